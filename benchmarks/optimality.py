@@ -3,6 +3,7 @@
     python benchmarks/optimality.py tasks -o tasks.json      # random tasks like NeuroShard's: auto, neuroshard, bound
     python benchmarks/optimality.py brute --exact            # small problems whose best plan is known
     python benchmarks/optimality.py random -o random.json    # is every plan valid, every 'infeasible' true?
+    python benchmarks/optimality.py families --count 20      # problems that are hard in eight different ways
     python benchmarks/optimality.py published sharding_stats_example.txt  # a published plan, under its own costs
     python benchmarks/optimality.py tight sharding_stats_example.txt      # production tables where memory is short
     python benchmarks/optimality.py large sharding_stats_example.txt      # public models and production tables
@@ -55,6 +56,10 @@ def main() -> None:
         from optimality_cases import random
 
         random(words.count, words.first, words.output, words.jobs)
+    elif words.part == "families":
+        from optimality_families import families
+
+        families(words.count, words.limits, words.output, words.jobs)
     elif words.part == "published":
         from optimality_published import published
 
@@ -79,9 +84,9 @@ def _parser() -> argparse.ArgumentParser:
     parts = parser.add_subparsers(dest="part", required=True)
     made = {
         name: parts.add_parser(name)
-        for name in ("tasks", "brute", "random", "published", "tight", "large", "whose", "anytime")
+        for name in ("tasks", "families", "brute", "random", "published", "tight", "large", "whose", "anytime")
     }
-    for name, number in (("tasks", 100), ("brute", 300), ("random", 10_000)):
+    for name, number in (("tasks", 100), ("families", 20), ("brute", 300), ("random", 10_000)):
         made[name].add_argument("--count", type=int, default=number)
         made[name].add_argument("-o", "--output", metavar="FILE.json")
         made[name].add_argument("--jobs", type=int, default=1, help="processes")
@@ -91,6 +96,7 @@ def _parser() -> argparse.ArgumentParser:
     made["tasks"].add_argument("--batch", type=int, default=GLOBAL_BATCH, help="samples of all devices")
     made["tasks"].add_argument("--prove", type=float, default=0.0, metavar="SECONDS", help="for a better bound")
     made["tasks"].add_argument("--exact", type=int, default=0, metavar="N", help="iterations of planner exact")
+    made["families"].add_argument("--limits", type=float, nargs="*", default=[], help="of time, seconds, to compare")
     made["brute"].add_argument("--seed", type=int, default=1, help="of the first case; the others follow")
     made["brute"].add_argument("--exact", action="store_true", help="planner exact as well")
     made["random"].add_argument("--first", type=int, default=0, help="seed of the first case")

@@ -1,12 +1,22 @@
 """Families of generated problems, each unlike the others in what makes it hard: of optimality.py families.
 
-Four are there to choose settings by (TUNED), the others to judge by alone (JUDGED). A seed changes numbers, not the kind.
+Settings were chosen by seeds of four of them (TUNED), so the other four (JUDGED) say more; and all by other seeds.
 """
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import numpy as np
+from records import Key, Row, resumed
 
+from recsmith.bounds import lower_bound
+from recsmith.clusters import load_cluster
+from recsmith.costs import cost_model
+from recsmith.errors import NoPlanFound
+from recsmith.planners import Budget
+from recsmith.planning import find_planner
+from recsmith.problems import build_problem
 from recsmith.workloads import AccessProfile, Feature, Table, Workload
 from recsmith.workloads.sample import sample_workload
 
@@ -46,7 +56,11 @@ def long_tail(random: Random) -> Made:
 
 def few_giants(random: Random) -> Made:
     """Three to nine tables that fill a good part of a host, and some small ones."""
-    giants, small, devices = int(random.integers(3, 10)), int(random.integers(0, 12)), str(random.choice(["4", "8", "8x2"]))
+    giants, small, devices = (
+        int(random.integers(3, 10)),
+        int(random.integers(0, 12)),
+        str(random.choice(["4", "8", "8x2"])),
+    )
     made = [(int(10 ** random.uniform(7.3, 8.2)), int(random.choice([64, 128])), float(random.integers(1, 100)), 1.05)
             for _ in range(giants)]  # fmt: skip
     made += [(int(10 ** random.uniform(3, 5)), 32, float(random.integers(1, 30)), 0.8) for _ in range(small)]
@@ -60,8 +74,12 @@ def sampled(random: Random) -> Made:
 
 
 def one_width(random: Random) -> Made:
-    """Tables of one width, as models of field-aware interactions have them, with rows drawn evenly by their logarithm."""
-    count, devices, dim = int(random.integers(26, 260)), str(random.choice(["4", "8", "8x4"])), int(random.choice([64, 128]))
+    """Tables of one width, with rows drawn evenly by their logarithm."""
+    count, devices, dim = (
+        int(random.integers(26, 260)),
+        str(random.choice(["4", "8", "8x4"])),
+        int(random.choice([64, 128])),
+    )
     made = [(int(10 ** random.uniform(2, 7.7)), dim, float(np.ceil(random.exponential(6))), 1.05) for _ in range(count)]
     return _workload("one-width", made), f"h100:{devices}"
 
@@ -69,8 +87,8 @@ def one_width(random: Random) -> Made:
 def sequences_like(random: Random) -> Made:
     """A dozen features with hundreds of ids, among many with one."""
     long, short, devices = int(random.integers(6, 20)), int(random.integers(40, 200)), str(random.choice(["8", "8x2"]))
-    made = [(int(10 ** random.uniform(5.5, 7.5)), int(random.choice([32, 64, 128])), float(random.integers(100, 900)), 1.0)
-            for _ in range(long)]  # fmt: skip
+    made = [(int(10 ** random.uniform(5.5, 7.5)), int(random.choice([32, 64, 128])), float(random.integers(100, 900)),
+             1.0) for _ in range(long)]  # fmt: skip
     made += [(int(10 ** random.uniform(2, 7)), int(random.choice([16, 32, 64])), 1.0, 1.0) for _ in range(short)]
     return _workload("long-bags", made), f"h100:{devices}"
 
@@ -92,7 +110,57 @@ TUNED: dict[str, Callable[[Random], Made]] = {
 JUDGED: dict[str, Callable[[Random], Made]] = {
     "sampled": sampled, "one-width": one_width, "long-bags": sequences_like, "tight-memory": tight_memory,
 }  # fmt: skip
-FIRST_JUDGED = 1000  # seeds from here on are judged alone, of all families
+FIRST_JUDGED = 1000  # seed from which on no setting was chosen by
+
+
+def families(count: int, limits: Sequence[float], path: str | None, jobs: int) -> None:
+    """Gaps and seconds of `auto` by family; with limits, whether a longer one ever means a longer step."""
+    names = (*TUNED, *JUDGED)
+    keys = [(name, FIRST_JUDGED + seed, *limits) for name in names for seed in range(count)]
+    rows = list[Row]()
+    for row in resumed(solve_problem, keys, path, jobs):
+        rows.append(row)
+        print(f"{row['key'][0]} {row['key'][1]}: {row['tables']} tables on {row['cluster']}, gap {_gap(row):.2%} in "
+              f"{row['seconds']:.1f} s", *(f"{at:g} s {total_s * 1e3:.4f} ms" for at, total_s in row["limited"]),
+              flush=True)  # fmt: skip
+    print("\n| family | problems | gap | seconds |\n|---|---|---|---|")
+    for name, chosen in ("all of the last four", JUDGED), *((name, (name,)) for name in names):
+        mine = [row for row in rows if row["key"][0] in chosen and row["total_s"] is not None]
+        gaps, seconds = [_gap(row) for row in mine], [row["seconds"] for row in mine]
+        cells = (", ".join(f"{value:.2%}" for value in np.quantile(gaps, (0.5, 0.9, 1))),
+                 ", ".join(f"{value:.1f}" for value in np.quantile(seconds, (0.5, 0.9, 1))))  # fmt: skip
+        print(f"| {name} | {len(mine)} | {cells[0]} | {cells[1]} |")
+    worse = [(row["key"][:2], at) for row in rows for at in _longer(row)]
+    print(f"\nMedian, 90th percentile, largest. Longer steps with longer limits: {len(worse)} {worse or ''}")
+
+
+def _gap(row: Row) -> float:
+    return row["total_s"] / row["bound"] - 1 if row["total_s"] is not None else float("nan")
+
+
+def _longer(row: Row) -> list[float]:
+    """Limits under which the step is longer than under a shorter one, or than without where that took less time."""
+    limited, found = row["limited"], list[float]()
+    for number, (at, total_s) in enumerate(limited):
+        before = [seconds for _, seconds in limited[:number]] + [row["total_s"]] * (at > row["seconds"])
+        found += [at] if before and total_s > min(before) else []
+    return found
+
+
+def solve_problem(key: Key) -> Row:
+    """The row of one problem: `auto` whole (problem, cost model, bound, search), then under limits of time."""
+    family, seed, *limits = key
+    workload, cluster = problem_of(family, seed)
+    row: Row = {"tables": len(workload.tables), "cluster": cluster, "total_s": None, "limited": []}
+    begun = time.perf_counter()
+    evaluator = cost_model("analytic").compile(build_problem(workload, load_cluster(cluster)))
+    with suppress(NoPlanFound):
+        row["total_s"] = find_planner("auto").plan(evaluator.problem, evaluator).total_s
+    row |= {"seconds": time.perf_counter() - begun, "bound": lower_bound(evaluator).bound.value_s}
+    for limit in limits if row["total_s"] is not None else ():
+        found = find_planner("auto").plan(evaluator.problem, evaluator, budget=Budget(time_limit_s=limit))
+        row["limited"].append((limit, found.total_s))
+    return row
 
 
 def problem_of(family: str, seed: int) -> Made:

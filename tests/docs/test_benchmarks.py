@@ -88,6 +88,7 @@ MODES: dict[str, tuple[str, ...]] = {  # that pages show beside
     "learned_policies transfer": ("--rows", "2x20", "--tasks", "2", "--iterations", "1", "--folder", "policies"),
     "learned_policies updates": (
         "--planner", "autoshard", "--seeds", "1", "--tasks", "2", "--iterations", "1", "--folder", "policies"),
+    "optimality families": ("--count", "0"),
     "optimality brute": ("--count", "3", "--exact", "--jobs", "1"),
     "optimality random": ("--count", "5", "--first", "10000", "-o", "random.json", "--jobs", "1"),
     "optimizers losses": ("--quick", "-o", "optimizers.json"),
@@ -121,8 +122,9 @@ LEFT_OUT = {
     "train_plans_split": "writes the plans of a run",
 }
 PARTS = {"optimizer_jobs", "feed_data", "feed_losses", "fuzz_changes", "fuzz_files", "memory_jobs", "optimality_cases",
-         "optimality_large", "optimality_published", "optimality_tasks", "optimality_whose", "predict_jobs",
-         "records", "second_order_jobs", "thresholding_parts", "thresholding_scores", "torchrec_rows", "two_networks",
+         "optimality_families", "optimality_large", "optimality_published", "optimality_tasks", "optimality_whose",
+         "predict_jobs", "records", "second_order_jobs", "thresholding_parts", "thresholding_scores", "torchrec_rows",
+         "two_networks",
          "watching_jobs"}  # fmt: skip
 ONLY_PARSED = """
 import argparse, runpy, shlex, sys

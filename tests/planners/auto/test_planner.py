@@ -1,10 +1,12 @@
 """The default planner has a plan whenever it is stopped: by an interrupt, or by a limit of time."""
 
 import pytest
-from support.cases import medium_case, seeded
+from support.cases import Case, large_case, medium_case, seeded
 
 from recsmith.planners import protocol
+from recsmith.planners.auto import annealing_turns, drafts
 from recsmith.planners.auto import planner as auto
+from recsmith.planners.auto.improvement import StoppingRule
 from recsmith.planners.protocol import Budget
 
 CASE = medium_case(seeded(0), models=("analytic",))
@@ -41,3 +43,37 @@ def test_what_is_left_of_a_budget() -> None:
     assert Budget(iterations=3).less(5.0) == Budget(iterations=3)
     assert Budget(time_limit_s=10.0).less(4.0) == Budget(time_limit_s=6.0)
     assert 0 < (Budget(time_limit_s=1.0).less(4.0).time_limit_s or 0) < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("case", "compiled"),
+    [(medium_case(seeded(2), models=("analytic",)), True), (CASE, False), (large_case(seeded(1)), True)],
+    ids=["few", "not-compiled", "many"],
+)
+def test_more_iterations_go_on_from_what_fewer_find(
+    case: Case, compiled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So a longer limit never gives a longer step, and one that lasts as long as a search without a limit gives its."""
+    for module in () if compiled else (annealing_turns, drafts):
+        monkeypatch.setattr(module, "is_compiled", lambda: False)
+    seed = 0
+    whole = auto.Auto().plan(case.problem, case.evaluator, seed=seed)
+    limits = (5, whole.iterations, whole.iterations + 40)
+    costs = [auto.Auto().plan(case.problem, case.evaluator, seed=seed, budget=Budget(iterations=limit)).total_s
+             for limit in sorted(limits)]  # fmt: skip
+    assert costs == sorted(costs, reverse=True)
+    assert costs[sorted(limits).index(whole.iterations)] == whole.total_s
+
+
+def test_annealing_goes_on_while_it_pays() -> None:
+    """Without a limit a turn follows one that gained enough for its steps, and none that gained little or is near."""
+    search = protocol.Search(CASE.evaluator)
+    stopping = StoppingRule(search, 1.0, 1)
+    turns = annealing_turns.AnnealingTurns.__new__(annealing_turns.AnnealingTurns)
+    turns.search, turns.stopping = search, stopping
+    for total_s, steps, gain, pays in (
+        (1.1, 2_000_000, 0.01, True), (1.1, 2_000_000, 1e-5, False), (1.001, 2_000_000, 0.01, False),
+        (1.1, 10**9, 0.9, False), (1.1, 0, 0.9, False),
+    ):  # fmt: skip
+        search.total_s, turns._steps, turns._gain = total_s, steps, gain
+        assert turns.pays is pays

@@ -23,6 +23,9 @@ from recsmith.problems import Footprint
 
 FEW_CELLS = 4_000  # tables times devices up to which two turns are taken without being asked for
 LEAST_STEPS, STEPS, MOST_STEPS = 100, 20, 2000  # of array operations: at least, for each table, and at most
+FAR = 3e-3  # relative gap to the bound above which more compiled turns may pay
+PAYS = 4e-10  # of a step's time that each compiled step of the last turn gained, where the next pays: 0.4 % in a second
+MOST_PAID = 30_000_000  # compiled steps of a turn that nobody asked for: 4 seconds of one core
 AT_ONCE = 20  # steps of them between two checks of the budget
 
 
@@ -32,7 +35,14 @@ class AnnealingTurns:
     def __init__(self, stopping: StoppingRule, drafts: Drafts, known: LowerBound) -> None:
         self.stopping, self.drafts, self.known = stopping, drafts, known
         self.search, self.devices = stopping.search, drafts.devices
-        self.turns = 0
+        self.turns, self.insisted = 0, False
+        self._steps, self._gain = 0, 0.0  # of the last turn: compiled ones, and how much shorter the step became
+
+    def insist(self) -> None:
+        """Anneal however little it may gain: there is a budget to be spent."""
+        self.insisted = True
+        if vars(self).get("halving", self) is None:
+            del self.halving
 
     @property
     def is_compiled(self) -> bool:
@@ -77,12 +87,24 @@ class AnnealingTurns:
 
     def turn(self) -> bool:
         """The next turn, twice as long as the one before; False where nothing could be done."""
+        before, self._steps = self.search.total_s, 0
         if self.halving is not None:
+            self._steps = self.halving.steps_of_turn
             self.halving.run(self._hear, self._keep_on)
         elif not self._anneal():
             return False
+        self._gain = before / self.search.total_s - 1
         self.turns += 1
         return True
+
+    @property
+    def pays(self) -> bool:
+        """Whether the next turn is worth its time without being asked for: compiled, by what the last one gained.
+
+        A step takes about as long on every machine and problem, so steps are the clock, and a seed gives one plan.
+        """
+        far = self.search.total_s > self.stopping.bound_s * (1 + FAR)
+        return far and 0 < self._steps <= MOST_PAID / 2 and self._gain >= PAYS * self._steps
 
     @cached_property
     def halving(self) -> SuccessiveHalving | None:
@@ -104,8 +126,8 @@ class AnnealingTurns:
     @property
     def _may_gain(self) -> bool:
         """Whether annealing is worth its time: many tables whose costs add up are placed well by candidates alone."""
-        many = self.devices.evaluator.additive and self.stopping.size > FEW_CELLS and not self.stopping.has_budget
-        return not many and not self.stopping.near_bound(self.search.total_s)
+        many = self.devices.evaluator.additive and self.stopping.size > FEW_CELLS
+        return self.insisted or not (many or self.stopping.near_bound(self.search.total_s))
 
     def _look_by_stand_in(self) -> None:
         """The best plan by a simpler cost model becomes a draft, where the model has such a stand-in.
@@ -145,7 +167,8 @@ class AnnealingTurns:
     def _anneal(self) -> bool:
         """Many plans at once, cooled down together; not where a step of that would take long, or little is to gain."""
         problem, seed = self.devices.problem, self.drafts.seed + self.turns
-        if not AnnealingOptions.suit(problem) or self.stopping.near_bound(self.search.total_s):
+        near = self.stopping.near_bound(self.search.total_s) and not self.insisted
+        if near or not AnnealingOptions.suit(problem):
             return False
         options = self._options
         starts = [draft for _, _, draft in self.drafts.starts if options.usable and options.reaches(draft)]

@@ -112,16 +112,29 @@ class _Team:
             self.finished.append(name)
 
     def _search_on(self) -> None:
-        """More annealing where there is a budget; neighbourhoods, which gain little after compiled annealing."""
+        """What a search without a budget would not do begins here, so that a longer limit never means another search.
+
+        More annealing while it pays, with a budget until that is spent; then neighbourhoods, which gain little after
+        compiled annealing, or local search.
+        """
         solves = self._may_solve and (self.stopping.has_budget or not self.annealing.is_compiled)
         if solves and self.search.best is not None and not is_installed():
             self.left_out.append(LEFT_OUT)
-        while self._goes_on and not self.stopping.reached and self.annealing.turn():
+        if self.stopping.has_budget:
+            self.annealing.insist()
+        while self._goes_on and not self.stopping.reached and self._anneal_again():
             if not self.annealing.is_compiled:
                 self._improve()
         if solves and is_installed() and not self.stopping.reached and self.search.best is not None:
             self._solve(self.search.best)
             self.finished.append("neighbourhoods")
+        elif self.stopping.has_budget and not self.stopping.reached:
+            self._improve(limited=False)
+
+    def _anneal_again(self) -> bool:
+        turns = self.annealing.turns
+        self._take_part("annealing", self.annealing.turn)
+        return self.annealing.turns > turns
 
     @property
     def _may_solve(self) -> bool:
@@ -130,15 +143,14 @@ class _Team:
 
     @property
     def _goes_on(self) -> bool:
-        """Whether a budget is to be spent by annealing again: there is one, and no solver whose turn it is."""
+        """Whether to anneal again: it pays, or there is a budget, and no solver whose turn it is."""
         solves = self._may_solve and is_installed()
-        annealed = solves and (not self.annealing.is_compiled or self.annealing.turns >= MOST_TURNS)
-        return self.stopping.has_budget and not annealed and "annealing" in self.finished
+        if solves and (not self.annealing.is_compiled or self.annealing.turns >= MOST_TURNS):
+            return False
+        return self.stopping.has_budget or self.annealing.pays
 
-    def _improve(self) -> bool:
-        """Local search from the best starts, with an effort that they share; with a budget, until that is spent."""
-        solves = self._may_solve and is_installed()
-        limited = solves or self._goes_on or not self.stopping.has_budget
+    def _improve(self, *, limited: bool = True) -> bool:
+        """Local search from the best starts, with an effort that they share, or from the best until the budget ends."""
         annealed = "annealing" in self.finished and not self.annealing.is_compiled  # and its best plan is a draft
         starts = self.drafts.starts[: MOST_STARTS if limited and not annealed else 1]
         improvement = Improvement(self.search, self.stopping, self.devices)
