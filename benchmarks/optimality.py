@@ -59,7 +59,7 @@ def main() -> None:
     elif words.part == "families":
         from optimality_families import families
 
-        families(words.count, words.limits, words.output, words.jobs)
+        families(words.families, words.count, words.limits, words.output, words.jobs)
     elif words.part == "published":
         from optimality_published import published
 
@@ -96,6 +96,7 @@ def _parser() -> argparse.ArgumentParser:
     made["tasks"].add_argument("--batch", type=int, default=GLOBAL_BATCH, help="samples of all devices")
     made["tasks"].add_argument("--prove", type=float, default=0.0, metavar="SECONDS", help="for a better bound")
     made["tasks"].add_argument("--exact", type=int, default=0, metavar="N", help="iterations of planner exact")
+    made["families"].add_argument("--families", nargs="*", default=[], metavar="NAME", help="by default all")
     made["families"].add_argument("--limits", type=float, nargs="*", default=[], help="of time, seconds, to compare")
     made["brute"].add_argument("--seed", type=int, default=1, help="of the first case; the others follow")
     made["brute"].add_argument("--exact", action="store_true", help="planner exact as well")
