@@ -88,7 +88,6 @@ MODES: dict[str, tuple[str, ...]] = {  # that pages show beside
     "learned_policies transfer": ("--rows", "2x20", "--tasks", "2", "--iterations", "1", "--folder", "policies"),
     "learned_policies updates": (
         "--planner", "autoshard", "--seeds", "1", "--tasks", "2", "--iterations", "1", "--folder", "policies"),
-    "optimality families": ("--families", "few-giants", "--count", "1", "--limits", "0.2"),
     "optimality brute": ("--count", "3", "--exact", "--jobs", "1"),
     "optimality random": ("--count", "5", "--first", "10000", "-o", "random.json", "--jobs", "1"),
     "optimizers losses": ("--quick", "-o", "optimizers.json"),
