@@ -67,8 +67,9 @@ def ours(job: Any, batches: list[Any], steps: int, run: Any, folder: str) -> Spe
     from recsmith.training.agreement import Agreement, Ending
     from recsmith.training.checkpoints import Checkpoints
     from recsmith.training.job import Progress, TrainingJob
-    from recsmith.training.log import RunLog
+    from recsmith.training.log import RunLog, StepTimes
     from recsmith.training.loop import _train  # pyright: ignore[reportPrivateUsage]
+    from recsmith.training.metrics import Window
     from recsmith.training.run import Checkpointing
     from recsmith.training.sources import open_source
     from recsmith.training.tables.features import Features
@@ -86,7 +87,7 @@ def ours(job: Any, batches: list[Any], steps: int, run: Any, folder: str) -> Spe
     begun, busy = time.perf_counter(), time.process_time()
     with Watchers(made.watched) as watchers:
         watchers.begin({})
-        _train(training, itertools.cycle(batches), watchers, Ending())
+        _train(training, itertools.cycle(batches), watchers, Ending(), StepTimes(), Window(job.job.device))
     settled(job.job)
     return time.perf_counter() - begun, time.process_time() - busy
 
