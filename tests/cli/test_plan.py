@@ -218,7 +218,7 @@ def test_a_job_log_without_a_report_or_with_half_of_one_is_refused(run: Run, tmp
         (["-o", "."], "cannot write '.': it is a folder"),
         (["-o", "no/plan.json"], "does not exist; create it first"),
         (["-o", ""], "it is a folder"),
-        (["--cluter", "h100"], "no such option '--cluter'; did you mean '--cluster'?"),
+        (["--cluter", "h100"], "no such option '--cluter'. (Did you mean one of: '--cluster', "),
         (["--hbm"], "requires an argument"),
     ],
 )

@@ -205,6 +205,28 @@ format_option = click.option(
 force_option = click.option("--force", is_flag=True, default=False, help="Overwrite a file of another kind.")
 
 
+tower_options = stack(  # of a plan whose hosts have towers (docs/towers.md)
+    click.option("--towers", type=click.IntRange(min=1), default=None, metavar="HOSTS",
+                 help="Give each host a tower: tables of about equal cost, each on one host."),
+    click.option("--tower-groups", type=click.Choice(["coherent", "diverse", "random"]), default=None,
+                 help="Tables that are alike in a tower, or apart (default: coherent with --trained, else random)."),
+    click.option("--trained", metavar="OUTPUT/model", help="Model of these tables, for coherent and diverse towers."),
+)  # fmt: skip
+
+
+def read_towers(options: dict[str, Any]) -> Any:
+    """The TowerRequest of `tower_options`, which are taken out; None without --towers."""
+    from recsmith.analyses.towers import TowerRequest
+    from recsmith.errors import UsageError
+
+    count, groups, trained = (options.pop(name) for name in ("towers", "tower_groups", "trained"))
+    if count is None:
+        if groups is not None or trained is not None:
+            raise UsageError("--tower-groups and --trained are of --towers HOSTS; add it, or leave them out")
+        return None
+    return TowerRequest(count, groups or ("random" if trained is None else "coherent"), trained)
+
+
 def inputs_of(*arguments: Any) -> list[str]:
     """The arguments of a command that may name files which it reads, lists of them included."""
     listed: list[Any] = []

@@ -12,7 +12,9 @@ from recsmith.cli.options import (
     problem_options,
     read_problem,
     read_search,
+    read_towers,
     search_options,
+    tower_options,
 )
 from recsmith.cli.printing import end_line, note, print_json, proof_printer, search_printer, show_report
 
@@ -36,6 +38,7 @@ ADAPT = (
 @click.option(
     "--what-if", "what_if", metavar="CHANGE", help="Such as data_type=bf16: what it would save, side by side."
 )
+@tower_options
 @click.option("-o", "--output", metavar="FILE", help="Write the plan to a file ('-' for stdout).")
 @force_option
 @format_option
@@ -52,18 +55,23 @@ def plan_command(
     recsmith plan tables.json --cluster h100:8x12 --hbm 60GiB -o plan.json
     recsmith plan tables.json --cluster cpu:2 --objective step_time --step trace/
     recsmith plan dlrm-v2 --cluster h100:8 --what-if data_type=bf16
+    recsmith plan tables.json --cluster h100:8x2 --towers 2 -o plan.json
     """
     from recsmith.files import check_target
     from recsmith.planning import plan
     from recsmith.plans import PLAN_FILE, save_plan
 
     check_target(output, inputs=inputs_of(workload, *options.values()), kind=PLAN_FILE, force=force)
+    towers = read_towers(options)
     step = _step(options, prove)
     asked: dict[str, Any] = {**read_problem(workload, options), **read_search(options), "planner": options["planner"]}
     if what_if is not None:
-        _compare_data_types(what_if, asked, format_, refused=step is not None or prove or output is not None)
+        refused = step is not None or prove or output is not None or towers is not None
+        _compare_data_types(what_if, asked, format_, refused=refused)
         return
-    if step is None:
+    if towers is not None:
+        result = _with_towers(towers, asked, refused=step is not None or prove)
+    elif step is None:
         result = plan(**asked, prove=prove, on_improve=search_printer(), on_bound=proof_printer())
     else:
         result = _for_step(step, asked)
@@ -82,12 +90,21 @@ def _compare_data_types(what_if: str, asked: dict[str, Any], format_: str, *, re
     from recsmith.reports.comparisons import data_types_report, data_types_to_raw
 
     if refused:
-        raise UsageError("--what-if compares plans and writes none; leave it out, or -o, --prove and --objective")
+        raise UsageError("--what-if compares plans and writes none; leave it or -o, --prove, --towers, --objective")
     forms = compare_data_types(data_type=parse_data_type(what_if), **asked)
     if format_ == "json":
         print_json(data_types_to_raw(forms))
     else:
         show_report(data_types_report(forms))
+
+
+def _with_towers(towers: Any, asked: dict[str, Any], *, refused: bool) -> Any:
+    from recsmith.analyses.towers import plan_towers
+    from recsmith.errors import UsageError
+
+    if refused:
+        raise UsageError("--towers searches twice, for costs and then for towers; leave --prove and --objective out")
+    return plan_towers(towers, **asked, on_improve=search_printer())
 
 
 def _step(options: dict[str, Any], prove: bool) -> Any:

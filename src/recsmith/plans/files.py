@@ -15,6 +15,7 @@ from recsmith.plans.check import check_placements, check_shards
 from recsmith.plans.dumped import is_dump
 from recsmith.plans.plan import Bound, PlacedTables, Placement, Plan, StepCost, shards_of
 from recsmith.plans.printed import is_printed
+from recsmith.plans.towers import check_towers
 from recsmith.sharding import Shard
 from recsmith.workloads import Workload, workload_from_raw, workload_to_raw
 from recsmith.workloads.torchrec_log import find_report, refuse_log
@@ -37,6 +38,7 @@ class PricedBody:
     bound: Bound
     gap: float | None
     extrapolated: dict[str, float] = field(default_factory=dict[str, float])
+    towers: tuple[tuple[str, ...], ...] = ()
     digest: str = ""
     shards: tuple[Shard, ...] | None = None
 
@@ -53,6 +55,7 @@ class Body:
     bound: Bound | None = None
     gap: float | None = None
     extrapolated: dict[str, float] = field(default_factory=dict[str, float])
+    towers: tuple[tuple[str, ...], ...] = ()
     digest: str = ""
     shards: tuple[Shard, ...] | None = None
 
@@ -109,6 +112,7 @@ def plan_to_raw(plan: Plan) -> Raw:
         "cost_model": plan.cost_model,
         "gap": plan.gap,
         **({"extrapolated": plan.extrapolated} if plan.extrapolated else {}),
+        **({"towers": [list(tower) for tower in plan.towers]} if plan.towers else {}),
         "bound": encode(plan.bound) | {"value_s": plan.bound.value_s},
         "versions": {"recsmith": __version__},
         "constraints": plan.constraints,
@@ -197,7 +201,8 @@ def placed_from_raw(raw: Raw, source: str) -> Plan | PlacedTables:
     return Plan(
         workload=workload, cluster=cluster, placements=rest.placements, constraints=rest.constraints or {},
         planner=rest.planner, cost_model=rest.cost_model, cost=rest.cost, bound=rest.bound, gap=rest.gap,
-        extrapolated=rest.extrapolated, digest=digest_of(workload, cluster, rest.constraints or {}, rest.placements),
+        extrapolated=rest.extrapolated, towers=rest.towers,
+        digest=digest_of(workload, cluster, rest.constraints or {}, rest.placements),
     )  # fmt: skip
 
 
@@ -205,6 +210,7 @@ def _check(body: Body | PricedBody, workload: Workload, cluster: Cluster, source
     """Refuse placements that cannot be run, shards that are not theirs, and a digest of something else."""
     try:
         check_placements(body.placements, workload, cluster)
+        check_towers(body.towers, body.placements, cluster)
         if body.shards is not None:
             check_shards(body.shards, shards_of(body.placements, workload, cluster), workload.tables)
     except PlanMismatch as error:

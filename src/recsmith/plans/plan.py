@@ -166,7 +166,8 @@ class Plan:
 
     constraints: the space that was searched and what had to be kept, as plain data (they travel with the bound).
     extrapolated: inputs beyond what a learned cost model was trained on, by what factor, the largest first.
-    digest: of workload, cluster, constraints and placements; equal digests mean equal plans.
+    towers: the tables of each host, where they were planned as towers. digest: of workload, cluster, constraints and
+        placements; equal digests mean equal plans.
     """
 
     workload: Workload
@@ -179,6 +180,7 @@ class Plan:
     bound: Bound
     gap: float | None
     extrapolated: dict[str, float] = field(default_factory=dict[str, float])
+    towers: tuple[tuple[str, ...], ...] = ()
     digest: str = ""
 
     def shards(self) -> tuple[Shard, ...]:

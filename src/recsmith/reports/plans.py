@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 
 from recsmith._types import record
+from recsmith.analyses.towers import imbalance
 from recsmith.costs.collectives import synchronisation_of
 from recsmith.costs.protocol import parts_of, rule_of
 from recsmith.costs.published import PublishedError, error_of
@@ -53,7 +54,8 @@ def plan_report(plan: Plan, run: str | None = None) -> RenderableType:
         line("bound", _bound_words(plan)),
     ]
     remarks = (
-        ("sync", sync_words(plan)), ("search", run), (beneath_label(plan), beneath_words(plan)),
+        ("towers", towers_words(plan)), ("sync", sync_words(plan)), ("search", run),
+        (beneath_label(plan), beneath_words(plan)),
         ("note", inexact_words(plan)), ("note", wide_text(plan)),
     )  # fmt: skip
     lines += [line(label, text) for label, text in remarks if text]
@@ -69,6 +71,15 @@ def published_error(plan: Plan) -> PublishedError | None:
 def error_line(found: PublishedError | None) -> list[line]:
     """The line that stands below a predicted step; none where the cost model carries no error."""
     return [] if found is None else [line("error", str(found))]
+
+
+def towers_words(plan: Plan) -> str | None:
+    """How many tables each tower has, and how equally its hosts work; None where the plan has no towers."""
+    if not plan.towers:
+        return None
+    counts = ", ".join(f"{len(tower)}" for tower in plan.towers[:MOST_NAMED])
+    more = ", ..." if len(plan.towers) > MOST_NAMED else ""
+    return f"{len(plan.towers)}, of {counts}{more} tables; the busiest host is {imbalance(plan):.1%} above the mean"
 
 
 def sync_words(plan: Plan) -> str | None:

@@ -97,6 +97,7 @@ def _plan() -> Raw:
             "versions": {"type": "object"},
             "digest": text,
             "extrapolated": json_schema(dict[str, float]),
+            "towers": json_schema(tuple[tuple[str, ...], ...]),
         },
     )
 

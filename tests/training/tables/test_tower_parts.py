@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 import recsmith
-from recsmith.errors import UsageError
+from recsmith.errors import PlanMismatch, UsageError
 from recsmith.plans import Plan
+from recsmith.plans.towers import placed_towers
 from recsmith.problems import Constraints, TableRule
 from recsmith.training import Run, RunData, RunModel, RunTable
 from recsmith.training.run_parts import PlannedTables
@@ -18,7 +19,6 @@ from recsmith.training.tables.tower_parts import (
     TowersOfHosts,
     check_same_towers,
     towers_of,
-    towers_of_plan,
     with_towers,
 )
 from recsmith.workloads import workload_from_raw
@@ -42,6 +42,10 @@ def a_plan(hosts: int = 2, **kinds: str) -> Plan:
     ]  # fmt: skip
     limits = Constraints(rules=tuple(rules))
     return recsmith.plan(workload_from_raw(workload, "tables"), f"cpu:2x{hosts}", constraints=limits).plan
+
+
+def placed(plan: Plan) -> tuple[tuple[str, ...], ...]:
+    return placed_towers(plan.placements, plan.cluster)
 
 
 def a_run(module: Any, plan: str = "auto") -> Run:
@@ -95,12 +99,12 @@ def test_towers_are_those_of_the_plan_file(tmp_path: Path) -> None:
 
 
 def test_plans_that_have_no_towers_are_refused() -> None:
-    with pytest.raises(UsageError, match="'a' on 2 hosts, and a tower is the tables of one"):
-        towers_of_plan(a_plan(a="row_wise"))
+    with pytest.raises(PlanMismatch, match="'a' on 2 hosts, and a tower is the tables of one"):
+        placed(a_plan(a="row_wise"))
     plan = a_plan()
     first = replace(plan, placements=tuple(replace(each, ranks=(0,)) for each in plan.placements))
-    with pytest.raises(UsageError, match="no table on host 1"):
-        towers_of_plan(first)
+    with pytest.raises(PlanMismatch, match="no table on host 1"):
+        placed(first)
 
 
 def test_rules_make_plans_that_keep_towers() -> None:

@@ -20,6 +20,7 @@ from torchrec.distributed.dist_data import KJTAllToAll, PooledEmbeddingsAllToAll
 from torchrec.distributed.embeddingbag import EmbeddingBagCollectionSharder
 from torchrec.distributed.types import CommOp, ParameterSharding, ShardingEnv
 
+from recsmith.adapters.torchrec_planner import quiet
 from recsmith.errors import UsageError
 from recsmith.plans import Plan
 from recsmith.training.tables.towers import TowerTables, host_parameters, towers_in
@@ -42,7 +43,8 @@ class TowerHosts:
         Raises:
             UsageError: hosts do not have equally many ranks, or other numbers than in the plan.
         """
-        within, across = intra_and_cross_node_pg(device)
+        with quiet():
+            within, across = intra_and_cross_node_pg(device)
         local, wanted = dist.get_world_size(within), plan.cluster.local_world_size
         if local != wanted:
             raise UsageError(

@@ -12,6 +12,7 @@ from recsmith._types import noun
 from recsmith.errors import UsageError, check_rules
 from recsmith.files import decode, did_you_mean, encode
 from recsmith.plans import Plan, load_plan
+from recsmith.plans.towers import ON_A_HOST, placed_towers
 from recsmith.problems import TableRule
 from recsmith.training.collectives import collectives_of
 from recsmith.training.run import MADE_HERE, Run, RunModel, names_component
@@ -27,7 +28,6 @@ from recsmith.training.run_parts import (
 from recsmith.training.stores.parts import SplitHalves, TablesInFile
 
 TOWERS = "towers"
-ON_A_HOST = ("table_wise", "column_wise", "table_column_wise", "table_row_wise")  # types that can stay on one host
 WHERE = "model.table_module (towers)"
 
 
@@ -115,35 +115,11 @@ def with_towers(run: Run) -> Run:
 def _planned(run: Run) -> tuple[tuple[str, ...], ...]:
     if run.plan in MADE_HERE:
         raise UsageError(
-            f"{WHERE}: nobody says which tables are a tower; give towers: [[TABLE, ...], ...], or a plan file that has "
-            "each table on one host (plan: FILE)"
+            f"{WHERE}: nobody says which tables are a tower; give towers: [[TABLE, ...], ...], or plan with `recsmith "
+            "plan --towers HOSTS` and name its file (plan: FILE)"
         )
-    return towers_of_plan(load_plan(run.plan))
-
-
-def towers_of_plan(plan: Plan) -> tuple[tuple[str, ...], ...]:
-    """The tables of each host of a plan.
-
-    Raises:
-        UsageError: the plan is of one host, has a table on several hosts, or none on one.
-    """
-    local = plan.cluster.local_world_size
-    towers: list[list[str]] = [[] for _ in range(plan.cluster.hosts)]
-    for placement in plan.placements:
-        hosts = {rank // local for rank in placement.ranks}
-        if len(hosts) > 1:
-            raise UsageError(
-                f"the plan has table '{placement.table}' on {len(hosts)} hosts, and a tower is the tables of one; give "
-                "it one in the constraints (hosts: [0])"
-            )
-        towers[hosts.pop()].append(placement.table)
-    lacking = next((host for host, tower in enumerate(towers) if not tower), None)
-    if lacking is not None:
-        raise UsageError(
-            f"the plan has no table on host {lacking}, whose tower would be empty; give it some in the "
-            "constraints (hosts: [0])"
-        )
-    return tuple(map(tuple, towers))
+    plan = load_plan(run.plan)
+    return plan.towers or placed_towers(plan.placements, plan.cluster)
 
 
 def check_same_towers(saved: RunModel, model: RunModel) -> None:
@@ -218,6 +194,6 @@ class TowersOfHosts:
             if odd is not None:
                 return (
                     f"table '{placement.table}' of tower {at.get(placement.table)} is on rank {odd} in the plan, which "
-                    f"is of host {odd // local}; plan again, or give towers as the plan has them"
+                    f"is of host {odd // local}; plan with --towers, or give towers as the plan has them"
                 )
         return None

@@ -1,0 +1,91 @@
+"""A plan whose hosts have towers: tables in groups of equal load, each on the ranks of one host (docs/towers.md)."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from recsmith.analyses.placed_costs import PlacedCosts
+from recsmith.analyses.tower_groups import Strategy, groups_of, interactions_of
+from recsmith.clusters import Cluster, load_cluster
+from recsmith.costs import cost_model as find_cost_model
+from recsmith.errors import UsageError
+from recsmith.planning import Result, plan
+from recsmith.plans import Plan
+from recsmith.plans.towers import ON_A_HOST
+from recsmith.problems import Constraints, TableRule, load_constraints
+from recsmith.problems.footprint import footprint_of, problem_of
+from recsmith.workloads import Workload, load_workload
+
+
+@dataclass(frozen=True)
+class TowerRequest:
+    """Which towers are wanted. trained: the folder `model` of a run, for coherent and diverse ones."""
+
+    count: int
+    strategy: Strategy = "random"
+    trained: str | None = None
+
+
+def plan_towers(request: TowerRequest, **asked: Any) -> Result:
+    """The plan of `plan(**asked)` with a tower on each host; it says which tables are in which.
+
+    Raises what `plan` raises, and:
+        UsageError: not as many towers as hosts; sequence tables; tables that share features; no trained tables where
+            they are wanted.
+        MissingExtra: OR-Tools is not installed.
+    """
+    workload, cluster = load_workload(asked["workload"]), load_cluster(asked["cluster"])
+    _check(request, workload, cluster)
+    trained = None if request.trained is None else interactions_of(Path(request.trained))
+    words: dict[str, Any] = {**asked, "workload": workload, "cluster": cluster}
+    free = plan(**words)
+    names = sorted(table.name for table in workload.tables)
+    towers = groups_of(names, table_seconds(free.plan), request.count, request.strategy, asked.get("seed", 0), trained)
+    given = load_constraints(asked.get("constraints") or Constraints())
+    rules = tuple(
+        TableRule(tables=name, hosts=(host,), sharding_types=ON_A_HOST)
+        for host, tower in enumerate(towers)
+        for name in tower
+    )
+    limits = replace(given, rules=(*given.rules, *rules))
+    words["constraints"] = limits
+    found = plan(**words)
+    return replace(found, plan=replace(found.plan, towers=towers))
+
+
+def table_seconds(made: Plan) -> dict[str, float]:
+    """What each table costs all ranks of a plan together, under the plan's cost model."""
+    problem = problem_of(made)
+    costs = PlacedCosts(find_cost_model(made.cost_model).compile(problem), footprint_of(problem, made.placements))
+    return {
+        table.name: float(costs.saved_by(number)[1].sum()) for number, table in enumerate(problem.tables)
+    }  # fmt: skip
+
+
+def imbalance(made: Plan) -> float:
+    """How much busier the busiest host of a plan is than the mean of hosts: 0.1 is a tenth."""
+    local = made.cluster.local_world_size
+    busy = np.array([device.busy_s for device in made.cost.per_device]).reshape(-1, local).sum(axis=1)
+    return float(busy.max() / max(busy.mean(), 1e-30) - 1)
+
+
+def _check(request: TowerRequest, workload: Workload, cluster: Cluster) -> None:
+    """Refuse what towers cannot have."""
+    if request.count != cluster.hosts:
+        raise UsageError(
+            f"{request.count} towers are asked for, and the cluster has {cluster.hosts} hosts; each has one tower: "
+            f"--towers {cluster.hosts}, or a cluster of as many hosts"
+        )
+    sequence = next((table.name for table in workload.tables if not table.pooled), None)
+    if sequence is not None:
+        raise UsageError(f"table '{sequence}' has pooling none, which towers do not have; pool it, or drop --towers")
+    owner: dict[str, str] = {}
+    for table in workload.tables:
+        for feature in table.features:
+            if owner.setdefault(feature.name, table.name) != table.name:
+                raise UsageError(
+                    f"feature '{feature.name}' is looked up in '{owner[feature.name]}' and '{table.name}', which may "
+                    "be of two towers; give each table features of its own"
+                )
