@@ -105,7 +105,7 @@ def _whole(pick: Pick) -> Case:
 def _beside(case: Case, planner: str, least: float | None) -> Row:
     """The outcome of a planner, its gap to the optimum, and its faults (names of ASKED)."""
     bound_s = lower_bound(case.evaluator).bound.value_s
-    faults = ["bound"] if least is not None and bound_s is not None and _above(bound_s, least) > 1e-9 else []
+    faults = ["bound"] if least is not None and bound_s is not None and share_above(bound_s, least) > 1e-9 else []
     try:
         found = case.plan(planner).plan
     except (Infeasible, NoPlanFound) as error:
@@ -114,19 +114,20 @@ def _beside(case: Case, planner: str, least: float | None) -> Row:
         return {"outcome": type(error).__name__, "gap": None, "faults": faults}
     except (MissingExtra, UsageError) as error:  # OR-Tools is not there, or the case is too large for planner exact
         return {"outcome": type(error).__name__, "gap": None, "faults": faults}
-    gap = None if least is None else _above(found.cost.total_s, least)
+    gap = None if least is None else share_above(found.cost.total_s, least)
     return {"outcome": "plan", "gap": gap, "faults": sorted({*faults, *_faults(case, found, least, gap)})}
 
 
 def _faults(case: Case, found: Plan, least: float | None, gap: float | None) -> list[str]:
-    if least is None or gap is None or gap < -1e-9 or not _valid(case, found):
+    if least is None or gap is None or gap < -1e-9 or not is_valid(case, found):
         return ["wrong"]
-    above = found.bound.value_s is not None and _above(found.bound.value_s, least) > 1e-9
+    above = found.bound.value_s is not None and share_above(found.bound.value_s, least) > 1e-9
     faults = ["bound"] if above else []
     return faults + [name for name, limit in (("far", NEAR), ("off", SAME)) if gap > limit]
 
 
-def _valid(case: Case, found: Plan) -> bool:
+def is_valid(case: Case, found: Plan) -> bool:
+    """Whether a plan is one of its case: complete, legal and within memory."""
     try:
         check_plan(case, found)
     except (AssertionError, PlanMismatch):
@@ -134,7 +135,8 @@ def _valid(case: Case, found: Plan) -> bool:
     return True
 
 
-def _above(total: float, least: float) -> float:
+def share_above(total: float, least: float) -> float:
+    """By which share of the least a total is above it."""
     return total / least - 1 if least else float(total > 0)
 
 
@@ -192,7 +194,7 @@ def _outcome(case: Case, pick: Pick) -> str:
         if _witness(case, pick):
             return "not found, though there is a plan"
         return "not found, and impossible" if impossible(case) else "not found"
-    return "plan" if _valid(case, found) else "invalid plan"
+    return "plan" if is_valid(case, found) else "invalid plan"
 
 
 def _witness(case: Case, pick: Pick) -> bool:

@@ -14,6 +14,7 @@ from recsmith.bounds import lower_bound
 from recsmith.bounds.group_branching import TOLERANCE, LeastLimits, least_fixed_point
 from recsmith.bounds.linear_bounds import SelectionLimits, mean_linear_bound
 from recsmith.bounds.table_totals import TableTotals
+from recsmith.clusters import Disk
 from recsmith.problems import Space
 
 STEPS = st.lists(st.tuples(st.floats(1e-9, 10), st.floats(0, 10)), max_size=5)
@@ -94,3 +95,15 @@ def test_local_pieces_stay_below_high(high: float) -> None:
     assert limits is not None
     assert (limits.local, limits.groups is not None) == (high, True)
     assert least_limits.selected(limits).largest.max() <= high
+
+
+@pytest.mark.parametrize("share", [0.2, 0.3])
+def test_memory_is_priced_where_it_suffices_only_beside_slow_pieces(share: float) -> None:
+    """Below some step time no choice fits, and so no price: the one that counts is found beyond."""
+    tables = table("giant", 1_000_000, 64, 300.0), *(table(f"t{i}", 100_000, 64, 20.0) for i in range(20))
+    total = sum(each.weight_bytes for each in tables)
+    stored = cluster(4, hbm=int(total * share / 4), ssd_bytes_per_host=2**40, disk=Disk(bandwidth=6e9, reads_per_s=8e5))
+    space = Space(kernels=("fused", "dense", "key_value"))
+    plan = Case(workload(*tables, batch_size=64), stored, space, cost_model="analytic").plan("cost_greedy").plan
+    assert plan.bound.value_s is not None
+    assert 0.7 * plan.cost.total_s <= plan.bound.value_s <= plan.cost.total_s

@@ -73,6 +73,7 @@ SMALL: dict[str, tuple[str, ...]] = {
     "train_exactness": ("--quick", "--jobs", "1", "--types", "column_wise"),
     "tiers_hits": ("--only", "Zipf 1.3", "--steps", "60"),
     "tiers_kills": ("--each", "1", "--only", "flush"),
+    "tiers_plans": ("small", "--count", "2"),
     "train_kills": ("--kills", "1"),
     "train_memory": ("--quick", "-o", "memory"),
     "transfer": (*SHIPPED, "--start", "cpu", "--epochs", "1"),

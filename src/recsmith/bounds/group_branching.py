@@ -43,6 +43,10 @@ TOLERANCE = 1e-6  # relative width at which a bisection ends; its lower end coun
 MOST_HALVINGS = 60  # of a bisection; 20 to 32 reach TOLERANCE, unless it starts from next to nothing
 FIRST_RISE = 1e-6  # relative: how far above the start a bisection looks first; 4 times as far each time that fails
 SHORTEST_S = 1e-12  # seconds, below any kernel: takes the place of relative steps where they start from 0
+MOST_PRICES, BEYOND = (
+    4,
+    1.001,
+)  # prices on memory, each at a limit so many times the one before, of tables short of room
 TIE_PENALTY = 1e-3  # as a share of their seconds; prefers options that do not span the world where both cost the same
 WORLD_PENALTIES = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 20.0, 100.0, 1e4, 1e6)
 """Shares of their seconds by which options that span the world are made to look more expensive, tried in turn while
@@ -186,10 +190,28 @@ class LeastLimits:
             return None
         if self.totals.at(replace(limits, limit=least)).bytes > self.capacity:
             limits = replace(limits, price=self._price_at(replace(limits, limit=least)))
-            if self.totals.at(replace(limits, limit=least)).bytes > self.capacity and self._too_heavy(limits):
+            fits = self.totals.at(replace(limits, limit=least)).bytes <= self.capacity
+            if not fits and self._too_heavy(limits):
                 return None
             least = max(least, self._least_limit(limits, low) or least)
+            if not fits:
+                least, limits = self._priced_beyond(least, limits, low)
         return self._with_penalty(least, limits, low)
+
+    def _priced_beyond(self, least: float, limits: SelectionLimits, low: float) -> tuple[float, SelectionLimits]:
+        """The limit and its price, where tables have room from some limit on only: the price is that above it.
+
+        Every price gives a valid limit; each is found just beyond the limit of the one before, as long as that helps.
+        """
+        for _ in range(MOST_PRICES):
+            price = self._price_at(replace(limits, limit=least * BEYOND + SHORTEST_S))
+            higher = self._least_limit(replace(limits, price=price), low)
+            if higher is None or higher <= least:
+                break
+            risen, least, limits = higher > least * BEYOND, higher, replace(limits, price=price)
+            if not risen:
+                break
+        return least, limits
 
     def selected(self, limits: SelectionLimits) -> Least:
         """What the tables select just above these limits; of options that cost the same, one that spans no world."""
