@@ -45,8 +45,8 @@ def interactions_of(model: Path) -> tuple[list[str], Floats]:
     file = model / "weights.safetensors"
     moments: dict[str, Floats] = {}
     try:
-        with safe_open(file, framework="np") as opened:  # pyright: ignore
-            weights: Any = opened
+        handle: Any = safe_open(file, framework="np")
+        with handle as weights:
             for name in weights.keys():  # noqa: SIM118
                 found = _TABLE.search(name)
                 if found is not None:
@@ -144,9 +144,9 @@ def assigned(costs: Floats, loads: Floats) -> Ints:
     from ortools.sat.python import cp_model
 
     tables, count = costs.shape
-    units = np.maximum(1, np.round(loads / loads.max() * 1e6)).astype(np.int64)
-    scale = 1e6 / max(float(costs.max() - costs.min()), 1e-12)
-    prices = np.round((costs - costs.min()) * scale).astype(np.int64)
+    units: Ints = np.maximum(1, np.round(loads / float(loads.max()) * 1e6)).astype(np.int64)
+    low, high = float(costs.min()), float(costs.max())
+    prices: Ints = np.round((costs - low) * (1e6 / max(high - low, 1e-12))).astype(np.int64)
     most = int(max(np.ceil((1 + IMBALANCE) * units.sum() / count), _longest_first(units, count)))
     model = cp_model.CpModel()
     inside = [[model.new_bool_var("") for _ in range(count)] for _ in range(tables)]

@@ -48,6 +48,9 @@ def capture_command(command_: tuple[str, ...], output: str, steps: int, skip: in
 @click.option("--what-if", "what_if", metavar="CHANGES", help="Such as link=2x,kernel:gemm=0.5x,overhead=0.")
 @click.option("--optimizer", type=click.Choice(["shampoo"]),
               help="Say what this optimizer of dense layers adds to the step of a described model.")  # fmt: skip
+@click.option("--towers", type=click.IntRange(min=2), default=None, metavar="RATIO",
+              help="Say whether towers of this ratio pay under --plan, which has each table on one host.")  # fmt: skip
+@click.option("--link", metavar="RATE", help="Of a host, for --towers, such as 25Gbit/s (default: that of the plan).")
 @click.option("--timeline", metavar="FILE.json", help="Write the step as a timeline for ui.perfetto.dev.")
 @format_option
 def predict_command(model: str, format_: str, **options: Any) -> None:
@@ -63,6 +66,7 @@ def predict_command(model: str, format_: str, **options: Any) -> None:
     recsmith predict trace/ --plan plan.json --cluster h200:8
     recsmith predict dlrm.yaml --plan plan.json --batch 512,1024,2048
     recsmith predict mlp.yaml --ranks 2 --calibrate trace/ --timeline step.json
+    recsmith predict dlrm.yaml --plan plan.json --towers 8 --link 25Gbit/s
     """
     from recsmith.files import check_target
     from recsmith.prediction.traces import is_capture
@@ -71,7 +75,32 @@ def predict_command(model: str, format_: str, **options: Any) -> None:
     check_target(options["timeline"], kind=rb'\{"displayTimeUnit"', inputs=[model])
     what_ifs = parse_what_ifs(options["what_if"]) if options["what_if"] is not None else ()
     rows = _of_trace(model, options, what_ifs) if is_capture(model) else _of_model(model, options, what_ifs)
+    rows = _with_towers(rows, options) if options["towers"] is not None or options["link"] is not None else rows
     _show(rows, options["timeline"], format_)
+
+
+def _with_towers(rows: list[Any], options: dict[str, Any]) -> list[Any]:
+    """Predictions with a note on what towers would save: what is predicted is the work, and how long links take."""
+    from dataclasses import replace
+
+    from recsmith.errors import UsageError
+    from recsmith.plans import load_plan
+    from recsmith.prediction.towers import tower_steps
+    from recsmith.units import parse_speed
+
+    if options["towers"] is None:
+        raise UsageError("--link is the link of --towers RATIO; add it, or leave --link out")
+    if options["plan"] is None:
+        raise UsageError("--towers needs --plan PLAN, one of `recsmith plan --towers HOSTS`")
+    plan, link = load_plan(options["plan"]), None if options["link"] is None else parse_speed(options["link"])
+    made: list[Any] = []
+    for batch, row in rows:
+        under = replace(plan, workload=replace(plan.workload, batch_size=batch))
+        work = max(each.step_s - each.exposed_comm_s for each in row.ranks)
+        dense = sum(each.bytes for each in row.walk.graph.collectives if each.name == "all_reduce") / 4
+        found = tower_steps(under, options["towers"], work_s=work, link=link, dense=dense)
+        made.append((batch, replace(row, notes=(*row.notes, str(found)))))
+    return made
 
 
 def _of_trace(folder: str, options: dict[str, Any], what_ifs: Any) -> list[Any]:

@@ -43,7 +43,7 @@ from recsmith.training.sources.protocol import State
 from recsmith.training.stores import cache_lookups
 from recsmith.training.stores.parts import predicted_hits
 from recsmith.training.tables.features import Features
-from recsmith.training.tables.tower_parts import check_same_towers
+from recsmith.training.tables.tower_parts import check_same_towers, tower_lines
 from recsmith.training.updates import update_of
 
 CHECKPOINTS = "checkpoints"
@@ -151,7 +151,7 @@ def prepared(
         plan: to train under, where the job has another one by now than its run and its checkpoint say.
     """
     begun, output = time.perf_counter(), Path(run.output)
-    parts = unsharded(run)
+    parts, told = unsharded(run), tower_lines(run)
     run = parts.run
     checkpoints = Checkpoints(output / CHECKPOINTS, run.checkpoint or Checkpointing(), agreement)
     saved = checkpoints.newest() if run.checkpoint else None
@@ -166,7 +166,7 @@ def prepared(
     sharded, progress = shard(replace(run, comms=comms), plan, parts.task, rank_device()), progress_of(saved)
     batches = _settled(sharded, _batches_from(parts, progress))
     said = starting_lines(run, plan, parameters=parameters, samples=parts.source.length)  # counted for the first batch
-    said += [*why, *costs]
+    said += [*told, *why, *costs]
     said += parts.source.notes(run.data.batch_sizes(dist.get_world_size()), dist.get_world_size(), progress.position)
     _set_state(sharded, run, saved, progress)
 

@@ -195,12 +195,14 @@ def _described(made: Run) -> list[str]:
     from recsmith.training.refusals import check_together, layer_parts, placed_parts
     from recsmith.training.sharded import dense_shapes, numbers_across, with_optimizer
     from recsmith.training.sources import open_data
+    from recsmith.training.tables.tower_parts import tower_lines
     from recsmith.verifying.jobs import predicted_bytes
 
     environment = launcher_environment()
     ranks = int(environment["WORLD_SIZE"]) if environment else local_ranks(made)
     check_run(made, int(environment["LOCAL_RANK"]) + 1 if environment else ranks)
-    parts = unsharded(made)
+    parts, towers = unsharded(made), tower_lines(made)
+    made = parts.run
     if made.data.test is not None:
         open_data(made.data.test, "data.test")
     plan = with_collections(plan_here(parts, ranks, ranks), made, parts.task)
@@ -210,6 +212,7 @@ def _described(made: Run) -> list[str]:
     step, size = simulate(plan).cost.total_s, _checkpoint_bytes(plan, parts.parameters)
     return [
         *starting_lines(made, plan, parameters=parts.parameters, samples=parts.source.length),
+        *towers,
         *decided(made.comms, plan, numbers_across(parts.task, plan))[1],
         *with_optimizer(made, plan, parts.task)[1],
         f"memory for embeddings at the peak of a step, by rank: {', '.join(map(format_size, needed))} "

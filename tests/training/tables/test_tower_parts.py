@@ -18,6 +18,7 @@ from recsmith.training.tables.tower_parts import (
     Towers,
     TowersOfHosts,
     check_same_towers,
+    tower_lines,
     towers_of,
     with_towers,
 )
@@ -141,3 +142,23 @@ def test_checkpoints_of_ratio_1_are_of_any_towers() -> None:
     check_same_towers(model(2, ["a"], ["b"]), model(2, ["a"], ["b"]))
     with pytest.raises(UsageError, match="no towers, and the run has 2 towers of ratio 2"):
         check_same_towers(RunModel(), model(2, ["a"], ["b"]))
+
+
+def test_auto_takes_towers_where_the_plans_links_are_slow(tmp_path: Path) -> None:
+    plan = a_plan()
+    slow = replace(plan.cluster.links, inter_host_bandwidth=1e4)
+    for name, links in (("fast", replace(slow, inter_host_bandwidth=1e15)), ("slow", slow)):
+        made = replace(plan, cluster=replace(plan.cluster, links=links), digest="")
+        recsmith.save_plan(made, tmp_path / name)
+    fast, here = (a_run({"name": "towers", "ratio": "auto"}, str(tmp_path / name)) for name in ("fast", "slow"))
+    assert with_towers(fast).model.table_module is None
+    assert "towers do not pay" in tower_lines(fast)[0]
+    assert "so ratio auto leaves plain tables" in tower_lines(fast)[0]
+    found = towers_of(with_towers(here).model)
+    assert found is not None
+    assert (found.ratio, found.towers) == (4, (("a", "b"), ("c",)))
+    assert tower_lines(here)[0].startswith("towers of ratio 4")
+    assert "leaves" not in tower_lines(here)[0].replace("leave a host", "")
+    with pytest.raises(UsageError, match="ratio is auto, and no plan file says how fast links"):
+        with_towers(a_run({"name": "towers", "ratio": "auto"}))
+    assert tower_lines(a_run(None)) == []

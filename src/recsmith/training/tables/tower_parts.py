@@ -13,6 +13,7 @@ from recsmith.errors import UsageError, check_rules
 from recsmith.files import decode, did_you_mean, encode
 from recsmith.plans import Plan, load_plan
 from recsmith.plans.towers import ON_A_HOST, placed_towers
+from recsmith.prediction.towers import TowerSteps, tower_steps
 from recsmith.problems import TableRule
 from recsmith.training.collectives import collectives_of
 from recsmith.training.run import MADE_HERE, Run, RunModel, names_component
@@ -29,18 +30,20 @@ from recsmith.training.stores.parts import SplitHalves, TablesInFile
 
 TOWERS = "towers"
 WHERE = "model.table_module (towers)"
+AUTO_RATIO = 4  # the largest that cost no AUC that five seeds show (docs/benchmarks/towers.md)
 
 
 @noun
 class Towers:
     """How the tables of a run are towers.
 
-    ratio: columns of a tower's tables for each column that leaves it; 1: all leave it, and nothing is learned. towers:
+    ratio: columns of a tower's tables for each column that leaves it; 1: all leave it, and nothing is learned; auto: 4
+    where that pays by the plan file's links, else no towers, but plain tables. towers:
     names of the tables of each; those of the run's plan file where there are none. module: what a tower learns; linear,
     or cross: a cross layer of `rank` before the linear one, as dlrm_dcn has them; none: cross for dlrm_dcn.
     """
 
-    ratio: int
+    ratio: int | Literal["auto"]
     towers: tuple[tuple[str, ...], ...] = ()
     module: Literal["linear", "cross"] | None = None
     rank: int = 64
@@ -51,11 +54,16 @@ class Towers:
         twin = next((name for name in names if names.count(name) > 1), None)
         empty = next((number for number, tower in enumerate(self.towers) if not tower), None)
         check_rules(
-            None if self.ratio >= 1 else f"{WHERE}: ratio is {self.ratio}; it is at least 1",
+            None if self.ratio == "auto" or self.ratio >= 1 else f"{WHERE}: ratio is {self.ratio}; it is at least 1",
             None if self.rank >= 1 else f"{WHERE}: rank is {self.rank}; it is at least 1",
             None if empty is None else f"{WHERE}: tower {empty} has no table; give it one, or leave it out",
             None if twin is None else f"{WHERE}: table '{twin}' is in two towers; name it in one",
         )
+
+    @property
+    def factor(self) -> int:
+        """The ratio, once it is settled."""
+        return AUTO_RATIO if self.ratio == "auto" else self.ratio
 
     def check_tables(self, dims: dict[str, int]) -> None:
         """UsageError where tables are not those of the towers, or have too few columns. dims: columns by name."""
@@ -67,8 +75,8 @@ class Towers:
         if odd is not None:
             raise UsageError(f"{WHERE}: table '{odd}' is in no tower; name it in one of them")
         for name, columns in dims.items():
-            if columns % self.ratio:
-                why = "leaves no column" if columns < self.ratio else "does not divide its columns"
+            if columns % self.factor:
+                why = "leaves no column" if columns < self.factor else "does not divide its columns"
                 raise UsageError(
                     f"{WHERE}: table '{name}' has {columns} columns, and ratio {self.ratio} {why}; give a ratio that "
                     f"divides {columns}, or tables of more columns"
@@ -100,16 +108,51 @@ def towers_of(model: RunModel) -> Towers | None:
 def with_towers(run: Run) -> Run:
     """The run with all that its towers are: with the tables of each from its plan file, where it names none.
 
+    A ratio of auto that does not pay leaves plain tables.
+
     Raises:
         UsageError: neither says which tables are a tower.
     """
     found = towers_of(run.model)
     if found is None:
         return run
+    if found.ratio == "auto":
+        steps = predicted_towers(run)
+        if steps is None or not steps.pays:
+            return replace(run, model=replace(run.model, table_module=None))
+        found = replace(found, ratio=AUTO_RATIO)
     towers = found.towers or _planned(run)
     module = found.module or ("cross" if run.model.name == "dlrm_dcn" else "linear")
     settled = {NAME: TOWERS, **encode(replace(found, towers=towers, module=module))}
     return replace(run, model=replace(run.model, table_module=settled))
+
+
+def predicted_towers(run: Run) -> TowerSteps | None:
+    """What the towers of a run bring by the links of its plan file; None on one host, where nothing crosses.
+
+    Raises:
+        UsageError: the ratio is auto, and no plan file says how fast links are.
+    """
+    found = towers_of(run.model)
+    if found is None or run.plan in MADE_HERE:
+        if found is not None and found.ratio == "auto":
+            raise UsageError(
+                f"{WHERE}: ratio is auto, and no plan file says how fast links between hosts are; plan with `recsmith "
+                "plan --towers HOSTS` and name its file (plan: FILE), or give a ratio"
+            )
+        return None
+    plan = load_plan(run.plan)
+    return None if plan.cluster.hosts == 1 else tower_steps(plan, found.factor)
+
+
+def tower_lines(run: Run) -> list[str]:
+    """What is said of the towers that a run asks for: what they bring, and why auto leaves them out."""
+    found = towers_of(run.model)
+    if found is None:
+        return []
+    steps = predicted_towers(run)
+    told = f"{steps}; of embeddings alone" if steps else "towers: all on one host, where nothing crosses hosts"
+    return [f"{told}; so ratio auto leaves plain tables" if towers_of(with_towers(run).model) is None else told]
 
 
 def _planned(run: Run) -> tuple[tuple[str, ...], ...]:

@@ -34,14 +34,14 @@ class TowerTables(nn.Module, TableModule):
 
     def __init__(
         self, configs: Sequence[EmbeddingBagConfig], device: torch.device, is_weighted: bool = False,
-        *, ratio: int, towers: tuple[tuple[str, ...], ...], module: Literal["linear", "cross"] = "linear",
-        rank: int = 64,
+        *, ratio: int | Literal["auto"], towers: tuple[tuple[str, ...], ...],
+        module: Literal["linear", "cross"] = "linear", rank: int = 64,
     ) -> None:  # fmt: skip
         super().__init__()
         settings = Towers(ratio=ratio, towers=towers, module=module, rank=rank)
         settings.check_tables({config.name: config.embedding_dim for config in configs})
         by_name = {config.name: config for config in configs}
-        self.configs, self.ratio = tuple(configs), ratio
+        self.configs, self.ratio = tuple(configs), settings.factor
         self.towers = tuple(tuple(by_name[name] for name in names) for names in towers)
         self.tables: Any = plain([config for tower in self.towers for config in tower], device, is_weighted)
         self.interaction = TowerModules(self.towers, configs, settings)
@@ -100,9 +100,9 @@ class TowerModules(nn.ModuleDict):
     ) -> None:
         found = [sum(width for _, width in _widths(tower)) for tower in towers]
         modules = {str(number): _module(columns, settings) for number, columns in enumerate(found)}
-        super().__init__(modules if settings.ratio > 1 else {})
+        super().__init__(modules if settings.factor > 1 else {})
         self.inputs = [[name for name, _ in _widths(tower)] for tower in towers]
-        self.outputs = [[(name, width // settings.ratio) for name, width in _widths(tower)] for tower in towers]
+        self.outputs = [[(name, width // settings.factor) for name, width in _widths(tower)] for tower in towers]
         self.order = [name for name, _ in _widths(configs)]
 
     @property
@@ -149,7 +149,7 @@ def _widths(configs: Sequence[EmbeddingBagConfig]) -> list[tuple[str, int]]:
 
 def _module(columns: int, settings: Towers) -> nn.Module:
     """From all columns of a tower to those that leave it."""
-    linear = nn.Linear(columns, columns // settings.ratio)
+    linear = nn.Linear(columns, columns // settings.factor)
     if settings.module != "cross":
         return linear
     return nn.Sequential(LowRankCrossNet(columns, 1, settings.rank), linear)
