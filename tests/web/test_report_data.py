@@ -90,3 +90,13 @@ def test_a_plan_of_other_tables_is_refused():
 def test_a_plan_without_a_bound_has_a_report():
     shown = report_data(made_plan())
     assert (shown.plan.bound.value_s, shown.plan.gap) == (None, None)
+
+
+def test_tables_of_towers_say_which():
+    plan = plan_of(
+        workload(table("a"), table("b")), cluster(2), placed("a", "table_wise", [0]), placed("b", "table_wise", [2])
+    )
+    assert [each.tower for each in report_data(plan).tables] == [None, None]
+    data = report_data(replace(plan, towers=(("a",), ("b",))))
+    assert [each.tower for each in data.tables] == [0, 1]
+    assert any(note.startswith("Towers: 2, of 1, 1 tables") for note in data.plan.notes)

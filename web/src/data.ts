@@ -41,6 +41,8 @@ export interface TableData {
   ids: number;
   /** Seconds by which the device that pays most for the table were faster without it. */
   seconds: number;
+  /** Its number, where the plan has towers. */
+  tower: number | null;
 }
 
 /** One shard of the map: where it lies, and how much it weighs. */

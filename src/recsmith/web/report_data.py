@@ -26,6 +26,7 @@ from recsmith.reports.plans import (
     placement_words,
     published_error,
     sync_words,
+    towers_words,
     wide_text,
 )
 from recsmith.workloads import Table
@@ -52,7 +53,7 @@ class ShownTable:
     """A table and where it is.
 
     ids: that the batch of one device looks up in a step. seconds: by which the rank that pays most for the table were
-    faster without it.
+    faster without it. tower: its number, where the plan has towers.
     """
 
     name: str
@@ -64,6 +65,7 @@ class ShownTable:
     pieces: tuple[ShownPiece, ...]
     ids: float
     seconds: float
+    tower: int | None = None
 
 
 @noun
@@ -188,7 +190,9 @@ def _summary(plan: Plan, name: str) -> ShownPlan:
 def notes_of(plan: Plan) -> Iterator[str]:
     """What a reader should know besides the figures; the terminal, the page and the report say the same."""
     error = published_error(plan)
-    words = (overfull_words(plan.cost), sync_words(plan), beneath_words(plan), inexact_words(plan), wide_text(plan))
+    towers = towers_words(plan)
+    words = (overfull_words(plan.cost), towers and f"towers: {towers}", sync_words(plan), beneath_words(plan),
+             inexact_words(plan), wide_text(plan))  # fmt: skip
     for text in (*words, str(error) if error else None):
         if text:
             yield f"{text[0].upper()}{text[1:]}."
@@ -214,6 +218,7 @@ def _shortened(phase: Phase) -> Phase:
 def _tables(plan: Plan, problem: Problem, placed: PlacedCosts) -> Iterator[ShownTable]:
     """Every table, in the order of the problem."""
     placements = {placement.table: placement for placement in plan.placements}
+    towers = {name: number for number, tower in enumerate(plan.towers) for name in tower}
     for index, table in enumerate(problem.tables):
         placement = placements[table.name]
         saved = placed.saved_by(index)[1].sum(axis=1)
@@ -222,6 +227,7 @@ def _tables(plan: Plan, problem: Problem, placed: PlacedCosts) -> Iterator[Shown
             element_bytes=table.element_bytes, sharding_type=placement.sharding_type,
             compute_kernel=placement.compute_kernel, pieces=tuple(_pieces(plan, table, placement)),
             ids=_rounded(float(problem.demand.ids[index])), seconds=_rounded(float(saved.max())),
+            tower=towers.get(table.name),
         )  # fmt: skip
 
 

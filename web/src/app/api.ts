@@ -25,6 +25,7 @@ export interface StepCost { total_s: number; per_device: DeviceCost[] }
 export interface TableData {
   name: string; rows: number; columns: number; weight_bytes: number; ids: number; sharding_type: string;
   compute_kernel: string; widths: number[]; ranks: number[]; span: number; movable: boolean;
+  tower: number | null;
 }
 export interface PlanData {
   cost: StepCost; bound: { value_s: number | null; kind: string; space: string }; tables: TableData[];

@@ -6,6 +6,7 @@ import type { Shard, TableData } from "../data";
 import { h } from "../dom";
 import { bytes, sizeScale, whole, words } from "../format";
 import { axes, hint, lines } from "./parts";
+import { colourOfTower } from "./towers";
 import type { Theme } from "./theme";
 
 export const MOST_BLOCKS = 4000; // of all devices; the smallest shards of each device beyond are one block
@@ -71,7 +72,7 @@ export function shardMap(blocks: Block[], devices: number, theme: Theme, chosen:
         return {
           type: "rect",
           shape: { x: x - width / 2, y: top, width, height: Math.max(0.3, height - (height > 3 ? 1 : 0)) },
-          style: { fill: theme.series(block.shard ? colourOf(block.shard.table.sharding_type) : "rest"), opacity: chosen && name !== chosen ? 0.22 : 1 },
+          style: { fill: theme.series(block.shard ? colourOfTable(block.shard.table) : "rest"), opacity: chosen && name !== chosen ? 0.22 : 1 },
         };
       },
     }],
@@ -81,12 +82,16 @@ export function shardMap(blocks: Block[], devices: number, theme: Theme, chosen:
 /** The name of the colour of a sharding type. */
 export const colourOf = (type: string): string => type.replaceAll("_", "-");
 
+/** The name of the colour of a table: of its tower, in a plan that has towers, else of its sharding type. */
+export const colourOfTable = (table: TableData): string => (table.tower === null ? colourOf(table.sharding_type) : colourOfTower(table.tower));
+
 function describe(block: Block, theme: Theme): (HTMLElement | ReturnType<typeof lines>)[] {
   const { shard } = block;
   if (!shard) return [h("b", null, `${whole(block.count)} smaller shards`), lines([["rest", "Weights", bytes(block.to - block.from)], [null, "Device", String(block.rank)]], theme)];
   const part = ([a, b]: [number, number], all: number): string => (b - a === all ? `all ${whole(all)}` : `${whole(a)} to ${whole(b - 1)} of ${whole(all)}`);
   return [h("b", null, shard.table.name), lines([
-    [colourOf(shard.table.sharding_type), words(shard.table.sharding_type), shard.table.compute_kernel],
+    [colourOfTable(shard.table), words(shard.table.sharding_type), shard.table.compute_kernel],
+    ...(shard.table.tower === null ? [] : [[null, "Tower", String(shard.table.tower)] as [null, string, string]]),
     [null, "Device", String(shard.rank)], [null, "Columns", part(shard.columns, shard.table.columns)],
     [null, "Rows", part(shard.rows, shard.table.rows)], [null, "Weights", bytes(shard.bytes)]], theme)];
 }

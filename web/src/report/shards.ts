@@ -1,7 +1,8 @@
 // Where every shard lies: the map of all devices, one table's columns to scale, and a table of all shards.
 
 import { Chart } from "../charts/chart";
-import { blocksOf, colourOf, shardMap, shardsOf } from "../charts/shardMap";
+import { blocksOf, colourOf, colourOfTable, shardMap, shardsOf } from "../charts/shardMap";
+import { colourOfTower } from "../charts/towers";
 import type { Piece, RankRun, ReportData, TableData } from "../data";
 import { h, replace } from "../dom";
 import { bytes, counted, seconds, whole, words } from "../format";
@@ -35,10 +36,12 @@ export function shardsPart(data: ReportData): HTMLElement {
   chart.onPick((index) => choose(blocks[index]?.shard?.table ?? null));
   grid.sort(5, true);
   const types = [...new Set(data.tables.map((table) => table.sharding_type))].toSorted();
+  const towers = [...new Set(data.tables.map((table) => table.tower))].filter((tower) => tower !== null).toSorted((a, b) => a - b);
+  const colours = towers.length ? towers.map((tower): [string, string] => [colourOfTower(tower), `tower ${tower}`]) : types.map((type): [string, string] => [colourOf(type), words(type)]);
   const rest = blocks.some((block) => !block.shard);
   return part("Where every shard lies",
     "One column for each device, one block for each shard, as high as its weights are large. Choose a block, or a table in the list, to see its columns to scale.",
-    legend([...types.map((type): [string, string] => [colourOf(type), words(type)]), ...(rest ? [["rest", "smaller shards"] as [string, string]] : [])]),
+    legend([...colours, ...(rest ? [["rest", "smaller shards"] as [string, string]] : [])]),
     chart.element, panel, asks(grid, devices), grid.element);
 }
 
@@ -54,7 +57,7 @@ function columns(choose: (table: TableData) => void): ConstructorParameters<type
   return [
     { head: "Table", key: (row) => row.table.name,
       cell: (row) => h("button", { type: "button", class: "link", title: row.table.name, onclick: () => choose(row.table) }, row.table.name) },
-    { head: "Sharding", key: (row) => row.table.sharding_type, cell: (row) => [swatch(colourOf(row.table.sharding_type)), words(row.table.sharding_type)] },
+    { head: "Sharding", key: (row) => row.table.sharding_type, cell: (row) => [swatch(colourOfTable(row.table)), words(row.table.sharding_type)] },
     { head: "Columns", key: (row) => row.piece.columns[0], cell: (row) => columnWords(row), numeric: true },
     { head: "Rows each", key: (row) => row.piece.block ?? row.table.rows, cell: (row) => whole(row.piece.block ?? row.table.rows), numeric: true },
     { head: "Device", key: (row) => row.piece.ranks[0]?.[0] ?? 0, cell: (row) => deviceWords(row.piece.ranks), numeric: true },
@@ -94,7 +97,7 @@ function strip(table: TableData, devices: number): HTMLElement {
       const count = piece.ranks.reduce((sum, [, each]) => sum + each, 0);
       const where = count === devices ? "all devices" : `device${count > 1 ? "s" : ""} ${deviceWords(piece.ranks)}`;
       const how = count === 1 ? "" : piece.block === null ? ", a copy each" : `, ${whole(piece.block)} rows each`;
-      return h("li", { style: { flexGrow: String(width), borderTopColor: `var(--chart-${colourOf(table.sharding_type)})` }, title: `${width} columns on ${where}${how}` },
+      return h("li", { style: { flexGrow: String(width), borderTopColor: `var(--chart-${colourOfTable(table)})` }, title: `${width} columns on ${where}${how}` },
         h("span", null, `${width} columns`), h("span", null, `${where}${how}`));
     })));
 }

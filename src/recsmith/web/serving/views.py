@@ -191,4 +191,5 @@ def _table(table: Table, placement: Placement, plan: Plan) -> Raw:
         "ranks": [target * span for target in targets],
         "span": span,
         "movable": kind.span != Span.WORLD,
+        "tower": next((number for number, tower in enumerate(plan.towers) if table.name in tower), None),
     }

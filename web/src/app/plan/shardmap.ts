@@ -6,10 +6,15 @@ import { button, field, say, select } from "../controls";
 import { bytes, counted, percent, seconds, whole, words } from "../format";
 import type { Edit, Piece } from "./edit";
 import { pinOf, wish } from "./constraints";
+import type { TableData } from "../api";
+import { colourOfTower } from "../../charts/towers";
 
 const HEIGHT = 260; // pixels of the fullest column
 const MOST_BLOCKS = 2400; // of all columns; the smallest pieces beyond are counted only
 const LABELLED = 15; // pixels of a block that has room for a name
+
+/** Whose colour a table has: that of its tower, in a plan that has towers, else of its sharding type. */
+const kindOf = (table: TableData): string => (table.tower === null ? table.sharding_type : colourOfTower(table.tower).replaceAll("-", "_"));
 
 export function shardMap(edit: Edit): HTMLElement {
   const map = new ShardMap(edit);
@@ -43,8 +48,8 @@ class ShardMap {
   }
 
   private legend(): HTMLElement {
-    const kinds = [...new Set(this.edit.pieces.map((piece) => piece.table.sharding_type))].sort();
-    return h("ul", { class: "legend" }, kinds.map((kind) => h("li", null, h("span", { class: `swatch kind-${kind}` }), words(kind))));
+    const kinds = new Map(this.edit.pieces.map(({ table }) => [table.tower === null ? words(table.sharding_type) : `tower ${table.tower}`, kindOf(table)]));
+    return h("ul", { class: "legend" }, [...kinds].sort().map(([name, kind]) => h("li", null, h("span", { class: `swatch kind-${kind}` }), name)));
   }
 
   private shared(): HTMLElement | string {
@@ -106,7 +111,7 @@ class ShardMap {
   private block(piece: Piece, height: number): HTMLElement {
     const words = label(piece);
     const made = h("button", {
-      type: "button", class: `block kind-${piece.table.sharding_type}`, draggable: "true", "data-key": piece.key,
+      type: "button", class: `block kind-${kindOf(piece.table)}`, draggable: "true", "data-key": piece.key,
       "aria-label": `${words}, ${bytes(piece.bytes)}, on device ${piece.rank}`, title: `${words} · ${bytes(piece.bytes)}`,
       "aria-pressed": this.chosen === piece ? "true" : "false",
       onclick: () => { this.chosen = this.chosen === piece ? null : piece; this.draw(); },
