@@ -97,7 +97,8 @@ learned: $(VENV)/.test
 	$(VENV)/bin/recsmith learn autoshard --force --output $(POLICIES)/autoshard-simulated-h100.safetensors
 	$(VENV)/bin/recsmith learn autoshard --force --hardware cpu --row 4x20 --budget 28m \
 	    --output $(POLICIES)/autoshard-cpu.safetensors
-	cp $(POLICIES)/*shard-*.safetensors $(POLICIES)/*shard-*.json $(WEIGHTS)
+	$(VENV)/bin/recsmith learn splits --force --output $(POLICIES)/splits-simulated-h100.safetensors
+	cp $(POLICIES)/*.safetensors $(POLICIES)/*.json $(WEIGHTS)
 	$(LEARNED) --hardware simulated:h100 --visits 1 --tasks 50 --output bench/learned-grid \
 	    --planners 'dreamshard,dreamshard?samples=16,autoshard,autoshard?samples=16,neuroshard,$(GREEDIES),random'
 	$(LEARNED) --hardware simulated:h100 --visits 1 --tasks 5 --rows 4x20,4x50,8x50,8x200 --output bench/learned-auto \

@@ -53,6 +53,7 @@ SMALL: dict[str, tuple[str, ...]] = {
     "import_graph": ("--sizes",),
     "launches": ("--count", "1"),
     "learned_policies": ("updates", "--seeds", "1", "--tasks", "2", "--iterations", "1", "--folder", "policies"),
+    "learned_splits": ("shares", "--rows", "2x20", "--tasks", "1"),
     "learned_variants": ("--variants", "dims", "--tasks", "2", "--iterations", "1"),
     "learning": (*SHIPPED, "--epochs", "1"),
     "measuring": ("--budget", "1s"),
@@ -89,6 +90,8 @@ MODES: dict[str, tuple[str, ...]] = {  # that pages show beside
     "learned_policies transfer": ("--rows", "2x20", "--tasks", "2", "--iterations", "1", "--folder", "policies"),
     "learned_policies updates": (
         "--planner", "autoshard", "--seeds", "1", "--tasks", "2", "--iterations", "1", "--folder", "policies"),
+    "learned_splits lost": ("--rows", "2x20", "--tasks", "1"),
+    "learned_splits training": ("--rows", "2x20", "--tasks", "1", "--small"),
     "optimality brute": ("--count", "3", "--exact", "--jobs", "1"),
     "optimality random": ("--count", "5", "--first", "10000", "-o", "random.json", "--jobs", "1"),
     "optimizers losses": ("--quick", "-o", "optimizers.json"),

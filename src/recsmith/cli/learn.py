@@ -6,7 +6,7 @@ import click
 
 from recsmith.cli.options import force_option, inputs_of, read_time, stack
 from recsmith.cli.printing import end_line, note, progress_printer, show_report
-from recsmith.reports.progress import policy_words, training_words
+from recsmith.reports.progress import policy_words, split_words, training_words
 from recsmith.units import counted
 
 FEW_SAMPLES = 400  # with 100, errors on another processor were almost twice as large (docs/learning.md)
@@ -173,6 +173,55 @@ def autoshard(**options: Any) -> None:
     recsmith plan tables.yaml --cluster h100:8 --planner autoshard:mine.safetensors
     """
     _learn("autoshard", **options)
+
+
+@learn_command.command(name="splits")
+@click.option("--cost-model", default="neural:simulated-h100", show_default=True, metavar="M",
+              help="What prices placements; nothing is measured.")  # fmt: skip
+@click.option(
+    "--device", default="h100", show_default=True, metavar="D", help="Device of the training tasks' clusters."
+)
+@click.option("-o", "--output", required=True, metavar="NAME.safetensors", help="File to write; its card beside it.")
+@click.option("--sizes", metavar="DxT[,DxT]", help="Devices x tables of training tasks; 16 sizes from 2x20 to 32x400.")
+@click.option("--tasks", type=click.IntRange(min=1), default=4, show_default=True, metavar="N",
+              help="Training tasks of each size.")  # fmt: skip
+@click.option("--iterations", type=click.IntRange(min=1), metavar="N", help="Search, imitate, reinforce N times.")
+@click.option("--imitation", type=click.IntRange(min=0), metavar="N", help="Updates that imitate search; 0 for none.")
+@click.option("--updates", type=click.IntRange(min=0), metavar="N", help="Updates of REINFORCE; 0 for none.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N",
+              help="Seed of the weights and of what is tried.")  # fmt: skip
+@click.option("--budget", callback=read_time, metavar="TIME", help="Stop after a time such as 10m; run again to go on.")
+@force_option
+def splits(
+    cost_model: str, device: str, output: str, sizes: str | None, tasks: int, budget: float | None, force: bool,
+    **recipe: int | None,
+) -> None:  # fmt: skip
+    """Train a policy of which tables are split; `--planner 'dreamshard:NAME.safetensors?splits=8'` plans by it.
+
+    It learns from search under a cost model. A run that was ended, or killed, goes on in the folder NAME.run beside the
+    output (docs/learned.md).
+
+    \b
+    recsmith learn splits --output mine.safetensors
+    recsmith plan tables.yaml --cluster h100:8 --planner 'dreamshard:mine.safetensors?splits=8'
+    """
+    from recsmith.learning.policies import SPLIT_SIZES, SplitRecipe, SplitSettings
+    from recsmith.learning.policies.learn import learn_splits
+    from recsmith.learning.preparation import check_outputs
+    from recsmith.planners.placing.split_policy import SCHEMA
+    from recsmith.reports.learned_models import split_card_lines
+
+    check_outputs(output, SCHEMA, [], force=force)
+    named = SPLIT_SIZES if sizes is None else tuple(word.strip() for word in sizes.split(",") if word.strip())
+    settings = SplitSettings(cost_model=cost_model, device=device, sizes=named, tasks=tasks)
+    fields = {name: word for name, word in recipe.items() if word is not None}
+    heard = progress_printer(split_words, LOG_EVERY_S, lambda each: each.number == each.iterations)
+    card = learn_splits(settings, output, fields, budget_s=budget, on_iteration=heard)
+    end_line()
+    show_report(split_card_lines(card))
+    if card.iterations < (wanted := SplitRecipe(**fields).iterations):
+        note(f"ended after {card.iterations} of {wanted} iterations; the same command goes on")
+    note(f"wrote {output}; plan with --planner 'dreamshard:{output}?splits=8'")
 
 
 def _learn(

@@ -18,7 +18,7 @@ from recsmith.files import Raw, did_you_mean, parse_json, replace_file
 SUFFIX = ".safetensors"
 LARGEST_WEIGHTS = 2**26  # bytes; those that ship have a thousandth
 COMM = "comm-"  # begins the names of models of all-to-alls
-POLICIES = ("dreamshard-", "autoshard-")  # those of policies; all other weights are cost models
+POLICIES = ("dreamshard-", "autoshard-", "splits-")  # those of policies; all other weights are cost models
 
 
 def write_weights(target: str, tensors: dict[str, Any], card: Raw) -> None:

@@ -5,6 +5,8 @@ Names may carry options, which are the arguments of the planner's class; NAME is
     NAME                          the policy that ships for the cluster's device
     NAME:mine.safetensors         a policy of your own, or the name of one that ships
     NAME?samples=16               also draws 16 placements from the policy
+    dreamshard?splits=8           splits tables one by one, as a policy of that draws it, 8 times
+    dreamshard:mine.safetensors?splits=8    a policy of what is split of your own
     NAME?refine                   goes on with the local search that planner auto uses
     NAME?whole                    splits no table that fits a device
     NAME?longest_first            places by the policy's cost network alone, without the policy
@@ -32,7 +34,7 @@ from recsmith.planners.placing.policy_planner import PolicyPlanner
 from recsmith.planners.rnn import MOST_EPISODES, Rnn
 from recsmith.planners.surco import MOST_STEPS, SurCo
 
-MOST_SAMPLES = 10_000
+NUMBERS = {"samples": 10_000, "splits": 10_000}  # options of planners of a policy that have a number, and the largest
 FLAGS = ("refine", "whole", "longest_first")  # options of planners of a policy that have no number
 MOST_DIGITS = 8  # of a number in a name
 SHOWN = 60  # characters of a name in a message
@@ -62,6 +64,7 @@ def _by_policy(planner: type[PolicyPlanner], text: str) -> Planner:
     """A planner of a policy, such as dreamshard:mine.safetensors?samples=16&refine; UsageError for another text."""
     name = planner.kind.planner
     words = ", ".join(f"{name}?{flag}" for flag in FLAGS)
+    words += f", {name}?splits=8" if planner is DreamShard else ""
     usage = f"write {name}, {name}:<name or file>, {name}?samples=16, {words}, or {name}?samples=16&refine"
     named, _, options = text.partition("?")
     _, colon, policy = named.partition(":")
@@ -73,14 +76,17 @@ def _by_policy(planner: type[PolicyPlanner], text: str) -> Planner:
         key, _, value = option.partition("=")
         if key in found:
             raise UsageError(f"'{text}' says {key} twice; {usage}")
-        if key == "samples":
-            if not _is_number(value, MOST_SAMPLES):
-                raise UsageError(f"'{value[:20]}' is no number of samples from 1 to {MOST_SAMPLES:,}; {usage}")
-            found["samples"] = int(value)
+        if key == "samples" or (key == "splits" and planner is DreamShard):
+            if not _is_number(value, NUMBERS[key]):
+                raise UsageError(f"'{value[:20]}' is no number of {key} from 1 to {NUMBERS[key]:,}; {usage}")
+            found[key] = int(value)
         elif option in FLAGS:
             found[option] = True
         else:
             raise UsageError(f"'{option}' is not an option of planner {name}; {usage}")
+    other = next((key for key in ("samples", "longest_first") if "splits" in found and key in found), None)
+    if other is not None:
+        raise UsageError(f"'{text}': splits has placements of its own, {other} has others; write one of the two")
     return planner(name=text, policy=policy or None, **found)
 
 

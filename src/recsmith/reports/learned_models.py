@@ -4,6 +4,7 @@ from recsmith.costs.neural.files import Card, NoiseFloor
 from recsmith.costs.neural.inputs import Region
 from recsmith.costs.neural_comm_files import CommCard, CommHeldOut
 from recsmith.planners.placing.policy_files import PolicyCard
+from recsmith.planners.placing.split_policy import SplitCard
 from recsmith.prediction.machine import MachineCard
 from recsmith.prediction.overheads import ALL, WHAT
 from recsmith.reports.layout import plain_grid, plain_line
@@ -59,6 +60,16 @@ def policy_card_lines(card: PolicyCard) -> list[str]:
         _line("held out", f"{held.tasks} tasks of unseen tables: steps of {format_time(held.step_s)}, mean"),
         _line("", f"{held.best_greedy}, the best classic greedy, takes {ahead:+.1%}"),
         _line("", f"steps are predicted within {held.predicted_off:.1%} (median)"),
+    ]
+
+
+def split_card_lines(card: SplitCard) -> list[str]:
+    """What a policy of what is split learned on, and how it does on tables that it never saw."""
+    turns, judged = counted(card.iterations, "iteration"), counted(card.judged, "task")
+    return [
+        _line("priced by", f"{card.cost_model} ({card.device}); nothing is measured"),
+        _line("trained", f"{counted(card.tasks, 'task')} of {', '.join(card.sizes)}; {turns}"),
+        _line("held out", f"{judged} of unseen tables: steps {card.ahead:.1%} below longest-first's"),
     ]
 
 

@@ -7,7 +7,7 @@ from recsmith.units import counted, format_size, format_time
 if TYPE_CHECKING:  # modules that import torch or numpy, which printing help does not need
     from recsmith.adapters.reshard import ReshardProgress
     from recsmith.bench.sharding import BenchProgress
-    from recsmith.learning.policies import DreamShardIteration
+    from recsmith.learning.policies import DreamShardIteration, SplitIteration
     from recsmith.learning.training_loop import Epoch
     from recsmith.measuring.compute import MeasuringProgress
     from recsmith.verifying.verification import JobProgress
@@ -44,6 +44,12 @@ def policy_words(iteration: "DreamShardIteration") -> str:
     """Of `recsmith learn dreamshard` and `autoshard`."""
     done = f"iteration {iteration.number} of {iteration.iterations}, {iteration.measured:,} placements measured"
     return f"{done}, steps of {format_time(iteration.measured_s)}, predicted within {iteration.error:.1%}"
+
+
+def split_words(iteration: "SplitIteration") -> str:
+    """Of `recsmith learn splits`."""
+    steps = f"steps {iteration.searched:.1%} below longest-first's by search, {iteration.drawn:.1%} as drawn"
+    return f"iteration {iteration.number} of {iteration.iterations}, {steps}"
 
 
 def bench_words(progress: "BenchProgress") -> str:

@@ -7,6 +7,7 @@ networks.py     the networks with gradients, and what trainings share (imports t
 dreamshard.py   DreamShard, from top to bottom (imports torch)
 autoshard.py    AutoShard, from top to bottom (imports torch)
 actors.py       its actors: what they do; started, asked, replaced when lost
+splits.py       what is split: search, imitation, REINFORCE (imports torch)
 learn.py        trains, judges on unseen tasks, writes the policy; the run's folder
 """
 
@@ -16,6 +17,10 @@ from recsmith._types import noun
 from recsmith.errors import UsageError
 from recsmith.learning.policies.tasks import TRAINING, PlacementTask, draw_placement_tasks, parse_size
 
+SPLIT_SIZES = (
+    *(f"{devices}x{tables}" for devices in (2, 4, 8) for tables in (20, 50, 100, 200)),
+    *("16x100", "16x200", "32x200", "32x400"),
+)  # of tasks that teach what to split
 CPU_BATCH, GPU_BATCH = 4096, 65_536  # samples of all devices and a step, as in `recsmith bench sharding`
 TRAINING_SEED = 2  # of tasks; those that judge, and those of the benchmark, have others
 
@@ -90,6 +95,70 @@ class DreamShardIteration:
     error: float
     entropy: float
     dead: float
+    elapsed_s: float
+
+
+@noun
+class SplitSettings:
+    """On what a policy of what is split learns. sizes: of tasks, as 4x50; tasks: of each size; device: of clusters."""
+
+    cost_model: str = "neural:simulated-h100"
+    device: str = "h100"
+    sizes: tuple[str, ...] = SPLIT_SIZES
+    tasks: int = 4
+
+    def __post_init__(self) -> None:
+        """Check sizes and the number."""
+        for size in self.sizes:
+            parse_size(size)
+        if not self.sizes:
+            raise UsageError("sizes are none; name one or more, such as 4x50,8x100")
+        if self.tasks < 1:
+            raise UsageError(f"tasks is {self.tasks}; training needs at least 1 of each size")
+
+    def draw(self, number: int, seed: int = TRAINING_SEED, half: str = TRAINING) -> tuple[PlacementTask, ...]:
+        """So many tasks of each size."""
+        batch = batch_of(self.device)
+        drawn = (draw_placement_tasks(parse_size(size), number, seed, self.device, batch, half) for size in self.sizes)
+        return tuple(task for each in drawn for task in each.tasks)
+
+
+@noun
+class SplitRecipe:
+    """How the policy of what is split is trained (splits.py).
+
+    searched: tasks of an iteration: so many episodes (width) by rules, as drawn, and in each of some rounds near the
+    best one. imitation: updates of an iteration that imitate what was found, of so many decisions (batch); 0 leaves
+    search and imitation out. updates: of REINFORCE, of so many episodes of a task each. entropy: its weight.
+    least_spread: of what a task's episodes earn; smaller differences count less.
+    """
+
+    iterations: int = 12
+    searched: int = 32
+    width: int = 16
+    rounds: int = 4
+    imitation: int = 300
+    batch: int = 256
+    updates: int = 40
+    episodes: int = 16
+    rate: float = 3e-3
+    entropy: float = 1e-2
+    least_spread: float = 0.01
+    seed: int = 0
+
+
+@noun
+class SplitIteration:
+    """How far it is. searched, drawn: what episodes earned that were searched and drawn, as shares of the step.
+
+    imitated: loss of a decision.
+    """
+
+    number: int
+    iterations: int
+    searched: float
+    imitated: float
+    drawn: float
     elapsed_s: float
 
 

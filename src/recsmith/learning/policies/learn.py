@@ -19,12 +19,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from recsmith.costs import Evaluator
+from recsmith.costs import Evaluator, cost_model
 from recsmith.costs.weight_files import SUFFIX
 from recsmith.errors import CorruptFile, NoPlanFound, UsageError
 from recsmith.files import Raw, dump_json, encode, parse_json, read_raw, replace_file, write_text
 from recsmith.jobs.log import Board, has_tensorboard
-from recsmith.learning.policies import TRAINING_SEED, PolicySettings
+from recsmith.learning.policies import TRAINING_SEED, PolicySettings, SplitIteration, SplitRecipe, SplitSettings
 from recsmith.learning.policies.measured import PlacementMeter, evaluator_of
 from recsmith.learning.policies.tasks import TESTING, PlacementTask, parse_size
 from recsmith.learning.preparation import check_output, import_training
@@ -37,6 +37,7 @@ from recsmith.planners.greedy import GREEDIES
 from recsmith.planners.placing import TRAINED, items_of
 from recsmith.planners.placing.policy_files import HeldOutTasks, PolicyCard, PolicyKind
 from recsmith.planners.placing.policy_network import PlacingNetwork
+from recsmith.planners.placing.split_policy import SplitCard, load_splits, save_splits
 from recsmith.planners.search.device_state import Assignment
 from recsmith.problems import Footprint
 
@@ -171,6 +172,43 @@ def learn_policy(
     )  # fmt: skip
     kind.save(output, network.tensors, card)
     kind.load(Path(output))
+    return card
+
+
+def learn_splits(
+    settings: SplitSettings, output: str, fields: dict[str, Any], *, budget_s: float | None = None,
+    on_iteration: Callable[[SplitIteration], None] | None = None,
+) -> SplitCard:  # fmt: skip
+    """Train a policy of what is split and write it; fields: of its recipe. A run that was ended goes on.
+
+    Raises:
+        UsageError: a cost model or a device that does not exist, or a run with other settings beside the output.
+        MissingExtra: PyTorch is missing.
+        RecSmithError: the output cannot be written; a file that was there is unchanged.
+    """
+    check_output(output)
+    ends = None if budget_s is None else time.monotonic() + budget_s
+    module, recipe = import_training("recsmith.learning.policies.splits"), SplitRecipe(**fields)
+    cost_model(settings.cost_model)  # which is refused before tasks are drawn, and warns where it is a formula
+    drawn = settings.draw(settings.tasks)
+    tasks = module.split_tasks(drawn, settings.cost_model)
+    if not tasks:
+        raise UsageError(f"nothing can be split in tasks of {', '.join(settings.sizes)}; give --sizes such as 4x50")
+    training = module.SplitTraining(recipe, tasks)
+    folder = Path(output.removesuffix(SUFFIX) + ".run")
+    with lock_folder(folder):
+        wanted = {**_every(settings), "sizes": list(settings.sizes), **_every(recipe)}
+        run = RunFolder(folder, {"schema": "recsmith/splits-run/1", **wanted})
+        _train(training, run, ends, on_iteration)
+    judging = module.split_tasks(settings.draw(1, JUDGING_SEED, TESTING), settings.cost_model)
+    policy = training.frozen()
+    card = SplitCard(
+        cost_model=settings.cost_model, device=settings.device, sizes=settings.sizes, tasks=len(drawn),
+        task_seed=TRAINING_SEED, seed=recipe.seed, iterations=training.iteration, judged=len(judging),
+        ahead=module.ahead_of_longest_first(judging, policy),
+    )  # fmt: skip
+    save_splits(output, policy, card)
+    load_splits(output)
     return card
 
 

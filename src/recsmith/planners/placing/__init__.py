@@ -5,6 +5,10 @@
     policy_network.py   seconds of any set of items on a device, predicted; a network that scores devices places items
     policy_files.py     policies as files
     policy_planner.py   planners that place by a trained policy: roll-outs, samples, repair, local search from the best
+    shapes.py           the environment in which splitting is an action
+    split_policy.py     the policy of what is split, and its files
+    split_episodes.py   many placements of that environment side by side
+    split_planner.py    plans by them: dreamshard?splits=8
     per_problem.py      planners that learn while they plan, for one problem
 
 Only NumPy; recsmith.learning.policies.environment offers the same as a Gymnasium environment.

@@ -37,6 +37,7 @@ from recsmith.sharding import FUSED, TYPE_NAMES, Span
 AS_LIGHT = 1.1  # times the lightest piece of a table: finer splits than this gain next to nothing
 HOT = (64, 1024, 16_384, 262_144)  # rows
 INPUT_COUNT = len(INPUTS) + len(HOT)
+KINDS = (TYPE_NAMES.index("column_wise"), TYPE_NAMES.index("table_wise"))  # sharding types of items
 UNKNOWN = -1  # an optimizer or data type that no measurement has: its inputs are all 0
 
 
@@ -111,20 +112,11 @@ def items_of(problem: Problem, evaluator: Evaluator, rule: ColumnSplitRule = SPL
 
     evaluator: of the cost model that says which tables dominate.
     """
-    choice, single = _choice(problem, evaluator, rule)
-    if choice is None:
+    singles = Singles.of(problem)
+    found = singles.draft(evaluator, _choice(problem, evaluator, singles, rule))
+    if found is None:
         return None
-    draft = Assignment.of(problem, choice)
-    free = problem.capacity.copy()
-    if not single.all():
-        state = DeviceState(evaluator)
-        others = ~single[draft.table]
-        first = Assignment(choice, draft.table[others], draft.piece[others], draft.target[others])
-        place_longest_first(state, first, state.seconds)
-        if not first.complete:
-            return None
-        draft.target[others] = first.target
-        free = state.free.copy()
+    draft, free = found
     row = np.flatnonzero(draft.target == NOWHERE)
     piece = draft.piece[row]
     analytic = _analytic(problem, evaluator)
@@ -139,33 +131,68 @@ def items_of(problem: Problem, evaluator: Evaluator, rule: ColumnSplitRule = SPL
     )  # fmt: skip
 
 
-def _choice(problem: Problem, evaluator: Evaluator, rule: ColumnSplitRule) -> tuple[Ints | None, Bools]:
-    """The option of each table (T,), None where one has none that fits; and whether its pieces are items (T,)."""
-    options, pieces = problem.options, problem.pieces
+class Draft(NamedTuple):
+    """Tables of which some are placed, and the bytes that are left of devices (D,)."""
+
+    assignment: Assignment
+    free: Ints
+
+
+@dataclass(frozen=True)
+class Singles:
+    """The options (O,) of equal pieces, each on a single device, and which tables (T,) have one that fits."""
+
+    problem: Problem
+    option: Bools
+    table: Bools
+
+    @classmethod
+    def of(cls, problem: Problem) -> "Singles":
+        """Those of a problem."""
+        options, pieces = problem.options, problem.pieces
+        piece = options.piece[:, 0]
+        mode = pieces.mode[piece]
+        usable = (problem.modes.span[mode] == Span.RANK) & np.isin(problem.modes.type[mode], KINDS)
+        usable &= (problem.modes.kernel[mode] == FUSED.number) & (options.piece[:, 1] == NO_PIECE) & ~options.barred
+        usable &= ~problem.legality.pinned[options.table]
+        usable &= (pieces.tail.device[piece] <= problem.capacity.max()) & (pieces.tail.host[piece] == 0)
+        single = np.zeros(len(problem.tables), dtype=bool)
+        single[options.table[usable]] = True
+        return cls(problem, usable, single)
+
+    def draft(self, evaluator: Evaluator, choice: Ints) -> Draft | None:
+        """The options (T,) of these tables, not placed; all others in as few pieces as fit, longest first.
+
+        None where one of the others finds no room.
+        """
+        others = ~self.table
+        if not others.any():
+            return Draft(Assignment.of(self.problem, choice), self.problem.capacity.copy())
+        relaxation = shared_relaxation(evaluator)
+        choice = np.where(others, fewest_pieces_options(relaxation), choice)
+        if not relaxation.option_fits[choice[others]].all():
+            return None
+        every, state = Assignment.of(self.problem, choice), DeviceState(evaluator)
+        mine = others[every.table]
+        first = Assignment(choice, every.table[mine], every.piece[mine], every.target[mine])
+        place_longest_first(state, first, state.seconds)
+        every.target[mine] = first.target
+        return Draft(every, state.free.copy()) if first.complete else None
+
+
+def _choice(problem: Problem, evaluator: Evaluator, singles: Singles, rule: ColumnSplitRule) -> Ints:
+    """The option of each table that is placed by single pieces (T,); NO_PIECE of others."""
+    options, pieces, single = problem.options, problem.pieces, singles.table
     piece, count = options.piece[:, 0], options.count[:, 0]
     mode = pieces.mode[piece]
-    kinds = [TYPE_NAMES.index("column_wise"), TYPE_NAMES.index("table_wise")]
-    usable = (problem.modes.span[mode] == Span.RANK) & np.isin(problem.modes.type[mode], kinds)
-    usable &= (problem.modes.kernel[mode] == FUSED.number) & (options.piece[:, 1] == NO_PIECE) & ~options.barred
-    usable &= ~problem.legality.pinned[options.table]
-    usable &= (pieces.tail.device[piece] <= problem.capacity.max()) & (pieces.tail.host[piece] == 0)
-    single = np.zeros(len(problem.tables), dtype=bool)
-    single[options.table[usable]] = True
-    choice = np.full(len(single), NO_PIECE)
-    if not single.all():
-        relaxation = shared_relaxation(evaluator)
-        simplest = fewest_pieces_options(relaxation)
-        choice = np.where(single, NO_PIECE, simplest)
-        if not relaxation.option_fits[choice[~single]].all():
-            return None, single
     seconds = np.full(len(piece), np.inf)  # of one piece of each option (O,); infinite for those that are no items
-    terms = evaluator.terms(mode[usable], pieces.width[piece[usable]])
-    seconds[usable] = evaluator.loads(terms).sum(axis=0)
+    terms = evaluator.terms(mode[singles.option], pieces.width[piece[singles.option]])
+    seconds[singles.option] = evaluator.loads(terms).sum(axis=0)
     split = _split(options.table, count, seconds, rule, problem.cluster.world_size)
-    kind = kinds[0 if (count[split] > 1)[single].any() else 1]
+    kind = KINDS[0 if (count[split] > 1)[single].any() else 1]
     alike = np.where((problem.modes.type[mode] == kind) & (count == count[split][options.table]), seconds, np.inf)
     same = _fewest(options.table, count, np.isfinite(alike))
-    return np.where(single, np.where(np.isfinite(alike[same]), same, split), choice), single
+    return np.where(single, np.where(np.isfinite(alike[same]), same, split), NO_PIECE)
 
 
 def _split(table: Ints, count: Ints, seconds: Floats, rule: ColumnSplitRule, devices: int) -> Ints:

@@ -1,6 +1,7 @@
 """Planners that place by a trained policy: dreamshard and autoshard.
 
-The policy of the cluster's device, or one of your own, gives a greedy roll-out for each rule of what is split first
+With `splits`, a policy of what is split leads instead (split_planner.py). Otherwise the policy of the cluster's device,
+or one of your own, gives a greedy roll-out for each rule of what is split first
 (items.py), and samples besides, where they are asked for; the cost model judges which is best. A placement that came to
 a dead end is repaired; where that fails, tables go in as few pieces as fit, longest first. Local search may go on from
 the best.
@@ -25,6 +26,8 @@ from recsmith.planners.auto.improvement import Improvement, StoppingRule
 from recsmith.planners.placing.items import SPLITS, WHOLE, ColumnSplitRule, ItemBatch, items_of
 from recsmith.planners.placing.policy_files import PolicyCard, PolicyKind
 from recsmith.planners.placing.policy_network import LongestFirstNetwork, PlacingNetwork
+from recsmith.planners.placing.split_planner import plan_by_splits
+from recsmith.planners.placing.split_policy import load_splits, shipped_splits
 from recsmith.planners.protocol import Search, SearchPlanner, Solution
 from recsmith.planners.search.device_state import NOWHERE, Assignment, DeviceState
 from recsmith.planners.search.placement import place_in_fewest_pieces, repair
@@ -40,7 +43,8 @@ class PolicyPlanner(SearchPlanner):
 
     samples: placements drawn from it besides. refine: whether local search goes on from the best. kind: of policy.
     whole: tables that fit a device stay whole. longest_first: items go where its cost network says that a device takes
-    least, without the policy.
+    least, without the policy. splits: how many placements a policy of what is split draws, which `policy` then names;
+    None for placements of pieces that rules split.
     """
 
     kind: ClassVar[PolicyKind]
@@ -51,6 +55,7 @@ class PolicyPlanner(SearchPlanner):
     refine: bool = False
     whole: bool = False
     longest_first: bool = False
+    splits: int | None = None
     about: str = ""
 
     def solve(self, search: Search) -> Solution:
@@ -59,11 +64,23 @@ class PolicyPlanner(SearchPlanner):
         Raises:
             UsageError: the policy cannot be read, or was trained for another device.
         """
+        if self.splits is not None:
+            return self._by_splits(search, self.splits)
         network, note = self._network(search.problem.cluster.device)
         if self.longest_first:
             network = LongestFirstNetwork(network.tensors)
         rules = WHOLE if self.whole else SPLITS
         return plan_by_policy(search, network, self.name, note, samples=self.samples, refine=self.refine, rules=rules)
+
+    def _by_splits(self, search: Search, count: int) -> Solution:
+        """The best placement of a policy of what is split; local search from it, where that is asked for."""
+        policy = shipped_splits() if self.policy is None else load_splits(self.policy)[0]
+        found, draft = plan_by_splits(search, policy, self.name, count, whole=self.whole)
+        if self.refine and draft is not None and not search.stop:
+            with search.interruptible():
+                _refine(search, draft)
+            found = replace(search.found(self.name), left_out=found.left_out)
+        return found
 
     def _network(self, device: Device) -> tuple[PlacingNetwork, str]:
         """The network for a device; and a note for a report where it was trained for another."""

@@ -1,0 +1,156 @@
+"""What the policy of what is split is worth (docs/learned.md and docs/benchmarks/learned.md have the tables).
+
+python benchmarks/learned_splits.py shares                   # the policy's share, and that of what goes without one
+python benchmarks/learned_splits.py training                 # without imitation, without REINFORCE, other seeds
+python benchmarks/learned_splits.py lost --tasks 50          # how often no episode finds room, with and without splits
+
+Tasks are those of `recsmith bench learned`: tables that no policy saw. What a step takes is what the cost model says;
+figures are how much longer it is than that of planner `longest_first`. Policies are trained into --folder and kept.
+"""
+
+import argparse
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from learned_policies import BATCH, DEVICE, MODEL, SEED, interval
+
+from recsmith.costs import Evaluator, cost_model, step_seconds
+from recsmith.learning.policies import SplitSettings
+from recsmith.learning.policies.learn import learn_splits
+from recsmith.learning.policies.tasks import SPACE, TESTING, draw_placement_tasks, parse_size
+from recsmith.planners.placing.per_problem import best_split, longest_first_plan
+from recsmith.planners.placing.shapes import shapes_of
+from recsmith.planners.placing.split_episodes import PricedShapes
+from recsmith.planners.placing.split_policy import SHAPES, Decide, SplitPolicy, load_splits
+from recsmith.problems import build_problem
+
+ROWS = "4x20,4x50,8x50,8x100"
+EVERY_ROW = ",".join(f"{devices}x{tables}" for devices in (2, 4, 8) for tables in (20, 50, 100, 200))
+COUNTS = (1, 4, 8, 16, 64)
+RULES = [(limit, extra) for limit in (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1) for extra in (1.15, 1.35, 1.7)]
+ITERATIONS = 4  # of trainings on one task of each size, of which many can be had
+
+Player = Callable[[np.random.Generator], Decide]
+
+
+def evaluators(rows: str, tasks: int) -> Iterator[Evaluator]:
+    """Priced tasks of unseen tables."""
+    for row in rows.split(","):
+        for task in draw_placement_tasks(parse_size(row), tasks, SEED, DEVICE, BATCH, TESTING).tasks:
+            yield cost_model(MODEL).compile(build_problem(task.workload, task.cluster, SPACE))
+
+
+class Judge:
+    """Tasks, and how much longer the best of some episodes takes than longest-first."""
+
+    def __init__(self, rows: str, tasks: int) -> None:
+        self.tasks: list[tuple[PricedShapes, float]] = []
+        for evaluator in evaluators(rows, tasks):
+            greedy = longest_first_plan(evaluator, best_split(evaluator.problem, evaluator))
+            shapes = shapes_of(evaluator.problem, evaluator)
+            if greedy is not None and shapes is not None:
+                seconds = step_seconds(evaluator, greedy.footprint(evaluator.problem))
+                self.tasks.append((PricedShapes(shapes, evaluator), seconds))
+
+    def ratios(self, count: int, player: Player) -> np.ndarray:
+        """Of so many episodes (T,)."""
+        random = np.random.default_rng(0)
+        return np.array([priced.play(count, player(random)).step_s.min() / s - 1 for priced, s in self.tasks])
+
+
+def by_policy(policy: SplitPolicy) -> Player:
+    """As a policy draws it, the first episode as it finds likelier."""
+    return lambda random: policy.drawn(random, likeliest=True)
+
+
+def by_rules(random: np.random.Generator) -> Decide:
+    """No policy: a rule an episode, such as the four of the other planners."""
+    del random
+    share, extra = np.log2(np.array(RULES)).T  # what figures 0 and 2 of a decision are compared with
+    return lambda rows, _, seen: (4 * seen[:, 0] > share[rows % len(RULES)]) & (seen[:, 2] <= extra[rows % len(RULES)])
+
+
+def never(random: np.random.Generator) -> Decide:
+    """Nothing is split further."""
+    del random
+    return lambda rows, _, __: np.zeros(len(rows), dtype=bool)
+
+
+def untrained(seed: int = 0) -> SplitPolicy:
+    """Weights as they are drawn."""
+    random = np.random.default_rng(seed)
+    return SplitPolicy({name: random.normal(size=shape) / np.sqrt(shape[-1]) for name, shape in SHAPES.items()})
+
+
+def trained(options: argparse.Namespace, name: str, **fields: Any) -> SplitPolicy:
+    """A policy of a small training, from the folder if it is there."""
+    path = options.folder / f"{name}.safetensors"
+    options.folder.mkdir(parents=True, exist_ok=True)
+    settings = SplitSettings(tasks=1, sizes=("2x10",)) if options.small else SplitSettings(tasks=1)
+    if not path.exists():
+        learn_splits(settings, str(path), {"iterations": 1 if options.small else ITERATIONS, **fields})
+    return load_splits(str(path))[0]
+
+
+def shares(options: argparse.Namespace) -> Iterator[str]:
+    """Episodes by the policy, by rules, by an untrained policy, and without splits."""
+    judge = Judge(options.rows or ROWS, options.tasks)
+    yield f"longer than longest_first, {len(judge.tasks)} tasks; episodes  {'  '.join(f'{n:>22}' for n in COUNTS)}"
+    players = {"policy": by_policy(load_splits("simulated-h100")[0]), "rules": by_rules,
+               "untrained": by_policy(untrained()), "never": never}  # fmt: skip
+    for name, player in players.items():
+        counts = COUNTS if name != "never" else COUNTS[:1]
+        yield f"{name:<60}" + "  ".join(f"{interval(judge.ratios(n, player)):>22}" for n in counts)
+
+
+def training(options: argparse.Namespace) -> Iterator[str]:
+    """Small trainings: as it is, without imitation, without REINFORCE; of several seeds."""
+    judge = Judge(options.rows or ROWS, options.tasks)
+    kinds: dict[str, dict[str, int]] = {"both": {}, "no imitation": {"imitation": 0}, "no REINFORCE": {"updates": 0}}
+    yield f"longer than longest_first, {len(judge.tasks)} tasks     best of 1              best of 8"
+    for name, fields in kinds.items():
+        for seed in range(options.seeds):
+            policy = trained(options, f"{name.replace(' ', '-')}-{seed}", seed=seed, **fields)
+            one, many = (interval(judge.ratios(n, by_policy(policy))) for n in (1, 8))
+            yield f"{name:<14} seed {seed}                     {one:>22} {many:>22}"
+
+
+def lost(options: argparse.Namespace) -> Iterator[str]:
+    """Dead ends of the policy's likeliest placement, and of the best of 8, with and without splits."""
+    policy, random = load_splits("simulated-h100")[0], np.random.default_rng(0)
+    found = {(whole, count): 0 for whole in (False, True) for count in (1, 8)}
+    tasks = 0
+    for evaluator in evaluators(options.rows or EVERY_ROW, options.tasks):
+        shapes, tasks = shapes_of(evaluator.problem, evaluator), tasks + 1
+        assert shapes is not None, "every table of these tasks is placed in single pieces"
+        for whole, count in found:
+            priced, stir = PricedShapes(shapes, evaluator, whole=whole), random if whole else None
+            ended = priced.play(count, policy.drawn(random, likeliest=True), stir)
+            found[whole, count] += not np.isfinite(ended.step_s).any()
+    for (whole, count), number in found.items():
+        yield f"{'whole' if whole else 'split'}, best of {count}: {number} of {tasks} tasks found no room"
+
+
+COMMANDS = {"shares": shares, "training": training, "lost": lost}
+
+
+def main() -> None:
+    """Print a table, line by line."""
+    warnings.simplefilter("ignore")  # of a cost model that learned a formula
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("command", choices=COMMANDS)
+    parser.add_argument("--rows")
+    parser.add_argument("--tasks", type=int, default=5)
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--small", action="store_true", help="trainings of seconds, to see that they run")
+    parser.add_argument("--folder", type=Path, default=Path("bench/splits"))
+    options = parser.parse_args()
+    for line in COMMANDS[options.command](options):
+        print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()

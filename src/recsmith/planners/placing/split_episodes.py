@@ -1,0 +1,275 @@
+"""Episodes in which splitting is an action, many side by side.
+
+At the turn of a shape (shapes.py) its table is split further, or its pieces are placed. Whether it is split, a policy
+says (split_policy.py), or whoever plays. A piece goes to the device, in the kernel, where the phases of the step grow
+least, relative to what is expected of each (as in planners/search/device_state.py): the cost model says that.
+
+Legend: S shapes, D devices, E episodes, R episodes of a turn, F phases, G fusion groups, k work terms, V decisions.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from recsmith._types import Bools, Floats, Ints
+from recsmith.costs import Evaluator, device_sums, phase_seconds
+from recsmith.planners.placing.shapes import NO_SHAPE, ShapeBatch, SplitEpisodes
+from recsmith.planners.placing.split_policy import FIGURES, Decide
+from recsmith.planners.search.device_state import BALANCE, NOWHERE, QUANTUM
+from recsmith.planners.search.smooth_max import LEAST_LOAD, power
+from recsmith.problems import Footprint
+
+ROOM = 1.08  # times the bytes of what is not placed, that devices must have left for a table to be split further
+HEAVY = 0.5  # of a device's memory, from which a piece has its turn by the memory that it needs
+FIRST_PACE = 0.7  # seconds of pieces together over those of each alone, before any is placed
+LEAST, MOST = 2.0**-12, 2.0**12  # what logarithms of figures are cut at
+STIR = 0.1  # spread of the logarithm of a device's score in stirred episodes
+
+
+class Decisions(NamedTuple):
+    """What was decided freely (V,): in which episode, of which shape, whether it was split further, what was seen."""
+
+    episode: Ints
+    shape: Ints
+    split: Bools
+    figures: Floats
+
+
+class PricedShapes:
+    """What a cost model says of the shapes of a problem, in the order of their turns.
+
+    terms (S, k): of a piece. group (S, 2): fusion groups of the kernels that are open to it. phase (F, S): seconds of a
+    piece alone. before: placed pieces.
+    """
+
+    def __init__(self, shapes: ShapeBatch, evaluator: Evaluator, *, whole: bool = False) -> None:
+        self.evaluator, pieces, options = evaluator, shapes.problem.pieces, shapes.problem.options
+        piece = options.piece[shapes.option, 0]
+        alone = evaluator.loads(evaluator.terms(pieces.mode[piece], pieces.width[piece])).sum(axis=0)
+        weight, all_shapes = _weight(shapes, alone), shapes
+        shapes = all_shapes.ordered(alone, weight, whole=whole)
+        if not whole and ROOM * float((shapes.bytes * shapes.count)[shapes.first].sum()) > float(shapes.free.sum()):
+            shapes = all_shapes.ordered(alone, weight, coarse=True)
+        self.shapes = shapes
+        piece = options.piece[np.stack([shapes.option, shapes.plain]), 0]
+        self.terms: Floats = evaluator.terms(pieces.mode[piece[0]], pieces.width[piece[0]])
+        self.group: Ints = evaluator.group[pieces.mode[piece]].T
+        self.phase: Floats = evaluator.loads(self.terms)
+        self.alone: Floats = self.phase.sum(axis=0)
+        self.splits: Bools = shapes.finer != NO_SHAPE
+        self.free_choice = bool(self.splits.any())
+        draft = shapes.draft.assignment.footprint(shapes.problem)
+        placed = draft.target != NOWHERE
+        self.before = Footprint(draft.mode[placed], draft.width[placed], draft.target[placed])
+        first = shapes.first
+        total = (self.phase[:, first] * shapes.count[first]).sum(axis=1)
+        self.total = max(float(total.sum()), LEAST_LOAD)
+        mean = total / shapes.devices
+        self.expected: Floats = np.maximum(mean, max(float(mean.max(initial=0.0)) * QUANTUM, LEAST_LOAD))
+
+    def play(self, count: int, decide: Decide, stir: np.random.Generator | None = None) -> "EndedEpisodes":
+        """So many episodes, as `decide` says. stir: draws by which all but the first place pieces otherwise."""
+        return _Playing(self, count, decide, stir).run()
+
+
+def _weight(shapes: ShapeBatch, alone: Floats) -> Floats:
+    """The share of a device's load that a piece of each shape takes (S,), or of its memory, where that is large."""
+    least = np.full(len(shapes.table), np.inf)
+    np.minimum.at(least, shapes.place, alone * shapes.count)
+    load = alone * shapes.devices / max(float(least.sum()), LEAST_LOAD)
+    memory = shapes.bytes / max(float(shapes.free.mean()), 1.0)
+    share = np.where(memory >= HEAVY, np.maximum(load, memory), load)
+    return np.floor(share / QUANTUM)
+
+
+class EndedEpisodes(NamedTuple):
+    """Episodes that have ended: their seconds of the step (E,), infinite for dead ends, and what was decided."""
+
+    episodes: SplitEpisodes
+    step_s: Floats
+    decisions: Decisions
+
+    @property
+    def best(self) -> int:
+        """The episode with the shortest step."""
+        return int(self.step_s.argmin())
+
+    def made_in(self, episode: int) -> Decisions:
+        """What was decided in an episode."""
+        mine = np.flatnonzero(self.decisions.episode == episode)
+        made = self.decisions
+        return Decisions(made.episode[mine], made.shape[mine], made.split[mine], made.figures[mine])
+
+
+class _Playing:
+    """Episodes under way. sums (E, G, D, k), group_load (E, G, F, D), load (E, F, D): of devices. left (E,): seconds.
+
+    split, seen (E, S), (E, S, FIGURES): what was decided freely, 1 for splitting further and 0 for not, -1 where
+    nothing was; and what was seen.
+    """
+
+    def __init__(
+        self, priced: PricedShapes, count: int, decide: Decide, stir: np.random.Generator | None = None
+    ) -> None:
+        self.priced, self.episodes, self.decide = priced, SplitEpisodes(priced.shapes, count), decide
+        self.stir = stir
+        evaluator = priced.evaluator
+        before = np.moveaxis(device_sums(evaluator, priced.before), 1, 0)
+        self.sums = np.repeat(before[None], count, axis=0)
+        self.group_load = np.repeat(np.moveaxis(evaluator.loads(before), 0, 1)[None], count, axis=0)
+        self.load = self.group_load.sum(axis=1)
+        self.used = np.repeat((np.bincount(evaluator.group[priced.before.mode], minlength=evaluator.groups) > 0)[None],
+                              count, axis=0)  # fmt: skip
+        self.left = np.full(count, priced.total)
+        self.need = np.full(count, int((priced.shapes.bytes * priced.shapes.count)[priced.shapes.first].sum()))
+        self.split = np.full((count, len(priced.alone)), -1, dtype=np.int8)
+        self.seen = np.zeros((count, len(priced.alone), FIGURES))
+
+    def run(self) -> EndedEpisodes:
+        """All turns."""
+        shapes, episodes = self.priced.shapes, self.episodes
+        for s in range(len(shapes.count)):
+            rows = episodes.turn(s)
+            if not len(rows):
+                continue
+            best = self._best(s, rows)
+            if shapes.finer[s] != NO_SHAPE:
+                rows, best = self._split(s, rows, best)
+            for piece in range(int(shapes.count[s]) if len(rows) else 0):
+                self._put(s, piece, rows, self._best(s, rows) if piece else best)
+        return self._ended()
+
+    def _best(self, s: int, rows: Ints) -> "_Best":
+        """Where a piece of shape s goes in some episodes, and what devices take then."""
+        priced, each = self.priced, np.arange(len(rows))
+        room = self.episodes.room(s, rows)
+        found: _Best | None = None
+        for group in dict.fromkeys(priced.group[s].tolist()):
+            after = np.moveaxis(priced.evaluator.loads(self.sums[rows, group] + priced.terms[s]), 0, 1)  # (R, F, D)
+            load = self.load[rows] - self.group_load[rows, group] + after
+            score = self._growth(self.load[rows], load) * self._stirred(rows)
+            score = np.where(room, np.floor(score / QUANTUM), np.inf)
+            device = score.argmin(axis=1)
+            new = _Best(np.full(len(rows), group), device, score[each, device], after[each, :, device],
+                        load[each, :, device], room)  # fmt: skip
+            found = new if found is None else found.better(new)
+        assert found is not None, "a shape has a kernel"
+        return found
+
+    def _stirred(self, rows: Ints) -> Floats | float:
+        """What scores of devices are multiplied by (R, D), or 1."""
+        if self.stir is None:
+            return 1.0
+        drawn = self.stir.standard_normal((len(rows), self.priced.shapes.devices))
+        return np.exp(STIR * np.where(rows[:, None] == 0, 0.0, drawn))
+
+    def _growth(self, before: Floats, after: Floats) -> Floats:
+        """How much the powers of phases grow (R, D), relative to what is expected of each."""
+        expected = self.priced.expected[:, None]
+        growth = power(after / expected, BALANCE) - power(before / expected, BALANCE)
+        return (expected * growth).sum(axis=1) / self.priced.expected.sum()
+
+    def _split(self, s: int, rows: Ints, best: "_Best") -> tuple[Ints, "_Best"]:
+        """The table of shape s goes on to its next shape in some episodes; the episodes in which it does not."""
+        must = np.logical_not(best.room.any(axis=1))
+        may = self._may(s, rows)
+        figures = self._figures(s, rows, best)
+        self.seen[rows, s] = figures
+        split = self.decide(rows, s, figures) & may
+        self.split[rows[may & ~must], s] = split[may & ~must]
+        split |= must
+        shapes, alone, finer = self.priced.shapes, self.priced.alone, int(self.priced.shapes.finer[s])
+        self.episodes.split(s, rows[split])
+        self.left[rows[split]] += shapes.count[finer] * alone[finer] - shapes.count[s] * alone[s]
+        self.need[rows[split]] += self._more(s)
+        return rows[~split], best.at(np.flatnonzero(~split))
+
+    def _more(self, s: int) -> int:
+        """Bytes that the next shape of a table takes more than shape s: every piece has its own ids and outputs."""
+        shapes, finer = self.priced.shapes, int(self.priced.shapes.finer[s])
+        return int(shapes.count[finer] * shapes.bytes[finer] - shapes.count[s] * shapes.bytes[s])
+
+    def _may(self, s: int, rows: Ints) -> Bools:
+        """The episodes whose devices have the room for it that the table of shape s is split further (R,)."""
+        return self.episodes.free[rows].sum(axis=1) >= ROOM * (self.need[rows] + self._more(s))
+
+    def _put(self, s: int, piece: int, rows: Ints, best: "_Best") -> None:
+        """Put a piece of shape s where it goes."""
+        shapes, there = self.priced.shapes, self.episodes.put(s, piece, rows, best.device)
+        r, d, g = rows[there], best.device[there], best.group[there]
+        self.episodes.plain[r, shapes.place[s]] = (g == self.priced.group[s, 1]) & (g != self.priced.group[s, 0])
+        self.sums[r, g, d] += self.priced.terms[s]
+        self.group_load[r, g, :, d], self.load[r, :, d] = best.after[there], best.load[there]
+        self.used[r, g] = True
+        self.left[rows] -= self.priced.alone[s]
+        self.need[rows] -= shapes.bytes[s]
+
+    def _figures(self, s: int, rows: Ints, best: "_Best") -> Floats:
+        """What the policy sees (R, FIGURES) at the turn of shape s."""
+        priced, shapes, devices = self.priced, self.priced.shapes, self.priced.shapes.devices
+        load, finer, count = self.load[rows].sum(axis=1), int(shapes.finer[s]), int(shapes.count[s])
+        left, placed = self.left[rows], np.maximum(self.priced.total - self.left[rows], LEAST_LOAD)
+        held = load.sum(axis=1)
+        pace = np.where(held > 0, np.clip(held / placed, 0.2, 1.5), FIRST_PACE)
+        even = np.maximum((held + pace * left) / devices, LEAST_LOAD)
+        share = priced.alone[s] * devices / priced.total
+        after = best.load.sum(axis=1)
+        seen = np.empty((len(rows), FIGURES))
+        seen[:, 0] = _log(share)
+        seen[:, 1] = _log(share * count)
+        seen[:, 2] = 4 * _log(shapes.count[finer] * priced.alone[finer] / max(count * priced.alone[s], LEAST_LOAD))
+        seen[:, 3] = np.clip(left / priced.total, 0.0, 2.0)
+        seen[:, 4] = 2 * _log(after / even)
+        seen[:, 5] = 2 * _log(load.max(axis=1) / even)
+        seen[:, 6] = 2 * _log(load.min(axis=1) / even)
+        seen[:, 7] = priced.phase[-1, s] / max(priced.alone[s], LEAST_LOAD)
+        seen[:, 8] = np.log2(devices) / 4
+        seen[:, 9] = _log(len(shapes.table) / devices)
+        seen[:, 10] = _log(count / devices)
+        seen[:, 11] = _log(count)
+        seen[:, 12] = best.room.mean(axis=1)
+        seen[:, 13] = _log(shapes.bytes[s] / max(float(shapes.free.mean()), 1.0))
+        seen[:, 14] = pace
+        seen[:, 15] = _log(self.episodes.free[rows].sum(axis=1) / np.maximum(self.need[rows], 1))
+        return seen
+
+    def _ended(self) -> EndedEpisodes:
+        """The episodes, once every table has had its turn."""
+        shared = phase_seconds(self.priced.evaluator, self.priced.evaluator.shared).sum(axis=0)  # (G,)
+        step = self.load.max(axis=2).sum(axis=1) + self.used @ shared
+        episode, shape = np.nonzero(self.split >= 0)
+        decisions = Decisions(episode, shape, self.split[episode, shape] == 1, self.seen[episode, shape])
+        return EndedEpisodes(self.episodes, np.where(self.episodes.dead, np.inf, step), decisions)
+
+
+@dataclass(frozen=True)
+class _Best:
+    """Where a piece goes in episodes (R,): group, device, score; seconds (R, F) of the group and the device then."""
+
+    group: Ints
+    device: Ints
+    score: Floats
+    after: Floats
+    load: Floats
+    room: Bools
+
+    def at(self, some: Ints) -> "_Best":
+        """Of some of the episodes."""
+        return _Best(
+            self.group[some], self.device[some], self.score[some], self.after[some], self.load[some], self.room[some]
+        )
+
+    def better(self, other: "_Best") -> "_Best":
+        """The one of two with the lower score, episode by episode; this one where they are equal."""
+        lower = other.score < self.score
+        wide = lower[:, None]
+        return _Best(
+            np.where(lower, other.group, self.group), np.where(lower, other.device, self.device),
+            np.where(lower, other.score, self.score), np.where(wide, other.after, self.after),
+            np.where(wide, other.load, self.load), self.room,
+        )  # fmt: skip
+
+
+def _log(value: Floats | float) -> Floats:
+    return np.log2(np.clip(value, LEAST, MOST)) / 4
