@@ -61,4 +61,4 @@ class DreamShard(PolicyPlanner):
     kind: ClassVar[PolicyKind] = PolicyKind("dreamshard", SHAPES, DreamShardNetwork)
 
     name: str = "dreamshard"
-    about: str = "A trained policy (Zha et al., 2022); ?splits=8, ?samples=16, ?refine."
+    about: str = "A trained policy (Zha et al., 2022); ?splits=8, ?refine."

@@ -221,6 +221,7 @@ class SplitTraining:
         for name, each in self.parameters.items():
             for part, value in self.adam.state[each].items():
                 kept[f"adam.{name}.{part}"] = value.numpy().copy()
+        kept["examples"] = np.array(list(self.examples))  # in the order in which they are drawn from
         for index, each in self.examples.items():
             kept[f"example.{index}.gain"] = np.array(each.gain)
             for part in ("shape", "figures", "split"):
@@ -235,8 +236,7 @@ class SplitTraining:
                 each.copy_(torch.as_tensor(kept[name]))
                 for part in ("step", "exp_avg", "exp_avg_sq"):
                     self.adam.state[each][part] = torch.as_tensor(kept[f"adam.{name}.{part}"])
-        indices = [int(name.split(".")[1]) for name in kept if name.startswith("example.") and name.endswith(".gain")]
         self.examples = {
             index: Example(*(kept[f"example.{index}.{part}"] for part in ("gain", "shape", "figures", "split")))
-            for index in indices
+            for index in kept["examples"].tolist()
         }

@@ -95,7 +95,7 @@ class ShapeBatch:
         order = np.lexsort((np.arange(len(kept)), -weight))
         turn = np.empty(len(order), dtype=np.int64)
         turn[order] = np.arange(len(order))
-        begins = np.append(NO_SHAPE, finer[:-1]) == NO_SHAPE
+        begins = np.append(NO_SHAPE, finer)[: len(finer)] == NO_SHAPE
         chosen, finer = kept[order], finer[order]
         names = ("place", "count", "option", "plain", "bytes")
         return replace(
