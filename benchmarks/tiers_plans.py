@@ -34,7 +34,6 @@ WHOLE = ("table_wise",)
 IN_MEMORY, HOSTED, STORED = ("fused", "dense"), ("fused", "dense", "fused_uvm_caching"), ("fused", "dense", "key_value")
 NEAR, SAME = 0.01, 1e-6
 SHARES = (0.3, 0.5, 0.7, 0.9, 1.1)  # of what the tables of small problems weigh: capacity of all devices
-GLOBAL_BATCH = 36_864  # samples of a step of all devices: 512 of each of 72
 ASSUMED = Disk(bandwidth=6e9, reads_per_s=8e5)  # of a host with four NVMe drives or one very good one; not measured
 
 
@@ -140,9 +139,9 @@ def main() -> None:
         planned(stored, 512, STORED)
         planned(load_cluster("h100:8x9"), 512, HOSTED)
         return
-    for hosts in (36, 38, 40):
-        planned(load_cluster(f"h100:8x{hosts}"), GLOBAL_BATCH // (8 * hosts), IN_MEMORY)
-    planned(load_cluster("h100:8x9"), GLOBAL_BATCH // 72, HOSTED)
+    planned(load_cluster("h100:8x9"), 512, HOSTED)
+    for hosts, batch in ((36, 128), (38, 512), (40, 512), (48, 512), (40, 115)):
+        planned(load_cluster(f"h100:8x{hosts}"), batch, IN_MEMORY)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from recsmith.training import (
     RunMetrics,
     RunModel,
     RunOptimizers,
+    prerequisites,
     save_run,
     train,
 )
@@ -108,6 +109,17 @@ def test_an_output_that_cannot_be_written(start: object, tmp_path: Path):
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="file/deep/out' cannot be written: Not a directory; give another output"):
         start(a_run(output=str(tmp_path / "file/deep/out")))  # type: ignore[operator]
+
+
+def test_a_memory_limit_below_the_program_s_own_need(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    run = a_run(output=str(tmp_path / "out"), ranks=2)
+    monkeypatch.setattr(prerequisites, "memory_limit", lambda: 500 * 2**20)
+    with pytest.raises(UsageError, match="limit of this process is 500 MiB, and the 3 processes of this job take"):
+        train(run)
+    assert not (tmp_path / "out").exists()
+    prerequisites.check_memory_limit(run, starts_ranks=False)
+    monkeypatch.setattr(prerequisites, "memory_limit", lambda: None)
+    prerequisites.check_memory_limit(run, starts_ranks=True)
 
 
 def test_modules_beside_the_file_of_a_run_are_found(tmp_path: Path):

@@ -20,7 +20,7 @@ from recsmith.jobs.processes import TOGETHER_S
 from recsmith.jobs.worker import join_group
 from recsmith.plans import Plan, load_plan
 from recsmith.training.log import starting_lines
-from recsmith.training.prerequisites import check_run, own_modules
+from recsmith.training.prerequisites import check_memory_limit, check_run, own_modules
 from recsmith.training.run import Run, load_run, names_modules, run_to_raw
 from recsmith.training.watchers.anomaly_settings import watch_settings
 from recsmith.units import format_size, format_time
@@ -52,6 +52,7 @@ def train(
     made = load_run(run, settings)
     require_torchrec()
     environment = launcher_environment()
+    check_memory_limit(made, starts_ranks=environment is None)
     with own_modules(made, run):
         check_run(made, int(environment["LOCAL_RANK"]) + 1 if environment else local_ranks(made))
         return _launched(made, max_restarts, on_progress) if environment is None else join_and_train(made, environment)

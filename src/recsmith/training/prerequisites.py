@@ -9,10 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from recsmith._components import checked, find, load, parsed
+from recsmith._process import memory_limit
 from recsmith.adapters.installed import require_torchrec
 from recsmith.errors import UsageError
 from recsmith.jobs.log import require_tensorboard
 from recsmith.training.run import Component, Run, names_component, names_modules
+from recsmith.units import format_size
+
+PROGRAM_BYTES = 200 * 2**20  # that a process with PyTorch, TorchRec and FBGEMM holds at least: 259 MiB are measured
 
 
 def check_run(run: Run, ranks: int) -> None:
@@ -37,6 +41,20 @@ def check_machine(run: Run, ranks: int) -> None:
         require_tensorboard("metrics.tensorboard")
     if run.device == "cuda":
         _check_gpus(ranks)
+
+
+def check_memory_limit(run: Run, *, starts_ranks: bool) -> None:
+    """Refuse a run whose processes alone take more memory than their cgroup allows, before PyTorch is imported.
+
+    starts_ranks: whether this process starts ranks of this machine, or is one itself.
+    """
+    limit, processes = memory_limit(), 1 + (run.ranks or 1) if starts_ranks else 1
+    if limit is not None and limit < processes * PROGRAM_BYTES:
+        what = "the process" if processes == 1 else f"the {processes} processes"
+        raise UsageError(
+            f"the memory limit of this process is {format_size(limit)}, and {what} of this job take at least "
+            f"{format_size(processes * PROGRAM_BYTES)} before there is any table; raise the limit"
+        )
 
 
 def check_output(output: str) -> None:
