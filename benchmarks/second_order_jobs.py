@@ -79,7 +79,7 @@ def _table(found: dict[str, Any], start: str) -> dict[str, dict[str, list[Any]]]
             name = key.removeprefix(f"{start}, ").rpartition("/")[0]
             row = rows.setdefault(name, {"curves": [], "end": []})
             row["curves"].append(curve)
-            row["end"].append(min(loss for _, loss in curve[-2:]) if name.endswith(", 0") else curve[-1][1])
+            row["end"].append(curve[-1][1])
     best: dict[str, str] = {}
     for name in rows:
         kind = name.partition(",")[0]
@@ -129,8 +129,8 @@ class _Dense:
 
     def curve(self, start: str, name: str, rate: str) -> Curve:
         """(passes, loss on other clicks) along a method's way."""
-        self.layers.put(self.starts[start])
         self.layers.visited, self.layers.seen = 0.0, []
+        self.layers.put(self.starts[start])
         if name == "progressive L-BFGS":
             self._lbfgs()
         elif name == "DANCE":
