@@ -12,6 +12,7 @@ Tables of docs/benchmarks/optimizers.md.
 import argparse
 import json
 import statistics
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -123,8 +124,8 @@ def logistic(quick: bool, output: Path) -> None:
     """Both comparisons, seed by seed; what the file holds is not redone."""
     found: dict[str, dict[str, float]] = json.loads(output.read_text()) if output.exists() else {}
     for seed in SEEDS[: 1 if quick else None]:
-        if str(seed) not in found:
-            found[str(seed)] = _row(problem(seed, 8192 if quick else SAMPLES))
+        row = found.setdefault(str(seed), {})
+        for _ in _filled(row, problem(seed, 8192 if quick else SAMPLES)) if len(row) < 8 + len(SGD_RATES) else ():
             output.parent.mkdir(parents=True, exist_ok=True)
             output.write_text(json.dumps(found, indent=1))
     print("| passes until | " + " | ".join(f"seed {seed}" for seed in found) + " | mean |")
@@ -135,20 +136,29 @@ def logistic(quick: bool, output: Path) -> None:
         print(f"| {name} | " + " | ".join(f"{each:,.2f}" for each in values) + f" | {statistics.mean(values):,.2f} |")
 
 
-def _row(parts: list[Part]) -> dict[str, float]:
-    """Passes of every method on a problem."""
-    samples, row = sum(len(part[1]) for part in parts), dict[str, float]()
+def _filled(row: dict[str, float], parts: list[Part]) -> Iterator[None]:
+    """Passes of every method on a problem, where the row has none yet; a pause after each."""
+    samples = sum(len(part[1]) for part in parts)
     for gamma in GAMMAS:
-        best = solved(parts, C * samples**-gamma)
-        row[f"DANCE, gamma {gamma:g}"] = dance_passes(parts, gamma, FIRST, BETA, best, GROWTH)
-        row[f"DANCE, doubling, gamma {gamma:g}"] = dance_passes(parts, gamma, FIRST, BETA_DOUBLED, best)
-        row[f"Newton-CG, gamma {gamma:g}"] = dance_passes(parts, gamma, samples, BETA_ALL[gamma], best)
+        ways = {
+            f"DANCE, gamma {gamma:g}": (FIRST, BETA, GROWTH),
+            f"DANCE, doubling, gamma {gamma:g}": (FIRST, BETA_DOUBLED, 2.0),
+            f"Newton-CG, gamma {gamma:g}": (samples, BETA_ALL[gamma], 2.0),
+        }
+        missing = {name: way for name, way in ways.items() if name not in row}
+        best = solved(parts, C * samples**-gamma) if missing else 0.0
+        for name, (first, beta, growth) in missing.items():
+            row[name] = dance_passes(parts, gamma, first, beta, best, growth)
+            yield
     best = solved(parts, L2)
-    row["progressive L-BFGS"], sizes = lbfgs_passes(parts, best)
-    row["its last sample"] = sizes[-1]
+    if "progressive L-BFGS" not in row:
+        row["progressive L-BFGS"], sizes = lbfgs_passes(parts, best)
+        row["its last sample"] = sizes[-1]
+        yield
     for rate in SGD_RATES:
-        row[f"SGD, rate {rate:g}"] = sgd_passes(parts, best, rate)
-    return row
+        if f"SGD, rate {rate:g}" not in row:
+            row[f"SGD, rate {rate:g}"] = sgd_passes(parts, best, rate)
+            yield
 
 
 def lbfgs_passes(parts: list[Part], best: float, first: int = 512) -> tuple[float, list[int]]:

@@ -100,7 +100,7 @@ class ProgressiveLbfgsStep(SecondOrderStep):
 
     def __init__(
         self, job: ShardedJob, *, samples: int = 512, tables: Literal["follow", "rest"] = "follow", most: int = 64,
-        memory: int = 10, theta: float = 0.9, growth: float = 4.0, tested: int = 512,
+        memory: int = 20, theta: float = 0.9, growth: float = 4.0, tested: int = 512,
     ) -> None:  # fmt: skip
         check_rules(too_small("pipeline.samples", samples, 1))
         self.method = ProgressiveLbfgs(LbfgsSettings(memory=memory, theta=theta, growth=growth, tested=tested))
