@@ -31,8 +31,9 @@ AVERAGED, FAR = (
 class LbfgsSettings:
     """Settings of progressive L-BFGS.
 
-    memory: pairs that are kept; the paper has 10. theta: how much a direction may vary for what it gains (the paper's 0.9). growth: times
-    that a sample may grow at once. tested: samples of each rank whose dots are looked at in the test.
+    memory: pairs that are kept; the paper has 10. theta: how much a direction may vary for what it gains (the paper's
+    0.9). growth: times that a sample may grow at once. tested: samples of each rank whose dots are looked at in the
+    test.
     """
 
     memory: int = 20
