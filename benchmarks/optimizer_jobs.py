@@ -91,5 +91,5 @@ def beside(found: dict[str, Any], name: str, other: str, key: str) -> str:
     mean = statistics.mean(less)
     if len(less) < 2:
         return f"{mean:+.5f}"
-    student = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78}[len(less)]
+    student = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78}.get(len(less), 2.14)  # 2.14: of 15
     return f"{mean:+.5f} ± {student * statistics.stdev(less) / len(less) ** 0.5:.5f}"

@@ -37,8 +37,8 @@ REFIT = "refit"  # the folder beside `model`
 READ = 4096  # samples of a part
 FIRST = 4096  # samples of the first stage
 LEAST = {"last": 1e-4, "dense": 1e-3}  # norm of the gradient at which fitting ends
-NEWTON = {"last": DanceSettings(inner=200, newton=50), "dense": DanceSettings(inner=20, newton=10)}
-BENT = 16_384  # samples whose Hessian serves for all dense layers
+NEWTON = {"last": DanceSettings(inner=200, newton=50), "dense": DanceSettings(inner=10, newton=10)}
+BENT = 8192  # samples whose Hessian serves for all dense layers
 MOST_STEPS = 300  # of progressive L-BFGS
 Say = Callable[[str], object]
 
