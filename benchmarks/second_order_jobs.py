@@ -6,14 +6,14 @@ import os
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from optimizer_jobs import CLICKS, FEATURES, Clicks, beside
+from optimizer_jobs import CLICKS, FEATURES, Clicks, beside, mean_of
 
 from recsmith.training import DenseOptimizer, Run, RunData, RunModel, RunOptimizers, SparseOptimizer, load_model
 from recsmith.training.card import RefitSettings
@@ -32,13 +32,14 @@ RATES = {
 }  # fmt: skip
 NEAR = 5e-4  # how far above Adam's best loss counts as there
 PERIOD, PERIODS, CYCLE, TRAINED = 50_000, (4, 5, 6), 8, 4
+Way = tuple[str, str]  # layers, method
 Curve = list[tuple[float, float]]  # passes, loss on other clicks
 
 
 def layers(quick: bool, output: Path) -> None:
     """Passes to Adam's loss, from layers drawn anew and from layers that are trained; tables rest."""
     found: dict[str, Any] = json.loads(output.read_text()) if output.exists() else {}
-    for seed in range(1 if quick else 5):
+    for seed in range(1 if quick else 3):
         missing = [each for each in _arms() if f"{each}/{seed}" not in found]
         if missing:
             task = _Dense(seed, quick=quick)
@@ -202,34 +203,41 @@ def one_rank() -> Iterator[None]:
             dist.destroy_process_group()
 
 
+WAYS = (("last", "dance"), ("last", "progressive_lbfgs"))
+DENSE_WAYS = (("dense", "dance"), ("dense", "progressive_lbfgs"))
+
+
 def refitted(quick: bool, output: Path) -> None:
-    """NE of the period after the one that a frozen model is fitted to, under drift."""
+    """NE of the period after the one that the last layer of a frozen model is fitted to, under drift."""
+    _refitted(output, WAYS, PERIODS[: 1 if quick else None], 1 if quick else 5, 2000 if quick else PERIOD)
+
+
+def dense_refitted(quick: bool, output: Path) -> None:
+    """The same of all dense layers, which takes far longer: of one period and two seeds."""
+    _refitted(output, DENSE_WAYS, PERIODS[:1], 1 if quick else 2, 2000 if quick else PERIOD)
+
+
+def _refitted(output: Path, ways: Sequence[Way], periods: Sequence[int], seeds: int, period: int) -> None:
     found: dict[str, Any] = json.loads(output.read_text()) if output.exists() else {}
-    for seed in range(1 if quick else 5):
-        missing = [period for period in PERIODS[: 1 if quick else None] if f"{period}/{seed}" not in found]
+    for seed in range(seeds):
+        missing = [each for each in periods if f"{each}/{seed}" not in found]
         if missing:
             with tempfile.TemporaryDirectory() as folder:
-                drifting = Drifting(seed, Path(folder), 2000 if quick else PERIOD)
-                for period in missing:
-                    found[f"{period}/{seed}"] = drifting.row(period)
+                drifting = Drifting(seed, Path(folder), period)
+                for each in missing:
+                    found[f"{each}/{seed}"] = drifting.row(each, ways)
                     output.parent.mkdir(parents=True, exist_ok=True)
                     output.write_text(json.dumps(found, indent=1))
-    arms = ("last, dance", "last, progressive_lbfgs", "dense, dance", "dense, progressive_lbfgs")
+    arms = [", ".join(way) for way in ways]
     print("| fitted to period | untouched | Platt | " + " | ".join(arms) + " |")
     print("|---" * (3 + len(arms)) + "|")
-    for period in dict.fromkeys(key.partition("/")[0] for key in found):
-        rows = [each for key, each in found.items() if key.startswith(f"{period}/")]
-        means = [
-            f"{statistics.mean(each[arm] for each in rows):.4f}" if all(arm in each for each in rows) else ""
-            for arm in ("old", "platt", *arms)
-        ]
-        print(f"| {period} | " + " | ".join(means) + " |")
+    for name in dict.fromkeys(key.partition("/")[0] for key in found):
+        print(f"| {name} | " + " | ".join(f"{mean_of(found, name, arm):.4f}" for arm in ("old", "platt", *arms)) + " |")
     for arm in arms:
-        rows = [each for each in found.values() if arm in each]
-        times = [each[f"{arm}, s"] for each in rows]
-        bounds = [each[f"{arm}, bound"] for each in rows if each[f"{arm}, bound"] is not None]
-        told = f", at most {max(bounds):.1e} above the least" if bounds else ""
+        rows = list(found.values())
+        times, bounds = [each[f"{arm}, s"] for each in rows], [each[f"{arm}, bound"] or 0.0 for each in rows]
         better = sum(each[arm] < min(each["platt"], each["old"]) for each in rows)
+        told = f", at most {max(bounds):.1e} above the least" if max(bounds) else ""
         print(
             f"{arm}: below Platt and untouched in {better} of {len(rows)}, beside Platt "
             f"{_interval([each[arm] - each['platt'] for each in rows])}; {statistics.mean(times):.1f} CPU s, at most "
@@ -259,14 +267,11 @@ class Drifting:
         """The samples of some periods."""
         return {**self.words, "first_sample": first * self.period, "num_samples": periods * self.period}
 
-    def row(self, period: int) -> dict[str, Any]:
+    def row(self, period: int, ways: Sequence[Way]) -> dict[str, Any]:
         """NE of each way to go on from a period, on the next."""
         from recsmith.training.refit import refit
 
         made: dict[str, Any] = {"platt": self.platt(period)}
-        ways = (("last", "dance"), ("last", "progressive_lbfgs"))
-        if period == PERIODS[0]:  # these take most of the time
-            ways += (("dense", "dance"), ("dense", "progressive_lbfgs"))
         for which, method in ways:
             settings = RefitSettings(layers=which, method=method)  # type: ignore[arg-type]
             begun = time.process_time()  # of the samples it is fitted to and of those that both models are scored on

@@ -105,6 +105,7 @@ MODES: dict[str, tuple[str, ...]] = {  # that pages show beside
     "second_order layers": ("--quick", "-o", "layers.json"),
     "second_order ranks": ("--quick",),
     "second_order refit": ("--quick", "-o", "refit.json"),
+    "second_order refit_dense": ("--quick", "-o", "dense.json"),
     "second_order tune": ("--quick",),
 
     "serve memory": ("--plans", "2"),
