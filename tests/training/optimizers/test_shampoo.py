@@ -248,3 +248,27 @@ def test_predict_says_what_shampoo_adds(tmp_path: Path) -> None:
     (tmp_path / "mlp.yaml").write_text("schema: recsmith/model/1\nkind: transformer\n")
     refused = CliRunner().invoke(predict_command, [str(tmp_path / "mlp.yaml"), "--optimizer", "shampoo"])
     assert "the layers of a transformer are not listed" in str(refused.exception)
+
+
+def test_auto_stays_with_the_optimizer_whose_state_a_checkpoint_has() -> None:
+    from dataclasses import replace
+
+    from support.plans import two_tables
+
+    from recsmith.training import RunData
+    from recsmith.training.sharded import with_optimizer
+
+    task: Any = torch.nn.Linear(3, 2)
+    run = Run(
+        data=RunData(train="x"), output="out", optimizers=RunOptimizers(dense=DenseOptimizer(name="auto", clip_norm=2.0))
+    )  # fmt: skip
+    fresh, told = with_optimizer(run, two_tables(), task)
+    assert fresh.optimizers.dense.name in ("shampoo", "adam")
+    assert len(told) == 1
+    other = "adam" if fresh.optimizers.dense.name == "shampoo" else "shampoo"
+    before = replace(run, optimizers=RunOptimizers(dense=DenseOptimizer(name=other, learning_rate=0.7)))
+    resumed, told = with_optimizer(run, two_tables(), task, before)
+    dense = resumed.optimizers.dense
+    assert (dense.name, dense.learning_rate, dense.clip_norm) == (other, run.optimizers.dense.learning_rate, 2.0)
+    assert told == [f"optimizers.dense, which is auto, stays {other}, whose state the checkpoint has"]
+    assert with_optimizer(replace(run, pipeline="dance"), two_tables(), task)[1] == []
