@@ -18,7 +18,7 @@ from optimizer_jobs import CLICKS, FEATURES, Clicks, beside, mean_of
 from recsmith.training import DenseOptimizer, Run, RunData, RunModel, RunOptimizers, SparseOptimizer, load_model
 from recsmith.training.card import RefitSettings
 from recsmith.training.optimizers.building import table_class
-from recsmith.training.optimizers.dance import DanceSettings, dance
+from recsmith.training.optimizers.dance import DanceSettings, newton, stages
 from recsmith.training.optimizers.dense import dense_optimizer
 from recsmith.training.optimizers.flat import DampedLoss, FlatLayers
 from recsmith.training.optimizers.progressive_lbfgs import ProgressiveLbfgs
@@ -166,9 +166,17 @@ class _Dense:
             wanted = max(wanted, method.step(damped, count * sizes, taken[:1], self.samples).wanted)
 
     def _dance(self) -> None:
+        """Stages until the passes are used; Hessians are those of 8,192 samples at most, as in a refit."""
         sizes = [each.samples for each in self.parts]
         settings = DanceSettings(gamma=0.75, c=0.1, beta=0.4, inner=10, newton=3)
-        dance(self.layers, self.parts, sizes, first=2048, settings=settings)
+        for wanted in stages(2048, self.samples, settings.growth):
+            count = next(n for n in range(1, len(sizes) + 1) if sum(sizes[:n]) >= wanted)
+            known = settings.known_to(sum(sizes[:count]))
+            damped = DampedLoss(self.layers, self.parts[:count], settings.c * known, self.layers.weights())
+            bent = self.parts[: min(count, 8192 // sizes[0])]
+            newton(damped, least=(2 * settings.c) ** 0.5 * known, settings=settings, curvature=bent)
+            if self.layers.visited > PASSES * self.samples:
+                break
 
 
 class Recorded(FlatLayers):

@@ -259,9 +259,8 @@ def test_auto_stays_with_the_optimizer_whose_state_a_checkpoint_has() -> None:
     from recsmith.training.sharded import with_optimizer
 
     task: Any = torch.nn.Linear(3, 2)
-    run = Run(
-        data=RunData(train="x"), output="out", optimizers=RunOptimizers(dense=DenseOptimizer(name="auto", clip_norm=2.0))
-    )  # fmt: skip
+    optimizers = RunOptimizers(dense=DenseOptimizer(name="auto", clip_norm=2.0))
+    run = Run(data=RunData(train="x"), output="out", optimizers=optimizers)
     fresh, told = with_optimizer(run, two_tables(), task)
     assert fresh.optimizers.dense.name in ("shampoo", "adam")
     assert len(told) == 1
