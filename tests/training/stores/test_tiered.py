@@ -114,7 +114,7 @@ def weights(run: Any) -> dict[str, Any]:
 
 
 @pytest.mark.usefixtures("torchrec")
-@pytest.mark.parametrize(("ranks", "optimizer"), [(1, "rowwise_adagrad"), (2, "rowwise_adagrad")])
+@pytest.mark.parametrize(("ranks", "optimizer"), [(1, "rowwise_adagrad"), (2, "rowwise_adagrad"), (1, "sgd")])
 def test_it_trains_as_tables_in_memory_do(tmp_path: Path, ranks: int, optimizer: str) -> None:
     from recsmith.training import train
 
