@@ -156,7 +156,10 @@ BENCH = {
     name: {"--hardware", "--cost-model", "--rows", "--tasks", "--planners", "--visits", "--seed", "--budget",
            "--plan-only", "-o --output", "--format"}
     for name in ("sharding", "learned")
-} | {"train": {"bench", "-o --output", "--format"}}  # fmt: skip
+} | {
+    "train": {"bench", "-o --output", "--format"},
+    "online": {"run", "--set", "--arms", "--seeds", "--first", "-o --output", "--format"},
+}  # fmt: skip
 
 
 def command(name: str) -> click.Command:

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -121,3 +122,98 @@ def test_a_watcher_hears_of_periods_and_may_end_the_job(tmp_path: Path, monkeypa
     assert told["what"] == "stop"
     assert told["because"].startswith("period 2 has NE ")
     assert 48 < result["step"] <= 48 + 16, "within 16 steps after the period was scored"
+
+
+FIXED = """
+from recsmith.training.updates.future_gradient import FutureGradient
+from recsmith.training.updates.protocol import Update
+
+
+class Fixed(Update):
+    def __init__(self, *, weights: list[float]) -> None:
+        self.mixed, self.fixed = len(weights), tuple(weights)
+
+    def weights(self, job, period):
+        return self.fixed[: period + 1]
+
+
+class Asked(FutureGradient):
+    def weights(self, job, period):
+        super().weights(job, period)
+        return (1.0, 0.0, 0.0)
+"""
+
+
+@pytest.fixture
+def updates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A module with updates of one's own."""
+    (tmp_path / "own_updates.py").write_text(FIXED)
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["Fixed", "Asked"])
+@pytest.mark.usefixtures("updates")
+def test_weights_of_the_newest_period_alone_are_incremental_bit_for_bit(
+    trained: tuple[Run, dict[str, Any]], tmp_path: Path, name: str
+) -> None:
+    """Also where the gradients that weights are fitted to were looked at: they change nothing."""
+    run, _ = trained
+    update = {"name": f"own_updates:{name}", **({"weights": [1.0, 0.0, 0.0]} if name == "Fixed" else {})}
+    other = a_run(tmp_path / "out", update=update, ranks=2, plan=str(Path(run.output) / "plan.json"))
+    train(other)
+    weights = "model/weights.safetensors"
+    assert Path(other.output, weights).read_bytes() == Path(run.output, weights).read_bytes()
+    assert of_periods(other.output) == of_periods(run.output)
+
+
+def test_a_weighted_loss_has_the_sum_of_the_weighted_gradients() -> None:
+    import numpy as np
+    import torch
+
+    from recsmith.training.batches import training_batches
+    from recsmith.training.models import build_task
+    from recsmith.training.run_data import BatchSizes
+    from recsmith.training.sources import open_source
+    from recsmith.training.sources.periods import PeriodSource
+    from recsmith.training.tables.plain import features_of
+
+    run = a_run(Path("x"), data=RunData(train=data(0, 1000), batch_size=24, periods=Periods(samples=240)))
+    source, weights = open_source(run), (1.5, -0.25, 0.75)
+    assert isinstance(source, PeriodSource)
+    task = build_task(run.model, source.schema, 0, tables_on="cpu")
+
+    def gradients(made: PeriodSource) -> list[torch.Tensor]:
+        batch = next(iter(training_batches(made, BatchSizes(((0, 24),)), features_of(task), rank=0, ranks=1)))
+        task.zero_grad()
+        loss, _ = task(batch)
+        loss.backward()
+        return [torch.zeros(1) if each.grad is None else each.grad.clone() for each in task.parameters()]
+
+    together = gradients(replace(source, only=2, weights=weights))
+    parts = [gradients(replace(source, only=2, weights=tuple(float(at == one) for at in range(3)))) for one in range(3)]
+    newest = gradients(replace(source, only=2, weights=(1.0,)))
+    for at, found in enumerate(together):
+        apart = sum(weight * part[at] for weight, part in zip(weights, parts, strict=True))
+        np.testing.assert_allclose(found, apart, rtol=1e-6, atol=1e-7)
+        np.testing.assert_allclose(parts[0][at], newest[at], rtol=1e-6, atol=1e-7)
+    assert any(float(each.abs().max()) > 1e-3 for each in together)
+
+
+def test_a_job_by_future_gradient_ends_with_the_same_bits_when_it_is_resumed(tmp_path: Path) -> None:
+    update = {"name": "future_gradient", "periods": 2}
+    run, again = a_run(tmp_path / "out", update=update, ranks=2), tmp_path / "again"
+    train(run)
+    fitted = [line["weights"] for line in events(run.output, "trained")]
+    assert [len(each) for each in fitted] == [1, 1, 2, 2]
+    assert all(abs(weight) < 3 for each in fitted for weight in each)
+    shutil.copytree(run.output, again)
+    shutil.rmtree(again / "model")
+    shutil.rmtree(again / "checkpoints/step-00000020")
+    train(run, settings=(f"output={again}",))  # from step 14, within period 2
+    weights = "model/weights.safetensors"
+    assert (again / weights).read_bytes() == Path(run.output, weights).read_bytes()
+    assert [line["weights"] for line in events(again, "trained")] == fitted
+    alone = a_run(tmp_path / "alone", update=update)
+    train(alone)
+    for one, two in zip(events(alone.output, "trained"), events(run.output, "trained"), strict=True):
+        assert one["weights"] == pytest.approx(two["weights"], rel=1e-3), "ranks agree on their samples' gradients"

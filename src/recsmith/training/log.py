@@ -30,6 +30,15 @@ def tell_pid() -> None:
         write_message({"pid": os.getpid()})
 
 
+def tell_note(text: str) -> None:
+    """Tell people a note before a run has its log: the process that started this job, or stderr; of rank 0 alone."""
+    if os.environ.get("RANK", "0") == "0":
+        if LOG_FILE in os.environ:
+            write_message({"note": text})
+        else:
+            print(f"recsmith: {printable(text)}", file=sys.stderr, flush=True)  # noqa: T201
+
+
 class RunLog:
     """Rank 0's record of a run; other ranks write nothing."""
 

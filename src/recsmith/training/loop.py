@@ -18,6 +18,7 @@ from recsmith.files import Raw
 from recsmith.training.agreement import END, Agreement, Ending, heeding_sigterm
 from recsmith.training.batches import TrainingBatch, pinned
 from recsmith.training.bytes_sent import BytesSent
+from recsmith.training.deciding import decided_update
 from recsmith.training.job import (
     Progress,
     TrainingJob,
@@ -30,10 +31,10 @@ from recsmith.training.job import (
     prepared,
     save,
 )
-from recsmith.training.log import StepTimes, tell_pid, time_forward, timed
+from recsmith.training.log import StepTimes, tell_note, tell_pid, time_forward, timed
 from recsmith.training.metrics import Window
 from recsmith.training.period_loop import stretches
-from recsmith.training.run import Run, run_from_raw
+from recsmith.training.run import Run, run_from_raw, run_to_raw
 from recsmith.training.steps import step_of
 from recsmith.training.steps.protocol import StepOutcome, TrainingStep
 from recsmith.training.stores import fetched_ahead
@@ -52,6 +53,7 @@ def train_on_rank(run: Raw) -> Raw:
         tell_pid()
         made, agreement = run_from_raw(run, "the run"), Agreement()
         with owning(Path(made.output)), Watchers(made.watched) as watchers:
+            made = decided_update(made, lambda each: train_on_rank(run_to_raw(each)), tell_note)
             result = _trained(made, agreement, watchers, ending)
             while isinstance(result, Wish):
                 gc.collect()  # weights of the job before go, before there are new ones

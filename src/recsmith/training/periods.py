@@ -8,7 +8,7 @@ from recsmith.data.slices import check_time_order, edges_by_count, edges_by_samp
 from recsmith.data.source import BlockSource
 from recsmith.errors import UsageError, check_rules
 from recsmith.training.optimizers.settings import positive
-from recsmith.training.updates import KIND
+from recsmith.training.updates import KIND, update_of
 
 
 @noun
@@ -17,9 +17,10 @@ class Periods:
 
     samples: of a period. count: instead, so many periods of equally many samples, up to one. column: instead, periods
     by time, the column of the data that holds it. every: how long a period is in the column's unit, of dates in
-    seconds. update: how a new period is learnt: incremental, from its samples alone; window, from the last periods; or
-    a component of yours (docs/online.md). score_ahead: how many periods after the newest one that was trained a model
-    scores; 1 is the next.
+    seconds. update: how a new period is learnt: incremental, from its samples alone; window, from the last periods;
+    future_gradient, by weighted losses of the last periods; or a component of yours (docs/online.md). score_ahead: how
+    many periods after the newest one that was trained a model scores; 1 is the next.
+    most: periods that are used, the first ones; none: all.
     """
 
     samples: int | None = None
@@ -28,6 +29,12 @@ class Periods:
     every: float | None = None
     update: str | dict[str, Any] = "incremental"
     score_ahead: tuple[int, ...] = (1,)
+    most: int | None = None
+
+    @property
+    def mixed(self) -> int:
+        """Batches that a step takes together, at most."""
+        return update_of(self.update).mixed
 
     def __post_init__(self) -> None:
         """Check that it says how long a period is, once."""
@@ -39,7 +46,7 @@ class Periods:
             "samples, count and column",
             *(
                 positive(f"data.periods.{name}", value)
-                for name in ("samples", "count")
+                for name in ("samples", "count", "most")
                 if (value := getattr(self, name)) is not None
             ),
             None
@@ -73,6 +80,8 @@ def edges_of(source: BlockSource, periods: Periods) -> Ints:
         if periods.count > (total := int(source.sizes().sum())):
             raise UsageError(f"data.periods.count is {periods.count:,}, and there are {total:,} samples; give fewer")
         edges = edges_by_count(source, periods.count)
+    if periods.most is not None:
+        edges = edges[: periods.most + 1]
     if len(edges) < 3:
         total = int(source.sizes().sum())
         raise UsageError(

@@ -104,7 +104,8 @@ def make_plan(
     """
     if run.plan not in MADE_HERE:
         return _plan_of_file(run.plan, ranks)
-    cluster, batch_size = this_cluster(ranks, ranks_per_host), run.data.local_batch_size(ranks)
+    mixed = 1 if run.data.periods is None else run.data.periods.mixed
+    cluster, batch_size = this_cluster(ranks, ranks_per_host), run.data.local_batch_size(ranks) * mixed
     lookups = _lookups(model, schema, sample, batch_size)
     if run.plan != TORCHREC:
         names = [config.name for config in configs_of(model) if isinstance(config, EmbeddingConfig)]

@@ -32,8 +32,10 @@ from recsmith.training.run_parts import (
     InPeriods,
     LayersByStep,
     Messages,
+    MixedPeriods,
     NarrowLayers,
     OwnSource,
+    OwnStep,
     OwnTables,
     Part,
     PlannedTables,
@@ -67,7 +69,7 @@ def data_parts(run: Run) -> list[Part]:
     found: list[tuple[bool, Part]] = [
         (own, OwnSource()),
         (run.data.feed is not None, FEED),
-        (run.data.periods is not None, InPeriods()),
+        *((True, part) for part in period_parts(run)),
         (run.data.deduplicate != "off", Deduplicated()),
         (bool(run.model.compression), COMPRESSION),
         (True, Messages(run.comms)),
@@ -75,6 +77,19 @@ def data_parts(run: Run) -> list[Part]:
         (ahead and run.data.deduplicate != "auto", AheadOfBatches()),
     ]
     return [part for present, part in found if present]
+
+
+def period_parts(run: Run) -> list[Part]:
+    """The parts of a run in periods; none of another one."""
+    periods = run.data.periods
+    if periods is None:
+        return []
+    step = "auto" if run.pipeline == "auto" else parsed(run.pipeline, "pipeline")[0]
+    found: list[Part] = [InPeriods()]
+    if periods.mixed > 1:
+        found.append(MixedPeriods(parsed(periods.update, "data.periods.update")[0]))
+    found += [OwnStep(step)] if ":" in step else []
+    return [*found, *([LayersByStep(step)] if step in SECOND_ORDER else [])]
 
 
 def placed_parts(run: Run, plan: Plan, device: str) -> list[Part]:

@@ -106,6 +106,48 @@ class InPeriods:
 
 
 @dataclass(frozen=True)
+class MixedPeriods:
+    """Steps that take a batch of each of several periods, whose losses are weighted."""
+
+    update: str
+
+    @property
+    def label(self) -> str:
+        """Its key and name."""
+        return f"data.periods.update: {self.update}"
+
+    def refuses(self, other: Any, /) -> str | None:
+        """Features that are looked up once for several samples, and steps of the user's, whose loss is their own."""
+        if isinstance(other, Deduplicated):
+            return (
+                f"data.periods.update {self.update} weights the losses of samples, and data.deduplicate does not keep "
+                "the samples of several periods apart yet; drop one of them"
+            )
+        if isinstance(other, OwnStep | LayersByStep):
+            return (
+                f"data.periods.update {self.update} weights the losses of samples, and pipeline {other.name} has a "
+                "loss of its own, which may not; write incremental or window, or pipeline: base"
+            )
+        return None
+
+
+@dataclass(frozen=True)
+class OwnStep:
+    """A step that a class of the user's makes."""
+
+    name: str
+
+    @property
+    def label(self) -> str:
+        """The key."""
+        return "pipeline: module:Class"
+
+    def refuses(self, _: Any, /) -> str | None:
+        """Others say what they refuse."""
+        return None
+
+
+@dataclass(frozen=True)
 class PlannedTables:
     """Tables where the plan puts them, on a kind of device."""
 

@@ -25,22 +25,12 @@ from recsmith.files import (
     source_text,
     write_text,
 )
+from recsmith.training.intervals import mean_within
 from recsmith.training.launching import train
 from recsmith.training.log import LOG
 from recsmith.training.run import Run, load_run
 
 SCHEMA = "recsmith/train-bench/1"
-STUDENT = (
-    12.706,
-    4.303,
-    3.182,
-    2.776,
-    2.571,
-    2.447,
-    2.365,
-    2.306,
-    2.262,
-)  # Student's t at 95 %, 1 to 9 degrees of freedom
 
 
 @noun
@@ -177,12 +167,3 @@ def _faster(runs: Sequence[TrainedOnce], beside: Sequence[TrainedOnce]) -> tuple
     """Ratios of samples/s, seed by seed: (least, median, most)."""
     ratios = [run.samples_per_s / other.samples_per_s for run, other in zip(runs, beside, strict=True)]
     return min(ratios), statistics.median(ratios), max(ratios)
-
-
-def mean_within(values: Sequence[float]) -> tuple[float, float | None]:
-    """(mean, half of its 95 % interval by Student's t); None for a single value."""
-    mean = statistics.fmean(values)
-    if len(values) < 2:
-        return mean, None
-    t = STUDENT[min(len(values) - 2, len(STUDENT) - 1)]
-    return mean, t * statistics.stdev(values) / len(values) ** 0.5

@@ -216,3 +216,61 @@ def test_impossible_parts_are_refused():
         GeneratedFeature(name="a", num_embeddings=5, pooling_factor=1.5)
     with pytest.raises(UsageError, match="are shares of one variance"):
         TeacherSpec(pairs=0.7, dense=0.6)
+
+
+def logits_of(spec: GeneratorSpec) -> tuple[Batch, np.ndarray[Any, Any]]:
+    """Samples of a spec and their planted logits."""
+    samples, chances = read(spec)
+    return samples, np.log(chances / (1 - chances))
+
+
+def test_weights_of_dense_values_drift_alone() -> None:
+    spec = replace(SPEC, drift=DriftSpec(kind="rotating", samples=60_000, of=("dense",)))
+    still, before = logits_of(replace(SPEC, drift=DriftSpec(kind="none")))
+    samples, after = logits_of(spec)
+    assert all((samples.ids[name].values == still.ids[name].values).all() for name in still.ids)
+    assert after[:500] == pytest.approx(before[:500], abs=0.25), "at the beginning the first truth alone"
+    half = slice(29_500, 30_500)
+    linear = np.linalg.lstsq(np.c_[samples.dense, np.ones(60_000)][half], (after - before)[half], rcond=None)[1]
+    total = float(np.var((after - before)[half]) * 1000)
+    assert float(linear[0]) < 0.01 * total, "what changed is a weighted sum of dense values, which turns a little here"
+    assert after.mean() == pytest.approx(before.mean(), abs=0.1), "the mean logit stays"
+    middle = np.corrcoef(after[half] - before[half], before[half])[0, 1]
+    assert middle < -0.3, "half a turn later the weights have the other sign"
+    _, sudden = logits_of(replace(SPEC, drift=DriftSpec(kind="sudden", samples=20_000, of=("dense",))))
+    for first in (0, 20_000, 40_000):
+        part = slice(first, first + 20_000)
+        values = np.c_[samples.dense, np.ones(60_000)][part]
+        assert float(np.linalg.lstsq(values, (sudden - before)[part], rcond=None)[1][0]) < 0.02
+    with pytest.raises(UsageError, match="drift of dense wants dense values"):
+        replace(spec, dense=0)
+
+
+def test_popularity_drifts_and_labels_follow_from_rows_as_before() -> None:
+    """Rows that are hot at first are not a quarter of a turn later, and are again after half a turn."""
+
+    def hot(samples: Batch, first: int) -> set[int]:
+        ids = samples.ids["user"].values[first : first + 4000]
+        values, counts = np.unique(ids, return_counts=True)
+        return set(values[np.argsort(-counts)][:20].tolist())
+
+    samples, _ = read(replace(SPEC, drift=DriftSpec(kind="rotating", samples=60_000, of=("popularity",))))
+    begin, quarter, half = (hot(samples, first) for first in (0, 13_000, 28_000))
+    assert len(begin & quarter) <= 4
+    assert len(begin & half) >= 16
+    still, _ = read(SPEC)
+    assert (still.ids["tags"].lengths == samples.ids["tags"].lengths).all(), "bags stay as long"
+    sudden, _ = read(replace(SPEC, drift=DriftSpec(kind="sudden", samples=20_000, of=("popularity",))))
+    assert len(hot(sudden, 15_000) & hot(sudden, 21_000)) <= 2
+    assert len(hot(sudden, 1000) & hot(sudden, 15_000)) >= 16
+    with pytest.raises(UsageError, match="drift of popularity and swap both say"):
+        replace(SPEC, drift=DriftSpec(kind="linear", of=("popularity",)), swap=SwapSpec(samples=10))
+
+
+def test_what_drifts_is_named_once() -> None:
+    with pytest.raises(UsageError, match=r"drift has of: \['ids', 'ids'\]"):
+        DriftSpec(kind="linear", of=("ids", "ids"))
+    plain, both = (DriftSpec(kind="rotating", samples=30_000, of=of) for of in (("ids",), ("ids", "popularity")))
+    _, alone = read(replace(SPEC, drift=plain))
+    _, together = read(replace(SPEC, drift=both))
+    assert (alone != together).any()

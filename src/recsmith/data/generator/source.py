@@ -12,7 +12,7 @@ from recsmith._random import RowShuffle, Words, ZipfLaw, poisson_lengths, random
 from recsmith._types import Floats, Ints, noun
 from recsmith.data.batch import Batch, JaggedIds, Singles, concatenated
 from recsmith.data.generator.spec import GeneratedFeature, GeneratorSpec
-from recsmith.data.generator.teacher import LogitScale, Teacher
+from recsmith.data.generator.teacher import LogitScale, Teacher, mixture
 from recsmith.data.source import SampleBlock
 from recsmith.files import encode
 
@@ -99,15 +99,35 @@ class GeneratorSource:
             drawn = uniform(random_words(seed, number, f"lengths of {name}", size))
             lengths = poisson_lengths(feature.pooling_factor, drawn).astype(np.int32)
         words = random_words(seed, number, f"ids of {name}", int(lengths.sum(dtype=np.int64)))
-        shuffle = self._shuffles[name]
-        if period:
-            shuffle = RowShuffle(feature.num_embeddings, salt(seed, "rows", f"{name} {period}"))
-        rows = shuffle(self._laws[name].ranks(uniform(words)))
+        ranks = self._laws[name].ranks(uniform(words))
+        if self.spec.drift.changes("popularity") and number < FAR:
+            rows = self._drifted(feature, number, ranks, np.repeat(np.arange(size), lengths))
+        else:
+            rows = self._shuffle(feature, period)(ranks)
         bags = JaggedIds(values=rows, lengths=lengths)
         repeated = self.spec.sessions.duplication if feature.duplication is None else feature.duplication
         return (
             bags.take(self._drawn_at(name, number, repeated)) if repeated > 0 and self.spec.sessions.size > 1 else bags
         )
+
+    def _shuffle(self, feature: GeneratedFeature, period: int) -> RowShuffle:
+        """Which row is the most read, the second and so on, after so many changes."""
+        if not period:
+            return self._shuffles[feature.name]
+        return RowShuffle(feature.num_embeddings, salt(self.spec.seed, "rows", f"{feature.name} {period}"))
+
+    def _drifted(self, feature: GeneratedFeature, number: int, ranks: Ints, samples: Ints) -> Ints:
+        """Rows of ranks by popularity at the times of their samples, which are rows of the block."""
+        drift, times = self.spec.drift, number * self.block_size + samples
+        if drift.kind == "sudden":
+            orders = times // drift.samples
+        else:
+            drawn = uniform(random_words(self.spec.seed, number, f"popularity of {feature.name}", len(ranks)))
+            orders = (drawn < mixture(drift, times)[1][:, 0].astype(np.float64) ** 2).astype(np.int64)
+        rows = np.empty_like(ranks)
+        for order in np.unique(orders).tolist():
+            rows[orders == order] = self._shuffle(feature, order)(ranks[orders == order])
+        return rows
 
     def _period(self, number: int) -> int:
         """How often hot rows have changed before a block of the stream."""

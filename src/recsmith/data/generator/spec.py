@@ -111,18 +111,30 @@ class SessionSpec:
 
 @noun
 class DriftSpec:
-    """How the planted truth changes along the samples.
+    """How the stream changes along the samples.
 
     linear: from one truth to another in `samples` samples, where it stays. rotating: through both and back every
     `samples` samples. sudden: another truth every `samples` samples.
+    of: what changes so: ids, the hidden numbers of rows; dense, the weights of dense values; popularity, which rows are
+        read most (the second truth's share of lookups is the square of its part in the mixture).
     """
 
     kind: Literal["none", "linear", "rotating", "sudden"] = "none"
     samples: int = 1_000_000
+    of: tuple[Literal["ids", "dense", "popularity"], ...] = ("ids",)
 
     def __post_init__(self) -> None:
         """Check ranges."""
-        check_rules(_outside(self.samples, 1, 2**53, "samples of drift"))
+        check_rules(
+            _outside(self.samples, 1, 2**53, "samples of drift"),
+            None
+            if self.of and len(set(self.of)) == len(self.of)
+            else f"drift has of: {list(self.of)}; name each of ids, dense, popularity at most once, and at least one",
+        )
+
+    def changes(self, what: str) -> bool:
+        """Whether a part of the stream drifts: ids, dense or popularity."""
+        return self.kind != "none" and what in self.of
 
 
 @noun
@@ -170,6 +182,12 @@ class GeneratorSpec:
             None if self.features else "the generator has no features; list at least one",
         )
         self.schema  # noqa: B018 (names are unique)
+        if self.drift.changes("dense") and not self.dense:
+            raise UsageError(
+                "drift of dense wants dense values, and dense is 0; give some, or leave it out of drift.of"
+            )
+        if self.drift.changes("popularity") and self.swap is not None:
+            raise UsageError("drift of popularity and swap both say which rows are hot; leave one of them out")
         rotate = self.swap is not None and self.swap.lengths == "rotate"
         single = next((each.name for each in self.schema.features if each.single), None)
         if rotate and single is not None:

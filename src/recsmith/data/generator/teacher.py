@@ -29,11 +29,15 @@ NEXT_TRUTH = np.uint64(0x9E3779B97F4A7C15)  # between the salts of one truth and
 
 @record
 class LogitScale:
-    """What makes the parts of the logit comparable: their means and factors, and the bias."""
+    """What makes the parts of the logit comparable: their means and factors, and the bias.
+
+    center: of dense values, from which they are counted where their weights drift, so that the mean logit stays.
+    """
 
     means: tuple[float, ...]
     factors: tuple[float, ...]
     bias: float
+    center: tuple[float, ...] = ()
 
 
 class Teacher:
@@ -45,13 +49,18 @@ class Teacher:
 
     @cached_property
     def dense_weights(self) -> Floats:
-        """Weights of the dense columns (D,)."""
-        return 2 * uniform(random_words(self.spec.seed, 0, "dense weights", self.spec.dense)) - 1
+        """Weights of the dense columns (D,), those of the first truth."""
+        return self._dense_weights_of(0)
+
+    def _dense_weights_of(self, truth: int) -> Floats:
+        return 2 * uniform(random_words(self.spec.seed, truth, "dense weights", self.spec.dense)) - 1
 
     def fit(self, typical: Batch) -> LogitScale:
         """The scale at which typical samples have the spread of logits, and the mean label, that the spec asks for."""
         teacher = self.spec.teacher
-        parts = self._parts(typical, np.zeros(len(typical), np.int64))
+        drifts = self.spec.drift.changes("dense")
+        center = tuple(typical.dense.mean(axis=0, dtype=np.float64).tolist()) if drifts else ()
+        parts = self._parts(typical, np.zeros(len(typical), np.int64), center)
         spreads = parts.std(axis=1)
         shares = np.array([1 - teacher.pairs - teacher.dense, teacher.pairs, teacher.dense])
         shares = np.where(spreads > 1e-6, shares, 0)
@@ -60,15 +69,18 @@ class Teacher:
         means = parts.mean(axis=1)
         logits = factors @ (parts - means[:, None])
         return LogitScale(
-            means=tuple(means.tolist()), factors=tuple(factors.tolist()), bias=_bias(logits, teacher.positive_rate)
+            means=tuple(means.tolist()),
+            factors=tuple(factors.tolist()),
+            bias=_bias(logits, teacher.positive_rate),
+            center=center,
         )
 
     def chances(self, samples: Batch, scale: LogitScale) -> Floats:
         """The chance that the label of each sample is 1 (n,)."""
-        parts = self._parts(samples, samples.sample_ids)
+        parts = self._parts(samples, samples.sample_ids, scale.center)
         return sigmoid(np.array(scale.factors) @ (parts - np.array(scale.means)[:, None]) + scale.bias)
 
-    def _parts(self, samples: Batch, times: Ints) -> Floats:
+    def _parts(self, samples: Batch, times: Ints, center: tuple[float, ...]) -> Floats:
         """The three parts of the logit as they come (3, n); times: numbers of samples, which drift goes by."""
         totals = np.zeros((len(samples), WIDTH), np.float32)
         squares = np.zeros(len(samples), np.float32)
@@ -77,8 +89,21 @@ class Teacher:
             totals += hidden
             squares += _squared(hidden[:, 1:])
         paired = (_squared(totals[:, 1:]) - squares) / 2
-        linear = samples.dense @ self.dense_weights
+        linear = self._linear(samples.dense, times, center)
         return np.stack([totals[:, 0].astype(np.float64), paired.astype(np.float64), linear])
+
+    def _linear(self, dense: Singles, times: Ints, center: tuple[float, ...]) -> Floats:
+        """The dense values, weighted as they are at the times of their samples (n,)."""
+        drift = self.spec.drift
+        if not drift.changes("dense"):
+            return dense @ self.dense_weights
+        values = dense - np.array(center)
+        if drift.kind == "sudden":
+            truths, of_sample = np.unique(times // drift.samples, return_inverse=True)
+            weights = np.stack([self._dense_weights_of(int(truth)) for truth in truths])
+            return np.einsum("nd,nd->n", values, weights[of_sample])
+        before, after = mixture(drift, times)
+        return before[:, 0] * (values @ self._dense_weights_of(0)) + after[:, 0] * (values @ self._dense_weights_of(1))
 
     def _hidden(self, feature: GeneratedFeature, bags: JaggedIds, times: Ints) -> Vectors:
         """The vector of a feature in each sample (n, WIDTH)."""
@@ -94,13 +119,13 @@ class Teacher:
     def _vectors(self, name: str, ids: Ints, times: Ints) -> Vectors:
         """The vectors of ids (n, WIDTH) at the times of their samples."""
         drift, first = self.spec.drift, self.salts[name]
-        if drift.kind == "none":
+        if not drift.changes("ids"):
             return self._of_truth(name, ids, first)
         if drift.kind == "sudden":
             return self._of_truth(name, ids, first + NEXT_TRUTH * (times // drift.samples).astype(np.uint64))
         with np.errstate(over="ignore"):
             second = first + NEXT_TRUTH
-        before, after = _mixture(drift, times)
+        before, after = mixture(drift, times)
         mixed_ = before * self._of_truth(name, ids, first) + after * self._of_truth(name, ids, second)
         return mixed_.astype(np.float32, copy=False)
 
@@ -128,7 +153,7 @@ def vectors(ids: Ints, salt: Words) -> Vectors:
     return (parts.astype(np.float32) - np.float32(32767.5)) * SPREAD
 
 
-def _mixture(drift: DriftSpec, times: Ints) -> tuple[Singles, Singles]:
+def mixture(drift: DriftSpec, times: Ints) -> tuple[Singles, Singles]:
     """How much of the first truth and of the second there is at each time (n, 1); the squares add up to 1."""
     along = times / drift.samples
     if drift.kind == "rotating":

@@ -1,0 +1,15 @@
+"""Means with 95 % intervals by Student's t: what benchmarks of training say of several seeds."""
+
+import statistics
+from collections.abc import Sequence
+
+STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)  # at 95 %, 1 to 9 degrees of freedom
+
+
+def mean_within(values: Sequence[float]) -> tuple[float, float | None]:
+    """(mean, half of its 95 % interval by Student's t); None for a single value."""
+    mean = statistics.fmean(values)
+    if len(values) < 2:
+        return mean, None
+    t = STUDENT[min(len(values) - 2, len(STUDENT) - 1)]
+    return mean, t * statistics.stdev(values) / len(values) ** 0.5
