@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from recsmith.training.optimizers.settings import DenseOptimizer, RunOptimizers, SparseOptimizer
+from recsmith.training.periods import Periods
 from recsmith.training.run import (
     Checkpointing,
     Run,
@@ -41,6 +42,7 @@ __all__ = [
     "BatchChange",
     "Checkpointing",
     "DenseOptimizer",
+    "Periods",
     "Run",
     "RunComms",
     "RunData",

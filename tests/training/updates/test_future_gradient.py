@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from recsmith.errors import UsageError
+from recsmith.errors import CorruptFile, UsageError
 from recsmith.training.updates import future_gradient, update_of
 from recsmith.training.updates.future_gradient import FutureGradient, ridge_weights
 
@@ -72,6 +72,16 @@ def test_periods_add_up_with_forgetting_and_a_checkpoint_keeps_them(monkeypatch:
     products = [dots(None, None, period, 2) for period in (2, 3, 4)]
     products = [each[1:, 1:] / each[0, 0] for each in products]
     np.testing.assert_allclose(update.fitted.products, products[2] + 0.5 * products[1] + 0.25 * products[0])
+    raw = again.to_raw()
+    for damaged, said in (
+        ({**raw, "sums": {**raw["sums"], "weights": [1.0]}}, r"has sums of \[1, 2\] periods, not 2"),
+        ({**raw, "sums": {**raw["sums"], "targets": "x"}}, "targets"),
+        ({**raw, "dense": [{"shape": [3], "values": "AAAA"}]}, "dense parameters that are damaged"),
+        ({**raw, "dense": [{"shape": [3], "values": "?"}]}, "dense parameters that are damaged"),
+        ({"visited": 3}, "periods"),
+    ):
+        with pytest.raises(CorruptFile, match=said):
+            update.from_raw(damaged)
     other: Any = update_of({"name": "future_gradient", "periods": 3})
     with pytest.raises(UsageError, match=r"weights of 2 periods, and data.periods.update has 3"):
         other.from_raw(again.to_raw())

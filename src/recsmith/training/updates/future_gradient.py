@@ -11,6 +11,7 @@ K periods that are weighted
 """
 
 import base64
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -18,11 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from recsmith._types import Floats
-from recsmith.errors import UsageError
-from recsmith.files import Raw
+from recsmith._types import Floats, noun
+from recsmith.errors import CorruptFile, UsageError
+from recsmith.files import Raw, decode, encode
 from recsmith.training.updates.protocol import Update
 
+PLACE = "the update of the checkpoint"
 SHARE = 2  # of a plain period's cost, one half: what the gradients that weights are fitted to may cost together
 
 
@@ -37,6 +39,41 @@ class Fitted:
     targets: Floats
     period: int
     weights: tuple[float, ...]
+
+
+@noun
+class KeptSums:
+    """What `Fitted` holds, in a checkpoint."""
+
+    products: tuple[tuple[float, ...], ...]
+    targets: tuple[float, ...]
+    period: int
+    weights: tuple[float, ...]
+
+    def fitted(self, count: int) -> Fitted:
+        """The sums of so many periods; CorruptFile where they are of another number."""
+        lengths = {len(self.products), len(self.targets), len(self.weights), *map(len, self.products)}
+        if lengths != {count}:
+            raise CorruptFile(f"{PLACE} has sums of {sorted(lengths)} periods, not {count}; it is damaged")
+        return Fitted(np.array(self.products), np.array(self.targets), self.period, self.weights)
+
+
+@noun
+class KeptTensor:
+    """A tensor of dense parameters in a checkpoint: its shape, and its values in fp32 as base64."""
+
+    shape: tuple[int, ...]
+    values: str
+
+
+@noun
+class KeptUpdate:
+    """What a checkpoint keeps of future gradient: dense parameters as the period of that number began."""
+
+    periods: int
+    visited: int
+    dense: tuple[KeptTensor, ...]
+    sums: KeptSums | None = None
 
 
 @dataclass
@@ -96,25 +133,29 @@ class FutureGradient(Update):
         """The sums and weights, and the dense parameters that the next period's weights are fitted at."""
         if self.visited is None:
             return None
-        raw: Raw = {"periods": self.mixed, "visited": self.visited.period, "dense": packed_tensors(self.visited.dense)}
-        if self.fitted is not None:
-            fitted = self.fitted
-            raw |= {"products": fitted.products.tolist(), "targets": fitted.targets.tolist(),
-                    "period": fitted.period, "weights": list(fitted.weights)}  # fmt: skip
-        return raw
+        at, fitted = self.visited, self.fitted
+        sums = None if fitted is None else KeptSums(
+            products=tuple(tuple(row) for row in fitted.products.tolist()), targets=tuple(fitted.targets.tolist()),
+            period=fitted.period, weights=fitted.weights,
+        )  # fmt: skip
+        return encode(KeptUpdate(periods=self.mixed, visited=at.period, dense=packed_tensors(at.dense), sums=sums))
 
     def from_raw(self, raw: Raw) -> None:
-        """Go on from these; UsageError where they are of another number of periods."""
-        if raw["periods"] != self.mixed:
+        """Go on from these.
+
+        Raises:
+            UsageError: they are of another number of periods.
+            CorruptFile: they are damaged.
+        """
+        kept = decode(KeptUpdate, raw, PLACE)
+        if kept.periods != self.mixed:
             raise UsageError(
-                f"the checkpoint has weights of {raw['periods']} periods, and data.periods.update has {self.mixed}; "
+                f"the checkpoint has weights of {kept.periods} periods, and data.periods.update has {self.mixed}; "
                 "give periods as they were, or another output folder"
             )
-        self.visited = Visited(raw["visited"], unpacked_tensors(raw["dense"]))
-        if "weights" in raw:
-            self.fitted = Fitted(
-                np.array(raw["products"]), np.array(raw["targets"]), raw["period"], tuple(raw["weights"])
-            )
+        self.visited = Visited(kept.visited, unpacked_tensors(kept.dense))
+        if kept.sums is not None:
+            self.fitted = kept.sums.fitted(self.mixed)
 
 
 def ridge_weights(products: Floats, targets: Floats, ridge: float) -> tuple[float, ...]:
@@ -212,16 +253,18 @@ def without_sync(model: Any) -> Any:
     return nullcontext() if found is None else found.no_sync()
 
 
-def packed_tensors(tensors: list[Any]) -> list[list[Any]]:
-    """Tensors as JSON data: shape, and values in fp32 as text."""
+def packed_tensors(tensors: list[Any]) -> tuple[KeptTensor, ...]:
+    """Tensors as a checkpoint keeps them."""
     arrays = [each.detach().float().cpu().numpy() for each in tensors]
-    return [[list(each.shape), base64.b64encode(each.tobytes()).decode()] for each in arrays]
+    return tuple(KeptTensor(shape=each.shape, values=base64.b64encode(each.tobytes()).decode()) for each in arrays)
 
 
-def unpacked_tensors(raw: list[list[Any]]) -> list[Any]:
-    """Tensors that `packed_tensors` made text of."""
+def unpacked_tensors(kept: Sequence[KeptTensor]) -> list[Any]:
+    """Tensors that a checkpoint keeps; CorruptFile where they are damaged."""
     import torch
 
-    return [
-        torch.from_numpy(np.frombuffer(base64.b64decode(text), np.float32).copy().reshape(shape)) for shape, text in raw
-    ]
+    try:
+        found = [np.frombuffer(base64.b64decode(each.values, validate=True), np.float32) for each in kept]
+        return [torch.from_numpy(flat.copy().reshape(each.shape)) for flat, each in zip(found, kept, strict=True)]
+    except ValueError as error:
+        raise CorruptFile(f"{PLACE} holds dense parameters that are damaged: {error}") from None
