@@ -3,7 +3,7 @@
     python benchmarks/online.py logistic -o online       # a convex model, in which future gradient has its theory
     python benchmarks/online.py drift -o online          # four kinds of drift, tables of 30, 300 and 3,000 rows
     python benchmarks/online.py movielens -o online --data ml-latest-small
-    python benchmarks/online.py table -o online          # the tables of the page, from what the folder holds
+    python benchmarks/online.py table -o online          # tables and picture of the page, from what the folder holds
 
 What was measured stays in the folder, and the same command goes on. With --small a part runs small, as a test does.
 """
@@ -21,6 +21,7 @@ from online_logistic import logistic_lines
 
 from recsmith.data import GeneratorSpec, planted_optimum, spec_from_raw
 from recsmith.files import decode, dump_json, encode, write_text
+from recsmith.reports.online import online_picture
 from recsmith.training import DenseOptimizer, Run, RunData, RunModel, RunOptimizers, SparseOptimizer
 from recsmith.training.arms import OnlineResult, above, chosen, rows_of
 from recsmith.training.intervals import mean_within
@@ -202,6 +203,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         for lines in (drift_table(folder), movielens_table(folder)):
             print("\n".join(lines) + "\n")
         print(cost_line(folder))
+        if (folder / "movielens.json").exists():
+            found = decode(OnlineResult, json.loads((folder / "movielens.json").read_text()), "movielens.json")
+            write_text(str(folder / "movielens.svg"), online_picture(found))
     elif options.part == "drift":
         for name, kind, rows in list(drift_cases())[: 1 if options.small else None]:
             measured(folder, name, drift_run(kind, rows), FIRST, options.small, ahead=(1,))

@@ -38,7 +38,7 @@ def test_a_straight_line_is_forecast_and_a_strong_ridge_is_incremental() -> None
     dots = gradients @ gradients.T
     weights = np.array(ridge_weights(dots[1:, 1:], dots[1:, 0], 1e-9))
     np.testing.assert_allclose(weights @ gradients[1:], gradients[0], rtol=1e-4)
-    np.testing.assert_allclose(weights @ gradients[:3], start + slope * 5, rtol=1e-3), "and the next one, too"
+    np.testing.assert_allclose(weights @ gradients[:3], start + slope * 5, rtol=1e-3)  # and the next one, too
     np.testing.assert_allclose(ridge_weights(dots[1:, 1:], dots[1:, 0], 1e9), (1, 0, 0), atol=1e-6)
 
 

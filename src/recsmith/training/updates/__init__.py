@@ -6,8 +6,8 @@ from recsmith._components import make, register
 
 KIND = "update"
 register(KIND, "incremental", "recsmith.training.updates.passes:Incremental")
-register(KIND, "window", "recsmith.training.updates.passes:Window")
-register(KIND, "auto", "recsmith.training.updates.auto:Auto")
+register(KIND, "window", "recsmith.training.updates.passes:WindowUpdate")
+register(KIND, "auto", "recsmith.training.updates.auto:AutoUpdate")
 register(KIND, "future_gradient", "recsmith.training.updates.future_gradient:FutureGradient")
 
 

@@ -6,7 +6,7 @@ from recsmith.errors import UsageError
 from recsmith.training.updates.protocol import Update
 
 
-class Auto(Update):
+class AutoUpdate(Update):
     """The cheapest of incremental, window and future_gradient that is not worse than the best by its interval.
 
     periods: from which window and future_gradient learn. replayed: the first periods of the stream, which each of them

@@ -8,7 +8,7 @@ class Incremental(Update):
     """Each sample is trained on once, in its period."""
 
 
-class Window(Update):
+class WindowUpdate(Update):
     """Each new period is trained on together with those before it, shuffled: batch update over a sliding window.
 
     periods: how many, the new one among them; of the first periods, as many as there are. A period costs as many steps
