@@ -88,6 +88,7 @@ comm-models: $(VENV)/.test
 
 POLICIES := measurements/policies
 LEARNED := $(VENV)/bin/recsmith bench learned
+SPLITTING := longest_first,dreamshard?splits=1,dreamshard?splits=8,dreamshard?splits=64,dreamshard,dreamshard?longest_first,autoshard,neuroshard,cost_greedy,dreamshard?whole&splits=8,dreamshard?whole,dreamshard?whole&longest_first,autoshard?whole
 GREEDIES := cost_greedy,size_greedy,dim_greedy,lookup_greedy,size_lookup_greedy
 
 learned: $(VENV)/.test
@@ -101,6 +102,10 @@ learned: $(VENV)/.test
 	cp $(POLICIES)/*.safetensors $(POLICIES)/*.json $(WEIGHTS)
 	$(LEARNED) --hardware simulated:h100 --visits 1 --tasks 50 --output bench/learned-grid \
 	    --planners 'dreamshard,dreamshard?samples=16,autoshard,autoshard?samples=16,neuroshard,$(GREEDIES),random'
+	$(LEARNED) --hardware simulated:h100 --visits 1 --tasks 25 --output bench/learned-splits \
+	    --planners '$(SPLITTING)'
+	$(VENV)/bin/python benchmarks/learned_splits.py pairs bench/learned-splits
+	$(VENV)/bin/python benchmarks/learned_splits.py shares
 	$(LEARNED) --hardware simulated:h100 --visits 1 --tasks 5 --rows 4x20,4x50,8x50,8x200 --output bench/learned-auto \
 	    --planners 'auto,dreamshard,dreamshard?refine,neuroshard,cost_greedy'
 	$(LEARNED) --hardware simulated:h100 --visits 1 --tasks 5 --rows 2x1000,16x200,128x1000 --output bench/learned-large \

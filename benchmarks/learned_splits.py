@@ -3,9 +3,12 @@
 python benchmarks/learned_splits.py shares                   # the policy's share, and that of what goes without one
 python benchmarks/learned_splits.py training                 # without imitation, without REINFORCE, other seeds
 python benchmarks/learned_splits.py lost --tasks 50          # how often no episode finds room, with and without splits
+python benchmarks/learned_splits.py pairs bench/learned-splits      # of planners of --pairs PLANNER:OTHER,..
 
-Tasks are those of `recsmith bench learned`: tables that no policy saw. What a step takes is what the cost model says;
-figures are how much longer it is than that of planner `longest_first`. Policies are trained into --folder and kept.
+`pairs` compares planners of a folder of `recsmith bench learned --output FOLDER`, two by two.
+Otherwise tasks are those of `recsmith bench learned`: tables that no policy saw. What a step takes is what the cost
+model says; figures are how much longer it is than that of planner `longest_first`. Policies are trained into --folder,
+and kept.
 """
 
 import argparse
@@ -17,6 +20,8 @@ from typing import Any
 import numpy as np
 from learned_policies import BATCH, DEVICE, MODEL, SEED, interval
 
+from recsmith.bench.gains import Gain, row_gains, steps_of
+from recsmith.bench.journal import RunStore
 from recsmith.costs import Evaluator, cost_model, step_seconds
 from recsmith.learning.policies import SplitSettings
 from recsmith.learning.policies.learn import learn_splits
@@ -31,6 +36,10 @@ ROWS = "4x20,4x50,8x50,8x100"
 EVERY_ROW = ",".join(f"{devices}x{tables}" for devices in (2, 4, 8) for tables in (20, 50, 100, 200))
 COUNTS = (1, 4, 8, 16, 64)
 RULES = [(limit, extra) for limit in (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1) for extra in (1.15, 1.35, 1.7)]
+PAIRS = (
+    "dreamshard?splits=8:longest_first,dreamshard?splits=64:longest_first,dreamshard?splits=64:neuroshard,"
+    "dreamshard?whole&splits=8:cost_greedy,dreamshard:longest_first"
+)
 ITERATIONS = 4  # of trainings on one task of each size, of which many can be had
 
 Player = Callable[[np.random.Generator], Decide]
@@ -98,12 +107,12 @@ def trained(options: argparse.Namespace, name: str, **fields: Any) -> SplitPolic
 def shares(options: argparse.Namespace) -> Iterator[str]:
     """Episodes by the policy, by rules, by an untrained policy, and without splits."""
     judge = Judge(options.rows or ROWS, options.tasks)
-    yield f"longer than longest_first, {len(judge.tasks)} tasks; episodes  {'  '.join(f'{n:>22}' for n in COUNTS)}"
+    yield f"{len(judge.tasks)} tasks; best of   " + "  ".join(f"{n:>22}" for n in COUNTS)
     players = {"policy": by_policy(load_splits("simulated-h100")[0]), "rules": by_rules,
                "untrained": by_policy(untrained()), "never": never}  # fmt: skip
-    for name, player in players.items():
-        counts = COUNTS if name != "never" else COUNTS[:1]
-        yield f"{name:<60}" + "  ".join(f"{interval(judge.ratios(n, player)):>22}" for n in counts)
+    found = {name: [judge.ratios(n, player) for n in COUNTS] for name, player in players.items()}
+    found["policy, than rules"] = [(1 + a) / (1 + b) - 1 for a, b in zip(found["policy"], found["rules"], strict=True)]
+    yield from (f"{name:<20}" + "  ".join(f"{interval(each):>22}" for each in ratios) for name, ratios in found.items())
 
 
 def training(options: argparse.Namespace) -> Iterator[str]:
@@ -134,7 +143,32 @@ def lost(options: argparse.Namespace) -> Iterator[str]:
         yield f"{'whole' if whole else 'split'}, best of {count}: {number} of {tasks} tasks found no room"
 
 
-COMMANDS = {"shares": shares, "training": training, "lost": lost}
+def pairs(options: argparse.Namespace) -> Iterator[str]:
+    """How much longer steps of one planner take than those of another, row by row, as they were measured."""
+    steps: dict[str, list[dict[str, Any]]] = {}
+    for (task, _), visit in RunStore(options.run).measured.items():
+        steps.setdefault(task.partition("-")[0], []).append(steps_of([visit], "median"))
+    rows = {row: steps[row] for row in EVERY_ROW.split(",") if row in steps}
+    rows["all"] = [each for row in rows.values() for each in row]
+    asked = [pair.partition(":")[::2] for pair in options.pairs.split(",")]
+    yield " " * 6 + "".join(f"{planner:>26}" for planner, _ in asked)
+    yield " " * 6 + "".join(f"{'than ' + other:>26}" for _, other in asked)
+    table = {row: [row_gains(row, each, b, [a]).gains[0] for a, b in asked] for row, each in rows.items()}
+    yield from (f"{row:<6}" + "".join(f"{words(gain):>26}" for gain in gains) for row, gains in table.items())
+    for name, which in (("shorter", "worse"), ("longer", "better")):
+        counts = [
+            sum(getattr(gains[i], which) for row, gains in table.items() if row != "all") for i in range(len(asked))
+        ]
+        yield f"{name:<7}" + "".join(f"{f'{count} rows':>26}" for count in counts)[1:]
+
+
+def words(gain: Gain) -> str:
+    """Mean and interval."""
+    found = gain.interval
+    return f"{found.value:+.1%} [{found.low * 100:+.1f}, {found.high * 100:+.1f}]" if found else "no plans"
+
+
+COMMANDS = {"pairs": pairs, "shares": shares, "training": training, "lost": lost}
 
 
 def main() -> None:
@@ -142,6 +176,8 @@ def main() -> None:
     warnings.simplefilter("ignore")  # of a cost model that learned a formula
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("command", choices=COMMANDS)
+    parser.add_argument("run", type=Path, nargs="?", default=Path("bench/learned-splits"), help="of pairs")
+    parser.add_argument("--pairs", default=PAIRS)
     parser.add_argument("--rows")
     parser.add_argument("--tasks", type=int, default=5)
     parser.add_argument("--seeds", type=int, default=1)
