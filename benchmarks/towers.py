@@ -2,6 +2,7 @@
 
     python benchmarks/towers.py exact     # losses of ratio 1 beside plain tables: 100 steps, 4 ranks on 2 hosts
     python benchmarks/towers.py steps     # bytes and seconds of a step, 4 ranks on 2 hosts that have a network each
+    python benchmarks/towers.py loads     # how equally hosts work under `recsmith plan --towers`
     python benchmarks/towers.py auc       # of plain tables and towers on generated clicks, five seeds
     python benchmarks/towers.py auc --movielens ml-latest-small
 
@@ -26,7 +27,9 @@ import torch.distributed as dist
 from thresholding_scores import show_scores
 from two_networks import INTERFACE, run_ranks, two_networks, why_not
 
+import recsmith
 from recsmith.analyses.tower_groups import Strategy, groups_of, interactions_of
+from recsmith.analyses.towers import TowerRequest, imbalance, plan_towers
 from recsmith.jobs.launch import launch
 from recsmith.problems import Constraints, TableRule
 from recsmith.training import (
@@ -51,6 +54,7 @@ GROUPS = (tuple(NAMES[: FEATURES // 2]), tuple(NAMES[FEATURES // 2 :]))
 RATES = (None, "400mbit", "200mbit", "100mbit")
 STEPS, WARM, ROUNDS = 18, 4, 2  # of a job; the first ones are left out of its seconds
 EXACT_STEPS = 100
+LOADED, CLUSTERS = ("dlrm-v2", "criteo-kaggle"), ("h100:8x2", "h100:8x4")
 JOBS: dict[str, int | None] = {"plain": None, "ratio 1": 1, "ratio 2": 2, "ratio 4": 4, "ratio 8": 8}
 NOTES: list[tuple[float, int]] = []  # of this rank: when each step ended, and bytes that had left its host by then
 
@@ -72,8 +76,6 @@ def a_run(folder: Path, ratio: int | None, *, sparse: str = "sgd", steps: int = 
 
 def placed(run: Run, plan: Path) -> Run:
     """The run under a plan of whole tables, the same for towers and without."""
-    import recsmith
-
     tables = [
         {"name": name, "num_embeddings": 2000, "embedding_dim": COLUMNS, "pooling_factor": 1, "pooling": "sum"}
         for name in NAMES
@@ -214,7 +216,8 @@ def measured(rate: str | None, jobs: Sequence[str], rounds: int, steps: int) -> 
 def show_steps(rates: Sequence[str | None], quick: bool) -> None:
     """Bytes and seconds of a step, by rate and ratio."""
     rounds, steps = (1, 12) if quick else (ROUNDS, STEPS)
-    print("| link | tables | a step | of the jobs | times the samples/s | bytes of a host and step: pooled | ids "
+    print("| link | tables | a step | of the jobs | times the samples/s | "
+          "bytes of a host and step: pooled | ids "
           "| the rest, headers included |\n" + "|---" * 8 + "|")  # fmt: skip
     for rate in rates:
         found = measured(rate, list(JOBS), rounds, steps)
@@ -224,8 +227,20 @@ def show_steps(rates: Sequence[str | None], quick: bool) -> None:
             pooled, ids = said[0]["pooled"], said[0]["ids"]
             rest = statistics.fmean(each["left"] for each in said) - pooled - ids
             cells = [rate or "not throttled", name, f"{middle[name] * 1e3:.0f} ms", f"{took[0]:.0f} to {took[-1]:.0f}",
-                     f"{middle['plain'] / middle[name]:.2f}", f"{pooled:,}", f"{ids:,}", f"{rest:,.0f}"]  # fmt: skip
+                     f"{middle['plain'] / middle[name]:.2f}",
+                     f"{pooled:,}", f"{ids:,}", f"{rest:,.0f}"]  # fmt: skip
             print(f"| {' | '.join(cells)} |", flush=True)
+
+
+def show_loads(quick: bool) -> None:
+    """How much busier the busiest host is than the mean, under the cost model, and what towers cost the plan."""
+    print("| tables | cluster | busiest host above the mean | step beside the plan without towers |\n|---|---|---|---|")
+    for name, cluster in [(name, cluster) for name in LOADED for cluster in CLUSTERS][: 1 if quick else None]:
+        words = {"workload": name, "cluster": cluster}
+        hosts = int(cluster.partition("x")[2])
+        found, free = plan_towers(TowerRequest(hosts), **words).plan, recsmith.plan(name, cluster).plan
+        print(f"| {name} | {cluster} | {imbalance(found):.1%} | {found.cost.total_s / free.cost.total_s - 1:+.1%} |",
+              flush=True)  # fmt: skip
 
 
 def compare_auc(movielens: str | None, folder: Path, quick: bool) -> None:
@@ -264,7 +279,7 @@ def towers_word(ratio: int, groups: Sequence[Sequence[str]]) -> str:
 def main() -> int:
     """Print one of the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("table", choices=["exact", "steps", "auc", "rank"])
+    parser.add_argument("table", choices=["exact", "steps", "loads", "auc", "rank"])
     parser.add_argument("--settings", help=argparse.SUPPRESS)
     parser.add_argument("--rates", nargs="*", default=[each or "none" for each in RATES], help="none: not throttled")
     parser.add_argument("--movielens", help="folder of MovieLens, instead of generated clicks")
@@ -279,6 +294,8 @@ def main() -> int:
         return 1
     if arguments.table == "steps":
         show_steps([None if rate == "none" else rate for rate in arguments.rates], arguments.quick)
+    elif arguments.table == "loads":
+        show_loads(arguments.quick)
     elif arguments.table == "auc":
         where = "movielens" if arguments.movielens else "clicks"
         compare_auc(arguments.movielens, Path(arguments.folder or "bench/towers") / where, arguments.quick)
