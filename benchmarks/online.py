@@ -17,7 +17,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from online_logistic import logistic_lines
+from online_logistic import generator_lines, logistic_lines
 
 from recsmith.data import GeneratorSpec, planted_optimum, spec_from_raw
 from recsmith.files import decode, dump_json, encode, write_text
@@ -198,7 +198,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     folder: Path = options.output
     folder.mkdir(parents=True, exist_ok=True)
     if options.part == "logistic":
-        print("\n".join(logistic_lines()))
+        print("\n".join([*logistic_lines(), "", *generator_lines()]))
     elif options.part == "table":
         for lines in (drift_table(folder), movielens_table(folder)):
             print("\n".join(lines) + "\n")

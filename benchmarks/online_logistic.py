@@ -8,6 +8,7 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
+import torch
 
 from recsmith.data.generator.teacher import sigmoid
 from recsmith.training.intervals import mean_within
@@ -47,20 +48,64 @@ def gradient(weights: Any, part: Part, rows: Any = slice(None)) -> Any:
     return values.T @ (sigmoid(values @ weights) - labels) / len(labels)
 
 
+class Generator:
+    """The paper's second level on this model: a recurrent network over the last K gradients, shared by coordinates.
+
+    It learns to forecast the gradient of a period from those of the K before it, at points visited before; what it adds
+    to the newest one is its output, so at first it forecasts that one.
+    """
+
+    def __init__(self, seed: int) -> None:
+        torch.manual_seed(seed)
+        self.cell, self.head = torch.nn.GRU(1, 8, batch_first=True), torch.nn.Linear(8, 1)
+        torch.nn.init.zeros_(self.head.weight)
+        torch.nn.init.zeros_(self.head.bias)
+        self.optimizer = torch.optim.Adam([*self.cell.parameters(), *self.head.parameters()], lr=0.01)
+        self.seen: list[tuple[Any, Any]] = []
+
+    def forecast(self, gradients: Any) -> Any:
+        """From gradients (K, D), newest first, the next one (D,); in units of their root mean square."""
+        scale = gradients.square().mean().sqrt() + 1e-12
+        series = (gradients / scale).flip(0).T[:, :, None]  # (D, K, 1), oldest first
+        return gradients[0] + scale * self.head(self.cell(series)[0][:, -1])[:, 0]
+
+    def learn(self, gradients: Any) -> None:
+        """One more period: its gradient, and those of the K before it, at one point (K + 1, D)."""
+        kept = torch.tensor(gradients, dtype=torch.float32)
+        self.seen = [*self.seen[-9:], (kept[1:], kept[0])]
+        for _ in range(30):
+            errors = [(self.forecast(before) - now).square().sum() / now.square().sum() for before, now in self.seen]
+            self.optimizer.zero_grad()
+            torch.stack(errors).mean().backward()
+            self.optimizer.step()
+
+    def step(self, gradients: Any) -> Any:
+        """The forecast by which a step is made, from gradients of a batch of each period (K, D)."""
+        with torch.no_grad():
+            return self.forecast(torch.tensor(gradients, dtype=torch.float32)).double().numpy()
+
+
 def learned(arm: str, parts: list[Part], rate: float, seed: int) -> list[float]:
     """The log loss of each next period, from FIRST on."""
     draw, weights, found = np.random.default_rng(seed), np.zeros(VALUES), list[float]()
     products, targets, visited, mixture = np.zeros((K, K)), np.zeros(K), None, (1.0,)
+    generator = Generator(seed) if arm == "generator" else None
     for now in range(PERIODS - 1):
         if arm == "future_gradient" and now >= K and visited is not None:
             at = np.stack([gradient(visited, parts[now - back]) for back in range(K + 1)])
             dots = at @ at.T / (at[0] @ at[0])
             products, targets = FORGETTING * products + dots[1:, 1:], FORGETTING * targets + dots[1:, 0]
             mixture = ridge_weights(products, targets, RIDGE)
+        if generator is not None and now >= K and visited is not None:
+            generator.learn(np.stack([gradient(visited, parts[now - back]) for back in range(K + 1)]))
         visited, first = weights.copy(), max(0, now - K + 1) if arm == "window" else now
         values, labels, chances = (np.concatenate(each) for each in zip(*parts[first : now + 1], strict=True))
         pooled = values, labels, chances
         for rows in draw.permutation(len(pooled[1])).reshape(-1, BATCH):
+            if generator is not None and generator.seen:
+                mixed = np.stack([gradient(weights, parts[now - back], rows) for back in range(K)])
+                weights = weights - rate * generator.step(mixed)
+                continue
             step = sum(c * gradient(weights, parts[now - back], rows) for back, c in enumerate(mixture) if back)
             weights = weights - rate * (mixture[0] * gradient(weights, pooled, rows) + step)
         values, labels, _ = parts[now + 1]
@@ -100,3 +145,17 @@ def _row(kind: str, rate: float) -> str:
     ]
     cells = [kind, f"{rate:g}", f"{least:.4f}", *(f"{fmean(means[arm]):.4f}" for arm in arms)]
     return f"| {' | '.join([*cells, *(f'{mean:.3f} ± {within or 0:.3f}' for mean, within in ratios)])} |"
+
+
+def generator_lines() -> Iterator[str]:
+    """The paper's second level beside the first, under rotating drift: log losses and their ratio."""
+    yield "| rate | future gradient, linear | recurrent generator | to linear |"
+    yield "|---|---|---|---|"
+    best = best_rate("rotating")
+    for rate in (best, best / 5):
+        found = [
+            [fmean(learned(arm, stream("rotating", seed), rate, seed)) for seed in SEEDS]
+            for arm in ("future_gradient", "generator")
+        ]
+        mean, within = mean_within([theirs / ours for ours, theirs in zip(*found, strict=True)])
+        yield f"| {rate:g} | {fmean(found[0]):.4f} | {fmean(found[1]):.4f} | {mean:.3f} ± {within or 0:.3f} |"

@@ -147,6 +147,13 @@ def test_notes_say_what_is_left() -> None:
         "up to 10 samples fill no step of 1 ranks at the end of a period, and are left out; data.last: keep trains on "
         "them",
     ]
+    assert "auto learns the first 4 of them by incremental, window, future_gradient first" in "".join(
+        stream(update={"name": "auto"}).notes(sizes, 1, None)
+    )
+    short = Run(data=RunData(train=GENERATED, periods=Periods(samples=100, most=2)), output="x")
+    assert "230 samples come after them, and are left; data.periods.most is 2" in open_source(short).notes(
+        sizes, 1, None
+    )
     assert stream().steps(sizes, 1) == 12
     assert stream(last="keep").steps(sizes, 1) == 16
 

@@ -11,6 +11,7 @@ from itertools import count
 
 import numpy as np
 
+from recsmith._components import parsed
 from recsmith._types import Ints
 from recsmith.data import Batch, Dataset, Position
 from recsmith.data.batch import concatenated
@@ -21,6 +22,7 @@ from recsmith.files import decode, encode
 from recsmith.training.run_data import BatchSizes
 from recsmith.training.sources.dataset import BEGINS, ENDS, DatasetSource
 from recsmith.training.sources.protocol import State
+from recsmith.training.updates import update_of
 
 
 @dataclass(frozen=True)
@@ -109,8 +111,17 @@ class PeriodSource(DatasetSource):
         notes = [f"data.train: {self.dataset.note}"] if self.dataset.note else []
         notes.append(f"data.periods: {self.periods} periods of {between} samples, each scored and then trained on")
         after = int(self.dataset.source.sizes().sum()) - int(self.edges[-1])
-        if after:
+        periods = self.data.periods
+        if after and periods is not None and periods.most == self.periods:
+            notes.append(f"{after:,} samples come after them, and are left; data.periods.most is {periods.most}")
+        elif after:
             notes.append(f"{after:,} samples are of a period that is not over; they are left until more data comes")
+        if periods is not None and parsed(periods.update, "data.periods.update")[0] == "auto":
+            update = update_of(periods.update)
+            notes.append(
+                f"data.periods.update: auto learns the first {min(update.replayed, self.periods)} of them by "
+                f"{', '.join(update.arms)} first, and takes what pays"
+            )
         left = [self._samples(period) % step for period in range(self.periods)]
         if any(left) and self.data.last == "drop":
             notes.append(
