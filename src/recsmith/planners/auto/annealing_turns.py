@@ -23,7 +23,7 @@ from recsmith.problems import Footprint
 
 FEW_CELLS = 4_000  # tables times devices up to which two turns are taken without being asked for
 LEAST_STEPS, STEPS, MOST_STEPS = 100, 20, 2000  # of array operations: at least, for each table, and at most
-FAR = 3e-3  # relative gap to the bound above which more compiled turns may pay
+FAR = 1e-2  # relative gap to the bound above which more compiled turns may pay
 PAYS = 4e-10  # of a step's time that each compiled step of the last turn gained, where the next pays: 0.4 % in a second
 MOST_PAID = 30_000_000  # compiled steps of a turn that nobody asked for: 4 seconds of one core
 AT_ONCE = 20  # steps of them between two checks of the budget
