@@ -96,6 +96,7 @@ MODES: dict[str, tuple[str, ...]] = {  # that pages show beside
     "online logistic": ("-o", "online"),
     "online movielens": ("--small", "-o", "online", "--data", "MOVIES"),
     "online table": ("-o", "online"),
+    "optimality families": ("--families", "few-giants", "--count", "1", "--limits", "0.2"),
     "optimality brute": ("--count", "3", "--exact", "--jobs", "1"),
     "optimality random": ("--count", "5", "--first", "10000", "-o", "random.json", "--jobs", "1"),
     "optimizers losses": ("--quick", "-o", "optimizers.json"),

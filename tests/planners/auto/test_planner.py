@@ -6,7 +6,6 @@ from support.cases import Case, large_case, medium_case, seeded
 from recsmith.planners import protocol
 from recsmith.planners.auto import annealing_turns, drafts
 from recsmith.planners.auto import planner as auto
-from recsmith.planners.auto.improvement import StoppingRule
 from recsmith.planners.protocol import Budget
 
 CASE = medium_case(seeded(0), models=("analytic",))
@@ -63,17 +62,3 @@ def test_more_iterations_go_on_from_what_fewer_find(
              for limit in sorted(limits)]  # fmt: skip
     assert costs == sorted(costs, reverse=True)
     assert costs[sorted(limits).index(whole.iterations)] == whole.total_s
-
-
-def test_annealing_goes_on_while_it_pays() -> None:
-    """Without a limit a turn follows one that gained enough for its steps, and none that gained little or is near."""
-    search = protocol.Search(CASE.evaluator)
-    stopping = StoppingRule(search, 1.0, 1)
-    turns = annealing_turns.AnnealingTurns.__new__(annealing_turns.AnnealingTurns)
-    turns.search, turns.stopping = search, stopping
-    for total_s, steps, gain, pays in (
-        (1.1, 2_000_000, 0.01, True), (1.1, 2_000_000, 1e-5, False), (1.001, 2_000_000, 0.01, False),
-        (1.1, 10**9, 0.9, False), (1.1, 0, 0.9, False),
-    ):  # fmt: skip
-        search.total_s, turns._steps, turns._gain = total_s, steps, gain
-        assert turns.pays is pays

@@ -81,12 +81,6 @@ class SuccessiveHalving:
             if options.usable and plan is not None:
                 self.plans.append(AnnealedPlan(start.seconds, options, plan))
 
-    @property
-    def steps_of_turn(self) -> int:
-        """Steps of the next turn, of all its plans together; each takes some 0.1 to 0.2 µs of a core."""
-        jobs = (min(each.plans, len(self.plans)) * len(each.heats) * each.times for each in self.rounds)
-        return sum(jobs) * self.steps * 2**self.turn
-
     def run(self, hear: Callable[[Footprint], bool], keep_on: Callable[[], bool]) -> None:
         """All rounds once more, each turn twice as long; hear(plan) gets the best after a round, and may end it.
 

@@ -23,9 +23,6 @@ from recsmith.problems import Footprint
 
 FEW_CELLS = 4_000  # tables times devices up to which two turns are taken without being asked for
 LEAST_STEPS, STEPS, MOST_STEPS = 100, 20, 2000  # of array operations: at least, for each table, and at most
-FAR = 1e-2  # relative gap to the bound above which more compiled turns may pay
-PAYS = 4e-10  # of a step's time that each compiled step of the last turn gained, where the next pays: 0.4 % in a second
-MOST_PAID = 30_000_000  # compiled steps of a turn that nobody asked for: 4 seconds of one core
 AT_ONCE = 20  # steps of them between two checks of the budget
 
 
@@ -36,7 +33,6 @@ class AnnealingTurns:
         self.stopping, self.drafts, self.known = stopping, drafts, known
         self.search, self.devices = stopping.search, drafts.devices
         self.turns, self.insisted = 0, False
-        self._steps, self._gain = 0, 0.0  # of the last turn: compiled ones, and how much shorter the step became
 
     def insist(self) -> None:
         """Anneal however little it may gain: there is a budget to be spent."""
@@ -87,24 +83,12 @@ class AnnealingTurns:
 
     def turn(self) -> bool:
         """The next turn, twice as long as the one before; False where nothing could be done."""
-        before, self._steps = self.search.total_s, 0
         if self.halving is not None:
-            self._steps = self.halving.steps_of_turn
             self.halving.run(self._hear, self._keep_on)
         elif not self._anneal():
             return False
-        self._gain = before / self.search.total_s - 1
         self.turns += 1
         return True
-
-    @property
-    def pays(self) -> bool:
-        """Whether the next turn is worth its time without being asked for: compiled, by what the last one gained.
-
-        A step takes about as long on every machine and problem, so steps are the clock, and a seed gives one plan.
-        """
-        far = self.search.total_s > self.stopping.bound_s * (1 + FAR)
-        return far and 0 < self._steps <= MOST_PAID / 2 and self._gain >= PAYS * self._steps
 
     @cached_property
     def halving(self) -> SuccessiveHalving | None:

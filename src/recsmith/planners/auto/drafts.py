@@ -20,8 +20,7 @@ MOST_STARTS = 16  # best drafts that are kept: annealing begins from all of them
 DIFFERENCED = 8  # candidates that are also placed by differencing; trade-off: more find more, cost more time
 QUICK = 4_000  # tables times devices up to which other planners take part; beyond, they take too long for what they add
 LEAST_DRAFTS, MOST_DRAFTS, DRAFT_WORK = 14, 100, 40_000  # candidates placed: DRAFT_WORK over the number of tables
-# Of problems that are annealed by compiled code, which gains more in the time of the others: small ones and large ones.
-ANNEALED_DRAFTS, LARGE_DRAFTS = 25, 6
+LARGE_DRAFTS = 6  # of large problems that are annealed by compiled code, which gains more in the time of the others
 DRAWS, FEW_DRAWS = 200, 40  # of light options, where nothing else found room; with other widths of sequences
 
 
@@ -80,8 +79,8 @@ class Drafts:
     def _candidates(self) -> bool:
         """What tables select under the limits that the bound found promising, placed longest first."""
         most = max(LEAST_DRAFTS, min(MOST_DRAFTS, DRAFT_WORK // len(self.problem.tables)))
-        if is_compiled() and (self._quick or not self.evaluator.additive) and self._is_linear:
-            most = min(most, ANNEALED_DRAFTS) if self._quick else LARGE_DRAFTS
+        if is_compiled() and not self._quick and not self.evaluator.additive and self._is_linear:
+            most = LARGE_DRAFTS
         for choice in islice(candidates(self.relaxation, first_bound(self.evaluator).promising), most):
             self.keep(place_candidate(self.devices, self.relaxation, choice))
             if self.stopping.reached:

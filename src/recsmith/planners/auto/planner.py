@@ -114,8 +114,8 @@ class _Team:
     def _search_on(self) -> None:
         """What a search without a budget would not do begins here, so that a longer limit never means another search.
 
-        More annealing while it pays, with a budget until that is spent; then neighbourhoods, which gain little after
-        compiled annealing, or local search.
+        More annealing where there is a budget; then neighbourhoods, which gain little after compiled annealing, or
+        local search.
         """
         solves = self._may_solve and (self.stopping.has_budget or not self.annealing.is_compiled)
         if solves and self.search.best is not None and not is_installed():
@@ -143,11 +143,10 @@ class _Team:
 
     @property
     def _goes_on(self) -> bool:
-        """Whether to anneal again: it pays, or there is a budget, and no solver whose turn it is."""
+        """Whether to anneal again: there is a budget, and no solver whose turn it is."""
         solves = self._may_solve and is_installed()
-        if solves and (not self.annealing.is_compiled or self.annealing.turns >= MOST_TURNS):
-            return False
-        return self.stopping.has_budget or self.annealing.pays
+        annealed = solves and (not self.annealing.is_compiled or self.annealing.turns >= MOST_TURNS)
+        return self.stopping.has_budget and not annealed
 
     def _improve(self, *, limited: bool = True) -> bool:
         """Local search from the best starts, with an effort that they share, or from the best until the budget ends."""
