@@ -58,7 +58,8 @@ class Clicks:
         task = self.model()
         tables = [each for name, each in task.named_parameters() if table_of(name)]
         dense = [each for name, each in task.named_parameters() if not table_of(name)]
-        optimizers = [table_class("rowwise_adagrad")(tables, lr=0.05), dense_optimizer(dense, optimizer)]
+        of_tables: Any = table_class("rowwise_adagrad")
+        optimizers = [of_tables(tables, lr=0.05), dense_optimizer(dense, optimizer)]
         found: list[float] = []
         for batch in self.train_on:
             for each in optimizers:

@@ -44,7 +44,8 @@ def layers(quick: bool, output: Path) -> None:
         if missing:
             task = _Dense(seed, quick=quick)
             for arm in missing:
-                found[f"{arm}/{seed}"] = task.curve(*arm.split(", ")[:2], arm.rpartition(" ")[2])
+                start, name, rate = arm.split(", ")
+                found[f"{arm}/{seed}"] = task.curve(start, name, rate)
                 output.parent.mkdir(parents=True, exist_ok=True)
                 output.write_text(json.dumps(found, indent=1))
     for start in ("cold", "warm"):
@@ -114,7 +115,8 @@ class _Dense:
         self.cold = {name: each.detach().clone() for name, each in self.task.model.named_parameters()}
         tables = [each for name, each in self.task.named_parameters() if table_of(name)]
         dense = [each for name, each in self.task.named_parameters() if not table_of(name)]
-        optimizers = [table_class("rowwise_adagrad")(tables, lr=0.05), torch.optim.Adam(dense, lr=3e-4)]
+        of_tables: Any = table_class("rowwise_adagrad")
+        optimizers = [of_tables(tables, lr=0.05), torch.optim.Adam(dense, lr=3e-4)]
         for batch in clicks.train_on:
             for each in optimizers:
                 each.zero_grad()

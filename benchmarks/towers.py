@@ -59,7 +59,7 @@ JOBS: dict[str, int | None] = {"plain": None, "ratio 1": 1, "ratio 2": 2, "ratio
 NOTES: list[tuple[float, int]] = []  # of this rank: when each step ended, and bytes that had left its host by then
 
 
-def a_run(folder: Path, ratio: int | None, *, sparse: str = "sgd", steps: int = STEPS, batch: int = BATCH) -> Run:
+def a_run(folder: Path, ratio: int | None, *, sparse: Any = "sgd", steps: int = STEPS, batch: int = BATCH) -> Run:
     """A DLRM of 26 tables, by towers of a ratio or without."""
     module = None if ratio is None else {"name": "towers", "ratio": ratio, "towers": [list(names) for names in GROUPS]}
     features = [{"name": name, "num_embeddings": 2000} for name in NAMES]

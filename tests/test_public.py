@@ -62,7 +62,7 @@ TORCH = {"torch", "torchrec", "fbgemm_gpu", "tensordict", "torchmetrics"}
 TORCH_ROOMS = {
     *("embeddings", "adapters", "jobs", "hardware", "measuring", "learning", "prediction", "verifying", "training")
 }
-SOLVER_FILES = ("cp_sat*.py",)  # of planners/solver, imported when a planner solves
+SOLVER_FILES = ("cp_sat*.py", "tower_groups.py")  # imported when a planner solves, and when towers are balanced
 WATCH = {"river", "datasketches"}  # of streaming, imported when a detector or a sketch needs them
 WEB = {"starlette", "uvicorn", "anyio"}  # of web/serving, imported when a page is served
 FOR_PEOPLE = {"click": {"cli", "reports"}, "rich": {"cli", "reports", "adapters", "verifying"}}

@@ -29,6 +29,7 @@ from recsmith.training import (
     train,
 )
 from recsmith.training.run_data import BatchChange
+from recsmith.workloads.optimizers import OptimizerName
 
 pytestmark = [
     pytest.mark.skipif(find_spec("torchrec") is None, reason="needs TorchRec"),
@@ -47,7 +48,9 @@ def data(first: int, samples: int) -> dict[str, Any]:
     return {**words, "first_sample": first, "num_samples": samples}
 
 
-def a_run(folder: Path, *, ratio: int = 1, clip: float | None = None, sparse: str = "sgd", **words: Any) -> Run:
+def a_run(
+    folder: Path, *, ratio: int = 1, clip: float | None = None, sparse: OptimizerName = "sgd", **words: Any
+) -> Run:
     model = {"name": "dlrm", "table_module": {"name": "towers", "ratio": ratio, "towers": TOWERS}, **words}
     return Run(
         data=RunData(train=data(0, 20_000), test=data(20_000, 101), global_batch_size=BATCH),

@@ -270,7 +270,8 @@ def test_popularity_drifts_and_labels_follow_from_rows_as_before() -> None:
 def test_what_drifts_is_named_once() -> None:
     with pytest.raises(UsageError, match=r"drift has of: \['ids', 'ids'\]"):
         DriftSpec(kind="linear", of=("ids", "ids"))
-    plain, both = (DriftSpec(kind="rotating", samples=30_000, of=of) for of in (("ids",), ("ids", "popularity")))
+    plain = DriftSpec(kind="rotating", samples=30_000, of=("ids",))
+    both = replace(plain, of=("ids", "popularity"))
     _, alone = read(replace(SPEC, drift=plain))
     _, together = read(replace(SPEC, drift=both))
     assert (alone != together).any()

@@ -9,7 +9,8 @@ import pytest
 pytest.importorskip("torchrec")
 
 import torch
-from torch.distributed.checkpoint import load, save
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import save
 from torchrec.optim.keyed import KeyedOptimizerWrapper
 from training.test_jobs import a_run, from_step, losses
 
