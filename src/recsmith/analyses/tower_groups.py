@@ -140,7 +140,7 @@ def assigned(costs: Floats, loads: Floats) -> Ints:
         MissingExtra: OR-Tools is not installed.
     """
     if not is_installed():
-        raise MissingExtra(f"towers are balanced by CP-SAT of OR-Tools, which is not installed; {SOLVER}")
+        raise MissingExtra(f"balancing towers needs OR-Tools: {SOLVER}")
     from ortools.sat.python import cp_model
 
     tables, count = costs.shape

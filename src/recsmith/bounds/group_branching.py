@@ -43,10 +43,7 @@ TOLERANCE = 1e-6  # relative width at which a bisection ends; its lower end coun
 MOST_HALVINGS = 60  # of a bisection; 20 to 32 reach TOLERANCE, unless it starts from next to nothing
 FIRST_RISE = 1e-6  # relative: how far above the start a bisection looks first; 4 times as far each time that fails
 SHORTEST_S = 1e-12  # seconds, below any kernel: takes the place of relative steps where they start from 0
-MOST_PRICES, BEYOND = (
-    4,
-    1.001,
-)  # prices on memory, each at a limit so many times the one before, of tables short of room
+MOST_PRICES, BEYOND = 4, 1.001  # prices of tables short of room, each sought at so many times the limit before it
 TIE_PENALTY = 1e-3  # as a share of their seconds; prefers options that do not span the world where both cost the same
 WORLD_PENALTIES = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 20.0, 100.0, 1e4, 1e6)
 """Shares of their seconds by which options that span the world are made to look more expensive, tried in turn while

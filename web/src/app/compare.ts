@@ -26,10 +26,14 @@ async function forget(plan: PlanSummary): Promise<void> {
   window.dispatchEvent(new HashChangeEvent("hashchange"));
 }
 
+/** The plans that the address names: it changes at once, and the page only when their figures have come. */
+const named = (): string[] => location.hash.replace("#/compare/", "").split(",").filter(Boolean);
+
 function box(plan: PlanSummary, chosen: string[]): HTMLElement {
   const made = h("input", { type: "checkbox", checked: chosen.includes(plan.id), "aria-label": `Compare ${plan.name}`,
     onchange: () => {
-      const now = made.checked ? [...chosen, plan.id] : chosen.filter((id) => id !== plan.id);
+      const others = named().filter((id) => id !== plan.id);
+      const now = made.checked ? [...others, plan.id] : others;
       location.hash = `#/compare/${now.join(",")}`;
     } });
   return made;
