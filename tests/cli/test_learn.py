@@ -43,8 +43,19 @@ def test_the_words_are_frozen() -> None:
         "kernels": ["--data", "--traces", "-o --output", "--seed", "--force"],
         "dreamshard": [*POLICY, "--iterations", "--placements", "--reward"],
         "autoshard": [*POLICY, "--iterations", "--answers", "--episodes", "--actors"],
-        "splits": ["--cost-model", "--device", "-o --output", "--sizes", "--tasks", "--iterations", "--imitation",
-                   "--updates", "--seed", "--budget", "--force"],
+        "splits": [
+            "--cost-model",
+            "--device",
+            "-o --output",
+            "--sizes",
+            "--tasks",
+            "--iterations",
+            "--imitation",
+            "--updates",
+            "--seed",
+            "--budget",
+            "--force",
+        ],
     }
 
 
