@@ -44,6 +44,8 @@ def test_the_plans_own_links_and_work_stand_in() -> None:
 def test_plans_without_towers_are_refused() -> None:
     with pytest.raises(UsageError, match="the plan is of one host, and towers save what crosses hosts"):
         tower_steps(a_plan(1), 8)
+    with pytest.raises(UsageError, match="has 64 columns, and ratio 7 does not divide its columns"):
+        tower_steps(a_plan(), 7)
     plan = plan_of(workload(table()), cluster(2), placed("a", "table_wise", [0]))
     with pytest.raises(PlanMismatch, match="no table on host 1"):
         tower_steps(plan, 8)

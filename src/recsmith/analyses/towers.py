@@ -16,6 +16,7 @@ from recsmith.plans import Plan
 from recsmith.plans.towers import ON_A_HOST
 from recsmith.problems import Constraints, TableRule, load_constraints
 from recsmith.problems.footprint import footprint_of, problem_of
+from recsmith.units import counted
 from recsmith.workloads import Workload, load_workload
 
 
@@ -75,8 +76,8 @@ def _check(request: TowerRequest, workload: Workload, cluster: Cluster) -> None:
     """Refuse what towers cannot have."""
     if request.count != cluster.hosts:
         raise UsageError(
-            f"{request.count} towers are asked for, and the cluster has {cluster.hosts} hosts; each has one tower: "
-            f"--towers {cluster.hosts}, or a cluster of as many hosts"
+            f"{request.count} towers are asked for, and the cluster has {counted(cluster.hosts, 'host')}; each has one "
+            f"tower: --towers {cluster.hosts}, or a cluster of as many hosts"
         )
     sequence = next((table.name for table in workload.tables if not table.pooled), None)
     if sequence is not None:

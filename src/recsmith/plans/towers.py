@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from recsmith.clusters import Cluster
-from recsmith.errors import PlanMismatch
+from recsmith.errors import PlanMismatch, UsageError
 from recsmith.plans.plan import Placement
 
 ON_A_HOST = ("table_wise", "column_wise", "table_column_wise", "table_row_wise")  # types that can stay on one host
@@ -33,6 +33,17 @@ def placed_towers(placements: Sequence[Placement], cluster: Cluster) -> tuple[tu
     if lacking is not None:
         raise PlanMismatch(f"the plan has no table on host {lacking}, whose tower would be empty; plan with --towers")
     return tuple(map(tuple, towers))
+
+
+def check_ratio(ratio: int, columns: dict[str, int], where: str) -> None:
+    """UsageError where a ratio does not divide the columns of a table. columns: by table. where: it is named."""
+    for name, wide in columns.items():
+        if wide % ratio:
+            why = "leaves no column" if wide < ratio else "does not divide its columns"
+            raise UsageError(
+                f"{where}: table '{name}' has {wide} columns, and ratio {ratio} {why}; give a ratio that divides "
+                f"{wide}, or tables of more columns"
+            )
 
 
 def check_towers(towers: Sequence[Sequence[str]], placements: Sequence[Placement], cluster: Cluster) -> None:

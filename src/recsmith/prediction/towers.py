@@ -11,14 +11,11 @@ carries 2 (R - 1) / R of what it sums.
 from recsmith._types import noun
 from recsmith.errors import UsageError
 from recsmith.plans import Plan
-from recsmith.plans.towers import placed_towers
+from recsmith.plans.towers import check_ratio, placed_towers
 from recsmith.units import format_size, format_time
 
 VALUE, ID = 4, 12  # bytes of a number in fp32; of an id and its share of lengths
-SPEED = {
-    "cpu": 3e10,
-    "cuda": 1e13,
-}  # operations a second of a rank in fp32: assumed
+SPEED = {"cpu": 3e10, "cuda": 1e13}  # operations a second of a rank in fp32: assumed
 LEAST = 0.05  # share of the step that towers must save for `auto` to take them
 
 
@@ -78,12 +75,13 @@ def tower_steps(
 
     Raises:
         PlanMismatch: a table is on several hosts, or a host has none.
-        UsageError: the plan is of one host.
+        UsageError: the plan is of one host, or the ratio does not divide the columns of a table.
     """
     cluster = plan.cluster
     if cluster.hosts == 1:
         raise UsageError("the plan is of one host, and towers save what crosses hosts; plan for several")
     tables = {table.name: table for table in plan.workload.tables}
+    check_ratio(ratio, {name: table.embedding_dim for name, table in tables.items()}, "towers")
     towers = placed_towers(plan.placements, cluster)
     columns = [sum(tables[name].embedding_dim * len(tables[name].features) for name in tower) for tower in towers]
     batch, local = plan.workload.batch_size, cluster.local_world_size

@@ -12,7 +12,7 @@ from recsmith._types import noun
 from recsmith.errors import UsageError, check_rules
 from recsmith.files import decode, did_you_mean, encode
 from recsmith.plans import Plan, load_plan
-from recsmith.plans.towers import ON_A_HOST, placed_towers
+from recsmith.plans.towers import ON_A_HOST, check_ratio, placed_towers
 from recsmith.prediction.towers import TowerSteps, tower_steps
 from recsmith.problems import TableRule
 from recsmith.training.collectives import collectives_of
@@ -74,13 +74,7 @@ class Towers:
         odd = min(dims.keys() - named, default=None)
         if odd is not None:
             raise UsageError(f"{WHERE}: table '{odd}' is in no tower; name it in one of them")
-        for name, columns in dims.items():
-            if columns % self.factor:
-                why = "leaves no column" if columns < self.factor else "does not divide its columns"
-                raise UsageError(
-                    f"{WHERE}: table '{name}' has {columns} columns, and ratio {self.ratio} {why}; give a ratio that "
-                    f"divides {columns}, or tables of more columns"
-                )
+        check_ratio(self.factor, dims, WHERE)
 
     def rules(self, hosts: int) -> tuple[TableRule, ...]:
         """What plans for so many hosts must keep: each tower on its host; nothing on one host, where all are."""
