@@ -8,6 +8,7 @@ import torch
 
 from recsmith.training import DenseOptimizer, Run, RunData, RunModel
 from recsmith.training.batches import TrainingBatch, training_batches
+from recsmith.training.intervals import mean_within
 from recsmith.training.models import Task, build_task
 from recsmith.training.optimizers.building import table_class
 from recsmith.training.optimizers.dense import dense_optimizer
@@ -89,8 +90,5 @@ def beside(found: dict[str, Any], name: str, other: str, key: str) -> str:
         return ""
     mine = {kept.rpartition("/")[2]: each[key] for kept, each in found.items() if kept.rpartition("/")[0] == name}
     less = [mine[seed] - found[f"{other}/{seed}"][key] for seed in mine if f"{other}/{seed}" in found]
-    mean = statistics.mean(less)
-    if len(less) < 2:
-        return f"{mean:+.5f}"
-    student = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78}.get(len(less), 2.14)  # 2.14: of 15
-    return f"{mean:+.5f} ± {student * statistics.stdev(less) / len(less) ** 0.5:.5f}"
+    mean, within = mean_within(less)
+    return f"{mean:+.5f}" if within is None else f"{mean:+.5f} ± {within:.5f}"

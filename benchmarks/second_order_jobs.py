@@ -2,18 +2,16 @@
 
 import json
 import math
-import os
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from optimizer_jobs import CLICKS, FEATURES, Clicks, beside, mean_of
+from precision import one_rank
 
 from recsmith.training import DenseOptimizer, Run, RunData, RunModel, RunOptimizers, SparseOptimizer, load_model
 from recsmith.training.card import RefitSettings
@@ -199,18 +197,6 @@ def _looked_up(cached: CachedTables, batches: Any) -> list[CachedBatch]:
         with cached.recorded(batch, found), torch.no_grad():
             cached.task(batch)
     return found
-
-
-@contextmanager
-def one_rank() -> Iterator[None]:
-    """This process as the only rank of jobs."""
-    with tempfile.TemporaryDirectory() as folder:
-        dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=0, world_size=1)
-        os.environ.update(RANK="0", WORLD_SIZE="1", LOCAL_RANK="0", LOCAL_WORLD_SIZE="1")
-        try:
-            yield
-        finally:
-            dist.destroy_process_group()
 
 
 WAYS = (("last", "dance"), ("last", "progressive_lbfgs"))

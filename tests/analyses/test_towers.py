@@ -153,3 +153,15 @@ def test_a_trained_model_must_have_the_tables(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="trained model has no table 't1'"):
         plan_towers(request, workload=TABLES, cluster=cluster(hosts=2))
     assert recsmith.__version__
+
+
+def test_a_name_with_a_star_is_a_name_and_no_pattern() -> None:
+    tables = workload(table("a*", 1000, 16), table("ab", 1000, 16))
+    found = plan_towers(TowerRequest(2), workload=tables, cluster=cluster(2), planner="cost_greedy").plan
+    assert sorted(found.towers) == [("a*",), ("ab",)]
+    assert [placement.ranks[0] // 2 for placement in found.placements] == [
+        number
+        for placement in found.placements
+        for number, tower in enumerate(found.towers)
+        if placement.table in tower
+    ]

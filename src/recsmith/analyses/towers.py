@@ -1,6 +1,8 @@
 """A plan whose hosts have towers: tables in groups of equal load, each on the ranks of one host (docs/towers.md)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from glob import escape
 from pathlib import Path
 from typing import Any
 
@@ -45,24 +47,25 @@ def plan_towers(request: TowerRequest, **asked: Any) -> Result:
     names = sorted(table.name for table in workload.tables)
     towers = groups_of(names, table_seconds(free.plan), request.count, request.strategy, asked.get("seed", 0), trained)
     given = load_constraints(asked.get("constraints") or Constraints())
-    rules = tuple(
-        TableRule(tables=name, hosts=(host,), sharding_types=ON_A_HOST)
+    words["constraints"] = replace(given, rules=(*given.rules, *tower_rules(towers)))
+    found = plan(**words)
+    return replace(found, plan=replace(found.plan, towers=towers))
+
+
+def tower_rules(towers: Sequence[Sequence[str]]) -> tuple[TableRule, ...]:
+    """What a plan must keep: the tables of each tower on the host of its number, by types that stay on one."""
+    return tuple(
+        TableRule(tables=escape(name), hosts=(host,), sharding_types=ON_A_HOST)
         for host, tower in enumerate(towers)
         for name in tower
     )
-    limits = replace(given, rules=(*given.rules, *rules))
-    words["constraints"] = limits
-    found = plan(**words)
-    return replace(found, plan=replace(found.plan, towers=towers))
 
 
 def table_seconds(made: Plan) -> dict[str, float]:
     """What each table costs all ranks of a plan together, under the plan's cost model."""
     problem = problem_of(made)
     costs = PlacedCosts(find_cost_model(made.cost_model).compile(problem), footprint_of(problem, made.placements))
-    return {
-        table.name: float(costs.saved_by(number)[1].sum()) for number, table in enumerate(problem.tables)
-    }  # fmt: skip
+    return {table.name: float(costs.saved_by(number)[1].sum()) for number, table in enumerate(problem.tables)}
 
 
 def imbalance(made: Plan) -> float:

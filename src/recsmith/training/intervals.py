@@ -3,7 +3,9 @@
 import statistics
 from collections.abc import Sequence
 
-STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)  # at 95 %, 1 to 9 degrees of freedom
+STUDENT = (  # at 95 %, 1 to 14 degrees of freedom
+    12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145,
+)  # fmt: skip
 
 
 def mean_within(values: Sequence[float]) -> tuple[float, float | None]:

@@ -144,9 +144,7 @@ class DanceStep(SecondOrderStep):
     def __call__(self, batches: Iterator[TrainingBatch]) -> StepOutcome:
         """Train a stage."""
         before = samples_of(self.kept) if self.kept else 0
-        share = (
-            self.settings.growth - 1 if len(self.kept) < self.most else 0.5
-        )  # of what is kept, once there is no room
+        share = self.settings.growth - 1 if len(self.kept) < self.most else 0.5  # once there is no room for more
         new, seen = self.taken(batches, round(before * share) or self.first)
         self.kept = [*self.kept, *new][-self.most :]
         known = self.settings.known_to(samples_of(self.kept))

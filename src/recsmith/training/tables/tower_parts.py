@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from recsmith._components import NAME, parsed
 from recsmith._types import noun
+from recsmith.analyses.towers import tower_rules
 from recsmith.errors import UsageError, check_rules
 from recsmith.files import decode, did_you_mean, encode
 from recsmith.plans import Plan, load_plan
@@ -38,9 +39,9 @@ class Towers:
     """How the tables of a run are towers.
 
     ratio: columns of a tower's tables for each column that leaves it; 1: all leave it, and nothing is learned; auto: 4
-    where that pays by the plan file's links, else no towers, but plain tables. towers:
-    names of the tables of each; those of the run's plan file where there are none. module: what a tower learns; linear,
-    or cross: a cross layer of `rank` before the linear one, as dlrm_dcn has them; none: cross for dlrm_dcn.
+    where that pays by the plan file's links, else plain tables. towers: names of the tables of each; none: those of the
+    run's plan file. module: what a tower learns; linear, or cross: a cross layer of `rank` before the linear one; none:
+    cross for dlrm_dcn, whose layers are such, and linear for others.
     """
 
     ratio: int | Literal["auto"]
@@ -78,13 +79,7 @@ class Towers:
 
     def rules(self, hosts: int) -> tuple[TableRule, ...]:
         """What plans for so many hosts must keep: each tower on its host; nothing on one host, where all are."""
-        if hosts == 1:
-            return ()
-        return tuple(
-            TableRule(tables=name, hosts=(host,), sharding_types=ON_A_HOST)
-            for host, tower in enumerate(self.towers)
-            for name in tower
-        )
+        return () if hosts == 1 else tower_rules(self.towers)
 
 
 def towers_of(model: RunModel) -> Towers | None:
