@@ -79,15 +79,16 @@ typedef struct {
     i64 *cell_count;                                       /* (W, G): pieces */
     f64 *loads, *powers;                                   /* (F, W): seconds, and (seconds / level) ** sharpness */
     f64 level[MOST_PHASES], power_sum[MOST_PHASES];        /* slowest rank's seconds at the last refresh; sum over W */
+    i64 slowest[MOST_PHASES];                              /* rank of each phase, -1 where loads have changed since */
     int sharpness;
-    i64 *free_, *host_free, *in_group;                     /* bytes (W,) and (H,); pieces (G,) */
+    i64 *host_of, *free_, *host_free, *in_group;           /* (W,); bytes (W,) and (H,); pieces (G,) */
     i64 **lists, *listed, *list_room, *place;              /* pieces on each rank, then each host; their places */
-    /* what a change has touched, to take it back */
-    i64 cells, ranks;                                      /* how many; a cell may be noted twice, a rank may not */
+    /* what a change has touched, to price it and to take it back */
+    i64 cells, ranks;
     Cell *old_cell;
     f64 *old_sums, *old_cell_loads, *old_loads, *old_powers, old_power_sum[MOST_PHASES];
     i64 *old_rank, *old_free, *old_host_free, *old_in_group;
-    unsigned char *touched;
+    unsigned char *touched, *cell_touched;                 /* (W,), (W, G) */
     i64 over, moved, then_over, then_moved, *moved_of;     /* bytes that do not fit; that move, in all and (T,) */
     void *memory[MOST_BLOCKS];
     int blocks, failed;                                    /* failed: memory has run out */
@@ -118,8 +119,7 @@ static void price_cell(Annealer *a, i64 cell) {
     const Problem *p = a->p;
     f64 *loads = a->cell_loads + cell * p->F;
     if (!a->cell_count[cell]) {
-        memset(loads, 0, p->F * sizeof(f64));
-        memset(a->sums + cell * p->k, 0, p->k * sizeof(f64));
+        for (i64 f = 0; f < p->F; f++) loads[f] = 0;
         return;
     }
     const f64 *sums = a->sums + cell * p->k, *slope = p->slopes;
@@ -167,13 +167,20 @@ static f64 score(const Annealer *a) {                      /* smooth: the step w
     return seconds;
 }
 
-static f64 slowest_load(const Annealer *a, i64 f) {
-    f64 most = 0;
-    for (i64 w = 0; w < a->p->W; w++) most = a->loads[f * a->p->W + w] > most ? a->loads[f * a->p->W + w] : most;
-    return most;
+static i64 slowest_rank(Annealer *a, i64 f) {              /* the first of them, of plans that are taken */
+    const f64 *loads = a->loads + f * a->p->W;
+    i64 slowest = a->slowest[f];
+    if (slowest < 0) {
+        slowest = 0;
+        for (i64 w = 1; w < a->p->W; w++) if (loads[w] > loads[slowest]) slowest = w;
+        a->slowest[f] = slowest;
+    }
+    return slowest;
 }
 
-static f64 step(const Annealer *a) {                       /* the slowest rank's seconds in each phase, added up */
+static f64 slowest_load(Annealer *a, i64 f) { return a->loads[f * a->p->W + slowest_rank(a, f)]; }
+
+static f64 step(Annealer *a) {                             /* the slowest rank's seconds in each phase, added up */
     f64 seconds = shared_seconds(a);
     for (i64 f = 0; f < a->p->F; f++) seconds += slowest_load(a, f);
     return seconds;
@@ -184,6 +191,7 @@ static void refresh(Annealer *a) {
     for (i64 f = 0; f < p->F; f++) a->level[f] = 1;
     for (i64 w = 0; w < p->W; w++) price_rank(a, w);
     for (i64 f = 0; f < p->F; f++) {
+        a->slowest[f] = -1;
         f64 most = slowest_load(a, f);
         a->level[f] = most > 0 ? most : 1;
     }
@@ -195,10 +203,12 @@ static void refresh(Annealer *a) {
 
 static void keep(Annealer *a, i64 rank, i64 cell) {        /* note what a cell and a rank were before a change */
     const Problem *p = a->p;
+    if (a->cell_touched[cell]) return;
+    a->cell_touched[cell] = 1;
     i64 n = a->cells++;
     a->old_cell[n] = (Cell){cell, a->cell_count[cell]};
-    memcpy(a->old_sums + n * p->k, a->sums + cell * p->k, p->k * sizeof(f64));
-    memcpy(a->old_cell_loads + n * p->F, a->cell_loads + cell * p->F, p->F * sizeof(f64));
+    for (i64 i = 0; i < p->k; i++) a->old_sums[n * p->k + i] = a->sums[cell * p->k + i];
+    for (i64 f = 0; f < p->F; f++) a->old_cell_loads[n * p->F + f] = a->cell_loads[cell * p->F + f];
     if (a->touched[rank]) return;
     a->touched[rank] = 1;
     n = a->ranks++;
@@ -210,8 +220,8 @@ static void keep(Annealer *a, i64 rank, i64 cell) {        /* note what a cell a
     }
 }
 
-/* A piece comes (sign 1) or goes (-1). The last rank that it covers may hold less than the others: the tail. Loads of
-   ranks are not worked out here, but once for the whole change. */
+/* A piece comes (sign 1) or goes (-1). The last rank that it covers may hold less than the others: the tail. Loads are
+   not worked out here, but once for the whole change, and only where it fits. */
 static void put(Annealer *a, i64 mode, i64 unit, i64 target, i64 sign) {
     const Problem *p = a->p;
     i64 size = p->mode_coverage[mode], group = p->mode_group[mode], first = target * size, last = first + size - 1;
@@ -221,17 +231,32 @@ static void put(Annealer *a, i64 mode, i64 unit, i64 target, i64 sign) {
         i64 cell = rank * p->G + group, tail = rank == last;
         keep(a, rank, cell);
         f64 *sums = a->sums + cell * p->k;
-        for (i64 i = 0; i < p->k; i++) sums[i] += sign * terms[i];
         a->cell_count[cell] += sign;
+        if (sign > 0) for (i64 i = 0; i < p->k; i++) sums[i] += terms[i];
+        else if (a->cell_count[cell]) for (i64 i = 0; i < p->k; i++) sums[i] -= terms[i];
+        else for (i64 i = 0; i < p->k; i++) sums[i] = 0;
         a->free_[rank] -= sign * bytes[tail];
-        a->host_free[rank / p->per_host] -= sign * bytes[2 + tail];
-        price_cell(a, cell);
+        a->host_free[a->host_of[rank]] -= sign * bytes[2 + tail];
     }
     a->in_group[group] += sign;
 }
 
+static void follow_slowest(Annealer *a) {                  /* after a change that stays; only what it touched differs */
+    for (i64 f = 0; f < a->p->F; f++) {
+        const f64 *loads = a->loads + f * a->p->W;
+        i64 slowest = a->slowest[f];
+        if (slowest >= 0 && a->touched[slowest]) slowest = -1;
+        for (i64 n = 0; n < a->ranks && slowest >= 0; n++) {
+            i64 rank = a->old_rank[n];
+            if (loads[rank] > loads[slowest] || (loads[rank] == loads[slowest] && rank < slowest)) slowest = rank;
+        }
+        a->slowest[f] = slowest;
+    }
+}
+
 static void forget(Annealer *a) {                          /* what was noted: the change stays */
     for (i64 n = 0; n < a->ranks; n++) a->touched[a->old_rank[n]] = 0;
+    for (i64 n = 0; n < a->cells; n++) a->cell_touched[a->old_cell[n].cell] = 0;
     a->cells = a->ranks = 0;
 }
 
@@ -243,11 +268,11 @@ static void begin(Annealer *a) {                           /* a change; `keep` n
 
 static void take_back(Annealer *a) {
     const Problem *p = a->p;
-    for (i64 n = a->cells - 1; n >= 0; n--) {
+    for (i64 n = 0; n < a->cells; n++) {
         i64 cell = a->old_cell[n].cell;
         a->cell_count[cell] = a->old_cell[n].count;
-        memcpy(a->sums + cell * p->k, a->old_sums + n * p->k, p->k * sizeof(f64));
-        memcpy(a->cell_loads + cell * p->F, a->old_cell_loads + n * p->F, p->F * sizeof(f64));
+        for (i64 i = 0; i < p->k; i++) a->sums[cell * p->k + i] = a->old_sums[n * p->k + i];
+        for (i64 f = 0; f < p->F; f++) a->cell_loads[cell * p->F + f] = a->old_cell_loads[n * p->F + f];
     }
     for (i64 n = 0; n < a->ranks; n++) {
         i64 rank = a->old_rank[n];
@@ -276,7 +301,7 @@ static int fits(Annealer *a) {                             /* whether ranks have
     int full = a->over > 0;
     for (i64 n = 0; n < a->ranks && !full; n++) {
         i64 rank = a->old_rank[n];
-        full = a->free_[rank] < 0 || a->host_free[rank / a->p->per_host] < 0;
+        full = a->free_[rank] < 0 || a->host_free[a->host_of[rank]] < 0;
     }
     a->then_over = a->over + (full ? more_lacking(a) : 0);
     return a->then_over <= a->over;
@@ -325,10 +350,8 @@ static i64 any_piece(Annealer *a) {
 
 static i64 slow_piece(Annealer *a, i64 phase) {            /* of a phase's slowest rank or its host; else any piece */
     const Problem *p = a->p;
-    const f64 *loads = a->loads + phase * p->W;
-    i64 rank = 0;
-    for (i64 w = 1; w < p->W; w++) if (loads[w] > loads[rank]) rank = w;
-    i64 host = p->W + rank / p->per_host, mine = a->listed[rank], all = mine + a->listed[host];
+    i64 rank = slowest_rank(a, phase);
+    i64 host = p->W + a->host_of[rank], mine = a->listed[rank], all = mine + a->listed[host];
     if (!all) return any_piece(a);
     i64 i = below(a, all);
     return i < mine ? a->lists[rank][i] : a->lists[host][i - mine];
@@ -707,13 +730,16 @@ static void remember(Annealer *a) {                        /* the plan, if it is
     memcpy(a->best.option, a->plan.option, p->T * sizeof(i64));
     memcpy(a->best.mode, a->plan.mode, p->T * sizeof(i64));
     memcpy(a->best.count, a->plan.count, p->T * sizeof(i64));
-    memcpy(a->best.unit, a->plan.unit, p->T * p->S * sizeof(i64));
-    memcpy(a->best.target, a->plan.target, p->T * p->S * sizeof(i64));
+    for (i64 t = 0; t < p->T; t++) {
+        for (i64 piece = t * p->S; piece < t * p->S + a->plan.count[t]; piece++)
+            a->best.unit[piece] = a->plan.unit[piece], a->best.target[piece] = a->plan.target[piece];
+    }
 }
 
 static void price_touched(Annealer *a) {                   /* where ranks are few, sums change by differences */
     const Problem *p = a->p;
     int few = 4 * a->ranks < p->W;
+    for (i64 n = 0; n < a->cells; n++) price_cell(a, a->old_cell[n].cell);
     for (i64 n = 0; n < a->ranks; n++) {
         price_rank(a, a->old_rank[n]);
         for (i64 f = 0; few && f < p->F; f++)
@@ -757,6 +783,7 @@ static void anneal(Annealer *a, Proposal to[2], const Schedule *s) {
         f64 then = score(a) * penalty(a), heat = s->hot * pow(s->cold / s->hot, (f64)n / s->steps);
         if (then > now * (1 + heat * a->p->luck[below(a, a->p->lucks)])) { take_back(a); continue; }
         for (int i = 0; i <= (kind == SWAP); i++) adopt(a, to + i);
+        follow_slowest(a);
         forget(a);
         now = then, a->over = a->then_over, a->moved = a->then_moved;
         if (now < a->best_s * SIMILAR) remember(a);
@@ -801,6 +828,7 @@ static void allocate(Annealer *a, Proposal to[2]) {
     a->cell_count = room(a, W * p->G, sizeof(i64));
     a->loads = room(a, p->F * W, sizeof(f64));
     a->powers = room(a, p->F * W, sizeof(f64));
+    a->host_of = room(a, W, sizeof(i64));
     a->free_ = room(a, W, sizeof(i64));
     a->host_free = room(a, p->H, sizeof(i64));
     a->in_group = room(a, p->G, sizeof(i64));
@@ -818,6 +846,7 @@ static void allocate(Annealer *a, Proposal to[2]) {
     a->old_host_free = room(a, p->H, sizeof(i64));
     a->old_in_group = room(a, p->G, sizeof(i64));
     a->touched = room(a, W, 1);
+    a->cell_touched = room(a, W * p->G, 1);
     a->moved_of = room(a, p->T, sizeof(i64));
     for (int i = 0; i < 2; i++) {
         to[i].unit = room(a, p->S, sizeof(i64));
@@ -832,6 +861,7 @@ static void release(Annealer *a) {
 
 static void set_up(Annealer *a) {                          /* places the plan; `anneal` works loads out first of all */
     const Problem *p = a->p;
+    for (i64 w = 0; w < p->W; w++) a->host_of[w] = w / p->per_host;
     memcpy(a->free_, p->capacity, p->W * sizeof(i64));
     memcpy(a->host_free, p->host_capacity, p->H * sizeof(i64));
     for (i64 t = 0; t < p->T; t++) {
@@ -844,6 +874,7 @@ static void set_up(Annealer *a) {                          /* places the plan; `
                          a->plan.target + t * p->S};
         if (p->held_count) a->moved += a->moved_of[t] = bytes_moved(p, &here);
     }
+    for (i64 cell = 0; cell < p->W * p->G; cell++) price_cell(a, cell);
     for (i64 w = 0; w < p->W; w++) a->over += lacking(a->free_[w]);
     for (i64 h = 0; h < p->H; h++) a->over += lacking(a->host_free[h]);
 }
