@@ -25,6 +25,8 @@ from recsmith.training.export import MODEL, export
 from recsmith.training.log import RunLog, StepTimes, starting_lines
 from recsmith.training.metrics import score
 from recsmith.training.models import Unsharded, unsharded
+from recsmith.training.narrowing.deciding import with_narrow
+from recsmith.training.narrowing.settings import NarrowState
 from recsmith.training.plan import agreed_anew, agreed_plan
 from recsmith.training.plan_rules import check_loadable
 from recsmith.training.run import Checkpointing, Run, save_run
@@ -38,7 +40,7 @@ from recsmith.training.sharded import (
     shard,
     with_optimizer,
 )
-from recsmith.training.sources import BatchSource, open_data, with_distinct
+from recsmith.training.sources import BatchSource, open_data, total_steps, with_distinct
 from recsmith.training.sources.protocol import State
 from recsmith.training.stores import cache_lookups
 from recsmith.training.stores.parts import predicted_hits
@@ -63,6 +65,7 @@ class Progress:
     corrupt: int = 0  # samples that this rank has left out since the job started
     update: Raw | None = None  # what the update of data.periods keeps in checkpoints
     cached: tuple[int, int] = (0, 0)  # lookups of tables with caches by the last line, and those that missed
+    narrow: NarrowState | None = None  # which units of dense layers train, in the checkpoint that training goes on from
     sent_bytes: int = 0  # that a rank gives to collectives in a step: the most of any rank, in the first usual one
 
 
@@ -89,8 +92,7 @@ class TrainingJob:
     @property
     def total_steps(self) -> int | None:
         """Steps of the whole run, where the number of samples is known."""
-        ranks = dist.get_world_size()
-        return self.run.steps or self.source.steps(self.run.data.batch_sizes(ranks), ranks)
+        return total_steps(self.run, self.source, dist.get_world_size())
 
     @property
     def batch_size(self) -> int:
@@ -137,6 +139,7 @@ def progress_of(saved: Saved | None) -> Progress:
         scores=None if raw["scores"] is None else decode(Scores, raw["scores"], str(saved.folder)),
         watchers=raw.get("watchers", {}),
         update=raw.get("update"),
+        narrow=None if raw.get("narrow") is None else decode(NarrowState, raw["narrow"], str(saved.folder)),
     )
 
 
@@ -160,15 +163,18 @@ def prepared(
         check_maps(run.model, output)
         check_same_towers(saved.run.model, run.model)
         check_loadable(saved.plan, plan)
+    run, narrowed = with_narrow(run, parts, plan, saved.run if saved else None)
     parameters = parts.parameters  # before tables are sharded, and each rank has its own of them
     run, costs = with_optimizer(run, plan, parts.task, saved.run if saved else None)
     comms, why = decided(run.comms, plan, numbers_across(parts.task, plan))
     sharded, progress = shard(replace(run, comms=comms), plan, parts.task, rank_device()), progress_of(saved)
     batches = _settled(sharded, _batches_from(parts, progress))
     said = starting_lines(run, plan, parameters=parameters, samples=parts.source.length)  # counted for the first batch
-    said += [*told, *why, *costs]
+    said += [*told, *why, *costs, *narrowed]
     said += parts.source.notes(run.data.batch_sizes(dist.get_world_size()), dist.get_world_size(), progress.position)
     _set_state(sharded, run, saved, progress)
+    if sharded.narrowed is not None:
+        sharded.narrowed.begin(total_steps(run, parts.source, dist.get_world_size()), progress.narrow)
 
     log = RunLog(output, dist.get_rank(), tensorboard=run.metrics.tensorboard, step=progress.step)
     if dist.get_rank() == 0:
@@ -235,6 +241,7 @@ def save(job: TrainingJob) -> None:
         "position": progress.position,
         "scores": None if progress.scores is None else encode(progress.scores),
         **({"watchers": progress.watchers} if progress.watchers else {}),
+        **({} if job.sharded.narrowed is None else {"narrow": encode(job.sharded.narrowed.state())}),
         **({"update": kept} if job.update is not None and (kept := job.update.to_raw()) is not None else {}),
     }
     problem = job.checkpoints.save(job.sharded, job.run, job.plan, raw)
@@ -295,6 +302,16 @@ def evaluate_now(job: TrainingJob) -> Scores:
     job.log.write("test", {"step": job.progress.step, **encode(scores)})
     job.log.say({"note": f"test, step {job.progress.step:,}: {scores_text(scores)}"})
     return scores
+
+
+def narrow_or_whole(job: TrainingJob) -> None:
+    """Narrow dense layers, or let all their units train, where a phase of model.narrow begins; and say so."""
+    if job.sharded.narrowed is None:
+        return
+    done = job.sharded.narrowed.before(job.progress.step, job.sharded)
+    if done is not None:
+        job.log.write("narrow", {"step": job.progress.step, "narrow": job.sharded.narrowed.kept is not None})
+        job.log.say({"note": f"step {job.progress.step:,}: {done}"})
 
 
 def log_wish(job: TrainingJob, wish: Wish, done: str) -> None:

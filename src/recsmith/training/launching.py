@@ -192,10 +192,11 @@ def _described(made: Run) -> list[str]:
     from recsmith.planning.simulate import simulate
     from recsmith.training.collectives import decided
     from recsmith.training.models import unsharded
+    from recsmith.training.narrowing.deciding import with_narrow
     from recsmith.training.plan import plan_here, with_collections
     from recsmith.training.refusals import check_together, layer_parts, placed_parts
     from recsmith.training.sharded import dense_shapes, numbers_across, with_optimizer
-    from recsmith.training.sources import open_data
+    from recsmith.training.sources import open_data, total_steps
     from recsmith.training.tables.tower_parts import tower_lines
     from recsmith.verifying.jobs import predicted_bytes
 
@@ -207,15 +208,17 @@ def _described(made: Run) -> list[str]:
     if made.data.test is not None:
         open_data(made.data.test, "data.test")
     plan = with_collections(plan_here(parts, ranks, ranks), made, parts.task)
+    made, narrowed = with_narrow(made, parts, plan)
     check_together([*placed_parts(made, plan, device_type()), *layer_parts(made, dense_shapes(parts.task))])
     needed = [shards + base for shards, base in predicted_bytes(plan)]
-    steps = made.steps or parts.source.steps(made.data.batch_sizes(ranks), ranks)
+    steps = total_steps(made, parts.source, ranks)
     step, size = simulate(plan).cost.total_s, _checkpoint_bytes(plan, parts.parameters)
     return [
         *starting_lines(made, plan, parameters=parts.parameters, samples=parts.source.length),
         *towers,
         *decided(made.comms, plan, numbers_across(parts.task, plan))[1],
         *with_optimizer(made, plan, parts.task)[1],
+        *narrowed,
         f"memory for embeddings at the peak of a step, by rank: {', '.join(map(format_size, needed))} "
         "(on CPU; not counted: the program itself and the dense layers)",
         f"embeddings take {format_time(step)} of a step under the plan's cost model ({plan.cost_model}), on "

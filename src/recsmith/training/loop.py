@@ -26,6 +26,7 @@ from recsmith.training.job import (
     finish,
     log_progress,
     log_wish,
+    narrow_or_whole,
     owning,
     plan_anew,
     prepared,
@@ -106,6 +107,7 @@ def _train(
     usual_step = progress.step + 1 + step.batches_ahead
     left_by, total = None, job.total_steps
     while left_by is None and _steps_left(job):
+        narrow_or_whole(job)
         try:
             counting = not progress.sent_bytes and progress.step + 1 >= usual_step
             outcome = _counted(step, source, progress) if counting else step(source)

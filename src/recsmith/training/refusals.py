@@ -13,7 +13,7 @@ from recsmith.errors import UsageError
 from recsmith.plans import Plan
 from recsmith.sharding import KEY_VALUE
 from recsmith.training.optimizers import IN_HALVES
-from recsmith.training.optimizers.shampoo_cost import SHAMPOO
+from recsmith.training.optimizers.shampoo_cost import AUTO, SHAMPOO
 from recsmith.training.run import BUILT_IN, Run, RunModel, RunTable
 from recsmith.training.run_parts import (
     BACKGROUND,
@@ -29,7 +29,9 @@ from recsmith.training.run_parts import (
     AheadOfBatches,
     Deduplicated,
     FactoredLayers,
+    FewerUnits,
     InPeriods,
+    LayerOptimizer,
     LayersByStep,
     Messages,
     MixedPeriods,
@@ -45,6 +47,8 @@ from recsmith.training.run_parts import (
 from recsmith.training.steps import SECOND_ORDER
 from recsmith.training.stores.parts import NarrowTables, OnDisk, row_parts
 from recsmith.training.tables.tower_parts import TowersOfHosts, towers_of
+
+ADAMW_DECAY = 0.01  # of torch.optim.AdamW, where it is given none
 
 
 def model_parts(model: RunModel, *, tables: Sequence[RunTable], weighted: bool, deduplicated: bool) -> list[Part]:
@@ -120,7 +124,12 @@ def _trained_by(run: Run) -> list[Part]:
     """What trains dense layers, where it is not an optimizer like any other, and what that looks at."""
     dense, step = run.optimizers.dense, parsed(run.pipeline, "pipeline")[0]
     named = dense.name, (dense.arguments or {}).get("optimizer")
+    narrow = run.model.narrow not in (None, "auto")
+    plain = narrow and SHAMPOO not in named and dense.name not in (*IN_HALVES, AUTO) and step not in SECOND_ORDER
+    decay = (dense.arguments or {}).get("weight_decay", ADAMW_DECAY if dense.name.lower() == "adamw" else 0.0)
     return [
+        *([FewerUnits()] if narrow else []),
+        *([LayerOptimizer(dense.name.lower(), float(decay))] if plain else []),
         *([FactoredLayers()] if SHAMPOO in named else []),
         *([NarrowLayers(dense.name)] if dense.name in IN_HALVES else []),
         *([LayersByStep(step)] if step in SECOND_ORDER else []),

@@ -24,6 +24,7 @@ from recsmith.clusters.cluster import LARGEST_WORLD
 from recsmith.errors import CorruptFile, check_rules, too_small
 from recsmith.files import Raw, decode, parse_json, read_text
 from recsmith.plans import Plan, load_plan
+from recsmith.training.narrowing.settings import NarrowState
 from recsmith.training.run import Run, load_run
 from recsmith.training.sharded import ShardedJob
 from recsmith.training.stores.checkpoint import CheckpointRows, PlainObjects, first_cause
@@ -38,7 +39,7 @@ SHOWN = 40  # characters of a changed value
 
 @noun
 class SavedProgress:
-    """What progress.json holds: how far training was, on how many ranks, and what data, watchers and update keep."""
+    """What progress.json holds: how far training was, on how many ranks, and what parts of the job keep."""
 
     step: int
     ranks: int
@@ -46,6 +47,7 @@ class SavedProgress:
     scores: dict[str, Any] | None = None
     watchers: dict[str, dict[str, Any]] | None = None
     update: dict[str, Any] | None = None
+    narrow: NarrowState | None = None
 
     def __post_init__(self) -> None:
         check_rules(

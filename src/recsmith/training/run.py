@@ -30,6 +30,7 @@ from recsmith.files import (
 )
 from recsmith.training.collectives import KIND as COLLECTIVES
 from recsmith.training.collectives.quantised import RunComms
+from recsmith.training.narrowing.settings import NarrowSettings
 from recsmith.training.optimizers.settings import RunOptimizers, positive
 from recsmith.training.run_data import RunData
 from recsmith.training.steps import KIND as STEP
@@ -74,7 +75,8 @@ class RunModel:
     deepfm. tables: instead of one table for each feature of the data. arguments: of a function of yours
     (docs/train.md). compression: which tables are stored smaller, and how (docs/compress.md). table_module: what pooled
     tables are built as: towers (docs/towers.md), or 'module:Class' of yours with its settings (docs/train.md).
-    precision: of the dense layers' products; bf16 is autocast.
+    precision: of the dense layers' products; bf16 is autocast. narrow: steps in which dense layers multiply a part of
+    their units (docs/narrow.md); auto: where that pays; none: never.
     """
 
     name: str = "dlrm"
@@ -90,6 +92,7 @@ class RunModel:
     compression: tuple[CompressionRule, ...] = ()
     table_module: str | dict[str, Any] | None = None
     precision: Literal["fp32", "bf16"] = "fp32"
+    narrow: NarrowSettings | Literal["auto"] | None = None
 
     def __post_init__(self) -> None:
         """Check the name and the widths."""

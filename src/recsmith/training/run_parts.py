@@ -15,6 +15,7 @@ from recsmith.workloads.optimizers import COPYING_OPTIMIZERS, CPU_OPTIMIZERS, OP
 
 COPIED = "data_parallel"
 SEQUENCES_ON_CPU = ("table_wise", "column_wise", "row_wise")  # FBGEMM 1.8 pools copies of sequence tables there
+PARKING = ("sgd", "adam", "adamw", "adagrad", "rmsprop")  # without a gradient and moments they leave a weight alone
 AHEAD = "deduplicated features are padded to equal numbers of rows on all ranks when their batch trains"
 
 
@@ -245,6 +246,47 @@ class FactoredLayers:
                 f"shampoo takes roots in fp32, and optimizers.dense.name {other.name} makes dense layers bf16; give "
                 "its arguments another optimizer, or train the layers in fp32"
             )
+        return None
+
+
+@dataclass(frozen=True)
+class LayerOptimizer:
+    """An optimizer of torch.optim, or of yours, for dense layers, and whether weights decay by themselves."""
+
+    name: str
+    weight_decay: float = 0.0
+
+    @property
+    def label(self) -> str:
+        """Its key and name."""
+        decays = f", weight_decay {self.weight_decay:g}" if self.weight_decay else ""
+        return f"optimizers.dense.name: {self.name}{decays}"
+
+    def refuses(self, _: Any, /) -> str | None:
+        """Others say what they refuse."""
+        return None
+
+
+@dataclass(frozen=True)
+class FewerUnits:
+    """Dense layers of which some units are parked for a time, without gradients or moments."""
+
+    label: str = "model.narrow"
+
+    def refuses(self, other: Any, /) -> str | None:
+        """What moves weights that have no gradient, or keeps state of another shape than they have."""
+        if isinstance(other, LayerOptimizer) and other.weight_decay:
+            return (
+                f"optimizers.dense has weight_decay {other.weight_decay:g}, which would shrink the weights of units "
+                "that model.narrow parks; write arguments: {weight_decay: 0}, or leave model.narrow out"
+            )
+        if isinstance(other, LayerOptimizer) and other.name not in PARKING:
+            return (
+                f"optimizers.dense.name is {other.name}, and model.narrow knows what becomes of parked units under "
+                f"{', '.join(PARKING)} alone; use one of these, or leave model.narrow out"
+            )
+        if isinstance(other, FactoredLayers | NarrowLayers | LayersByStep):
+            return f"{other.label} does not go with model.narrow, whose parked units have no state; drop one of them"
         return None
 
 

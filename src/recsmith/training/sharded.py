@@ -21,6 +21,7 @@ from recsmith.plans import Plan
 from recsmith.training.batches import TrainingBatch
 from recsmith.training.collectives import collectives_of, sharders_of
 from recsmith.training.models import Task
+from recsmith.training.narrowing.layers import NarrowedLayers, narrowed_layers
 from recsmith.training.optimizers.building import combined_optimizer, fuse
 from recsmith.training.optimizers.settings import DenseOptimizer
 from recsmith.training.optimizers.shampoo_cost import AUTO, SHAMPOO, optimizer_decided
@@ -52,6 +53,7 @@ class ShardedJob:
     initial: dict[str, InitialWeights]
     device: torch.device
     hook: Any = None  # state of what sums dense gradients, where a collective has its own
+    narrowed: NarrowedLayers | None = None  # where dense layers are narrow for a time
 
 
 def shard(run: Run, plan: Plan, task: Task, device: torch.device) -> ShardedJob:
@@ -67,6 +69,7 @@ def shard(run: Run, plan: Plan, task: Task, device: torch.device) -> ShardedJob:
     dense = [parameter for name, parameter in parameters.items() if table_of(name) not in initial]
     check_together(layer_parts(run, [tuple(each.shape) for each in dense]))
     round_to_halves(dense, run.optimizers.dense)
+    narrowed = narrowed_layers(task.model, run.model.narrow)
     sharders = sharders_of(collectives)
     worded, limits = on_disk(plan) if device.type == "cpu" else (plan, {})
     with warnings.catch_warnings(), own_kernels(kernels_of(run.rows)):
@@ -86,7 +89,7 @@ def shard(run: Run, plan: Plan, task: Task, device: torch.device) -> ShardedJob:
     optimizers = replace(run.optimizers, dense=UNUSED) if by_step(run) else run.optimizers
     optimizer = combined_optimizer(model.fused_optimizer, tables, others, optimizers, across)
     rows = store_of(run.rows, model, optimizer)
-    return ShardedJob(model, optimizer, rows, initial, device, None if hook is None else hook[0])
+    return ShardedJob(model, optimizer, rows, initial, device, None if hook is None else hook[0], narrowed)
 
 
 def numbers_across(task: Task, plan: Plan) -> int:

@@ -105,12 +105,16 @@ class Thresholded:
         ranks = cluster.world_size
         links = cluster.links
         rate = links.inter_host_bandwidth if cluster.hosts > 1 else links.intra_host_bandwidth
-        share = 1.0 if self.dense is None or self.dense == "auto" else self.dense
         ring = 2 * (ranks - 1) / ranks * numbers * ELEMENT_BYTES["fp32"] / rate
-        number = min(share * (self.value_bytes + GAP_BYTES), self.value_bytes)  # bytes that are sent for each there is
-        sent = (ranks - 1) * number * numbers / rate
+        sent = self.dense_bytes(ranks, numbers) / rate
         passes = GPU_PASSES * ELEMENT_BYTES["fp32"] / cluster.device.hbm_bandwidth
         return ring, sent, numbers * (CPU_S_PER_NUMBER if cluster.device.kind == "cpu" else passes)
+
+    def dense_bytes(self, ranks: int, numbers: int) -> float:
+        """Bytes that a rank sends of so many dense gradients in a step, where a share of them cross."""
+        share = 1.0 if self.dense is None or self.dense == "auto" else self.dense
+        number = min(share * (self.value_bytes + GAP_BYTES), self.value_bytes)  # bytes that are sent for each there is
+        return (ranks - 1) * number * numbers
 
     def codecs(self) -> Codecs | None:
         """TorchRec's where all columns cross; they see no samples, and so choose none."""

@@ -62,6 +62,11 @@ def _in_periods(dataset: Dataset, data: RunData, seed: int) -> PeriodSource:
     return PeriodSource(dataset, data, seed, edges=edges, window=update.window)
 
 
+def total_steps(run: Run, source: BatchSource, ranks: int) -> int | None:
+    """Steps of a whole run, where it says so or the number of samples is known."""
+    return run.steps or source.steps(run.data.batch_sizes(ranks), ranks)
+
+
 def with_distinct(source: BatchSource, groups: Sequence[Sequence[str]]) -> BatchSource:
     """The source whose batches hold the distinct bags alone of groups of features, where it can find them itself."""
     return replace(source, groups=groups) if isinstance(source, DatasetSource) else source

@@ -20,6 +20,7 @@ from recsmith.training.collectives import collectives_of
 from recsmith.training.run import MADE_HERE, Run, RunModel, names_component
 from recsmith.training.run_parts import (
     FactoredLayers,
+    FewerUnits,
     LayersByStep,
     Messages,
     NarrowLayers,
@@ -189,8 +190,8 @@ class TowersOfHosts:
             return f"table '{other.table}' has pooling none, which towers do not have; pool it, or leave towers out"
         if isinstance(other, TablesInFile | SplitHalves):
             return f"{other.label} does not go with towers yet; leave rows out, or model.table_module"
-        if isinstance(other, FactoredLayers | NarrowLayers | LayersByStep):
-            instead = "write pipeline: base" if isinstance(other, LayersByStep) else "use adam"
+        if isinstance(other, FactoredLayers | NarrowLayers | LayersByStep | FewerUnits):
+            instead = {LayersByStep: "write pipeline: base", FewerUnits: "leave it out"}.get(type(other), "use adam")
             return f"{other.label} treats dense layers as those of all ranks, and towers are those of a host; {instead}"
         if isinstance(other, Messages):
             return self._refused_messages(other.comms)

@@ -1,0 +1,102 @@
+"""Whether a run's dense layers are narrow for a time, and lines that say what that costs and brings."""
+
+from dataclasses import replace
+from typing import Any
+
+from torch import nn
+
+from recsmith.adapters.topology import device_type
+from recsmith.errors import UsageError
+from recsmith.planning.simulate import simulate
+from recsmith.plans import Plan
+from recsmith.training.collectives import collectives_of, decided
+from recsmith.training.models import Unsharded
+from recsmith.training.narrowing.cost import cost_line, narrow_cost, why_not
+from recsmith.training.narrowing.settings import LEAST_UNITS, NarrowSettings
+from recsmith.training.narrowing.units import units_of
+from recsmith.training.refusals import placed_parts, refusals
+from recsmith.training.run import Run
+from recsmith.training.sharded import dense_shapes, numbers_across
+from recsmith.training.sources import total_steps
+
+AUTO = "auto"
+
+
+def with_narrow(run: Run, parts: Unsharded, plan: Plan, before: Run | None = None) -> tuple[Run, list[str]]:
+    """The run with model.narrow decided, where it leaves that to us, and lines on what it brings.
+
+    before: the run of the checkpoint that training goes on from, whose choice stays.
+
+    Raises:
+        UsageError: the model has nothing that could be narrow, or a phase would be too short.
+    """
+    wanted = run.model.narrow
+    if wanted is None:
+        return run, []
+    if wanted == AUTO and before is not None:
+        kept = before.model.narrow
+        return _with(run, kept), [f"model.narrow, which is auto, stays {'on' if kept else 'off'}, as it was"]
+    settings = NarrowSettings() if wanted == AUTO else wanted
+    made, model = _with(run, settings), parts.task.model
+    try:
+        if wanted == AUTO and (refused := next(refusals(placed_parts(made, plan, device_type())), None)):
+            raise UsageError(refused)
+        told, why = _priced(made, settings, parts, plan)
+    except UsageError as error:
+        if wanted != AUTO:
+            raise
+        return _with(run, None), [f"model.narrow, which is auto, is left out: {error}"]
+    if wanted != AUTO:
+        return made, [told, *whole_layers(model, settings)]
+    if why is not None:
+        return _with(run, None), [told, f"model.narrow, which is auto, is left out: {why}"]
+    return made, [f"{told}; so model.narrow, which is auto, is on", *whole_layers(model, settings)]
+
+
+def _with(run: Run, narrow: Any) -> Run:
+    return replace(run, model=replace(run.model, narrow=narrow))
+
+
+def _priced(run: Run, settings: NarrowSettings, parts: Unsharded, plan: Plan) -> tuple[str, str | None]:
+    """(what narrow layers cost and bring, why auto would leave them out)."""
+    model = parts.task.model
+    check_units(model)
+    units = [each for each in units_of(model) if each.width >= LEAST_UNITS]
+    names = {name for each in units for name in (each.made_by, *each.read_by)}
+    layers: dict[str, Any] = {name: model.get_submodule(name) for name in names}
+    ranks, numbers, on_cpu = plan.cluster.world_size, numbers_across(parts.task, plan), device_type() == "cpu"
+    comms: Any = collectives_of(decided(run.comms, plan, numbers)[0])
+    sent = None if getattr(comms, "dense", None) is None else comms.dense_bytes(ranks, numbers)
+    cost = narrow_cost(
+        settings, units, {name: tuple(each.weight.shape) for name, each in layers.items()}, dense_shapes(parts.task),
+        plan, simulate(plan).cost.total_s, total_steps(run, parts.source, ranks), sent,
+    )  # fmt: skip
+    told = cost_line(settings, cost, seconds=on_cpu, thresholded=sent is not None)
+    return told, why_not(cost, seconds=on_cpu)
+
+
+def check_units(model: nn.Module) -> None:
+    """UsageError where no layer of a model has hidden units that could be left out."""
+    linear = [name for name, each in model.named_modules() if isinstance(each, nn.Linear)]
+    if not linear:
+        raise UsageError("model.narrow is given, and the model has no linear layer; leave it out")
+    units = units_of(model)
+    if not units:
+        raise UsageError(
+            f"model.narrow is given, and none of the {len(linear)} linear layers makes units that activations alone "
+            "pass and linear layers alone read (docs/narrow.md); leave it out"
+        )
+    widest = max(each.width for each in units)
+    if widest < LEAST_UNITS:
+        raise UsageError(
+            f"model.narrow is given, and the widest hidden layer has {widest} units; it pays from {LEAST_UNITS} on: "
+            "give wider layers, or leave it out"
+        )
+
+
+def whole_layers(model: nn.Module, settings: NarrowSettings) -> list[str]:
+    """A line on the linear layers whose units all train in every step."""
+    narrow = {each.made_by for each in units_of(model) if settings.kept(each.width) < each.width >= LEAST_UNITS}
+    whole = [name for name, each in model.named_modules() if isinstance(each, nn.Linear) and name not in narrow]
+    names = ", ".join(whole[:4]) + (", ..." if len(whole) > 4 else "")
+    return [f"narrow: all units of {names} train in every step"] if whole else []

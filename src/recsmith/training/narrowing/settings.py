@@ -1,0 +1,110 @@
+"""When dense layers are narrow, and how many of their units then stay; without torch."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from recsmith._types import noun
+from recsmith.errors import UsageError, check_rules, too_small
+
+LEAST_STEPS = 10  # of a phase: fewer teach the units that are chosen nothing
+LEAST_UNITS = 64  # of a layer that is narrowed: the products of a smaller one are no large part of any step
+TOGETHER = 8  # units are kept by eights: what vector units of CPUs and GPUs take at once
+
+
+@noun
+class NarrowSettings:
+    """Steps in which dense layers multiply some of their units only.
+
+    keep: share of the units of a layer that stay. cycles: how often units are chosen. dense_at_start: share of each
+    cycle in which all units train first, so that there is something to choose by. dense_at_end: share of all steps in
+    which all units train at the end; 0 leaves the last choice for good.
+    """
+
+    keep: float = 0.35
+    cycles: int = 2
+    dense_at_start: float = 0.2
+    dense_at_end: float = 0.15
+
+    def __post_init__(self) -> None:
+        """Check ranges."""
+        check_rules(
+            None if 0 < self.keep < 1 else f"model.narrow.keep is {self.keep}; it lies between 0 and 1",
+            too_small("model.narrow.cycles", self.cycles, 1),
+            None
+            if 0 < self.dense_at_start < 1
+            else f"model.narrow.dense_at_start is {self.dense_at_start}; it lies between 0 and 1",
+            None
+            if 0 <= self.dense_at_end < 1
+            else f"model.narrow.dense_at_end is {self.dense_at_end}; it lies from 0 to below 1",
+        )
+
+    def phases(self, steps: int | None) -> tuple["NarrowPhase", ...]:
+        """The phases of so many steps, in their order.
+
+        Raises:
+            UsageError: nobody says how many steps there are, or a phase would be shorter than LEAST_STEPS.
+        """
+        if steps is None:
+            raise UsageError("model.narrow shares a job's steps out, and nobody knows how many it has; give `steps`")
+        end = steps - round(steps * self.dense_at_end)
+        edges = [0]
+        for cycle in range(self.cycles):
+            begins, ends = end * cycle // self.cycles, end * (cycle + 1) // self.cycles
+            edges += [begins + round((ends - begins) * self.dense_at_start), ends]
+        edges += [steps] if self.dense_at_end else []
+        made = tuple(NarrowPhase(*pair, narrow=bool(i % 2)) for i, pair in enumerate(pairwise(edges)))
+        short = min(made, key=lambda each: each.steps)
+        if short.steps < LEAST_STEPS:
+            kind = "narrow" if short.narrow else "dense"
+            raise UsageError(
+                f"model.narrow gives a {kind} phase of {short.steps} of the {steps} steps, and a phase takes at least "
+                f"{LEAST_STEPS}; give fewer cycles, other shares, or more steps"
+            )
+        return made
+
+    def kept(self, width: int) -> int:
+        """How many of a layer's units stay."""
+        return min(width, max(TOGETHER, round(width * self.keep / TOGETHER) * TOGETHER))
+
+
+@dataclass(frozen=True)
+class NarrowPhase:
+    """Steps of one kind: those after `first`, up to `end`."""
+
+    first: int
+    end: int
+    narrow: bool
+
+    @property
+    def steps(self) -> int:
+        """How many."""
+        return self.end - self.first
+
+
+@noun
+class NarrowState:
+    """What a checkpoint keeps: the steps that are shared out, and the units of each group that train, if not all do."""
+
+    steps: int
+    kept: tuple[tuple[int, ...], ...] | None = None
+
+    def fits(self, sizes: Sequence[tuple[int, int]]) -> bool:
+        """Whether it is of groups of these sizes (units, units kept)."""
+        kept = self.kept or ()
+        return len(kept) == len(sizes) and all(
+            list(each) == sorted({number for number in each if 0 <= number < width}) and len(each) == left
+            for each, (width, left) in zip(kept, sizes, strict=True)
+        )
+
+
+@dataclass(frozen=True)
+class Units:
+    """Hidden units that one linear layer makes and others read; all of them can be left out together.
+
+    width: how many. made_by, read_by: names of linear layers in the model.
+    """
+
+    width: int
+    made_by: str
+    read_by: tuple[str, ...]
