@@ -3,7 +3,7 @@
     python benchmarks/second_order.py logistic   # 65,536 x 100 in float64: DANCE beside Newton-CG, L-BFGS beside SGD
     python benchmarks/second_order.py ranks      # the same iterates on 1, 2 and 4 ranks
     python benchmarks/second_order.py tune       # how logistic's first sample and beta were chosen: another seed
-    python benchmarks/second_order.py layers     # dense layers of a DLRM: passes to Adam's loss, three seeds, goes on
+    python benchmarks/second_order.py layers     # dense layers of a DLRM: passes to Adam's loss, five seeds, goes on
     python benchmarks/second_order.py refit      # a frozen model under drift: NE of the next period, goes on
     python benchmarks/second_order.py refit_dense    # the same of all dense layers: minutes
 

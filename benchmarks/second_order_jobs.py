@@ -26,7 +26,7 @@ from recsmith.training.steps.cached_tables import CachedBatch, CachedTables
 
 STEPS, PASSES, LOOKS = 100, 4.0, 25  # batches of a pass, passes of each method, and steps between two looks
 RATES = {
-    "adam": (3e-4, 1e-3, 3e-3), "adagrad": (3e-3, 1e-2, 3e-2), "sgd": (0.03, 0.1, 0.3), "shampoo": (3e-4, 1e-3, 3e-3),
+    "adam": (3e-4, 1e-3, 3e-3), "adagrad": (1e-3, 3e-3, 1e-2), "sgd": (0.1, 0.3, 1.0), "shampoo": (3e-4, 1e-3, 3e-3),
 }  # fmt: skip
 NEAR = 5e-4  # how far above Adam's best loss counts as there
 PERIOD, PERIODS, CYCLE, TRAINED = 50_000, (4, 5, 6), 8, 4
@@ -37,7 +37,7 @@ Curve = list[tuple[float, float]]  # passes, loss on other clicks
 def layers(quick: bool, output: Path) -> None:
     """Passes to Adam's loss, from layers drawn anew and from layers that are trained; tables rest."""
     found: dict[str, Any] = json.loads(output.read_text()) if output.exists() else {}
-    for seed in range(1 if quick else 3):
+    for seed in range(1 if quick else 5):
         missing = [each for each in _arms() if f"{each}/{seed}" not in found]
         if missing:
             task = _Dense(seed, quick=quick)
