@@ -100,7 +100,6 @@ REFUSED = {
     ("data.train: {source: ...}", "data.feed"),
     ("data.train: {source: ...}", "data.deduplicate"),
     ("data.periods", "data.train: {source: ...}"),
-    ("data.periods", "data.feed"),
     ("data.periods.update: future_gradient", "data.deduplicate"),
     ("data.periods.update: future_gradient", "pipeline: module:Class"),
     ("data.periods.update: future_gradient", "pipeline: dance"),

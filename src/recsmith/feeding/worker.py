@@ -21,6 +21,7 @@ import numpy as np
 from recsmith._types import Ints, noun, record
 from recsmith.data import Batch, Counts, DataSchema, Dataset, JaggedIds, Position, open_dataset, spec_from_raw
 from recsmith.data.batches import BatchReader
+from recsmith.data.slices import SlicedSource
 from recsmith.errors import RecSmithError
 from recsmith.files import decode, parse_json
 from recsmith.jobs.processes import Arrays, encode_text, receive, send
@@ -34,7 +35,8 @@ class FeedSettings:
     """The batches of one rank from a position on. A window's batches follow from these settings and its number alone.
 
     data: a path, or a mapping with the format (docs/data.md). batch_size: samples of the rank and step. groups:
-    features whose distinct bags alone the batches hold (docs/recd.md).
+    features whose distinct bags alone the batches hold (docs/recd.md). samples: of the data in stored order, the first
+    and the one after the last, that the position counts in; None: all.
     """
 
     data: Any
@@ -43,12 +45,14 @@ class FeedSettings:
     world_size: int
     batch_size: int
     groups: tuple[tuple[str, ...], ...] = ()
+    samples: tuple[int, int] | None = None
 
     def open(self) -> Dataset:
         """The dataset, as it was when the position's epoch began."""
         data = self.data
         opened = open_dataset(spec_from_raw(dict(data), "the feed's data") if isinstance(data, dict) else data)
-        return opened.at(self.position)
+        whole = opened.at(self.position)
+        return whole if self.samples is None else Dataset(SlicedSource(whole.source, *self.samples))
 
     @property
     def step(self) -> int:

@@ -18,7 +18,7 @@ from recsmith.training.watchers.protocol import SeenPeriod
 
 
 def stretches(
-    job: TrainingJob, batches: Iterator[TrainingBatch], watchers: Watchers
+    job: TrainingJob, batches: Generator[TrainingBatch], watchers: Watchers
 ) -> Generator[Iterator[TrainingBatch]]:
     """The batches that are left, period by period, each scored before it is given; without periods all at once.
 
@@ -27,6 +27,7 @@ def stretches(
     if not isinstance(job.source, PeriodSource):
         yield batches
         return
+    batches.close()  # periods are read one by one
     first, begun = job.source.within(job.progress.position)
     for period in range(first, job.source.periods):
         if not begun:

@@ -98,11 +98,9 @@ class InPeriods:
     label: str = "data.periods"
 
     def refuses(self, other: Any, /) -> str | None:
-        """Sources of the user's, whose order is their own, and workers that know nothing of periods."""
+        """Sources of the user's, whose order is their own."""
         if isinstance(other, OwnSource):
             return "data.periods cuts data of a format, and data.train names a source, whose order is its own; drop one"
-        if other is FEED:
-            return "data.feed and data.periods do not go together yet; drop one of them"
         return None
 
 

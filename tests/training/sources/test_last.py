@@ -1,5 +1,6 @@
 """Samples that fill no step at the end of an epoch: told, left out, or kept."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,9 +16,9 @@ TRAIN: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("feed", [None, 1])
-def test_kept_samples_are_trained_once(feed: int | None):
+def test_kept_samples_are_trained_once(feed: int | None, tmp_path: Path):
     data = RunData(train=TRAIN, last="keep", epochs=2, feed=feed)
-    source, sizes = open_source(Run(data=data, output="x")), BatchSizes(((0, SIZE),))
+    source, sizes = open_source(Run(data=data, output=str(tmp_path))), BatchSizes(((0, SIZE),))
     ranks = [read(source, rank, 3, SIZE, steps=99) for rank in range(3)]
     steps = source.steps(sizes, 3)
     assert [len(each) for each in ranks] == [steps] * 3 == [6] * 3

@@ -89,6 +89,20 @@ def test_a_window_takes_the_last_periods_together() -> None:
     assert source.steps(BatchSizes(((0, 20),)), 1) == 5 + 10 + 15 + 15
 
 
+def test_a_feed_gives_the_batches_that_a_thread_gives_resumed_or_not(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)  # where the feed tells how it does
+    words: dict[str, Any] = {"samples": 200, "update": {"name": "window", "periods": 2}, "last": "keep"}
+    whole = read(stream(**words), 1, 2, 30, steps=99)
+    fed = read(stream(**words, feed=1), 1, 2, 30, steps=99)
+    assert [(numbers(batch), state) for batch, state in fed] == [(numbers(batch), state) for batch, state in whole]
+    assert {state["epoch"] for _, state in fed} == {0, 1}
+    at = len(whole) - 2
+    rest = read(stream(**words, feed=1), 1, 2, 30, whole[at][1], 99)
+    assert [numbers(batch) for batch, _ in rest] == [numbers(batch) for batch, _ in whole[at + 1 :]]
+
+
 def test_a_step_of_several_periods_takes_a_batch_of_each_with_its_weight() -> None:
     from dataclasses import replace
 
@@ -189,8 +203,6 @@ def test_what_makes_no_stream_is_refused(tmp_path: Path) -> None:
         stream(update={"name": "window", "periods": 5})
     with pytest.raises(UsageError, match=r"\(window\): periods is 1; 2 or more, or write incremental"):
         stream(update={"name": "window", "periods": 1})
-    with pytest.raises(UsageError, match=r"data.feed and data.periods do not go together yet"):
-        stream(feed=1)
     with pytest.raises(UsageError, match=r"data.train names a source, whose order is its own"):
         stream({"source": "own_source:Clicks"})
     with pytest.raises(

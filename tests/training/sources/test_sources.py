@@ -43,6 +43,11 @@ class TestThread(BatchSourceContract):
 class TestFeed(BatchSourceContract):
     """A dataset that workers read."""
 
+    @pytest.fixture(autouse=True)
+    def folder(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        """In which the feed tells how it does."""
+        monkeypatch.chdir(tmp_path)
+
     def make(self, folder: Path) -> Any:
         """One worker."""
         return a_source(GENERATED, epochs=2, feed=1)

@@ -11,8 +11,7 @@ from recsmith.errors import UsageError
 from recsmith.training.periods import edges_of
 from recsmith.training.refusals import check_together, data_parts
 from recsmith.training.run import Run
-from recsmith.training.run_data import RunData
-from recsmith.training.sources.dataset import DatasetSource, FeedSource
+from recsmith.training.sources.dataset import DatasetSource
 from recsmith.training.sources.periods import PeriodSource
 from recsmith.training.sources.protocol import BatchSource
 from recsmith.training.updates import update_of
@@ -43,14 +42,13 @@ def open_source(run: Run) -> BatchSource:
     dataset, endless = open_data(named, "data.train"), run.steps is not None
     if data.periods is not None:
         check_together(data_parts(run))
-        return _in_periods(dataset, data, run.seed)
-    if data.feed is None:
-        return DatasetSource(dataset, data, run.seed, endless)
-    return FeedSource(dataset, data, run.seed, endless, output=Path(run.output))
+        return _in_periods(dataset, run)
+    return DatasetSource(dataset, data, run.seed, endless, output=Path(run.output))
 
 
-def _in_periods(dataset: Dataset, data: RunData, seed: int) -> PeriodSource:
+def _in_periods(dataset: Dataset, run: Run) -> PeriodSource:
     """The dataset as a stream, in the passes that the run's update takes."""
+    data = run.data
     assert data.periods is not None
     edges, update = edges_of(dataset.source, data.periods), update_of(data.periods.update)
     looked_at = max(update.window, update.mixed)
@@ -59,7 +57,7 @@ def _in_periods(dataset: Dataset, data: RunData, seed: int) -> PeriodSource:
             f"data.periods.update learns from {looked_at} periods, and the data has {len(edges) - 1}; give it fewer, "
             "or shorter periods"
         )
-    return PeriodSource(dataset, data, seed, edges=edges, window=update.window)
+    return PeriodSource(dataset, data, run.seed, output=Path(run.output), edges=edges, window=update.window)
 
 
 def total_steps(run: Run, source: BatchSource, ranks: int) -> int | None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from recsmith.data import Batch, Batches, DataSchema, Dataset, Position
+from recsmith.data.slices import SlicedSource
 from recsmith.errors import UsageError
 from recsmith.feeding import Feed, FeedSettings, engine_of, status_file
 from recsmith.files import decode, encode
@@ -16,10 +17,12 @@ BEGINS, ENDS = "begins", "ends"  # of the state of a source of periods: samples 
 
 @dataclass(frozen=True)
 class DatasetSource:
-    """The samples of a dataset; a thread of this process reads them. A state is an encoded `Position`.
+    """The samples of a dataset. A state is an encoded `Position`.
+
+    A thread of this process reads them, or with data.feed workers beside it, which give the same batches.
 
     endless: go on after data.epochs, for as long as somebody asks. groups: features whose distinct bags alone the
-    batches hold.
+    batches hold. output: a folder in which a feed tells how it does.
     """
 
     dataset: Dataset
@@ -27,6 +30,7 @@ class DatasetSource:
     seed: int
     endless: bool = False
     groups: Sequence[Sequence[str]] = ()
+    output: Path | None = None
 
     @property
     def schema(self) -> DataSchema:
@@ -95,27 +99,20 @@ class DatasetSource:
 
     def opened(self, dataset: Dataset, start: Position, rank: int, world: int, size: int) -> Batches | Feed:
         """The batches of the rest of an epoch."""
+        if self.data.feed is not None:
+            return self._fed(dataset, start, rank, world, size)
         return dataset.batches(
             rank=rank, world_size=world, batch_size=size, seed=start.seed, shuffle=start.shuffle, position=start,
             drop_last=self.data.last == "drop", together=start.together, window=start.window, deduplicate=self.groups,
         )  # fmt: skip
 
-
-@dataclass(frozen=True)
-class FeedSource(DatasetSource):
-    """The same batches, made by workers beside the trainer (recsmith.feeding).
-
-    output: a folder in which the feed tells how it does.
-    """
-
-    output: Path | None = None
-
-    def opened(self, dataset: Dataset, start: Position, rank: int, world: int, size: int) -> Batches | Feed:
-        """The batches of the rest of an epoch; workers open the data themselves, as it was at the start."""
-        data, groups = self.data, tuple(map(tuple, self.groups))
+    def _fed(self, dataset: Dataset, start: Position, rank: int, world: int, size: int) -> Feed:
+        """The same batches; workers open the data themselves, as it was at the start."""
+        data, groups, source = self.data, tuple(map(tuple, self.groups)), dataset.source
         settings = FeedSettings(
-            data=data.train, position=start, rank=rank, world_size=world, batch_size=size, groups=groups
-        )
+            data=data.train, position=start, rank=rank, world_size=world, batch_size=size, groups=groups,
+            samples=(source.first, source.last) if isinstance(source, SlicedSource) else None,
+        )  # fmt: skip
         engine = engine_of(data.engine, settings, data.ray_address)
         status = self.output and status_file(self.output, rank)
         return Feed(settings, data.feed or "auto", drop_last=data.last == "drop", engine=engine, status=status)
