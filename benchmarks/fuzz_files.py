@@ -144,6 +144,8 @@ def classes(home: Path) -> dict[str, Class]:
         "id-maps": Class(home / "maps.safetensors", {"": HEADER}, [read_maps]),
         "capture-lost-events": Class(home / "trace", LOST, [command("predict", "FILE")]),
         "device-capture-lost-events": Class(home / "device-trace", LOST, [command("predict", "FILE")]),
+        "replayed-arm": Class(home / "replay", {"incremental-0/measured.json": JSON}, [read_replay], TORCHREC),
+        "decision": Class(home / "update.json", {"": JSON}, [read_update]),
         "reshard-journal": Class(home / "resharding", {"recsmith-journal.jsonl": JOURNAL}, [go_on_resharding]),
     }  # fmt: skip
 
@@ -280,6 +282,37 @@ def evaluate_model(folder: Path) -> None:
         evaluate_on_rank(RUN | {"output": str(folder.parent), "model": model, "data": DATA | {"test": DATA["train"]}})
 
 
+def _stream() -> Any:
+    """A run in periods, whose update is chosen by a replay."""
+    from recsmith.training.run import run_from_raw
+
+    periods = {"samples": 8, "update": {"name": "auto", "replayed": 8}}
+    return run_from_raw(RUN | {"output": "stream", "data": DATA | {"periods": periods}}, "the run")
+
+
+def _replay(folder: Path, arms: Any, train: Any) -> Any:
+    from recsmith.training.replay import replay
+
+    return replay(_stream(), arms, (0,), folder, train, lambda found: found())
+
+
+def read_replay(folder: Path) -> None:
+    """Arms that a replay takes from its folder, and the one that pays."""
+    from recsmith.reports.online import online_lines
+    from recsmith.training.arms import judged
+
+    arms = {"incremental": "incremental", "window": {"name": "window", "periods": 3}}
+    print(*online_lines(judged(_replay(folder, arms, None), 3)), sep="\n")
+
+
+def read_update(file: Path) -> None:
+    """What a job that goes on reads of the update that was chosen."""
+    from recsmith.training.deciding import read_decision
+    from recsmith.training.updates import update_of
+
+    read_decision(file, update_of({"name": "auto", "replayed": 8}))
+
+
 def read_maps(file: Path) -> None:
     """Maps of ids to the rows of smaller tables."""
     from recsmith.embeddings import load_maps
@@ -359,6 +392,7 @@ def _make(home: Path) -> None:
     (home / "run.yaml").write_text(json.dumps(RUN | {"output": "trained"}, indent=1))
     train(home / "trained", 4)
     _maps(home / "maps.safetensors")
+    _replayed(home / "replay", home / "update.json")
     (home / "made").touch()
 
 
@@ -464,6 +498,23 @@ def _maps(file: Path) -> None:
     from recsmith.embeddings import IdMap, save_maps
 
     save_maps({name: IdMap(numbers=np.arange(50, dtype=np.int32) % 7) for name in ("user", "words")}, file)
+
+
+def _replayed(folder: Path, decision: Path) -> None:
+    """What two arms reached, by logs of a training, and what was decided."""
+    from recsmith.training.arms import ARMS
+    from recsmith.training.log import LOG
+
+    def log(run: Any) -> dict[str, bool]:
+        lines = [{"event": "period", "period": at, "ahead": ahead, "logloss": 0.5 + 0.01 * at, "ne": 0.9 + 0.01 * ahead}
+                 for at in range(8) for ahead in (1, 2)]  # fmt: skip
+        Path(run.output).mkdir(parents=True)
+        (Path(run.output) / LOG).write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+        return {"complete": True}
+
+    _replay(folder, {name: ARMS[name] for name in ("incremental", "window")}, log)
+    decided = {"arm": "window", "update": ARMS["window"], "because": "window has the least loss of the next period"}
+    decision.write_text(json.dumps(decided))
 
 
 def _bench(path: Path) -> None:

@@ -52,7 +52,7 @@ def test_the_cheapest_arm_that_is_not_worse_is_chosen() -> None:
     one = rows_of([each for each in arms(0.02, 0.001) if not each.seed], range(2, 12))
     assert one[0].worse == pytest.approx(0.02, abs=0.003)
     assert one[0].worse_within is not None, "of one seed the interval is over periods"
-    with pytest.raises(UsageError, match="periods 50 to 59 were not all scored"):
+    with pytest.raises(UsageError, match="periods 50 to 59 were not all scored by all arms and seeds"):
         rows_of(arms(0, 0.1), range(50, 60))
 
 
@@ -127,7 +127,7 @@ class TestJobs:
         }
         again = bench_online(run, tmp_path / "bench", arms=compared, seeds=[0], on_progress=said.append)
         assert (again, len(said)) == (found, 2)
-        with pytest.raises(CorruptFile, match=r"is of another run; give another folder"):
+        with pytest.raises(CorruptFile, match=r"was measured with other settings; give another folder"):
             bench_online(run, tmp_path / "bench", settings=("steps=3",), arms=compared, seeds=[0])
         with pytest.raises(UsageError, match=r"the run has no data.periods"):
             bench_online(run, tmp_path / "bench", settings=("data.periods=null",))

@@ -66,7 +66,7 @@ def test_what_is_there_is_not_trained_again_and_other_settings_are_refused(tmp_p
     bench_train(a_bench(tmp_path, seeds=(0,)), tmp_path / "bench")
     bench_train(a_bench(tmp_path), tmp_path / "bench")
     assert sorted(trained) == ["a-0", "a-1", "a-2", "b-0", "b-1", "b-2"]
-    with pytest.raises(CorruptFile, match="is of other settings; give another folder"):
+    with pytest.raises(CorruptFile, match="was measured with other settings; give another folder"):
         bench_train(a_bench(tmp_path, variants={"a": ("seed=3",)}), tmp_path / "bench")
 
 

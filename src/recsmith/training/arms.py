@@ -66,12 +66,15 @@ def rows_of(replays: Sequence[Replayed], periods: range) -> list[ArmRow]:
     """The arms side by side, by their losses on some periods, in the order in which they come.
 
     Raises:
-        UsageError: none of these periods was scored.
+        UsageError: none of these periods was scored, or not the same ones by all arms and seeds.
     """
     names = list(dict.fromkeys(each.arm for each in replays))
     next_losses = {name: _by_seed(replays, name, periods, 1, "logloss") for name in names}
-    if not all(all(losses.values()) for losses in next_losses.values()):
-        raise UsageError(f"periods {periods.start} to {periods.stop - 1} were not all scored; name others")
+    scored = [(seed, len(losses)) for found in next_losses.values() for seed, losses in found.items()]
+    if not all(count for _, count in scored) or len(scored) != len(names) * len(set(scored)):
+        raise UsageError(
+            f"periods {periods.start} to {periods.stop - 1} were not all scored by all arms and seeds; name others"
+        )
     best = min(names, key=lambda name: fmean(_flat(next_losses[name])))
     plain = "incremental" if "incremental" in names else names[0]
     spent = {name: fmean(each.cpu_s for each in replays if each.arm == name) for name in names}

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from recsmith._types import noun
-from recsmith.errors import CorruptFile, RecSmithError
-from recsmith.files import Raw, decode, dump_json, encode, parse_json, read_text, write_text
+from recsmith.errors import RecSmithError
+from recsmith.files import Raw, decode, encode
 from recsmith.training.log import LOG
+from recsmith.training.measured import keep_reached, reached_before
 from recsmith.training.run import Run, run_to_raw
 
 Agreed = Callable[[Callable[[], Raw]], Raw]  # what rank 0 finds, on every rank
@@ -18,7 +19,6 @@ ARMS: dict[str, Any] = {
     "window": {"name": "window", "periods": 3},
     "future_gradient": {"name": "future_gradient", "periods": 3},
 }
-MEASURED = "measured.json"
 
 
 @noun
@@ -59,7 +59,7 @@ def replay(
         for name, update in arms.items():
             target = folder / f"{name}-{seed}"
             wanted = _of_arm(run, update, seed, target)
-            kept = agreed(lambda target=target, wanted=wanted: _kept(target / MEASURED, wanted))
+            kept = agreed(lambda target=target, wanted=wanted: _kept(target, wanted))
             if not kept:
                 say(f"{name}, seed {seed}")
                 if not train(wanted)["complete"]:
@@ -80,19 +80,16 @@ def _of_arm(run: Run, update: Any, seed: int, folder: Path) -> Run:
     return replace(made, data=replace(made.data, test=None), seed=seed, output=str(folder), checkpoint=None)
 
 
+def _kept(folder: Path, wanted: Run) -> Raw:
+    """What was measured before; nothing where nothing was."""
+    found = reached_before(folder, _told(wanted), Replayed)
+    return {} if found is None else encode(found)
+
+
 def _told(run: Run) -> Raw:
     """A run as it is kept beside what was measured: without the folder, which may be moved."""
-    return {key: value for key, value in run_to_raw(run).items() if key != "output"}
-
-
-def _kept(file: Path, wanted: Run) -> Raw:
-    """What was measured before; nothing where nothing was."""
-    if not file.exists():
-        return {}
-    raw = parse_json(read_text(str(file)), str(file))
-    if not isinstance(raw, dict) or raw.get("run") != json.loads(json.dumps(_told(wanted))):
-        raise CorruptFile(f"'{file}' is of another run; give another folder, or remove this one")
-    return raw["measured"]
+    told = {key: value for key, value in run_to_raw(run).items() if key != "output"}
+    return {"run": json.loads(json.dumps(told))}
 
 
 def _measured(run: Run, name: str, seed: int) -> Raw:
@@ -105,6 +102,6 @@ def _measured(run: Run, name: str, seed: int) -> Raw:
         if line["event"] == "period"
     )
     spent = sum(line["cpu_s"] for line in lines if line["event"] == "trained")
-    made = encode(Replayed(arm=name, seed=seed, losses=losses, cpu_s=spent))
-    write_text(str(folder / MEASURED), dump_json({"run": _told(run), "measured": made}))
-    return made
+    made = Replayed(arm=name, seed=seed, losses=losses, cpu_s=spent)
+    keep_reached(folder, _told(run), made)
+    return encode(made)

@@ -12,22 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from recsmith._types import noun
-from recsmith.errors import CorruptFile, RecSmithError, UsageError
-from recsmith.files import (
-    Raw,
-    Source,
-    decode,
-    dump_json,
-    encode,
-    parse_json,
-    read_raw,
-    read_text,
-    source_text,
-    write_text,
-)
+from recsmith.errors import RecSmithError, UsageError
+from recsmith.files import Raw, Source, decode, read_raw, source_text
 from recsmith.training.intervals import mean_within
 from recsmith.training.launching import train
 from recsmith.training.log import LOG
+from recsmith.training.measured import keep_reached, reached_before
 from recsmith.training.run import Run, load_run
 
 SCHEMA = "recsmith/train-bench/1"
@@ -116,16 +106,12 @@ def bench_train(
 
 def _trained(base: Run, settings: Sequence[str], folder: Path) -> TrainedOnce:
     """A training, or what it reached when it was done before."""
-    file = folder / "measured.json"
-    if file.exists():
-        raw = parse_json(read_text(str(file)), str(file))
-        if not isinstance(raw, dict) or raw.get("settings") != list(settings):
-            raise CorruptFile(f"'{file}' is of other settings; give another folder, or remove this one")
-        return decode(TrainedOnce, raw["measured"], str(file))
-    result = train(base, settings=(*settings, f"output={folder}", "checkpoint=null"))
-    made = _measured(result, folder)
-    write_text(str(file), dump_json({"settings": list(settings), "measured": encode(made)}))
-    return made
+    told: Raw = {"settings": list(settings)}
+    found = reached_before(folder, told, TrainedOnce)
+    if found is None:
+        found = _measured(train(base, settings=(*settings, f"output={folder}", "checkpoint=null")), folder)
+        keep_reached(folder, told, found)
+    return found
 
 
 def _measured(result: Mapping[str, Any], folder: Path) -> TrainedOnce:

@@ -1,0 +1,30 @@
+"""What a training of a comparison reached, kept in its folder: the same comparison takes it from there."""
+
+from pathlib import Path
+from typing import TypeVar
+
+from recsmith.errors import CorruptFile
+from recsmith.files import Raw, decode, dump_json, encode, parse_json, read_text, write_text
+
+FILE, REACHED = "measured.json", "measured"
+Reached = TypeVar("Reached")
+
+
+def reached_before(folder: Path, settings: Raw, noun: type[Reached]) -> Reached | None:
+    """What a training with these settings reached in this folder; None where there was none.
+
+    Raises:
+        CorruptFile: what is there was measured with other settings, or is damaged.
+    """
+    file = folder / FILE
+    if not file.exists():
+        return None
+    raw = parse_json(read_text(str(file)), str(file))
+    if not isinstance(raw, dict) or {key: raw.get(key) for key in settings} != settings:
+        raise CorruptFile(f"'{file}' was measured with other settings; give another folder, or remove this one")
+    return decode(noun, raw.get(REACHED), str(file))
+
+
+def keep_reached(folder: Path, settings: Raw, reached: object) -> None:
+    """Keep what a training reached. settings: as JSON gives them back."""
+    write_text(str(folder / FILE), dump_json({**settings, REACHED: encode(reached)}))
