@@ -4,7 +4,7 @@
     python benchmarks/tiers.py --folder FOLDER --rows 20000 --limit 0   # small, without a limit
 
 Prints a line of JSON for each variant: the mean of its steps after the first quarter, the largest memory of the job's
-cgroup (version 1), its last loss and a hash of the exported tables. Hashes that differ end it with an error.
+cgroup, its last loss and a hash of the exported tables. Hashes that differ end it with an error.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from recsmith.planning.simulate import price
 from recsmith.plans import Placement, save_plan
 from recsmith.workloads import Feature, Table, Workload
 
-GROUPS = Path("/sys/fs/cgroup/memory")
+ROOT = Path("/sys/fs/cgroup")
 TABLES, DIM, BATCH = 8, 64, 1024
 
 
@@ -61,27 +61,55 @@ def write_run(folder: Path, rows: int, steps: int, ranks: int, optimizer: str, o
     return folder / "run.json"
 
 
-def run_limited(run: Path, limit: int, *, alone: bool) -> int | None:
-    """Train in a memory cgroup of so many bytes (0: without one); the most that it held, in bytes."""
-    command = [sys.executable, "-m", "recsmith", "train", str(run)]
-    if alone:  # one process, as under a launcher: recsmith's own takes 400 MiB of the limit
-        port = str(20_000 + os.getpid() % 20_000)
-        names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-        values = ("0", "0", "1", "1", "127.0.0.1", port)
-        command = ["env", *(f"{name}={value}" for name, value in zip(names, values, strict=True)), *command]
-    if not limit:
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        return None
-    group = GROUPS / f"recsmith-{os.getpid()}"
-    group.mkdir()
-    try:
-        (group / "memory.limit_in_bytes").write_text(str(limit))
-        enter = f'echo $$ > {group}/cgroup.procs; exec "$@"'
-        subprocess.run(["sh", "-c", enter, "sh", *command], check=True, stdout=subprocess.DEVNULL)
-        return int((group / "memory.max_usage_in_bytes").read_text())
-    finally:
+class Group:
+    """A memory cgroup, of version 2 where the machine has its controller, or 1, with a limit in bytes."""
+
+    def __init__(self, name: str, limit: int) -> None:
+        whole = ROOT / "cgroup.controllers"
+        second = whole.exists() and "memory" in whole.read_text().split()
+        self.folder = (ROOT if second else ROOT / "memory") / name
+        self._peak = "memory.peak" if second else "memory.max_usage_in_bytes"
+        self.folder.mkdir(exist_ok=True)
+        (self.folder / ("memory.max" if second else "memory.limit_in_bytes")).write_text(str(limit))
+
+    def entering(self, command: list[str]) -> list[str]:
+        """A command that runs in the group."""
+        return ["sh", "-c", f'echo $$ > {self.folder}/cgroup.procs; exec "$@"', "sh", *command]
+
+    def end(self) -> int:
+        """Remove it, when its processes have ended; the most bytes that it held."""
         time.sleep(1)
-        group.rmdir()
+        peak = int((self.folder / self._peak).read_text())
+        self.folder.rmdir()
+        return peak
+
+
+def limited(command: list[str], name: str, limit: int) -> list[str]:
+    """A command that runs in a memory cgroup of so many bytes; 0: as it is."""
+    return Group(name, limit).entering(command) if limit else command
+
+
+def run_limited(run: Path, limit: int, ranks: int) -> int | None:
+    """Train in a memory cgroup of so many bytes (0: without one); the most that it held, in bytes.
+
+    Each rank is one process, as under a launcher: recsmith's own takes 400 MiB of the limit.
+    """
+    group = Group(f"recsmith-{os.getpid()}", limit) if limit else None
+    command = [sys.executable, "-m", "recsmith", "train", str(run)]
+    command = group.entering(command) if group else command
+    port = str(20_000 + os.getpid() % 20_000)
+    names = ("WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+    shared = dict(zip(names, (str(ranks), str(ranks), "127.0.0.1", port), strict=True))
+    started = [
+        subprocess.Popen(command, stdout=subprocess.DEVNULL,
+                         env={**os.environ, **shared, "RANK": str(rank), "LOCAL_RANK": str(rank)})
+        for rank in range(ranks)
+    ]  # fmt: skip
+    codes = [each.wait() for each in started]
+    peak = group.end() if group else None
+    if any(codes):
+        raise SystemExit(f"ranks ended with {codes}")
+    return peak
 
 
 def exported(folder: Path) -> str:
@@ -118,7 +146,7 @@ def main() -> None:
         folder = asked.folder / name.replace(", ", "-")
         run = write_run(folder, asked.rows, asked.steps, asked.ranks, asked.optimizer, of)
         began = time.perf_counter()
-        peak = run_limited(run, 0 if name == "memory" else asked.limit, alone=asked.ranks == 1)
+        peak = run_limited(run, 0 if name == "memory" else asked.limit, asked.ranks)
         lines, digest = logged(folder), exported(folder)
         seen.add(digest)
         steps = [line["step_s"] for line in lines if line.get("event") == "train"][asked.steps // 4 :]

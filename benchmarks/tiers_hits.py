@@ -1,11 +1,12 @@
 """Hit rates of caches in front of tables on disk: as predicted from access profiles, and as jobs count them.
 
     python benchmarks/tiers_hits.py --movielens ml-latest-small
+    python benchmarks/tiers_hits.py --policy static --movielens ml-latest-small    # rows that are read most stay
 
 Each job trains under a plan whose tables are on disk with a share of their rows cached. Its log has the share of
 lookups whose row was in the cache when their batch was fetched; what is told is the mean of the second half, when
-caches are full. Ids are drawn by Zipf's law, whose exponent the prediction is given, and those of MovieLens in random
-order, whose accesses are counted before.
+caches are full, and, of policy static, reads were counted. Ids are drawn by Zipf's law, whose exponent the prediction
+is given, and those of MovieLens in random order, whose accesses are counted before.
 """
 
 import argparse
@@ -21,6 +22,7 @@ from recsmith.clusters import Disk, load_cluster
 from recsmith.data import counted_workload, open_dataset, schema_workload, spec_from_raw
 from recsmith.planning.simulate import price
 from recsmith.plans import Cache, Placement, save_plan
+from recsmith.plans.plan import CachePolicy
 from recsmith.training import run_from_raw, train
 from recsmith.workloads import Workload
 
@@ -65,8 +67,8 @@ def workload_of(job: Job) -> Workload:
     return schema_workload(dataset.schema, batch_size=job.batch, embedding_dim=DIM)
 
 
-def trained(job: Job, folder: Path) -> list[dict[str, Any]]:
-    """The log of a job under its plan."""
+def trained(job: Job, folder: Path, policy: CachePolicy) -> list[dict[str, Any]]:
+    """The log of a job under its plan, whose caches have a policy."""
     workload = workload_of(job)
     cluster = load_cluster("cpu:1").with_memory(hbm_bytes=2**34)
     cluster = replace(cluster, ssd_bytes_per_host=2**40, disk=Disk(bandwidth=1e9, reads_per_s=1e5))
@@ -74,7 +76,7 @@ def trained(job: Job, folder: Path) -> list[dict[str, Any]]:
         Placement(
             table=table.name, sharding_type="table_wise", ranks=(0,),
             compute_kernel="key_value" if table.name in job.shares else "fused",
-            cache=Cache(load_factor=job.shares[table.name]) if table.name in job.shares else None,
+            cache=Cache(load_factor=job.shares[table.name], policy=policy) if table.name in job.shares else None,
         )
         for table in workload.tables
     ]  # fmt: skip
@@ -83,7 +85,8 @@ def trained(job: Job, folder: Path) -> list[dict[str, Any]]:
         "schema": "recsmith/run/1", "data": {"train": job.data, "batch_size": job.batch, "epochs": 100}, "ranks": 1,
         "model": {"embedding_dim": DIM, "bottom": [8, DIM], "top": [8]}, "plan": str(folder / "plan.json"),
         "output": str(folder / "out"), "metrics": {"every": 50}, "checkpoint": None, "steps": job.steps,
-        "rows": {"name": "tiered", "folder": str(folder / "rows")}, "pipeline": "prefetch_sparse_dist",
+        "rows": {"name": "tiered", "folder": str(folder / "rows"), "profile": job.steps // 2},
+        "pipeline": "prefetch_sparse_dist",
     }  # fmt: skip
     train(run_from_raw(run, job.name))
     return [json.loads(line) for line in (folder / "out" / "log.jsonl").read_text().splitlines()]
@@ -94,6 +97,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--movielens", metavar="FOLDER")
     parser.add_argument("--steps", type=int, default=600, help="of jobs with generated ids")
+    parser.add_argument("--policy", choices=("lru", "static"), default="lru")
     parser.add_argument("--only", help="jobs whose name holds this")
     asked = parser.parse_args()
     print("| ids | cached | hits predicted | counted | points apart |\n|---|---|---|---|---|", flush=True)
@@ -102,7 +106,7 @@ def main() -> None:
         if asked.only and asked.only not in job.name:
             continue
         with tempfile.TemporaryDirectory() as name:
-            log = trained(job, Path(name))
+            log = trained(job, Path(name), asked.policy)
         predicted = next(line["predicted_hit_share"] for line in log if line["event"] == "start")
         shares = [line["hit_share"] for line in log if line["event"] == "train"]
         counted = float(np.mean(shares[len(shares) // 2 :]))

@@ -3,6 +3,7 @@
     python benchmarks/tiers_plans.py small -o small.json      # up to 7 tables beside a list of all plans, then up to 12
     python benchmarks/tiers_plans.py large                    # 2,002 tables on 64 devices
     python benchmarks/tiers_plans.py nodes                    # hosts that a public model of 22 TiB takes
+    python benchmarks/tiers_plans.py batch                    # hosts that others take, at one global batch
 
 All costs are predictions of cost model `analytic`. `small` needs OR-Tools (planner exact) and what the tests need; with
 -o, rows are kept and not computed again. Problems of up to 7 tables are drawn as those of optimality.py, on devices
@@ -34,6 +35,13 @@ WHOLE = ("table_wise",)
 IN_MEMORY, HOSTED, STORED = ("fused", "dense"), ("fused", "dense", "fused_uvm_caching"), ("fused", "dense", "key_value")
 NEAR, SAME = 0.01, 1e-6
 SHARES = (0.3, 0.5, 0.7, 0.9, 1.1)  # of what the tables of small problems weigh: capacity of all devices
+GLOBAL_BATCH = 65_536  # of NVIDIA's own benchmark of these models
+SAME_BATCH = (
+    ("large", "l4", 1, HOSTED), ("large", "l4", 4, IN_MEMORY), ("large", "l4", 5, IN_MEMORY),
+    ("jumbo", "l40s", 2, HOSTED), ("jumbo", "l40s", 9, IN_MEMORY), ("jumbo", "l40s", 10, IN_MEMORY),
+    ("jumbo", "l4", 4, HOSTED), ("jumbo", "l4", 18, IN_MEMORY), ("jumbo", "l4", 20, IN_MEMORY),
+    ("large", "a100-40", 1, HOSTED), ("large", "a100-40", 3, IN_MEMORY),
+)  # fmt: skip
 ASSUMED = Disk(bandwidth=6e9, reads_per_s=8e5)  # of a host with four NVMe drives or one very good one; not measured
 
 
@@ -103,17 +111,18 @@ def small(number: int, output: str | None) -> None:
         print(f"| {' | '.join(map(str, cells))} |", flush=True)
 
 
-def colossal(batch: int) -> Workload:
-    """NVIDIA's synthetic model Colossal under row-wise Adagrad. batch: of a device."""
-    return replace(load_workload("nvidia-colossal"), optimizer="rowwise_adagrad").with_batch_size(batch)
+def synthetic(size: str, batch: int) -> Workload:
+    """One of NVIDIA's synthetic models under row-wise Adagrad. batch: of a device."""
+    return replace(load_workload(f"nvidia-{size}"), optimizer="rowwise_adagrad").with_batch_size(batch)
 
 
-def planned(cluster: Cluster, batch: int, kernels: tuple[str, ...]) -> None:
+def planned(cluster: Cluster, batch: int, kernels: tuple[str, ...], size: str = "colossal") -> None:
     """Plan, and print a line."""
     begun, cpu = time.perf_counter(), time.process_time()
-    what = f"| {cluster.hosts} x {cluster.local_world_size} | {batch} | {', '.join(kernels)} | "
+    where = f"{cluster.hosts} x {cluster.local_world_size} {cluster.device.name}"
+    what = f"| {size} on {where} | {batch} | {', '.join(kernels)} | "
     try:
-        plan = recsmith.plan(colossal(batch), cluster, space=Space(kernels=kernels)).plan
+        plan = recsmith.plan(synthetic(size, batch), cluster, space=Space(kernels=kernels)).plan
         took, spent = time.perf_counter() - begun, time.process_time() - cpu
         bound = plan.bound.value_s or 0.0
         what += f"{plan.cost.total_s * 1e3:.2f} ms | {bound * 1e3:.2f} ms | {plan.gap:.1%} | {took:.0f} | {spent:.0f} |"
@@ -125,7 +134,7 @@ def planned(cluster: Cluster, batch: int, kernels: tuple[str, ...]) -> None:
 def main() -> None:
     """Run one of the parts."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=("small", "large", "nodes"))
+    parser.add_argument("part", choices=("small", "large", "nodes", "batch"))
     parser.add_argument("--count", type=int, default=150, help="small problems of each kind")
     parser.add_argument("-o", "--output", metavar="FILE.json")
     asked = parser.parse_args()
@@ -138,6 +147,11 @@ def main() -> None:
         stored = replace(load_cluster("h100:8x8"), ssd_bytes_per_host=3500 * 2**30, disk=ASSUMED)
         planned(stored, 512, STORED)
         planned(load_cluster("h100:8x9"), 512, HOSTED)
+        return
+    if asked.part == "batch":
+        for size, device, hosts, kernels in SAME_BATCH:
+            cluster = load_cluster(f"{device}:8x{hosts}")
+            planned(cluster, GLOBAL_BATCH // cluster.world_size, kernels, size)
         return
     planned(load_cluster("h100:8x9"), 512, HOSTED)
     for hosts, batch in ((36, 128), (38, 512), (40, 512), (48, 512), (40, 115)):

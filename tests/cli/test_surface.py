@@ -21,6 +21,7 @@ PROBLEM = {
     "--widths",
     "--kernels",
     "--cache-factors",
+    "--cache-policy",
     "--memory",
     "--constraints",
     "--keep-exact",

@@ -8,7 +8,9 @@ import pytest
 from support.cases import cluster, table, workload
 
 from recsmith.clusters import Cluster, Disk, load_cluster
-from recsmith.errors import UsageError
+from recsmith.errors import PlanMismatch, UsageError
+from recsmith.plans import Cache, Placement, check_placements
+from recsmith.plans.plan import CachePolicy
 from recsmith.problems import Constraints, Space, build_problem
 from recsmith.sharding import KERNEL_NAMES
 from recsmith.sharding.memory import Pieces, real_bytes
@@ -80,15 +82,40 @@ def test_a_cache_on_cpu_has_room_for_two_batches() -> None:
         build_problem(workload(even), on_cpu, small)
 
 
+def test_only_caches_of_tables_on_disk_on_cpu_keep_the_rows_that_are_read_most() -> None:
+    static, tables = replace(SPACE, cache_policy="static"), workload(table("a", 1000, 8), optimizer="rowwise_adagrad")
+    with pytest.raises(
+        UsageError, match=r"cache policy static is for tables on disk .* on cpu, not for key_value on cu"
+    ):
+        build_problem(tables, with_disk(), static)
+    on_cpu = replace(load_cluster("cpu:1"), ssd_bytes_per_host=2**40, disk=DISK)
+    modes = build_problem(tables, on_cpu, static).modes
+    assert modes.static.tolist() == (modes.kernel == KERNEL_NAMES.index("key_value")).tolist()
+    assert Space(cache_policy="static").cache_policy == "lru"  # without tables on disk there is none
+    policies: tuple[tuple[str, CachePolicy], ...] = (("a", "lru"), ("b", "static"))
+    placed = [
+        Placement(table=name, sharding_type="table_wise", ranks=(0,), compute_kernel="key_value",
+                  cache=Cache(load_factor=0.5, policy=policy))
+        for name, policy in policies
+    ]  # fmt: skip
+    both = workload(table("a", 1000, 8), table("b", 1000, 8), optimizer="rowwise_adagrad")
+    with pytest.raises(PlanMismatch, match="table 'a' has policy lru, and that of 'b' static; give all tables on disk"):
+        check_placements(placed, both, on_cpu)
+    with pytest.raises(PlanMismatch, match="table 'b': cache policy static is for tables on disk"):
+        check_placements(placed[1:], workload(table("b", 1000, 8)), with_disk())
+
+
+@pytest.mark.parametrize("profile", [0, 5])
 @pytest.mark.parametrize(("rows", "factor"), [(1000, 0.1), (101, 0.5), (7, 0.01)])
-def test_a_cache_on_cpu_weighs_what_it_allocates(rows: int, factor: float) -> None:
+def test_a_cache_on_cpu_weighs_what_it_allocates(rows: int, factor: float, profile: int) -> None:
     sizes = {"rows": rows, "width": 8, "table_rows": rows, "table_dim": 8, "element_bytes": 4, "ids": 0.0, "bags": 0.0,
              "outputs": 0.0, "weighted": False, "int8": False, "data_parallel": False, "cache_load_factor": factor,
-             "kernel": KERNEL_NAMES.index("key_value")}  # fmt: skip
+             "kernel": KERNEL_NAMES.index("key_value"), "counted": profile > 0}  # fmt: skip
     pieces = Pieces(**{name: np.array([value]) for name, value in sizes.items()}, on_cpu=True)  # type: ignore[arg-type]
     slots = max(1, round(rows * factor))
-    cache = RowCache("a", rows, slots)
-    told = sum(array.nbytes for array in (cache.slot_of, cache.row_of, cache.used, cache.changed, cache.free))
+    cache = RowCache("a", rows, slots, profile)
+    arrays = (cache.slot_of, cache.row_of, cache.used, cache.changed, cache.free, cache.reads)
+    told = sum(array.nbytes for array in arrays)
     bytes_ = real_bytes(pieces, "rowwise_adagrad", "none")
     assert bytes_.device.tolist() == [told + slots * (8 * 4 + 4)]  # rows with their state
     assert bytes_.host.tolist() == [rows * (8 * 4 + 4)]

@@ -1,6 +1,7 @@
 """What a run is given and cannot be used: one sentence each, and what can be left out is counted."""
 
 import json
+import re
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -109,7 +110,11 @@ def test_a_full_disk_costs_checkpoints_and_then_one_sentence_for_the_model(tmp_p
     run = a_run(tmp_path, data, checkpoint=Checkpointing(every=2))
     with files_of_at_most(200_000), pytest.raises(RecSmithError, match="the trained model cannot be written to"):
         train(run, on_progress=lambda words: said.append(str(words.get("note"))))
-    refused = {note.partition(":")[0] for note in said if "no checkpoint" in note}
+    told = [note for note in said if "no checkpoint" in note]
+    assert all(re.search("the disk of '.*' took only a part of .*; make room, or give an output", n) for n in told), (
+        told
+    )
+    refused = {note.partition(":")[0] for note in told}
     assert refused == {f"no checkpoint of step {step}" for step in (2, 4)}
     assert list((tmp_path / "out/checkpoints").iterdir()) == []
     again = train(run)  # there is room now

@@ -56,6 +56,9 @@ def test_the_parts_of_the_memory_add_up_to_what_the_plan_says(memory: str):
     assert [sum(device.bytes) for device in shown.memory] == [each.hbm_bytes for each in given.cost.per_device]
     assert [device.capacity for device in shown.memory] == [each.hbm_capacity_bytes for each in given.cost.per_device]
     assert any(device.bytes[shown.memory_parts.index("cache")] for device in shown.memory)
+    assert shown.caches is not None
+    assert shown.caches.tables == 2
+    assert report_data(plain).caches is None
 
 
 def test_it_shows_what_the_plan_says(real: Plan):

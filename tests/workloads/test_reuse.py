@@ -295,6 +295,19 @@ def test_as_many_lookups_hit_as_those_of_a_cache_of_the_rows_read_last(zipf: flo
     assert hits[0] == pytest.approx(lru_hits(zipf, rows, int(share * rows)), abs=0.01)
 
 
+@pytest.mark.parametrize("share", [0.1, 0.3, 0.6])
+@pytest.mark.parametrize("zipf", [0.0, 0.6, 1.0, 1.4])
+def test_a_cache_of_the_most_read_rows_misses_what_is_read_beside_them(zipf: float, share: float):
+    rows, lookups, random = 8000, 200, np.random.default_rng(0)
+    reuse, index = Reuse.of([table("a", rows=rows, access=AccessProfile(zipf=zipf))]), np.array([0])
+    stays = float(reuse.staying(index, *of(lookups, share * rows))[0])
+    batches = [random.choice(rows, lookups, p=popularity(zipf, rows)) for _ in range(200)]
+    missed = [len(np.unique(batch[batch >= stays])) for batch in batches]
+    found = reuse.missed_static(index, *of(lookups, share * rows))[0]
+    assert found == pytest.approx(np.mean(missed), rel=0.05, abs=0.5)
+    assert share * rows - 2 * found <= stays <= share * rows
+
+
 @given(questions, parts)
 def test_a_cache_misses_less_the_more_it_holds_and_nothing_if_it_holds_all(rows: list[Any], part: float):
     zipf, count, lookups = columns(rows)

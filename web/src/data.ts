@@ -104,6 +104,16 @@ export interface Difference {
   other_problem: string[];
 }
 
+/** How many lookups find their row in a cache, by the share of every table's rows that caches hold. */
+export interface CacheCurve {
+  tables: number;
+  policy: string;
+  planned_bytes: number;
+  planned_hits: number;
+  /** static: null where no kernel keeps the rows that are read most. */
+  points: { share: number; bytes: number; lru: number; static: number | null }[];
+}
+
 export interface ReportData {
   schema: string;
   made_by: string;
@@ -115,4 +125,6 @@ export interface ReportData {
   tables: TableData[];
   sensitivity: { median_s: number; p95_s: number; off: number; draws: number };
   against: Difference | null;
+  /** Of tables outside device memory. */
+  caches: CacheCurve | null;
 }

@@ -106,7 +106,7 @@ def _best_ranks(devices: DeviceState, option: int, now_s: float) -> Alternative:
     factor = float(problem.modes.load_factor[mode])
     return Alternative(
         sharding_type=kind.name, compute_kernel=KERNEL_NAMES[problem.modes.kernel[mode]],
-        cache=Cache(load_factor=factor) if factor else None,
+        cache=Cache(load_factor=factor, policy=problem.cache_policy(int(mode))) if factor else None,
         widths=widths if len(widths) > 1 else (), ranks=kind.ranks(targets, problem.cluster) if room else (),
         total_s=total, change=None if total is None else _change(total, now_s), current=False,
     )  # fmt: skip

@@ -27,7 +27,7 @@ OPTION_GROUPS = {  # of commands that search: the names of options under the tit
     "Problem": ("workload", "cluster", "devices", "device", "per_host", "batch_size", "global_batch", "hbm", "reserve",
                 "optimizer", "memory", "baseline"),
     "2D jobs": ("group_size", "steps_per_sync", "inter_host_allreduce"),
-    "What a plan may do": ("types", "widths", "kernels", "cache_factors", "keep_exact"),
+    "What a plan may do": ("types", "widths", "kernels", "cache_factors", "cache_policy", "keep_exact"),
     "What a plan must keep": ("constraints", "pin", "pin_tables", "max_moved", "curve", "steps_left", "link"),
     "Search": ("planner", "planners", "cost_model", "judges", "iterations", "time_limit", "seed", "prove"),
     "The step of --objective step_time": ("objective", "step", "machine"),
@@ -141,6 +141,8 @@ shape_options = stack(  # of the problem but for its cluster and batch, which a 
     click.option("--cache-factors", callback=_shares, metavar="A,B",
                  help="Shares of the rows that fused_uvm_caching and key_value keep on a device "
                       "(default: 0.05,0.1,0.2,0.5)."),
+    click.option("--cache-policy", type=click.Choice(["lru", "static"]), default=None,
+                 help="Rows that key_value keeps: those read last (default), or, static, those read most."),
     _MEMORY,
     click.option("--keep-exact", is_flag=True, default=False, help="No column splits under row-wise optimizers."),
     click.option("--constraints", metavar="FILE",
@@ -293,16 +295,20 @@ def read_shape(workload: str, batch_size: int | None, options: dict[str, Any]) -
 
     from recsmith.errors import UsageError
     from recsmith.problems import Constraints, Space, load_constraints, pins_of
-    from recsmith.sharding import CACHED_KERNELS, UVM_CACHING
+    from recsmith.sharding import CACHED_KERNELS, KEY_VALUE, UVM_CACHING
     from recsmith.workloads import load_workload
 
-    chosen = {name: options[name] for name in ("types", "kernels", "cache_factors") if options[name] is not None}
+    names = ("types", "kernels", "cache_factors", "cache_policy")
+    chosen = {name: options[name] for name in names if options[name] is not None}
     space = Space(widths=options["widths"], **chosen)
     if "cache_factors" in chosen and not space.has_caches:
         kernels = ",".join((*space.kernels, UVM_CACHING.name))
         raise UsageError(
             f"--cache-factors are those of kernels {' and '.join(CACHED_KERNELS)}; add one: --kernels {kernels}"
         )
+    if "cache_policy" in chosen and not space.on_disk:
+        kernels = ",".join((*space.kernels, KEY_VALUE.name))
+        raise UsageError(f"--cache-policy is of kernel {KEY_VALUE.name}; add it: --kernels {kernels}")
     given = load_constraints(options["constraints"]) if options["constraints"] else Constraints()
     if options["pin_tables"] is not None and not options["pin"]:
         raise UsageError("--pin-tables says which tables --pin keeps; add --pin PLAN")

@@ -109,7 +109,8 @@ class EmbeddingKernels:
         lookups = modes.ids * blocks
         fetched, cached = np.zeros(len(blocks)), np.flatnonzero(np.isin(modes.kernel, CACHED))
         held = modes.load_factor * problem.demand.rows[modes.table]
-        fetched[cached] = reuse.missed_rows(modes.table[cached], lookups[cached], held[cached])
+        missed = reuse.missed_static if modes.static.any() else reuse.missed_rows  # a space has one kind of cache
+        fetched[cached] = missed(modes.table[cached], lookups[cached], held[cached])
         return cls(problem, reuse, blocks, reuse.unique_rows(modes.table, lookups) / blocks, fetched / blocks)
 
     def forward(self, modes: Ints, widths: Ints) -> Work:
@@ -127,7 +128,7 @@ class EmbeddingKernels:
         linked = np.where(piece.stored, 0.0, fetched)
         distant = self._distant(linked + np.where(piece.remote, self._remote_reads(modes) * piece.row, 0.0), linked)
         distant = distant + np.where(cached, piece.ids * CACHE_MANAGEMENT_S, 0.0)
-        distant = distant + self._from_disk(piece, modes, widths)
+        distant = distant + self.from_disk(modes, widths)
         return Work(memory + distant, (stream + piece.ids * (piece.row + tags)) / self._cache_speed + distant)
 
     def backward(self, modes: Ints, widths: Ints) -> Work:
@@ -206,11 +207,12 @@ class EmbeddingKernels:
         link = self.problem.cluster.device.host_link_bandwidth
         return np.zeros(len(read)) if link is None else np.maximum(read, written) / (link * LINK_EFFICIENCY)
 
-    def _from_disk(self, piece: _Piece, modes: Ints, widths: Ints) -> Floats:
-        """Seconds of rows that come from the disk, each for one that goes back."""
+    def from_disk(self, modes: Ints, widths: Ints) -> Floats:
+        """Seconds (N,) of rows that come from the disk, each for one that goes back."""
         cluster, table = self.problem.cluster, self.problem.modes.table[modes]
         if cluster.disk is None:
             return np.zeros(len(modes))
+        piece = self._piece(modes, widths)
         size = (widths * self.problem.demand.element_bytes[table]).astype(np.float64) + piece.state
         seconds = 2 * piece.fetched * disk_seconds(cluster.disk, size, cluster.local_world_size)
         return np.where(piece.stored, seconds, 0.0)

@@ -7,7 +7,7 @@ from recsmith.errors import PlanMismatch
 from recsmith.files import did_you_mean
 from recsmith.plans.plan import Placement
 from recsmith.sharding import CACHED_KERNELS, KEY_VALUE, TYPE_NAMES, Shard
-from recsmith.sharding.on_disk import stays_in_memory
+from recsmith.sharding.on_disk import static_refused, stays_in_memory
 from recsmith.units import counted
 from recsmith.workloads import Table, Workload
 
@@ -24,6 +24,7 @@ def check_placements(placements: Sequence[Placement], workload: Workload, cluste
             raise PlanMismatch(f"table '{placement.table}' is placed twice; place it once")
         seen.add(placement.table)
         check_placement(placement, tables[placement.table], cluster)
+    _check_policies(placements)
     _check_sequence_widths(placements, tables)
     missing = [name for name in tables if name not in seen]
     if missing:
@@ -45,11 +46,27 @@ def check_placement(placement: Placement, table: Table, cluster: Cluster) -> Non
         )
     if placement.compute_kernel == KEY_VALUE.name and (refusal := stays_in_memory(table, cluster)):
         raise PlanMismatch(f"table '{table.name}': {refusal}")
+    refusal = static_refused(placement.compute_kernel, cluster) if placement.cache_policy == "static" else None
+    if refusal is not None:
+        raise PlanMismatch(f"table '{table.name}': {refusal}")
     if placement.cache is not None and placement.compute_kernel not in CACHED_KERNELS:
         raise PlanMismatch(
             f"table '{table.name}' has cache parameters but kernel {placement.compute_kernel} has no cache"
         )
     kind.check(table, placement.ranks, placement.widths_of(table.embedding_dim), cluster)
+
+
+def _check_policies(placements: Sequence[Placement]) -> None:
+    """Refuse caches of tables on disk that keep rows by different rules, which no search gives and no cost knows."""
+    first: dict[str, str] = {}
+    for placement in placements:
+        if placement.compute_kernel == KEY_VALUE.name:
+            first.setdefault(placement.cache_policy, placement.table)
+    if len(first) > 1:
+        raise PlanMismatch(
+            f"the cache of table '{first['lru']}' has policy lru, and that of '{first['static']}' static; give all "
+            "tables on disk one policy"
+        )
 
 
 def _check_sequence_widths(placements: Sequence[Placement], tables: dict[str, Table]) -> None:

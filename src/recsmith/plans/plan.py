@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import field
-from typing import Any
+from typing import Any, Literal
 
 from recsmith._types import noun
 from recsmith.clusters import Cluster
@@ -110,11 +110,18 @@ def wrong_load_factor(share: float) -> str | None:
     return None if 0 < share <= 1 else f"load_factor is {share}; it must lie above 0 and at most at 1"
 
 
+CachePolicy = Literal["lru", "static"]
+
+
 @noun
 class Cache:
-    """How much of a table outside device memory stays on the device all the same: a share of its rows."""
+    """How much of a table outside device memory stays on the device all the same: a share of its rows.
+
+    policy: which rows. lru: those that were read last. static: those that are read most, of tables on disk on CPU.
+    """
 
     load_factor: float
+    policy: CachePolicy = "lru"
 
     def __post_init__(self) -> None:
         check_rules(wrong_load_factor(self.load_factor))
@@ -122,7 +129,9 @@ class Cache:
 
 def describe_kernel(kernel: str, cache: Cache | None) -> str:
     """A kernel as reports name it, such as 'fused_uvm_caching at 0.2'."""
-    return f"{kernel} at {cache.load_factor:g}" if cache else kernel
+    if cache is None:
+        return kernel
+    return f"{kernel} at {cache.load_factor:g}" + (f" ({cache.policy})" if cache.policy != "lru" else "")
 
 
 @noun
@@ -149,6 +158,11 @@ class Placement:
     def load_factor(self) -> float:
         """Share of the rows that the kernel caches on the device; 0 without a cache."""
         return self.cache.load_factor if self.cache else 0.0
+
+    @property
+    def cache_policy(self) -> CachePolicy:
+        """Which rows the cache keeps; lru without a cache."""
+        return self.cache.policy if self.cache else "lru"
 
     @property
     def kind(self) -> ShardingType:

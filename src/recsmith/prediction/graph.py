@@ -32,6 +32,9 @@ class Kind(IntEnum):
     SYNC = 6
 
 
+DISK = "disk"  # the stream of what comes from a disk, which is no kernel
+
+
 class KernelShape(NamedTuple):
     """What a kernel works on. kind, shape: as operators.py has them.
 
@@ -57,6 +60,11 @@ class Event(NamedTuple):
     stream: str = ""
     collective: int = -1
     kernel: KernelShape | None = None
+
+    @property
+    def is_kernel(self) -> bool:
+        """Whether it runs or launches a kernel."""
+        return self.kind in (Kind.RUN, Kind.LAUNCH) and self.stream != DISK
 
 
 @record
@@ -88,7 +96,7 @@ class Graph:
     def kernels(self) -> Iterator[tuple[int, Event]]:
         """(rank, event) of every kernel."""
         for rank, tape in enumerate(self.ranks):
-            yield from ((rank, event) for event in tape if event.kind in (Kind.RUN, Kind.LAUNCH))
+            yield from ((rank, event) for event in tape if event.is_kernel)
 
     def with_collectives(self, seconds: list[float]) -> "Graph":
         """The graph with other seconds of its collectives."""

@@ -43,7 +43,7 @@ def account(walk: Walk) -> list[RankAccount]:
         busy = [
             (times.begin[i], times.end[i]) if event.kind == Kind.RUN else (times.work_begin[i], times.work_end[i])
             for i, event in enumerate(walk.graph.ranks[rank])
-            if event.kind in (Kind.RUN, Kind.LAUNCH)
+            if event.is_kernel
         ]
         comm = [
             (meeting.begin, meeting.end)

@@ -10,9 +10,11 @@ import numpy as np
 
 from recsmith._types import Source, record
 from recsmith.clusters import Cluster, load_cluster
+from recsmith.costs.fetches import disk_fetches
 from recsmith.errors import UsageError
 from recsmith.planning.simulate import simulate
 from recsmith.plans import Plan, load_plan
+from recsmith.prediction.fetching import with_fetches
 from recsmith.prediction.graph import Graph, Kind
 from recsmith.prediction.kernels import Kernels, geometric_error
 from recsmith.prediction.machine import Machine, load_machine
@@ -134,13 +136,14 @@ def _step(
 ) -> Prediction:  # fmt: skip
     graph = model_graph(model, machine, plan=plan, ranks=ranks, batch=batch)
     if plan is not None and cost_model is not None:
-        from dataclasses import replace
-
         workload = replace(plan.workload, batch_size=batch or plan.workload.batch_size)
         cost = simulate(replace(plan, workload=workload, digest=""), cost_model).cost.per_device
         factors = corrected.machine.kernels.factors if corrected else {}
+        disks = disk_fetches(plan, batch)
+        waits = disks.seconds if disks else (0.0,) * len(cost)  # which the graph has by itself
         graph = with_embeddings(
-            graph, [each.forward_compute_s * factors.get("embedding_forward", 1.0) for each in cost],
+            graph, [max(0.0, each.forward_compute_s - wait) * factors.get("embedding_forward", 1.0)
+                    for each, wait in zip(cost, waits, strict=True)],
             [each.backward_compute_s * factors.get("embedding_backward", 1.0) for each in cost],
         )  # fmt: skip
     unknown = machine.kernels.unknown([event.kernel for _, event in graph.kernels() if event.kernel])
@@ -149,12 +152,11 @@ def _step(
     if cluster is not None and plan is not None:
         graph, carried = on_cluster(graph, plan.cluster, cluster, machine.latency_of)
         notes = (*notes, carried)
-    return predict_graph(graph, what_ifs, notes, machine.latency_of)
+    graph, fetched = with_fetches(graph, plan, batch)
+    return predict_graph(graph, what_ifs, (*notes, *fetched), machine.latency_of)
 
 
 def _with_note(now: Prediction, before: Prediction, corrected: Calibration) -> Prediction:
-    from dataclasses import replace
-
     note = (
         f"calibrated: {before.step_s * 1e3:.4g} ms before, {now.step_s * 1e3:.4g} ms after; its kernels were off by "
         f"{corrected.before:.1%} (geometric mean) and are by {corrected.after:.1%}"
@@ -201,6 +203,8 @@ def predict_capture(
         if cluster is not None and told is not None:
             graph, carried = on_cluster(graph, told.cluster, load_cluster(cluster), known.latency_of)
             notes = (*notes, carried)
+        graph, fetched = with_fetches(graph, told, batch or own)
+        notes = (*notes, *fetched)
         found.append((batch or own, predict_graph(graph, what_ifs, notes, known.latency_of)))
     return found
 

@@ -93,7 +93,7 @@ def apply_what_ifs(graph: Graph, what_ifs: tuple[WhatIf, ...], latency: Latency)
 def _event(event: Event, what_if: WhatIf) -> Event:
     if what_if.of == "overhead" and is_overhead(event) and what_if.name in ("", event.term):
         return event._replace(seconds=event.seconds * what_if.factor)
-    if what_if.of == "kernel" and event.kind in (Kind.RUN, Kind.LAUNCH) and what_if.name in ("", event.term):
+    if what_if.of == "kernel" and event.is_kernel and what_if.name in ("", event.term):
         if event.kind == Kind.RUN:
             return event._replace(seconds=event.seconds * what_if.factor)
         return event._replace(work_s=event.work_s * what_if.factor)

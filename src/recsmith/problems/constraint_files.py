@@ -14,7 +14,7 @@ from recsmith.problems.constraints import Apart, Constraints, Part, PerRank, Tog
 from recsmith.problems.space import Pin, Space, TableRule
 
 CONSTRAINTS_SCHEMA = "recsmith/constraints/1"
-SPACE_FIELDS = ("types", "widths", "kernels", "cache_factors")
+SPACE_FIELDS = ("types", "widths", "kernels", "cache_factors", "cache_policy")
 
 
 @noun
@@ -45,6 +45,8 @@ def constraints_to_raw(space: Space, constraints: Constraints) -> Raw:
     raw: Raw = {"types": list(space.types), "widths": space.widths, "kernels": list(space.kernels)}
     if space.has_caches:
         raw["cache_factors"] = list(space.cache_factors)
+    if space.cache_policy != "lru":
+        raw["cache_policy"] = space.cache_policy
     raw["memory"] = constraints.memory
     if constraints.keep_exact:
         raw["keep_exact"] = True

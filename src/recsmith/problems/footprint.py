@@ -19,7 +19,7 @@ from recsmith.problems.kept import broken_constraint
 from recsmith.problems.options import NO_PIECE
 from recsmith.problems.problem import Problem, build_problem
 from recsmith.problems.space import Space, torchrec_width
-from recsmith.sharding import KERNEL_NAMES, SHARDING_TYPES, Span
+from recsmith.sharding import KERNEL_NAMES, KEY_VALUE, SHARDING_TYPES, Span
 from recsmith.sharding.coverage import last_rank
 
 Number = TypeVar("Number", np.float64, np.int64)
@@ -96,7 +96,7 @@ def placements_of(problem: Problem, footprint: Footprint) -> tuple[Placement, ..
             Placement(
                 table=table.name, sharding_type=kind.name, compute_kernel=kernel, ranks=ranks,
                 widths=split if len(split) > 1 else (),
-                cache=Cache(load_factor=factor) if factor else None,
+                cache=Cache(load_factor=factor, policy=problem.cache_policy(mode)) if factor else None,
             )
         )  # fmt: skip
     return tuple(sorted(made, key=lambda placement: placement.table))
@@ -162,9 +162,11 @@ def problem_holding(problem: Problem, placements: Sequence[Placement]) -> Proble
 
 
 def space_holding(space: Space, placements: Sequence[Placement]) -> Space:
-    """The space with the types, kernels and cache factors of the placements besides its own."""
+    """The space with the types, kernels and cache factors of the placements besides its own, and their policy."""
+    policies = {placement.cache_policy for placement in placements if placement.compute_kernel == KEY_VALUE.name}
     return replace(
         space,
+        cache_policy=min(policies, default=space.cache_policy),
         types=(*space.types, *(placement.sharding_type for placement in placements)),
         kernels=(*space.kernels, *(placement.compute_kernel for placement in placements)),
         cache_factors=(*space.cache_factors, *(placement.load_factor for placement in placements if placement.cache)),
@@ -183,6 +185,8 @@ def in_space(problem: Problem, placements: Sequence[Placement]) -> bool:
         if placement.sharding_type not in types or placement.compute_kernel not in kernels:
             return False
         if placement.cache and placement.load_factor not in ((rule and rule.cache_factors) or space.cache_factors):
+            return False
+        if placement.compute_kernel == KEY_VALUE.name and placement.cache_policy != space.cache_policy:
             return False
         dim = tables[placement.table].embedding_dim
         widths = placement.widths_of(dim)

@@ -68,7 +68,7 @@ class MemoryModel:
             element_bytes=demand.element_bytes[table], ids=modes.ids[index], bags=modes.bags[index],
             outputs=modes.outputs[index], weighted=demand.weighted[table], int8=demand.int8[table],
             data_parallel=kind == DATA_PARALLEL, kernel=modes.kernel[index],
-            cache_load_factor=modes.load_factor[index], on_cpu=self.on_cpu,
+            cache_load_factor=modes.load_factor[index], counted=modes.static[index], on_cpu=self.on_cpu,
             sequence=~demand.pooled[table], mean=demand.mean[table],
             gathered=np.isin(kind, SPLIT_ROWS) & demand.pooled[table],
         )  # fmt: skip

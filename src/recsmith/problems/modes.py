@@ -80,6 +80,7 @@ class Modes:
     """Per mode (M,): what one covered rank does a step, and how its rows are cut.
 
     load_factor: share of the rows that the kernel caches on the device; 0 for kernels without a cache.
+    static: the cache keeps the rows that are read most, and otherwise those that were read last.
     group: tables that TorchRec fuses into one kernel share it.
     head_rows: rows on each covered rank but the last; tail_rows: on the last.
     """
@@ -88,6 +89,7 @@ class Modes:
     type: Ints
     kernel: Ints
     load_factor: Floats
+    static: Bools
     group: Ints
     coverage: Ints
     span: Ints
@@ -111,6 +113,7 @@ def build_modes(tables: tuple[Table, ...], demand: Demand, cluster: Cluster, spa
     return Modes(
         table=table, type=kind, kernel=kernel, coverage=coverage, ids=ids,
         load_factor=np.array([factor for *_, factor in legal], dtype=np.float64),
+        static=(kernel == KEY_VALUE.number) & (space.cache_policy == "static"),
         group=_fusion_groups(tables, table, kind),
         span=np.array([int(sharding.span) for sharding in SHARDING_TYPES])[kind],
         bags=np.where(demand.pooled[table], demand.bags[table] * multiplier, ids),

@@ -18,6 +18,7 @@ import numpy as np
 from recsmith._types import Bools, Ints
 from recsmith.clusters import Cluster
 from recsmith.errors import UsageError
+from recsmith.plans.plan import CachePolicy
 from recsmith.problems.barred_options import barred_options, beside_partners, fits_alone, other_openings
 from recsmith.problems.constraints import Constraints, constraint_key
 from recsmith.problems.legality import Legality
@@ -105,6 +106,10 @@ class Problem:
         columns = (modes.table, modes.type, modes.kernel, modes.load_factor)
         keys = zip(*(column.tolist() for column in columns), strict=True)
         return {key: mode for mode, key in enumerate(keys)}
+
+    def cache_policy(self, mode: int) -> CachePolicy:
+        """Which rows the cache of a mode keeps."""
+        return "static" if self.modes.static[mode] else "lru"
 
     def find_mode(self, table: int, type_name: str, kernel: str, load_factor: float | None = None) -> int | None:
         """The mode of a table with this type, kernel and cache factor, or None where the space has none.
@@ -245,7 +250,7 @@ def _check_beneath(workload: Workload, cluster: Cluster, space: Space, constrain
     if cluster.ddr_bytes_per_host is None and set(space.kernels) & set(HOST_KERNELS):
         raise UsageError("kernels fused_uvm* keep tables in host memory; give the cluster ddr_bytes_per_host")
     if space.on_disk:
-        check_disk(workload, cluster, constraints.memory)
+        check_disk(workload, cluster, constraints.memory, static=space.cache_policy == "static")
 
 
 def check_replicated(workload: Workload, cluster: Cluster, space: Space) -> None:

@@ -12,7 +12,7 @@ from recsmith._types import noun
 from recsmith.errors import UsageError, check_rules
 from recsmith.files import did_you_mean
 from recsmith.plans import Cache, Placement
-from recsmith.plans.plan import wrong_load_factor
+from recsmith.plans.plan import CachePolicy, wrong_load_factor
 from recsmith.sharding import CACHED_KERNELS, HOST_KERNELS, KERNEL_NAMES, KEY_VALUE, TYPE_NAMES, WIDTH_STEP
 from recsmith.sharding.memory import CACHE_LOAD_FACTOR
 
@@ -62,12 +62,14 @@ class Space:
         proposes: the smallest divisor of the dim that is at least 128 and a multiple of 4).
     cache_factors: shares of a table's rows that fused_uvm_caching and key_value may keep on the device; rules give
         tables their own. Without those kernels they say nothing, and stay what they are by default.
+    cache_policy: which rows the caches of tables on disk keep (Cache.policy); lru without such tables.
     """
 
     types: tuple[str, ...] = TYPE_NAMES
     widths: Literal["any", "torchrec"] = "any"
     kernels: tuple[str, ...] = ("fused", "dense")
     cache_factors: tuple[float, ...] = CACHE_FACTORS
+    cache_policy: CachePolicy = "lru"
 
     def __post_init__(self) -> None:
         check_rules(
@@ -80,6 +82,7 @@ class Space:
         object.__setattr__(self, "kernels", tuple(name for name in KERNEL_NAMES if name in self.kernels))
         factors = tuple(sorted(set(self.cache_factors)))
         object.__setattr__(self, "cache_factors", factors if self.has_caches else CACHE_FACTORS)
+        object.__setattr__(self, "cache_policy", self.cache_policy if self.on_disk else "lru")
 
     @property
     def has_caches(self) -> bool:
@@ -95,6 +98,7 @@ class Space:
         """A few words for a report."""
         types = "all types" if self.types == TYPE_NAMES else " + ".join(self.types)
         factors = ", ".join(f"{factor:g}" for factor in self.cache_factors)
+        factors += " (static)" if self.cache_policy == "static" else ""
         kernels = [f"{kernel} at {factors}" if kernel in CACHED_KERNELS else kernel for kernel in self.kernels]
         return f"{types}; widths {self.widths}; kernels {', '.join(kernels)}"
 

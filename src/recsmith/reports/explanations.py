@@ -8,6 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from recsmith.analyses.alternatives import Alternative
+from recsmith.analyses.cache_curve import CacheCurve, cache_curve
 from recsmith.analyses.explain import Explanation, PartShare, Phase, RankShare, TableAccount
 from recsmith.files import Raw, encode
 from recsmith.plans import PARTS, describe_kernel
@@ -35,9 +36,23 @@ def explanation_report(explanation: Explanation) -> RenderableType:
     ]
     if explanation.account is not None:
         return Group(*lines, *account_report(explanation.account), *_ties_of(explanation))
-    return Group(
-        *lines, *(each for i, phase in enumerate(explanation.phases) for each in _phase_report(phase, i, explanation))
-    )
+    phases = (each for i, phase in enumerate(explanation.phases) for each in _phase_report(phase, i, explanation))
+    return Group(*lines, *phases, *_cache_report(cache_curve(plan)))
+
+
+def _cache_report(curve: CacheCurve | None) -> Iterator[RenderableType]:
+    """How many lookups would hit caches of other sizes; nothing where no table has a cache."""
+    if curve is None:
+        return
+    yield Text()
+    hits = f"{curve.planned_hits:.1%} of the lookups of {counted(curve.tables, 'table')} hit"
+    yield line("caches", f"{hits} caches of {format_size(curve.planned_bytes)} of weights ({curve.policy}), predicted")
+    names = ("cached", "weights", "lru hits", *(["static hits"] if curve.points[0].static is not None else []))
+    made = grid(right=names)
+    for point in curve.points:
+        static = [] if point.static is None else [f"{point.static:.1%}"]
+        made.add_row(f"{point.share:.1%}", format_size(point.bytes), f"{point.lru:.1%}", *static)
+    yield made
 
 
 def _ties_of(explanation: Explanation) -> Iterator[RenderableType]:
@@ -109,6 +124,7 @@ def explanation_to_raw(explanation: Explanation) -> Raw:
         "phases": [encode(phase) for phase in explanation.phases],
         "account": None if explanation.account is None else encode(explanation.account),
         **({} if explanation.published_error is None else {"published_error": encode(explanation.published_error)}),
+        **({} if (curve := cache_curve(plan)) is None else {"caches": encode(curve)}),
     }
 
 

@@ -25,12 +25,11 @@ from recsmith.plans import (
     wide_tables,
 )
 from recsmith.plans.diff import Change
-from recsmith.problems.cached_lookups import hit_share
+from recsmith.problems.cached_lookups import CachedTable, cached_tables_of, hit_share
 from recsmith.problems.space import space_words
 from recsmith.reports.layout import Grid, add_first, grid, line
 from recsmith.sharding import DEVICE_KERNELS, KEY_VALUE, NOTED_ON_CUDA
 from recsmith.units import counted, format_gap, format_size, format_time
-from recsmith.workloads import Table
 
 RESULT_SCHEMA = "recsmith/result/1"
 MOST_DEVICES = 16  # more ranks than this, which is two hosts of eight, are summed up by the busiest and the idlest
@@ -117,15 +116,15 @@ def beneath_words(plan: Plan) -> str | None:
     kernels = ", ".join(f"{count} {name}" for name, count in sorted(counts.items()))
     size = format_size(sum(tables[placement.table].weight_bytes for placement in beneath))
     where = "on disk" if beneath_label(plan) == "disk" else "in host memory"
-    hits = hit_words([(tables[each.table], each.load_factor) for each in beneath if each.load_factor], plan)
+    hits = hit_words(cached_tables_of(plan), plan)
     return f"{counted(len(beneath), 'table')}, {size} of weights {where}: {kernels}{hits}"
 
 
-def hit_words(cached: Sequence[tuple[Table, float]], plan: Plan) -> str:
+def hit_words(cached: Sequence[CachedTable], plan: Plan) -> str:
     """The share of the lookups of cached tables that find their row in the cache; '' without such tables."""
     if not cached:
         return ""
-    share = hit_share(plan.workload, cached)
+    share = hit_share(plan.workload, cached, plan.cluster.world_size)
     return f"; {share:.1%} of their lookups hit a cache, predicted"
 
 

@@ -25,6 +25,7 @@ CACHE_PER_ID = 4  # bytes: where the row of an id is in the cache (lxu_cache_loc
 # Of RecSmith's own caches on CPU (training/stores/cache.py), in bytes:
 OWN_PER_SLOT = 25  # which row a slot holds and when it was used (8 each), whether it changed (1), free slots (8)
 OWN_PER_ROW = 4  # the slot of any row, cached or not
+OWN_PER_COUNT = 4  # how often any row was read, where those that are read most stay in the cache
 ID_BYTES = 8  # ids and offsets are int64 inside FBGEMM
 STATE_BYTES = 4  # optimizer state is fp32
 OUTPUT_BYTES = 4  # FBGEMM returns fp32
@@ -50,6 +51,7 @@ class Pieces:
     ids, bags: looked up and returned a step; outputs: TorchRec's estimate of bags, with min(1, pooling factor).
 
     on_cpu: ranks are processes on a CPU that talk through gloo. What only the CPU's terms depend on (None: nowhere):
+    counted: a cache counts how often each row is read;
     sequence: not pooled; mean: pooled by FBGEMM with a mean; gathered: gradients come by all-gather (rows are split).
     """
 
@@ -67,6 +69,7 @@ class Pieces:
     kernel: Ints
     cache_load_factor: Floats
     on_cpu: bool = False
+    counted: Bools | None = None
     sequence: Bools | None = None
     mean: Bools | None = None
     gathered: Bools | None = None
@@ -178,7 +181,8 @@ def _own_cache(pieces: Pieces, optimizer: str) -> Ints:
     """Bytes of a cache of training/stores/cache.py: rows with their state, and what tells where rows are."""
     slots = np.maximum(1, np.rint(pieces.rows * pieces.cache_load_factor).astype(np.int64))
     state = _real_state(replace(pieces, rows=np.ones_like(pieces.rows)), optimizer)
-    return slots * (_row_bytes(pieces) + state + OWN_PER_SLOT) + pieces.rows * OWN_PER_ROW
+    by_row = OWN_PER_ROW + np.where(False if pieces.counted is None else pieces.counted, OWN_PER_COUNT, 0)
+    return slots * (_row_bytes(pieces) + state + OWN_PER_SLOT) + pieces.rows * by_row
 
 
 def _fbgemm_cache(pieces: Pieces) -> Ints:

@@ -43,11 +43,22 @@ def stays_in_memory(table: Table, cluster: Cluster) -> str | None:
     return None
 
 
-def check_disk(workload: Workload, cluster: Cluster, memory: str) -> None:
-    """Refuse a space with tables on disk where nothing runs them.
+def static_refused(kernel: str, cluster: Cluster) -> str | None:
+    """Why the cache of a kernel cannot keep the rows that are read most (policy static); None where it can."""
+    if kernel == KEY_VALUE.name and cluster.device.kind == "cpu":
+        return None
+    return (
+        f"cache policy static is for tables on disk ({KEY_VALUE.name}) on cpu, not for {kernel} on "
+        f"{cluster.device.kind}, whose caches keep rows that were read last; take lru"
+    )
+
+
+def check_disk(workload: Workload, cluster: Cluster, memory: str, *, static: bool = False) -> None:
+    """Refuse a space with tables on disk where nothing runs them. static: caches keep the rows that are read most.
 
     Raises:
-        UsageError: the cluster has no disk, the optimizer no kernel, or the accounting of memory no figure for them.
+        UsageError: the cluster has no disk, the optimizer no kernel, the accounting of memory no figure for them, or
+            the device no cache of this policy.
     """
     kind = cluster.device.kind
     optimizers = ON_DISK[kind].optimizers
@@ -58,6 +69,9 @@ def check_disk(workload: Workload, cluster: Cluster, memory: str) -> None:
             f"kernel {KEY_VALUE.name} on {kind} runs {', '.join(optimizers)}, not {workload.optimizer}; take one of "
             "them, or leave the kernel out"
         )
+    refusal = static_refused(KEY_VALUE.name, cluster) if static else None
+    if refusal is not None:
+        raise UsageError(refusal)
     if memory == "torchrec":
         raise UsageError(
             f"kernel {KEY_VALUE.name} with memory: torchrec, which counts no cache of such tables; take memory: real"

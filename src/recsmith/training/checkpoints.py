@@ -31,8 +31,10 @@ from recsmith.training.resuming import PLAN_FILE, PROGRESS, RUN_FILE, STATE, Sav
 from recsmith.training.run import Checkpointing, Run, save_run
 from recsmith.training.sharded import ShardedJob
 from recsmith.training.stores.checkpoint import first_cause
+from recsmith.units import format_size
 
 PARTIAL = ".partial"
+NO_ROOM = ("No space left", "File too large", "Disk quota exceeded", "PytorchStreamWriter", "inline_container")
 
 
 class Checkpoints:
@@ -40,7 +42,7 @@ class Checkpoints:
 
     def __init__(self, folder: Path, settings: Checkpointing, agreement: Agreement) -> None:
         self.folder, self.settings, self.agreement = folder, settings, agreement
-        self._pending: tuple[Future[Any], Path] | None = None
+        self._pending: tuple[Future[Any], Path, int] | None = None
         self._writers: Any = (
             dist.new_group(backend="gloo") if settings.background else None
         )  # of its own: it is a thread's
@@ -71,22 +73,23 @@ class Checkpoints:
             return problem
         target = self.folder / f"step-{progress['step']:08d}"
         partial = target.with_name(target.name + PARTIAL)
-        problem = self._small_files(partial, run, plan, progress)
-        if not self.agreement.everywhere(problem is None):
-            return self._give_up(partial, problem or "another rank could not write")
         job.rows.flush()
         state = {**job.rows.state_dict(), **kept_by_hook(job)}
+        size = state_bytes(state)
+        problem = self._without_room(size) or self._small_files(partial, run, plan, progress)
+        if not self.agreement.everywhere(problem is None):
+            return self._give_up(partial, problem or "another rank could not write")
         if self.settings.background:
             stager: Any = Copies()
             future: Any = async_save(
                 state, checkpoint_id=partial / STATE, process_group=self._writers, async_stager=stager
             )
-            self._pending = future, partial
+            self._pending = future, partial, size
             return None
         try:
             save(state, checkpoint_id=partial / STATE)
         except (CheckpointException, OSError, RuntimeError) as error:
-            return self._give_up(partial, first_cause(error))
+            return self._give_up(partial, self._refused(error, size))
         self._complete(partial)
         return None
 
@@ -101,12 +104,33 @@ class Checkpoints:
         pending, self._pending = self._pending, None
         if pending is None:
             return None
-        future, partial = pending
+        future, partial, size = pending
         error = future.exception()
         if error is not None:
-            return self._give_up(partial, first_cause(error))
+            return self._give_up(partial, self._refused(error, size))
         self._complete(partial)
         return None
+
+    def _without_room(self, size: int) -> str | None:
+        """Why a checkpoint of so many bytes does not fit beside those that are kept; None where it does."""
+        free = shutil.disk_usage(self.folder).free
+        if free >= size:
+            return None
+        return (
+            f"it takes {format_size(size)}, and the disk of '{self.folder}' has {format_size(free)} free; make room, "
+            "keep fewer (checkpoint.keep), or give an output on another disk"
+        )
+
+    def _refused(self, error: BaseException, size: int) -> str:
+        """Why a checkpoint could not be written: of a full disk in words of ours, else the cause as PyTorch has it."""
+        cause = first_cause(error)
+        if any(words in cause for words in NO_ROOM):
+            free = format_size(shutil.disk_usage(self.folder).free)
+            return (
+                f"the disk of '{self.folder}' took only a part of {format_size(size)}, and has {free} free; make room, "
+                "or give an output on another disk"
+            )
+        return cause
 
     def _small_files(self, partial: Path, run: Run, plan: Plan, progress: Raw) -> str | None:
         """Everything but the tensors; what went wrong, in words."""
@@ -155,6 +179,15 @@ class Copies:
 
     def close(self) -> None:
         """There is nothing to give back."""
+
+
+def state_bytes(value: Any) -> int:
+    """Bytes of the tensors of a nested state, over all ranks."""
+    if isinstance(value, dict):
+        return sum(state_bytes(inner) for inner in value.values())
+    if isinstance(value, ShardedTensor | torch.Tensor):
+        return value.size().numel() * value.dtype.itemsize
+    return 0
 
 
 def copied(value: Any) -> Any:

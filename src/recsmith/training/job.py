@@ -42,7 +42,7 @@ from recsmith.training.sharded import (
 )
 from recsmith.training.sources import BatchSource, open_data, total_steps, with_distinct
 from recsmith.training.sources.protocol import State
-from recsmith.training.stores import cache_lookups
+from recsmith.training.stores import cache_lookups, rows_waited
 from recsmith.training.stores.parts import predicted_hits
 from recsmith.training.tables.features import Features
 from recsmith.training.tables.tower_parts import check_same_towers, tower_lines
@@ -66,6 +66,7 @@ class Progress:
     update: Raw | None = None  # what the update of data.periods keeps in checkpoints
     cached: tuple[int, int] = (0, 0)  # lookups of tables with caches by the last line, and those that missed
     narrow: NarrowState | None = None  # which units of dense layers train, in the checkpoint that training goes on from
+    waited_s: float = 0.0  # of this rank's lookups for rows, by the last line
     sent_bytes: int = 0  # that a rank gives to collectives in a step: the most of any rank, in the first usual one
 
 
@@ -266,22 +267,25 @@ def log_progress(job: TrainingJob, times: StepTimes, total: int | None) -> None:
         "samples_per_s": progress.scores.samples / seconds,
         "step_s": seconds / max(steps, 1),
         **{f"{part}_s": spent for part, spent in parts.items()},
-        **_hits(job),
+        **_hits(job, max(steps, 1)),
     }
     log.write("train", values)
     left = None if total is None else (total - progress.step) * seconds / max(steps, 1)
     told = {name: values[name] for name in ("step", "samples_per_s", "step_s")}
-    told |= {name: values[name] for name in ("hit_share",) if name in values}
+    told |= {name: values[name] for name in ("hit_share", "rows_wait_s") if name in values}
     log.say({**told, "steps": total, "scores": encode(progress.scores), "parts_s": parts, "left_s": left})
 
 
-def _hits(job: TrainingJob) -> Raw:
-    """The share of lookups since the last line whose row was in a cache, where tables have caches."""
-    before, now = job.progress.cached, _cache_lookups(job)
-    if now is None:
+def _hits(job: TrainingJob, steps: int) -> Raw:
+    """Since the last line, where tables have caches: the share of lookups whose row was in one, and seconds of waiting.
+
+    steps: since then; lookups of this rank waited for rows for so long in a mean one.
+    """
+    before, now, waited = job.progress.cached, _cache_lookups(job), rows_waited(job.sharded.rows)
+    if now is None or waited is None:
         return {}
-    job.progress.cached = now
-    return {"hit_share": hit_share_of(now[0] - before[0], now[1] - before[1])}
+    since, job.progress.cached, job.progress.waited_s = waited - job.progress.waited_s, now, waited
+    return {"hit_share": hit_share_of(now[0] - before[0], now[1] - before[1]), "rows_wait_s": since / steps}
 
 
 def _cache_lookups(job: TrainingJob) -> tuple[int, int] | None:

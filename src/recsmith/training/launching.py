@@ -12,7 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from recsmith._components import parsed
 from recsmith.adapters.installed import require_torchrec
+from recsmith.costs.fetches import AHEAD, disk_fetches
 from recsmith.errors import UsageError
 from recsmith.files import Raw, Source
 from recsmith.jobs.launch import launch
@@ -223,6 +225,7 @@ def _described(made: Run) -> list[str]:
         "(on CPU; not counted: the program itself and the dense layers)",
         f"embeddings take {format_time(step)} of a step under the plan's cost model ({plan.cost_model}), on "
         f"{plan.cluster.device.name} and its links as the plan knows them",
+        *_from_disk(made, plan),
         f"written to '{Path(made.output)}': run.json, plan.json, log.jsonl, "
         + (f"checkpoints of {format_size(size)} each ({made.checkpoint.keep} kept), "
            if made.checkpoint else "no checkpoints, ")
@@ -230,6 +233,17 @@ def _described(made: Run) -> list[str]:
         *parts.source.notes(made.data.batch_sizes(ranks), ranks, None),
         *_watched(made, parts.source.schema.feature_names, steps),
     ]  # fmt: skip
+
+
+def _from_disk(made: Run, plan: Plan) -> list[str]:
+    """What the rows of tables that the plan keeps on disk take of a step, and whether the run's pipeline hides it."""
+    found = disk_fetches(plan)
+    if found is None:
+        return []
+    taken = f"rows come from disk for {format_time(found.longest_s)} of it"
+    if made.pipeline != "auto" and parsed(made.pipeline, "pipeline")[0] == AHEAD:
+        return [f"{taken}, beside the step before (pipeline {AHEAD}): {format_time(found.ahead_s)} in place of it"]
+    return [f"{taken}; pipeline: {AHEAD} would fetch them beside the step before: {format_time(found.ahead_s)}"]
 
 
 def _watched(made: Run, features: Sequence[str], steps: int | None) -> list[str]:

@@ -178,7 +178,10 @@ def progress_text(message: Raw) -> str:
     scores = message["scores"]
     parts = ", ".join(f"{part} {_ms(seconds)}" for part, seconds in message["parts_s"].items())
     whole = f"/{message['steps']:,}" if message.get("steps") else ""
-    hits = f", {message['hit_share']:.1%} of lookups found a row in memory" if "hit_share" in message else ""
+    hits = ""
+    if "hit_share" in message:
+        waited = _ms(message["rows_wait_s"])
+        hits = f", {message['hit_share']:.1%} of lookups found a row in memory, the others waited {waited}"
     left = f", {format_time(message['left_s'])} left" if message.get("left_s") is not None else ""
     speed = f"{message['samples_per_s']:,.0f} samples/s (step {_ms(message['step_s'])}: {parts})"
     return (

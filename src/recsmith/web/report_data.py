@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from recsmith._types import noun
 from recsmith._version import __version__
+from recsmith.analyses.cache_curve import CacheCurve, cache_curve
 from recsmith.analyses.explain import Phase, phases_of
 from recsmith.analyses.placed_costs import PlacedCosts
 from recsmith.analyses.sensitivity import Spread, spread_of
@@ -137,7 +138,8 @@ class ReportData:
     """All that the report of a plan shows; `encode` makes it JSON of schema recsmith/report/1.
 
     phases: of the step, in their order: the rank that each waits for. memory: per device. constraints: what the plan
-    had to keep, as the plan file has it. made_by: the version of RecSmith that wrote the report.
+    had to keep, as the plan file has it. made_by: the version of RecSmith that wrote the report. caches: of tables
+    outside device memory, where there are any.
     """
 
     schema: str
@@ -150,6 +152,7 @@ class ReportData:
     tables: tuple[ShownTable, ...]
     sensitivity: Spread
     against: ShownDifference | None
+    caches: CacheCurve | None = None
 
 
 def report_data(plan: Plan, name: str = "", against: Plan | None = None, other_name: str = "") -> ReportData:
@@ -175,7 +178,7 @@ def report_data(plan: Plan, name: str = "", against: Plan | None = None, other_n
             for device, sizes in zip(plan.cost.per_device, held, strict=True)
         ),
         tables=tuple(_tables(plan, problem, placed)),
-        sensitivity=spread_of(model, problem, placed.footprint), against=difference,
+        sensitivity=spread_of(model, problem, placed.footprint), against=difference, caches=cache_curve(plan),
     )  # fmt: skip
 
 

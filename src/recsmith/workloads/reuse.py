@@ -106,6 +106,26 @@ class Reuse:
         growth = self.unique_rows(table, before + step) - self.unique_rows(table, before)
         return 1 - np.clip(growth / np.maximum(step, TINY), 0.0, 1.0)
 
+    def staying(self, table: Ints, lookups: Floats, cached: Floats) -> Floats:
+        """Rows (N,) that stay in a cache of the `cached` most read ones, beside others that two batches bring in."""
+        return np.maximum(cached - 2 * self._missed_beside(table, lookups, cached), 0.0)
+
+    def missed_static(self, table: Ints, lookups: Floats, cached: Floats) -> Floats:
+        """How many different rows of so many lookups miss a cache that keeps the most read rows (N,)."""
+        return self._missed_beside(table, lookups, self.staying(table, lookups, cached))
+
+    def _missed_beside(self, table: Ints, lookups: Floats, kept: Floats) -> Floats:
+        """Different rows (N,) of so many lookups that are not among the `kept` most read ones.
+
+        By a Zipf law, the most read rows are a smaller table with the same exponent. By counts, every lookup that
+        misses is taken for another row.
+        """
+        hot = self.hot_share(table, kept)
+        among = zipf_unique_rows(self.zipf[table], np.maximum(kept, 1.0), lookups * hot)
+        rows = self.unique_rows(table, lookups)
+        by_law = np.maximum(rows - np.where(kept >= 1, among, 0.0), 0.0)
+        return np.where(self.counted[table] > 0, np.minimum(rows, lookups * (1 - hot)), by_law)
+
     def _held(self, table: Ints, cached: Floats) -> Floats:
         """The number of lookups (N,) that read so many different rows."""
         low, high = np.zeros(len(table)), np.full(len(table), float(HORIZON))

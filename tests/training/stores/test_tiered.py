@@ -53,6 +53,17 @@ def test_the_row_used_longest_ago_leaves() -> None:
     assert own.slot_of[0] != EMPTY
 
 
+def test_the_rows_that_are_read_most_stay_once_they_were_counted() -> None:
+    own = RowCache("t", rows=9, slots=3, profile=3)
+    for row, reads in ((0, 5), (1, 2), (2, 4)):
+        own.place(np.array([row]), [], np.array([reads]))
+    for row in (5, 6, 7, 6):  # each takes the place of the one before
+        own.place(np.array([row]), [], np.array([9]))
+    assert own.reads.tolist() == [5, 2, 4, 0, 0, 0, 0, 0, 0]
+    assert (own.slot_of[[0, 2]] != EMPTY).all()
+    assert own.row_of[own.slot_of[6]] == 6
+
+
 def test_rows_of_two_batches_that_do_not_fit_are_named() -> None:
     own = RowCache("t", rows=9, slots=3)
     busy = own.place(np.array([0, 1]), []).slots
@@ -114,11 +125,14 @@ def weights(run: Any) -> dict[str, Any]:
 
 
 @pytest.mark.usefixtures("torchrec")
-@pytest.mark.parametrize(("ranks", "optimizer"), [(1, "rowwise_adagrad"), (2, "rowwise_adagrad"), (1, "sgd")])
-def test_it_trains_as_tables_in_memory_do(tmp_path: Path, ranks: int, optimizer: str) -> None:
+@pytest.mark.parametrize(
+    ("ranks", "optimizer", "more"),
+    [(1, "rowwise_adagrad", {}), (2, "rowwise_adagrad", {}), (1, "sgd", {"policy": "static", "profile": 3})],
+)
+def test_it_trains_as_tables_in_memory_do(tmp_path: Path, ranks: int, optimizer: str, more: dict[str, Any]) -> None:
     from recsmith.training import train
 
-    rows = {"name": "tiered", "folder": str(tmp_path / "rows"), "cache": 0.1}
+    rows = {"name": "tiered", "folder": str(tmp_path / "rows"), "cache": 0.1, **more}
     plain = a_run(tmp_path / "plain", ranks=ranks, optimizer=optimizer)
     tiered = a_run(tmp_path / "own", ranks=ranks, optimizer=optimizer, rows=rows, pipeline="prefetch_sparse_dist")
     first = replace(tiered, steps=7)
@@ -137,6 +151,7 @@ def test_it_trains_as_tables_in_memory_do(tmp_path: Path, ranks: int, optimizer:
     shares = [line["hit_share"] for line in log if line["event"] == "train"]
     assert shares
     assert all(0 <= share < 1 for share in shares)
+    assert all(line["rows_wait_s"] >= 0 for line in log if line["event"] == "train")
 
 
 @pytest.mark.usefixtures("torchrec")
@@ -146,6 +161,26 @@ def test_a_cache_without_room_for_two_batches_ends_the_job_with_a_sentence(tmp_p
     run = a_run(tmp_path, rows={"name": "tiered", "folder": str(tmp_path / "rows"), "cache": 0.01})
     with pytest.raises(RecSmithError, match=r"table 'a': a batch needs .* have more of its rows in memory"):
         train(run)
+
+
+@pytest.mark.usefixtures("torchrec")
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"cache": 0.1, "policy": "mru"}, "rows.policy is mru; it is lru"),
+        ({"policy": "static"}, "rows.policy goes with rows.cache; without it the plan says both"),
+        ({"cache": 0.1, "policy": "static", "profile": 0}, "rows.profile is 0; it is a number of batches, at least 1"),
+        ({"cache": 1.5}, "rows.cache is 1.5; it is a share of rows"),
+    ],
+)
+def test_settings_that_nothing_means_are_named(settings: dict[str, Any], said: str) -> None:
+    import torch
+
+    from recsmith.training.stores.tiered import TieredRows
+
+    config: Any = None
+    with pytest.raises(UsageError, match=said):
+        TieredRows.kernel(config, True, torch.device("cpu"), folder="rows", **settings)
 
 
 def test_caches_beyond_the_memory_limit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,7 +55,7 @@ const upper = (words: string): string => words.charAt(0).toUpperCase() + words.s
 const colourOf = (name: string): string => (name === "weights and optimizer state" ? "weights" : name.replaceAll(" ", "-"));
 
 /** A chart's numbers, drawn when somebody opens them. */
-function figures<Row>(title: string, rows: Row[], columns: Column<Row>[]): HTMLElement {
+export function figures<Row>(title: string, rows: Row[], columns: Column<Row>[]): HTMLElement {
   const box = h("div");
   const made = h("details", { class: "numbers", ontoggle: () => {
     if (made.open && !box.firstChild) box.append(new Grid(title, rows, columns).element);

@@ -6,6 +6,7 @@ import type { ReportData } from "../data";
 import { append, h, replace } from "../dom";
 import { themeButton } from "../theme";
 import { bindingPart } from "./binding";
+import { cachesPart } from "./caches";
 import { changesPart } from "./changes";
 import { headline } from "./headline";
 import { originPart, provedPart, sensitivityPart } from "./origin";
@@ -18,6 +19,7 @@ const parts: [id: string, short: string, part: HTMLElement][] = [
   ["time", "Time", timePart(data)],
   ["binds", "What binds", bindingPart(data)],
   ["memory", "Memory", memoryPart(data)],
+  ...(data.caches ? [["caches", "Caches", cachesPart(data.caches)] as [string, string, HTMLElement]] : []),
   ["shards", "Shards", shardsPart(data)],
   ["bound", "Bound", provedPart(data)],
   ["sensitivity", "Sensitivity", sensitivityPart(data)],

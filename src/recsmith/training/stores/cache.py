@@ -19,6 +19,7 @@ from recsmith.units import format_size
 
 EVICTED_AT_ONCE = 50  # the part of the slots, 1 / 50, that is freed when none is left: bulk writes, seldom
 EMPTY = -1
+MOST_BATCHES = 2**31  # of a job: a read more counts for more than any number of batches
 
 
 class RowMoves(NamedTuple):
@@ -32,9 +33,13 @@ class RowMoves(NamedTuple):
 
 
 class RowCache:
-    """Which of N rows are in S slots; those that were used longest ago leave first (LRU)."""
+    """Which of N rows are in S slots; those that were used longest ago leave first (LRU).
 
-    def __init__(self, table: str, rows: int, slots: int) -> None:
+    profile: batches whose reads are counted (0: none). Then rows that were read least in these leave first, and of
+    equal ones those that were used longest ago: the rows that are read most stay (static).
+    """
+
+    def __init__(self, table: str, rows: int, slots: int, profile: int = 0) -> None:
         self.table = table
         self.slot_of: Any = np.full(rows, EMPTY, np.int32)
         self.row_of: Any = np.full(slots, EMPTY, np.int64)
@@ -42,17 +47,23 @@ class RowCache:
         self.changed: Bools = np.zeros(slots, dtype=bool)
         self.free: Ints = np.arange(slots)
         self.clock = 0
+        self.profile = profile
+        self.reads: Any = np.zeros(rows if profile else 0, np.int32)
 
-    def place(self, rows: Ints, busy: Iterable[Ints]) -> RowMoves:
+    def place(self, rows: Ints, busy: Iterable[Ints], reads: Ints | int = 1) -> RowMoves:
         """Give distinct rows slots. busy: slots of batches that are trained or come next, which keep their rows.
+
+        reads: how often the batch reads each of the rows.
 
         Raises:
             UsageError: the rows do not fit beside those.
         """
         self.clock += 1
+        if self.clock <= self.profile:
+            self.reads[rows] += reads
+        used = self.clock + self.reads[rows].astype(np.int64) * MOST_BATCHES if self.profile else self.clock
         slots = self.slot_of[rows].astype(np.int64)
         missing = slots == EMPTY
-        self.used[slots[~missing]] = self.clock
         wanted = int(missing.sum())
         left = self._leave(wanted, slots[~missing], busy, len(rows)) if wanted > len(self.free) else self.free[:0]
         left_rows = self.row_of[left]
@@ -60,8 +71,8 @@ class RowCache:
         self.free = np.concatenate([self.free, left])
         taken, self.free = self.free[:wanted], self.free[wanted:]
         self.slot_of[rows[missing]], self.row_of[taken] = taken, rows[missing]
-        self.used[taken] = self.clock
         slots[missing] = taken
+        self.used[slots] = used
         kept = self.changed[left]
         self.changed[left] = False
         return RowMoves(slots, rows[missing], taken, left_rows[kept], left[kept])

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from recsmith._components import parsed
+from recsmith.errors import check_rules
 from recsmith.plans import Plan
-from recsmith.problems.cached_lookups import hit_share
+from recsmith.problems.cached_lookups import CachedTable, cached_tables_of, hit_share
 from recsmith.sharding import KEY_VALUE
 from recsmith.training.run import Run
 from recsmith.training.run_parts import (
@@ -19,8 +20,9 @@ from recsmith.training.run_parts import (
     Sequences,
     TableOptimizer,
 )
-from recsmith.workloads import Table
 from recsmith.workloads.optimizers import SPLIT_OPTIMIZERS
+
+PROFILE = 1000  # batches whose reads are counted, of policy static
 
 
 @dataclass(frozen=True)
@@ -127,22 +129,40 @@ class TablesInFile:
         return None
 
 
-def cached_tables(run: Run, plan: Plan) -> list[tuple[Table, float]]:
+def check_caches(cache: float | None = None, policy: str | None = None, profile: int = PROFILE) -> None:
+    """Refuse settings of the caches of rows: tiered that mean nothing (UsageError)."""
+    fits = cache is None or 0 < cache <= 1
+    wrong = None if fits else f"rows.cache is {cache}; it is a share of rows, above 0 and at most 1"
+    check_rules(wrong, _wrong_policy(cache, policy, profile))
+
+
+def _wrong_policy(cache: float | None, policy: str | None, profile: int) -> str | None:
+    if policy not in (None, "lru", "static"):
+        return f"rows.policy is {policy}; it is lru (rows that were read last stay) or static (those read most)"
+    if policy is not None and cache is None:
+        return "rows.policy goes with rows.cache; without it the plan says both: plan with --cache-policy static"
+    return None if profile >= 1 else f"rows.profile is {profile}; it is a number of batches, at least 1"
+
+
+def cached_tables(run: Run, plan: Plan) -> list[CachedTable]:
     """The tables that a run on CPU keeps in files, each with the share of its rows that is in memory."""
     name, settings = parsed(run.rows, "rows")
     if name != "tiered":
         return []
+    check_caches(**{each: settings[each] for each in ("cache", "policy", "profile") if each in settings})
     tables = {table.name: table for table in plan.workload.tables if table.pooled}
     placed = [each for each in plan.placements if each.table in tables and each.sharding_type != COPIED]
     if "cache" in settings:
-        return [(tables[each.table], settings["cache"]) for each in placed]
-    return [(tables[each.table], each.load_factor) for each in placed if each.compute_kernel == KEY_VALUE.name]
+        static = settings.get("policy") == "static"
+        return [CachedTable(tables[each.table], settings["cache"], static) for each in placed]
+    stored = {each.table for each in placed if each.compute_kernel == KEY_VALUE.name}
+    return [each for each in cached_tables_of(plan) if each.table.name in stored]
 
 
 def predicted_hits(run: Run, plan: Plan) -> float | None:
     """The share of the lookups of these tables that is predicted to find its row in memory; None without any."""
     cached = cached_tables(run, plan)
-    return hit_share(plan.workload, cached) if cached else None
+    return hit_share(plan.workload, cached, plan.cluster.world_size) if cached else None
 
 
 def row_parts(run: Run) -> list[Part]:

@@ -1,0 +1,180 @@
+"""FBGEMM's kernel of pooled tables on the slots of caches, with the whole tables in a file, on CPU.
+
+A kernel maps the ids of a batch to slots, reads the rows that it lacks, and writes rows that it no longer holds, by
+several threads, since most of that is waiting for the disk.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from fbgemm_gpu.split_embedding_configs import EmbOptimType
+from fbgemm_gpu.split_table_batched_embeddings_ops_common import EmbeddingLocation
+from fbgemm_gpu.split_table_batched_embeddings_ops_training import (
+    ComputeDevice,
+    SplitTableBatchedEmbeddingBagsCodegen,
+)
+
+from recsmith.errors import UsageError
+from recsmith.sharding.memory import OWN_PER_COUNT, OWN_PER_ROW, OWN_PER_SLOT
+from recsmith.training.stores.cache import RowCache, ScratchFile, check_memory
+
+READERS = 8  # threads that read and write the file, which wait for the disk most of the time
+AT_LEAST = 256  # rows a thread moves; fewer are not worth one more
+Moved = tuple[int, Any, Any]  # a table, and rows of it with their slots
+
+
+class Fetched(NamedTuple):
+    """A batch whose rows are in slots: the slot of each id, and the slots of each table."""
+
+    indices: torch.Tensor
+    slots: torch.Tensor
+    held: list[Any]
+
+
+class TieredTables(SplitTableBatchedEmbeddingBagsCodegen):
+    """FBGEMM's kernel on the slots of caches, with the whole tables in a file.
+
+    names, rows, columns: of its tables' shards. caches: the share of each one's rows that is in memory. profiles:
+    batches of each whose reads say which rows stay (cache.py); 0 keeps those that were read last.
+    """
+
+    def __init__(self, *, names: list[str], rows: list[int], columns: list[int], caches: list[float], folder: str,
+                 profiles: list[int], feature_table_map: list[int], **given: Any) -> None:  # fmt: skip
+        slots = [max(1, min(count, round(count * cache))) for count, cache in zip(rows, caches, strict=True)]
+        specs = [
+            (count, width, EmbeddingLocation.HOST, ComputeDevice.CPU)
+            for count, width in zip(slots, columns, strict=True)
+        ]
+        check_memory(_cache_bytes(rows, columns, slots, given.get("optimizer"), profiles))
+        super().__init__(specs, feature_table_map=feature_table_map, table_names=names, **given)
+        here = [
+            [weights, *states]
+            for weights, states in zip(
+                super().split_embedding_weights(),
+                super().split_optimizer_states() or [[] for _ in rows],
+                strict=True,
+            )
+        ]
+        # Views without autograd's count of versions: a thread writes into them while a backward pass runs.
+        self._here = [[torch.from_numpy(each.numpy()) for each in parts] for parts in here]
+        shapes = [(count, *part.shape[1:]) for count, parts in zip(rows, here, strict=True) for part in parts]
+        self.file = ScratchFile(folder, shapes)
+        arrays = iter(self.file.arrays)
+        self._stored = [[torch.from_numpy(next(arrays)) for _ in parts] for parts in here]
+        self.caches = [RowCache(*each) for each in zip(names, rows, slots, profiles, strict=True)]
+        self._features = feature_table_map
+        self._ahead: deque[Future[Fetched]] = deque()
+        self._training: list[Any] = [np.zeros(0, np.int64) for _ in rows]
+        self._readers, self._thread = ThreadPoolExecutor(READERS), ThreadPoolExecutor(1)
+        self.prefetch_pipeline = True  # what TorchRec asks for before it calls `prefetch`
+        self.lookups, self.missed, self.waited_s = 0, 0, 0.0
+
+    def split_embedding_weights(self) -> list[torch.Tensor]:
+        """The whole tables, as they are in the file."""
+        return [parts[0] for parts in self._stored]
+
+    def split_optimizer_states(self) -> list[list[torch.Tensor]]:
+        """The state of all rows, as it is in the file."""
+        return [parts[1:] for parts in self._stored if len(parts) > 1]
+
+    def prefetch(self, indices: torch.Tensor, offsets: torch.Tensor, *_: Any, **__: Any) -> None:
+        """Fetch the rows of the next batch in a thread, while this one trains."""
+        busy = [self._training]
+        self._ahead.append(self._thread.submit(self._fetch, indices, offsets, busy))
+
+    def forward(self, indices: torch.Tensor, offsets: torch.Tensor, *given: Any, **named: Any) -> torch.Tensor:
+        """Look up rows by their ids, whether fetched before or now."""
+        if named.get("batch_size_per_feature_per_rank") is not None:
+            raise UsageError("rows: tiered does not take features of other batch sizes (data.deduplicate); drop one")
+        begun = perf_counter()
+        ahead = self._ahead[0].result() if self._ahead else None
+        if ahead is not None and torch.equal(ahead.indices, indices):
+            self._ahead.popleft()
+            fetched = ahead
+        else:
+            fetched = self._fetch(indices, offsets, [ahead.held] if ahead else [])
+        self.waited_s += perf_counter() - begun
+        self._training = fetched.held
+        if torch.is_grad_enabled():
+            for cache, slots in zip(self.caches, fetched.held, strict=True):
+                cache.changed[slots] = True
+        return super().forward(fetched.slots, offsets, *given, **named)
+
+    def flush(self) -> None:
+        """Write rows that changed to the file."""
+        for future in self._ahead:
+            future.result()
+        self._move_all([(t, *cache.settled()) for t, cache in enumerate(self.caches)], into_file=True)
+        self.file.expect(random=False)
+
+    def forget(self) -> None:
+        """Write rows that changed, and read all anew: somebody is about to write into the file."""
+        self.flush()
+        self._ahead.clear()
+        for cache in self.caches:
+            cache.empty()
+        self._training = [slots[:0] for slots in self._training]
+
+    def _fetch(self, indices: torch.Tensor, offsets: torch.Tensor, busy: list[list[Any]]) -> Fetched:
+        """Slots of all ids. busy: slots of each table, in lists of batches, that keep their rows."""
+        self.file.expect(random=True)
+        ids = indices.numpy()
+        bags = (len(offsets) - 1) // len(self._features)
+        bounds = offsets[::bags].tolist() if bags else [0] * (len(self._features) + 1)
+        slots, held = np.empty(len(ids), np.int64), list[Any]()
+        leaving, coming = list[Moved](), list[Moved]()
+        for t, cache in enumerate(self.caches):
+            first = self._features.index(t)
+            part = slice(bounds[first], bounds[first + self._features.count(t)])
+            rows, places, reads = np.unique(ids[part], return_inverse=True, return_counts=True)
+            moves = cache.place(rows, [slots_of[t] for slots_of in busy], reads)
+            order = np.argsort(moves.left_rows)
+            leaving.append((t, moves.left_rows[order], moves.left_slots[order]))
+            coming.append((t, moves.read_rows, moves.read_slots))
+            slots[part] = moves.slots[places]
+            held.append(moves.slots)
+            missed = np.zeros(len(cache.row_of), dtype=bool)
+            missed[moves.read_slots] = True
+            self.lookups, self.missed = self.lookups + len(places), self.missed + int(missed[slots[part]].sum())
+        self._move_all(leaving, into_file=True)  # first, for others come into their slots
+        self._move_all(coming, into_file=False)
+        return Fetched(indices, torch.from_numpy(slots), held)
+
+    def _move_all(self, moves: Iterable[Moved], *, into_file: bool) -> None:
+        """Copy rows of tables by all threads, each a stretch of rows."""
+        under_way: list[Future[None]] = []
+        for table, rows, slots in moves:
+            pieces = max(1, min(READERS, len(rows) // AT_LEAST))
+            for of_rows, of_slots in zip(np.array_split(rows, pieces), np.array_split(slots, pieces), strict=True):
+                under_way.append(self._readers.submit(self._move, table, of_rows, of_slots, into_file=into_file))
+        for each in under_way:
+            each.result()
+
+    def _move(self, table: int, rows: Any, slots: Any, *, into_file: bool) -> None:
+        """Copy rows and their state from slots into the file, or the other way."""
+        if not len(rows):
+            return
+        of_file, of_cache = torch.from_numpy(rows), torch.from_numpy(slots)
+        for here, stored in zip(self._here[table], self._stored[table], strict=True):
+            if into_file:
+                stored.index_copy_(0, of_file, here.index_select(0, of_cache))
+            else:
+                here.index_copy_(0, of_cache, stored.index_select(0, of_file))
+
+
+def _cache_bytes(
+    rows: list[int], columns: list[int], slots: list[int], optimizer: Any, profiles: list[int]
+) -> int:  # fmt: skip
+    """Bytes of slots with the state of their rows, of the figures that a cache keeps of each, and of those of rows."""
+    state = {EmbOptimType.EXACT_ADAGRAD: columns, EmbOptimType.EXACT_ROWWISE_ADAGRAD: [1] * len(columns)}
+    kept = state.get(optimizer, [0] * len(columns))
+    each = [4 * (width + more) + OWN_PER_SLOT for width, more in zip(columns, kept, strict=True)]
+    of_rows = sum(
+        count * (OWN_PER_ROW + OWN_PER_COUNT * (profile > 0)) for count, profile in zip(rows, profiles, strict=True)
+    )
+    return of_rows + sum(count * size for count, size in zip(slots, each, strict=True))
