@@ -28,6 +28,7 @@ STEPS, PASSES, LOOKS = 100, 4.0, 25  # batches of a pass, passes of each method,
 RATES = {
     "adam": (3e-4, 1e-3, 3e-3), "adagrad": (1e-3, 3e-3, 1e-2), "sgd": (0.1, 0.3, 1.0), "shampoo": (3e-4, 1e-3, 3e-3),
 }  # fmt: skip
+SHOWN = (1.0, 2.0, PASSES)  # passes after which the table has losses
 NEAR = 5e-4  # how far above Adam's best loss counts as there
 PERIOD, PERIODS, CYCLE, TRAINED = 50_000, (4, 5, 6), 8, 4
 Way = tuple[str, str]  # layers, method
@@ -47,8 +48,9 @@ def layers(quick: bool, output: Path) -> None:
                 output.parent.mkdir(parents=True, exist_ok=True)
                 output.write_text(json.dumps(found, indent=1))
     for start in ("cold", "warm"):
-        print(f"| {start} | seeds | passes to Adam's loss | loss after {PASSES:g} passes | beside Adam |")
-        print("|---|---|---|---|---|")
+        shown = " | ".join(f"loss after {passes:g}" for passes in SHOWN)
+        print(f"| {start} | {shown} | beside Adam | passes to Adam's loss |")
+        print("|---|---|---|---|---|---|")
         table = _table(found, start)
         adam = min((name for name in table if name.startswith("adam,")), key=lambda n: statistics.mean(table[n]["end"]))
         for name, row in table.items():
@@ -60,7 +62,10 @@ def layers(quick: bool, output: Path) -> None:
             told = (
                 f"{statistics.mean(reached):.2f}" if len(reached) == len(passes) else f"{len(reached)} of {len(passes)}"
             )
-            print(f"| {name} | {len(less)} | {told} | {statistics.mean(row['end']):.5f} | {_interval(less)} |")
+            losses = " | ".join(
+                f"{statistics.mean(_after(curve, each) for curve in row['curves']):.5f}" for each in SHOWN
+            )
+            print(f"| {name} | {losses} | {_interval(less)} | {told} |")
 
 
 def _arms() -> list[str]:
@@ -79,7 +84,7 @@ def _table(found: dict[str, Any], start: str) -> dict[str, dict[str, list[Any]]]
             name = key.removeprefix(f"{start}, ").rpartition("/")[0]
             row = rows.setdefault(name, {"curves": [], "end": []})
             row["curves"].append(curve)
-            row["end"].append(curve[-1][1])
+            row["end"].append(_after(curve, PASSES))
     best: dict[str, str] = {}
     for name in rows:
         kind = name.partition(",")[0]
@@ -90,6 +95,11 @@ def _table(found: dict[str, Any], start: str) -> dict[str, dict[str, list[Any]]]
 
 def _targets(table: dict[str, Any], adam: str) -> list[float]:
     return [end + NEAR for end in table[adam]["end"]]
+
+
+def _after(curve: Curve, passes: float) -> float:
+    """The loss where a method was last looked at by then."""
+    return [loss for visited, loss in curve if visited <= passes][-1]
 
 
 def _passes(curve: Curve, target: float) -> float:
