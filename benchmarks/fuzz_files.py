@@ -146,6 +146,7 @@ def classes(home: Path) -> dict[str, Class]:
         "device-capture-lost-events": Class(home / "device-trace", LOST, [command("predict", "FILE")]),
         "replayed-arm": Class(home / "replay", {"incremental-0/measured.json": JSON}, [read_replay], TORCHREC),
         "decision": Class(home / "update.json", {"": JSON}, [read_update]),
+        "stream": Class(home / "online.json", {"": JSON}, [read_stream]),
         "reshard-journal": Class(home / "resharding", {"recsmith-journal.jsonl": JOURNAL}, [go_on_resharding]),
     }  # fmt: skip
 
@@ -311,6 +312,19 @@ def read_update(file: Path) -> None:
     from recsmith.training.updates import update_of
 
     read_decision(file, update_of({"name": "auto", "replayed": 8}))
+
+
+def read_stream(file: Path) -> None:
+    """What the page reads of how a stream is best learned, and shows."""
+    from recsmith.files import encode
+    from recsmith.web.serving.sessions import KeptStream
+    from recsmith.web.serving.settings import Settings
+    from recsmith.web.serving.uploads import read_upload
+    from recsmith.web.serving.views import stream_view
+
+    held: Any = read_upload(file.read_bytes(), file.name, Settings(token="none")).held
+    if hasattr(held, "replays"):
+        encode(stream_view("stream-0", KeptStream(file.name, held)))
 
 
 def read_maps(file: Path) -> None:
@@ -502,7 +516,8 @@ def _maps(file: Path) -> None:
 
 def _replayed(folder: Path, decision: Path) -> None:
     """What two arms reached, by logs of a training, and what was decided."""
-    from recsmith.training.arms import ARMS
+    from recsmith.reports.online import online_to_raw
+    from recsmith.training.arms import ARMS, judged
     from recsmith.training.log import LOG
 
     def log(run: Any) -> dict[str, bool]:
@@ -515,6 +530,8 @@ def _replayed(folder: Path, decision: Path) -> None:
     _replay(folder, {name: ARMS[name] for name in ("incremental", "window")}, log)
     decided = {"arm": "window", "update": ARMS["window"], "because": "window has the least loss of the next period"}
     decision.write_text(json.dumps(decided))
+    found = judged(_replay(folder, {name: ARMS[name] for name in ("incremental", "window")}, None), 3)
+    (folder.parent / "online.json").write_text(json.dumps(online_to_raw(found)))
 
 
 def _bench(path: Path) -> None:

@@ -22,8 +22,9 @@ def serve_command(
 ) -> None:
     """Plan in a browser: a page on this machine, and its JSON API, until Ctrl-C.
 
-    FILES are workloads, clusters, plans and constraints that the page shows from the start. The address that is
-    printed holds a secret token; nobody without it can use the page, and nothing leaves this machine.
+    FILES are workloads, clusters, plans, constraints and online.json of `recsmith bench online`, which the page shows
+    from the start. The address that is printed holds a secret token; nobody without it can use the page, and nothing
+    leaves this machine.
 
     \b
     recsmith serve

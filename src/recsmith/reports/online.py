@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from recsmith.files import Raw, encode
+from recsmith.files import Raw, check_schema, decode, encode
 from recsmith.reports.compressions import COLOURS
 
 if TYPE_CHECKING:
@@ -43,10 +43,21 @@ def online_to_raw(result: "OnlineResult") -> Raw:
     return {"schema": ONLINE_SCHEMA, **encode(result)}
 
 
+def online_from_raw(raw: Raw, source: str) -> "OnlineResult":
+    """What a replay found, from its plain data. source: the file, for errors.
+
+    Raises:
+        CorruptFile: it is none, or is about other arms here than there.
+    """
+    from recsmith.training.arms import OnlineResult
+
+    return decode(OnlineResult, check_schema(raw, ONLINE_SCHEMA, source), source)
+
+
 def online_picture(result: "OnlineResult") -> str:
     """An SVG of two panels: NE of each period by the model before it, and NE by how late a model scores."""
     names = [row.name for row in result.rows]
-    by_period: dict[str, Curve] = {name: _by_period(result, name) for name in names}
+    by_period: dict[str, Curve] = {name: next_by_period(result, name) for name in names}
     late: dict[str, Curve] = {row.name: {float(a): ne for a, ne in row.late.items()} for row in result.rows}
     panels = [
         *_panel(by_period, 0, "NE of each period by the model before it", "period"),
@@ -59,8 +70,8 @@ def online_picture(result: "OnlineResult") -> str:
     return "\n".join([head, f'<rect width="{2 * WIDE}" height="{HIGH + 34}" fill="#fff"/>', *panels, "</svg>"]) + "\n"
 
 
-def _by_period(result: "OnlineResult", name: str) -> Curve:
-    """NE of each period that was scored next, its mean over seeds."""
+def next_by_period(result: "OnlineResult", name: str) -> Curve:
+    """NE of each period by the model before it, of an arm: its mean over seeds."""
     found: dict[float, list[float]] = {}
     for replay in result.replays:
         for loss in replay.losses if replay.arm == name else ():

@@ -10,7 +10,7 @@ from typing import Any
 
 from recsmith._components import NAME, unknown
 from recsmith._types import noun
-from recsmith.errors import UsageError
+from recsmith.errors import UsageError, check_rules
 from recsmith.training.intervals import mean_within
 from recsmith.training.replay import ARMS, Replayed
 from recsmith.training.updates import KIND, update_of
@@ -46,6 +46,15 @@ class OnlineResult:
     chosen: str
     because: str
     replays: tuple[Replayed, ...]
+
+    def __post_init__(self) -> None:
+        """Check that it is about the same arms throughout."""
+        names, replayed = {row.name for row in self.rows}, {each.arm for each in self.replays}
+        check_rules(
+            None if names == replayed and len(names) == len(self.rows)
+            else f"rows are of {sorted(names)}, replays of {sorted(replayed)}; each arm has one row, and replays",
+            None if self.chosen in names else f"chosen is '{self.chosen}', which is none of {sorted(names)}",
+        )  # fmt: skip
 
 
 def judged(replays: Sequence[Replayed], first: int) -> OnlineResult:

@@ -14,10 +14,12 @@ pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
 
 from playwright.sync_api import expect
 from support.serving import Served, serving
+from support.streams import a_stream
 
 import recsmith
 from recsmith.plans.files import load_plan
 from recsmith.problems.space import space_words
+from recsmith.reports.online import online_lines, online_to_raw
 from recsmith.reports.plans import slowest_of
 from recsmith.web.report_data import notes_of
 
@@ -47,12 +49,13 @@ def plans(tmp_path_factory: pytest.TempPathFactory) -> Path:
     most = max(device.hbm_bytes for device in plain.cost.per_device)
     tight = recsmith.plan(tables, cluster.with_memory(int(most / 0.95)), planner="size_greedy").plan
     recsmith.save_plan(tight, folder / "tight.json")
+    (folder / "online.json").write_text(json.dumps(online_to_raw(a_stream())))
     return folder
 
 
 @pytest.fixture(scope="module")
 def served(plans: Path) -> Iterator[Served]:
-    with serving(*(str(plans / f"{name}.json") for name in ("split", "plain", "tight"))) as found:
+    with serving(*(str(plans / f"{name}.json") for name in ("split", "plain", "tight", "online"))) as found:
         yield found
 
 
@@ -94,6 +97,19 @@ def test_notes_slowest_device_and_space_are_those_of_the_report(page: Any, plans
         assert f"Device {slowest.rank} is the slowest" in shown
         assert f"mostly {part} ({round(100 * slowest.part_share)} %)" in shown
         assert f"valid for: {space_words(plan.bound.space)}" in shown
+
+
+def test_arms_of_a_stream_are_those_of_the_terminal(page: Any):
+    page.goto(f"{page.url.partition('#')[0]}#/")
+    page.get_by_role("link", name="online.json").click()
+    page.locator("canvas").nth(1).wait_for()
+    assert page.locator("h1").inner_text() == "window pays"
+    found, (head, *lines) = a_stream(), online_lines(a_stream())
+    assert found.because in page.locator("main").inner_text()
+    rows = [row.inner_text().split("\t") for row in page.locator("table.arms tr").all()]
+    assert [" ".join(cells[1:]) for cells in rows[:1]] == [re.sub(r"  +", " ", head.strip().replace("log", "Log")
+            .replace("above", "Above").replace("cost", "Cost"))]  # fmt: skip
+    assert [" ".join(cells) for cells in rows[1:]] == [re.sub(r"  +", " ", line) for line in lines[:2]]
 
 
 def test_types_widths_kernels_exactness_and_reserve_are_offered_and_kept(page: Any):

@@ -8,11 +8,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from support.served import Client, client_of
+from support.streams import a_stream
 
 import recsmith
 from recsmith.errors import RecSmithError
 from recsmith.files import dump_json
 from recsmith.plans import plan_to_raw
+from recsmith.reports.online import online_to_raw
 
 TABLES = {
     "schema": "recsmith/workload/1", "batch_size": 64, "optimizer": "sgd", "name": "mine",
@@ -24,14 +26,41 @@ CSV = "name,num_embeddings,embedding_dim,pooling_factor\na,1000,32,2\n"
 
 
 def test_every_kind_of_file_is_opened(client: Client, plan_text: str):
-    texts = {"workload": json.dumps(TABLES), "cluster": json.dumps(CLUSTER), "constraints": json.dumps(RULES)}
+    texts = {"workload": json.dumps(TABLES), "cluster": json.dumps(CLUSTER), "constraints": json.dumps(RULES),
+             "stream": json.dumps(online_to_raw(a_stream()))}  # fmt: skip
     for kind, text in (texts | {"plan": plan_text}).items():
         answer = client.upload(text, f"{kind}.json")
         assert (answer.status_code, answer.json()["kind"]) == (201, kind), answer.text
     kept = client.ask("GET", "/api/kept").json()
-    assert [len(kept[name]) for name in ("workloads", "clusters", "plans")] == [1, 1, 1]
+    assert [len(kept[name]) for name in ("workloads", "clusters", "plans", "streams")] == [1, 1, 1, 1]
     assert kept["workloads"][0]["name"] == "mine"
     assert kept["clusters"][0]["hbm_bytes"] == 60 * 2**30
+
+
+def test_a_stream_shows_its_arms_and_the_one_that_pays(client: Client):
+    key = client.upload(json.dumps(online_to_raw(a_stream())), "online.json").json()["stream"]["id"]
+    found = client.ask("GET", f"/api/streams/{key}").json()
+    assert found["summary"] == {"id": key, "name": "online.json", "arms": 2, "seeds": 2, "chosen": "window"}
+    assert [row["name"] for row in found["rows"]] == ["incremental", "window"]
+    assert found["curves"][1] == {
+        "name": "window",
+        "points": [[at, pytest.approx(0.9 - 0.01 * at)] for at in (1, 2, 3)],
+    }
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"chosen": "passes"}, "chosen is 'passes', which is none of ['incremental', 'window']"),
+        ({"rows": []}, "rows are of [], replays of ['incremental', 'window']; each arm has one row, and replays"),
+        ({"schema": "recsmith/bench-online-result/2"}, "recsmith/bench-online-result/2"),
+        ({"replays": None}, "replays is null"),
+    ],
+)
+def test_a_damaged_stream_is_refused(client: Client, wrong: dict[str, Any], said: str):
+    answer = client.upload(json.dumps(online_to_raw(a_stream()) | wrong), "online.json")
+    assert answer.status_code in (400, 422)
+    assert said in answer.json()["error"]
 
 
 def test_a_csv_needs_its_batch(client: Client):

@@ -67,11 +67,21 @@ export interface SearchAsked {
   constraints?: Rules; space?: Partial<Space>; planner?: string; cost_model?: string; seed?: number;
   time_limit_s?: number | null;
 }
-export interface Opened {
-  kind: "workload" | "cluster" | "plan" | "constraints"; name: string; workload: WorkloadSummary | null;
-  cluster: ClusterSummary | null; plan: PlanSummary | null; constraints: Rules | null;
+export interface StreamSummary { id: string; name: string; arms: number; seeds: number; chosen: string }
+export interface ArmRow {
+  name: string; ne: number; ne_within: number | null; logloss: number; worse: number; worse_within: number | null;
+  cost: number; late: Record<string, number>;
 }
-export interface Shelves { workloads: WorkloadSummary[]; clusters: ClusterSummary[]; plans: PlanSummary[] }
+export interface StreamView {
+  summary: StreamSummary; because: string; rows: ArmRow[]; curves: { name: string; points: [number, number][] }[];
+}
+export interface Opened {
+  kind: "workload" | "cluster" | "plan" | "constraints" | "stream"; name: string; workload: WorkloadSummary | null;
+  cluster: ClusterSummary | null; plan: PlanSummary | null; constraints: Rules | null; stream: StreamSummary | null;
+}
+export interface Shelves {
+  workloads: WorkloadSummary[]; clusters: ClusterSummary[]; plans: PlanSummary[]; streams: StreamSummary[];
+}
 export interface SideBySide {
   plans: PlanSummary[];
   settings: Record<string, string[]>;
@@ -114,6 +124,7 @@ export const api = {
   price: (id: string, moves: Move[], changes?: Changes) => post<Priced>(`/api/plans/${at(id)}/price`, { moves, changes }),
   keep: (id: string, moves: Move[], changes: Changes | undefined, name: string) =>
     post<PlanSummary>(`/api/plans/${at(id)}/edits`, { moves, changes, name }),
+  stream: (id: string) => get<StreamView>(`/api/streams/${at(id)}`),
   compare: (ids: string[]) => get<SideBySide>(`/api/comparison?${ids.map((id) => `plan=${at(id)}`).join("&")}`),
   fileOf: (id: string) => `/api/plans/${at(id)}/file`,
   reportOf: (id: string, against?: string) => `/api/plans/${at(id)}/report${against ? `?against=${at(against)}` : ""}`,

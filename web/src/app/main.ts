@@ -1,4 +1,4 @@
-// Which view stands at which address: #/, #/search/<id>, #/plan/<id>, #/compare/<id>,<id>.
+// Which view stands at which address: #/, #/search/<id>, #/plan/<id>, #/compare/<id>,<id>, #/stream/<id>.
 
 import { h, replace } from "../dom";
 import { say } from "./controls";
@@ -6,13 +6,14 @@ import { start } from "./start";
 import { watch } from "./watch";
 import { planPage } from "./plan/page";
 import { compare } from "./compare";
+import { stream } from "./stream";
 import { mayLeave } from "./leaving";
 import { themeButton } from "../theme";
 
 export type Leave = () => void;
 type View = (into: HTMLElement, word: string) => Promise<Leave | void>;
 
-const VIEWS: Record<string, View> = { "": start, search: watch, plan: planPage, compare };
+const VIEWS: Record<string, View> = { "": start, search: watch, plan: planPage, compare, stream };
 
 let leave: Leave | void;
 let turn = 0;

@@ -51,6 +51,11 @@ class Start {
       shelves.plans.length
         ? h("section", { "aria-labelledby": "kept" }, h("h2", { id: "kept" }, "Your plans"), planList(shelves.plans.toReversed().slice(0, 5)))
         : "",
+      shelves.streams.length
+        ? h("section", { "aria-labelledby": "streams" }, h("h2", { id: "streams" }, "Your streams"),
+            h("ul", null, shelves.streams.toReversed().map((each) =>
+              h("li", null, h("a", { href: `#/stream/${each.id}` }, each.name), `: ${counted(each.arms, "arm")}, ${each.chosen} pays`))))
+        : "",
     );
   }
 
@@ -75,7 +80,7 @@ class Start {
       onchange: () => (chosen.batch = batch.value ? Number(batch.value) : null) });
     const tables = h("input", { type: "number", min: 1, max: this.offered.limits.most_tables, value: 200 });
     replace(this.workloads,
-      dropZone("Drop a file here: tables, a cluster, a plan or constraints", (file) => this.open(file)),
+      dropZone("Drop a file here: tables, a cluster, a plan, constraints, or the online.json of a stream", (file) => this.open(file)),
       h("div", { class: "row" },
         field("Workload", select(options, chosen.workload, (id) => { chosen.workload = id; chosen.batch = null; this.drawWorkloads(); })),
         field("Samples per device and step", batch)),
@@ -102,6 +107,7 @@ class Start {
 
   private take(opened: Opened): void {
     if (opened.plan) location.hash = `#/plan/${opened.plan.id}`;
+    if (opened.stream) location.hash = `#/stream/${opened.stream.id}`;
     if (opened.workload) {
       this.shelves.workloads.push(opened.workload);
       chosen.workload = opened.workload.id;

@@ -6,6 +6,7 @@ from recsmith._types import record
 from recsmith.plans import Placement, StepCost
 from recsmith.problems import Space
 from recsmith.reports.plans import Slowest
+from recsmith.training.arms import ArmRow
 from recsmith.web.serving.requests import ConstraintsBody, ProblemChanges
 
 Ending = Literal["done", "failed", "cancelled"]
@@ -116,15 +117,45 @@ class PlanSummary:
 
 
 @record
+class StreamSummary:
+    """How a stream is best learned, as `recsmith bench online` found it. chosen: the arm that pays."""
+
+    id: str
+    name: str
+    arms: int
+    seeds: int
+    chosen: str
+
+
+@record
+class ArmCurve:
+    """NE of each period by the model before it, of an arm: (period, its mean over seeds)."""
+
+    name: str
+    points: tuple[tuple[float, float], ...]
+
+
+@record
+class StreamView:
+    """A stream to look at: its arms in figures and curves, and why one of them pays."""
+
+    summary: StreamSummary
+    because: str
+    rows: tuple[ArmRow, ...]
+    curves: tuple[ArmCurve, ...]
+
+
+@record
 class Opened:
     """What a file held, which is kept here now; constraints are given back instead, for the page keeps them."""
 
-    kind: Literal["workload", "cluster", "plan", "constraints"]
+    kind: Literal["workload", "cluster", "plan", "constraints", "stream"]
     name: str
     workload: WorkloadSummary | None = None
     cluster: ClusterSummary | None = None
     plan: PlanSummary | None = None
     constraints: ConstraintsBody | None = None
+    stream: StreamSummary | None = None
 
 
 @record
@@ -134,6 +165,7 @@ class Shelves:
     workloads: tuple[WorkloadSummary, ...]
     clusters: tuple[ClusterSummary, ...]
     plans: tuple[PlanSummary, ...]
+    streams: tuple[StreamSummary, ...]
 
 
 @record

@@ -14,6 +14,7 @@ from recsmith.plans.files import plan_from_raw
 from recsmith.problems import constraints_to_raw
 from recsmith.problems.space import space_words
 from recsmith.reports.plans import slowest_of
+from recsmith.training.arms import OnlineResult
 from recsmith.units import format_time
 from recsmith.web.report import html_of
 from recsmith.web.report_data import notes_of, report_data
@@ -21,7 +22,7 @@ from recsmith.web.serving import answers, requests, views
 from recsmith.web.serving.calls import Call
 from recsmith.web.serving.pricing import HandPrice
 from recsmith.web.serving.searches import SearchJob
-from recsmith.web.serving.sessions import KeptPlan, Session
+from recsmith.web.serving.sessions import KeptPlan, KeptStream, Session
 from recsmith.web.serving.settings import Refused
 from recsmith.web.serving.uploads import ReadUpload, check_cost_model, check_planner, check_size, read_upload
 from recsmith.web.serving.views import plan_data
@@ -62,6 +63,7 @@ async def kept(call: Call) -> answers.Shelves:
         workloads=tuple(views.workload_summary(*each, session) for each in session.workloads.things.items()),
         clusters=tuple(views.cluster_summary(*each) for each in session.clusters.things.items()),
         plans=tuple(views.plan_summary(*each) for each in session.plans.things.items()),
+        streams=tuple(views.stream_summary(*each) for each in session.streams.things.items()),
     )
 
 
@@ -88,7 +90,16 @@ def keep_read(read: ReadUpload, session: Session) -> answers.Opened:
     if isinstance(held, Plan):
         plan = _keep(session, views.kept_plan(held, read.name, f"file {read.name}"))
         return answers.Opened(kind="plan", name=read.name, plan=plan)
+    if isinstance(held, OnlineResult):
+        stream = KeptStream(read.name, held)
+        summary = views.stream_summary(session.streams.put(stream), stream)
+        return answers.Opened(kind="stream", name=read.name, stream=summary)
     return answers.Opened(kind="constraints", name=read.name, constraints=requests.rules_of(held))
+
+
+async def stream_view(call: Call) -> answers.StreamView:
+    """Arms of a stream to look at."""
+    return views.stream_view(call.key, call.session.streams.get(call.key))
 
 
 async def sample(call: Call) -> answers.WorkloadSummary:

@@ -1,4 +1,4 @@
-"""What each client keeps on the server: workloads, clusters and plans, in memory alone, and for a limited time."""
+"""What each client keeps on the server, in memory alone and for a limited time: files that it opened, and plans."""
 
 import secrets
 import time
@@ -9,6 +9,7 @@ from typing import Generic, TypeVar
 
 from recsmith.clusters import Cluster
 from recsmith.plans import Plan
+from recsmith.training.arms import OnlineResult
 from recsmith.web.serving.settings import Refused, Settings
 from recsmith.workloads import Workload
 
@@ -58,6 +59,14 @@ class KeptPlan:
     notes: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True)
+class KeptStream:
+    """How a stream is best learned, and the name of its file."""
+
+    name: str
+    result: OnlineResult
+
+
 @dataclass
 class Session:
     """A client and its things. used: seconds of a clock that never goes back."""
@@ -66,6 +75,7 @@ class Session:
     workloads: Shelf[Workload]
     clusters: Shelf[Cluster]
     plans: Shelf[KeptPlan]
+    streams: Shelf[KeptStream]
     names: dict[str, str] = field(default_factory=dict[str, str])  # of files, by the id of what they held
     used: float = field(default_factory=time.monotonic)
 
@@ -74,7 +84,7 @@ class Session:
         """An empty session."""
         return cls(
             key, Shelf("workload", settings.kept_files), Shelf("cluster", settings.kept_files),
-            Shelf("plan", settings.kept_plans),
+            Shelf("plan", settings.kept_plans), Shelf("stream", settings.kept_files),
         )  # fmt: skip
 
 

@@ -32,7 +32,7 @@ class Settings:
     sessions: int = 16  # clients; the one that has been idle longest leaves
     idle_s: float = 12 * 3600.0  # until a session is forgotten
     kept_plans: int = 50  # of a session; the oldest leaves
-    kept_files: int = 20  # workloads and clusters of a session; the oldest leaves
+    kept_files: int = 20  # workloads, clusters and streams of a session; the oldest leaves
     warm: int = 4  # evaluators that are kept for pricing by hand: some 10 MB each for 500 tables on 16 devices
 
 

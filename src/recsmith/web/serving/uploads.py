@@ -19,6 +19,8 @@ from recsmith.plans.files import SCHEMA as PLAN_SCHEMA
 from recsmith.plans.files import load_placed
 from recsmith.problems import Constraints, load_constraints
 from recsmith.problems.constraint_files import CONSTRAINTS_SCHEMA
+from recsmith.reports.online import ONLINE_SCHEMA, online_from_raw
+from recsmith.training.arms import OnlineResult
 from recsmith.web.serving.settings import Refused, Settings
 from recsmith.workloads import Workload, load_workload
 from recsmith.workloads.torchrec_log import find_report
@@ -32,11 +34,13 @@ class ReadUpload:
     """What a file held. name: of the file, for people."""
 
     name: str
-    held: Workload | Cluster | Plan | Constraints
+    held: Workload | Cluster | Plan | Constraints | OnlineResult
 
 
 def read_upload(data: bytes, name: str, settings: Settings, batch_size: int | None = None) -> ReadUpload:
-    """The workload, cluster, plan or constraints of a file, told by its schema; a log or CSV holds a workload.
+    """What a file holds, told by its schema: a workload, cluster, plan, constraints, or how a stream is learned best.
+
+    A log or CSV holds a workload.
 
     Raises:
         UsageError: the file is none of these, or breaks a rule; the sentences are those of the command line.
@@ -56,7 +60,9 @@ def read_upload(data: bytes, name: str, settings: Settings, batch_size: int | No
     return ReadUpload(shown, simulate(given) if isinstance(held, PlacedTables) else held)
 
 
-def _read(given: Given, batch_size: int | None) -> Workload | Cluster | Plan | PlacedTables | Constraints:
+def _read(
+    given: Given, batch_size: int | None
+) -> Workload | Cluster | Plan | PlacedTables | Constraints | OnlineResult:
     schema = None if given.endswith(".csv") else _schema_of(given)
     if schema == CLUSTER_SCHEMA:
         return cluster_from_raw(write_out(parse(given.text, given), given), given)
@@ -64,6 +70,8 @@ def _read(given: Given, batch_size: int | None) -> Workload | Cluster | Plan | P
         return load_placed(given)
     if schema == CONSTRAINTS_SCHEMA:
         return load_constraints(given)
+    if schema == ONLINE_SCHEMA:
+        return online_from_raw(parse(given.text, given), given)
     return load_workload(given, batch_size=batch_size)
 
 

@@ -1,4 +1,4 @@
-"""From nouns to answers: workloads, clusters and plans in figures, plans side by side, and one as its page draws it."""
+"""From nouns to answers: workloads, clusters, plans and streams in figures, and as their pages draw them."""
 
 import time
 from functools import cache
@@ -10,10 +10,11 @@ from recsmith.files import Raw, encode
 from recsmith.plans import Placement, Plan, PlanDiff, describe_kernel, diff, inexact_tables
 from recsmith.problems import constraints_from_raw
 from recsmith.reports.catalogue import Named, cost_models, planners
+from recsmith.reports.online import next_by_period
 from recsmith.sharding import KERNEL_NAMES, TYPE_NAMES, Span
 from recsmith.units import format_size
 from recsmith.web.serving import answers
-from recsmith.web.serving.sessions import KeptPlan, Session
+from recsmith.web.serving.sessions import KeptPlan, KeptStream, Session
 from recsmith.web.serving.settings import Settings
 from recsmith.workloads import Table, Workload, builtins, load_workload
 
@@ -79,6 +80,27 @@ def plan_summary(key: str, kept: KeptPlan) -> answers.PlanSummary:
         hbm_capacity_bytes=min(device.hbm_capacity_bytes for device in cost.per_device),
         overfull=tuple(device.rank for device in cost.overfull), digest=plan.digest, elapsed_s=kept.elapsed_s,
         iterations=kept.iterations, truncated=kept.truncated, notes=kept.notes,
+    )  # fmt: skip
+
+
+def stream_summary(key: str, kept: KeptStream) -> answers.StreamSummary:
+    """A stream in figures."""
+    found = kept.result
+    return answers.StreamSummary(
+        id=key, name=kept.name, arms=len(found.rows), seeds=len({each.seed for each in found.replays}),
+        chosen=found.chosen,
+    )  # fmt: skip
+
+
+def stream_view(key: str, kept: KeptStream) -> answers.StreamView:
+    """A stream's arms."""
+    found = kept.result
+    return answers.StreamView(
+        summary=stream_summary(key, kept), because=found.because, rows=found.rows,
+        curves=tuple(
+            answers.ArmCurve(name=row.name, points=tuple(next_by_period(found, row.name).items()))
+            for row in found.rows
+        ),
     )  # fmt: skip
 
 
