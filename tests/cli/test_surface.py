@@ -147,6 +147,10 @@ WORDS = {
         *("run", "--data", "--layers", "--method", "--damping", "--samples", "--test", "-o --output", "--force"),
         "--format",
     },
+    "sparse": {
+        *("run", "--share", "--data", "--steps", "--masks", "--per-layer", "--samples", "--test", "-o --output"),
+        *("--force", "--format"),
+    },
     "devices": {"--format"},
     "planners": {"--format"},
     "doctor": set(),

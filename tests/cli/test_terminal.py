@@ -88,7 +88,7 @@ REPORTS = {  # those of commands that need a checkpoint or a job, of results tha
     "verify --torchrec": lambda: job_verification_report(JobVerification(plan=made_plan(), steps=5, ranks=RANKS)),
 }
 AS_LINES = {  # commands whose tables, where they print any, are plain lines, which break between words
-    "serve", "report", "workload", "schema", "learn", "bench", "train", "capture", "evaluate", "refit",
+    "serve", "report", "workload", "schema", "learn", "bench", "train", "capture", "evaluate", "refit", "sparse",
 }  # fmt: skip
 
 

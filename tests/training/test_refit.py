@@ -128,7 +128,7 @@ def test_what_cannot_be_fitted_is_refused_and_nothing_is_written(trained: Path, 
         ({"data": other}, "--data has features a, b, c, and the model was trained on a, b; give data of the same"),
         ({"data": clicks(0, 100, dense=4)}, "has dense columns .*, and the model was trained on"),
         ({"data": clicks(0, 20, teacher={"positive_rate": 0.001})}, "all 20 samples have .* 0; give data with both"),
-        ({"data": clicks(0, 100), "output": trained / "model"}, "is the model that is fitted again"),
+        ({"data": clicks(0, 100), "output": trained / "model"}, "is the model itself, which stays as it is"),
         ({"data": clicks(0, 100), "output": tmp_path}, "holds no model that was fitted again"),
     ]
     for words, sentence in cases:

@@ -140,6 +140,51 @@ def refit_command(
         click.echo(f"{name} model on --test: {_scores_line(encode(each))}")
 
 
+@click.command(name="sparse")
+@click.argument("run")
+@click.option("--share", type=float, default=0.8, show_default=True, metavar="X",
+              help="Of the weights of linear layers that become zero.")  # fmt: skip
+@click.option("--data", metavar="NEW", help="Data to choose and tune weights by (default: what RUN was trained on).")
+@click.option("--steps", type=click.IntRange(min=0), default=200, show_default=True, metavar="N",
+              help="In which the weights that are left are tuned.")  # fmt: skip
+@click.option("--masks", type=click.IntRange(min=0), default=100, show_default=True, metavar="N",
+              help="Steps in which a mask learns which weights go, at most; 0 learns none.")  # fmt: skip
+@click.option("--per-layer", is_flag=True, default=False, help="The same share of each layer, to compare.")
+@click.option("--samples", type=click.IntRange(min=1), default=200_000, show_default=True, metavar="N",
+              help="Samples that are read at most, from the first.")  # fmt: skip
+@click.option("--test", metavar="DATA", help="Data that the whole and the sparse model are scored on.")
+@click.option("-o", "--output", metavar="FOLDER", help="Folder of the copy (default: sparse in RUN).")
+@force_option
+@format_option
+def sparse_command(
+    run: str, data: str | None, test: str | None, output: str | None, force: bool, format_: str, **settings: Any
+) -> None:
+    """Make a sparse copy of the model that a run left in RUN, and export it beside the whole one.
+
+    Weights go by one threshold over all linear layers; those that are left are tuned. Tables stay as they are. The
+    copy is loaded and served as any model is (docs/narrow.md).
+
+    \b
+    recsmith sparse runs/first --share 0.8
+    recsmith sparse runs/first --share 0.9 --data clicks/today.parquet --test clicks/tomorrow.parquet
+    """
+    from recsmith.files import encode
+    from recsmith.training.card import SparsitySettings
+    from recsmith.training.sparsify import sparsify
+
+    made, scores = sparsify(
+        run, data, settings=SparsitySettings(**settings), test=test, output=output, force=force, on_progress=say
+    )
+    if format_ == "json":
+        print_json({**encode(made), "scores": {name: encode(each) for name, each in scores.items()}})
+        return
+    for name, share in made.layers.items():
+        click.echo(f"{name}: {share:.1%} zeros")
+    click.echo(f"{made.zeros:,} of {made.weights:,} weights are zero: log loss {made.loss_full:.5f} -> {made.loss:.5f}")
+    for name, each in scores.items():
+        click.echo(f"{name} model on --test: {_scores_line(encode(each))}")
+
+
 @click.group(name="feed")
 def feed_command() -> None:
     """Look at the feed of a training job: the workers that read, transform and batch what its ranks train on."""

@@ -100,6 +100,7 @@ def _check_named(run: Run) -> None:
         check_arguments(run.model.name, load(run.model.name), run.model.arguments or {})
     for watcher in run.watchers:
         _check_component(WATCHER, watcher, "watchers", 0)
+        _check_sparse_copy(run, watcher)
     if run.pipeline != "auto":
         _check_component(STEP, run.pipeline, "pipeline", 1)
     _check_component(ROWS, run.rows, "rows", 2)
@@ -107,6 +108,20 @@ def _check_named(run: Run) -> None:
         from recsmith.training.collectives import collectives_of
 
         collectives_of(run.comms)
+
+
+def _check_sparse_copy(run: Run, watcher: Component) -> None:
+    """UsageError for a sparse copy with settings out of their ranges, or of a run without periods."""
+    from recsmith.training.watchers import SPARSE_COPY, watcher_of
+
+    if parsed(watcher, "watchers")[0] != SPARSE_COPY:
+        return
+    watcher_of(watcher)
+    if run.data.periods is None:
+        raise UsageError(
+            f"watcher {SPARSE_COPY} makes copies between periods, and the run has no data.periods; say how long a "
+            "period is, or make a copy of what was trained (recsmith sparse)"
+        )
 
 
 def check_arguments(name: str, function: Any, arguments: dict[str, Any]) -> None:

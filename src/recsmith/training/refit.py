@@ -67,16 +67,13 @@ def refit(
         RecSmithError: no step lowers the loss. Nothing is written then.
     """
     settings, say = settings or RefitSettings(), on_progress or (lambda _: None)
-    run = Path(source_text(folder, "the folder of a run"))
-    model = run / MODEL
-    if not (model / CARD).exists():
-        raise UsageError(f"'{run}' holds no trained model; give the output folder of a run that is complete")
-    target = run / REFIT if output is None else Path(source_text(output, "an output"))
-    _check_target(target, model, force=force)
+    model = trained_model(folder)
+    target = model.parent / REFIT if output is None else Path(source_text(output, "an output"))
+    check_target(target, model, force=force, made="refit", what="model that was fitted again")
     card = read_card(model)
     _check_card(card, settings)
-    predictor, batches = load_model(model), _batches(open_data(data, "--data"), card, "--data")
-    tested = None if test is None else list(_batches(open_data(test, "--test"), card, "--test"))
+    predictor, batches = load_model(model), batches_like(card, open_data(data, "--data"), "--data")
+    tested = None if test is None else list(batches_like(card, open_data(test, "--test"), "--test"))
     scores = {} if tested is None else {"old": scored(predictor, tested)}
     names, layers, parts = _cached(predictor, batches, settings, say)
     refitted = _fitted(layers, parts, settings, say)
@@ -88,15 +85,22 @@ def refit(
     return refitted, scores
 
 
-def _check_target(target: Path, model: Path, *, force: bool) -> None:
+def trained_model(folder: Source) -> Path:
+    """The folder of the model in a run's folder; UsageError where there is none."""
+    run = Path(source_text(folder, "the folder of a run"))
+    if not (run / MODEL / CARD).exists():
+        raise UsageError(f"'{run}' holds no trained model; give the output folder of a run that is complete")
+    return run / MODEL
+
+
+def check_target(target: Path, model: Path, *, force: bool, made: str, what: str) -> None:
+    """UsageError where an output is the model itself, or holds something else than the card's `made` says."""
     if target.resolve() == model.resolve():
-        raise UsageError(f"'{target}' is the model that is fitted again; give another output")
+        raise UsageError(f"'{target}' is the model itself, which stays as it is; give another output")
     if not target.exists() or force:
         return
-    if not (target / CARD).exists() or read_card(target).refit is None:
-        raise UsageError(
-            f"'{target}' is there and holds no model that was fitted again; give another output, or --force"
-        )
+    if not (target / CARD).exists() or getattr(read_card(target), made) is None:
+        raise UsageError(f"'{target}' is there and holds no {what}; give another output, or --force")
 
 
 def _check_card(card: ModelCard, settings: RefitSettings) -> None:
@@ -108,7 +112,7 @@ def _check_card(card: ModelCard, settings: RefitSettings) -> None:
         raise UsageError("the model sees a part of its embeddings' columns (comms.pooled); give --layers last")
 
 
-def _batches(dataset: Dataset, card: ModelCard, where: str) -> Iterator[Batch]:
+def batches_like(card: ModelCard, dataset: Dataset, where: str, size: int = READ) -> Iterator[Batch]:
     """The samples of a dataset with the model's schema, as they come.
 
     Raises:
@@ -126,7 +130,7 @@ def _batches(dataset: Dataset, card: ModelCard, where: str) -> Iterator[Batch]:
                 f"{where} has {what} {_listed(mine)}, and the model was trained on {_listed(wanted)}; give data of "
                 "the same schema"
             )
-    return dataset.batches(rank=0, world_size=1, batch_size=READ, seed=0, shuffle=False, drop_last=False)
+    return dataset.batches(rank=0, world_size=1, batch_size=size, seed=0, shuffle=False, drop_last=False)
 
 
 def _listed(names: Sequence[str]) -> str:

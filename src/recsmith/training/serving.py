@@ -29,6 +29,7 @@ class Predictor:
     """A trained model: probabilities of samples. schema: which features and dense columns a sample has."""
 
     def __init__(self, task: Task, card: ModelCard) -> None:
+        self.card = card
         self.task, self.schema, self.features = task.eval(), card.data, features_of(task)
         tables = tables_of(card.model, card.data)
         self.rows = {name: table.num_embeddings for table in tables for name in table.features}

@@ -33,6 +33,14 @@ class TestPlanWatch(WatcherContract):
         return WatchedPlan(steps=2, skip=0)
 
 
+class TestSparseCopies(WatcherContract):
+    """Of a sparse copy, which is made between periods."""
+
+    def make(self, folder: Path) -> Any:
+        """With its defaults."""
+        return watcher_of("sparse_copy")
+
+
 class TestCapture(WatcherContract):
     """Of a trace, which no optimizer's step begins here."""
 

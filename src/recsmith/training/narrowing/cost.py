@@ -15,7 +15,7 @@ from recsmith.units import format_size, format_time
 LEAST = 0.05  # of a mean step: what narrow layers must save for `auto` to take them
 # Of a step on one core, for each number (benchmarks/narrow.py rates): an optimizer's step; the zeros that a gradient of
 # full size begins with; a weight that is taken, and its gradient put back.
-OPTIMIZER_S, ZERO_S, TAKEN_S = 2.5e-9, 0.4e-9, 4e-9
+OPTIMIZER_S, ZERO_S, TAKEN_S = 2.7e-9, 0.4e-9, 3.5e-9
 
 
 @record

@@ -10,12 +10,14 @@ from recsmith.errors import RecSmithError, UsageError
 from recsmith.files import Raw
 
 KIND = "watcher"
+SPARSE_COPY = "sparse_copy"
 METHODS = ("look", "to_raw", "from_raw", "close")
 
 register(KIND, "loss_guard", "recsmith.training.watchers.loss_guard:LossGuard")
 register(KIND, "capture", "recsmith.training.watchers.capture:CaptureWatcher")
 register(KIND, "function", "recsmith.training.watchers.functions:FunctionWatcher")
 register(KIND, "anomalies", "recsmith.training.watchers.anomalies:AnomalyWatcher")
+register(KIND, SPARSE_COPY, "recsmith.training.watchers.sparse_copies:SparseCopies")
 register(KIND, "plan_watch", "recsmith.training.watchers.plan_watch:WatchedPlan")
 
 

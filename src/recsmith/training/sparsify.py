@@ -1,0 +1,164 @@
+"""A sparse copy of a trained model: most weights of its linear layers are zero, the others are tuned; tables stay.
+
+    recsmith sparse runs/first --share 0.8
+
+What tables give is looked up once and kept; masks (sparse_masks.py) and tuning see dense layers alone.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from recsmith.data import Batch
+from recsmith.errors import UsageError
+from recsmith.files import Source, encode, source_text
+from recsmith.training.batches import as_tensors
+from recsmith.training.card import Sparsified, SparsitySettings, read_card
+from recsmith.training.export import export_changed
+from recsmith.training.refit import batches_like, check_target, scored, trained_model
+from recsmith.training.run import load_run
+from recsmith.training.scores import Scores
+from recsmith.training.serving import Predictor, load_model
+from recsmith.training.sharded import table_of
+from recsmith.training.sources import open_data
+from recsmith.training.sparse_masks import masks_of
+from recsmith.training.steps.cached_tables import CachedBatch, CachedTables
+
+SPARSE = "sparse"  # the folder beside `model`
+LOOKED_AT = 16  # batches whose gradients count
+Say = Callable[[str], object]
+Masks = dict[str, torch.Tensor]
+
+
+def sparsify(
+    folder: Source, data: Any = None, *, settings: SparsitySettings | None = None, test: Any = None,
+    output: Source | None = None, force: bool = False, on_progress: Say | None = None,
+) -> tuple[Sparsified, dict[str, Scores]]:  # fmt: skip
+    """Make a sparse copy of the model in a run's folder, and export it beside the whole one.
+
+    Args:
+        folder: of the run, whose `model` stays as it is.
+        data: a path or a spec, to choose and tune weights by; None: what the run was trained on.
+        settings: which share of weights goes, and how the others are tuned.
+        test: data that both models are scored on.
+        output: folder of the copy; none: `sparse` in the folder of the run.
+        force: replace a folder there that holds something else.
+        on_progress: hears of lines.
+
+    Returns:
+        (what became of the layers, scores on `test` of the `full` and of the `sparse` model).
+
+    Raises:
+        UsageError: the folder holds no trained model; the model has no linear layers; data of another schema, or
+            without samples; the output is the model, or something else. Nothing is written then.
+    """
+    settings, say = settings or SparsitySettings(), on_progress or (lambda _: None)
+    model = trained_model(folder)
+    target = model.parent / SPARSE if output is None else Path(source_text(output, "an output"))
+    check_target(target, model, force=force, made="sparse", what="sparse copy")
+    card, where = read_card(model), "--data"
+    if data is None:
+        data, where = load_run(model.parent / "run.json").data.train, "data.train of the run"
+    predictor = load_model(model)
+    batches = batches_like(card, open_data(data, where), where, settings.batch_size)
+    tested = None if test is None else list(batches_like(card, open_data(test, "--test"), "--test"))
+    scores = {} if tested is None else {"full": scored(predictor, tested)}
+    copy = DenseCopy(predictor, looked_up(predictor, batches, settings.samples, where))
+    say(f"{copy.samples:,} samples read once; {sum(each.numel() for each in copy.weights.values()):,} weights")
+    before = copy.loss()
+    masks = copy.masked(settings)
+    copy.tune(masks, settings)
+    made = copy.told(masks, settings, before)
+    if tested is not None:
+        scores["sparse"] = scored(predictor, tested)
+    written = {name: encode(each) for name, each in scores.items()}
+    export_changed(model, target, copy.changed(), {"sparse": encode(made), "test": written.get("sparse")})
+    return made, scores
+
+
+def looked_up(predictor: Predictor, batches: Iterator[Batch], samples: int, where: str) -> list[CachedBatch]:
+    """Batches with what the tables give for them; UsageError where there is no sample."""
+    tables, found = CachedTables(predictor.task), list[CachedBatch]()
+    for batch in batches:
+        if len(batch):
+            predictor.check(batch)
+            tensors = as_tensors(batch, predictor.features)
+            with tables.recorded(tensors, found), torch.no_grad():
+                tables.task(tensors)
+        if sum(each.samples for each in found) >= samples:
+            break
+    if not found:
+        raise UsageError(f"{where} has no samples; give data to choose weights by")
+    return found
+
+
+@dataclass
+class DenseCopy:
+    """The dense layers of a model in memory, which change in place, and samples that they see. Tables stay."""
+
+    predictor: Predictor
+    parts: Sequence[CachedBatch]
+
+    def __post_init__(self) -> None:
+        model = self.predictor.task.model
+        self.tables = CachedTables(self.predictor.task)
+        self.parameters = {name: each for name, each in model.named_parameters() if not table_of(name)}
+        linear = {f"{name}.weight" for name, each in model.named_modules() if isinstance(each, nn.Linear)}
+        self.weights = {name: each for name, each in self.parameters.items() if name in linear}
+        if not self.weights:
+            raise UsageError("the model has no linear layer, and so no weights that a sparse copy could leave out")
+
+    @property
+    def samples(self) -> int:
+        """How many there are."""
+        return sum(each.samples for each in self.parts)
+
+    def masked(self, settings: SparsitySettings) -> Masks:
+        """Which weights are kept; the others become zero."""
+        others = {name: each.detach() for name, each in self.parameters.items() if name not in self.weights}
+        masks = masks_of(
+            {name: each.detach() for name, each in self.weights.items()}, others, self.tables.losses,
+            self.parts[:LOOKED_AT], share=settings.share, steps=settings.masks, per_layer=settings.per_layer,
+        )  # fmt: skip
+        self._apply(masks)
+        return masks
+
+    def tune(self, masks: Masks, settings: SparsitySettings) -> None:
+        """Steps of Adam on all dense parameters, in which weights that are zero stay so."""
+        adam = torch.optim.Adam(list(self.parameters.values()), lr=settings.learning_rate)
+        turns = (part for _ in range(1 + settings.steps // len(self.parts)) for part in self.parts)
+        for part in islice(turns, settings.steps):
+            adam.zero_grad()
+            self.tables.losses(self.parameters, part).mean().backward()
+            adam.step()
+            self._apply(masks)
+        adam.zero_grad()
+
+    def _apply(self, masks: Masks) -> None:
+        with torch.no_grad():
+            for name, mask in masks.items():
+                self.weights[name].mul_(mask)
+
+    def loss(self) -> float:
+        """The mean log loss of the samples."""
+        with torch.no_grad():
+            sums = [float(self.tables.losses(self.parameters, part).sum()) for part in self.parts]
+        return sum(sums) / self.samples
+
+    def told(self, masks: Masks, settings: SparsitySettings, loss_full: float) -> Sparsified:
+        """What became of the layers."""
+        return Sparsified(
+            settings=settings, samples=self.samples, loss_full=loss_full, loss=self.loss(),
+            layers={name: float((~mask).float().mean()) for name, mask in masks.items()},
+            weights=sum(each.numel() for each in masks.values()),
+            zeros=sum(int((~each).sum()) for each in masks.values()),
+        )  # fmt: skip
+
+    def changed(self) -> dict[str, torch.Tensor]:
+        """The dense parameters by their names in an export."""
+        return {f"model.{name}": each.detach() for name, each in self.parameters.items()}
