@@ -86,6 +86,15 @@ def test_a_table_goes_through_its_shapes_and_decisions_are_all_that_was_free() -
     assert again.step_s[0] == always.step_s[0]
 
 
+def test_on_a_cpu_every_table_is_in_one_kernel() -> None:
+    work = workload(*(table(f"t{i}", 50_000, 32, float(i + 1)) for i in range(6)), batch_size=512, optimizer="sgd")
+    for name, kernels in (("cpu:2", 1), ("h100:2", 2)):
+        evaluator = cost_model("analytic").compile(build_problem(work, load_cluster(name), SPACE))
+        shapes = shapes_of(evaluator.problem, evaluator)
+        assert shapes is not None
+        assert max(len(set(groups.tolist())) for groups in PricedShapes(shapes, evaluator).group) == kernels
+
+
 def test_the_policy_sees_only_what_is_relative() -> None:
     evaluator = unseen(2, 20)[0]
     shapes = shapes_of(evaluator.problem, evaluator)

@@ -8,7 +8,8 @@ what needs much room does not come last. At its turn a table goes on to its next
 pieces are placed.
 
 **Two kernels.** Whole tables may run beside split ones, column_wise, or in a kernel of their own, table_wise: where
-both are legal, which of the two is part of the action.
+both are legal, which of the two is part of the action. On a CPU all run column_wise, because a second kernel was
+measured to take more than learned cost models say (docs/benchmarks/learned.md).
 
 **Episodes** are many placements of the same tables side by side. A step is the turn of one shape: the episodes in which
 the table has it take part, the others wait. A device is masked where it has no room for a piece. Where none has, the
@@ -130,7 +131,8 @@ def shapes_of(problem: Problem, evaluator: Evaluator) -> ShapeBatch | None:
     key = np.stack([options.table[own], options.count[own, 0]])
     starts = np.append(True, (key[:, 1:] != key[:, :-1]).any(axis=0)) if len(own) else np.zeros(0, dtype=bool)
     ends = np.append(starts[1:], True)[: len(own)]
-    option, plain = own[starts], own[ends]
+    option = own[starts]
+    plain = option if problem.cluster.device.kind == "cpu" else own[ends]
     tables = np.flatnonzero(singles.table)
     first = np.searchsorted(options.table[option], tables)
     choice = np.full(len(singles.table), NO_PIECE)

@@ -4,10 +4,10 @@ At the turn of a shape (shapes.py) its table is split further, or its pieces are
 says (split_policy.py), or whoever plays. A piece goes to the device, in the kernel, where the phases of the step grow
 least, relative to what is expected of each (as in planners/search/device_state.py): the cost model says that.
 
-Legend: S shapes, D devices, E episodes, R episodes of a turn, F phases, G fusion groups, k work terms, V decisions.
+Legend: S shapes, D devices, E episodes, R episodes of a turn, F phases, G fusion groups (g: those open to a piece),
+k work terms, V decisions.
 """
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -40,7 +40,7 @@ class PricedShapes:
     """What a cost model says of the shapes of a problem, in the order of their turns.
 
     terms (S, k): of a piece. group (S, 2): fusion groups of the kernels that are open to it. phase (F, S): seconds of a
-    piece alone. before: placed pieces.
+    piece alone. before: placed pieces. figures (S, FIGURES): what the policy sees of them.
     """
 
     def __init__(self, shapes: ShapeBatch, evaluator: Evaluator, *, whole: bool = False) -> None:
@@ -67,6 +67,24 @@ class PricedShapes:
         self.total = max(float(total.sum()), LEAST_LOAD)
         mean = total / shapes.devices
         self.expected: Floats = np.maximum(mean, max(float(mean.max(initial=0.0)) * QUANTUM, LEAST_LOAD))
+        self.figures = self._figures()
+
+    def _figures(self) -> Floats:
+        """What the policy sees of shapes (S, FIGURES) that is the same in all episodes; the rest is 0."""
+        shapes, devices = self.shapes, self.shapes.devices
+        share, count = self.alone * devices / self.total, shapes.count
+        cost = np.maximum(count * self.alone, LEAST_LOAD)
+        seen = np.zeros((len(count), FIGURES))
+        seen[:, 0] = _log(share)
+        seen[:, 1] = _log(share * count)
+        seen[:, 2] = np.where(self.splits, 4 * _log((count * self.alone)[shapes.finer] / cost), 0.0)
+        seen[:, 7] = self.phase[-1] / np.maximum(self.alone, LEAST_LOAD)
+        seen[:, 8] = np.log2(devices) / 4
+        seen[:, 9] = _log(len(shapes.table) / devices)
+        seen[:, 10] = _log(count / devices)
+        seen[:, 11] = _log(count)
+        seen[:, 13] = _log(shapes.bytes / max(float(shapes.free.mean()), 1.0))
+        return seen
 
     def play(self, count: int, decide: Decide, stir: np.random.Generator | None = None) -> "EndedEpisodes":
         """So many episodes, as `decide` says. stir: draws by which all but the first place pieces otherwise."""
@@ -142,33 +160,30 @@ class _Playing:
 
     def _best(self, s: int, rows: Ints) -> "_Best":
         """Where a piece of shape s goes in some episodes, and what devices take then."""
-        priced, each = self.priced, np.arange(len(rows))
-        room = self.episodes.room(s, rows)
-        found: _Best | None = None
-        for group in dict.fromkeys(priced.group[s].tolist()):
-            after = np.moveaxis(priced.evaluator.loads(self.sums[rows, group] + priced.terms[s]), 0, 1)  # (R, F, D)
-            load = self.load[rows] - self.group_load[rows, group] + after
-            score = self._growth(self.load[rows], load) * self._stirred(rows)
-            score = np.where(room, np.floor(score / QUANTUM), np.inf)
-            device = score.argmin(axis=1)
-            new = _Best(np.full(len(rows), group), device, score[each, device], after[each, :, device],
-                        load[each, :, device], room)  # fmt: skip
-            found = new if found is None else found.better(new)
-        assert found is not None, "a shape has a kernel"
-        return found
+        priced, devices = self.priced, self.priced.shapes.devices
+        group = priced.group[s] if priced.group[s, 0] != priced.group[s, 1] else priced.group[s, :1]
+        room, each = self.episodes.room(s, rows), rows[:, None]
+        after = np.moveaxis(priced.evaluator.loads(self.sums[each, group] + priced.terms[s]), 0, 2)  # (R, g, F, D)
+        load = self.load[each] - self.group_load[each, group] + after
+        score = self._growth(self.load[each], load)
+        if self.stir is not None:
+            score = score * self._stirred(rows, len(group))
+        score = np.where(room[:, None], np.floor(score / QUANTUM), np.inf)  # (R, g, D)
+        g, device = np.divmod(score.reshape(len(rows), -1).argmin(axis=1), devices)
+        each = np.arange(len(rows))
+        return _Best(group[g], device, after[each, g, :, device], load[each, g, :, device], room)
 
-    def _stirred(self, rows: Ints) -> Floats | float:
-        """What scores of devices are multiplied by (R, D), or 1."""
-        if self.stir is None:
-            return 1.0
-        drawn = self.stir.standard_normal((len(rows), self.priced.shapes.devices))
-        return np.exp(STIR * np.where(rows[:, None] == 0, 0.0, drawn))
+    def _stirred(self, rows: Ints, groups: int) -> Floats:
+        """What scores of devices are multiplied by (R, g, D)."""
+        assert self.stir is not None, "episodes are stirred"
+        drawn = self.stir.standard_normal((groups, len(rows), self.priced.shapes.devices)).swapaxes(0, 1)
+        return np.exp(STIR * np.where(rows[:, None, None] == 0, 0.0, drawn))
 
     def _growth(self, before: Floats, after: Floats) -> Floats:
-        """How much the powers of phases grow (R, D), relative to what is expected of each."""
+        """How much the powers of phases grow (R, g, D), relative to what is expected of each."""
         expected = self.priced.expected[:, None]
         growth = power(after / expected, BALANCE) - power(before / expected, BALANCE)
-        return (expected * growth).sum(axis=1) / self.priced.expected.sum()
+        return (expected * growth).sum(axis=-2) / self.priced.expected.sum()
 
     def _split(self, s: int, rows: Ints, best: "_Best") -> tuple[Ints, "_Best"]:
         """The table of shape s goes on to its next shape in some episodes; the episodes in which it does not."""
@@ -207,29 +222,17 @@ class _Playing:
 
     def _figures(self, s: int, rows: Ints, best: "_Best") -> Floats:
         """What the policy sees (R, FIGURES) at the turn of shape s."""
-        priced, shapes, devices = self.priced, self.priced.shapes, self.priced.shapes.devices
-        load, finer, count = self.load[rows].sum(axis=1), int(shapes.finer[s]), int(shapes.count[s])
-        left, placed = self.left[rows], np.maximum(self.priced.total - self.left[rows], LEAST_LOAD)
-        held = load.sum(axis=1)
+        priced = self.priced
+        load, left = self.load[rows].sum(axis=1), self.left[rows]
+        held, placed = load.sum(axis=1), np.maximum(priced.total - left, LEAST_LOAD)
         pace = np.where(held > 0, np.clip(held / placed, 0.2, 1.5), FIRST_PACE)
-        even = np.maximum((held + pace * left) / devices, LEAST_LOAD)
-        share = priced.alone[s] * devices / priced.total
-        after = best.load.sum(axis=1)
-        seen = np.empty((len(rows), FIGURES))
-        seen[:, 0] = _log(share)
-        seen[:, 1] = _log(share * count)
-        seen[:, 2] = 4 * _log(shapes.count[finer] * priced.alone[finer] / max(count * priced.alone[s], LEAST_LOAD))
+        even = np.maximum((held + pace * left) / priced.shapes.devices, LEAST_LOAD)
+        seen = np.repeat(priced.figures[s : s + 1], len(rows), axis=0)
         seen[:, 3] = np.clip(left / priced.total, 0.0, 2.0)
-        seen[:, 4] = 2 * _log(after / even)
+        seen[:, 4] = 2 * _log(best.load.sum(axis=1) / even)
         seen[:, 5] = 2 * _log(load.max(axis=1) / even)
         seen[:, 6] = 2 * _log(load.min(axis=1) / even)
-        seen[:, 7] = priced.phase[-1, s] / max(priced.alone[s], LEAST_LOAD)
-        seen[:, 8] = np.log2(devices) / 4
-        seen[:, 9] = _log(len(shapes.table) / devices)
-        seen[:, 10] = _log(count / devices)
-        seen[:, 11] = _log(count)
         seen[:, 12] = best.room.mean(axis=1)
-        seen[:, 13] = _log(shapes.bytes[s] / max(float(shapes.free.mean()), 1.0))
         seen[:, 14] = pace
         seen[:, 15] = _log(self.episodes.free[rows].sum(axis=1) / np.maximum(self.need[rows], 1))
         return seen
@@ -243,33 +246,22 @@ class _Playing:
         return EndedEpisodes(self.episodes, np.where(self.episodes.dead, np.inf, step), decisions)
 
 
-@dataclass(frozen=True)
-class _Best:
-    """Where a piece goes in episodes (R,): group, device, score; seconds (R, F) of the group and the device then."""
+class _Best(NamedTuple):
+    """Where a piece goes in episodes (R,): group, device; seconds (R, F) of the group and the device then.
+
+    room (R, D): the devices that have room for it.
+    """
 
     group: Ints
     device: Ints
-    score: Floats
     after: Floats
     load: Floats
     room: Bools
 
     def at(self, some: Ints) -> "_Best":
         """Of some of the episodes."""
-        return _Best(
-            self.group[some], self.device[some], self.score[some], self.after[some], self.load[some], self.room[some]
-        )
-
-    def better(self, other: "_Best") -> "_Best":
-        """The one of two with the lower score, episode by episode; this one where they are equal."""
-        lower = other.score < self.score
-        wide = lower[:, None]
-        return _Best(
-            np.where(lower, other.group, self.group), np.where(lower, other.device, self.device),
-            np.where(lower, other.score, self.score), np.where(wide, other.after, self.after),
-            np.where(wide, other.load, self.load), self.room,
-        )  # fmt: skip
+        return _Best(self.group[some], self.device[some], self.after[some], self.load[some], self.room[some])
 
 
 def _log(value: Floats | float) -> Floats:
-    return np.log2(np.clip(value, LEAST, MOST)) / 4
+    return np.log2(np.minimum(np.maximum(value, LEAST), MOST)) / 4
