@@ -1,45 +1,37 @@
 """What the policy of what is split is worth (docs/learned.md and docs/benchmarks/learned.md have the tables).
 
 python benchmarks/learned_splits.py shares                   # the policy's share, and that of what goes without one
-python benchmarks/learned_splits.py training                 # without imitation, without REINFORCE, other seeds
-python benchmarks/learned_splits.py rewards                  # REINFORCE on estimated against measured rewards
 python benchmarks/learned_splits.py drafts                   # auto with the policy's placements as drafts
 python benchmarks/learned_splits.py lost --tasks 50          # how often no episode finds room, with and without splits
 python benchmarks/learned_splits.py pairs bench/learned-splits      # of planners of --pairs PLANNER:OTHER,..
 
 `pairs` compares planners of a folder of `recsmith bench learned --output FOLDER`, two by two.
 Otherwise tasks are those of `recsmith bench learned`: tables that no policy saw. What a step takes is what the cost
-model says; figures are how much longer it is than that of planner `longest_first`. Policies are trained into --folder,
-and kept.
+model says; figures are how much longer it is than that of planner `longest_first`.
 """
 
 import argparse
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
-from learned_policies import BATCH, DEVICE, HARDWARE, MODEL, SEED, interval
-from safetensors.numpy import load_file, save_file
+from learned_policies import BATCH, DEVICE, MODEL, SEED, interval
 
 from recsmith.bench.gains import Gain, row_gains, steps_of
 from recsmith.bench.journal import RunStore
 from recsmith.costs import Evaluator, cost_model, step_seconds
-from recsmith.learning.policies import SplitIteration, SplitRecipe, SplitSettings
-from recsmith.learning.policies.learn import CHECKPOINT, learn_splits
-from recsmith.learning.policies.measured import PlacementMeter, evaluator_of
-from recsmith.learning.policies.splits import SplitTask, SplitTraining, split_tasks
 from recsmith.learning.policies.tasks import SPACE, TESTING, PlacementTask, draw_placement_tasks, parse_size
 from recsmith.planners.auto import planner as auto
 from recsmith.planners.auto.drafts import Drafts
 from recsmith.planners.placing.per_problem import best_split, longest_first_plan
 from recsmith.planners.placing.shapes import shapes_of
-from recsmith.planners.placing.split_episodes import EndedEpisodes, PricedShapes
+from recsmith.planners.placing.split_episodes import PricedShapes
 from recsmith.planners.placing.split_policy import SHAPES, Decide, SplitPolicy, load_splits
-from recsmith.planners.search.device_state import Assignment
 from recsmith.planning import find_planner
 from recsmith.problems import build_problem
 
@@ -51,19 +43,10 @@ PAIRS = (
     "dreamshard?splits=8:longest_first,dreamshard?splits=64:longest_first,dreamshard?splits=64:neuroshard,"
     "dreamshard?whole&splits=8:cost_greedy,dreamshard:longest_first"
 )
-SIZES, ITERATIONS = ("2x20", "4x20", "4x50", "8x50"), 8  # of trainings, of which many can be had
-MEASURED_SIZES = ("2x20", "4x20", "4x50")  # of trainings that measure
-AFTER = (1, 2, 4, 8, 12)  # iterations of a training
 BESIDE_AUTO = ("dreamshard?splits=8", "dreamshard?splits=64", "dreamshard?splits=256", "dreamshard?splits=64&refine",
                "longest_first", "neuroshard")  # fmt: skip
-PRICED = 2048  # placements in an iteration on these sizes: 16 tasks, 16 x (2 + rounds) each, and 16 an update
-KINDS: dict[str, dict[str, int]] = {
-    "both": {"updates": 32}, "no imitation": {"imitation": 0, "updates": 128},
-    "no REINFORCE": {"updates": 0, "rounds": 6},
-}  # fmt: skip
 
 Player = Callable[[np.random.Generator], Decide]
-Keep = Callable[[int, dict[str, Any]], None]  # weights after an iteration
 
 
 def unseen(row: str, tasks: int) -> tuple[PlacementTask, ...]:
@@ -82,15 +65,19 @@ def evaluators(rows: str, tasks: int) -> Iterator[Evaluator]:
 
 
 class Judge:
-    """Tasks, and how much longer the best of some episodes takes than longest-first."""
+    """Tasks, and how much longer the best of some episodes takes than longest-first.
 
-    def __init__(self, rows: str, tasks: int) -> None:
+    one_kernel: whole tables run in the kernel of split ones, never in one of their own.
+    """
+
+    def __init__(self, rows: str, tasks: int, *, one_kernel: bool = False) -> None:
         self.tasks: list[tuple[PricedShapes, float]] = []
         for evaluator in evaluators(rows, tasks):
             greedy = longest_first_plan(evaluator, best_split(evaluator.problem, evaluator))
             shapes = shapes_of(evaluator.problem, evaluator)
             if greedy is not None and shapes is not None:
                 seconds = step_seconds(evaluator, greedy.footprint(evaluator.problem))
+                shapes = replace(shapes, plain=shapes.option) if one_kernel else shapes
                 self.tasks.append((PricedShapes(shapes, evaluator), seconds))
 
     def ratios(self, count: int, player: Player) -> np.ndarray:
@@ -123,123 +110,22 @@ def untrained(seed: int = 0) -> SplitPolicy:
     return SplitPolicy({name: random.normal(size=shape) / np.sqrt(shape[-1]) for name, shape in SHAPES.items()})
 
 
-def trained(options: argparse.Namespace, name: str, **fields: Any) -> dict[int, SplitPolicy]:
-    """A policy after some iterations of its training, from the folder if they are there."""
-    settings, fields = SplitSettings(sizes=SIZES), {"iterations": ITERATIONS, **fields}
-    if options.small:
-        settings, fields = SplitSettings(tasks=1, sizes=("2x10",)), {**fields, "iterations": 1}
-    if options.shipped:
-        settings, fields, name = SplitSettings(), {**fields, "iterations": 12}, f"shipped-{name}"
-    target = options.folder / f"{name}.safetensors"
-
-    def train(keep: Keep) -> None:
-        def heard(iteration: SplitIteration) -> None:
-            state = load_file(target.with_suffix(".run") / CHECKPOINT)
-            keep(iteration.number, {tensor: state[tensor] for tensor in SHAPES})
-
-        learn_splits(settings, str(target), fields, on_iteration=heard)
-
-    return kept(options.folder, name, fields["iterations"], train)
-
-
-def kept(folder: Path, name: str, iterations: int, train: Callable[["Keep"], None]) -> dict[int, SplitPolicy]:
-    """Policies after some iterations, from files; they are trained where one is missing."""
-    paths = {i: folder / f"{name}-{i}.safetensors" for i in AFTER if i <= iterations}
-    folder.mkdir(parents=True, exist_ok=True)
-    if not all(path.exists() for path in paths.values()):
-        train(lambda i, tensors: save_file(tensors, paths[i]) if i in paths else None)
-    return {i: SplitPolicy({k: v.astype(float) for k, v in load_file(path).items()}) for i, path in paths.items()}
-
-
 def shares(options: argparse.Namespace) -> Iterator[str]:
-    """Episodes by the policy, by rules, by an untrained policy, and without splits."""
+    """Episodes by the policy, by rules, by an untrained policy, without splits, and with one kernel for all."""
     judge = Judge(options.rows or ROWS, options.tasks)
     yield f"{len(judge.tasks)} tasks; best of   " + "  ".join(f"{n:>22}" for n in COUNTS)
     players = {"policy": by_policy(load_splits("simulated-h100")[0]), "rules": by_rules,
                "untrained": by_policy(untrained()), "never": never}  # fmt: skip
     found = {name: [judge.ratios(n, player) for n in COUNTS] for name, player in players.items()}
+    single = Judge(options.rows or ROWS, options.tasks, one_kernel=True)
+    found["policy, one kernel"] = [single.ratios(n, players["policy"]) for n in COUNTS]
     found["policy, than rules"] = [(1 + a) / (1 + b) - 1 for a, b in zip(found["policy"], found["rules"], strict=True)]
     yield from (f"{name:<20}" + "  ".join(f"{interval(each):>22}" for each in ratios) for name, ratios in found.items())
-
-
-def training(options: argparse.Namespace) -> Iterator[str]:
-    """Trainings: as it is, without imitation, without REINFORCE; of several seeds, after some iterations."""
-    kinds = {"both": {}} if options.shipped else KINDS
-    found = {
-        f"{name}, seed {seed}": trained(options, f"{name.replace(' ', '-')}-{seed}", seed=seed, **fields)
-        for name, fields in kinds.items()
-        for seed in range(options.seeds)
-    }
-    judge = Judge(options.rows or ROWS, options.tasks)
-    after = next(iter(found.values()))
-    yield f"{len(judge.tasks)} tasks; best of 8 after".ljust(24) + columns(f"{i} iterations" for i in after)
-    if not options.shipped:
-        yield "placements priced".ljust(24) + columns(f"{PRICED * i:,}" for i in after)
-    for name, policies in found.items():
-        yield name.ljust(24) + columns(interval(judge.ratios(8, by_policy(each))) for each in policies.values())
-    yield "after all, best of".ljust(24) + columns(map(str, COUNTS))
-    for name, policies in found.items():
-        last = by_policy(policies[max(policies)])
-        yield name.ljust(24) + columns(interval(judge.ratios(n, last)) for n in COUNTS)
 
 
 def columns(words: Iterable[str]) -> str:
     """Words side by side."""
     return "  ".join(f"{word:>22}" for word in words)
-
-
-class MeasuredShapes(PricedShapes):
-    """Shapes whose episodes take what the simulated hardware says, instead of the cost model."""
-
-    def __init__(self, evaluator: Evaluator, task: PlacementTask, meter: PlacementMeter) -> None:
-        shapes = shapes_of(evaluator.problem, evaluator)
-        assert shapes is not None, "every table of these tasks is placed in single pieces"
-        super().__init__(shapes, evaluator)
-        self.collectives, self.meter = evaluator_of(task), meter
-        greedy = longest_first_plan(evaluator, best_split(evaluator.problem, evaluator))
-        assert greedy is not None, "these tasks have room"
-        self.greedy_s = self.seconds(greedy)
-
-    def seconds(self, plan: Assignment) -> float:
-        """Of a placement's step."""
-        return self.meter.measure(self.collectives, plan.footprint(self.evaluator.problem)).step_s
-
-    def play(self, count: int, decide: Decide, stir: np.random.Generator | None = None) -> EndedEpisodes:
-        """Episodes, measured."""
-        ended = super().play(count, decide, stir)
-        plans = [ended.episodes.assignment(e) if np.isfinite(s) else None for e, s in enumerate(ended.step_s)]
-        return ended._replace(step_s=np.array([self.seconds(plan) if plan else np.inf for plan in plans]))
-
-    def ratio(self, policy: SplitPolicy, count: int) -> float:
-        """How much longer the best of some episodes takes than longest-first: best by the cost model, measured."""
-        ended = super().play(count, policy.drawn(np.random.default_rng(0), likeliest=True))
-        return self.seconds(ended.episodes.assignment(ended.best)) / self.greedy_s - 1
-
-
-def rewards(options: argparse.Namespace) -> Iterator[str]:
-    """REINFORCE alone, from what the cost model says of placements and from what was measured of them."""
-    sizes, number = (("2x10",), 1) if options.small else (MEASURED_SIZES, 4)
-    fields = {"iterations": 1 if options.small else ITERATIONS, "imitation": 0, "updates": 1 if options.small else 32}
-    tasks = SplitSettings(sizes=sizes, tasks=number).draw(number)
-    judges = [task for row in (options.rows or "4x20,4x50").split(",") for task in unseen(row, options.tasks)]
-    meter = PlacementMeter(HARDWARE, [*tasks, *judges])
-    measured, judged = ([MeasuredShapes(priced(task), task, meter) for task in each] for each in (tasks, judges))
-    found = {
-        "measured": [SplitTask(each, each.greedy_s) for each in measured],
-        "estimated": split_tasks(tasks, MODEL),
-    }
-    yield f"{len(judged)} tasks; placements".ljust(32) + columns(f"{512 * i:,}" for i in AFTER if i <= ITERATIONS)
-    for seed in range(options.seeds):
-        for name, each in found.items():
-
-            def train(keep: Keep, seed: int = seed, each: list[SplitTask] = each) -> None:
-                training = SplitTraining(SplitRecipe(**fields, seed=seed), each)
-                training.run(lambda iteration: keep(iteration.number, training.frozen().tensors))
-
-            policies = kept(options.folder, f"rewards-{name}-{seed}", fields["iterations"], train)
-            for count in (1, 8):
-                ratios = (np.array([task.ratio(policy, count) for task in judged]) for policy in policies.values())
-                yield f"{name}, seed {seed}, best of {count}".ljust(32) + columns(map(interval, ratios))
 
 
 class WithSplits(Drafts):
@@ -326,7 +212,7 @@ def words(gain: Gain) -> str:
     return f"{found.value:+.1%} [{found.low * 100:+.1f}, {found.high * 100:+.1f}]" if found else "no plans"
 
 
-COMMANDS = {"pairs": pairs, "shares": shares, "training": training, "rewards": rewards, "drafts": drafts, "lost": lost}
+COMMANDS = {"pairs": pairs, "shares": shares, "drafts": drafts, "lost": lost}
 
 
 def main() -> None:
@@ -338,10 +224,6 @@ def main() -> None:
     parser.add_argument("--pairs", default=PAIRS)
     parser.add_argument("--rows")
     parser.add_argument("--tasks", type=int, default=5)
-    parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--shipped", action="store_true", help="training by the shipped recipe, of more seeds")
-    parser.add_argument("--small", action="store_true", help="trainings of seconds, to see that they run")
-    parser.add_argument("--folder", type=Path, default=Path("bench/splits"))
     options = parser.parse_args()
     for line in COMMANDS[options.command](options):
         print(line, flush=True)

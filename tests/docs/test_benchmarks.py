@@ -54,6 +54,7 @@ SMALL: dict[str, tuple[str, ...]] = {
     "launches": ("--count", "1"),
     "learned_policies": ("updates", "--seeds", "1", "--tasks", "2", "--iterations", "1", "--folder", "policies"),
     "learned_splits": ("shares", "--rows", "2x20", "--tasks", "1"),
+    "split_trainings": ("parts", "--rows", "2x20", "--tasks", "1", "--small"),
     "learned_variants": ("--variants", "dims", "--tasks", "2", "--iterations", "1"),
     "learning": (*SHIPPED, "--epochs", "1"),
     "measuring": ("--budget", "1s"),
@@ -92,7 +93,7 @@ MODES: dict[str, tuple[str, ...]] = {  # that pages show beside
     "learned_policies updates": (
         "--planner", "autoshard", "--seeds", "1", "--tasks", "2", "--iterations", "1", "--folder", "policies"),
     "learned_splits lost": ("--rows", "2x20", "--tasks", "1"),
-    "learned_splits training": ("--rows", "2x20", "--tasks", "1", "--small"),
+    "learned_splits drafts": ("--rows", "2x20", "--tasks", "1"),
     "online logistic": ("-o", "online"),
     "online movielens": ("--small", "-o", "online", "--data", "MOVIES"),
     "online table": ("-o", "online"),
@@ -113,6 +114,7 @@ MODES: dict[str, tuple[str, ...]] = {  # that pages show beside
     "second_order refit_dense": ("--quick", "-o", "dense.json"),
     "second_order tune": ("--quick",),
 
+    "split_trainings rewards": ("--rows", "2x20", "--tasks", "1", "--small"),
     "serve memory": ("--plans", "2"),
 }  # fmt: skip
 LEFT_OUT = {

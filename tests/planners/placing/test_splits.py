@@ -189,4 +189,10 @@ def test_one_policy_serves_every_cluster() -> None:
         found = find_planner("dreamshard?splits=4").plan(problem, cost_model().compile(problem))
         assert found.left_out == ()
         assert fits(problem, found.footprint)
-    assert isinstance(shipped_splits(), SplitPolicy)
+
+
+def test_a_cpu_has_a_policy_of_its_own() -> None:
+    gpu, cpu = (shipped_splits(kind) for kind in ("cuda", "cpu"))
+    assert isinstance(gpu, SplitPolicy)
+    assert (load_splits("cpu")[1].device, load_splits("simulated-h100")[1].device) == ("cpu", "h100")
+    assert not np.array_equal(gpu.tensors["split0"], cpu.tensors["split0"])

@@ -74,7 +74,8 @@ class PolicyPlanner(SearchPlanner):
 
     def _by_splits(self, search: Search, count: int) -> Solution:
         """The best placement of a policy of what is split; local search from it, where that is asked for."""
-        policy = shipped_splits() if self.policy is None else load_splits(self.policy)[0]
+        kind = search.problem.cluster.device.kind
+        policy = shipped_splits(kind) if self.policy is None else load_splits(self.policy)[0]
         found, draft = plan_by_splits(search, policy, self.name, count, whole=self.whole)
         if self.refine and draft is not None and not search.stop:
             with search.interruptible():

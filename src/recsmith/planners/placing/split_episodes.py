@@ -82,7 +82,7 @@ class PricedShapes:
         seen[:, 8] = np.log2(devices) / 4
         seen[:, 9] = _log(len(shapes.table) / devices)
         seen[:, 10] = _log(count / devices)
-        seen[:, 11] = _log(count)
+        seen[:, 11] = _log(count.astype(float))
         seen[:, 13] = _log(shapes.bytes / max(float(shapes.free.mean()), 1.0))
         return seen
 

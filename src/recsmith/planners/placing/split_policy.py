@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -27,7 +27,7 @@ SHAPES: dict[str, tuple[int, ...]] = {
     "split0": (HIDDEN, FIGURES), "split0_bias": (HIDDEN,), "split1": (1, HIDDEN), "split1_bias": (1,),
 }  # fmt: skip
 SCHEMA, MADE_BY, PREFIX = "recsmith/splits-card/1", "recsmith learn splits", "splits-"
-USUAL = "simulated-h100"  # the policy that ships
+OF_KIND = {"cuda": "simulated-h100", "cpu": "cpu"}  # the policy that ships for a kind of device
 
 
 Decide = Callable[[Ints, int, Floats], Bools]
@@ -99,6 +99,6 @@ def load_splits(name: str) -> tuple[SplitPolicy, SplitCard]:
 
 
 @lru_cache
-def shipped_splits() -> SplitPolicy:
-    """The policy that ships."""
-    return load_splits(USUAL)[0]
+def shipped_splits(kind: Literal["cuda", "cpu"]) -> SplitPolicy:
+    """The policy that ships for a kind of device."""
+    return load_splits(OF_KIND[kind])[0]
