@@ -51,6 +51,7 @@ ROOMS = (
     ("learning",),
     ("bench",),
     ("feeding",),
+    ("searching",),
     ("training",),
     ("reports",),
     ("web",),

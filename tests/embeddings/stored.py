@@ -8,6 +8,7 @@ from recsmith.embeddings.compositional import Compositional
 from recsmith.embeddings.hashing import Hashing
 from recsmith.embeddings.mixed_dimension import MixedDimension, WidthBlock
 from recsmith.embeddings.path_based import PathBased
+from recsmith.embeddings.truncated import Truncated
 
 ROWS, COLUMNS, LONGEST = 90, 8, 3
 COUNTS = np.random.default_rng(5).integers(0, 50, ROWS)
@@ -33,6 +34,7 @@ TRANSFORMS: dict[str, EmbeddingTransform] = {
     "three": _compositional((5, 5, 4)),
     "chinese": _compositional((9, 11), family="chinese_remainder"),
     "blocks": _blocks((10, 8), (15, 4), (25, 2), (40, 1)),
+    "truncated": Truncated(num_embeddings=ROWS, embedding_dim=COLUMNS, columns=4, rows=30),
     "learned": Hashing(
         num_embeddings=ROWS, embedding_dim=COLUMNS, rows=50,
         row_of=learn_hash(_VECTORS, np.where(COUNTS > 25, COUNTS, 0), 50, private=0.9),

@@ -34,6 +34,7 @@ GROUPS = {  # of `recsmith --help`: each command's module of recsmith.cli, and w
         "evaluate": ("train", "Score a trained model on test data."),
         "refit": ("train", "Fit the last layers of a trained model to other data, in seconds."),
         "sparse": ("train", "Make a sparse copy of a trained model, most of whose dense weights are zero."),
+        "search": ("search", "Search widths of tables and layers under the price of a cluster."),
         "data": ("data", "Look at training data, check it, or generate some whose truth is known."),
         "watch": ("watch", "See what went wrong in a training job, or in any series, and when."),
         "feed": ("train", "See how the workers do that read data for a training job."),

@@ -17,6 +17,18 @@ class Same(nn.Module):
         return vectors[0]
 
 
+class Padded(nn.Module):
+    """The vector of the one lookup, and zeros to the table's width."""
+
+    def __init__(self, embedding_dim: int) -> None:
+        super().__init__()
+        self.embedding_dim = embedding_dim
+
+    def forward(self, vectors: list[torch.Tensor]) -> torch.Tensor:
+        """vectors: one (B, its columns)."""
+        return nn.functional.pad(vectors[0], (0, self.embedding_dim - vectors[0].shape[1]))
+
+
 class Sums(nn.Module):
     """The sum over partitions; it may be taken after bags are summed."""
 

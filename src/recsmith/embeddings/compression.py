@@ -27,6 +27,7 @@ register(METHOD, "mixed_dimension", "recsmith.embeddings.mixed_dimension:MixedDi
 register(METHOD, "mixed_radix", "recsmith.embeddings.compositional:MixedRadix")
 register(METHOD, "chinese_remainder", "recsmith.embeddings.compositional:ChineseRemainder")
 register(METHOD, "path_based", "recsmith.embeddings.path_based:Paths")
+register(METHOD, "truncated", "recsmith.embeddings.truncated:TruncatedTables")
 
 Operation = Literal["multiply", "add", "concat", "generate"]
 Maps = Callable[[str], Mapping[str, IdMap]]  # reads a file of maps, once
@@ -99,12 +100,13 @@ class CompressionRule:
     tables: names, with * and ? as in a shell. above_rows: smaller tables stay whole. method: hash, learned_hash: factor
     times fewer rows; quotient_remainder: factor ids share a quotient; mixed_radix, chinese_remainder: `count` tables of
     about the same number of rows; path_based: factor times fewer rows, and a network of `hidden` columns for each of
-    the ids that share one; mixed_dimension: narrower rows; or 'module:Class' of yours, with its `arguments`. factor: by
-    which a table becomes smaller. count: of tables that one becomes, where it becomes several. operation, max_bag: of
-    compositional methods (Compositional). hidden: columns of path_based's networks. temperature: of mixed dimension by
-    the power rule, one width for each table. shares, widths: instead, of each table the shares of ids by falling
-    popularity, and the columns of each. maps: file of the id maps that learned_hash takes, and mixed_dimension with
-    shares (docs/compress.md). arguments: of a class of yours.
+    the ids that share one; mixed_dimension: narrower rows; truncated: the first columns, without a projection; or
+    'module:Class' of yours, with its `arguments`. factor: by which a table becomes smaller. count: of tables that one
+    becomes, where it becomes several. operation, max_bag: of compositional methods (Compositional). hidden: columns of
+    path_based's networks. temperature: of mixed dimension by the power rule, one width for each table. shares, widths:
+    instead, of each table the shares of ids by falling popularity, and the columns of each; truncated takes one width.
+    rows: of truncated, the share of rows that is kept. maps: file of the id maps that learned_hash takes, and
+    mixed_dimension with shares (docs/compress.md). arguments: of a class of yours.
     """
 
     method: str
@@ -118,6 +120,7 @@ class CompressionRule:
     temperature: float = 0.3  # of the reference code
     shares: tuple[float, ...] = ()
     widths: tuple[int, ...] = ()
+    rows: float = 1.0
     maps: str | None = None
     arguments: dict[str, Any] | None = None
 

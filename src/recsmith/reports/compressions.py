@@ -1,7 +1,7 @@
 """Tables that are stored smaller: what is proposed, and the curve of AUC against bytes as lines and as a picture."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from recsmith.embeddings import CompressionRule
@@ -77,8 +77,14 @@ def _within(point: "CompressionPoint") -> str:
     return f" ± {point.auc_within:.4f} ({point.seeds} seeds)"
 
 
-def curve_picture(points: Sequence["CompressionPoint"]) -> str:
-    """An SVG: bytes across, on a scale of logarithms, AUC up, a line a method and a bar for each interval."""
+def curve_picture(
+    points: Sequence["CompressionPoint"], across: str = "bytes of tables and maps",
+    shown: Callable[[int], str] = format_size,
+) -> str:  # fmt: skip
+    """An SVG: bytes across, on a scale of logarithms, AUC up, a line a method and a bar for each interval.
+
+    across: what bytes are called, or another quantity in their place; shown: how it is written.
+    """
     least, most = min(point.bytes for point in points) / 1.2, max(point.bytes for point in points) * 1.2
     low = min(point.auc - (point.auc_within or 0.0) for point in points)
     high = max(point.auc + (point.auc_within or 0.0) for point in points)
@@ -94,8 +100,8 @@ def curve_picture(points: Sequence["CompressionPoint"]) -> str:
     for i in range(TICKS):
         auc, size = low + (high - low) * i / (TICKS - 1), least * (most / least) ** (i / (TICKS - 1))
         parts.append(_text(LEFT - 6, y(auc) + 4, f"{auc:.4f}", "end"))
-        parts.append(_text(x(size), HIGH - BOTTOM + 18, format_size(int(size)), "middle"))
-    parts.append(_text((LEFT + WIDE - RIGHT) / 2, HIGH - 12, "bytes of tables and maps", "middle"))
+        parts.append(_text(x(size), HIGH - BOTTOM + 18, shown(int(size)), "middle"))
+    parts.append(_text((LEFT + WIDE - RIGHT) / 2, HIGH - 12, across, "middle"))
     for number, method in enumerate(dict.fromkeys(point.method for point in points)):
         mine = sorted((point for point in points if point.method == method), key=lambda point: point.bytes)
         places = [(x(p.bytes), y(p.auc), y(p.auc - (p.auc_within or 0)), y(p.auc + (p.auc_within or 0))) for p in mine]

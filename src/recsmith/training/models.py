@@ -27,6 +27,7 @@ from recsmith.training.tables import TABLES, tables_of
 from recsmith.training.tables.dedup_parts import Deduplication, deduplication_of
 from recsmith.training.tables.features import Features
 from recsmith.training.tables.plain import features_of
+from recsmith.training.tables.searched import SearchedTables
 from recsmith.training.tables.tower_parts import with_towers
 
 DATA_TYPES = {"fp32": DataType.FP32, "fp16": DataType.FP16, "bf16": DataType.BF16}
@@ -160,10 +161,13 @@ def _built(model: RunModel, collection: Any, sequences: Any, dense: int, labels:
     if labels != 1:
         raise UsageError(f"{model.name} predicts one label and the data has {labels}; name a model of your own")
     try:
-        return _built_in(model, collection, dense)
+        made = _built_in(model, collection, dense)
     except (RuntimeError, MemoryError, TypeError, ValueError, AssertionError, OverflowError) as error:  # PyTorch's own
         reason = str(error).partition("\n")[0] or "no memory is left"
         raise UsageError(f"the layers of model {model.name} cannot be made ({reason}); give it smaller ones") from None
+    if isinstance(collection, SearchedTables):
+        collection.mask_layers(made)
+    return made
 
 
 def _built_in(model: RunModel, collection: Any, dense: int) -> nn.Module:

@@ -15,10 +15,13 @@ from training.tables.contract import COLUMNS, TableModuleContract, batch, config
 from recsmith._components import make
 from recsmith.embeddings import CompressionRule, LogicalTable, transforms_of
 from recsmith.errors import UsageError
+from recsmith.files import encode
+from recsmith.searching import Choice, Choices, SearchSpace
 from recsmith.training.tables import TABLES
 from recsmith.training.tables.dedup_parts import Deduplication
 from recsmith.training.tables.deduplicated import DeduplicatedTables
 from recsmith.training.tables.plain import exported_names, features_of, plain, vectors_of, why_not_ahead
+from recsmith.training.tables.searched import SearchedTables, pick
 from recsmith.training.tables.stored import StoredTables
 from recsmith.training.tables.towers import TowerTables
 
@@ -40,6 +43,18 @@ class TestStoredAsItIs(TableModuleContract):
     def make(self, configs: Any) -> Any:
         """None."""
         return StoredTables(configs, CPU, transforms={})
+
+
+class TestSearched(TableModuleContract):
+    """Masks of the sample that is as wide as the tables, of which one has two numbers of rows."""
+
+    def make(self, configs: Any) -> Any:
+        """Evaluated, since samples draw while a search trains."""
+        options = tuple(Choice(width=width, rows=rows) for rows in (0.5, 1.0) for width in (4, COLUMNS))
+        space = SearchSpace(tables=(Choices(name="t", options=options),))
+        made = SearchedTables(configs, CPU, space=encode(space)).eval()
+        pick(made, space.largest)
+        return made
 
 
 class TestStoredByAMethodOfOnesOwn(TableModuleContract):

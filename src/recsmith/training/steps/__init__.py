@@ -12,6 +12,7 @@ register(KIND, "sparse_dist", "recsmith.training.steps.pipelines:SparseDistPipel
 register(KIND, "prefetch_sparse_dist", "recsmith.training.steps.pipelines:PrefetchPipeline")
 register(KIND, "progressive_lbfgs", "recsmith.training.steps.second_order:ProgressiveLbfgsStep")
 register(KIND, "dance", "recsmith.training.steps.second_order:DanceStep")
+register(KIND, "search", "recsmith.training.steps.searching:SearchStep")
 SECOND_ORDER = ("progressive_lbfgs", "dance")  # which take the place of the dense layers' optimizer
 
 

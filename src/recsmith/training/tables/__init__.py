@@ -15,6 +15,7 @@ TABLES = "table module"
 register(TABLES, "plain", "recsmith.training.tables.plain:plain")
 register(TABLES, "stored", "recsmith.training.tables.stored:StoredTables")
 register(TABLES, "towers", "recsmith.training.tables.towers:TowerTables")
+register(TABLES, "searched", "recsmith.training.tables.searched:SearchedTables")
 register(TABLES, "deduplicated", "recsmith.training.tables.deduplicated:DeduplicatedTables")
 
 

@@ -1,0 +1,9 @@
+"""Architecture search: what tables and layers may be, what each choice costs on a cluster, and samples as settings.
+
+Krishna et al., "Differentiable NAS Framework and Application to Ads CTR Prediction" (arXiv 2110.14812). This room needs
+no torch; the one network is a table module of training (tables/searched.py), its schedule a step (steps/searching.py).
+"""
+
+from recsmith.searching.space import Choice, Choices, Picks, SearchSpace, SpaceOptions, Unit
+
+__all__ = ["Choice", "Choices", "Picks", "SearchSpace", "SpaceOptions", "Unit"]

@@ -1,0 +1,167 @@
+"""What each choice costs on the user's cluster, one number each: seconds of a step under the cost model, or bytes.
+
+Seconds of a table's choice: all tables take a choice of the same rank, that workload is planned, and the step is
+divided among tables by what each costs all devices. So prices add up to the planned step where all tables choose alike;
+of other samples they are an estimate, and `replanned` says what the planner makes of them.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+from recsmith._types import noun
+from recsmith.analyses.towers import table_seconds
+from recsmith.clusters import Cluster
+from recsmith.embeddings import physical
+from recsmith.embeddings.truncated import rows_left
+from recsmith.embeddings.workloads import compress
+from recsmith.errors import UsageError
+from recsmith.planning import plan
+from recsmith.prediction.towers import LEAST, SPEED
+from recsmith.searching.samples import rules_of, sizes_of
+from recsmith.searching.space import Choices, Picks, SearchSpace, Unit
+from recsmith.units import format_time
+from recsmith.workloads import Workload
+
+VALUE = 4  # bytes of a dense weight
+PASSES = 6  # operations of a weight and sample, forward and backward
+
+
+@dataclass(frozen=True)
+class Priced:
+    """What prices are made of. sizes: of layers bottom and top. reads, ends: columns that each reads, and gives."""
+
+    workload: Workload
+    cluster: Cluster
+    sizes: dict[str, tuple[int, ...]]
+    reads: dict[str, int]
+    ends: dict[str, int]
+
+    def layers(self, sizes: Mapping[str, Sequence[float]], unit: Unit) -> float:
+        """Price of dense layers of some sizes."""
+        return sum(
+            self.weights(read * width, unit)
+            for part, own in sizes.items()
+            for read, width in pairwise((self.reads[part], *own, self.ends[part]))
+        )
+
+    def weights(self, count: float, unit: Unit) -> float:
+        """Price of so many dense weights: bytes, or seconds at an assumed speed (docs/towers.md)."""
+        if unit == "bytes":
+            return VALUE * count
+        return PASSES * count * self.workload.batch_size / SPEED[self.cluster.device.kind]
+
+
+@noun
+class Replanned:
+    """What the planner says of tables and layers: the step, the bytes of weights, and the one that is priced."""
+
+    step_s: float
+    weight_bytes: int
+    price: float
+
+
+def with_prices(space: SearchSpace, priced: Priced, unit: Unit, **search: Any) -> SearchSpace:
+    """The space with the price of each choice. search: options of `plan`.
+
+    Raises what `plan` raises.
+    """
+    made = _by_bytes(space, priced) if unit == "bytes" else _by_step(space, priced, search)
+    layers, rest = _layers(made, priced, unit)
+    return replace(made, layers=layers, fixed=made.fixed + rest, unit=unit)
+
+
+def _by_bytes(space: SearchSpace, priced: Priced) -> SearchSpace:
+    by_name = {table.name: table for table in priced.workload.tables}
+
+    def cost(name: str, width: int, rows: float) -> float:
+        table = by_name[name]
+        number = table.weight_bytes / (table.num_embeddings * table.embedding_dim)
+        return rows_left(table.num_embeddings, rows) * width * number
+
+    tables = [_priced(each, [cost(each.name, c.width, c.rows) for c in each.options]) for each in space.tables]
+    names = {each.name for each in space.tables}
+    fixed = sum(table.weight_bytes for table in priced.workload.tables if table.name not in names)
+    return replace(space, tables=tuple(tables), fixed=float(fixed))
+
+
+def _by_step(space: SearchSpace, priced: Priced, search: dict[str, Any]) -> SearchSpace:
+    most = max((len(each.options) for each in space.tables), default=1)
+    found: list[dict[str, float]] = []
+    for rank in range(most):
+        picks = tuple(min(rank, len(each.options) - 1) for each in space.parts)
+        made = compress(priced.workload, rules_of(space, picks)).workload
+        result = plan(made, priced.cluster, **search)
+        found.append(_shares(priced.workload, result.plan.cost.total_s, table_seconds(result.plan)))
+    tables = [
+        _priced(each, [found[min(k, most - 1)][each.name] for k in range(len(each.options))]) for each in space.tables
+    ]
+    names = {each.name for each in space.tables}
+    fixed = sum(seconds for name, seconds in found[-1].items() if name not in names)
+    return replace(space, tables=tuple(tables), fixed=fixed)
+
+
+def _shares(workload: Workload, total: float, seconds: dict[str, float]) -> dict[str, float]:
+    """A step divided among the tables, by what they cost all devices. seconds: of physical tables."""
+    made = {
+        table.name: seconds.get(table.name, 0.0) + seconds.get(physical(table.name, "truncated"), 0.0)
+        for table in workload.tables
+    }
+    whole = sum(made.values())
+    return {name: total * (each / whole if whole else 1 / len(made)) for name, each in made.items()}
+
+
+def _layers(space: SearchSpace, priced: Priced, unit: Unit) -> tuple[tuple[Choices, ...], float]:
+    """Choices of layers with prices, and the price of what is left of the dense layers.
+
+    A layer costs its columns times those of its neighbours, which are taken at the mean of their choices: so the sum is
+    exact where all layers but one are at their mean.
+    """
+    means = {each.name: sum(c.width for c in each.options) / len(each.options) for each in space.layers}
+
+    def cost(name: str = "", width: float = 0.0) -> float:
+        widths = {**means, name: width}
+        sizes = {
+            part: [w for n, each in enumerate(own) if (w := widths.get(f"{part}.{n}", each))]
+            for part, own in priced.sizes.items()
+        }
+        return priced.layers(sizes, unit)
+
+    middle, rest, made = cost(), cost(), list[Choices]()
+    for each in space.layers:
+        costs = [cost(each.name, choice.width) for choice in each.options]
+        made.append(_priced(each, [price - min(costs) for price in costs]))
+        rest += min(costs) - middle
+    return tuple(made), rest
+
+
+def _priced(each: Choices, prices: Sequence[float]) -> Choices:
+    options = tuple(replace(option, price=price) for option, price in zip(each.options, prices, strict=True))
+    return replace(each, options=options)
+
+
+def replanned(space: SearchSpace, picks: Picks, priced: Priced, **search: Any) -> Replanned:
+    """A sample planned anew on the cluster. search: options of `plan`."""
+    made = compress(priced.workload, rules_of(space, picks)).workload
+    return planned(made, sizes_of(space, picks, priced.sizes), space.unit, priced, **search)
+
+
+def planned(
+    workload: Workload, sizes: Mapping[str, Sequence[float]], unit: Unit, priced: Priced, **search: Any
+) -> Replanned:
+    """What other tables and layers than the run's cost, tables by the planner."""
+    step = plan(workload, priced.cluster, **search).plan.cost.total_s + priced.layers(sizes, "step")
+    weights = workload.weight_bytes + round(priced.layers(sizes, "bytes"))
+    return Replanned(step_s=step, weight_bytes=weights, price=step if unit == "step" else float(weights))
+
+
+def check_pays(space: SearchSpace) -> None:
+    """UsageError where even the cheapest sample saves too little of the step for a search to pay."""
+    least = space.price(space.cheapest)
+    if space.unit == "step" and least > (1 - LEAST) * space.whole:
+        raise UsageError(
+            f"a search does not pay: the cheapest sample of this space has a step of {format_time(least)} and the run "
+            f"{format_time(space.whole)}, predicted, so it saves less than {LEAST:.0%}; --price bytes searches for "
+            "memory, and --price step for a step all the same"
+        )
