@@ -39,7 +39,8 @@ class Planted(MemorySource):
     """
 
     def __init__(
-        self, *, samples: int, first: int = 0, needed: dict[str, int], rows: int = 50, signal: float = 4.0, seed: int = 0
+        self, *, samples: int, first: int = 0, needed: dict[str, int], rows: int = 50, signal: float = 4.0,
+        seed: int = 0,
     ) -> None:  # fmt: skip
         widths = tuple(int(width) for width, count in needed.items() for _ in range(count))
         schema, batch = planted(Truth(widths, rows, signal, seed), samples, first)

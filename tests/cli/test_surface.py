@@ -143,6 +143,13 @@ WORDS = {
         *("--cluster", "--optimizer", "--towers", "--link", "--timeline", "--format"),
     },
     "evaluate": {"folder", "--data", "--ranks", "--format"},
+    "search": {
+        *("run", "--set", "--under", "--price", "--cluster -c", "--widths", "--rows", "--tables", "--above-rows"),
+        *("--layers", "--skip", "--coefficient", "--warm-up", "--samples", "--retrain", "--dry-run"),
+        *(SEARCH - {"--planner"}),
+        "-o --output",
+        "--format",
+    },
     "refit": {
         *("run", "--data", "--layers", "--method", "--damping", "--samples", "--test", "-o --output", "--force"),
         "--format",

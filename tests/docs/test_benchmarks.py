@@ -68,6 +68,7 @@ SMALL: dict[str, tuple[str, ...]] = {
     "reshard_memory": ("--mib", "64"),
     "rounding": ("--quick",),
     "scratch_annealing": ("--seconds", "1", "--tasks", "1"),
+    "search": ("prices", "--quick"),
     "second_order": ("logistic", "--quick", "-o", "logistic.json"),
     "serve": ("start",),
     "shown_commands": ("docs/compare.md",),
@@ -108,6 +109,7 @@ MODES: dict[str, tuple[str, ...]] = {  # that pages show beside
     "precision rounding": ("--quick",),
     "precision updates": ("--quick",),
     "recd --sessions": ("2", "--ids", "8", "--samples", "2048", "--steps", "2", "--rounds", "0"),
+    "search planted": ("--quick",),
     "second_order layers": ("--quick", "-o", "layers.json"),
     "second_order ranks": ("--quick",),
     "second_order refit": ("--quick", "-o", "refit.json"),
@@ -136,7 +138,7 @@ LEFT_OUT = {
 }
 PARTS = {"optimizer_jobs", "feed_data", "feed_losses", "fuzz_changes", "fuzz_files", "memory_jobs", "online_logistic",
          "optimality_cases",
-         "optimality_families", "optimality_large", "optimality_published", "optimality_tasks", "optimality_whose",
+         "optimality_families", "optimality_large", "optimality_published", "optimality_tasks", "optimality_whose", "search_data",
          "predict_jobs", "records", "second_order_jobs", "thresholding_parts", "thresholding_scores", "torchrec_rows",
          "two_networks",
          "watching_jobs"}  # fmt: skip

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from recsmith.clusters import load_cluster
 from recsmith.embeddings.workloads import compress
 from recsmith.errors import UsageError
-from recsmith.searching import Choice, Choices, SearchSpace, SpaceOptions
+from recsmith.searching import PartChoice, PartChoices, SearchSpace, SpaceOptions
 from recsmith.searching.prices import Priced, check_pays, replanned, with_prices
 from recsmith.searching.samples import drawn, frontier, picked, rules_of, settings_of, sizes_of
 from recsmith.searching.space import make_space
@@ -46,7 +46,7 @@ def test_a_space_has_halves_of_widths_and_only_layers_that_can_be_left_out_are()
     widest = {table.name: table.embedding_dim for table in workload().tables}
     for part in space.tables:
         assert {choice.width for choice in part.options} == {w for w in (4, 8, 16, 32, 64) if w <= widest[part.name]}
-        assert part.options[part.largest] == Choice(width=widest[part.name])
+        assert part.options[part.largest] == PartChoice(width=widest[part.name])
     found = {part.name: [choice.width for choice in part.options] for part in space.layers}
     assert found == {"bottom.0": [0, 32, 64], "bottom.1": [0, 32, 64], "top.0": [32, 64], "top.1": [16, 32]}
 
@@ -84,8 +84,8 @@ def test_seconds_of_random_samples_are_within_a_quarter_of_their_plan() -> None:
 def test_the_frontier_keeps_the_ceiling_and_no_sample_of_its_price_scores_more(
     scores: list[float], under: float
 ) -> None:
-    options = tuple(Choice(width=w, price=float(w)) for w in (4, 8, 16, 32))
-    space = SearchSpace(tables=tuple(Choices(name=n, options=options) for n in "abc"))
+    options = tuple(PartChoice(width=w, price=float(w)) for w in (4, 8, 16, 32))
+    space = SearchSpace(tables=tuple(PartChoices(name=n, options=options) for n in "abc"))
     told = np.array(scores).reshape(3, 4)
 
     def score(picks: Any) -> float:
@@ -145,11 +145,11 @@ def test_an_unreachable_price_says_what_can_be_reached() -> None:
 
 
 def test_a_search_that_saves_too_little_of_the_step_is_refused() -> None:
-    options = (Choice(width=4, price=0.96), Choice(width=8, price=1.0))
-    space = SearchSpace(tables=(Choices(name="t", options=options),), unit="step")
+    options = (PartChoice(width=4, price=0.96), PartChoice(width=8, price=1.0))
+    space = SearchSpace(tables=(PartChoices(name="t", options=options),), unit="step")
     with pytest.raises(UsageError, match="saves less than 5%"):
         check_pays(space)
-    check_pays(replace(space, tables=(Choices(name="t", options=(replace(options[0], price=0.9), options[1])),)))
+    check_pays(replace(space, tables=(PartChoices(name="t", options=(replace(options[0], price=0.9), options[1])),)))
 
 
 def test_a_search_that_goes_on_has_the_same_space() -> None:

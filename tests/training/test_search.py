@@ -11,7 +11,7 @@ from training.test_jobs import a_run, data, losses
 
 from recsmith.embeddings import CompressionRule
 from recsmith.errors import UsageError
-from recsmith.searching import Choice, Choices, SearchSpace, SpaceOptions
+from recsmith.searching import PartChoice, PartChoices, SearchSpace, SpaceOptions
 from recsmith.training import Run, RunData, RunModel, load_run, save_run, train
 
 pytestmark = [
@@ -29,11 +29,11 @@ def searched_run(folder: Path, **words: Any) -> Run:
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any, Path]:
-    """A search on two ranks that is ended and goes on, and what it found."""
-    from recsmith.training.search import SearchRequest, prepare, search
+    """A search that is ended and goes on, and what it found."""
+    from recsmith.training.search import NetworkSearch, prepare, search
 
     folder = tmp_path_factory.mktemp("search")
-    prepared = prepare(searched_run(folder, ranks=2), SearchRequest(**REQUEST, options=SPACE), str(folder))
+    prepared = prepare(searched_run(folder, ranks=1), NetworkSearch(**REQUEST, options=SPACE), str(folder))
     whole = replace(prepared, network=replace(prepared.network, output=str(folder / "whole")))
     train(whole.network)
     train(replace(prepared.network, steps=5))
@@ -46,7 +46,7 @@ def test_a_search_that_goes_on_is_the_one_that_was_not_ended(found: tuple[Any, A
     prepared, _, folder = found
     scores = [read_scores(str(folder / name), prepared.space) for name in ("network", "whole")]
     assert np.isfinite(scores[0][:, :2]).all()
-    np.testing.assert_array_equal(*scores)
+    np.testing.assert_array_equal(scores[0], scores[1])
     assert np.ptp(scores[0][0][:2]) > 0
     assert losses(folder / "network")[-7:] == losses(folder / "whole")[-7:]
 
@@ -56,18 +56,29 @@ def test_samples_keep_the_ceiling_and_rebuild_from_their_files(found: tuple[Any,
     assert result.samples
     for sample in result.samples:
         assert sample.price <= 0.7 * result.space.whole
-        assert sample.replanned.price == pytest.approx(sample.price, rel=0.02)
+        assert sample.replanned.price == pytest.approx(sample.price, rel=0.05)
         assert 0.3 < sample.network_auc < 1
         run = load_run(prepared.run, sample.settings)
         save_run(run, str(folder / "sample.json"))
         assert load_run(str(folder / "sample.json")) == run
 
 
+@pytest.mark.soak
+def test_ranks_move_their_choices_alike(found: tuple[Any, Any, Path], tmp_path: Path) -> None:
+    from recsmith.training.searched_network import read_scores
+
+    prepared, _, _ = found
+    train(replace(prepared.network, ranks=2, output=str(tmp_path)))
+    scores = read_scores(str(tmp_path), prepared.space)
+    assert np.isfinite(scores[:, 0]).all()
+    assert np.ptp(scores[0][:2]) > 0
+
+
 def test_a_search_of_another_space_is_refused(found: tuple[Any, Any, Path]) -> None:
-    from recsmith.training.search import SearchRequest, prepare, search
+    from recsmith.training.search import NetworkSearch, prepare, search
 
     prepared, _, folder = found
-    other = prepare(prepared.run, SearchRequest(**REQUEST, options=SpaceOptions()), str(folder))
+    other = prepare(prepared.run, NetworkSearch(**REQUEST, options=SpaceOptions()), str(folder))
     with pytest.raises(UsageError, match="began with another space: choices or prices of 'a' differ"):
         search(other)
 
@@ -83,13 +94,13 @@ def masked_and_narrow() -> tuple[Any, Any, tuple[Any, ...]]:
     from recsmith.training.tables.searched import pick
 
     sizes = {"bottom": (8,), "top": (16, 16)}
-    options = (Choice(width=4, rows=0.25), Choice(width=4), Choice(width=8, rows=0.25), Choice(width=8))
+    options = (PartChoice(width=4, rows=0.25), PartChoice(width=4), PartChoice(width=8, rows=0.25), PartChoice(width=8))
     layers = (
-        Choices(name="bottom.0", options=(Choice(width=4), Choice(width=8))),
-        Choices(name="top.0", options=(Choice(width=8), Choice(width=16))),
-        Choices(name="top.1", options=(Choice(width=0), Choice(width=8), Choice(width=16))),
+        PartChoices(name="bottom.0", options=(PartChoice(width=4), PartChoice(width=8))),
+        PartChoices(name="top.0", options=(PartChoice(width=8), PartChoice(width=16))),
+        PartChoices(name="top.1", options=(PartChoice(width=0), PartChoice(width=8), PartChoice(width=16))),
     )
-    space = SearchSpace(tables=tuple(Choices(name=n, options=options) for n in "ab"), layers=layers)
+    space = SearchSpace(tables=tuple(PartChoices(name=n, options=options) for n in "ab"), layers=layers)
     picks = (1, 0, 0, 0, 0)
     schema = open_data(data(0, 100), "data").schema
     network = build_task(
@@ -136,11 +147,11 @@ def test_draws_at_no_temperature_are_the_argmax_in_the_mean_and_each_sample_has_
 
     from recsmith.training.tables.searched import Draws
 
-    options = (Choice(width=4, price=1.0), Choice(width=8, price=3.0), Choice(width=12, price=4.0))
-    draws = Draws([Choices(name="t", options=options), Choices(name="u", options=options[:2])], whole=7.0)
+    options = (PartChoice(width=4, price=1.0), PartChoice(width=8, price=3.0), PartChoice(width=12, price=4.0))
+    draws = Draws([PartChoices(name="t", options=options), PartChoices(name="u", options=options[:2])], price=7.0)
     with torch.no_grad():
         draws.theta.copy_(torch.tensor([[0.0, 1.0, 0.0], [0.0, 0.5, 9.0]]))
-    draws.temperature = 1e-4
+    draws.temperature, draws.alike = 1e-4, 0.5
     torch.manual_seed(0)
     drawn = draws(4000)
     assert drawn.sum(dim=2).allclose(torch.ones(4000, 2))
@@ -170,9 +181,9 @@ def test_held_out_samples_are_a_fifth_and_stay_so() -> None:
     ],
 )
 def test_runs_that_cannot_be_searched_are_refused(tmp_path: Path, change: dict[str, Any], said: str) -> None:
-    from recsmith.training.search import SearchRequest, prepare
+    from recsmith.training.search import NetworkSearch, prepare
 
     run = replace(searched_run(tmp_path), **change)
     with pytest.raises(UsageError, match=said):
-        prepare(run, SearchRequest(**REQUEST, options=SPACE), str(tmp_path / "found"))
+        prepare(run, NetworkSearch(**REQUEST, options=SPACE), str(tmp_path / "found"))
     assert not (tmp_path / "found").exists()

@@ -52,7 +52,7 @@ def numbers(kind: type) -> Any:
               help="Shares of the widths of layers bottom and top (default: no choice).")  # fmt: skip
 @click.option("--skip", is_flag=True, default=False, help="Layers no narrower than what they read may be left out.")
 @click.option("--coefficient", type=float, default=0.1, show_default=True, metavar="X", help="Weight of the price.")
-@click.option("--warm-up", type=float, default=0.1, show_default=True, metavar="X",
+@click.option("--warm-up", type=float, default=0.5, show_default=True, metavar="X",
               help="Share of the steps before choices move.")  # fmt: skip
 @click.option("--samples", type=click.IntRange(min=1), default=4, show_default=True, metavar="N",
               help="Samples that are told at most.")  # fmt: skip
@@ -78,13 +78,13 @@ def search_command(run: str, settings: tuple[str, ...], output: str, format_: st
     from recsmith.reports.searches import found_lines, found_to_raw, space_lines
     from recsmith.searching import SpaceOptions
     from recsmith.training.run import load_run, save_run
-    from recsmith.training.search import SearchRequest, prepare, search
+    from recsmith.training.search import NetworkSearch, prepare, search
 
     require_torchrec()
     made = load_run(run, settings)
     asked = {name: options[name] for name in ("under", "price", "coefficient", "warm_up", "samples", "cluster")}
     space = SpaceOptions(**{n: options[n] for n in ("widths", "rows", "tables", "above_rows", "layers", "skip")})
-    prepared = prepare(made, SearchRequest(**asked, options=space), output, **read_search(options))
+    prepared = prepare(made, NetworkSearch(**asked, options=space), output, **read_search(options))
     if options["dry_run"]:
         print_as(format_, lambda: space_lines(prepared.space), lambda: encode(prepared.space))
         return

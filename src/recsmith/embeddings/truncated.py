@@ -1,4 +1,4 @@
-"""Truncated tables: fewer columns, with zeros in place of the others, and fewer rows, over which a hash distributes ids.
+"""Truncated tables: fewer columns, zeros in place of the others, and fewer rows, over which a hash distributes ids.
 
 A masked column of a table as it is gives the same vectors, so what an architecture search finds (docs/search.md) is
 such a table. No projection is trained; mixed_dimension has one.

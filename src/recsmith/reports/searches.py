@@ -11,8 +11,8 @@ from recsmith.searching.samples import picked
 from recsmith.units import counted, format_size, format_time
 
 if TYPE_CHECKING:
-    from recsmith.training.search import Found
-    from recsmith.training.search_points import Point
+    from recsmith.training.search import SearchOutcome
+    from recsmith.training.search_points import SearchedPoint
 
 SCHEMA = "recsmith/search/1"
 MOST = 12  # tables whose prices are listed
@@ -41,7 +41,7 @@ def space_lines(space: SearchSpace) -> list[str]:
     ]  # fmt: skip
 
 
-def found_lines(found: "Found") -> list[str]:
+def found_lines(found: "SearchOutcome") -> list[str]:
     """A line for each sample: price by its choices and planned anew, step, bytes, AUC in the one network, choices."""
     space, whole = found.space, found.whole
     head = f"{'':10}{'price':>10}{'planned':>12}{'step':>12}{'weights':>12}{'AUC*':>9}  choices"
@@ -65,12 +65,12 @@ def _choices_text(space: SearchSpace, picks: tuple[int, ...]) -> str:
     return ", ".join(found[:MOST]) + (f", ... ({len(found)})" if len(found) > MOST else "")
 
 
-def found_to_raw(found: "Found") -> Raw:
+def found_to_raw(found: "SearchOutcome") -> Raw:
     """Plain data of what was found."""
     return {"schema": SCHEMA, **encode(found)}
 
 
-def point_lines(points: Sequence["Point"]) -> list[str]:
+def point_lines(points: Sequence["SearchedPoint"]) -> list[str]:
     """A line for each trained variant: its price beside the run's, and AUC with its 95 % interval over seeds."""
     width, whole = max(len(point.name) for point in points), points[0].price
     return [f"{'':{width}} {'price':>8}  AUC", *(
@@ -80,7 +80,7 @@ def point_lines(points: Sequence["Point"]) -> list[str]:
     )]  # fmt: skip
 
 
-def points_picture(space: SearchSpace, points: Sequence["Point"]) -> str:
+def points_picture(space: SearchSpace, points: Sequence["SearchedPoint"]) -> str:
     """An SVG: price across, AUC up, a line each for the search, uniform widths and the power rule."""
     from recsmith.training.compression_curve import CompressionPoint
 
@@ -96,7 +96,7 @@ def points_picture(space: SearchSpace, points: Sequence["Point"]) -> str:
     return curve_picture(drawn, across=across, shown=lambda price: price_text(space, price / scale))
 
 
-def search_page(found: "Found", points: Sequence["Point"]) -> str:
+def search_page(found: "SearchOutcome", points: Sequence["SearchedPoint"]) -> str:
     """A page that opens without a network: the picture, and the two tables."""
     tables = "\n".join(f"<pre>{escape(line_block)}</pre>" for line_block in (
         "\n".join(point_lines(points)), "\n".join(found_lines(found)), "\n".join(space_lines(found.space)),

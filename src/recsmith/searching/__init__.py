@@ -4,6 +4,6 @@ Krishna et al., "Differentiable NAS Framework and Application to Ads CTR Predict
 no torch; the one network is a table module of training (tables/searched.py), its schedule a step (steps/searching.py).
 """
 
-from recsmith.searching.space import Choice, Choices, Picks, SearchSpace, SpaceOptions, Unit
+from recsmith.searching.space import PartChoice, PartChoices, Picks, SearchSpace, SpaceOptions, Unit
 
-__all__ = ["Choice", "Choices", "Picks", "SearchSpace", "SpaceOptions", "Unit"]
+__all__ = ["PartChoice", "PartChoices", "Picks", "SearchSpace", "SpaceOptions", "Unit"]

@@ -20,7 +20,7 @@ from recsmith.errors import UsageError
 from recsmith.planning import plan
 from recsmith.prediction.towers import LEAST, SPEED
 from recsmith.searching.samples import rules_of, sizes_of
-from recsmith.searching.space import Choices, Picks, SearchSpace, Unit
+from recsmith.searching.space import PartChoices, Picks, SearchSpace, Unit
 from recsmith.units import format_time
 from recsmith.workloads import Workload
 
@@ -54,7 +54,7 @@ class Priced:
 
 
 @noun
-class Replanned:
+class PlannedPrice:
     """What the planner says of tables and layers: the step, the bytes of weights, and the one that is priced."""
 
     step_s: float
@@ -112,7 +112,7 @@ def _shares(workload: Workload, total: float, seconds: dict[str, float]) -> dict
     return {name: total * (each / whole if whole else 1 / len(made)) for name, each in made.items()}
 
 
-def _layers(space: SearchSpace, priced: Priced, unit: Unit) -> tuple[tuple[Choices, ...], float]:
+def _layers(space: SearchSpace, priced: Priced, unit: Unit) -> tuple[tuple[PartChoices, ...], float]:
     """Choices of layers with prices, and the price of what is left of the dense layers.
 
     A layer costs its columns times those of its neighbours, which are taken at the mean of their choices: so the sum is
@@ -128,7 +128,7 @@ def _layers(space: SearchSpace, priced: Priced, unit: Unit) -> tuple[tuple[Choic
         }
         return priced.layers(sizes, unit)
 
-    middle, rest, made = cost(), cost(), list[Choices]()
+    middle, rest, made = cost(), cost(), list[PartChoices]()
     for each in space.layers:
         costs = [cost(each.name, choice.width) for choice in each.options]
         made.append(_priced(each, [price - min(costs) for price in costs]))
@@ -136,12 +136,12 @@ def _layers(space: SearchSpace, priced: Priced, unit: Unit) -> tuple[tuple[Choic
     return tuple(made), rest
 
 
-def _priced(each: Choices, prices: Sequence[float]) -> Choices:
+def _priced(each: PartChoices, prices: Sequence[float]) -> PartChoices:
     options = tuple(replace(option, price=price) for option, price in zip(each.options, prices, strict=True))
     return replace(each, options=options)
 
 
-def replanned(space: SearchSpace, picks: Picks, priced: Priced, **search: Any) -> Replanned:
+def replanned(space: SearchSpace, picks: Picks, priced: Priced, **search: Any) -> PlannedPrice:
     """A sample planned anew on the cluster. search: options of `plan`."""
     made = compress(priced.workload, rules_of(space, picks)).workload
     return planned(made, sizes_of(space, picks, priced.sizes), space.unit, priced, **search)
@@ -149,11 +149,11 @@ def replanned(space: SearchSpace, picks: Picks, priced: Priced, **search: Any) -
 
 def planned(
     workload: Workload, sizes: Mapping[str, Sequence[float]], unit: Unit, priced: Priced, **search: Any
-) -> Replanned:
+) -> PlannedPrice:
     """What other tables and layers than the run's cost, tables by the planner."""
     step = plan(workload, priced.cluster, **search).plan.cost.total_s + priced.layers(sizes, "step")
     weights = workload.weight_bytes + round(priced.layers(sizes, "bytes"))
-    return Replanned(step_s=step, weight_bytes=weights, price=step if unit == "step" else float(weights))
+    return PlannedPrice(step_s=step, weight_bytes=weights, price=step if unit == "step" else float(weights))
 
 
 def check_pays(space: SearchSpace) -> None:

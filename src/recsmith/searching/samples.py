@@ -13,12 +13,12 @@ import numpy as np
 from recsmith._types import Floats
 from recsmith.embeddings import CompressionRule
 from recsmith.files import encode
-from recsmith.searching.space import BOTTOM, TOP, Choice, Picks, SearchSpace
+from recsmith.searching.space import BOTTOM, TOP, PartChoice, Picks, SearchSpace
 
 STEPS = 60  # of the multiplier between none and one that leaves the cheapest of all
 
 
-def picked(space: SearchSpace, picks: Picks) -> dict[str, Choice]:
+def picked(space: SearchSpace, picks: Picks) -> dict[str, PartChoice]:
     """The choice of each part by its name."""
     return {part.name: part.options[pick] for part, pick in zip(space.parts, picks, strict=True)}
 

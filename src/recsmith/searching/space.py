@@ -18,7 +18,7 @@ BOTTOM, TOP = "bottom", "top"
 
 
 @noun
-class Choice:
+class PartChoice:
     """One of several things that a table or a layer may be.
 
     width: its columns; 0: the layer is left out. rows: share of a table's rows that is kept. price: seconds of a step,
@@ -37,11 +37,11 @@ class Choice:
 
 
 @noun
-class Choices:
+class PartChoices:
     """A table, by its name, or a layer, such as top.1, and what it may be."""
 
     name: str
-    options: tuple[Choice, ...]
+    options: tuple[PartChoice, ...]
 
     @property
     def largest(self) -> int:
@@ -53,8 +53,8 @@ class Choices:
 class SearchSpace:
     """All choices of a search. fixed: price of what has no choice. unit: of prices."""
 
-    tables: tuple[Choices, ...] = ()
-    layers: tuple[Choices, ...] = ()
+    tables: tuple[PartChoices, ...] = ()
+    layers: tuple[PartChoices, ...] = ()
     fixed: float = 0.0
     unit: Unit = "bytes"
 
@@ -76,7 +76,7 @@ class SearchSpace:
         )
 
     @property
-    def parts(self) -> tuple[Choices, ...]:
+    def parts(self) -> tuple[PartChoices, ...]:
         """Tables, then layers."""
         return (*self.tables, *self.layers)
 
@@ -169,12 +169,12 @@ def make_space(
     return SearchSpace(tables=tuple(_table(table, options) for table in chosen), layers=tuple(layers))
 
 
-def _table(table: Table, options: SpaceOptions) -> Choices:
+def _table(table: Table, options: SpaceOptions) -> PartChoices:
     columns, count = table.embedding_dim, table.num_embeddings
     widths = sorted({columns, *(w for w in options.widths or halves(columns) if w <= columns)})
     shares = {rows_left(count, share): share for share in sorted({1.0, *options.rows})}  # as many rows: one choice
     pairs = [(width, shares[rows]) for rows in sorted(shares) for width in widths]
-    return Choices(name=table.name, options=tuple(Choice(width=width, rows=share) for width, share in pairs))
+    return PartChoices(name=table.name, options=tuple(PartChoice(width=width, rows=share) for width, share in pairs))
 
 
 def halves(columns: int) -> list[int]:
@@ -185,7 +185,7 @@ def halves(columns: int) -> list[int]:
     return found
 
 
-def _layers(sizes: dict[str, tuple[int, ...]], options: SpaceOptions, dense: int) -> Iterator[Choices]:
+def _layers(sizes: dict[str, tuple[int, ...]], options: SpaceOptions, dense: int) -> Iterator[PartChoices]:
     """Choices of each layer; the first of the top is never left out, since it reads what no other layer gives."""
     for part, widths in sizes.items():
         for number, width in enumerate(widths):
@@ -193,4 +193,4 @@ def _layers(sizes: dict[str, tuple[int, ...]], options: SpaceOptions, dense: int
             found = sorted({width, *(max(1, round(width * share)) for share in options.layers)})
             if options.skip and read <= width and (part, number) != (TOP, 0):
                 found = [0, *found]
-            yield Choices(name=f"{part}.{number}", options=tuple(Choice(width=each) for each in found))
+            yield PartChoices(name=f"{part}.{number}", options=tuple(PartChoice(width=each) for each in found))

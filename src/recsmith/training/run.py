@@ -74,7 +74,8 @@ class RunModel:
     which follow from embedding_dim and from the one label. cross_layers, cross_rank: of dlrm_dcn. hidden, factors: of
     deepfm. tables: instead of one table for each feature of the data. arguments: of a function of yours
     (docs/train.md). compression: which tables are stored smaller, and how (docs/compress.md). table_module: what pooled
-    tables are built as: towers (docs/towers.md), or 'module:Class' of yours with its settings (docs/train.md).
+    tables are built as: towers (docs/towers.md), searched (docs/search.md), or 'module:Class' of yours with its
+    settings (docs/train.md).
     precision: of the dense layers' products; bf16 is autocast. narrow: steps in which dense layers multiply a part of
     their units (docs/narrow.md); auto: where that pays; none: never.
     """
@@ -169,15 +170,15 @@ class Run:
     trains on GPUs where each rank has one and on CPU elsewhere; cuda refuses to train without them. pipeline: what
     makes a step: base; sparse_dist, under which the ids of the next batch cross ranks while this one trains; auto takes
     it on GPUs; prefetch_sparse_dist, which fetches cached rows too; progressive_lbfgs and dance, which train dense
-    layers by second order (docs/optimizers.md); or a component of yours. steps: after which
-    training ends, instead of data.epochs. optimizers: how weights learn. comms: in which form embeddings and their
-    gradients cross ranks, or a component of yours. rows: who holds the rows of tables: device, tiered (docs/tiers.md),
-    split (docs/precision.md), or a component of yours. checkpoint: when the state is saved; none saves nothing but the
-    trained model. metrics: what is told of training. watchers: what looks at steps and may ask for something:
-    components, and functions of yours, 'module:function', that hear of each step. watch: auto tells what goes wrong,
-    such as a broken feed or another hot set (docs/watch.md); a mapping of settings may act, too; none watches nothing.
-    capture: folder for the trace of some steps, which `recsmith predict` reads (docs/predict.md); none captures
-    nothing. seed: from which weights at the start, the order of samples and dropout follow.
+    layers by second order (docs/optimizers.md); search, of a search (docs/search.md); or a component of yours. steps:
+    after which training ends, instead of data.epochs. optimizers: how weights learn. comms: in which form embeddings
+    and their gradients cross ranks, or a component of yours. rows: who holds the rows of tables: device, tiered
+    (docs/tiers.md), split (docs/precision.md), or a component of yours. checkpoint: when the state is saved; none saves
+    nothing but the trained model. metrics: what is told of training. watchers: what looks at steps and may ask for
+    something: components, and functions of yours, 'module:function', that hear of each step. watch: auto tells what
+    goes wrong, such as a broken feed or another hot set (docs/watch.md); a mapping of settings may act, too; none
+    watches nothing. capture: folder for the trace of some steps, which `recsmith predict` reads (docs/predict.md); none
+    captures nothing. seed: from which weights at the start, the order of samples and dropout follow.
 
     A component is a name or 'module:Class', or a mapping with `name` and its settings.
     """

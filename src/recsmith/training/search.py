@@ -18,7 +18,7 @@ from recsmith.errors import RecSmithError, check_rules
 from recsmith.files import decode, encode
 from recsmith.plans import load_plan
 from recsmith.searching import Picks, SearchSpace, SpaceOptions
-from recsmith.searching.prices import Priced, Replanned, check_pays, replanned, with_prices
+from recsmith.searching.prices import PlannedPrice, Priced, check_pays, replanned, with_prices
 from recsmith.searching.samples import drawn, frontier, settings_of
 from recsmith.searching.space import BOTTOM, TOP, make_space
 from recsmith.training.compressing import run_workload
@@ -32,7 +32,7 @@ SCORED = 200_000  # samples of data.test, at most, on which they are
 
 
 @noun
-class SearchRequest:
+class NetworkSearch:
     """What a search is asked for.
 
     under: the most that a sample may cost, as a share of the run's price. price: step, bytes; auto: step, where that
@@ -44,7 +44,7 @@ class SearchRequest:
     under: float = 1.0
     price: Literal["auto", "step", "bytes"] = "auto"
     coefficient: float = 0.1
-    warm_up: float = 0.1
+    warm_up: float = 0.5
     samples: int = 4
     cluster: str | None = None
     options: SpaceOptions = SpaceOptions()
@@ -65,7 +65,7 @@ class Prepared:
 
     run: Run
     network: Run
-    request: SearchRequest
+    request: NetworkSearch
     space: SearchSpace
     priced: Priced
     search: dict[str, Any]
@@ -82,22 +82,22 @@ class Sample:
     name: str
     picks: Picks
     price: float
-    replanned: Replanned
+    replanned: PlannedPrice
     network_auc: float
     settings: tuple[str, ...]
 
 
 @noun
-class Found:
+class SearchOutcome:
     """What a search found. expected: price of the choices' likelihoods at its end; whole: of the run as it is."""
 
     space: SearchSpace
     expected: float
-    whole: Replanned
+    whole: PlannedPrice
     samples: tuple[Sample, ...]
 
 
-def prepare(run: Run, request: SearchRequest, folder: str, **search: Any) -> Prepared:
+def prepare(run: Run, request: NetworkSearch, folder: str, **search: Any) -> Prepared:
     """The space of a run with its prices, and the run of the one network; nothing is written.
 
     search: options of `plan`.
@@ -117,9 +117,9 @@ def prepare(run: Run, request: SearchRequest, folder: str, **search: Any) -> Pre
     priced = Priced(workload, _cluster(run, request), sizes, *_reads(run, dense, features, bool(sizes)))
     unit = "bytes" if request.price == "bytes" else "step"
     space = with_prices(make_space(workload, request.options, sizes, dense), priced, unit, **search)
-    ceiling = space.ceiling(request.under) / space.whole
     if request.price == "auto":
         check_pays(space)
+    ceiling = space.ceiling(request.under) / space.whole
     assert steps is not None
     warm_up = round(request.warm_up * steps)
     words = {"steps": steps, "warm_up": warm_up, "coefficient": request.coefficient, "fixed": space.fixed / space.whole}
@@ -139,6 +139,9 @@ def _check_run(run: Run) -> None:
         if run.data.test is not None
         else "the run names no data.test, on which samples are compared; give it validation data, and keep the true "
         "test data for the end",
+        None
+        if run.model.narrow is None
+        else "model.narrow does not go with a search yet, whose layers are whole; drop it",
         None if run.data.periods is None else "a search reads its data in epochs; drop data.periods",
         None if run.data.deduplicate == "off" else "data.deduplicate does not go with a search yet; drop it",
         None
@@ -165,7 +168,7 @@ def _check_split(samples: int | None, batch: int, steps: int | None) -> None:
     )
 
 
-def _cluster(run: Run, request: SearchRequest) -> Cluster:
+def _cluster(run: Run, request: NetworkSearch) -> Cluster:
     if request.cluster is not None:
         return load_cluster(request.cluster)
     if run.plan not in MADE_HERE:
@@ -185,7 +188,7 @@ def _reads(run: Run, dense: int, features: int, layers: bool) -> tuple[dict[str,
     return {BOTTOM: dense, TOP: top}, {BOTTOM: columns, TOP: 1}
 
 
-def search(prepared: Prepared, on_progress: Callable[[Any], object] | None = None) -> Found:
+def search(prepared: Prepared, on_progress: Callable[[Any], object] | None = None) -> SearchOutcome:
     """Train the one network, or go on with it, and say what it found.
 
     Raises:
@@ -202,7 +205,7 @@ def search(prepared: Prepared, on_progress: Callable[[Any], object] | None = Non
     return found_in(prepared)
 
 
-def found_in(prepared: Prepared) -> Found:
+def found_in(prepared: Prepared) -> SearchOutcome:
     """The samples of a network that is trained."""
     from recsmith.training.searched_network import read_scores, scored_samples
 
@@ -220,7 +223,7 @@ def found_in(prepared: Prepared) -> Found:
         for number, (picks, auc) in enumerate(kept, 1)
     ]  # fmt: skip
     whole = replanned(space, space.largest, prepared.priced, **prepared.search)
-    return Found(space=space, expected=expected(space, scores), whole=whole, samples=tuple(samples))
+    return SearchOutcome(space=space, expected=expected(space, scores), whole=whole, samples=tuple(samples))
 
 
 def expected(space: SearchSpace, scores: Floats) -> float:

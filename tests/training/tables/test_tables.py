@@ -16,7 +16,7 @@ from recsmith._components import make
 from recsmith.embeddings import CompressionRule, LogicalTable, transforms_of
 from recsmith.errors import UsageError
 from recsmith.files import encode
-from recsmith.searching import Choice, Choices, SearchSpace
+from recsmith.searching import PartChoice, PartChoices, SearchSpace
 from recsmith.training.tables import TABLES
 from recsmith.training.tables.dedup_parts import Deduplication
 from recsmith.training.tables.deduplicated import DeduplicatedTables
@@ -50,8 +50,8 @@ class TestSearched(TableModuleContract):
 
     def make(self, configs: Any) -> Any:
         """Evaluated, since samples draw while a search trains."""
-        options = tuple(Choice(width=width, rows=rows) for rows in (0.5, 1.0) for width in (4, COLUMNS))
-        space = SearchSpace(tables=(Choices(name="t", options=options),))
+        options = tuple(PartChoice(width=width, rows=rows) for rows in (0.5, 1.0) for width in (4, COLUMNS))
+        space = SearchSpace(tables=(PartChoices(name="t", options=options),))
         made = SearchedTables(configs, CPU, space=encode(space)).eval()
         pick(made, space.largest)
         return made

@@ -47,7 +47,7 @@ class SearchStep:
 
     def __init__(
         self, job: ShardedJob, *, steps: int, warm_up: int, coefficient: float = 0.1, ceiling: float = 0.0,
-        fixed: float = 0.0, hot: float = 1.0, cold: float = 0.2, learning_rate: float = 0.05,
+        fixed: float = 0.0, hot: float = 0.5, cold: float = 0.2, learning_rate: float = 0.05,
         alike: float = 0.5,
     ) -> None:  # fmt: skip
         check_rules(

@@ -23,7 +23,7 @@ from recsmith.embeddings import EmbeddingTransform, Lookup, PhysicalTable
 from recsmith.embeddings.truncated import Truncated, rows_left
 from recsmith.errors import UsageError
 from recsmith.files import decode
-from recsmith.searching import Choices, Picks, SearchSpace
+from recsmith.searching import PartChoices, Picks, SearchSpace
 from recsmith.training.tables.features import Features
 from recsmith.training.tables.plain import plain
 from recsmith.training.tables.protocol import TableModule
@@ -66,7 +66,7 @@ class Folded(EmbeddingTransform):
 class Draws(nn.Module):
     """Scores of the choices of some parts, and what each sample draws by them."""
 
-    def __init__(self, parts: Sequence[Choices], price: float) -> None:
+    def __init__(self, parts: Sequence[PartChoices], price: float) -> None:
         """price: of the run as it is, of which prices are told as shares."""
         super().__init__()
         most = max((len(part.options) for part in parts), default=1)
@@ -125,7 +125,7 @@ class SearchedTables(nn.Module, TableModule):
         self.tables: Any = plain(self._physical(), device, is_weighted)
         self.masks = TableMasks(self.space, self.logical)
 
-    def _choices(self, name: str) -> Choices | None:
+    def _choices(self, name: str) -> PartChoices | None:
         return next((each for each in self.space.tables if each.name == name), None)
 
     def embedding_bag_configs(self) -> list[EmbeddingBagConfig]:
@@ -235,9 +235,9 @@ class TableMasks(nn.Module):
 class ChosenLayer(nn.Module):
     """A layer whose output is masked, or replaced by what it reads where a sample draws it left out."""
 
-    def __init__(self, layer: nn.Module, choices: Choices, whole: float) -> None:
+    def __init__(self, layer: nn.Module, choices: PartChoices, price: float) -> None:
         super().__init__()
-        self.layer, self.draws = layer, Draws([choices], whole)
+        self.layer, self.draws = layer, Draws([choices], price)
         widest = max(choice.width for choice in choices.options)
         self.skip = next((k for k, choice in enumerate(choices.options) if not choice.width), None)
         self.masks: torch.Tensor
@@ -271,7 +271,7 @@ def pick(model: nn.Module, picks: Picks | None) -> None:
         first += count
 
 
-def _stored(config: EmbeddingBagConfig, choices: Choices | None) -> StoredTable:
+def _stored(config: EmbeddingBagConfig, choices: PartChoices | None) -> StoredTable:
     rows = sorted({choice.rows for choice in choices.options}) if choices else [1.0]
     if len(rows) == 1:
         return StoredTable(config)

@@ -1,0 +1,415 @@
+"""What an architecture search finds, what it costs, and how far its prices are from plans.
+
+    python benchmarks/search.py movielens ML_LATEST_SMALL -o measured [--seeds 5]
+    python benchmarks/search.py coefficients ML_LATEST_SMALL -o measured
+    python benchmarks/search.py planted -o measured [--quick]
+    python benchmarks/search.py prices [--quick]
+
+movielens: AUC of what is found beside uniform widths and the power rule. coefficients: expected prices, and CPU seconds
+beside a training. planted: widths that are planted, and a greedy search. prices: their sums beside plans.
+
+Networks and samples are trained in this process, on one thread, in plain PyTorch with the step of the product
+(training/steps/searching.py); losses of a job are the same to 1e-6 (tests/training/test_compressed_jobs.py). Every
+training is a line of measured/*.jsonl as soon as it is done, and not done again.
+"""
+
+import argparse
+import json
+import statistics
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from recsmith._components import parsed
+from recsmith.clusters import load_cluster
+from recsmith.embeddings.workloads import compress_to
+from recsmith.errors import UsageError
+from recsmith.searching import Picks, SearchSpace, SpaceOptions
+from recsmith.searching.prices import Priced, replanned, with_prices
+from recsmith.searching.samples import frontier, picked, rules_setting, settings_of
+from recsmith.searching.space import make_space
+from recsmith.training import DenseOptimizer, Run, RunData, RunModel, RunOptimizers, SparseOptimizer, load_run
+from recsmith.training.batches import as_tensors, training_batches
+from recsmith.training.intervals import mean_within
+from recsmith.training.metrics import exact_auc
+from recsmith.training.models import build_task
+from recsmith.training.optimizers.building import sparse_arguments, table_class
+from recsmith.training.search import NetworkSearch, expected, prepare
+from recsmith.training.sharded import draw_weights
+from recsmith.training.sources import open_data, open_source
+from recsmith.training.steps.searching import SearchStep
+from recsmith.training.stores.device import DeviceRows
+from recsmith.training.tables.plain import features_of, initial_weights_of
+from recsmith.training.tables.searched import draws_of, pick
+from recsmith import sample_workload
+
+warnings.filterwarnings("ignore", module="torch")
+
+WIDTHS = (4, 8, 16, 32)
+COEFFICIENTS = (0.0, 0.01, 0.1, 1.0)
+NEEDED = {"4": 15, "16": 15}  # pairs of the planted tables, by the numbers that they need
+TRIED = 4  # samples of a search that are trained from scratch
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("part", choices=["movielens", "planted", "coefficients", "prices"])
+    parser.add_argument("data", nargs="?", default="ml-latest-small")
+    parser.add_argument("-o", "--output", type=Path, default=Path("measured"))
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--quick", action="store_true")
+    asked = parser.parse_args()
+    torch.set_num_threads(1)
+    if not dist.is_initialized():
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    asked.output.mkdir(parents=True, exist_ok=True)
+    {"movielens": movielens, "planted": planted, "coefficients": coefficients, "prices": prices}[asked.part](asked)
+
+
+# --- training in this process ---------------------------------------------------------------------------------------
+
+
+class Several:
+    """Some optimizers as one."""
+
+    def __init__(self, parts: Sequence[torch.optim.Optimizer]) -> None:
+        self.parts = parts
+
+    def zero_grad(self) -> None:
+        """Of all."""
+        for part in self.parts:
+            part.zero_grad()
+
+    def step(self) -> None:
+        """Of all."""
+        for part in self.parts:
+            part.step()
+
+
+class Called:
+    """A task as a sharded model is called."""
+
+    def __init__(self, task: Any) -> None:
+        self.module = task
+
+    def __call__(self, batch: Any) -> Any:
+        """Loss and outcome."""
+        return self.module(batch)
+
+
+def trained(run: Run) -> Any:
+    """The task of a run, trained; by the step of a search where the run asks for that."""
+    source = open_source(run)
+    task = build_task(run.model, source.schema, run.seed, tables_on="cpu")
+    draw_weights(DeviceRows(task), initial_weights_of(task), run.seed)
+    torch.manual_seed(run.seed)
+    parameters, sparse = dict(task.named_parameters()), run.optimizers.sparse
+    tables = [each for name, each in parameters.items() if "embedding_bags" in name]
+    dense = [each for name, each in parameters.items() if "embedding_bags" not in name]
+    optimizer = Several([
+        table_class(sparse.name)(tables, **sparse_arguments(sparse)),
+        torch.optim.Adam(dense, lr=run.optimizers.dense.learning_rate),
+    ])  # fmt: skip
+    job: Any = SimpleNamespace(model=Called(task), optimizer=optimizer, device=torch.device("cpu"))
+    name, settings = parsed(run.pipeline, "pipeline")
+    step: Callable[[Any], object] = SearchStep(job, **settings) if name == "search" else plain_step(job)
+    batches = training_batches(source, run.data.batch_sizes(1), features_of(task), rank=0, ranks=1)
+    while True:
+        try:
+            step(batches)
+        except StopIteration:
+            return task.eval()
+
+
+def plain_step(job: Any) -> Callable[[Any], object]:
+    def step(batches: Any) -> None:
+        loss, _ = job.model(next(batches))
+        job.optimizer.zero_grad()
+        loss.backward()
+        job.optimizer.step()
+
+    return step
+
+
+def outcomes(task: Any, data: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """(logits, labels) of all samples of some data."""
+    words: Any = {"rank": 0, "world_size": 1, "batch_size": 16_384, "seed": 0, "shuffle": False, "drop_last": False}
+    with open_data(data, "data.test").batches(**words) as batches, torch.no_grad():
+        found = [task(as_tensors(batch, features_of(task)))[1] for batch in batches]
+    return torch.cat([each[1][:, 0] for each in found]), torch.cat([each[2][:, 0] for each in found])
+
+
+def auc(task: Any, data: Any) -> float:
+    return exact_auc(*outcomes(task, data))
+
+
+def scores_of(task: Any, space: SearchSpace) -> np.ndarray:
+    """Scores of the choices of a network, -inf where a part has fewer."""
+    made = np.full((len(space.parts), max(len(part.options) for part in space.parts)), -np.inf)
+    rows = [row for draws in draws_of(task) for row in draws.theta.double().numpy()]
+    for n, part in enumerate(space.parts):
+        made[n, : len(part.options)] = rows[n][: len(part.options)]
+    return made
+
+
+def kept(file: Path, key: dict[str, Any], made: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """The row of a key, made where it is not there yet."""
+    rows = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+    found = next((row for row in rows if all(row.get(name) == value for name, value in key.items())), None)
+    if found is None:
+        found = {**key, **made()}
+        with file.open("a") as opened:
+            opened.write(json.dumps(found) + "\n")
+        print(json.dumps(found)[:300], flush=True)
+    return found
+
+
+# --- MovieLens --------------------------------------------------------------------------------------------------------
+
+
+def movie_run(asked: Any, columns: int, seed: int = 0) -> Run:
+    path = str(asked.data)
+    settings = (
+        f"data.train.path={path}", f"data.test.path={path}", "data.test.split=valid", f"seed={seed}",
+        f"model.embedding_dim={columns}",
+    )  # fmt: skip
+    return load_run(Path(__file__).with_name("train_movielens.yaml"), settings)
+
+
+def movielens(asked: Any) -> None:
+    """Widths that are chosen on the validation split, and AUC on the test split of what was chosen."""
+    file = asked.output / "movielens.jsonl"
+
+    def trained_once(name: str, columns: int, settings: tuple[str, ...], seed: int) -> dict[str, Any]:
+        run = load_run(movie_run(asked, columns, seed), settings)
+
+        def made() -> dict[str, Any]:
+            task = trained(run)
+            data = run.data.test
+            return {"valid": auc(task, data), "test": auc(task, {**data, "split": "test"})}
+
+        return kept(file, {"name": name, "columns": columns, "settings": list(settings), "seed": seed}, made)
+
+    def told(name: str, columns: int, settings: tuple[str, ...]) -> list[dict[str, Any]]:
+        return [trained_once(name, columns, settings, seed) for seed in range(asked.seeds)]
+
+    uniform = {width: told(f"uniform {width}", width, ()) for width in WIDTHS}
+    best = max(WIDTHS, key=lambda width: statistics.fmean(row["valid"] for row in uniform[width]))
+    prepared = prepare(movie_run(asked, best), NetworkSearch(price="bytes"), str(asked.output / "network"))
+    workload, space = prepared.priced.workload, prepared.space
+    numbers = sum(table.num_embeddings * table.embedding_dim for table in workload.tables)
+    tables = replace(space, layers=(), fixed=0.0)
+    samples = found_samples(prepared, tables, file)
+    rows = [("uniform", f"{width}", numbers * width // best, uniform[width]) for width in WIDTHS]
+    for picks in samples:
+        size = round(tables.price(picks) / 4)
+        settings = settings_of(tables, picks, {})
+        rows.append(("search", shown(tables, picks), size, told("search", best, settings)))
+        try:
+            rule = compress_to(workload, numbers / size, "mixed_dimension", above_rows=0)
+        except UsageError:
+            continue
+        rows.append(("power rule", "", rule.parameters_after, told("power", best, (rules_setting(rule.rules),))))
+    show_movielens(rows, uniform[best], numbers, best)
+
+
+def found_samples(prepared: Any, space: SearchSpace, file: Path) -> list[Picks]:
+    """Samples of at most 40 % of the price, those that are best as parts of the one network."""
+
+    def made() -> dict[str, Any]:
+        run = replace(prepared.network, pipeline={**prepared.network.pipeline, "ceiling": 0.4, "coefficient": 0.1})
+        task = trained(run)
+        tried: list[tuple[float, Picks]] = []
+        for picks in frontier(space, scores_of(task, space), 0.4):
+            pick(task, picks)
+            tried.append((auc(task, run.data.test), picks))
+        return {"samples": [list(picks) for _, picks in sorted(tried, reverse=True)[:TRIED]]}
+
+    row = kept(file, {"name": "network", "columns": prepared.run.model.embedding_dim}, made)
+    return [tuple(picks) for picks in row["samples"]]
+
+
+def shown(space: SearchSpace, picks: Picks) -> str:
+    return ", ".join(f"{name} {choice}" for name, choice in picked(space, picks).items())
+
+
+def show_movielens(rows: Any, best_rows: Any, numbers: int, best: int) -> None:
+    chosen = max(
+        (row for row in rows if row[0] == "search"), key=lambda row: statistics.fmean(r["valid"] for r in row[3])
+    )
+    print(f"\nbest uniform width on the validation split: {best}")
+    print("| | widths | numbers | of the best uniform | AUC, validation | AUC, test | beside the best uniform, test |")
+    print("|---|---|---|---|---|---|---|")
+    seen = set()
+    for kind, widths, size, members in rows:
+        if (kind, size) in seen:
+            continue
+        seen.add((kind, size))
+        valid, test = (mean_within([row[split] for row in members]) for split in ("valid", "test"))
+        apart = mean_within([a["test"] - b["test"] for a, b in zip(members, best_rows, strict=True)])
+        mark = " (chosen)" if members is chosen[3] else ""
+        share = f"{size / numbers:.0%}"
+        beside = f"{apart[0]:+.4f} ± {apart[1] or 0:.4f}"
+        print(f"| {kind}{mark} | {widths} | {size:,} | {share} | {text(valid)} | {text(test)} | {beside} |")
+
+
+def text(found: tuple[float, float | None]) -> str:
+    return f"{found[0]:.4f}" + ("" if found[1] is None else f" ± {found[1]:.4f}")
+
+
+# --- coefficients, and what a search costs ----------------------------------------------------------------------------
+
+
+def coefficients(asked: Any) -> None:
+    """Expected prices at several coefficients, and CPU seconds of search and training in turn, on MovieLens."""
+    file = asked.output / "coefficients.jsonl"
+    run = movie_run(asked, 16)
+    for coefficient in COEFFICIENTS:
+        for seed in range(min(asked.seeds, 3)):
+            kept(
+                file,
+                {"coefficient": coefficient, "seed": seed},
+                lambda c=coefficient, s=seed: searched(asked, run, c, s),
+            )
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
+    print("\n| coefficient | expected price | price of the likeliest | CPU seconds, of a training |\n|---|---|---|---|")
+    for coefficient in COEFFICIENTS:
+        mine = [row for row in rows if row["coefficient"] == coefficient]
+        told = (statistics.fmean(row[name] for row in mine) for name in ("expected", "likeliest", "cost"))
+        print("| {:g} | {:.1%} | {:.1%} | {:.2f} |".format(coefficient, *told))
+
+
+def searched(asked: Any, run: Run, coefficient: float, seed: int) -> dict[str, Any]:
+    wanted = NetworkSearch(price="bytes", coefficient=coefficient)
+    prepared = prepare(replace(run, seed=seed), wanted, str(asked.output / "network"))
+    begun = time.process_time()
+    trained(replace(run, seed=seed))
+    middle = time.process_time()
+    task = trained(prepared.network)
+    ended = time.process_time()
+    scores, space = scores_of(task, prepared.space), prepared.space
+    likeliest: Picks = tuple(scores.argmax(axis=1).tolist())
+    return {
+        "expected": expected(space, scores) / space.whole, "likeliest": space.price(likeliest) / space.whole,
+        "cost": (ended - middle) / (middle - begun),
+    }  # fmt: skip
+
+
+# --- planted widths ---------------------------------------------------------------------------------------------------
+
+
+def planted_run(samples: int, seed: int, needed: dict[str, int]) -> Run:
+    def data(count: int, first: int) -> dict[str, Any]:
+        words = {"format": "search_data:Planted", "needed": needed, "rows": 40, "seed": seed}
+        return {**words, "samples": count, "first": first}
+
+    return Run(
+        data=RunData(train=data(samples, 0), test=data(20_000, 10**7), batch_size=512, epochs=4),
+        model=RunModel(name="search_data:pairs", embedding_dim=16), output="planted", seed=seed, checkpoint=None,
+        optimizers=RunOptimizers(
+            sparse=SparseOptimizer(name="adagrad", learning_rate=0.1), dense=DenseOptimizer(learning_rate=0.001)
+        ),
+    )  # fmt: skip
+
+
+def planted(asked: Any) -> None:
+    """60 tables of which half need 4 columns and half 16: what is found, and a greedy search in the same network."""
+    needed = {"4": 2, "16": 2} if asked.quick else NEEDED
+    file = asked.output / "planted.jsonl"
+    for seed in range(1 if asked.quick else min(asked.seeds, 3)):
+        for widths in ((4, 16), (4, 8, 16)):
+            kept(
+                file, {"seed": seed, "widths": list(widths)}, lambda s=seed, w=widths: found_widths(asked, s, w, needed)
+            )
+    print("\n| seed | choices | found | price | loss | greedy price at that loss |\n|---|---|---|---|---|---|")
+    for line in file.read_text().splitlines():
+        row = json.loads(line)
+        figures = f"{row['found']:.0%} | {row['price']:.1%} | {row['loss']:.4f} | {row['greedy']:.1%}"
+        print(f"| {row['seed']} | {row['widths']} | {figures} |")
+
+
+def found_widths(asked: Any, seed: int, widths: tuple[int, ...], needed: dict[str, int]) -> dict[str, Any]:
+    run = planted_run(5_000 if asked.quick else 150_000, seed, needed)
+    wanted = NetworkSearch(price="bytes", coefficient=0.03, options=SpaceOptions(widths=widths))
+    prepared = prepare(run, wanted, str(asked.output / "network"))
+    task, space = trained(prepared.network), prepared.space
+    scores = scores_of(task, space)
+    picks: Picks = tuple(scores.argmax(axis=1).tolist())
+    truth = [int(width) for width, count in needed.items() for _ in range(2 * count)]
+    got = [part.options[k].width for part, k in zip(space.parts, picks, strict=True)]
+    loss = network_loss(task, run.data.test)
+    whole = space.whole
+    return {
+        "found": sum(a == b for a, b in zip(got, truth, strict=True)) / len(truth),
+        "by_need": {str(need): [[g for g, t in zip(got, truth, strict=True) if t == need].count(w) for w in widths]
+                    for need in sorted(set(truth))},
+        "price": space.price(picks) / whole, "loss": loss(picks),
+        "greedy": space.price(greedy(space, loss, loss(picks))) / whole,
+    }  # fmt: skip
+
+
+def network_loss(task: Any, data: Any) -> Callable[[Picks], float]:
+    """Log loss of samples as parts of a network, on some of the validation data."""
+    words: Any = {"rank": 0, "world_size": 1, "batch_size": 8_192, "seed": 0, "shuffle": False, "drop_last": False}
+    with open_data(data, "data.test").batches(**words) as batches:
+        batch = as_tensors(next(iter(batches)), features_of(task))
+
+    def loss(picks: Picks) -> float:
+        pick(task, picks)
+        with torch.no_grad():
+            return float(task(batch)[0])
+
+    return loss
+
+
+def greedy(space: SearchSpace, loss: Callable[[Picks], float], worst: float) -> Picks:
+    """From the run as it is: of all single changes to a next smaller width, the one that loses least for its saving."""
+    picks = space.largest
+    while True:
+        now, tried = loss(picks), list[tuple[float, Picks]]()
+        for n, pick_ in enumerate(picks):
+            if pick_:
+                changed = (*picks[:n], pick_ - 1, *picks[n + 1 :])
+                told = loss(changed)
+                if told <= worst:
+                    tried.append(((told - now) / (space.price(picks) - space.price(changed)), changed))
+        if not tried:
+            return picks
+        picks = min(tried)[1]
+
+
+# --- prices -----------------------------------------------------------------------------------------------------------
+
+
+def prices(asked: Any) -> None:
+    """20 random samples: the sum of prices beside the step that is planned anew."""
+    print("| tables | cluster | sum of prices / planned anew: least, median, most | within 25 % |\n|---|---|---|---|")
+    for count, cluster in (
+        ((20, "h100:8"),) if asked.quick else ((60, "h100:8"), (60, "a100-80:8x2"), (200, "h100:8x2"))
+    ):
+        workload = sample_workload(tables=count, seed=0)
+        sizes = {"bottom": (512, 256), "top": (512, 256)}
+        columns = max(table.embedding_dim for table in workload.tables)
+        reads = {"bottom": 13, "top": columns + count * (count + 1) // 2}
+        priced = Priced(workload, load_cluster(cluster), sizes, reads, {"bottom": columns, "top": 1})
+        options = SpaceOptions(layers=(0.25, 0.5))
+        space = with_prices(make_space(workload, options, sizes, 13), priced, "step", planner="ldm")
+        rng, ratios = np.random.default_rng(0), list[float]()
+        for _ in range(20):
+            picks: Picks = tuple(int(rng.integers(len(part.options))) for part in space.parts)
+            ratios.append(space.price(picks) / replanned(space, picks, priced, planner="ldm").price)
+        inside = sum(0.75 <= ratio <= 1.25 for ratio in ratios)
+        told = f"{min(ratios):.2f}, {statistics.median(ratios):.2f}, {max(ratios):.2f}"
+        print(f"| {count} | {cluster} | {told} | {inside} of 20 |")
+
+
+if __name__ == "__main__":
+    main()
