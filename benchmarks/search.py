@@ -28,6 +28,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
+from recsmith import sample_workload
 from recsmith._components import parsed
 from recsmith.clusters import load_cluster
 from recsmith.embeddings.workloads import compress_to
@@ -49,7 +50,6 @@ from recsmith.training.steps.searching import SearchStep
 from recsmith.training.stores.device import DeviceRows
 from recsmith.training.tables.plain import features_of, initial_weights_of
 from recsmith.training.tables.searched import draws_of, pick
-from recsmith import sample_workload
 
 warnings.filterwarnings("ignore", module="torch")
 
