@@ -138,7 +138,8 @@ LEFT_OUT = {
 }
 PARTS = {"optimizer_jobs", "feed_data", "feed_losses", "fuzz_changes", "fuzz_files", "memory_jobs", "online_logistic",
          "optimality_cases",
-         "optimality_families", "optimality_large", "optimality_published", "optimality_tasks", "optimality_whose", "search_data",
+         "optimality_families", "optimality_large", "optimality_published", "optimality_tasks", "optimality_whose",
+         "search_data",
          "predict_jobs", "records", "second_order_jobs", "thresholding_parts", "thresholding_scores", "torchrec_rows",
          "two_networks",
          "watching_jobs"}  # fmt: skip
