@@ -69,7 +69,8 @@ def main() -> None:
     asked = parser.parse_args()
     torch.set_num_threads(1)
     if not dist.is_initialized():
-        dist.init_process_group("gloo", store=torch._C._distributed_c10d.HashStore(), rank=0, world_size=1)
+        store = dist.HashStore()  # pyright: ignore[reportPrivateImportUsage]
+        dist.init_process_group("gloo", store=store, rank=0, world_size=1)
     asked.output.mkdir(parents=True, exist_ok=True)
     {"movielens": movielens, "planted": planted, "coefficients": coefficients, "prices": prices}[asked.part](asked)
 
