@@ -20,7 +20,7 @@ from typing import Any
 from recsmith.clusters import load_cluster
 from recsmith.planning.simulate import price
 from recsmith.plans import Placement, save_plan
-from recsmith.workloads import Feature, Table, Workload
+from recsmith.workloads import AccessProfile, Feature, Table, Workload
 
 ROOT = Path("/sys/fs/cgroup")
 TABLES, DIM, BATCH = 8, 64, 1024
@@ -36,12 +36,18 @@ def variants(folder: Path, cache: float) -> dict[str, dict[str, Any]]:
     }
 
 
-def write_run(folder: Path, rows: int, steps: int, ranks: int, optimizer: str, of: dict[str, Any]) -> Path:
-    """The run file of a variant, with a plan of whole tables, one rank after the other."""
+def write_run(
+    folder: Path, rows: int, steps: int, ranks: int, optimizer: str, of: dict[str, Any], zipf: float | None = None
+) -> Path:  # fmt: skip
+    """The run file of a variant, with a plan of whole tables, one rank after the other. zipf: of ids; None as drawn."""
     folder.mkdir(parents=True, exist_ok=True)
     names = [f"t{i}" for i in range(TABLES)]
     feature = [Feature(name=name, pooling_factor=1.0) for name in names]
-    tables = tuple(Table(name=each.name, num_embeddings=rows, embedding_dim=DIM, features=(each,)) for each in feature)
+    access = None if zipf is None else AccessProfile(zipf=zipf)
+    tables = tuple(
+        Table(name=each.name, num_embeddings=rows, embedding_dim=DIM, features=(each,), access=access)
+        for each in feature
+    )
     workload = Workload(batch_size=BATCH // ranks, optimizer=optimizer, tables=tables)  # type: ignore[arg-type]
     placed = [
         Placement(table=name, sharding_type="table_wise", compute_kernel="fused", ranks=(i % ranks,))
@@ -49,7 +55,7 @@ def write_run(folder: Path, rows: int, steps: int, ranks: int, optimizer: str, o
     ]
     cluster = load_cluster(f"cpu:{ranks}").with_memory(hbm_bytes=64 * 2**30)
     save_plan(price(workload, cluster, placed), folder / "plan.json")
-    features = [{"name": name, "num_embeddings": rows} for name in names]
+    features = [{"name": name, "num_embeddings": rows, "zipf": zipf} for name in names]
     data = {"format": "generator", "num_samples": BATCH * steps, "dense": 13, "features": features}
     run = {
         "schema": "recsmith/run/1", "data": {"train": data, "global_batch_size": BATCH}, "ranks": ranks,

@@ -31,6 +31,7 @@ from recsmith.prediction.predictions import predict_capture
 from recsmith.units import format_speed
 
 ROOT = Path(__file__).parent
+ZIPF = 1.05
 ALONE = 45  # steps of the job in memory before the others start: it captures some of them
 WATCHERS = ["tiers_steps:turn"]
 NAMES = ("memory", "waiting", "prefetch", "small cache")
@@ -68,7 +69,7 @@ def started(name: str, of: dict[str, Any], asked: argparse.Namespace, warm: int)
     """A job of one rank under its limit, which trains until it is warm."""
     folder = asked.folder / name.replace(" ", "-")
     steps = warm + asked.rounds * asked.window + 4
-    run = write_run(folder, asked.rows, steps, 1, "rowwise_adagrad", {**of, "watchers": WATCHERS})
+    run = write_run(folder, asked.rows, steps, 1, "rowwise_adagrad", {**of, "watchers": WATCHERS}, ZIPF)
     rank = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1"}
     port = 20_000 + (os.getpid() * len(NAMES) + NAMES.index(name)) % 20_000
     words = {"TURNS": str(asked.folder), "TURN_OF": name, "WARM": str(warm), "WINDOW": str(asked.window)}
@@ -153,7 +154,7 @@ def main() -> None:
     parser.add_argument("--limit", type=int, default=2**30, help="bytes of memory of a job with tables on disk")
     parser.add_argument("--cache", type=float, default=0.075)
     parser.add_argument("--small-cache", type=float, default=0.01)
-    parser.add_argument("--warm", type=int, default=1000, help="steps until caches are full")
+    parser.add_argument("--warm", type=int, default=800, help="steps until caches are full")
     parser.add_argument("--window", type=int, default=32)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("-o", "--output", type=Path)

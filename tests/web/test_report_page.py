@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from support.build import cluster, made_plan, placed, plan_of, table, workload
 
-from recsmith import plan
+from recsmith import load_cluster, plan
+from recsmith.analyses.cache_curve import SHARES
 from recsmith.plans import Plan
 from recsmith.web.report import html_of, report
 from recsmith.web.report_data import report_data
@@ -111,6 +112,18 @@ def test_it_is_clean_for_screen_readers(opened: Any, file: Path, scheme: str):
     page.evaluate(AXE.read_text("utf-8"))
     found = page.evaluate("axe.run(document, {resultTypes: ['violations']}).then((all) => all.violations)")
     assert [(each["id"], [node["target"] for node in each["nodes"]][:3]) for each in found] == []
+
+
+def test_caches_have_a_curve_where_the_plan_is_a_point(opened: Any, tmp_path: Path):
+    cached = placed("a", "table_wise", [0], kernel="fused_uvm_caching")
+    tables = workload(table("a", 50_000, 16), table("b", 10, 16))
+    given = plan_of(tables, load_cluster("h100:1"), cached, placed("b", "table_wise", [0]))
+    (tmp_path / "plan.html").write_text(html_of(report_data(given)))
+    page = opened(tmp_path / "plan.html")
+    assert "of the lookups of 1 table hit caches of" in page.inner_text("#caches .lead")
+    page.click("#caches summary")
+    assert page.locator("#caches tbody tr").count() == len(SHARES)
+    assert min(drawn(page)) > 10
 
 
 def test_it_fits_a_telephone_and_paper_and_turns_dark(opened: Any, file: Path):

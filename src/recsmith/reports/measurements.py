@@ -9,6 +9,7 @@ from recsmith.clusters import Disk
 from recsmith.measuring.about import load_about
 from recsmith.measuring.comm import fit_alpha_beta
 from recsmith.measuring.correctness import KernelAgreement
+from recsmith.measuring.disk import READERS
 from recsmith.measuring.folder import read_columns
 from recsmith.measuring.summary import Summary, summarize
 from recsmith.reports.layout import plain_line
@@ -23,7 +24,7 @@ def disk_lines(disk: Disk) -> list[str]:
     reads, size = round(disk.reads_per_s), format_size(disk.access_bytes)
     return [
         f"disk: {{bandwidth: {format_speed(disk.bandwidth)}, reads_per_s: {reads}, access_bytes: {disk.access_bytes}}}",
-        f"# {reads:,} random reads of {size} a second, and reads of 4 MiB, by 8 threads, the page cache bypassed",
+        f"# {reads:,} random reads of {size} a second, and reads of 4 MiB; {READERS} threads, the page cache bypassed",
     ]
 
 

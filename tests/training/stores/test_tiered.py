@@ -167,7 +167,6 @@ def test_a_cache_without_room_for_two_batches_ends_the_job_with_a_sentence(tmp_p
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"cache": 0.1, "policy": "mru"}, "rows.policy is mru; it is lru"),
         ({"policy": "static"}, "rows.policy goes with rows.cache; without it the plan says both"),
         ({"cache": 0.1, "policy": "static", "profile": 0}, "rows.profile is 0; it is a number of batches, at least 1"),
         ({"cache": 1.5}, "rows.cache is 1.5; it is a share of rows"),

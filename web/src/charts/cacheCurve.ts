@@ -20,11 +20,11 @@ export function cacheCurve(curve: CacheCurve, theme: Theme): EChartsCoreOption {
   const { points } = curve;
   return {
     grid: { left: 8, right: 28, top: 34, bottom: 30, outerBoundsMode: "same", outerBoundsContain: "axisLabel" },
-    xAxis: { type: "log", min: points[0]!.bytes, max: points.at(-1)!.bytes, name: "cached weights", nameLocation: "middle", nameGap: 28, nameTextStyle: text,
+    xAxis: { type: "log", logBase: 2, min: points[0]!.bytes, max: points.at(-1)!.bytes, name: "cached weights", nameLocation: "middle", nameGap: 28, nameTextStyle: text,
       axisLabel: { ...text, formatter: (value: number) => bytes(value), hideOverlap: true }, splitLine: { show: false },
       axisLine: { show: true, lineStyle: { color: theme.line } } },
-    yAxis: { type: "value", min: 0, max: 100, name: "lookups that hit, %", nameTextStyle: { ...text, align: "left" },
-      axisLabel: { ...text, formatter: (value: number) => digits(value, 3) }, splitLine: { lineStyle: { color: theme.line } }, splitNumber: 4 },
+    yAxis: { type: "value", min: 0, max: 100, interval: 25, name: "lookups that hit, %", nameTextStyle: { ...text, align: "left" },
+      axisLabel: { ...text, formatter: (value: number) => digits(value, 3) }, splitLine: { lineStyle: { color: theme.line } } },
     tooltip: hint(theme, "axis", (index) => {
       const point = points[index];
       return point ? [h("b", null, `${percent(point.share)} of the rows, ${bytes(point.bytes)}`),
@@ -36,7 +36,7 @@ export function cacheCurve(curve: CacheCurve, theme: Theme): EChartsCoreOption {
         data: points.map((point) => [point.bytes, 100 * point[key]!]),
       })),
       { type: "line", name: "this plan", symbol: "diamond", symbolSize: 14, color: theme.bound, z: 5, data: [[curve.planned_bytes, 100 * curve.planned_hits]],
-        label: { show: true, position: "bottom", formatter: "this plan", color: theme.bound, fontFamily: theme.font, fontSize: 12, fontWeight: 600 } },
+        label: { show: true, position: curve.policy === "static" ? "top" : "bottom", formatter: "this plan", color: theme.bound, fontFamily: theme.font, fontSize: 12, fontWeight: 600 } },
     ],
   };
 }

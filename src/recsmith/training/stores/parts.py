@@ -130,15 +130,13 @@ class TablesInFile:
 
 
 def check_caches(cache: float | None = None, policy: str | None = None, profile: int = PROFILE) -> None:
-    """Refuse settings of the caches of rows: tiered that mean nothing (UsageError)."""
+    """Refuse settings of the caches of `rows: tiered` that mean nothing (UsageError)."""
     fits = cache is None or 0 < cache <= 1
     wrong = None if fits else f"rows.cache is {cache}; it is a share of rows, above 0 and at most 1"
     check_rules(wrong, _wrong_policy(cache, policy, profile))
 
 
 def _wrong_policy(cache: float | None, policy: str | None, profile: int) -> str | None:
-    if policy not in (None, "lru", "static"):
-        return f"rows.policy is {policy}; it is lru (rows that were read last stay) or static (those read most)"
     if policy is not None and cache is None:
         return "rows.policy goes with rows.cache; without it the plan says both: plan with --cache-policy static"
     return None if profile >= 1 else f"rows.profile is {profile}; it is a number of batches, at least 1"

@@ -23,8 +23,8 @@ from recsmith.errors import UsageError
 from recsmith.sharding.memory import OWN_PER_COUNT, OWN_PER_ROW, OWN_PER_SLOT
 from recsmith.training.stores.cache import RowCache, ScratchFile, check_memory
 
-READERS = 8  # threads that read and write the file, which wait for the disk most of the time
-AT_LEAST = 256  # rows a thread moves; fewer are not worth one more
+READERS = 16  # threads that read and write the file, which wait for the disk most of the time
+AT_LEAST = 64  # rows a thread moves; fewer are not worth one more
 Moved = tuple[int, Any, Any]  # a table, and rows of it with their slots
 
 
