@@ -46,8 +46,7 @@ def _deadly(folder: Path, left: list[dict[str, Any]]) -> None:
     from recsmith.training.stores.tiered import TieredTables
 
     kind, calls = left[0]["kind"], left[0]["calls"]
-    move, flush, rename = TieredTables._move, TieredTables.flush, Path.rename
-    flushing, seen = [False], [0]
+    rename, seen = Path.rename, [0]
 
     def die(said: str) -> None:
         (folder / LEFT).write_text(json.dumps(left[1:]))
@@ -59,18 +58,15 @@ def _deadly(folder: Path, left: list[dict[str, Any]]) -> None:
         seen[0] += 1
         return seen[0] == calls
 
-    def dying_move(tables: Any, table: int, rows: Any, slots: Any, *, into_file: bool) -> None:
-        now = ("flush" if flushing[0] else "write-back") if into_file else "fetch"
-        if len(rows) and now == kind and is_it():
-            half = len(rows) // 2
-            move(tables, table, rows[:half], slots[:half], into_file=into_file)
-            die(f"{kind}, after {half} of {len(rows)} rows")
-        move(tables, table, rows, slots, into_file=into_file)
+    def dying(now: str, move: Any) -> Any:
+        def moved(tables: Any, table: int, rows: Any, slots: Any) -> None:
+            if len(rows) and now == kind and is_it():
+                half = len(rows) // 2
+                move(tables, table, rows[:half], slots[:half])
+                die(f"{kind}, after {half} of {len(rows)} rows")
+            move(tables, table, rows, slots)
 
-    def telling_flush(tables: Any) -> None:
-        flushing[0] = True
-        flush(tables)
-        flushing[0] = False
+        return moved
 
     def dying_rename(path: Path, target: Any) -> Path:
         fatal = kind == "rename" and path.name.endswith(".partial") and is_it()
@@ -81,8 +77,10 @@ def _deadly(folder: Path, left: list[dict[str, Any]]) -> None:
             die("rename, after it")
         return renamed
 
-    patched: Any = (TieredTables, Path)
-    patched[0]._move, patched[0].flush, patched[1].rename = dying_move, telling_flush, dying_rename
+    for now, name in (("fetch", "_bring"), ("write-back", "_leave"), ("flush", "_settle")):
+        setattr(TieredTables, name, dying(now, getattr(TieredTables, name)))
+    patched: Any = Path
+    patched.rename = dying_rename
 
 
 def instants(each: int, ranks: int, kinds: tuple[str, ...]) -> list[dict[str, Any]]:

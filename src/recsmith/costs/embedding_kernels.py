@@ -26,7 +26,7 @@ from recsmith.errors import UsageError
 from recsmith.problems import Problem
 from recsmith.sharding import CACHED, DATA_PARALLEL, KEY_VALUE, SPLIT_ROWS, UVM, UVM_CACHING
 from recsmith.sharding.memory import CACHE_SET, ID_BYTES, OUTPUT_BYTES, STATE_BYTES
-from recsmith.sharding.on_disk import disk_seconds
+from recsmith.sharding.on_disk import disk_seconds, log_seconds
 from recsmith.workloads.optimizers import OPTIMIZERS
 from recsmith.workloads.reuse import Reuse
 
@@ -214,8 +214,9 @@ class EmbeddingKernels:
             return np.zeros(len(modes))
         piece = self._piece(modes, widths)
         size = (widths * self.problem.demand.element_bytes[table]).astype(np.float64) + piece.state
-        seconds = 2 * piece.fetched * disk_seconds(cluster.disk, size, cluster.local_world_size)
-        return np.where(piece.stored, seconds, 0.0)
+        ranks, read = cluster.local_world_size, disk_seconds(cluster.disk, size, cluster.local_world_size)
+        written = log_seconds(cluster.disk, size, ranks) if cluster.device.kind == "cpu" else read
+        return np.where(piece.stored, piece.fetched * (read + written), 0.0)
 
     def _remote_reads(self, modes: Ints) -> Floats:
         """Ids whose rows are read over the host link: all but those of the few hottest rows of a table."""

@@ -24,7 +24,8 @@ CACHE_PER_ROW = 4  # bytes of any row, cached or not: its table (cache_index_tab
 CACHE_PER_ID = 4  # bytes: where the row of an id is in the cache (lxu_cache_locations)
 # Of RecSmith's own caches on CPU (training/stores/cache.py), in bytes:
 OWN_PER_SLOT = 25  # which row a slot holds and when it was used (8 each), whether it changed (1), free slots (8)
-OWN_PER_ROW = 4  # the slot of any row, cached or not
+OWN_PER_ROW = 8  # the slot of any row, cached or not, and its place in the log of the file (4 each)
+LOG_PART = 8  # rows of a table for each one that the log of its file has room for
 OWN_PER_COUNT = 4  # how often any row was read, where those that are read most stay in the cache
 ID_BYTES = 8  # ids and offsets are int64 inside FBGEMM
 STATE_BYTES = 4  # optimizer state is fp32
@@ -163,7 +164,7 @@ def real_bytes(pieces: Pieces, optimizer: str, pipeline: str) -> Bytes:
     uvm, caching = _beneath(pieces)
     by_row = _state_by_row(pieces, optimizer)
     cached = np.where(caching, _real_cache(pieces, optimizer), 0)
-    stored = parts.weights + parts.state - by_row + parts.gradient
+    stored = parts.weights + parts.state - by_row + parts.gradient + _log(pieces, optimizer)
     return _place(uvm, stored, by_row + cached + parts.ids + parts.outputs + parts.sort)
 
 
@@ -175,6 +176,13 @@ def _state_by_row(pieces: Pieces, optimizer: str) -> Ints:
 def _real_cache(pieces: Pieces, optimizer: str) -> Ints:
     """Device bytes of a cache, RecSmith's own or FBGEMM's."""
     return np.where(_in_slots(pieces), _own_cache(pieces, optimizer), _fbgemm_cache(pieces))
+
+
+def _log(pieces: Pieces, optimizer: str) -> Ints:
+    """Bytes of the log of a file of rows, of training/stores/row_log.py; 0 where there is none."""
+    rows = np.maximum(1, pieces.rows // LOG_PART)
+    state = _real_state(replace(pieces, rows=np.ones_like(pieces.rows)), optimizer)
+    return np.where(_in_slots(pieces), rows * (_row_bytes(pieces) + state), 0)
 
 
 def _own_cache(pieces: Pieces, optimizer: str) -> Ints:

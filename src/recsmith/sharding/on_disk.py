@@ -11,6 +11,7 @@ from recsmith._types import Floats, noun
 from recsmith.clusters import Cluster, Disk
 from recsmith.errors import UsageError
 from recsmith.sharding.base import KEY_VALUE
+from recsmith.sharding.memory import LOG_PART
 from recsmith.workloads import Table, Workload
 
 
@@ -85,3 +86,12 @@ def disk_seconds(disk: Disk, row_bytes: Floats, ranks: int) -> Floats:
     """
     accesses: Floats = np.ceil(row_bytes / disk.access_bytes)
     return ranks * accesses * max(1 / disk.reads_per_s, disk.access_bytes / disk.bandwidth)
+
+
+def log_seconds(disk: Disk, row_bytes: Floats, ranks: int) -> Floats:
+    """Seconds (N,) in which a host's disk takes a row back for each of its ranks, through a log (row_log.py).
+
+    A row is written to the log; once it is full, all of the table is read and written in one pass, for as many rows as
+    the log holds.
+    """
+    return ranks * 2 * (1 + LOG_PART) * row_bytes / disk.bandwidth

@@ -1,11 +1,11 @@
 """FBGEMM's kernel of pooled tables on the slots of caches, with the whole tables in a file, on CPU.
 
-A kernel maps the ids of a batch to slots, reads the rows that it lacks, and writes rows that it no longer holds, by
-several threads, since most of that is waiting for the disk.
+A kernel maps the ids of a batch to slots, reads the rows that it lacks, by many threads, since that is waiting for the
+disk, and writes rows that it no longer holds to a log of each table (row_log.py).
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -22,10 +22,11 @@ from fbgemm_gpu.split_table_batched_embeddings_ops_training import (
 from recsmith.errors import UsageError
 from recsmith.sharding.memory import OWN_PER_COUNT, OWN_PER_ROW, OWN_PER_SLOT
 from recsmith.training.stores.cache import RowCache, ScratchFile, check_memory
+from recsmith.training.stores.row_log import LoggedRows, log_rows
 
 READERS = 16  # threads that read and write the file, which wait for the disk most of the time
 AT_LEAST = 64  # rows a thread moves; fewer are not worth one more
-Moved = tuple[int, Any, Any]  # a table, and rows of it with their slots
+Moved = tuple[int, Any, Any]  # a table, and rows of it in their order, with their slots
 
 
 class Fetched(NamedTuple):
@@ -62,10 +63,11 @@ class TieredTables(SplitTableBatchedEmbeddingBagsCodegen):
         ]
         # Views without autograd's count of versions: a thread writes into them while a backward pass runs.
         self._here = [[torch.from_numpy(each.numpy()) for each in parts] for parts in here]
-        shapes = [(count, *part.shape[1:]) for count, parts in zip(rows, here, strict=True) for part in parts]
+        sizes = [(count, log_rows(count)) for count in rows]  # at home, and in the log
+        shapes = [(n, *part.shape[1:]) for both, parts in zip(sizes, here, strict=True) for n in both for part in parts]
         self.file = ScratchFile(folder, shapes)
-        arrays = iter(self.file.arrays)
-        self._stored = [[torch.from_numpy(next(arrays)) for _ in parts] for parts in here]
+        arrays = map(torch.from_numpy, self.file.arrays)
+        self._rows = [LoggedRows([next(arrays) for _ in parts], [next(arrays) for _ in parts]) for parts in here]
         self.caches = [RowCache(*each) for each in zip(names, rows, slots, profiles, strict=True)]
         self._features = feature_table_map
         self._ahead: deque[Future[Fetched]] = deque()
@@ -76,11 +78,11 @@ class TieredTables(SplitTableBatchedEmbeddingBagsCodegen):
 
     def split_embedding_weights(self) -> list[torch.Tensor]:
         """The whole tables, as they are in the file."""
-        return [parts[0] for parts in self._stored]
+        return [table.home[0] for table in self._rows]
 
     def split_optimizer_states(self) -> list[list[torch.Tensor]]:
         """The state of all rows, as it is in the file."""
-        return [parts[1:] for parts in self._stored if len(parts) > 1]
+        return [list(table.home[1:]) for table in self._rows if len(table.home) > 1]
 
     def prefetch(self, indices: torch.Tensor, offsets: torch.Tensor, *_: Any, **__: Any) -> None:
         """Fetch the rows of the next batch in a thread, while this one trains."""
@@ -109,8 +111,10 @@ class TieredTables(SplitTableBatchedEmbeddingBagsCodegen):
         """Write rows that changed to the file."""
         for future in self._ahead:
             future.result()
-        self._move_all([(t, *cache.settled()) for t, cache in enumerate(self.caches)], into_file=True)
         self.file.expect(random=False)
+        for each in [self._readers.submit(table.bring_home) for table in self._rows]:
+            each.result()
+        self._together(self._settle, [(t, *cache.settled()) for t, cache in enumerate(self.caches)])
 
     def forget(self) -> None:
         """Write rows that changed, and read all anew: somebody is about to write into the file."""
@@ -141,30 +145,48 @@ class TieredTables(SplitTableBatchedEmbeddingBagsCodegen):
             missed = np.zeros(len(cache.row_of), dtype=bool)
             missed[moves.read_slots] = True
             self.lookups, self.missed = self.lookups + len(places), self.missed + int(missed[slots[part]].sum())
-        self._move_all(leaving, into_file=True)  # first, for others come into their slots
-        self._move_all(coming, into_file=False)
+        for each in [self._readers.submit(self._leave, *moved) for moved in leaving if len(moved[1])]:
+            each.result()  # first, for others come into their slots
+        self.file.expect(random=True)
+        self._together(self._bring, coming)
         return Fetched(indices, torch.from_numpy(slots), held)
 
-    def _move_all(self, moves: Iterable[Moved], *, into_file: bool) -> None:
-        """Copy rows of tables by all threads, each a stretch of rows."""
+    def _together(self, move: Callable[[int, Any, Any], None], moves: Iterable[Moved]) -> None:
+        """Move rows of tables by all threads, each a stretch of rows."""
         under_way: list[Future[None]] = []
         for table, rows, slots in moves:
             pieces = max(1, min(READERS, len(rows) // AT_LEAST))
-            for of_rows, of_slots in zip(np.array_split(rows, pieces), np.array_split(slots, pieces), strict=True):
-                under_way.append(self._readers.submit(self._move, table, of_rows, of_slots, into_file=into_file))
+            for some in zip(np.array_split(rows, pieces), np.array_split(slots, pieces), strict=True):
+                under_way.append(self._readers.submit(move, table, *some))
         for each in under_way:
             each.result()
 
-    def _move(self, table: int, rows: Any, slots: Any, *, into_file: bool) -> None:
-        """Copy rows and their state from slots into the file, or the other way."""
-        if not len(rows):
-            return
-        of_file, of_cache = torch.from_numpy(rows), torch.from_numpy(slots)
-        for here, stored in zip(self._here[table], self._stored[table], strict=True):
-            if into_file:
-                stored.index_copy_(0, of_file, here.index_select(0, of_cache))
-            else:
-                here.index_copy_(0, of_cache, stored.index_select(0, of_file))
+    def _bring(self, table: int, rows: Any, slots: Any) -> None:
+        """Copy rows and their state from the file into slots."""
+        if len(rows):
+            of_cache = torch.from_numpy(slots)
+            for here, value in zip(self._here[table], self._rows[table].read(rows), strict=True):
+                here.index_copy_(0, of_cache, value)
+
+    def _leave(self, table: int, rows: Any, slots: Any) -> None:
+        """Copy rows that leave their slots to the log; one thread a table."""
+        stored, values = self._rows[table], self._in(table, slots)
+        if not stored.has_room(len(rows)):
+            self.file.expect(random=False)
+            stored.bring_home()
+        if stored.has_room(len(rows)):
+            stored.write(rows, values)
+        else:
+            stored.write_home(rows, values)
+
+    def _settle(self, table: int, rows: Any, slots: Any) -> None:
+        """Copy rows from slots to where they belong."""
+        if len(rows):
+            self._rows[table].write_home(rows, self._in(table, slots))
+
+    def _in(self, table: int, slots: Any) -> list[torch.Tensor]:
+        """What slots hold, part by part."""
+        return [here.index_select(0, torch.from_numpy(slots)) for here in self._here[table]]
 
 
 def _cache_bytes(
