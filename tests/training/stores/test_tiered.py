@@ -209,7 +209,7 @@ def planned(folder: Path, ranks: int) -> str:
     plan = load_plan(Path(a_plan(folder, ranks, "rowwise_adagrad")))
     shares = {"a": 0.25, "b": 0.1}
     placed = [
-        replace(each, compute_kernel="key_value", cache=Cache(load_factor=shares[each.table]))
+        replace(each, compute_kernel="key_value", cache=Cache(load_factor=shares[each.table], policy="static"))
         for each in plan.placements
     ]
     cluster = replace(plan.cluster, ssd_bytes_per_host=2**40, disk=Disk(bandwidth=1e9, reads_per_s=1e5))

@@ -29,7 +29,7 @@ from torchrec.optim.keyed import CombinedOptimizer
 
 from recsmith.errors import UsageError
 from recsmith.jobs.sharded_model import NamedShard
-from recsmith.plans import Plan
+from recsmith.plans import Cache, Plan
 from recsmith.plans.plan import CachePolicy
 from recsmith.sharding import KEY_VALUE, UVM_CACHING
 from recsmith.training.stores.device import DeviceRows
@@ -84,7 +84,10 @@ def on_disk(plan: Plan) -> tuple[Plan, dict[str, ParameterConstraints]]:
     """
     cached = [each.table for each in plan.placements if each.compute_kernel == KEY_VALUE.name]
     renamed = tuple(
-        replace(each, compute_kernel=UVM_CACHING.name) if each.table in cached else each for each in plan.placements
+        replace(each, compute_kernel=UVM_CACHING.name, cache=Cache(load_factor=each.load_factor))
+        if each.table in cached
+        else each
+        for each in plan.placements
     )
     words = {"lru": CacheAlgorithm.LRU, "static": CacheAlgorithm.LFU}
     ahead = {
