@@ -108,6 +108,9 @@ learned: $(VENV)/.test
 	    --planners '$(SPLITTING)'
 	$(VENV)/bin/python benchmarks/learned_splits.py pairs bench/learned-splits
 	$(VENV)/bin/python benchmarks/learned_splits.py shares
+	$(VENV)/bin/python benchmarks/learned_splits.py drafts --tasks 4
+	$(VENV)/bin/python benchmarks/split_trainings.py parts --seeds 3 --tasks 10
+	$(VENV)/bin/python benchmarks/split_trainings.py rewards
 	$(LEARNED) --hardware simulated:h100 --visits 1 --tasks 5 --rows 4x20,4x50,8x50,8x200 --output bench/learned-auto \
 	    --planners 'auto,dreamshard,dreamshard?refine,neuroshard,cost_greedy'
 	$(LEARNED) --hardware simulated:h100 --visits 1 --tasks 5 --rows 2x1000,16x200,128x1000 --output bench/learned-large \
