@@ -78,19 +78,30 @@ def json_schema(noun: Any) -> Raw:
 
 def _describe(noun: Any, raw: object, error: Any, source: str) -> str:
     """Every wrong field and broken rule, unknown fields first, with its line where that can be told."""
-    errors = sorted(
-        error.errors(include_url=False, include_input=False), key=lambda each: each["type"] not in _UNKNOWN_FIELD
-    )
+    found = error.errors(include_url=False, include_input=False)
+    errors = sorted(_of_its_kind(raw, found), key=lambda each: each["type"] not in _UNKNOWN_FIELD)
     shown = errors[:MOST_ERRORS]
     lines = lines_of(source, [each["loc"] for each in shown])
     said = [
         _wrong_field(noun, raw, each) + (f" (line {line})" if line else "")
         for each, line in zip(shown, lines, strict=True)
     ]
-    more = error.error_count() - len(said)
+    more = len(errors) - len(said)
     if len(said) == 1 and not more:
         return said[0]
-    return f"{error.error_count()} {_wrong(errors)}: {'; '.join(said)}" + (f"; and {more} more" if more else "")
+    return f"{len(errors)} {_wrong(errors)}: {'; '.join(said)}" + (f"; and {more} more" if more else "")
+
+
+def _of_its_kind(raw: object, errors: list[Any]) -> list[Any]:
+    """The errors without those that say that a mapping is not one of some words, where a mapping is allowed too."""
+    kept = [
+        each
+        for each in errors
+        if each["type"] != "literal_error"
+        or not str(each["loc"][-1]).startswith("literal[")
+        or not isinstance(_place(raw, each["loc"])[1], dict)
+    ]
+    return kept or errors
 
 
 def _wrong(errors: list[Any]) -> str:
@@ -126,8 +137,9 @@ def _short(word: str) -> str:
 def _place(raw: object, path: tuple[str | int, ...]) -> tuple[str, object]:
     """Where an error is, in words, and the value there (None where there is none)."""
     text, here = "", raw
-    for step in path:
-        if isinstance(step, str) and not isinstance(here, dict | None):
+    for at, step in enumerate(path):
+        missing = at + 1 < len(path) and _lacks(here, step)
+        if isinstance(step, str) and (missing or step.startswith("literal[") or not isinstance(here, dict | None)):
             continue  # not a key but the name of one of several allowed types
         here = _inside(here, step)
         word = step if isinstance(step, int) else _short(step)
@@ -135,6 +147,11 @@ def _place(raw: object, path: tuple[str | int, ...]) -> tuple[str, object]:
         name = _inside(here, "name") or _inside(here, "table") if isinstance(step, int) else None
         text += f" ({_short(repr(name))})" if name else ""
     return text or "the file", here
+
+
+def _lacks(value: Any, step: str | int) -> bool:
+    """Whether a value is a mapping without a key."""
+    return isinstance(value, dict) and step not in value
 
 
 def _inside(value: Any, step: str | int) -> object:
@@ -148,7 +165,7 @@ def _names_at(noun: Any, path: tuple[str | int, ...]) -> list[str]:
     """Names of the fields that a path's last step could mean: of the noun that it leads into and of nouns inside."""
     nouns, word = _nouns(noun), path[-1]
     for step in path[:-1]:
-        if isinstance(step, str):
+        if isinstance(step, str) and step not in {outer.__name__ for outer in nouns}:
             nouns = [inner for outer in nouns for inner in _nouns(get_type_hints(outer).get(step))]
     return sorted({name for each in nouns for name in _field_names(each) if name != word})
 

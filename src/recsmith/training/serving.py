@@ -3,6 +3,7 @@
 B samples
 """
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -145,6 +146,7 @@ def load_model(folder: Source) -> Predictor:
         UsageError: the folder cannot be read.
         CorruptFile: card and weights do not belong together, or are damaged.
     """
+    logging.getLogger("torch.fx._symbolic_trace").setLevel(logging.ERROR)  # it warns of how TorchRec asks it
     path = Path(source_text(folder, "the folder of a model"))
     card = read_card(path)
     task = build_task(card.model, card.data, card.seed, tables_on="cpu")

@@ -15,11 +15,13 @@ from hypothesis import strategies as st
 from torch import nn
 
 from recsmith.errors import CorruptFile, UsageError
+from recsmith.training import Run, RunData
 from recsmith.training.collectives.dense_thresholds import ParameterState
 from recsmith.training.narrowing.deciding import check_units
 from recsmith.training.narrowing.layers import NarrowedLayers
 from recsmith.training.narrowing.settings import NarrowSettings, NarrowState, Units
 from recsmith.training.narrowing.units import units_of
+from recsmith.training.run import load_run
 
 pytestmark = pytest.mark.usefixtures("torchrec")
 
@@ -196,6 +198,19 @@ def test_phases_share_steps_out_and_say_when_one_is_too_short() -> None:
 def test_settings_out_of_range_are_refused(words: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         NarrowSettings(**words)
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("model.narrow.keep=2", "the run: model.narrow.keep is 2.0; it lies between 0 and 1"),
+        ("model.narrow.cycle=3", "the run: model.narrow.cycle is not a known field; did you mean 'cycles'?"),
+    ],
+)
+def test_a_run_says_what_is_wrong_in_a_sentence(setting: str, said: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        load_run(Run(data=RunData(train="x"), output="out"), (setting,))
+    assert str(refused.value).replace("'", "").startswith(said.replace("'", ""))
 
 
 @pytest.mark.parametrize("kept", [((1, 0),), ((0, 96),), ((0, 0),), ((0,), (1,)), ()])
