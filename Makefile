@@ -99,7 +99,7 @@ learned: $(VENV)/.test
 	$(VENV)/bin/recsmith learn autoshard --force --hardware cpu --row 4x20 --budget 28m \
 	    --output $(POLICIES)/autoshard-cpu.safetensors
 	$(VENV)/bin/recsmith learn splits --force --output $(POLICIES)/splits-simulated-h100.safetensors
-	$(VENV)/bin/recsmith learn splits --force --cost-model neural:cpu --device cpu --tasks 6 \
+	$(VENV)/bin/recsmith learn splits --force --device cpu --tasks 6 \
 	    --sizes 2x20,2x50,4x20,4x50,4x100,8x50,8x100,16x100 --output $(POLICIES)/splits-cpu.safetensors
 	cp $(POLICIES)/*.safetensors $(POLICIES)/*.json $(WEIGHTS)
 	$(LEARNED) --hardware simulated:h100 --visits 1 --tasks 50 --output bench/learned-grid \

@@ -35,6 +35,14 @@ def test_from_tasks_to_a_plan(run: Run, tables: Path) -> None:
     assert "--force" in done.err
 
 
+@pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
+def test_a_cpu_has_its_own_cost_model(run: Run) -> None:
+    small = ("--sizes", "2x10", "--tasks", 1, "--iterations", 1, "--updates", 1, "--imitation", 0)
+    done = run("learn", "splits", "-o", "p.safetensors", "--device", "cpu", *small)
+    assert done.code == 0
+    assert "priced by neural:cpu (cpu); nothing is measured" in done.out
+
+
 @pytest.mark.parametrize(
     ("words", "trouble"),
     [

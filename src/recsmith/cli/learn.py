@@ -176,8 +176,8 @@ def autoshard(**options: Any) -> None:
 
 
 @learn_command.command(name="splits")
-@click.option("--cost-model", default="neural:simulated-h100", show_default=True, metavar="M",
-              help="What prices placements; nothing is measured.")  # fmt: skip
+@click.option("--cost-model", metavar="M",
+              help="What prices placements (default: neural:simulated-h100, on cpu neural:cpu).")  # fmt: skip
 @click.option(
     "--device", default="h100", show_default=True, metavar="D", help="Device of the training tasks' clusters."
 )
@@ -193,13 +193,13 @@ def autoshard(**options: Any) -> None:
 @click.option("--budget", callback=read_time, metavar="TIME", help="Stop after a time such as 10m; run again to go on.")
 @force_option
 def splits(
-    cost_model: str, device: str, output: str, sizes: str | None, tasks: int, budget: float | None, force: bool,
+    cost_model: str | None, device: str, output: str, sizes: str | None, tasks: int, budget: float | None, force: bool,
     **recipe: int | None,
 ) -> None:  # fmt: skip
     """Train a policy of which tables are split; `--planner 'dreamshard:NAME.safetensors?splits=8'` plans by it.
 
-    It learns from search under a cost model. A run that was ended, or killed, goes on in the folder NAME.run beside the
-    output (docs/learned.md).
+    It learns from search under a cost model, and measures nothing. A run that was ended, or killed, goes on in the
+    folder NAME.run beside the output (docs/learned.md).
 
     \b
     recsmith learn splits --output mine.safetensors
@@ -213,7 +213,8 @@ def splits(
 
     check_outputs(output, SCHEMA, [], force=force)
     named = SPLIT_SIZES if sizes is None else tuple(word.strip() for word in sizes.split(",") if word.strip())
-    settings = SplitSettings(cost_model=cost_model, device=device, sizes=named, tasks=tasks)
+    model = cost_model or ("neural:cpu" if device == "cpu" else SplitSettings.cost_model)
+    settings = SplitSettings(cost_model=model, device=device, sizes=named, tasks=tasks)
     fields = {name: word for name, word in recipe.items() if word is not None}
     heard = progress_printer(split_words, LOG_EVERY_S, lambda each: each.number == each.iterations)
     card = learn_splits(settings, output, fields, budget_s=budget, on_iteration=heard)

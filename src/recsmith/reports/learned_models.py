@@ -69,7 +69,7 @@ def split_card_lines(card: SplitCard) -> list[str]:
     return [
         _line("priced by", f"{card.cost_model} ({card.device}); nothing is measured"),
         _line("trained", f"{counted(card.tasks, 'task')} of {', '.join(card.sizes)}; {turns}"),
-        _line("held out", f"{judged} of unseen tables: steps beside longest-first's {-card.ahead:+.1%}"),
+        _line("held out", f"{judged} of unseen tables: steps beside longest-first's {0 - card.ahead:+.1%}"),
     ]
 
 

@@ -48,7 +48,7 @@ def policy_words(iteration: "DreamShardIteration") -> str:
 
 def split_words(iteration: "SplitIteration") -> str:
     """Of `recsmith learn splits`."""
-    steps = f"steps beside longest-first's {-iteration.searched:+.1%} by search, {-iteration.drawn:+.1%} as drawn"
+    steps = f"steps beside longest-first's {0 - iteration.searched:+.1%} by search, {0 - iteration.drawn:+.1%} as drawn"
     return f"iteration {iteration.number} of {iteration.iterations}, {steps}"
 
 
