@@ -2,7 +2,7 @@
 
     python benchmarks/search.py movielens ML_LATEST_SMALL -o measured [--seeds 5]
     python benchmarks/search.py coefficients ML_LATEST_SMALL -o measured
-    python benchmarks/search.py planted -o measured [--quick]
+    python benchmarks/search.py planted -o measured [--pairs 15] [--samples 150000] [--coefficient 0.03] [--greedy]
     python benchmarks/search.py prices [--quick]
 
 movielens: AUC of what is found beside uniform widths and the power rule. coefficients: expected prices, and CPU seconds
@@ -55,7 +55,6 @@ warnings.filterwarnings("ignore", module="torch")
 
 WIDTHS = (4, 8, 16, 32)
 COEFFICIENTS = (0.0, 0.01, 0.1, 1.0)
-NEEDED = {"4": 15, "16": 15}  # pairs of the planted tables, by the numbers that they need
 TRIED = 4  # samples of a search that are trained from scratch
 
 
@@ -65,6 +64,10 @@ def main() -> None:
     parser.add_argument("data", nargs="?", default="ml-latest-small")
     parser.add_argument("-o", "--output", type=Path, default=Path("measured"))
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--pairs", type=int, default=15, help="Of planted tables that need 4 columns, and 16.")
+    parser.add_argument("--samples", type=int, default=150_000)
+    parser.add_argument("--coefficient", type=float, default=0.03)
+    parser.add_argument("--greedy", action="store_true")
     parser.add_argument("--quick", action="store_true")
     asked = parser.parse_args()
     torch.set_num_threads(1)
@@ -322,38 +325,42 @@ def planted_run(samples: int, seed: int, needed: dict[str, int]) -> Run:
 
 
 def planted(asked: Any) -> None:
-    """60 tables of which half need 4 columns and half 16: what is found, and a greedy search in the same network."""
-    needed = {"4": 2, "16": 2} if asked.quick else NEEDED
+    """Tables of which half need 4 columns and half 16: what is found, and a greedy search in the same network."""
+    if asked.quick:
+        asked.pairs, asked.samples, asked.seeds, asked.greedy = 2, 5_000, 1, True
     file = asked.output / "planted.jsonl"
-    for seed in range(1 if asked.quick else min(asked.seeds, 3)):
+    for seed in range(min(asked.seeds, 3)):
         for widths in ((4, 16), (4, 8, 16)):
-            kept(
-                file, {"seed": seed, "widths": list(widths)}, lambda s=seed, w=widths: found_widths(asked, s, w, needed)
-            )
-    print("\n| seed | choices | found | price | loss | greedy price at that loss |\n|---|---|---|---|---|---|")
+            words = {name: getattr(asked, name) for name in ("pairs", "samples", "coefficient")}
+            key = {**words, "seed": seed, "widths": list(widths)}
+            kept(file, key, lambda s=seed, w=widths: found_widths(asked, s, w))
+    print("\n| tables | coefficient | choices | found | of those that need 4 | that need 16 | price | greedy |")
+    print("|---|---|---|---|---|---|---|---|")
     for line in file.read_text().splitlines():
         row = json.loads(line)
-        figures = f"{row['found']:.0%} | {row['price']:.1%} | {row['loss']:.4f} | {row['greedy']:.1%}"
-        print(f"| {row['seed']} | {row['widths']} | {figures} |")
+        took = " | ".join(", ".join(map(str, counts)) for counts in row["by_need"].values())
+        least = "" if row["greedy"] is None else f"{row['greedy']:.1%}"
+        begin = f"{4 * row['pairs']} | {row['coefficient']:g} | {', '.join(map(str, row['widths']))}"
+        print(f"| {begin} | {row['found']:.0%} | {took} | {row['price']:.1%} | {least} |")
 
 
-def found_widths(asked: Any, seed: int, widths: tuple[int, ...], needed: dict[str, int]) -> dict[str, Any]:
-    run = planted_run(5_000 if asked.quick else 150_000, seed, needed)
-    wanted = NetworkSearch(price="bytes", coefficient=0.03, options=SpaceOptions(widths=widths))
+def found_widths(asked: Any, seed: int, widths: tuple[int, ...]) -> dict[str, Any]:
+    needed = {"4": asked.pairs, "16": asked.pairs}
+    run = planted_run(asked.samples, seed, needed)
+    wanted = NetworkSearch(price="bytes", coefficient=asked.coefficient, options=SpaceOptions(widths=widths))
     prepared = prepare(run, wanted, str(asked.output / "network"))
-    task, space = trained(prepared.network), prepared.space
-    scores = scores_of(task, space)
-    picks: Picks = tuple(scores.argmax(axis=1).tolist())
+    step = {**prepared.network.pipeline, "hot": 0.3, "cold": 0.3, "alike": 1.0}  # type: ignore[dict-item]
+    task, space = trained(replace(prepared.network, pipeline=step)), prepared.space
+    picks: Picks = tuple(scores_of(task, space).argmax(axis=1).tolist())
     truth = [int(width) for width, count in needed.items() for _ in range(2 * count)]
     got = [part.options[k].width for part, k in zip(space.parts, picks, strict=True)]
     loss = network_loss(task, run.data.test)
-    whole = space.whole
+    least = space.price(greedy(space, loss, loss(picks))) / space.whole if asked.greedy else None
     return {
         "found": sum(a == b for a, b in zip(got, truth, strict=True)) / len(truth),
         "by_need": {str(need): [[g for g, t in zip(got, truth, strict=True) if t == need].count(w) for w in widths]
                     for need in sorted(set(truth))},
-        "price": space.price(picks) / whole, "loss": loss(picks),
-        "greedy": space.price(greedy(space, loss, loss(picks))) / whole,
+        "price": space.price(picks) / space.whole, "loss": loss(picks), "greedy": least,
     }  # fmt: skip
 
 

@@ -211,9 +211,9 @@ def found_in(prepared: Prepared) -> SearchOutcome:
 
     space, request = prepared.space, prepared.request
     scores = read_scores(prepared.network.output, space)
-    candidates = _candidates(space, scores, request.under, prepared.run.seed)
-    aucs = scored_samples(prepared.network, candidates, most=SCORED)
-    kept = _front(space, candidates, aucs, request.samples)
+    tried = candidates(space, scores, request.under, prepared.run.seed)
+    aucs = scored_samples(prepared.network, tried, most=SCORED)
+    kept = _front(space, tried, aucs, request.samples)
     samples = [
         Sample(
             name=f"sample-{number}", picks=picks, price=space.price(picks), network_auc=auc,
@@ -236,7 +236,7 @@ def expected(space: SearchSpace, scores: Floats) -> float:
     return space.fixed + float((shares * costs).sum())
 
 
-def _candidates(space: SearchSpace, scores: Floats, under: float, seed: int) -> list[Picks]:
+def candidates(space: SearchSpace, scores: Floats, under: float, seed: int) -> list[Picks]:
     """Samples of all prices that are low enough, the best of each, and some that are drawn."""
     best = frontier(space, scores, under)
     chosen = [best[k] for k in np.unique(np.linspace(0, len(best) - 1, CANDIDATES // 2).round().astype(int))]

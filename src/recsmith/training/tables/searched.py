@@ -193,43 +193,46 @@ class TableMasks(nn.Module):
     def __init__(self, space: SearchSpace, logical: Sequence[StoredTable]) -> None:
         super().__init__()
         self.draws = Draws(space.tables, space.whole)
+        self.seen = {name: _places(table, name) for table in logical for name in table.config.feature_names}
+        self.shares = max((len(table.parts) for table in logical), default=1)
         self.columns = max(table.config.embedding_dim for table in logical)
-        self.seen = [(name, table.config.embedding_dim) for table in logical for name in table.config.feature_names]
-        by_name = {each.name: n for n, each in enumerate(space.tables)}
-        parts = [by_name.get(table.config.name, -1) for table in logical for _ in table.config.feature_names]
-        self.chosen = [n for n, part in enumerate(parts) if part >= 0]  # features whose tables have choices
-        shares = max((len(table.parts) for table in logical), default=1)
-        masks = torch.zeros(len(space.tables), self.draws.theta.shape[1], shares, self.columns)
+        masks = torch.zeros(len(space.tables), self.draws.theta.shape[1], self.shares, self.columns)
         for n, each in enumerate(space.tables):
             kept = sorted({choice.rows for choice in each.options})
             for k, choice in enumerate(each.options):
                 masks[n, k, kept.index(choice.rows), : choice.width] = 1.0
-        self.of_feature: torch.Tensor
+        by_name = {each.name: n for n, each in enumerate(space.tables)}
+        self.part_of = {
+            place: (by_name.get(table.config.name), share)
+            for table in logical for feature in table.config.feature_names
+            for share, place in enumerate(_places(table, feature))
+        }  # fmt: skip
         self.masks: torch.Tensor
-        self.register_buffer(
-            "of_feature", torch.tensor([p for p in parts if p >= 0], dtype=torch.long), persistent=False
-        )
         self.register_buffer("masks", masks, persistent=False)
-        self.places = _places(logical, shares)
+        self.index: tuple[list[str], torch.Tensor] = ([], torch.empty(0))
 
     def forward(self, pooled: KeyedTensor) -> KeyedTensor:
         """Pooled vectors of physical features -> (B, D) of each logical one."""
-        found = pooled.to_dict()
-        samples = pooled.values().shape[0]
-        zeros = pooled.values().new_zeros(samples, self.columns)
-        vectors = [
-            torch.stack([zeros if name is None else _wide(found[name], self.columns) for name in names], dim=1)
-            for names in self.places
-        ]
-        if self.chosen:
-            drawn = torch.einsum("btk,tksd->btsd", self.draws(samples), self.masks)[:, self.of_feature]  # (B, F, S, D)
-            masked = (torch.stack([vectors[n] for n in self.chosen], dim=1) * drawn).sum(dim=2)
-            for place, n in enumerate(self.chosen):
-                vectors[n] = masked[:, place].unsqueeze(1)
-        made = [each.sum(dim=1)[:, :columns] for each, (_, columns) in zip(vectors, self.seen, strict=True)]
-        return KeyedTensor(
-            [name for name, _ in self.seen], [columns for _, columns in self.seen], torch.cat(made, dim=1)
-        )
+        names, widths, values = pooled.keys(), pooled.length_per_key(), pooled.values()
+        drawn = torch.einsum("btk,tksd->btsd", self.draws(values.shape[0]), self.masks).flatten(1)
+        places = self._places_of(names, widths, values.device)
+        masked = values * torch.cat([drawn, drawn.new_ones(len(drawn), 1)], dim=1)[:, places]
+        if self.shares == 1:
+            return KeyedTensor(names, widths, masked)
+        found = dict(zip(names, masked.split(widths, dim=1), strict=True))
+        vectors = [torch.stack([found[name] for name in physical]).sum(dim=0) for physical in self.seen.values()]
+        return KeyedTensor(list(self.seen), [each.shape[1] for each in vectors], torch.cat(vectors, dim=1))
+
+    def _places_of(self, names: list[str], widths: list[int], device: torch.device) -> torch.Tensor:
+        """Of each pooled column, the column of the masks (T S D); of tables without a choice the one behind them."""
+        if self.index[0] != names:
+            made: list[int] = []
+            for name, width in zip(names, widths, strict=True):
+                part, share = self.part_of[name]
+                first = self.columns * (self.shares * (part or 0) + share)
+                made += [self.masks[:, 0].numel()] * width if part is None else range(first, first + width)
+            self.index = names, torch.tensor(made, device=device)
+        return self.index[1]
 
 
 class ChosenLayer(nn.Module):
@@ -280,16 +283,9 @@ def _stored(config: EmbeddingBagConfig, choices: PartChoices | None) -> StoredTa
     return StoredTable(config, folded)
 
 
-def _places(logical: Sequence[StoredTable], shares: int) -> list[list[str | None]]:
-    """Physical features of each logical one, by share of rows; None where it has fewer."""
-    made: list[list[str | None]] = []
-    for table in logical:
-        for feature in table.config.feature_names:
-            names = [feature]
-            if table.transform is not None:
-                names = [f"{feature}@{lookup.name}" for lookup in table.transform.lookups]
-            made.append([*names, *[None] * (shares - len(names))])
-    return made
+def _places(table: StoredTable, feature: str) -> list[str]:
+    """Physical features of a logical one, by share of rows."""
+    return [feature] if table.transform is None else [f"{feature}@{each.name}" for each in table.transform.lookups]
 
 
 def _wide(vectors: torch.Tensor, columns: int) -> torch.Tensor:
