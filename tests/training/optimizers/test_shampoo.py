@@ -175,6 +175,31 @@ def test_a_job_goes_on_bit_for_bit_and_on_one_rank_with_the_same_losses(tmp_path
     assert losses(one) == pytest.approx(whole, rel=1e-6)
 
 
+def test_a_class_whose_state_is_nested_by_block_is_named_and_goes_on(tmp_path: Path) -> None:
+    """As that of Meta's package is; TorchRec reads `state`, so a class needs no `state_dict` of its own."""
+    dense = DenseOptimizer(name="support.block_adagrad:BlockAdagrad", learning_rate=0.05, arguments={"rows": 3})
+
+    def made(parameters: list[torch.nn.Parameter]) -> tuple[KeyedOptimizerWrapper, dict[str, Any]]:
+        named = {f"layer{i}": each for i, each in enumerate(parameters)}
+        own = KeyedOptimizerWrapper(named, lambda ps: dense_optimizer(ps, dense))
+        own.init_state()
+        return own, {"weights": named, **own.state_dict()}
+
+    through, again = layers(), layers()
+    own, state = made(through)
+    for number in range(6):
+        step(own, through, number)
+    save(state, checkpoint_id=str(tmp_path))
+    other, state = made(again)
+    load(state, checkpoint_id=str(tmp_path))
+    other.load_state_dict(state)
+    for number in range(6, 11):
+        step(own, through, number)
+        step(other, again, number)
+    assert all(torch.equal(a, b) for a, b in zip(through, again, strict=True))
+    assert not any(torch.equal(a, b) for a, b in zip(through, layers(), strict=True))
+
+
 def test_layers_without_gradients_rest() -> None:
     mine = layers()
     before = [each.detach().clone() for each in mine]
