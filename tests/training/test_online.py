@@ -129,9 +129,11 @@ class TestJobs:
         assert (again, len(said)) == (found, 2)
         with pytest.raises(CorruptFile, match=r"was measured with other settings; give another folder"):
             bench_online(run, tmp_path / "bench", settings=("steps=3",), arms=compared, seeds=[0])
+        with pytest.raises(UsageError, match=r"arms are judged from period 9 on, and the last of the 4 periods is 3"):
+            bench_online(run, tmp_path / "bench", arms=compared, seeds=[0], first=9)
         with pytest.raises(UsageError, match=r"the run has no data.periods"):
             bench_online(run, tmp_path / "bench", settings=("data.periods=null",))
-        with pytest.raises(UsageError, match=r"learns from 9 periods, and the data has 4"):
+        with pytest.raises(UsageError, match=r"update needs 9 periods, and the data has 4"):
             bench_online(run, tmp_path / "bench", arms=read_arms(["window=9"]))
 
     def test_auto_trains_by_what_a_replay_of_the_first_periods_chose(self, tmp_path: Path) -> None:

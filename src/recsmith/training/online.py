@@ -15,6 +15,7 @@ from recsmith.training.prerequisites import check_run, own_modules
 from recsmith.training.replay import ARMS, Replayed, replay, with_update
 from recsmith.training.run import Run, load_run, names_modules, run_from_raw, run_to_raw
 from recsmith.training.sources import open_source
+from recsmith.training.sources.periods import PeriodSource
 
 RANK = "recsmith.training.online:replay_on_rank"
 AHEAD = (1, 2, 4)  # periods after the newest one, whose scores say what a late model costs
@@ -53,15 +54,21 @@ def bench_online(
 
     with own_modules(learned[-1], run), passing_on_signals(pid), engine_for_ranks(made):
         check_run(made, local_ranks(made))
-        for each in learned:
-            open_source(each)  # what an arm refuses is told before anything is trained
+        counted = first_judged(arms) if first is None else first
+        for each in learned:  # what an arm refuses is told before anything is trained
+            source = open_source(each)
+            if isinstance(source, PeriodSource) and counted >= source.periods:
+                raise UsageError(
+                    f"arms are judged from period {counted} on, and the last of the {source.periods} periods is "
+                    f"{source.periods - 1}; give --first an earlier one, shorter data.periods, or arms of fewer periods"
+                )
         given = {"run": run_to_raw(made), "arms": arms, "seeds": list(seeds), "folder": str(target)}
         results = launch(
             RANK, given, ranks=local_ranks(made), timeout_s=float("inf"), on_message=hear,
             names_modules=any(map(names_modules, learned)),
         )  # fmt: skip
     replays = [decode(Replayed, each, "a replay") for each in results[0]]
-    return judged(replays, first_judged(arms) if first is None else first)
+    return judged(replays, counted)
 
 
 def with_ahead(run: Run, ahead: Sequence[int]) -> Run:

@@ -123,6 +123,17 @@ def test_a_step_of_several_periods_takes_a_batch_of_each_with_its_weight() -> No
     assert [numbers(batch)[:10] for batch, _ in whole] == [numbers(batch) for batch, _ in plain]
 
 
+def test_an_earlier_period_smaller_than_a_step_is_taken_whole() -> None:
+    from dataclasses import replace
+
+    source = replace(stream(last="keep"), edges=np.array([0, 15, 45]), only=1, weights=(1.25, -0.5))
+    found = read(source, 0, 1, 20, steps=99)
+    assert [[number // 15 for number in numbers(batch)].count(0) for batch, _ in found] == [15, 15]
+    for (batch, _), own in zip(found, (20, 10), strict=True):  # the loss divides by the samples of a full step
+        assert batch.loss_weights is not None
+        np.testing.assert_allclose(batch.loss_weights, [2.5] * own + [-1.0] * 15)
+
+
 def test_shorter_periods_before_are_taken_again() -> None:
     from dataclasses import replace
 
@@ -161,8 +172,8 @@ def test_notes_say_what_is_left() -> None:
         "up to 10 samples fill no step of 1 ranks at the end of a period, and are left out; data.last: keep trains on "
         "them",
     ]
-    assert "auto learns the first 4 of them by incremental, window, future_gradient first" in "".join(
-        stream(update={"name": "auto"}).notes(sizes, 1, None)
+    assert "auto learns the first 8 of them by incremental, window, future_gradient first" in "".join(
+        stream(samples=50, update={"name": "auto"}).notes(sizes, 1, None)
     )
     short = Run(data=RunData(train=GENERATED, periods=Periods(samples=100, most=2)), output="x")
     assert "230 samples come after them, and are left; data.periods.most is 2" in open_source(short).notes(
@@ -198,11 +209,15 @@ def test_what_makes_no_stream_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"period 0 has 100 samples \(0 to 99\), and a step takes 101; give longer"):
         read(stream(), 0, 1, 101)
     with pytest.raises(
-        UsageError, match=r"learns from 5 periods, and the data has 4; give it fewer, or shorter periods"
+        UsageError, match=r"update needs 5 periods, and the data has 4; give it fewer, or shorter periods"
     ):
         stream(update={"name": "window", "periods": 5})
     with pytest.raises(UsageError, match=r"\(window\): periods is 1; 2 or more, or write incremental"):
         stream(update={"name": "window", "periods": 1})
+    with pytest.raises(UsageError, match=r"update needs 8 periods, and the data has 4"):
+        stream(update="auto")
+    with pytest.raises(UsageError, match=r"period 2 has 100 samples \(200 to 299\), and a step takes 120; give longer"):
+        stream().steps(BatchSizes(((0, 30), (2, 60))), 2)
     with pytest.raises(UsageError, match=r"data.train names a source, whose order is its own"):
         stream({"source": "own_source:Clicks"})
     with pytest.raises(

@@ -51,11 +51,11 @@ def _in_periods(dataset: Dataset, run: Run) -> PeriodSource:
     data = run.data
     assert data.periods is not None
     edges, update = edges_of(dataset.source, data.periods), update_of(data.periods.update)
-    looked_at = max(update.window, update.mixed)
-    if looked_at > len(edges) - 1:
+    least = max(update.window, update.mixed, update.least)
+    if least > len(edges) - 1:
         raise UsageError(
-            f"data.periods.update learns from {looked_at} periods, and the data has {len(edges) - 1}; give it fewer, "
-            "or shorter periods"
+            f"data.periods.update needs {least} periods, and the data has {len(edges) - 1}; give it fewer, or shorter "
+            "periods"
         )
     return PeriodSource(dataset, data, run.seed, output=Path(run.output), edges=edges, window=update.window)
 

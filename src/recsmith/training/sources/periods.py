@@ -62,6 +62,7 @@ class PeriodSource(DatasetSource):
         """
         step, keep = 0, self.data.last == "keep"
         for period in range(self.periods):
+            self._check_size(period, sizes.at(step)[0] * world)
             made, left = sizes.epoch(step, self._samples(period), world)
             step += made + (keep and left > 0)
         return step
@@ -95,12 +96,14 @@ class PeriodSource(DatasetSource):
 
     def check_sizes(self, step: int) -> None:
         """UsageError for a period of fewer samples than a step takes, unless such steps are kept."""
-        sizes = np.diff(self.edges)
-        least = int(sizes.argmin())
-        if self.data.last == "drop" and sizes[least] < step:
+        self._check_size(int(np.diff(self.edges).argmin()), step)
+
+    def _check_size(self, period: int, step: int) -> None:
+        samples = self._of_period(period)
+        if self.data.last == "drop" and samples < step:
             raise UsageError(
-                f"period {least} has {int(sizes[least]):,} samples ({int(self.edges[least]):,} to "
-                f"{int(self.edges[least + 1]) - 1:,}), and a step takes {step:,}; give longer data.periods, a smaller "
+                f"period {period} has {samples:,} samples ({int(self.edges[period]):,} to "
+                f"{int(self.edges[period + 1]) - 1:,}), and a step takes {step:,}; give longer data.periods, a smaller "
                 "batch size, or data.last: keep"
             )
 
@@ -149,14 +152,17 @@ class PeriodSource(DatasetSource):
                 yield _mixed(found, [weight for _, weight in used]), {**encode(batches.position), **edges}
 
     def _again(self, period: int, start: Position, rank: int, world: int, size: int) -> Iterator[Batch]:
-        """Batches of a period that was trained before, over and over, from where `start` is in the new one."""
+        """Batches of a period that was trained before, over and over, from where `start` is in the new one.
+
+        Full steps of it alone, where there are any.
+        """
         dataset, step = self.at(period), size * world
         whole = self._of_period(period) // step * step
-        first = start.used % whole
+        first = start.used % whole if whole else 0
         for _ in count():
             with dataset.batches(
-                rank=rank, world_size=world, batch_size=size, seed=start.seed, shuffle=start.shuffle, drop_last=True,
-                position=replace(start, used=first), together=start.together, window=start.window,
+                rank=rank, world_size=world, batch_size=size, seed=start.seed, shuffle=start.shuffle,
+                drop_last=whole > 0, position=replace(start, used=first), together=start.together, window=start.window,
                 epoch=start.epoch,
             ) as batches:  # fmt: skip
                 yield from batches

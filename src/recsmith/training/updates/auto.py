@@ -14,10 +14,11 @@ class AutoUpdate(Update):
     """
 
     def __init__(self, *, periods: int = 3, replayed: int = 16) -> None:
-        if replayed < periods + 5:
+        self.least = periods + 5
+        if replayed < self.least:
             raise UsageError(
                 f"data.periods.update (auto): replayed is {replayed} and periods {periods}; replay at least "
-                f"{periods + 5}, since the first {periods + 1} say nothing of what they learn from"
+                f"{self.least}, since the first {periods + 1} say nothing of what they learn from"
             )
         self.mixed, self.replayed = periods, replayed
         self.arms: dict[str, Any] = {

@@ -17,6 +17,7 @@ class Update(Protocol):
 
     window: int = 1  # periods whose samples one pass takes together, the new one among them
     mixed: int = 1  # periods of which a step takes a batch each, at most
+    least: int = 1  # periods that a stream must have
 
     def weights(self, job: Any, period: int) -> tuple[float, ...]:
         """Weights of the losses of a period, of the one before it, and so on; called on every rank.
