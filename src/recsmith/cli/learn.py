@@ -205,7 +205,7 @@ def splits(
     recsmith learn splits --output mine.safetensors
     recsmith plan tables.yaml --cluster h100:8 --planner 'dreamshard:mine.safetensors?splits=8'
     """
-    from recsmith.learning.policies import SPLIT_SIZES, SplitRecipe, SplitSettings
+    from recsmith.learning.policies import CPU_PRICED_BY, SPLIT_SIZES, SPLITS_PRICED_BY, SplitRecipe, SplitSettings
     from recsmith.learning.policies.learn import learn_splits
     from recsmith.learning.preparation import check_outputs
     from recsmith.planners.placing.split_policy import SCHEMA
@@ -213,7 +213,7 @@ def splits(
 
     check_outputs(output, SCHEMA, [], force=force)
     named = SPLIT_SIZES if sizes is None else tuple(word.strip() for word in sizes.split(",") if word.strip())
-    model = cost_model or ("neural:cpu" if device == "cpu" else SplitSettings.cost_model)
+    model = cost_model or (CPU_PRICED_BY if device == "cpu" else SPLITS_PRICED_BY)
     settings = SplitSettings(cost_model=model, device=device, sizes=named, tasks=tasks)
     fields = {name: word for name, word in recipe.items() if word is not None}
     heard = progress_printer(split_words, LOG_EVERY_S, lambda each: each.number == each.iterations)

@@ -22,6 +22,7 @@ SPLIT_SIZES = (
     *("16x100", "16x200", "32x200", "32x400"),
 )  # of tasks that teach what to split
 CPU_BATCH, GPU_BATCH = 4096, 65_536  # samples of all devices and a step, as in `recsmith bench sharding`
+SPLITS_PRICED_BY, CPU_PRICED_BY = "neural:simulated-h100", "neural:cpu"  # cost models of what is split, and on a CPU
 TRAINING_SEED = 2  # of tasks; those that judge, and those of the benchmark, have others
 
 
@@ -102,7 +103,7 @@ class DreamShardIteration:
 class SplitSettings:
     """On what a policy of what is split learns. sizes: of tasks, as 4x50; tasks: of each size; device: of clusters."""
 
-    cost_model: str = "neural:simulated-h100"
+    cost_model: str = SPLITS_PRICED_BY
     device: str = "h100"
     sizes: tuple[str, ...] = SPLIT_SIZES
     tasks: int = 4
