@@ -128,6 +128,7 @@ LEFT_OUT = {
     **dict.fromkeys(("production", "replan", "table_population"), "reads a public file that is not kept here"),
     "tiers": "three jobs; tests/training/stores/test_tiered.py trains them small",
     "tiers_steps": "four jobs in turns on a machine on which nothing else runs",
+    "arrays": "jobs of two ranks; tests/training/test_array_jobs.py trains them small",
     "towers": "jobs of four ranks on two hosts; tests/training/test_tower_jobs.py trains them small",
     "watching_costs": "takes ten minutes of a machine on which nothing else runs",
     "watching_nab": "reads public series that are not kept here",

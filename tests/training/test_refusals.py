@@ -10,6 +10,7 @@ from support.plans import two_tables
 from recsmith.errors import UsageError
 from recsmith.plans import Plan
 from recsmith.training import DenseOptimizer, Run, RunComms, RunData, RunModel, RunOptimizers, RunTable, SparseOptimizer
+from recsmith.training.arrays.members import TrainedTogether
 from recsmith.training.refusals import (
     check_together,
     data_parts,
@@ -78,6 +79,7 @@ PARTS: tuple[Part, ...] = (
     PlannedTables(placed("row_wise"), "cpu"), PlannedTables(placed("data_parallel"), "cpu"),
     TowersOfHosts(towers=Towers(ratio=2, towers=(("a",), ("b",)))),
     FewerUnits(), LayerOptimizer("adam"), LayerOptimizer("adamw", 0.01), LayerOptimizer("lbfgs"),
+    TrainedTogether(),
 )  # fmt: skip
 REFUSED = {
     ("data.deduplicate", "model.compression"),
@@ -145,6 +147,22 @@ REFUSED = {
     ("rows: split", "data_type: int8"),
     ("rows: split", "a GPU"),
     ("rows: split", "plan: data_parallel, table_wise"),
+    ("array", "model.compression"),
+    ("array", "model.precision: bf16"),
+    ("array", "data.deduplicate"),
+    ("array", "model.table_module"),
+    ("array", "model.table_module: towers"),
+    ("array", "pooling: none"),
+    ("array", "data.periods"),
+    ("array", "pipeline: dance"),
+    ("array", "pipeline: module:Class"),
+    ("array", "optimizers.dense.name: split"),
+    ("array", "optimizers.dense.name: shampoo"),
+    ("array", "rows: split"),
+    ("array", "model.narrow"),
+    ("array", "rows: tiered"),
+    ("array", "comms: int8"),
+    ("array", "comms: thresholded"),
     ("comms: int8", "plan: row_wise, table_wise"),
     ("comms: thresholded", "data.deduplicate"),
     ("comms: thresholded", "plan: row_wise, table_wise"),

@@ -61,8 +61,18 @@ def _show_result(result: dict[str, Any], format_: str) -> None:
         return
     state = "complete" if result["complete"] else "ended by a signal, and goes on from here"
     click.echo(f"{result['step']:,} steps, {state}")
+    for name, member in result.get("members", {}).items():
+        _show_member(name, member)
     if result.get("test"):
         click.echo(f"test: {_scores_line(result['test'])}")
+
+
+def _show_member(name: str, result: dict[str, Any]) -> None:
+    """A member of an array: its scores, or why it ended."""
+    if "ended" in result:
+        click.echo(f"{name}: {result['ended']}")
+    elif result.get("test"):
+        click.echo(f"{name}: test: {_scores_line(result['test'])}")
 
 
 def _scores_line(scores: dict[str, float]) -> str:

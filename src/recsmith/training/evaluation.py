@@ -32,7 +32,9 @@ def evaluate(
     output = Path(source_text(folder, "the folder of a run"))
     model = output / "model"
     if not (model / CARD).exists():
-        raise UsageError(f"'{output}' holds no trained model; give the output folder of a run that is complete")
+        one = "one of its members" if (output / "run.json").exists() and load_run(output / "run.json").array else ""
+        folder = f"the folder of {one}, '{output}/NAME'" if one else "the output folder of a run that is complete"
+        raise UsageError(f"'{output}' holds no trained model; give {folder}")
     run = load_run(output / "run.json")
     card = read_card(model)
     rows, settings = parsed(run.rows, "rows")

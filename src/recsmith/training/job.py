@@ -27,6 +27,7 @@ from recsmith.training.metrics import score
 from recsmith.training.models import Unsharded, unsharded
 from recsmith.training.narrowing.deciding import with_narrow
 from recsmith.training.narrowing.settings import NarrowState
+from recsmith.training.optimizers.building import set_schedule
 from recsmith.training.plan import agreed_anew, agreed_plan
 from recsmith.training.plan_rules import check_loadable
 from recsmith.training.run import Checkpointing, Run, save_run
@@ -169,11 +170,11 @@ def prepared(
     run, costs = with_optimizer(run, plan, parts.task, saved.run if saved else None)
     comms, why = decided(run.comms, plan, numbers_across(parts.task, plan))
     sharded, progress = shard(replace(run, comms=comms), plan, parts.task, rank_device()), progress_of(saved)
-    batches = _settled(sharded, _batches_from(parts, progress))
+    batches = settled(sharded, batches_from(parts, progress))
     said = starting_lines(run, plan, parameters=parameters, samples=parts.source.length)  # counted for the first batch
     said += [*told, *why, *costs, *narrowed]
     said += parts.source.notes(run.data.batch_sizes(dist.get_world_size()), dist.get_world_size(), progress.position)
-    _set_state(sharded, run, saved, progress)
+    set_state(sharded, run, saved, progress)
     if sharded.narrowed is not None:
         sharded.narrowed.begin(total_steps(run, parts.source, dist.get_world_size()), progress.narrow)
 
@@ -194,7 +195,7 @@ def prepared(
     return job, batches
 
 
-def _batches_from(parts: Unsharded, progress: Progress) -> Iterator[TrainingBatch]:
+def batches_from(parts: Unsharded, progress: Progress) -> Iterator[TrainingBatch]:
     """The batches of this rank that come after the progress."""
     ranks, source = dist.get_world_size(), with_distinct(parts.source, parts.features.groups)
     return training_batches(
@@ -203,7 +204,7 @@ def _batches_from(parts: Unsharded, progress: Progress) -> Iterator[TrainingBatc
     )  # fmt: skip
 
 
-def _settled(sharded: ShardedJob, batches: Iterator[TrainingBatch]) -> Generator[TrainingBatch]:
+def settled(sharded: ShardedJob, batches: Iterator[TrainingBatch]) -> Generator[TrainingBatch]:
     """The batches, of which the first has settled the order of sums; readers end when this is closed."""
     first = next(batches, None)
     if first is not None:
@@ -217,13 +218,14 @@ def _settled(sharded: ShardedJob, batches: Iterator[TrainingBatch]) -> Generator
     return rest()
 
 
-def _set_state(sharded: ShardedJob, run: Run, saved: Saved | None, progress: Progress) -> None:
+def set_state(sharded: ShardedJob, run: Run, saved: Saved | None, progress: Progress) -> None:
     """Weights, state of optimizers and random states: of the checkpoint, or of a fresh start."""
     if saved is None:
         draw_weights(sharded.rows, sharded.initial, run.seed)
         torch.manual_seed(run.seed * dist.get_world_size() + dist.get_rank())  # of dropout: every rank draws its own
         return
     saved.load(sharded, run)
+    set_schedule(sharded.optimizer, progress.step)
     sharded.optimizer.set_optimizer_step(progress.step)
     saved.restore_random()
 
@@ -256,7 +258,7 @@ def save(job: TrainingJob) -> None:
 def log_progress(job: TrainingJob, times: StepTimes, total: int | None) -> None:
     """Scores and times since the last line, for the log and for people."""
     progress, log = job.progress, job.log
-    steps, asked = times.steps, _over_ranks(times.samples, dist.ReduceOp.SUM)
+    steps, asked = times.steps, over_ranks(times.samples, dist.ReduceOp.SUM)
     seconds, parts = times.take()
     assert progress.scores is not None
     corrupt = asked - progress.scores.samples
@@ -291,7 +293,7 @@ def _hits(job: TrainingJob, steps: int) -> Raw:
 def _cache_lookups(job: TrainingJob) -> tuple[int, int] | None:
     """(lookups of tables with caches so far, those that missed) of all ranks; None where no table has a cache."""
     mine = cache_lookups(job.sharded.rows)
-    return None if mine is None else (_over_ranks(mine[0], dist.ReduceOp.SUM), _over_ranks(mine[1], dist.ReduceOp.SUM))
+    return None if mine is None else (over_ranks(mine[0], dist.ReduceOp.SUM), over_ranks(mine[1], dist.ReduceOp.SUM))
 
 
 def hit_share_of(lookups: int, missed: int) -> float:
@@ -299,10 +301,11 @@ def hit_share_of(lookups: int, missed: int) -> float:
     return 1 - missed / lookups if lookups else 1.0
 
 
-def evaluate_now(job: TrainingJob) -> Scores:
-    """Scores on data.test."""
-    dataset = open_data(job.run.data.test, "data.test")
-    scores = score(job.sharded, dataset, job.features, job.batch_size)
+def evaluate_now(job: TrainingJob, scores: Scores | None = None) -> Scores:
+    """Scores on data.test. scores: these, where they are known."""
+    if scores is None:
+        dataset = open_data(job.run.data.test, "data.test")
+        scores = score(job.sharded, dataset, job.features, job.batch_size)
     job.log.write("test", {"step": job.progress.step, **encode(scores)})
     job.log.say({"note": f"test, step {job.progress.step:,}: {scores_text(scores)}"})
     return scores
@@ -341,15 +344,18 @@ def plan_anew(job: TrainingJob, wish: Wish) -> tuple[Plan | None, str]:
     return (None, f"the state could not be saved: {problem}") if problem else (plan, f"plan {plan.digest[:12]}")
 
 
-def finish(job: TrainingJob, *, ended: bool) -> Raw:
-    """A last checkpoint, scores and the exported model; of a job that a signal ended, which has saved already, none."""
+def finish(job: TrainingJob, *, ended: bool, test: Scores | None = None) -> Raw:
+    """A last checkpoint, scores and the exported model; of a job that a signal ended, which has saved already, none.
+
+    test: scores on data.test, where they are known.
+    """
     run, progress, log = job.run, job.progress, job.log
     if run.checkpoint is not None and not ended and progress.step > progress.saved:
         save(job)
     problem = job.checkpoints.finish()
     if problem:
         log.say({"note": f"the last checkpoint failed: {problem}"})
-    corrupt = _over_ranks(progress.corrupt, dist.ReduceOp.SUM)
+    corrupt = over_ranks(progress.corrupt, dist.ReduceOp.SUM)
     result: Raw = {
         "step": progress.step, "complete": not ended, "sent_bytes": progress.sent_bytes, "peak_bytes": peak_bytes(),
         "corrupt": corrupt,
@@ -364,7 +370,7 @@ def finish(job: TrainingJob, *, ended: bool) -> Raw:
         log.say({"note": f"asked to end: {lost if run.checkpoint is None else kept}"})
         return result
     if run.data.test is not None:
-        result["test"] = encode(evaluate_now(job))
+        result["test"] = encode(evaluate_now(job, test))
     folder = job.output / MODEL
     export(job.sharded, run, job.source.schema, folder, {"step": progress.step, "test": result.get("test")})
     done = f"trained {progress.step:,} steps"
@@ -378,10 +384,10 @@ def peak_bytes() -> int:
     """The most memory that a rank has held: of its GPU, or resident; the most of any rank."""
     on_gpu = torch.cuda.is_available()
     mine = torch.cuda.max_memory_allocated() if on_gpu else proc_bytes("self/status", "VmHWM")
-    return _over_ranks(mine, dist.ReduceOp.MAX)
+    return over_ranks(mine, dist.ReduceOp.MAX)
 
 
-def _over_ranks(number: int, how: Any) -> int:
+def over_ranks(number: int, how: Any) -> int:
     """The sum, or the most, of every rank's number."""
     found = torch.tensor(number, dtype=torch.int64, device=rank_device())
     dist.all_reduce(found, how)

@@ -21,6 +21,7 @@ from recsmith.jobs.launch import launch
 from recsmith.jobs.processes import TOGETHER_S
 from recsmith.jobs.worker import join_group
 from recsmith.plans import Plan, load_plan
+from recsmith.training.arrays.members import members_of, trained_runs
 from recsmith.training.log import starting_lines
 from recsmith.training.prerequisites import check_memory_limit, check_run, own_modules
 from recsmith.training.run import Run, load_run, names_modules, run_to_raw
@@ -56,7 +57,8 @@ def train(
     environment = launcher_environment()
     check_memory_limit(made, starts_ranks=environment is None)
     with own_modules(made, run):
-        check_run(made, int(environment["LOCAL_RANK"]) + 1 if environment else local_ranks(made))
+        for each in trained_runs(made):
+            check_run(each, int(environment["LOCAL_RANK"]) + 1 if environment else local_ranks(made))
         return _launched(made, max_restarts, on_progress) if environment is None else join_and_train(made, environment)
 
 
@@ -185,7 +187,42 @@ def dry_run(run: Run | Source, settings: tuple[str, ...] = ()) -> list[str]:
     made = load_run(run, settings)
     require_torchrec()
     with own_modules(made, run):
-        return _described(made)
+        return _described(made) if made.array is None else _described_array(made)
+
+
+def _described_array(made: Run) -> list[str]:
+    """What a run with an array would do: together, or as the first of its members does."""
+    from recsmith.adapters.topology import device_type
+    from recsmith.training.arrays.gains import predicted_gain
+    from recsmith.training.arrays.model import unsharded_array
+    from recsmith.training.arrays.sharding import member_plan, wide_tables, with_members
+    from recsmith.training.plan import plan_here
+    from recsmith.training.sources import open_source
+    from recsmith.verifying.jobs import predicted_bytes
+
+    source, members = open_source(made), members_of(made)
+    first = next(iter(members))
+    gain = predicted_gain(made, source.schema, on_gpu=device_type() == "cuda")
+    if not gain.together:
+        return [gain.line(), f"of each member, such as '{first}':", *_described(members[first])]
+    environment = launcher_environment()
+    ranks = int(environment["WORLD_SIZE"]) if environment else local_ranks(made)
+    for each in members.values():
+        check_run(each, int(environment["LOCAL_RANK"]) + 1 if environment else ranks)
+    array = unsharded_array(made, source)
+    plan = with_members(plan_here(wide_tables(array), ranks, ranks), array.members)
+    needed = [shards + base for shards, base in predicted_bytes(plan)]
+    size = _checkpoint_bytes(member_plan(plan, array.members[0]), array.parts.parameters // len(members))
+    kept = f"checkpoints of about {format_size(size)} each" if made.checkpoint else "no checkpoints"
+    return [
+        gain.line(),
+        *starting_lines(made, plan, parameters=array.parts.parameters, samples=source.length),
+        f"memory for embeddings at the peak of a step, by rank: {', '.join(map(format_size, needed))} "
+        "(on CPU; not counted: the program itself and the dense layers)",
+        f"written to '{made.output}/MEMBER' of each ({', '.join(members)}): run.json, plan.json, log.jsonl, {kept}, "
+        "model; nothing is downloaded",
+        *source.notes(made.data.batch_sizes(ranks), ranks, None),
+    ]
 
 
 def _described(made: Run) -> list[str]:

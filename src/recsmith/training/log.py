@@ -40,10 +40,11 @@ def tell_note(text: str) -> None:
 
 
 class RunLog:
-    """Rank 0's record of a run; other ranks write nothing."""
+    """Rank 0's record of a run; other ranks write nothing. member: of an array, whose name is said before all."""
 
-    def __init__(self, folder: Path, rank: int, *, tensorboard: bool, step: int) -> None:
+    def __init__(self, folder: Path, rank: int, *, tensorboard: bool, step: int, member: str | None = None) -> None:
         self.rank = rank
+        self._member = {} if member is None else {"member": member}
         self._file = folder / LOG
         self._board: Board | None = None
         self._refused = False  # whether the disk refused the line before
@@ -75,6 +76,7 @@ class RunLog:
         """Tell the process that started this job, or stderr where a launcher did."""
         if self.rank:
             return
+        message = {**message, **self._member}
         if LOG_FILE in os.environ:
             write_message(message)
         else:
@@ -173,6 +175,8 @@ def time_forward(model: "nn.Module", times: StepTimes) -> None:
 
 def progress_text(message: Raw) -> str:
     """What a job told as a line for people."""
+    if "member" in message:
+        return f"{message['member']}: {progress_text({key: each for key, each in message.items() if key != 'member'})}"
     if "note" in message:
         return str(message["note"])
     scores = message["scores"]

@@ -16,6 +16,7 @@ import torch.distributed as dist
 from recsmith.errors import RecSmithError
 from recsmith.files import Raw
 from recsmith.training.agreement import END, Agreement, Ending, heeding_sigterm
+from recsmith.training.arrays.loop import train_array
 from recsmith.training.batches import TrainingBatch, pinned
 from recsmith.training.bytes_sent import BytesSent
 from recsmith.training.deciding import decided_update
@@ -53,6 +54,8 @@ def train_on_rank(run: Raw) -> Raw:
     with heeding_sigterm() as ending:
         tell_pid()
         made, agreement = run_from_raw(run, "the run"), Agreement()
+        if made.array is not None:
+            return train_array(made, agreement, ending, train_on_rank)
         with owning(Path(made.output)), Watchers(made.watched) as watchers:
             made = decided_update(made, lambda each: train_on_rank(run_to_raw(each)), tell_note)
             result = _trained(made, agreement, watchers, ending)

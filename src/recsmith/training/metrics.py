@@ -130,7 +130,14 @@ def _gathered(values: torch.Tensor) -> torch.Tensor:
 
 def score(job: ShardedJob, dataset: Dataset, features: Features, batch_size: int) -> Scores:
     """Scores on all samples of a dataset, with the exact AUC; called on every rank."""
-    window = Window(job.device)
+    return score_each(job, dataset, features, batch_size, models=1)[0]
+
+
+def score_each(
+    job: ShardedJob, dataset: Dataset, features: Features, batch_size: int, *, models: int
+) -> list[Scores]:  # fmt: skip
+    """The same of several models that are called as one, whose logits are (models, B, L)."""
+    windows = [Window(job.device) for _ in range(models)]
     job.model.eval()
     with torch.no_grad():
         for batch, count in evaluation_batches(
@@ -138,7 +145,8 @@ def score(job: ShardedJob, dataset: Dataset, features: Features, batch_size: int
         ):
             job.rows.prefetch(batch)
             _, (_, logits, labels, _) = job.model(batch.to(job.device))
-            window.add(logits[:count], labels[:count])
+            for window, each in zip(windows, logits.view(models, *labels.shape), strict=True):
+                window.add(each[:count], labels[:count])
     job.model.train()
-    scores = window.exact_scores()
-    return replace(scores, corrupt=(dataset.num_samples or scores.samples) - scores.samples)
+    found = [window.exact_scores() for window in windows]
+    return [replace(each, corrupt=(dataset.num_samples or each.samples) - each.samples) for each in found]

@@ -12,6 +12,7 @@ from recsmith.errors import UsageError
 from recsmith.plans import Placement, Plan
 from recsmith.problems import Constraints, TableRule
 from recsmith.sharding import TYPE_NAMES
+from recsmith.training.arrays.settings import WHOLE_ROWS
 from recsmith.training.collectives import collectives_of
 from recsmith.training.run import Run
 from recsmith.training.run_parts import COPIED, SEQUENCES_ON_CPU
@@ -63,6 +64,8 @@ def plan_limits(run: Run, before: Plan | None, *, sequences: Sequence[str], devi
     """
     carried = collectives_of(run.comms).sharding_types()
     rules = [TableRule(tables="*", sharding_types=carried)] if carried else []
+    if run.array is not None:
+        rules.append(TableRule(tables="*", sharding_types=WHOLE_ROWS))
     if SplitHalves() in row_parts(run):
         rules.append(TableRule(tables="*", sharding_types=tuple(name for name in TYPE_NAMES if name != COPIED)))
     if device == "cpu":

@@ -12,6 +12,7 @@ from recsmith._components import parsed
 from recsmith.errors import UsageError
 from recsmith.plans import Plan
 from recsmith.sharding import KEY_VALUE
+from recsmith.training.arrays.members import TrainedTogether
 from recsmith.training.optimizers import IN_HALVES
 from recsmith.training.optimizers.shampoo_cost import AUTO, SHAMPOO
 from recsmith.training.run import BUILT_IN, Run, RunModel, RunTable
@@ -111,6 +112,23 @@ def placed_parts(run: Run, plan: Plan, device: str) -> list[Part]:
         *_trained_by(run),
         *([OnDisk(next(iter(stored), None), run.rows)] if stored or parsed(run.rows, "rows")[0] == "tiered" else []),
         *([TowersOfHosts(towers=towers)] if towers else []),
+        *([BACKGROUND] if run.checkpoint is not None and run.checkpoint.background else []),
+    ]  # fmt: skip
+
+
+PIPELINES = ("auto", "base", "sparse_dist", "prefetch_sparse_dist")
+
+
+def array_parts(run: Run) -> list[Part]:
+    """The parts of a run that trains several models in one job."""
+    step = parsed(run.pipeline, "pipeline")[0]
+    tables = model_parts(run.model, tables=run.model.tables, weighted=False, deduplicated=False)
+    return [
+        TrainedTogether(), *(each for each in data_parts(run) if each is not COMPRESSION), *tables, *_trained_by(run),
+        *([OwnStep(step)] if step not in (*PIPELINES, *SECOND_ORDER) else []),
+        *([FewerUnits()] if run.model.narrow is not None else []),
+        *([FactoredLayers()] if run.optimizers.dense.name == AUTO else []),
+        *([BF16_PRODUCTS] if run.model.precision == "bf16" else []),
         *([BACKGROUND] if run.checkpoint is not None and run.checkpoint.background else []),
     ]  # fmt: skip
 

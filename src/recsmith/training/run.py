@@ -28,6 +28,7 @@ from recsmith.files import (
     source_text,
     write_text,
 )
+from recsmith.training.arrays.settings import RunArray
 from recsmith.training.collectives import KIND as COLLECTIVES
 from recsmith.training.collectives.quantised import RunComms
 from recsmith.training.narrowing.settings import NarrowSettings
@@ -178,7 +179,8 @@ class Run:
     something: components, and functions of yours, 'module:function', that hear of each step. watch: auto tells what
     goes wrong, such as a broken feed or another hot set (docs/watch.md); a mapping of settings may act, too; none
     watches nothing. capture: folder for the trace of some steps, which `recsmith predict` reads (docs/predict.md); none
-    captures nothing. seed: from which weights at the start, the order of samples and dropout follow.
+    captures nothing. array: models that are trained in one job on the same batches, each by settings of its own
+    (docs/array.md). seed: from which weights at the start, the order of samples and dropout follow.
 
     A component is a name or 'module:Class', or a mapping with `name` and its settings.
     """
@@ -199,6 +201,7 @@ class Run:
     watchers: tuple[Component, ...] = ()
     watch: Component = NONE
     capture: str | None = None
+    array: RunArray | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -231,6 +234,11 @@ class Run:
         )
 
     @property
+    def order_seed(self) -> int:
+        """From which the order of samples follows."""
+        return self.seed if self.data.seed is None else self.data.seed
+
+    @property
     def watched(self) -> tuple[Component, ...]:
         """The watchers that it names, the capture that it asks for, and the guard of losses."""
         watch: tuple[Component, ...] = watcher_spec(self.watch)
@@ -246,7 +254,7 @@ def names_component(value: object) -> bool:
 
 def names_modules(run: Run) -> bool:
     """Whether a run names functions or classes of the user's, anywhere."""
-    return any(OF_A_MODULE.fullmatch(text) for text in _texts(run_to_raw(run)))
+    return any(OF_A_MODULE.fullmatch(text.rpartition("=")[2]) for text in _texts(run_to_raw(run)))
 
 
 def _texts(raw: Any) -> Generator[str]:

@@ -86,6 +86,7 @@ class RunData:
     what runs them, this machine or a Ray cluster. ray_address: of the cluster's head, 'host:port'; none: that of
     RAY_ADDRESS, or a Ray of this machine that ends with the run. periods: train is a stream, of which each period is
     scored by the model before it, and then trained on (docs/online.md); none: its samples are shuffled together.
+    seed: from which the order of samples follows; none: the run's.
     """
 
     train: Any
@@ -103,6 +104,7 @@ class RunData:
     engine: EngineName = "local"
     ray_address: str | None = None
     periods: Periods | None = None
+    seed: int | None = None
 
     def __post_init__(self) -> None:
         """Check counts."""
@@ -116,6 +118,7 @@ class RunData:
             "epochs out, or write data.periods.update: window",
             positive("data.keep_together", self.keep_together),
             positive("data.window", self.window),
+            None if (self.seed or 0) >= 0 else f"data.seed is {self.seed}; 0 or more",
             positive("data.feed", self.feed) if isinstance(self.feed, int) else None,
             None if self.global_batch_size is None else positive("data.global_batch_size", self.global_batch_size),
             None

@@ -79,6 +79,15 @@ def scheduled(optimizer: KeyedOptimizer, learning_rate: float, optimizers: RunOp
     return WarmupOptimizer(optimizer, stages, lr=learning_rate) if stages else optimizer
 
 
+def set_schedule(optimizer: CombinedOptimizer, step: int) -> None:
+    """Have learning rates be those after so many steps; TorchRec forgets how far those of fused optimizers are."""
+    for _, part in optimizer.optimizers:
+        if isinstance(part, WarmupOptimizer):
+            stage = next(number for number, each in enumerate(part._stages) if step <= each.max_iters)
+            part.state[part._warmup_param] = {"warmup": torch.tensor([step, stage], dtype=torch.long)}  # type: ignore[index]
+            part._set_lr(step, stage)
+
+
 def _stages(optimizers: RunOptimizers) -> list[WarmupStage]:
     """Stages of the learning rate, each ending at step `max_iters`."""
     warm, decay = optimizers.warmup_steps, optimizers.decay_steps

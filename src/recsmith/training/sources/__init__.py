@@ -43,7 +43,7 @@ def open_source(run: Run) -> BatchSource:
     if data.periods is not None:
         check_together(data_parts(run))
         return _in_periods(dataset, run)
-    return DatasetSource(dataset, data, run.seed, endless, output=Path(run.output))
+    return DatasetSource(dataset, data, run.order_seed, endless, output=Path(run.output))
 
 
 def _in_periods(dataset: Dataset, run: Run) -> PeriodSource:
@@ -57,7 +57,7 @@ def _in_periods(dataset: Dataset, run: Run) -> PeriodSource:
             f"data.periods.update needs {least} periods, and the data has {len(edges) - 1}; give it fewer, or shorter "
             "periods"
         )
-    return PeriodSource(dataset, data, run.seed, output=Path(run.output), edges=edges, window=update.window)
+    return PeriodSource(dataset, data, run.order_seed, output=Path(run.output), edges=edges, window=update.window)
 
 
 def total_steps(run: Run, source: BatchSource, ranks: int) -> int | None:

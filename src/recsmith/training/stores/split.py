@@ -104,7 +104,7 @@ class SplitTables(SplitTableBatchedEmbeddingBagsCodegen):
         ends = offsets[first * samples : (first + count) * samples + 1]
         here = slice(int(ends[0]), int(ends[-1]))
         distinct, places = torch.unique(indices[here], return_inverse=True)
-        rows: Any = _Rows.apply(self.placeholder_autograd_tensor, self, table, distinct)
+        rows: Any = UpdatedRows.apply(self.placeholder_autograd_tensor, self, table, distinct)
         pooled = nn.functional.embedding_bag(
             places, rows, ends - ends[0], mode="sum", include_last_offset=True,
             per_sample_weights=None if weights is None else weights[here],
@@ -138,17 +138,19 @@ class SplitTables(SplitTableBatchedEmbeddingBagsCodegen):
         self._halves[table].numpy()[distinct.numpy()] = self._in_parts(weights).numpy()
 
 
-class _Rows(torch.autograd.Function):
+class UpdatedRows(torch.autograd.Function):
     """Distinct rows of a table as fp32, which are updated when their gradient comes."""
 
     @staticmethod
-    def forward(ctx: Any, anchor: torch.Tensor, tables: SplitTables, table: int, distinct: torch.Tensor) -> Any:
+    def forward(ctx: Any, anchor: torch.Tensor, tables: Any, table: int, distinct: torch.Tensor) -> Any:
+        """What `tables.rows_read` gives."""
         del anchor  # a parameter, whose gradient autograd goes backward for
         ctx.of = (tables, table, distinct)
         return tables.rows_read(table, distinct)
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
+        """Have `tables.update` take them."""
         tables, table, distinct = ctx.of
         tables.update(table, distinct, gradients[0])
         return None, None, None, None

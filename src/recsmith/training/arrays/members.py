@@ -1,0 +1,134 @@
+"""The runs of an array's members, and what may not differ between them; without torch."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from recsmith._components import parsed
+from recsmith.errors import UsageError
+from recsmith.files import Raw
+from recsmith.training.collectives import collectives_of
+from recsmith.training.run import Run, load_run, names_component, run_to_raw
+from recsmith.training.run_parts import (
+    BACKGROUND,
+    BF16_PRODUCTS,
+    COMPRESSION,
+    Deduplicated,
+    FactoredLayers,
+    FewerUnits,
+    InPeriods,
+    LayersByStep,
+    Messages,
+    NarrowLayers,
+    OwnStep,
+    OwnTables,
+    Sequences,
+)
+from recsmith.training.stores.parts import SplitHalves, TablesInFile
+from recsmith.training.tables.tower_parts import TowersOfHosts
+from recsmith.training.watchers.anomaly_settings import NONE
+
+MAY_DIFFER = (
+    "seed", "model.bottom", "model.top", "model.hidden", "model.factors", "model.cross_layers", "model.cross_rank",
+    "model.arguments", "optimizers.sparse.learning_rate", "optimizers.sparse.eps", "optimizers.sparse.weight_decay",
+    "optimizers.dense",
+)  # fmt: skip
+NOT_TOGETHER = (
+    COMPRESSION, BF16_PRODUCTS, BACKGROUND, Deduplicated, OwnTables, Sequences, InPeriods, LayersByStep, OwnStep,
+    NarrowLayers, FactoredLayers, FewerUnits, SplitHalves, TablesInFile, TowersOfHosts,
+)  # fmt: skip
+
+
+def members_of(run: Run) -> dict[str, Run]:
+    """The run of each member of an array by its name, as it would be trained alone, in the array's order of samples.
+
+    Raises:
+        UsageError: a member sets what may not differ, two members are equal, or a setting is wrong.
+    """
+    assert run.array is not None
+    alone = replace(run, array=None, data=replace(run.data, seed=run.order_seed))
+    found: dict[str, Run] = {}
+    for name, settings in run.array.members.items():
+        made = load_run(replace(alone, output=f"{run.output}/{name}"), _written(name, settings))
+        _check_differs(name, alone, made)
+        twin = next((other for other, each in found.items() if replace(each, output=made.output) == made), None)
+        if twin is not None:
+            raise UsageError(
+                f"array.members: '{twin}' and '{name}' have the same settings, and would train the same model; leave "
+                "one of them out, or give it another seed"
+            )
+        found[name] = made
+    return found
+
+
+def trained_runs(run: Run) -> list[Run]:
+    """What a run trains: itself, or the members of its array."""
+    return [run] if run.array is None else list(members_of(run).values())
+
+
+def _written(name: str, settings: tuple[str, ...]) -> tuple[str, ...]:
+    """The settings, of which none is the member's output."""
+    if any(setting.partition("=")[0].strip() == "output" for setting in settings):
+        raise UsageError(
+            f"array.members: '{name}' sets output, and a member's output is the folder of its name in that of the "
+            "run; leave it out"
+        )
+    return settings
+
+
+def _check_differs(name: str, run: Run, member: Run) -> None:
+    """UsageError where a member has something else than its run, and it may not."""
+    mine, theirs = dict(_flat(run_to_raw(run))), dict(_flat(run_to_raw(member)))
+    for key in sorted(mine.keys() | theirs.keys()):
+        may = key == "output" or any(key == each or key.startswith(f"{each}.") for each in MAY_DIFFER)
+        if not may and mine.get(key) != theirs.get(key):
+            raise UsageError(
+                f"array.members: '{name}' sets {key}, and members share their data, batches and tables; they may "
+                f"differ in {', '.join(MAY_DIFFER)}: train it as a run of its own"
+            )
+
+
+def _flat(raw: Raw, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Every value of a run by its key, with dots."""
+    for key, value in raw.items():
+        if isinstance(value, dict):
+            yield from _flat(cast(Raw, value), f"{path}{key}.")
+        else:
+            yield f"{path}{key}", value
+
+
+@dataclass(frozen=True)
+class TrainedTogether:
+    """Several models in one job."""
+
+    label: str = "array"
+
+    def refuses(self, other: Any, /) -> str | None:
+        """What tables, layers or checkpoints of several models do not have yet, and codecs that mix their columns."""
+        if any(other is each or (isinstance(each, type) and isinstance(other, each)) for each in NOT_TOGETHER):
+            return f"{other.label} does not go with array yet; leave it out, or write array.together: never"
+        if isinstance(other, Messages):
+            return self._refused_messages(other.comms)
+        return None
+
+    def _refused_messages(self, comms: Any) -> str | None:
+        if names_component(comms) and parsed(comms, "comms")[0] != "quantised":
+            return f"comms: {parsed(comms, 'comms')[0]} does not go with array yet; leave one of them out"
+        made: Any = collectives_of(comms)
+        if "int8" in (made.forward, made.backward):
+            return (
+                "comms ask for int8, whose scale is of a sample's vectors of all members; use fp16 or bf16, or write "
+                "array.together: never"
+            )
+        return None
+
+
+def check_array(run: Run) -> None:
+    """UsageError where a run asks for what is told of one model, and has several."""
+    looking = {"watchers": bool(run.watchers), "watch": run.watch != NONE, "capture": run.capture is not None}
+    for key, given in looking.items():
+        if given:
+            raise UsageError(
+                f"{key} looks at the steps of one model, and array trains several; leave it out, or write "
+                "array.together: never"
+            )

@@ -1,0 +1,37 @@
+"""What a run says of the models that it trains together."""
+
+import re
+from typing import Literal
+
+from recsmith._types import noun
+from recsmith.errors import check_rules
+
+NAMED = re.compile(r"[A-Za-z0-9_-]+")
+WHOLE_ROWS = ("table_wise", "row_wise", "table_row_wise", "data_parallel")  # types under which members lie alike
+TAKEN = ("model", "checkpoints", "tensorboard", "feed")  # folders that a run writes into its output
+
+
+@noun
+class RunArray:
+    """Models that are trained in one job, on the same batches.
+
+    members: settings of each over those of the run, by its name: {slow: [optimizers.dense.learning_rate=0.0005]}. Each
+    has a folder of its name in the run's output. together: auto trains them together where that is predicted to pay,
+    and in turn elsewhere; always; never: in turn.
+    """
+
+    members: dict[str, tuple[str, ...]]
+    together: Literal["auto", "always", "never"] = "auto"
+
+    def __post_init__(self) -> None:
+        """Check names and their number."""
+        odd = next((name for name in self.members if not NAMED.fullmatch(name) or name in TAKEN), None)
+        check_rules(
+            None
+            if len(self.members) > 1
+            else f"array.members has {len(self.members)}; an array has two or more: name another, or leave array out",
+            None
+            if odd is None
+            else f"array.members: '{odd}' cannot name a folder and tables of a member; use letters, digits, _ and -, "
+            f"and none of {', '.join(TAKEN)}",
+        )

@@ -1,0 +1,200 @@
+"""Several models in one job: each has the losses, the checkpoint and the exported model of its own run."""
+
+import json
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from support.ranks import Forks
+
+from recsmith.errors import UsageError
+from recsmith.jobs import launch as jobs
+from recsmith.planning.simulate import price
+from recsmith.plans import Placement, save_plan
+from recsmith.training import (
+    Checkpointing,
+    DenseOptimizer,
+    Run,
+    RunData,
+    RunMetrics,
+    RunModel,
+    RunOptimizers,
+    SparseOptimizer,
+    evaluate,
+    run_to_raw,
+)
+from recsmith.training.arrays.members import members_of
+from recsmith.training.arrays.settings import RunArray
+from recsmith.training.launching import dry_run
+
+pytestmark = [
+    pytest.mark.skipif(find_spec("torchrec") is None, reason="needs TorchRec"),
+    pytest.mark.usefixtures("torchrec"),
+]
+STEPS = 8
+MEMBERS = {
+    "as-it-is": (),
+    "rates": ("optimizers.dense.learning_rate=0.01", "optimizers.sparse.learning_rate=0.2", "seed=3"),
+    "wider": ("model.bottom=[12]", "optimizers.dense.name=sgd"),
+    "clipped": ("optimizers.dense.clip_norm=0.02",),
+}
+
+
+def data(first: int, samples: int) -> dict[str, Any]:
+    features = [
+        {"name": name, "num_embeddings": 50 + 7 * i, "pooling_factor": 3, "lengths": "poisson"}
+        for i, name in enumerate("abcd")
+    ]
+    words = {"format": "generator", "seed": 1, "dense": 2, "features": features}
+    return {**words, "first_sample": first, "num_samples": samples}
+
+
+def an_array(folder: Path, members: dict[str, tuple[str, ...]] = MEMBERS, **words: Any) -> Run:
+    return Run(
+        data=RunData(train=data(0, 20_000), test=data(20_000, 101), batch_size=32),
+        model=RunModel(embedding_dim=8, bottom=(8,), top=(8,), **words),
+        output=str(folder), steps=STEPS, checkpoint=Checkpointing(every=4, keep=3), metrics=RunMetrics(every=1),
+        optimizers=RunOptimizers(
+            sparse=SparseOptimizer(learning_rate=0.05), dense=DenseOptimizer(), warmup_steps=3, decay_steps=9
+        ),
+        array=RunArray(members=members, together="always"),
+    )  # fmt: skip
+
+
+def losses(folder: str) -> list[float]:
+    lines = [json.loads(line) for line in Path(folder, "log.jsonl").read_text().splitlines()]
+    return [line["logloss"] for line in lines if line["event"] == "train"]
+
+
+def weights(folder: str) -> dict[str, np.ndarray]:
+    from safetensors.numpy import load_file
+
+    return load_file(Path(folder) / "model" / "weights.safetensors")
+
+
+def apart(one: str, other: str) -> float:
+    """The largest difference of two trained models, relative to the largest weight of a tensor."""
+    here, there = weights(one), weights(other)
+    assert here.keys() == there.keys()
+    return max(float(np.abs(here[name] - there[name]).max() / np.abs(there[name]).max()) for name in here)
+
+
+def a_plan(file: Path, types: dict[str, tuple[str, tuple[int, ...]]]) -> str:
+    """A plan of the tables of one model on two ranks, of these types and ranks."""
+    tables = [
+        {"name": name, "num_embeddings": 50 + 7 * i, "embedding_dim": 8, "pooling_factor": 3}
+        for i, name in enumerate(types)
+    ]
+    words = {"schema": "recsmith/workload/1", "batch_size": 32, "optimizer": "rowwise_adagrad", "tables": tables}
+    file.with_suffix(".tables").write_text(json.dumps(words))
+    placements = [
+        Placement(table=name, sharding_type=kind, compute_kernel="dense" if kind == "data_parallel" else "fused",
+                  ranks=ranks, widths=(4, 4) if kind == "column_wise" else ())
+        for name, (kind, ranks) in types.items()
+    ]  # fmt: skip
+    save_plan(price(file.with_suffix(".tables"), "cpu:2", placements), file)
+    return str(file)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory, forks: Forks) -> dict[str, tuple[Run, Any]]:
+    folder = tmp_path_factory.mktemp("array")
+    mixed = {"a": ("table_wise", (1,)), "b": ("row_wise", (0, 1)), "c": ("table_wise", (0,))}
+    array = replace(
+        an_array(folder / "array"), plan=a_plan(folder / "mixed.json", {**mixed, "d": ("data_parallel", (0, 1))})
+    )
+    cut = a_plan(folder / "cut.json", {**mixed, "d": ("column_wise", (0, 1))})
+    alone = {name: replace(run, output=str(folder / "alone" / name)) for name, run in members_of(array).items()}
+    pieces = replace(an_array(folder / "pieces", {"other": (), "rates": MEMBERS["rates"]}), plan=cut)
+    broken = {"sound": (), "broken": ("optimizers.dense.learning_rate=1e30",)}
+    going_on = replace(alone["rates"], output=str(folder / "going-on"))
+    runs: dict[str, Any] = {
+        "array": array, **alone, "broken": replace(an_array(folder / "broken", broken), plan=array.plan),
+        "pieces": pieces, "cut": replace(members_of(pieces)["rates"], output=str(folder / "cut")),
+        "kept": [array.output, str(folder / "resumed")], "resumed": replace(array, output=str(folder / "resumed")),
+        "one": [f"{array.output}/rates", going_on.output], "going on": going_on,
+        "in turn": replace(array, output=str(folder / "turn"), array=RunArray(members=broken, together="never")),
+    }  # fmt: skip
+    arguments = {"runs": [run_to_raw(run) if isinstance(run, Run) else run for run in runs.values()]}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jobs, "_agents", lambda *job: forks.forked(*job))
+        results = jobs.launch("support.array_jobs:train_all", arguments, ranks=2)[0]
+    return dict(zip(runs, zip(runs.values(), results, strict=True), strict=True))
+
+
+@pytest.mark.parametrize("name", list(MEMBERS))
+def test_a_member_is_what_its_own_run_is(name: str, trained: dict[str, tuple[Run, Any]]) -> None:
+    array, result = trained["array"]
+    own, alone = f"{array.output}/{name}", trained[name][0].output
+    assert len(losses(own)) == STEPS
+    assert losses(own) == pytest.approx(losses(alone), rel=1e-5)
+    assert apart(own, alone) < 1e-5
+    assert result["members"][name]["test"]["auc"] == pytest.approx(trained[name][1]["test"]["auc"], abs=1e-5)
+
+
+def test_members_differ(trained: dict[str, tuple[Run, Any]]) -> None:
+    """So that the test above compares what settings make."""
+    found = [losses(f"{trained['array'][0].output}/{name}") for name in MEMBERS]
+    assert all(found[0] != pytest.approx(each, rel=1e-4) for each in found[1:])
+
+
+def test_tables_in_pieces_are_looked_up_by_torchrec(trained: dict[str, tuple[Run, Any]]) -> None:
+    own, alone = f"{trained['pieces'][0].output}/rates", trained["cut"][0].output
+    assert losses(own) == pytest.approx(losses(alone), rel=1e-5)
+    assert apart(own, alone) < 1e-5
+
+
+def test_a_model_of_a_member_evaluates(trained: dict[str, tuple[Run, Any]]) -> None:
+    array, result = trained["array"]
+    scores = evaluate(f"{array.output}/wider", ranks=1)
+    assert scores.logloss == pytest.approx(result["members"]["wider"]["test"]["logloss"], rel=1e-5)
+
+
+def test_an_array_goes_on_with_the_same_bits(trained: dict[str, tuple[Run, Any]]) -> None:
+    assert trained["resumed"][1]["complete"]
+    for name in MEMBERS:
+        here, there = (weights(f"{trained[each][0].output}/{name}") for each in ("array", "resumed"))
+        assert all(np.array_equal(here[key], there[key]) for key in here)
+
+
+def test_a_member_goes_on_alone(trained: dict[str, tuple[Run, Any]]) -> None:
+    run, result = trained["going on"]
+    assert result["complete"]
+    assert apart(run.output, f"{trained['array'][0].output}/rates") < 1e-5
+
+
+def test_a_member_that_diverges_ends_alone(trained: dict[str, tuple[Run, Any]]) -> None:
+    run, result = trained["broken"]
+    assert result["complete"]
+    assert "is not finite" in result["members"]["broken"]["ended"]
+    assert not Path(run.output, "broken", "model").exists()
+    assert losses(f"{run.output}/sound") == pytest.approx(losses(trained["as-it-is"][0].output), rel=1e-5)
+    assert not Path(run.output, "broken", "checkpoints", f"step-{STEPS:08d}").exists()
+    assert json.loads(Path(run.output, "array.json").read_text())["ended"].keys() == {"broken"}
+
+
+def test_in_turn_each_member_is_a_run_of_its_own(trained: dict[str, tuple[Run, Any]]) -> None:
+    run, result = trained["in turn"]
+    assert result["complete"]
+    assert "is not finite" in result["members"]["broken"]["ended"]
+    assert losses(f"{run.output}/sound") == losses(trained["as-it-is"][0].output)
+
+
+def test_a_dry_run_says_what_is_gained_and_written(tmp_path: Path) -> None:
+    array = replace(an_array(tmp_path / "out"), array=RunArray(members=MEMBERS))
+    said = "\n".join(dry_run(array))
+    assert "array: 4 members are trained together (array.together: auto, which wants 1.1 times); together, " in said
+    assert "16 tables" in said
+    assert f"written to '{tmp_path}/out/MEMBER' of each (as-it-is, rates, wider, clipped)" in said
+    turn = "\n".join(dry_run(replace(array, array=RunArray(members=MEMBERS, together="never"))))
+    assert "in turn" in turn
+    assert f"{tmp_path}/out/as-it-is" in turn
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_array_has_no_model_of_its_own(trained: dict[str, tuple[Run, Any]]) -> None:
+    with pytest.raises(UsageError, match="give the folder of one of its members"):
+        evaluate(trained["array"][0].output)
