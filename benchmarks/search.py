@@ -67,6 +67,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=15, help="Of planted tables that need 4 columns, and 16.")
     parser.add_argument("--samples", type=int, default=150_000)
     parser.add_argument("--coefficient", type=float, default=0.03)
+    parser.add_argument("--alike", type=float, default=0.5)
     parser.add_argument("--greedy", action="store_true")
     parser.add_argument("--quick", action="store_true")
     asked = parser.parse_args()
@@ -331,7 +332,7 @@ def planted(asked: Any) -> None:
     file = asked.output / "planted.jsonl"
     for seed in range(min(asked.seeds, 3)):
         for widths in ((4, 16), (4, 8, 16)):
-            words = {name: getattr(asked, name) for name in ("pairs", "samples", "coefficient")}
+            words = {name: getattr(asked, name) for name in ("pairs", "samples", "coefficient", "alike")}
             key = {**words, "seed": seed, "widths": list(widths)}
             kept(file, key, lambda s=seed, w=widths: found_widths(asked, s, w))
     print("\n| tables | coefficient | choices | found | of those that need 4 | that need 16 | price | greedy |")
@@ -349,7 +350,7 @@ def found_widths(asked: Any, seed: int, widths: tuple[int, ...]) -> dict[str, An
     run = planted_run(asked.samples, seed, needed)
     wanted = NetworkSearch(price="bytes", coefficient=asked.coefficient, options=SpaceOptions(widths=widths))
     prepared = prepare(run, wanted, str(asked.output / "network"))
-    step = {**prepared.network.pipeline, "hot": 0.3, "cold": 0.3, "alike": 1.0}  # type: ignore[dict-item]
+    step = {**prepared.network.pipeline, "hot": 0.3, "cold": 0.3, "alike": asked.alike}  # type: ignore[dict-item]
     task, space = trained(replace(prepared.network, pipeline=step)), prepared.space
     picks: Picks = tuple(scores_of(task, space).argmax(axis=1).tolist())
     truth = [int(width) for width, count in needed.items() for _ in range(2 * count)]
