@@ -141,7 +141,9 @@ def _check_component(kind: str, spec: Component, where: str, given: int) -> None
     if ":" in name or settings:
         target = find(kind, name)
         if isinstance(target, type) and not hasattr(target, "__pydantic_config__"):
-            checked(target, settings, f"{where} ({name})", given)
+            right = checked(target, settings, f"{where} ({name})", given)
+            if hasattr(target, "check_settings"):
+                target.check_settings(**right)
 
 
 def _check_gpus(ranks: int) -> None:

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -236,3 +237,20 @@ def test_ranks_take_the_steps_of_one() -> None:
     for name, weights in alone.items():
         assert np.isfinite(weights).all()
         assert np.allclose(ranks[0][name], weights, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"name": "dance", "gamma": 2.0}, "gamma is 2.0; it lies from 0.5 to 1"),
+        ({"name": "progressive_lbfgs", "samples": 0}, "pipeline.samples is 0; it must be at least 1"),
+        ({"name": "progressive_lbfgs", "tables": "rest", "theta": 0.0}, "theta is 0.0; it must be above 0"),
+    ],
+)
+def test_steps_out_of_range_are_named_before_there_is_a_job(settings: dict[str, Any], words: str) -> None:
+    from recsmith._components import find
+    from recsmith.training.steps import KIND
+
+    name = settings.pop("name")
+    with pytest.raises(UsageError, match=re.escape(words)):
+        find(KIND, name).check_settings(**settings)  # type: ignore[attr-defined]

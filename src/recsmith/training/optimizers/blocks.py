@@ -6,7 +6,9 @@ m rows and n columns of a block, W ranks
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
+from recsmith._components import checked
 from recsmith._types import noun
 from recsmith.errors import check_rules, too_small
 
@@ -54,6 +56,11 @@ class ShampooSettings:
             *(None if value > 0 else f"optimizers.dense: {name} is {value}; it must be above 0"
               for name, value in (("eps", self.eps), ("matrix_eps", self.matrix_eps))),
         )  # fmt: skip
+
+    @classmethod
+    def of(cls, arguments: dict[str, Any]) -> "ShampooSettings":
+        """Those that a run gives as optimizers.dense.arguments; UsageError for one that is unknown or out of range."""
+        return cls(**checked(cls, arguments, "optimizers.dense (shampoo)"))
 
     @property
     def kept(self) -> float:

@@ -30,7 +30,7 @@ class ShampooOptimizer(torch.optim.Optimizer):
     """
 
     def __init__(self, params: Any, lr: float, **settings: Any) -> None:
-        self.settings = ShampooSettings(**settings)
+        self.settings = ShampooSettings.of(settings)
         super().__init__(params, {"lr": lr})
         self._parameters = [each for group in cast(list[Any], self.param_groups) for each in group["params"]]
         narrow = next((each for each in self._parameters if each.dtype not in (torch.float32, torch.float64)), None)

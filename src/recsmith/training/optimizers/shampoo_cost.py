@@ -71,7 +71,7 @@ def optimizer_decided(
     """The optimizer of dense layers of a run under a plan, and lines on what Shampoo costs, and if auto takes it."""
     if optimizer.name not in (AUTO, SHAMPOO):
         return optimizer, []
-    settings = ShampooSettings(**(optimizer.arguments or {}))
+    settings = ShampooSettings.of(optimizer.arguments or {})
     step_s = embeddings_s + layers_s(shapes, plan.workload.batch_size)
     cost = shampoo_cost(settings, shapes, plan.cluster, step_s)
     told = cost_line(cost)

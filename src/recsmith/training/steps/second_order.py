@@ -11,6 +11,7 @@ B samples of a batch on this rank
 """
 
 from collections.abc import Iterator
+from dataclasses import fields
 from typing import Any, Literal
 
 import torch
@@ -33,9 +34,17 @@ class SecondOrderStep:
     """
 
     batches_ahead = 0
+    method_settings: type[LbfgsSettings | DanceSettings]
 
-    def __init__(self, job: ShardedJob, *, tables: Literal["follow", "rest"], most: int) -> None:
-        check_rules(too_small("pipeline.most", most, 1))
+    @classmethod
+    def check_settings(cls, *, samples: int = 1, most: int = 1, **others: Any) -> None:
+        """UsageError for a setting that is out of its range; before there is a job."""
+        check_rules(too_small("pipeline.samples", samples, 1), too_small("pipeline.most", most, 1))
+        names = {each.name for each in fields(cls.method_settings)}
+        cls.method_settings(**{name: value for name, value in others.items() if name in names})
+
+    def __init__(self, job: ShardedJob, *, samples: int, tables: Literal["follow", "rest"], most: int) -> None:
+        self.check_settings(samples=samples, most=most)
         self.job, self.follow, self.most = job, tables == "follow", most
         self.parts: dict[str, Any] = dict(job.optimizer.optimizers)
         dense = self.parts.pop("dense")
@@ -98,13 +107,14 @@ class ProgressiveLbfgsStep(SecondOrderStep):
         UsageError: a setting is out of its range.
     """
 
+    method_settings = LbfgsSettings
+
     def __init__(
         self, job: ShardedJob, *, samples: int = 512, tables: Literal["follow", "rest"] = "follow", most: int = 64,
         memory: int = 20, theta: float = 0.9, growth: float = 4.0, tested: int = 512,
     ) -> None:  # fmt: skip
-        check_rules(too_small("pipeline.samples", samples, 1))
         self.method = ProgressiveLbfgs(LbfgsSettings(memory=memory, theta=theta, growth=growth, tested=tested))
-        super().__init__(job, tables=tables, most=most)
+        super().__init__(job, samples=samples, tables=tables, most=most)
         self.wanted = samples
         self.outcome: LbfgsOutcome | None = None
 
@@ -130,13 +140,14 @@ class DanceStep(SecondOrderStep):
         UsageError: a setting is out of its range.
     """
 
+    method_settings = DanceSettings
+
     def __init__(
         self, job: ShardedJob, *, samples: int = 4096, most: int = 256, gamma: float = 0.5, c: float = 0.1,
         beta: float = 0.1, inner: int = 30, newton: int = 10, growth: float = 2.0,
     ) -> None:  # fmt: skip
-        check_rules(too_small("pipeline.samples", samples, 1))
         self.settings = DanceSettings(gamma=gamma, c=c, beta=beta, inner=inner, newton=newton, growth=growth)
-        super().__init__(job, tables="rest", most=most)
+        super().__init__(job, samples=samples, tables="rest", most=most)
         self.first = samples
         self.kept: list[CachedBatch] = []
         self.outcome: NewtonOutcome | None = None
