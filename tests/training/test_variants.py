@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from recsmith.errors import CorruptFile, RecSmithError
+from recsmith.files import dump_json
 from recsmith.reports.benchmarks import variant_lines
 from recsmith.training import Run, RunData, load_run, save_run, variants
+from recsmith.training.run import run_to_raw
 from recsmith.training.variants import TrainBench, bench_train
 
 SPEED = {
@@ -68,6 +70,15 @@ def test_what_is_there_is_not_trained_again_and_other_settings_are_refused(tmp_p
     assert sorted(trained) == ["a-0", "a-1", "a-2", "b-0", "b-1", "b-2"]
     with pytest.raises(CorruptFile, match="was measured with other settings; give another folder"):
         bench_train(a_bench(tmp_path, variants={"a": ("seed=3",)}), tmp_path / "bench")
+
+
+def test_what_was_reached_before_its_run_was_changed_is_refused(tmp_path: Path, trained: list[str]):
+    bench = a_bench(tmp_path, seeds=(0,))
+    bench_train(bench, tmp_path / "bench")
+    run = Path(bench.run)
+    run.write_text(dump_json(run_to_raw(load_run(run, ("metrics.every=7",)))))
+    with pytest.raises(CorruptFile, match="was measured with other settings; give another folder"):
+        bench_train(bench, tmp_path / "bench")
 
 
 def test_a_training_that_a_signal_ended_is_no_row(tmp_path: Path, trained: list[str]):

@@ -1,13 +1,20 @@
 """What a training of a comparison reached, kept in its folder: the same comparison takes it from there."""
 
+import json
 from pathlib import Path
 from typing import TypeVar
 
 from recsmith.errors import CorruptFile
 from recsmith.files import Raw, decode, dump_json, encode, parse_json, read_text, write_text
+from recsmith.training.run import Run, run_to_raw
 
 FILE, REACHED = "measured.json", "measured"
 Reached = TypeVar("Reached")
+
+
+def told(run: Run) -> Raw:
+    """The settings of a run as JSON gives them back; without its folder, which may be moved."""
+    return {"run": json.loads(json.dumps({key: value for key, value in run_to_raw(run).items() if key != "output"}))}
 
 
 def reached_before(folder: Path, settings: Raw, noun: type[Reached]) -> Reached | None:

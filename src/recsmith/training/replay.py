@@ -10,8 +10,8 @@ from recsmith._types import noun
 from recsmith.errors import RecSmithError
 from recsmith.files import Raw, decode, encode
 from recsmith.training.log import LOG
-from recsmith.training.measured import keep_reached, reached_before
-from recsmith.training.run import Run, run_to_raw
+from recsmith.training.measured import keep_reached, reached_before, told
+from recsmith.training.run import Run
 
 Agreed = Callable[[Callable[[], Raw]], Raw]  # what rank 0 finds, on every rank
 ARMS: dict[str, Any] = {
@@ -82,14 +82,8 @@ def _of_arm(run: Run, update: Any, seed: int, folder: Path) -> Run:
 
 def _kept(folder: Path, wanted: Run) -> Raw:
     """What was measured before; nothing where nothing was."""
-    found = reached_before(folder, _told(wanted), Replayed)
+    found = reached_before(folder, told(wanted), Replayed)
     return {} if found is None else encode(found)
-
-
-def _told(run: Run) -> Raw:
-    """A run as it is kept beside what was measured: without the folder, which may be moved."""
-    told = {key: value for key, value in run_to_raw(run).items() if key != "output"}
-    return {"run": json.loads(json.dumps(told))}
 
 
 def _measured(run: Run, name: str, seed: int) -> Raw:
@@ -103,5 +97,5 @@ def _measured(run: Run, name: str, seed: int) -> Raw:
     )
     spent = sum(line["cpu_s"] for line in lines if line["event"] == "trained")
     made = Replayed(arm=name, seed=seed, losses=losses, cpu_s=spent)
-    keep_reached(folder, _told(run), made)
+    keep_reached(folder, told(run), made)
     return encode(made)

@@ -17,7 +17,7 @@ from recsmith.files import Raw, Source, decode, read_raw, source_text
 from recsmith.training.intervals import mean_within
 from recsmith.training.launching import train
 from recsmith.training.log import LOG
-from recsmith.training.measured import keep_reached, reached_before
+from recsmith.training.measured import keep_reached, reached_before, told
 from recsmith.training.run import Run, load_run
 
 SCHEMA = "recsmith/train-bench/1"
@@ -106,11 +106,11 @@ def bench_train(
 
 def _trained(base: Run, settings: Sequence[str], folder: Path) -> TrainedOnce:
     """A training, or what it reached when it was done before."""
-    told: Raw = {"settings": list(settings)}
-    found = reached_before(folder, told, TrainedOnce)
+    wanted = told(base) | {"settings": list(settings)}
+    found = reached_before(folder, wanted, TrainedOnce)
     if found is None:
         found = _measured(train(base, settings=(*settings, f"output={folder}", "checkpoint=null")), folder)
-        keep_reached(folder, told, found)
+        keep_reached(folder, wanted, found)
     return found
 
 
