@@ -119,7 +119,7 @@ def steps(quick: bool, *, wall: bool) -> None:
     print("|---|---|---|---|---|")
     for batch in (256, 1024):
         for keep in (0.35, 0.5):
-            narrow, dense = times_of(batch, keep, 30 if quick else 150, wall=wall)
+            narrow, dense = times_of(batch, keep, 120 if quick else 150, wall=wall)
             ratio = statistics.median(a / b for a, b in zip(narrow, dense, strict=False))
             middle = [1e3 * statistics.median(each) for each in (dense, narrow)]
             print(f"| {batch:,} | {keep} | {middle[0]:.1f} | {middle[1]:.1f} | {ratio:.2f} |", flush=True)
