@@ -64,6 +64,12 @@ def drawn(page: Any) -> list[int]:
     )
 
 
+def unfold(page: Any, section: str) -> None:
+    """Open a section's table of numbers, and wait for its rows: a browser says only after the click that it is open."""
+    page.click(f"{section} summary")
+    page.wait_for_selector(f"{section} details tbody tr")
+
+
 def test_it_says_first_what_the_plan_costs_and_how_far_it_is_from_the_best(opened: Any, file: Path):
     page = opened(file)
     assert " a step, at most " in page.inner_text("h1")
@@ -108,7 +114,7 @@ def test_it_is_clean_for_screen_readers(opened: Any, file: Path, scheme: str):
         pytest.skip("axe-core is not installed; `npm ci` in web/ installs it")
     page = opened(file, color_scheme=scheme)
     page.click("#shards .grid button.link >> nth=0")
-    page.click("#time summary")
+    unfold(page, "#time")
     page.evaluate(AXE.read_text("utf-8"))
     found = page.evaluate("axe.run(document, {resultTypes: ['violations']}).then((all) => all.violations)")
     assert [(each["id"], [node["target"] for node in each["nodes"]][:3]) for each in found] == []
@@ -121,7 +127,7 @@ def test_caches_have_a_curve_where_the_plan_is_a_point(opened: Any, tmp_path: Pa
     (tmp_path / "plan.html").write_text(html_of(report_data(given)))
     page = opened(tmp_path / "plan.html")
     assert "of the lookups of 1 table hit caches of" in page.inner_text("#caches .lead")
-    page.click("#caches summary")
+    unfold(page, "#caches")
     assert page.locator("#caches tbody tr").count() == len(SHARES)
     assert min(drawn(page)) > 10
 
