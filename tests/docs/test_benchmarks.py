@@ -66,6 +66,8 @@ SMALL: dict[str, tuple[str, ...]] = {
     "precision": ("bytes", "--quick"),
     "predict_regret": ("measure", "regret", "--ranks", "2", "--quick"),
     "recd": ("--sessions", "2", "--samples", "2048", "--steps", "2", "--rounds", "1"),
+    "remote_echo": ("--quick",),
+    "remote_lines": (),
     "reshard_memory": ("--mib", "64"),
     "rounding": ("--quick",),
     "scratch_annealing": ("--seconds", "1", "--tasks", "1"),
@@ -147,7 +149,8 @@ PARTS = {"optimizer_jobs", "feed_data", "feed_losses", "fuzz_changes", "fuzz_fil
          "optimality_families", "optimality_large", "optimality_published", "optimality_tasks", "optimality_whose",
          "search_data",
          "narrow_parts",
-         "predict_jobs", "records", "second_order_jobs", "thresholding_parts", "thresholding_scores", "torchrec_rows",
+         "predict_jobs", "records", "remote_dlrm_grpc", "remote_dlrm_rpc",
+         "second_order_jobs", "thresholding_parts", "thresholding_scores", "torchrec_rows",
          "two_networks",
          "watching_jobs"}  # fmt: skip
 ONLY_PARSED = """
