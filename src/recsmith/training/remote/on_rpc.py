@@ -13,7 +13,9 @@ from datetime import timedelta
 from typing import Any
 
 import torch
-from torch.distributed import PrefixStore, TCPStore, autograd, rpc
+from torch._C._distributed_autograd import _init
+from torch._C._distributed_c10d import PrefixStore, TCPStore
+from torch.distributed import rpc
 from torch.distributed.rpc import api, internal
 
 from recsmith.errors import RecSmithError, UsageError
@@ -155,7 +157,7 @@ def _join(place: ServerPlace, server: int | None) -> None:
         warnings.simplefilter("ignore")  # PyTorch's, that it is in maintenance: docs/remote.md says so first
         options = rpc.TensorPipeRpcBackendOptions(num_worker_threads=THREADS, rpc_timeout=TIMEOUT_S)
         name, number = (f"trainer{number}", number) if server is None else (_server_name(server), server)
-        autograd._init(number)
+        _init(number)
         agent: Any = rpc.TensorPipeAgent(own, name, number, None, options, {}, [])
         api._init_rpc_states(agent)
     if server is not None:
