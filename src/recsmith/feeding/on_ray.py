@@ -43,22 +43,30 @@ AHEAD = 8  # parts of a worker that lie in the object store at most; trade-off: 
 
 
 class Connection:
-    """One use of Ray in this process. ray: the module. Several uses share what the first one joined or started."""
+    """One use of Ray in this process. ray: the module. Several uses share what the first one joined or started.
+
+    address: of a cluster; None: that of RAY_ADDRESS, or a Ray of this machine's own. asks, key: what of a run asks for
+    Ray, and where it names the address, for errors.
+
+    Raises:
+        MissingExtra: ray is not installed.
+        RecSmithError: no cluster answers at the address.
+    """
 
     _lock = threading.Lock()
     _uses = 0
     _ours = False  # whether it was this class, not the user's program, that called ray.init
 
-    def __init__(self, address: str | None) -> None:
+    def __init__(self, address: str | None, *, asks: str = "data.engine: ray", key: str = "data.ray_address") -> None:
         address = address or os.environ.get(ADDRESS)
         if address is None:
             for name, value in {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}.items():
                 os.environ.setdefault(name, value)
-        self.ray = imported_ray(loopback=address is None or address.startswith(f"{LOOPBACK}:"))
+        self.ray = imported_ray(loopback=address is None or address.startswith(f"{LOOPBACK}:"), asks=asks)
         self._closed = False
         with Connection._lock:
             if not self.ray.is_initialized():
-                _join(self.ray, address)
+                _join(self.ray, address, key)
                 Connection._ours = True
             Connection._uses += 1
 
@@ -93,21 +101,21 @@ def ray_for_ranks() -> Generator[None]:
         connection.close()
 
 
-def imported_ray(*, loopback: bool) -> Any:
-    """The module. loopback: for a Ray that listens on the loopback interface.
+def imported_ray(*, loopback: bool, asks: str = "data.engine: ray") -> Any:
+    """The module. loopback: for a Ray that listens on the loopback interface. asks: what of a run asks for it.
 
     Raises:
         MissingExtra: it is not installed.
     """
     if find_spec("ray") is None:
-        raise MissingExtra(f"`data.engine: ray` needs Ray: {RAY}")
+        raise MissingExtra(f"`{asks}` needs Ray: {RAY}")
     for name, value in {**SILENT, **(ON_LOOPBACK if loopback else {})}.items():
         os.environ.setdefault(name, value)
     return import_module("ray")
 
 
-def _join(ray: Any, address: str | None) -> None:
-    """Join the cluster at an address, or start a Ray of this machine's own."""
+def _join(ray: Any, address: str | None, key: str) -> None:
+    """Join the cluster at an address, which a run names as `key`, or start a Ray of this machine's own."""
     # As Ray's remote clients do, so that Ray does not add the working folder to where actors find modules.
     places = ray.job_config.JobConfig(_client_job=True, _py_driver_sys_path=places_of_modules(own=True))
     options: dict[str, Any] = {"logging_level": logging.ERROR, "log_to_driver": False, "job_config": places}
@@ -120,14 +128,14 @@ def _join(ray: Any, address: str | None) -> None:
     except (OSError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         what = "start on this machine" if address is None else f"be joined at '{address}'"
         raise RecSmithError(
-            f"Ray cannot {what} ({error}); data.ray_address is the address of a cluster's head node, such as "
+            f"Ray cannot {what} ({error}); {key} is the address of a cluster's head node, such as "
             "host0:6379, and without one a Ray of this machine is started"
         ) from None
     if address is None and ray.util.get_node_ip_address() != LOOPBACK:
         ray.shutdown()
         raise RecSmithError(
-            "Ray was imported before the feed, and so it would listen beyond this machine; import recsmith's feed "
-            "first, or start Ray yourself and give its address as data.ray_address"
+            "Ray was imported before RecSmith started one, and so it would listen beyond this machine; let RecSmith "
+            f"start it first, or start Ray yourself and give its address as {key}"
         )
 
 

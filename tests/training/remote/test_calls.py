@@ -1,4 +1,4 @@
-"""Calls to a server of rpc, a process of its own: what crosses, what is refused, and that no call waits too long."""
+"""Calls to a server, a process of its own, over rpc and Ray: what crosses, what is refused, how long is waited."""
 
 import json
 import os
@@ -9,13 +9,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from recsmith.errors import RecSmithError, UsageError
+from recsmith.feeding.on_ray import Connection
 from recsmith.jobs.machine import free_port
 from recsmith.training.remote import calls
 from recsmith.training.remote.calls import HELLO, ServerFunctions, ServerPlace, worded, words_of
@@ -26,31 +29,57 @@ on_rpc = pytest.importorskip("recsmith.training.remote.on_rpc")
 SOURCES = Path(calls.__file__).parents[2]
 
 
-@pytest.fixture(scope="module")
-def place() -> ServerPlace:
-    address = f"127.0.0.1:{free_port()}"
-    return ServerPlace(backend="rpc", address=address, job="test", key=secrets.token_hex(16), servers=1)
+ray = pytest.param("ray", marks=[
+    pytest.mark.skipif(find_spec("ray") is None, reason="needs Ray"), pytest.mark.filterwarnings("ignore"),
+])  # fmt: skip
+MAKER = "training.remote.echo_server:functions"
 
 
-@pytest.fixture(scope="module")
-def server(place: ServerPlace) -> Iterator[int]:
+@contextmanager
+def rpc_trainer() -> Iterator[tuple[ServerPlace, Any]]:
+    """A server that is a process, and the calls of a trainer."""
+    place = place_of("rpc", f"127.0.0.1:{free_port()}")
     script = Path(__file__).with_name("echo_server.py")
     environment = {**os.environ, "TORCH_CPP_LOG_LEVEL": "ERROR", "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen([sys.executable, str(script), json.dumps(asdict(place))], env=environment)
-    yield process.pid
+    trainer = on_rpc.RpcCalls(place, "first")
+    yield place, trainer
+    trainer.close()
     process.kill()
     process.wait()
 
 
-@pytest.fixture(scope="module")
-def trainer(place: ServerPlace, server: int) -> Iterator[Any]:
-    made = on_rpc.RpcCalls(place, "first")
-    yield made
-    made.close()
+@contextmanager
+def ray_trainer() -> Iterator[tuple[ServerPlace, Any]]:
+    """A server that is an actor of a Ray of this machine, and the calls of a trainer."""
+    from recsmith.training.remote.on_ray import RayCalls, RayServers
+
+    connection = Connection(None)
+    place = place_of("ray", connection.ray.get_runtime_context().gcs_address)
+    with pytest.raises(RecSmithError, match=r"no 1 servers of job 'test'; start them first"):
+        RayCalls(place, "first")
+    with pytest.raises(RecSmithError, match=r"^server 0 is not to be made$"):
+        RayServers(place, MAKER, {"wrong": True})
+    servers = RayServers(place, MAKER, {})
+    trainer = RayCalls(place, "first")
+    yield place, trainer
+    trainer.close()
+    servers.close()
+    connection.close()
 
 
-def test_calls_of_one_server(place: ServerPlace, server: int, trainer: Any) -> None:
-    """One process after the other: greeting, echo, refusals, a server that is stopped, and one that is killed."""
+def place_of(backend: str, address: str) -> ServerPlace:
+    return ServerPlace(backend=backend, address=address, job="test", key=secrets.token_hex(16), servers=1)
+
+
+@pytest.mark.parametrize("backend", ["rpc", ray])
+def test_calls_of_one_server(backend: str) -> None:
+    """One thing after the other: greeting, echo, refusals, a server that is stopped, and one that is killed."""
+    with {"rpc": rpc_trainer, "ray": ray_trainer}[backend]() as (place, trainer):
+        calls_of_one_server(place, trainer)
+
+
+def calls_of_one_server(place: ServerPlace, trainer: Any) -> None:
     with pytest.raises(RecSmithError, match="server 0 was not greeted by 'first'; greet it first"):
         trainer.call(0, "echo", {}, 5)
     trainer.greet()
@@ -58,7 +87,7 @@ def test_calls_of_one_server(place: ServerPlace, server: int, trainer: Any) -> N
     answer = trainer.call(0, "echo", worded(given, step=3, text="ä"), 5)
     assert words_of(answer) == {"step": 3, "text": "ä"}
     assert all(torch.equal(answer[name].nan_to_num(7), each.nan_to_num(7)) for name, each in given.items())
-    with pytest.raises(RecSmithError, match=r"server 0 has no function 'system'; it has echo, fail"):
+    with pytest.raises(RecSmithError, match=r"server 0 has no function 'system'; it has echo, fail, pid"):
         trainer.call(0, "system", {}, 5)
     with pytest.raises(RecSmithError, match=r"server 0 failed in 'fail': KeyError: 'row 7'"):
         trainer.call(0, "fail", {}, 5)
@@ -67,6 +96,7 @@ def test_calls_of_one_server(place: ServerPlace, server: int, trainer: Any) -> N
         trainer.call(0, "echo", {}, 5)
     trainer.place = stranger
 
+    server = words_of(trainer.call(0, "pid", {}, 5))["pid"]
     os.kill(server, signal.SIGSTOP)
     begun = time.monotonic()
     with pytest.raises(RecSmithError, match=r"server 0 did not answer 'echo' within 0\.5 s"):
