@@ -1,16 +1,17 @@
 """Tensors to another process of this machine and back: PyTorch RPC, gRPC with pickled tensors, and Ray actors.
 
-    python benchmarks/remote_echo.py              # a minute; rows of gRPC and Ray where they are installed
+    python benchmarks/remote_echo.py              # two minutes; rows of gRPC and Ray where they are installed
     python benchmarks/remote_echo.py --quick      # few rounds
 
-Table of docs/benchmarks/remote.md. Each transport has one server process, and one client calls them in turns, round
-after round, so that other programs disturb all alike. A round sends a tensor of float32 and waits until the same values
-are there again, as another tensor. Throughput is what went both ways over the median of seconds. CPU seconds are those
-of client and server; of Ray, whose store has processes of its own, they are not counted.
+Table of docs/benchmarks/remote.md. Each transport has a server and a client, processes that do nothing else, and their
+turns come round after round, so that other programs disturb all alike. A turn sends a tensor of float32 and waits until
+the same values are there again, as another tensor. Throughput is what went both ways over the median of seconds. CPU
+seconds are those of client and server; of Ray, whose store has processes of its own, they are not counted.
 
-gRPC sends what `pickle.dumps` makes of a tensor, with protocol 5, the fastest one, and without the limit of 4 MiB on
-messages that it has by default. A second server gets the tensor's NumPy array instead, which pickles in one copy.
-RecSmith itself has no gRPC and reads no such pickles: they stand for what people write by hand.
+`RecSmith over` is what the servers of a run are called by (`remote`), beside the bare transport. gRPC sends what
+`pickle.dumps` makes of a tensor, with protocol 5, the fastest one, and without the limit of 4 MiB on messages that it
+has by default; a second one sends the tensor's NumPy array, which pickles in one copy. RecSmith itself has no gRPC and
+reads no such pickles: they stand for what people write by hand.
 """
 
 import argparse
@@ -21,7 +22,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from importlib.util import find_spec
@@ -30,13 +31,15 @@ from typing import Any
 
 import torch
 
+from recsmith.feeding.on_ray import Connection
 from recsmith.jobs.machine import LOOPBACK, free_port, loopback_interface
+from recsmith.training.remote.calls import ServerCalls, ServerFunctions, ServerPlace
 
 SIZES = {"64 KiB": 2**16, "4 MiB": 2**22, "32 MiB": 2**25}
 ROUNDS = {"64 KiB": 400, "4 MiB": 100, "32 MiB": 20}
 WARM = 3
 TIMEOUT_S = 60.0
-RPC, GRPC, NUMPY, RAY = "torch.distributed.rpc", "gRPC, pickled tensors", "gRPC, pickled arrays", "Ray actor"
+BASE = "gRPC, pickled tensors"
 Echo = Callable[[torch.Tensor], torch.Tensor]
 Spent = tuple[float, float]  # seconds of the clock, and of the processors of client and server
 
@@ -46,19 +49,11 @@ def echo(value: Any) -> Any:
     return value
 
 
-def same(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor
-
-
-def pickled(value: Any) -> bytes:
-    return pickle.dumps(value, protocol=5)
-
-
 # --- PyTorch RPC --------------------------------------------------------------------------------------------------
 
 
 @contextmanager
-def rpc_joined(rank: int, port: int) -> Any:
+def rpc_joined(rank: int, port: int) -> Iterator[Any]:
     """Join a group of two: the client, rank 0, and the server."""
     from torch.distributed import rpc
 
@@ -73,13 +68,14 @@ def rpc_joined(rank: int, port: int) -> Any:
 
 
 @contextmanager
-def over_rpc() -> Any:
+def over_rpc() -> Iterator[tuple[Echo, int]]:
     port = free_port()
     with served("rpc", port) as server, rpc_joined(0, port) as rpc:
         yield (lambda tensor: rpc.rpc_sync("server", echo, (tensor,))), server.pid
 
 
 def serve_rpc(port: int) -> None:
+    say_ready()
     with rpc_joined(1, port):
         pass  # the group ends when both sides want it to
 
@@ -89,8 +85,12 @@ def serve_rpc(port: int) -> None:
 UNLIMITED = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]
 
 
+def pickled(value: Any) -> bytes:
+    return pickle.dumps(value, protocol=5)
+
+
 @contextmanager
-def over_grpc(out: Callable[[torch.Tensor], Any], back: Callable[[Any], torch.Tensor]) -> Any:
+def over_grpc(out: Callable[[torch.Tensor], Any] = echo, back: Callable[[Any], torch.Tensor] = echo) -> Iterator[Any]:
     """out, back: what a tensor is pickled as, and the tensor of it."""
     import grpc  # pyright: ignore[reportMissingImports]
 
@@ -110,52 +110,119 @@ def serve_grpc(port: int) -> None:
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("echo", {"echo": handler}),))
     server.add_insecure_port(f"{LOOPBACK}:{port}")
     server.start()
+    say_ready()
     sys.stdin.read()  # until the client has gone
     server.stop(None)
 
 
-# --- Ray ----------------------------------------------------------------------------------------------------------
+# --- servers of runs ----------------------------------------------------------------------------------------------
 
 
-class EchoActor:
-    """What runs as an actor: arrays come out of Ray's store, and lie in it once more on the way back."""
+def functions(place: ServerPlace, server: int, _settings: dict[str, Any]) -> ServerFunctions:
+    """Of a server."""
+    return ServerFunctions(server, place.key, {"echo": lambda _, tensors: tensors})
 
-    def echo(self, array: Any) -> Any:
-        """What came, copied as any answer is that was computed."""
-        return array.copy()
+
+def place_of(backend: str, address: str) -> ServerPlace:
+    return ServerPlace(backend=backend, address=address, job="echo", key="of this benchmark", servers=1)
+
+
+def echo_by(calls: ServerCalls) -> Echo:
+    calls.greet(TIMEOUT_S)
+    return lambda tensor: calls.call(0, "echo", {"tensor": tensor}, TIMEOUT_S)["tensor"]
 
 
 @contextmanager
-def over_ray() -> Any:
-    from recsmith.feeding.on_ray import Connection
+def ours_over_rpc() -> Iterator[tuple[Echo, int]]:
+    from recsmith.training.remote.on_rpc import RpcCalls
+
+    port = free_port()
+    with served("ours", port) as server:
+        calls = RpcCalls(place_of("rpc", f"{LOOPBACK}:{port}"), "client")
+        yield echo_by(calls), server.pid
+        calls.close()
+
+
+def serve_ours(port: int) -> None:
+    from recsmith.training.remote.on_rpc import RpcServer, server_store
+
+    place = place_of("rpc", f"{LOOPBACK}:{port}")
+    store = server_store(place.address)
+    server = RpcServer(place, functions(place, 0, {}))
+    say_ready()
+    sys.stdin.read()
+    server.close()
+    del store
+
+
+@contextmanager
+def ours_over_ray() -> Iterator[tuple[Echo, None]]:
+    from recsmith.training.remote.on_ray import RayCalls, RayServers
 
     connection = Connection(None)
-    ray = connection.ray
-    actor = ray.remote(EchoActor).remote()
-    try:
-        yield (
-            (lambda tensor: torch.from_numpy(ray.get(actor.echo.remote(tensor.numpy()), timeout=TIMEOUT_S).copy())),
-            None,
-        )
-    finally:
-        connection.close()
+    place = place_of("ray", connection.ray.get_runtime_context().gcs_address)
+    servers = RayServers(place, "remote_echo:functions", {})
+    calls = RayCalls(place, "client")
+    yield echo_by(calls), None
+    calls.close()
+    servers.close()
+    connection.close()
 
 
 # --- turns --------------------------------------------------------------------------------------------------------
 
+TRANSPORTS: dict[str, tuple[str, Callable[[], Any]]] = {  # the package that each needs, and what opens it
+    "PyTorch RPC": ("torch", over_rpc),
+    "RecSmith over rpc": ("torch", ours_over_rpc),
+    BASE: ("grpc", over_grpc),
+    "gRPC, pickled arrays": ("grpc", lambda: over_grpc(torch.Tensor.numpy, torch.from_numpy)),
+    "RecSmith over Ray": ("ray", ours_over_ray),
+}
+SERVERS = {"rpc": serve_rpc, "grpc": serve_grpc, "ours": serve_ours}
+
 
 @contextmanager
-def served(transport: str, port: int) -> Any:
+def served(transport: str, port: int) -> Iterator[subprocess.Popen[bytes]]:
     """A server in a process of its own, which ends when its standard input is closed."""
-    server = subprocess.Popen(
-        [sys.executable, __file__, "--serve", transport, "--port", str(port)], stdin=subprocess.PIPE
-    )
-    try:
+    with started("--serve", transport, "--port", str(port)) as server:
+        ready(server)
         yield server
+
+
+@contextmanager
+def started(*words: str) -> Iterator[subprocess.Popen[bytes]]:
+    """This script in another process, until its standard input is closed."""
+    command = [sys.executable, "-W", "ignore", __file__, *words]
+    quiet = {**os.environ, "TORCH_CPP_LOG_LEVEL": "ERROR"}
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=quiet)
+    try:
+        yield process
     finally:
-        assert server.stdin is not None
-        server.stdin.close()
-        server.wait(TIMEOUT_S)
+        assert process.stdin is not None
+        process.stdin.close()
+        process.wait(TIMEOUT_S)
+
+
+def say_ready() -> None:
+    print("ready", flush=True)
+
+
+def ready(process: Any) -> None:
+    """Wait until a process of this script has said so."""
+    if process.stdout.readline() != b"ready\n":
+        sys.exit(f"{' '.join(process.args[3:])} has failed")
+
+
+def client(transport: str) -> None:
+    """Take turns: a size comes in, and what the turn took goes out."""
+    with TRANSPORTS[transport][1]() as (call, server):
+        say_ready()
+        for line in sys.stdin:
+            tensor = torch.rand(int(line) // 4)
+            cpu, begun = cpu_seconds(server), time.perf_counter()
+            answer = call(tensor)
+            print(time.perf_counter() - begun, cpu_seconds(server) - cpu, flush=True)
+            assert torch.equal(answer, tensor)
 
 
 def cpu_seconds(process: int | None) -> float:
@@ -166,39 +233,33 @@ def cpu_seconds(process: int | None) -> float:
     return time.process_time() + (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def turns(transports: dict[str, tuple[Echo, int | None]], size: str, rounds: int) -> dict[str, list[Spent]]:
-    """What each round took, of each transport; the first rounds are not counted."""
-    tensor, found = torch.rand(SIZES[size] // 4), {name: [] for name in transports}
-    for number in range(rounds + WARM):
-        for name, (call, server) in transports.items():
-            cpu, begun = cpu_seconds(server), time.perf_counter()
-            answer = call(tensor)
-            spent = time.perf_counter() - begun, cpu_seconds(server) - cpu
-            assert torch.equal(answer, tensor)
-            if number >= WARM:
-                found[name].append(spent)
-    return found
+def turn(process: Any, size: int) -> Spent:
+    process.stdin.write(f"{size}\n".encode())
+    process.stdin.flush()
+    wall, cpu = map(float, process.stdout.readline().split())
+    return wall, cpu
 
 
 def table(quick: bool) -> None:
     """Print the rows of the table as they are measured."""
-    torch.set_num_threads(1)
     with ExitStack() as stack:
-        transports = {RPC: stack.enter_context(over_rpc())}
-        if find_spec("grpc") is not None:
-            transports[GRPC] = stack.enter_context(over_grpc(same, same))
-            transports[NUMPY] = stack.enter_context(over_grpc(torch.Tensor.numpy, torch.from_numpy))
-        else:
-            print("gRPC is not installed, its rows are left out: pip install 'grpcio>=1.70'", file=sys.stderr)
-        if find_spec("ray") is not None:
-            transports[RAY] = stack.enter_context(over_ray())
+        clients: dict[str, Any] = {}
+        for name, (package, _) in TRANSPORTS.items():
+            if find_spec(package) is None:
+                print(f"{name} is left out: {package} is not installed", file=sys.stderr)
+                continue
+            clients[name] = stack.enter_context(started("--client", name))
+            ready(clients[name])
         print("| tensor | transport | median ms | middle half | MiB/s both ways | beside gRPC | CPU ms | beside gRPC |")
         print("|---|---|---|---|---|---|---|---|")
-        for size in SIZES:
-            found = turns(transports, size, 3 if quick else ROUNDS[size])
-            base = found.get(GRPC, [])
+        for size, count in SIZES.items():
+            found: dict[str, list[Spent]] = {name: [] for name in clients}
+            for _ in range(WARM + (3 if quick else ROUNDS[size])):
+                for name, each in clients.items():
+                    found[name].append(turn(each, count))
+            base = found.get(BASE, [])[WARM:]
             for name, spent in found.items():
-                print(f"| {size} | {name} | {row(SIZES[size], spent, base)} |", flush=True)
+                print(f"| {size} | {name} | {row(count, spent[WARM:], base)} |", flush=True)
 
 
 def row(size: int, spent: list[Spent], base: list[Spent]) -> str:
@@ -213,14 +274,18 @@ def row(size: int, spent: list[Spent], base: list[Spent]) -> str:
 
 
 def main() -> None:
-    """Print the table, or serve one transport."""
+    """Print the table, or be the server or the client of one transport."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="three rounds, to see that it runs")
-    parser.add_argument("--serve", choices=["rpc", "grpc"], help=argparse.SUPPRESS)
+    parser.add_argument("--serve", choices=SERVERS, help=argparse.SUPPRESS)
     parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--client", choices=TRANSPORTS, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
+    torch.set_num_threads(1)
     if arguments.serve:
-        {"rpc": serve_rpc, "grpc": serve_grpc}[arguments.serve](arguments.port)
+        SERVERS[arguments.serve](arguments.port)
+    elif arguments.client:
+        client(arguments.client)
     else:
         table(arguments.quick)
 
