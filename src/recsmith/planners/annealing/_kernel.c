@@ -29,6 +29,7 @@ typedef double f64;
 #define PARTNERS 8         /* to trade places with, of which the best is taken */
 #define REFRESH 65536      /* steps after which levels and sums of powers are worked out anew, as rounding adds up */
 #define EXACT 1e-6         /* of what it was: a sum of powers that falls below is added up anew, not by differences */
+#define SAME_HEAT 1024     /* changes that are first compared with one temperature, and only if taken with their own */
 #define OVERFULL 10.0       /* of the score: what it costs a start if all memory is missing */
 #define EXCESSIVE 1.0      /* of the score: what it costs a start if twice as many bytes move as may */
 #define SIMILAR 1.2        /* times the best step: only plans whose score is below are priced as plans are */
@@ -90,6 +91,8 @@ typedef struct {
     i64 *old_rank, *old_free, *old_host_free, *old_in_group;
     unsigned char *touched, *cell_touched;                 /* (W,), (W, G) */
     i64 over, moved, then_over, then_moved, *moved_of;     /* bytes that do not fit; that move, in all and (T,) */
+    i64 changes, *changed;                                 /* tables that may differ from the best plan's */
+    unsigned char *is_changed;                             /* (T,) */
     void *memory[MOST_BLOCKS];
     int blocks, failed;                                    /* failed: memory has run out */
 } Annealer;
@@ -712,6 +715,12 @@ static void replace_table(Annealer *a, const Proposal *to) {  /* pieces that sta
             put(a, to->mode, to->unit[i], to->target[i], 1);
 }
 
+static void note_change(Annealer *a, i64 table) {
+    if (a->is_changed[table]) return;
+    a->is_changed[table] = 1;
+    a->changed[a->changes++] = table;
+}
+
 static void adopt(Annealer *a, const Proposal *to) {
     i64 table = to->table, S = a->p->S;
     delist(a, table);
@@ -720,6 +729,7 @@ static void adopt(Annealer *a, const Proposal *to) {
     memcpy(a->plan.target + table * S, to->target, to->count * sizeof(i64));
     enlist(a, table);
     if (a->p->held_count) a->moved_of[table] = bytes_moved(a->p, to);
+    note_change(a, table);
 }
 
 static void remember(Annealer *a) {                        /* the plan, if it is the best */
@@ -727,12 +737,12 @@ static void remember(Annealer *a) {                        /* the plan, if it is
     f64 seconds = step(a);
     if (!(seconds < a->best_s) || a->over > 0 || (p->held_count && a->moved > p->most_moved)) return;
     a->best_s = seconds;
-    memcpy(a->best.option, a->plan.option, p->T * sizeof(i64));
-    memcpy(a->best.mode, a->plan.mode, p->T * sizeof(i64));
-    memcpy(a->best.count, a->plan.count, p->T * sizeof(i64));
-    for (i64 t = 0; t < p->T; t++) {
-        for (i64 piece = t * p->S; piece < t * p->S + a->plan.count[t]; piece++)
-            a->best.unit[piece] = a->plan.unit[piece], a->best.target[piece] = a->plan.target[piece];
+    for (; a->changes > 0; a->changes--) {
+        i64 t = a->changed[a->changes - 1], first = t * p->S;
+        a->is_changed[t] = 0;
+        a->best.option[t] = a->plan.option[t], a->best.mode[t] = a->plan.mode[t], a->best.count[t] = a->plan.count[t];
+        memcpy(a->best.unit + first, a->plan.unit + first, a->plan.count[t] * sizeof(i64));
+        memcpy(a->best.target + first, a->plan.target + first, a->plan.count[t] * sizeof(i64));
     }
 }
 
@@ -762,9 +772,12 @@ typedef struct {
     int blunt, stages;                                     /* sharpness at first, 3 * 2 ** i; doubles every stage */
 } Schedule;
 
+static f64 heat_at(const Schedule *s, i64 n) { return s->hot * pow(s->cold / s->hot, (f64)n / s->steps); }
+
 static void anneal(Annealer *a, Proposal to[2], const Schedule *s) {
     i64 stage_steps = s->steps / s->stages + 1;
-    f64 now = 0;
+    f64 now = 0, heat = s->hot;
+    i64 cools = s->first;
     for (i64 n = s->first; n < s->last && !a->failed; n++) {
         if (n == s->first || n % stage_steps == 0 || n % REFRESH == 0) {
             a->sharpness = s->blunt << (n / stage_steps);
@@ -780,8 +793,12 @@ static void anneal(Annealer *a, Proposal to[2], const Schedule *s) {
         for (int i = 0; i <= (kind == SWAP); i++) replace_table(a, to + i);
         if (!fits(a)) { take_back(a); continue; }
         price_touched(a);
-        f64 then = score(a) * penalty(a), heat = s->hot * pow(s->cold / s->hot, (f64)n / s->steps);
-        if (then > now * (1 + heat * a->p->luck[below(a, a->p->lucks)])) { take_back(a); continue; }
+        f64 then = score(a) * penalty(a), luck = a->p->luck[below(a, a->p->lucks)];
+        if (n >= cools) heat = heat_at(s, n), cools = n + SAME_HEAT;
+        if (then > now * (1 + heat * luck * (1 + 1e-9)) || (then > now && then > now * (1 + heat_at(s, n) * luck))) {
+            take_back(a);
+            continue;
+        }
         for (int i = 0; i <= (kind == SWAP); i++) adopt(a, to + i);
         follow_slowest(a);
         forget(a);
@@ -848,6 +865,8 @@ static void allocate(Annealer *a, Proposal to[2]) {
     a->touched = room(a, W, 1);
     a->cell_touched = room(a, W * p->G, 1);
     a->moved_of = room(a, p->T, sizeof(i64));
+    a->changed = room(a, p->T, sizeof(i64));
+    a->is_changed = room(a, p->T, 1);
     for (int i = 0; i < 2; i++) {
         to[i].unit = room(a, p->S, sizeof(i64));
         to[i].target = room(a, p->S, sizeof(i64));
@@ -870,6 +889,7 @@ static void set_up(Annealer *a) {                          /* places the plan; `
             forget(a);
         }
         enlist(a, t);
+        note_change(a, t);
         Proposal here = {t, a->plan.option[t], a->plan.mode[t], a->plan.count[t], a->plan.unit + t * p->S,
                          a->plan.target + t * p->S};
         if (p->held_count) a->moved += a->moved_of[t] = bytes_moved(p, &here);
