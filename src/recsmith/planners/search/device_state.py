@@ -6,6 +6,7 @@ sharding/coverage.py says which ranks they are.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy as np
 from recsmith._types import Bools, Floats, Ints
 from recsmith.costs import Evaluator, phase_seconds
 from recsmith.planners.search.smooth_max import LEAST_LOAD, power
+from recsmith.planners.solver.linear_pieces import LinearPieces, linear_pieces_of
 from recsmith.problems import NO_PIECE, Footprint, Problem
 from recsmith.problems.footprint import ordered_footprint
 from recsmith.sharding import TYPE_NAMES, Span
@@ -102,12 +104,13 @@ class DeviceState:
     holds. expected (F,): mean loads once all pieces are placed; only their proportions matter. memory_weight: what a
     full device counts beside its load: 1 as much as an expected load, 0 not at all. on (R, W): shards of tables in
     groups (problems/legality.py). free (W,), host_free (H,): bytes.
+    bytes_held: what pieces (P,) take of each rank but the last, of the last, of each host but the last, of the last.
     effort: numbers that local search has worked on, a clock that runs at one speed on every machine.
     """
 
     def __init__(self, evaluator: Evaluator, weights: Floats | None = None) -> None:
         problem = self.problem = evaluator.problem
-        self.evaluator = evaluator
+        self.evaluator, self._by_model = evaluator, weights is None
         self.terms = evaluator.terms(problem.pieces.mode, problem.pieces.width)
         alone = evaluator.loads(self.terms) if weights is None else weights[None]
         self.phases: Floats = alone  # (F, P)
@@ -133,8 +136,11 @@ class DeviceState:
         self._head: list[int] = problem.pieces.head.device.tolist()
         self._tail: list[int] = problem.pieces.tail.device.tolist()
         before_tail = np.minimum(self.coverage, self.local) - 1  # ranks of the host with the tail
-        self._last_host: list[int] = (before_tail * problem.pieces.head.host + problem.pieces.tail.host).tolist()
-        self._other_hosts: list[int] = (self.local * problem.pieces.head.host).tolist()
+        on_last_host: Ints = before_tail * problem.pieces.head.host + problem.pieces.tail.host
+        on_other_hosts: Ints = self.local * problem.pieces.head.host
+        self.bytes_held = (problem.pieces.head.device, problem.pieces.tail.device, on_other_hosts, on_last_host)
+        self._last_host: list[int] = on_last_host.tolist()
+        self._other_hosts: list[int] = on_other_hosts.tolist()
         self._one_rank: list[bool] = (self.span == int(Span.RANK)).tolist()
         self.legality, table = problem.legality, problem.modes.table[problem.pieces.mode]
         self._table: list[int] = table.tolist()
@@ -144,6 +150,11 @@ class DeviceState:
     def _marginal(self) -> Floats:
         """Seconds per phase (F, P) that a piece adds to a group that holds an equal piece already."""
         return self.evaluator.loads(2 * self.terms) - self.evaluator.loads(self.terms)
+
+    @cached_property
+    def linear_pieces(self) -> LinearPieces | None:
+        """The cost model as the largest of linear functions; None where it is not, or a plain score is balanced."""
+        return linear_pieces_of(self.evaluator, self.terms) if self._by_model else None
 
     def clear(self) -> None:
         """Take everything back."""
@@ -244,3 +255,10 @@ class DeviceState:
         after = self.evaluator.loads(self.sums[group, ranks])
         self.loads[:, ranks] += after - self.group_loads[group][:, ranks]
         self.group_loads[group][:, ranks] = after
+
+    def count_groups(self, pieces: Ints) -> None:
+        """Count pieces in their groups, whose shared seconds the first to come adds; all else of them is placed."""
+        for group in self.group[pieces].tolist():
+            self.in_group[group] += 1
+            if self.any_shared and self.in_group[group] == 1:
+                self.common += self.shared[group]

@@ -12,6 +12,7 @@ from recsmith._types import Bools, Floats, Ints
 from recsmith.bounds.linear_bounds import SelectionLimits
 from recsmith.bounds.relaxation import DEAREST, Relaxation, fitting_price, shared_relaxation
 from recsmith.costs import Evaluator
+from recsmith.planners.search.compiled_placement import place_compiled
 from recsmith.planners.search.device_state import NOWHERE, QUANTUM, Assignment, DeviceState
 from recsmith.planners.search.smooth_max import LEAST_LOAD
 from recsmith.problems import NO_PIECE, Footprint, Problem
@@ -35,6 +36,8 @@ def place_longest_first(devices: DeviceState, assignment: Assignment, order: Flo
     if devices.balances_powers:
         mean *= QUANTUM  # powers of small loads are smaller still
     sequence = np.lexsort((np.arange(len(span)), -_weight(devices, assignment, order), -span))
+    if place_compiled(devices, assignment, sequence, mean * QUANTUM):
+        return
     for i in sequence.tolist():
         place_best(devices, assignment, i, mean * QUANTUM)
 

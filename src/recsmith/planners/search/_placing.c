@@ -1,0 +1,202 @@
+/* Longest-first placement, compiled: placement.py says what it does and compiled_placement.py calls it. Given the same
+loads it finds the same targets as the Python of device_state.py, one piece after the other.
+
+Legend: N pieces in the order in which they are placed, W ranks, G fusion groups, F phases, J linear functions of a
+phase, k terms. Every array is contiguous, of int64 or double. Callers guarantee that numbers in arrays are indices of
+what they name; only lengths are checked here.
+*/
+#define Py_LIMITED_API 0x030b0000
+#include <Python.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+typedef int64_t i64;
+typedef double f64;
+
+#define NOWHERE -1
+
+typedef struct {
+    i64 N, W, G, F, k, per_host;
+    f64 quantum, memory_weight;
+    /* (N,): group, ranks that it covers, bytes of all ranks but the last and of the last, host bytes of the hosts */
+    const i64 *group, *size, *head, *tail, *other_hosts, *last_host;
+    const i64 *table, *kind, *width;                       /* (N,): kind 0 goes anywhere, 1 and 2 see `allowed` */
+    const f64 *terms;                                      /* (N, k) */
+    const i64 *planes;                                     /* (F,): J of each phase */
+    const f64 *slopes, *opening, *expected;                /* (sum J, k); (F,); (F,) */
+    const i64 *capacity;                                   /* (W,) */
+    f64 *sums, *group_loads, *loads;                       /* (G, W, k), (G, F, W), (F, W) */
+    i64 *free_, *host_free, *target;                       /* (W,), hosts, (N,) */
+    f64 *powers, *after, *score;                           /* (F, W), (F, W), (W,): what is worked out on the way */
+    i64 *first;                                            /* (N,): the first piece of its table in this order */
+} Placing;
+
+static f64 power(f64 x) { x *= x, x *= x; return x * x; }  /* BALANCE of device_state.py: 8 */
+
+static void price_group(const Placing *p, i64 piece, i64 rank, f64 *seconds) {  /* (F,) with one piece more */
+    const f64 *sums = p->sums + (p->group[piece] * p->W + rank) * p->k, *terms = p->terms + piece * p->k;
+    const f64 *slope = p->slopes;
+    f64 with[64];
+    for (i64 i = 0; i < p->k; i++) with[i] = sums[i] + terms[i];
+    for (i64 f = 0; f < p->F; f++) {
+        f64 most = 0;
+        for (i64 j = 0; j < p->planes[f]; j++, slope += p->k) {
+            f64 each = 0;
+            for (i64 i = 0; i < p->k; i++) each += slope[i] * with[i];
+            if (each > most) most = each;
+        }
+        seconds[f] = most + p->opening[f];
+    }
+}
+
+static void score_ranks(const Placing *p, i64 piece) {     /* what each rank counts for a piece, less being better */
+    int balances = p->F > 1 || p->memory_weight > 0;
+    f64 all = 0, seconds[16];
+    for (i64 f = 0; f < p->F; f++) all += p->expected[f];
+    for (i64 w = 0; w < p->W; w++) {
+        f64 score = 0;
+        price_group(p, piece, w, seconds);
+        for (i64 f = 0; f < p->F; f++) {
+            f64 before = p->group_loads[(p->group[piece] * p->F + f) * p->W + w];
+            f64 after = p->loads[f * p->W + w] - before + seconds[f];
+            if (balances) score += p->expected[f] * (power(after / p->expected[f]) - p->powers[f * p->W + w]);
+            else score = after;
+        }
+        if (p->memory_weight) {
+            f64 scale = p->memory_weight / (f64)p->capacity[w];
+            f64 used = p->memory_weight - (f64)p->free_[w] * scale, bytes = (f64)p->tail[piece] * scale;
+            score += all * (power(used + bytes) - power(used));
+        }
+        p->score[w] = score;
+    }
+}
+
+static int fits(const Placing *p, i64 piece, i64 target) {
+    i64 size = p->size[piece], last = (target + 1) * size - 1;
+    for (i64 w = target * size; w < last; w++) if (p->free_[w] < p->head[piece]) return 0;
+    if (p->free_[last] < p->tail[piece]) return 0;
+    for (i64 h = target * size / p->per_host; h < last / p->per_host; h++)
+        if (p->host_free[h] < p->other_hosts[piece]) return 0;
+    return p->host_free[last / p->per_host] >= p->last_host[piece];
+}
+
+/* Pieces of a table that share a rank are equally wide (kind 1), and stay on one host (kind 2). */
+static int allowed(const Placing *p, i64 piece, i64 target) {
+    if (!p->kind[piece]) return 1;
+    for (i64 other = p->first[piece]; other < piece; other++) {
+        if (p->table[other] != p->table[piece] || p->target[other] == NOWHERE) continue;
+        if (p->target[other] == target && p->width[other] != p->width[piece]) return 0;
+        if (p->kind[piece] == 2 && p->target[other] / p->per_host != target / p->per_host) return 0;
+    }
+    return 1;
+}
+
+static void put(Placing *p, i64 piece, i64 target) {
+    i64 size = p->size[piece], first = target * size, last = first + size - 1, group = p->group[piece];
+    f64 seconds[16];
+    for (i64 w = first; w <= last; w++) {
+        price_group(p, piece, w, seconds);
+        f64 *sums = p->sums + (group * p->W + w) * p->k;
+        for (i64 i = 0; i < p->k; i++) sums[i] += p->terms[piece * p->k + i];
+        for (i64 f = 0; f < p->F; f++) {
+            f64 *own = p->group_loads + (group * p->F + f) * p->W + w, *load = p->loads + f * p->W + w;
+            *load += seconds[f] - *own, *own = seconds[f];
+            p->powers[f * p->W + w] = power(*load / p->expected[f]);
+        }
+        p->free_[w] -= w < last ? p->head[piece] : p->tail[piece];
+    }
+    for (i64 h = first / p->per_host; h < last / p->per_host; h++) p->host_free[h] -= p->other_hosts[piece];
+    p->host_free[last / p->per_host] -= p->last_host[piece];
+    p->target[piece] = target;
+}
+
+static void place_all(Placing *p) {
+    for (i64 i = 0; i < p->F * p->W; i++) p->powers[i] = power(p->loads[i] / p->expected[i / p->W]);
+    for (i64 piece = 0; piece < p->N; piece++) {
+        i64 size = p->size[piece], best = NOWHERE;
+        f64 least = INFINITY;
+        p->target[piece] = NOWHERE;
+        score_ranks(p, piece);
+        for (i64 target = 0; target < p->W / size; target++) {
+            f64 score = p->score[target * size];
+            for (i64 w = target * size + 1; w < (target + 1) * size; w++) if (p->score[w] > score) score = p->score[w];
+            score = floor(score / p->quantum);
+            if (score < least && fits(p, piece, target) && allowed(p, piece, target)) least = score, best = target;
+        }
+        if (best != NOWHERE) put(p, piece, best);
+    }
+}
+
+/* --- from Python ------------------------------------------------------------------------------------------------- */
+
+enum {  /* the arrays, in the order of the call; from SUMS on they are written to */
+    SIZES, SCALES, GROUP, SIZE, HEAD, TAIL, OTHER_HOSTS, LAST_HOST, TABLE, KIND, WIDTH, TERMS, PLANES, SLOPES, OPENING,
+    EXPECTED, CAPACITY, FIRST, SUMS, GROUP_LOADS, LOADS, FREE, HOST_FREE, TARGET, ARRAYS
+};
+
+static int read_arrays(Placing *p, void *const array[], const i64 lengths[]) {  /* 0 where a length is wrong */
+    if (lengths[SIZES] != 6 || lengths[SCALES] != 2) return 0;
+    const i64 *sizes = array[SIZES];
+    p->N = sizes[0], p->W = sizes[1], p->G = sizes[2], p->F = sizes[3], p->k = sizes[4], p->per_host = sizes[5];
+    p->quantum = ((const f64 *)array[SCALES])[0], p->memory_weight = ((const f64 *)array[SCALES])[1];
+    p->group = array[GROUP], p->size = array[SIZE], p->head = array[HEAD], p->tail = array[TAIL];
+    p->other_hosts = array[OTHER_HOSTS], p->last_host = array[LAST_HOST];
+    p->table = array[TABLE], p->kind = array[KIND], p->width = array[WIDTH], p->terms = array[TERMS];
+    p->planes = array[PLANES], p->slopes = array[SLOPES], p->opening = array[OPENING], p->expected = array[EXPECTED];
+    p->capacity = array[CAPACITY], p->first = array[FIRST], p->sums = array[SUMS];
+    p->group_loads = array[GROUP_LOADS], p->loads = array[LOADS], p->free_ = array[FREE];
+    p->host_free = array[HOST_FREE], p->target = array[TARGET];
+    i64 N = p->N, W = p->W, G = p->G, F = p->F, k = p->k, planes = 0;
+    if (lengths[PLANES] != F || F > 16 || k > 64 || p->per_host < 1) return 0;
+    for (i64 f = 0; f < F; f++) planes += p->planes[f];
+    const i64 expected[ARRAYS] = {
+        6, 2, N, N, N, N, N, N, N, N, N, N * k, F, planes * k, F, F, W, N, G * W * k, G * F * W, F * W, W,
+        W / p->per_host, N,
+    };
+    for (int i = 0; i < ARRAYS; i++) if (lengths[i] != expected[i]) return 0;
+    return 1;
+}
+
+static PyObject *run(void *const array[], const i64 lengths[]) {
+    Placing placing = {0}, *p = &placing;
+    if (!read_arrays(p, array, lengths)) return PyErr_Format(PyExc_ValueError, "an array has the wrong length");
+    p->powers = malloc((p->F + 1) * p->W * sizeof(f64));
+    if (!p->powers) return PyErr_NoMemory();
+    p->score = p->powers + p->F * p->W;
+    Py_BEGIN_ALLOW_THREADS
+    place_all(p);
+    Py_END_ALLOW_THREADS
+    free(p->powers);
+    Py_RETURN_NONE;
+}
+
+static PyObject *place_arrays(PyObject *self, PyObject *arrays) {
+    (void)self;
+    if (!PyTuple_Check(arrays) || PyTuple_Size(arrays) != ARRAYS)
+        return PyErr_Format(PyExc_ValueError, "%d arrays are needed", (int)ARRAYS);
+    Py_buffer views[ARRAYS];
+    void *array[ARRAYS];
+    i64 lengths[ARRAYS];
+    int held = 0;
+    PyObject *result = NULL;
+    for (; held < ARRAYS; held++) {
+        int writable = held >= SUMS ? PyBUF_WRITABLE : 0;
+        if (PyObject_GetBuffer(PyTuple_GetItem(arrays, held), views + held, PyBUF_C_CONTIGUOUS | writable) < 0) break;
+        array[held] = views[held].buf;
+        lengths[held] = (i64)(views[held].len / 8);
+        if (views[held].itemsize != 8) {
+            PyErr_Format(PyExc_ValueError, "array %d: 8 bytes an item are needed", held);
+            held++;
+            break;
+        }
+    }
+    if (!PyErr_Occurred()) result = run(array, lengths);
+    while (held) PyBuffer_Release(views + --held);
+    return result;
+}
+
+static PyMethodDef METHODS[] = {{"place", place_arrays, METH_O, "Place pieces; see compiled_placement.py."}, {0}};
+static struct PyModuleDef MODULE = {PyModuleDef_HEAD_INIT, "_placing", NULL, 0, METHODS, NULL, NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit__placing(void) { return PyModule_Create(&MODULE); }

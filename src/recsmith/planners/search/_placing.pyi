@@ -1,0 +1,3 @@
+from recsmith._types import Floats, Ints
+
+def place(arrays: tuple[Floats | Ints, ...], /) -> None: ...

@@ -1,0 +1,70 @@
+"""Compiled placement finds the targets of the Python loop, and leaves the devices in the same state."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.cases import Case, cluster, drawn, large_case, medium_case, table, under, workload
+
+from recsmith.planners.search import compiled_placement, placement
+from recsmith.planners.search.compiled_placement import place_compiled
+from recsmith.planners.search.device_state import Assignment, DeviceState
+from recsmith.planners.search.placement import place_longest_first
+
+pytest.importorskip("recsmith.planners.search._placing", reason="built without a C compiler")
+
+
+def both(case: Case, seed: int, memory_weight: float) -> tuple[tuple[DeviceState, Assignment], ...]:
+    """The same random options, placed in Python and by the compiled code."""
+    problem, random, made = case.problem, np.random.default_rng(seed), list[tuple[DeviceState, Assignment]]()
+    choice = np.array([random.integers(a, b) for a, b in pairwise(problem.options.start.tolist())])
+    for compiled in (False, True):
+        devices, assignment = DeviceState(case.evaluator), Assignment.of(problem, choice)
+        devices.memory_weight = memory_weight
+        with pytest.MonkeyPatch.context() as patch:
+            if not compiled:
+                patch.setattr(placement, "place_compiled", lambda *_: False)
+            place_longest_first(devices, assignment, devices.seconds)
+        made.append((devices, assignment))
+    return tuple(made)
+
+
+def check_alike(case: Case, seed: int, memory_weight: float) -> None:
+    (loop, slow), (devices, fast) = both(case, seed, memory_weight)
+    assert fast.target.tolist() == slow.target.tolist()
+    assert devices.free.tolist() == loop.free.tolist()
+    assert devices.host_free.tolist() == loop.host_free.tolist()
+    assert devices.in_group == loop.in_group
+    assert devices.common.tolist() == loop.common.tolist()
+    np.testing.assert_allclose(devices.loads, loop.loads, rtol=1e-9, atol=1e-15)
+    np.testing.assert_allclose(devices.group_loads, loop.group_loads, rtol=1e-9, atol=1e-15)
+    np.testing.assert_allclose(devices.sums, loop.sums, rtol=1e-12)
+
+
+@given(
+    case=drawn(medium_case, models=("analytic",)), seed=st.integers(0, 2**32 - 1), weight=st.sampled_from((0.0, 0.8))
+)
+def test_it_finds_what_the_loop_finds(case: Case, seed: int, weight: float) -> None:
+    check_alike(case, seed, weight)
+
+
+@given(case=drawn(lambda pick: under(pick, large_case(pick), ("analytic",))), seed=st.integers(0, 2**32 - 1))
+def test_it_finds_what_the_loop_finds_on_many_ranks(case: Case, seed: int) -> None:
+    check_alike(case, seed, 1.0)
+
+
+def test_it_leaves_costs_that_just_add_up_and_other_scores_to_the_loop() -> None:
+    case = Case(workload(table("a", 100, 16)), cluster())
+    for devices in (DeviceState(case.evaluator), DeviceState(case.evaluator, np.ones(len(case.problem.pieces.mode)))):
+        assignment = Assignment.of(case.problem, case.problem.options.start[:-1])
+        assert not place_compiled(devices, assignment, np.arange(len(assignment.piece)), 1.0)
+
+
+def test_wrong_lengths_are_refused() -> None:
+    native = compiled_placement._compiled()  # pyright: ignore[reportPrivateUsage]
+    with pytest.raises(ValueError, match="24 arrays are needed"):
+        native.place(())
+    with pytest.raises(ValueError, match="wrong length"):
+        native.place(tuple(np.zeros(3) for _ in range(24)))
