@@ -15,7 +15,7 @@ from support.process import heed_interrupts
 
 from recsmith.adapters.installed import require_torchrec
 from recsmith.errors import MissingExtra, RecSmithError, UsageError
-from recsmith.jobs.launch import LOCKED, PREFIX, _environment, job_folder, launch, remove_left_folders
+from recsmith.jobs.launch import LOCKED, PREFIX, job_environment, job_folder, launch, remove_left_folders
 from recsmith.jobs.machine import LOOPBACK, free_port
 
 pytestmark = pytest.mark.torchrun
@@ -140,10 +140,10 @@ def test_a_job_that_is_killed_after_its_last_write_is_complete(jobs: Path):
 def test_the_users_number_of_threads_stays(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("recsmith.jobs.launch.free_cores", lambda: 8)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    assert _environment(2, own=True)["OMP_NUM_THREADS"] == "4"
-    assert _environment(16, own=True)["OMP_NUM_THREADS"] == "1"
+    assert job_environment(2, own=True)["OMP_NUM_THREADS"] == "4"
+    assert job_environment(16, own=True)["OMP_NUM_THREADS"] == "1"
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
-    assert _environment(2, own=True)["OMP_NUM_THREADS"] == "3"
+    assert job_environment(2, own=True)["OMP_NUM_THREADS"] == "3"
 
 
 @pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="torch is not installed")

@@ -15,7 +15,7 @@ from hypothesis.extra.numpy import array_shapes, arrays
 
 import recsmith
 from recsmith.errors import CorruptFile
-from recsmith.jobs.launch import _environment
+from recsmith.jobs.launch import job_environment
 from recsmith.jobs.processes import decode_text, encode_text, places_of_modules, receive, send
 
 
@@ -28,7 +28,7 @@ def test_our_own_jobs_leave_the_working_folder_out(tmp_path: Path, monkeypatch: 
     assert places_of_modules(own=True) == [other]
     assert places_of_modules(own=False) == [here, str(tmp_path / "link"), other]
     for function, places in (("recsmith.x:y", other), ("mine:y", os.pathsep.join(places_of_modules(own=False)))):
-        words = _environment(1, own=function.startswith("recsmith."))
+        words = job_environment(1, own=function.startswith("recsmith."))
         assert (words["PYTHONPATH"], words["PYTHONSAFEPATH"]) == (places, "1")
 
 

@@ -72,7 +72,7 @@ def launch(
             ranks,
             hosts,
             restarts,
-            _environment(ranks, own=function.startswith("recsmith.") and not names_modules) | {LOG_FILE: str(log)},
+            job_environment(ranks, own=function.startswith("recsmith.") and not names_modules) | {LOG_FILE: str(log)},
         ) as agents:
             for message in _until_ended(agents, folder, ranks, timeout_s, JobLog(log)):
                 if on_message:
@@ -106,7 +106,7 @@ def _agents(
         _end(agents)
 
 
-def _environment(ranks: int, *, own: bool) -> dict[str, str]:
+def job_environment(ranks: int, *, own: bool) -> dict[str, str]:
     """Of agents and ranks: cores shared evenly, the loopback interface, and where modules are found (processes.py).
 
     A number of threads that the user has exported stays.
@@ -154,7 +154,7 @@ def _until_ended(
             )
         time.sleep(POLL_S)
     if any(agent.poll() for agent in agents) and not _is_complete(folder, ranks):
-        raise _failure(folder)
+        raise failure_of(folder)
     yield from log.new_messages()
 
 
@@ -165,7 +165,7 @@ def _is_complete(folder: Path, ranks: int) -> bool:
     return len({_result(folder, rank)["attempt"] for rank in range(ranks)}) == 1
 
 
-def _failure(folder: Path) -> RecSmithError:
+def failure_of(folder: Path) -> RecSmithError:
     """What the rank that failed first raised on purpose, or else its output."""
     for error in _errors(folder)[:1]:
         sentence = error.with_suffix(SENTENCE)

@@ -26,11 +26,12 @@ TIMEOUT = timedelta(minutes=10)  # of a collective that some rank never joins; a
 
 
 def run(folder: Path) -> None:
-    """Run the job's function inside a process group and leave its result in the folder."""
+    """Run the job's function and leave its result in the folder; inside a process group, unless it joins none."""
     rank = int(os.environ["RANK"])
     job = json.loads((folder / "job.json").read_text())
     module, _, name = job["function"].partition(":")
-    join()
+    if job.get("joins", True):
+        join()
     result = getattr(import_module(module), name)(**job["arguments"])
     write_text(str(folder / f"rank-{rank}.json"), json.dumps({"attempt": _attempt(), "result": result}))
 

@@ -111,6 +111,10 @@ class Checkpoints:
         self._complete(partial)
         return None
 
+    def random_states(self) -> dict[int, Raw]:
+        """The states of random number generators that this rank writes, by rank."""
+        return {dist.get_rank(): random_states()}
+
     def _without_room(self, size: int) -> str | None:
         """Why a checkpoint of so many bytes does not fit beside those that are kept; None where it does."""
         free = shutil.disk_usage(self.folder).free
@@ -136,7 +140,8 @@ class Checkpoints:
         """Everything but the tensors; what went wrong, in words."""
         try:
             partial.mkdir(parents=True, exist_ok=True)
-            (partial / f"random-{dist.get_rank()}.json").write_text(json.dumps(random_states()))
+            for rank, states in self.random_states().items():
+                (partial / f"random-{rank}.json").write_text(json.dumps(states))
             if dist.get_rank() == 0:
                 (partial / PROGRESS).write_text(json.dumps(progress, allow_nan=False, indent=1))
                 save_plan(plan, partial / PLAN_FILE)

@@ -132,16 +132,20 @@ def progress_of(saved: Saved | None) -> Progress:
     """How far a checkpoint is."""
     if saved is None:
         return Progress()
-    raw = saved.progress
+    return progress_from(saved.progress, str(saved.folder))
+
+
+def progress_from(raw: Raw, where: str) -> Progress:
+    """How far a job was, by what it keeps of that. where: it was found, for errors."""
     return Progress(
         step=raw["step"],
         begun=raw["step"],
         saved=raw["step"],
         position=raw["position"],
-        scores=None if raw["scores"] is None else decode(Scores, raw["scores"], str(saved.folder)),
+        scores=None if raw["scores"] is None else decode(Scores, raw["scores"], where),
         watchers=raw.get("watchers", {}),
         update=raw.get("update"),
-        narrow=None if raw.get("narrow") is None else decode(NarrowState, raw["narrow"], str(saved.folder)),
+        narrow=None if raw.get("narrow") is None else decode(NarrowState, raw["narrow"], where),
     )
 
 
@@ -238,7 +242,18 @@ def ranks_per_host() -> int:
 def save(job: TrainingJob) -> None:
     """Save the state; where the disk refuses it, say so and train on."""
     begun, progress, log = time.perf_counter(), job.progress, job.log
-    raw = {
+    problem = job.checkpoints.save(job.sharded, job.run, job.plan, kept_progress(job))
+    seconds = time.perf_counter() - begun
+    log.write("checkpoint", {"step": progress.step, "seconds": seconds, **({"problem": problem} if problem else {})})
+    progress.saved = progress.saved if problem else progress.step
+    if problem:
+        log.say({"note": f"no checkpoint of step {progress.step:,}: {problem}; training goes on, older ones stay"})
+
+
+def kept_progress(job: TrainingJob) -> Raw:
+    """What a checkpoint keeps of how far a job is."""
+    progress = job.progress
+    return {
         "step": progress.step,
         "ranks": dist.get_world_size(),
         "position": progress.position,
@@ -247,12 +262,6 @@ def save(job: TrainingJob) -> None:
         **({} if job.sharded.narrowed is None else {"narrow": encode(job.sharded.narrowed.state())}),
         **({"update": kept} if job.update is not None and (kept := job.update.to_raw()) is not None else {}),
     }
-    problem = job.checkpoints.save(job.sharded, job.run, job.plan, raw)
-    seconds = time.perf_counter() - begun
-    log.write("checkpoint", {"step": progress.step, "seconds": seconds, **({"problem": problem} if problem else {})})
-    progress.saved = progress.saved if problem else progress.step
-    if problem:
-        log.say({"note": f"no checkpoint of step {progress.step:,}: {problem}; training goes on, older ones stay"})
 
 
 def log_progress(job: TrainingJob, times: StepTimes, total: int | None) -> None:

@@ -73,6 +73,10 @@ def _launched(run: Run, max_restarts: int, on_progress: OnProgress | None) -> Ra
             on_progress(message)
 
     with passing_on_signals(pid), engine_for_ranks(run):
+        if run.remote is not None:
+            from recsmith.training.remote.hosting import train_remote
+
+            return train_remote(run, local_ranks(run), hear)
         results = launch(
             LOOP, {"run": run_to_raw(run)}, ranks=local_ranks(run), timeout_s=float("inf"), restarts=max_restarts,
             on_message=hear, names_modules=names_modules(run),

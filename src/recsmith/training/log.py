@@ -198,15 +198,20 @@ def _ms(seconds: Any) -> str:
     return f"{seconds * 1e3:.1f} ms"
 
 
-def starting_lines(run: Run, plan: Plan, *, parameters: int, samples: int | None) -> list[str]:
-    """Lines about model, data and plan. parameters: of the whole model. samples: of its data, where it is known."""
+def starting_lines(
+    run: Run, plan: Plan, *, parameters: int, samples: int | None, ranks: int | None = None
+) -> list[str]:
+    """Lines about model, data and plan. parameters: of the whole model. samples: of its data, where it is known.
+
+    ranks: that train, where they are not those of the plan.
+    """
     tables = plan.workload.tables
     weights = sum(table.num_embeddings * table.embedding_dim for table in tables)
     sizes = [table.num_embeddings for table in tables]
     types: dict[str, int] = {}
     for placement in plan.placements:
         types[placement.sharding_type] = types.get(placement.sharding_type, 0) + 1
-    ranks = plan.cluster.world_size
+    ranks = ranks or plan.cluster.world_size
     local = ", then ".join(f"{size:,}" for _, size in run.data.batch_sizes(ranks).changes)
     cached, hits = cached_tables(run, plan), predicted_hits(run, plan)
     made = f"made now, by {plan.planner}" if run.plan in MADE_HERE else run.plan

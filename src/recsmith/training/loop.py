@@ -5,7 +5,7 @@ job.py. A step is made by one of steps/, and what watchers/ ask for is done by a
 """
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -73,6 +73,13 @@ def _trained(
     after: such a wish, with the plan to go on under.
     """
     job, batches = prepared(run, agreement, plan=after and after.plan)
+    return train_prepared(job, batches, watchers, ending, after)
+
+
+def train_prepared(
+    job: TrainingJob, batches: Generator[TrainingBatch], watchers: Watchers, ending: Ending, after: Wish | None = None
+) -> Raw | Wish:
+    """Train a job that is prepared, on its batches; what came of it, as `_trained`."""
     with closing(job.log), closing(batches):
         watchers.begin(job.progress.watchers)
         if after is not None:

@@ -13,6 +13,8 @@ from recsmith._process import memory_limit
 from recsmith.adapters.installed import require_torchrec
 from recsmith.errors import UsageError
 from recsmith.jobs.log import require_tensorboard
+from recsmith.training.refusals import check_together, remote_parts
+from recsmith.training.remote.parts import check_remote
 from recsmith.training.run import Component, Run, names_component, names_modules
 from recsmith.units import format_size
 
@@ -29,6 +31,8 @@ def check_run(run: Run, ranks: int) -> None:
     """
     check_machine(run, ranks)
     check_output(run.output)
+    check_remote(run, launched="RANK" in os.environ)
+    check_together(remote_parts(run))
     if run.metrics.evaluate_every is not None and run.data.test is None:
         raise UsageError("metrics.evaluate_every is given and there is no data.test to evaluate on; name one")
     _check_named(run)

@@ -15,6 +15,7 @@ from recsmith.sharding import KEY_VALUE
 from recsmith.training.arrays.members import TrainedTogether
 from recsmith.training.optimizers import IN_HALVES
 from recsmith.training.optimizers.shampoo_cost import AUTO, SHAMPOO
+from recsmith.training.remote.parts import TablesOnServers
 from recsmith.training.run import BUILT_IN, Run, RunModel, RunTable
 from recsmith.training.run_parts import (
     BACKGROUND,
@@ -113,6 +114,7 @@ def placed_parts(run: Run, plan: Plan, device: str) -> list[Part]:
         *([OnDisk(next(iter(stored), None), run.rows)] if stored or parsed(run.rows, "rows")[0] == "tiered" else []),
         *([TowersOfHosts(towers=towers)] if towers else []),
         *([BACKGROUND] if run.checkpoint is not None and run.checkpoint.background else []),
+        *([TablesOnServers()] if run.remote is not None else []),
     ]  # fmt: skip
 
 
@@ -129,6 +131,23 @@ def array_parts(run: Run) -> list[Part]:
         *([FewerUnits()] if run.model.narrow is not None else []),
         *([FactoredLayers()] if run.optimizers.dense.name == AUTO else []),
         *([BF16_PRODUCTS] if run.model.precision == "bf16" else []),
+        *([BACKGROUND] if run.checkpoint is not None and run.checkpoint.background else []),
+    ]  # fmt: skip
+
+
+def remote_parts(run: Run) -> list[Part]:
+    """The parts of a run whose tables are on servers; none of another one."""
+    if run.remote is None:
+        return []
+    step = parsed(run.pipeline, "pipeline")[0]
+    tables = model_parts(run.model, tables=run.model.tables, weighted=False, deduplicated=False)
+    narrow = sorted((each.data_type, each.name) for each in run.model.tables if each.data_type != "fp32")
+    return [
+        TablesOnServers(), *data_parts(run), *tables, *_trained_by(run), TableOptimizer(run.optimizers.sparse.name),
+        *(NarrowTables(name, kind) for kind, name in narrow[:1]),
+        *([OwnStep(step)] if step not in ("auto", "base", *SECOND_ORDER) else []),
+        *([BF16_PRODUCTS] if run.model.precision == "bf16" else []),
+        *([GPU] if run.device == "cuda" else []),
         *([BACKGROUND] if run.checkpoint is not None and run.checkpoint.background else []),
     ]  # fmt: skip
 

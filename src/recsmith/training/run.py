@@ -33,6 +33,7 @@ from recsmith.training.collectives import KIND as COLLECTIVES
 from recsmith.training.collectives.quantised import RunComms
 from recsmith.training.narrowing.settings import NarrowSettings
 from recsmith.training.optimizers.settings import RunOptimizers, positive
+from recsmith.training.remote.settings import RunRemote
 from recsmith.training.run_data import RunData
 from recsmith.training.steps import KIND as STEP
 from recsmith.training.stores import ROWS
@@ -180,7 +181,8 @@ class Run:
     goes wrong, such as a broken feed or another hot set (docs/watch.md); a mapping of settings may act, too; none
     watches nothing. capture: folder for the trace of some steps, which `recsmith predict` reads (docs/predict.md); none
     captures nothing. array: models that are trained in one job on the same batches, each by settings of its own
-    (docs/array.md). seed: from which weights at the start, the order of samples and dropout follow.
+    (docs/array.md). remote: tables on servers beside the trainers (docs/remote.md); none: on the ranks that train.
+    seed: from which weights at the start, the order of samples and dropout follow.
 
     A component is a name or 'module:Class', or a mapping with `name` and its settings.
     """
@@ -202,6 +204,7 @@ class Run:
     watch: Component = NONE
     capture: str | None = None
     array: RunArray | None = None
+    remote: RunRemote | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:

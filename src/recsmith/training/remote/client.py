@@ -1,0 +1,161 @@
+"""A trainer's side of the servers: which rows lie where, pulled and pushed once a step, and counted."""
+
+import threading
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from recsmith.errors import RecSmithError
+from recsmith.plans import Plan, plan_from_raw
+from recsmith.sharding import Shard
+from recsmith.training.remote.calls import ServerCalls, Tensors, worded, words_of
+from recsmith.training.remote.members import Regroup
+from recsmith.training.remote.updates import shard_key, shards_by_table
+
+LONG_S = 600.0  # of calls that write files, or wait for all to begin
+BEATS = 4  # signs of life within the timeout
+
+
+@dataclass
+class RemoteCounts:
+    """What a trainer has moved: rows that were pulled and pushed, numbers in them, ids sent; bytes of all messages."""
+
+    steps: int = 0
+    rows: int = 0
+    row_bytes: int = 0
+    id_bytes: int = 0
+    sent_bytes: int = 0
+    received_bytes: int = 0
+
+
+@dataclass
+class TableClient:
+    """The tables of a job, as a trainer reaches them.
+
+    calls: to the servers. timeout_s: of each. clock: steps that all trainers have pushed.
+    """
+
+    calls: ServerCalls
+    timeout_s: float
+    clock: int = 0
+    counts: RemoteCounts = field(default_factory=RemoteCounts)
+
+    def __post_init__(self) -> None:
+        self.rank, self.world, self.generation = 0, 1, 0
+        self._shards = dict[str, list[Shard]]()
+        self._stop = threading.Event()
+        self.lookups: list[tuple[str, torch.Tensor, torch.Tensor]] = []  # (table, ids, their rows) of the step
+
+    def gather(self) -> dict[str, Any]:
+        """Wait for the other trainers; the place of this one."""
+        place = None
+        while place is None:
+            place = words_of(self._call(0, "gather"))["place"]
+        self.rank, self.world, self.generation = place["rank"], place["world"], place["generation"]
+        self.clock, self.lookups = place["step"], []
+        return place
+
+    def begin(self) -> tuple[Plan, Any, dict[str, str], Tensors]:
+        """(plan of the servers, progress, names of the tables' parameters, dense layers)."""
+        answer = self._call(0, "begin")
+        said = words_of(answer)
+        plan = plan_from_raw(said["plan"], "server 0's plan")
+        self._shards = shards_by_table(plan)
+        return plan, said["progress"], said["names"], answer
+
+    def live(self) -> None:
+        """Say that this trainer lives, again and again, until it leaves."""
+
+        def beat() -> None:
+            while not self._stop.wait(self.timeout_s / BEATS):
+                try:
+                    self._call(0, "alive")
+                except RecSmithError:  # the next step tells it
+                    return
+
+        threading.Thread(target=beat, daemon=True, name="recsmith-alive").start()
+
+    def leave(self) -> None:
+        """Be waited for no more."""
+        self._stop.set()
+        self._call(0, "leave")
+
+    def shards(self, table: str) -> list[Shard]:
+        """Where its rows are."""
+        return self._shards[table]
+
+    def pull(self, ids: dict[str, torch.Tensor], *, train: bool) -> Tensors:
+        """The rows of each table's ids, which are sorted and each there once. train: they are pushed later."""
+        asked: dict[int, Tensors] = {}
+        places: list[tuple[str, Shard, torch.Tensor | slice]] = []
+        for table, wanted in ids.items():
+            for shard in self._shards[table]:
+                first, last = shard.rows
+                whole = len(self._shards[table]) == 1
+                bounds = torch.searchsorted(wanted, torch.tensor([first, last])).tolist()
+                here = slice(None) if whole else slice(*bounds)
+                asked.setdefault(shard.rank, {})[shard_key(shard)] = wanted[here] - first
+                places.append((table, shard, here))
+        answers = self._call_all("pull", asked, committed=self.clock, train=train)
+        dims = {table: max(each.columns[1] for each in self._shards[table]) for table in ids}
+        rows = {table: torch.empty(len(wanted), dims[table]) for table, wanted in ids.items()}
+        for table, shard, here in places:
+            rows[table][here, slice(*shard.columns)] = answers[shard.rank][shard_key(shard)]
+        if train:
+            self._places, self.counts.steps = places, self.counts.steps + 1
+            self.counts.rows += sum(map(len, ids.values()))
+            self.counts.row_bytes += sum(each.numel() * each.element_size() for each in rows.values())
+            self.counts.id_bytes += sum(each.numel() * 8 for per in asked.values() for each in per.values())
+        return rows
+
+    def push(self) -> None:
+        """The gradients of the rows that the step has looked up: to server 0 when all others have theirs."""
+        gradients = {table: rows.grad for table, _, rows in self.lookups}
+        sent: dict[int, Tensors] = {}
+        for table, shard, here in self._places:
+            found = gradients[table]
+            assert found is not None
+            sent.setdefault(shard.rank, {})[shard_key(shard)] = found[here, slice(*shard.columns)]
+        self.lookups = []
+        self._call_all("push", sent, generation=self.generation, rank=self.rank, world=self.world)
+
+    def commit(self) -> None:
+        """Wait until all trainers have pushed the step.
+
+        Raises:
+            Regroup: the trainers have changed, and the step is void.
+        """
+        answer = None
+        while answer is None:
+            answer = words_of(self._call(0, "commit", generation=self.generation, step=self.clock))["answer"]
+        if answer == "regroup":
+            raise Regroup("the trainers of this job have changed")
+        self.clock += 1
+
+    def read(self, shard: Shard, first: int, last: int) -> torch.Tensor:
+        """Rows of a shard, counted from its first."""
+        said = {"shard": shard_key(shard), "first": first, "last": last, "committed": self.clock}
+        return self._call(shard.rank, "read", **said)["rows"]
+
+    def to_all(self, function: str, tensors: Tensors, **words: Any) -> list[dict[str, Any]]:
+        """Call every server with the same, at once; what they say."""
+        said, servers = worded(tensors, **words), range(self.calls.place.servers)
+        waiting = [self.calls.begin(each, function, said, LONG_S) for each in servers]
+        return [words_of(wait()) for wait in waiting]
+
+    def _call(self, server: int, function: str, **words: Any) -> Tensors:
+        timeout = LONG_S if function == "begin" else self.timeout_s
+        return self.calls.call(server, function, worded(**words), timeout)
+
+    def _call_all(self, function: str, tensors: dict[int, Tensors], **words: Any) -> dict[int, Tensors]:
+        sent = {server: worded(each, **words) for server, each in tensors.items()}
+        waiting = {server: self.calls.begin(server, function, each, self.timeout_s) for server, each in sent.items()}
+        answers = {server: wait() for server, wait in waiting.items()}
+        self.counts.sent_bytes += _bytes(sent)
+        self.counts.received_bytes += _bytes(answers)
+        return answers
+
+
+def _bytes(messages: dict[int, Tensors]) -> int:
+    return sum(each.numel() * each.element_size() for per in messages.values() for each in per.values())

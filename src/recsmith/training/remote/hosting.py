@@ -1,0 +1,169 @@
+"""Starts the servers and the trainers of a run on this machine, and ends them.
+
+Each is a process of its own, with no torchrun around them, which would end all when one is killed. This process hosts
+the store where they meet.
+"""
+
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from recsmith.errors import RecSmithError
+from recsmith.files import Raw, locked_folder
+from recsmith.jobs.launch import POLL_S, failure_of, job_environment, job_folder
+from recsmith.jobs.log import LOG_FILE, JobLog
+from recsmith.jobs.machine import LOOPBACK, free_port
+from recsmith.training.remote.calls import ServerPlace
+from recsmith.training.remote.settings import RunRemote
+from recsmith.training.run import Run, names_modules, run_to_raw
+
+HERE = "recsmith.training.remote"
+GRACE_S = 5.0
+
+
+@dataclass(frozen=True)
+class StartedProcess:
+    """A server or a trainer. folder: of its arguments, its output and its result."""
+
+    process: subprocess.Popen[bytes]
+    folder: Path
+
+    @property
+    def result(self) -> Raw | None:
+        """What it returned, where it has."""
+        found = next(iter(self.folder.glob("rank-*.json")), None)
+        return None if found is None else json.loads(found.read_text())["result"]
+
+    def failure(self) -> RecSmithError | None:
+        """What it raised; None where something killed it."""
+        return failure_of(self.folder) if any(self.folder.glob("*.error")) else None
+
+
+@contextmanager
+def _started(
+    folder: Path, function: str, arguments: Raw, rank: int, environment: dict[str, str]
+) -> Generator[StartedProcess]:
+    """A process that runs a function of ours; it ends with this block."""
+    folder.mkdir()
+    (folder / "job.json").write_text(json.dumps({"function": function, "arguments": arguments, "joins": False}))
+    with (folder / "output.log").open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "recsmith.jobs.worker", str(folder)], stdout=output, stderr=output,
+            env={**environment, "RANK": str(rank)}, start_new_session=True,
+        )  # fmt: skip
+    try:
+        yield StartedProcess(process, folder)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def train_remote(run: Run, trainers: int, on_message: Callable[[Any], object]) -> Raw:
+    """Train a run on servers and so many trainers of this machine; what came of it.
+
+    Raises:
+        UsageError: the address is in use, or another job writes to the folder.
+        RecSmithError: a server has ended, or all trainers have.
+    """
+    from recsmith.training.remote.on_rpc import server_store
+
+    assert run.remote is not None
+    on_ray = run.remote.backend == "ray"
+    meet = f"{LOOPBACK}:{free_port()}" if on_ray or run.remote.address is None else run.remote.address
+    with ExitStack() as held:
+        held.enter_context(locked_folder(Path(run.output)))
+        folder = held.enter_context(job_folder())
+        store = server_store(meet)
+        address = held.enter_context(_ray_address(run.remote)) if on_ray else meet
+        place = ServerPlace(
+            backend=run.remote.backend, address=address, job=folder.name, key=secrets.token_hex(16),
+            servers=run.remote.servers,
+        )  # fmt: skip
+        log = JobLog(folder / "log.jsonl")
+        said = {"run": run_to_raw(run), "place": asdict(place), "meet": meet}
+        environment = job_environment(trainers + place.servers, own=not names_modules(run))
+
+        def start(kind: str, number: int, function: str, arguments: Raw) -> StartedProcess:
+            own = folder / f"{kind}-{number}"
+            written = folder / "log.jsonl" if kind == "trainer" else own / "log.jsonl"
+            return held.enter_context(
+                _started(own, function, arguments, number, {**environment, LOG_FILE: str(written)})
+            )
+
+        serving, training = f"{HERE}.hosting:serve_on_process", f"{HERE}.trainer:train_on_trainer"
+        counted = {**said, "trainers": trainers}
+        if on_ray:
+            from recsmith.training.remote.on_ray import RayServers
+
+            held.callback(RayServers(place, f"{HERE}.server:serve", counted).close)
+        alone = 0 if on_ray else place.servers
+        servers = [start("server", each, serving, {**counted, "server": each}) for each in range(alone)]
+        ranks = [start("trainer", each, training, {**said, "name": f"trainer-{each}"}) for each in range(trainers)]
+        for message in _until_ended(servers, ranks, log):
+            on_message(message)
+        del store
+        return next(each.result for each in ranks if each.result is not None)
+
+
+@contextmanager
+def _ray_address(remote: RunRemote) -> Generator[str]:
+    """The Ray cluster of the servers: the one that is named, or one of this machine that ends with the job."""
+    from recsmith.feeding.on_ray import ADDRESS, ray_for_ranks
+
+    if remote.address is not None:
+        yield remote.address
+        return
+    with ray_for_ranks():
+        yield os.environ[ADDRESS]
+
+
+def _until_ended(servers: list[StartedProcess], trainers: list[StartedProcess], log: JobLog) -> Generator[Any]:
+    """Messages of the job, until its trainers have ended well."""
+    left, told = list(trainers), list[StartedProcess]()
+    while left:
+        yield from log.new_messages()
+        for number, each in enumerate(servers):
+            if each.process.poll() is not None:
+                raise each.failure() or RecSmithError(
+                    f"server {number} has ended ({_how(each)}), and the rows that it held with it; the same command "
+                    "goes on from the newest checkpoint"
+                )
+        for number, each in enumerate(trainers):
+            if each in left and each.process.poll() is not None:
+                left.remove(each)
+                failure = None if each.result is not None else each.failure()
+                if failure is not None:
+                    raise failure
+                if each.result is None and each not in told:
+                    told.append(each)
+                    yield {"note": f"trainer {number} has ended ({_how(each)}); the others go on"}
+        time.sleep(POLL_S)
+    yield from log.new_messages()
+    if len(told) == len(trainers):
+        raise RecSmithError("all trainers have ended; the same command goes on from the newest checkpoint")
+
+
+def _how(each: StartedProcess) -> str:
+    code = each.process.returncode
+    return f"by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+
+
+def serve_on_process(run: Raw, place: Raw, meet: str, server: int, trainers: int) -> None:
+    """What a process of a server of rpc runs, until whoever started it ends it."""
+    from recsmith.training.remote.on_rpc import RpcServer
+    from recsmith.training.remote.server import serve
+
+    where = ServerPlace(**place)
+    functions = serve(where, server, {"run": run, "meet": meet, "trainers": trainers})
+    RpcServer(where, functions)
+    while True:
+        signal.pause()

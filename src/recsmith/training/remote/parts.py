@@ -1,0 +1,133 @@
+"""What a run with its tables on servers refuses, and where; without torch."""
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any
+
+from recsmith._components import parsed
+from recsmith._install import RAY
+from recsmith.errors import MissingExtra, UsageError, check_rules
+from recsmith.plans import Plan
+from recsmith.training.collectives import collectives_of
+from recsmith.training.remote.settings import OPTIMIZERS_OF_SERVERS
+from recsmith.training.run import Run, names_component
+from recsmith.training.run_parts import (
+    BACKGROUND,
+    BF16_PRODUCTS,
+    COMPRESSION,
+    COPIED,
+    GPU,
+    AheadOfBatches,
+    Deduplicated,
+    FactoredLayers,
+    FewerUnits,
+    InPeriods,
+    LayersByStep,
+    Messages,
+    NarrowLayers,
+    OwnStep,
+    OwnTables,
+    PlannedTables,
+    Sequences,
+    TableOptimizer,
+)
+from recsmith.training.stores.parts import NarrowTables, SplitHalves, TablesInFile
+from recsmith.training.tables.tower_parts import TowersOfHosts
+
+NOT_WITH_SERVERS: tuple[Any, ...] = (
+    COMPRESSION, BACKGROUND, BF16_PRODUCTS, Deduplicated, FewerUnits, InPeriods, LayersByStep, NarrowLayers,
+    FactoredLayers, OwnStep, OwnTables, TowersOfHosts, AheadOfBatches, SplitHalves, TablesInFile,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class TablesOnServers:
+    """Tables on processes beside the trainers."""
+
+    label: str = "remote"
+
+    def refuses(self, other: Any, /) -> str | None:
+        """What servers do not hold, update or send yet, and what steps, tables and checkpoints of trainers have not."""
+        if any(other is each or (isinstance(each, type) and isinstance(other, each)) for each in NOT_WITH_SERVERS):
+            return f"{other.label} does not go with remote yet; leave one of them out"
+        if other is GPU:
+            return "remote is for CPUs, since PyTorch discourages its RPC on GPUs; leave it out there"
+        if isinstance(other, Sequences):
+            return f"table '{other.table}' has pooling none, which remote does not have yet; leave remote out"
+        if isinstance(other, NarrowTables):
+            return f"remote keeps tables in fp32, and table '{other.table}' has {other.data_type}; give it fp32"
+        if isinstance(other, TableOptimizer) and other.name not in OPTIMIZERS_OF_SERVERS:
+            return (
+                f"optimizers.sparse.name is {other.name}, and servers have {', '.join(OPTIMIZERS_OF_SERVERS)}; use one "
+                "of these, or leave remote out"
+            )
+        if isinstance(other, Messages):
+            return _refused_messages(other.comms)
+        if isinstance(other, PlannedTables):
+            copied = [each.table for each in other.plan.placements if each.sharding_type == COPIED]
+            return _copied(min(copied)) if copied else None
+        return None
+
+
+def _refused_messages(comms: Any) -> str | None:
+    named = parsed(comms, "comms")[0] if names_component(comms) else "quantised"
+    made: Any = None if named != "quantised" else collectives_of(comms)
+    codec = named if made is None else next((each for each in (made.forward, made.backward) if each != "fp32"), None)
+    if codec is None:
+        return None
+    return f"comms: {codec} does not go with remote yet, whose rows cross in fp32; leave comms out"
+
+
+def _copied(table: str) -> str:
+    return (
+        f"remote keeps each row on one server, and the plan copies table {table} to every rank; use a plan without "
+        "data_parallel, or leave remote out"
+    )
+
+
+def check_remote(run: Run, *, launched: bool) -> None:
+    """Refuse a run whose servers cannot be started. launched: whether a launcher has started this process.
+
+    Raises:
+        UsageError: it asks for what servers do not have.
+        MissingExtra: the backend is not installed, or this PyTorch lacks it.
+    """
+    remote = run.remote
+    if remote is None:
+        return
+    check_rules(
+        "a launcher started this job, and remote starts its servers and trainers itself; run `recsmith train` once, "
+        "without the launcher"
+        if launched
+        else None,
+        f"optimizers.sparse.weight_decay is {run.optimizers.sparse.weight_decay:g}, which servers do not have; "
+        "leave it out"
+        if run.optimizers.sparse.weight_decay
+        else None,
+        None
+        if remote.staleness == 0
+        else f"remote.staleness is {remote.staleness}, and trainers keep step as yet; write 0",
+        "remote does not go with array yet; leave one of them out" if run.array is not None else None,
+        "remote does not go with capture yet; leave one of them out" if run.capture is not None else None,
+    )
+    if remote.backend == "ray" and find_spec("ray") is None:
+        raise MissingExtra(f"`remote.backend: ray` needs Ray: {RAY}; or write backend: rpc")
+    if remote.backend == "rpc":
+        from torch.distributed import rpc
+
+        if not rpc.is_available():
+            raise MissingExtra(
+                "`remote.backend: rpc` needs a PyTorch that is built with RPC, and this one is not; install one that "
+                "is, or write backend: ray"
+            )
+
+
+def check_servers(plan: Plan) -> None:
+    """UsageError where a server would hold nothing. plan: of as many ranks as there are servers."""
+    shards = plan.shards()
+    idle = plan.cluster.world_size - len({each.rank for each in shards})
+    if idle:
+        raise UsageError(
+            f"remote.servers is {plan.cluster.world_size}, and the plan has {len(shards)} shards, so that {idle} of "
+            f"them would hold none; give at most {plan.cluster.world_size - idle}, or a plan that splits tables further"
+        )

@@ -1,0 +1,41 @@
+"""What a run says of servers that hold its tables; without torch."""
+
+from typing import Literal
+
+from recsmith._types import noun
+from recsmith.errors import check_rules, too_small
+from recsmith.training.optimizers.settings import positive
+
+Backend = Literal["rpc", "ray"]
+OPTIMIZERS_OF_SERVERS = ("sgd", "adagrad", "rowwise_adagrad")
+
+
+@noun
+class RunRemote:
+    """Tables on servers, processes beside the trainers (docs/remote.md).
+
+    servers: how many; a plan for as many ranks says which rows each holds. backend: what carries calls: rpc
+    (torch.distributed.rpc), or ray. staleness: steps by which the rows that a trainer pulls may lag behind; 0: none,
+    all trainers step together. timeout_s: seconds after which a silent trainer is left out, and a silent server ends
+    the job. address: 'host:port' where servers and trainers of rpc meet, or of a Ray cluster; none: of this machine.
+    """
+
+    servers: int = 1
+    backend: Backend = "rpc"
+    staleness: int = 0
+    timeout_s: float = 30.0
+    address: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check counts, and the address."""
+        host, _, port = (self.address or "localhost:1").rpartition(":")
+        check_rules(
+            positive("remote.servers", self.servers),
+            too_small("remote.staleness", self.staleness),
+            None
+            if self.timeout_s > 0
+            else f"remote.timeout_s is {self.timeout_s:g}; a call needs some seconds: give more than 0",
+            None
+            if host and port.isdecimal() and 0 < int(port) < 2**16
+            else f"remote.address is '{self.address}'; write host:port, such as 127.0.0.1:29600",
+        )

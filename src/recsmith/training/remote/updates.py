@@ -1,0 +1,58 @@
+"""Shards of tables as a server holds them, and how summed gradients change their rows.
+
+n rows of a shard that a step looks up, w its columns
+
+SGD: row -= rate * gradient. Adagrad (Duchi et al., JMLR 2011): state += gradient^2. Row-wise Adagrad keeps one number
+a row, the mean of gradient^2 over its columns. Both: row -= rate * gradient / (sqrt(state) + eps), as FBGEMM has them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from recsmith.plans import Plan
+from recsmith.sharding import Shard
+
+
+def shard_key(shard: Shard) -> str:
+    """What messages call a shard: its table, first row and first column."""
+    return f"{shard.table}/{shard.rows[0]}/{shard.columns[0]}"
+
+
+def shards_by_table(plan: Plan) -> dict[str, list[Shard]]:
+    """The shards of each table; the rank of a shard is its server."""
+    found: dict[str, list[Shard]] = {table.name: [] for table in plan.workload.tables}
+    for shard in plan.shards():
+        found[shard.table].append(shard)
+    return found
+
+
+@dataclass
+class HeldShard:
+    """A shard's weights (rows, w), and the state of its optimizer: none, (rows,) or (rows, w)."""
+
+    weights: torch.Tensor
+    state: torch.Tensor | None = None
+
+    def update(self, ids: torch.Tensor, gradients: torch.Tensor, rate: float, eps: float) -> None:
+        """Change the rows of ids (n,), each there once, by their gradients (n, w)."""
+        if self.state is None:
+            self.weights.index_add_(0, ids, gradients, alpha=-rate)
+            return
+        by_row = self.state.dim() == 1
+        square = gradients.pow(2).mean(1) if by_row else gradients.pow(2)
+        now = self.state[ids] + square
+        self.state[ids] = now
+        root = now.sqrt().add_(eps)
+        self.weights.index_add_(0, ids, gradients / (root[:, None] if by_row else root), alpha=-rate)
+
+
+def merged(parts: Sequence[tuple[torch.Tensor, torch.Tensor]], share: float) -> tuple[torch.Tensor, torch.Tensor]:
+    """(ids, gradients) of several trainers as one, each id once and its gradients summed times a share."""
+    if len(parts) == 1:
+        ids, gradients = parts[0]
+        return ids, gradients * share
+    ids, place = torch.cat([ids for ids, _ in parts]).unique(return_inverse=True)
+    total = torch.zeros(len(ids), parts[0][1].shape[1])
+    return ids, total.index_add_(0, place, torch.cat([each for _, each in parts])).mul_(share)
