@@ -7,7 +7,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -146,6 +146,7 @@ def classes(home: Path) -> dict[str, Class]:
         "device-capture-lost-events": Class(home / "device-trace", LOST, [command("predict", "FILE")]),
         "replayed-arm": Class(home / "replay", {"incremental-0/measured.json": JSON}, [read_replay], TORCHREC),
         "decision": Class(home / "update.json", {"": JSON}, [read_update]),
+        "array": Class(home / "array.json", {"": JSON}, [read_array]),
         "stream": Class(home / "online.json", {"": JSON}, [read_stream]),
         "reshard-journal": Class(home / "resharding", {"recsmith-journal.jsonl": JOURNAL}, [go_on_resharding]),
     }  # fmt: skip
@@ -327,6 +328,19 @@ def read_stream(file: Path) -> None:
         encode(stream_view("stream-0", KeptStream(file.name, held)))
 
 
+def read_array(file: Path) -> None:
+    """What an array that goes on reads of its members."""
+    from recsmith.training.arrays.ended import read_ended
+    from recsmith.training.arrays.settings import RunArray
+    from recsmith.training.run import run_from_raw
+
+    members: dict[str, tuple[str, ...]] = {"sound": (), "broken": ("seed=1",)}
+    run = replace(run_from_raw(RUN | {"output": "array"}, "the run"), array=RunArray(members=members))
+    (file.parent / "array").mkdir(exist_ok=True)
+    shutil.copy(file, file.parent / "array" / "array.json")
+    read_ended(file.parent / "array", run)
+
+
 def read_maps(file: Path) -> None:
     """Maps of ids to the rows of smaller tables."""
     from recsmith.embeddings import load_maps
@@ -407,6 +421,8 @@ def _make(home: Path) -> None:
     train(home / "trained", 4)
     _maps(home / "maps.safetensors")
     _replayed(home / "replay", home / "update.json")
+    ended = {"broken": {"step": 8, "because": "its loss is not finite"}}
+    (home / "array.json").write_text(json.dumps({"schema": "recsmith/array/1", "ended": ended}))
     (home / "made").touch()
 
 

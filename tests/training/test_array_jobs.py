@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from support.ranks import Forks
 
-from recsmith.errors import UsageError
+from recsmith.errors import CorruptFile, NoPlanFound, UsageError
 from recsmith.jobs import launch as jobs
 from recsmith.planning.simulate import price
 from recsmith.plans import Placement, save_plan
@@ -26,6 +26,7 @@ from recsmith.training import (
     evaluate,
     run_to_raw,
 )
+from recsmith.training.arrays.ended import read_ended
 from recsmith.training.arrays.members import members_of
 from recsmith.training.arrays.settings import RunArray
 from recsmith.training.launching import dry_run
@@ -113,9 +114,17 @@ def trained(tmp_path_factory: pytest.TempPathFactory, forks: Forks) -> dict[str,
     going_on = replace(alone["rates"], output=str(folder / "going-on"))
     runs: dict[str, Any] = {
         "array": array, **alone, "broken": replace(an_array(folder / "broken", broken), plan=array.plan),
+        "within": replace(
+            array, output=str(folder / "within"),
+            array=RunArray(members=MEMBERS, together="always", layer_memory="38KiB"),
+        ),
         "pieces": pieces, "cut": replace(members_of(pieces)["rates"], output=str(folder / "cut")),
         "kept": [array.output, str(folder / "resumed")], "resumed": replace(array, output=str(folder / "resumed")),
         "one": [f"{array.output}/rates", going_on.output], "going on": going_on,
+        "kept broken": [str(folder / "broken"), str(folder / "broken-resumed")],
+        "broken resumed": replace(
+            an_array(folder / "broken-resumed", broken), plan=array.plan
+        ),
         "in turn": replace(array, output=str(folder / "turn"), array=RunArray(members=broken, together="never")),
     }  # fmt: skip
     arguments = {"runs": [run_to_raw(run) if isinstance(run, Run) else run for run in runs.values()]}
@@ -133,6 +142,26 @@ def test_a_member_is_what_its_own_run_is(name: str, trained: dict[str, tuple[Run
     assert losses(own) == pytest.approx(losses(alone), rel=1e-5)
     assert apart(own, alone) < 1e-5
     assert result["members"][name]["test"]["auc"] == pytest.approx(trained[name][1]["test"]["auc"], abs=1e-5)
+
+
+@pytest.mark.parametrize("name", list(MEMBERS))
+def test_a_member_within_a_limit_of_memory_is_too(name: str, trained: dict[str, tuple[Run, Any]]) -> None:
+    within, alone = trained["within"][0].output, trained[name][0].output
+    assert isinstance(trained["within"][1], dict), trained["within"][1]
+    assert losses(f"{within}/{name}") == pytest.approx(losses(alone), rel=1e-5)
+    assert apart(f"{within}/{name}", alone) < 1e-5
+
+
+def test_a_dry_run_says_what_is_computed_again(tmp_path: Path) -> None:
+    array = an_array(tmp_path / "out")
+    assert array.array is not None
+    said = "\n".join(dry_run(replace(array, array=replace(array.array, layer_memory="38KiB"), ranks=2)))
+    assert "layers: members are trained 1, 1, 1, 1 at once, " in said
+    assert "computed again" in said
+    with pytest.raises(
+        NoPlanFound, match=r"layer_memory is 1 KiB, and the least that was found .* lower data.batch_size"
+    ):
+        dry_run(replace(array, array=replace(array.array, layer_memory="1KiB"), ranks=2))
 
 
 def test_members_differ(trained: dict[str, tuple[Run, Any]]) -> None:
@@ -174,6 +203,27 @@ def test_a_member_that_diverges_ends_alone(trained: dict[str, tuple[Run, Any]]) 
     assert losses(f"{run.output}/sound") == pytest.approx(losses(trained["as-it-is"][0].output), rel=1e-5)
     assert not Path(run.output, "broken", "checkpoints", f"step-{STEPS:08d}").exists()
     assert json.loads(Path(run.output, "array.json").read_text())["ended"].keys() == {"broken"}
+
+
+def test_an_array_goes_on_without_the_member_that_has_ended(trained: dict[str, tuple[Run, Any]]) -> None:
+    run, result = trained["broken resumed"]
+    assert result["complete"]
+    assert result["members"]["broken"] == trained["broken"][1]["members"]["broken"]
+    here, there = (weights(f"{trained[each][0].output}/sound") for each in ("broken", "broken resumed"))
+    assert all(np.array_equal(here[key], there[key]) for key in here)
+    assert not Path(run.output, "broken", "model").exists()
+
+
+@pytest.mark.parametrize(
+    ("ended", "words"),
+    [({"gone": {"step": 3, "because": "x"}}, "member 'gone' has ended, and array.members has no 'gone'; name"),
+     ({"broken": {"step": -1, "because": "x"}}, "step is -1; it must be 0 or more"), ({"broken": 3}, "broken")],
+)  # fmt: skip
+def test_a_damaged_list_of_ended_members_is_refused(ended: Any, words: str, tmp_path: Path) -> None:
+    run = an_array(tmp_path, {"sound": (), "broken": ("seed=2",)})
+    (tmp_path / "array.json").write_text(json.dumps({"schema": "recsmith/array/1", "ended": ended}))
+    with pytest.raises(CorruptFile, match=words):
+        read_ended(tmp_path, run)
 
 
 def test_in_turn_each_member_is_a_run_of_its_own(trained: dict[str, tuple[Run, Any]]) -> None:

@@ -14,12 +14,20 @@ from typing import Any, Literal, get_args
 import torch
 import torch.distributed as dist
 
+from recsmith.errors import RecSmithError
 from recsmith.jobs.processes import TOGETHER_S
 from recsmith.plans import Plan
 
-What = Literal["save", "stop", "fail", "evaluate", "replan", "refresh", "roll_back"]
+What = Literal["save", "stop", "fail", "diverged", "evaluate", "replan", "refresh", "roll_back"]
 END = "end"  # a signal asked this process to end
 TOLD = (END, *get_args(What))
+
+
+class Diverged(RecSmithError):
+    """A loss is not finite, which ends training; other models of an array train on."""
+
+
+FAILURES = {"diverged": Diverged, "fail": RecSmithError}  # wishes that end training with an error
 
 
 @dataclass(frozen=True)

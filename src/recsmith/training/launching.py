@@ -196,9 +196,10 @@ def dry_run(run: Run | Source, settings: tuple[str, ...] = ()) -> list[str]:
 
 def _described_array(made: Run) -> list[str]:
     """What a run with an array would do: together, or as the first of its members does."""
+    import torch
+
     from recsmith.adapters.topology import device_type
-    from recsmith.training.arrays.gains import predicted_gain
-    from recsmith.training.arrays.model import unsharded_array
+    from recsmith.training.arrays.model import unsharded_array, weighed
     from recsmith.training.arrays.sharding import member_plan, wide_tables, with_members
     from recsmith.training.plan import plan_here
     from recsmith.training.sources import open_source
@@ -206,11 +207,11 @@ def _described_array(made: Run) -> list[str]:
 
     source, members = open_source(made), members_of(made)
     first = next(iter(members))
-    gain = predicted_gain(made, source.schema, on_gpu=device_type() == "cuda")
-    if not gain.together:
-        return [gain.line(), f"of each member, such as '{first}':", *_described(members[first])]
     environment = launcher_environment()
     ranks = int(environment["WORLD_SIZE"]) if environment else local_ranks(made)
+    gain, lines = weighed(made, source, ranks, torch.device(device_type()))
+    if not gain.together:
+        return [*lines, f"of each member, such as '{first}':", *_described(members[first])]
     for each in members.values():
         check_run(each, int(environment["LOCAL_RANK"]) + 1 if environment else ranks)
     array = unsharded_array(made, source)
@@ -219,7 +220,7 @@ def _described_array(made: Run) -> list[str]:
     size = _checkpoint_bytes(member_plan(plan, array.members[0]), array.parts.parameters // len(members))
     kept = f"checkpoints of about {format_size(size)} each" if made.checkpoint else "no checkpoints"
     return [
-        gain.line(),
+        *lines,
         *starting_lines(made, plan, parameters=array.parts.parameters, samples=source.length),
         f"memory for embeddings at the peak of a step, by rank: {', '.join(map(format_size, needed))} "
         "(on CPU; not counted: the program itself and the dense layers)",

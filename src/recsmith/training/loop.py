@@ -15,7 +15,7 @@ import torch.distributed as dist
 
 from recsmith.errors import RecSmithError
 from recsmith.files import Raw
-from recsmith.training.agreement import END, Agreement, Ending, heeding_sigterm
+from recsmith.training.agreement import END, FAILURES, Agreement, Ending, heeding_sigterm
 from recsmith.training.arrays.loop import train_array
 from recsmith.training.batches import TrainingBatch, pinned
 from recsmith.training.bytes_sent import BytesSent
@@ -162,7 +162,7 @@ def _agreed(job: TrainingJob, watchers: Watchers, ending: Ending, due: bool) -> 
     heard = agreement.heard()  # as told the time before: nobody waits
     agreement.tell({*mine, *([END] if ending.asked else [])} - (heard - {END}))
     saves = job.run.checkpoint is not None and (due or SAVES & heard)
-    if saves and "fail" not in heard:  # never a state whose loss nobody has looked at
+    if saves and not FAILURES.keys() & heard:  # never a state whose loss nobody has looked at
         heard |= agreement.heard()
     return _with_reasons(job, watchers, heard)
 
@@ -187,8 +187,9 @@ def _with_reasons(job: TrainingJob, watchers: Watchers, heard: set[str]) -> dict
     if not wishes:
         return made
     reasons = job.agreement.reasons({what: wish.because for what, wish in watchers.wishes.items()})
-    if "fail" in wishes:
-        raise RecSmithError(reasons["fail"])
+    for what, error in FAILURES.items():
+        if what in wishes:
+            raise error(reasons[what])
     for what in sorted(wishes):
         mine = watchers.wishes.pop(what, None)
         made[what] = Wish(what, reasons[what], mine and mine.plan)  # type: ignore[arg-type]

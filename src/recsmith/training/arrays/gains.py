@@ -76,8 +76,8 @@ class ArrayGain:
         )
 
 
-def predicted_gain(run: Run, schema: DataSchema, *, on_gpu: bool) -> ArrayGain:
-    """What training the members of a run's array together brings.
+def predicted_gain(run: Run, schema: DataSchema, *, on_gpu: bool, again: float = 0.0) -> ArrayGain:
+    """What training the members of a run's array together brings. again: share of the layers that is computed twice.
 
     Raises:
         UsageError: its members, or their tables, break a rule.
@@ -86,8 +86,11 @@ def predicted_gain(run: Run, schema: DataSchema, *, on_gpu: bool) -> ArrayGain:
     models = [member.model for member in members_of(run).values()]
     whole = run.data.global_batch_size
     works = [work_of(each, schema, whole / (run.ranks or 1) if whole else run.data.batch_size) for each in models]
-    parts = (sum(getattr(each, name) for each in works) for name in ("pooled", "products", "weights"))
-    value = sum(ALONE.seconds(each) for each in works) / TOGETHER.seconds(StepWork(works[0].ids, *parts))
+    pooled, products, weights = (
+        sum(getattr(each, name) for each in works) for name in ("pooled", "products", "weights")
+    )
+    together = TOGETHER.seconds(StepWork(works[0].ids, pooled, products * (1 + again), weights))
+    value = sum(ALONE.seconds(each) for each in works) / together
     return ArrayGain(value, len(models), run.array.together, on_gpu)
 
 

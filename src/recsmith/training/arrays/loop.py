@@ -15,12 +15,12 @@ import torch.distributed as dist
 
 from recsmith.adapters.rank_0 import from_rank_0
 from recsmith.errors import RecSmithError
-from recsmith.files import Raw, dump_json, read_raw, write_text
+from recsmith.files import Raw, decode, encode
 from recsmith.plans import Plan, save_plan
-from recsmith.training.agreement import Agreement, Ending
-from recsmith.training.arrays.gains import predicted_gain
+from recsmith.training.agreement import Agreement, Diverged, Ending
+from recsmith.training.arrays.ended import FILE, EndedMember, EndedMembers, read_ended, write_ended
 from recsmith.training.arrays.members import members_of
-from recsmith.training.arrays.model import Member, UnshardedArray, unsharded_array
+from recsmith.training.arrays.model import Member, UnshardedArray, unsharded_array, weighed
 from recsmith.training.arrays.sharding import member_plan, shard_array, wide_tables, with_members
 from recsmith.training.batches import TrainingBatch, pinned
 from recsmith.training.bytes_sent import BytesSent
@@ -53,7 +53,6 @@ from recsmith.training.sources.protocol import BatchSource
 from recsmith.training.steps import step_of
 from recsmith.training.steps.protocol import TrainingStep
 
-SCHEMA, FILE = "recsmith/array/1", "array.json"  # which members have ended
 AGREED_EVERY = 8  # steps between two looks of all ranks at losses and signals
 DIVERGED = (
     "its loss is not finite after step {step:,}, so it ends here, and its checkpoints are from before it; the other "
@@ -72,7 +71,7 @@ class ArrayJob:
     names: Sequence[str]
     agreement: Agreement
     log: RunLog
-    ended: dict[str, Raw]
+    ended: dict[str, EndedMember]
 
     @property
     def alive(self) -> list[int]:
@@ -91,8 +90,9 @@ def train_array(run: Run, agreement: Agreement, ending: Ending, train_one: Calla
     train_one: trains one run.
     """
     source = open_source(run)
-    gain = predicted_gain(run, source.schema, on_gpu=rank_device().type == "cuda")
-    tell_note(gain.line())
+    gain, lines = weighed(run, source, dist.get_world_size(), rank_device())
+    for line in lines:
+        tell_note(line)
     if not gain.together:
         return _in_turn(run, train_one)
     with owning(Path(run.output)):
@@ -111,9 +111,7 @@ def _in_turn(run: Run, train_one: Callable[[Raw], Raw]) -> Raw:
         tell_note(f"{name}:")
         try:
             results[name] = train_one(run_to_raw(each))
-        except RecSmithError as error:
-            if "is not finite" not in str(error):
-                raise
+        except Diverged as error:
             tell_note(f"{name}: {error}")
             results[name] = {"complete": False, "ended": str(error)}
         if not results[name]["complete"] and "ended" not in results[name]:
@@ -129,7 +127,8 @@ def _of_all(results: dict[str, Raw], complete: bool) -> Raw:
 
 def _prepared(run: Run, source: BatchSource, agreement: Agreement) -> tuple[ArrayJob, Generator[TrainingBatch]]:
     """The array's job, fresh or from the newest step that every member has a checkpoint of."""
-    output, ended = Path(run.output), _ended(Path(run.output))
+    output = Path(run.output)
+    ended = decode(EndedMembers, from_rank_0(lambda: encode(read_ended(output, run))), FILE).ended
     if not members_of(run).keys() - ended.keys():
         raise RecSmithError(f"all members of the array in '{output}' have diverged; give them other rates and output")
     array = unsharded_array(run, source, without=list(ended))
@@ -197,16 +196,6 @@ def _newest(checkpoints: Sequence[Checkpoints]) -> list[Saved] | None:
     return [Saved(each.folder / max(common)) for each in checkpoints] if common else None
 
 
-def _ended(output: Path) -> dict[str, Raw]:
-    """Members that have ended in an output, as rank 0 reads them."""
-
-    def read() -> Raw:
-        file = output / FILE
-        return read_raw(str(file), SCHEMA).get("ended", {}) if file.exists() else {}
-
-    return from_rank_0(read)
-
-
 def _steps_left(job: ArrayJob) -> bool:
     return job.run.steps is None or job.step < job.run.steps
 
@@ -272,12 +261,12 @@ def _looked_at(job: ArrayJob, broken: torch.Tensor, ending: Ending) -> bool:
     for number in [each for each in job.alive if flags[each]]:
         member, name = job.members[number], job.names[number]
         because = DIVERGED.format(step=member.progress.step)
-        job.ended[name] = {"step": member.progress.step, "because": because}
+        job.ended[name] = EndedMember(step=member.progress.step, because=because)
         job.sharded.model.module.layers.alive[number] = False  # type: ignore[union-attr]
         member.log.write("ended", {"step": member.progress.step, "because": because})
         member.log.say({"note": because})
         if dist.get_rank() == 0:
-            write_text(str(job.members[0].output.parent / FILE), dump_json({"schema": SCHEMA, "ended": job.ended}))
+            write_ended(Path(job.run.output), job.ended)
     if not job.alive:
         raise RecSmithError(f"all members of the array have diverged: {'; '.join(job.names)}; lower their rates")
     return bool(flags[-1])
@@ -295,7 +284,7 @@ def _finished(job: ArrayJob, *, by_signal: bool) -> Raw:
     """Last checkpoints, scores and exported models of all members that have not ended."""
     test = _scores(job) if job.run.data.test is not None and not by_signal else {}
     results: dict[str, Raw] = {
-        name: {"step": each["step"], "complete": False, "ended": each["because"]} for name, each in job.ended.items()
+        name: {"step": each.step, "complete": False, "ended": each.because} for name, each in job.ended.items()
     }
     for number in job.alive:
         results[job.names[number]] = finish(job.members[number], ended=by_signal, test=test.get(number))

@@ -8,15 +8,19 @@ K members, B samples, L labels, T features, D columns of a table
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch import nn
-from torch.func import functional_call, vmap
 from torchrec import EmbeddingBagCollection, EmbeddingBagConfig, KeyedTensor
 from torchrec.modules.embedding_modules import get_embedding_names_by_table
 
+from recsmith.training.arrays.gains import ArrayGain, predicted_gain
+from recsmith.training.arrays.layer_memory import LayerMemory, StepWithin
 from recsmith.training.arrays.members import check_array, members_of
+from recsmith.training.arrays.scheduling.profiling import logits_of
+from recsmith.training.arrays.scheduling.scheduler import ArraySchedule
 from recsmith.training.batches import Place, TrainingBatch
 from recsmith.training.models import Task, Unsharded, build_task
 from recsmith.training.refusals import array_parts, check_together
@@ -93,55 +97,66 @@ def member_of(name: str, number: int, run: Run, source: BatchSource) -> Member:
 class Layers(nn.Module):
     """The dense layers of all members. alive: (K,), whether a member's loss counts; one that has diverged does not."""
 
-    def __init__(self, members: Sequence[Member]) -> None:
+    def __init__(self, members: Sequence[Member], memory: int | None = None) -> None:
         super().__init__()
         self.members = nn.ModuleList(member.task for member in members)
         self.given = [member.given for member in members]
         self.groups = list(_groups(members))
+        models = [member.task.model for member in members]
+        self.memory = None if memory is None else LayerMemory(memory, self.groups, models, self.given)
         self.alive = torch.ones(len(members), dtype=torch.bool)
-        self.named: dict[int, dict[str, list[torch.Tensor]]] = {}  # parameters of a group's members, found once
 
     def forward(self, pooled: torch.Tensor, batch: TrainingBatch) -> tuple[torch.Tensor, ArrayOutcome]:
         """(sum of losses, outcome). pooled: vectors of each member (B, K, T * D)."""
+        if self.memory is not None and torch.is_grad_enabled():
+            own = [each for named in self.named for each in named.values()]
+            loss, losses, outputs = StepWithin.apply(self, batch, pooled, *own)  # type: ignore[misc]
+        else:
+            outputs = self._logits(pooled, batch)
+            losses = self.losses(outputs, batch)
+            loss = self.loss(losses)
+        whole = len(batch.place.samples)
+        return loss, (losses.detach(), outputs.detach()[:, :whole], batch.labels[:whole], batch.place)
+
+    @cached_property
+    def named(self) -> list[dict[str, torch.Tensor]]:
+        """Parameters of each member's layers, found once; buffers of built-in models are alike."""
+        return [dict(member.model.named_parameters()) for member in self.members]  # type: ignore[union-attr]
+
+    def losses(self, logits: torch.Tensor, batch: TrainingBatch) -> torch.Tensor:
+        """Of members whose logits these are (n, B, L): (n,)."""
+        whole = len(batch.place.samples)
+        outputs, labels = logits[:, :whole], batch.labels[:whole]
+        entropy = nn.functional.binary_cross_entropy_with_logits(outputs, labels.expand_as(outputs), reduction="none")
+        return entropy.sum((1, 2)) / batch.labels.numel()
+
+    def loss(self, losses: torch.Tensor, numbers: Sequence[int] | None = None) -> torch.Tensor:
+        """The sum of those that count. numbers: of the members; all, where there are none."""
+        alive = self.alive if numbers is None else self.alive[list(numbers)]
+        return torch.where(alive.to(losses.device), losses, 0.0).sum()
+
+    def _logits(self, pooled: torch.Tensor, batch: TrainingBatch) -> torch.Tensor:
+        """(K, B, L): as batched products of members whose models are alike."""
         logits: list[Any] = [None] * len(self.members)
         for group in self.groups:
-            for number, each in zip(group, self._logits(group, pooled, batch), strict=True):
+            models: list[Any] = [self.members[number].model for number in group]
+            named = {name: [self.named[number][name] for number in group] for name in self.named[group[0]]}
+            theirs = pooled if len(group) == pooled.shape[1] else pooled[:, group]
+            inputs = batch.dense_features, batch.sparse_features
+            found = logits_of(models, self.given[group[0]], named, theirs, inputs)
+            for number, each in zip(group, found, strict=True):
                 logits[number] = each.float().reshape(batch.labels.shape)
-        whole = len(batch.place.samples)
-        outputs, labels = torch.stack(logits)[:, :whole], batch.labels[:whole]
-        entropy = nn.functional.binary_cross_entropy_with_logits(outputs, labels.expand_as(outputs), reduction="none")
-        losses = entropy.sum((1, 2)) / batch.labels.numel()
-        loss = torch.where(self.alive.to(losses.device), losses, 0.0).sum()
-        return loss, (losses.detach(), outputs.detach(), labels, batch.place)
-
-    def _logits(self, group: Sequence[int], pooled: torch.Tensor, batch: TrainingBatch) -> Any:
-        """Of the members of a group: as batched products where there are several, whose models are alike."""
-        models: list[Any] = [self.members[number].model for number in group]
-        given = self.given[group[0]]
-        if len(group) == 1:
-            given.pooled = pooled[:, group[0]]
-            return [models[0](batch.dense_features, batch.sparse_features)]
-
-        def one(weights: dict[str, torch.Tensor], vectors: torch.Tensor) -> torch.Tensor:
-            given.pooled = vectors
-            return functional_call(models[0], weights, (batch.dense_features, batch.sparse_features))
-
-        if group[0] not in self.named:
-            each = [dict(model.named_parameters()) for model in models]  # buffers of built-in models are alike
-            self.named[group[0]] = {name: [named[name] for named in each] for name in each[0]}
-        stacked = {name: torch.stack(found) for name, found in self.named[group[0]].items()}
-        theirs = pooled if len(group) == pooled.shape[1] else pooled[:, group]
-        return vmap(one, in_dims=(0, 1))(stacked, theirs)
+        return torch.stack(logits)
 
 
 class ArrayTask(nn.Module):
     """All members: one lookup in the tables of all, and the layers of each."""
 
-    def __init__(self, members: Sequence[Member], weighted: bool) -> None:
+    def __init__(self, members: Sequence[Member], weighted: bool, memory: int | None = None) -> None:
         super().__init__()
         configs = [replace(config, name=member.table(config.name)) for member in members for config in member.configs]
         self.tables = plain(configs, torch.device("meta"), weighted)
-        self.layers = Layers(members)
+        self.layers = Layers(members, memory)
         names = iter(get_embedding_names_by_table(configs))
         self.keys = [key for member in members for _ in member.configs for key in next(names)]
         self.count = len(members)
@@ -177,6 +192,19 @@ class UnshardedArray:
     members: tuple[Member, ...]
     parts: Unsharded
 
+    def schedule(self, ranks: int, device: torch.device) -> ArraySchedule | None:
+        """How a step of the layers goes under array.layer_memory, for the largest batch; None without it.
+
+        Raises what LayerMemory.plan raises.
+        """
+        task: Any = self.parts.task
+        memory: LayerMemory | None = task.layers.memory
+        if memory is None:
+            return None
+        columns = sum(config.embedding_dim * config.num_features() for config in self.members[0].configs)
+        samples, schema = self.parts.run.data.local_batch_size(ranks), self.parts.source.schema
+        return memory.plan(((samples, columns), (samples, max(1, len(schema.dense))), len(schema.labels)), device)
+
 
 def unsharded_array(run: Run, source: BatchSource | None = None, without: Sequence[str] = ()) -> UnshardedArray:
     """An array's models, built for its data. without: members that have ended.
@@ -190,7 +218,25 @@ def unsharded_array(run: Run, source: BatchSource | None = None, without: Sequen
         check_together(array_parts(each))
     members = tuple(member_of(name, number, each, source) for number, (name, each) in enumerate(runs.items()))
     weighted = any(feature.weighted for feature in source.schema.features)
-    task: Any = ArrayTask(members, weighted)
+    task: Any = ArrayTask(members, weighted, run.array.memory_bytes if run.array else None)
     features = features_of(task)
     once = replace(features, names=tuple(dict.fromkeys(features.names)))
     return UnshardedArray(members, Unsharded(run, source, task, once))
+
+
+def weighed(run: Run, source: BatchSource, ranks: int, device: torch.device) -> tuple[ArrayGain, list[str]]:
+    """What training the members of a run's array together brings on so many ranks, and what is said of it.
+
+    Raises what predicting it, building the models and LayerMemory.plan raise.
+    """
+    assert run.array is not None
+    on_gpu, limit = device.type == "cuda", run.array.memory_bytes
+    gain = predicted_gain(run, source.schema, on_gpu=on_gpu)
+    if limit is None:
+        return gain, [gain.line()]
+    schedule = unsharded_array(run, source).schedule(ranks, device) if gain.together else None
+    if schedule is not None:
+        gain = predicted_gain(run, source.schema, on_gpu=on_gpu, again=schedule.again_share)
+        if gain.together:
+            return gain, [gain.line(), schedule.line(limit)]
+    return gain, [gain.line(), "array.layer_memory limits no member that is trained in turn, since it keeps all"]

@@ -4,7 +4,8 @@ import re
 from typing import Literal
 
 from recsmith._types import noun
-from recsmith.errors import check_rules
+from recsmith.errors import UsageError, check_rules
+from recsmith.units import parse_size
 
 NAMED = re.compile(r"[A-Za-z0-9_-]+")
 WHOLE_ROWS = ("table_wise", "row_wise", "table_row_wise", "data_parallel")  # types under which members lie alike
@@ -17,11 +18,19 @@ class RunArray:
 
     members: settings of each over those of the run, by its name: {slow: [optimizers.dense.learning_rate=0.0005]}. Each
     has a folder of its name in the run's output. together: auto trains them together where that is predicted to pay,
-    and in turn elsewhere; always; never: in turn.
+    and in turn elsewhere; always; never: in turn. layer_memory: most that a step of the dense layers may take on a
+    rank, such as 64MiB: fewer members are trained at once then, and activations are computed again or copied to the
+    host; none: all members at once.
     """
 
     members: dict[str, tuple[str, ...]]
     together: Literal["auto", "always", "never"] = "auto"
+    layer_memory: str | None = None
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """layer_memory in bytes."""
+        return None if self.layer_memory is None else parse_size(self.layer_memory)
 
     def __post_init__(self) -> None:
         """Check names and their number."""
@@ -34,4 +43,14 @@ class RunArray:
             if odd is None
             else f"array.members: '{odd}' cannot name a folder and tables of a member; use letters, digits, _ and -, "
             f"and none of {', '.join(TAKEN)}",
+            _broken_size(self.layer_memory),
         )
+
+
+def _broken_size(text: str | None) -> str | None:
+    """What is wrong with a size."""
+    try:
+        size = None if text is None else parse_size(text)
+    except UsageError as error:
+        return f"array.layer_memory: {error}"
+    return None if size != 0 else f"array.layer_memory is '{text}'; the layers need some: give more, or leave it out"

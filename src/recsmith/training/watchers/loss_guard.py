@@ -22,7 +22,7 @@ class LossGuard(Watcher):
     """
 
     def __init__(self, *, then: Literal["fail", "roll_back"] = "fail") -> None:
-        self.then: Literal["fail", "roll_back"] = then
+        self.then: Literal["diverged", "roll_back"] = "diverged" if then == "fail" else then
         self._before: tuple[int, torch.Tensor, Place] | None = None
         self._kept: str | None = None  # what is said of the first batch whose loss was not finite
 

@@ -1,0 +1,122 @@
+"""The training step of models that are fused into one, as a graph: what each operation reads, makes and takes.
+
+The operations of the forward pass stand before those of the backward pass, each after what it reads. Memory belongs to
+storages: a view has that of the operation that made it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+Way = Literal["swap", "recompute"]  # what is done with an activation that is not kept
+Ways = Mapping[int, Way]  # by the operation that makes it
+
+
+@dataclass(frozen=True)
+class GraphOperation:
+    """An operation, which goes by its place in the graph.
+
+    inputs: operations whose results it reads; weights and batches are left out. storage: the operation that made the
+    memory of its result; None of a view of a weight or of a batch. nbytes: of memory that it makes. repeats: whether
+    it makes the same once more, which random numbers do not.
+    """
+
+    inputs: tuple[int, ...]
+    storage: int | None
+    nbytes: int
+    seconds: float
+    forward: bool
+    repeats: bool = True
+
+
+@dataclass(frozen=True)
+class TrainingGraph:
+    """A forward and a backward pass. outputs: operations whose results stay: logits and gradients."""
+
+    operations: tuple[GraphOperation, ...]
+    outputs: frozenset[int]
+
+    @cached_property
+    def first_backward(self) -> int:
+        """Where the backward pass begins."""
+        return sum(each.forward for each in self.operations)
+
+    @cached_property
+    def seconds(self) -> float:
+        """Of the step, when all activations are kept."""
+        return sum(each.seconds for each in self.operations)
+
+    @cached_property
+    def kept(self) -> frozenset[int]:
+        """Storages that are never given up: of outputs."""
+        found = {self.operations[each].storage for each in self.outputs}
+        return frozenset(each for each in found if each is not None)
+
+    @cached_property
+    def uses(self) -> dict[int, tuple[int, int]]:
+        """Of each activation that may be given up: its last use in the forward pass, and its first in the backward."""
+        last, first = dict[int, int](), dict[int, int]()
+        for number, each in enumerate(self.operations):
+            read = {self.operations[other].storage for other in each.inputs} | {each.storage}
+            for storage in read - {None}:
+                if each.forward:
+                    last[storage] = number  # type: ignore[index]
+                else:
+                    first.setdefault(storage, number)  # type: ignore[arg-type]
+        return {each: (end, first[each]) for each, end in last.items() if each in first and each not in self.kept}
+
+    @cached_property
+    def ends(self) -> list[float]:
+        """Seconds after which each operation has ended."""
+        total, found = 0.0, list[float]()
+        for each in self.operations:
+            total += each.seconds
+            found.append(total)
+        return found
+
+    def inactive_s(self, storage: int) -> float:
+        """How long an activation lies idle (the paper's inactive time, section 4.1)."""
+        last, first = self.uses[storage]
+        return self.ends[first - 1] - self.ends[last]
+
+    def to_run(self, wanted: int, available: set[int], ways: Ways) -> list[int]:
+        """What is run or fetched in the backward pass before an operation that reads this one, in order."""
+        found, left = set[int](), [wanted]
+        while left:
+            number = left.pop()
+            if number in available or number in found:
+                continue
+            found.add(number)
+            if ways.get(number) != "swap":
+                left += self.operations[number].inputs
+        return sorted(found)
+
+    def survivors(self, ways: Ways) -> set[int]:
+        """Operations of the forward pass whose results are there in the backward pass.
+
+        An intermediate result that the backward pass does not read is dropped, and made again where a recomputed
+        activation needs it; one that does not repeat is kept.
+        """
+        lives = {
+            storage for storage in {each.storage for each in self.operations[: self.first_backward]} - {None}
+            if storage not in ways and (storage in self.uses or storage in self.kept or not self._repeats(storage))
+        }  # fmt: skip
+        return {
+            number for number, each in enumerate(self.operations[: self.first_backward])
+            if each.storage is None or each.storage in lives
+        }  # fmt: skip
+
+    def again_s(self, ways: Ways) -> float:
+        """Seconds of all that is computed again."""
+        available, total = self.survivors(ways), 0.0
+        for number in range(self.first_backward, len(self.operations)):
+            for read in self.operations[number].inputs:
+                again = self.to_run(read, available, ways)
+                available.update(again)
+                total += sum(self.operations[each].seconds for each in again if ways.get(each) != "swap")
+            available.add(number)
+        return total
+
+    def _repeats(self, storage: int | None) -> bool:
+        return storage is None or self.operations[storage].repeats
