@@ -73,13 +73,14 @@ class AnnealingTurns:
         return begun
 
     @property
-    def is_quick(self) -> bool:
-        """Whether it is compiled, two turns take about a second at most, and nothing but it is needed: no groups."""
-        return self.is_compiled and self.stopping.size <= FEW_CELLS and not self.devices.legality.groups
+    def suffices(self) -> bool:
+        """Whether it is compiled, and no constraint between tables asks for local search, which adds nothing to it."""
+        return self.is_compiled and not self.devices.legality.groups
 
     def second_turn(self) -> bool:
-        """Another turn, where it may still gain."""
-        return not self.stopping.near_bound(self.search.total_s) and self.turn()
+        """Another turn, where it may still gain and two take about a second at most."""
+        quick = self.stopping.size <= FEW_CELLS and not self.stopping.near_bound(self.search.total_s)
+        return quick and self.turn()
 
     def turn(self) -> bool:
         """The next turn, twice as long as the one before; False where nothing could be done."""

@@ -2,8 +2,9 @@
 
 What tables select under the limits of the bound, placed longest first (search/candidates.py), is within a per cent of
 the best where pieces are many and small. Where they are few, or memory is tight, other planners draft as well
-(auto/drafts.py), and annealing goes on from the best drafts (auto/annealing_turns.py). Where it is not compiled, local
-search follows (auto/improvement.py), and with OR-Tools large neighbourhoods (auto/neighbourhoods.py).
+(auto/drafts.py), and annealing goes on from the best drafts (auto/annealing_turns.py). Where it is not compiled,
+or tables are bound to each other, local search follows (auto/improvement.py); and with OR-Tools large neighbourhoods
+(auto/neighbourhoods.py).
 """
 
 import time
@@ -98,7 +99,7 @@ class _Team:
         self._take_part("annealing", lambda: self.annealing.first_turn(in_time))
         if self.annealing.lacks_compiler:
             self.left_out.append(NOT_COMPILED)
-        if self.annealing.is_quick:
+        if self.annealing.suffices:
             self._take_part("annealing", self.annealing.second_turn)
         else:
             self._take_part("local_search", self._improve)
