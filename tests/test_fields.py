@@ -81,7 +81,7 @@ def test_a_repr_leaves_out_defaults_and_shortens_what_is_long():
 def test_reprs_of_large_nouns_are_a_line():
     result = plan(workload(*(table(f"t{i}") for i in range(200)), name="big"), "h100:2", planner="size_greedy")
     assert repr(result.plan.workload) == "Workload('big', 200 tables, 2.441 MiB, batch_size=16, 'sgd')"
-    assert repr(result.plan.cluster) == "Cluster(h100:2, 79.2 GiB a device)"
+    assert repr(result.plan.cluster) == "Cluster(h100:2, 79.2 GiB less 1.66 GiB reserve a device)"
     assert len(repr(result)) < 250
     assert "200 tables on h100:2" in repr(result)
     assert isinstance(result.plan.cluster, Cluster)

@@ -30,7 +30,9 @@ def _split(text: str, units: dict[str, float] | dict[str, int], example: str) ->
 
 
 def parse_size(text: str) -> int:
-    """Bytes of a size such as '60GiB' or '80GB'; UsageError without a known unit."""
+    """Bytes of a size such as '60GiB' or '80GB', or of '0'; UsageError for another number without a known unit."""
+    if text.strip() == "0":
+        return 0
     value, unit = _split(text, _SIZES, "60GiB")
     if value * unit >= 2**63:
         raise UsageError(f"'{text[:40]}' is larger than any memory; sizes are below 8192PiB")

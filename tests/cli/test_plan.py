@@ -25,7 +25,8 @@ def test_the_table_goes_to_stdout_alone(run: Run, tables: Path):
     assert (done.code, done.err) == (0, "")
     assert "3 tables" in done.out
     assert "written" not in done.out
-    assert "h100:2, 79.2 GiB a device" in done.out
+    assert "h100:2, 79.2 GiB less 1.543 GiB reserve a device" in done.out
+    assert "reserve  1.543 GiB of each device for other layers, activations and CUDA" in done.out
     assert "proven" in done.out
 
 
@@ -334,7 +335,10 @@ def test_a_group_size_plans_for_a_group_and_says_what_its_replicas_synchronise(r
     words = ("--cluster", "h100:8x2", "--group-size", "4", "--steps-per-sync", "10", "--inter-host-allreduce")
     done = run("plan", tables, *words, "--iterations", "1", "-o", tmp_path / "plan.json")
     assert (done.code, done.err) == (0, "")
-    assert "h100:8x2, 79.2 GiB a device; sharding groups of 4, 4 replicas, sync every 10 steps" in done.out
+    assert (
+        "h100:8x2, 79.2 GiB less 1.543 GiB reserve a device; sharding groups of 4, 4 replicas, sync every 10 steps"
+        in done.out
+    )
     assert "on 4 devices of a sharding group" in done.out
     assert "of a step, in bwd comm" in done.out
     cluster = load_plan(str(tmp_path / "plan.json")).cluster

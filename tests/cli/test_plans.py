@@ -56,14 +56,15 @@ def test_simulate_prints_a_table(run: Run, plans: tuple[Path, Path]):
 
 def test_simulate_notes_devices_that_are_too_small(run: Run, plans: tuple[Path, Path]):
     raw = json.loads(plans[0].read_text())
-    raw["cluster"]["hbm_bytes"] = 2**20
+    raw["cluster"] |= {"hbm_bytes": 2**20, "reserve_bytes": 0}
     del raw["digest"]
     plans[0].write_text(json.dumps(raw))
     done = run("simulate", plans[0], "--format", "json")
     assert done.code == 0
     others = sum(device["hbm_bytes"] > 2**20 for device in json.loads(done.out)["cost"]["per_device"]) - 1
     more = f" and {others} more" if others else ""
-    assert f"rank 0{more} would need more memory than there is; plan again for this cluster" in done.err
+    assert f"rank 0{more} would need more memory than there is: " in done.err
+    assert "where tables may take 1 MiB; plan again for this cluster" in done.err
     assert json.loads(done.out)["gap"] is None
 
 

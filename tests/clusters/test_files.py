@@ -58,8 +58,15 @@ def test_sizes_and_speeds_may_carry_units(tmp_path: Path):
 
 @pytest.mark.parametrize("name", ["h100", "H100"])
 def test_a_device_of_the_catalogue_brings_its_links_and_host(name: str):
-    assert read({"device": name}) == load_cluster("h100")
-    assert read({"device": name, "hosts": 12}) == load_cluster("h100:8x12")
+    assert replace(read({"device": name}), reserve_bytes=None) == load_cluster("h100")
+    assert replace(read({"device": name, "hosts": 12}), reserve_bytes=None) == load_cluster("h100:8x12")
+
+
+@pytest.mark.parametrize(("stated", "reserve"), [("", None), ("reserve_bytes: 0", 0), ("reserve_bytes: 2GiB", 2**31)])
+def test_a_file_may_leave_the_reserve_to_planning(tmp_path: Path, stated: str, reserve: int | None):
+    path = tmp_path / "mine.yaml"
+    path.write_text(f"schema: recsmith/cluster/1\ndevice: h100\n{stated}\n", "utf-8")
+    assert load_cluster(path).reserve_bytes == reserve
 
 
 def test_changes_replace_single_figures():

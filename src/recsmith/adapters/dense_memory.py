@@ -25,8 +25,7 @@ from recsmith.adapters.embedding_collections import Collection, table_names
 from recsmith.adapters.field_policies import remaps_ids
 from recsmith.errors import UsageError
 from recsmith.files import did_you_mean
-from recsmith.problems.memory import local_batch_bytes
-from recsmith.sharding.memory import PIPELINE_DEPTH
+from recsmith.problems.memory import batch_bytes
 from recsmith.units import format_size
 from recsmith.workloads import Table, Workload
 
@@ -115,7 +114,7 @@ def dense_memory(
     _check_shapes(model)
     trained = [_bytes(tensor) for tensor in rest if tensor.requires_grad]
     kept = DENSE_OPTIMIZERS[optimizer]
-    batch = _batch(workload, world_size)
+    batch = batch_bytes(workload, world_size)
     in_backward = batch + max(trained, default=0)  # a gradient is computed, then copied into its bucket
     return DenseMemory(
         optimizer=optimizer,
@@ -151,19 +150,6 @@ def _step(optimizer: OptimizerMemory, sizes: Sequence[int], on_cpu: bool) -> int
     return max(
         (optimizer.leftovers * last + optimizer.temporaries * now for last, now in pairwise((0, *sizes))), default=0
     )
-
-
-def _batch(workload: Workload, world_size: int) -> int:
-    """Bytes of the local batches, of the embeddings that return for one, and of their gradients.
-
-    Gradients that leave by an all-to-all count twice (TorchRec orders them by rank). One rank alone sends nothing: its
-    lookups, which planning counts, are its outputs.
-    """
-    each = [local_batch_bytes(table, workload) for table in workload.tables]
-    ids, outputs = sum(ids for ids, _ in each), sum(given for _, given in each)
-    if world_size == 1:
-        return int(outputs)
-    return int(PIPELINE_DEPTH[workload.pipeline] * ids + 3 * outputs)
 
 
 ID_BYTES = 8  # raw ids and what evictions rank them by are int64

@@ -108,7 +108,7 @@ class Reserve:
         """The same, with bytes besides for what remaps the ids of managed-collision collections."""
         if not size:
             return self
-        more = self.cluster.with_memory(reserve_bytes=self.cluster.reserve_bytes + size)
+        more = self.cluster.with_memory(reserve_bytes=(self.cluster.reserve_bytes or 0) + size)
         text = f"{self.text} Besides, {format_size(size)} for what remaps ids of managed-collision collections."
         return Reserve(more, text, self.estimate)
 
@@ -182,7 +182,7 @@ class ReserveRequest:
 
 
 def _kept_free(cluster: Cluster, how: str) -> str:
-    return f"{format_size(cluster.reserve_bytes)} of each device free of tables, {how}."
+    return f"{format_size(cluster.reserve_bytes or 0)} of each device free of tables, {how}."
 
 
 def _by_reservation(reservation: StorageReservation, cluster: Cluster) -> str:

@@ -114,7 +114,10 @@ read_time = _quantity(parse_time)  # seconds of one such as 10s
 read_speed = _quantity(parse_speed)  # bytes a second of one such as 25GB/s
 
 _HBM = click.option("--hbm", callback=size_value, metavar="SIZE", help="Device memory, such as 60GiB.")
-_RESERVE = click.option("--reserve", callback=size_value, metavar="SIZE", help="Memory kept free on every device.")
+_RESERVE = click.option(
+    "--reserve", callback=size_value, metavar="SIZE",
+    help="Memory kept free on every device. By default an estimate for GPUs, unless --hbm is given.",
+)  # fmt: skip
 _OPTIMIZER = click.option("--optimizer", metavar="NAME", help="Sparse optimizer instead of the workload's.")
 
 _MEMORY = click.option(

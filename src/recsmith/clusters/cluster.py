@@ -165,7 +165,8 @@ class Cluster:
     """`hosts` hosts of `local_world_size` identical devices; rank r is on host r // local_world_size.
 
     hbm_bytes: device memory, one figure or one per rank, where it differs from the device's.
-    reserve_bytes: kept free on every device for what is not an embedding table (dense model, activations).
+    reserve_bytes: kept free on every device for what is not an embedding table (dense model, activations). None where
+    nobody said: planning then takes an estimate, where hbm_bytes is not given either.
     ddr_bytes_per_host, ssd_bytes_per_host: host memory and disks for tables that live outside device memory.
     disk: how fast a host reads and writes rows that stand on its disks.
     replication: where the cluster is one sharding group of a 2D job (`sharding_group` makes it): what the job is.
@@ -176,7 +177,7 @@ class Cluster:
     hosts: int = 1
     links: Links
     hbm_bytes: int | tuple[int, ...] | None = None
-    reserve_bytes: int = 0
+    reserve_bytes: int | None = 0
     ddr_bytes_per_host: int | None = None
     ssd_bytes_per_host: int | None = None
     disk: Disk | None = None
@@ -202,8 +203,8 @@ class Cluster:
             _wrong_bytes(least, "hbm_bytes") or _wrong_bytes(max(self.hbm_per_rank), "hbm_bytes"),
             self.replication and _wrong_layout(self.replication, self.world_size, self.local_world_size),
         )
-        if least <= self.reserve_bytes:
-            reserve = format_size(self.reserve_bytes)
+        if least <= (self.reserve_bytes or 0):
+            reserve = format_size(self.reserve_bytes or 0)
             raise UsageError(
                 f"the reserve of {reserve} leaves nothing of a device's {format_size(least)}; reserve less"
             )
@@ -228,7 +229,7 @@ class Cluster:
     @property
     def capacities(self) -> tuple[int, ...]:
         """Device memory of each rank that tables may take."""
-        return tuple(size - self.reserve_bytes for size in self.hbm_per_rank)
+        return tuple(size - (self.reserve_bytes or 0) for size in self.hbm_per_rank)
 
     def with_memory(self, hbm_bytes: int | None = None, reserve_bytes: int | None = None) -> "Cluster":
         """The same cluster with another device memory or reserve."""

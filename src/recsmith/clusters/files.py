@@ -47,7 +47,7 @@ def load_cluster(source: Cluster | Source) -> Cluster:
     """The cluster of a catalogue name `<device>:<per host>[x<hosts>]`, or of a YAML or JSON file ('-' is stdin).
 
     A Cluster is taken as it is. Files may use short forms. Names are taken in any case: `H100:8` is
-    `h100:8`.
+    `h100:8`. Where neither memory nor reserve is stated, planning estimates the reserve.
 
     Raises:
         UsageError: the name is unknown, or the file cannot be read.
@@ -65,7 +65,8 @@ def load_cluster(source: Cluster | Source) -> Cluster:
         raise
     except UsageError as error:
         raise UsageError(f"{error}, or a device{unknown_device(source.lower())}") from None
-    return cluster_from_raw(write_out(files.parse(text, source), source), source)
+    raw = write_out(files.parse(text, source), source)
+    return cluster_from_raw({"reserve_bytes": None} | raw, source)
 
 
 def named_cluster(name: str) -> Cluster | None:
@@ -81,7 +82,7 @@ def named_cluster(name: str) -> Cluster | None:
         raise UsageError(f"no device is called '{match['device']}'{unknown_device(match['device'])}")
     cluster = _catalogue_cluster(match["device"])
     local = int(match["local"]) if match["local"] else cluster.local_world_size
-    return replace(cluster, local_world_size=local, hosts=int(match["hosts"] or 1))
+    return replace(cluster, local_world_size=local, hosts=int(match["hosts"] or 1), reserve_bytes=None)
 
 
 def cluster_from_raw(raw: Raw, source: str) -> Cluster:

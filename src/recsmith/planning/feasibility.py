@@ -25,6 +25,7 @@ from recsmith.planners.search.device_state import DeviceState
 from recsmith.planners.search.placement import place_in_fewest_pieces
 from recsmith.plans import PARTS
 from recsmith.problems import Problem, build_problem
+from recsmith.problems.plain_reserve import reserve_words
 from recsmith.sharding import UVM_CACHING
 from recsmith.units import counted, format_size
 from recsmith.workloads import Table
@@ -111,6 +112,7 @@ def _fewest(problem: Problem, least: float) -> str:
 def what_helps(problem: Problem, model: CostModel, roomy: TableTotals | None = None) -> str:
     """Changes that were tried and gave a plan. roomy: `roomy_weights` of the problem, where they are known already."""
     tried = (
+        _no_reserve(problem, model),
         _more_memory(problem, model, roomy or roomy_weights(problem)),
         *(change(problem, model) for change in (_more_hosts, _larger_groups, _more_types, _host_memory)),
     )
@@ -138,9 +140,16 @@ def roomy_weights(problem: Problem) -> TableTotals:
     return weights(build_problem(problem.workload, roomy, problem.space, problem.constraints))
 
 
+def _no_reserve(problem: Problem, model: CostModel) -> str | None:
+    """Nothing kept free, where nobody asked for it."""
+    estimated = reserve_words(problem.workload, problem.cluster)
+    return "--reserve 0" if estimated and has_plan(problem, model, reserve_bytes=0) else None
+
+
 def _more_memory(problem: Problem, model: CostModel, roomy: TableTotals) -> str | None:
     """The least device memory of a few that gives a plan."""
-    reserve, world = problem.cluster.reserve_bytes, problem.cluster.world_size
+    estimated = reserve_words(problem.workload, problem.cluster)  # which --hbm leaves out
+    reserve, world = 0 if estimated else problem.cluster.reserve_bytes or 0, problem.cluster.world_size
     least, relaxation = roomy.per_table(LIGHTEST).bytes, roomy.relaxation
     heaviest = np.minimum.reduceat(relaxation.option_heaviest, relaxation.problem.options.start[:-1]).max()
     start = max(float(least.sum()) / world, float(heaviest))
@@ -148,7 +157,7 @@ def _more_memory(problem: Problem, model: CostModel, roomy: TableTotals) -> str 
         hbm = int(np.ceil((start * step + reserve) / GIB * 10) / 10 * GIB)
         if hbm > 2**50:
             return None
-        if has_plan(problem, model, hbm_bytes=hbm):
+        if has_plan(problem, model, hbm_bytes=hbm, reserve_bytes=reserve):
             return f"--hbm {hbm / GIB:.1f}GiB"
     return None
 

@@ -12,7 +12,7 @@ from recsmith.clusters import Cluster
 from recsmith.problems.constraints import Constraints
 from recsmith.problems.modes import Demand, Modes
 from recsmith.sharding import CACHED, DATA_PARALLEL, FUSED, SHARDING_TYPES, SPLIT_ROWS, WIDTH_STEP
-from recsmith.sharding.memory import ACCOUNTINGS, Bytes, Pieces, device_parts
+from recsmith.sharding.memory import ACCOUNTINGS, PIPELINE_DEPTH, Bytes, Pieces, device_parts
 from recsmith.workloads import Table, Workload
 
 ROUNDED = {"torchrec": 4, "real": 0}  # bytes by which rounding moves an accounting off a straight line over widths
@@ -112,7 +112,21 @@ def kept_modes(modes: Modes, kept: Bools) -> Modes:
 
 def local_batch_bytes(table: Table, workload: Workload) -> tuple[float, float]:
     """(bytes of ids, lengths and offsets, bytes of outputs) that a table adds to the local batch of a step."""
-    demand = Demand.of(workload, (table,))
-    ids, bags = float(demand.ids[0]), float(workload.batch_size * len(table.features))
-    outputs = float(demand.bags[0]) * table.embedding_dim * OUTPUT_BYTES
-    return ids * (12 if table.weighted else 8) + bags * BAG_BYTES, outputs
+    return _local_bytes((table,), workload)
+
+
+def batch_bytes(workload: Workload, world_size: int) -> int:
+    """Bytes of a rank's own batches, of the embeddings that return to it for one, and of their gradients.
+
+    Gradients that leave by an all-to-all count twice (TorchRec orders them by rank). One rank alone sends nothing: its
+    lookups, which planning counts, are its outputs.
+    """
+    ids, outputs = _local_bytes(workload.tables, workload)
+    return int(outputs if world_size == 1 else PIPELINE_DEPTH[workload.pipeline] * ids + 3 * outputs)
+
+
+def _local_bytes(tables: tuple[Table, ...], workload: Workload) -> tuple[float, float]:
+    demand = Demand.of(workload, tables)
+    features = sum(len(table.features) for table in tables)
+    ids = float((demand.ids * np.where(demand.weighted, 12, 8)).sum()) + workload.batch_size * features * BAG_BYTES
+    return ids, float((demand.bags * demand.dim).sum()) * OUTPUT_BYTES

@@ -25,6 +25,7 @@ from recsmith.problems.legality import Legality
 from recsmith.problems.memory import MemoryModel, kept_modes
 from recsmith.problems.modes import Demand, Modes, Rules, build_modes, holds_two_batches, no_mode
 from recsmith.problems.options import Options, PieceTable, build_options
+from recsmith.problems.plain_reserve import with_reserve
 from recsmith.problems.space import LARGEST_WIDTH, NoChoiceLeft, Space
 from recsmith.problems.table_limits import NO_LIMITS, TableLimits
 from recsmith.sharding import CACHED_KERNELS, HOST_KERNELS, KERNEL_NAMES, TYPE_NAMES, widest_piece
@@ -130,13 +131,15 @@ def build_problem(
 ) -> Problem:
     """The problem of placing a workload on a cluster. Cost: linear in tables times splits; 0.2 s for 2,000 x 128.
 
+    A cluster that states neither memory nor reserve keeps `plain_reserve` free.
+
     needless: also with caches that save no memory or are too small, so that every plan of the space can be priced.
 
     Raises:
         UsageError: a table has no legal placement at all, or none beside others; a rule or kernel does not fit; or
             replicas could not be synchronised.
     """
-    space, constraints = space or Space(), constraints or Constraints()
+    space, constraints, cluster = space or Space(), constraints or Constraints(), with_reserve(workload, cluster)
     names = [table.name for table in workload.tables]
     constraints = constraints.matching(names)
     constraints.check_names(names)

@@ -26,6 +26,7 @@ from recsmith.plans import (
 )
 from recsmith.plans.diff import Change
 from recsmith.problems.cached_lookups import CachedTable, cached_tables_of, hit_share
+from recsmith.problems.plain_reserve import reserve_words
 from recsmith.problems.space import space_words
 from recsmith.reports.layout import Grid, add_first, grid, line
 from recsmith.sharding import DEVICE_KERNELS, KEY_VALUE, NOTED_ON_CUDA
@@ -47,6 +48,7 @@ def plan_report(plan: Plan, run: str | None = None) -> RenderableType:
     lines = [
         line("plan", _plan_words(plan)),
         line("cluster", plan.cluster.describe()),
+        *reserve_line(plan),
         line("step", f"{format_time(plan.cost.total_s)} (cost model {plan.cost_model}, predicted)"),
         *error_line(published_error(plan)),
         line("slowest", slowest_words(slowest_of(plan.cost, plan.cost_model))),
@@ -60,6 +62,12 @@ def plan_report(plan: Plan, run: str | None = None) -> RenderableType:
     lines += [line(label, text) for label, text in remarks if text]
     lines.append(line("digest", plan.digest[:16]))
     return Group(*lines, device_grid(plan.cost))
+
+
+def reserve_line(plan: Plan) -> list[line]:
+    """What is kept free of tables by an estimate; none where somebody stated it."""
+    words = reserve_words(plan.workload, plan.cluster)
+    return [line("reserve", words)] if words else []
 
 
 def published_error(plan: Plan) -> PublishedError | None:
@@ -178,9 +186,12 @@ def overfull_words(cost: StepCost) -> str | None:
     """Which ranks need more memory than there is, None where none does."""
     if not cost.overfull:
         return None
-    others = len(cost.overfull) - 1
+    first, others = cost.overfull[0], len(cost.overfull) - 1
     more = f" and {others} more" if others else ""
-    return f"rank {cost.overfull[0].rank}{more} would need more memory than there is; plan again for this cluster"
+    return (
+        f"rank {first.rank}{more} would need more memory than there is: {format_size(first.hbm_bytes)} where tables "
+        f"may take {format_size(first.hbm_capacity_bytes)}; plan again for this cluster, or keep less free (--reserve)"
+    )
 
 
 @record

@@ -54,7 +54,8 @@ def what_ifs_agree(
 ) -> None:
     """The page's sliders give what `simulate` and the report give of the same placements on the changed problem."""
     batch, least = drawn.choice([256, 1024, 16384]), max(device.hbm_bytes for device in made.cost.per_device)
-    changes = {"batch_size": batch, "hbm_bytes": int(least * drawn.uniform(1.5, 40)) + 2**28}
+    room = int(least * drawn.uniform(1.5, 40)) + 2**28
+    changes = {"batch_size": batch, "hbm_bytes": room + (made.cluster.reserve_bytes or 0)}
     answer = client.ask("POST", f"/api/plans/{key}/price", json={"moves": [], "changes": changes}).json()
     again = replace(
         made, workload=recsmith.load_workload(made.workload, batch_size=batch),

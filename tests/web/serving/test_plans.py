@@ -78,7 +78,8 @@ def test_too_little_memory_and_other_figures_are_told(client: Client, opened: st
     slower = price(client, opened, changes={"intra_host_bandwidth": 1e9, "inter_host_bandwidth": 1e9})
     assert slower["cost"]["total_s"] > plan.cost.total_s
     most = max(device.hbm_bytes for device in plan.cost.per_device)
-    full = price(client, opened, changes={"hbm_bytes": most - 1})
+    assert plan.cluster.reserve_bytes
+    full = price(client, opened, changes={"hbm_bytes": plan.cluster.reserve_bytes + most - 1})
     assert full["gap"] is None
     assert full["overfull"]
     assert "more memory than there is" in full["broken"][0]

@@ -10,13 +10,13 @@ import { choices, kept, search } from "./shelf";
 
 interface Chosen {
   workload: string; cluster: string; perHost: number; hosts: number; planner: string; costModel: string; seed: number;
-  seconds: number | null; batch: number | null; types: string[]; kernels: string[]; widths: string; exact: boolean; reserve: number;
+  seconds: number | null; batch: number | null; types: string[]; kernels: string[]; widths: string; exact: boolean; reserve: number | null;
   rules: Rules | null; rulesName: string;
 }
 
 const chosen: Chosen = {
   workload: "dlrm-v2", cluster: "h100", perHost: 8, hosts: 1, planner: "auto", costModel: "analytic", seed: 0, seconds: null,
-  batch: null, types: [], kernels: ["fused", "dense"], widths: "any", exact: false, reserve: 0, rules: null, rulesName: "",
+  batch: null, types: [], kernels: ["fused", "dense"], widths: "any", exact: false, reserve: null, rules: null, rulesName: "",
 };
 const COMMON = ["auto", "exact", "cost_greedy"]; // planners that stand at the top; those of research are behind "more"
 const MORE = "more…";
@@ -197,14 +197,15 @@ class Start {
       return h("fieldset", null, h("legend", null, title), all.map((name, i) => h("label", { class: "check" }, inputs[i]!, name.replaceAll("_", " "))));
     };
     const exact = h("input", { type: "checkbox", checked: chosen.exact, onchange: () => (chosen.exact = exact.checked) });
-    const reserve = h("input", { type: "number", min: 0, step: 0.5, value: chosen.reserve, onchange: () => (chosen.reserve = Math.max(0, Number(reserve.value))) });
+    const reserve = h("input", { type: "number", min: 0, step: 0.5, value: chosen.reserve ?? "", placeholder: "estimated",
+      onchange: () => (chosen.reserve = reserve.value === "" ? null : Math.max(0, Number(reserve.value))) });
     const all = this.offered.sharding_types;
     return h("div", { class: "space" },
       boxes("Sharding types", all, (name) => !chosen.types.length || chosen.types.includes(name), (names) => (chosen.types = names.length === all.length ? [] : names)),
       boxes("Kernels", this.offered.compute_kernels, (name) => chosen.kernels.includes(name), (names) => (chosen.kernels = names)),
       h("div", { class: "row" },
         field("Column widths", select([["any", "any multiple of 4"], ["torchrec", "TorchRec's one width"]], chosen.widths, (name) => (chosen.widths = name))),
-        field("Memory kept free, GiB", reserve, "On every device.")),
+        field("Memory kept free, GiB", reserve, "On every device, for what is no table.")),
       h("label", { class: "check" }, exact, "Train exactly as the unsharded model does: no column splits under row-wise optimizers"));
   }
 
@@ -213,7 +214,7 @@ class Start {
       const own = chosen.cluster.startsWith("cluster-");
       const changes: Changes = {
         ...(chosen.batch ? { batch_size: chosen.batch } : {}),
-        ...(chosen.reserve ? { reserve_bytes: Math.round(chosen.reserve * 2 ** 30) } : {}),
+        ...(chosen.reserve !== null ? { reserve_bytes: Math.round(chosen.reserve * 2 ** 30) } : {}),
       };
       const asked: SearchAsked = {
         workload: chosen.workload, cluster: own ? chosen.cluster : `${chosen.cluster}:${chosen.perHost}x${chosen.hosts}`,

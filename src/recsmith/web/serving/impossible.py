@@ -32,7 +32,7 @@ class TooLarge(Infeasible):
 
 def check_sums(workload: Workload, cluster: Cluster, space: Space) -> None:
     """Raise TooLarge where the weights alone are more than all devices hold, and none may be outside device memory."""
-    room = sum(cluster.hbm_per_rank) - cluster.world_size * cluster.reserve_bytes
+    room = sum(cluster.hbm_per_rank) - cluster.world_size * (cluster.reserve_bytes or 0)
     if workload.weight_bytes <= room or any(kernel not in DEVICE_KERNELS for kernel in space.kernels):
         return
     fixes = [_more_devices(workload, cluster, room)]
@@ -73,6 +73,8 @@ def _fixes_in(message: str, cluster: Cluster, space: Space) -> list[Fix]:
     found: list[Fix] = []
     if size := re.search(r"--hbm (\S+?GiB)", message):
         found.append(Fix(text=f"{size[1]} of memory a device", changes=ProblemChanges(hbm_bytes=parse_size(size[1]))))
+    if "--reserve 0" in message:
+        found.append(Fix(text="keep nothing free for other layers", changes=ProblemChanges(reserve_bytes=0)))
     if hosts := re.search(r"\d[\d,]* devices? \((\d[\d,]*) hosts?\)", message):
         found.append(_devices(int(hosts[1].replace(",", "")), cluster.local_world_size))
     if f"--kernels {','.join(space.kernels)},{UVM_CACHING.name}" in message:

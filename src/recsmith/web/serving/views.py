@@ -63,7 +63,7 @@ def cluster_summary(key: str, cluster: Cluster) -> answers.ClusterSummary:
     return answers.ClusterSummary(
         id=key, name=cluster.describe(), device=cluster.device.name, hosts=cluster.hosts,
         local_world_size=cluster.local_world_size, hbm_bytes=min(cluster.hbm_per_rank),
-        reserve_bytes=cluster.reserve_bytes, intra_host_bandwidth=cluster.links.intra_host_bandwidth,
+        reserve_bytes=cluster.reserve_bytes or 0, intra_host_bandwidth=cluster.links.intra_host_bandwidth,
         inter_host_bandwidth=cluster.links.inter_host_bandwidth,
     )  # fmt: skip
 
@@ -141,7 +141,7 @@ def _settings(plan: Plan) -> dict[str, str]:
         "sharding types": ", ".join(space.types), "column widths": space.widths, "kernels": ", ".join(space.kernels),
         "accounting of memory": limits.memory, "keep exact": "yes" if limits.keep_exact else "no",
         "optimizer": plan.workload.optimizer, "memory of a device": format_size(min(plan.cluster.hbm_per_rank)),
-        "reserve": format_size(plan.cluster.reserve_bytes), "planner": plan.planner, "cost model": plan.cost_model,
+        "reserve": format_size(plan.cluster.reserve_bytes or 0), "planner": plan.planner, "cost model": plan.cost_model,
         **{name: ", ".join(f"{key} {value}" for key, value in encode(rule).items() if value and key != "tables")
            for name, rule in rules.items()},
         **{name: "; ".join(", ".join(each.tables) for each in some) for name, some in groups.items() if some},

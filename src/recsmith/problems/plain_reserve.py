@@ -1,0 +1,82 @@
+"""Memory of a device that tables must not take where nobody states it: what the rest of a plain DLRM needs there.
+
+A plain DLRM is that of MLPerf: 13 dense features through layers of 512, 256 and the embedding width; the embeddings
+beside them, through layers of 1024, 1024, 512, 256 and 1; all in fp32 under Adam. Its sizes are exact; whether a job
+is such a model is an assumption. `RecSmithPlanner` (recsmith.torchrec) knows the job's model, and estimates from it.
+"""
+
+from itertools import pairwise
+
+from recsmith._types import noun
+from recsmith.clusters import Cluster
+from recsmith.problems.memory import batch_bytes
+from recsmith.units import format_size
+from recsmith.workloads import Workload
+
+DENSE_FEATURES = 13
+BELOW, ABOVE = (512, 256), (1024, 1024, 512, 256, 1)  # layers of MLPerf's DLRM below and above the embeddings
+COPIES = 5  # of dense weights: themselves, gradients, Adam's two states, and what its step takes for a while
+ACTIVATION_COPIES = 2  # forward's outputs, and their gradients
+FLOAT = 4  # bytes
+CUDA_BYTES = 3 * 2**29  # a CUDA context with the libraries' work spaces and NCCL's buffers: assumed, not measured
+LARGEST_SHARE = 0.15  # of a device: what TorchRec's planner keeps free by default (storage_reservations.py, 1.8)
+
+
+@noun
+class PlainReserve:
+    """Bytes of each device that a plain DLRM needs besides its tables, and the most that is kept free for it."""
+
+    dense: int
+    batch: int
+    cuda: int
+    most: int
+
+    @property
+    def total(self) -> int:
+        """What is kept free."""
+        return min(self.needed, self.most)
+
+    @property
+    def needed(self) -> int:
+        """All parts together."""
+        return self.dense + self.batch + self.cuda
+
+    def __str__(self) -> str:
+        """A sentence for reports."""
+        capped = f" (15% of it; {format_size(self.needed)} in all)" if self.needed > self.most else ""
+        return (
+            f"{format_size(self.total)} of each device{capped} for other layers, activations and CUDA, as a plain DLRM "
+            "needs; --reserve states another, 0 none"
+        )
+
+
+def plain_reserve(workload: Workload, cluster: Cluster) -> PlainReserve | None:
+    """The estimate for tables on GPUs; None on CPUs, whose memory other programs share anyway."""
+    if cluster.device.kind == "cpu":
+        return None
+    pooled = [table for table in workload.tables if table.pooled]  # a DLRM has no layers of its own for sequences
+    width = max((table.embedding_dim for table in pooled), default=0)
+    inputs = width + sum(table.embedding_dim * len(table.features) for table in pooled)
+    layers = [(DENSE_FEATURES, *BELOW, width), (inputs, *ABOVE)]
+    weights = sum(have * give + give for sizes in layers for have, give in pairwise(sizes))
+    activations = inputs + sum(sum(sizes[1:]) for sizes in layers)
+    return PlainReserve(
+        dense=COPIES * weights * FLOAT,
+        batch=batch_bytes(workload, cluster.world_size) + ACTIVATION_COPIES * activations * workload.batch_size * FLOAT,
+        cuda=CUDA_BYTES,
+        most=int(min(cluster.hbm_per_rank) * LARGEST_SHARE),
+    )  # fmt: skip
+
+
+def with_reserve(workload: Workload, cluster: Cluster) -> Cluster:
+    """The cluster with the estimate as its reserve, where it states none."""
+    if cluster.reserve_bytes is not None:
+        return cluster
+    found = None if cluster.hbm_bytes is not None else plain_reserve(workload, cluster)
+    return cluster.with_memory(reserve_bytes=found.total if found else 0)
+
+
+def reserve_words(workload: Workload, cluster: Cluster) -> str | None:
+    """What a plan keeps free by the estimate, as a sentence; None where it keeps what somebody stated, or nothing."""
+    found = plain_reserve(workload, cluster) if cluster.reserve_bytes else None
+    return str(found) if found and found.total == cluster.reserve_bytes else None

@@ -1,0 +1,90 @@
+"""What plans keep free for the rest of a plain DLRM, where nobody says how much."""
+
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from support.build import cluster, table, workload
+
+from recsmith import load_cluster, load_workload, plan
+from recsmith.errors import Infeasible
+from recsmith.problems import build_problem
+from recsmith.problems.plain_reserve import plain_reserve, reserve_words
+from recsmith.workloads import Feature, Workload
+
+GIB = 2**30
+
+
+def test_only_a_gpu_of_which_neither_memory_nor_reserve_is_stated_keeps_the_estimate():
+    tables, named = load_workload("dlrm-v2"), load_cluster("h100:8")
+    estimate = plain_reserve(tables, named)
+    assert estimate is not None
+    kept = {
+        "named": build_problem(tables, named).cluster.reserve_bytes,
+        "stated": build_problem(tables, named.with_memory(reserve_bytes=GIB)).cluster.reserve_bytes,
+        "none": build_problem(tables, named.with_memory(reserve_bytes=0)).cluster.reserve_bytes,
+        "memory": build_problem(tables, named.with_memory(60 * GIB)).cluster.reserve_bytes,
+        "built": build_problem(workload(), cluster()).cluster.reserve_bytes,
+        "cpu": build_problem(workload(), load_cluster("cpu:2")).cluster.reserve_bytes,
+    }
+    assert kept == {"named": estimate.total, "stated": GIB, "none": 0, "memory": 0, "built": 0, "cpu": 0}
+
+
+def test_dense_layers_are_those_of_torch():
+    torch = pytest.importorskip("torch")
+    tables = workload(table("a", dim=32), table("b", dim=16), batch_size=1)
+
+    def layers(*sizes: int) -> list[Any]:
+        return [torch.nn.Linear(have, give) for have, give in pairwise(sizes)]
+
+    model = torch.nn.ModuleList([*layers(13, 512, 256, 32), *layers(32 + 32 + 16, 1024, 1024, 512, 256, 1)])
+    bytes_of_weights = sum(each.numel() * each.element_size() for each in model.parameters())
+    found = plain_reserve(tables, load_cluster("h100:1"))
+    assert found is not None
+    assert found.dense == 5 * bytes_of_weights
+
+
+def test_a_batch_twice_as_large_takes_twice_as_much_and_a_sequence_has_no_layers():
+    one, two = (plain_reserve(workload(batch_size=size), load_cluster("h100:2")) for size in (1_000, 2_000))
+    assert one is not None
+    assert two is not None
+    assert two.batch == pytest.approx(2 * one.batch, rel=1e-6)
+    assert two.dense == one.dense
+    sequences = plain_reserve(workload(replace(table("s"), pooling="none"), optimizer="sgd"), load_cluster("h100:2"))
+    assert sequences is not None
+    assert sequences.dense < one.dense
+
+
+def test_it_is_cut_at_15_percent_of_the_device_and_says_so():
+    features = tuple(Feature(name=f"f{number}", pooling_factor=1.0) for number in range(600))
+    wide = workload(replace(table("a", dim=512), features=features), batch_size=65_536)
+    named = load_cluster("h100:8")
+    found = plain_reserve(wide, named)
+    assert found is not None
+    assert found.total == int(min(named.hbm_per_rank) * 0.15) < found.needed
+    kept = build_problem(wide, named).cluster
+    assert "15% of it; " in (reserve_words(wide, kept) or "")
+
+
+def heavy(count: int) -> Workload:
+    """Tables of 1.5 GiB of weights each."""
+    return workload(*(table(f"t{number}", 3_200_000, 128) for number in range(count)), optimizer="sgd")
+
+
+def test_a_plan_says_what_it_keeps_and_keeps_it():
+    tables = heavy(90)
+    made = plan(tables, "h100:2", planner="cost_greedy").plan
+    estimate = plain_reserve(tables, made.cluster)
+    assert estimate is not None
+    assert reserve_words(made.workload, made.cluster) == str(estimate)
+    assert all(
+        device.hbm_bytes <= device.hbm_capacity_bytes == load_cluster("h100:2").hbm_per_rank[0] - estimate.total
+        for device in made.cost.per_device
+    )
+
+
+def test_tables_that_fit_only_without_it_are_refused_with_that_way_out():
+    with pytest.raises(Infeasible, match=r"Checked to work: --reserve 0;"):
+        plan(heavy(102), "h100:2", planner="cost_greedy")
+    assert plan(heavy(102), load_cluster("h100:2").with_memory(reserve_bytes=0), planner="cost_greedy").plan
