@@ -159,6 +159,14 @@ def gone(server: int, function: str, reason: str) -> RecSmithError:
     return RecSmithError(f"server {server} cannot be reached for '{function}' ({reason.splitlines()[0][:200]})")
 
 
+def lost(server: int, how: str) -> RecSmithError:
+    """What whoever has started the servers raises of one that has ended."""
+    return RecSmithError(
+        f"server {server} has ended ({how}), and the rows that it held with it; the same command goes on from the "
+        "newest checkpoint"
+    )
+
+
 def worded(tensors: Tensors | None = None, **words: Any) -> Tensors:
     """The tensors with words (JSON data) beside them."""
     return {**(tensors or {}), WORDS: to_tensor(words)}

@@ -5,7 +5,6 @@ the store where they meet.
 """
 
 import json
-import os
 import secrets
 import signal
 import subprocess
@@ -15,14 +14,14 @@ from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from recsmith.errors import RecSmithError
 from recsmith.files import Raw, locked_folder
 from recsmith.jobs.launch import POLL_S, failure_of, job_environment, job_folder
 from recsmith.jobs.log import LOG_FILE, JobLog
 from recsmith.jobs.machine import LOOPBACK, free_port
-from recsmith.training.remote.calls import ServerPlace
+from recsmith.training.remote.calls import ServerPlace, lost
 from recsmith.training.remote.settings import RunRemote
 from recsmith.training.run import Run, names_modules, run_to_raw
 
@@ -46,6 +45,28 @@ class StartedProcess:
     def failure(self) -> RecSmithError | None:
         """What it raised; None where something killed it."""
         return failure_of(self.folder) if any(self.folder.glob("*.error")) else None
+
+
+class StartedServers(Protocol):
+    """The servers of a job, whatever runs them."""
+
+    def failure(self) -> RecSmithError | None:
+        """Why a server has ended; None while all of them live."""
+        ...
+
+
+@dataclass(frozen=True)
+class ServerProcesses:
+    """Servers that are processes of this machine."""
+
+    servers: list[StartedProcess]
+
+    def failure(self) -> RecSmithError | None:
+        """What one has raised, or that it has ended."""
+        for number, each in enumerate(self.servers):
+            if each.process.poll() is not None:
+                return each.failure() or lost(number, _how(each))
+        return None
 
 
 @contextmanager
@@ -77,13 +98,11 @@ def train_remote(run: Run, trainers: int, on_message: Callable[[Any], object]) -
     from recsmith.training.remote.on_rpc import server_store
 
     assert run.remote is not None
-    on_ray = run.remote.backend == "ray"
-    meet = f"{LOOPBACK}:{free_port()}" if on_ray or run.remote.address is None else run.remote.address
     with ExitStack() as held:
         held.enter_context(locked_folder(Path(run.output)))
         folder = held.enter_context(job_folder())
+        address, meet = held.enter_context(_meeting(run.remote))
         store = server_store(meet)
-        address = held.enter_context(_ray_address(run.remote)) if on_ray else meet
         place = ServerPlace(
             backend=run.remote.backend, address=address, job=folder.name, key=secrets.token_hex(16),
             servers=run.remote.servers,
@@ -101,12 +120,12 @@ def train_remote(run: Run, trainers: int, on_message: Callable[[Any], object]) -
 
         serving, training = f"{HERE}.hosting:serve_on_process", f"{HERE}.trainer:train_on_trainer"
         counted = {**said, "trainers": trainers}
-        if on_ray:
-            from recsmith.training.remote.on_ray import RayServers
-
-            held.callback(RayServers(place, f"{HERE}.server:serve", counted).close)
-        alone = 0 if on_ray else place.servers
-        servers = [start("server", each, serving, {**counted, "server": each}) for each in range(alone)]
+        if place.backend == "ray":
+            servers = held.enter_context(_ray_servers(place, counted))
+        else:
+            servers = ServerProcesses(
+                [start("server", each, serving, {**counted, "server": each}) for each in range(place.servers)]
+            )
         ranks = [start("trainer", each, training, {**said, "name": f"trainer-{each}"}) for each in range(trainers)]
         for message in _until_ended(servers, ranks, log):
             on_message(message)
@@ -115,28 +134,36 @@ def train_remote(run: Run, trainers: int, on_message: Callable[[Any], object]) -
 
 
 @contextmanager
-def _ray_address(remote: RunRemote) -> Generator[str]:
-    """The Ray cluster of the servers: the one that is named, or one of this machine that ends with the job."""
-    from recsmith.feeding.on_ray import ADDRESS, ray_for_ranks
+def _meeting(remote: RunRemote) -> Generator[tuple[str, str]]:
+    """Where servers are called, and where process groups form; 'host:port' each."""
+    if remote.backend == "ray":
+        from recsmith.training.remote.on_ray import cluster
 
-    if remote.address is not None:
-        yield remote.address
-        return
-    with ray_for_ranks():
-        yield os.environ[ADDRESS]
+        with cluster(remote.address) as places:
+            yield places
+    else:
+        address = remote.address or f"{LOOPBACK}:{free_port()}"
+        yield address, address
 
 
-def _until_ended(servers: list[StartedProcess], trainers: list[StartedProcess], log: JobLog) -> Generator[Any]:
+@contextmanager
+def _ray_servers(place: ServerPlace, settings: Raw) -> Generator[StartedServers]:
+    from recsmith.training.remote.on_ray import RayServers
+
+    servers = RayServers(place, f"{HERE}.server:serve", settings)
+    try:
+        yield servers
+    finally:
+        servers.close()
+
+
+def _until_ended(servers: StartedServers, trainers: list[StartedProcess], log: JobLog) -> Generator[Any]:
     """Messages of the job, until its trainers have ended well."""
     left, told = list(trainers), list[StartedProcess]()
     while left:
         yield from log.new_messages()
-        for number, each in enumerate(servers):
-            if each.process.poll() is not None:
-                raise each.failure() or RecSmithError(
-                    f"server {number} has ended ({_how(each)}), and the rows that it held with it; the same command "
-                    "goes on from the newest checkpoint"
-                )
+        if (failure := servers.failure()) is not None:
+            raise failure
         for number, each in enumerate(trainers):
             if each in left and each.process.poll() is not None:
                 left.remove(each)

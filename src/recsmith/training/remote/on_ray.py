@@ -5,7 +5,12 @@ Ray itself pickles calls, as for every program, so a cluster must be trusted as 
 An actor is never started again: what its tables had learned would be gone, and a checkpoint has it.
 """
 
+import os
+import threading
 import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +20,7 @@ from recsmith._components import load
 from recsmith.errors import RecSmithError
 from recsmith.feeding.on_ray import Connection
 from recsmith.files import Raw, decode, encode
+from recsmith.jobs.machine import free_port
 from recsmith.training.remote.calls import (
     Pending,
     ServerCalls,
@@ -22,20 +28,26 @@ from recsmith.training.remote.calls import (
     Tensors,
     answered,
     gone,
+    lost,
     too_late,
 )
 
 THREADS = 16  # of a server: so many calls wait or run at once
 NAMESPACE = "recsmith"  # of the actors' names in a cluster
-START_S = 60.0  # for Ray to start the servers' processes, and for them to make their tables
+START_S = 600.0  # for Ray to start the servers' processes, and for them to make their tables
 Arrays = dict[str, Any]
 
 
 class ServerActor:
-    """What a Ray actor runs: the functions of one server. maker: what makes them, see MakesFunctions."""
+    """What a Ray actor runs: the functions of one server.
 
-    def __init__(self, maker: str, place: Raw, server: int, settings: Raw) -> None:
+    maker: what makes them, see MakesFunctions. folder: of whoever started it, which relative paths are meant from.
+    """
+
+    def __init__(self, maker: str, place: Raw, server: int, settings: Raw, folder: str) -> None:
         self._problem = ""
+        if Path(folder).is_dir():
+            os.chdir(folder)
         try:
             self._functions = load(maker)(decode(ServerPlace, place, "the place"), server, settings)
         except RecSmithError as error:
@@ -44,6 +56,10 @@ class ServerActor:
     def problem(self) -> str:
         """Why the server cannot answer; '' where it can."""
         return self._problem
+
+    def rest(self) -> None:
+        """Never returns, so that whoever asked for it sees when the actor has ended."""
+        threading.Event().wait()
 
     def answer(self, caller: str, key: str, function: str, arrays: Arrays) -> Arrays:
         """The answer to a call, or why there is none."""
@@ -62,17 +78,18 @@ class RayServers:
     """
 
     def __init__(self, place: ServerPlace, maker: str, settings: Raw) -> None:
-        self._connection = joined(place)
+        self._connection = joined(place.address)
         self._ray: Any = self._connection.ray
         actors, named = self._ray.remote(ServerActor), {"namespace": NAMESPACE, "scheduling_strategy": "SPREAD"}
         self._actors = [
-            actors.options(name=server_name(place, each), max_concurrency=THREADS, **named).remote(
-                maker, encode(place), each, settings
+            actors.options(name=server_name(place, each), max_concurrency=1 + THREADS, **named).remote(
+                maker, encode(place), each, settings, str(Path.cwd())
             )
             for each in range(place.servers)
         ]
         try:
             self._wait()
+            self._rests = [actor.rest.remote() for actor in self._actors]
         except BaseException:
             self.close()
             raise
@@ -89,9 +106,18 @@ class RayServers:
                 "cores, and each server needs one to start"
             ) from None
         except problems.RayError as error:
-            raise RecSmithError(f"Ray could not start a server ({_last(error)})") from None
+            raise RecSmithError(f"Ray could not start a server ({_said(error)})") from None
         if any(said):
             raise RecSmithError(next(filter(None, said)))
+
+    def failure(self) -> RecSmithError | None:
+        """That a server has ended; None while all of them live."""
+        found, _ = self._ray.wait(self._rests, timeout=0)
+        try:
+            self._ray.get(found)
+        except self._ray.exceptions.RayError as error:
+            return lost(self._rests.index(found[0]), _said(error))
+        return None
 
     def close(self) -> None:
         """End the servers. More than once does no harm."""
@@ -112,7 +138,7 @@ class RayCalls(ServerCalls):
 
     def __init__(self, place: ServerPlace, name: str) -> None:
         super().__init__(place, name)
-        self._connection = joined(place)
+        self._connection = joined(place.address)
         self._ray: Any = self._connection.ray
         try:
             self._actors = [self._ray.get_actor(server_name(place, each), NAMESPACE) for each in range(place.servers)]
@@ -133,12 +159,12 @@ class RayCalls(ServerCalls):
             except problems.GetTimeoutError:
                 raise too_late(server, function, timeout) from None
             except problems.RayError as error:
-                raise gone(server, function, _last(error)) from None
+                raise gone(server, function, _said(error)) from None
 
         try:
             asked = self._actors[server].answer.remote(self.name, self.place.key, function, to_arrays(tensors))
         except problems.RayError as error:
-            raise gone(server, function, _last(error)) from None
+            raise gone(server, function, _said(error)) from None
         return wait
 
     def close(self) -> None:
@@ -146,9 +172,27 @@ class RayCalls(ServerCalls):
         self._connection.close()
 
 
-def joined(place: ServerPlace) -> Connection:
+@contextmanager
+def cluster(address: str | None) -> Generator[tuple[str, str]]:
+    """A cluster's address, and 'host:port' that is free here and known in it.
+
+    address: None is that of RAY_ADDRESS, or a Ray of this machine.
+
+    Raises:
+        MissingExtra: ray is not installed.
+        RecSmithError: no cluster answers at the address.
+    """
+    connection = joined(address)
+    try:
+        ray = connection.ray
+        yield ray.get_runtime_context().gcs_address, f"{ray.util.get_node_ip_address()}:{free_port()}"
+    finally:
+        connection.close()
+
+
+def joined(address: str | None) -> Connection:
     """This process in the cluster of a job."""
-    return Connection(place.address, asks="remote.backend: ray", key="remote.address")
+    return Connection(address, asks="remote.backend: ray", key="remote.address")
 
 
 def server_name(place: ServerPlace, server: int) -> str:
@@ -166,6 +210,6 @@ def to_tensors(arrays: Arrays) -> Tensors:
     return {name: torch.from_numpy(np.array(each)) for name, each in arrays.items()}
 
 
-def _last(error: Exception) -> str:
-    """The last line of what Ray says."""
-    return str(error).strip().splitlines()[-1].strip()
+def _said(error: Exception) -> str:
+    """What Ray says, which may be a page: its last line up to its second sentence."""
+    return str(error).strip().splitlines()[-1].strip().partition(". ")[0]
