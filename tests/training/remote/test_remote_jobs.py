@@ -37,13 +37,18 @@ def optimizers(name: Any) -> RunOptimizers:
     return RunOptimizers(sparse=SparseOptimizer(name=name, learning_rate=0.05))
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, dict[str, Any]]:
+on_ray = pytest.param("ray", marks=[
+    pytest.mark.skipif(find_spec("ray") is None, reason="needs Ray"), pytest.mark.filterwarnings("ignore"),
+])  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=["rpc", on_ray])
+def trained(tmp_path_factory: pytest.TempPathFactory, request: Any) -> tuple[Run, dict[str, Any]]:
     """A run of two trainers and two servers, and what came of it."""
     folder = tmp_path_factory.mktemp("remote")
     run = a_run(
-        folder / "out", plan=plan_of_servers(folder, "adagrad"), ranks=2, remote=RunRemote(servers=2),
-        optimizers=optimizers("adagrad"),
+        folder / "out", plan=plan_of_servers(folder, "adagrad"), ranks=2, optimizers=optimizers("adagrad"),
+        remote=RunRemote(servers=2, backend=request.param),
     )  # fmt: skip
     return run, train(run)
 

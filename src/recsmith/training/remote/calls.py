@@ -24,6 +24,7 @@ SCHEMA = "recsmith/remote/1"  # of all that crosses: a change of what functions 
 HELLO = "hello"  # the first function that a peer calls
 WORDS, PROBLEM = "words", "problem"  # names of tensors that hold JSON: what is said besides, and why there is no answer
 TIMEOUT_S = 30.0
+AGAIN = "the same command goes on from the newest checkpoint"
 
 Tensors = dict[str, torch.Tensor]
 Function = Callable[[str, Tensors], Tensors]  # (who calls, what it gives) -> the answer
@@ -151,20 +152,19 @@ def answered(tensors: Tensors) -> Tensors:
 
 def too_late(server: int, function: str, timeout: float) -> RecSmithError:
     """What backends raise of a server that did not answer in time."""
-    return RecSmithError(f"server {server} did not answer '{function}' within {timeout:g} s")
+    return RecSmithError(f"server {server} did not answer '{function}' within {timeout:g} s; {AGAIN}")
 
 
 def gone(server: int, function: str, reason: str) -> RecSmithError:
     """What backends raise of a server that cannot be reached."""
-    return RecSmithError(f"server {server} cannot be reached for '{function}' ({reason.splitlines()[0][:200]})")
+    return RecSmithError(
+        f"server {server} cannot be reached for '{function}' ({reason.splitlines()[0][:200]}); {AGAIN}"
+    )
 
 
 def lost(server: int, how: str) -> RecSmithError:
     """What whoever has started the servers raises of one that has ended."""
-    return RecSmithError(
-        f"server {server} has ended ({how}), and the rows that it held with it; the same command goes on from the "
-        "newest checkpoint"
-    )
+    return RecSmithError(f"server {server} has ended ({how}), and the rows that it held with it; {AGAIN}")
 
 
 def worded(tensors: Tensors | None = None, **words: Any) -> Tensors:

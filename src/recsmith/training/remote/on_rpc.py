@@ -33,6 +33,8 @@ from recsmith.training.remote.calls import (
 )
 
 THREADS = 16  # of a server: so many calls wait or run at once
+START_S = 600.0  # for all servers to have made their tables
+PICKLER = internal._internal_rpc_pickler  # PyTorch's own
 LATE = "ran for more than set timeout"  # in PyTorch's words
 
 
@@ -49,6 +51,9 @@ class PlainMessages:
         else:
             tensors, said = obj, {"names": list(obj)}
         return json.dumps(said).encode(), [each.contiguous() for each in tensors.values()]
+
+    def _register_reducer(self, *_: Any) -> None:
+        """PyTorch says how it would pickle a module, when it imports some of its own; nothing is pickled here."""
 
     def deserialize(self, binary_data: bytes, tensor_table: list[torch.Tensor]) -> Any:
         """What was sent; a call is one of `answer_call`, whatever the message says."""
@@ -147,16 +152,20 @@ def _join(place: ServerPlace, server: int | None) -> None:
         store = TCPStore(host, int(port), is_master=False, timeout=timedelta(seconds=TIMEOUT_S))
     except RuntimeError as error:
         raise RecSmithError(f"no servers are at {place.address} ({str(error).splitlines()[0]})") from None
-    own, number = PrefixStore(f"{place.job}/rpc", store), 0
-    if server is None:
-        own.wait([f"ready/{each}" for each in range(place.servers)], timedelta(seconds=TIMEOUT_S))
-        number = place.servers + int(own.add("trainers", 1))
+    own = PrefixStore(f"{place.job}/rpc", store)
+    # PyTorch reads a list of names, adds its own and writes it back: of two servers at a time one would be forgotten.
+    before = [f"ready/{each}" for each in range(place.servers if server is None else server)]
+    try:
+        own.wait(before, timedelta(seconds=START_S))
+    except RuntimeError:
+        raise RecSmithError(f"not all servers at {place.address} have made their tables within {START_S:g} s") from None
+    number = place.servers + int(own.add("trainers", 1)) if server is None else server
     plain: Any = PlainMessages()
-    api._default_pickler = internal._internal_rpc_pickler = plain
+    api._default_pickler = internal._internal_rpc_pickler = plain  # until it leaves
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PyTorch's, that it is in maintenance: docs/remote.md says so first
         options = rpc.TensorPipeRpcBackendOptions(num_worker_threads=THREADS, rpc_timeout=TIMEOUT_S)
-        name, number = (f"trainer{number}", number) if server is None else (_server_name(server), server)
+        name = f"trainer{number}" if server is None else _server_name(server)
         _init(number)
         agent: Any = rpc.TensorPipeAgent(own, name, number, None, options, {}, [])
         api._init_rpc_states(agent)
@@ -166,3 +175,4 @@ def _join(place: ServerPlace, server: int | None) -> None:
 
 def _leave() -> None:
     rpc.shutdown(graceful=False)
+    api._default_pickler = internal._internal_rpc_pickler = PICKLER

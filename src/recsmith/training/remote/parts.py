@@ -113,9 +113,9 @@ def check_remote(run: Run, *, launched: bool) -> None:
     if remote.backend == "ray" and find_spec("ray") is None:
         raise MissingExtra(f"`remote.backend: ray` needs Ray: {RAY}; or write backend: rpc")
     if remote.backend == "rpc":
-        from torch.distributed import rpc
+        import torch
 
-        if not rpc.is_available():
+        if not hasattr(torch._C, "_rpc_init"):  # as torch.distributed.rpc.is_available looks
             raise MissingExtra(
                 "`remote.backend: rpc` needs a PyTorch that is built with RPC, and this one is not; install one that "
                 "is, or write backend: ray"
