@@ -33,12 +33,14 @@ from recsmith._components import parsed
 from recsmith.clusters import load_cluster
 from recsmith.embeddings.workloads import compress_to
 from recsmith.errors import UsageError
+from recsmith.reports.compressions import curve_picture
 from recsmith.searching import Picks, SearchSpace, SpaceOptions
 from recsmith.searching.prices import Priced, replanned, with_prices
 from recsmith.searching.samples import frontier, picked, rules_setting, settings_of
 from recsmith.searching.space import make_space
 from recsmith.training import DenseOptimizer, Run, RunData, RunModel, RunOptimizers, SparseOptimizer, load_run
 from recsmith.training.batches import as_tensors, training_batches
+from recsmith.training.compression_curve import CompressionPoint
 from recsmith.training.intervals import mean_within
 from recsmith.training.metrics import exact_auc
 from recsmith.training.models import build_task
@@ -66,8 +68,10 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--pairs", type=int, default=15, help="Of planted tables that need 4 columns, and 16.")
     parser.add_argument("--samples", type=int, default=150_000)
-    parser.add_argument("--coefficient", type=float, default=0.03)
-    parser.add_argument("--alike", type=float, default=0.5)
+    parser.add_argument("--epochs", type=int, default=4)
+    parser.add_argument("--widths", default="4,16", help="Choices of planted tables.")
+    parser.add_argument("--first", type=int, default=0, help="The first seed.")
+    parser.add_argument("--coefficient", type=float, default=0.1)
     parser.add_argument("--greedy", action="store_true")
     parser.add_argument("--quick", action="store_true")
     asked = parser.parse_args()
@@ -224,6 +228,21 @@ def movielens(asked: Any) -> None:
             continue
         rows.append(("power rule", "", rule.parameters_after, told("power", best, (rules_setting(rule.rules),))))
     show_movielens(rows, uniform[best], numbers, best)
+    picture = asked.output / "movielens.svg"
+    picture.write_text(curve_picture([drawn(*row) for row in rows], across="numbers of the tables", shown=thousands))
+    print(f"\nwrote {picture}")
+
+
+def drawn(kind: str, _: str, size: int, members: list[dict[str, Any]]) -> CompressionPoint:
+    """A variant as a point of the picture: AUC on the test split against the numbers of its tables."""
+    mean, within = mean_within([row["test"] for row in members])
+    return CompressionPoint(
+        method=kind, factor=1.0, weight_bytes=size, map_bytes=0, auc=mean, auc_within=within, seeds=len(members)
+    )
+
+
+def thousands(numbers: int) -> str:
+    return f"{numbers / 1000:.0f} k"
 
 
 def found_samples(prepared: Any, space: SearchSpace, file: Path) -> list[Picks]:
@@ -311,13 +330,13 @@ def searched(asked: Any, run: Run, coefficient: float, seed: int) -> dict[str, A
 # --- planted widths ---------------------------------------------------------------------------------------------------
 
 
-def planted_run(samples: int, seed: int, needed: dict[str, int]) -> Run:
+def planted_run(samples: int, epochs: int, seed: int, needed: dict[str, int]) -> Run:
     def data(count: int, first: int) -> dict[str, Any]:
         words = {"format": "search_data:Planted", "needed": needed, "rows": 40, "seed": seed}
         return {**words, "samples": count, "first": first}
 
     return Run(
-        data=RunData(train=data(samples, 0), test=data(20_000, 10**7), batch_size=512, epochs=4),
+        data=RunData(train=data(samples, 0), test=data(20_000, 10**7), batch_size=512, epochs=epochs),
         model=RunModel(name="search_data:pairs", embedding_dim=16), output="planted", seed=seed, checkpoint=None,
         optimizers=RunOptimizers(
             sparse=SparseOptimizer(name="adagrad", learning_rate=0.1), dense=DenseOptimizer(learning_rate=0.001)
@@ -326,39 +345,49 @@ def planted_run(samples: int, seed: int, needed: dict[str, int]) -> Run:
 
 
 def planted(asked: Any) -> None:
-    """Tables of which half need 4 columns and half 16: what is found, and a greedy search in the same network."""
+    """Tables of which half need 4 columns and half 16, under the price of what they need: which widths are found."""
     if asked.quick:
-        asked.pairs, asked.samples, asked.seeds, asked.greedy = 2, 5_000, 1, True
+        asked.pairs, asked.samples, asked.epochs, asked.seeds, asked.greedy = 2, 5_000, 4, 1, True
     file = asked.output / "planted.jsonl"
-    for seed in range(min(asked.seeds, 3)):
-        for widths in ((4, 16), (4, 8, 16)):
-            words = {name: getattr(asked, name) for name in ("pairs", "samples", "coefficient", "alike")}
-            key = {**words, "seed": seed, "widths": list(widths)}
-            kept(file, key, lambda s=seed, w=widths: found_widths(asked, s, w))
-    print("\n| tables | coefficient | choices | found | of those that need 4 | that need 16 | price | greedy |")
-    print("|---|---|---|---|---|---|---|---|")
-    for line in file.read_text().splitlines():
-        row = json.loads(line)
+    words = {name: getattr(asked, name) for name in ("pairs", "samples", "epochs", "coefficient")}
+    widths = [int(width) for width in asked.widths.split(",")]
+    rows = [
+        kept(file, {**words, "seed": seed, "widths": widths}, lambda s=seed: found_widths(asked, s, tuple(widths)))
+        for seed in range(asked.first, asked.first + asked.seeds)
+    ]
+    print("\n| tables | choices | epochs | seed | found | need 4: took | need 16: took | price | likeliest, any price |"
+          " a greedy search |")  # fmt: skip
+    print("|---|---|---|---|---|---|---|---|---|---|")
+    for row in rows:
         took = " | ".join(", ".join(map(str, counts)) for counts in row["by_need"].values())
         least = "" if row["greedy"] is None else f"{row['greedy']:.1%}"
-        begin = f"{4 * row['pairs']} | {row['coefficient']:g} | {', '.join(map(str, row['widths']))}"
-        print(f"| {begin} | {row['found']:.0%} | {took} | {row['price']:.1%} | {least} |")
+        begin = f"{4 * row['pairs']} | {', '.join(map(str, widths))} | {row['epochs']} | {row['seed']}"
+        print(f"| {begin} | {row['found']:.0%} | {took} | {row['price']:.1%} | {row['likeliest']:.0%} | {least} |")
 
 
 def found_widths(asked: Any, seed: int, widths: tuple[int, ...]) -> dict[str, Any]:
     needed = {"4": asked.pairs, "16": asked.pairs}
-    run = planted_run(asked.samples, seed, needed)
-    wanted = NetworkSearch(price="bytes", coefficient=asked.coefficient, options=SpaceOptions(widths=widths))
-    prepared = prepare(run, wanted, str(asked.output / "network"))
-    step = {**prepared.network.pipeline, "hot": 0.3, "cold": 0.3, "alike": asked.alike}  # type: ignore[dict-item]
-    task, space = trained(replace(prepared.network, pipeline=step)), prepared.space
-    picks: Picks = tuple(scores_of(task, space).argmax(axis=1).tolist())
     truth = [int(width) for width, count in needed.items() for _ in range(2 * count)]
-    got = [part.options[k].width for part, k in zip(space.parts, picks, strict=True)]
+    under = sum(truth) / (16 * len(truth))
+    run = planted_run(asked.samples, asked.epochs, seed, needed)
+    wanted = NetworkSearch(
+        price="bytes", under=under, coefficient=asked.coefficient, options=SpaceOptions(widths=widths)
+    )
+    prepared = prepare(run, wanted, str(asked.output / "network"))
+    task, space = trained(prepared.network), prepared.space
+    scores = scores_of(task, space)
+    picks = frontier(space, scores, under)[0]
     loss = network_loss(task, run.data.test)
     least = space.price(greedy(space, loss, loss(picks))) / space.whole if asked.greedy else None
+
+    def columns(made: Picks) -> list[int]:
+        return [part.options[k].width for part, k in zip(space.parts, made, strict=True)]
+
+    got = columns(picks)
+    likeliest = columns(tuple(scores.argmax(axis=1).tolist()))
     return {
-        "found": sum(a == b for a, b in zip(got, truth, strict=True)) / len(truth),
+        "found": statistics.fmean(a == b for a, b in zip(got, truth, strict=True)),
+        "likeliest": statistics.fmean(a == b for a, b in zip(likeliest, truth, strict=True)),
         "by_need": {str(need): [[g for g, t in zip(got, truth, strict=True) if t == need].count(w) for w in widths]
                     for need in sorted(set(truth))},
         "price": space.price(picks) / space.whole, "loss": loss(picks), "greedy": least,
@@ -380,19 +409,21 @@ def network_loss(task: Any, data: Any) -> Callable[[Picks], float]:
 
 
 def greedy(space: SearchSpace, loss: Callable[[Picks], float], worst: float) -> Picks:
-    """From the run as it is: of all single changes to a next smaller width, the one that loses least for its saving."""
-    picks = space.largest
-    while True:
-        now, tried = loss(picks), list[tuple[float, Picks]]()
+    """From the run as it is: of all single changes to the next narrower width, the one that loses least for its saving.
+
+    The cheapest sample on the way whose loss is no more than `worst`.
+    """
+    picks, now, best = space.largest, loss(space.largest), space.largest
+    while any(picks):
+        tried = list[tuple[float, float, Picks]]()
         for n, pick_ in enumerate(picks):
             if pick_:
                 changed = (*picks[:n], pick_ - 1, *picks[n + 1 :])
                 told = loss(changed)
-                if told <= worst:
-                    tried.append(((told - now) / (space.price(picks) - space.price(changed)), changed))
-        if not tried:
-            return picks
-        picks = min(tried)[1]
+                tried.append(((told - now) / (space.price(picks) - space.price(changed)), told, changed))
+        _, now, picks = min(tried)
+        best = picks if now <= worst else best
+    return best
 
 
 # --- prices -----------------------------------------------------------------------------------------------------------

@@ -70,7 +70,7 @@ def test_what_cannot_be_searched_is_one_sentence_and_nothing_is_written(words: l
 
 @pytest.mark.soak
 def test_samples_are_run_files_and_a_page_shows_them_beside_uniform_widths_and_the_power_rule() -> None:
-    found = run("--price", "bytes", "--under", "80%", "--samples", "1", "--retrain", "2", "-o", "found")
+    found = run("--price", "bytes", "--under", "80%", "--retrain", "2", "-o", "found")
     assert found.exit_code == 0, found.output
     made = load_run("found/sample-1.json")
     assert {rule.method for rule in made.model.compression} == {"truncated"}
@@ -79,5 +79,5 @@ def test_samples_are_run_files_and_a_page_shows_them_beside_uniform_widths_and_t
     page = Path("found/search.html").read_text()
     assert all(f">{kind}</text>" in page for kind in kinds)
     ElementTree.fromstring(Path("found/search.svg").read_text())
-    again = run("--price", "bytes", "--under", "80%", "--samples", "1", "--retrain", "2", "-o", "found")
+    again = run("--price", "bytes", "--under", "80%", "--retrain", "2", "-o", "found")
     assert again.stdout == found.stdout

@@ -54,7 +54,7 @@ def test_a_space_has_halves_of_widths_and_only_layers_that_can_be_left_out_are()
 def test_bytes_add_up_to_those_of_the_sample() -> None:
     space, priced = priced_space(rows=(0.1, 0.5), layers=(0.5,))
     rng = np.random.default_rng(0)
-    for _ in range(10):
+    for _ in range(4):
         picks = tuple(int(rng.integers(len(part.options))) for part in space.parts)
         told = replanned(space, picks, priced, planner="size_greedy")
         of_tables = sum(choice.price for name, choice in picked(space, picks).items() if "." not in name)
@@ -120,9 +120,10 @@ def test_a_sample_is_settings_from_which_its_run_rebuilds() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (SpaceOptions(widths=(64,), tables="none"), "nothing to search"),
-        (SpaceOptions(widths=(6,)), "multiples of 4"),
-        (SpaceOptions(rows=(1.5,)), "are shares"),
+        (SpaceOptions(tables="none"), "no table is called 'none'; give --tables a pattern of t0, t1, t2, t3, t4, ..."),
+        (SpaceOptions(widths=(64,), tables="t1"), "1 table or layer of one choice each, such as 't1': 32, so there is"),
+        (SpaceOptions(widths=(6,)), "6 columns wide, and kernels take multiples of 4, such as 4"),
+        (SpaceOptions(rows=(1.5,)), "--rows has 1.5"),
     ],
 )
 def test_bad_spaces_are_one_sentence(options: SpaceOptions, said: str) -> None:

@@ -1,5 +1,6 @@
 """A search of a real job: choices move on held-out samples alone, it goes on exactly, and samples rebuild."""
 
+import shutil
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -7,7 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from training.test_jobs import a_run, data, losses
+from training.test_jobs import EVERY, STEPS, a_run, data, losses
+from training.unsharded import trained_unsharded
 
 from recsmith.embeddings import CompressionRule
 from recsmith.errors import UsageError
@@ -19,7 +21,7 @@ pytestmark = [
     pytest.mark.usefixtures("torchrec"),
 ]
 MODEL = RunModel(embedding_dim=8, bottom=(8,), top=(16, 16))
-REQUEST: dict[str, Any] = {"under": 0.7, "price": "bytes", "samples": 3, "warm_up": 0.25}
+REQUEST: dict[str, Any] = {"under": 0.7, "price": "bytes"}
 SPACE = SpaceOptions(rows=(0.25,), layers=(0.5,), skip=True)
 
 
@@ -29,14 +31,15 @@ def searched_run(folder: Path, **words: Any) -> Run:
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Any, Path]:
-    """A search that is ended and goes on, and what it found."""
+    """A network that was trained, and a search that goes on from its second checkpoint; what that found."""
     from recsmith.training.search import NetworkSearch, prepare, search
 
     folder = tmp_path_factory.mktemp("search")
     prepared = prepare(searched_run(folder, ranks=1), NetworkSearch(**REQUEST, options=SPACE), str(folder))
-    whole = replace(prepared, network=replace(prepared.network, output=str(folder / "whole")))
-    train(whole.network)
-    train(replace(prepared.network, steps=5))
+    train(prepared.network)
+    shutil.copytree(folder / "network", folder / "whole")
+    shutil.rmtree(folder / "network" / "model")
+    shutil.rmtree(folder / "network" / "checkpoints" / f"step-{STEPS:08}")
     return prepared, search(prepared), folder
 
 
@@ -48,10 +51,13 @@ def test_a_search_that_goes_on_is_the_one_that_was_not_ended(found: tuple[Any, A
     assert np.isfinite(scores[0][:, :2]).all()
     np.testing.assert_array_equal(scores[0], scores[1])
     assert np.ptp(scores[0][0][:2]) > 0
-    assert losses(folder / "network")[-7:] == losses(folder / "whole")[-7:]
+    assert losses(folder / "network") == losses(folder / "whole")
+    first = Path("checkpoints", f"step-{EVERY:08}", "progress.json")
+    written = [(folder / name / first).stat().st_mtime_ns for name in ("network", "whole")]
+    assert written[0] == written[1], "it did not begin anew"
 
 
-def test_samples_keep_the_ceiling_and_rebuild_from_their_files(found: tuple[Any, Any, Path]) -> None:
+def test_samples_keep_the_ceiling_and_retrain_from_their_files_bit_for_bit(found: tuple[Any, Any, Path]) -> None:
     prepared, result, folder = found
     assert result.samples
     for sample in result.samples:
@@ -61,6 +67,26 @@ def test_samples_keep_the_ceiling_and_rebuild_from_their_files(found: tuple[Any,
         run = load_run(prepared.run, sample.settings)
         save_run(run, str(folder / "sample.json"))
         assert load_run(str(folder / "sample.json")) == run
+    one, other = (trained_unsharded(load_run(made), EVERY) for made in (run, str(folder / "sample.json")))
+    assert np.isfinite(one[1]).all()
+    assert one[1] == other[1]
+    weights = [task.state_dict() for task in (one[0], other[0])]
+    assert weights[0].keys() == weights[1].keys()
+    for name, value in weights[0].items():
+        assert value.isfinite().all()
+        assert value.equal(weights[1][name]), name
+
+
+def test_a_search_of_another_space_or_coefficient_is_refused(found: tuple[Any, Any, Path]) -> None:
+    from recsmith.training.search import NetworkSearch, prepare, search
+
+    prepared, _, folder = found
+    for change, said in (
+        ({"options": SpaceOptions()}, "began with another space: choices or prices of 'a' differ"),
+        ({"options": SPACE, "coefficient": 0.5}, "began with a coefficient of 0.1, and now it is 0.5"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            search(prepare(prepared.run, NetworkSearch(**REQUEST, **change), str(folder)))
 
 
 @pytest.mark.soak
@@ -72,15 +98,6 @@ def test_ranks_move_their_choices_alike(found: tuple[Any, Any, Path], tmp_path: 
     scores = read_scores(str(tmp_path), prepared.space)
     assert np.isfinite(scores[:, 0]).all()
     assert np.ptp(scores[0][:2]) > 0
-
-
-def test_a_search_of_another_space_is_refused(found: tuple[Any, Any, Path]) -> None:
-    from recsmith.training.search import NetworkSearch, prepare, search
-
-    prepared, _, folder = found
-    other = prepare(prepared.run, NetworkSearch(**REQUEST, options=SpaceOptions()), str(folder))
-    with pytest.raises(UsageError, match="began with another space: choices or prices of 'a' differ"):
-        search(other)
 
 
 def masked_and_narrow() -> tuple[Any, Any, tuple[Any, ...]]:
@@ -113,11 +130,10 @@ def masked_and_narrow() -> tuple[Any, Any, tuple[Any, ...]]:
     names = {"a@truncated": "a", "b@truncated": f"b@rows{round(503 * 0.25)}"}
     with torch.no_grad():
         for name, value in narrow.state_dict().items():
-            source = name.replace(".tables.", ".tables.")
+            source = name
             for mine, other in names.items():
                 source = source.replace(f".{mine}.", f".{other}.")
-            for table in "a":
-                source = source.replace(f".{table}.weight", f".{table}@rows100.weight")
+            source = source.replace(".a.weight", ".a@rows100.weight")
             found = wide[source]
             value.copy_(found[tuple(slice(0, size) for size in value.shape)])
     return network, narrow, (schema, space, picks)
@@ -142,7 +158,7 @@ def test_a_masked_network_equals_the_sample_that_is_truly_narrow() -> None:
     torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-6)
 
 
-def test_draws_at_no_temperature_are_the_argmax_in_the_mean_and_each_sample_has_its_own() -> None:
+def test_draws_at_no_temperature_are_one_choice_each_in_shares_of_the_softmax() -> None:
     import torch
 
     from recsmith.training.tables.searched import Draws
@@ -151,7 +167,7 @@ def test_draws_at_no_temperature_are_the_argmax_in_the_mean_and_each_sample_has_
     draws = Draws([PartChoices(name="t", options=options), PartChoices(name="u", options=options[:2])], price=7.0)
     with torch.no_grad():
         draws.theta.copy_(torch.tensor([[0.0, 1.0, 0.0], [0.0, 0.5, 9.0]]))
-    draws.temperature, draws.alike = 1e-4, 0.5
+    draws.temperature = 1e-4
     torch.manual_seed(0)
     drawn = draws(4000)
     assert drawn.sum(dim=2).allclose(torch.ones(4000, 2))

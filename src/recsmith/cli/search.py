@@ -46,16 +46,10 @@ def numbers(kind: type) -> Any:
 @click.option("--rows", callback=numbers(float), metavar="0.1,0.5",
               help="Shares of the rows of tables that may be kept, by a hash (default: all rows).")  # fmt: skip
 @click.option("--tables", default="*", show_default=True, metavar="PATTERN", help="Tables with a choice, with * and ?.")
-@click.option("--above-rows", type=click.IntRange(min=0), default=0, show_default=True, metavar="N",
-              help="Tables with no more rows have no choice.")  # fmt: skip
 @click.option("--layers", callback=numbers(float), metavar="0.5,1",
               help="Shares of the widths of layers bottom and top (default: no choice).")  # fmt: skip
 @click.option("--skip", is_flag=True, default=False, help="Layers no narrower than what they read may be left out.")
 @click.option("--coefficient", type=float, default=0.1, show_default=True, metavar="X", help="Weight of the price.")
-@click.option("--warm-up", type=float, default=0.5, show_default=True, metavar="X",
-              help="Share of the steps before choices move.")  # fmt: skip
-@click.option("--samples", type=click.IntRange(min=1), default=4, show_default=True, metavar="N",
-              help="Samples that are told at most.")  # fmt: skip
 @click.option("--retrain", type=click.IntRange(min=1), metavar="SEEDS",
               help="Train samples, uniform widths and the power rule from scratch, and write a page.")  # fmt: skip
 @limit_options
@@ -82,8 +76,8 @@ def search_command(run: str, settings: tuple[str, ...], output: str, format_: st
 
     require_torchrec()
     made = load_run(run, settings)
-    asked = {name: options[name] for name in ("under", "price", "coefficient", "warm_up", "samples", "cluster")}
-    space = SpaceOptions(**{n: options[n] for n in ("widths", "rows", "tables", "above_rows", "layers", "skip")})
+    asked = {name: options[name] for name in ("under", "price", "coefficient", "cluster")}
+    space = SpaceOptions(**{n: options[n] for n in ("widths", "rows", "tables", "layers", "skip")})
     prepared = prepare(made, NetworkSearch(**asked, options=space), output, **read_search(options))
     if options["dry_run"]:
         print_as(format_, lambda: space_lines(prepared.space), lambda: encode(prepared.space))

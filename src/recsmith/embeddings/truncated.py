@@ -97,4 +97,5 @@ def wrong_width(width: int) -> str | None:
     """What to say of a width that kernels do not take; None for one that they do."""
     if width > 0 and width % KERNEL_WIDTH == 0:
         return None
-    return f"a table would be {width} columns wide; kernels want multiples of {KERNEL_WIDTH}"
+    near = max(KERNEL_WIDTH, width - width % KERNEL_WIDTH)
+    return f"a table would be {width} columns wide, and kernels take multiples of {KERNEL_WIDTH}, such as {near}"

@@ -4,8 +4,9 @@ N parts of a space, K choices of the part that has most
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from glob import escape
+from heapq import merge
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,7 @@ import numpy as np
 from recsmith._types import Floats
 from recsmith.embeddings import CompressionRule
 from recsmith.files import encode
-from recsmith.searching.space import BOTTOM, TOP, PartChoice, Picks, SearchSpace
-
-STEPS = 60  # of the multiplier between none and one that leaves the cheapest of all
+from recsmith.searching.space import BOTTOM, TOP, PartChoice, PartChoices, Picks, SearchSpace
 
 
 def picked(space: SearchSpace, picks: Picks) -> dict[str, PartChoice]:
@@ -67,27 +66,28 @@ def _plain(value: object) -> object:
     return list(value) if isinstance(value, tuple) else value  # type: ignore[arg-type]
 
 
-def best_under(space: SearchSpace, scores: Floats, multiplier: float) -> Picks:
-    """The choice of each part with the largest score less the multiplier times its price's share of the run's."""
-    return tuple(
-        max(range(len(part.options)), key=lambda k: scores[n, k] - multiplier * part.options[k].price / space.whole)
-        for n, part in enumerate(space.parts)
-    )
-
-
 def frontier(space: SearchSpace, scores: Floats, under: float) -> list[Picks]:
     """Samples whose price is at most `under` of the run's, dearest first: the best of each price by the scores (N, K).
 
-    A price multiplier is raised until the sum of prices is low enough, which is exact for sums (Everett 1963).
+    From the choices that score best, one part after the other takes a cheaper choice: the one that loses least score
+    for what it saves. No sample of such a price scores more, since scores and prices are sums (Everett 1963).
     """
-    ceiling = space.ceiling(under)
-    spread = float(np.ptp(scores[np.isfinite(scores)])) + 1.0
-    steps = [max((c.price for c in p.options), default=0) - min(c.price for c in p.options) for p in space.parts]
-    least = min((each for each in steps if each > 0), default=space.whole) / space.whole
-    largest = 2 * spread * max(len(part.options) for part in space.parts) / least
-    multipliers = [0.0, *np.geomspace(1e-4 * spread, largest, STEPS)]
-    found = dict.fromkeys([*(best_under(space, scores, float(each)) for each in multipliers), space.cheapest])
-    return sorted((each for each in found if space.price(each) <= ceiling * (1 + 1e-9)), key=space.price, reverse=True)
+    picks = [max(range(len(p.options)), key=lambda k, n=n: scores[n, k]) for n, p in enumerate(space.parts)]
+    found = [tuple(picks)]
+    for _, number, choice in merge(*(_cheaper(space.parts[n], scores[n], n, pick) for n, pick in enumerate(picks))):
+        picks[number] = choice
+        found.append(tuple(picks))
+    ceiling = space.ceiling(under) * (1 + 1e-9)
+    return [each for each in found if space.price(each) <= ceiling]
+
+
+def _cheaper(part: PartChoices, scores: Floats, number: int, choice: int) -> Iterator[tuple[float, int, int]]:
+    """The next cheaper choices of a part: (score lost for what is saved, number of the part, choice)."""
+    prices = [each.price for each in part.options]
+    while left := [k for k, price in enumerate(prices) if price < prices[choice]]:
+        lost = {k: float(scores[choice] - scores[k]) / (prices[choice] - prices[k]) for k in left}
+        choice = min(left, key=lambda k: (lost[k], prices[k]))
+        yield lost[choice], number, choice
 
 
 def drawn(space: SearchSpace, scores: Floats, under: float, count: int, seed: int) -> list[Picks]:

@@ -10,11 +10,13 @@ from typing import Literal
 from recsmith._types import noun
 from recsmith.embeddings.truncated import rows_left, wrong_width
 from recsmith.errors import UsageError, check_rules
+from recsmith.units import counted
 from recsmith.workloads import Table, Workload
 
 Unit = Literal["step", "bytes"]
 Picks = tuple[int, ...]  # of each part of a space, tables first: the number of its choice
 BOTTOM, TOP = "bottom", "top"
+SHOWN = 5  # names of tables in an error
 
 
 @noun
@@ -69,10 +71,14 @@ class SearchSpace:
             if share
             else None,
             None if twin is None else f"'{twin}' has the same choice twice; give each once",
-            None
-            if any(len(each.options) > 1 for each in self.parts)
-            else "no table and no layer has more than one choice, so there is nothing to search; give --widths, --rows "
-            "or --layers several values, or lower --above-rows",
+            None if any(len(each.options) > 1 for each in self.parts) else self._nothing_to_search(),
+        )
+
+    def _nothing_to_search(self) -> str:
+        first = f", such as '{self.parts[0].name}': {self.parts[0].options[0]}" if self.parts else ""
+        return (
+            f"{counted(len(self.parts), 'table or layer', 'tables or layers')} of one choice each{first}, so there is "
+            "nothing to search; give --widths or --rows that are smaller, or --layers"
         )
 
     @property
@@ -127,15 +133,14 @@ class SearchSpace:
 class SpaceOptions:
     """Which space is asked for.
 
-    widths: columns that a table may have; none: halves of its own, down to 4. rows: shares of its rows. tables,
-    above_rows: which tables have a choice. layers: shares of the width of each layer. skip: layers that are no narrower
-    than what they read may be left out.
+    widths: columns that a table may have; none: halves of its own, down to 4. rows: shares of its rows. tables: which
+    of them have a choice. layers: shares of the width of each layer. skip: layers that are no narrower than what they
+    read may be left out.
     """
 
     widths: tuple[int, ...] = ()
     rows: tuple[float, ...] = ()
     tables: str = "*"
-    above_rows: int = 0
     layers: tuple[float, ...] = ()
     skip: bool = False
 
@@ -150,9 +155,7 @@ def make_space(
     Raises:
         UsageError: nothing is left to choose, a table is no pooled one, or there are no layers to choose.
     """
-    chosen = [
-        t for t in workload.tables if fnmatchcase(t.name, options.tables) and t.num_embeddings > options.above_rows
-    ]
+    chosen = [table for table in workload.tables if fnmatchcase(table.name, options.tables)]
     sequence = next((table.name for table in chosen if not table.pooled), None)
     check_rules(
         None
@@ -162,11 +165,22 @@ def make_space(
         if (options.layers or options.skip) and not sizes
         else None,
         None
-        if all(0 < share <= 1 for share in (*options.layers, *options.rows))
-        else "--layers and --rows are shares of what the run has, above 0 and up to 1, such as 0.5,1",
+        if chosen or options.layers or options.skip
+        else f"no table is called '{options.tables}'; give --tables a pattern of {_some_names(workload)}",
+        *(
+            f"--{name} has {share:g}; it is a share of what the run has, above 0 and up to 1, such as 0.5"
+            for name, shares in (("layers", options.layers), ("rows", options.rows))
+            for share in shares
+            if not 0 < share <= 1
+        ),
     )
     layers = _layers(sizes, options, dense) if options.layers or options.skip else ()
     return SearchSpace(tables=tuple(_table(table, options) for table in chosen), layers=tuple(layers))
+
+
+def _some_names(workload: Workload) -> str:
+    names = [table.name for table in workload.tables]
+    return ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
 
 
 def _table(table: Table, options: SpaceOptions) -> PartChoices:

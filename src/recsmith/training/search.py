@@ -14,7 +14,7 @@ import numpy as np
 from recsmith._components import NAME
 from recsmith._types import Floats, noun
 from recsmith.clusters import Cluster, load_cluster
-from recsmith.errors import RecSmithError, check_rules
+from recsmith.errors import RecSmithError, UsageError, check_rules
 from recsmith.files import decode, encode
 from recsmith.plans import load_plan
 from recsmith.searching import Picks, SearchSpace, SpaceOptions
@@ -27,6 +27,8 @@ from recsmith.training.run import MADE_HERE, Checkpointing, Run, load_run
 from recsmith.training.sources import open_source
 
 NETWORK, RUN = "network", "run.json"
+WARM_UP = 0.5  # share of the steps in which weights alone are trained; trade-off: choices have the other half
+SAMPLES = 4  # that are told at most: each is a training of its own
 CANDIDATES = 32  # samples that are scored in the one network; trade-off: more find better ones, and take as long
 SCORED = 200_000  # samples of data.test, at most, on which they are
 
@@ -36,16 +38,13 @@ class NetworkSearch:
     """What a search is asked for.
 
     under: the most that a sample may cost, as a share of the run's price. price: step, bytes; auto: step, where that
-    pays. coefficient: of the logarithm of the expected price in the loss of choices. warm_up: share of the steps in
-    which weights alone are trained. samples: how many are told at most. cluster: that prices are of; none: that of the
-    run's plan file, or this machine.
+    pays. coefficient: of the logarithm of the expected price in the loss of choices. cluster: that prices are of; none:
+    that of the run's plan file, or this machine.
     """
 
     under: float = 1.0
     price: Literal["auto", "step", "bytes"] = "auto"
     coefficient: float = 0.1
-    warm_up: float = 0.5
-    samples: int = 4
     cluster: str | None = None
     options: SpaceOptions = SpaceOptions()
 
@@ -54,8 +53,6 @@ class NetworkSearch:
         check_rules(
             None if 0 < self.under <= 1 else f"--under is {self.under:.4g} of the run's price; above 0% and up to 100%",
             None if self.coefficient >= 0 else f"--coefficient is {self.coefficient:g}; 0 or more",
-            None if 0 <= self.warm_up < 1 else f"--warm-up is {self.warm_up:g} of the steps; 0 or more, and below 1",
-            None if self.samples >= 1 else f"--samples is {self.samples}; 1 or more",
         )
 
 
@@ -121,8 +118,12 @@ def prepare(run: Run, request: NetworkSearch, folder: str, **search: Any) -> Pre
         check_pays(space)
     ceiling = space.ceiling(request.under) / space.whole
     assert steps is not None
-    warm_up = round(request.warm_up * steps)
-    words = {"steps": steps, "warm_up": warm_up, "coefficient": request.coefficient, "fixed": space.fixed / space.whole}
+    words = {
+        "steps": steps,
+        "warm_up": round(WARM_UP * steps),
+        "coefficient": request.coefficient,
+        "fixed": space.fixed / space.whole,
+    }
     step = {NAME: "search", **words, "ceiling": ceiling if request.under < 1 else 0.0}
     model = replace(run.model, table_module={NAME: "searched", "space": encode(space)})
     network = replace(
@@ -192,17 +193,30 @@ def search(prepared: Prepared, on_progress: Callable[[Any], object] | None = Non
     """Train the one network, or go on with it, and say what it found.
 
     Raises:
-        UsageError: the folder holds a search of another space.
+        UsageError: the folder holds a search of another space, or with other settings.
         RecSmithError: it was asked to end; the same call goes on.
     """
     output = Path(prepared.network.output)
-    if (output / RUN).exists():
-        before: Any = load_run(str(output / RUN)).model.table_module
-        prepared.space.check_same(decode(SearchSpace, before["space"], str(output / RUN)), f"'{output}'")
+    _check_before(prepared, output)
     result = train(prepared.network, on_progress=on_progress)
     if not result["complete"]:
         raise RecSmithError(f"'{output}' was asked to end; the same command goes on with the search")
     return found_in(prepared)
+
+
+def _check_before(prepared: Prepared, output: Path) -> None:
+    """UsageError where the folder holds a network that was trained for another search."""
+    if not (output / RUN).exists():
+        return
+    before: Any = load_run(str(output / RUN))
+    prepared.space.check_same(decode(SearchSpace, before.model.table_module["space"], f"{output / RUN}"), f"'{output}'")
+    now: Any = prepared.network.pipeline
+    for name in ("coefficient", "ceiling"):
+        if now[name] != before.pipeline[name]:
+            raise UsageError(
+                f"'{output}' began with a {name} of {before.pipeline[name]:g}, and now it is {now[name]:g}; give the "
+                "same --under and --coefficient, or another folder"
+            )
 
 
 def found_in(prepared: Prepared) -> SearchOutcome:
@@ -213,7 +227,7 @@ def found_in(prepared: Prepared) -> SearchOutcome:
     scores = read_scores(prepared.network.output, space)
     tried = candidates(space, scores, request.under, prepared.run.seed)
     aucs = scored_samples(prepared.network, tried, most=SCORED)
-    kept = _front(space, tried, aucs, request.samples)
+    kept = _front(space, tried, aucs)
     samples = [
         Sample(
             name=f"sample-{number}", picks=picks, price=space.price(picks), network_auc=auc,
@@ -243,12 +257,10 @@ def candidates(space: SearchSpace, scores: Floats, under: float, seed: int) -> l
     return list(dict.fromkeys([*chosen, *drawn(space, scores, under, CANDIDATES - len(chosen), seed)]))
 
 
-def _front(
-    space: SearchSpace, candidates: Sequence[Picks], aucs: Sequence[float], count: int
-) -> list[tuple[Picks, float]]:
+def _front(space: SearchSpace, candidates: Sequence[Picks], aucs: Sequence[float]) -> list[tuple[Picks, float]]:
     """Samples than which no cheaper one is better, the best first; they differ in price."""
     kept: list[tuple[Picks, float]] = []
     for picks, auc in sorted(zip(candidates, aucs, strict=True), key=lambda each: (space.price(each[0]), -each[1])):
         if not kept or auc > kept[-1][1]:
             kept.append((picks, auc))
-    return kept[::-1][:count]
+    return kept[::-1][:SAMPLES]

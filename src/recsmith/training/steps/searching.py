@@ -37,7 +37,7 @@ class SearchStep:
     steps: of the whole search, over which the temperature falls from `hot` to `cold`, by the same factor a step.
     warm_up: steps before choices move. coefficient: of the logarithm of the expected price, as a share of the run's.
     ceiling: expected prices below this share are as good as the ceiling. fixed: share of the run's price that no choice
-    changes. learning_rate: of the choices' Adam. alike: share of samples whose tables draw by the same noise.
+    changes. learning_rate: of the choices' Adam.
 
     Raises:
         UsageError: the model has no choices, or a setting is out of its range.
@@ -48,7 +48,6 @@ class SearchStep:
     def __init__(
         self, job: ShardedJob, *, steps: int, warm_up: int, coefficient: float = 0.1, ceiling: float = 0.0,
         fixed: float = 0.0, hot: float = 0.5, cold: float = 0.2, learning_rate: float = 0.05,
-        alike: float = 0.5,
     ) -> None:  # fmt: skip
         check_rules(
             too_small("pipeline.steps", steps, 1),
@@ -61,7 +60,6 @@ class SearchStep:
         if not self.draws:
             raise UsageError("pipeline is search, and the model has no choices; recsmith search makes such a run")
         self.steps, self.warm_up, self.coefficient, self.ceiling = steps, warm_up, coefficient, ceiling
-        self.alike = alike
         self.fixed, self.hot, self.cold, self.rate = fixed, hot, cold, learning_rate
         self.logits: torch.Tensor | None = None
         task.loss.register_forward_pre_hook(self._keep)
@@ -75,7 +73,7 @@ class SearchStep:
         kept = held_out(batch.place.samples.sample_ids)
         done = float(self.draws[0].turns[0])
         for draws in self.draws:
-            draws.temperature, draws.alike = self.temperature(done), self.alike
+            draws.temperature = self.temperature(done)
             draws.turns[0] += 1
         loss, outcome = self.job.model(_without(batch, kept))
         if done >= self.warm_up:

@@ -2,8 +2,7 @@
 
 Krishna et al. (arXiv 2110.14812); channel masks are those of Wan et al., "FBNetV2" (CVPR 2020, arXiv 2004.05565). Every
 sample draws its own choice of each part by a Gumbel-softmax, and a part's output is the sum of its choices' prefixes,
-weighted by the draw. Tables of some samples draw by the same noise: the chances of each stay, and tables that matter
-together are wide together. While the model evaluates, each part is one choice: the `picked`, or else the likeliest.
+weighted by the draw. While the model evaluates, each part is one choice: the `picked`, or else the likeliest.
 
 B samples, T tables, F features, K choices of the part that has most, S shares of rows, D columns
 """
@@ -86,7 +85,6 @@ class Draws(nn.Module):
         self.register_buffer("turns", torch.zeros(2))  # of weights and of choices so far
         self.temperature = 1.0
         self.picked: Picks | None = None  # while the model evaluates
-        self.alike = 0.5  # share of samples whose parts draw by the same noise
         self.leaf: torch.Tensor | None = None  # of the gradient of theta, and what the last batch drew by it
         self.drawn: torch.Tensor | None = None  # (B, parts, K)
 
@@ -100,8 +98,6 @@ class Draws(nn.Module):
         if self.training:
             self.leaf = scores.requires_grad_(torch.is_grad_enabled())
             noise = -torch.empty(samples, *scores.shape, device=scores.device).exponential_().log()
-            alike = torch.rand(samples, 1, 1, device=scores.device) < self.alike
-            noise = torch.where(alike, noise[:, :1], noise)
             self.drawn = ((scores + noise) / self.temperature).softmax(dim=2)
             return self.drawn
         chosen = scores.argmax(dim=1) if self.picked is None else torch.tensor(self.picked, device=scores.device)
