@@ -2,7 +2,7 @@
 
     python benchmarks/search.py movielens ML_LATEST_SMALL -o measured [--seeds 5]
     python benchmarks/search.py coefficients ML_LATEST_SMALL -o measured
-    python benchmarks/search.py planted -o measured [--pairs 15] [--samples 150000] [--coefficient 0.03] [--greedy]
+    python benchmarks/search.py planted -o measured [--epochs 8] [--widths 4,8,16] [--seeds 3] [--greedy]
     python benchmarks/search.py prices [--quick]
 
 movielens: AUC of what is found beside uniform widths and the power rule. coefficients: expected prices, and CPU seconds
@@ -46,12 +46,13 @@ from recsmith.training.metrics import exact_auc
 from recsmith.training.models import build_task
 from recsmith.training.optimizers.building import sparse_arguments, table_class
 from recsmith.training.search import NetworkSearch, expected, prepare
+from recsmith.training.searched_network import scores_of
 from recsmith.training.sharded import draw_weights
 from recsmith.training.sources import open_data, open_source
 from recsmith.training.steps.searching import SearchStep
 from recsmith.training.stores.device import DeviceRows
 from recsmith.training.tables.plain import features_of, initial_weights_of
-from recsmith.training.tables.searched import draws_of, pick
+from recsmith.training.tables.searched import pick
 
 warnings.filterwarnings("ignore", module="torch")
 
@@ -158,15 +159,6 @@ def outcomes(task: Any, data: Any) -> tuple[torch.Tensor, torch.Tensor]:
 
 def auc(task: Any, data: Any) -> float:
     return exact_auc(*outcomes(task, data))
-
-
-def scores_of(task: Any, space: SearchSpace) -> np.ndarray:
-    """Scores of the choices of a network, -inf where a part has fewer."""
-    made = np.full((len(space.parts), max(len(part.options) for part in space.parts)), -np.inf)
-    rows = [row for draws in draws_of(task) for row in draws.theta.double().numpy()]
-    for n, part in enumerate(space.parts):
-        made[n, : len(part.options)] = rows[n][: len(part.options)]
-    return made
 
 
 def kept(file: Path, key: dict[str, Any], made: Callable[[], dict[str, Any]]) -> dict[str, Any]:

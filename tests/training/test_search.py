@@ -81,10 +81,11 @@ def test_a_search_of_another_space_or_coefficient_is_refused(found: tuple[Any, A
     from recsmith.training.search import NetworkSearch, prepare, search
 
     prepared, _, folder = found
-    for change, said in (
+    changes: list[tuple[dict[str, Any], str]] = [
         ({"options": SpaceOptions()}, "began with another space: choices or prices of 'a' differ"),
-        ({"options": SPACE, "coefficient": 0.5}, "began with a coefficient of 0.1, and now it is 0.5"),
-    ):
+        ({"options": SPACE, "coefficient": 0.5}, "began with coefficient 0.1 .0: none., and now it is 0.5"),
+    ]
+    for change, said in changes:
         with pytest.raises(UsageError, match=said):
             search(prepare(prepared.run, NetworkSearch(**REQUEST, **change), str(folder)))
 

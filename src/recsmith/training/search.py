@@ -19,7 +19,7 @@ from recsmith.files import decode, encode
 from recsmith.plans import load_plan
 from recsmith.searching import Picks, SearchSpace, SpaceOptions
 from recsmith.searching.prices import PlannedPrice, Priced, check_pays, replanned, with_prices
-from recsmith.searching.samples import drawn, frontier, settings_of
+from recsmith.searching.samples import frontier, settings_of
 from recsmith.searching.space import BOTTOM, TOP, make_space
 from recsmith.training.compressing import run_workload
 from recsmith.training.launching import local_ranks, train
@@ -214,8 +214,8 @@ def _check_before(prepared: Prepared, output: Path) -> None:
     for name in ("coefficient", "ceiling"):
         if now[name] != before.pipeline[name]:
             raise UsageError(
-                f"'{output}' began with a {name} of {before.pipeline[name]:g}, and now it is {now[name]:g}; give the "
-                "same --under and --coefficient, or another folder"
+                f"'{output}' began with {name} {before.pipeline[name]:g} (0: none), and now it is {now[name]:g}; give "
+                "the same --under and --coefficient, or another folder"
             )
 
 
@@ -223,9 +223,10 @@ def found_in(prepared: Prepared) -> SearchOutcome:
     """The samples of a network that is trained."""
     from recsmith.training.searched_network import read_scores, scored_samples
 
-    space, request = prepared.space, prepared.request
+    space = prepared.space
     scores = read_scores(prepared.network.output, space)
-    tried = candidates(space, scores, request.under, prepared.run.seed)
+    best = frontier(space, scores, prepared.request.under)
+    tried = [best[k] for k in np.unique(np.linspace(0, len(best) - 1, CANDIDATES).round().astype(int))]
     aucs = scored_samples(prepared.network, tried, most=SCORED)
     kept = _front(space, tried, aucs)
     samples = [
@@ -248,13 +249,6 @@ def expected(space: SearchSpace, scores: Floats) -> float:
     for n, part in enumerate(space.parts):
         costs[n, : len(part.options)] = [choice.price for choice in part.options]
     return space.fixed + float((shares * costs).sum())
-
-
-def candidates(space: SearchSpace, scores: Floats, under: float, seed: int) -> list[Picks]:
-    """Samples of all prices that are low enough, the best of each, and some that are drawn."""
-    best = frontier(space, scores, under)
-    chosen = [best[k] for k in np.unique(np.linspace(0, len(best) - 1, CANDIDATES // 2).round().astype(int))]
-    return list(dict.fromkeys([*chosen, *drawn(space, scores, under, CANDIDATES - len(chosen), seed)]))
 
 
 def _front(space: SearchSpace, candidates: Sequence[Picks], aucs: Sequence[float]) -> list[tuple[Picks, float]]:

@@ -5,6 +5,7 @@ N parts of a space, K choices of the part that has most
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,9 +26,13 @@ BATCH = 16_384  # samples that are scored at once
 
 def read_scores(output: str, space: SearchSpace) -> Floats:
     """Scores of the choices (N, K); -inf where a part has fewer."""
-    draws = draws_of(load_model(Path(output) / MODEL).task)
+    return scores_of(load_model(Path(output) / MODEL).task, space)
+
+
+def scores_of(task: Any, space: SearchSpace) -> Floats:
+    """The same of a network that is loaded."""
     scores = np.full((len(space.parts), max(len(part.options) for part in space.parts)), -np.inf)
-    theta = [row for each in draws for row in each.theta.detach().double().numpy()]
+    theta = [row for each in draws_of(task) for row in each.theta.detach().double().numpy()]
     for n, part in enumerate(space.parts):
         scores[n, : len(part.options)] = theta[n][: len(part.options)]
     return scores
