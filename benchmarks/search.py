@@ -20,6 +20,8 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -45,7 +47,7 @@ from recsmith.training.intervals import mean_within
 from recsmith.training.metrics import exact_auc
 from recsmith.training.models import build_task
 from recsmith.training.optimizers.building import sparse_arguments, table_class
-from recsmith.training.search import NetworkSearch, expected, prepare
+from recsmith.training.search import NetworkSearch, candidates, expected, front, prepare
 from recsmith.training.searched_network import scores_of
 from recsmith.training.sharded import draw_weights
 from recsmith.training.sources import open_data, open_source
@@ -58,7 +60,6 @@ warnings.filterwarnings("ignore", module="torch")
 
 WIDTHS = (4, 8, 16, 32)
 COEFFICIENTS = (0.0, 0.01, 0.1, 1.0)
-TRIED = 4  # samples of a search that are trained from scratch
 
 
 def main() -> None:
@@ -238,16 +239,17 @@ def thousands(numbers: int) -> str:
 
 
 def found_samples(prepared: Any, space: SearchSpace, file: Path) -> list[Picks]:
-    """Samples of at most 40 % of the price, those that are best as parts of the one network."""
+    """Samples of at most 40 % of the price, those that the one network likes best, as `recsmith search` tells them."""
 
     def made() -> dict[str, Any]:
         run = replace(prepared.network, pipeline={**prepared.network.pipeline, "ceiling": 0.4, "coefficient": 0.1})
         task = trained(run)
-        tried: list[tuple[float, Picks]] = []
-        for picks in frontier(space, scores_of(task, space), 0.4):
+        tried = candidates(space, scores_of(task, space), 0.4, run.seed)
+        aucs = list[float]()
+        for picks in tried:
             pick(task, picks)
-            tried.append((auc(task, run.data.test), picks))
-        return {"samples": [list(picks) for _, picks in sorted(tried, reverse=True)[:TRIED]]}
+            aucs.append(auc(task, run.data.test))
+        return {"samples": [list(picks) for picks, _ in front(space, tried, aucs)]}
 
     row = kept(file, {"name": "network", "columns": prepared.run.model.embedding_dim}, made)
     return [tuple(picks) for picks in row["samples"]]
@@ -348,11 +350,11 @@ def planted(asked: Any) -> None:
         for seed in range(asked.first, asked.first + asked.seeds)
     ]
     print("\n| tables | choices | epochs | seed | found | need 4: took | need 16: took | price | likeliest, any price |"
-          " a greedy search |")  # fmt: skip
+          " greedy: on other samples, on its own |")  # fmt: skip
     print("|---|---|---|---|---|---|---|---|---|---|")
     for row in rows:
         took = " | ".join(", ".join(map(str, counts)) for counts in row["by_need"].values())
-        least = "" if row["greedy"] is None else f"{row['greedy']:.1%}"
+        least = f"{row['greedy']:.1%}, {row['greedy_own']:.1%}" if "greedy" in row else ""
         begin = f"{4 * row['pairs']} | {', '.join(map(str, widths))} | {row['epochs']} | {row['seed']}"
         print(f"| {begin} | {row['found']:.0%} | {took} | {row['price']:.1%} | {row['likeliest']:.0%} | {least} |")
 
@@ -369,8 +371,11 @@ def found_widths(asked: Any, seed: int, widths: tuple[int, ...]) -> dict[str, An
     task, space = trained(prepared.network), prepared.space
     scores = scores_of(task, space)
     picks = frontier(space, scores, under)[0]
-    loss = network_loss(task, run.data.test)
-    least = space.price(greedy(space, loss, loss(picks))) / space.whole if asked.greedy else None
+    loss, other = network_losses(task, run.data.test)
+    greedily = {}
+    if asked.greedy:
+        path = greedy(space, loss)
+        greedily = {"greedy": cheapest(space, path, other, picks), "greedy_own": cheapest(space, path, loss, picks)}
 
     def columns(made: Picks) -> list[int]:
         return [part.options[k].width for part, k in zip(space.parts, made, strict=True)]
@@ -382,30 +387,30 @@ def found_widths(asked: Any, seed: int, widths: tuple[int, ...]) -> dict[str, An
         "likeliest": statistics.fmean(a == b for a, b in zip(likeliest, truth, strict=True)),
         "by_need": {str(need): [[g for g, t in zip(got, truth, strict=True) if t == need].count(w) for w in widths]
                     for need in sorted(set(truth))},
-        "price": space.price(picks) / space.whole, "loss": loss(picks), "greedy": least,
+        "price": space.price(picks) / space.whole, "loss": other(picks), **greedily,
     }  # fmt: skip
 
 
-def network_loss(task: Any, data: Any) -> Callable[[Picks], float]:
-    """Log loss of samples as parts of a network, on some of the validation data."""
+def network_losses(task: Any, data: Any) -> list[Callable[[Picks], float]]:
+    """Log loss of samples as parts of a network, on each of two batches of the validation data."""
     words: Any = {"rank": 0, "world_size": 1, "batch_size": 8_192, "seed": 0, "shuffle": False, "drop_last": False}
     with open_data(data, "data.test").batches(**words) as batches:
-        batch = as_tensors(next(iter(batches)), features_of(task))
+        read = [as_tensors(batch, features_of(task)) for batch in islice(batches, 2)]
 
-    def loss(picks: Picks) -> float:
+    def loss(batch: Any, picks: Picks) -> float:
         pick(task, picks)
         with torch.no_grad():
             return float(task(batch)[0])
 
-    return loss
+    return [partial(loss, batch) for batch in read]
 
 
-def greedy(space: SearchSpace, loss: Callable[[Picks], float], worst: float) -> Picks:
+def greedy(space: SearchSpace, loss: Callable[[Picks], float]) -> list[Picks]:
     """From the run as it is: of all single changes to the next narrower width, the one that loses least for its saving.
 
-    The cheapest sample on the way whose loss is no more than `worst`.
+    All samples on the way to the cheapest.
     """
-    picks, now, best = space.largest, loss(space.largest), space.largest
+    picks, now, path = space.largest, loss(space.largest), [space.largest]
     while any(picks):
         tried = list[tuple[float, float, Picks]]()
         for n, pick_ in enumerate(picks):
@@ -414,8 +419,14 @@ def greedy(space: SearchSpace, loss: Callable[[Picks], float], worst: float) -> 
                 told = loss(changed)
                 tried.append(((told - now) / (space.price(picks) - space.price(changed)), told, changed))
         _, now, picks = min(tried)
-        best = picks if now <= worst else best
-    return best
+        path.append(picks)
+    return path
+
+
+def cheapest(space: SearchSpace, path: list[Picks], loss: Callable[[Picks], float], other: Picks) -> float:
+    """The least price, as a share, of the samples on a path that lose no more than another sample."""
+    worst = loss(other)
+    return min((space.price(picks) for picks in path if loss(picks) <= worst), default=space.whole) / space.whole
 
 
 # --- prices -----------------------------------------------------------------------------------------------------------

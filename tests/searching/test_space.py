@@ -13,7 +13,7 @@ from recsmith.embeddings.workloads import compress
 from recsmith.errors import UsageError
 from recsmith.searching import PartChoice, PartChoices, SearchSpace, SpaceOptions
 from recsmith.searching.prices import Priced, check_pays, replanned, with_prices
-from recsmith.searching.samples import frontier, picked, rules_of, settings_of, sizes_of
+from recsmith.searching.samples import drawn, frontier, picked, rules_of, settings_of, sizes_of
 from recsmith.searching.space import make_space
 from recsmith.training import Run, RunData, RunModel, load_run
 from recsmith.workloads import Feature, Table, Workload
@@ -98,6 +98,7 @@ def test_the_frontier_keeps_the_ceiling_and_no_sample_of_its_price_scores_more(
         if picks != space.cheapest:
             cheaper = [p for p in np.ndindex(4, 4, 4) if space.price(p) <= space.price(picks)]
             assert score(picks) >= max(map(score, cheaper)) - 1e-9
+    assert all(space.price(p) <= under * space.whole for p in drawn(space, told, under, 5, 0))
 
 
 def test_without_a_price_the_best_sample_is_the_argmax() -> None:

@@ -9,6 +9,8 @@ from glob import escape
 from heapq import merge
 from typing import Any
 
+import numpy as np
+
 from recsmith._types import Floats
 from recsmith.embeddings import CompressionRule
 from recsmith.files import encode
@@ -86,3 +88,11 @@ def _cheaper(part: PartChoices, scores: Floats, number: int, choice: int) -> Ite
         lost = {k: float(scores[choice] - scores[k]) / (prices[choice] - prices[k]) for k in left}
         choice = min(left, key=lambda k: (lost[k], prices[k]))
         yield lost[choice], number, choice
+
+
+def drawn(space: SearchSpace, scores: Floats, under: float, count: int, seed: int) -> list[Picks]:
+    """Up to so many different samples drawn by softmax of the scores (N, K), each under the ceiling."""
+    rng, ceiling = np.random.Generator(np.random.Philox(seed)), space.ceiling(under)
+    noise = rng.gumbel(size=(20 * count, *scores.shape))
+    tried = [tuple(row.tolist()) for row in (scores + noise).argmax(axis=2)]
+    return [each for each in dict.fromkeys(tried) if space.price(each) <= ceiling][:count]

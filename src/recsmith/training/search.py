@@ -19,7 +19,7 @@ from recsmith.files import decode, encode
 from recsmith.plans import load_plan
 from recsmith.searching import Picks, SearchSpace, SpaceOptions
 from recsmith.searching.prices import PlannedPrice, Priced, check_pays, replanned, with_prices
-from recsmith.searching.samples import frontier, settings_of
+from recsmith.searching.samples import drawn, frontier, settings_of
 from recsmith.searching.space import BOTTOM, TOP, make_space
 from recsmith.training.compressing import run_workload
 from recsmith.training.launching import local_ranks, train
@@ -225,10 +225,9 @@ def found_in(prepared: Prepared) -> SearchOutcome:
 
     space = prepared.space
     scores = read_scores(prepared.network.output, space)
-    best = frontier(space, scores, prepared.request.under)
-    tried = [best[k] for k in np.unique(np.linspace(0, len(best) - 1, CANDIDATES).round().astype(int))]
+    tried = candidates(space, scores, prepared.request.under, prepared.run.seed)
     aucs = scored_samples(prepared.network, tried, most=SCORED)
-    kept = _front(space, tried, aucs)
+    kept = front(space, tried, aucs)
     samples = [
         Sample(
             name=f"sample-{number}", picks=picks, price=space.price(picks), network_auc=auc,
@@ -251,7 +250,14 @@ def expected(space: SearchSpace, scores: Floats) -> float:
     return space.fixed + float((shares * costs).sum())
 
 
-def _front(space: SearchSpace, candidates: Sequence[Picks], aucs: Sequence[float]) -> list[tuple[Picks, float]]:
+def candidates(space: SearchSpace, scores: Floats, under: float, seed: int) -> list[Picks]:
+    """Samples of all prices that are low enough, the best of each, and some that are drawn."""
+    best = frontier(space, scores, under)
+    chosen = [best[k] for k in np.unique(np.linspace(0, len(best) - 1, CANDIDATES // 2).round().astype(int))]
+    return list(dict.fromkeys([*chosen, *drawn(space, scores, under, CANDIDATES - len(chosen), seed)]))
+
+
+def front(space: SearchSpace, candidates: Sequence[Picks], aucs: Sequence[float]) -> list[tuple[Picks, float]]:
     """Samples than which no cheaper one is better, the best first; they differ in price."""
     kept: list[tuple[Picks, float]] = []
     for picks, auc in sorted(zip(candidates, aucs, strict=True), key=lambda each: (space.price(each[0]), -each[1])):
