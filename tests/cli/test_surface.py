@@ -144,8 +144,8 @@ WORDS = {
     },
     "evaluate": {"folder", "--data", "--ranks", "--format"},
     "search": {
-        *("run", "--set", "--under", "--price", "--cluster -c", "--widths", "--rows", "--tables", "--above-rows"),
-        *("--layers", "--skip", "--coefficient", "--warm-up", "--samples", "--retrain", "--dry-run"),
+        *("run", "--set", "--under", "--price", "--cluster -c", "--widths", "--rows", "--tables"),
+        *("--layers", "--skip", "--coefficient", "--retrain", "--dry-run"),
         *(SEARCH - {"--planner"}),
         "-o --output",
         "--format",
