@@ -110,3 +110,15 @@ def test_a_cost_model_that_is_not_made_of_linear_pieces_has_none() -> None:
         found = starts_of(devices, relaxation, lower_bound(evaluator), ())
         assert found
         assert (halving_of(devices, relaxation, found, 0) is not None) == any_
+
+
+def test_the_more_pieces_the_colder_and_the_fewer_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = all_types()
+    few, pieces = halving(case), len(begun(case)[0].draft.piece)
+    monkeypatch.setattr(module, "SOME_PIECES", pieces - 1)
+    some = halving(case)
+    monkeypatch.setattr(module, "MANY_PIECES", pieces - 1)
+    many = halving(case)
+    assert [made.rounds for made in (few, some, many)] == [module.ROUNDS, module.SOME_ROUNDS, module.LONG_ROUNDS]
+    assert [made.unasked for made in (few, some, many)] == [2, 1, 2]
+    assert some.heat == module.SOME_HEAT / pieces

@@ -36,7 +36,9 @@ class Round(NamedTuple):
 
 
 ROUNDS = (Round(12, (1.0, 3.0), 1), Round(8, (1.0,), 1), Round(4, (0.5,), 2), Round(2, (0.25,), 4))
-MANY_PIECES = 300
+SOME_PIECES, MANY_PIECES = 100, 300  # above each, problems take other rounds
+SOME_ROUNDS = (Round(12, (8.0, 2.0), 2), Round(6, (1.0,), 2), Round(3, (0.5,), 4), Round(2, (0.5,), 8))
+SOME_HEAT = 0.1  # the temperature at first of these, times pieces: the more of them, the less each changes the step
 LONG_ROUNDS = (  # of problems of many pieces; trade-off: without the last one steps are 0.1 to 0.9 % longer
     Round(4, (1.0,), 1), Round(2, (2.0,), 2), Round(1, (2.0, 0.5), 16), Round(1, (2.0, 0.5), 32),
 )  # fmt: skip
@@ -57,17 +59,20 @@ class AnnealedPlan:
 class SuccessiveHalving:
     """The rounds of one search. `run` may be called again: the next turn goes on from the best of the last.
 
-    effort: how many times AT_ONCE steps the last round took, of all its plans together.
+    effort: how many times AT_ONCE steps the last round took, of all its plans together. unasked: how many turns are
+    worth their time where nobody asks for more.
     """
 
     def __init__(
         self, devices: DeviceState, relaxation: Relaxation, linear_pieces: LinearPieces, starts: Sequence[Start],
         seed: int, *, any_widths: bool = True, keep_on: Callable[[], bool] = always,
     ) -> None:  # fmt: skip
-        self.seed, self.turn, self.effort, ranks = seed, 0, 0, len(devices.free)
+        self.seed, self.turn, self.effort, self.unasked, ranks = seed, 0, 0, 2, len(devices.free)
         pieces = len(starts[0].draft.piece) if starts else 0
         self.rounds, self.heat, kinds = ROUNDS, HEAT / ranks**CROWD, KINDS
         self.steps = max(STEPS, PIECE_STEPS * pieces)
+        if SOME_PIECES < pieces <= MANY_PIECES:
+            self.rounds, self.heat, self.unasked = SOME_ROUNDS, SOME_HEAT / pieces, 1
         if pieces > MANY_PIECES:
             self.rounds, self.heat, kinds = LONG_ROUNDS, LONG_HEAT, LONG_KINDS
             self.steps = min(LONG_STEPS, self.steps * max(MANY_DEVICES, ranks) // MANY_DEVICES)

@@ -79,8 +79,8 @@ class AnnealingTurns:
 
     def second_turn(self) -> bool:
         """Another turn, where it may still gain and two take about a second at most."""
-        quick = self.stopping.size <= FEW_CELLS and not self.stopping.near_bound(self.search.total_s)
-        return quick and self.turn()
+        quick = self.stopping.size <= FEW_CELLS and self.halving is not None and self.turns < self.halving.unasked
+        return quick and not self.stopping.near_bound(self.search.total_s) and self.turn()
 
     def turn(self) -> bool:
         """The next turn, twice as long as the one before; False where nothing could be done."""
