@@ -1,4 +1,4 @@
-"""Lines of code of one DLRM whose tables lie on a parameter server, over gRPC and over PyTorch RPC.
+"""Lines of code of one DLRM whose tables lie on a parameter server, over gRPC, over PyTorch RPC, and as a run.
 
     python benchmarks/remote_lines.py             # counts them
     python benchmarks/remote_lines.py --run       # and trains each: a minute, needs `pip install 'grpcio>=1.70'`
@@ -21,7 +21,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 HERE = Path(__file__).parent
-PROGRAMS = {"gRPC": "remote_dlrm_grpc", "PyTorch RPC": "remote_dlrm_rpc"}
+PROGRAMS = {"gRPC": "remote_dlrm_grpc", "PyTorch RPC": "remote_dlrm_rpc", "RecSmith": "remote_dlrm"}
 PARTS = ("imports", "model and data", "server", "transport", "training")
 LAYOUT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 PART = re.compile(r"# --- (.*?) -+$")

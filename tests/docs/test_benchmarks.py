@@ -149,7 +149,7 @@ PARTS = {"optimizer_jobs", "feed_data", "feed_losses", "fuzz_changes", "fuzz_fil
          "optimality_families", "optimality_large", "optimality_published", "optimality_tasks", "optimality_whose",
          "search_data",
          "narrow_parts",
-         "predict_jobs", "records", "remote_dlrm_grpc", "remote_dlrm_rpc",
+         "predict_jobs", "records", "remote_dlrm", "remote_dlrm_grpc", "remote_dlrm_rpc",
          "second_order_jobs", "thresholding_parts", "thresholding_scores", "torchrec_rows",
          "two_networks",
          "watching_jobs"}  # fmt: skip
