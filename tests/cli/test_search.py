@@ -75,7 +75,7 @@ def test_samples_are_run_files_and_a_page_shows_them_beside_uniform_widths_and_t
     made = load_run("found/sample-1.json")
     assert {rule.method for rule in made.model.compression} == {"truncated"}
     kinds = [point["kind"] for point in json.loads(Path("found/points.json").read_text())["points"]]
-    assert kinds == ["as it is", "search", "uniform", "power rule"]
+    assert list(dict.fromkeys(kinds)) == ["as it is", "search", "uniform", "power rule"]
     page = Path("found/search.html").read_text()
     assert all(f">{kind}</text>" in page for kind in kinds)
     ElementTree.fromstring(Path("found/search.svg").read_text())
