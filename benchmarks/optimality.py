@@ -4,6 +4,7 @@
     python benchmarks/optimality.py brute --exact            # small problems whose best plan is known
     python benchmarks/optimality.py random -o random.json    # is every plan valid, every 'infeasible' true?
     python benchmarks/optimality.py families --count 20      # problems that are hard in eight different ways
+    python benchmarks/optimality.py families --families few-giants --count 10 --whose 20  # plan's gap or bound's?
     python benchmarks/optimality.py published sharding_stats_example.txt  # a published plan, under its own costs
     python benchmarks/optimality.py tight sharding_stats_example.txt      # production tables where memory is short
     python benchmarks/optimality.py large sharding_stats_example.txt      # public models and production tables
@@ -57,9 +58,12 @@ def main() -> None:
 
         random(words.count, words.first, words.output, words.jobs)
     elif words.part == "families":
-        from optimality_families import families
+        from optimality_families import families, whose_of_families
 
-        families(words.families, words.count, words.limits, words.output, words.jobs)
+        if words.whose:
+            whose_of_families(words.families, words.count, words.whose, words.output, words.jobs)
+        else:
+            families(words.families, words.count, words.limits, words.output, words.jobs)
     elif words.part == "published":
         from optimality_published import published
 
@@ -98,6 +102,7 @@ def _parser() -> argparse.ArgumentParser:
     made["tasks"].add_argument("--exact", type=int, default=0, metavar="N", help="iterations of planner exact")
     made["families"].add_argument("--families", nargs="*", default=[], metavar="NAME", help="by default all")
     made["families"].add_argument("--limits", type=float, nargs="*", default=[], help="of time, seconds, to compare")
+    made["families"].add_argument("--whose", type=float, default=0.0, metavar="SECONDS", help="of proof, and of exact")
     made["brute"].add_argument("--seed", type=int, default=1, help="of the first case; the others follow")
     made["brute"].add_argument("--exact", action="store_true", help="planner exact as well")
     made["random"].add_argument("--first", type=int, default=0, help="seed of the first case")

@@ -11,9 +11,10 @@ import numpy as np
 from records import Key, Row, resumed
 
 from recsmith.bounds import lower_bound
+from recsmith.bounds.lower_bound import prove
 from recsmith.clusters import load_cluster
 from recsmith.costs import cost_model
-from recsmith.errors import NoPlanFound
+from recsmith.errors import NoPlanFound, RecSmithError
 from recsmith.planners import Budget
 from recsmith.planning import find_planner
 from recsmith.problems import build_problem
@@ -110,7 +111,45 @@ TUNED: dict[str, Callable[[Random], Made]] = {
 JUDGED: dict[str, Callable[[Random], Made]] = {
     "sampled": sampled, "one-width": one_width, "long-bags": sequences_like, "tight-memory": tight_memory,
 }  # fmt: skip
+PROVED = 1e-6  # relative gap that counts as none
 FIRST_JUDGED = 1000  # seed from which on no setting was chosen by
+
+
+def whose_of_families(names: Sequence[str], count: int, seconds: float, path: str | None, jobs: int) -> None:
+    """Of each problem: what a long proof adds to the bound, and planner exact to the plan; and what is left."""
+    keys = [("whose", seconds, name, FIRST_JUDGED + seed) for name in names for seed in range(count)]
+    rows = list[Row]()
+    print("| problem | tables | cluster | gap | of the plan | of the bound | left |\n|---|---|---|---|---|---|---|")
+    for row in resumed(whose_row, keys, path, jobs):
+        rows.append(row)
+        print(f"| {row['key'][2]} {row['key'][3]} | {row['tables']} | {row['cluster']} | "
+              f"{' | '.join(f'{value:.2%}' for value in _parts(row))} |", flush=True)  # fmt: skip
+    for number, what in enumerate(("gap", "of the plan", "of the bound", "left")):
+        found = np.quantile([_parts(row)[number] for row in rows], (0.5, 0.9, 1))
+        print(f"{what}: {', '.join(f'{value:.2%}' for value in found)}")
+    print(f"proved best: {sum(_parts(row)[3] < PROVED for row in rows)} of {len(rows)}")
+
+
+def whose_row(key: Key) -> Row:
+    """One problem: `auto` and its bound, then `seconds` of a longer proof, and as many of planner exact."""
+    _, seconds, family, seed = key
+    workload, cluster = problem_of(family, seed)
+    evaluator = cost_model("analytic").compile(build_problem(workload, load_cluster(cluster)))
+    auto = best = find_planner("auto").plan(evaluator.problem, evaluator).total_s
+    bound = lower_bound(evaluator).bound.value_s or 0.0
+    ends = time.perf_counter() + seconds
+    proven = prove(evaluator, best, lambda: time.perf_counter() < ends).value_s or bound
+    with suppress(RecSmithError):
+        found = find_planner("exact").plan(evaluator.problem, evaluator, budget=Budget(time_limit_s=seconds))
+        best, proven = min(best, found.total_s), max(proven, (found.bound and found.bound.value_s) or 0.0)
+    return {"tables": len(workload.tables), "cluster": cluster, "auto": auto, "bound": bound, "best": best,
+            "proven": proven}  # fmt: skip
+
+
+def _parts(row: Row) -> tuple[float, float, float, float]:
+    """The gap, and what of it is the plan's, the bound's, and nobody's yet."""
+    auto, best, proven, bound = (row[name] for name in ("auto", "best", "proven", "bound"))
+    return auto / bound - 1, auto / best - 1, proven / bound - 1, best / proven - 1
 
 
 def families(names: Sequence[str], count: int, limits: Sequence[float], path: str | None, jobs: int) -> None:

@@ -51,11 +51,11 @@ def test_the_most_expensive_unpaid_group_is_closed_or_paid() -> None:
     groups = case.evaluator.groups
     node = _node([[float(g != group) for g in range(groups)] for group in (0, 1)], value=1e-6)
     dearest = int(costs.added(node.paid)[:2].argmax())
-    ((closed, paid),) = split_by_group(node, costs)
+    ((closed, paid),) = split_by_group(node, costs, {})
     assert (~closed.open).nonzero()[1].tolist() == [dearest] * 2
     assert np.flatnonzero(paid.paid).tolist() == [dearest]
     assert paid.open.all()
-    assert split_by_group(replace(node, paid=np.arange(groups) < 2), costs) == []
+    assert split_by_group(replace(node, paid=np.arange(groups) < 2), costs, {}) == []
 
 
 def test_a_table_that_costs_the_same_both_ways_is_spread_or_not() -> None:

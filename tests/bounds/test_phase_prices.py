@@ -8,8 +8,9 @@ from support.bounds import MEDIUM, ONE_DOZEN, SOME, hand_made, total_of
 from support.cases import Case, cluster, drawn, fits, table, workload
 
 from recsmith._types import Bools
+from recsmith.bounds.bends import bent_planes
 from recsmith.bounds.groups import groups_dominated_by_type
-from recsmith.bounds.linear_bounds import SelectionLimits, least_opening
+from recsmith.bounds.linear_bounds import SelectionLimits
 from recsmith.bounds.phase_nodes import Multipliers, PhaseRanges, stacked
 from recsmith.bounds.phase_prices import LocalPieces, TablePrices, different_tables
 from recsmith.bounds.relaxation import Relaxation
@@ -42,7 +43,8 @@ def test_no_plan_within_the_ranges_costs_less_than_the_prices_of_its_tables(made
     multipliers = [_random(draw, evaluator.groups, len(evaluator.planes)) for _ in range(8)]
     for dominated in (_none(evaluator), groups_dominated_by_type(evaluator)):
         prices = TablePrices(evaluator, dominated)
-        least, constant = prices.least([PhaseRanges((0.0, total), (0.0, rest))] * 8, multipliers)
+        all_open = np.ones((8, evaluator.groups), dtype=bool)
+        least, constant = prices.least([PhaseRanges((0.0, total), (0.0, rest))] * 8, multipliers, all_open, ~all_open)
         assert prices.copies.sum() == len(case.problem.tables)
         assert least.shape == (8, len(prices.copies), evaluator.groups)
         assert np.isinf(least[:, :, dominated]).all()
@@ -56,7 +58,8 @@ def test_without_limits_tables_cost_what_the_relaxation_says(case: Case) -> None
     evaluator, planes = case.evaluator, len(case.evaluator.planes)
     mean = Multipliers(1.0, 1.0, 0.0, np.full((evaluator.groups, planes), 1 / planes), 0)
     prices = TablePrices(evaluator, _none(evaluator))
-    least, constant = prices.least([PhaseRanges((0.0, 1e9), (0.0, 1e9))], [mean])
+    nobody = np.zeros((1, evaluator.groups), dtype=bool)
+    least, constant = prices.least([PhaseRanges((0.0, 1e9), (0.0, 1e9))], [mean], ~nobody, nobody)
     relaxed = TableTotals(evaluator).per_table(SelectionLimits()).value / case.cluster.world_size
     assert np.sort(np.repeat(least[0].min(axis=1), prices.copies)) == pytest.approx(np.sort(relaxed), rel=1e-9)
     assert constant.tolist() == [0.0]
@@ -69,7 +72,9 @@ def test_a_narrower_range_is_never_cheaper_and_bars_pieces_that_exceed_it(case: 
     prices = TablePrices(evaluator, _none(evaluator))
     mean = Multipliers(1.0, 1.0, 0.0, np.full((evaluator.groups, planes), 1 / planes), 0)
     highs = (1e9, float(np.median(prices.pieces.alone[prices.pieces.fits])) if prices.pieces.fits.any() else 1.0, 0.0)
-    least, _ = prices.least([PhaseRanges((0.0, high), (0.0, 1e9)) for high in highs], [mean] * 3)
+    nobody = np.zeros((3, evaluator.groups), dtype=bool)
+    ranges = [PhaseRanges((0.0, high), (0.0, 1e9)) for high in highs]
+    least, _ = prices.least(ranges, [mean] * 3, ~nobody, nobody)
     assert (least[0] <= least[1] * (1 + 1e-12)).all()
     local = ~prices.costs.worldwide
     barred = np.isinf(least[2][:, local])
@@ -78,18 +83,16 @@ def test_a_narrower_range_is_never_cheaper_and_bars_pieces_that_exceed_it(case: 
 
 def _pieces(case: Case) -> LocalPieces:
     evaluator = case.evaluator
-    slopes = np.stack([plane.slopes for plane in evaluator.planes])
+    planes = bent_planes(evaluator)
     nothing = np.zeros(evaluator.groups, dtype=bool)
     everyone = np.arange(len(case.problem.tables))
-    return LocalPieces(
-        evaluator, Relaxation(evaluator, barred=True), least_opening(evaluator), slopes, nothing, everyone
-    )
+    return LocalPieces(evaluator, Relaxation(evaluator, barred=True), planes.launch, planes, nothing, everyone)
 
 
 def _price(pieces: LocalPieces, low: float, high: float) -> float:
     """The price of the only piece for a range of `ready`, at multipliers of 1."""
     nodes = stacked([PhaseRanges((low, high), (0.0, 0.0))], [Multipliers(1.0, 1.0, 0.0, np.ones((1, 1)), 0)])
-    ((price,),) = pieces.cheapest(nodes, np.zeros(1)).tolist()
+    ((price,),) = pieces.cheapest(nodes, np.zeros(1), np.zeros(1)).tolist()
     return price
 
 
@@ -119,7 +122,7 @@ def test_a_piece_that_another_fits_beside_pays_for_itself() -> None:
     nodes = stacked([PhaseRanges((0.0, 1.5 * float(pieces.alone.max())), (0.0, 0.0))],
                     [Multipliers(1.0, 1.0, 0.0, np.ones((1, 1)), 0)])  # fmt: skip
     used = pieces.alone[pieces.whole[:, 0]]
-    assert pieces.cheapest(nodes, np.zeros(1))[0] == pytest.approx(used)
+    assert pieces.cheapest(nodes, np.zeros(1), np.zeros(1))[0] == pytest.approx(used)
 
 
 def test_every_width_of_a_table_that_may_be_split_is_a_piece() -> None:

@@ -42,7 +42,12 @@ def groups_dominated_by_type(evaluator: Evaluator) -> Bools:
     On one host row_wise replaces table_row_wise; column_wise, which may leave a table whole, replaces table_wise. The
     solver's relation compares every share of every table instead, and finds more.
     """
-    modes, dominated = evaluator.problem.modes, np.zeros(evaluator.groups, dtype=bool)
+    return np.isin(np.arange(evaluator.groups), list(replacements_by_type(evaluator)))
+
+
+def replacements_by_type(evaluator: Evaluator) -> dict[int, int]:
+    """The groups that another can replace, and which."""
+    modes, replaced = evaluator.problem.modes, dict[int, int]()
     keys = list(zip(modes.table.tolist(), modes.kernel.tolist(), modes.load_factor.tolist(), strict=True))
     for mine, other in REPLACEMENTS:
         kinds = TYPE_NAMES.index(mine), TYPE_NAMES.index(other)
@@ -51,8 +56,11 @@ def groups_dominated_by_type(evaluator: Evaluator) -> Bools:
             members = np.flatnonzero(evaluator.group == group)
             found = [replacement.get(keys[mode]) for mode in members.tolist()]
             if None not in found and (modes.type[members] == kinds[0]).all():
-                dominated[group] = _replaced_by(evaluator, members, np.array(found))
-    return dominated
+                others: Ints = np.array(found)
+                into = np.unique(evaluator.group[others]).tolist()
+                if len(into) == 1 and _replaced_by(evaluator, members, others):
+                    replaced[group] = into[0]
+    return replaced
 
 
 def _replaced_by(evaluator: Evaluator, modes: Ints, others: Ints) -> bool:

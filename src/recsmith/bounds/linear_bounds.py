@@ -13,7 +13,7 @@ import numpy as np
 
 from recsmith._types import Bools, Floats, Ints
 from recsmith.costs.protocol import Evaluator
-from recsmith.problems import NO_PIECE
+from recsmith.problems import NO_PIECE, Problem
 
 MOST_MIXES = 6  # steps of the ascent; trade-off: each costs a pass over all options for each of PLANE_STEPS
 PLANE_STEPS = (1.0, 0.5, 0.25, 0.125)  # shares of the way to a single plane that the line search tries
@@ -100,11 +100,11 @@ def least_opening(evaluator: Evaluator) -> float:
 
 def _ascended(evaluator: Evaluator, slopes: Floats, mix: Floats) -> Floats:
     """A better mix (G, J) of planes with these slopes (J, k)."""
-    work, start = _option_terms(evaluator), evaluator.problem.options.start
+    work, start = option_terms(evaluator), evaluator.problem.options.start
     group = evaluator.group[evaluator.problem.options.mode]
 
     def cheapest(mixed: Floats) -> tuple[float, Ints]:
-        return _cheapest(np.einsum("ok,ok->o", work, (mixed @ slopes)[group]), start)
+        return cheapest_options(np.einsum("ok,ok->o", work, (mixed @ slopes)[group]), start)
 
     value, selected = cheapest(mix)
     for _ in range(MOST_MIXES):
@@ -120,10 +120,14 @@ def _ascended(evaluator: Evaluator, slopes: Floats, mix: Floats) -> Floats:
     return mix
 
 
-def _option_terms(evaluator: Evaluator) -> Floats:
+def option_terms(evaluator: Evaluator) -> Floats:
     """Terms of all pieces of each option over all covered ranks (O, k)."""
-    problem = evaluator.problem
-    terms = evaluator.terms(problem.pieces.mode, problem.pieces.width)
+    pieces = evaluator.problem.pieces
+    return option_sums(evaluator.problem, evaluator.terms(pieces.mode, pieces.width))
+
+
+def option_sums(problem: Problem, terms: Floats) -> Floats:
+    """Sums (O, k) over all pieces of each option, on all covered ranks, of something of pieces (P, k)."""
     piece, count = problem.options.piece, problem.options.count
     used = np.where(piece != NO_PIECE, count, 0) * problem.modes.coverage[problem.options.mode][:, None]
     total = terms[piece[:, 0]] * used[:, :1]
@@ -132,7 +136,7 @@ def _option_terms(evaluator: Evaluator) -> Floats:
     return total
 
 
-def _cheapest(seconds: Floats, start: Ints) -> tuple[float, Ints]:
+def cheapest_options(seconds: Floats, start: Ints) -> tuple[float, Ints]:
     """(seconds of all tables' cheapest options, these options (T,)) from seconds of each option (O,)."""
     least = np.minimum.reduceat(seconds, start[:-1])
     cheapest = np.flatnonzero(seconds == np.repeat(least, np.diff(start)))

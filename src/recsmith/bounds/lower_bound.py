@@ -126,7 +126,10 @@ def _tightest(evaluator: Evaluator, keep_on: Callable[[], bool]) -> LowerBound:
     if value is None or not may_gain(evaluator.problem) or not keep_on():
         return known
     price = known.promising[0].price if len(known.promising) > 1 else 0.0
-    tightened = _tightened(first.model, value + first.lifts, price, keep_on) - first.lifts
+    shares = 1 if first.model is evaluator else 2
+    tightened = _tightened(first.model, value + first.lifts, price, keep_on, shares) - first.lifts
+    if shares > 1:
+        tightened = _tightened(evaluator, tightened, price, keep_on, shares)
     return replace(known, bound=replace(known.bound, value_s=tightened))
 
 
@@ -161,14 +164,22 @@ def _different_tables(problem: Problem) -> int:
     return len(np.unique(np.column_stack(facts), axis=0))
 
 
-def _tightened(evaluator: Evaluator, value: float, price: float, keep_on: Callable[[], bool]) -> float:
-    """The bound after branching over the seconds of the phases, where the problem is small enough for it."""
-    branching = _phase_branching(evaluator, REACH * value, price)
+def _tightened(evaluator: Evaluator, value: float, price: float, keep_on: Callable[[], bool], shares: int = 1) -> float:
+    """The bound after branching over the seconds of the phases, where the problem is small enough for it.
+
+    shares: among how many such bounds the work is shared.
+    """
     tables = len(evaluator.problem.tables)
     work = EQUAL_WORK if tables > MOST_TABLES else min(MOST_PHASE_WORK, PHASE_WORK * tables**3)
-    while branching.work < work and branching.bound < REACH * value and not branching.done and keep_on():
-        branching.solve(min(work, branching.work + WORK_AT_ONCE), REACH * value)
-    return max(value, min(branching.bound, REACH * value))
+    work, reached = work // shares, True
+    while reached and work > 0 and keep_on():
+        below = REACH * value
+        branching = _phase_branching(evaluator, below, price)
+        while branching.work < work and branching.bound < below and not branching.done and keep_on():
+            branching.solve(min(work, branching.work + WORK_AT_ONCE), below)
+        value, work = max(value, min(branching.bound, below)), work - branching.work
+        reached = bool(evaluator.bends) and branching.bound >= below  # such planes may lie far above the first bound
+    return value
 
 
 def _phase_branching(evaluator: Evaluator, below: float, price: float) -> PhaseBranching:

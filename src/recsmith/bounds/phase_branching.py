@@ -23,7 +23,9 @@ from dataclasses import replace
 import numpy as np
 
 from recsmith._types import Bools, Floats
-from recsmith.bounds.linear_bounds import ROUNDING, tightest_mix
+from recsmith.bounds.bends import bent_planes
+from recsmith.bounds.groups import replacements_by_type
+from recsmith.bounds.linear_bounds import ROUNDING
 from recsmith.bounds.phase_nodes import (
     Multipliers,
     Pair,
@@ -45,6 +47,7 @@ BETTER_WEIGHT = 0.1  # of the better half's bound in the choice of a split: the 
 LEAST_STEP = 0.06  # relative change of multipliers below which an ascent ends
 GAIN = 2e-4  # relative rise of a bound for which an ascent goes on with the same step; with less, the step is halved
 LEAST_BYTE_PRICE = 0.1  # of the byte price of the root, from where a price that has fallen to 0 may rise again
+MOST_STEPPED = 4  # planes towards which mixes are moved one by one
 MOST_RECENT = 4  # multipliers of other nodes that are tried; 8 gained no more in the same work
 CALL = 500_000  # numbers that could be worked on while Python sets up one evaluation: so many are counted for it
 
@@ -57,10 +60,14 @@ class PhaseBranching:
 
         byte_price: seconds per byte at which the selected options fit the devices, 0 if they fit without.
         """
+        planes = bent_planes(evaluator)
+        self.replaced = replacements_by_type(evaluator) if planes.bent else {}
+        dominated = dominated & (not planes.bent)  # two groups may cost less than one of both
         self.prices = TablePrices(evaluator, dominated)
-        groups, tables, planes = evaluator.groups, len(self.prices.copies), len(evaluator.planes)
-        start = Multipliers(1.0, 1.0, byte_price, np.full((groups, planes), 1 / planes), 0)
-        tightest = replace(start, mix=tightest_mix(evaluator))
+        groups, tables = evaluator.groups, len(self.prices.copies)
+        mean = np.tile((np.arange(len(planes.slopes)) < planes.flat) / planes.flat, (groups, 1))
+        start = Multipliers(1.0, 1.0, byte_price, mean, 0)
+        tightest = replace(start, mix=planes.mix(np.ones(groups, dtype=bool)))
         self.ascent = MultiplierAscent(self.prices, byte_price, always=[tightest])
         rest = (0.0, below if evaluator.step_rule.several_phases else 0.0)
         root = PhaseNode(
@@ -97,6 +104,7 @@ class PhaseBranching:
         if not pairs:
             return None if node.settled else [self._settled(node)]
         nodes = [replace(child, step=max(node.step, CHILD_STEP)) for pair in pairs for child in pair]
+        nodes = [self._mixed_anew(child, node) for child in nodes]
         values, _ = self.ascent.evaluate(nodes, [child.multipliers for child in nodes])
         values = np.maximum(values, node.value).reshape(-1, 2)
         best = 2 * _best_split(values, node.value)
@@ -108,11 +116,19 @@ class PhaseBranching:
             self.made += 1
         return children
 
+    def _mixed_anew(self, child: PhaseNode, node: PhaseNode) -> PhaseNode:
+        """The child of a node, with another mix where planes bend and it has fewer groups than the node."""
+        groups: Bools = child.open.any(axis=0)
+        if not self.prices.planes.bent or (groups == node.open.any(axis=0)).all():
+            return child
+        mix = self.prices.planes.mix(groups)
+        return replace(child, multipliers=replace(child.multipliers, mix=mix))
+
     def _splits(self, node: PhaseNode) -> list[Pair]:
         """All splits of a node that are tried."""
-        pairs = [*split_by_group(node, self.prices.costs), *split_by_range(node)]
+        pairs = [*split_by_group(node, self.prices.costs, self.replaced), *split_by_range(node)]
         widths = [high - low for low, high in (node.ranges.ready, node.ranges.rest)]
-        if max(widths) < NARROW * node.value or not pairs:
+        if max(widths) < NARROW * node.value or not pairs or self.prices.planes.bent:
             pairs += split_by_table(node, self.prices.costs.worldwide, self.prices.copies == 1)
         return pairs
 
@@ -153,7 +169,8 @@ class MultiplierAscent:
 
     def evaluate(self, nodes: Sequence[PhaseNode], multipliers: Sequence[Multipliers]) -> tuple[Floats, Floats]:
         """(bounds (K,), least price of different tables in each group (K, C, G)) of nodes with these multipliers."""
-        least, constant = self.prices.least([node.ranges for node in nodes], multipliers)
+        open_, paid = np.stack([node.open.any(axis=0) for node in nodes]), np.stack([node.paid for node in nodes])
+        least, constant = self.prices.least([node.ranges for node in nodes], multipliers, open_, paid)
         self.work += CALL + len(nodes) * self.prices.numbers
         selected = np.where(np.stack([node.open for node in nodes]), least, np.inf).min(axis=2) @ self.prices.copies
         certain = np.array([self.prices.costs.certain(node.paid) for node in nodes])
@@ -194,6 +211,11 @@ class MultiplierAscent:
         ]
         changes += self._other_planes(now, step)
         changes += [each for each in (*self.always, *self._recent) if each is not now]
+        if self.prices.planes.bent:
+            groups: Bools = node.open.any(axis=0)
+            mix = self.prices.planes.mix(groups)
+            changes.append(replace(now, ready_multiplier=1.0, rest_multiplier=1.0, mix=mix))
+            changes.append(replace(now, mix=(1 - step) * now.mix + step * mix))
         if self.byte_price:
             higher = max(now.byte_price, LEAST_BYTE_PRICE * self.byte_price) * (1 + step)
             changes += [replace(now, byte_price=price) for price in (0.0, now.byte_price * (1 - step), higher)]
@@ -204,10 +226,10 @@ class MultiplierAscent:
         changes: list[Multipliers] = []
         planes, worldwide = now.mix.shape[1], self.prices.costs.worldwide
         for plane in range(planes):
-            for groups in (worldwide, ~worldwide) if planes > 1 else ():
+            for groups in (worldwide, ~worldwide) if 1 < planes <= MOST_STEPPED else ():
                 mix = now.mix.copy()
                 mix[groups] = (1 - step) * mix[groups] + step * np.eye(planes)[plane]
                 changes.append(replace(now, mix=mix))
-            if plane != now.plane:
+            if plane != now.plane and plane < self.prices.planes.flat:
                 changes.append(replace(now, plane=plane))
         return changes

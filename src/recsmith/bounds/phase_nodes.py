@@ -3,7 +3,7 @@
 Legend: K nodes side by side, C different tables, G fusion groups, J planes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -97,8 +97,11 @@ class PhaseNode:
 Pair = tuple[PhaseNode, PhaseNode]
 
 
-def split_by_group(node: PhaseNode, costs: GroupCosts) -> list[Pair]:
-    """The most expensive group that tables select without paying for it: closed to all, or paid for."""
+def split_by_group(node: PhaseNode, costs: GroupCosts, replaced: Mapping[int, int]) -> list[Pair]:
+    """The most expensive group that tables select without paying for it: closed to all, or paid for.
+
+    replaced: groups, and those that can replace them: who uses the first uses the second, too.
+    """
     used = np.zeros(len(node.paid), dtype=bool)
     used[np.where(node.open, node.least, np.inf).argmin(axis=1)] = True
     cost = np.where(used & ~node.paid, costs.added(node.paid), 0.0)
@@ -106,7 +109,8 @@ def split_by_group(node: PhaseNode, costs: GroupCosts) -> list[Pair]:
     if cost[group] <= FINE * node.value:
         return []
     paid, open_ = node.paid.copy(), node.open.copy()
-    paid[group], open_[:, group] = True, False
+    paid[[group, replaced.get(group, group)]] = True
+    open_[:, [group, *(other for other, into in replaced.items() if into == group)]] = False
     return [(replace(node, open=open_), replace(node, paid=paid))]
 
 

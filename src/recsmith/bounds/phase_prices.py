@@ -21,8 +21,9 @@ from functools import cached_property
 import numpy as np
 
 from recsmith._types import Bools, Floats, Ints
+from recsmith.bounds.bends import BentPlanes, bent_planes, most_taken
 from recsmith.bounds.groups import GroupCosts
-from recsmith.bounds.linear_bounds import BYTES_ROUNDING, least_opening
+from recsmith.bounds.linear_bounds import BYTES_ROUNDING
 from recsmith.bounds.phase_nodes import Multipliers, NodeArrays, PhaseRanges, least_product, stacked
 from recsmith.bounds.relaxation import Relaxation, covered_bytes, shared_relaxation
 from recsmith.bounds.table_totals import least_cost
@@ -48,15 +49,15 @@ class TablePrices:
         problem = evaluator.problem
         self.groups, self.world = evaluator.groups, problem.cluster.world_size
         self.capacity = float(problem.capacity.sum())
-        opening = least_opening(evaluator)
+        self.planes = bent_planes(evaluator)
+        opening = self.planes.launch
         self.costs = GroupCosts(evaluator, opening)
-        slopes: Floats = np.stack([plane.slopes for plane in evaluator.planes])  # (J, F, k)
         relaxation = shared_relaxation(evaluator)
         relaxation = relaxation.reopened(dominated[relaxation.option_group])
 
         def prepared(tables: Ints) -> LocalPieces:
-            self._set_worldwide(evaluator, relaxation, slopes, tables)
-            return LocalPieces(evaluator, relaxation, opening, slopes, dominated, tables)
+            self._set_worldwide(evaluator, relaxation, tables)
+            return LocalPieces(evaluator, relaxation, opening, self.planes, dominated, tables)
 
         tables = np.arange(len(problem.tables))
         self.pieces = prepared(tables)
@@ -68,13 +69,15 @@ class TablePrices:
         self.cells, self.first = np.unique(key[self.order], return_index=True)
         self.numbers = self.pieces.numbers + len(key)
 
-    def _set_worldwide(self, evaluator: Evaluator, relaxation: Relaxation, slopes: Floats, tables: Ints) -> None:
+    def _set_worldwide(self, evaluator: Evaluator, relaxation: Relaxation, tables: Ints) -> None:
         """Options of some tables that span the world: seconds by each plane on every rank (o, J), bytes, and group."""
         problem, options = evaluator.problem, evaluator.problem.options
         mine = relaxation.option_fits & relaxation.option_worldwide & np.isin(options.table, tables)
         mine = np.flatnonzero(mine)
         modes, width = options.mode[mine], problem.pieces.width[options.piece[mine, 0]]
-        self.worldwide = np.einsum("ok,jfk->oj", evaluator.terms(modes, width), slopes)
+        terms, planes = evaluator.terms(modes, width), self.planes
+        alone = evaluator.loads(terms).sum(axis=0) - planes.launch
+        self.worldwide = planes.of_pieces(terms, planes.slopes.sum(axis=1), alone)
         self.worldwide_bytes, self.worldwide_group = relaxation.option_bytes[mine], evaluator.group[modes]
         self.worldwide_key = np.searchsorted(tables, options.table[mine]) * self.groups + self.worldwide_group
 
@@ -83,24 +86,43 @@ class TablePrices:
         facts: Floats = np.array([*self.worldwide.T, self.worldwide_bytes, self.worldwide_group], dtype=np.float64).T
         return self.worldwide_key // self.groups, facts
 
-    def least(self, ranges: Sequence[PhaseRanges], multipliers: Sequence[Multipliers]) -> tuple[Floats, Floats]:
-        """(least prices of different tables in each group (K, C, G), seconds of ranges and bytes (K,)) of nodes."""
+    def least(
+        self, ranges: Sequence[PhaseRanges], multipliers: Sequence[Multipliers], open_: Bools, paid: Bools
+    ) -> tuple[Floats, Floats]:
+        """(least prices of different tables in each group (K, C, G), seconds of ranges and bytes (K,)) of nodes.
+
+        open_, paid (K, G): groups that plans of a node may use, and that they use for certain.
+        """
         nodes = stacked(ranges, multipliers)
+        everywhere, taken = self._taken(nodes.mix, open_, paid)
         byte_price = nodes.byte_price
-        everywhere = (
+        spread = (
             np.einsum("oj,koj->ko", self.worldwide, nodes.mix[:, self.worldwide_group])
             + byte_price[:, None] * self.worldwide_bytes
         )  # fmt: skip
-        local = self.pieces.cheapest(nodes, byte_price * self.world) / self.world
-        values = np.concatenate([everywhere, local], axis=1)[:, self.order]
+        local = self.pieces.cheapest(nodes, byte_price * self.world, taken) / self.world
+        values = np.concatenate([spread, local], axis=1)[:, self.order]
         least = np.full((len(ranges), len(self.copies) * self.groups), np.inf)
         least[:, self.cells] = np.minimum.reduceat(values, self.first, axis=1)
         constant = (
             least_product(1 - nodes.ready_multiplier, nodes.ready)
             + least_product(1 - nodes.rest_multiplier, nodes.rest)
             - byte_price * self.capacity * (1 + BYTES_ROUNDING)
-        )
+            + everywhere - nodes.ready_multiplier * taken
+        )  # fmt: skip
         return least.reshape(len(ranges), len(self.copies), self.groups), constant
+
+    def _taken(self, mix: Floats, open_: Bools, paid: Bools) -> tuple[Floats, Floats]:
+        """(seconds (K,) that groups which span the world open with beyond a launch, taken (K,)), by mixes (K, G, J).
+
+        taken: by how much the seconds of a rank's pieces in other groups, by the mix, may exceed `ready`.
+        """
+        if not self.planes.bent:
+            return np.zeros(len(mix)), np.zeros(len(mix))
+        opening, worldwide = mix @ self.planes.opening, self.costs.worldwide
+        certain = np.where(worldwide & paid, opening - self.planes.launch, 0.0)
+        maybe = np.where(worldwide & open_ & ~paid, np.minimum(opening, 0.0), 0.0)
+        return (certain + maybe).sum(axis=1), most_taken(self.planes.launch, opening, open_ & ~worldwide)
 
 
 # --- pieces that do not span the world -------------------------------------------------------------------------------
@@ -113,10 +135,10 @@ class LocalPieces:
     """
 
     def __init__(
-        self, evaluator: Evaluator, relaxation: Relaxation, opening: float, slopes: Floats, dominated: Bools,
+        self, evaluator: Evaluator, relaxation: Relaxation, opening: float, planes: BentPlanes, dominated: Bools,
         tables: Ints,
     ) -> None:  # fmt: skip
-        """Slopes (J, F, k): of the planes. opening: the least that a rank pays for holding a piece of a group.
+        """opening: the least that a rank pays for holding a piece of a group.
 
         dominated: groups (G,) that no table needs to be placed in; their pieces are left out. tables (C,), in order:
         those whose pieces are priced.
@@ -139,7 +161,7 @@ class LocalPieces:
         self.bytes = covered_bytes(problem, modes, head, tail)
         self.group = evaluator.group[modes]
         self.of_group = [(group, np.flatnonzero(self.group == group)) for group in np.unique(self.group).tolist()]
-        self._set_seconds(evaluator, evaluator.terms(modes, widths), opening, slopes)
+        self._set_seconds(evaluator, evaluator.terms(modes, widths), opening, planes)
         rows = np.concatenate([modes[family[:, 0]] for family in self.families] + [modes[self.whole[:, 0]]])
         self.key = np.searchsorted(tables, problem.modes.table[rows]) * evaluator.groups + evaluator.group[rows]
         self.modes, self.widths = modes, widths
@@ -162,12 +184,12 @@ class LocalPieces:
             made += len(mine) * steps
         return np.concatenate(every), np.concatenate(widths)
 
-    def _set_seconds(self, evaluator: Evaluator, terms: Floats, opening: float, slopes: Floats) -> None:
+    def _set_seconds(self, evaluator: Evaluator, terms: Floats, opening: float, planes: BentPlanes) -> None:
         """Seconds of pieces with terms (N, k): of each plane in the first phase, of the rest, and alone on a rank."""
-        self.ready = np.einsum("nk,jk->nj", terms, slopes[:, 0])  # (N, J)
-        self.rest = np.einsum("nk,fk->n", terms, slopes[:, 1:].min(axis=0))
         loads = evaluator.loads(terms)
         self.alone, self.alone_rest = loads[0] - opening, loads[1:].sum(axis=0)
+        self.ready = planes.of_pieces(terms, planes.slopes[:, 0], self.alone)  # (N, J)
+        self.rest = np.einsum("nk,fk->n", terms, planes.slopes[:, 1:].min(axis=0))
 
     def facts(self) -> tuple[Ints, Floats]:
         """The tables (N,) of pieces, and all that their prices rest on."""
@@ -182,9 +204,12 @@ class LocalPieces:
         """Numbers that one evaluation works on, about."""
         return OPERATIONS * self.ready.size + sum(family.size * family.shape[1] // 4 for family in self.families)
 
-    def cheapest(self, nodes: NodeArrays, byte_price: Floats) -> Floats:
-        """Least price (K, rows) of a row's table, placed by its mode with pieces that fit the ranges of the nodes."""
-        price = self._priced(nodes) + byte_price[:, None] * (self.bytes / self.size)
+    def cheapest(self, nodes: NodeArrays, byte_price: Floats, taken: Floats) -> Floats:
+        """Least price (K, rows) of a row's table, placed by its mode with pieces that fit the ranges of the nodes.
+
+        taken (K,): seconds by which a rank's pieces may exceed `ready` by the mix of a node.
+        """
+        price = self._priced(nodes, taken) + byte_price[:, None] * (self.bytes / self.size)
         fits = self.fits & (self.alone <= nodes.ready[:, 1:]) & (self.alone_rest <= nodes.rest[:, 1:])
         price = np.where(fits, price * self.size, np.inf)
         split = [least_cost(price[:, family]) for family in self.families]
@@ -193,12 +218,12 @@ class LocalPieces:
             [*split, np.where(self.count > 0, whole * np.maximum(self.count, 1), 0.0).sum(axis=2)], axis=1
         )
 
-    def _priced(self, nodes: NodeArrays) -> Floats:
+    def _priced(self, nodes: NodeArrays, taken: Floats) -> Floats:
         """The price of each piece on each rank that it covers (K, N), bytes apart."""
         first = self._first_phase(nodes)
         last = self.rest * nodes.rest_multiplier[:, None]
         own = self.ready.T[nodes.plane]  # (K, N): by the plane that decides who is big
-        big: Bools = own > nodes.ready[:, 1:] / 2
+        big: Bools = np.greater(own, nodes.ready[:, 1:] / 2)
         beside = self.fits & ~big  # pieces that may share a rank with a big one
         free: Bools = (beside & (own <= 0)).any(axis=1)  # some of them take no time: then nothing is left unused
         inverse = np.divide(1.0, own, where=beside & (own > 0), out=np.zeros_like(own))
@@ -210,6 +235,7 @@ class LocalPieces:
             unused = (
                 least_product(nodes.ready_multiplier - fill, nodes.ready)
                 + (nodes.rest_multiplier - rest_fill) * nodes.rest[:, 0]
+                + nodes.ready_multiplier * taken
             )  # fmt: skip
             np.maximum(alone, unused[:, None] + fill[:, None] * own + rest_fill[:, None] * self.rest, out=alone)
         price = first + last

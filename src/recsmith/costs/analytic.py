@@ -49,6 +49,7 @@ class AnalyticEvaluator:
     additive: bool = False
     step_rule: StepRule = READY_THEN_FORWARD
     extrapolated: dict[str, float] = field(default_factory=dict[str, float])  # it was not trained
+    bends: tuple[Plane, ...] = ()
     lifted: tuple[tuple[float, Evaluator], ...] = ()  # no plane lies below zero
 
     def terms(self, modes: Ints, widths: Ints) -> Floats:

@@ -152,6 +152,16 @@ class Evaluator(Protocol):
         ...
 
     @property
+    def bends(self) -> tuple[Plane, ...]:
+        """Planes whose opening is below 0, above the others where a group holds much; empty where there are none.
+
+        They tighten the bound of small problems (`bounds.bends`). A model that has some is the largest of all its
+        planes, and costs a group no less than its pieces alone, launches apart: load(a + b) >= load(a) + load(b) -
+        launch, with the highest opening of its planes for the launch.
+        """
+        ...
+
+    @property
     def lifted(self) -> tuple[tuple[float, "Evaluator"], ...]:
         """(seconds, model) pairs for bounds: models that cost each group in use on a rank so many seconds more.
 

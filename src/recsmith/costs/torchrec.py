@@ -70,6 +70,7 @@ class AdditiveEvaluator:
     additive: bool = True
     step_rule: StepRule = LARGEST_SUM
     extrapolated: dict[str, float] = field(default_factory=dict[str, float])  # a formula is not trained
+    bends: tuple[Plane, ...] = ()
     lifted: tuple[tuple[float, Evaluator], ...] = ()  # the plane does not lie below zero
     group: Ints = field(init=False, repr=False, compare=False)
 

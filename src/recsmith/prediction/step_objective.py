@@ -46,7 +46,8 @@ class WeighedEvaluator:
     additive: bool
     extrapolated: dict[str, float]
     step_rule: StepRule
-    lifted: tuple[tuple[float, Evaluator], ...] = ()  # none: those of the model are not weighed
+    bends: tuple[Plane, ...] = ()  # none: those of the model are not weighed
+    lifted: tuple[tuple[float, Evaluator], ...] = ()
 
     @property
     def shared(self) -> Floats:

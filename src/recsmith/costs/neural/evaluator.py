@@ -159,15 +159,19 @@ class NeuralEvaluator:
     @property
     def planes(self) -> tuple[Plane, ...]:
         """Planes of the sets of hinges whose offsets launch and lift exceed; none of a head that is not convex."""
-        return self._planes
+        return tuple(plane for plane in self._planes if plane.opening >= 0)
+
+    @property
+    def bends(self) -> tuple[Plane, ...]:
+        """Planes of all other sets of hinges; a lifted model does without."""
+        return () if self.lift else tuple(plane for plane in self._planes if plane.opening < 0)
 
     @cached_property
     def _planes(self) -> tuple[Plane, ...]:
         head = self.weights.head
         if not isinstance(head, ConvexHead | CorrectedHead):
             return ()
-        return tuple(_plane(slopes, opening + self.lift) for slopes, opening in head.planes()
-                     if opening + self.lift >= 0)  # fmt: skip
+        return tuple(_plane(slopes, opening + self.lift) for slopes, opening in head.planes())
 
     @property
     def lifted(self) -> tuple[tuple[float, Evaluator], ...]:
