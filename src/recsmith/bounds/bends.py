@@ -113,8 +113,9 @@ def most_taken(launch: float, opening: Floats, groups: Bools) -> Floats:
 
     groups (K, G): those that ranks may hold pieces of; a rank holds some of them, or nothing.
     """
-    below = np.where(groups, np.minimum(opening, 0.0), 0.0).sum(axis=1)
-    least: Floats = np.where(below < 0, below, np.where(groups, opening, np.inf).min(axis=1))
+    below: Floats = np.minimum(opening, 0.0).sum(axis=1, where=groups)
+    lowest: Floats = opening.min(axis=1, initial=np.inf, where=groups)
+    least: Floats = np.where(below < 0, below, lowest)
     return np.maximum(launch - least, 0.0)
 
 

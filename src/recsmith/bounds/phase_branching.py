@@ -118,7 +118,7 @@ class PhaseBranching:
 
     def _mixed_anew(self, child: PhaseNode, node: PhaseNode) -> PhaseNode:
         """The child of a node, with another mix where planes bend and it has fewer groups than the node."""
-        groups: Bools = child.open.any(axis=0)
+        groups: Bools = np.logical_or.reduce(child.open, axis=0)
         if not self.prices.planes.bent or (groups == node.open.any(axis=0)).all():
             return child
         mix = self.prices.planes.mix(groups)
@@ -212,7 +212,7 @@ class MultiplierAscent:
         changes += self._other_planes(now, step)
         changes += [each for each in (*self.always, *self._recent) if each is not now]
         if self.prices.planes.bent:
-            groups: Bools = node.open.any(axis=0)
+            groups: Bools = np.logical_or.reduce(node.open, axis=0)
             mix = self.prices.planes.mix(groups)
             changes.append(replace(now, ready_multiplier=1.0, rest_multiplier=1.0, mix=mix))
             changes.append(replace(now, mix=(1 - step) * now.mix + step * mix))

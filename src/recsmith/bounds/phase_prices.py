@@ -223,9 +223,11 @@ class LocalPieces:
         first = self._first_phase(nodes)
         last = self.rest * nodes.rest_multiplier[:, None]
         own = self.ready.T[nodes.plane]  # (K, N): by the plane that decides who is big
-        big: Bools = np.greater(own, nodes.ready[:, 1:] / 2)
+        big: Bools = own > nodes.ready[:, 1:] / 2
         beside = self.fits & ~big  # pieces that may share a rank with a big one
-        free: Bools = (beside & (own <= 0)).any(axis=1)  # some of them take no time: then nothing is left unused
+        free: Bools = np.logical_or.reduce(
+            beside & (own <= 0), axis=1
+        )  # some of them take no time: then nothing is left unused
         inverse = np.divide(1.0, own, where=beside & (own > 0), out=np.zeros_like(own))
         first_ratio, last_ratio = first * inverse, last * inverse
         alone = np.full_like(first, -np.inf)
