@@ -108,7 +108,9 @@ def test_large_problems_get_few_drafts_only_where_compiled_annealing_goes_on(mon
     monkeypatch.setattr(module, "candidates", lambda *_: repeat(None, 20))
     for compiled, linear in ((False, True), (True, False), (True, True)):
         monkeypatch.setattr(module, "is_compiled", lambda answer=compiled: answer)
-        monkeypatch.setattr(module, "linear_pieces_of", lambda *_, answer=linear: "pieces" if answer else None)
         monkeypatch.setattr(module, "place_candidate", lambda *_, answer=f"{compiled} {linear}": placed.append(answer))
-        assert drafts(case, size=module.QUICK + 1).work()
+        with monkeypatch.context() as patch:
+            if not linear:
+                patch.setattr(DeviceState, "linear_pieces", None)
+            assert drafts(case, size=module.QUICK + 1).work()
     assert Counter(placed) == {"False True": 20, "True False": 20, "True True": module.LARGE_DRAFTS}

@@ -10,6 +10,7 @@ from recsmith.planners.auto import planner as auto
 from recsmith.planners.auto.annealing_turns import AnnealingTurns
 from recsmith.planners.auto.improvement import StoppingRule
 from recsmith.planners.auto.planner import NOT_COMPILED, _Team  # pyright: ignore[reportPrivateUsage]
+from recsmith.planners.search.device_state import DeviceState
 
 
 @pytest.fixture
@@ -34,7 +35,7 @@ def test_a_package_with_compiled_code_says_nothing(monkeypatch: pytest.MonkeyPat
 def test_nothing_is_said_of_a_cost_model_that_has_no_linear_pieces(
     without_compiler: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "linear_pieces_of", lambda evaluator, terms: None)
+    monkeypatch.setattr(DeviceState, "linear_pieces", None)
     assert not said(lopsided())
 
 

@@ -222,12 +222,12 @@ class FlatOptions:
     def __init__(self, flat: FlatProblem, options: TriedOptions) -> None:
         problem = flat.problem
         self.usable = bool(options.count.all())
-        tried = [options.tried[table, :count] for table, count in enumerate(options.count.tolist())]
+        tried = options.tried[np.arange(options.tried.shape[1]) < options.count[:, None]]
         piece = problem.options.piece[:, :PAIRS]  # only pinned tables have more, and keep the pieces of their start
         unit = flat.piece_unit[np.where(piece == NO_PIECE, -1, piece)]
         self.arrays = (
             _ints(problem.options.mode), _ints(unit), _ints(problem.options.count[:, :PAIRS]), _ints(options.near),
-            _ints(np.concatenate([[0], np.cumsum(options.count)])), _ints(np.concatenate(tried)),
+            _ints(np.concatenate([[0], np.cumsum(options.count)])), _ints(tried),
         )  # fmt: skip
 
 

@@ -123,27 +123,32 @@ class TriedOptions:
         room = self.pieces * problem.modes.coverage[options.mode] <= len(problem.capacity)
         tried = relaxation.option_fits & self.few & ~self.together & (room | ~self.apart)
         tried |= relaxation.option_fits & devices.legality.pinned[options.table]
-        listed = [_tried_of(relaxation, tried, table, self.pieces) for table in range(len(problem.tables))]
-        self.count = np.array([len(each) for each in listed])
-        self.tried = np.stack([np.resize(each, max(1, self.count.max())) for each in listed])
-        self.near = _neighbours(relaxation, np.concatenate(listed), self.pieces)
+        worth = _worth_trying(relaxation, tried, self.pieces)
+        self.count: Ints = np.bincount(options.table[worth], minlength=len(problem.tables))
+        slot = np.arange(max(1, self.count.max())) % np.maximum(self.count, 1)[:, None]
+        first = np.cumsum(self.count) - self.count
+        self.tried: Ints = np.append(worth, 0)[np.where(self.count[:, None] > 0, first[:, None] + slot, len(worth))]
+        self.near = _neighbours(relaxation, worth, self.pieces)
 
 
-def _tried_of(relaxation: Relaxation, tried: Bools, table: int, pieces: Ints) -> Ints:
-    """The options of a table worth trying: of each group and number of pieces the cheapest, and the lightest of all."""
-    start = relaxation.problem.options.start
-    own = np.arange(int(start[table]), int(start[table + 1]))
-    own = own[tried[own]]
+def _worth_trying(relaxation: Relaxation, tried: Bools, pieces: Ints) -> Ints:
+    """Among options (O,) the cheapest of each table, group and number of pieces, and each table's lightest."""
+    table, seconds = relaxation.problem.options.table, relaxation.option_seconds
+    own = np.flatnonzero(tried)
     if not own.size:
         return own
-    seconds = relaxation.option_seconds[own]
-    kinds: dict[tuple[int, int], list[int]] = {}
-    for option in own[np.argsort(seconds, kind="stable")].tolist():
-        kinds.setdefault((int(relaxation.option_group[option]), int(pieces[option])), []).append(option)
-    some = np.array([option for kind in kinds.values() for option in kind[:OPTIONS_OF_A_KIND]])
-    cheap = relaxation.option_seconds[some] <= DEAREST * seconds.min()
-    lightest = own[relaxation.option_bytes[own].argmin()]
-    return np.unique(np.append(some[cheap], lightest))
+    chosen = np.zeros(len(table), dtype=bool)
+    order = own[np.lexsort((seconds[own], pieces[own], relaxation.option_group[own], table[own]))]
+    kind = np.stack([table, relaxation.option_group, pieces])[:, order]
+    first = np.flatnonzero(np.append(True, (kind[:, 1:] != kind[:, :-1]).any(axis=0)))
+    place = np.arange(len(order)) - np.repeat(first, np.diff(np.append(first, len(order))))
+    some = order[place < OPTIONS_OF_A_KIND]
+    least = np.full(len(relaxation.problem.tables), np.inf)
+    np.minimum.at(least, table[own], seconds[own])
+    chosen[some[seconds[some] <= DEAREST * least[table[some]]]] = True
+    light = own[np.lexsort((relaxation.option_bytes[own], table[own]))]
+    chosen[light[np.append(True, table[light[1:]] != table[light[:-1]])]] = True
+    return np.flatnonzero(chosen)
 
 
 def _neighbours(relaxation: Relaxation, tried: Ints, pieces: Ints) -> Ints:

@@ -18,7 +18,7 @@ from recsmith.bounds.relaxation import Relaxation
 from recsmith.planners.annealing.kernel import KINDS, Cooling, FlatOptions, FlatPlan, FlatProblem
 from recsmith.planners.annealing.starts import Start, TriedOptions
 from recsmith.planners.search.device_state import DeviceState
-from recsmith.planners.solver.linear_pieces import LinearPieces, linear_pieces_of
+from recsmith.planners.solver.linear_pieces import LinearPieces
 from recsmith.problems import Footprint
 
 STEPS, PIECE_STEPS = 50_000, 200  # of a first cooling: at least, and a piece of the best start
@@ -131,7 +131,7 @@ def halving_of(
     any_widths: whether pieces may have widths that no option of the problem has. keep_on: asked after the first start
     whether there is time for another.
     """
-    linear_pieces = linear_pieces_of(devices.evaluator, devices.terms)
+    linear_pieces = devices.linear_pieces
     if linear_pieces is None or not starts:
         return None
     made = SuccessiveHalving(devices, relaxation, linear_pieces, starts, seed, any_widths=any_widths, keep_on=keep_on)

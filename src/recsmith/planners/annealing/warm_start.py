@@ -24,7 +24,6 @@ from recsmith.planners.annealing.kernel import Cooling, FlatOptions, FlatOrigina
 from recsmith.planners.annealing.starts import TriedOptions
 from recsmith.planners.annealing.successive_halving import AT_ONCE, COLD, LONG_KINDS
 from recsmith.planners.search.device_state import DeviceState
-from recsmith.planners.solver.linear_pieces import linear_pieces_of
 from recsmith.plans import Placement, Plan
 from recsmith.problems import Footprint
 from recsmith.sharding import TYPE_NAMES
@@ -111,7 +110,7 @@ def anneal_warm(
     number of cores. Cost: some seconds for thousands of tables.
     """
     devices = DeviceState(evaluator)
-    linear_pieces = linear_pieces_of(evaluator, devices.terms) if is_compiled() else None
+    linear_pieces = devices.linear_pieces if is_compiled() else None
     if linear_pieces is None or devices.legality.groups:
         return None
     flat = FlatProblem(evaluator, linear_pieces, kinds=LONG_KINDS)

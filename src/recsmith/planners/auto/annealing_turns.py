@@ -18,7 +18,6 @@ from recsmith.planners.annealing.successive_halving import SuccessiveHalving, ha
 from recsmith.planners.auto.drafts import Drafts
 from recsmith.planners.auto.improvement import StoppingRule
 from recsmith.planners.search.device_state import Assignment, DeviceState
-from recsmith.planners.solver.linear_pieces import linear_pieces_of
 from recsmith.problems import Footprint
 
 FEW_CELLS = 4_000  # tables times devices up to which two turns are taken without being asked for
@@ -51,7 +50,7 @@ class AnnealingTurns:
         if is_compiled() or not self.drafts.starts or not self._may_gain:
             return False
         evaluator = self.devices.evaluator
-        return isinstance(evaluator, HasStandIn) or linear_pieces_of(evaluator, self.devices.terms) is not None
+        return isinstance(evaluator, HasStandIn) or self.devices.linear_pieces is not None
 
     def first_turn(self, keep_on: Callable[[], bool]) -> bool:
         """One turn, while the bound is tightened on a thread of its own; False where nothing could be done.
@@ -96,7 +95,7 @@ class AnnealingTurns:
         """The compiled annealing; None where the package or the cost model has none, or little is to gain."""
         if not is_compiled() or not self._may_gain:
             return None
-        if linear_pieces_of(self.devices.evaluator, self.devices.terms) is None:  # before starts, which take time
+        if self.devices.linear_pieces is None:  # before starts, which take time
             return None
         drafts = [(seconds, draft) for seconds, _, draft in self.drafts.starts]
         relaxation = self.drafts.relaxation

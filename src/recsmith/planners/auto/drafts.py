@@ -14,7 +14,6 @@ from recsmith.planners.protocol import Planner, Search
 from recsmith.planners.search.candidates import candidates, light_candidates, place_candidate
 from recsmith.planners.search.device_state import Assignment, DeviceState
 from recsmith.planners.search.placement import mended_draft, place_and_repair, place_in_fewest_pieces
-from recsmith.planners.solver.linear_pieces import linear_pieces_of
 
 MOST_STARTS = 16  # best drafts that are kept: annealing begins from all of them, with at least as many plans
 DIFFERENCED = 8  # candidates that are also placed by differencing; trade-off: more find more, cost more time
@@ -74,7 +73,7 @@ class Drafts:
     @property
     def _is_linear(self) -> bool:
         """Whether compiled annealing goes on from the drafts themselves, and not only from those of a stand-in."""
-        return linear_pieces_of(self.evaluator, self.devices.terms) is not None
+        return self.devices.linear_pieces is not None
 
     def _candidates(self) -> bool:
         """What tables select under the limits that the bound found promising, placed longest first."""

@@ -139,7 +139,7 @@ class _Team:
 
     @property
     def _may_solve(self) -> bool:
-        linear = linear_pieces_of(self.evaluator, self.devices.terms) is not None
+        linear = self.devices.linear_pieces is not None
         return linear and Neighbourhoods.suit(self.problem)
 
     @property
