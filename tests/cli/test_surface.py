@@ -135,7 +135,7 @@ WORDS = {
     "measure": set(),
     "learn": set(),
     "bench": set(),
-    "train": {"run", "--set", "--dry-run", "--max-restarts", "--capture", "--format"},
+    "train": {"run", "--set", "--dry-run", "--max-restarts", "--join", "--capture", "--format"},
     "feed": set(),
     "capture": {"command_", "-o --output", "--steps", "--skip", "--plain", "--force"},
     "predict": {

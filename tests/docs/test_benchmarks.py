@@ -131,6 +131,7 @@ LEFT_OUT = {
     "tiers": "three jobs; tests/training/stores/test_tiered.py trains them small",
     "tiers_steps": "four jobs in turns on a machine on which nothing else runs",
     "arrays": "jobs of two ranks; tests/training/test_array_jobs.py trains them small",
+    "remote": "jobs of three processes; tests/training/remote trains them small",
     "towers": "jobs of four ranks on two hosts; tests/training/test_tower_jobs.py trains them small",
     "watching_costs": "takes ten minutes of a machine on which nothing else runs",
     "watching_nab": "reads public series that are not kept here",

@@ -19,10 +19,11 @@ WATCH_S = 2.0  # between two looks of --watch: as often as ranks write
 @click.option("--dry-run", is_flag=True, help="Show plan, memory, predicted step and files, and train nothing.")
 @click.option("--max-restarts", type=click.IntRange(min=0), default=0, show_default=True, metavar="N",
               help="Start ranks that failed again, from the newest checkpoint.")  # fmt: skip
+@click.option("--join", is_flag=True, help="Be one more trainer of the job with servers that runs (docs/remote.md).")
 @click.option("--capture", metavar="FOLDER", help="Capture some steps for `recsmith predict`; --set capture=FOLDER.")
 @format_option
 def train_command(
-    run: str, settings: tuple[str, ...], dry_run: bool, max_restarts: int, capture: str | None, format_: str
+    run: str, settings: tuple[str, ...], dry_run: bool, max_restarts: int, join: bool, capture: str | None, format_: str
 ) -> None:
     """Train the model of RUN (a YAML or JSON file, '-' for stdin) on TorchRec.
 
@@ -46,7 +47,9 @@ def train_command(
     from recsmith.training.launching import train
     from recsmith.training.log import progress_text
 
-    result = train(run, settings=settings, max_restarts=max_restarts, on_progress=lambda w: say(progress_text(w)))
+    result = train(
+        run, settings=settings, max_restarts=max_restarts, join=join, on_progress=lambda w: say(progress_text(w))
+    )
     if os.environ.get("RANK", os.environ.get("SLURM_PROCID", "0")) == "0":
         _show_result(result, format_)
     if "RANK" in os.environ:

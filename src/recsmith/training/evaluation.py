@@ -44,7 +44,7 @@ def evaluate(
         comms=run.comms if card.columns is None else RunComms(),
         data=replace(run.data, test=data or run.data.test, deduplicate="off"),
         rows="device" if rows == "split" else run.rows,  # what is exported is fp32
-        optimizers=replace(run.optimizers, dense=DenseOptimizer()),
+        optimizers=replace(run.optimizers, dense=DenseOptimizer()), remote=None,
     )  # fmt: skip
     if run.data.test is None:
         raise UsageError("the run names no data.test; say which data to score (--data)")

@@ -9,6 +9,7 @@ import time
 import warnings
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,8 @@ from recsmith.plans import Plan, load_plan
 from recsmith.training.arrays.members import members_of, trained_runs
 from recsmith.training.log import starting_lines
 from recsmith.training.prerequisites import check_memory_limit, check_run, own_modules
+from recsmith.training.remote.cost import remote_lines
+from recsmith.training.remote.parts import check_servers, run_of_servers
 from recsmith.training.run import Run, load_run, names_modules, run_to_raw
 from recsmith.training.watchers.anomaly_settings import watch_settings
 from recsmith.units import format_size, format_time
@@ -37,12 +40,14 @@ OnProgress = Callable[[Any], object]
 
 
 def train(
-    run: Run | Source, *, settings: tuple[str, ...] = (), max_restarts: int = 0, on_progress: OnProgress | None = None
-) -> Raw:
+    run: Run | Source, *, settings: tuple[str, ...] = (), max_restarts: int = 0, join: bool = False,
+    on_progress: OnProgress | None = None,
+) -> Raw:  # fmt: skip
     """Train a run; what came of it: step, whether it is complete, scores on data.test.
 
     run: a Run or its file. settings: 'key=value' over it. max_restarts: how often ranks that failed are started again
-    from the newest checkpoint. on_progress(message): hears of notes and steps, which `progress_text` makes lines of.
+    from the newest checkpoint. join: be one more trainer of the job with servers that runs in the run's folder.
+    on_progress(message): hears of notes and steps, which `progress_text` makes lines of.
 
     Under torchrun, SLURM's srun or another launcher that sets their variables this process becomes a rank of that
     job. Elsewhere a job of this machine's ranks starts. A run that was ended goes on from its newest checkpoint.
@@ -59,7 +64,16 @@ def train(
     with own_modules(made, run):
         for each in trained_runs(made):
             check_run(each, int(environment["LOCAL_RANK"]) + 1 if environment else local_ranks(made))
+        if join:
+            from recsmith.training.remote.hosting import join_remote
+
+            return join_remote(made, lambda message: None if on_progress is None else _heard(message, on_progress))
         return _launched(made, max_restarts, on_progress) if environment is None else join_and_train(made, environment)
+
+
+def _heard(message: Any, on_progress: OnProgress) -> None:
+    if "pid" not in message:
+        on_progress(message)
 
 
 def _launched(run: Run, max_restarts: int, on_progress: OnProgress | None) -> Raw:
@@ -74,6 +88,11 @@ def _launched(run: Run, max_restarts: int, on_progress: OnProgress | None) -> Ra
 
     with passing_on_signals(pid), engine_for_ranks(run):
         if run.remote is not None:
+            if max_restarts:
+                raise UsageError(
+                    "--max-restarts starts all ranks again, and a job with remote goes on without a trainer that "
+                    "fails; leave it out"
+                )
             from recsmith.training.remote.hosting import train_remote
 
             return train_remote(run, local_ranks(run), hear)
@@ -251,15 +270,17 @@ def _described(made: Run) -> list[str]:
     made = parts.run
     if made.data.test is not None:
         open_data(made.data.test, "data.test")
-    plan = with_collections(plan_here(parts, ranks, ranks), made, parts.task)
+    planned, holders = (parts, ranks) if made.remote is None else _on_servers(parts, ranks, made.remote.servers)
+    plan = with_collections(plan_here(planned, holders, holders), made, parts.task)
     made, narrowed = with_narrow(made, parts, plan)
     check_together([*placed_parts(made, plan, device_type()), *layer_parts(made, dense_shapes(parts.task))])
     needed = [shards + base for shards, base in predicted_bytes(plan)]
     steps = total_steps(made, parts.source, ranks)
     step, size = simulate(plan).cost.total_s, _checkpoint_bytes(plan, parts.parameters)
     return [
-        *starting_lines(made, plan, parameters=parts.parameters, samples=parts.source.length),
+        *starting_lines(made, plan, parameters=parts.parameters, samples=parts.source.length, ranks=ranks),
         *towers,
+        *_of_servers(made, plan, ranks, step),
         *decided(made.comms, plan, numbers_across(parts.task, plan))[1],
         *with_optimizer(made, plan, parts.task)[1],
         *narrowed,
@@ -275,6 +296,19 @@ def _described(made: Run) -> list[str]:
         *parts.source.notes(made.data.batch_sizes(ranks), ranks, None),
         *_watched(made, parts.source.schema.feature_names, steps),
     ]  # fmt: skip
+
+
+def _on_servers(parts: Any, trainers: int, servers: int) -> tuple[Any, int]:
+    """The run as its servers plan for it, and how many they are."""
+    return replace(parts, run=run_of_servers(parts.run, trainers, servers)), servers
+
+
+def _of_servers(made: Run, plan: Plan, trainers: int, step_s: float) -> list[str]:
+    """What servers of tables would hold and cost."""
+    if made.remote is None:
+        return []
+    check_servers(plan)
+    return remote_lines(plan, made.data.local_batch_size(trainers), trainers, step_s)
 
 
 def _from_disk(made: Run, plan: Plan) -> list[str]:

@@ -1,6 +1,6 @@
 """Training on one rank, from top to bottom: batch -> step -> metrics -> watchers -> checkpoint.
 
-Every rank of a job runs `train_on_rank`. What happens in a step stands in `_train`; what is done beside the steps, in
+Every rank of a job runs `train_on_rank`. What happens in a step stands in `train_steps`; what is done beside steps, in
 job.py. A step is made by one of steps/, and what watchers/ ask for is done by all ranks at the same step.
 """
 
@@ -88,7 +88,7 @@ def train_prepared(
         time_forward(job.sharded.model, times)
         with closing(stretches(job, batches, watchers)) as left:
             for stretch in left:
-                left_by = _train(job, stretch, watchers, ending, times, window)
+                left_by = train_steps(job, stretch, watchers, ending, times, window)
                 if left_by is not None or not _steps_left(job):
                     break
         if not isinstance(left_by, Wish) or left_by.what not in ANEW:
@@ -103,7 +103,7 @@ def _steps_left(job: TrainingJob) -> bool:
     return job.run.steps is None or job.progress.step < job.run.steps
 
 
-def _train(
+def train_steps(
     job: TrainingJob, batches: Iterator[TrainingBatch], watchers: Watchers, ending: Ending, times: StepTimes,
     window: Window,
 ) -> Wish | str | None:  # fmt: skip

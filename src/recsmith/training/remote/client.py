@@ -10,7 +10,7 @@ from recsmith.errors import RecSmithError
 from recsmith.plans import Plan, plan_from_raw
 from recsmith.sharding import Shard
 from recsmith.training.remote.calls import ServerCalls, Tensors, worded, words_of
-from recsmith.training.remote.members import Regroup
+from recsmith.training.remote.members import HOLD, Regroup
 from recsmith.training.remote.updates import shard_key, shards_by_table
 
 LONG_S = 600.0  # of calls that write files, or wait for all to begin
@@ -42,7 +42,10 @@ class TableClient:
     counts: RemoteCounts = field(default_factory=RemoteCounts)
 
     def __post_init__(self) -> None:
-        self.rank, self.world, self.generation = 0, 1, 0
+        self.rank, self.world, self.generation, self.trainers = 0, 1, 0, 1
+        self.batch: int | None = None  # that is leased, where trainers do not keep step
+        self.dense: Tensors = {}  # this trainer's dense layers, where they are on server 0
+        self.parameters = dict[str, torch.nn.Parameter]()
         self._shards = dict[str, list[Shard]]()
         self._stop = threading.Event()
         self.lookups: list[tuple[str, torch.Tensor, torch.Tensor]] = []  # (table, ids, their rows) of the step
@@ -61,7 +64,7 @@ class TableClient:
         answer = self._call(0, "begin")
         said = words_of(answer)
         plan = plan_from_raw(said["plan"], "server 0's plan")
-        self._shards = shards_by_table(plan)
+        self._shards, self.trainers = shards_by_table(plan), said["trainers"]
         return plan, said["progress"], said["names"], answer
 
     def live(self) -> None:
@@ -109,6 +112,13 @@ class TableClient:
             self.counts.id_bytes += sum(each.numel() * 8 for per in asked.values() for each in per.values())
         return rows
 
+    def pull_dense(self) -> None:
+        """Dense layers as server 0 has them now."""
+        answers = self._call_all("pull", {0: {}}, committed=self.clock, train=False, dense=True)
+        with torch.no_grad():
+            for name, each in self.dense.items():
+                each.copy_(answers[0][name])
+
     def push(self) -> None:
         """The gradients of the rows that the step has looked up: to server 0 when all others have theirs."""
         gradients = {table: rows.grad for table, _, rows in self.lookups}
@@ -118,7 +128,13 @@ class TableClient:
             assert found is not None
             sent.setdefault(shard.rank, {})[shard_key(shard)] = found[here, slice(*shard.columns)]
         self.lookups = []
-        self._call_all("push", sent, generation=self.generation, rank=self.rank, world=self.world)
+        said = {"generation": self.generation, "rank": self.rank, "world": self.world, "step": self.clock}
+        if self.batch is not None:
+            said = {"batch": self.batch}
+            sent.setdefault(0, {}).update({f"grad.{name}": _gradient(each) for name, each in self.parameters.items()})
+        last = {server: each for server, each in sent.items() if server == 0}
+        self._call_all("push", {server: each for server, each in sent.items() if server}, **said)
+        self._call_all("push", last, **said)
 
     def commit(self) -> None:
         """Wait until all trainers have pushed the step.
@@ -133,10 +149,33 @@ class TableClient:
             raise Regroup("the trainers of this job have changed")
         self.clock += 1
 
+    def lease(self) -> dict[str, Any]:
+        """What this trainer does next: see BatchLeases.lease."""
+        found: dict[str, Any] = {}
+        while not found:
+            found = self.words(0, "lease")
+        return found
+
+    def drained(self) -> dict[str, Any]:
+        """Wait until all is trained; what became of it."""
+        found = None
+        while found is None:
+            found = self.words(0, "drained")["answer"]
+        return found
+
+    def words(self, server: int, function: str, **words: Any) -> dict[str, Any]:
+        """Call with words alone."""
+        return words_of(self._call(server, function, **words))
+
     def read(self, shard: Shard, first: int, last: int) -> torch.Tensor:
         """Rows of a shard, counted from its first."""
         said = {"shard": shard_key(shard), "first": first, "last": last, "committed": self.clock}
         return self._call(shard.rank, "read", **said)["rows"]
+
+    def changed(self) -> bool:
+        """Whether the trainers change within twice the timeout, as they do where one has died."""
+        asks = int(2 / HOLD)
+        return any(self.words(0, "changed", generation=self.generation)["answer"] for _ in range(asks))
 
     def to_all(self, function: str, tensors: Tensors, **words: Any) -> list[dict[str, Any]]:
         """Call every server with the same, at once; what they say."""
@@ -155,6 +194,10 @@ class TableClient:
         self.counts.sent_bytes += _bytes(sent)
         self.counts.received_bytes += _bytes(answers)
         return answers
+
+
+def _gradient(parameter: torch.nn.Parameter) -> torch.Tensor:
+    return torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
 
 
 def _bytes(messages: dict[int, Tensors]) -> int:

@@ -5,6 +5,7 @@ the store where they meet.
 """
 
 import json
+import os
 import secrets
 import signal
 import subprocess
@@ -14,10 +15,10 @@ from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
-from recsmith.errors import RecSmithError
-from recsmith.files import Raw, locked_folder
+from recsmith.errors import RecSmithError, UsageError
+from recsmith.files import Raw, locked_folder, parse_json, read_text
 from recsmith.jobs.launch import POLL_S, failure_of, job_environment, job_folder
 from recsmith.jobs.log import LOG_FILE, JobLog
 from recsmith.jobs.machine import LOOPBACK, free_port
@@ -26,7 +27,8 @@ from recsmith.training.remote.settings import RunRemote
 from recsmith.training.run import Run, names_modules, run_to_raw
 
 HERE = "recsmith.training.remote"
-GRACE_S = 5.0
+PLACE = "remote.json"  # in the folder of a run, while its servers are there
+JOINED = 1000  # number of a trainer that joins: it writes no log
 
 
 @dataclass(frozen=True)
@@ -127,10 +129,46 @@ def train_remote(run: Run, trainers: int, on_message: Callable[[Any], object]) -
                 [start("server", each, serving, {**counted, "server": each}) for each in range(place.servers)]
             )
         ranks = [start("trainer", each, training, {**said, "name": f"trainer-{each}"}) for each in range(trainers)]
+        held.enter_context(_place_told(Path(run.output) / PLACE, {**said, "run": None}))
         for message in _until_ended(servers, ranks, log):
             on_message(message)
         del store
-        return next(each.result for each in ranks if each.result is not None)
+        return max((each.result for each in ranks if each.result is not None), key=len)  # of who wrote the model
+
+
+def join_remote(run: Run, on_message: Callable[[Any], object]) -> Raw:
+    """Train as one more trainer of the job that runs in a run's folder, until it ends; what came of it.
+
+    Raises:
+        UsageError: no job with servers runs there.
+        RecSmithError: this trainer failed.
+    """
+    file = Path(run.output) / PLACE
+    if run.remote is None or not file.exists():
+        raise UsageError(
+            f"no job with servers runs in '{run.output}'; start it with `remote` in the run, and join it while it runs"
+        )
+    told = cast(Raw, parse_json(read_text(str(file)), str(file)))
+    with job_folder() as folder:
+        log, name = folder / "log.jsonl", f"trainer-joined-{secrets.token_hex(4)}"
+        environment = {**job_environment(1, own=not names_modules(run)), LOG_FILE: str(log)}
+        arguments = {**told, "run": run_to_raw(run), "name": name}
+        with _started(folder / name, f"{HERE}.trainer:train_on_trainer", arguments, JOINED, environment) as trainer:
+            for message in _until_ended(ServerProcesses([]), [trainer], JobLog(log)):
+                on_message(message)
+            return trainer.result or {}
+
+
+@contextmanager
+def _place_told(file: Path, told: Raw) -> Generator[None]:
+    """A file that tells this user's processes where the servers are, while the job runs."""
+    file.unlink(missing_ok=True)
+    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as opened:
+        opened.write(json.dumps(told))
+    try:
+        yield
+    finally:
+        file.unlink(missing_ok=True)
 
 
 @contextmanager

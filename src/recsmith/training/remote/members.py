@@ -52,10 +52,10 @@ class Members:
         """`committed` once all trainers have pushed the step after `step`, or `regroup`; None: ask again."""
         with self._turn:
             self._heard[name] = time.monotonic()
-            if generation != self.generation or self._regroup:
-                return "regroup"
             if step < self.step:
                 return "committed"
+            if generation != self.generation or self._regroup:
+                return "regroup"
             self._arrived.add(name)
             if self._arrived >= self.ranks.keys():
                 self.step, self._arrived = self.step + 1, set()
@@ -63,6 +63,13 @@ class Members:
                 return "committed"
             self._wait(lambda: self.step > step or self._regroup, self._drop_silent)
             return "committed" if self.step > step else "regroup" if self._regroup else None
+
+    def changed(self, name: str, generation: int) -> bool | None:
+        """Whether the trainers of a generation have changed; None: ask again."""
+        with self._turn:
+            self._heard[name] = time.monotonic()
+            self._wait(lambda: self._regroup or generation != self.generation, self._drop_silent)
+            return True if self._regroup or generation != self.generation else None
 
     def leave(self, name: str) -> None:
         """A trainer is done, and nobody waits for it any more."""

@@ -1,6 +1,6 @@
 """What a run with its tables on servers refuses, and where; without torch."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import Any
 
@@ -104,9 +104,10 @@ def check_remote(run: Run, *, launched: bool) -> None:
         "leave it out"
         if run.optimizers.sparse.weight_decay
         else None,
-        None
-        if remote.staleness == 0
-        else f"remote.staleness is {remote.staleness}, and trainers keep step as yet; write 0",
+        f"remote.staleness is {remote.staleness}, under which batches are leased one by one, and data.batch_changes "
+        "come after steps; leave one of them out"
+        if remote.staleness and run.data.batch_changes
+        else None,
         "remote does not go with array yet; leave one of them out" if run.array is not None else None,
         "remote does not go with capture yet; leave one of them out" if run.capture is not None else None,
     )
@@ -131,3 +132,10 @@ def check_servers(plan: Plan) -> None:
             f"remote.servers is {plan.cluster.world_size}, and the plan has {len(shards)} shards, so that {idle} of "
             f"them would hold none; give at most {plan.cluster.world_size - idle}, or a plan that splits tables further"
         )
+
+
+def run_of_servers(run: Run, trainers: int, servers: int) -> Run:
+    """The run as its servers plan for it: they look up as many samples as the trainers train on."""
+    samples = run.data.local_batch_size(trainers) * trainers
+    data = replace(run.data, batch_size=-(-samples // servers), global_batch_size=None, batch_changes=())
+    return replace(run, data=data)

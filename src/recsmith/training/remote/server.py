@@ -27,8 +27,9 @@ from recsmith.training.optimizers.building import set_schedule
 from recsmith.training.plan import agreed_plan
 from recsmith.training.plan_rules import check_loadable
 from recsmith.training.remote.calls import Function, ServerFunctions, ServerPlace, Tensors, worded, words_of
+from recsmith.training.remote.leases import BatchLeases
 from recsmith.training.remote.members import Members
-from recsmith.training.remote.parts import check_servers
+from recsmith.training.remote.parts import check_servers, run_of_servers
 from recsmith.training.remote.updates import HeldShard, merged
 from recsmith.training.run import Checkpointing, Run, run_from_raw
 from recsmith.training.sharded import ShardedJob, rank_device, shard, table_of
@@ -58,20 +59,23 @@ class TableServer:
 
     def __init__(self, run: Run, trainers: int) -> None:
         assert run.remote is not None
+        self.number = dist.get_rank()
         self.run, self.agreement, self._turn = run, Agreement(), threading.RLock()
         parts = unsharded(run)
         folder, settings = Path(run.output) / CHECKPOINTS, run.checkpoint or Checkpointing()
         self.checkpoints = ServerCheckpoints(folder, settings, self.agreement)
-        self.saved = self.checkpoints.newest() if run.checkpoint else None
+        saved = self.checkpoints.newest() if run.checkpoint else None
         parts = replace(parts, run=run_of_servers(run, trainers, dist.get_world_size()))
-        self.plan = agreed_plan(parts, self.saved.plan if self.saved else None, dist.get_world_size())
+        self.plan = agreed_plan(parts, saved.plan if saved else None, dist.get_world_size())
         check_servers(self.plan)
-        if self.saved is not None:
-            check_loadable(self.saved.plan, self.plan)
+        if saved is not None:
+            check_loadable(saved.plan, self.plan)
         self.job = shard(run, self.plan, parts.task, rank_device())
-        progress = progress_of(self.saved)
-        set_state(self.job, run, self.saved, progress)
-        self.step, self.progress = progress.step, self.saved.progress if self.saved else None
+        progress = progress_of(saved)
+        set_state(self.job, run, saved, progress)
+        self.step, self.progress = progress.step, saved.progress if saved else None
+        self.leases = leases_of(run, trainers, progress.step)
+        self.trainers = trainers
         self.members = Members(trainers, run.remote.timeout_s, step=progress.step)
         self.shards = held_shards(self.job)
         self._pulled = dict[str, Tensors]()  # ids, by who pulled them
@@ -79,13 +83,14 @@ class TableServer:
 
     def functions(self) -> dict[str, Function]:
         """What trainers may call."""
-        named: list[Function] = [self.alive, self.gather, self.commit, self.leave, self.begin, self.pull, self.push,
-                                 self.read, self.keep, self.save]  # fmt: skip
+        named: list[Function] = [self.alive, self.gather, self.commit, self.changed, self.leave, self.begin, self.pull,
+                                 self.push, self.read, self.keep, self.save, self.lease, self.ended, self.stop,
+                                 self.saved, self.drained]  # fmt: skip
         return {each.__name__: each for each in named}  # type: ignore[attr-defined]
 
     def alive(self, caller: str, _: Tensors) -> Tensors:
         """A trainer says that it lives."""
-        self.members.alive(caller)
+        (self.leases or self.members).alive(caller)
         return {}
 
     def gather(self, caller: str, _: Tensors) -> Tensors:
@@ -98,16 +103,49 @@ class TableServer:
         said = words_of(tensors)
         return worded(answer=self.members.commit(caller, said["generation"], said["step"]))
 
+    def changed(self, caller: str, tensors: Tensors) -> Tensors:
+        """Whether the trainers have changed."""
+        return worded(answer=self.members.changed(caller, words_of(tensors)["generation"]))
+
     def leave(self, caller: str, _: Tensors) -> Tensors:
         """A trainer is done."""
-        self.members.leave(caller)
+        (self.leases or self.members).leave(caller)
         return {}
+
+    def lease(self, caller: str, _: Tensors) -> Tensors:
+        """What a trainer does next, where trainers do not keep step."""
+        return worded(**self._leases.lease(caller))
+
+    def ended(self, _: str, tensors: Tensors) -> Tensors:
+        """The data ends before a batch."""
+        self._leases.end_at(words_of(tensors)["batch"])
+        return {}
+
+    def stop(self, _: str, __: Tensors) -> Tensors:
+        """Somebody asked the job to end."""
+        self._leases.stop()
+        return {}
+
+    def saved(self, _: str, tensors: Tensors) -> Tensors:
+        """What is before a batch is saved."""
+        self._leases.saved(words_of(tensors)["batch"])
+        return {}
+
+    def drained(self, caller: str, _: Tensors) -> Tensors:
+        """What became of the job, once all is trained."""
+        return worded(answer=self._leases.drained(caller))
+
+    @property
+    def _leases(self) -> BatchLeases:
+        assert self.leases is not None
+        return self.leases
 
     def begin(self, _: str, __: Tensors) -> Tensors:
         """What a trainer begins with: the plan, how far training is, dense layers and the state of their optimizer."""
         names = {table_of(name) or "": name for name in self.job.rows.whole() if table_of(name)}
         with self._turn:
-            return worded(flat_tensors(self.job), plan=plan_to_raw(self.plan), progress=self.progress, names=names)
+            return worded(flat_tensors(self.job), plan=plan_to_raw(self.plan), progress=self.progress, names=names,
+                          trainers=self.trainers)  # fmt: skip
 
     def pull(self, caller: str, tensors: Tensors) -> Tensors:
         """Rows of ids, of every step that is committed."""
@@ -117,16 +155,20 @@ class TableServer:
             self._apply(said["committed"])
             if said["train"]:
                 self._pulled[caller] = asked
-            return {key: self.shards[key].weights[ids] for key, ids in asked.items()}
+            rows = {key: self.shards[key].weights[ids] for key, ids in asked.items()}
+            return {**rows, **self._weights()} if said.get("dense") else rows
 
     def push(self, caller: str, tensors: Tensors) -> Tensors:
         """Gradients of the rows that the caller has pulled, to be applied once the step is committed."""
         said = words_of(tensors)
+        if self.leases is not None:
+            self._push_alone(caller, tensors, said["batch"])
+            return {}
         with self._turn:
             if said["generation"] != self._generation:
                 self._generation, self._pushed = said["generation"], {}
             ids = self._pulled.pop(caller)
-            self._world = said["world"]
+            self._world, self._pushed_step = said["world"], said["step"]
             self._pushed[said["rank"]] = {key: (ids[key], tensors[key]) for key in ids}  # type: ignore[misc]
         return {}
 
@@ -152,14 +194,28 @@ class TableServer:
             self.checkpoints.poll()
         return worded(problem=problem)
 
-    _generation, _world = 0, 1
+    _generation, _world, _pushed_step = 0, 1, 0
+
+    def _push_alone(self, caller: str, tensors: Tensors, batch: int) -> None:
+        """Apply what one trainer has pushed, at once: the share of a step that one batch is."""
+        rate, eps = learning_rate(self.job.optimizer, batch // self.trainers), self.run.optimizers.sparse.eps
+        with self._turn, torch.no_grad():
+            for key, ids in self._pulled.pop(caller).items():
+                self.shards[key].update(ids, tensors[key] / self.trainers, rate, eps)
+            if self.number == 0:
+                dense_step(self.job, tensors, self.run, batch, self.trainers)
+                self._leases.push(caller, batch)
+
+    def _weights(self) -> Tensors:
+        """Dense layers as they are now."""
+        return {name: each.clone() for name, each in flat_tensors(self.job).items() if name.startswith("model.")}
 
     def _apply(self, committed: int) -> None:
         """Change rows by what was pushed, once it is committed."""
         if committed <= self.step or not self._pushed:
             self.step = max(self.step, committed)
             return
-        rate, eps = learning_rate(self.job.optimizer, self.step), self.run.optimizers.sparse.eps
+        rate, eps = learning_rate(self.job.optimizer, self._pushed_step), self.run.optimizers.sparse.eps
         parts: Any = [self._pushed[rank] for rank in sorted(self._pushed)]
         with torch.no_grad():
             for key, held in self.shards.items():
@@ -176,13 +232,6 @@ class TableServer:
             self.progress = said["progress"]
             set_schedule(self.job.optimizer, self.step)
             self.job.optimizer.set_optimizer_step(self.step)
-
-
-def run_of_servers(run: Run, trainers: int, servers: int) -> Run:
-    """The run as its servers plan for it: they look up as many samples as the trainers train on."""
-    samples = run.data.local_batch_size(trainers) * trainers
-    data = replace(run.data, batch_size=-(-samples // servers), global_batch_size=None, batch_changes=())
-    return replace(run, data=data)
 
 
 class ServerCheckpoints(Checkpoints):
@@ -236,6 +285,30 @@ def flat_tensors(job: ShardedJob, *, made: bool = False) -> Tensors:
             if not parameter.startswith("__"):  # of a schedule, which follows from the step
                 found |= {f"dense.{parameter}.{key}": each for key, each in kept.items()}
     return found
+
+
+def dense_step(job: ShardedJob, tensors: Tensors, run: Run, batch: int, trainers: int) -> None:
+    """Update dense layers by the gradients of one batch, at the rate of a step divided by the number of trainers."""
+    for name, parameter in job.model.named_parameters():
+        if table_of(name) is None:
+            parameter.grad = tensors[f"grad.{name}"]
+    part: Any = next(part for name, part in job.optimizer.optimizers if name == "dense")
+    for group in part.param_groups:
+        group["lr"] = run.optimizers.dense.learning_rate
+    set_schedule(job.optimizer, batch // trainers)
+    for group in part.param_groups:
+        group["lr"] /= trainers
+    part.step()
+
+
+def leases_of(run: Run, trainers: int, step: int) -> BatchLeases | None:
+    """The batches of a run whose trainers do not keep step; None of another one."""
+    remote = run.remote
+    if remote is None or not remote.staleness:
+        return None
+    every = None if run.checkpoint is None else run.checkpoint.every * trainers
+    total = None if run.steps is None else run.steps * trainers
+    return BatchLeases(trainers, remote.staleness, remote.timeout_s, every, step * trainers, total)
 
 
 def copy_dense(job: ShardedJob, tensors: Tensors) -> None:

@@ -4,6 +4,7 @@ n distinct ids of a table in a batch, D its columns, B samples
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -81,6 +82,7 @@ class RemoteRows(DeviceRows):
         super().__init__(model, optimizer)
         self.client, self._names = client, names
         self.due: Callable[[], object] | None = None  # the update of dense layers by the step under way
+        self.position: Any = None  # of the data, after the steps that are committed
 
     def shards(self) -> Iterator[NamedShard]:
         """Dense layers, and this trainer's share of the tables, block by block as they are on the servers."""
@@ -114,6 +116,33 @@ class RemoteRows(DeviceRows):
             due()
 
 
+class StaleStep:
+    """Pull rows and dense layers, forward, backward, push; servers apply what came at once."""
+
+    batches_ahead = 0
+
+    def __init__(self, job: ShardedJob) -> None:
+        assert isinstance(job.rows, RemoteRows)
+        self.job, self.client = job, job.rows.client
+
+    def __call__(self, batches: Iterator[TrainingBatch]) -> StepOutcome:
+        """Train on the next batch that is leased."""
+        batch = next(batches)
+        self.client.pull_dense()
+        self.job.optimizer.zero_grad()
+        self.client.lookups = []
+        loss, (told, logits, labels, place) = self.job.model(batch)
+        loss.backward()
+        self.client.push()
+        return StepOutcome(told, logits, labels, (place,))
+
+    def pause(self) -> None:
+        """Nothing is under way."""
+
+    def resume(self) -> None:
+        """Nothing has been put aside."""
+
+
 class RemoteStep:
     """Pull, forward, backward, push; what dense layers learn is applied once all trainers have pushed."""
 
@@ -132,8 +161,12 @@ class RemoteStep:
         loss, (loss_told, logits, labels, place) = self.job.model(batch)
         loss.backward()
         self.rows.client.push()
-        self.rows.due = self.job.optimizer.step
+        self.rows.due = partial(self._update, place.state)
         return StepOutcome(loss_told, logits, labels, (place,))
+
+    def _update(self, position: Any) -> None:
+        self.job.optimizer.step()
+        self.rows.position = position
 
     def pause(self) -> None:
         """Have the step under way be committed."""

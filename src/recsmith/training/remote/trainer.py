@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Generator
+from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import timedelta
 from pathlib import Path
@@ -11,28 +12,34 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, TCPStore
-from torchrec.distributed.model_parallel import DistributedModelParallel
-from torchrec.distributed.types import ShardingPlan
 
-from recsmith.adapters.rank_0 import from_rank_0
 from recsmith.errors import RecSmithError
 from recsmith.files import Raw
-from recsmith.plans import Plan
 from recsmith.training.agreement import Agreement, heeding_sigterm
 from recsmith.training.batches import TrainingBatch
-from recsmith.training.job import CHECKPOINTS, Progress, TrainingJob, batches_from, progress_from, settled
+from recsmith.training.job import (
+    CHECKPOINTS,
+    Progress,
+    TrainingJob,
+    batches_from,
+    kept_progress,
+    progress_from,
+    settled,
+)
 from recsmith.training.log import RunLog, starting_lines, tell_pid
 from recsmith.training.loop import train_prepared
-from recsmith.training.models import Task, unsharded
-from recsmith.training.optimizers.building import combined_optimizer, set_schedule
+from recsmith.training.models import unsharded
+from recsmith.training.optimizers.building import set_schedule
 from recsmith.training.remote.backends import connected
-from recsmith.training.remote.calls import ServerPlace, Tensors
+from recsmith.training.remote.calls import ServerPlace
 from recsmith.training.remote.client import TableClient
+from recsmith.training.remote.members import Regroup
+from recsmith.training.remote.model import RemoteCheckpoints, trainer_model
 from recsmith.training.remote.server import copy_dense, flat_tensors
-from recsmith.training.remote.tables import RemoteRows, with_remote_tables
-from recsmith.training.resuming import Saved, random_states
+from recsmith.training.remote.stale import train_stale
+from recsmith.training.remote.tables import with_remote_tables
+from recsmith.training.resuming import Saved
 from recsmith.training.run import Run, run_from_raw, save_run
-from recsmith.training.sharded import ShardedJob, rank_device
 from recsmith.training.watchers import Watchers
 
 STEP = "recsmith.training.remote.tables:RemoteStep"
@@ -51,10 +58,23 @@ def train_on_trainer(run: Raw, place: Raw, meet: str, name: str) -> Raw:
     calls.greet(made.remote.timeout_s)
     client.live()
     with heeding_sigterm() as ending, Watchers(made.watched) as watchers:
-        _join_trainers(client, where, meet)
-        tell_pid()
-        job, batches = prepared_trainer(made, client)
-        result = train_prepared(job, batches, watchers, ending)
+        if made.remote.staleness:
+            tell_pid()
+            told = train_stale(made, client, int(os.environ["RANK"]), watchers, ending)
+            client.leave()
+            return told
+        job: TrainingJob | None = None
+        while True:
+            _join_trainers(client, where, meet)
+            tell_pid()
+            try:
+                if client.generation > 1:
+                    _hand_over(client, job)
+                job, batches = prepared_trainer(made, client)
+                result = train_prepared(job, batches, watchers, ending)
+                break
+            except (Regroup, RuntimeError) as error:
+                _after(error, client, job)
     if not isinstance(result, dict):
         raise RecSmithError(
             f"a watcher asked to {result.what} ({result.because}), which a job with `remote` does not do; start it "
@@ -65,6 +85,25 @@ def train_on_trainer(run: Raw, place: Raw, meet: str, name: str) -> Raw:
     dist.barrier()
     client.leave()
     return {**result, "remote": counts}
+
+
+def _after(error: Exception, client: TableClient, job: TrainingJob | None) -> None:
+    """Leave the process group after a step that others have left, or died in; the error where neither is so."""
+    dist.destroy_process_group()  # whoever waits for this trainer hears of it
+    if job is not None:
+        with suppress(Regroup):
+            job.sharded.rows.flush()  # a step that all have pushed counts
+    if not isinstance(error, Regroup) and not client.changed():
+        raise error
+
+
+def _hand_over(client: TableClient, job: TrainingJob | None) -> None:
+    """Give the servers dense layers and how far trainer 0 is, which all go on from; newcomers are the last."""
+    if client.rank == 0 and job is not None:
+        rows: Any = job.sharded.rows
+        progress = {**kept_progress(job), "step": client.clock, "position": rows.position, "ranks": client.world}
+        client.to_all("keep", flat_tensors(job.sharded), progress=progress)
+    dist.barrier()
 
 
 def _join_trainers(client: TableClient, place: ServerPlace, meet: str) -> None:
@@ -85,9 +124,11 @@ def prepared_trainer(run: Run, client: TableClient) -> tuple[TrainingJob, Genera
     with_remote_tables(parts.task, client)
     sharded = trainer_model(run, parts.task, client, names)
     progress = Progress() if raw is None else progress_from(raw, "server 0's progress")
+    counted = replace(client.counts)
     batches = settled(sharded, batches_from(parts, progress))
-    client.counts.__init__()
+    client.counts = counted  # without the pass that settles sums
     copy_dense(sharded, dense)
+    sharded.rows.position = progress.position  # type: ignore[attr-defined]
     set_schedule(sharded.optimizer, progress.step)
     sharded.optimizer.set_optimizer_step(progress.step)
     checkpoints: Any = RemoteCheckpoints(output / CHECKPOINTS, client, agreement)
@@ -111,37 +152,3 @@ def prepared_trainer(run: Run, client: TableClient) -> tuple[TrainingJob, Genera
     return TrainingJob(
         made, plan, parts.source, parts.features, sharded, agreement, checkpoints, log, progress
     ), batches
-
-
-def trainer_model(run: Run, task: Task, client: TableClient, names: dict[str, str]) -> ShardedJob:
-    """The model of a trainer: its dense layers in DistributedDataParallel, as the planned job has them."""
-    device = rank_device()
-    model = DistributedModelParallel(task, device=device, plan=ShardingPlan({}), sharders=[])
-    optimizer = combined_optimizer(model.fused_optimizer, {}, dict(model.named_parameters()), run.optimizers)
-    return ShardedJob(model, optimizer, RemoteRows(model, optimizer, client, names), {}, device)
-
-
-class RemoteCheckpoints:
-    """Checkpoints of a job whose servers write them."""
-
-    def __init__(self, folder: Path, client: TableClient, agreement: Agreement) -> None:
-        self.folder, self.client, self.agreement = folder, client, agreement
-
-    def save(self, job: ShardedJob, _: Run, __: Plan, progress: Raw) -> str | None:
-        """Save the state after a step, on every trainer; what went wrong, in words."""
-        job.rows.flush()
-        random: list[Any] = [None] * self.client.world
-        dist.all_gather_object(random, random_states(), group=self.agreement.group)
-        dense: Tensors = flat_tensors(job)
-
-        def save() -> dict[str, Any]:
-            said = self.client.to_all("save", dense, progress=progress, random=random)
-            return {"problem": next((each["problem"] for each in said if each["problem"]), None)}
-
-        return from_rank_0(save, self.agreement.group)["problem"]
-
-    def poll(self) -> None:
-        """Servers write before they answer."""
-
-    def finish(self) -> None:
-        """Servers write before they answer."""

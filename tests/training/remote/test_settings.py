@@ -1,0 +1,79 @@
+"""What a run with servers refuses, and what it says before: each with the rule, the values and the fix."""
+
+from dataclasses import replace
+from importlib.util import find_spec
+
+import pytest
+from support.plans import two_tables
+
+from recsmith.errors import CorruptFile, UsageError
+from recsmith.training import Run, RunData, load_run
+from recsmith.training.remote.cost import pays_from, remote_cost, remote_lines
+from recsmith.training.remote.parts import check_remote, check_servers
+from recsmith.training.remote.settings import RunRemote
+
+RUN = Run(data=RunData(train="clicks.tsv"), output="out", remote=RunRemote())
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ("remote.servers=0", "remote.servers is 0"),
+        ("remote.staleness=-1", "remote.staleness is -1; it must be 0 or more"),
+        ("remote.backend=grpc", "'rpc' or 'ray'"),
+        ("remote.timeout_s=0", "remote.timeout_s is 0; a call needs some seconds"),
+        ("remote.address=host", "remote.address is 'host'; write host:port"),
+        ("remote.address='host:99999'", "write host:port"),
+        ("remote.server=1", "did you mean 'servers'"),
+    ],
+)
+def test_wrong_settings(setting: str, words: str) -> None:
+    with pytest.raises((CorruptFile, UsageError), match=words):
+        load_run(RUN, (setting,))
+
+
+@pytest.mark.skipif(find_spec("torch") is None, reason="asks PyTorch for its RPC")
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ("optimizers.sparse.weight_decay=0.1", r"weight_decay is 0\.1, which servers do not have; leave it out"),
+        ("capture=trace", "remote does not go with capture yet"),
+        ("remote.staleness=2", "remote.staleness is 2, .* data.batch_changes come after steps"),
+    ],
+)
+def test_refused_before_anything_starts(setting: str, words: str) -> None:
+    more = "data.batch_changes=[{after_steps: 5, size: 9}]" if "staleness" in setting else "seed=0"
+    with pytest.raises(UsageError, match=words):
+        check_remote(load_run(RUN, (setting, more)), launched=False)
+    with pytest.raises(UsageError, match="a launcher started this job"):
+        check_remote(RUN, launched=True)
+    check_remote(RUN, launched=False)
+
+
+def test_more_servers_than_shards() -> None:
+    plan = two_tables()
+    placed = tuple(replace(each, sharding_type="table_wise", ranks=(0,), widths=()) for each in plan.placements)
+    with pytest.raises(UsageError, match=r"the plan has 2 shards, so that \d+ of them would hold none"):
+        check_servers(replace(plan, placements=placed))
+
+
+def test_what_servers_cost() -> None:
+    """Rows are at most the lookups and the table; leases pay from a slower trainer on, and that one is the least."""
+    plan = two_tables()
+    cost = remote_cost(plan, 64, 2)
+    for table in plan.workload.tables:
+        assert cost.rows > 0
+        assert table.embedding_dim > 0
+    lookups = 64 * sum(
+        each.pooling_factor * (each.num_poolings or 1) for table in plan.workload.tables for each in table.features
+    )
+    assert cost.rows <= lookups
+    widths = [table.embedding_dim for table in plan.workload.tables]
+    assert cost.rows * (8 * min(widths) + 8) <= cost.trainer_bytes * (1 + 1e-9)
+    assert cost.trainer_bytes <= cost.rows * (8 * max(widths) + 8) * (1 + 1e-9)
+    assert pays_from(1, 0.1, 0.1) is None
+    assert pays_from(2, 0.1, 0.0) == pytest.approx(1.0)
+    factor = pays_from(2, 0.1, 0.05)
+    assert factor is not None
+    assert 1 < factor < 2
+    assert any("at least" in line for line in remote_lines(plan, 64, 2, 0.1))

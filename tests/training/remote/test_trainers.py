@@ -1,0 +1,93 @@
+"""Who trains what: trainers that keep step, those that lease batches, and those that die."""
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recsmith.training.remote.leases import BatchLeases
+from recsmith.training.remote.members import Members
+
+
+@given(
+    trainers=st.integers(1, 4), staleness=st.integers(0, 3), total=st.integers(1, 40), every=st.integers(1, 5),
+    turns=st.lists(st.tuples(st.integers(0, 5), st.sampled_from(["go", "go", "go", "die"])), max_size=200),
+)  # fmt: skip
+def test_leases(trainers: int, staleness: int, total: int, every: int, turns: list[tuple[int, str]]) -> None:
+    """No batch is leased further ahead than the bound, each is trained, and again only where a trainer died."""
+    leases = BatchLeases(trainers, staleness, 1000.0, every * trainers, 0, total)
+    holds, trained, again, saves = dict[str, int](), Counter[int](), Counter[int](), list[int]()
+    asked = 0
+    for who, what in [*turns, *((each % 6, "go") for each in range(1000))]:
+        name = f"trainer-{who}"
+        if what == "die":
+            if name in holds:
+                again[holds.pop(name)] += 1
+            leases.drop(name)
+        elif name in holds:
+            trained[holds[name]] += 1
+            leases.push(name, holds.pop(name))
+        elif (found := leases.found(name)) is not None:
+            asked += 1
+            if "save" in found:
+                assert not holds
+                assert set(trained) == set(range(found["save"]))
+                saves.append(found["save"])
+                leases.saved(found["save"])
+            elif "batch" in found:
+                holds[name] = found["batch"]
+                assert found["batch"] // trainers - min(holds.values()) // trainers <= staleness
+                assert found["lag"] <= staleness
+    assert asked > 1
+    assert trained == Counter(range(total))
+    assert leases.repeated == sum(again.values())
+    assert max(leases.lags) <= staleness
+    assert saves == sorted(set(saves))
+    assert saves[-1] == total
+
+
+def together(*calls: Callable[[], object]) -> list[object]:
+    """What calls return that wait for each other."""
+    answers: list[object] = [None] * len(calls)
+
+    def run(number: int) -> None:
+        for _ in range(100):
+            answers[number] = calls[number]()
+            if answers[number] is not None:
+                return
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(len(calls))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return answers
+
+
+def test_a_trainer_that_is_silent_is_left_out() -> None:
+    members = Members(3, timeout_s=0.4)
+    names = ("a", "b", "c")
+    places = together(*(lambda name=name: members.gather(name) for name in names))
+    assert sorted(place["rank"] for place in places) == [0, 1, 2]  # type: ignore[index]
+    assert {place["world"] for place in places} == {3}  # type: ignore[index]
+    generation = members.generation
+    assert together(*(lambda name=name: members.commit(name, generation, 0) for name in names)) == ["committed"] * 3
+    assert members.commit("a", generation, 0) == "committed"  # asked again
+    dead = next(name for name, rank in members.ranks.items() if rank == 1)
+    living = [name for name in names if name != dead]
+    said = together(*(lambda name=name: members.commit(name, generation, 1) for name in living))
+    assert said == ["regroup"] * 2
+    assert members.lost == [dead]
+    places = together(*(lambda name=name: members.gather(name) for name in living))
+    assert sorted((place["rank"], place["world"], place["step"]) for place in places) == [(0, 2, 1), (1, 2, 1)]  # type: ignore[index]
+
+    # one joins: the others hear of it when they commit, and all gather
+    def step_and_gather(name: str) -> object:
+        said = members.commit(name, members.generation, 1)
+        return members.gather(name) if said == "regroup" else None
+
+    places = together(lambda: members.gather("d"), *(lambda name=name: step_and_gather(name) for name in living))
+    assert next(place["rank"] for place in places) == 2  # type: ignore[index]
+    assert {place["world"] for place in places} == {3}  # type: ignore[index]
