@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import torch.distributed as dist
+from torchrec.distributed import collective_utils
 from torchrec.distributed.model_parallel import DistributedModelParallel
 from torchrec.distributed.types import ShardingPlan
 
@@ -25,6 +26,7 @@ from recsmith.training.sharded import ShardedJob, rank_device
 def trainer_model(run: Run, task: Task, client: TableClient, names: dict[str, str]) -> ShardedJob:
     """The model of a trainer: its dense layers in DistributedDataParallel, as the planned job has them."""
     device = rank_device()
+    collective_utils._INITIALIZED = True  # the first model of a process asks all others, and newcomers would ask alone
     model = DistributedModelParallel(task, device=device, plan=ShardingPlan({}), sharders=[])
     optimizer = combined_optimizer(model.fused_optimizer, {}, dict(model.named_parameters()), run.optimizers)
     return ShardedJob(model, optimizer, RemoteRows(model, optimizer, client, names), {}, device)
