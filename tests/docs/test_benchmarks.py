@@ -35,6 +35,7 @@ SMALL: dict[str, tuple[str, ...]] = {
     "analytic_figures": (),
     "annealing_speed": ("4", "h100:2"),
     "comm_network": ("--data", "shipped:comm-2", "--model", "comm-cpu"),
+    "array_memory": ("peaks", "--quick"),
     "compress": ("MOVIES", "-o", "measured", "--plain", "--seeds", "1", "--factors", "6,32", "--split", "valid"),
     "compress_planted": ("--quick", "--seeds", "2", "--items", "60", "--samples", "2000"),
     "public_gpu": ("--points",),
@@ -88,6 +89,7 @@ SMALL: dict[str, tuple[str, ...]] = {
     "verification": ("--visits", "3"),
 }  # fmt: skip
 MODES: dict[str, tuple[str, ...]] = {  # that pages show beside
+    "array_memory paper": ("--quick",),
     "compress_planted --independent": ("--quick", "--seeds", "2", "--items", "60", "--samples", "2000"),
     "data --ranks": ("--samples", "2000"),
     "data --zipf": ("--samples", "2000"),

@@ -116,7 +116,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory, forks: Forks) -> dict[str,
         "array": array, **alone, "broken": replace(an_array(folder / "broken", broken), plan=array.plan),
         "within": replace(
             array, output=str(folder / "within"),
-            array=RunArray(members=MEMBERS, together="always", layer_memory="38KiB"),
+            array=RunArray(members=MEMBERS, together="always", layer_memory="53KiB"),
         ),
         "pieces": pieces, "cut": replace(members_of(pieces)["rates"], output=str(folder / "cut")),
         "kept": [array.output, str(folder / "resumed")], "resumed": replace(array, output=str(folder / "resumed")),
@@ -155,7 +155,7 @@ def test_a_member_within_a_limit_of_memory_is_too(name: str, trained: dict[str, 
 def test_a_dry_run_says_what_is_computed_again(tmp_path: Path) -> None:
     array = an_array(tmp_path / "out")
     assert array.array is not None
-    said = "\n".join(dry_run(replace(array, array=replace(array.array, layer_memory="38KiB"), ranks=2)))
+    said = "\n".join(dry_run(replace(array, array=replace(array.array, layer_memory="53KiB"), ranks=2)))
     assert "layers: members are trained 1, 1, 1, 1 at once, " in said
     assert "computed again" in said
     with pytest.raises(

@@ -171,3 +171,20 @@ def test_what_cannot_be_done_once_more_is_refused_or_kept() -> None:
     kept = [each for each in made(Drawing()).graph.operations if not each.repeats]
     assert len(kept) == 1
     assert kept[0].forward
+
+
+def test_copies_on_streams_bring_back_what_left() -> None:
+    import torch
+
+    from recsmith.training.arrays.scheduling.running import StreamedCopies
+
+    if not torch.cuda.is_available():
+        pytest.skip("needs a GPU")
+    copies, values = StreamedCopies(torch.device("cuda")), torch.randn(64, 1000, device="cuda").t()
+    kept = copies.leave(values)
+    copies.left(kept)
+    back = copies.fetch(kept)
+    copies.fetched()
+    assert back.stride() == values.stride()
+    assert kept.is_pinned()
+    assert torch.equal(back, values)

@@ -27,7 +27,7 @@ class LayerMemory:
     """
 
     def __init__(
-        self, limit: int, groups: Sequence[Sequence[int]], models: Sequence[Any], given: Sequence[Any]
+        self, limit: float, groups: Sequence[Sequence[int]], models: Sequence[Any], given: Sequence[Any]
     ) -> None:
         self.limit, self.groups, self.models, self.given = limit, groups, models, given
         self._plans: dict[tuple[Shapes, str], tuple[ArraySchedule, dict[tuple[int, int], TracedStep]]] = {}
@@ -55,7 +55,9 @@ class LayerMemory:
                 return steps[group, count].graph
 
             sizes = [len(group) for group in self.groups]
-            made = scheduled(graph_of, partitions(sizes), self.limit, link=rates.link)
+            joined = samples * columns * len(self.models) * 4  # gradients of pooled vectors
+            held = 0 if all(map(_in_order, self.groups)) else joined
+            made = scheduled(graph_of, partitions(sizes), self.limit, link=rates.link, joined=joined, held=held)
             self._plans[shapes, device.type] = made, steps
         return self._plans[shapes, device.type]
 
@@ -72,7 +74,9 @@ class LayerMemory:
         if self._copies is None:
             self._copies = StreamedCopies(device) if device.type == "cuda" else HostCopies()
         numbers = self.members_of(schedule)
-        inputs = [[*(each for number in part for each in weights[number]), pooled[:, part], dense] for part in numbers]
+        inputs = [
+            [*(each for number in part for each in weights[number]), _vectors(pooled, part), dense] for part in numbers
+        ]
         found = run_schedule(
             schedule, [steps[part] for part in schedule.parts], inputs,
             lambda place, logits: gradient(numbers[place], logits), self._copies,
@@ -85,7 +89,8 @@ class LayerMemory:
                 size = len(weights[number])
                 logits[number], of_pooled[number] = outputs[place], vectors[:, place]
                 of_weights[number] = gradients[place * size : (place + 1) * size]
-        return torch.stack(logits), torch.stack(of_pooled, 1), of_weights
+        whole = found[0][-1] if len(found) == 1 and _in_order(numbers[0]) else torch.stack(of_pooled, 1)
+        return torch.stack(logits), whole, of_weights
 
     def members_of(self, schedule: ArraySchedule) -> list[list[int]]:
         """Numbers of the members of each sub-array."""
@@ -94,6 +99,16 @@ class LayerMemory:
             found.append(left[group][:count])
             left[group] = left[group][count:]
         return found
+
+
+def _in_order(numbers: Sequence[int]) -> bool:
+    """Whether members lie side by side."""
+    return list(numbers) == [*range(numbers[0], numbers[-1] + 1)]
+
+
+def _vectors(pooled: torch.Tensor, numbers: list[int]) -> torch.Tensor:
+    """Of some members: a view, where they lie side by side."""
+    return pooled[:, numbers[0] : numbers[-1] + 1] if _in_order(numbers) else pooled[:, numbers]
 
 
 class StepWithin(torch.autograd.Function):

@@ -8,7 +8,7 @@ the one that frees most bytes for a second of computing is computed again, which
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from recsmith.errors import NoPlanFound
@@ -24,12 +24,17 @@ Part = tuple[int, int]  # of a partition: (group, how many members)
 
 @dataclass(frozen=True)
 class ArraySchedule:
-    """A step of all members: sub-arrays in their order, each with what becomes of its activations."""
+    """A step of all members: sub-arrays in their order, each with what becomes of its activations.
+
+    peak_bytes, end_bytes: in memory at most, and when all is done. stalled_s: of waiting for copies. again_s: of
+    computing once more. copied_s: of the link.
+    """
 
     parts: tuple[Part, ...]
     ways: dict[Part, Ways]
     actions: tuple[tuple[int, Action], ...]
     peak_bytes: int
+    end_bytes: int
     seconds: float
     stalled_s: float
     again_s: float
@@ -55,12 +60,13 @@ class ArraySchedule:
 
 def scheduled(
     graph_of: GraphOf, candidates: Iterable[Sequence[Part]], limit: float, *, link: float | None,
-    ways: Sequence[Way] = BOTH,
+    ways: Sequence[Way] = BOTH, joined: int = 0, held: int = 0,
 ) -> ArraySchedule:  # fmt: skip
     """The shortest schedule that stays within the limit.
 
     candidates: partitions of the members. limit: bytes. link: bytes a second to the host; without it nothing is copied.
-    ways: what may be done with activations.
+    ways: what may be done with activations. joined: bytes into which results of several sub-arrays are copied last.
+    held: bytes that are taken beside, all along.
 
     Raises:
         NoPlanFound: the simulation finds none.
@@ -72,7 +78,9 @@ def scheduled(
         graphs = {part: graph_of(*part) for part in parts}
         if best is not None and sum(graphs[part].seconds for part in parts) >= best.seconds:
             continue  # nothing makes it shorter
-        found = _within(parts, graphs, limit, link or math.inf, allowed)
+        found = _within(parts, graphs, limit - held, link or math.inf, allowed)
+        most = max(found.peak_bytes, found.end_bytes + (joined if len(parts) > 1 else 0)) + held
+        found = replace(found, peak_bytes=most)
         least = min(least, found.peak_bytes)
         if found.peak_bytes <= limit and (best is None or found.seconds < best.seconds):
             best = found
@@ -136,8 +144,9 @@ def _within(
             for candidates in left.values():
                 candidates.discard((part, each))
     return ArraySchedule(
-        tuple(parts), {part: dict(each) for part, each in ways.items()}, tuple(line.actions), line.peak, line.seconds,
-        line.stalled_s, line.again_s, line.copied_s,
+        parts=tuple(parts), ways={part: dict(each) for part, each in ways.items()}, actions=tuple(line.actions),
+        peak_bytes=line.peak, end_bytes=line.live, seconds=line.seconds, stalled_s=line.stalled_s,
+        again_s=line.again_s, copied_s=line.copied_s,
     )  # fmt: skip
 
 
