@@ -13,7 +13,7 @@ from recsmith.training.remote.calls import ServerCalls, Tensors, worded, words_o
 from recsmith.training.remote.members import HOLD, Regroup
 from recsmith.training.remote.updates import shard_key, shards_by_table
 
-LONG_S = 600.0  # of calls that write files, or wait for all to begin
+LONG_S = 600.0  # of a call that waits for all to begin
 BEATS = 4  # signs of life within the timeout
 
 
@@ -177,11 +177,22 @@ class TableClient:
         asks = int(2 / HOLD)
         return any(self.words(0, "changed", generation=self.generation)["answer"] for _ in range(asks))
 
-    def to_all(self, function: str, tensors: Tensors, **words: Any) -> list[dict[str, Any]]:
-        """Call every server with the same, at once; what they say."""
+    def to_all(self, function: str, tensors: Tensors, **words: Any) -> None:
+        """Call every server with the same, at once."""
         said, servers = worded(tensors, **words), range(self.calls.place.servers)
-        waiting = [self.calls.begin(each, function, said, LONG_S) for each in servers]
-        return [words_of(wait()) for wait in waiting]
+        for wait in [self.calls.begin(each, function, said, self.timeout_s) for each in servers]:
+            wait()
+
+    def save(self, dense: Tensors, progress: Any, random: list[Any]) -> str | None:
+        """Have the servers save the job; what went wrong, in words. Writing may take longer than a call may."""
+        self.to_all("save", dense, progress=progress, random=random)
+        problems: list[str | None] = []
+        for server in range(self.calls.place.servers):
+            said = self.words(server, "written")
+            while not said["done"]:
+                said = self.words(server, "written")
+            problems.append(said["problem"])
+        return next(filter(None, problems), None)
 
     def _call(self, server: int, function: str, **words: Any) -> Tensors:
         timeout = LONG_S if function == "begin" else self.timeout_s

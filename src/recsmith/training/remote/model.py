@@ -46,8 +46,7 @@ class RemoteCheckpoints:
         dense: Tensors = flat_tensors(job)
 
         def save() -> dict[str, Any]:
-            said = self.client.to_all("save", dense, progress=progress, random=random)
-            return {"problem": next((each["problem"] for each in said if each["problem"]), None)}
+            return {"problem": self.client.save(dense, progress, random)}
 
         return from_rank_0(save, self.agreement.group)["problem"]
 

@@ -6,6 +6,7 @@ and its checkpoints, and so a checkpoint is that of the planned job.
 
 import os
 import threading
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from recsmith.training.plan import agreed_plan
 from recsmith.training.plan_rules import check_loadable
 from recsmith.training.remote.calls import Function, ServerFunctions, ServerPlace, Tensors, worded, words_of
 from recsmith.training.remote.leases import BatchLeases
-from recsmith.training.remote.members import Members
+from recsmith.training.remote.members import HOLD, Members
 from recsmith.training.remote.parts import check_servers, run_of_servers
 from recsmith.training.remote.updates import HeldShard, merged
 from recsmith.training.run import Checkpointing, Run, run_from_raw
@@ -76,6 +77,7 @@ class TableServer:
         self.step, self.progress = progress.step, saved.progress if saved else None
         self.leases = leases_of(run, trainers, progress.step)
         self.trainers = trainers
+        self._saver = ThreadPoolExecutor(1)
         self.members = Members(trainers, run.remote.timeout_s, step=progress.step)
         self.shards = held_shards(self.job)
         self._pulled = dict[str, Tensors]()  # ids, by who pulled them
@@ -84,8 +86,8 @@ class TableServer:
     def functions(self) -> dict[str, Function]:
         """What trainers may call."""
         named: list[Function] = [self.alive, self.gather, self.commit, self.changed, self.leave, self.begin, self.pull,
-                                 self.push, self.read, self.keep, self.save, self.lease, self.ended, self.stop,
-                                 self.saved, self.drained]  # fmt: skip
+                                 self.push, self.read, self.keep, self.save, self.written, self.lease, self.ended,
+                                 self.stop, self.saved, self.drained]  # fmt: skip
         return {each.__name__: each for each in named}  # type: ignore[attr-defined]
 
     def alive(self, caller: str, _: Tensors) -> Tensors:
@@ -185,15 +187,25 @@ class TableServer:
         return {}
 
     def save(self, _: str, tensors: Tensors) -> Tensors:
-        """Save all that the job is, together with the other servers, who are called too."""
+        """Begin to save all that the job is, with the other servers, who are called too; `written` tells the end."""
+        self._saving = self._saver.submit(self._save, tensors)
+        return {}
+
+    def written(self, _: str, __: Tensors) -> Tensors:
+        """Whether all is saved by now, and what went wrong; it waits for a while, less than a call's timeout."""
+        done = not wait([self._saving], HOLD * self.members.timeout_s).not_done
+        return worded(done=done, problem=self._saving.result() if done else None)
+
+    def _save(self, tensors: Tensors) -> str | None:
         said = words_of(tensors)
         self._take(tensors)
         with self._turn:
             self.checkpoints.random = said["random"]
             problem = self.checkpoints.save(self.job, self.run, self.plan, said["progress"])
             self.checkpoints.poll()
-        return worded(problem=problem)
+        return problem
 
+    _saving: "Future[str | None]"
     _generation, _world, _pushed_step = 0, 1, 0
 
     def _push_alone(self, caller: str, tensors: Tensors, batch: int) -> None:

@@ -83,10 +83,12 @@ def prepared_stale(run: Run, client: TableClient, number: int) -> tuple[Training
     )  # fmt: skip
     checkpoints: Any = RemoteCheckpoints(output / CHECKPOINTS, client, agreement)
     job = TrainingJob(made, plan, parts.source, parts.features, sharded, agreement, checkpoints, log, progress)
-    return job, leased(made, parts, client, progress)
+    return job, leased(made, parts, client, log, progress)
 
 
-def leased(run: Run, parts: Unsharded, client: TableClient, progress: Progress) -> Generator[TrainingBatch]:
+def leased(
+    run: Run, parts: Unsharded, client: TableClient, log: RunLog, progress: Progress
+) -> Generator[TrainingBatch]:
     """The batches that this trainer leases, of all that it reads in order; it saves the job where it is asked to."""
     reader = Reader(run, parts, progress, client.trainers)
     with closing(reader):
@@ -95,7 +97,9 @@ def leased(run: Run, parts: Unsharded, client: TableClient, progress: Progress) 
             if "end" in found:
                 return
             if "save" in found:
-                _save(client, reader.state_before(found["save"]), found["save"])
+                problem = _save(client, reader.state_before(found["save"]), found["save"])
+                if problem:
+                    log.say({"note": f"no checkpoint before batch {found['save']:,}: {problem}; training goes on"})
                 continue
             batch = reader.batch(found["batch"])
             if batch is None:
@@ -145,10 +149,11 @@ class Reader:
             self._batches.close()
 
 
-def _save(client: TableClient, position: Any, batch: int) -> None:
-    """Have the servers save all that is before a batch."""
+def _save(client: TableClient, position: Any, batch: int) -> str | None:
+    """Have the servers save all that is before a batch; what went wrong, in words."""
     width = client.trainers
     dense = {name: each for name, each in client.begin()[3].items() if name.startswith(("model.", "dense."))}
     progress = {"step": batch // width, "ranks": width, "position": position, "scores": None}
-    client.to_all("save", dense, progress=progress, random=[random_states()])
+    problem = client.save(dense, progress, [random_states()])
     client.words(0, "saved", batch=batch)
+    return problem
