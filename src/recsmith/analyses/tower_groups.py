@@ -11,7 +11,7 @@ T tables, D columns of a table, P dimensions of places, H towers
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 
@@ -21,7 +21,6 @@ from recsmith.errors import CorruptFile, MissingExtra, UsageError
 from recsmith.planners.solver import is_installed
 
 Strategy = Literal["coherent", "diverse", "random"]
-STRATEGIES: tuple[str, ...] = get_args(Strategy)
 IMBALANCE = 0.1  # of loads: how much more than the mean a tower may have, where tables are small enough
 PLACES = 8  # P: more follow single distances, fewer blur them
 ROUNDS, STARTS = 12, 4  # of k-means: it settles within a few rounds, and is as good as its start

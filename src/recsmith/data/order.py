@@ -84,10 +84,6 @@ class EpochOrder:
         """The windows that slots first to last - 1 are in."""
         return range(self._window_of(first), self._window_of(last - 1) + 1)
 
-    def first_place(self, slot: int) -> int:
-        """The first place of a block that is still needed from a slot on."""
-        return int(self.windows[self._window_of(slot)])
-
     def _stored(self, first: int, last: int) -> Iterator[Ints]:
         """The samples of slots first to last - 1, window by window, numbered along the order of blocks."""
         window = self._window_of(first)

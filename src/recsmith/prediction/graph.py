@@ -7,7 +7,6 @@ Terms of time are T1 to T5 (overheads), the kind of a kernel, or the name of a c
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -97,11 +96,6 @@ class Graph:
         """(rank, event) of every kernel."""
         for rank, tape in enumerate(self.ranks):
             yield from ((rank, event) for event in tape if event.is_kernel)
-
-    def with_collectives(self, seconds: list[float]) -> "Graph":
-        """The graph with other seconds of its collectives."""
-        changed = tuple(replace(each, seconds=s) for each, s in zip(self.collectives, seconds, strict=True))
-        return replace(self, collectives=changed)
 
 
 def check_graph(graph: Graph) -> None:
