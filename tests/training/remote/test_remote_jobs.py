@@ -24,6 +24,7 @@ pytestmark = [
     pytest.mark.skipif(find_spec("torchrec") is None, reason="needs TorchRec"),
     pytest.mark.usefixtures("torchrec"),
 ]
+JOINED_STEPS = 3000  # of a job that another trainer joins: it needs seconds to start
 KINDS = {"a": "table_wise", "b": "row_wise", "c": "table_wise", "d": "column_wise"}
 
 
@@ -121,7 +122,7 @@ def test_a_server_that_dies_ends_the_job_in_a_sentence(tmp_path: Path) -> None:
 @pytest.mark.parametrize("staleness", [0, 2])
 def test_a_trainer_joins(staleness: int, tmp_path: Path) -> None:
     remote = RunRemote(servers=1, staleness=staleness, timeout_s=20)
-    run = a_run(tmp_path / "out", ranks=1, steps=400, remote=remote, optimizers=optimizers("adagrad"))
+    run = a_run(tmp_path / "out", ranks=1, steps=JOINED_STEPS, remote=remote, optimizers=optimizers("adagrad"))
     with pytest.raises(UsageError, match="no job with servers runs in"):
         train(run, join=True)
     results = list[dict[str, Any]]()
@@ -136,10 +137,10 @@ def test_a_trainer_joins(staleness: int, tmp_path: Path) -> None:
     newcomer.start()
     result = train(run)
     newcomer.join()
-    assert result["step"] == results[0]["step"] == 400
+    assert result["step"] == results[0]["step"] == JOINED_STEPS
     assert results[0]["remote"]["steps"] > 0
     if not staleness:
-        assert losses(tmp_path / "out") == pytest.approx(unsharded_losses(run, 400), rel=1e-5)
+        assert losses(tmp_path / "out") == pytest.approx(unsharded_losses(run, JOINED_STEPS), rel=1e-4)
     assert not (tmp_path / "out/remote.json").exists()
 
 
