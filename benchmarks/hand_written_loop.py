@@ -68,7 +68,7 @@ def ours(job: Any, batches: list[Any], steps: int, run: Any, folder: str) -> Spe
     from recsmith.training.checkpoints import Checkpoints
     from recsmith.training.job import Progress, TrainingJob
     from recsmith.training.log import RunLog, StepTimes
-    from recsmith.training.loop import _train  # pyright: ignore[reportPrivateUsage]
+    from recsmith.training.loop import train_steps
     from recsmith.training.metrics import Window
     from recsmith.training.run import Checkpointing
     from recsmith.training.sources import open_source
@@ -87,7 +87,7 @@ def ours(job: Any, batches: list[Any], steps: int, run: Any, folder: str) -> Spe
     begun, busy = time.perf_counter(), time.process_time()
     with Watchers(made.watched) as watchers:
         watchers.begin({})
-        _train(training, itertools.cycle(batches), watchers, Ending(), StepTimes(), Window(job.job.device))
+        train_steps(training, itertools.cycle(batches), watchers, Ending(), StepTimes(), Window(job.job.device))
     settled(job.job)
     return time.perf_counter() - begun, time.process_time() - busy
 

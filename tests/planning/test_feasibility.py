@@ -97,7 +97,7 @@ def test_below_the_proven_minimum_there_is_no_plan(case: Case) -> None:
     if found is None:
         assert "fits no device" in message
         return
-    below = case.cluster.with_memory(int(parse_size(found[1]) * 0.999) + case.cluster.reserve_bytes)
+    below = case.cluster.with_memory(int(parse_size(found[1]) * 0.999) + (case.cluster.reserve_bytes or 0))
     assert "Proved" in _message(replace(case, cluster=below))
 
 
