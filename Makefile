@@ -129,7 +129,7 @@ learned: $(VENV)/.test
 bench: $(VENV)/.core
 	$(VENV)/bin/python benchmarks/production.py
 
-$(VENV)/.core: pyproject.toml $(wildcard src/recsmith/planners/annealing/*.c)
+$(VENV)/.core: pyproject.toml $(wildcard src/recsmith/planners/*/*.c)
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) install --editable .
 	@touch $@

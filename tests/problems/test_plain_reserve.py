@@ -10,7 +10,7 @@ from support.build import cluster, table, workload
 from recsmith import load_cluster, load_workload, plan
 from recsmith.errors import Infeasible
 from recsmith.problems import build_problem
-from recsmith.problems.plain_reserve import plain_reserve, reserve_words
+from recsmith.problems.plain_reserve import kept_estimate, plain_reserve
 from recsmith.workloads import Feature, Workload
 
 GIB = 2**30
@@ -64,7 +64,7 @@ def test_it_is_cut_at_15_percent_of_the_device_and_says_so():
     assert found is not None
     assert found.total == int(min(named.hbm_per_rank) * 0.15) < found.needed
     kept = build_problem(wide, named).cluster
-    assert "15% of it; " in (reserve_words(wide, kept) or "")
+    assert "15% of it; " in str(kept_estimate(wide, kept))
 
 
 def heavy(count: int) -> Workload:
@@ -77,7 +77,7 @@ def test_a_plan_says_what_it_keeps_and_keeps_it():
     made = plan(tables, "h100:2", planner="cost_greedy").plan
     estimate = plain_reserve(tables, made.cluster)
     assert estimate is not None
-    assert reserve_words(made.workload, made.cluster) == str(estimate)
+    assert kept_estimate(made.workload, made.cluster) == estimate
     assert all(
         device.hbm_bytes <= device.hbm_capacity_bytes == load_cluster("h100:2").hbm_per_rank[0] - estimate.total
         for device in made.cost.per_device

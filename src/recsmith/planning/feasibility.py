@@ -25,7 +25,7 @@ from recsmith.planners.search.device_state import DeviceState
 from recsmith.planners.search.placement import place_in_fewest_pieces
 from recsmith.plans import PARTS
 from recsmith.problems import Problem, build_problem
-from recsmith.problems.plain_reserve import reserve_words
+from recsmith.problems.plain_reserve import kept_estimate
 from recsmith.sharding import UVM_CACHING
 from recsmith.units import counted, format_size
 from recsmith.workloads import Table
@@ -142,13 +142,13 @@ def roomy_weights(problem: Problem) -> TableTotals:
 
 def _no_reserve(problem: Problem, model: CostModel) -> str | None:
     """Nothing kept free, where nobody asked for it."""
-    estimated = reserve_words(problem.workload, problem.cluster)
+    estimated = kept_estimate(problem.workload, problem.cluster)
     return "--reserve 0" if estimated and has_plan(problem, model, reserve_bytes=0) else None
 
 
 def _more_memory(problem: Problem, model: CostModel, roomy: TableTotals) -> str | None:
     """The least device memory of a few that gives a plan."""
-    estimated = reserve_words(problem.workload, problem.cluster)  # which --hbm leaves out
+    estimated = kept_estimate(problem.workload, problem.cluster)  # which --hbm leaves out
     reserve, world = 0 if estimated else problem.cluster.reserve_bytes or 0, problem.cluster.world_size
     least, relaxation = roomy.per_table(LIGHTEST).bytes, roomy.relaxation
     heaviest = np.minimum.reduceat(relaxation.option_heaviest, relaxation.problem.options.start[:-1]).max()

@@ -76,7 +76,7 @@ def with_reserve(workload: Workload, cluster: Cluster) -> Cluster:
     return cluster.with_memory(reserve_bytes=found.total if found else 0)
 
 
-def reserve_words(workload: Workload, cluster: Cluster) -> str | None:
-    """What a plan keeps free by the estimate, as a sentence; None where it keeps what somebody stated, or nothing."""
+def kept_estimate(workload: Workload, cluster: Cluster) -> PlainReserve | None:
+    """The estimate that a plan keeps free; None where it keeps what somebody stated, or nothing."""
     found = plain_reserve(workload, cluster) if cluster.reserve_bytes else None
-    return str(found) if found and found.total == cluster.reserve_bytes else None
+    return found if found and found.total == cluster.reserve_bytes else None

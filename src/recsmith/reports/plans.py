@@ -26,7 +26,7 @@ from recsmith.plans import (
 )
 from recsmith.plans.diff import Change
 from recsmith.problems.cached_lookups import CachedTable, cached_tables_of, hit_share
-from recsmith.problems.plain_reserve import reserve_words
+from recsmith.problems.plain_reserve import kept_estimate
 from recsmith.problems.space import space_words
 from recsmith.reports.layout import Grid, add_first, grid, line
 from recsmith.sharding import DEVICE_KERNELS, KEY_VALUE, NOTED_ON_CUDA
@@ -66,8 +66,8 @@ def plan_report(plan: Plan, run: str | None = None) -> RenderableType:
 
 def reserve_line(plan: Plan) -> list[line]:
     """What is kept free of tables by an estimate; none where somebody stated it."""
-    words = reserve_words(plan.workload, plan.cluster)
-    return [line("reserve", words)] if words else []
+    found = kept_estimate(plan.workload, plan.cluster)
+    return [line("reserve", str(found))] if found else []
 
 
 def published_error(plan: Plan) -> PublishedError | None:

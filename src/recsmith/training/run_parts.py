@@ -353,6 +353,11 @@ class AheadOfBatches:
         return None
 
 
+def is_among(part: Any, parts: tuple[Any, ...]) -> bool:
+    """Whether a part of a run is one of these, or of one of their classes."""
+    return any(part is each or (isinstance(each, type) and isinstance(part, each)) for each in parts)
+
+
 def _pooled_copy(placed: PlannedTables) -> str | None:
     """A sequence table that is copied to every rank on CPU: FBGEMM pools its rows there."""
     sequences = {table.name for table in placed.plan.workload.tables if not table.pooled}

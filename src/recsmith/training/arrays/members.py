@@ -23,6 +23,7 @@ from recsmith.training.run_parts import (
     OwnStep,
     OwnTables,
     Sequences,
+    is_among,
 )
 from recsmith.training.stores.parts import SplitHalves, TablesInFile
 from recsmith.training.tables.tower_parts import TowersOfHosts
@@ -105,7 +106,7 @@ class TrainedTogether:
 
     def refuses(self, other: Any, /) -> str | None:
         """What tables, layers or checkpoints of several models do not have yet, and codecs that mix their columns."""
-        if any(other is each or (isinstance(each, type) and isinstance(other, each)) for each in NOT_TOGETHER):
+        if is_among(other, NOT_TOGETHER):
             return f"{other.label} does not go with array yet; leave it out, or write array.together: never"
         if isinstance(other, Messages):
             return self._refused_messages(other.comms)

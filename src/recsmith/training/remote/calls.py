@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 import torch
 
+from recsmith._components import load
 from recsmith._types import noun
 from recsmith._version import __version__
 from recsmith.errors import RecSmithError
@@ -24,6 +25,7 @@ SCHEMA = "recsmith/remote/1"  # of all that crosses: a change of what functions 
 HELLO = "hello"  # the first function that a peer calls
 WORDS, PROBLEM = "words", "problem"  # names of tensors that hold JSON: what is said besides, and why there is no answer
 TIMEOUT_S = 30.0
+BACKENDS = {"rpc": "recsmith.training.remote.on_rpc:RpcCalls", "ray": "recsmith.training.remote.on_ray:RayCalls"}
 AGAIN = "the same command goes on from the newest checkpoint"
 
 Tensors = dict[str, torch.Tensor]
@@ -82,6 +84,11 @@ class ServerCalls(ABC):
         mine = worded(version=__version__, schema=SCHEMA)
         for waiting in [self.begin(each, HELLO, mine, timeout) for each in range(self.place.servers)]:
             waiting()
+
+
+def connected(place: ServerPlace, name: str) -> ServerCalls:
+    """Calls of a trainer of this name to the servers of a place; its backend is imported here."""
+    return load(BACKENDS[place.backend])(place, name)
 
 
 class MakesFunctions(Protocol):

@@ -30,6 +30,7 @@ from recsmith.training.run_parts import (
     PlannedTables,
     Sequences,
     TableOptimizer,
+    is_among,
 )
 from recsmith.training.stores.parts import NarrowTables, SplitHalves, TablesInFile
 from recsmith.training.tables.tower_parts import TowersOfHosts
@@ -48,7 +49,7 @@ class TablesOnServers:
 
     def refuses(self, other: Any, /) -> str | None:
         """What servers do not hold, update or send yet, and what steps, tables and checkpoints of trainers have not."""
-        if any(other is each or (isinstance(each, type) and isinstance(other, each)) for each in NOT_WITH_SERVERS):
+        if is_among(other, NOT_WITH_SERVERS):
             return f"{other.label} does not go with remote yet; leave one of them out"
         if other is GPU:
             return "remote is for CPUs, since PyTorch discourages its RPC on GPUs; leave it out there"

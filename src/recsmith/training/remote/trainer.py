@@ -30,8 +30,7 @@ from recsmith.training.log import RunLog, starting_lines, tell_pid
 from recsmith.training.loop import train_prepared
 from recsmith.training.models import unsharded
 from recsmith.training.optimizers.building import set_schedule
-from recsmith.training.remote.backends import connected
-from recsmith.training.remote.calls import ServerPlace
+from recsmith.training.remote.calls import ServerPlace, connected
 from recsmith.training.remote.client import TableClient
 from recsmith.training.remote.members import Regroup
 from recsmith.training.remote.model import RemoteCheckpoints, trainer_model

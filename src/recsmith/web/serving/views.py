@@ -9,6 +9,7 @@ from recsmith.clusters import Cluster, catalogue, named_cluster
 from recsmith.files import Raw, encode
 from recsmith.plans import Placement, Plan, PlanDiff, describe_kernel, diff, inexact_tables
 from recsmith.problems import constraints_from_raw
+from recsmith.problems.plain_reserve import kept_estimate
 from recsmith.reports.catalogue import Named, cost_models, planners
 from recsmith.reports.online import next_by_period
 from recsmith.sharding import KERNEL_NAMES, TYPE_NAMES, Span
@@ -141,7 +142,8 @@ def _settings(plan: Plan) -> dict[str, str]:
         "sharding types": ", ".join(space.types), "column widths": space.widths, "kernels": ", ".join(space.kernels),
         "accounting of memory": limits.memory, "keep exact": "yes" if limits.keep_exact else "no",
         "optimizer": plan.workload.optimizer, "memory of a device": format_size(min(plan.cluster.hbm_per_rank)),
-        "reserve": format_size(plan.cluster.reserve_bytes or 0), "planner": plan.planner, "cost model": plan.cost_model,
+        "reserve": str(kept_estimate(plan.workload, plan.cluster) or format_size(plan.cluster.reserve_bytes or 0)),
+        "planner": plan.planner, "cost model": plan.cost_model,
         **{name: ", ".join(f"{key} {value}" for key, value in encode(rule).items() if value and key != "tables")
            for name, rule in rules.items()},
         **{name: "; ".join(", ".join(each.tables) for each in some) for name, some in groups.items() if some},
