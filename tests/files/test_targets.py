@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from recsmith.errors import UsageError
-from recsmith.files import check_target, starts_with_schema
+from recsmith.files import check_target, locked_folder, starts_with_schema
 
 PLAN = starts_with_schema("recsmith/plan/1")
 INPUT = "this command reads it"
@@ -83,3 +83,14 @@ def test_what_the_system_says_is_a_usage_error(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match=rf"^cannot write .*{cause}"):
         check_target(target, kind=PLAN)
+
+
+def test_a_folder_made_for_a_run_that_wrote_nothing_is_removed_again(tmp_path: Path):
+    new, old, used = tmp_path / "new", tmp_path / "old", tmp_path / "used"
+    old.mkdir()
+    for folder in (new, old, used):
+        with pytest.raises(UsageError, match="refused"), locked_folder(folder):
+            if folder is used:
+                (folder / "log.jsonl").touch()
+            raise UsageError("refused")
+    assert [folder.exists() for folder in (new, old, used)] == [False, True, True]

@@ -44,9 +44,12 @@ def check_target(
 def locked_folder(path: Path) -> Generator[None]:
     """A folder for this process alone, made if need be; free again when the process ends, however it does.
 
+    A folder that is made here, and in which nothing is written before an error, is removed again.
+
     Raises:
         UsageError: another process has it, or it cannot be made.
     """
+    was_there = path.exists()
     try:
         path.mkdir(parents=True, exist_ok=True)
         folder = os.open(path, os.O_RDONLY)
@@ -59,6 +62,10 @@ def locked_folder(path: Path) -> Generator[None]:
         raise UsageError(f"another run writes to '{path}'; wait for it, or give another folder") from None
     try:
         yield
+    except BaseException:
+        if not was_there and not any(path.iterdir()):
+            path.rmdir()
+        raise
     finally:
         os.close(folder)
 
