@@ -89,8 +89,13 @@ def test_a_folder_made_for_a_run_that_wrote_nothing_is_removed_again(tmp_path: P
     new, old, used = tmp_path / "new", tmp_path / "old", tmp_path / "used"
     old.mkdir()
     for folder in (new, old, used):
-        with pytest.raises(UsageError, match="refused"), locked_folder(folder):
-            if folder is used:
-                (folder / "log.jsonl").touch()
-            raise UsageError("refused")
+        with pytest.raises(UsageError, match="refused"):
+            _begin_and_fail(folder, writes=folder is used)
     assert [folder.exists() for folder in (new, old, used)] == [False, True, True]
+
+
+def _begin_and_fail(folder: Path, *, writes: bool) -> None:
+    with locked_folder(folder):
+        if writes:
+            (folder / "log.jsonl").touch()
+        raise UsageError("refused")
