@@ -1,11 +1,14 @@
 """Reading under a limit, and atomic writing: what a failed write leaves behind."""
 
+import bz2
+import gzip
 import io
 import json
 import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -29,6 +32,14 @@ def test_only_utf8_is_read(tmp_path: Path, data: bytes):
     path = tmp_path / "w.yaml"
     path.write_bytes(data)
     with pytest.raises(CorruptFile, match=r"is not UTF-8 text .* save it as UTF-8$"):
+        load_workload(str(path))
+
+
+@pytest.mark.parametrize(("pack", "name"), [(gzip.compress, "gzip"), (bz2.compress, "bzip2")])
+def test_a_packed_file_is_named_as_such(tmp_path: Path, pack: Callable[[bytes], bytes], name: str):
+    path = tmp_path / "w.json"
+    path.write_bytes(pack(json.dumps(raw_workload()).encode()))
+    with pytest.raises(CorruptFile, match=f"w.json' is packed by {name}, and text is wanted; unpack it$"):
         load_workload(str(path))
 
 

@@ -64,7 +64,7 @@ def test_it_is_cut_at_15_percent_of_the_device_and_says_so():
     assert found is not None
     assert found.total == int(min(named.hbm_per_rank) * 0.15) < found.needed
     kept = build_problem(wide, named).cluster
-    assert "15% of it; " in str(kept_estimate(wide, kept))
+    assert "at most 15% of it, where a plain DLRM needs " in str(kept_estimate(wide, kept))
 
 
 def heavy(count: int) -> Workload:

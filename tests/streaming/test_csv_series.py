@@ -46,6 +46,7 @@ def test_a_file_of_one_column_counts_lines(tmp_path: Path) -> None:
         ("x\na\nb\n", (), "no column whose first value is a number: x"),
         ("x,x\n1,2\n", (), "several columns 'x'"),
         ('x\n"1\n', (), "is no CSV file"),
+        ('{"schema": "recsmith/plan/1"}', (), "is JSON; give a CSV file with a header, or the output folder"),
     ],
 )
 def test_what_is_wrong_is_said(tmp_path: Path, text: str, columns: tuple[str, ...], message: str) -> None:

@@ -15,6 +15,7 @@ LARGEST_FILE = 512 * 2**20  # bytes, as a plan of 100,000 tables on 4,096 device
 STDIN = "-"
 PATIENCE_S = 60.0  # without a byte, before a pipe is given up; longer suits slow writers, shorter forgotten ones
 BLOCK = 2**20  # bytes read at once
+PACKED = {b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2"}  # by how files begin
 
 
 class Given(str):
@@ -49,7 +50,7 @@ def read_text(source: str) -> str:
 
     Raises:
         UsageError: it cannot be read: there is none, it is a folder or a device, or nothing comes through a pipe.
-        CorruptFile: it is larger, or not UTF-8.
+        CorruptFile: it is larger, packed, or not UTF-8.
     """
     if isinstance(source, Given):
         return source.text
@@ -58,6 +59,9 @@ def read_text(source: str) -> str:
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
+        packing = next((name for start, name in PACKED.items() if data.startswith(start)), None)
+        if packing:
+            raise CorruptFile(f"'{source}' is packed by {packing}, and text is wanted; unpack it") from None
         raise CorruptFile(f"'{source}' is not UTF-8 text (byte {error.start}); save it as UTF-8") from None
 
 

@@ -43,10 +43,12 @@ class PlainReserve:
 
     def __str__(self) -> str:
         """A sentence for reports."""
-        capped = f" (15% of it; {format_size(self.needed)} in all)" if self.needed > self.most else ""
+        needs = "as a plain DLRM needs"
+        if self.needed > self.most:
+            needs = f"at most 15% of it, where a plain DLRM needs {format_size(self.needed)}"
         return (
-            f"{format_size(self.total)} of each device{capped} for other layers, activations and CUDA, as a plain DLRM "
-            "needs; --reserve states another, 0 none"
+            f"{format_size(self.total)} of each device for other layers, activations and CUDA, {needs}; "
+            "--reserve states another, 0 none"
         )
 
 

@@ -72,8 +72,11 @@ def _series(source: str, name: str, place: int, body: list[tuple[int, list[str]]
 
 
 def _rows(source: str) -> list[list[str]]:
+    text = read_text(source)
+    if text.lstrip().startswith(("{", "[")):
+        raise CorruptFile(f"'{source}' is JSON; give a CSV file with a header, or the output folder of a training job")
     try:
-        return list(csv.reader(io.StringIO(read_text(source)), strict=True))
+        return list(csv.reader(io.StringIO(text), strict=True))
     except csv.Error as error:
         raise CorruptFile(f"'{source}' is no CSV file: {error}") from None
 
