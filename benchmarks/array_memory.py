@@ -22,8 +22,7 @@ from recsmith.errors import NoPlanFound
 from recsmith.training import Run, RunData, RunModel
 from recsmith.training.arrays.layer_memory import LayerMemory
 from recsmith.training.arrays.model import Layers, member_of
-from recsmith.training.arrays.scheduling.profiling import traced
-from recsmith.training.arrays.scheduling.rates import H100
+from recsmith.training.arrays.scheduling.profiling import H100, traced
 from recsmith.training.arrays.scheduling.scheduler import BOTH, ArraySchedule, Part, partitions, scheduled
 
 FEATURES, DENSE, CPU_DEVICE = 26, 13, torch.device("cpu")

@@ -293,7 +293,7 @@ def _stream() -> Any:
 
 
 def _replay(folder: Path, arms: Any, train: Any) -> Any:
-    from recsmith.training.replay import replay
+    from recsmith.training.arms import replay
 
     return replay(_stream(), arms, (0,), folder, train, lambda found: found())
 
@@ -330,7 +330,7 @@ def read_stream(file: Path) -> None:
 
 def read_array(file: Path) -> None:
     """What an array that goes on reads of its members."""
-    from recsmith.training.arrays.ended import read_ended
+    from recsmith.training.arrays.members import read_ended
     from recsmith.training.arrays.settings import RunArray
     from recsmith.training.run import run_from_raw
 

@@ -43,10 +43,10 @@ from recsmith.searching.space import make_space
 from recsmith.training import DenseOptimizer, Run, RunData, RunModel, RunOptimizers, SparseOptimizer, load_run
 from recsmith.training.batches import as_tensors, training_batches
 from recsmith.training.compression_curve import CompressionPoint
-from recsmith.training.intervals import mean_within
 from recsmith.training.metrics import exact_auc
 from recsmith.training.models import build_task
 from recsmith.training.optimizers.building import sparse_arguments, table_class
+from recsmith.training.scores import mean_within
 from recsmith.training.search import NetworkSearch, candidates, expected, front, prepare
 from recsmith.training.searched_network import scores_of
 from recsmith.training.sharded import draw_weights

@@ -13,8 +13,8 @@ from torch._C._distributed_c10d import HashStore
 
 from recsmith.files import encode
 from recsmith.training.card import read_card
-from recsmith.training.intervals import mean_within
 from recsmith.training.run import load_run
+from recsmith.training.scores import mean_within
 
 
 def show_scores(variants: Sequence[str], seeds: Sequence[int], folder: Path, run: Path) -> None:

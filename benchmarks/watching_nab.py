@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from recsmith.streaming import NabSeries, detector_of, load_nab, nab_score
-from recsmith.streaming.detectors.episodes import AlarmEpisodes
+from recsmith.streaming.detectors.ensemble import AlarmEpisodes
 from recsmith.streaming.nab import PROFILES, read_rows
 
 DETECTORS: dict[str, object] = {

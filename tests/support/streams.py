@@ -1,7 +1,6 @@
 """What a replay of a stream found, without one."""
 
-from recsmith.training.arms import OnlineResult, judged
-from recsmith.training.replay import PeriodLoss, Replayed
+from recsmith.training.arms import OnlineResult, PeriodLoss, Replayed, judged
 
 
 def a_stream() -> OnlineResult:

@@ -26,8 +26,7 @@ from recsmith.training import (
     evaluate,
     run_to_raw,
 )
-from recsmith.training.arrays.ended import read_ended
-from recsmith.training.arrays.members import members_of
+from recsmith.training.arrays.members import members_of, read_ended
 from recsmith.training.arrays.settings import RunArray
 from recsmith.training.launching import dry_run
 

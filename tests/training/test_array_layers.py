@@ -8,7 +8,7 @@ import pytest
 from recsmith.data import DataFeature, DataSchema
 from recsmith.errors import UsageError
 from recsmith.training import Run, RunData, RunModel
-from recsmith.training.arrays.scheduling.rates import CPU, H100
+from recsmith.training.arrays.scheduling.profiling import CPU, H100
 from recsmith.training.arrays.scheduling.scheduler import ArraySchedule, partitions, scheduled
 
 pytestmark = [

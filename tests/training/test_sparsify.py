@@ -23,8 +23,7 @@ from recsmith.training.launching import dry_run
 from recsmith.training.periods import Periods
 from recsmith.training.refit import scored
 from recsmith.training.sources import open_data
-from recsmith.training.sparse_masks import LEAST, masks_of
-from recsmith.training.sparsify import sparsify
+from recsmith.training.sparsify import LEAST, masks_of, sparsify
 from recsmith.training.watchers.sparse_copies import SparseCopies
 
 pytestmark = pytest.mark.usefixtures("torchrec")

@@ -179,7 +179,7 @@ def _real_cache(pieces: Pieces, optimizer: str) -> Ints:
 
 
 def _log(pieces: Pieces, optimizer: str) -> Ints:
-    """Bytes of the log of a file of rows, of training/stores/row_log.py; 0 where there is none."""
+    """Bytes of the log of a file of rows, of training/stores/tiered_tables.py; 0 where there is none."""
     rows = np.maximum(1, pieces.rows // LOG_PART)
     state = _real_state(replace(pieces, rows=np.ones_like(pieces.rows)), optimizer)
     return np.where(_in_slots(pieces), rows * (_row_bytes(pieces) + state), 0)

@@ -89,7 +89,7 @@ def disk_seconds(disk: Disk, row_bytes: Floats, ranks: int) -> Floats:
 
 
 def log_seconds(disk: Disk, row_bytes: Floats, ranks: int) -> Floats:
-    """Seconds (N,) in which a host's disk takes a row back for each of its ranks, through a log (row_log.py).
+    """Seconds (N,) in which a host's disk takes a row back for each of its ranks, through a log (tiered_tables.py).
 
     A row is written to the log; once it is full, all of the table is read and written in one pass, for as many rows as
     the log holds.

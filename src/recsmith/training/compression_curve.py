@@ -15,9 +15,9 @@ from recsmith._types import noun
 from recsmith.errors import UsageError
 from recsmith.files import Raw, decode, dump_json, encode, parse_json, read_text, write_text
 from recsmith.training.compressing import OnProgress, propose, run_workload
-from recsmith.training.intervals import mean_within
 from recsmith.training.launching import train
 from recsmith.training.run import Run, run_to_raw
+from recsmith.training.scores import mean_within
 from recsmith.workloads import Workload
 
 SCHEMA = "recsmith/compression-curve/1"

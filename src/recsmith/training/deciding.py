@@ -10,8 +10,7 @@ from recsmith._types import noun
 from recsmith.adapters.rank_0 import from_rank_0
 from recsmith.errors import UsageError
 from recsmith.files import Raw, decode, dump_json, encode, parse_json, read_text, write_text
-from recsmith.training.arms import first_judged, judged
-from recsmith.training.replay import replay
+from recsmith.training.arms import first_judged, judged, replay
 from recsmith.training.run import Run
 from recsmith.training.updates import update_of
 from recsmith.training.updates.auto import AutoUpdate

@@ -14,11 +14,11 @@ from typing import Any
 from recsmith._types import noun
 from recsmith.errors import RecSmithError, UsageError
 from recsmith.files import Raw, Source, decode, read_raw, source_text
-from recsmith.training.intervals import mean_within
 from recsmith.training.launching import train
 from recsmith.training.log import LOG
 from recsmith.training.measured import keep_reached, reached_before, told
 from recsmith.training.run import Run, load_run
+from recsmith.training.scores import mean_within
 
 SCHEMA = "recsmith/train-bench/1"
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 
-from recsmith.training.stores.row_log import LoggedRows, log_rows  # noqa: E402
+from recsmith.training.stores.tiered_tables import LoggedRows, log_rows  # noqa: E402
 
 ROWS = 40
 moves = st.lists(

@@ -12,8 +12,7 @@ from typing import Any
 import torch
 
 from recsmith.training.arrays.scheduling.graph import TrainingGraph
-from recsmith.training.arrays.scheduling.profiling import TracedStep, traced
-from recsmith.training.arrays.scheduling.rates import CPU, H100
+from recsmith.training.arrays.scheduling.profiling import CPU, H100, TracedStep, traced
 from recsmith.training.arrays.scheduling.running import HostCopies, StreamedCopies, run_schedule
 from recsmith.training.arrays.scheduling.scheduler import ArraySchedule, partitions, scheduled
 

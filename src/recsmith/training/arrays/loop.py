@@ -18,8 +18,7 @@ from recsmith.errors import RecSmithError
 from recsmith.files import Raw, decode, encode
 from recsmith.plans import Plan, save_plan
 from recsmith.training.agreement import Agreement, Diverged, Ending
-from recsmith.training.arrays.ended import FILE, EndedMember, EndedMembers, read_ended, write_ended
-from recsmith.training.arrays.members import members_of
+from recsmith.training.arrays.members import FILE, EndedMember, EndedMembers, members_of, read_ended, write_ended
 from recsmith.training.arrays.model import Member, UnshardedArray, unsharded_array, weighed
 from recsmith.training.arrays.sharding import member_plan, shard_array, wide_tables, with_members
 from recsmith.training.batches import TrainingBatch, pinned

@@ -1,12 +1,14 @@
-"""The runs of an array's members, and what may not differ between them; without torch."""
+"""The runs of an array's members, what may not differ between them, and which have ended; without torch."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, cast
 
 from recsmith._components import parsed
-from recsmith.errors import UsageError
-from recsmith.files import Raw
+from recsmith._types import noun
+from recsmith.errors import CorruptFile, UsageError, check_rules, too_small
+from recsmith.files import Raw, decode, dump_json, encode, read_raw, write_text
 from recsmith.training.collectives import collectives_of
 from recsmith.training.run import Run, load_run, names_component, run_to_raw
 from recsmith.training.run_parts import (
@@ -133,3 +135,49 @@ def check_array(run: Run) -> None:
                 f"{key} looks at the steps of one model, and array trains several; leave it out, or write "
                 "array.together: never"
             )
+
+
+SCHEMA, FILE = "recsmith/array/1", "array.json"
+
+
+@noun
+class EndedMember:
+    """A member that has ended. step: after which. because: why."""
+
+    step: int
+    because: str
+
+    def __post_init__(self) -> None:
+        """Check the step."""
+        check_rules(too_small("step", self.step))
+
+
+@noun
+class EndedMembers:
+    """What array.json holds: the members that have ended, by name."""
+
+    ended: dict[str, EndedMember]
+
+
+def read_ended(output: Path, run: Run) -> EndedMembers:
+    """The members of a run's array that have ended in its output.
+
+    Raises:
+        CorruptFile: the file is damaged, or names others.
+    """
+    file = output / FILE
+    if not file.exists():
+        return EndedMembers(ended={})
+    found = decode(EndedMembers, read_raw(str(file), SCHEMA), str(file))
+    odd = next((name for name in found.ended if run.array is None or name not in run.array.members), None)
+    if odd is not None:
+        raise CorruptFile(
+            f"'{file}' says that member '{odd}' has ended, and array.members has no '{odd}'; name the members as they "
+            "were, or give another output"
+        )
+    return found
+
+
+def write_ended(output: Path, ended: Mapping[str, EndedMember]) -> None:
+    """Say which members have ended."""
+    write_text(str(output / FILE), dump_json({"schema": SCHEMA, **encode(EndedMembers(ended=dict(ended)))}))

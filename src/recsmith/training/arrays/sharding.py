@@ -1,10 +1,12 @@
 """The models of an array on this rank, sharded by one plan, each with the optimizers of its own run.
 
+A member is a job of its own to all else: its model, and its rows by the names that they have alone.
+
 K members
 """
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -17,12 +19,13 @@ from torchrec.optim.optimizers import in_backward_optimizer_filter
 
 from recsmith.adapters.convert import to_sharding_plan
 from recsmith.errors import PlanMismatch
+from recsmith.jobs.sharded_model import NamedShard
 from recsmith.planning.simulate import price
 from recsmith.plans import Placement, Plan
 from recsmith.training.arrays.kernel import MembersTables, kernel
 from recsmith.training.arrays.model import Member, UnshardedArray
 from recsmith.training.arrays.settings import WHOLE_ROWS
-from recsmith.training.arrays.state import MemberModel, MemberRows
+from recsmith.training.batches import TrainingBatch
 from recsmith.training.collectives import collectives_of, sharders_of
 from recsmith.training.models import Unsharded
 from recsmith.training.optimizers.building import combined_optimizer, fuse, sparse_arguments
@@ -32,9 +35,53 @@ from recsmith.training.refusals import check_together, placed_parts
 from recsmith.training.sharded import ShardedJob, table_of
 from recsmith.training.stores.device import DeviceRows
 from recsmith.training.stores.kernels import kernels_of, own_kernels
+from recsmith.training.stores.protocol import WholeTensor
 from recsmith.training.tables.plain import plain
 from recsmith.workloads import Table
 from recsmith.workloads.optimizers import CPU_OPTIMIZERS
+
+
+class MemberModel(nn.Module):
+    """One model of an array; the others are asked as well, since all have one lookup."""
+
+    def __init__(self, model: DistributedModelParallel, number: int) -> None:
+        super().__init__()
+        self.model, self.number = model, number
+
+    def forward(self, batch: TrainingBatch) -> Any:
+        """(loss, outcome) of this member."""
+        _, (losses, logits, labels, place) = self.model(batch)
+        loss = losses[self.number]
+        return loss, (loss, logits[self.number], labels, place)
+
+
+class MemberRows(DeviceRows):
+    """The parameters of one member of an array, and the state of its optimizers."""
+
+    def __init__(self, model: nn.Module, optimizer: CombinedOptimizer, member: Member) -> None:
+        super().__init__(model, optimizer)
+        self.member = member
+
+    def shards(self) -> Iterator[NamedShard]:
+        """The member's own."""
+        for shard in super().shards():
+            name = self.member.alone(shard.parameter)
+            if name is not None:
+                yield shard._replace(parameter=name)
+
+    def whole(self) -> dict[str, WholeTensor]:
+        """The member's own."""
+        return self._mine(super().whole())
+
+    def state_dict(self) -> dict[str, Any]:
+        """As a checkpoint of the member's own run has it."""
+        state = super().state_dict()
+        return {**state, "model": self._mine(state["model"])}
+
+    def _mine(self, named: dict[str, Any]) -> dict[str, Any]:
+        found = {self.member.alone(name): value for name, value in named.items()}
+        return {name: value for name, value in found.items() if name is not None}
+
 
 ONE_CALL = ("adam", "adamw", "sgd", "adagrad")  # of torch.optim, that update all parameters of a group in one kernel
 

@@ -19,8 +19,15 @@ from recsmith.streaming.repeats import MOST, SeenSamples
 from recsmith.training.job import TrainingJob, log_wish
 from recsmith.training.watchers.alarm_log import ALARM, SIGNALS
 from recsmith.training.watchers.anomaly_settings import Action, WatchSettings
-from recsmith.training.watchers.looking import RankView, layout_of
-from recsmith.training.watchers.merging import SumsOnTheirWay, choose_full, counts_of_all, gathered, samples_of
+from recsmith.training.watchers.looking import (
+    RankView,
+    SumsOnTheirWay,
+    choose_full,
+    counts_of_all,
+    gathered,
+    layout_of,
+    samples_of,
+)
 from recsmith.training.watchers.plan_watch import WatchedPlan
 from recsmith.training.watchers.protocol import Seen, Watcher, Wish
 from recsmith.training.watchers.sketch_files import SketchFiles

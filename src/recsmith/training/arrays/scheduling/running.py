@@ -14,7 +14,7 @@ from torch import fx
 from torch.fx.node import map_arg
 from torch.utils._pytree import tree_map
 
-from recsmith.training.arrays.scheduling.actions import Action
+from recsmith.training.arrays.scheduling.graph import Action
 from recsmith.training.arrays.scheduling.profiling import TracedStep
 from recsmith.training.arrays.scheduling.scheduler import ArraySchedule
 

@@ -12,8 +12,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from recsmith.errors import NoPlanFound
-from recsmith.training.arrays.scheduling.actions import Action, actions_of
-from recsmith.training.arrays.scheduling.graph import TrainingGraph, Way, Ways
+from recsmith.training.arrays.scheduling.graph import Action, TrainingGraph, Way, Ways, actions_of
 from recsmith.training.arrays.scheduling.timeline import Timeline, played
 from recsmith.units import counted, format_size
 

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-from recsmith.training.arrays.scheduling.actions import Action
-from recsmith.training.arrays.scheduling.graph import TrainingGraph
+from recsmith.training.arrays.scheduling.graph import Action, TrainingGraph
 
 Actions = tuple[list[Action], list[Action]]  # of a forward and of a backward pass
 
