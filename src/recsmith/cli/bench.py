@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from recsmith.cli.options import MOST_VISITS, format_option, read_time, split_commas, stack
+from recsmith.cli.options import MOST_VISITS, count_option, format_option, read_time, split_commas, stack
 from recsmith.cli.printing import end_line, note, print_as, print_json, progress_printer, show_report
 from recsmith.reports.progress import bench_words
 
@@ -22,10 +22,8 @@ _run_options = stack(
     click.option("--cost-model", metavar="M", help="What planners search under (default: the hardware's learned one)."),
     click.option("--planners", callback=split_commas, metavar="A,B",
                  help="Planners, each with @<cost model> if it has its own."),
-    click.option("--visits", type=click.IntRange(1, MOST_VISITS), default=5, show_default=True, metavar="N",
-                 help="Of every task."),
-    click.option("--seed", type=click.IntRange(min=0), default=2026, show_default=True, metavar="N",
-                 help="Of the tasks."),
+    count_option("--visits", default=5, most=MOST_VISITS, help="Of every task."),
+    count_option("--seed", default=2026, least=0, help="Of the tasks."),
     click.option("--budget", callback=read_time, metavar="TIME",
                  help="Stop after a time such as 20m; run again to go on."),
     click.option("--plan-only", is_flag=True,
@@ -37,9 +35,7 @@ _run_options = stack(
 
 @bench_command.command(name="sharding")
 @click.option("--rows", callback=split_commas, metavar="A,B", help="Rows such as 4x32,8x128: devices x largest dim.")
-@click.option(
-    "--tasks", type=click.IntRange(1, MOST_VISITS), default=12, show_default=True, metavar="N", help="Tasks of a row."
-)
+@count_option("--tasks", default=12, most=MOST_VISITS, help="Tasks of a row.")
 @_run_options
 def sharding(**options: Any) -> None:
     """Plan the sharding tasks of the NeuroShard paper, at our scale, with several planners, and measure the plans.
@@ -55,9 +51,7 @@ def sharding(**options: Any) -> None:
 
 @bench_command.command(name="learned")
 @click.option("--rows", callback=split_commas, metavar="A,B", help="Rows such as 4x50,8x200: devices x tables.")
-@click.option(
-    "--tasks", type=click.IntRange(1, MOST_VISITS), default=50, show_default=True, metavar="N", help="Tasks of a row."
-)
+@count_option("--tasks", default=50, most=MOST_VISITS, help="Tasks of a row.")
 @_run_options
 def learned(**options: Any) -> None:
     """Place tables that no shipped policy was trained on, with learned planners and others, and measure the plans.
@@ -145,10 +139,9 @@ def train(bench: str, output: str, format_: str) -> None:
               help="Replace a value of the run, such as data.periods.samples=100000.")  # fmt: skip
 @click.option("--arms", callback=split_commas, metavar="A,B",
               help="Updates, =K: of K periods (default: incremental,window=3,future_gradient=3).")  # fmt: skip
-@click.option("--seeds", type=click.IntRange(1, 100), default=3, show_default=True, metavar="N",
+@count_option("--seeds", default=3, most=100,
               help="Of weights and order, from 0 on; each arm learns the stream from each.")  # fmt: skip
-@click.option("--first", type=click.IntRange(min=1), metavar="P",
-              help="The first period that counts (default: when all arms differ).")  # fmt: skip
+@count_option("--first", metavar="P", help="The first period that counts (default: when all arms differ).")
 @click.option("-o", "--output", default="bench/online", show_default=True, metavar="FOLDER", help="Folder to go on in.")
 @format_option
 def online(

@@ -2,7 +2,7 @@
 
 import click
 
-from recsmith.cli.options import force_option, format_option
+from recsmith.cli.options import count_option, force_option, format_option
 from recsmith.cli.printing import note, print_as, print_json, show_report
 
 NOUNS = (  # files that people write, and those that RecSmith writes
@@ -84,11 +84,10 @@ def workload_command() -> None:
 
 
 @workload_command.command(name="sample")
-@click.option("--tables", type=click.IntRange(min=1), required=True, metavar="N", help="How many tables.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N", help="Seed.")
+@count_option("--tables", required=True, help="How many tables.")
+@count_option("--seed", default=0, least=0, help="Seed.")
 @click.option("--max-bytes", metavar="SIZE", help="No table of more weights than this, such as 4GiB.")
-@click.option("--batch-size", type=click.IntRange(min=1), default=8192, show_default=True, metavar="N",
-              help="Samples per device and step.")  # fmt: skip
+@count_option("--batch-size", default=8192, help="Samples per device and step.")
 @click.option("--optimizer", default="rowwise_adagrad", show_default=True, metavar="NAME", help="Sparse optimizer.")
 @click.option("-o", "--output", metavar="FILE", default="-", help="Write to a file instead of stdout.")
 @force_option

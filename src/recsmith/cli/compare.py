@@ -9,6 +9,7 @@ from recsmith._plugins import PLANNERS
 from recsmith.cli.options import (
     GroupedCommand,
     PluginOption,
+    count_option,
     force_option,
     format_option,
     inputs_of,
@@ -85,7 +86,7 @@ def _counts(_: click.Context, option: click.Parameter, value: str | None) -> tup
 )
 @click.option("--fewest-nodes", is_flag=True, help="Look for the fewest devices, by default of 1 to 64 whole hosts.")
 @click.option("--step-time", callback=read_time, metavar="TIME", help="The longest step for it, such as 20ms.")
-@click.option("--per-host", type=click.IntRange(min=1), metavar="N", help="Devices of a host (default: the device's).")
+@count_option("--per-host", help="Devices of a host (default: the device's).")
 @click.option("--batch-size", callback=_counts, metavar="N,M", help="Samples per device and step.")
 @click.option("--global-batch", callback=_counts, metavar="N,M", help="Samples of all devices and a step, instead.")
 @click.option("--group-size", callback=_counts, metavar="N,M", help="Devices of a sharding group of a 2D job.")

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from recsmith.cli.options import force_option, inputs_of, read_search, search_options
+from recsmith.cli.options import count_option, force_option, inputs_of, read_search, search_options
 from recsmith.cli.printing import end_line, note, show_report
 from recsmith.errors import UsageError
 
@@ -44,8 +44,7 @@ def read_target(_: click.Context, __: click.Parameter, value: str | None) -> flo
     help="Method, or module:Class of yours.",
 )
 @click.option("--tables", default="*", show_default=True, metavar="PATTERN", help="Which tables, with * and ?.")
-@click.option("--above-rows", type=click.IntRange(min=0), default=200, show_default=True, metavar="N",
-              help="Tables with no more rows stay whole.")  # fmt: skip
+@count_option("--above-rows", default=200, least=0, help="Tables with no more rows stay whole.")
 @click.option("--operation", type=click.Choice(["multiply", "add", "concat", "generate"]), default="add",
               show_default=True, help="How rows are put together; multiply is for bags of one id.")  # fmt: skip
 @click.option(
@@ -58,8 +57,7 @@ def read_target(_: click.Context, __: click.Parameter, value: str | None) -> flo
               "its newest checkpoint over: a run that goes on.")  # fmt: skip
 @click.option("--methods", default=",".join(METHODS), show_default=True, metavar="A,B", help="Methods of --tune.")
 @click.option("--factors", default="2,4,8,16", show_default=True, metavar="N,M", help="Factors of --tune.")
-@click.option("--seeds", type=click.IntRange(min=1), default=3, show_default=True, metavar="N",
-              help="Seeds of --tune: trainings of each method and factor.")  # fmt: skip
+@count_option("--seeds", default=3, help="Seeds of --tune: trainings of each method and factor.")
 @click.option("--cluster", metavar="CLUSTER", help="Plan the tables as they are and smaller, and show both.")
 @search_options
 @click.option("-o", "--output", metavar="FILE", help="Write the smaller workload, for plan, sweep and the rest.")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
-from recsmith.cli.options import force_option, format_option, size_value, stack
+from recsmith.cli.options import count_option, force_option, format_option, size_value, stack
 from recsmith.cli.printing import end_line, note, print_as, print_json, progress_printer
 
 if TYPE_CHECKING:
@@ -18,8 +18,7 @@ _layout_options = stack(
     click.option("-o", "--output", required=True, metavar="DIR", help="A new folder, or one that was left unfinished."),
     click.option("--row-group", default="32768", show_default=True, metavar="N|SIZE",
                  help="Rows of a row group, or their unpacked size such as 64MiB."),
-    click.option("--file-samples", type=click.IntRange(min=1), default=2**20, show_default=True, metavar="N",
-                 help="Samples of a file, about."),
+    count_option("--file-samples", default=2**20, help="Samples of a file, about."),
     click.option("--popularity", metavar="FILE",
                  help="How many jobs read each feature (YAML or JSON); columns of popular ones come first."),
     click.option("--time", metavar="COLUMN", help="Column of times; without it, timestamp, or the samples' order."),
@@ -37,10 +36,8 @@ def data_command() -> None:
 
 @data_command.command(name="inspect")
 @click.argument("data")
-@click.option("--samples", type=click.IntRange(min=1), default=100_000, show_default=True, metavar="N",
-              help="How many samples to count.")  # fmt: skip
-@click.option("--batch-size", type=click.IntRange(min=1), default=4096, show_default=True, metavar="N",
-              help="Samples of a batch whose distinct bags are counted.")  # fmt: skip
+@count_option("--samples", default=100_000, help="How many samples to count.")
+@count_option("--batch-size", default=4096, help="Samples of a batch whose distinct bags are counted.")
 @format_option
 def inspect(data: str, samples: int, batch_size: int, format_: str) -> None:
     """Show what a dataset holds: features, ids, labels, how often ids and bags repeat, sessions, and bytes of columns.
@@ -196,13 +193,10 @@ def _say(manifest: Any, output: str) -> None:
 
 @data_command.command(name="workload")
 @click.argument("data")
-@click.option("--batch-size", type=click.IntRange(min=1), default=8192, show_default=True, metavar="N",
-              help="Samples per device and step.")  # fmt: skip
-@click.option("--embedding-dim", type=click.IntRange(min=1), default=64, show_default=True, metavar="N",
-              help="Columns of every table.")  # fmt: skip
+@count_option("--batch-size", default=8192, help="Samples per device and step.")
+@count_option("--embedding-dim", default=64, help="Columns of every table.")
 @click.option("--optimizer", default="rowwise_adagrad", show_default=True, metavar="NAME", help="Sparse optimizer.")
-@click.option("--samples", type=click.IntRange(min=1), default=100_000, show_default=True, metavar="N",
-              help="How many samples to count.")  # fmt: skip
+@count_option("--samples", default=100_000, help="How many samples to count.")
 @click.option("--deduplicate", is_flag=True, default=False,
               help="Look up distinct bags alone where features repeat, as `data.deduplicate: auto` does.")  # fmt: skip
 @click.option("-o", "--output", metavar="FILE", default="-", help="Write to a file instead of stdout.")

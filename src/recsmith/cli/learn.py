@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from recsmith.cli.options import force_option, inputs_of, read_time, stack
+from recsmith.cli.options import count_option, force_option, inputs_of, read_time, stack
 from recsmith.cli.printing import end_line, note, progress_printer, show_report
 from recsmith.reports.progress import policy_words, split_words, training_words
 from recsmith.units import counted
@@ -23,10 +23,8 @@ def learn_command() -> None:
 @click.option("-o", "--output", required=True, metavar="NAME.safetensors", help="File to write; its card beside it.")
 @click.option("--variant", type=click.Choice(["convex", "corrected", "linear", "free"]), default=None,
               help="convex (default), corrected, linear or free (no bound); that of --start.")  # fmt: skip
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N",
-              help="Seed of the split and of the weights.")  # fmt: skip
-@click.option("--epochs", type=click.IntRange(min=1), default=250, show_default=True, metavar="N",
-              help="Times that training sees every sample.")  # fmt: skip
+@count_option("--seed", default=0, least=0, help="Seed of the split and of the weights.")
+@count_option("--epochs", default=250, help="Times that training sees every sample.")
 @click.option("--budget", callback=read_time, metavar="TIME", help="Stop after a time such as 10m, at the best so far.")
 @click.option("--start", metavar="MODEL", help="Begin with the weights of a model: cpu, or a .safetensors file.")
 @force_option
@@ -63,10 +61,8 @@ def cost(
 @click.option("--data", required=True, metavar="FOLDER[,FOLDER]", help="Measured all-to-alls, or shipped:NAME.")
 @click.option("--unseen", metavar="FOLDER[,FOLDER]", help="All-to-alls of other numbers of ranks, only to judge by.")
 @click.option("-o", "--output", required=True, metavar="NAME.safetensors", help="File to write; its card beside it.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N",
-              help="Seed of the split and of the weights.")  # fmt: skip
-@click.option("--epochs", type=click.IntRange(min=1), default=200, show_default=True, metavar="N",
-              help="Times that training sees every exchange.")  # fmt: skip
+@count_option("--seed", default=0, least=0, help="Seed of the split and of the weights.")
+@count_option("--epochs", default=200, help="Times that training sees every exchange.")
 @click.option("--budget", callback=read_time, metavar="TIME", help="Stop after a time such as 5m, at the best so far.")
 @force_option
 def comm(
@@ -98,8 +94,7 @@ def comm(
     "--traces", metavar="FOLDER[,FOLDER]", help="Captures whose overheads are taken (default: machine cpu's)."
 )
 @click.option("-o", "--output", required=True, metavar="NAME.safetensors", help="File to write; its card beside it.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N",
-              help="Seed of the split and of the weights.")  # fmt: skip
+@count_option("--seed", default=0, least=0, help="Seed of the split and of the weights.")
 @force_option
 def kernels(data: str, traces: str | None, output: str, seed: int, force: bool) -> None:
     """Learn a machine from kernel times: what `recsmith predict MODEL --machine NAME.safetensors` predicts by.
@@ -126,10 +121,8 @@ _policy_options = stack(  # of all trainings of policies
                  help="File to write; its card beside it."),
     click.option("--row", default="4x50", show_default=True, metavar="DxT",
                  help="Devices x tables of training tasks."),
-    click.option("--tasks", type=click.IntRange(min=1), default=50, show_default=True, metavar="N",
-                 help="Training tasks."),
-    click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N",
-                 help="Seed of the weights and of what is tried."),
+    count_option("--tasks", default=50, help="Training tasks."),
+    count_option("--seed", default=0, least=0, help="Seed of the weights and of what is tried."),
     click.option("--budget", callback=read_time, metavar="TIME",
                  help="Stop after a time such as 10m; run again to go on."),
     force_option,
@@ -138,8 +131,8 @@ _policy_options = stack(  # of all trainings of policies
 
 @learn_command.command(name="dreamshard")
 @_policy_options
-@click.option("--iterations", type=click.IntRange(min=1), metavar="N", help="Place, measure, fit, improve N times.")
-@click.option("--placements", type=click.IntRange(min=1), metavar="N", help="Measured in an iteration.")
+@count_option("--iterations", help="Place, measure, fit, improve N times.")
+@count_option("--placements", help="Measured in an iteration.")
 @click.option("--reward", type=click.Choice(["estimated", "measured"]), default="estimated", show_default=True,
               help="What episodes cost: by the cost network, or measured (the paper's ablation).")  # fmt: skip
 def dreamshard(**options: Any) -> None:
@@ -156,11 +149,10 @@ def dreamshard(**options: Any) -> None:
 
 @learn_command.command(name="autoshard")
 @_policy_options
-@click.option("--iterations", type=click.IntRange(min=1), metavar="N", help="Iterations, with a checkpoint after each.")
-@click.option("--answers", type=click.IntRange(min=1), metavar="N",
-              help="Tasks that actors place and measure in an iteration.")  # fmt: skip
-@click.option("--episodes", type=click.IntRange(min=2), metavar="N", help="Placements of each of them.")
-@click.option("--actors", type=click.IntRange(1, 64), metavar="N",
+@count_option("--iterations", help="Iterations, with a checkpoint after each.")
+@count_option("--answers", help="Tasks that actors place and measure in an iteration.")
+@count_option("--episodes", least=2, help="Placements of each of them.")
+@count_option("--actors", most=64,
               help="Processes that place and measure; 2 where measurements are simulated, otherwise 1.")  # fmt: skip
 def autoshard(**options: Any) -> None:
     """Train a policy with an LSTM; `--planner autoshard:NAME.safetensors` plans by it (docs/learned.md).
@@ -183,13 +175,11 @@ def autoshard(**options: Any) -> None:
 )
 @click.option("-o", "--output", required=True, metavar="NAME.safetensors", help="File to write; its card beside it.")
 @click.option("--sizes", metavar="DxT[,DxT]", help="Devices x tables of training tasks; 16 sizes from 2x20 to 32x400.")
-@click.option("--tasks", type=click.IntRange(min=1), default=4, show_default=True, metavar="N",
-              help="Training tasks of each size.")  # fmt: skip
-@click.option("--iterations", type=click.IntRange(min=1), metavar="N", help="Search, imitate, reinforce N times.")
-@click.option("--imitation", type=click.IntRange(min=0), metavar="N", help="Updates that imitate search; 0 for none.")
-@click.option("--updates", type=click.IntRange(min=0), metavar="N", help="Updates of REINFORCE; 0 for none.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N",
-              help="Seed of the weights and of what is tried.")  # fmt: skip
+@count_option("--tasks", default=4, help="Training tasks of each size.")
+@count_option("--iterations", help="Search, imitate, reinforce N times.")
+@count_option("--imitation", least=0, help="Updates that imitate search; 0 for none.")
+@count_option("--updates", least=0, help="Updates of REINFORCE; 0 for none.")
+@count_option("--seed", default=0, least=0, help="Seed of the weights and of what is tried.")
 @click.option("--budget", callback=read_time, metavar="TIME", help="Stop after a time such as 10m; run again to go on.")
 @force_option
 def splits(

@@ -4,16 +4,14 @@ from typing import Any, cast
 
 import click
 
-from recsmith.cli.options import format_option, read_time, split_commas
+from recsmith.cli.options import count_option, format_option, read_time, split_commas
 from recsmith.cli.printing import end_line, note, print_as, progress_printer, show_report
 from recsmith.reports.progress import measuring_words
 
 KERNELS_S = 120.0  # seconds that kernels are measured for, where neither --budget nor --cases says so
 LOG_EVERY_S = 60.0  # seconds between two lines where stderr is no terminal
 budget_option = click.option("--budget", callback=read_time, metavar="TIME", help="Stop after a time such as 20m.")
-seed_option = click.option(
-    "--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N", help="Seed of the cases."
-)
+seed_option = count_option("--seed", default=0, least=0, help="Seed of the cases.")
 output_option = click.option("-o", "--output", metavar="FOLDER", help="Folder to add to (default: measurements/...).")
 
 
@@ -25,7 +23,7 @@ def measure_command() -> None:
 @measure_command.command(name="compute")
 @click.option("--hardware", required=True, metavar="H", help="cpu, cuda[:<gpu>], or simulated:<gpu>[?noise=0.03].")
 @budget_option
-@click.option("--samples", type=click.IntRange(min=1), metavar="N", help="Stop once the folder holds N steady samples.")
+@count_option("--samples", help="Stop once the folder holds N steady samples.")
 @click.option("--scale", metavar="S", help="How large cases get: cpu, gpu, jobs or pools (default: the hardware's).")
 @click.option("--planned", metavar="MODEL", help="Groups of plans under a cost model, not random ones.")
 @click.option("--optimizers", callback=split_commas, metavar="A,B", help="Only these optimizers.")
@@ -77,11 +75,9 @@ def compute(
 
 @measure_command.command(name="comm")
 @click.option("--hardware", metavar="H", help="simulated:<gpu>[?noise=0.03] (default: local ranks).")
-@click.option("--ranks", type=click.IntRange(min=2), default=2, show_default=True, metavar="N", help="Ranks.")
+@count_option("--ranks", default=2, least=2, help="Ranks.")
 @budget_option
-@click.option(
-    "--samples", type=click.IntRange(min=1), metavar="N", help="Stop once the folder holds N; simulated only."
-)
+@count_option("--samples", help="Stop once the folder holds N; simulated only.")
 @seed_option
 @output_option
 def comm(
@@ -188,7 +184,7 @@ def _note_journal(folder: Any) -> None:
 
 @measure_command.command(name="kernels")
 @click.option("--budget", callback=read_time, metavar="TIME", help="Time for kernels (default: 2m, or until --cases).")
-@click.option("--cases", type=click.IntRange(min=1), metavar="N", help="Stop once the file holds N cases.")
+@count_option("--cases", help="Stop once the file holds N cases.")
 @click.option(
     "--ranks", callback=split_commas, metavar="1,2", help="Also measure collectives between so many local ranks."
 )

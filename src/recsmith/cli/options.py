@@ -88,6 +88,12 @@ def stack(*options: Callable[[Command], Command]) -> Callable[[Command], Command
     return decorate
 
 
+def count_option(*names: str, least: int = 1, most: int | None = None, **more: Any) -> Callable[[Command], Command]:
+    """An option that is a whole number from `least` on; its help shows a default. more: as click.option takes it."""
+    more = {"type": click.IntRange(least, most), "metavar": "N", "show_default": "default" in more, **more}
+    return click.option(*names, **more)
+
+
 def split_commas(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, ...] | None:
     """A list of names with commas between them, as a tuple."""
     return None if value is None else tuple(word.strip() for word in value.split(",") if word.strip())
@@ -130,7 +136,7 @@ _CLUSTER = click.option(
     help=f"`<device>:<per host>[x<hosts>]` or a file. Devices: {listed(DEVICES)}.",
 )  # fmt: skip
 
-_BATCH = click.option("--batch-size", type=click.IntRange(min=1), metavar="N", help="Samples per device and step.")
+_BATCH = count_option("--batch-size", help="Samples per device and step.")
 cluster_options = stack(_CLUSTER, _BATCH, _HBM, _RESERVE, _OPTIMIZER, _MEMORY)  # of a problem whose plan is given
 
 shape_options = stack(  # of the problem but for its cluster and batch, which a sweep varies
@@ -184,10 +190,9 @@ limit_options = stack(
         help="analytic (default), torchrec, neural:cpu, neural:simulated-h100 (of a formula, not of a device), or "
         "neural:<.safetensors>.",
     ),
-    click.option("--iterations", type=click.IntRange(min=1), metavar="N", help="Stop after N iterations."),
+    count_option("--iterations", help="Stop after N iterations."),
     click.option("--time-limit", callback=read_time, metavar="TIME", help="Stop after a time such as 10s."),
-    click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N",
-                 help="Seed of random planners."),
+    count_option("--seed", default=0, least=0, help="Seed of random planners."),
 )  # fmt: skip
 
 search_options = stack(
@@ -211,7 +216,7 @@ force_option = click.option("--force", is_flag=True, default=False, help="Overwr
 
 
 tower_options = stack(  # of a plan whose hosts have towers (docs/towers.md)
-    click.option("--towers", type=click.IntRange(min=1), default=None, metavar="HOSTS",
+    count_option("--towers", metavar="HOSTS",
                  help="Give each host a tower: tables of about equal cost, each on one host."),
     click.option("--tower-groups", type=click.Choice(["coherent", "diverse", "random"]), default=None,
                  help="Tables that are alike in a tower, or apart (default: coherent with --trained, else random)."),

@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from recsmith.cli.options import force_option, format_option, split_commas
+from recsmith.cli.options import count_option, force_option, format_option, split_commas
 from recsmith.cli.printing import note, print_json, show_report
 from recsmith.units import counted
 
@@ -12,11 +12,9 @@ from recsmith.units import counted
 @click.command(name="capture", context_settings={"ignore_unknown_options": True})
 @click.argument("command_", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.option("-o", "--output", required=True, metavar="FOLDER", help="New folder for the files of all ranks.")
-@click.option("--steps", type=click.IntRange(min=1), default=5, show_default=True, metavar="N", help="Timed steps.")
-@click.option("--skip", type=click.IntRange(min=0), default=3, show_default=True, metavar="N",
-              help="Steps before all others, in which libraries warm up.")  # fmt: skip
-@click.option("--plain", type=click.IntRange(min=1), default=10, show_default=True, metavar="N",
-              help="Steps that are timed without the profiler, to compare.")  # fmt: skip
+@count_option("--steps", default=5, help="Timed steps.")
+@count_option("--skip", default=3, least=0, help="Steps before all others, in which libraries warm up.")
+@count_option("--plain", default=10, help="Steps that are timed without the profiler, to compare.")
 @force_option
 def capture_command(command_: tuple[str, ...], output: str, steps: int, skip: int, plain: int, force: bool) -> None:
     """Run COMMAND and capture some steps of it on every rank: times, and what depends on what (docs/predict.md).
@@ -39,7 +37,7 @@ def capture_command(command_: tuple[str, ...], output: str, steps: int, skip: in
 @click.command(name="predict")
 @click.argument("model", metavar="MODEL|TRACE")
 @click.option("--plan", metavar="PLAN", help="Plan of the tables; a capture is priced under it.")
-@click.option("--ranks", type=click.IntRange(min=1), default=None, metavar="N", help="Ranks of a model without tables.")
+@count_option("--ranks", help="Ranks of a model without tables.")
 @click.option("--batch", callback=split_commas, metavar="N[,N]", help="Samples a rank; several are shown side by side.")
 @click.option("--machine", default=None, metavar="M", help="cpu (default), or a .safetensors file of `learn kernels`.")
 @click.option("--cluster", metavar="C", help="Carry the step over from the plan's cluster to this one.")
@@ -48,7 +46,7 @@ def capture_command(command_: tuple[str, ...], output: str, steps: int, skip: in
 @click.option("--what-if", "what_if", metavar="CHANGES", help="Such as link=2x,kernel:gemm=0.5x,overhead=0.")
 @click.option("--optimizer", type=click.Choice(["shampoo"]),
               help="Say what this optimizer of dense layers adds to the step of a described model.")  # fmt: skip
-@click.option("--towers", type=click.IntRange(min=2), default=None, metavar="RATIO",
+@count_option("--towers", least=2, metavar="RATIO",
               help="Say whether towers of this ratio pay under --plan, which has each table on one host.")  # fmt: skip
 @click.option("--link", metavar="RATE", help="Of a host, for --towers, such as 25Gbit/s (default: that of the plan).")
 @click.option("--timeline", metavar="FILE.json", help="Write the step as a timeline for ui.perfetto.dev.")

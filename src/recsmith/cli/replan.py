@@ -6,6 +6,7 @@ import click
 
 from recsmith.cli.options import (
     GroupedCommand,
+    count_option,
     force_option,
     format_option,
     inputs_of,
@@ -36,8 +37,7 @@ LOG_EVERY_S = 30.0  # seconds between two lines where stderr is no terminal
 @replan_options
 @click.option("--max-moved", metavar="SIZE", help="The most that may move: 200GiB, or a share of what stays (5%).")
 @click.option("--curve", is_flag=True, default=False, help="Plan for several limits from 0% to 100%, and compare.")
-@click.option("--steps-left", type=click.IntRange(min=1), metavar="N",
-              help="Steps that the job still makes: says which point of the curve pays.")  # fmt: skip
+@count_option("--steps-left", help="Steps that the job still makes: says which point of the curve pays.")
 @click.option("--link", callback=read_speed, metavar="SPEED",
               help="What a device receives of moved weights, such as 25GB/s (default: the slowest link).")  # fmt: skip
 @search_options
@@ -145,7 +145,7 @@ def _print(plan: Any, name: str, found: Any, output: str | None, format_: str) -
 @click.option("-o", "--output", required=True, metavar="OUT", help="Folder to write; it must not exist.")
 @click.option("--init", type=click.Choice(["uniform", "zeros"]), default=None,
               help="What tables begin with that NEW adds: as TorchRec draws them, or zeros.")  # fmt: skip
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N", help="Seed of --init.")
+@count_option("--seed", default=0, least=0, help="Seed of --init.")
 @click.option("--strict", is_flag=True, default=False, help="Refuse to change any state of an optimizer.")
 @format_option
 def reshard_command(

@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from recsmith.cli.options import format_option, limit_options, read_search, split_commas
+from recsmith.cli.options import count_option, format_option, limit_options, read_search, split_commas
 from recsmith.cli.printing import end_line, note, print_as, say, show_report
 from recsmith.errors import UsageError
 
@@ -50,7 +50,7 @@ def numbers(kind: type) -> Any:
               help="Shares of the widths of layers bottom and top (default: no choice).")  # fmt: skip
 @click.option("--skip", is_flag=True, default=False, help="Layers no narrower than what they read may be left out.")
 @click.option("--coefficient", type=float, default=0.1, show_default=True, metavar="X", help="Weight of the price.")
-@click.option("--retrain", type=click.IntRange(min=1), metavar="SEEDS",
+@count_option("--retrain", metavar="SEEDS",
               help="Train samples, uniform widths and the power rule from scratch, and write a page.")  # fmt: skip
 @limit_options
 @click.option("--dry-run", is_flag=True, default=False, help="Show the space and its prices; train nothing.")

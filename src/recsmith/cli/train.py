@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from recsmith.cli.options import force_option, format_option
+from recsmith.cli.options import count_option, force_option, format_option
 from recsmith.cli.printing import is_watched, print_json, say, show_report
 
 WATCH_S = 2.0  # between two looks of --watch: as often as ranks write
@@ -17,8 +17,7 @@ WATCH_S = 2.0  # between two looks of --watch: as often as ranks write
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE",
               help="Replace a value of the run, such as data.batch_size=512; may be given several times.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Show plan, memory, predicted step and files, and train nothing.")
-@click.option("--max-restarts", type=click.IntRange(min=0), default=0, show_default=True, metavar="N",
-              help="Start ranks that failed again, from the newest checkpoint.")  # fmt: skip
+@count_option("--max-restarts", default=0, least=0, help="Start ranks that failed again, from the newest checkpoint.")
 @click.option("--join", is_flag=True, help="Be one more trainer of the job with servers that runs (docs/remote.md).")
 @click.option("--capture", metavar="FOLDER", help="Capture some steps for `recsmith predict`; --set capture=FOLDER.")
 @format_option
@@ -90,7 +89,7 @@ def _scores_line(scores: dict[str, float]) -> str:
 @click.command(name="evaluate")
 @click.argument("folder")
 @click.option("--data", metavar="PATH", help="Data to score, or the spec of it (default: data.test of the run).")
-@click.option("--ranks", type=click.IntRange(min=1), metavar="N", help="Processes (default: those of the run).")
+@count_option("--ranks", help="Processes (default: those of the run).")
 @format_option
 def evaluate_command(folder: str, data: str | None, ranks: int | None, format_: str) -> None:
     """Score the model that a run left in FOLDER (the run's output) on test data.
@@ -118,8 +117,7 @@ def evaluate_command(folder: str, data: str | None, ranks: int | None, format_: 
               help="How they are fitted (docs/optimizers.md).")  # fmt: skip
 @click.option("--damping", type=float, default=0.01, show_default=True, metavar="X",
               help="Holds new layers near the old ones; more holds them nearer.")  # fmt: skip
-@click.option("--samples", type=click.IntRange(min=1), default=200_000, show_default=True, metavar="N",
-              help="Samples that are read at most, from the first.")  # fmt: skip
+@count_option("--samples", default=200_000, help="Samples that are read at most, from the first.")
 @click.option("--test", metavar="DATA", help="Data that the old and the new model are scored on.")
 @click.option("-o", "--output", metavar="FOLDER", help="Folder of the new model (default: refit in RUN).")
 @force_option
@@ -158,13 +156,11 @@ def refit_command(
 @click.option("--share", type=float, default=0.8, show_default=True, metavar="X",
               help="Of the weights of linear layers that become zero.")  # fmt: skip
 @click.option("--data", metavar="NEW", help="Data to choose and tune weights by (default: what RUN was trained on).")
-@click.option("--steps", type=click.IntRange(min=0), default=200, show_default=True, metavar="N",
-              help="In which the weights that are left are tuned.")  # fmt: skip
-@click.option("--masks", type=click.IntRange(min=0), default=100, show_default=True, metavar="N",
+@count_option("--steps", default=200, least=0, help="In which the weights that are left are tuned.")
+@count_option("--masks", default=100, least=0,
               help="Steps in which a mask learns which weights go, at most; 0 learns none.")  # fmt: skip
 @click.option("--per-layer", is_flag=True, default=False, help="The same share of each layer, to compare.")
-@click.option("--samples", type=click.IntRange(min=1), default=200_000, show_default=True, metavar="N",
-              help="Samples that are read at most, from the first.")  # fmt: skip
+@count_option("--samples", default=200_000, help="Samples that are read at most, from the first.")
 @click.option("--test", metavar="DATA", help="Data that the whole and the sparse model are scored on.")
 @click.option("-o", "--output", metavar="FOLDER", help="Folder of the copy (default: sparse in RUN).")
 @force_option

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from recsmith.cli.options import MOST_VISITS, format_option
+from recsmith.cli.options import MOST_VISITS, count_option, format_option
 from recsmith.cli.printing import end_line, is_watched, note, print_as, progress_printer
 from recsmith.reports.progress import verifying_words
 from recsmith.units import counted
@@ -20,13 +20,11 @@ OF_KERNELS = ("hardware", "cost_model", "visits", "seed")  # options of everythi
 @click.argument("plans", metavar="PLAN...", nargs=-1, required=True)
 @click.option("--hardware", metavar="H", help="Measure kernels on cpu, cuda[:<gpu>] or simulated:<gpu> (default: cpu).")
 @click.option("--cost-model", metavar="M", help="Cost model that predicts (default: the plans' own).")
-@click.option(
-    "--visits", type=click.IntRange(1, MOST_VISITS), metavar="N", help="How often each rank is measured (default: 7)."
-)
-@click.option("--seed", type=click.IntRange(min=0), metavar="N", help="Seed of ids and of intervals (default: 0).")
+@count_option("--visits", most=MOST_VISITS, help="How often each rank is measured (default: 7).")
+@count_option("--seed", least=0, help="Seed of ids and of intervals (default: 0).")
 @click.option("--torchrec", is_flag=True, help="Run one plan under TorchRec's DistributedModelParallel, on this CPU.")
-@click.option("--steps", type=click.IntRange(min=1), metavar="N", help="Timed steps, with --torchrec (default: 5).")
-@click.option("--batch-size", type=click.IntRange(min=1), metavar="N", help="Samples per rank, with --torchrec.")
+@count_option("--steps", help="Timed steps, with --torchrec (default: 5).")
+@count_option("--batch-size", help="Samples per rank, with --torchrec.")
 @format_option
 def verify_command(plans: tuple[str, ...], torchrec: bool, format_: str, **options: Any) -> None:
     """Measure each PLAN (a file, '-' for stdin) on this machine, beside what was predicted.

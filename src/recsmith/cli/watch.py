@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from recsmith.cli.options import force_option, format_option
+from recsmith.cli.options import count_option, force_option, format_option
 from recsmith.cli.printing import is_watched, note, print_as
 
 LOOK_S = 2.0  # between two looks of --follow
@@ -18,11 +18,10 @@ OF_SERIES = ("columns", "detector", "threshold")
 @click.command(name="watch")
 @click.argument("target")
 @click.option("--follow", is_flag=True, help="Look again every 2 s, until the run ends or Ctrl-C.")
-@click.option("--until", type=click.IntRange(min=0), metavar="STEP", help="Show a run as it was after this step.")
+@count_option("--until", least=0, metavar="STEP", help="Show a run as it was after this step.")
 @click.option("--ids", is_flag=True, help="Show what the ids of a run's features look like now, by its sketches.")
 @click.option("--workload", metavar="FILE", help="Write the workload that a run's ids make now, for planners.")
-@click.option("--periods", type=click.IntRange(min=1), default=1, show_default=True, metavar="N",
-              help="Of sketches that --workload and --ids take together, the newest.")  # fmt: skip
+@count_option("--periods", default=1, help="Of sketches that --workload and --ids take together, the newest.")
 @click.option("--column", "columns", multiple=True, metavar="NAME",
               help="Of a CSV file; may be given more than once (default: all that begin with a number).")  # fmt: skip
 @click.option("--detector", default="ensemble", show_default=True, metavar="NAME",

@@ -2,7 +2,7 @@
 
 import click
 
-from recsmith.cli.options import force_option, inputs_of
+from recsmith.cli.options import count_option, force_option, inputs_of
 from recsmith.cli.printing import note, say
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -11,12 +11,12 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 @click.command(name="serve")
 @click.argument("files", nargs=-1)
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="HOST", help="Address to listen on.")
-@click.option("--port", type=click.IntRange(0, 65535), default=0, show_default=True, metavar="N",
-              help="Port to listen on; 0 takes a free one.")  # fmt: skip
-@click.option("--allow-network", is_flag=True, default=False,
-              help="Let --host be an address that other machines reach.")  # fmt: skip
+@count_option("--port", default=0, least=0, most=65535, help="Port to listen on; 0 takes a free one.")
+@click.option(
+    "--allow-network", is_flag=True, default=False, help="Let --host be an address that other machines reach."
+)
 @click.option("--open/--no-open", "open_browser", default=True, help="Open the page in a browser (default: yes).")
-@click.option("--batch-size", type=click.IntRange(min=1), metavar="N", help="Samples per device and step of CSV FILES.")
+@count_option("--batch-size", help="Samples per device and step of CSV FILES.")
 def serve_command(
     files: tuple[str, ...], host: str, port: int, allow_network: bool, open_browser: bool, batch_size: int | None
 ) -> None:
