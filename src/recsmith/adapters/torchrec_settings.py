@@ -53,7 +53,6 @@ class TorchRecSettings:
     proposer_cpu_s: float | None = None
 
     def __post_init__(self) -> None:
-        """Check names and ranges."""
         if self.proposers not in PROPOSERS:
             raise UsageError(
                 f"TorchRec has no proposers '{self.proposers}'{did_you_mean(self.proposers, [*PROPOSERS])}"

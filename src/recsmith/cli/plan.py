@@ -154,10 +154,7 @@ def _print(result: Any, output: str | None, format_: str) -> None:
         tries = counted(result.iterations, "try", "tries")
         lost = "".join(f"; {reason}" for reason in result.left_out)
         show_report(
-            plan_report(
-                result.plan,
-                f"planner {result.plan.planner}, {tries}, {result.elapsed_s:.2f} s{written}{lost}",
-            )
+            plan_report(result.plan, f"planner {result.plan.planner}, {tries}, {result.elapsed_s:.2f} s{written}{lost}")
         )
 
 

@@ -99,11 +99,7 @@ class CheckedSource:
         return getattr(self.source, name)
 
     def read(self, block: int) -> SampleBlock:
-        """The samples of a block.
-
-        Raises:
-            CorruptFile: an id is outside its table.
-        """
+        """The samples of a block; CorruptFile where an id is outside its table."""
         found, place = self.source.read(block), f"of block {block} of '{self.name}'"
         for name, bags in found.samples.ids.items():
             check_ids(bags.values, self.rows[name] or 2**63, f"{place}: feature '{name}'")

@@ -36,7 +36,6 @@ class MovieLensSpec:
     max_user_id: int | None = None
 
     def __post_init__(self) -> None:
-        """Check ranges."""
         check_rules(
             None if 0 <= self.split_seed < 2**63 else f"split_seed is {self.split_seed}; it must be 0 to 2^63 - 1"
         )

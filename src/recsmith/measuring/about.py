@@ -34,7 +34,6 @@ class About:
     planned: str = ""
 
     def __post_init__(self) -> None:
-        """Check numbers and names."""
         if not 0 <= self.seed < SEEDS:
             raise UsageError(f"seed is {self.seed}; it must be at least 0 and below 2^31")
         if not 1 <= self.ranks <= LARGEST_WORLD:

@@ -64,7 +64,6 @@ class Cases:
     data_types: tuple[DataType, ...] = DATA_TYPES
 
     def __post_init__(self) -> None:
-        """Check the seed and the names."""
         if not 0 <= self.seed < 2**63:
             raise UsageError(f"seed is {self.seed}; it must be at least 0 and below 2^63")
         _check_names(self.optimizers, tuple(OPTIMIZERS), "optimizer")

@@ -116,11 +116,7 @@ def _fits(case: Case, scale: CaseScale) -> bool:
 
 
 def device_of(hardware: str) -> str:
-    """The device of the catalogue that a hardware's plans are made for.
-
-    Raises:
-        UsageError: its name does not say.
-    """
+    """The device of the catalogue that a hardware's plans are made for; UsageError where its name does not say."""
     kind, _, source = hardware.partition("?")[0].partition(":")
     name = source or kind
     if name == "cuda":

@@ -28,7 +28,6 @@ class CaptureSettings:
     skip: int = 3
 
     def __post_init__(self) -> None:
-        """Check counts."""
         check_rules(
             None if self.steps >= 1 else f"steps is {self.steps}; capture at least 1",
             None if self.plain >= 1 else f"plain is {self.plain}; at least 1 step must run without the profiler",
@@ -61,7 +60,6 @@ class CaptureAbout:
     plain_host_s: float | None = None
 
     def __post_init__(self) -> None:
-        """Check counts and seconds."""
         times = (self.plain_step_s, self.event_s, self.annotation_s, self.plain_host_s or 0.0)
         check_rules(
             None if 0 <= self.rank < self.ranks <= MOST_RANKS

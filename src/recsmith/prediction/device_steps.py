@@ -57,11 +57,7 @@ def has_device(trace: Trace) -> bool:
 
 
 def device_of(trace: Trace) -> TracedDevice:
-    """What the device of a trace did.
-
-    Raises:
-        CorruptFile: an event lacks its correlation, its thread or its stream.
-    """
+    """What the device of a trace did; CorruptFile where an event lacks its correlation, its thread or its stream."""
     runs: dict[int, DeviceRun] = {}
     calls: dict[float, tuple[str, int]] = {}
     spans: list[TraceSpan] = []

@@ -48,7 +48,6 @@ class Curve:
     error: float = 0.0
 
     def __post_init__(self) -> None:
-        """Check signs and order."""
         values = (self.latency_s, self.bytes_per_s, self.small, self.steepness)
         check_rules(
             None if all(0 < each < np.inf for each in values) and self.small < self.large < np.inf and self.ranks > 0

@@ -35,7 +35,6 @@ class Overhead:
     count: int
 
     def __post_init__(self) -> None:
-        """Check signs."""
         check_rules(
             *(f"{name} of overhead {self.term} is {value}; it must be finite and 0 or more"
               for name, value in (("mean_s", self.mean_s), ("spread_s", self.spread_s))

@@ -109,11 +109,7 @@ class _Rank:
 
 
 def walk(graph: Graph) -> Walk:
-    """The times of a graph.
-
-    Raises:
-        UsageError: ranks wait for each other forever.
-    """
+    """The times of a graph; UsageError where ranks wait for each other forever."""
     ranks, meetings = [_Rank(tape, graph.lanes) for tape in graph.ranks], list[CollectiveTimes]()
     while True:
         for rank in ranks:

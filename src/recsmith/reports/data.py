@@ -15,15 +15,7 @@ from recsmith.units import counted, format_size
 INSPECTION_SCHEMA = "recsmith/inspection/1"
 CHECK_SCHEMA = "recsmith/data-check/1"
 HEADINGS = ("rows", "ids a bag", "empty", "distinct", "reuse", "largest id", "hottest", "repeated", "a distinct bag")
-OPTIONAL = (
-    "hottest",
-    "largest id",
-    "repeated",
-    "a distinct bag",
-    "empty",
-    "bytes",
-    "reuse",
-)  # where it is narrow
+OPTIONAL = ("hottest", "largest id", "repeated", "a distinct bag", "empty", "bytes", "reuse")  # where it is narrow
 MOST_FEATURES = 40  # rows of the table
 LARGE_BLOCK = 2**17  # samples of a block: two blocks are more than a window of shuffling needs
 ALL_DENSE = 13  # dense columns whose means are shown

@@ -136,11 +136,7 @@ def packed(numbers: Ints) -> str:
 
 
 def unpacked(text: Any) -> Ints:
-    """Whole numbers of `packed`.
-
-    Raises:
-        CorruptFile: the text is none of its.
-    """
+    """Whole numbers of `packed`; CorruptFile where the text is none of its."""
     try:
         return np.frombuffer(zlib.decompress(base64.b64decode(text, validate=True)), "<i8").astype(np.int64)
     except (TypeError, ValueError, zlib.error) as error:

@@ -43,11 +43,7 @@ class AlarmingSeries(PlainState):
         self._calm = episode  # values since an alarming one
 
     def add(self, value: float) -> Alarm | None:
-        """The alarm that the next value raises, if it does.
-
-        Raises:
-            UsageError: the value is not finite.
-        """
+        """The alarm that the next value raises, if it does; UsageError where the value is not finite."""
         if not math.isfinite(value):
             raise UsageError(f"value {self.seen:,} of the series is {value}; detectors take finite numbers alone")
         self.last = self.detector.score(value)

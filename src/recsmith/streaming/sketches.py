@@ -22,11 +22,7 @@ HASHES, BUCKETS = 4, 1024  # count-min: a count is too high by at most 2.72 / 1,
 
 
 def library() -> Any:
-    """The datasketches package.
-
-    Raises:
-        MissingExtra: it is not installed.
-    """
+    """The datasketches package; MissingExtra where it is not installed."""
     try:
         import datasketches
     except ImportError:

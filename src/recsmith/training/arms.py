@@ -188,7 +188,7 @@ def rows_of(replays: Sequence[Replayed], periods: range) -> list[ArmRow]:
 
 
 def _row(name: str, replays: Sequence[Replayed], periods: range, losses: Losses, best: Losses, cost: float) -> ArmRow:
-    aheads = _aheads(replays, name)
+    aheads = sorted({loss.ahead for each in replays if each.arm == name for loss in each.losses})
     ne, ne_within = mean_within([fmean(each) for each in _by_seed(replays, name, periods, 1, "ne").values()])
     same = range(periods.start + max(aheads) - 1, periods.stop)  # which a model as old has seen enough before
     nes = {ahead: _by_seed(replays, name, same, ahead, "ne") for ahead in aheads}
@@ -226,10 +226,6 @@ def _by_seed(replays: Sequence[Replayed], name: str, periods: range, ahead: int,
         for each in replays
         if each.arm == name
     }
-
-
-def _aheads(replays: Sequence[Replayed], name: str) -> list[int]:
-    return sorted({loss.ahead for each in replays if each.arm == name for loss in each.losses})
 
 
 def _flat(losses: Mapping[int, Sequence[float]]) -> list[float]:

@@ -47,7 +47,6 @@ class RefitSettings:
     samples: int = 200_000
 
     def __post_init__(self) -> None:
-        """Check ranges."""
         check_rules(
             None if self.damping > 0 else f"damping is {self.damping}; it must be above 0",
             too_small("samples", self.samples, 1),
@@ -91,7 +90,6 @@ class SparsitySettings:
     per_layer: bool = False
 
     def __post_init__(self) -> None:
-        """Check ranges."""
         check_rules(
             None if 0 < self.share < 1 else f"share is {self.share}; it lies between 0 and 1",
             too_small("masks", self.masks),

@@ -202,9 +202,7 @@ def copied(value: Any) -> Any:
     if isinstance(value, ShardedTensor):
         shards = [Shard(_copy(shard.tensor), shard.metadata) for shard in value.local_shards()]
         return ShardedTensor._init_from_local_shards_and_global_metadata(
-            shards,
-            sharded_tensor_metadata=value.metadata(),
-            process_group=value._process_group,
+            shards, sharded_tensor_metadata=value.metadata(), process_group=value._process_group
         )
     return _copy(value) if isinstance(value, torch.Tensor) else value
 

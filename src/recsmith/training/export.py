@@ -104,11 +104,7 @@ def export_changed(model: Path, folder: Path, changed: Mapping[str, torch.Tensor
 
 
 def load_into(job: ShardedJob, file: Path) -> None:
-    """Read exported weights into this rank's shards.
-
-    Raises:
-        CorruptFile: they are of another model, or damaged.
-    """
+    """Read exported weights into this rank's shards; CorruptFile where they are of another model, or damaged."""
     whole = job.rows.whole()
     names = exported_names(job.model, whole)
     with torch.no_grad(), opened_weights(file, {names[name]: each for name, each in whole.items()}) as opened:

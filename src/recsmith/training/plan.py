@@ -42,10 +42,7 @@ UNSPLIT = Space(types=("table_wise", "data_parallel"))  # gloo makes split table
 COUNTED = 1024  # samples in which ids are counted where the data does not say how many a bag has
 TABLES_SHARE = 0.8  # of free memory that an auto plan gives to tables; the rest is for batches, outputs and the program
 GLOO = Links(
-    intra_host_bandwidth=2.0e9,
-    inter_host_bandwidth=1.0e9,
-    intra_host_latency_s=2e-4,
-    inter_host_latency_s=4e-4,
+    intra_host_bandwidth=2.0e9, inter_host_bandwidth=1.0e9, intra_host_latency_s=2e-4, inter_host_latency_s=4e-4
 )
 """What processes of one host reach over gloo: the curves of `recsmith measure kernels` that ship for `cpu`, rounded.
 

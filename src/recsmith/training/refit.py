@@ -113,11 +113,7 @@ def _check_card(card: ModelCard, settings: RefitSettings) -> None:
 
 
 def batches_like(card: ModelCard, dataset: Dataset, where: str, size: int = READ) -> Iterator[Batch]:
-    """The samples of a dataset with the model's schema, as they come.
-
-    Raises:
-        UsageError: of another schema.
-    """
+    """The samples of a dataset with the model's schema, as they come; UsageError where it is of another one."""
     here, there = dataset.schema, card.data
     pairs = [
         ("features", [each.name for each in here.features], [each.name for each in there.features]),

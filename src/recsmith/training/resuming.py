@@ -65,11 +65,7 @@ class Saved:
 
     @property
     def progress(self) -> Raw:
-        """What progress.json holds (SavedProgress).
-
-        Raises:
-            CorruptFile: it is damaged.
-        """
+        """What progress.json holds (SavedProgress); CorruptFile where it is damaged."""
         raw = self._json(PROGRESS)
         read = decode(SavedProgress, raw, str(self.folder / PROGRESS))
         if self.folder.name.startswith("step-") and self.folder.name != f"step-{read.step:08d}":
@@ -131,11 +127,7 @@ class Saved:
         )
 
     def restore_random(self) -> None:
-        """States of random number generators, where this rank had one.
-
-        Raises:
-            CorruptFile: they are damaged.
-        """
+        """States of random number generators, where this rank had one; CorruptFile where they are damaged."""
         name = f"random-{dist.get_rank()}.json"
         if (self.folder / name).exists():
             try:

@@ -98,7 +98,6 @@ class RunModel:
     narrow: NarrowSettings | Literal["auto"] | None = None
 
     def __post_init__(self) -> None:
-        """Check the name and the widths."""
         known = self.name in BUILT_IN or ":" in self.name
         twin = next((name for name, count in Counter(table.name for table in self.tables).items() if count > 1), None)
         deep = next((name for name in ("bottom", "top") if len(getattr(self, name)) > MOST_LAYERS), None)
@@ -138,7 +137,6 @@ class Checkpointing:
     background: bool = False
 
     def __post_init__(self) -> None:
-        """Check counts."""
         check_rules(positive("checkpoint.every", self.every), positive("checkpoint.keep", self.keep))
 
 
@@ -155,7 +153,6 @@ class RunMetrics:
     evaluate_every: int | None = None
 
     def __post_init__(self) -> None:
-        """Check counts."""
         check_rules(
             positive("metrics.every", self.every),
             None if self.evaluate_every is None else positive("metrics.evaluate_every", self.evaluate_every),
@@ -208,7 +205,6 @@ class Run:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        """Check counts."""
         check_rules(
             None if self.ranks is None else positive("ranks", self.ranks),
             None

@@ -63,7 +63,6 @@ class BatchChange:
     size: int
 
     def __post_init__(self) -> None:
-        """Check counts."""
         check_rules(
             positive("data.batch_changes: after_steps", self.after_steps),
             positive("data.batch_changes: size", self.size),
@@ -107,7 +106,6 @@ class RunData:
     seed: int | None = None
 
     def __post_init__(self) -> None:
-        """Check counts."""
         steps = [change.after_steps for change in self.batch_changes]
         check_rules(
             positive("data.batch_size", self.batch_size),

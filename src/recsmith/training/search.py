@@ -49,7 +49,6 @@ class NetworkSearch:
     options: SpaceOptions = SpaceOptions()
 
     def __post_init__(self) -> None:
-        """Check ranges."""
         check_rules(
             None if 0 < self.under <= 1 else f"--under is {self.under:.4g} of the run's price; above 0% and up to 100%",
             None if self.coefficient >= 0 else f"--coefficient is {self.coefficient:g}; 0 or more",

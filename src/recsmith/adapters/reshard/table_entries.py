@@ -44,7 +44,7 @@ class EntriesByName:
             if is_state(entry):
                 self.states.setdefault(str(entry.path[-2]), []).append(entry)
             elif entry.dtype is not None and len(entry.sizes) == 2 and _parameter(entry).endswith(".weight"):
-                self.weights.setdefault(_table_name(_parameter(entry)), []).append(entry)
+                self.weights.setdefault(_parameter(entry).removesuffix(".weight").rpartition(".")[2], []).append(entry)
 
     def find(self, layout: StoredLayout) -> TableEntries:
         """The entries of a table of the plan; PlanMismatch where the checkpoint has none, or several, of its name."""
@@ -110,10 +110,6 @@ def _sharded_table(entry: Entry) -> bool:
 
 def _parameter(entry: Entry) -> str:
     return str(entry.path[-2] if is_state(entry) else entry.path[-1])
-
-
-def _table_name(parameter: str) -> str:
-    return parameter.removesuffix(".weight").rpartition(".")[2]
 
 
 def weight_path(sibling: Entry, own: str, name: str) -> tuple[str | int, ...]:

@@ -163,7 +163,7 @@ def _runs(folder: Path, blocks: Blocks, conversion: Conversion, sizes: Ints, on_
 def _write_run(path: Path, blocks: Blocks, first: int, last: int, buckets: int) -> None:
     arrow, temporary = pyarrow(), path.with_suffix(".unfinished")
     table = arrow.concat_tables([blocks.schema.empty_table(), *blocks.tables(first, last)])
-    bucket = _bucket_of(_column(table, SESSION), buckets)
+    bucket = ((session_hashes(_column(table, SESSION)) >> HIGH_BITS) * np.uint64(buckets) >> HIGH_BITS).astype(np.int64)
     order = np.argsort(bucket, kind="stable")
     edges = np.searchsorted(bucket[order], np.arange(buckets + 1))
     sorted_table = table.take(arrow.array(order)).combine_chunks()
@@ -215,10 +215,6 @@ def _batch(run: Path, bucket: int) -> Any:
             return table
     except (arrow.ArrowException, OSError, ValueError) as error:
         raise CorruptFile(f"'{run}' is damaged ({error}); remove it, and give the same command once more") from None
-
-
-def _bucket_of(sessions: Ints, buckets: int) -> Ints:
-    return ((session_hashes(sessions) >> HIGH_BITS) * np.uint64(buckets) >> HIGH_BITS).astype(np.int64)
 
 
 def _column(table: Any, name: str) -> Ints:

@@ -42,7 +42,6 @@ class FileLayout:
     popular: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Check ranges."""
         check_rules(
             too_small("group_samples", self.group_samples, 1),
             too_small("file_samples", self.file_samples, 1),

@@ -38,7 +38,6 @@ class CriteoSpec:
     index: str | None = None
 
     def __post_init__(self) -> None:
-        """Check counts."""
         rows = self.num_embeddings
         check_rules(
             None if self.paths else "paths is empty; give the files of the click logs, or their folder",

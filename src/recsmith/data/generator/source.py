@@ -91,7 +91,7 @@ class GeneratorSource:
     def _bags(self, feature: GeneratedFeature, number: int) -> JaggedIds:
         """The bags of a feature: drawn, or those of the sample before in the session."""
         seed, name, size = self.spec.seed, feature.name, self.block_size
-        period = self._period(number)
+        period = 0 if self.spec.swap is None or number >= FAR else number * self.block_size // self.spec.swap.samples
         feature = self._read_as(feature, period)
         if feature.lengths == "fixed":
             lengths = np.full(size, int(feature.pooling_factor), np.int32)
@@ -128,10 +128,6 @@ class GeneratorSource:
         for order in np.unique(orders).tolist():
             rows[orders == order] = self._shuffle(feature, order)(ranks[orders == order])
         return rows
-
-    def _period(self, number: int) -> int:
-        """How often hot rows have changed before a block of the stream."""
-        return 0 if self.spec.swap is None or number >= FAR else number * self.block_size // self.spec.swap.samples
 
     def _read_as(self, feature: GeneratedFeature, period: int) -> GeneratedFeature:
         """The feature with the bags that it has in a period."""

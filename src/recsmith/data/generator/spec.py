@@ -36,7 +36,6 @@ class GeneratedFeature:
     duplication: float | None = None
 
     def __post_init__(self) -> None:
-        """Check ranges."""
         what = f"of feature '{self.name}'"
         check_rules(
             _outside(self.num_embeddings, 1, MOST_ROWS, f"num_embeddings {what}"),
@@ -77,7 +76,6 @@ class TeacherSpec:
     similarity: float = 1.0
 
     def __post_init__(self) -> None:
-        """Check ranges."""
         check_rules(
             _outside(self.signal, 0, 20, "signal"),
             _outside(self.positive_rate, 0.001, 0.999, "positive_rate"),
@@ -102,7 +100,6 @@ class SessionSpec:
     duplication: float = 0.0
 
     def __post_init__(self) -> None:
-        """Check ranges."""
         check_rules(
             _outside(self.size, 1, 4096, "size of sessions"),
             _outside(self.duplication, 0, 1, "duplication of sessions"),
@@ -124,7 +121,6 @@ class DriftSpec:
     of: tuple[Literal["ids", "dense", "popularity"], ...] = ("ids",)
 
     def __post_init__(self) -> None:
-        """Check ranges."""
         check_rules(
             _outside(self.samples, 1, 2**53, "samples of drift"),
             None
@@ -149,7 +145,6 @@ class SwapSpec:
     lengths: Literal["stay", "rotate"] = "stay"
 
     def __post_init__(self) -> None:
-        """Check ranges."""
         check_rules(_outside(self.samples, 1, 2**53, "samples of swap"))
 
 
@@ -173,7 +168,6 @@ class GeneratorSpec:
     label: str = "label"
 
     def __post_init__(self) -> None:
-        """Check ranges and names."""
         check_rules(
             _outside(self.num_samples, 1, MOST_SAMPLES, "num_samples"),
             _outside(self.first_sample, 0, 2**53, "first_sample"),

@@ -39,7 +39,6 @@ class ParquetFeature:
     ids: Literal["exact", "modulo"] = "exact"
 
     def __post_init__(self) -> None:
-        """Check ranges."""
         check_rules(
             wrong_count(self.num_embeddings, f"num_embeddings of feature '{self.name}'"),
             f"feature '{self.name}' has a key and no column; give the column of maps or structs that the key is in"

@@ -129,11 +129,7 @@ class Conversion:
     run_samples: int = 1
 
     def __post_init__(self) -> None:
-        """Check ranges."""
-        check_rules(
-            too_small("buckets", self.buckets),
-            too_small("run_samples", self.run_samples, 1),
-        )
+        check_rules(too_small("buckets", self.buckets), too_small("run_samples", self.run_samples, 1))
 
 
 def read_manifest(folder: Path) -> Manifest | None:

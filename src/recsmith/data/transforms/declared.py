@@ -23,7 +23,6 @@ class HashIds:
     into: str | None = None
 
     def __post_init__(self) -> None:
-        """Check ranges."""
         check_rules(_rows(self.num_embeddings, self.feature), _not_negative(self.salt, "salt"))
 
 
@@ -36,7 +35,6 @@ class First:
     into: str | None = None
 
     def __post_init__(self) -> None:
-        """Check ranges."""
         check_rules(None if self.count >= 1 else f"count of first is {self.count}; it must be at least 1")
 
 
@@ -51,7 +49,6 @@ class NGram:
     into: str | None = None
 
     def __post_init__(self) -> None:
-        """Check ranges."""
         check_rules(
             None if 2 <= self.length <= 16 else f"length of n_gram is {self.length}; it must be 2 to 16",
             _rows(self.num_embeddings, self.feature),
@@ -86,7 +83,6 @@ class Bucketize:
     into: str
 
     def __post_init__(self) -> None:
-        """Check the order."""
         rising = all(a < b for a, b in zip(self.borders, self.borders[1:], strict=False))
         check_rules(None if self.borders and rising else "borders of bucketize must be numbers that rise; give some")
 
@@ -101,7 +97,6 @@ class Clip:
     into: str | None = None
 
     def __post_init__(self) -> None:
-        """Check the order."""
         wrong = f"clip has least {self.least} above most {self.most}; swap them"
         check_rules(None if self.least <= self.most else wrong)
 
@@ -126,7 +121,6 @@ class BoxCox:
     into: str | None = None
 
     def __post_init__(self) -> None:
-        """Check the power."""
         check_rules(None if math.isfinite(self.power) else f"power is {self.power}; it must be a number")
 
 

@@ -29,7 +29,6 @@ class KernelTime:
     between: float = 0.0
 
     def __post_init__(self) -> None:
-        """Check kind, figures and seconds."""
         figures = figures_of(self.kind)
         check_rules(
             None if self.kind in KINDS else f"kind '{self.kind}' is not known; known are {', '.join(KINDS)}",
@@ -51,7 +50,6 @@ class CollectiveTime:
     seconds: float
 
     def __post_init__(self) -> None:
-        """Check seconds and bytes."""
         check_rules(
             None
             if LEAST_SECONDS <= self.seconds < 1e6

@@ -39,7 +39,6 @@ class Model:
     sequence: int = 16
 
     def __post_init__(self) -> None:
-        """Check sizes."""
         single = ("batch_size", "dense_features", "cross_layers", "cross_rank", "blocks", "width", "heads", "hidden",
                   "sequence")  # fmt: skip
         sizes = [(name, getattr(self, name)) for name in single]

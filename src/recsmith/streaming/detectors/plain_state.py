@@ -17,11 +17,7 @@ class PlainState:
         return {name: _raw(getattr(self, name)) for name in self.STATE}
 
     def from_raw(self, raw: Raw) -> None:
-        """Go on from there.
-
-        Raises:
-            CorruptFile: it is the state of something else, or of another version.
-        """
+        """Go on from there; CorruptFile where it is the state of something else, or of another version."""
         if not isinstance(raw, Mapping) or set(raw) != set(self.STATE):  # pyright: ignore[reportUnnecessaryIsInstance]
             found = ", ".join(raw) if isinstance(raw, Mapping) else repr(raw)  # pyright: ignore
             raise CorruptFile(

@@ -148,7 +148,6 @@ class EndedMember:
     because: str
 
     def __post_init__(self) -> None:
-        """Check the step."""
         check_rules(too_small("step", self.step))
 
 

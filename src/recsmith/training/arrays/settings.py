@@ -33,7 +33,6 @@ class RunArray:
         return None if self.layer_memory is None else parse_size(self.layer_memory)
 
     def __post_init__(self) -> None:
-        """Check names and their number."""
         odd = next((name for name in self.members if not NAMED.fullmatch(name) or name in TAKEN), None)
         check_rules(
             None

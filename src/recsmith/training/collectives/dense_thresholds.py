@@ -156,11 +156,7 @@ def _sum_largest(state: DenseThresholds, bucket: GradBucket) -> torch.futures.Fu
 
 
 def _counts(length: int, bucket: int, device: torch.device) -> list[int]:
-    """Bytes of every rank's message.
-
-    Raises:
-        RecSmithError: ranks are not at the same step.
-    """
+    """Bytes of every rank's message; RecSmithError where ranks are not at the same step."""
     mine = torch.tensor([length, bucket], dtype=torch.int64, device=device)
     every = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
     dist.all_gather(every, mine)

@@ -47,7 +47,6 @@ class Thresholded:
     backward: DataType = "fp32"
 
     def __post_init__(self) -> None:
-        """Check shares and counts."""
         check_rules(
             _share("dense", self.dense),
             _share("pooled", self.pooled),

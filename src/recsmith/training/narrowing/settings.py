@@ -27,7 +27,6 @@ class NarrowSettings:
     dense_at_end: float = 0.15
 
     def __post_init__(self) -> None:
-        """Check ranges."""
         check_rules(
             None if 0 < self.keep < 1 else f"model.narrow.keep is {self.keep}; it lies between 0 and 1",
             too_small("model.narrow.cycles", self.cycles, 1),

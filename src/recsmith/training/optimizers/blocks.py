@@ -39,7 +39,6 @@ class ShampooSettings:
     matrix_eps: float = 1e-12
 
     def __post_init__(self) -> None:
-        """Check ranges."""
         shares = {"beta1": self.beta1, "beta2": self.beta2}
         check_rules(
             *(too_small(f"optimizers.dense: {name}", getattr(self, name), 1)

@@ -40,7 +40,6 @@ class DanceSettings:
     growth: float = 2.0
 
     def __post_init__(self) -> None:
-        """Check ranges."""
         check_rules(
             too_small("inner", self.inner, 1),
             too_small("newton", self.newton, 1),

@@ -42,7 +42,6 @@ class LbfgsSettings:
     tested: int = 512
 
     def __post_init__(self) -> None:
-        """Check ranges."""
         check_rules(
             too_small("memory", self.memory, 1),
             too_small("tested", self.tested, 2),

@@ -29,7 +29,6 @@ class SparseOptimizer:
     beta2: float = 0.999
 
     def __post_init__(self) -> None:
-        """Check signs."""
         check_rules(positive("optimizers.sparse.learning_rate", self.learning_rate))
 
 
@@ -48,7 +47,6 @@ class DenseOptimizer:
     clip_norm: float | None = None
 
     def __post_init__(self) -> None:
-        """Check signs."""
         check_rules(
             positive("optimizers.dense.learning_rate", self.learning_rate),
             None if self.clip_norm is None else positive("optimizers.dense.clip_norm", self.clip_norm),

@@ -55,11 +55,7 @@ class PeriodSource(DatasetSource):
         return 1 + sum(weight != 0 for weight in self.weights[1:])
 
     def steps(self, sizes: BatchSizes, world: int) -> int | None:
-        """Steps of all periods.
-
-        Raises:
-            UsageError: a period is smaller than a step.
-        """
+        """Steps of all periods; UsageError where a period is smaller than a step."""
         step, keep = 0, self.data.last == "keep"
         for period in range(self.periods):
             self._check_size(period, sizes.at(step)[0] * world)

@@ -21,7 +21,7 @@ class DeviceRows(RowStore):
 
     def shards(self) -> Iterator[NamedShard]:
         """The model's own tensors, and the weights in fp32 of dense layers in bf16, which can be read alone."""
-        joined, local = joined_weights(self.optimizer), self._of_this_host()
+        joined, local = joined_weights(self.optimizer), host_parameters(getattr(self.model, "module", self.model))
         for shard in named_shards(self.model):
             everywhere = shard.everywhere and shard.parameter not in local
             yield shard._replace(tensor=joined.get(shard.parameter, shard.tensor), everywhere=everywhere)
@@ -35,9 +35,6 @@ class DeviceRows(RowStore):
         told: list[Any] = [None] * dist.get_world_size()
         dist.all_gather_object(told, mine)
         return {name: each for theirs in told for name, each in theirs.items()}
-
-    def _of_this_host(self) -> set[str]:
-        return host_parameters(getattr(self.model, "module", self.model))
 
     def prefetch(self, batch: Any) -> None:
         """All rows are there."""

@@ -19,10 +19,7 @@ import numpy as np
 import torch
 from fbgemm_gpu.split_embedding_configs import EmbOptimType
 from fbgemm_gpu.split_table_batched_embeddings_ops_common import EmbeddingLocation
-from fbgemm_gpu.split_table_batched_embeddings_ops_training import (
-    ComputeDevice,
-    SplitTableBatchedEmbeddingBagsCodegen,
-)
+from fbgemm_gpu.split_table_batched_embeddings_ops_training import ComputeDevice, SplitTableBatchedEmbeddingBagsCodegen
 
 from recsmith._types import Ints
 from recsmith.errors import UsageError
@@ -128,9 +125,7 @@ class TieredTables(SplitTableBatchedEmbeddingBagsCodegen):
         here = [
             [weights, *states]
             for weights, states in zip(
-                super().split_embedding_weights(),
-                super().split_optimizer_states() or [[] for _ in rows],
-                strict=True,
+                super().split_embedding_weights(), super().split_optimizer_states() or [[] for _ in rows], strict=True
             )
         ]
         # Views without autograd's count of versions: a thread writes into them while a backward pass runs.

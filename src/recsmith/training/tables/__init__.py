@@ -30,9 +30,7 @@ def tables_of(model: RunModel, schema: DataSchema) -> tuple[RunTable, ...]:
         return tuple(_table_of(feature.name, feature.num_embeddings, model) for feature in schema.features)
     made = tuple(
         replace(
-            table,
-            features=table.features or (table.name,),
-            embedding_dim=table.embedding_dim or model.embedding_dim,
+            table, features=table.features or (table.name,), embedding_dim=table.embedding_dim or model.embedding_dim
         )
         for table in model.tables
     )

@@ -165,11 +165,7 @@ class SearchedTables(nn.Module, TableModule):
         return self.tables.embedding_bags[table.physical_configs()[-1].name].weight.detach()
 
     def mask_layers(self, model: Any) -> None:
-        """Put the choices of layers into a built-in model.
-
-        Raises:
-            UsageError: the model has no such layer.
-        """
+        """Put the choices of layers into a built-in model; UsageError where the model has no such layer."""
         for each in self.space.layers:
             part, _, index = each.name.partition(".")
             try:

@@ -84,11 +84,7 @@ class Towers:
 
 
 def towers_of(model: RunModel) -> Towers | None:
-    """The towers of a model; None where it has none.
-
-    Raises:
-        UsageError: a setting is wrong.
-    """
+    """The towers of a model; None where it has none; UsageError where a setting is wrong."""
     if model.table_module is None:
         return None
     name, settings = parsed(model.table_module, "model.table_module")

@@ -34,7 +34,6 @@ class WatchSettings:
     sketch_every: int = 1000
 
     def __post_init__(self) -> None:
-        """Check counts and kinds."""
         check_rules(
             *(
                 None if least <= getattr(self, name) else f"watch.{name} is {getattr(self, name)}; {least} or more"

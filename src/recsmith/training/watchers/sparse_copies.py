@@ -39,7 +39,6 @@ class SparseRefresh:
     folder: str = "sparse"
 
     def __post_init__(self) -> None:
-        """Check ranges."""
         plain = self.folder.replace("-", "").replace("_", "").isalnum() and self.folder not in ("model", "checkpoints")
         check_rules(
             None

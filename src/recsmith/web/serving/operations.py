@@ -124,10 +124,7 @@ def openapi() -> Raw:
             "description": "Plans for embedding tables, on this machine. Bytes and seconds throughout; docs/serve.md.",
         },
         "paths": paths,
-        "components": {
-            "schemas": _schemas(),
-            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
-        },
+        "components": {"schemas": _schemas(), "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
         "security": [{"token": []}],
     }
 

@@ -12,15 +12,7 @@ from recsmith.clusters.files import unknown_device
 from recsmith.errors import UsageError, check_rules
 from recsmith.files import did_you_mean
 from recsmith.plans import Plan
-from recsmith.problems import (
-    Apart,
-    Constraints,
-    PerRank,
-    Space,
-    TableRule,
-    Together,
-    constraints_from_raw,
-)
+from recsmith.problems import Apart, Constraints, PerRank, Space, TableRule, Together, constraints_from_raw
 from recsmith.web.serving.sessions import Session
 from recsmith.workloads import Workload, builtins, load_workload
 
@@ -127,7 +119,6 @@ class PlanEdit:
     name: str = ""
 
     def __post_init__(self) -> None:
-        """Check the number of moves."""
         many = f"an edit of {len(self.moves):,} moves is too long; send at most {MOST_MOVES:,}"
         check_rules(many if len(self.moves) > MOST_MOVES else None)
 

@@ -19,7 +19,7 @@ from recsmith.web.serving.app import make_app, make_server
 from recsmith.web.serving.calls import Server
 from recsmith.web.serving.endpoints import keep_read
 from recsmith.web.serving.settings import Settings
-from recsmith.web.serving.uploads import ReadUpload, read_upload
+from recsmith.web.serving.uploads import read_upload
 
 LOOK_S = 0.5  # seconds between two looks at a connection whose request is being answered
 FAREWELL_S = 2  # seconds that open connections have once the server ends
@@ -43,7 +43,7 @@ def serve(
     """
     settings = Settings(host=host, token=secrets.token_urlsafe(32))
     server = make_server(settings)
-    loaded = [_loaded(file, settings, batch_size) for file in files]
+    loaded = [read_upload(bytes(read_bytes(file)), Path(file).name, settings, batch_size) for file in files]
     server.sessions.prepare = lambda session: [keep_read(each, session) for each in loaded].clear()
     with _bound(host, port) as bound:
         address = f"http://{_shown(host)}:{bound.getsockname()[1]}/?token={settings.token}"
@@ -54,10 +54,6 @@ def serve(
                 webbrowser.open(address)
 
         _run(server, bound, on_start)
-
-
-def _loaded(file: str, settings: Settings, batch_size: int | None) -> ReadUpload:
-    return read_upload(bytes(read_bytes(file)), Path(file).name, settings, batch_size)
 
 
 def _shown(host: str) -> str:

@@ -105,11 +105,7 @@ def check_size(workload: Workload, cluster: Cluster | None, settings: Settings) 
 
 def check_cost_model(name: str) -> None:
     """Refuse a cost model that is not one of those that ship or are installed: a file's path is none."""
-    known = [
-        *COST_MODELS,
-        *(PREFIX + each for each in shipped_models()),
-        *_plugins.plugin_names(_plugins.COST_MODELS),
-    ]
+    known = [*COST_MODELS, *(PREFIX + each for each in shipped_models()), *_plugins.plugin_names(_plugins.COST_MODELS)]
     if name not in known:
         raise UsageError(f"no cost model of this page is called '{name[:LONGEST_NAME]}'{did_you_mean(name, known)}")
 
