@@ -13,8 +13,7 @@ from recsmith._types import Ints, record
 from recsmith.data.batch import Batch, concatenated
 from recsmith.data.deduplication import deduplicated
 from recsmith.data.order import EpochOrder, Position
-from recsmith.data.source import BlockSource, SampleBlock
-from recsmith.errors import CorruptFile
+from recsmith.data.source import BlockSource, SampleBlock, check_corrupt
 
 AHEAD = 3  # batches that the thread has ready
 POLL_S = 0.2  # seconds after which the thread looks whether it is still wanted
@@ -122,16 +121,9 @@ class BatchReader:
         if block.valid is None:
             return block.samples.take(rows)
         whole = block.valid[rows]
-        self._count_corrupt(int(len(rows) - whole.sum()), block)
+        self.counts = replace(self.counts, corrupt=self.counts.corrupt + int(len(rows) - whole.sum()))
+        check_corrupt(self.counts.corrupt, self.source, block.first_corrupt)
         return block.samples.take(rows[whole])
-
-    def _count_corrupt(self, number: int, block: SampleBlock) -> None:
-        self.counts = replace(self.counts, corrupt=self.counts.corrupt + number)
-        if self.counts.corrupt > self.source.max_corrupt:
-            raise CorruptFile(
-                f"{self.counts.corrupt:,} samples are corrupt, more than max_corrupt: {self.source.max_corrupt:,} "
-                f"allows; {block.first_corrupt}"
-            )
 
 
 class Batches(Iterator[Batch]):

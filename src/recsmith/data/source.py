@@ -9,6 +9,7 @@ import numpy as np
 from recsmith._types import Bools, Ints, record
 from recsmith.data.batch import Batch, DataSchema
 from recsmith.data.deduplication import expanded
+from recsmith.errors import CorruptFile
 
 MEMORY_BLOCK = 8192  # samples of a block
 
@@ -73,6 +74,14 @@ class BlockSource(Protocol):
     def read(self, block: int) -> SampleBlock:
         """The samples of a block."""
         ...
+
+
+def check_corrupt(count: int, source: BlockSource, which: str) -> None:
+    """CorruptFile where more samples are corrupt than a source allows. which: one of them, or what says so."""
+    if count > source.max_corrupt:
+        raise CorruptFile(
+            f"{count:,} samples are corrupt, more than max_corrupt: {source.max_corrupt:,} allows; {which}"
+        )
 
 
 @runtime_checkable

@@ -18,7 +18,7 @@ from recsmith._types import record
 from recsmith.data import Batch, Counts
 from recsmith.data.batch import concatenated
 from recsmith.data.deduplication import deduplicated
-from recsmith.errors import CorruptFile
+from recsmith.data.source import check_corrupt
 from recsmith.feeding.buffer import Buffer, Leases
 from recsmith.feeding.engines import Engine, LocalEngine, WorkerThread
 from recsmith.feeding.status import Recorder
@@ -111,10 +111,7 @@ class Feed(Iterator[Batch]):
         batch, corrupt = replace(batch, corrupt=lost) if lost else batch, self.counts.corrupt + lost
         if corrupt > self.source.max_corrupt:
             self.close()
-            raise CorruptFile(
-                f"{corrupt:,} samples are corrupt, more than max_corrupt: {self.source.max_corrupt:,} allows; "
-                "`recsmith data check` says which"
-            )
+        check_corrupt(corrupt, self.source, "`recsmith data check` says which")
         self.counts = Counts(samples=self.counts.samples + len(batch), corrupt=corrupt)
         self.position = replace(self.position, used=last)
         return batch

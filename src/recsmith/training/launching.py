@@ -270,7 +270,10 @@ def _described(made: Run) -> list[str]:
     made = parts.run
     if made.data.test is not None:
         open_data(made.data.test, "data.test")
-    planned, holders = (parts, ranks) if made.remote is None else _on_servers(parts, ranks, made.remote.servers)
+    planned, holders = parts, ranks
+    if made.remote is not None:
+        holders = made.remote.servers
+        planned = replace(parts, run=run_of_servers(made, ranks, holders))
     plan = with_collections(plan_here(planned, holders, holders), made, parts.task)
     made, narrowed = with_narrow(made, parts, plan)
     check_together([*placed_parts(made, plan, device_type()), *layer_parts(made, dense_shapes(parts.task))])
@@ -296,11 +299,6 @@ def _described(made: Run) -> list[str]:
         *parts.source.notes(made.data.batch_sizes(ranks), ranks, None),
         *_watched(made, parts.source.schema.feature_names, steps),
     ]  # fmt: skip
-
-
-def _on_servers(parts: Any, trainers: int, servers: int) -> tuple[Any, int]:
-    """The run as its servers plan for it, and how many they are."""
-    return replace(parts, run=run_of_servers(parts.run, trainers, servers)), servers
 
 
 def _of_servers(made: Run, plan: Plan, trainers: int, step_s: float) -> list[str]:

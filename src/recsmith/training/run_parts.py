@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from recsmith._components import parsed
-from recsmith.plans import Placement, Plan
+from recsmith.plans import Plan
 from recsmith.training.collectives import collectives_of
 from recsmith.training.run import names_component
 from recsmith.workloads.optimizers import COPYING_OPTIMIZERS, CPU_OPTIMIZERS, OPTIMIZERS
@@ -32,15 +32,19 @@ class Part(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class PlainPart:
-    """A part that refuses nothing by itself."""
-
-    label: str
+class RefusesNothing:
+    """Of a part that others refuse, and that refuses nothing by itself."""
 
     def refuses(self, _: Any, /) -> str | None:
-        """Others say what they refuse."""
+        """None: others say what they refuse."""
         return None
+
+
+@dataclass(frozen=True)
+class PlainPart(RefusesNothing):
+    """A part that is its name."""
+
+    label: str
 
 
 COMPRESSION, FEED = PlainPart("model.compression"), PlainPart("data.feed")
@@ -131,23 +135,15 @@ class MixedPeriods:
 
 
 @dataclass(frozen=True)
-class OwnStep:
+class OwnStep(RefusesNothing):
     """A step that a class of the user's makes."""
 
     name: str
-
-    @property
-    def label(self) -> str:
-        """The key."""
-        return "pipeline: module:Class"
-
-    def refuses(self, _: Any, /) -> str | None:
-        """Others say what they refuse."""
-        return None
+    label: str = "pipeline: module:Class"
 
 
 @dataclass(frozen=True)
-class PlannedTables:
+class PlannedTables(RefusesNothing):
     """Tables where the plan puts them, on a kind of device."""
 
     plan: Plan
@@ -158,9 +154,10 @@ class PlannedTables:
         """Which sharding types the plan has."""
         return f"plan: {', '.join(sorted({each.sharding_type for each in self.plan.placements}))}"
 
-    def refuses(self, _: Any, /) -> str | None:
-        """Others say which plans they refuse."""
-        return None
+    @property
+    def copied(self) -> str | None:
+        """The first table, by name, that every rank has a copy of."""
+        return min((each.table for each in self.plan.placements if each.sharding_type == COPIED), default=None)
 
 
 @dataclass(frozen=True)
@@ -200,9 +197,11 @@ class TableOptimizer:
                 f"optimizers.sparse.name is {self.name}, which FBGEMM has on GPUs alone; on CPU use "
                 f"{', '.join(CPU_OPTIMIZERS)}"
             )
-        if isinstance(other, PlannedTables) and not OPTIMIZERS[self.name].copies:
-            copied = [each.table for each in other.plan.placements if each.sharding_type == COPIED]
-            return _fused_only(self.name, min(copied)) if copied else None
+        if isinstance(other, PlannedTables) and other.copied and not OPTIMIZERS[self.name].copies:
+            return (
+                f"{self.name} is fused only, and the plan copies table {other.copied} to every rank; "
+                f"use {', '.join(COPYING_OPTIMIZERS)}, or a plan without data_parallel"
+            )
         return None
 
 
@@ -248,7 +247,7 @@ class FactoredLayers:
 
 
 @dataclass(frozen=True)
-class LayerOptimizer:
+class LayerOptimizer(RefusesNothing):
     """An optimizer of torch.optim, or of yours, for dense layers, and whether weights decay by themselves."""
 
     name: str
@@ -259,10 +258,6 @@ class LayerOptimizer:
         """Its key and name."""
         decays = f", weight_decay {self.weight_decay:g}" if self.weight_decay else ""
         return f"optimizers.dense.name: {self.name}{decays}"
-
-    def refuses(self, _: Any, /) -> str | None:
-        """Others say what they refuse."""
-        return None
 
 
 @dataclass(frozen=True)
@@ -340,6 +335,14 @@ class Messages:
         return made.refuses(other.plan) if isinstance(other, PlannedTables) else None
 
 
+def not_as_plain(comms: Any, system: str, why_not_int8: str) -> str | None:
+    """Why messages do not go with a system that takes plain codecs alone, and of these no int8; None where they do."""
+    if names_component(comms) and (name := parsed(comms, "comms")[0]) != "quantised":
+        return f"comms: {name} does not go with {system} yet; leave one of them out"
+    made: Any = collectives_of(comms)
+    return why_not_int8 if "int8" in (made.forward, made.backward) else None
+
+
 @dataclass(frozen=True)
 class AheadOfBatches:
     """A pipeline under which ids cross ranks ahead of their batch."""
@@ -362,18 +365,8 @@ def _pooled_copy(placed: PlannedTables) -> str | None:
     """A sequence table that is copied to every rank on CPU: FBGEMM pools its rows there."""
     sequences = {table.name for table in placed.plan.workload.tables if not table.pooled}
     found = (each for each in placed.plan.placements if each.table in sequences)
-    return next((_pools(each) for each in found if each.sharding_type not in SEQUENCES_ON_CPU), None)
-
-
-def _pools(placement: Placement) -> str:
-    return (
-        f"table '{placement.table}' has pooling none and is {placement.sharding_type} in the plan, and "
-        f"FBGEMM pools such a copy on CPU; use a plan of {', '.join(SEQUENCES_ON_CPU)} for it"
-    )
-
-
-def _fused_only(name: str, table: str) -> str:
-    return (
-        f"{name} is fused only, and the plan copies table {table} to every rank; "
-        f"use {', '.join(COPYING_OPTIMIZERS)}, or a plan without data_parallel"
+    odd = next((each for each in found if each.sharding_type not in SEQUENCES_ON_CPU), None)
+    return odd and (
+        f"table '{odd.table}' has pooling none and is {odd.sharding_type} in the plan, and FBGEMM pools such a copy on "
+        f"CPU; use a plan of {', '.join(SEQUENCES_ON_CPU)} for it"
     )

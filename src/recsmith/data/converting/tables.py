@@ -19,7 +19,7 @@ from recsmith.data.dataset import Dataset
 from recsmith.data.deduplication import expanded
 from recsmith.data.generator.source import GeneratorSource
 from recsmith.data.parquet.write import samples_table
-from recsmith.data.source import BlockSource, ColumnSource
+from recsmith.data.source import BlockSource, ColumnSource, check_corrupt
 from recsmith.data.transforms.graph import TransformedSource
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.files import did_you_mean
@@ -155,11 +155,7 @@ class Blocks:
         if block.valid is not None:
             whole = np.flatnonzero(block.valid)
             self.corrupt += len(block.valid) - len(whole)
-            if self.corrupt > source.max_corrupt:
-                raise CorruptFile(
-                    f"{self.corrupt:,} samples are corrupt, more than max_corrupt: {source.max_corrupt:,} allows; "
-                    f"{block.first_corrupt}"
-                )
+            check_corrupt(self.corrupt, source, block.first_corrupt)
             samples = samples.take(whole)
             keys = Keys(session=None if keys.session is None else keys.session[whole], time=keys.time[whole])
         return self._table(samples, keys)

@@ -5,12 +5,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-from recsmith._components import parsed
 from recsmith._types import noun
 from recsmith.errors import CorruptFile, UsageError, check_rules, too_small
 from recsmith.files import Raw, decode, dump_json, encode, read_raw, write_text
-from recsmith.training.collectives import collectives_of
-from recsmith.training.run import Run, load_run, names_component, run_to_raw
+from recsmith.training.run import Run, load_run, run_to_raw
 from recsmith.training.run_parts import (
     BACKGROUND,
     BF16_PRODUCTS,
@@ -26,6 +24,7 @@ from recsmith.training.run_parts import (
     OwnTables,
     Sequences,
     is_among,
+    not_as_plain,
 )
 from recsmith.training.stores.parts import SplitHalves, TablesInFile
 from recsmith.training.tables.tower_parts import TowersOfHosts
@@ -111,18 +110,10 @@ class TrainedTogether:
         if is_among(other, NOT_TOGETHER):
             return f"{other.label} does not go with array yet; leave it out, or write array.together: never"
         if isinstance(other, Messages):
-            return self._refused_messages(other.comms)
-        return None
-
-    def _refused_messages(self, comms: Any) -> str | None:
-        if names_component(comms) and parsed(comms, "comms")[0] != "quantised":
-            return f"comms: {parsed(comms, 'comms')[0]} does not go with array yet; leave one of them out"
-        made: Any = collectives_of(comms)
-        if "int8" in (made.forward, made.backward):
-            return (
-                "comms ask for int8, whose scale is of a sample's vectors of all members; use fp16 or bf16, or write "
-                "array.together: never"
-            )
+            return not_as_plain(
+                other.comms, "array", "comms ask for int8, whose scale is of a sample's vectors of all members; use "
+                "fp16 or bf16, or write array.together: never",
+            )  # fmt: skip
         return None
 
 

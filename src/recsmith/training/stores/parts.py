@@ -68,9 +68,11 @@ class SplitHalves:
             return "rows: split does not take deduplicated features yet; drop data.deduplicate, or leave rows out"
         if other is GPU:
             return "rows: split is for CPUs; on GPUs leave rows out and give tables data_type bf16"
-        if isinstance(other, PlannedTables):
-            copied = [each.table for each in other.plan.placements if each.sharding_type == COPIED]
-            return _whole_copy(min(copied)) if copied else None
+        if isinstance(other, PlannedTables) and other.copied:
+            return (
+                f"rows: split has no copies, and the plan copies table {other.copied} to every rank; use a plan "
+                "without data_parallel, or leave rows out"
+            )
         return None
 
 
@@ -131,15 +133,13 @@ class TablesInFile:
 
 def check_caches(cache: float | None = None, policy: str | None = None, profile: int = PROFILE) -> None:
     """Refuse settings of the caches of `rows: tiered` that mean nothing (UsageError)."""
-    fits = cache is None or 0 < cache <= 1
-    wrong = None if fits else f"rows.cache is {cache}; it is a share of rows, above 0 and at most 1"
-    check_rules(wrong, _wrong_policy(cache, policy, profile))
-
-
-def _wrong_policy(cache: float | None, policy: str | None, profile: int) -> str | None:
-    if policy is not None and cache is None:
-        return "rows.policy goes with rows.cache; without it the plan says both: plan with --cache-policy static"
-    return None if profile >= 1 else f"rows.profile is {profile}; it is a number of batches, at least 1"
+    fits, alone = cache is None or 0 < cache <= 1, policy is not None and cache is None
+    check_rules(
+        None if fits else f"rows.cache is {cache}; it is a share of rows, above 0 and at most 1",
+        "rows.policy goes with rows.cache; without it the plan says both: plan with --cache-policy static"
+        if alone else None,
+        None if alone or profile >= 1 else f"rows.profile is {profile}; it is a number of batches, at least 1",
+    )  # fmt: skip
 
 
 def cached_tables(run: Run, plan: Plan) -> list[CachedTable]:
@@ -168,10 +168,3 @@ def row_parts(run: Run) -> list[Part]:
     name, settings = parsed(run.rows, "rows")
     known: dict[str, Part] = {"tiered": TablesInFile("cache" in settings), "split": SplitHalves()}
     return [known[name]] if name in known else []
-
-
-def _whole_copy(table: str) -> str:
-    return (
-        f"rows: split has no copies, and the plan copies table {table} to every rank; use a plan without "
-        "data_parallel, or leave rows out"
-    )

@@ -205,10 +205,6 @@ class DeduplicatedTables(nn.Module, TableModule):
         """All tables, collection by collection."""
         return list(self.collected)
 
-    def names(self) -> list[str]:
-        """Of all tables."""
-        return [config.name for config in self.collected]
-
     def vectors(self, name: str) -> torch.Tensor | None:
         """The weights."""
         collections: Any = [*([] if self.plain is None else [self.plain]), *self.distinct]

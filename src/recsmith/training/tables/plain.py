@@ -26,19 +26,11 @@ class Plain(TableModule):
     def __init__(self, collection: EmbeddingBagCollection | EmbeddingCollection) -> None:
         self.collection = collection
 
-    def features(self) -> Features:
-        """All that its tables look up."""
-        return Features(tuple(name for config in self.stored() for name in config.feature_names))
-
     def stored(self) -> list[BaseEmbeddingConfig]:
         """Its tables as they are."""
         if isinstance(self.collection, EmbeddingBagCollection):
             return list(self.collection.embedding_bag_configs())
         return list(self.collection.embedding_configs())
-
-    def names(self) -> list[str]:
-        """Of its tables."""
-        return [config.name for config in self.stored()]
 
     def vectors(self, name: str) -> torch.Tensor | None:
         """The weights."""

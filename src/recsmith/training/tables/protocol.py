@@ -27,8 +27,8 @@ class TableModule(Protocol):
     """Embedding tables of a model."""
 
     def features(self) -> Features:
-        """What batches must hold for them."""
-        ...
+        """What batches must hold for them: ids of all that stored tables look up, where nothing else is said."""
+        return Features(tuple(name for config in self.stored() for name in config.feature_names))
 
     def stored(self) -> list[BaseEmbeddingConfig]:
         """TorchRec's configs of the tables that are stored, before they are sharded."""
@@ -43,8 +43,8 @@ class TableModule(Protocol):
         ...
 
     def names(self) -> list[str]:
-        """Names of the logical tables."""
-        ...
+        """Names of the logical tables: those of the stored ones, where nothing else is said."""
+        return [config.name for config in self.stored()]
 
     def exported(self, parameter: str) -> str:
         """The name under which a parameter of the model is exported: that of the model without this module's doing."""

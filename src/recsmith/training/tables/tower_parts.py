@@ -16,8 +16,7 @@ from recsmith.plans import Plan, load_plan
 from recsmith.plans.towers import ON_A_HOST, check_ratio, placed_towers
 from recsmith.prediction.towers import TowerSteps, tower_steps
 from recsmith.problems import TableRule
-from recsmith.training.collectives import collectives_of
-from recsmith.training.run import MADE_HERE, Run, RunModel, names_component
+from recsmith.training.run import MADE_HERE, Run, RunModel
 from recsmith.training.run_parts import (
     FactoredLayers,
     FewerUnits,
@@ -27,6 +26,7 @@ from recsmith.training.run_parts import (
     OwnTables,
     PlannedTables,
     Sequences,
+    not_as_plain,
 )
 from recsmith.training.stores.parts import SplitHalves, TablesInFile
 
@@ -190,16 +190,9 @@ class TowersOfHosts:
             instead = {LayersByStep: "write pipeline: base", FewerUnits: "leave it out"}.get(type(other), "use adam")
             return f"{other.label} treats dense layers as those of all ranks, and towers are those of a host; {instead}"
         if isinstance(other, Messages):
-            return self._refused_messages(other.comms)
+            of_int8 = "comms ask for int8, which towers do not send back yet; use fp16 or bf16"
+            return not_as_plain(other.comms, "towers", of_int8)
         return self._refused_plan(other.plan) if isinstance(other, PlannedTables) else None
-
-    def _refused_messages(self, comms: Any) -> str | None:
-        if names_component(comms) and parsed(comms, "comms")[0] != "quantised":
-            return f"comms: {parsed(comms, 'comms')[0]} does not go with towers yet; leave one of them out"
-        made: Any = collectives_of(comms)
-        if "int8" in (made.forward, made.backward):
-            return "comms ask for int8, which towers do not send back yet; use fp16 or bf16"
-        return None
 
     def _refused_plan(self, plan: Plan) -> str | None:
         """Why a plan does not have each tower on a host of its own; on one host all is well."""

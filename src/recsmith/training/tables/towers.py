@@ -18,7 +18,6 @@ from torchrec import EmbeddingBagConfig, KeyedJaggedTensor, KeyedTensor
 from torchrec.modules.crossnet import LowRankCrossNet
 from torchrec.modules.embedding_configs import BaseEmbeddingConfig
 
-from recsmith.training.tables.features import Features
 from recsmith.training.tables.plain import plain
 from recsmith.training.tables.protocol import TableModule
 from recsmith.training.tables.tower_parts import Towers
@@ -69,10 +68,6 @@ class TowerTables(nn.Module, TableModule):
         """Parameters that the ranks of this host alone have."""
         names = (name for name, _ in self.interaction.named_parameters())
         return [] if self.hosts is None else [f"interaction.{name}" for name in names]
-
-    def features(self) -> Features:
-        """All, those of a tower one after the other."""
-        return Features(tuple(name for tower in self.towers for config in tower for name in config.feature_names))
 
     def stored(self) -> list[BaseEmbeddingConfig]:
         """The tables as they are, tower by tower."""
