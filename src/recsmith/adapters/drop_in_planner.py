@@ -201,11 +201,9 @@ def _warn_of_wide(plan: Plan) -> None:
 
 
 def _plan_of_rank_0(
-    planner: RecSmithPlanner,
-    module: nn.Module,
-    sharders: Sequence[ModuleSharder[nn.Module]] | None,
+    planner: RecSmithPlanner, module: nn.Module, sharders: Sequence[ModuleSharder[nn.Module]] | None,
     group: dist.ProcessGroup,
-) -> Plan:
+) -> Plan:  # fmt: skip
     """Rank 0's plan on every rank."""
 
     def make() -> dict[str, Any]:
@@ -218,12 +216,9 @@ def _plan_of_rank_0(
 
 
 def _agreed(
-    plan: Plan,
-    module: nn.Module,
-    sharders: Sequence[ModuleSharder[nn.Module]] | None,
-    group: dist.ProcessGroup,
+    plan: Plan, module: nn.Module, sharders: Sequence[ModuleSharder[nn.Module]] | None, group: dist.ProcessGroup,
     constraints: Mapping[str, ParameterConstraints] | None,
-) -> ShardingPlan:
+) -> ShardingPlan:  # fmt: skip
     """This rank's sharding plan, once every rank has made one of the same digest."""
     problem: str | None = None
     made: ShardingPlan | None = None

@@ -71,11 +71,9 @@ class Predictor:
         return vectors_of(self.task, name).numpy()
 
     def __call__(
-        self,
-        ids: Mapping[str, Sequence[Sequence[int]]],
-        dense: Sequence[Sequence[float]] | None = None,
+        self, ids: Mapping[str, Sequence[Sequence[int]]], dense: Sequence[Sequence[float]] | None = None,
         weights: Mapping[str, Sequence[Sequence[float]]] | None = None,
-    ) -> np.ndarray:
+    ) -> np.ndarray:  # fmt: skip
         """Probabilities (B, L) of samples.
 
         Args:
