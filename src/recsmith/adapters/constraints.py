@@ -126,12 +126,9 @@ def _rule(table: str, limits: ParameterConstraints) -> TableRule | None:
         return None
     try:
         return TableRule(
-            tables=table,
-            sharding_types=tuple(limits.sharding_types) if limits.sharding_types else None,
-            compute_kernels=kernels,
-            min_width=limits.min_partition,
-            cache_factors=factors,
-        )
+            tables=table, sharding_types=tuple(limits.sharding_types) if limits.sharding_types else None,
+            compute_kernels=kernels, min_width=limits.min_partition, cache_factors=factors,
+        )  # fmt: skip
     except UsageError as error:
         raise UsageError(f"constraints of table '{table}': {error}") from None
 

@@ -117,13 +117,9 @@ def dense_memory(
     batch = batch_bytes(workload, world_size)
     in_backward = batch + max(trained, default=0)  # a gradient is computed, then copied into its bucket
     return DenseMemory(
-        optimizer=optimizer,
-        parameters=_sum(rest) + _sum(buffers),
-        gradients=sum(trained),
-        state=kept.states * sum(trained),
-        batch=batch,
-        extra=max(in_backward, _step(kept, trained, on_cpu)) - batch,
-    )
+        optimizer=optimizer, parameters=_sum(rest) + _sum(buffers), gradients=sum(trained),
+        state=kept.states * sum(trained), batch=batch, extra=max(in_backward, _step(kept, trained, on_cpu)) - batch,
+    )  # fmt: skip
 
 
 def _check_shapes(model: nn.Module) -> None:

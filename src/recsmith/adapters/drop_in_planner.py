@@ -121,8 +121,7 @@ class RecSmithPlanner(ShardingPlanner):
         if not dist.is_initialized() or dist.get_rank() == 0:
             if self.reserve is not None:
                 self.reserve.log()
-            _warn_of_inexact(self.result.plan)
-            _warn_of_wide(self.result.plan)
+            _warn(self.result.plan)
         return to_sharding_plan(self.result.plan, module, sharders=sharders, constraints=self.constraints)
 
     def make(self, module: nn.Module, sharders: Sequence[ModuleSharder[nn.Module]] | None = None) -> Result:
@@ -167,8 +166,7 @@ class RecSmithPlanner(ShardingPlanner):
         plan = _plan_of_rank_0(self, module, sharders, group)
         made = _agreed(plan, module, sharders, group, self.constraints)
         if dist.get_rank(group) == 0:  # only now: where warnings are errors, the other ranks must not wait for this one
-            _warn_of_inexact(plan)
-            _warn_of_wide(plan)
+            _warn(plan)
         return made
 
     def dmp_collection_arguments(self) -> CollectionArguments:
@@ -176,22 +174,16 @@ class RecSmithPlanner(ShardingPlanner):
         return collection_arguments(self.cluster)
 
 
-def _warn_of_inexact(plan: Plan) -> None:
-    """Warn the caller's caller of tables that train differently from the unsharded model."""
-    tables = inexact_tables(plan)
-    if tables:
+def _warn(plan: Plan) -> None:
+    """Warn the caller's caller of tables that train differently, and of pieces that not all CUDA kernels take."""
+    if tables := inexact_tables(plan):
         many = f"{len(tables)} tables are" if len(tables) > 1 else f"table {tables[0]} is"
         warnings.warn(
             f"{many} split by columns under {plan.workload.optimizer}: each shard keeps row statistics of its own, so "
             "training differs from the unsharded model; limits=Constraints(keep_exact=True) forbids such splits",
             stacklevel=3,  # where plan() or collective_plan() is called
         )
-
-
-def _warn_of_wide(plan: Plan) -> None:
-    """Warn the caller's caller of tables with pieces that not all of FBGEMM's CUDA kernels take."""
-    tables = wide_tables(plan)
-    if tables:
+    if tables := wide_tables(plan):
         many = f"{len(tables)} tables have" if len(tables) > 1 else f"table {tables[0]} has"
         warnings.warn(
             f"{many} pieces of more than {NOTED_ON_CUDA:,} columns, for which releases of FBGEMM returned zeros "

@@ -49,19 +49,13 @@ def observe(
         raise UsageError(f"count is {count}; observe at least 1 batch")
     planned = 1 if batch_size is None else batch_size
     workload = read_workload(model, sharders or get_default_sharders(), batch_size=planned, optimizer=optimizer)
-    counts = _counted(islice(_iterate(batches), count), workload)
+    counts = AccessCounts(workload.tables)
+    for batch in islice(_iterate(batches), count):
+        counts.add(batch)
+    counts.check()
     size = max(1, round(counts.samples / counts.batches)) if batch_size is None else batch_size
     tables = tuple(counts.measured(table) for table in workload.tables)
     return replace(workload, batch_size=size, tables=tables, source=f"observed: {counts.batches} batches")
-
-
-def _counted(batches: Iterable[Any], workload: Workload) -> AccessCounts:
-    """What the tables of a workload read in all batches."""
-    counts = AccessCounts(workload.tables)
-    for batch in batches:
-        counts.add(batch)
-    counts.check()
-    return counts
 
 
 def _iterate(batches: Iterable[Any]) -> Iterator[Any]:

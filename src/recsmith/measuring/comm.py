@@ -136,11 +136,8 @@ def _row(links: SimulatedLinks, seed: int, position: int, ranks: int) -> Row:
     exchange = draw_exchange(seed, number, ranks, GPU)
     seconds = links.seconds(exchange.traffic, np.array(exchange.skew_s), (seed, number, visit))
     row = {
-        "position": position,
-        "seed": seed,
-        "number": number,
-        "visit": visit,
+        "position": position, "seed": seed, "number": number, "visit": visit,
         **exchange_columns(exchange, seconds[:, None].tolist()),
-    }
+    }  # fmt: skip
     row |= {"backend": "simulated", "oversubscribed": False}
     return row | origin_columns(time.monotonic() - begun, links.name, links.device, links.versions)

@@ -173,9 +173,6 @@ def _file(schema: str, required: dict[str, Any], optional: dict[str, Any] | None
     for part in properties.values():
         definitions |= part.pop("$defs", {})
     return {
-        "type": "object",
-        "properties": properties,
-        "required": ["schema", *required],
-        "additionalProperties": False,
+        "type": "object", "properties": properties, "required": ["schema", *required], "additionalProperties": False,
         **({"$defs": definitions} if definitions else {}),
-    }
+    }  # fmt: skip

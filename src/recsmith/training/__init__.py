@@ -39,27 +39,10 @@ _LATE = {
 }
 
 __all__ = [
-    "BatchChange",
-    "Checkpointing",
-    "DenseOptimizer",
-    "Periods",
-    "Run",
-    "RunComms",
-    "RunData",
-    "RunMetrics",
-    "RunModel",
-    "RunOptimizers",
-    "RunTable",
-    "Scores",
-    "SparseOptimizer",
-    "evaluate",
-    "load_model",
-    "load_run",
-    "run_from_raw",
-    "run_to_raw",
-    "save_run",
-    "train",
-]
+    "BatchChange", "Checkpointing", "DenseOptimizer", "Periods", "Run", "RunComms", "RunData", "RunMetrics", "RunModel",
+    "RunOptimizers", "RunTable", "Scores", "SparseOptimizer", "evaluate", "load_model", "load_run", "run_from_raw",
+    "run_to_raw", "save_run", "train",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

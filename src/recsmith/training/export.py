@@ -29,12 +29,8 @@ from recsmith.training.tables.plain import exported_names
 
 WEIGHTS, MODEL = "weights.safetensors", "model"
 TYPE_NAMES = {
-    torch.float32: "F32",
-    torch.float16: "F16",
-    torch.bfloat16: "BF16",
-    torch.int64: "I64",
-    torch.float64: "F64",
-}
+    torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64", torch.float64: "F64",
+}  # fmt: skip
 RAW = {torch.float32: "<f4", torch.float16: "<f2", torch.bfloat16: "<u2", torch.int64: "<i8", torch.float64: "<f8"}
 
 

@@ -208,9 +208,6 @@ def _config_fields(table: RunTable) -> dict[str, Any]:
             f"num_embeddings: {table.num_embeddings}}}, ...]"
         )
     return {
-        "name": table.name,
-        "num_embeddings": table.num_embeddings,
-        "embedding_dim": table.embedding_dim or 0,
-        "feature_names": list(table.features),
-        "data_type": DATA_TYPES[table.data_type],
-    }
+        "name": table.name, "num_embeddings": table.num_embeddings, "embedding_dim": table.embedding_dim or 0,
+        "feature_names": list(table.features), "data_type": DATA_TYPES[table.data_type],
+    }  # fmt: skip

@@ -234,11 +234,9 @@ def random_states() -> dict[str, Any]:
     kind, keys, place, has_gauss, cached = np.random.get_state(legacy=True)
     cuda = [_as_text(state) for state in torch.cuda.get_rng_state_all()] if torch.cuda.is_available() else []
     return {
-        "python": [version, list(state), gauss],
-        "numpy": [kind, np.asarray(keys).tolist(), place, has_gauss, cached],
-        "torch": _as_text(torch.get_rng_state()),
-        "cuda": cuda,
-    }
+        "python": [version, list(state), gauss], "numpy": [kind, np.asarray(keys).tolist(), place, has_gauss, cached],
+        "torch": _as_text(torch.get_rng_state()), "cuda": cuda,
+    }  # fmt: skip
 
 
 def restore_random_states(states: dict[str, Any]) -> None:

@@ -118,11 +118,9 @@ def prepare(run: Run, request: NetworkSearch, folder: str, **search: Any) -> Pre
     ceiling = space.ceiling(request.under) / space.whole
     assert steps is not None
     words = {
-        "steps": steps,
-        "warm_up": round(WARM_UP * steps),
-        "coefficient": request.coefficient,
+        "steps": steps, "warm_up": round(WARM_UP * steps), "coefficient": request.coefficient,
         "fixed": space.fixed / space.whole,
-    }
+    }  # fmt: skip
     step = {NAME: "search", **words, "ceiling": ceiling if request.under < 1 else 0.0}
     model = replace(run.model, table_module={NAME: "searched", "space": encode(space)})
     network = replace(

@@ -176,12 +176,9 @@ def planted_optimum(spec: GeneratorSpec, samples: int = MOST_SAMPLES) -> Optimum
     chances = np.concatenate(parts)[:samples]
     log_loss, rate = float(entropy(chances).mean()), float(chances.mean())
     return Optimum(
-        samples=len(chances),
-        positive_rate=rate,
-        auc=area_under_curve(chances, chances),
-        log_loss=log_loss,
+        samples=len(chances), positive_rate=rate, auc=area_under_curve(chances, chances), log_loss=log_loss,
         normalized_entropy=log_loss / float(entropy(np.array([rate]))[0]),
-    )
+    )  # fmt: skip
 
 
 def entropy(chances: Floats) -> Floats:
