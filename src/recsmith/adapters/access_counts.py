@@ -187,9 +187,11 @@ class AccessCounts:
     def _measured(self, table: Table, feature: Feature) -> Feature:
         ids, bags = self.ids[table.name, feature.name], self.bags[table.name, feature.name]
         return replace(
-            feature, pooling_factor=ids / bags if bags else 0.0, num_poolings=bags / self.samples,
+            feature,
+            pooling_factor=ids / bags if bags else 0.0,
+            num_poolings=bags / self.samples,
             weighted=table.name in self.weighted,
-        )  # fmt: skip
+        )
 
     def _access(self, table: Table) -> AccessProfile | None:
         bins: list[int] = self.bins[table.name].tolist()

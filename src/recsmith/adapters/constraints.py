@@ -79,9 +79,11 @@ def _agreeing(name: str, found: Sequence[Collection], cluster: Cluster) -> dict[
 
 
 def _check_fields(
-    table: str, given: ParameterConstraints | CacheParams, policies: Mapping[str, FieldPolicy],
+    table: str,
+    given: ParameterConstraints | CacheParams,
+    policies: Mapping[str, FieldPolicy],
     agreeing: Mapping[str, list[Any]],
-) -> None:  # fmt: skip
+) -> None:
     """Refuse the first field that is set, not kept, and not what is so anyway."""
     default = type(given)()
     values = {field.name: getattr(given, field.name) for field in fields(given)}

@@ -30,9 +30,13 @@ from recsmith.workloads import Table, Workload
 
 
 def to_sharding_plan(
-    plan: Plan, module: nn.Module, *, sharders: Sequence[ModuleSharder[nn.Module]] | None = None,
-    device: str | None = None, constraints: Mapping[str, ParameterConstraints] | None = None,
-) -> ShardingPlan:  # fmt: skip
+    plan: Plan,
+    module: nn.Module,
+    *,
+    sharders: Sequence[ModuleSharder[nn.Module]] | None = None,
+    device: str | None = None,
+    constraints: Mapping[str, ParameterConstraints] | None = None,
+) -> ShardingPlan:
     """TorchRec's ShardingPlan of a plan, for DistributedModelParallel(module, plan=...).
 
     device: 'cuda' or 'cpu'; what PyTorch sees by default. constraints: TorchRec's, by table name; what a plan does not

@@ -193,9 +193,11 @@ def _warn(plan: Plan) -> None:
 
 
 def _plan_of_rank_0(
-    planner: RecSmithPlanner, module: nn.Module, sharders: Sequence[ModuleSharder[nn.Module]] | None,
+    planner: RecSmithPlanner,
+    module: nn.Module,
+    sharders: Sequence[ModuleSharder[nn.Module]] | None,
     group: dist.ProcessGroup,
-) -> Plan:  # fmt: skip
+) -> Plan:
     """Rank 0's plan on every rank."""
 
     def make() -> dict[str, Any]:
@@ -208,9 +210,12 @@ def _plan_of_rank_0(
 
 
 def _agreed(
-    plan: Plan, module: nn.Module, sharders: Sequence[ModuleSharder[nn.Module]] | None, group: dist.ProcessGroup,
+    plan: Plan,
+    module: nn.Module,
+    sharders: Sequence[ModuleSharder[nn.Module]] | None,
+    group: dist.ProcessGroup,
     constraints: Mapping[str, ParameterConstraints] | None,
-) -> ShardingPlan:  # fmt: skip
+) -> ShardingPlan:
     """This rank's sharding plan, once every rank has made one of the same digest."""
     problem: str | None = None
     made: ShardingPlan | None = None

@@ -49,9 +49,13 @@ UNKNOWN_FIELD = refused("this version does not know the field; leave it out")
 
 
 def check_values(
-    where: str, values: Mapping[str, Any], policies: Mapping[str, FieldPolicy], *, shown: str,
+    where: str,
+    values: Mapping[str, Any],
+    policies: Mapping[str, FieldPolicy],
+    *,
+    shown: str,
     unknown: FieldPolicy = UNKNOWN_FIELD,
-) -> None:  # fmt: skip
+) -> None:
     """Refuse the first value that is not kept (UsageError): where it stands, its value, why and what to do.
 
     values: those that are not at their defaults, by field; None counts as not given. shown: how an error writes the

@@ -17,9 +17,14 @@ from recsmith.workloads import Workload
 
 
 def observe(
-    batches: Iterable[Any], model: nn.Module, sharders: Sequence[ModuleSharder[nn.Module]] | None = None, *,
-    batch_size: int | None = None, count: int = 50, optimizer: str | None = None,
-) -> Workload:  # fmt: skip
+    batches: Iterable[Any],
+    model: nn.Module,
+    sharders: Sequence[ModuleSharder[nn.Module]] | None = None,
+    *,
+    batch_size: int | None = None,
+    count: int = 50,
+    optimizer: str | None = None,
+) -> Workload:
     """The workload of a model with pooling factors, poolings and access profiles measured on its own data.
 
     workload = observe(train_loader, model)

@@ -35,9 +35,14 @@ def check_reservation(reservation: object) -> None:
 
 
 def with_reservation(
-    cluster: Cluster, reservation: StorageReservation, model: nn.Module, sharders: Sequence[ModuleSharder[nn.Module]],
-    *, batch_size: int, constraints: Mapping[str, ParameterConstraints],
-) -> Cluster:  # fmt: skip
+    cluster: Cluster,
+    reservation: StorageReservation,
+    model: nn.Module,
+    sharders: Sequence[ModuleSharder[nn.Module]],
+    *,
+    batch_size: int,
+    constraints: Mapping[str, ParameterConstraints],
+) -> Cluster:
     """The cluster with what a storage reservation leaves of the memory of its devices, in place of its own reserve.
 
     Where it takes more of some devices than of others, the reserve is the least, and hbm_bytes is lowered by the rest.
@@ -142,9 +147,14 @@ class ReserveRequest:
         check_dense_optimizer(self.dense_optimizer)
 
     def of(
-        self, cluster: Cluster, model: nn.Module, found: Sequence[Collection], workload: Workload,
-        sharders: Sequence[ModuleSharder[nn.Module]], constraints: Mapping[str, ParameterConstraints],
-    ) -> Reserve:  # fmt: skip
+        self,
+        cluster: Cluster,
+        model: nn.Module,
+        found: Sequence[Collection],
+        workload: Workload,
+        sharders: Sequence[ModuleSharder[nn.Module]],
+        constraints: Mapping[str, ParameterConstraints],
+    ) -> Reserve:
         """The reserve for a model: reserve_bytes, else the storage reservation, else the cluster's, else the estimate.
 
         Raises:

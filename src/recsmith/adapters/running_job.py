@@ -31,11 +31,16 @@ from recsmith.workloads import Workload
 
 
 def import_plan(
-    sharding_plan: ShardingPlan, module: nn.Module, cluster: Cluster | Topology | Source, *, batch_size: int,
+    sharding_plan: ShardingPlan,
+    module: nn.Module,
+    cluster: Cluster | Topology | Source,
+    *,
+    batch_size: int,
     sharders: Sequence[ModuleSharder[nn.Module]] | None = None,
-    constraints: Mapping[str, ParameterConstraints] | None = None, optimizer: str | Enum | None = None,
+    constraints: Mapping[str, ParameterConstraints] | None = None,
+    optimizer: str | Enum | None = None,
     cost_model: str | CostModel | None = None,
-) -> Plan:  # fmt: skip
+) -> Plan:
     """A Plan of a TorchRec ShardingPlan, whichever planner made it: save it, explain it, diff it, plan from it.
 
     sharding_plan: such as `model.plan` of a DistributedModelParallel. module: the model before it was sharded, which

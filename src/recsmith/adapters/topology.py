@@ -63,9 +63,11 @@ def to_topology(cluster: Cluster) -> Topology:
     on_cpu = cluster.device.kind == "cpu"
     per_rank = (cluster.ddr_bytes_per_host or 0) // cluster.local_world_size
     topology = Topology(
-        world_size=cluster.world_size, local_world_size=cluster.local_world_size, compute_device=cluster.device.kind,
+        world_size=cluster.world_size,
+        local_world_size=cluster.local_world_size,
+        compute_device=cluster.device.kind,
         ddr_cap=per_rank,
-    )  # fmt: skip
+    )
     for device, size in zip(topology.devices, cluster.hbm_per_rank, strict=True):
         setattr(device.storage, "ddr" if on_cpu else "hbm", size)
     return topology

@@ -64,9 +64,12 @@ class LimitedProposer(Proposer):
         return self._proposer.propose() if time.process_time() < self._ends else None
 
     def feedback(
-        self, partitionable: bool, plan: list[ShardingOption] | None = None, perf_rating: float | None = None,
+        self,
+        partitionable: bool,
+        plan: list[ShardingOption] | None = None,
+        perf_rating: float | None = None,
         storage_constraint: Topology | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         """What came of the last proposal."""
         given: dict[str, Any] = {"plan": plan, "perf_rating": perf_rating, "storage_constraint": storage_constraint}
         self._proposer.feedback(partitionable, **given)
@@ -196,9 +199,11 @@ def _bandwidths(cluster: Cluster) -> dict[str, Any]:
 
 def _config(table: Table) -> EmbeddingBagConfig:
     return EmbeddingBagConfig(
-        name=table.name, embedding_dim=table.embedding_dim, num_embeddings=table.num_embeddings,
+        name=table.name,
+        embedding_dim=table.embedding_dim,
+        num_embeddings=table.num_embeddings,
         feature_names=[feature.name for feature in table.features],
-    )  # fmt: skip
+    )
 
 
 def _limits(

@@ -105,9 +105,13 @@ POOLINGS = {PoolingType.SUM: "sum", PoolingType.MEAN: "mean", PoolingType.NONE: 
 
 
 def read_workload(
-    model: nn.Module, sharders: Sequence[ModuleSharder[nn.Module]], *, batch_size: int,
-    constraints: Mapping[str, ParameterConstraints] | None = None, optimizer: str | Enum | None = None,
-) -> Workload:  # fmt: skip
+    model: nn.Module,
+    sharders: Sequence[ModuleSharder[nn.Module]],
+    *,
+    batch_size: int,
+    constraints: Mapping[str, ParameterConstraints] | None = None,
+    optimizer: str | Enum | None = None,
+) -> Workload:
     """The workload of a model: tables and features from its modules, how much is looked up from the constraints.
 
     constraints: TorchRec's, by table name; their pooling_factors, num_poolings and batch_sizes are in the order of the
@@ -129,9 +133,13 @@ def read_workload(
     )
     forward, backward = comm_dtypes(found)
     return Workload(
-        batch_size=batch_size, optimizer=read_optimizer(optimizer or _optimizer(found)), tables=tables,
-        comm_dtype=forward, backward_comm_dtype=backward, comm_bytes=comm_bytes(found),
-    )  # fmt: skip
+        batch_size=batch_size,
+        optimizer=read_optimizer(optimizer or _optimizer(found)),
+        tables=tables,
+        comm_dtype=forward,
+        backward_comm_dtype=backward,
+        comm_bytes=comm_bytes(found),
+    )
 
 
 def _table(

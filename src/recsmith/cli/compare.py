@@ -113,9 +113,11 @@ def sweep_command(workload: str, output: str | None, force: bool, format_: str, 
     kind = sweep_file(_is_csv(output or "", format_))
     check_target(output, inputs=inputs_of(workload, *options.values()), kind=kind, force=force)
     found = sweep(
-        **_read_sweep(workload, options), **read_search(options), planner=options["planner"],
+        **_read_sweep(workload, options),
+        **read_search(options),
+        planner=options["planner"],
         on_point=_say if is_watched() else None,
-    )  # fmt: skip
+    )
     _notes(found)
     _print(found, output, format_)
     _end(found)

@@ -38,9 +38,12 @@ def show_report(report: Any) -> None:
 
 
 def progress_printer(
-    describe: Callable[[Any], str], every_s: float, is_last: Callable[[Any], bool] = lambda _: False, *,
+    describe: Callable[[Any], str],
+    every_s: float,
+    is_last: Callable[[Any], bool] = lambda _: False,
+    *,
     at_once: bool = False,
-) -> Callable[[Any], None]:  # fmt: skip
+) -> Callable[[Any], None]:
     """What prints a run's progress as `describe` puts it: over one line on a terminal, every so many seconds in a log.
 
     is_last: whether a progress is the last one, which is printed in any case. at_once: whether the first one is, too.

@@ -229,9 +229,14 @@ def check_data(dataset: Dataset, on_progress: Progress = lambda _: None) -> Data
         faults += [_values(path, cause, count) for cause, count in block.causes.items()]
         on_progress(good)
     return DataCheck(
-        samples=good, corrupt=corrupt, allowed=source.max_corrupt, examples=tuple(examples), blocks=len(sizes),
-        largest_block=int(sizes.max(initial=0)), faults=merged(faults),
-    )  # fmt: skip
+        samples=good,
+        corrupt=corrupt,
+        allowed=source.max_corrupt,
+        examples=tuple(examples),
+        blocks=len(sizes),
+        largest_block=int(sizes.max(initial=0)),
+        faults=merged(faults),
+    )
 
 
 def _nothing(spec: ParquetSpec, faults: list[Fault]) -> DataCheck:

@@ -21,9 +21,13 @@ EDGES = 2 ** np.arange(NUM_REUSE_BINS - 1)  # upper ends of all bins but the las
 
 
 def schema_workload(
-    schema: DataSchema, *, batch_size: int, embedding_dim: int = EMBEDDING_DIM,
-    optimizer: OptimizerName = "rowwise_adagrad", name: str = "",
-) -> Workload:  # fmt: skip
+    schema: DataSchema,
+    *,
+    batch_size: int,
+    embedding_dim: int = EMBEDDING_DIM,
+    optimizer: OptimizerName = "rowwise_adagrad",
+    name: str = "",
+) -> Workload:
     """The workload of a model with a table for each feature of a dataset, as the planner takes it.
 
     Raises:
@@ -67,9 +71,15 @@ def generator_like(workload: Workload, *, num_samples: int, dense: int = 13, see
 
 
 def counted_workload(
-    dataset: Dataset, *, batch_size: int, samples: int, embedding_dim: int = EMBEDDING_DIM,
-    optimizer: OptimizerName = "rowwise_adagrad", deduplicate: bool = False, name: str = "",
-) -> Workload:  # fmt: skip
+    dataset: Dataset,
+    *,
+    batch_size: int,
+    samples: int,
+    embedding_dim: int = EMBEDDING_DIM,
+    optimizer: OptimizerName = "rowwise_adagrad",
+    deduplicate: bool = False,
+    name: str = "",
+) -> Workload:
     """The workload of a model with a table for each feature, counted in at least so many samples as they are stored.
 
     deduplicate: features of which a batch has at least 1.5 samples for each distinct bag look up the distinct ones

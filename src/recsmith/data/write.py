@@ -21,9 +21,14 @@ Progress = Callable[[int], None]
 
 
 def write_dataset(
-    dataset: Dataset, folder: Path, form: FileForm = "parquet", *, session_size: int = 1, packed: bool = False,
+    dataset: Dataset,
+    folder: Path,
+    form: FileForm = "parquet",
+    *,
+    session_size: int = 1,
+    packed: bool = False,
     on_progress: Progress = lambda _: None,
-) -> None:  # fmt: skip
+) -> None:
     """Write all samples in their order into a new folder, whole or not at all; a few blocks are in memory at a time.
 
     session_size: samples that follow each other and have one session_id. packed: Criteo's lines as .gz.

@@ -35,9 +35,13 @@ from recsmith.workloads.optimizers import OPTIMIZERS
 
 
 def replicated(
-    model: nn.Module, sharding_plan: ShardingPlan, cluster: Cluster, *, device: torch.device,
+    model: nn.Module,
+    sharding_plan: ShardingPlan,
+    cluster: Cluster,
+    *,
+    device: torch.device,
     sharders: list[ModuleSharder[nn.Module]],
-) -> model_parallel.DMPCollection:  # fmt: skip
+) -> model_parallel.DMPCollection:
     """The model in as many sharding groups as the cluster says, each sharded by the plan, which TorchRec changes.
 
     gloo averages nothing, so its replicas sum and divide instead.

@@ -72,9 +72,12 @@ class MeasuringProgress:
 
 
 def measure_compute(
-    hardware: Hardware, cases: CaseSource, path: Path, limit: Limit,
+    hardware: Hardware,
+    cases: CaseSource,
+    path: Path,
+    limit: Limit,
     on_progress: Callable[[MeasuringProgress], None] | None = None,
-) -> MeasuringProgress:  # fmt: skip
+) -> MeasuringProgress:
     """Measure sample after sample into a folder; a second run goes on where the first one ended.
 
     Ctrl-C ends the run as its limit would.

@@ -66,9 +66,11 @@ def device_of(trace: Trace) -> TracedDevice:
             arguments = event["args"]
             if event["cat"] in RUNS:
                 runs[int(arguments["correlation"])] = DeviceRun(
-                    str(event["name"]), seconds_of(event, "dur"), str(arguments.get("stream", event.get("tid"))),
+                    str(event["name"]),
+                    seconds_of(event, "dur"),
+                    str(arguments.get("stream", event.get("tid"))),
                     event["cat"] != "kernel",
-                )  # fmt: skip
+                )
             else:
                 spans.append(span_of({**event, "args": None}))
                 calls[spans[-1].begin] = (spans[-1].name, int(arguments.get("correlation", -1)))

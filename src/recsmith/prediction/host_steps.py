@@ -132,9 +132,13 @@ def tops_of(nodes: Sequence[OperatorNode]) -> list[int]:
 
 
 def pieces_of(
-    step: TraceSpan, nodes: list[OperatorNode], marks: list[Mark], named: Sequence[TraceSpan], event_s: float,
+    step: TraceSpan,
+    nodes: list[OperatorNode],
+    marks: list[Mark],
+    named: Sequence[TraceSpan],
+    event_s: float,
     annotation_s: float,
-) -> list[Piece]:  # fmt: skip
+) -> list[Piece]:
     """The events of a step. named: annotations. event_s, annotation_s: the profiler's cost per operator and name."""
     by_top: dict[int, list[Mark]] = {}
     for mark in marks:

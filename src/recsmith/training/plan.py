@@ -109,9 +109,13 @@ def make_plan(
         limits = plan_limits(run, before, sequences=names, device=device_type(), hosts=cluster.hosts)
         return _auto_plan(run, model, cluster, batch_size, lookups, limits)
     return plan_as_torchrec(
-        model, sharders_of(collectives_of(run.comms)), cluster, lookups, batch_size=batch_size,
+        model,
+        sharders_of(collectives_of(run.comms)),
+        cluster,
+        lookups,
+        batch_size=batch_size,
         optimizer=run.optimizers.sparse.name,
-    )  # fmt: skip
+    )
 
 
 def _auto_plan(
@@ -123,9 +127,16 @@ def _auto_plan(
 
     def plan(cost_model: str | None = None, space: Space | None = None) -> Plan:
         planner = RecSmithPlanner(
-            cluster, batch_size=batch_size, constraints=lookups, optimizer=optimizer, limits=limits, reserve_bytes=0,
-            seed=run.seed, cost_model=cost_model, space=space,
-        )  # fmt: skip
+            cluster,
+            batch_size=batch_size,
+            constraints=lookups,
+            optimizer=optimizer,
+            limits=limits,
+            reserve_bytes=0,
+            seed=run.seed,
+            cost_model=cost_model,
+            space=space,
+        )
         with warnings.catch_warnings():  # of columns that are split inexactly: keep_exact forbids them
             warnings.simplefilter("ignore")
             return planner.make(model, sharders).plan
@@ -187,9 +198,11 @@ def with_collections(plan: Plan, run: Run, model: nn.Module) -> Plan:
         PlanMismatch: plan and model do not have the same tables.
     """
     found = read_workload(
-        model, sharders_of(collectives_of(run.comms)), batch_size=plan.workload.batch_size,
+        model,
+        sharders_of(collectives_of(run.comms)),
+        batch_size=plan.workload.batch_size,
         optimizer=plan.workload.optimizer,
-    )  # fmt: skip
+    )
     paths = {table.name: table.collection for table in found.tables}
     pooled = {table.name: table.pooled for table in found.tables}
     planned = {table.name for table in plan.workload.tables}
@@ -209,9 +222,14 @@ def with_collections(plan: Plan, run: Run, model: nn.Module) -> Plan:
 
 
 def plan_as_torchrec(
-    model: nn.Module, sharders: Sequence[ModuleSharder[nn.Module]], cluster: Cluster,
-    lookups: Mapping[str, ParameterConstraints], *, batch_size: int, optimizer: str,
-) -> Plan:  # fmt: skip
+    model: nn.Module,
+    sharders: Sequence[ModuleSharder[nn.Module]],
+    cluster: Cluster,
+    lookups: Mapping[str, ParameterConstraints],
+    *,
+    batch_size: int,
+    optimizer: str,
+) -> Plan:
     """TorchRec's plan for a model, priced by RecSmith. lookups: ids of a bag of each feature, by table.
 
     Raises:

@@ -71,9 +71,11 @@ class Predictor:
         return vectors_of(self.task, name).numpy()
 
     def __call__(
-        self, ids: Mapping[str, Sequence[Sequence[int]]], dense: Sequence[Sequence[float]] | None = None,
+        self,
+        ids: Mapping[str, Sequence[Sequence[int]]],
+        dense: Sequence[Sequence[float]] | None = None,
         weights: Mapping[str, Sequence[Sequence[float]]] | None = None,
-    ) -> np.ndarray:  # fmt: skip
+    ) -> np.ndarray:
         """Probabilities (B, L) of samples.
 
         Args:

@@ -42,9 +42,12 @@ HIGH_BITS = np.uint64(32)  # of a hash, which say the bucket
 
 
 def convert_dataset(
-    dataset: Dataset, folder: Path, layout: FileLayout | None = None, columns: KeyColumns | None = None,
+    dataset: Dataset,
+    folder: Path,
+    layout: FileLayout | None = None,
+    columns: KeyColumns | None = None,
     on_progress: OnProgress = lambda _: None,
-) -> Manifest:  # fmt: skip
+) -> Manifest:
     """Write all samples in their order; a few blocks are in memory at a time.
 
     A command that was stopped, even by kill -9, goes on after the files it has finished; until its manifest is
@@ -96,9 +99,13 @@ def block_ranges(sizes: Ints, samples: int) -> list[tuple[int, int]]:
 
 
 def cluster_dataset(
-    dataset: Dataset, folder: Path, layout: FileLayout | None = None, columns: KeyColumns | None = None,
-    on_progress: OnProgress = lambda _: None, memory: int = MEMORY,
-) -> Manifest:  # fmt: skip
+    dataset: Dataset,
+    folder: Path,
+    layout: FileLayout | None = None,
+    columns: KeyColumns | None = None,
+    on_progress: OnProgress = lambda _: None,
+    memory: int = MEMORY,
+) -> Manifest:
     """Write all samples so that those of a session follow each other, by time; sessions in the order of their hashes.
 
     memory: bytes of tables at a time. A command that was stopped, even by kill -9, goes on where it was.

@@ -69,9 +69,11 @@ class Teacher:
         means = parts.mean(axis=1)
         logits = factors @ (parts - means[:, None])
         return LogitScale(
-            means=tuple(means.tolist()), factors=tuple(factors.tolist()), bias=_bias(logits, teacher.positive_rate),
+            means=tuple(means.tolist()),
+            factors=tuple(factors.tolist()),
+            bias=_bias(logits, teacher.positive_rate),
             center=center,
-        )  # fmt: skip
+        )
 
     def chances(self, samples: Batch, scale: LogitScale) -> Floats:
         """The chance that the label of each sample is 1 (n,)."""

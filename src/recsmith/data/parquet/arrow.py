@@ -166,6 +166,10 @@ def stored_figures(files: Sequence[ColumnFile]) -> StoredFigures:
             columns[name] = columns.get(name, 0) + size
     sizes = [size for file in files for size in file.sizes]
     return StoredFigures(
-        files=len(files), row_groups=len(sizes), smallest_group=min(sizes, default=0),
-        largest_group=max(sizes, default=0), bytes=sum(file.path.stat().st_size for file in files), columns=columns,
-    )  # fmt: skip
+        files=len(files),
+        row_groups=len(sizes),
+        smallest_group=min(sizes, default=0),
+        largest_group=max(sizes, default=0),
+        bytes=sum(file.path.stat().st_size for file in files),
+        columns=columns,
+    )

@@ -110,9 +110,12 @@ class ParquetSource:
                 f"{place} has rows without an id of '{short}', and says that each has one; write it again"
             )
         samples = Batch(
-            dense=numbers(table, self.spec.dense, place)[0], ids=ids, labels=labels, label_names=self.spec.labels,
+            dense=numbers(table, self.spec.dense, place)[0],
+            ids=ids,
+            labels=labels,
+            label_names=self.spec.labels,
             sample_ids=self._sample_ids(block, table, place),
-        )  # fmt: skip
+        )
         of_part, found = f"of part {part} of {place}", SampleBlock(samples=samples)
         if not whole.all():
             first, missing = int(np.argmin(whole)), int((~whole).sum())

@@ -88,9 +88,11 @@ class InverseKeyedJaggedTensor(Pipelineable):
             return self
         lengths = nn.functional.pad(self.distinct.lengths().view(features, most), (0, rows - most))
         longer = KeyedJaggedTensor(
-            keys=self.distinct.keys(), values=self.distinct.values(), lengths=lengths.view(-1),
+            keys=self.distinct.keys(),
+            values=self.distinct.values(),
+            lengths=lengths.view(-1),
             weights=self.distinct.weights_or_none(),
-        )  # fmt: skip
+        )
         return InverseKeyedJaggedTensor(longer, self.inverse)
 
     def to(self, device: torch.device, non_blocking: bool = False) -> "InverseKeyedJaggedTensor":

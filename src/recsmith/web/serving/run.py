@@ -26,9 +26,14 @@ FAREWELL_S = 2  # seconds that open connections have once the server ends
 
 
 def serve(
-    files: Sequence[str], *, host: str, port: int, batch_size: int | None = None, on_address: Callable[[str], None],
+    files: Sequence[str],
+    *,
+    host: str,
+    port: int,
+    batch_size: int | None = None,
+    on_address: Callable[[str], None],
     open_browser: bool,
-) -> None:  # fmt: skip
+) -> None:
     """Serve the page until Ctrl-C, with files that every client finds opened.
 
     on_address: told the address with its token, once the server can be reached.
