@@ -1,21 +1,24 @@
-"""Planners side by side: NeuroShard's search and its growth, and every planner under both cost models.
+"""Planners side by side: whole commands, NeuroShard's search and its growth, every planner under both cost models.
 
+    python benchmarks/planning.py commands [sharding_stats_example.txt]  # `recsmith plan` whole, beside its aims
     python benchmarks/planning.py speed               # search times of neuroshard, and the cluster that is too small
     python benchmarks/planning.py growth              # of neuroshard, in tables and in devices
     python benchmarks/planning.py judges [sharding_stats_example.txt]  # every planner on built-ins, production tables
 
-Seconds are of the search alone, the median of the runs where there are several; the rest of the command (reading,
-compiling the cost model, the bound) is the same for all planners. Costs are predictions.
+Seconds are of the search alone but for `commands`, the median of the runs where there are several; the rest of the
+command (reading, compiling the cost model, the bound) is the same for all planners. Costs are predictions.
 """
 
 import resource
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
 
 import numpy as np
-from production import faithful
+from production import faithful, run, simplified
 
 import recsmith
 from recsmith.analyses.compare import PlannerRow
@@ -24,9 +27,14 @@ from recsmith.costs import cost_model
 from recsmith.errors import RecSmithError
 from recsmith.planning import find_planner
 from recsmith.problems import build_problem
-from recsmith.workloads import Workload, load_workload
+from recsmith.workloads import Workload, load_workload, save_workload
 from recsmith.workloads.sample import sample_workload
 
+COMMANDS = (("dlrm-v2", "h100:8", "analytic", 0.6), ("nvidia-jumbo", "h100:8x16", "analytic", 4),
+            ("1,933 of production", "h100:8x12", "analytic", 3), ("nvidia-colossal", "h200:8x64", "analytic", 8),
+            ("1,000 sampled", "h100:8x16", "neural:simulated-h100", 1))  # fmt: skip
+"""Workload, cluster, cost model and seconds that were aimed at."""
+RUNS = 3  # of each command, after one that warms the files
 JUDGES = ("analytic", "torchrec")
 PLANNERS = ("auto", "neuroshard", "cost_greedy", "size_lookup_greedy", "lookup_greedy", "dim_greedy", "size_greedy",
             "random")  # fmt: skip
@@ -41,6 +49,8 @@ def main() -> None:
     part = sys.argv[1] if len(sys.argv) > 1 else ""
     if part == "one":
         one(sys.argv[2], sys.argv[3], int(sys.argv[4]))
+    elif part == "commands":
+        commands(sys.argv[2:])
     elif part == "speed":
         speed()
     elif part == "growth":
@@ -49,6 +59,28 @@ def main() -> None:
         judges(sys.argv[2:])
     else:
         sys.exit(__doc__)
+
+
+def commands(paths: list[str]) -> None:
+    """Seconds and CPU seconds of whole `recsmith plan` commands, in the median of RUNS."""
+    made = {"1,000 sampled": sample_workload(1000, 0)}
+    if paths:
+        made["1,933 of production"] = simplified(paths[0])
+    print("| tables | cluster | cost model | aimed at | seconds | CPU s | step | gap |")
+    print("|---|---|---|---|---|---|---|---|")
+    with tempfile.TemporaryDirectory() as folder:
+        for name, cluster, model, aim in COMMANDS:
+            if name.startswith("1,933") and name not in made:
+                continue
+            workload = name if name not in made else str(Path(folder, f"{len(made[name].tables)}.json"))
+            if name in made:
+                save_workload(made[name], workload)
+            words = [sys.executable, "-m", "recsmith", "plan", workload, "--cluster", cluster, "--cost-model", model]
+            run([*words, "--format", "json"], 1)
+            result, took, spent = run([*words, "--format", "json"], RUNS)
+            gap, total_s = result["gap"], result["cost"]["total_s"]
+            cells = f"{aim:g} s | {took:.2f} s | {spent:.2f} | {total_s * 1e3:.4g} ms | {_percent(gap)}"
+            print(f"| {name} | {cluster} | {model} | {cells} |", flush=True)
 
 
 def speed() -> None:

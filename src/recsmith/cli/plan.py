@@ -110,7 +110,6 @@ def _with_towers(towers: Any, asked: dict[str, Any], *, refused: bool) -> Any:
 def _step(options: dict[str, Any], prove: bool) -> Any:
     """What predicts the step of a plan; None where the objective is the cost of the tables."""
     from recsmith.errors import UsageError
-    from recsmith.prediction.step_objective import TYPES, step_predictor
 
     step, machine = options.pop("step"), options.pop("machine")
     if options.pop("objective") == "cost":
@@ -121,6 +120,8 @@ def _step(options: dict[str, Any], prove: bool) -> Any:
         raise UsageError("--objective step_time needs --step MODEL (a file of sizes) or --step TRACE (a capture)")
     if prove:
         raise UsageError("--prove bounds the cost of the tables, not a predicted step; leave it or --objective out")
+    from recsmith.prediction.step_objective import TYPES, step_predictor  # which no other objective waits for
+
     options["types"] = options["types"] or TYPES
     return step_predictor(step, machine or "cpu")
 

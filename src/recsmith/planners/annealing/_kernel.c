@@ -3,14 +3,14 @@
 A plan gives each table a mode, and places the mode's pieces on targets: ranks, hosts, or the world. A change moves
 pieces, passes columns between them, or gives a table another option. It is made at once, priced, and taken back where
 it is not taken. What a group's pieces cost a rank is, in each phase, the largest of some linear functions of their
-summed terms (solver/linear_pieces.py).
+summed terms (solver/linear_pieces.py), so a piece adds its seconds to each of these functions.
 
 From top to bottom: prices of what is placed; pieces that come and go, noted so that a change can be taken back; lists
 of the pieces on each rank; the five kinds of changes; the loop; and the arrays that Python hands over.
 
 Legend, as in Python: T tables, M modes, U units (a mode's pieces by width), O options, W ranks, H hosts, G fusion
-groups, F phases, J linear functions of a phase, k terms, S slots for the pieces of a table. A cell is one fusion group
-on one rank; a piece is numbered table * S + slot. Every array is contiguous, of int64 or double. Callers guarantee that
+groups, F phases, J linear functions of all phases, S slots for the pieces of a table. A cell is one fusion group on one
+rank; a piece is numbered table * S + slot. Every array is contiguous, of int64 or double. Callers guarantee that
 numbers in arrays are indices of what they name; only lengths are checked here.
 */
 #define Py_LIMITED_API 0x030b0000
@@ -33,21 +33,34 @@ typedef double f64;
 #define OVERFULL 10.0       /* of the score: what it costs a start if all memory is missing */
 #define EXCESSIVE 1.0      /* of the score: what it costs a start if twice as many bytes move as may */
 #define SIMILAR 1.2        /* times the best step: only plans whose score is below are priced as plans are */
+#define SIZES_GIVEN 11
+#define BLOCK 32           /* ranks that are looked at together for the slowest */
+#define AT_ONCE 2          /* numbers that loops take at a time, so that compilers make vectors of them */
 
 enum { MOVE, SWAP, SHIFT, SPLIT, REPLACE, RETURN, KINDS };
 
+/* What belongs together lies together, in as few lines of the cache as may be. */
+typedef struct {  /* ranks that a piece covers; fixed 1 where pieces do not move one by one; unit: the narrowest, each
+                     next one a width step wider, or -1 where widths are not free; least: width steps at least */
+    i64 group, coverage, fixed, unit, least, spare[3];
+} Mode;
+
+typedef struct {  /* two widths of pieces and how many of each; the next narrower and wider option */
+    i64 mode, unit[2], count[2], near[2], spare;
+} Option;
+
+/* A unit is the seconds of J linear functions, those of the first phase first; F seconds alone on a rank; and bytes as
+   integers: device head and tail, host head and tail. A cell is J sums of them, F seconds and how many pieces it has. J
+   is filled up with zeros to a multiple of AT_ONCE, and so are units and cells. */
 typedef struct {
-    i64 T, M, U, O, W, H, G, F, k, S, per_host;            /* per_host: ranks of a host */
-    /* (M,): ranks that a piece covers; fixed 1 where pieces do not move one by one; unit: the narrowest, each next one
-       a width step wider, or -1 where widths are not free; least: width steps of a piece at least */
-    const i64 *mode_group, *mode_coverage, *mode_fixed, *mode_unit, *mode_least;
-    const f64 *unit_terms, *unit_loads;                    /* (U, k); (U, F): seconds alone on a rank */
-    const i64 *unit_bytes;                                 /* (U, 4): device head and tail, host head and tail */
-    /* (O,), (O, 2), (O, 2), (O, 2): two widths of pieces and how many of each; the next narrower and wider option */
-    const i64 *option_mode, *option_unit, *option_count, *option_near;
+    i64 T, M, U, O, W, H, G, F, J, S, per_host;            /* per_host: ranks of a host */
+    i64 unit_size, cell_size;                              /* numbers of a unit and of a cell, see below */
+    const Mode *modes;                                     /* (M,) */
+    const f64 *units;                                      /* (U, unit_size) */
+    const Option *options;                                 /* (O,) */
     const i64 *tried_start, *tried;                        /* (T + 1,), options of each table */
-    const i64 *planes;                                     /* (F,): J of each phase */
-    const f64 *slopes, *opening, *shared;                  /* (sum J, k); (F,) of a cell in use; (G,) of a group */
+    const i64 *planes;                                     /* (F,): linear functions of each phase */
+    const f64 *opening, *shared;                           /* (F,) of a cell in use; (G,) of a group */
     const i64 *capacity, *host_capacity;                   /* (W,), (H,) */
     i64 lucks;
     const f64 *luck, *kinds;                               /* quantiles of -log(1 - u); cumulated shares (KINDS,) */
@@ -68,28 +81,23 @@ typedef struct {
 } Plan;
 
 typedef struct {
-    i64 cell, count;                                       /* rank * G + group, and how many pieces it had */
-} Cell;
-
-typedef struct {
     const Problem *p;
     Plan plan, best;
     f64 best_s;
     uint64_t random[2];
-    f64 *sums, *cell_loads;                                /* (W, G, k), (W, G, F): summed terms, seconds */
-    i64 *cell_count;                                       /* (W, G): pieces */
+    f64 *all_cells;                                      /* (W, G, cell_size) */
     f64 *loads, *powers;                                   /* (F, W): seconds, and (seconds / level) ** sharpness */
     f64 level[MOST_PHASES], power_sum[MOST_PHASES];        /* slowest rank's seconds at the last refresh; sum over W */
+    f64 norm[MOST_PHASES], old_norm[MOST_PHASES];          /* seconds: the norm of the loads; of the plan as it stands */
     i64 slowest[MOST_PHASES];                              /* rank of each phase, -1 where loads have changed since */
     int sharpness;
     i64 *host_of, *free_, *host_free, *in_group;           /* (W,); bytes (W,) and (H,); pieces (G,) */
     i64 **lists, *listed, *list_room, *place;              /* pieces on each rank, then each host; their places */
     /* what a change has touched, to price it and to take it back */
-    i64 cells, ranks;
-    Cell *old_cell;
-    f64 *old_sums, *old_cell_loads, *old_loads, *old_powers, old_power_sum[MOST_PHASES];
-    i64 *old_rank, *old_free, *old_host_free, *old_in_group;
-    unsigned char *touched, *cell_touched;                 /* (W,), (W, G) */
+    i64 cells, ranks, hosts;
+    f64 *old_cells, *old_loads, *old_powers, old_power_sum[MOST_PHASES];
+    i64 *old_cell, *cell_rank, *old_rank, *old_free, *old_host, *old_host_free, *old_in_group;
+    unsigned char *touched, *cell_touched, *host_touched;  /* (W,), (W, G), (H,) */
     i64 over, moved, then_over, then_moved, *moved_of;     /* bytes that do not fit; that move, in all and (T,) */
     i64 changes, *changed;                                 /* tables that may differ from the best plan's */
     unsigned char *is_changed;                             /* (T,) */
@@ -118,32 +126,49 @@ static f64 power(f64 ratio, int exponent) {                /* of exponents 3 * 2
     return result < CAP ? result : CAP;
 }
 
+static inline const f64 *loads_of(const Problem *p, i64 unit) { return p->units + unit * p->unit_size + p->J; }
+static inline const i64 *bytes_of(const Problem *p, i64 unit) { return (const i64 *)(loads_of(p, unit) + p->F); }
+static inline f64 *sums_of(const Annealer *a, i64 cell) { return a->all_cells + cell * a->p->cell_size; }
+static inline f64 *cell_loads(const Annealer *a, i64 cell) { return sums_of(a, cell) + a->p->J; }
+static inline f64 *cell_count(const Annealer *a, i64 cell) { return cell_loads(a, cell) + a->p->F; }
+
+static inline void copy(f64 *restrict to, const f64 *restrict from, i64 number) {  /* a multiple of AT_ONCE */
+    for (i64 i = 0; i < number; i += AT_ONCE) memcpy(to + i, from + i, AT_ONCE * sizeof(f64));
+}
+
+static inline void add(f64 *restrict to, const f64 *restrict from, i64 number) {
+    for (i64 i = 0; i < number; i += AT_ONCE) for (int l = 0; l < AT_ONCE; l++) to[i + l] += from[i + l];
+}
+
+static inline void subtract(f64 *restrict to, const f64 *restrict from, i64 number) {
+    for (i64 i = 0; i < number; i += AT_ONCE) for (int l = 0; l < AT_ONCE; l++) to[i + l] -= from[i + l];
+}
+
 static void price_cell(Annealer *a, i64 cell) {
     const Problem *p = a->p;
-    f64 *loads = a->cell_loads + cell * p->F;
-    if (!a->cell_count[cell]) {
-        for (i64 f = 0; f < p->F; f++) loads[f] = 0;
-        return;
-    }
-    const f64 *sums = a->sums + cell * p->k, *slope = p->slopes;
+    const f64 *sums = sums_of(a, cell);
+    f64 *loads = cell_loads(a, cell);
+    int used = *cell_count(a, cell) > 0;
     for (i64 f = 0; f < p->F; f++) {
         f64 most = 0;
-        for (i64 j = 0; j < p->planes[f]; j++, slope += p->k) {
-            f64 seconds = 0;
-            for (i64 i = 0; i < p->k; i++) seconds += slope[i] * sums[i];
-            if (seconds > most) most = seconds;
-        }
-        loads[f] = most + p->opening[f];
+        for (i64 j = 0; j < p->planes[f]; j++) most = sums[j] > most ? sums[j] : most;
+        sums += p->planes[f];
+        loads[f] = used ? most + p->opening[f] : 0;
     }
+}
+
+static void raise_power(Annealer *a, i64 f, i64 rank) {
+    i64 i = f * a->p->W + rank;
+    a->powers[i] = power(a->loads[i] / a->level[f], a->sharpness);
 }
 
 static void price_rank(Annealer *a, i64 rank) {
     const Problem *p = a->p;
     for (i64 f = 0; f < p->F; f++) {
         f64 load = 0;
-        for (i64 g = 0; g < p->G; g++) load += a->cell_loads[(rank * p->G + g) * p->F + f];
+        for (i64 g = 0; g < p->G; g++) load += cell_loads(a, rank * p->G + g)[f];
         a->loads[f * p->W + rank] = load;
-        a->powers[f * p->W + rank] = power(load / a->level[f], a->sharpness);
+        raise_power(a, f, rank);
     }
 }
 
@@ -164,20 +189,44 @@ static f64 shared_seconds(const Annealer *a) {              /* that each group i
     return seconds;
 }
 
-static f64 score(const Annealer *a) {                      /* smooth: the step with norms for largest loads */
+static f64 score(Annealer *a) {                            /* smooth: the step with norms for largest loads */
     f64 seconds = shared_seconds(a);
-    for (i64 f = 0; f < a->p->F; f++) seconds += a->level[f] * pow(a->power_sum[f], 1.0 / a->sharpness);
+    for (i64 f = 0; f < a->p->F; f++) {
+        a->norm[f] = a->level[f] * pow(a->power_sum[f], 1.0 / a->sharpness);
+        seconds += a->norm[f];
+    }
     return seconds;
+}
+
+/* No more than the score, without powers: by the tangent of a root, (x / y) ** (1 / n) <= 1 + (x / y - 1) / n. */
+static f64 least_score(const Annealer *a) {
+    f64 seconds = shared_seconds(a), n = a->sharpness;
+    for (i64 f = 0; f < a->p->F; f++) {
+        f64 fall = a->power_sum[f] > 0 ? a->old_power_sum[f] / a->power_sum[f] : INFINITY;
+        seconds += a->old_norm[f] * n / (n - 1 + fall);
+    }
+    return seconds;
+}
+
+static i64 first_largest(const f64 *x, i64 number) {       /* by blocks, whose largest numbers need no branches */
+    i64 block = 0;
+    f64 largest = -1;
+    for (i64 first = 0; first < number; first += BLOCK) {
+        i64 i = first, last = first + BLOCK < number ? first + BLOCK : number;
+        f64 even = x[i], odd = x[i];
+        for (; i + 1 < last; i += 2) even = x[i] > even ? x[i] : even, odd = x[i + 1] > odd ? x[i + 1] : odd;
+        if (i < last && x[i] > even) even = x[i];
+        if (odd > even) even = odd;
+        if (even > largest) largest = even, block = first;
+    }
+    while (x[block] != largest) block++;
+    return block;
 }
 
 static i64 slowest_rank(Annealer *a, i64 f) {              /* the first of them, of plans that are taken */
     const f64 *loads = a->loads + f * a->p->W;
     i64 slowest = a->slowest[f];
-    if (slowest < 0) {
-        slowest = 0;
-        for (i64 w = 1; w < a->p->W; w++) if (loads[w] > loads[slowest]) slowest = w;
-        a->slowest[f] = slowest;
-    }
+    if (slowest < 0) a->slowest[f] = slowest = first_largest(loads, a->p->W);
     return slowest;
 }
 
@@ -209,9 +258,8 @@ static void keep(Annealer *a, i64 rank, i64 cell) {        /* note what a cell a
     if (a->cell_touched[cell]) return;
     a->cell_touched[cell] = 1;
     i64 n = a->cells++;
-    a->old_cell[n] = (Cell){cell, a->cell_count[cell]};
-    for (i64 i = 0; i < p->k; i++) a->old_sums[n * p->k + i] = a->sums[cell * p->k + i];
-    for (i64 f = 0; f < p->F; f++) a->old_cell_loads[n * p->F + f] = a->cell_loads[cell * p->F + f];
+    a->old_cell[n] = cell, a->cell_rank[n] = rank;
+    copy(a->old_cells + n * p->cell_size, sums_of(a, cell), p->cell_size);
     if (a->touched[rank]) return;
     a->touched[rank] = 1;
     n = a->ranks++;
@@ -221,28 +269,35 @@ static void keep(Annealer *a, i64 rank, i64 cell) {        /* note what a cell a
         a->old_loads[n * p->F + f] = a->loads[f * p->W + rank];
         a->old_powers[n * p->F + f] = a->powers[f * p->W + rank];
     }
+    i64 host = a->host_of[rank];
+    if (a->host_touched[host]) return;
+    a->host_touched[host] = 1;
+    a->old_host[a->hosts] = host;
+    a->old_host_free[a->hosts++] = a->host_free[host];
 }
 
 /* A piece comes (sign 1) or goes (-1). The last rank that it covers may hold less than the others: the tail. Loads are
    not worked out here, but once for the whole change, and only where it fits. */
-static void put(Annealer *a, i64 mode, i64 unit, i64 target, i64 sign) {
+static inline void place(Annealer *a, i64 mode, i64 unit, i64 target, i64 sign, int noted) {
     const Problem *p = a->p;
-    i64 size = p->mode_coverage[mode], group = p->mode_group[mode], first = target * size, last = first + size - 1;
-    const f64 *terms = p->unit_terms + unit * p->k;
-    const i64 *bytes = p->unit_bytes + unit * 4;
+    i64 size = p->modes[mode].coverage, group = p->modes[mode].group, first = target * size, last = first + size - 1;
+    const f64 *terms = p->units + unit * p->unit_size;
+    const i64 *bytes = bytes_of(p, unit);
     for (i64 rank = first; rank <= last; rank++) {
         i64 cell = rank * p->G + group, tail = rank == last;
-        keep(a, rank, cell);
-        f64 *sums = a->sums + cell * p->k;
-        a->cell_count[cell] += sign;
-        if (sign > 0) for (i64 i = 0; i < p->k; i++) sums[i] += terms[i];
-        else if (a->cell_count[cell]) for (i64 i = 0; i < p->k; i++) sums[i] -= terms[i];
-        else for (i64 i = 0; i < p->k; i++) sums[i] = 0;
+        if (noted) keep(a, rank, cell);
+        f64 *restrict sums = sums_of(a, cell), *count = cell_count(a, cell);
+        *count += (f64)sign;
+        if (sign > 0) add(sums, terms, p->J);
+        else if (*count) subtract(sums, terms, p->J);
+        else for (i64 i = 0; i < p->J; i++) sums[i] = 0;
         a->free_[rank] -= sign * bytes[tail];
         a->host_free[a->host_of[rank]] -= sign * bytes[2 + tail];
     }
     a->in_group[group] += sign;
 }
+
+static void put(Annealer *a, i64 mode, i64 unit, i64 target, i64 sign) { place(a, mode, unit, target, sign, 1); }
 
 static void follow_slowest(Annealer *a) {                  /* after a change that stays; only what it touched differs */
     for (i64 f = 0; f < a->p->F; f++) {
@@ -259,24 +314,21 @@ static void follow_slowest(Annealer *a) {                  /* after a change tha
 
 static void forget(Annealer *a) {                          /* what was noted: the change stays */
     for (i64 n = 0; n < a->ranks; n++) a->touched[a->old_rank[n]] = 0;
-    for (i64 n = 0; n < a->cells; n++) a->cell_touched[a->old_cell[n].cell] = 0;
-    a->cells = a->ranks = 0;
+    for (i64 n = 0; n < a->cells; n++) a->cell_touched[a->old_cell[n]] = 0;
+    for (i64 n = 0; n < a->hosts; n++) a->host_touched[a->old_host[n]] = 0;
+    a->cells = a->ranks = a->hosts = 0;
 }
 
 static void begin(Annealer *a) {                           /* a change; `keep` notes the rest as it goes on */
-    memcpy(a->old_in_group, a->in_group, a->p->G * sizeof(i64));
-    memcpy(a->old_host_free, a->host_free, a->p->H * sizeof(i64));
+    for (i64 g = 0; g < a->p->G; g++) a->old_in_group[g] = a->in_group[g];
     memcpy(a->old_power_sum, a->power_sum, sizeof a->power_sum);
 }
 
 static void take_back(Annealer *a) {
     const Problem *p = a->p;
-    for (i64 n = 0; n < a->cells; n++) {
-        i64 cell = a->old_cell[n].cell;
-        a->cell_count[cell] = a->old_cell[n].count;
-        for (i64 i = 0; i < p->k; i++) a->sums[cell * p->k + i] = a->old_sums[n * p->k + i];
-        for (i64 f = 0; f < p->F; f++) a->cell_loads[cell * p->F + f] = a->old_cell_loads[n * p->F + f];
-    }
+    for (i64 n = 0; n < a->cells; n++)
+        copy(sums_of(a, a->old_cell[n]), a->old_cells + n * p->cell_size, p->cell_size);
+    for (i64 n = 0; n < a->hosts; n++) a->host_free[a->old_host[n]] = a->old_host_free[n];
     for (i64 n = 0; n < a->ranks; n++) {
         i64 rank = a->old_rank[n];
         a->free_[rank] = a->old_free[n];
@@ -286,17 +338,16 @@ static void take_back(Annealer *a) {
         }
     }
     memcpy(a->in_group, a->old_in_group, p->G * sizeof(i64));
-    memcpy(a->host_free, a->old_host_free, p->H * sizeof(i64));
     memcpy(a->power_sum, a->old_power_sum, sizeof a->power_sum);
     forget(a);
 }
 
 static i64 lacking(i64 bytes) { return bytes < 0 ? -bytes : 0; }
 
-static i64 more_lacking(const Annealer *a) {               /* bytes of what was touched and on all hosts */
+static i64 more_lacking(const Annealer *a) {               /* bytes of the ranks and hosts that were touched */
     i64 more = 0;
     for (i64 n = 0; n < a->ranks; n++) more += lacking(a->free_[a->old_rank[n]]) - lacking(a->old_free[n]);
-    for (i64 h = 0; h < a->p->H; h++) more += lacking(a->host_free[h]) - lacking(a->old_host_free[h]);
+    for (i64 n = 0; n < a->hosts; n++) more += lacking(a->host_free[a->old_host[n]]) - lacking(a->old_host_free[n]);
     return more;
 }
 
@@ -314,7 +365,7 @@ static int fits(Annealer *a) {                             /* whether ranks have
 
 static i64 list_of(const Annealer *a, i64 table, i64 slot) {  /* -1 for what spans the world */
     const Problem *p = a->p;
-    i64 size = p->mode_coverage[a->plan.mode[table]], target = a->plan.target[table * p->S + slot];
+    i64 size = p->modes[a->plan.mode[table]].coverage, target = a->plan.target[table * p->S + slot];
     return size == p->W && p->W > 1 ? -1 : size == 1 ? target : p->W + target;
 }
 
@@ -366,8 +417,8 @@ static f64 pressure(const Annealer *a, i64 rank, i64 more, i64 less) {
     f64 most = 0;
     for (i64 f = 0; f < p->F; f++) {
         f64 load = a->loads[f * p->W + rank];
-        if (more >= 0) load += p->unit_loads[more * p->F + f];
-        if (less >= 0) load -= p->unit_loads[less * p->F + f];
+        if (more >= 0) load += loads_of(p, more)[f];
+        if (less >= 0) load -= loads_of(p, less)[f];
         most = load > most * a->level[f] ? load / a->level[f] : most;
     }
     return most;
@@ -390,11 +441,11 @@ static i64 quiet_target(Annealer *a, i64 size, i64 unit, int tries) {  /* of som
 
 static i64 partner_of(Annealer *a, i64 piece) {            /* of some pieces, the best to trade places with */
     i64 S = a->p->S, here = a->plan.target[piece], unit = a->plan.unit[piece], best = any_piece(a);
-    if (a->p->mode_coverage[a->plan.mode[piece / S]] > 1) return best;
+    if (a->p->modes[a->plan.mode[piece / S]].coverage > 1) return best;
     f64 least = INFINITY;
     for (int tries = heads(a) ? PARTNERS : 0; tries; tries--) {
         i64 other = any_piece(a), there = a->plan.target[other];
-        if (there == here || a->p->mode_coverage[a->plan.mode[other / S]] > 1) continue;
+        if (there == here || a->p->modes[a->plan.mode[other / S]].coverage > 1) continue;
         f64 mine = pressure(a, here, a->plan.unit[other], unit), theirs = pressure(a, there, unit, a->plan.unit[other]);
         f64 most = mine > theirs ? mine : theirs;
         if (most < least) least = most, best = other;
@@ -412,8 +463,11 @@ static void propose_same(const Annealer *a, Proposal *to, i64 table) {
     const Problem *p = a->p;
     to->table = table, to->option = a->plan.option[table], to->mode = a->plan.mode[table];
     to->count = a->plan.count[table];
-    memcpy(to->unit, a->plan.unit + table * p->S, to->count * sizeof(i64));
-    memcpy(to->target, a->plan.target + table * p->S, to->count * sizeof(i64));
+    const i64 *unit = a->plan.unit + table * p->S, *target = a->plan.target + table * p->S;
+    for (i64 i = 0; i < to->count; i += AT_ONCE) {           /* S is a multiple of it, too */
+        memcpy(to->unit + i, unit + i, AT_ONCE * sizeof(i64));
+        memcpy(to->target + i, target + i, AT_ONCE * sizeof(i64));
+    }
 }
 
 static void drop_slot(Proposal *to, i64 slot) {
@@ -424,7 +478,7 @@ static void drop_slot(Proposal *to, i64 slot) {
 static int open(const Annealer *a, const Proposal *to) {   /* whether all pieces are on ranks open to the table */
     const Problem *p = a->p;
     if (!p->open) return 1;
-    i64 size = p->mode_coverage[to->mode];
+    i64 size = p->modes[to->mode].coverage;
     for (i64 i = 0; i < to->count; i++)
         for (i64 rank = to->target[i] * size; rank < (to->target[i] + 1) * size; rank++)
             if (!p->open[to->table * p->W + rank]) return 0;
@@ -433,7 +487,7 @@ static int open(const Annealer *a, const Proposal *to) {   /* whether all pieces
 
 /* Pieces of a table that share a rank are equally wide; those that cover several ranks do not share any. */
 static int lawful(const Annealer *a, const Proposal *to) {
-    int wide = a->p->mode_coverage[to->mode] > 1;
+    int wide = a->p->modes[to->mode].coverage > 1;
     for (i64 i = 1; i < to->count; i++)
         for (i64 j = 0; j < i; j++)
             if (to->target[i] == to->target[j] && (wide || to->unit[i] != to->unit[j])) return 0;
@@ -459,11 +513,11 @@ static void add_share(Proposal *to, i64 target, i64 count, i64 unit) {
 }
 
 static int moves(const Annealer *a, i64 mode) {
-    return a->p->mode_coverage[mode] < a->p->W && !a->p->mode_fixed[mode];
+    return a->p->modes[mode].coverage < a->p->W && !a->p->modes[mode].fixed;
 }
 
 static int propose_move(Annealer *a, Proposal *to, i64 piece) {  /* one piece, or all of its table on that target */
-    i64 slot = piece % a->p->S, size = a->p->mode_coverage[a->plan.mode[piece / a->p->S]];
+    i64 slot = piece % a->p->S, size = a->p->modes[a->plan.mode[piece / a->p->S]].coverage;
     propose_same(a, to, piece / a->p->S);
     if (!moves(a, to->mode)) return 0;
     i64 target = quiet_target(a, size, to->unit[slot], heads(a) ? 6 : 1);
@@ -480,7 +534,7 @@ static int propose_swap(Annealer *a, Proposal *to, Proposal *other, i64 piece) {
     propose_same(a, to, piece / S);
     propose_same(a, other, partner / S);
     if (!moves(a, to->mode) || !moves(a, other->mode)) return 0;
-    if (a->p->mode_coverage[to->mode] != a->p->mode_coverage[other->mode]) return 0;
+    if (a->p->modes[to->mode].coverage != a->p->modes[other->mode].coverage) return 0;
     i64 *here = to->target + piece % S, *there = other->target + partner % S, kept = *here;
     if (*here == *there) return 0;
     *here = *there, *there = kept;
@@ -490,10 +544,10 @@ static int propose_swap(Annealer *a, Proposal *to, Proposal *other, i64 piece) {
 static int propose_near(Annealer *a, Proposal *to) {       /* a listed option of other widths in as many pieces */
     const Problem *p = a->p;
     if (to->option < 0) return 0;
-    i64 option = p->option_near[to->option * 2 + heads(a)], wide = p->option_count[option * 2];
+    i64 option = p->options[to->option].near[heads(a)], wide = p->options[option].count[0];
     if (option == to->option) return 0;
     to->option = option;
-    for (i64 i = 0; i < to->count; i++) to->unit[i] = p->option_unit[option * 2 + (i >= wide)];
+    for (i64 i = 0; i < to->count; i++) to->unit[i] = p->options[option].unit[i >= wide];
     return lawful(a, to);
 }
 
@@ -509,8 +563,8 @@ static int propose_shift(Annealer *a, Proposal *to, i64 piece) {
     const Problem *p = a->p;
     i64 slot = piece % p->S, base, sibling;
     propose_same(a, to, piece / p->S);
-    if (to->count < 2 || p->mode_fixed[to->mode]) return 0;
-    if ((base = p->mode_unit[to->mode]) < 0) return propose_near(a, to);
+    if (to->count < 2 || p->modes[to->mode].fixed) return 0;
+    if ((base = p->modes[to->mode].unit) < 0) return propose_near(a, to);
     sibling = below(a, to->count);
     i64 here = to->target[slot], there = to->target[sibling];
     if (here == there) return 0;
@@ -518,7 +572,7 @@ static int propose_shift(Annealer *a, Proposal *to, i64 piece) {
     i64 quantum = mine * theirs / greatest_divisor(mine, theirs), all = mine * width / quantum;
     if (!all) return 0;
     i64 columns = quantum * (heads(a) ? all : 1 + below(a, heads(a) || all < 2 ? all : 2));
-    if (width - columns / mine < p->mode_least[to->mode]) columns = mine * width;
+    if (width - columns / mine < p->modes[to->mode].least) columns = mine * width;
     if (columns % theirs) return 0;
     to->option = -1;
     widen_share(to, there, columns / theirs);
@@ -532,8 +586,8 @@ static int propose_split(Annealer *a, Proposal *to, i64 piece) {
     const Problem *p = a->p;
     i64 slot = piece % p->S, base, least;
     propose_same(a, to, piece / p->S);
-    base = p->mode_unit[to->mode], least = p->mode_least[to->mode];
-    if (base < 0 || p->mode_fixed[to->mode]) return 0;
+    base = p->modes[to->mode].unit, least = p->modes[to->mode].least;
+    if (base < 0 || p->modes[to->mode].fixed) return 0;
     i64 here = to->target[slot], mine = on_target(to, here), width = to->unit[slot] - base + 1;
     to->option = -1;
     if (heads(a)) {
@@ -546,7 +600,7 @@ static int propose_split(Annealer *a, Proposal *to, i64 piece) {
     }
     if (width < 2 * least) return 0;
     i64 columns = least + below(a, width - 2 * least + 1), pieces = heads(a) ? mine : 1;
-    i64 there = quiet_target(a, p->mode_coverage[to->mode], base + columns - 1, heads(a) ? 6 : 1);
+    i64 there = quiet_target(a, p->modes[to->mode].coverage, base + columns - 1, heads(a) ? 6 : 1);
     if (to->count + pieces > p->S || on_target(to, there)) return 0;
     widen_share(to, here, -columns);
     add_share(to, there, pieces, base + columns * mine / pieces - 1);
@@ -557,16 +611,17 @@ static int propose_option(Annealer *a, Proposal *to, i64 piece) {  /* another op
     const Problem *p = a->p;
     i64 table = piece / p->S, first = p->tried_start[table], number = p->tried_start[table + 1] - first;
     propose_same(a, to, table);
-    i64 size = p->mode_coverage[to->mode], count = to->count;
+    i64 size = p->modes[to->mode].coverage, count = to->count;
     if (!number) return 0;
     i64 option = p->tried[first + below(a, number)];
     if (option == to->option) return 0;
     int stay = heads(a);
-    to->option = option, to->mode = p->option_mode[option];
-    to->count = p->option_count[option * 2] + p->option_count[option * 2 + 1];
-    i64 covers = p->mode_coverage[to->mode];
+    const Option *other = p->options + option;
+    to->option = option, to->mode = other->mode;
+    to->count = other->count[0] + other->count[1];
+    i64 covers = p->modes[to->mode].coverage;
     for (i64 i = 0; i < to->count; i++) {
-        to->unit[i] = p->option_unit[option * 2 + (i >= p->option_count[option * 2])];
+        to->unit[i] = other->unit[i >= other->count[0]];
         if (!(stay && size == covers && i < count))
             to->target[i] = quiet_target(a, covers, to->unit[i], draw(a) & 3 ? 6 : 1);
     }
@@ -679,8 +734,8 @@ static i64 bytes_moved(const Problem *p, const Proposal *to) {
     i64 without = p->W + have > 0 ? p->W + have : 0;       /* ranks that have no copy */
     if (have < 0) return bytes * (ranks > 1 ? columns * without : without ? columns : 1);
     if (ranks > 1) return bytes * columns * ranks;
-    int alike = have == p->mode_coverage[to->mode] && width_alike(p, to);
-    if (have == p->mode_coverage[to->mode]) kept = alike ? kept_in_place(p, to) : kept_in_order(p, to);
+    int alike = have == p->modes[to->mode].coverage && width_alike(p, to);
+    if (have == p->modes[to->mode].coverage) kept = alike ? kept_in_place(p, to) : kept_in_order(p, to);
     if (kept == columns && !(alike && to->mode == p->held_mode[table])) kept--;  /* other cuts are never free */
     return bytes * (columns - kept);
 }
@@ -746,14 +801,19 @@ static void remember(Annealer *a) {                        /* the plan, if it is
     }
 }
 
-static void price_touched(Annealer *a) {                   /* where ranks are few, sums change by differences */
+static void price_touched(Annealer *a) {                   /* by differences; sums of powers where ranks are few */
     const Problem *p = a->p;
     int few = 4 * a->ranks < p->W;
-    for (i64 n = 0; n < a->cells; n++) price_cell(a, a->old_cell[n].cell);
-    for (i64 n = 0; n < a->ranks; n++) {
-        price_rank(a, a->old_rank[n]);
-        for (i64 f = 0; few && f < p->F; f++)
-            a->power_sum[f] += a->powers[f * p->W + a->old_rank[n]] - a->old_powers[n * p->F + f];
+    for (i64 n = 0; n < a->cells; n++) {
+        const f64 *loads = cell_loads(a, a->old_cell[n]), *old = a->old_cells + n * p->cell_size + p->J;
+        price_cell(a, a->old_cell[n]);
+        for (i64 f = 0; f < p->F; f++) a->loads[f * p->W + a->cell_rank[n]] += loads[f] - old[f];
+    }
+    for (i64 f = 0; f < p->F; f++) {
+        for (i64 n = 0; n < a->ranks; n++) {
+            raise_power(a, f, a->old_rank[n]);
+            if (few) a->power_sum[f] += a->powers[f * p->W + a->old_rank[n]] - a->old_powers[n * p->F + f];
+        }
     }
     for (i64 f = 0; few && f < p->F; f++) few = a->power_sum[f] > EXACT * a->old_power_sum[f];
     if (!few) sum_powers(a);
@@ -762,7 +822,7 @@ static void price_touched(Annealer *a) {                   /* where ranks are fe
 static int kind_of(Annealer *a) {
     f64 share = (f64)(draw(a) >> 11) * 0x1p-53;
     int kind = 0;
-    while (kind < KINDS - 1 && share >= a->p->kinds[kind]) kind++;
+    for (int i = 0; i < KINDS - 1; i++) kind += share >= a->p->kinds[i];
     return kind;
 }
 
@@ -776,7 +836,7 @@ static f64 heat_at(const Schedule *s, i64 n) { return s->hot * pow(s->cold / s->
 
 static void anneal(Annealer *a, Proposal to[2], const Schedule *s) {
     i64 stage_steps = s->steps / s->stages + 1;
-    f64 now = 0, heat = s->hot;
+    f64 now = 0, heat = s->hot, most_luck = a->p->luck[a->p->lucks - 1];
     i64 cools = s->first;
     for (i64 n = s->first; n < s->last && !a->failed; n++) {
         if (n == s->first || n % stage_steps == 0 || n % REFRESH == 0) {
@@ -784,6 +844,7 @@ static void anneal(Annealer *a, Proposal to[2], const Schedule *s) {
             refresh(a);
             a->then_over = a->over, a->then_moved = a->moved;
             now = score(a) * penalty(a);
+            memcpy(a->old_norm, a->norm, sizeof a->norm);
             remember(a);
         }
         int kind = kind_of(a);
@@ -793,8 +854,13 @@ static void anneal(Annealer *a, Proposal to[2], const Schedule *s) {
         for (int i = 0; i <= (kind == SWAP); i++) replace_table(a, to + i);
         if (!fits(a)) { take_back(a); continue; }
         price_touched(a);
-        f64 then = score(a) * penalty(a), luck = a->p->luck[below(a, a->p->lucks)];
+        i64 drawn = below(a, a->p->lucks);
         if (n >= cools) heat = heat_at(s, n), cools = n + SAME_HEAT;
+        if (least_score(a) * penalty(a) > now * (1 + heat * most_luck) * (1 + 1e-9)) {
+            take_back(a);
+            continue;
+        }
+        f64 then = score(a) * penalty(a), luck = then > now ? a->p->luck[drawn] : 0;
         if (then > now * (1 + heat * luck * (1 + 1e-9)) || (then > now && then > now * (1 + heat_at(s, n) * luck))) {
             take_back(a);
             continue;
@@ -802,6 +868,7 @@ static void anneal(Annealer *a, Proposal to[2], const Schedule *s) {
         for (int i = 0; i <= (kind == SWAP); i++) adopt(a, to + i);
         follow_slowest(a);
         forget(a);
+        memcpy(a->old_norm, a->norm, sizeof a->norm);
         now = then, a->over = a->then_over, a->moved = a->then_moved;
         if (now < a->best_s * SIMILAR) remember(a);
     }
@@ -810,17 +877,14 @@ static void anneal(Annealer *a, Proposal to[2], const Schedule *s) {
 /* --- from Python ------------------------------------------------------------------------------------------------- */
 
 enum {  /* the arrays, in the order of the call */
-    SIZES, MODE_GROUP, MODE_COVERAGE, MODE_FIXED, MODE_UNIT, MODE_LEAST, UNIT_TERMS, UNIT_LOADS, UNIT_BYTES,
-    OPTION_MODE, OPTION_UNIT, OPTION_COUNT, OPTION_NEAR, TRIED_START, TRIED, PLANES, SLOPES, OPENING, SHARED,
+    SIZES, MODES, UNITS, OPTIONS, TRIED_START, TRIED, PLANES, OPENING, SHARED,
     CAPACITY, HOST_CAPACITY, LUCK, OPEN, SHARES,
     UNIT_WIDTH, MODE_COPIES, COLUMN_BYTES, HELD_COUNT, HELD_COVERAGE, HELD_MODE, HELD_WIDTH, HELD_TARGET, HELD_UNIT,
     MOST_MOVED, MOVE_PRICE,
     PLAN, BEST = PLAN + 5, RANDOM = BEST + 5, BEST_S, ARRAYS
 };
 static const char *const NAMES[ARRAYS] = {
-    "sizes", "mode_group", "mode_coverage", "mode_fixed", "mode_unit", "mode_least", "unit_terms", "unit_loads",
-    "unit_bytes", "option_mode", "option_unit", "option_count", "option_near", "tried_start", "tried", "planes",
-    "slopes", "opening", "shared", "capacity", "host_capacity", "luck", "open", "shares",
+    "sizes", "modes", "units", "options", "tried_start", "tried", "planes", "opening", "shared", "capacity", "host_capacity", "luck", "open", "shares",
     "unit_width", "mode_copies", "column_bytes", "held.count", "held.coverage", "held.mode", "held.width",
     "held.target", "held.unit", "most_moved", "move_price", "plan.option", "plan.mode",
     "plan.count", "plan.unit", "plan.target", "best.option", "best.mode", "best.count", "best.unit", "best.target",
@@ -838,11 +902,9 @@ static void allocate(Annealer *a, Proposal to[2]) {
     const Problem *p = a->p;
     i64 W = p->W, widest = 1;
     for (i64 m = 0; m < p->M; m++)
-        if (p->mode_coverage[m] < W && p->mode_coverage[m] > widest) widest = p->mode_coverage[m];
+        if (p->modes[m].coverage < W && p->modes[m].coverage > widest) widest = p->modes[m].coverage;
     i64 cells = 4 * (p->S * widest + W);                   /* two tables go and come; only single pieces span all */
-    a->sums = room(a, W * p->G * p->k, sizeof(f64));
-    a->cell_loads = room(a, W * p->G * p->F, sizeof(f64));
-    a->cell_count = room(a, W * p->G, sizeof(i64));
+    a->all_cells = room(a, W * p->G * p->cell_size, sizeof(f64));
     a->loads = room(a, p->F * W, sizeof(f64));
     a->powers = room(a, p->F * W, sizeof(f64));
     a->host_of = room(a, W, sizeof(i64));
@@ -853,16 +915,18 @@ static void allocate(Annealer *a, Proposal to[2]) {
     a->listed = room(a, W + p->H, sizeof(i64));
     a->list_room = room(a, W + p->H, sizeof(i64));
     a->place = room(a, p->T * p->S, sizeof(i64));
-    a->old_cell = room(a, cells, sizeof(Cell));
-    a->old_sums = room(a, cells * p->k, sizeof(f64));
-    a->old_cell_loads = room(a, cells * p->F, sizeof(f64));
+    a->old_cell = room(a, cells, sizeof(i64));
+    a->cell_rank = room(a, cells, sizeof(i64));
+    a->old_cells = room(a, cells * p->cell_size, sizeof(f64));
     a->old_rank = room(a, W, sizeof(i64));
     a->old_free = room(a, W, sizeof(i64));
     a->old_loads = room(a, W * p->F, sizeof(f64));
     a->old_powers = room(a, W * p->F, sizeof(f64));
+    a->old_host = room(a, p->H, sizeof(i64));
     a->old_host_free = room(a, p->H, sizeof(i64));
     a->old_in_group = room(a, p->G, sizeof(i64));
     a->touched = room(a, W, 1);
+    a->host_touched = room(a, p->H, 1);
     a->cell_touched = room(a, W * p->G, 1);
     a->moved_of = room(a, p->T, sizeof(i64));
     a->changed = room(a, p->T, sizeof(i64));
@@ -884,10 +948,8 @@ static void set_up(Annealer *a) {                          /* places the plan; `
     memcpy(a->free_, p->capacity, p->W * sizeof(i64));
     memcpy(a->host_free, p->host_capacity, p->H * sizeof(i64));
     for (i64 t = 0; t < p->T; t++) {
-        for (i64 i = 0; i < a->plan.count[t]; i++) {
-            put(a, a->plan.mode[t], a->plan.unit[t * p->S + i], a->plan.target[t * p->S + i], 1);
-            forget(a);
-        }
+        for (i64 i = 0; i < a->plan.count[t]; i++)
+            place(a, a->plan.mode[t], a->plan.unit[t * p->S + i], a->plan.target[t * p->S + i], 1, 0);
         enlist(a, t);
         note_change(a, t);
         Proposal here = {t, a->plan.option[t], a->plan.mode[t], a->plan.count[t], a->plan.unit + t * p->S,
@@ -900,16 +962,14 @@ static void set_up(Annealer *a) {                          /* places the plan; `
 }
 
 static void read_arrays(Problem *p, Annealer *a, void *const array[], const i64 lengths[]) {
-    const i64 *sizes = array[SIZES];                       /* T M U O W H G F k S, in this order */
+    const i64 *sizes = array[SIZES];                       /* T M U O W H G F J S and those of a unit, in this order */
     p->T = sizes[0], p->M = sizes[1], p->U = sizes[2], p->O = sizes[3], p->W = sizes[4], p->H = sizes[5];
-    p->G = sizes[6], p->F = sizes[7], p->k = sizes[8], p->S = sizes[9], p->per_host = p->W / p->H;
+    p->G = sizes[6], p->F = sizes[7], p->J = sizes[8], p->S = sizes[9], p->per_host = p->W / p->H;
     p->lucks = lengths[LUCK];
-    p->mode_group = array[MODE_GROUP], p->mode_coverage = array[MODE_COVERAGE], p->mode_fixed = array[MODE_FIXED];
-    p->mode_unit = array[MODE_UNIT], p->mode_least = array[MODE_LEAST];
-    p->unit_terms = array[UNIT_TERMS], p->unit_loads = array[UNIT_LOADS], p->unit_bytes = array[UNIT_BYTES];
-    p->option_mode = array[OPTION_MODE], p->option_unit = array[OPTION_UNIT], p->option_count = array[OPTION_COUNT];
-    p->option_near = array[OPTION_NEAR], p->tried_start = array[TRIED_START], p->tried = array[TRIED];
-    p->planes = array[PLANES], p->slopes = array[SLOPES], p->opening = array[OPENING], p->shared = array[SHARED];
+    p->unit_size = sizes[10], p->cell_size = p->J + (p->F + AT_ONCE) / AT_ONCE * AT_ONCE;
+    p->modes = array[MODES], p->units = array[UNITS], p->options = array[OPTIONS];
+    p->tried_start = array[TRIED_START], p->tried = array[TRIED];
+    p->planes = array[PLANES], p->opening = array[OPENING], p->shared = array[SHARED];
     p->capacity = array[CAPACITY], p->host_capacity = array[HOST_CAPACITY];
     p->luck = array[LUCK], p->kinds = array[SHARES], p->open = lengths[OPEN] ? array[OPEN] : NULL;
     if (lengths[HELD_COUNT]) {
@@ -926,25 +986,24 @@ static const char *wrong_length(const Problem *p, const i64 lengths[]) {
     i64 planes = 0, TS = p->T * p->S, held = p->held_count != NULL;
     for (i64 f = 0; f < p->F; f++) planes += p->planes[f];
     const i64 expected[ARRAYS] = {
-        10, p->M, p->M, p->M, p->M, p->M, p->U * p->k, p->U * p->F, p->U * 4,
-        p->O, p->O * 2, p->O * 2, p->O * 2, p->T + 1, p->tried_start[p->T],
-        p->F, planes * p->k, p->F, p->G, p->W, p->H, p->lucks, p->open ? p->T * p->W : 0, KINDS,
+        SIZES_GIVEN, p->M * 8, p->U * p->unit_size, p->O * 8, p->T + 1, p->tried_start[p->T],
+        p->F, p->F, p->G, p->W, p->H, p->lucks, p->open ? p->T * p->W : 0, KINDS,
         held * p->U, held * p->M, held * p->T, held * p->T, held * p->T, held * p->T, held * TS, held * TS,
         held * TS, held, held,
         p->T, p->T, p->T, TS, TS, p->T, p->T, p->T, TS, TS, 2, 1,
     };
     for (int i = 0; i < ARRAYS; i++)
         if (lengths[i] != expected[i]) return NAMES[i];
-    return NULL;
+    return planes > p->J ? NAMES[PLANES] : NULL;
 }
 
 static PyObject *run(void *const array[], const i64 lengths[], const Schedule *schedule) {
     Problem problem = {0};
     Annealer annealer = {0}, *a = &annealer;
     Proposal to[2] = {{0}, {0}};
-    if (lengths[SIZES] != 10) return PyErr_Format(PyExc_ValueError, "sizes: 10 numbers are needed");
+    if (lengths[SIZES] != SIZES_GIVEN) return PyErr_Format(PyExc_ValueError, "sizes: %d numbers are needed", SIZES_GIVEN);
     read_arrays(&problem, a, array, lengths);
-    if (problem.F > MOST_PHASES || lengths[PLANES] != problem.F || lengths[TRIED_START] != problem.T + 1)
+    if (problem.F > MOST_PHASES || problem.J % AT_ONCE || problem.unit_size < problem.J + problem.F + 4 || lengths[PLANES] != problem.F || lengths[TRIED_START] != problem.T + 1)
         return PyErr_Format(PyExc_ValueError, "planes or tried_start: wrong length");
     const char *wrong = wrong_length(&problem, lengths);
     if (wrong) return PyErr_Format(PyExc_ValueError, "%s: wrong length", wrong);

@@ -3,8 +3,8 @@
 Where TorchRec takes columns of any widths, pieces may have any, not only those of the problem's options. So a piece is
 a unit here: a mode with a number of width steps.
 
-Legend: T tables, M modes, U units, O options, W ranks, H hosts, G fusion groups, F phases, J linear pieces of a phase,
-k work terms, S slots for the pieces of a table, N pieces placed.
+Legend: T tables, M modes, U units, O options, W ranks, H hosts, G fusion groups, F phases, J linear pieces of all
+phases, k work terms, S slots for the pieces of a table, N pieces placed.
 """
 
 from collections.abc import Sequence
@@ -25,6 +25,7 @@ from recsmith.sharding import SHARDING_TYPES, TYPE_NAMES, WIDTH_STEP, Span
 MOST_UNITS = 1_000_000  # above it, tables keep to the widths of their options: arrays would take too much memory
 PAIRS = 2  # widths that the pieces of an option have at most
 MOST_SLOTS = 64  # pieces of a table; a start with more is not annealed
+AT_ONCE, RECORD = 2, 8  # of _kernel.c: numbers that loops take at a time; of a record, which fills a line of the cache
 LUCKS = 65_536  # quantiles of what chance allows a change to make worse
 KINDS = (0.1, 0.2, 0.5, 0.15, 0.05)
 """How often a piece moves, two trade places, columns pass between ranks, columns go to a rank of their own or are cut
@@ -92,22 +93,25 @@ class FlatProblem:
         terms = evaluator.terms(self.mode, self.width)
         head, tail = problem.memory(self.mode, self.width)
         least = np.minimum(problem.least_width, problem.demand.dim)[modes.table]
-        sizes = (len(problem.tables), len(modes.table), len(self.mode), len(problem.options.mode), cluster.world_size,
-                 cluster.hosts, evaluator.groups, len(linear_pieces.slopes), terms.shape[1], self.slots)  # fmt: skip
         alone = evaluator.loads(terms).T - linear_pieces.opening
         memory = np.stack([head.device, tail.device, head.host, tail.host], axis=1)
+        seconds = np.hstack([terms @ slopes.T for slopes in linear_pieces.slopes])  # (U, J)
+        padded = _filled_up(seconds, AT_ONCE)
+        units = _filled_up(np.hstack([padded, alone, _ints(memory).view(np.float64)]), AT_ONCE)
+        fixed = (modes.type == _FIXED) | problem.legality.pinned[modes.table]
+        sizes = (len(problem.tables), len(modes.table), len(self.mode), len(problem.options.mode), cluster.world_size,
+                 cluster.hosts, evaluator.groups, len(linear_pieces.slopes), padded.shape[1], self.slots,
+                 units.shape[1])  # fmt: skip
         self.before_options = (
-            _ints(sizes), _ints(evaluator.group), _ints(modes.coverage),
-            _ints((modes.type == _FIXED) | problem.legality.pinned[modes.table]),
-            _ints(self.first_unit), _ints(np.maximum(1, -(-least // WIDTH_STEP))), _floats(terms),
-            _floats(alone), _ints(memory),
-        )  # fmt: skip
+            _ints(sizes),
+            _records(evaluator.group, modes.coverage, fixed, self.first_unit, np.maximum(1, -(-least // WIDTH_STEP))),
+            units,
+        )
         luck = -np.log1p(-(np.arange(LUCKS) + 0.5) / LUCKS)
         self.kinds = tuple(kinds)
         self.after_options = (
-            _ints([len(slopes) for slopes in linear_pieces.slopes]),
-            _floats(np.concatenate([slopes.ravel() for slopes in linear_pieces.slopes])),
-            _floats(linear_pieces.opening), _floats(evaluator.shared.sum(axis=1)),
+            _ints([len(slopes) for slopes in linear_pieces.slopes]), _floats(linear_pieces.opening),
+            _floats(evaluator.shared.sum(axis=1)),
             _ints(problem.capacity), _ints(problem.host_capacity), _floats(luck),
             _ints([] if problem.legality.open is None else problem.legality.open.ravel()),
         )  # fmt: skip
@@ -226,7 +230,7 @@ class FlatOptions:
         piece = problem.options.piece[:, :PAIRS]  # only pinned tables have more, and keep the pieces of their start
         unit = flat.piece_unit[np.where(piece == NO_PIECE, -1, piece)]
         self.arrays = (
-            _ints(problem.options.mode), _ints(unit), _ints(problem.options.count[:, :PAIRS]), _ints(options.near),
+            _records(problem.options.mode, unit, problem.options.count[:, :PAIRS], options.near),
             _ints(np.concatenate([[0], np.cumsum(options.count)])), _ints(tried),
         )  # fmt: skip
 
@@ -249,6 +253,19 @@ def _shares(kinds: Sequence[float], returns: float) -> Floats:
     changes = np.cumsum(kinds)
     changes[-1] = 1.0
     return _floats(np.append((1 - returns) * changes, 1.0))
+
+
+def _filled_up(values: Floats, to: int) -> Floats:
+    """Numbers (N, n) with zeros behind each row, up to a multiple of `to`."""
+    return _floats(np.pad(values, ((0, 0), (0, -values.shape[1] % to))))
+
+
+def _records(*columns: Ints | Bools) -> Ints:
+    """Integers (N, RECORD): each row has what belongs together, of columns (N,) or (N, n), and then zeros."""
+    made = np.zeros((len(columns[0]), RECORD), dtype=np.int64)
+    beside = np.column_stack(columns)
+    made[:, : beside.shape[1]] = beside
+    return made
 
 
 def _ints(values: object) -> Ints:

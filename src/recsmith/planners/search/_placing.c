@@ -1,8 +1,8 @@
 /* Longest-first placement, compiled: placement.py says what it does and compiled_placement.py calls it. Given the same
 loads it finds the same targets as the Python of device_state.py, one piece after the other.
 
-Legend: N pieces in the order in which they are placed, W ranks, G fusion groups, F phases, J linear functions of a
-phase, k terms. Every array is contiguous, of int64 or double. Callers guarantee that numbers in arrays are indices of
+Legend: N pieces in the order in which they are placed, W ranks, G fusion groups, F phases, J linear functions of all
+phases, k terms. Every array is contiguous, of int64 or double. Callers guarantee that numbers in arrays are indices of
 what they name; only lengths are checked here.
 */
 #define Py_LIMITED_API 0x030b0000
@@ -17,37 +17,40 @@ typedef double f64;
 #define NOWHERE -1
 
 typedef struct {
-    i64 N, W, G, F, k, per_host;
+    i64 N, W, G, F, J, k, per_host;
     f64 quantum, memory_weight;
     /* (N,): group, ranks that it covers, bytes of all ranks but the last and of the last, host bytes of the hosts */
     const i64 *group, *size, *head, *tail, *other_hosts, *last_host;
     const i64 *table, *kind, *width;                       /* (N,): kind 0 goes anywhere, 1 and 2 see `allowed` */
     const f64 *terms;                                      /* (N, k) */
-    const i64 *planes;                                     /* (F,): J of each phase */
-    const f64 *slopes, *opening, *expected;                /* (sum J, k); (F,); (F,) */
+    const i64 *planes;                                     /* (F,): linear functions of each phase */
+    const f64 *slopes, *opening, *expected;                /* (J, k); (F,); (F,) */
     const i64 *capacity;                                   /* (W,) */
     f64 *sums, *group_loads, *loads;                       /* (G, W, k), (G, F, W), (F, W) */
     i64 *free_, *host_free, *target;                       /* (W,), hosts, (N,) */
-    f64 *powers, *after, *score;                           /* (F, W), (F, W), (W,): what is worked out on the way */
+    f64 *powers, *score, *piece_seconds, *cell_seconds;    /* (F, W), (W,), (N, J), (G, W, J): worked out on the way */
     i64 *first;                                            /* (N,): the first piece of its table in this order */
 } Placing;
 
 static f64 power(f64 x) { x *= x, x *= x; return x * x; }  /* BALANCE of device_state.py: 8 */
 
 static void price_group(const Placing *p, i64 piece, i64 rank, f64 *seconds) {  /* (F,) with one piece more */
-    const f64 *sums = p->sums + (p->group[piece] * p->W + rank) * p->k, *terms = p->terms + piece * p->k;
-    const f64 *slope = p->slopes;
-    f64 with[64];
-    for (i64 i = 0; i < p->k; i++) with[i] = sums[i] + terms[i];
+    const f64 *cell = p->cell_seconds + (p->group[piece] * p->W + rank) * p->J, *own = p->piece_seconds + piece * p->J;
     for (i64 f = 0; f < p->F; f++) {
         f64 most = 0;
-        for (i64 j = 0; j < p->planes[f]; j++, slope += p->k) {
-            f64 each = 0;
-            for (i64 i = 0; i < p->k; i++) each += slope[i] * with[i];
-            if (each > most) most = each;
-        }
+        for (i64 j = 0; j < p->planes[f]; j++) most = cell[j] + own[j] > most ? cell[j] + own[j] : most;
         seconds[f] = most + p->opening[f];
+        cell += p->planes[f], own += p->planes[f];
     }
+}
+
+static void value(const Placing *p, const f64 *terms, i64 number, f64 *seconds) {  /* (number, k) to (number, J) */
+    for (i64 n = 0; n < number; n++)
+        for (i64 j = 0; j < p->J; j++) {
+            f64 each = 0;
+            for (i64 i = 0; i < p->k; i++) each += p->slopes[j * p->k + i] * terms[n * p->k + i];
+            seconds[n * p->J + j] = each;
+        }
 }
 
 static void score_ranks(const Placing *p, i64 piece) {     /* what each rank counts for a piece, less being better */
@@ -99,6 +102,8 @@ static void put(Placing *p, i64 piece, i64 target) {
         price_group(p, piece, w, seconds);
         f64 *sums = p->sums + (group * p->W + w) * p->k;
         for (i64 i = 0; i < p->k; i++) sums[i] += p->terms[piece * p->k + i];
+        f64 *cell = p->cell_seconds + (group * p->W + w) * p->J;
+        for (i64 j = 0; j < p->J; j++) cell[j] += p->piece_seconds[piece * p->J + j];
         for (i64 f = 0; f < p->F; f++) {
             f64 *own = p->group_loads + (group * p->F + f) * p->W + w, *load = p->loads + f * p->W + w;
             *load += seconds[f] - *own, *own = seconds[f];
@@ -112,6 +117,8 @@ static void put(Placing *p, i64 piece, i64 target) {
 }
 
 static void place_all(Placing *p) {
+    value(p, p->terms, p->N, p->piece_seconds);
+    value(p, p->sums, p->G * p->W, p->cell_seconds);
     for (i64 i = 0; i < p->F * p->W; i++) p->powers[i] = power(p->loads[i] / p->expected[i / p->W]);
     for (i64 piece = 0; piece < p->N; piece++) {
         i64 size = p->size[piece], best = NOWHERE;
@@ -147,11 +154,11 @@ static int read_arrays(Placing *p, void *const array[], const i64 lengths[]) {  
     p->capacity = array[CAPACITY], p->first = array[FIRST], p->sums = array[SUMS];
     p->group_loads = array[GROUP_LOADS], p->loads = array[LOADS], p->free_ = array[FREE];
     p->host_free = array[HOST_FREE], p->target = array[TARGET];
-    i64 N = p->N, W = p->W, G = p->G, F = p->F, k = p->k, planes = 0;
-    if (lengths[PLANES] != F || F > 16 || k > 64 || p->per_host < 1) return 0;
-    for (i64 f = 0; f < F; f++) planes += p->planes[f];
+    i64 N = p->N, W = p->W, G = p->G, F = p->F, k = p->k;
+    if (lengths[PLANES] != F || F > 16 || p->per_host < 1) return 0;
+    for (i64 f = 0; f < F; f++) p->J += p->planes[f];
     const i64 expected[ARRAYS] = {
-        6, 2, N, N, N, N, N, N, N, N, N, N * k, F, planes * k, F, F, W, N, G * W * k, G * F * W, F * W, W,
+        6, 2, N, N, N, N, N, N, N, N, N, N * k, F, p->J * k, F, F, W, N, G * W * k, G * F * W, F * W, W,
         W / p->per_host, N,
     };
     for (int i = 0; i < ARRAYS; i++) if (lengths[i] != expected[i]) return 0;
@@ -161,9 +168,11 @@ static int read_arrays(Placing *p, void *const array[], const i64 lengths[]) {  
 static PyObject *run(void *const array[], const i64 lengths[]) {
     Placing placing = {0}, *p = &placing;
     if (!read_arrays(p, array, lengths)) return PyErr_Format(PyExc_ValueError, "an array has the wrong length");
-    p->powers = malloc((p->F + 1) * p->W * sizeof(f64));
+    p->powers = malloc(((p->F + 1) * p->W + (p->N + p->G * p->W) * p->J) * sizeof(f64));
     if (!p->powers) return PyErr_NoMemory();
     p->score = p->powers + p->F * p->W;
+    p->piece_seconds = p->score + p->W;
+    p->cell_seconds = p->piece_seconds + p->N * p->J;
     Py_BEGIN_ALLOW_THREADS
     place_all(p);
     Py_END_ALLOW_THREADS
