@@ -21,12 +21,13 @@ from recsmith._types import noun
 from recsmith._version import __version__
 from recsmith.errors import RecSmithError
 
-SCHEMA = "recsmith/remote/1"  # of all that crosses: a change of what functions take and give is a new number
+SCHEMA = "recsmith/remote/2"  # of all that crosses: a change of what functions take and give is a new number
 HELLO = "hello"  # the first function that a peer calls
 WORDS, PROBLEM = "words", "problem"  # names of tensors that hold JSON: what is said besides, and why there is no answer
 TIMEOUT_S = 30.0
 BACKENDS = {"rpc": "recsmith.training.remote.on_rpc:RpcCalls", "ray": "recsmith.training.remote.on_ray:RayCalls"}
 AGAIN = "the same command goes on from the newest checkpoint"
+LONG = 20  # times the timeout: for what takes long, such as making all tables
 
 Tensors = dict[str, torch.Tensor]
 Function = Callable[[str, Tensors], Tensors]  # (who calls, what it gives) -> the answer
@@ -39,7 +40,7 @@ class ServerPlace:
 
     backend: rpc or ray. address: host:port, of the store where servers and trainers of rpc meet, or of a Ray cluster.
     job: a name that no other job at the address has. key: a secret of this job, which every call carries. servers: how
-    many there are.
+    many there are. timeout_s: of a call, and of a trainer's silence.
     """
 
     backend: str
@@ -47,6 +48,23 @@ class ServerPlace:
     job: str
     key: str
     servers: int
+    timeout_s: float = TIMEOUT_S
+
+    @property
+    def long_s(self) -> float:
+        """Seconds after which nobody waits any more for what takes long."""
+        return LONG * self.timeout_s
+
+
+class Regroup(RecSmithError):
+    """The trainers have changed, and those that live gather again."""
+
+
+class LeftOut(RecSmithError):
+    """This trainer was silent for too long, and the others go on without it."""
+
+
+KINDS = {kind.__name__: kind for kind in (Regroup, LeftOut)}  # of errors that a peer tells apart
 
 
 class ServerCalls(ABC):
@@ -75,14 +93,14 @@ class ServerCalls(ABC):
         """Call a function of a server, and wait; as `begin`."""
         return self.begin(server, function, tensors, timeout)()
 
-    def greet(self, timeout: float = TIMEOUT_S) -> None:
+    def greet(self) -> None:
         """Tell every server who this is; before this a server answers nothing else.
 
         Raises:
             RecSmithError: a server has another version or schema, or does not answer.
         """
         mine = worded(version=__version__, schema=SCHEMA)
-        for waiting in [self.begin(each, HELLO, mine, timeout) for each in range(self.place.servers)]:
+        for waiting in [self.begin(each, HELLO, mine, self.place.timeout_s) for each in range(self.place.servers)]:
             waiting()
 
 
@@ -119,11 +137,11 @@ class ServerFunctions:
                 raise RecSmithError(f"server {self.server} does not know '{caller}', which has not the key of its job")
             return self._greeted(caller, tensors) if function == HELLO else self._called(caller, function, tensors)
         except RecSmithError as error:
-            return {PROBLEM: to_tensor(str(error))}
+            return {PROBLEM: to_tensor([type(error).__name__, str(error)])}
         except Exception as error:
             traceback.print_exc()
             last = f"{type(error).__name__}: {error}"
-            return {PROBLEM: to_tensor(f"server {self.server} failed in '{function}': {last}")}
+            return {PROBLEM: to_tensor(["", f"server {self.server} failed in '{function}': {last}"])}
 
     def _called(self, caller: str, function: str, tensors: Tensors) -> Tensors:
         if caller not in self._peers:
@@ -150,10 +168,11 @@ def answered(tensors: Tensors) -> Tensors:
     """An answer as it came; backends give every one to this.
 
     Raises:
-        RecSmithError: it says why there is none.
+        RecSmithError: it says why there is none; of KINDS where it is one of these.
     """
     if PROBLEM in tensors:
-        raise RecSmithError(str(from_tensor(tensors[PROBLEM])))
+        kind, said = from_tensor(tensors[PROBLEM])
+        raise KINDS.get(kind, RecSmithError)(said)
     return tensors
 
 
@@ -172,6 +191,11 @@ def gone(server: int, function: str, reason: str) -> RecSmithError:
 def lost(server: int, how: str) -> RecSmithError:
     """What whoever has started the servers raises of one that has ended."""
     return RecSmithError(f"server {server} has ended ({how}), and the rows that it held with it; {AGAIN}")
+
+
+def spoken(function: Callable[..., Any]) -> Function:
+    """A function of (who calls, **words) that returns JSON data, as one of tensors."""
+    return lambda caller, tensors: worded(answer=function(caller, **words_of(tensors)))
 
 
 def worded(tensors: Tensors | None = None, **words: Any) -> Tensors:

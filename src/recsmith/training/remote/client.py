@@ -1,25 +1,33 @@
 """A trainer's side of the servers: which rows lie where, pulled and pushed once a step, and counted."""
 
+import os
 import threading
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from recsmith.errors import RecSmithError
+from recsmith.jobs.log import write_message
 from recsmith.plans import Plan, plan_from_raw
 from recsmith.sharding import Shard
-from recsmith.training.remote.calls import ServerCalls, Tensors, worded, words_of
-from recsmith.training.remote.members import HOLD, Regroup
+from recsmith.training.remote.calls import LeftOut, ServerCalls, Tensors, worded, words_of
+from recsmith.training.remote.group import TrainerGroup
+from recsmith.training.remote.members import HOLD
 from recsmith.training.remote.updates import shard_key, shards_by_table
 
-LONG_S = 600.0  # of a call that waits for all to begin
 BEATS = 4  # signs of life within the timeout
 
 
 @dataclass
 class RemoteCounts:
-    """What a trainer has moved: rows that were pulled and pushed, numbers in them, ids sent; bytes of all messages."""
+    """What a trainer has moved: rows that were pulled and pushed, numbers in them, ids sent; bytes of all messages.
+
+    seconds: of waiting for servers in pulls and pushes.
+    """
 
     steps: int = 0
     rows: int = 0
@@ -27,17 +35,17 @@ class RemoteCounts:
     id_bytes: int = 0
     sent_bytes: int = 0
     received_bytes: int = 0
+    seconds: float = 0.0
 
 
 @dataclass
 class TableClient:
     """The tables of a job, as a trainer reaches them.
 
-    calls: to the servers. timeout_s: of each. clock: steps that all trainers have pushed.
+    calls: to the servers. clock: steps that all trainers have pushed.
     """
 
     calls: ServerCalls
-    timeout_s: float
     clock: int = 0
     counts: RemoteCounts = field(default_factory=RemoteCounts)
 
@@ -46,17 +54,20 @@ class TableClient:
         self.batch: int | None = None  # that is leased, where trainers do not keep step
         self.dense: Tensors = {}  # this trainer's dense layers, where they are on server 0
         self.parameters = dict[str, torch.nn.Parameter]()
+        self.group, self.timeout_s = TrainerGroup(), self.calls.place.timeout_s
+        self.lost, self._heard = list[str](), time.monotonic()
         self._shards = dict[str, list[Shard]]()
         self._stop = threading.Event()
         self.lookups: list[tuple[str, torch.Tensor, torch.Tensor]] = []  # (table, ids, their rows) of the step
 
     def gather(self) -> dict[str, Any]:
-        """Wait for the other trainers; the place of this one."""
-        place = None
-        while place is None:
-            place = words_of(self._call(0, "gather"))["place"]
-        self.rank, self.world, self.generation = place["rank"], place["world"], place["generation"]
-        self.clock, self.lookups = place["step"], []
+        """Wait for the other trainers; the place of this one, or that the job is `over`."""
+        place = self.wait_for("gather")
+        if "over" not in place:
+            self.rank, self.world, self.generation = place["rank"], place["world"], place["generation"]
+            self.clock, self.lookups = place["step"], []
+            os.environ["RANK"] = str(self.rank)  # of those who write messages, 0
+            self._tell_lost(place["lost"])
         return place
 
     def begin(self) -> tuple[Plan, Any, dict[str, str], Tensors]:
@@ -67,22 +78,47 @@ class TableClient:
         self._shards, self.trainers = shards_by_table(plan), said["trainers"]
         return plan, said["progress"], said["names"], answer
 
-    def live(self) -> None:
-        """Say that this trainer lives, again and again, until it leaves."""
+    @contextmanager
+    def living(self) -> Generator[None]:
+        """Say that this trainer lives, again and again, and leave a group in which one does not."""
 
         def beat() -> None:
             while not self._stop.wait(self.timeout_s / BEATS):
+                generation, group = self.generation, self.group
                 try:
-                    self._call(0, "alive")
-                except RecSmithError:  # the next step tells it
+                    said = self.ask("alive", generation=generation)
+                    self._heard = time.monotonic()
+                    if not generation:
+                        self._tell_lost(said["lost"])
+                    if said["broken"]:
+                        group.cut()
+                except LeftOut:
+                    group.cut()
                     return
+                except RecSmithError:  # the next step tells it
+                    continue
 
         threading.Thread(target=beat, daemon=True, name="recsmith-alive").start()
+        try:
+            yield
+        finally:
+            self._stop.set()
 
-    def leave(self) -> None:
-        """Be waited for no more."""
-        self._stop.set()
-        self._call(0, "leave")
+    def left_out(self) -> str | None:
+        """Why this trainer was left out, if it was."""
+        try:
+            self.ask("alive")
+        except LeftOut as error:
+            return str(error)
+        except RecSmithError:
+            pass
+        return None
+
+    def _tell_lost(self, names: list[str]) -> None:
+        """Tell whoever started the job which trainers were left out, each once."""
+        for name in names[len(self.lost) :]:
+            write_message({"left_out": name})
+        self.lost = names
 
     def shards(self, table: str) -> list[Shard]:
         """Where its rows are."""
@@ -100,7 +136,7 @@ class TableClient:
                 here = slice(None) if whole else slice(*bounds)
                 asked.setdefault(shard.rank, {})[shard_key(shard)] = wanted[here] - first
                 places.append((table, shard, here))
-        answers = self._call_all("pull", asked, committed=self.clock, train=train)
+        answers = self._call_all("pull", asked, train=train, dense=False)
         dims = {table: max(each.columns[1] for each in self._shards[table]) for table in ids}
         rows = {table: torch.empty(len(wanted), dims[table]) for table, wanted in ids.items()}
         for table, shard, here in places:
@@ -114,7 +150,7 @@ class TableClient:
 
     def pull_dense(self) -> None:
         """Dense layers as server 0 has them now."""
-        answers = self._call_all("pull", {0: {}}, committed=self.clock, train=False, dense=True)
+        answers = self._call_all("pull", {0: {}}, train=False, dense=True)
         with torch.no_grad():
             for name, each in self.dense.items():
                 each.copy_(answers[0][name])
@@ -128,10 +164,11 @@ class TableClient:
             assert found is not None
             sent.setdefault(shard.rank, {})[shard_key(shard)] = found[here, slice(*shard.columns)]
         self.lookups = []
-        said = {"generation": self.generation, "rank": self.rank, "world": self.world, "step": self.clock}
+        said = {"rank": self.rank, "world": self.world, "batch": self.batch}
         if self.batch is not None:
-            said = {"batch": self.batch}
             sent.setdefault(0, {}).update({f"grad.{name}": _gradient(each) for name, each in self.parameters.items()})
+        if time.monotonic() - self._heard > self.timeout_s:
+            self.ask("alive")  # this process may have been stopped, and left out
         last = {server: each for server, each in sent.items() if server == 0}
         self._call_all("push", {server: each for server, each in sent.items() if server}, **said)
         self._call_all("push", last, **said)
@@ -142,68 +179,59 @@ class TableClient:
         Raises:
             Regroup: the trainers have changed, and the step is void.
         """
-        answer = None
-        while answer is None:
-            answer = words_of(self._call(0, "commit", generation=self.generation, step=self.clock))["answer"]
-        if answer == "regroup":
-            raise Regroup("the trainers of this job have changed")
+        self.wait_for("commit", generation=self.generation, step=self.clock)
         self.clock += 1
 
-    def lease(self) -> dict[str, Any]:
-        """What this trainer does next: see BatchLeases.lease."""
-        found: dict[str, Any] = {}
-        while not found:
-            found = self.words(0, "lease")
-        return found
+    def ask(self, function: str, **words: Any) -> Any:
+        """What server 0 says."""
+        return words_of(self._call(0, function, **words))["answer"]
 
-    def drained(self) -> dict[str, Any]:
-        """Wait until all is trained; what became of it."""
-        found = None
-        while found is None:
-            found = self.words(0, "drained")["answer"]
-        return found
-
-    def words(self, server: int, function: str, **words: Any) -> dict[str, Any]:
-        """Call with words alone."""
-        return words_of(self._call(server, function, **words))
+    def wait_for(self, function: str, **words: Any) -> Any:
+        """What server 0 says, once it has an answer."""
+        answer = None
+        while answer is None:
+            answer = self.ask(function, **words)
+        return answer
 
     def read(self, shard: Shard, first: int, last: int) -> torch.Tensor:
         """Rows of a shard, counted from its first."""
-        said = {"shard": shard_key(shard), "first": first, "last": last, "committed": self.clock}
-        return self._call(shard.rank, "read", **said)["rows"]
+        said = {"shard": shard_key(shard), "first": first, "last": last}
+        return self._call(shard.rank, "read", **said, committed=self.clock, generation=self.generation)["rows"]
 
     def changed(self) -> bool:
         """Whether the trainers change within twice the timeout, as they do where one has died."""
-        asks = int(2 / HOLD)
-        return any(self.words(0, "changed", generation=self.generation)["answer"] for _ in range(asks))
+        return any(self.ask("changed", generation=self.generation) for _ in range(int(2 / HOLD)))
 
-    def to_all(self, function: str, tensors: Tensors, **words: Any) -> None:
-        """Call every server with the same, at once."""
-        said, servers = worded(tensors, **words), range(self.calls.place.servers)
+    def to_all(self, function: str, tensors: Tensors, progress: Any, **words: Any) -> None:
+        """Call every server with the same, at once. progress: how far the trainers are."""
+        servers = range(self.calls.place.servers)
+        said = worded(tensors, progress=progress, committed=progress["step"], generation=self.generation, **words)
         for wait in [self.calls.begin(each, function, said, self.timeout_s) for each in servers]:
             wait()
 
     def save(self, dense: Tensors, progress: Any, random: list[Any]) -> str | None:
         """Have the servers save the job; what went wrong, in words. Writing may take longer than a call may."""
-        self.to_all("save", dense, progress=progress, random=random)
+        self.to_all("save", dense, progress, random=random)
         problems: list[str | None] = []
         for server in range(self.calls.place.servers):
-            said = self.words(server, "written")
+            said: dict[str, Any] = {"done": False}
             while not said["done"]:
-                said = self.words(server, "written")
+                said = words_of(self._call(server, "written"))
             problems.append(said["problem"])
         return next(filter(None, problems), None)
 
     def _call(self, server: int, function: str, **words: Any) -> Tensors:
-        timeout = LONG_S if function == "begin" else self.timeout_s
+        timeout = self.calls.place.long_s if function == "begin" else self.timeout_s
         return self.calls.call(server, function, worded(**words), timeout)
 
     def _call_all(self, function: str, tensors: dict[int, Tensors], **words: Any) -> dict[int, Tensors]:
+        words, begun = {"committed": self.clock, "generation": self.generation, **words}, time.perf_counter()
         sent = {server: worded(each, **words) for server, each in tensors.items()}
         waiting = {server: self.calls.begin(server, function, each, self.timeout_s) for server, each in sent.items()}
         answers = {server: wait() for server, wait in waiting.items()}
         self.counts.sent_bytes += _bytes(sent)
         self.counts.received_bytes += _bytes(answers)
+        self.counts.seconds += time.perf_counter() - begun
         return answers
 
 

@@ -22,7 +22,7 @@ from recsmith.files import Raw, locked_folder, parse_json, read_text
 from recsmith.jobs.launch import POLL_S, failure_of, job_environment, job_folder
 from recsmith.jobs.log import LOG_FILE, JobLog
 from recsmith.jobs.machine import LOOPBACK, free_port
-from recsmith.training.remote.calls import ServerPlace, lost
+from recsmith.training.remote.calls import AGAIN, ServerPlace, lost
 from recsmith.training.remote.settings import RunRemote
 from recsmith.training.run import Run, names_modules, run_to_raw
 
@@ -39,10 +39,15 @@ class StartedProcess:
     folder: Path
 
     @property
-    def result(self) -> Raw | None:
-        """What it returned, where it has."""
+    def result(self) -> Raw:
+        """What it returned; nothing where it has not."""
         found = next(iter(self.folder.glob("rank-*.json")), None)
-        return None if found is None else json.loads(found.read_text())["result"]
+        return {} if found is None else json.loads(found.read_text())["result"]
+
+    @property
+    def finished(self) -> bool:
+        """Whether it trained until the job was done."""
+        return "step" in self.result
 
     def failure(self) -> RecSmithError | None:
         """What it raised; None where something killed it."""
@@ -107,7 +112,7 @@ def train_remote(run: Run, trainers: int, on_message: Callable[[Any], object]) -
         store = server_store(meet)
         place = ServerPlace(
             backend=run.remote.backend, address=address, job=folder.name, key=secrets.token_hex(16),
-            servers=run.remote.servers,
+            servers=run.remote.servers, timeout_s=run.remote.timeout_s,
         )  # fmt: skip
         log = JobLog(folder / "log.jsonl")
         said = {"run": run_to_raw(run), "place": asdict(place), "meet": meet}
@@ -128,12 +133,16 @@ def train_remote(run: Run, trainers: int, on_message: Callable[[Any], object]) -
             servers = ServerProcesses(
                 [start("server", each, serving, {**counted, "server": each}) for each in range(place.servers)]
             )
-        ranks = [start("trainer", each, training, {**said, "name": f"trainer-{each}"}) for each in range(trainers)]
+        ranks = {
+            name: start("trainer", each, training, {**said, "name": name})
+            for each in range(trainers)
+            if (name := f"trainer-{each}")
+        }
         held.enter_context(_place_told(Path(run.output) / PLACE, {**said, "run": None}))
         for message in _until_ended(servers, ranks, log):
             on_message(message)
         del store
-        return max((each.result for each in ranks if each.result is not None), key=len)  # of who wrote the model
+        return max((each.result for each in ranks.values() if each.finished), key=len)  # of who wrote the model
 
 
 def join_remote(run: Run, on_message: Callable[[Any], object]) -> Raw:
@@ -154,9 +163,9 @@ def join_remote(run: Run, on_message: Callable[[Any], object]) -> Raw:
         environment = {**job_environment(1, own=not names_modules(run)), LOG_FILE: str(log)}
         arguments = {**told, "run": run_to_raw(run), "name": name}
         with _started(folder / name, f"{HERE}.trainer:train_on_trainer", arguments, JOINED, environment) as trainer:
-            for message in _until_ended(ServerProcesses([]), [trainer], JobLog(log)):
+            for message in _until_ended(ServerProcesses([]), {name: trainer}, JobLog(log)):
                 on_message(message)
-            return trainer.result or {}
+            return trainer.result
 
 
 @contextmanager
@@ -195,26 +204,41 @@ def _ray_servers(place: ServerPlace, settings: Raw) -> Generator[StartedServers]
         servers.close()
 
 
-def _until_ended(servers: StartedServers, trainers: list[StartedProcess], log: JobLog) -> Generator[Any]:
-    """Messages of the job, until its trainers have ended well."""
-    left, told = list(trainers), list[StartedProcess]()
-    while left:
-        yield from log.new_messages()
+def _until_ended(servers: StartedServers, trainers: dict[str, StartedProcess], log: JobLog) -> Generator[Any]:
+    """Messages of the job, until its trainers have ended, but for those that were left out."""
+    left, out = dict(trainers), set[str]()
+    while left.keys() - out:
+        for message in log.new_messages():
+            yield from _told(message, trainers)
         if (failure := servers.failure()) is not None:
             raise failure
-        for number, each in enumerate(trainers):
-            if each in left and each.process.poll() is not None:
-                left.remove(each)
-                failure = None if each.result is not None else each.failure()
-                if failure is not None:
-                    raise failure
-                if each.result is None and each not in told:
-                    told.append(each)
-                    yield {"note": f"trainer {number} has ended ({_how(each)}); the others go on"}
+        for name, each in [pair for pair in left.items() if pair[1].process.poll() is not None]:
+            del left[name]
+            result = each.result
+            if not result and (failure := each.failure()) is not None:
+                raise failure
+            out.update(result.get("remote", {}).get("lost", []))
+            if not each.finished:
+                yield {"note": result.get("left_out", f"{_said(name)} has ended ({_how(each)}); the others go on")}
         time.sleep(POLL_S)
-    yield from log.new_messages()
-    if len(told) == len(trainers):
-        raise RecSmithError("all trainers have ended; the same command goes on from the newest checkpoint")
+    for message in log.new_messages():
+        yield from _told(message, trainers)
+    if not any(each.finished for each in trainers.values()):
+        ended = f"all trainers have ended; {AGAIN}"
+        raise RecSmithError(next((each.result["left_out"] for each in trainers.values() if each.result), ended))
+
+
+def _told(message: Any, trainers: dict[str, StartedProcess]) -> Generator[Any]:
+    """A message for people; of a trainer that was left out, unless its end was told before."""
+    name = message.get("left_out")
+    if name is None:
+        yield message
+    elif name not in trainers or trainers[name].process.poll() is None:
+        yield {"note": f"{_said(name)} is silent and was left out; the others go on"}
+
+
+def _said(name: str) -> str:
+    return name.replace("-", " ", 1)
 
 
 def _how(each: StartedProcess) -> str:

@@ -6,37 +6,29 @@ stale-synchronous parallel training (Ho et al., NeurIPS 2013): what is leased is
 batch that is not pushed yet, so that no row that is pulled lacks gradients of steps further back.
 """
 
-import threading
 import time
 from collections import Counter
-from dataclasses import dataclass, field
 from typing import Any
 
-from recsmith.training.remote.members import HOLD
+from recsmith.training.remote.members import HOLD, HeardTrainers
 
 
-@dataclass
-class BatchLeases:
+class BatchLeases(HeardTrainers):
     """The batches of a job. width: W. staleness: s. every: batches between two checkpoints; None: no checkpoints.
 
     first: the first batch that is not trained yet. total: batches of the job, where it is known.
     """
 
-    width: int
-    staleness: int
-    timeout_s: float
-    every: int | None = None
-    first: int = 0
-    total: int | None = None
-    lags: Counter[int] = field(default_factory=Counter[int])  # steps by which the rows of a batch lagged behind
-    repeated: int = 0  # batches of trainers that died
-    lost: list[str] = field(default_factory=list[str])
-
-    def __post_init__(self) -> None:
-        self._turn = threading.Condition()
-        self._next, self._saved, self._saver = self.first, self.first, ""
-        self._taken = dict[int, str]()  # batches under way, by whom
-        self._orphans, self._heard = list[int](), dict[str, float]()
+    def __init__(
+        self, width: int, staleness: int, timeout_s: float, every: int | None = None, first: int = 0,
+        total: int | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(timeout_s)
+        self.width, self.staleness, self.every, self.first, self.total = width, staleness, every, first, total
+        self.lags = Counter[int]()  # steps by which the rows of a batch lagged behind
+        self.repeated = 0  # batches of trainers that were left out
+        self._next, self._saved, self._saver = first, first, ""
+        self._taken, self._orphans = dict[int, str](), list[int]()  # batches under way, by whom; of nobody
         self._begun, self._ended = 0.0, 0.0
 
     @property
@@ -44,43 +36,42 @@ class BatchLeases:
         """The first batch that is not pushed."""
         return min([*self._taken, *self._orphans, self._next])
 
-    def alive(self, name: str) -> None:
-        """A trainer says that it lives."""
-        with self._turn:
-            self._heard[name] = time.monotonic()
-
     def leave(self, name: str) -> None:
         """A trainer is done, and nobody waits for it any more."""
         with self._turn:
             self._heard.pop(name, None)
 
-    def lease(self, name: str) -> dict[str, Any]:
-        """What a trainer does next: train `batch`, `save` what is before one, or `end`; nothing: ask again."""
+    def lease(self, name: str) -> dict[str, Any] | None:
+        """What a trainer does next: train `batch`, `save` what is before one, or `end`; None: ask again."""
         with self._turn:
-            self._heard[name] = time.monotonic()
+            self.hear(name)
             self._begun = self._begun or time.monotonic()
-            until = time.monotonic() + HOLD * self.timeout_s
-            while (found := self.found(name)) is None and time.monotonic() < until:
-                self._turn.wait(min(0.1, HOLD * self.timeout_s))
-                self._drop_silent()
-            return found or {}
+            made: dict[str, Any] | None = None
+
+            def look() -> None:
+                nonlocal made
+                self.drop_silent()
+                made = made or self.found(name)
+
+            self.wait(lambda: made is not None, look)
+            return made
 
     def push(self, name: str, batch: int) -> None:
         """A trainer has pushed a batch to all servers."""
         with self._turn:
-            self._heard[name] = time.monotonic()
+            self.hear(name)
             if self._taken.get(batch) == name:
                 del self._taken[batch]
             self._ended = time.monotonic()
             self._turn.notify_all()
 
-    def saved(self, batch: int) -> None:
+    def saved(self, _: str, batch: int) -> None:
         """What is before a batch is saved."""
         with self._turn:
             self._saved, self._saver = batch, ""
             self._turn.notify_all()
 
-    def end_at(self, batch: int) -> None:
+    def end_at(self, _: str, batch: int) -> None:
         """The data ends before a batch, as a trainer has found who leased it; or the job is asked to end there."""
         with self._turn:
             self.total = batch if self.total is None else min(self.total, batch)
@@ -89,15 +80,15 @@ class BatchLeases:
             self._next = min(self._next, self.total)
             self._turn.notify_all()
 
-    def stop(self) -> None:
+    def stop(self, name: str) -> None:
         """Have the job end after the step that is under way."""
-        self.end_at(-(-self._next // self.width) * self.width)
+        self.end_at(name, -(-self._next // self.width) * self.width)
 
     def drained(self, name: str) -> dict[str, Any] | None:
         """What became of the job once all is trained, and whether this trainer writes the model; None: ask again."""
         with self._turn:
-            self._heard[name] = time.monotonic()
-            self._drop_silent()
+            self.hear(name)
+            self.drop_silent()
             if self.total is None or self.oldest < self.total:
                 self._turn.wait(min(0.1, HOLD * self.timeout_s))
                 return None
@@ -139,23 +130,10 @@ class BatchLeases:
         self.lags[lag] += 1
         return {"batch": batch, "lag": lag}
 
-    def _drop_silent(self) -> None:
-        """Have the batches of trainers that are silent be trained by others."""
-        now = time.monotonic()
-        for name in [each for each, heard in self._heard.items() if now - heard > self.timeout_s]:
-            self._drop(name)
-
-    def drop(self, name: str) -> None:
-        """Have the batches of a trainer that died be trained by others."""
-        with self._turn:
-            self._drop(name)
-
-    def _drop(self, name: str) -> None:
-        self._heard.pop(name, None)
+    def dropped(self, name: str) -> None:
+        """Have the batches of a trainer that was left out be trained by others."""
         mine = [batch for batch, who in self._taken.items() if who == name]
-        self.lost.append(name)
         self.repeated += len(mine)
         self._orphans += mine
         self._taken = {batch: who for batch, who in self._taken.items() if who != name}
         self._saver = "" if self._saver == name else self._saver
-        self._turn.notify_all()

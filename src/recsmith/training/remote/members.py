@@ -4,119 +4,172 @@ A step is committed when every trainer has pushed it to every server. Until then
 step during which a trainer dies is trained once more by the others, and by halves on no server.
 """
 
+import math
 import threading
 import time
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import Any
 
-from recsmith.errors import RecSmithError
+from recsmith.training.remote.calls import LeftOut, Regroup
 
 HOLD = 0.25  # of the timeout: a server keeps a caller waiting for so long at most, who then asks again
 
 
-@dataclass
-class Members:
-    """The trainers of a job. wanted: that gather before it begins. timeout_s: of silence, after which one is gone."""
+class HeardTrainers:
+    """Trainers as server 0 hears of them. timeout_s: of silence, after which one is left out for good."""
 
-    wanted: int
-    timeout_s: float
-    generation: int = 0
-    step: int = 0  # committed so far
-    ranks: dict[str, int] = field(default_factory=dict[str, int])  # of this generation
-    lost: list[str] = field(default_factory=list[str])  # trainers that were left out
-
-    def __post_init__(self) -> None:
+    def __init__(self, timeout_s: float) -> None:
+        self.timeout_s = timeout_s
+        self.lost: list[str] = []  # trainers that were left out
         self._turn = threading.Condition()
         self._heard = dict[str, float]()
-        self._here, self._arrived, self._left = dict[str, None](), set[str](), set[str]()
-        self._regroup = True
+        self._looked = time.monotonic()
 
-    def alive(self, name: str) -> None:
-        """A trainer says that it lives."""
+    def alive(self, name: str, generation: int = 0) -> dict[str, Any]:
+        """A trainer says that it lives; who was left out, and whether the trainers that it steps with lack one."""
         with self._turn:
-            self._heard[name] = time.monotonic()
+            self.hear(name)
+            self.drop_silent()
+            return {"lost": self.lost, "broken": self.lacks_one(generation)}
+
+    def lacks_one(self, generation: int) -> bool:
+        """Whether one of the trainers that step together was left out."""
+        del generation
+        return False
+
+    def hear(self, name: str) -> None:
+        """Note that a trainer lives.
+
+        Raises:
+            LeftOut: it was silent for too long before.
+        """
+        if name in self.lost:
+            raise LeftOut(
+                f"{name} was silent for more than {self.timeout_s:g} s (remote.timeout_s), and the others go on "
+                "without it; to add a trainer, run `recsmith train` with --join"
+            )
+        self._heard[name] = time.monotonic()
+
+    def drop_silent(self) -> None:
+        """Leave out who is silent for too long; nobody where this server itself was stopped, and heard none."""
+        now, before = time.monotonic(), self._looked
+        self._looked = now
+        if now - before > self.timeout_s:
+            self._heard = dict.fromkeys(self._heard, now)
+        for name in [each for each, heard in self._heard.items() if now - heard > self.timeout_s]:
+            del self._heard[name]
+            self.lost.append(name)
+            self.dropped(name)
+            self._turn.notify_all()
+
+    def dropped(self, name: str) -> None:
+        """What follows from a trainer's being left out."""
+
+    def wait(self, done: Callable[[], bool], look: Callable[[], object]) -> None:
+        """Wait until it is done, for a while, and look again and again."""
+        until = time.monotonic() + HOLD * self.timeout_s
+        look()
+        while not done() and time.monotonic() < until:
+            self._turn.wait(min(0.1, HOLD * self.timeout_s))
+            look()
+
+
+class Members(HeardTrainers):
+    """The trainers of a job that keep step.
+
+    wanted: that gather before it begins. step: committed so far. can_share: whether so many trainers can share a step
+    evenly; of more trainers than that, the last ones wait until they are needed.
+    """
+
+    def __init__(
+        self, wanted: int, timeout_s: float, *, step: int = 0, can_share: Callable[[int], bool] = lambda _: True
+    ) -> None:
+        super().__init__(timeout_s)
+        self.wanted, self.step, self.generation, self._can_share = wanted, step, 0, can_share
+        self.ranks: dict[str, int] = {}  # of this generation
+        self._here, self._arrived = dict[str, None](), set[str]()
+        self._regroup, self._lacks, self._over = True, False, False
 
     def gather(self, name: str) -> dict[str, Any] | None:
-        """Its rank among the trainers, once all are here; None: ask again."""
+        """Its place among the trainers, once all are here; None: ask again."""
         with self._turn:
-            self._heard[name] = time.monotonic()
-            if name in self.ranks and not self._regroup:
-                return self._place(name)
-            self._regroup = True
+            self.hear(name)
+            if self._over:
+                return {"over": self.step, "lost": self.lost}
             self._here[name] = None
+            if name not in self.ranks and self._most(len({*self.ranks, *self._here})) > len(self.ranks):
+                self._regroup = True
             self._turn.notify_all()
-            self._wait(lambda: name in self.ranks and not self._regroup, self._all_here)
-            return self._place(name) if name in self.ranks and not self._regroup else None
+            self.wait(lambda: self._over or name in self._placed(), self._all_here)
+            return self._place(name) if name in self._placed() else None
 
-    def commit(self, name: str, generation: int, step: int) -> str | None:
-        """`committed` once all trainers have pushed the step after `step`, or `regroup`; None: ask again."""
+    def commit(self, name: str, generation: int, step: int) -> bool | None:
+        """Whether all trainers have pushed the step after `step`; None: ask again.
+
+        Raises:
+            Regroup: the trainers have changed, and the step is void.
+        """
         with self._turn:
-            self._heard[name] = time.monotonic()
-            if step < self.step:
-                return "committed"
-            if generation != self.generation or self._regroup:
-                return "regroup"
-            self._arrived.add(name)
-            if self._arrived >= self.ranks.keys():
-                self.step, self._arrived = self.step + 1, set()
-                self._turn.notify_all()
-                return "committed"
-            self._wait(lambda: self.step > step or self._regroup, self._drop_silent)
-            return "committed" if self.step > step else "regroup" if self._regroup else None
+            self.hear(name)
+            if step >= self.step:
+                if generation == self.generation and not self._regroup:
+                    self._arrived.add(name)
+                    if self._arrived >= self.ranks.keys():
+                        self.step, self._arrived = self.step + 1, set()
+                        self._turn.notify_all()
+                    self.wait(lambda: self.step > step or self._regroup, self.drop_silent)
+                if step >= self.step and (self._regroup or generation != self.generation):
+                    raise Regroup("the trainers of this job have changed")
+            return True if self.step > step else None
 
     def changed(self, name: str, generation: int) -> bool | None:
         """Whether the trainers of a generation have changed; None: ask again."""
         with self._turn:
-            self._heard[name] = time.monotonic()
-            self._wait(lambda: self._regroup or generation != self.generation, self._drop_silent)
+            self.hear(name)
+            self.wait(lambda: self._regroup or generation != self.generation, self.drop_silent)
             return True if self._regroup or generation != self.generation else None
 
     def leave(self, name: str) -> None:
-        """A trainer is done, and nobody waits for it any more."""
+        """A trainer is done, and with it the job: nobody waits for it any more."""
         with self._turn:
+            self._heard.pop(name, None)
             self.ranks.pop(name, None)
-            self._left.add(name)
+            self._over = True
             self._turn.notify_all()
+
+    def lacks_one(self, generation: int) -> bool:
+        """Whether one was left out since this generation began."""
+        return self._lacks and generation == self.generation
+
+    def dropped(self, name: str) -> None:
+        """Have the others gather."""
+        self._here.pop(name, None)
+        if self.ranks.pop(name, None) is not None:
+            self._regroup = self._lacks = True
+
+    def _placed(self) -> dict[str, int]:
+        return {} if self._regroup else self.ranks
 
     def _place(self, name: str) -> dict[str, Any]:
+        self._here.pop(name, None)
         return {
             "rank": self.ranks[name], "world": len(self.ranks), "generation": self.generation, "step": self.step,
-            "lost": self.lost,
+            "lost": self.lost, "waiting": len(self._here),
         }  # fmt: skip
 
-    def _wait(self, done: Any, look: Any) -> None:
-        """Wait until it is done, for a while, and look again and again."""
-        until = time.monotonic() + HOLD * self.timeout_s
-        while not done():
-            look()
-            if done() or time.monotonic() > until:
-                return
-            self._turn.wait(min(0.1, HOLD * self.timeout_s))
-
-    def _silent(self) -> list[str]:
-        now = time.monotonic()
-        return [name for name in self.ranks if now - self._heard.get(name, now) > self.timeout_s]
-
-    def _drop_silent(self) -> None:
-        """Begin a new generation where a trainer is silent for too long."""
-        for name in self._silent():
-            self.lost.append(name)
-            del self.ranks[name]
-            self._regroup = True
-            self._turn.notify_all()
+    def _most(self, count: int) -> int:
+        """The most trainers of so many that can share a step."""
+        return next((each for each in range(count, 0, -1) if self._can_share(each)), 0)
 
     def _all_here(self) -> None:
         """Make a generation of those who are here, once everybody is who lives."""
-        self._drop_silent()
-        expected = set(self.ranks) if self.generation else set[str]()
-        if not self._regroup or len(self._here) < (1 if self.generation else self.wanted) or expected - set(self._here):
+        self.drop_silent()
+        enough = len(self._here) >= (1 if self.generation else self.wanted)
+        if not self._regroup or not enough or self.ranks.keys() - self._here.keys():
             return
-        ordered = sorted(self._here, key=lambda name: self.ranks.get(name, len(self.ranks)))  # newcomers are last
-        self.ranks = {name: rank for rank, name in enumerate(ordered)}
+        ordered = sorted(self._here, key=lambda name: self.ranks.get(name, math.inf))  # newcomers are last
+        self.ranks = {name: rank for rank, name in enumerate(ordered[: self._most(len(ordered))])}
+        self._here = dict.fromkeys(ordered[len(self.ranks) :])
         self.generation += 1
-        self._here, self._arrived, self._regroup = {}, set(), False
+        self._arrived, self._regroup, self._lacks = set(), False, False
         self._turn.notify_all()
-
-
-class Regroup(RecSmithError):
-    """The trainers have changed, and those that live gather again."""

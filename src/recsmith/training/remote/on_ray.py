@@ -34,7 +34,6 @@ from recsmith.training.remote.calls import (
 
 THREADS = 16  # of a server: so many calls wait or run at once
 NAMESPACE = "recsmith"  # of the actors' names in a cluster
-START_S = 600.0  # for Ray to start the servers' processes, and for them to make their tables
 Arrays = dict[str, Any]
 
 
@@ -88,22 +87,22 @@ class RayServers:
             for each in range(place.servers)
         ]
         try:
-            self._wait()
+            self._wait(place.long_s)
             self._rests = [actor.rest.remote() for actor in self._actors]
         except BaseException:
             self.close()
             raise
 
-    def _wait(self) -> None:
+    def _wait(self, longest: float) -> None:
         """Wait until all can answer."""
         problems = self._ray.exceptions
         try:
-            said = self._ray.get([actor.problem.remote() for actor in self._actors], timeout=START_S)
+            said = self._ray.get([actor.problem.remote() for actor in self._actors], timeout=longest)
         except problems.GetTimeoutError:
             cores = self._ray.cluster_resources().get("CPU", 0)
             raise RecSmithError(
-                f"not all {len(self._actors)} servers on Ray are ready after {START_S:g} s; its cluster has {cores:g} "
-                "cores, and each server needs one to start"
+                f"not all {len(self._actors)} servers on Ray are ready after {longest:g} s; its cluster has "
+                f"{cores:g} cores, and each server needs one to start"
             ) from None
         except problems.RayError as error:
             raise RecSmithError(f"Ray could not start a server ({_said(error)})") from None

@@ -33,7 +33,6 @@ from recsmith.training.remote.calls import (
 )
 
 THREADS = 16  # of a server: so many calls wait or run at once
-START_S = 600.0  # for all servers to have made their tables
 PICKLER = internal._internal_rpc_pickler  # PyTorch's own
 LATE = "ran for more than set timeout"  # in PyTorch's words
 
@@ -156,9 +155,12 @@ def _join(place: ServerPlace, server: int | None) -> None:
     # PyTorch reads a list of names, adds its own and writes it back: of two servers at a time one would be forgotten.
     before = [f"ready/{each}" for each in range(place.servers if server is None else server)]
     try:
-        own.wait(before, timedelta(seconds=START_S))
+        own.wait(before, timedelta(seconds=place.long_s))
     except RuntimeError:
-        raise RecSmithError(f"not all servers at {place.address} have made their tables within {START_S:g} s") from None
+        raise RecSmithError(
+            f"not all servers at {place.address} have made their tables within {place.long_s:g} s, 20 times "
+            "remote.timeout_s; give it more"
+        ) from None
     number = place.servers + int(own.add("trainers", 1)) if server is None else server
     plain: Any = PlainMessages()
     api._default_pickler = internal._internal_rpc_pickler = plain  # until it leaves

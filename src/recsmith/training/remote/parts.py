@@ -135,6 +135,26 @@ def check_servers(plan: Plan) -> None:
         )
 
 
+def can_share(run: Run, trainers: int) -> bool:
+    """Whether so many trainers can share each step of a run evenly."""
+    try:
+        run.data.batch_sizes(trainers)
+    except UsageError:
+        return False
+    return True
+
+
+def shares_line(run: Run, trainers: int) -> list[str]:
+    """Which numbers of trainers a run can have, where not each will do, for people."""
+    able = [each for each in range(1, trainers + 1) if can_share(run, each)]
+    if len(able) == trainers:
+        return []
+    return [
+        f"{', '.join(map(str, able))} of {trainers} trainers can share data.global_batch_size "
+        f"{run.data.global_batch_size} evenly; where so many are left as cannot, the last of them wait"
+    ]
+
+
 def run_of_servers(run: Run, trainers: int, servers: int) -> Run:
     """The run as its servers plan for it: they look up as many samples as the trainers train on."""
     samples = run.data.local_batch_size(trainers) * trainers

@@ -8,17 +8,16 @@ import os
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, TCPStore
-from torchrec.optim.keyed import CombinedOptimizer
 
 from recsmith.files import Raw
 from recsmith.jobs.machine import LOOPBACK, loopback_interface
-from recsmith.jobs.worker import TIMEOUT
 from recsmith.plans import plan_to_raw
 from recsmith.training.agreement import Agreement
 from recsmith.training.checkpoints import Checkpoints
@@ -27,13 +26,23 @@ from recsmith.training.models import unsharded
 from recsmith.training.optimizers.building import set_schedule
 from recsmith.training.plan import agreed_plan
 from recsmith.training.plan_rules import check_loadable
-from recsmith.training.remote.calls import Function, ServerFunctions, ServerPlace, Tensors, worded, words_of
+from recsmith.training.remote.calls import (
+    Function,
+    Regroup,
+    ServerFunctions,
+    ServerPlace,
+    Tensors,
+    spoken,
+    worded,
+    words_of,
+)
 from recsmith.training.remote.leases import BatchLeases
 from recsmith.training.remote.members import HOLD, Members
-from recsmith.training.remote.parts import check_servers, run_of_servers
-from recsmith.training.remote.updates import HeldShard, merged
+from recsmith.training.remote.model import copy_dense, dense_step, flat_tensors, learning_rate
+from recsmith.training.remote.parts import can_share, check_servers, run_of_servers
+from recsmith.training.remote.updates import held_shards, merged
 from recsmith.training.run import Checkpointing, Run, run_from_raw
-from recsmith.training.sharded import ShardedJob, rank_device, shard, table_of
+from recsmith.training.sharded import rank_device, shard, table_of
 
 
 def serve(place: ServerPlace, server: int, settings: dict[str, Any]) -> ServerFunctions:
@@ -45,7 +54,8 @@ def serve(place: ServerPlace, server: int, settings: dict[str, Any]) -> ServerFu
     if host == LOOPBACK:
         os.environ.setdefault("GLOO_SOCKET_IFNAME", loopback_interface())
     store = PrefixStore(f"{place.job}/servers", TCPStore(host, int(port), is_master=False))
-    dist.init_process_group("gloo", store=store, rank=server, world_size=place.servers, timeout=TIMEOUT)
+    longest = timedelta(seconds=place.long_s)
+    dist.init_process_group("gloo", store=store, rank=server, world_size=place.servers, timeout=longest)
     made = TableServer(run_from_raw(settings["run"], "the run"), settings["trainers"])
     return ServerFunctions(server, place.key, made.functions())
 
@@ -75,72 +85,24 @@ class TableServer:
         progress = progress_of(saved)
         set_state(self.job, run, saved, progress)
         self.step, self.progress = progress.step, saved.progress if saved else None
-        self.leases = leases_of(run, trainers, progress.step)
         self.trainers = trainers
+        self.leases = leases_of(run, trainers, progress.step)
+        self.heard = self.leases or Members(
+            trainers, run.remote.timeout_s, step=progress.step, can_share=lambda count: can_share(run, count)
+        )
         self._saver = ThreadPoolExecutor(1)
-        self.members = Members(trainers, run.remote.timeout_s, step=progress.step)
         self.shards = held_shards(self.job)
         self._pulled = dict[str, Tensors]()  # ids, by who pulled them
         self._pushed = dict[int, Tensors]()  # gradients and their ids of the step under way, by rank
 
     def functions(self) -> dict[str, Function]:
         """What trainers may call."""
-        named: list[Function] = [self.alive, self.gather, self.commit, self.changed, self.leave, self.begin, self.pull,
-                                 self.push, self.read, self.keep, self.save, self.written, self.lease, self.ended,
-                                 self.stop, self.saved, self.drained]  # fmt: skip
-        return {each.__name__: each for each in named}  # type: ignore[attr-defined]
-
-    def alive(self, caller: str, _: Tensors) -> Tensors:
-        """A trainer says that it lives."""
-        (self.leases or self.members).alive(caller)
-        return {}
-
-    def gather(self, caller: str, _: Tensors) -> Tensors:
-        """The rank of a trainer, once all are here."""
-        found = self.members.gather(caller)
-        return worded(place=found)
-
-    def commit(self, caller: str, tensors: Tensors) -> Tensors:
-        """Whether all trainers have pushed a step."""
-        said = words_of(tensors)
-        return worded(answer=self.members.commit(caller, said["generation"], said["step"]))
-
-    def changed(self, caller: str, tensors: Tensors) -> Tensors:
-        """Whether the trainers have changed."""
-        return worded(answer=self.members.changed(caller, words_of(tensors)["generation"]))
-
-    def leave(self, caller: str, _: Tensors) -> Tensors:
-        """A trainer is done."""
-        (self.leases or self.members).leave(caller)
-        return {}
-
-    def lease(self, caller: str, _: Tensors) -> Tensors:
-        """What a trainer does next, where trainers do not keep step."""
-        return worded(**self._leases.lease(caller))
-
-    def ended(self, _: str, tensors: Tensors) -> Tensors:
-        """The data ends before a batch."""
-        self._leases.end_at(words_of(tensors)["batch"])
-        return {}
-
-    def stop(self, _: str, __: Tensors) -> Tensors:
-        """Somebody asked the job to end."""
-        self._leases.stop()
-        return {}
-
-    def saved(self, _: str, tensors: Tensors) -> Tensors:
-        """What is before a batch is saved."""
-        self._leases.saved(words_of(tensors)["batch"])
-        return {}
-
-    def drained(self, caller: str, _: Tensors) -> Tensors:
-        """What became of the job, once all is trained."""
-        return worded(answer=self._leases.drained(caller))
-
-    @property
-    def _leases(self) -> BatchLeases:
-        assert self.leases is not None
-        return self.leases
+        named: list[Function] = [self.begin, self.pull, self.push, self.read, self.keep, self.save, self.written]
+        words = ("lease", "end_at", "stop", "saved", "drained") if self.leases else ("gather", "commit", "changed")
+        return {
+            **{each.__name__: each for each in named},  # type: ignore[attr-defined]
+            **{each: spoken(getattr(self.heard, each)) for each in ("alive", "leave", *words)},
+        }
 
     def begin(self, _: str, __: Tensors) -> Tensors:
         """What a trainer begins with: the plan, how far training is, dense layers and the state of their optimizer."""
@@ -154,23 +116,22 @@ class TableServer:
         said = words_of(tensors)
         asked = {key: ids for key, ids in tensors.items() if key in self.shards}
         with self._turn:
-            self._apply(said["committed"])
+            self._turn_to(said)
             if said["train"]:
                 self._pulled[caller] = asked
             rows = {key: self.shards[key].weights[ids] for key, ids in asked.items()}
-            return {**rows, **self._weights()} if said.get("dense") else rows
+            return {**rows, **self._weights()} if said["dense"] else rows
 
     def push(self, caller: str, tensors: Tensors) -> Tensors:
         """Gradients of the rows that the caller has pulled, to be applied once the step is committed."""
         said = words_of(tensors)
-        if self.leases is not None:
-            self._push_alone(caller, tensors, said["batch"])
-            return {}
         with self._turn:
-            if said["generation"] != self._generation:
-                self._generation, self._pushed = said["generation"], {}
+            self._turn_to(said)
+            if self.leases is not None:
+                self._push_alone(caller, tensors, said["batch"], self.leases)
+                return {}
             ids = self._pulled.pop(caller)
-            self._world, self._pushed_step = said["world"], said["step"]
+            self._world, self._pushed_step = said["world"], said["committed"]
             self._pushed[said["rank"]] = {key: (ids[key], tensors[key]) for key in ids}  # type: ignore[misc]
         return {}
 
@@ -178,12 +139,18 @@ class TableServer:
         """A block of a shard's rows as they are."""
         said = words_of(tensors)
         with self._turn:
-            self._apply(said["committed"])
+            self._turn_to(said)
             return {"rows": self.shards[said["shard"]].weights[said["first"] : said["last"]]}
 
     def keep(self, _: str, tensors: Tensors) -> Tensors:
         """Take the dense layers of the trainers, and how far they are."""
-        self._take(tensors)
+        said = words_of(tensors)
+        with self._turn:
+            self._turn_to(said)
+            copy_dense(self.job, tensors)
+            self.progress = said["progress"]
+            set_schedule(self.job.optimizer, self.step)
+            self.job.optimizer.set_optimizer_step(self.step)
         return {}
 
     def save(self, _: str, tensors: Tensors) -> Tensors:
@@ -193,13 +160,13 @@ class TableServer:
 
     def written(self, _: str, __: Tensors) -> Tensors:
         """Whether all is saved by now, and what went wrong; it waits for a while, less than a call's timeout."""
-        done = not wait([self._saving], HOLD * self.members.timeout_s).not_done
+        done = not wait([self._saving], HOLD * self.heard.timeout_s).not_done
         return worded(done=done, problem=self._saving.result() if done else None)
 
     def _save(self, tensors: Tensors) -> str | None:
         said = words_of(tensors)
-        self._take(tensors)
         with self._turn:
+            self.keep("", tensors)
             self.checkpoints.random = said["random"]
             problem = self.checkpoints.save(self.job, self.run, self.plan, said["progress"])
             self.checkpoints.poll()
@@ -208,15 +175,29 @@ class TableServer:
     _saving: "Future[str | None]"
     _generation, _world, _pushed_step = 0, 1, 0
 
-    def _push_alone(self, caller: str, tensors: Tensors, batch: int) -> None:
+    def _turn_to(self, said: dict[str, Any]) -> None:
+        """Be where the caller is: the steps that are committed, and the trainers that step together.
+
+        Raises:
+            Regroup: there are other trainers by now, and what the caller does is void.
+        """
+        if said["generation"] < self._generation:
+            raise Regroup("the trainers of this job have changed")
+        self._apply(said["committed"])
+        if said["generation"] > self._generation:
+            self._generation, self._pushed = said["generation"], {}
+
+    def _push_alone(self, caller: str, tensors: Tensors, batch: int, leases: BatchLeases) -> None:
         """Apply what one trainer has pushed, at once: the share of a step that one batch is."""
         rate, eps = learning_rate(self.job.optimizer, batch // self.trainers), self.run.optimizers.sparse.eps
-        with self._turn, torch.no_grad():
+        if self.number == 0:
+            leases.hear(caller)
+        with torch.no_grad():
             for key, ids in self._pulled.pop(caller).items():
                 self.shards[key].update(ids, tensors[key] / self.trainers, rate, eps)
-            if self.number == 0:
-                dense_step(self.job, tensors, self.run, batch, self.trainers)
-                self._leases.push(caller, batch)
+        if self.number == 0:
+            dense_step(self.job, tensors, self.run, batch, self.trainers)
+            leases.push(caller, batch)
 
     def _weights(self) -> Tensors:
         """Dense layers as they are now."""
@@ -236,15 +217,6 @@ class TableServer:
                     held.update(*merged(found, 1 / self._world), rate, eps)
         self.step, self._pushed = committed, {}
 
-    def _take(self, tensors: Tensors) -> None:
-        said = words_of(tensors)
-        with self._turn:
-            self._apply(said["progress"]["step"])
-            copy_dense(self.job, tensors)
-            self.progress = said["progress"]
-            set_schedule(self.job.optimizer, self.step)
-            self.job.optimizer.set_optimizer_step(self.step)
-
 
 class ServerCheckpoints(Checkpoints):
     """Checkpoints that servers write, with the random states of the trainers."""
@@ -256,63 +228,6 @@ class ServerCheckpoints(Checkpoints):
         return dict(enumerate(self.random)) if dist.get_rank() == 0 else {}
 
 
-def held_shards(job: ShardedJob) -> dict[str, HeldShard]:
-    """The shards of this rank by the name that messages have for them."""
-    state = job.rows.state_dict()
-    momenta: dict[str, Any] = {}
-    for name, kept in state["optimizer"].get("sparse", {}).get("state", {}).items():
-        if table_of(name):
-            momenta[name] = next((each for key, each in kept.items() if key.endswith("momentum1")), None)
-    found: dict[str, HeldShard] = {}
-    for name, weights in state["model"].items():
-        table = table_of(name)
-        if table is None:
-            continue
-        locals_ = weights.local_shards()
-        states = momenta[name].local_shards() if momenta.get(name) is not None else [None] * len(locals_)
-        for each, kept in zip(locals_, states, strict=True):
-            row, column = each.metadata.shard_offsets
-            found[f"{table}/{row}/{column}"] = HeldShard(each.tensor, None if kept is None else kept.tensor)
-    return found
-
-
-def learning_rate(optimizer: CombinedOptimizer, step: int) -> float:
-    """Of tables, in the step after so many."""
-    set_schedule(optimizer, step)
-    groups: Any = next(part.param_groups for name, part in optimizer.optimizers if name == "sparse")
-    return groups[0]["lr"]
-
-
-def flat_tensors(job: ShardedJob, *, made: bool = False) -> Tensors:
-    """The weights of dense layers and the state of their optimizer, by one name each; written into, they change.
-
-    made: have the optimizer make its state where it has none yet; write into all of it then, for that changes it.
-    """
-    for name, part in job.optimizer.optimizers:
-        if name == "dense" and made and not part.state_dict()["state"]:
-            part.init_state()
-    found: Tensors = {f"model.{name}": each for name, each in job.model.state_dict().items() if table_of(name) is None}
-    for name, part in job.optimizer.optimizers:
-        for parameter, kept in part.state_dict()["state"].items() if name == "dense" else ():
-            if not parameter.startswith("__"):  # of a schedule, which follows from the step
-                found |= {f"dense.{parameter}.{key}": each for key, each in kept.items()}
-    return found
-
-
-def dense_step(job: ShardedJob, tensors: Tensors, run: Run, batch: int, trainers: int) -> None:
-    """Update dense layers by the gradients of one batch, at the rate of a step divided by the number of trainers."""
-    for name, parameter in job.model.named_parameters():
-        if table_of(name) is None:
-            parameter.grad = tensors[f"grad.{name}"]
-    part: Any = next(part for name, part in job.optimizer.optimizers if name == "dense")
-    for group in part.param_groups:
-        group["lr"] = run.optimizers.dense.learning_rate
-    set_schedule(job.optimizer, batch // trainers)
-    for group in part.param_groups:
-        group["lr"] /= trainers
-    part.step()
-
-
 def leases_of(run: Run, trainers: int, step: int) -> BatchLeases | None:
     """The batches of a run whose trainers do not keep step; None of another one."""
     remote = run.remote
@@ -321,11 +236,3 @@ def leases_of(run: Run, trainers: int, step: int) -> BatchLeases | None:
     every = None if run.checkpoint is None else run.checkpoint.every * trainers
     total = None if run.steps is None else run.steps * trainers
     return BatchLeases(trainers, remote.staleness, remote.timeout_s, every, step * trainers, total)
-
-
-def copy_dense(job: ShardedJob, tensors: Tensors) -> None:
-    """Write such tensors of another process into a job."""
-    with torch.no_grad():
-        for name, each in flat_tensors(job, made=any(name.startswith("dense.") for name in tensors)).items():
-            if name in tensors:
-                each.copy_(tensors[name])

@@ -17,7 +17,8 @@ class RunRemote:
     servers: how many; a plan for as many ranks says which rows each holds. backend: what carries calls: rpc
     (torch.distributed.rpc), or ray. staleness: steps by which the rows that a trainer pulls may lag behind; 0: none,
     all trainers step together. timeout_s: seconds after which a silent trainer is left out, and a silent server ends
-    the job. address: 'host:port' where servers and trainers of rpc meet, or of a Ray cluster; none: of this machine.
+    the job; 20 times as long is waited for all to start. address: 'host:port' where servers and trainers of rpc meet,
+    or of a Ray cluster; none: of this machine.
     """
 
     servers: int = 1

@@ -5,49 +5,53 @@ layers take the gradient of each batch, at their learning rate divided by that n
 """
 
 import os
-import time
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any
 
-import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import HashStore
 
 from recsmith.files import Raw
-from recsmith.training.agreement import END, Agreement, Ending
+from recsmith.training.agreement import END, Ending
 from recsmith.training.batches import TrainingBatch, training_batches
-from recsmith.training.job import CHECKPOINTS, Progress, TrainingJob, finish, progress_from
-from recsmith.training.log import RunLog, StepTimes, starting_lines
+from recsmith.training.job import Progress, finish
+from recsmith.training.log import RunLog, StepTimes
 from recsmith.training.loop import train_steps
 from recsmith.training.metrics import Window
-from recsmith.training.models import Unsharded, unsharded
+from recsmith.training.models import Unsharded
 from recsmith.training.remote.client import TableClient
-from recsmith.training.remote.model import RemoteCheckpoints, trainer_model
-from recsmith.training.remote.server import copy_dense, flat_tensors
-from recsmith.training.remote.tables import with_remote_tables
+from recsmith.training.remote.model import copy_dense, flat_tensors, trainer_job
 from recsmith.training.resuming import random_states
-from recsmith.training.run import Run, save_run
+from recsmith.training.run import Run
+from recsmith.training.run_data import BatchSizes
 from recsmith.training.watchers import Watchers
 
 KEPT = 1000  # places in the data: more than may be under way at once
-STALE_STEP = "recsmith.training.remote.tables:StaleStep"
 
 
 def train_stale(run: Run, client: TableClient, number: int, watchers: Watchers, ending: Ending) -> Raw:
     """Train the batches that this trainer leases; what came of it. number: of this trainer; 0 writes the log."""
     dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
     os.environ["RANK"] = str(number)  # of those who write messages, 0
-    job, batches = prepared_stale(run, client, number)
+    job, batches = trainer_job(
+        run, client, "StaleStep", number, None,
+        lambda parts, _, progress, log: leased(run, parts, client, log, progress),
+    )  # fmt: skip
+    data = replace(run.data, batch_size=run.data.local_batch_size(client.trainers), global_batch_size=None)
+    metrics = replace(run.metrics, evaluate_every=None)
+    job = replace(job, run=replace(job.run, data=data, steps=None, checkpoint=None, metrics=metrics))
+    client.dense = {name: each for name, each in flat_tensors(job.sharded).items() if name.startswith("model.")}
+    client.parameters = dict(job.sharded.model.named_parameters())
     with closing(job.log), closing(batches):
         watchers.begin(job.progress.watchers)
         left_by = train_steps(job, batches, watchers, ending, StepTimes(), Window(job.sharded.device))
         if left_by == END:
-            client.words(0, "stop")
+            client.ask("stop")
         client.batch = None
-        chief = client.drained()
+        chief = client.wait_for("drained")
+        client.lost = chief["told"]["lost"]
         told = {**chief["told"], **asdict(client.counts)}
         job.log.write("remote", {"step": job.progress.step, **told})
         job.progress.step = chief["step"]
@@ -57,35 +61,6 @@ def train_stale(run: Run, client: TableClient, number: int, watchers: Watchers, 
         return {**finish(job, ended=left_by == END), "remote": told}
 
 
-def prepared_stale(run: Run, client: TableClient, number: int) -> tuple[TrainingJob, Generator[TrainingBatch]]:
-    """The job of this trainer, and the batches that it leases."""
-    begun, output, agreement = time.perf_counter(), Path(run.output), Agreement()
-    parts, (plan, raw, names, dense) = unsharded(run), client.begin()
-    parameters, width = parts.parameters, client.trainers
-    with_remote_tables(parts.task, client)
-    sharded = trainer_model(run, parts.task, client, names)
-    copy_dense(sharded, {name: each for name, each in dense.items() if name.startswith("model.")})
-    client.dense = {name: each for name, each in flat_tensors(sharded).items() if name.startswith("model.")}
-    client.parameters = dict(sharded.model.named_parameters())
-    torch.manual_seed(run.seed * width + number)
-    progress = Progress() if raw is None else progress_from(raw, "server 0's progress")
-    log = RunLog(output, number, tensorboard=run.metrics.tensorboard, step=progress.step)
-    if number == 0:
-        save_run(run, output / "run.json")
-        samples = parts.source.length
-        for line in starting_lines(run, plan, parameters=parameters, samples=samples, ranks=width):
-            log.say({"note": line})
-        log.write("start", {"step": progress.step, "seconds": time.perf_counter() - begun, "plan": plan.digest})
-    data = replace(run.data, batch_size=run.data.local_batch_size(width), global_batch_size=None)
-    made = replace(
-        run, pipeline=STALE_STEP, data=data, steps=None, checkpoint=None,
-        metrics=replace(run.metrics, evaluate_every=None),
-    )  # fmt: skip
-    checkpoints: Any = RemoteCheckpoints(output / CHECKPOINTS, client, agreement)
-    job = TrainingJob(made, plan, parts.source, parts.features, sharded, agreement, checkpoints, log, progress)
-    return job, leased(made, parts, client, log, progress)
-
-
 def leased(
     run: Run, parts: Unsharded, client: TableClient, log: RunLog, progress: Progress
 ) -> Generator[TrainingBatch]:
@@ -93,7 +68,7 @@ def leased(
     reader = Reader(run, parts, progress, client.trainers)
     with closing(reader):
         while True:
-            found = client.lease()
+            found = client.wait_for("lease")
             if "end" in found:
                 return
             if "save" in found:
@@ -103,7 +78,7 @@ def leased(
                 continue
             batch = reader.batch(found["batch"])
             if batch is None:
-                client.words(0, "ended", batch=found["batch"])
+                client.ask("end_at", batch=found["batch"])
                 continue
             client.batch = found["batch"]
             yield batch
@@ -115,9 +90,8 @@ class Reader:
     def __init__(self, run: Run, parts: Unsharded, progress: Progress, width: int) -> None:
         self._next, self._state = progress.step * width, progress.position
         self._states = {self._next: self._state}  # of the data, before batches that may come again
-        self._open = lambda state: training_batches(
-            parts.source, run.data.batch_sizes(1), parts.features, rank=0, ranks=1, state=state
-        )
+        sizes = BatchSizes(((0, run.data.local_batch_size(width)),))
+        self._open = lambda state: training_batches(parts.source, sizes, parts.features, rank=0, ranks=1, state=state)
         self._batches: Iterator[TrainingBatch] = self._open(self._state)
         self._held: TrainingBatch | None = None
 
@@ -155,5 +129,5 @@ def _save(client: TableClient, position: Any, batch: int) -> str | None:
     dense = {name: each for name, each in client.begin()[3].items() if name.startswith(("model.", "dense."))}
     progress = {"step": batch // width, "ranks": width, "position": position, "scores": None}
     problem = client.save(dense, progress, [random_states()])
-    client.words(0, "saved", batch=batch)
+    client.ask("saved", batch=batch)
     return problem

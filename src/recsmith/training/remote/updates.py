@@ -8,11 +8,13 @@ a row, the mean of gradient^2 over its columns. Both: row -= rate * gradient / (
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
 from recsmith.plans import Plan
 from recsmith.sharding import Shard
+from recsmith.training.sharded import ShardedJob, table_of
 
 
 def shard_key(shard: Shard) -> str:
@@ -56,3 +58,23 @@ def merged(parts: Sequence[tuple[torch.Tensor, torch.Tensor]], share: float) -> 
     ids, place = torch.cat([ids for ids, _ in parts]).unique(return_inverse=True)
     total = torch.zeros(len(ids), parts[0][1].shape[1])
     return ids, total.index_add_(0, place, torch.cat([each for _, each in parts])).mul_(share)
+
+
+def held_shards(job: ShardedJob) -> dict[str, HeldShard]:
+    """The shards of this rank by the name that messages have for them."""
+    state = job.rows.state_dict()
+    momenta: dict[str, Any] = {}
+    for name, kept in state["optimizer"].get("sparse", {}).get("state", {}).items():
+        if table_of(name):
+            momenta[name] = next((each for key, each in kept.items() if key.endswith("momentum1")), None)
+    found: dict[str, HeldShard] = {}
+    for name, weights in state["model"].items():
+        table = table_of(name)
+        if table is None:
+            continue
+        locals_ = weights.local_shards()
+        states = momenta[name].local_shards() if momenta.get(name) is not None else [None] * len(locals_)
+        for each, kept in zip(locals_, states, strict=True):
+            row, column = each.metadata.shard_offsets
+            found[f"{table}/{row}/{column}"] = HeldShard(each.tensor, None if kept is None else kept.tensor)
+    return found
