@@ -140,7 +140,7 @@ WORDS = {
     "capture": {"command_", "-o --output", "--steps", "--skip", "--plain", "--force"},
     "predict": {
         *("model", "--plan", "--ranks", "--batch", "--machine", "--calibrate", "--cost-model", "--what-if"),
-        *("--cluster", "--optimizer", "--towers", "--link", "--timeline", "--format"),
+        *("--cluster", "--optimizer", "--towers", "--link", "--servers", "--timeline", "--format"),
     },
     "evaluate": {"folder", "--data", "--ranks", "--format"},
     "search": {

@@ -49,6 +49,8 @@ def capture_command(command_: tuple[str, ...], output: str, steps: int, skip: in
 @count_option("--towers", least=2, metavar="RATIO",
               help="Say whether towers of this ratio pay under --plan, which has each table on one host.")  # fmt: skip
 @click.option("--link", metavar="RATE", help="Of a host, for --towers, such as 25Gbit/s (default: that of the plan).")
+@click.option("--servers", type=click.IntRange(min=1), default=None, metavar="N",
+              help="Say what tables on so many servers would cost and bring, beside those of --plan.")  # fmt: skip
 @click.option("--timeline", metavar="FILE.json", help="Write the step as a timeline for ui.perfetto.dev.")
 @format_option
 def predict_command(model: str, format_: str, **options: Any) -> None:
@@ -65,6 +67,7 @@ def predict_command(model: str, format_: str, **options: Any) -> None:
     recsmith predict dlrm.yaml --plan plan.json --batch 512,1024,2048
     recsmith predict mlp.yaml --ranks 2 --calibrate trace/ --timeline step.json
     recsmith predict dlrm.yaml --plan plan.json --towers 8 --link 25Gbit/s
+    recsmith predict trace/ --plan plan.json --servers 2
     """
     from recsmith.files import check_target
     from recsmith.prediction.traces import is_capture
@@ -74,7 +77,33 @@ def predict_command(model: str, format_: str, **options: Any) -> None:
     what_ifs = parse_what_ifs(options["what_if"]) if options["what_if"] is not None else ()
     rows = _of_trace(model, options, what_ifs) if is_capture(model) else _of_model(model, options, what_ifs)
     rows = _with_towers(rows, options) if options["towers"] is not None or options["link"] is not None else rows
+    rows = rows if options["servers"] is None else _with_servers(rows, options)
     _show(rows, options["timeline"], format_)
+
+
+def _with_servers(rows: list[Any], options: dict[str, Any]) -> list[Any]:
+    """Predictions with a note on what tables on servers would cost and bring."""
+    from dataclasses import replace
+
+    from recsmith.errors import UsageError
+    from recsmith.plans import load_plan
+    from recsmith.prediction.servers import servers_line
+
+    if options["plan"] is None:
+        raise UsageError("--servers needs --plan PLAN, whose tables the servers would hold")
+    plan = load_plan(options["plan"])
+    if plan.cluster.device.kind != "cpu":
+        raise UsageError(
+            f"--servers is for CPUs, as remote of a run is, and the plan is of {plan.cluster.device.name}; leave it out"
+        )
+    return [
+        (batch, replace(row, notes=(*row.notes, servers_line(
+            plan, options["servers"], batch_size=batch, step_s=row.step_s,
+            exchanges_s=sum(seconds for term, seconds in row.terms.items() if term.startswith("all_to_all")),
+            own_s=[sum(each.seconds for each in tape) for tape in row.walk.graph.ranks],
+        ))))
+        for batch, row in rows
+    ]  # fmt: skip
 
 
 def _with_towers(rows: list[Any], options: dict[str, Any]) -> list[Any]:

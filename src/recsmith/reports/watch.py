@@ -30,6 +30,8 @@ def run_report(run: WatchedRun) -> RenderableType:
     if hot:
         values.append(f"lookups of hot sets {min(hot):.0%} to {max(hot):.0%}")
     parts.append(line("now", ", ".join(values) or "nothing was logged yet"))
+    if run.slow is not None:
+        parts.append(line("ranks", run.slow))
     if not run.alarms:
         return Group(*parts, line("alarms", "none"))
     made = grid(left=("kind", "what is known", "what was done"), right=("told at", "since"))

@@ -22,12 +22,13 @@ from recsmith.jobs.launch import launch
 from recsmith.jobs.processes import TOGETHER_S
 from recsmith.jobs.worker import join_group
 from recsmith.plans import Plan, load_plan
+from recsmith.prediction.servers import remote_lines
 from recsmith.training.arrays.members import members_of, trained_runs
 from recsmith.training.log import starting_lines
 from recsmith.training.prerequisites import check_memory_limit, check_run, own_modules
-from recsmith.training.remote.cost import remote_lines
-from recsmith.training.remote.parts import check_servers, run_of_servers
+from recsmith.training.remote.parts import check_servers, run_of_servers, shares_line
 from recsmith.training.run import Run, load_run, names_modules, run_to_raw
+from recsmith.training.watchers.alarm_log import slow_trainer_of_run
 from recsmith.training.watchers.anomaly_settings import watch_settings
 from recsmith.units import format_size, format_time
 
@@ -302,11 +303,15 @@ def _described(made: Run) -> list[str]:
 
 
 def _of_servers(made: Run, plan: Plan, trainers: int, step_s: float) -> list[str]:
-    """What servers of tables would hold and cost."""
+    """What servers of tables would hold and cost, and would have brought the run before."""
+    stale = made.remote is not None and made.remote.staleness > 0
+    slow = None if stale else slow_trainer_of_run(made.output)
+    told = [] if slow is None else [f"in the run before, {slow}"]
     if made.remote is None:
-        return []
+        return told
     check_servers(plan)
-    return remote_lines(plan, made.data.local_batch_size(trainers), trainers, step_s)
+    lines = remote_lines(plan, made.data.local_batch_size(trainers), trainers, step_s)
+    return [*lines, *([] if stale else shares_line(made, trainers)), *told]
 
 
 def _from_disk(made: Run, plan: Plan) -> list[str]:

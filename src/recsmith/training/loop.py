@@ -36,6 +36,7 @@ from recsmith.training.job import (
 from recsmith.training.log import StepTimes, tell_note, tell_pid, time_forward, timed
 from recsmith.training.metrics import Window
 from recsmith.training.period_loop import stretches
+from recsmith.training.rank_times import RankTimes
 from recsmith.training.run import Run, run_from_raw, run_to_raw
 from recsmith.training.steps import step_of
 from recsmith.training.steps.protocol import StepOutcome, TrainingStep
@@ -86,6 +87,7 @@ def train_prepared(
             log_wish(job, after, f"training goes on after step {job.progress.step:,}, plan {job.plan.digest[:12]}")
         left_by, times, window = None, StepTimes(), Window(job.sharded.device)
         time_forward(job.sharded.model, times)
+        watchers.times = RankTimes(job)
         with closing(stretches(job, batches, watchers)) as left:
             for stretch in left:
                 left_by = train_steps(job, stretch, watchers, ending, times, window)
@@ -96,7 +98,8 @@ def train_prepared(
         if isinstance(left_by, Wish) and left_by.what in ANEW:
             return left_by
         job.progress.watchers = watchers.states()
-        return finish(job, ended=left_by == END)
+        told = watchers.times.tell(job)
+        return {**finish(job, ended=left_by == END), **told}
 
 
 def _steps_left(job: TrainingJob) -> bool:

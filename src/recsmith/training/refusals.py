@@ -5,17 +5,19 @@ all pairs. docs/train.md has the table of them, which `pairs_table` makes.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import permutations
 from typing import Any, cast
 
 from recsmith._components import parsed
-from recsmith.errors import UsageError
+from recsmith.errors import MissingExtra, UsageError
 from recsmith.plans import Plan
 from recsmith.sharding import KEY_VALUE
 from recsmith.training.arrays.members import TrainedTogether
 from recsmith.training.optimizers import IN_HALVES
 from recsmith.training.optimizers.shampoo_cost import AUTO, SHAMPOO
-from recsmith.training.remote.parts import TablesOnServers
+from recsmith.training.remote.parts import TablesOnServers, check_remote
+from recsmith.training.remote.settings import RunRemote
 from recsmith.training.run import BUILT_IN, Run, RunModel, RunTable
 from recsmith.training.run_parts import (
     BACKGROUND,
@@ -150,6 +152,17 @@ def remote_parts(run: Run) -> list[Part]:
         *([GPU] if run.device == "cuda" else []),
         *([BACKGROUND] if run.checkpoint is not None and run.checkpoint.background else []),
     ]  # fmt: skip
+
+
+def remote_refusal(run: Run, staleness: int) -> str | None:
+    """Why a run cannot have its tables on servers with a staleness; None where it can."""
+    served = replace(run, remote=replace(run.remote or RunRemote(), staleness=staleness))
+    try:
+        check_remote(served, launched=False)
+        check_together(remote_parts(served))
+    except (UsageError, MissingExtra) as error:
+        return str(error)
+    return None
 
 
 def layer_parts(run: Run, shapes: Sequence[Sequence[int]]) -> list[Part]:

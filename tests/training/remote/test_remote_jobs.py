@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from importlib.util import find_spec
@@ -11,13 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from training.test_jobs import BATCH, DIM, EVERY, SIZES, STEPS, a_run, from_step, losses
+from training.test_jobs import BATCH, DIM, EVERY, SIZES, STEPS, a_run, data, from_step, losses
 from training.unsharded import unsharded_losses
 
 import recsmith
 from recsmith.errors import RecSmithError, UsageError
 from recsmith.files import dump_json
-from recsmith.training import Checkpointing, Run, RunOptimizers, SparseOptimizer, train
+from recsmith.training import Checkpointing, Run, RunData, RunOptimizers, SparseOptimizer, train
 from recsmith.training.remote.settings import RunRemote
 
 pytestmark = [
@@ -44,28 +45,36 @@ def optimizers(name: Any) -> RunOptimizers:
     return RunOptimizers(sparse=SparseOptimizer(name=name, learning_rate=0.05))
 
 
-def kill_when(output: Path, lines: int, name: str) -> None:
-    """Kill a trainer of this process's job, or a server, once so many lines of training are in the log."""
-    log, parent = output / "log.jsonl", str(os.getpid())
-    until = time.monotonic() + 300
-    while time.monotonic() < until and (not log.exists() or log.read_text().count('"train"') < lines):
+def wait_for_lines(output: Path, lines: int) -> int:
+    """How many lines of training are in a log, once there are so many."""
+    log, found, until = output / "log.jsonl", 0, time.monotonic() + 300
+    while time.monotonic() < until and (found := log.read_text().count('"train"') if log.exists() else 0) < lines:
         time.sleep(0.02)
+    return found
+
+
+def send(signal_: signal.Signals, name: str) -> None:
+    """Send a trainer of this process's job, or a server, a signal."""
     for file in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError, IndexError):
-            mine = file.read_text().rpartition(")")[2].split()[1] == parent
+            mine = file.read_text().rpartition(")")[2].split()[1] == str(os.getpid())
             if mine and f"/{name}\0" in file.with_name("cmdline").read_text():
-                os.kill(int(file.parent.name), signal.SIGKILL)
+                os.kill(int(file.parent.name), signal_)
 
 
 def killed(run: Run, lines: int, name: str) -> tuple[dict[str, Any], list[str]]:
-    """What came of a run of which a process was killed, and what it said."""
-    said = list[str]()
-    killer = threading.Thread(target=kill_when, args=(Path(run.output), lines, name))
-    killer.start()
+    """What came of a run of which a process was killed once so many lines were logged, and what it said."""
+    return disturbed(run, lambda: wait_for_lines(Path(run.output), lines) and send(signal.SIGKILL, name))
+
+
+def disturbed(run: Run, disturb: Callable[[], object]) -> tuple[dict[str, Any], list[str]]:
+    """What came of a run beside which something was done, and what it said."""
+    said, other = list[str](), threading.Thread(target=disturb)
+    other.start()
     try:
         return train(run, on_progress=lambda message: said.append(message.get("note", ""))), said
     finally:
-        killer.join()
+        other.join()
 
 
 on_ray = pytest.param("ray", marks=[
@@ -164,12 +173,64 @@ def test_batches_are_leased_within_the_bound_though_a_trainer_dies(tmp_path: Pat
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("optimizer", ["sgd", "rowwise_adagrad"])
-def test_servers_go_on_from_a_planned_job(optimizer: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("optimizer", ["sgd", "adagrad", "rowwise_adagrad"])
+def test_checkpoints_go_on_both_ways(optimizer: str, tmp_path: Path) -> None:
+    """From a planned job to servers, and from servers to a planned job, each on two ranks; the state is carried."""
     warm = replace(optimizers(optimizer), warmup_steps=3)
-    planned = a_run(tmp_path / "planned", ranks=1, optimizers=warm)
-    train(planned)
-    remote = RunRemote(servers=1)
-    run = replace(planned, remote=remote, output=str(from_step(planned, EVERY, tmp_path / "remote")))
-    train(run)
-    assert losses(Path(run.output)) == pytest.approx(losses(Path(planned.output)), rel=1e-6)
+    plan = plan_of_servers(tmp_path, optimizer)
+    planned = a_run(tmp_path / "planned", ranks=2, optimizers=warm, plan=plan)
+    served = replace(planned, remote=RunRemote(servers=2), output=str(tmp_path / "served"))
+    for run, other in ((planned, served), (served, planned)):
+        train(run)
+        expected = losses(Path(planned.output))
+        assert losses(Path(run.output)) == pytest.approx(expected, rel=1e-6)
+        again = replace(other, output=str(from_step(run, EVERY, tmp_path / f"after-{Path(run.output).name}")))
+        train(again)
+        assert losses(Path(again.output)) == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.soak
+def test_of_four_trainers_one_is_killed(tmp_path: Path) -> None:
+    """Three cannot share 32 samples, so two go on with all of them, and one waits."""
+    steps = 60
+    run = a_run(
+        tmp_path / "out", ranks=4, steps=steps, remote=RunRemote(servers=2, timeout_s=10),
+        data=RunData(train=data(0, 20_000), test=data(20_000, 101), global_batch_size=32),
+    )  # fmt: skip
+    result, said = killed(run, 10, "trainer-1")
+    assert "2 trainers share a step, and 1 wait until they are needed" in said
+    assert losses(tmp_path / "out") == pytest.approx(unsharded_losses(run, steps), rel=1e-6)
+    assert (result["complete"], result["remote"]["lost"]) == (True, ["trainer-1"])
+    assert steps <= result["remote"]["steps"] <= steps + 1
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("staleness", [0, 2])
+def test_a_stopped_trainer_is_left_out_and_refused_later(staleness: int, tmp_path: Path) -> None:
+    """The first of two, which leads: the other goes on within the timeout, and nothing counts twice."""
+    steps, timeout, waited, output = 1000, 5, list[float](), tmp_path / "out"
+    run = a_run(
+        output, ranks=2, steps=steps, remote=RunRemote(servers=2, timeout_s=timeout, staleness=staleness),
+        checkpoint=Checkpointing(every=100),
+    )  # fmt: skip
+
+    def stop() -> None:
+        wait_for_lines(output, 10)
+        send(signal.SIGSTOP, "trainer-0")
+        begun = time.monotonic()
+        if not staleness:
+            wait_for_lines(output, wait_for_lines(output, 10) + 2)
+        else:
+            time.sleep(2 * timeout)
+        waited.append(time.monotonic() - begun)
+        send(signal.SIGCONT, "trainer-0")
+
+    result, said = disturbed(run, stop)
+    refused = f"trainer-0 was silent for more than {timeout} s (remote.timeout_s), and the others go on without it"
+    assert any(each.startswith(refused) for each in said)
+    assert result["remote"]["lost"] == ["trainer-0"]
+    assert timeout < waited[0] < 4 * timeout  # the rest is a busy machine's
+    if staleness:
+        assert (result["remote"]["batches"], result["remote"]["repeated"]) == (2 * steps, 1)
+    else:
+        assert losses(output) == pytest.approx(unsharded_losses(run, steps), rel=1e-5)

@@ -8,8 +8,7 @@ from support.plans import two_tables
 
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.training import Run, RunData, load_run
-from recsmith.training.remote.cost import pays_from, remote_cost, remote_lines
-from recsmith.training.remote.parts import check_remote, check_servers
+from recsmith.training.remote.parts import check_remote, check_servers, shares_line
 from recsmith.training.remote.settings import RunRemote
 
 RUN = Run(data=RunData(train="clicks.tsv"), output="out", remote=RunRemote())
@@ -57,23 +56,11 @@ def test_more_servers_than_shards() -> None:
         check_servers(replace(plan, placements=placed))
 
 
-def test_what_servers_cost() -> None:
-    """Rows are at most the lookups and the table; leases pay from a slower trainer on, and that one is the least."""
-    plan = two_tables()
-    cost = remote_cost(plan, 64, 2)
-    for table in plan.workload.tables:
-        assert cost.rows > 0
-        assert table.embedding_dim > 0
-    lookups = 64 * sum(
-        each.pooling_factor * (each.num_poolings or 1) for table in plan.workload.tables for each in table.features
-    )
-    assert cost.rows <= lookups
-    widths = [table.embedding_dim for table in plan.workload.tables]
-    assert cost.rows * (8 * min(widths) + 8) <= cost.trainer_bytes * (1 + 1e-9)
-    assert cost.trainer_bytes <= cost.rows * (8 * max(widths) + 8) * (1 + 1e-9)
-    assert pays_from(1, 0.1, 0.1) is None
-    assert pays_from(2, 0.1, 0.0) == pytest.approx(1.0)
-    factor = pays_from(2, 0.1, 0.05)
-    assert factor is not None
-    assert 1 < factor < 2
-    assert any("at least" in line for line in remote_lines(plan, 64, 2, 0.1))
+def test_which_numbers_of_trainers_share_a_step() -> None:
+    run = load_run(RUN, ("data.global_batch_size=12",))
+    assert shares_line(run, 4) == []
+    assert shares_line(run, 6) == [
+        "1, 2, 3, 4, 6 of 6 trainers can share data.global_batch_size 12 evenly; where so many are left as cannot, the "
+        "last of them wait"
+    ]
+    assert shares_line(RUN, 6) == []

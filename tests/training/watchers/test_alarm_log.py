@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("torchrec")
 
 from recsmith.errors import CorruptFile, UsageError
-from recsmith.training.watchers.alarm_log import read_watched
+from recsmith.training.watchers.alarm_log import read_watched, slow_trainer_of_run
 
 ALARM = {"event": "alarm", "step": 208, "since": 200, "kind": "flipped_labels", "of": "", "because": "labels oppose",
          "action": "save"}  # fmt: skip
@@ -50,6 +50,18 @@ def test_lines_of_a_run_that_was_not_watched_are_judged(tmp_path: Path) -> None:
     assert not run.watched
     assert [(each.step, each.since, each.kind) for each in run.alarms] == [(500, 490, "logloss")]
     assert "robust deviations" in run.alarms[0].because
+
+
+def test_a_rank_that_the_others_waited_for_is_told(tmp_path: Path) -> None:
+    ranks = {"event": "ranks", "step": 40, "step_s": 0.7, "own_s": [0.05, 0.55], "servers_s": 0.1, "served": False}
+    folder = a_log(tmp_path / "run", SIGNALS, ranks)
+    told = str(slow_trainer_of_run(folder))
+    assert told.startswith("trainer 1 is 3.5 times as slow as the others")
+    assert read_watched(folder).slow == told
+    assert read_watched(folder, until=39).slow is None
+    assert slow_trainer_of_run(str(tmp_path / "none")) is None
+    with pytest.raises(CorruptFile, match="a line lacks 'served'; it is damaged"):
+        slow_trainer_of_run(a_log(tmp_path / "bad", {key: each for key, each in ranks.items() if key != "served"}))
 
 
 def test_what_is_wrong_is_said(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ BEATS = 4  # signs of life within the timeout
 class RemoteCounts:
     """What a trainer has moved: rows that were pulled and pushed, numbers in them, ids sent; bytes of all messages.
 
-    seconds: of waiting for servers in pulls and pushes.
+    server_s: seconds of waiting for servers in pulls and pushes.
     """
 
     steps: int = 0
@@ -35,7 +35,7 @@ class RemoteCounts:
     id_bytes: int = 0
     sent_bytes: int = 0
     received_bytes: int = 0
-    seconds: float = 0.0
+    server_s: float = 0.0
 
 
 @dataclass
@@ -231,7 +231,7 @@ class TableClient:
         answers = {server: wait() for server, wait in waiting.items()}
         self.counts.sent_bytes += _bytes(sent)
         self.counts.received_bytes += _bytes(answers)
-        self.counts.seconds += time.perf_counter() - begun
+        self.counts.server_s += time.perf_counter() - begun
         return answers
 
 

@@ -51,7 +51,7 @@ def trainer_job(
         agreement = Agreement()
     parts, (plan, raw, names, dense) = unsharded(run), client.begin()
     parameters, samples = parts.parameters, parts.source.length
-    together, width = width is not None, width or client.trainers
+    trainers = width or client.trainers
     with_remote_tables(parts.task, client)
     sharded = trainer_model(run, parts.task, client, names)
     progress = Progress() if raw is None else progress_from(raw, "server 0's progress")
@@ -65,14 +65,14 @@ def trainer_job(
     set_schedule(sharded.optimizer, progress.step)
     sharded.optimizer.set_optimizer_step(progress.step)
     saved = Saved(output / CHECKPOINTS / f"step-{progress.step:08d}")
-    told = saved.told(run, width) if saved.folder.is_dir() else []
-    torch.manual_seed(run.seed * width + number)
-    if together and saved.folder.is_dir():
+    told = saved.told(run, trainers) if saved.folder.is_dir() else []
+    torch.manual_seed(run.seed * trainers + number)
+    if width is not None and saved.folder.is_dir():
         saved.restore_random()
     if number == 0:
         save_run(run, output / "run.json")
-    lines = starting_lines(run, plan, parameters=parameters, samples=samples, ranks=width)
-    for line in [*lines, *parts.source.notes(run.data.batch_sizes(width), width, progress.position), *told]:
+    lines = starting_lines(run, plan, parameters=parameters, samples=samples, ranks=trainers)
+    for line in [*lines, *parts.source.notes(run.data.batch_sizes(trainers), trainers, progress.position), *told]:
         log.say({"note": line})
     log.write("start", {"step": progress.step, "seconds": time.perf_counter() - begun, "plan": plan.digest})
     checkpoints: Any = RemoteCheckpoints(output / CHECKPOINTS, client, agreement)
@@ -128,8 +128,8 @@ def flat_tensors(job: ShardedJob, *, made: bool = False) -> Tensors:
     made: have the optimizer make its state where it has none yet; write into all of it then, for that changes it.
     """
     for name, part in job.optimizer.optimizers:
-        if name == "dense" and made and not part.state_dict()["state"]:
-            part.init_state()
+        if name == "dense" and made and all(key.startswith("__") for key in part.state_dict()["state"]):
+            part.init_state()  # beside that of a schedule, which is there from the start
     found: Tensors = {f"model.{name}": each for name, each in job.model.state_dict().items() if table_of(name) is None}
     for name, part in job.optimizer.optimizers:
         for parameter, kept in part.state_dict()["state"].items() if name == "dense" else ():

@@ -27,6 +27,8 @@ BLOCK = 65536  # rows that are read at once, for the exported model
 class RemoteTables(nn.Module):
     """Pooled tables without weights of their own: each pass pulls the distinct rows of its batch."""
 
+    on_servers = True
+
     def __init__(self, collection: EmbeddingBagCollection, client: TableClient) -> None:
         super().__init__()
         self._configs, self._client = collection.embedding_bag_configs(), client
@@ -83,6 +85,11 @@ class RemoteRows(DeviceRows):
         self.client, self._names = client, names
         self.due: Callable[[], object] | None = None  # the update of dense layers by the step under way
         self.position: Any = None  # of the data, after the steps that are committed
+
+    @property
+    def server_s(self) -> float:
+        """Seconds of a mean step that pulls and pushes took."""
+        return self.client.counts.server_s / max(1, self.client.counts.steps)
 
     def shards(self) -> Iterator[NamedShard]:
         """Dense layers, and this trainer's share of the tables, block by block as they are on the servers."""

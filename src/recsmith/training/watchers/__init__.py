@@ -1,5 +1,6 @@
 """Watchers: what looks at steps and may ask for something (protocol.py)."""
 
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
@@ -46,6 +47,7 @@ class Watchers:
         self.named: dict[str, Any] = {}
         self.wishes: dict[str, Any] = {}  # the first Wish of each kind
         self.rolled_back: Counter[int] = Counter()  # how often, by the steps of checkpoints
+        self.times: Any = None  # RankTimes of the job that is trained, where its ranks are timed
 
     def begin(self, states: Mapping[str, Raw]) -> None:
         """Make the watchers, which go on from these states; those that are there already stay as they are."""
@@ -72,9 +74,12 @@ class Watchers:
         Raises:
             RecSmithError: a watcher raised something, or returned what is no Wish; its name is told.
         """
+        begun = time.perf_counter()
         for name, watcher in self.named.items():
             if seen.step % watcher.every == 0:
                 self._heard(name, watcher.look, seen, f"at step {seen.step}")
+        if self.times is not None:
+            self.times.step(seen.waited_s, time.perf_counter() - begun)
 
     def look_at_period(self, seen: Any) -> None:
         """Let each that wants look at a period that was scored (SeenPeriod), and keep what it asks for.

@@ -9,10 +9,12 @@ from typing import Any
 
 from recsmith._types import noun
 from recsmith.errors import CorruptFile, UsageError
+from recsmith.prediction.servers import SlowTrainer, slow_trainer_of
 from recsmith.streaming.series import AlarmingSeries
 
 LOG = "log.jsonl"
 ALARM, SIGNALS = "alarm", "watch"  # events of a watch
+RANKS = "ranks"  # event of the times of all ranks, at the end of training
 LOGGED = ("logloss", "ne", "calibration", "auc", "samples_per_s")  # of lines of training, where nothing was watched
 REPLAY = {"name": "ewma", "warm": 10, "half_life": 30.0, "threshold": 8.0}  # a line is the mean of many steps
 
@@ -30,7 +32,10 @@ class RunAlarm:
 
 @noun
 class WatchedRun:
-    """How a run does. signals: newest values by name. watched: whether it was; else its lines were judged here."""
+    """How a run does. signals: newest values by name. watched: whether it was; else its lines were judged here.
+
+    slow: which trainer the others waited for until the end, and what servers would bring; none: no trainer.
+    """
 
     folder: str
     step: int
@@ -38,6 +43,25 @@ class WatchedRun:
     ended: bool
     signals: dict[str, float]
     alarms: tuple[RunAlarm, ...]
+    slow: str | None = None
+
+
+def slow_trainer_of_run(folder: str, until: int | None = None) -> SlowTrainer | None:
+    """The trainer that the others of a former run waited for; None where there was none, or no such run.
+
+    Raises:
+        CorruptFile: a line of its log lacks something.
+    """
+    file = Path(folder) / LOG
+    told = [each for each in _events(Path(folder), until) if each["event"] == RANKS] if file.is_file() else []
+    try:
+        return slow_trainer_of(told[-1]) if told else None
+    except (LookupError, TypeError, ValueError) as error:
+        raise _lacking(file, error) from None
+
+
+def _lacking(file: Path, error: Exception) -> CorruptFile:
+    return CorruptFile(f"'{file}': a line lacks {error}; it is damaged, or of another version")
 
 
 def read_watched(folder: str, until: int | None = None) -> WatchedRun:
@@ -60,12 +84,12 @@ def read_watched(folder: str, until: int | None = None) -> WatchedRun:
     try:
         alarms = _told(told, done) if watched else (*_judged(lines), *_told([], done))
     except (LookupError, TypeError, ValueError) as error:
-        file = Path(folder) / LOG
-        raise CorruptFile(f"'{file}': a line lacks {error}; it is damaged, or of another version") from None
+        raise _lacking(Path(folder) / LOG, error) from None
+    slow = slow_trainer_of_run(folder, until)
     return WatchedRun(
         folder=folder, step=max((each.get("step", 0) for each in events), default=0), watched=watched,
         ended=(Path(folder) / "model" / "card.json").is_file() and until is None, signals=numbers,
-        alarms=tuple(sorted(alarms, key=lambda alarm: alarm.step)),
+        alarms=tuple(sorted(alarms, key=lambda alarm: alarm.step)), slow=None if slow is None else str(slow),
     )  # fmt: skip
 
 

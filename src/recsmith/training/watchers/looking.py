@@ -11,8 +11,6 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 import torch.distributed as dist
-from torch import nn
-from torchrec.distributed.types import ShardedModule
 
 from recsmith._random import mixed
 from recsmith.data import Batch
@@ -22,6 +20,7 @@ from recsmith.streaming.hot_sets import HotSet, added_up, packed, unpacked
 from recsmith.streaming.job_sums import JobLayout, JobSums
 from recsmith.streaming.repeats import SeenSamples
 from recsmith.training.job import TrainingJob
+from recsmith.training.rank_times import DenseTimer
 from recsmith.training.watchers.protocol import Seen
 
 WORDS = 2.0**64  # different hashes
@@ -47,29 +46,6 @@ def _shares(plan: Plan, table: str, ranks: int) -> tuple[float, ...]:
     for rank, width in zip(placed.ranks, widths, strict=True):
         made[rank] += width / sum(widths)
     return tuple(made)
-
-
-class DenseTimer:
-    """Seconds of the dense layers' forward passes on this rank: its own work, in which it waits for nobody.
-
-    On a GPU these are times of launching, which say nothing of the device, so nothing is timed there.
-    """
-
-    def __init__(self, model: nn.Module, device: torch.device) -> None:
-        self.seconds, self._begun = 0.0, 0.0
-        if device.type == "cuda":
-            return
-        sharded = {id(inner) for each in model.modules() if isinstance(each, ShardedModule) for inner in each.modules()}
-        for module in model.modules():
-            if id(module) not in sharded and not any(True for _ in module.children()):
-                module.register_forward_pre_hook(self._begin)
-                module.register_forward_hook(self._end)
-
-    def _begin(self, *_: object) -> None:
-        self._begun = time.perf_counter()
-
-    def _end(self, *_: object) -> None:
-        self.seconds += time.perf_counter() - self._begun
 
 
 class RankView:

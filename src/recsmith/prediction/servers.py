@@ -1,0 +1,193 @@
+"""What tables on servers cost a step, and how slow one trainer must be for them to pay; without torch.
+
+W trainers; of a batch of each, in seconds: t of those that are alike, F t of one that is F times as slow, c for servers
+
+A trainer pulls each distinct row of its batch and pushes a gradient as large, with eight bytes for its id. As many rows
+are distinct as of ids that are drawn evenly, at most: ids that repeat more make fewer.
+
+A synchronous job takes F t a step of W batches, and c more where its tables are on servers. With leases of batches
+(docs/remote.md) the others take W - 1 in t + c. While the slow one holds a batch, for F t + c, they are at most s steps
+ahead of it, which are s W batches. So all together take the less of (W - 1) / (t + c) + 1 / (F t + c) and
+(s W + 1) / (F t + c) batches a second.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from recsmith._types import noun
+from recsmith.plans import Plan
+from recsmith.streaming.causes import LATE
+from recsmith.units import format_size, format_time
+
+ID_BYTES, NUMBER_BYTES = 8, 4
+MOST_SLOW = 100.0  # times; one as slow as that is no trainer
+
+
+@noun
+class RemoteCost:
+    """Of a step on servers: rows of a trainer, its bytes, the bytes of pooled vectors in their place; seconds.
+
+    seconds: that all trainers' bytes take through the links of the servers, one after the other, and three calls.
+    """
+
+    rows: float
+    trainer_bytes: float
+    planned_bytes: float
+    seconds: float
+
+
+def remote_cost(plan: Plan, batch_size: int, trainers: int, servers: int | None = None) -> RemoteCost:
+    """The cost of a job whose servers have a plan.
+
+    batch_size: samples of a trainer and step. servers: how many, where the plan has another number of ranks.
+    """
+    rows = moved = pooled = 0.0
+    for table in plan.workload.tables:
+        lookups = batch_size * sum(each.pooling_factor * (each.num_poolings or 1) for each in table.features)
+        even = table.num_embeddings * -np.expm1(lookups * np.log1p(-1 / max(2, table.num_embeddings)))
+        distinct = min(float(even), float(table.num_embeddings), lookups)
+        rows += distinct
+        moved += distinct * (2 * NUMBER_BYTES * table.embedding_dim + ID_BYTES)
+        pooled += 2 * NUMBER_BYTES * batch_size * table.embedding_dim * len(table.features)
+    links, servers = plan.cluster.links, servers or plan.cluster.world_size
+    seconds = moved * trainers / servers / links.intra_host_bandwidth + 3 * (links.intra_host_latency_s or 0.0)
+    return RemoteCost(
+        rows=rows, trainer_bytes=moved, planned_bytes=pooled * (trainers - 1) / trainers, seconds=float(seconds)
+    )
+
+
+@noun
+class SlowTrainer:
+    """A synchronous job in which all wait for one: W trainers, the `rank` of the slow one, t, F t and c.
+
+    served: whether its tables are on servers already.
+    """
+
+    trainers: int
+    rank: int
+    others_s: float
+    own_s: float
+    servers_s: float
+    served: bool = False
+
+    @property
+    def times(self) -> float:
+        """How many times as slow as the others it is: F."""
+        return self.own_s / self.others_s
+
+    def gain(self, staleness: int | None = None) -> float:
+        """How many times the samples a second leases bring. staleness: s; None: as many as are of use."""
+        slow = self.own_s + self.servers_s
+        together = (self.trainers - 1) / (self.others_s + self.servers_s) + 1 / slow
+        most = math.inf if staleness is None else (staleness * self.trainers + 1) / slow
+        return min(together, most) * (slow if self.served else self.own_s) / self.trainers
+
+    @property
+    def staleness(self) -> int:
+        """The least that brings as much as any."""
+        return next(each for each in range(1, 2 + math.ceil(self.times)) if self.gain(each) >= self.gain() * (1 - 1e-9))
+
+    def __str__(self) -> str:
+        """In a line, how slow it is and what follows."""
+        gain, staleness = self.gain(), self.staleness
+        then = f"remote with staleness {staleness} would bring {gain:.2f} times the samples/s, predicted of these times"
+        return (
+            f"trainer {self.rank} is {self.times:.1f} times as slow as the others, which wait: a step takes "
+            f"{format_time(self.own_s)} there and {format_time(self.others_s)} elsewhere, beside "
+            f"{format_time(self.servers_s)} for servers; {then}" + ("" if gain > 1 else ", so it does not pay")
+        )
+
+
+def slow_trainer(
+    step_s: float, own_s: Sequence[float], servers_s: float, *, served: bool = False
+) -> SlowTrainer | None:
+    """The trainer that all wait for, where one makes a step a quarter longer; None elsewhere.
+
+    step_s: of a step, which is the same for all. own_s: of it, of each trainer's own work, in which it waits for none
+    of the others; all of it that a trainer has more of than the others holds them up. servers_s: c; of a step whose
+    tables are on servers (served) it is a part.
+    """
+    if len(own_s) < 2 or not step_s > 0:
+        return None
+    slow = max(range(len(own_s)), key=own_s.__getitem__)
+    late = own_s[slow] - median([*own_s[:slow], *own_s[slow + 1 :]])
+    own = step_s - (servers_s if served else 0.0)
+    if late <= LATE * step_s or own <= late:
+        return None
+    return SlowTrainer(
+        trainers=len(own_s), rank=slow, others_s=own - late, own_s=own, servers_s=servers_s, served=served
+    )
+
+
+def slow_trainer_of(event: dict[str, Any]) -> SlowTrainer | None:
+    """The same by what the log of a run says of its ranks."""
+    return slow_trainer(event["step_s"], event["own_s"], event["servers_s"], served=event["served"])
+
+
+def pays_from(trainers: int, step_s: float, servers_s: float) -> float | None:
+    """How many times as slow one trainer must be for leases to train more samples a second; None: it never pays."""
+    if trainers < 2:
+        return None
+    alike = SlowTrainer(trainers=trainers, rank=0, others_s=step_s, own_s=step_s, servers_s=servers_s)
+
+    def gain(slow: float) -> float:
+        return replace(alike, own_s=slow * step_s).gain()
+
+    low, high = 1.0, MOST_SLOW
+    if gain(high) <= 1:
+        return None
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (low, middle) if gain(middle) > 1 else (middle, high)
+    return high
+
+
+def pays_line(trainers: int, step_s: float, servers_s: float) -> str:
+    """From when on leases pay, for people. step_s: of a step in which no trainer waits for servers."""
+    factor = pays_from(trainers, step_s, servers_s)
+    if factor is None:
+        return "it pays at no speed of one trainer"
+    return f"with a staleness it pays where one trainer is at least {factor:.1f} times as slow as the others"
+
+
+def moved_line(cost: RemoteCost) -> str:
+    """What a trainer moves, for people."""
+    return (
+        f"a trainer pulls and pushes about {cost.rows:,.0f} rows a step at most, "
+        f"{format_size(round(cost.trainer_bytes))} with ids (pooled vectors of a planned job: "
+        f"{format_size(round(cost.planned_bytes))})"
+    )
+
+
+def remote_lines(plan: Plan, batch_size: int, trainers: int, step_s: float) -> list[str]:
+    """What servers would bring, for people. step_s: of a planned step, as far as it is predicted."""
+    cost, shards = remote_cost(plan, batch_size, trainers), len(plan.shards())
+    return [
+        f"remote: {plan.cluster.world_size} servers hold {shards} shards; {moved_line(cost)}",
+        f"servers add about {format_time(cost.seconds)} to a step by the plan's links, of which the planned job waits "
+        f"for {format_time(step_s)} of embeddings; {pays_line(trainers, step_s, cost.seconds)}",
+    ]
+
+
+def servers_line(
+    plan: Plan, servers: int, *, batch_size: int, step_s: float, exchanges_s: float, own_s: Sequence[float]
+) -> str:
+    """What servers would cost and bring a predicted step, for people.
+
+    step_s: of the step. exchanges_s: of it, of waiting for rows of other ranks, which come from servers then. own_s: of
+    it, of each rank's own work.
+    """
+    trainers = plan.cluster.world_size
+    cost = remote_cost(plan, batch_size, trainers, servers)
+    served, slow = step_s - exchanges_s + cost.seconds, slow_trainer(step_s, own_s, cost.seconds)
+    pays = pays_line(trainers, step_s, cost.seconds) if slow is None else str(slow)
+    return (
+        f"{servers} {'server' if servers == 1 else 'servers'}: {moved_line(cost)}; a synchronous step takes "
+        f"{format_time(served)} instead of {format_time(step_s)}, {step_s / served:.2f} times the samples/s, "
+        f"predicted; {pays}"
+    )

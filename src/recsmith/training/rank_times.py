@@ -1,0 +1,82 @@
+"""How long the steps of each rank take, how much of it is the rank's own work, and which one the others wait for."""
+
+import time
+from collections import deque
+from statistics import median
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torchrec.distributed.types import ShardedModule
+
+from recsmith.files import Raw
+from recsmith.prediction.servers import remote_cost, slow_trainer_of
+from recsmith.training.job import TrainingJob
+from recsmith.training.refusals import remote_refusal
+from recsmith.training.watchers.alarm_log import RANKS
+
+KEPT = 1000  # steps, the newest, whose median is told
+FEW = 20  # steps, below which nothing is told
+
+
+class DenseTimer:
+    """Seconds of the dense layers' forward passes on this rank: its own work, in which it waits for nobody.
+
+    On a GPU these are times of launching, which say nothing of the device, so nothing is timed there.
+    """
+
+    def __init__(self, model: nn.Module, device: torch.device) -> None:
+        self.seconds, self._begun = 0.0, 0.0
+        if device.type == "cuda":
+            return
+        waiting = [
+            each for each in model.modules() if isinstance(each, ShardedModule) or getattr(each, "on_servers", False)
+        ]
+        left_out = {id(inner) for each in waiting for inner in each.modules()}
+        for module in model.modules():
+            if id(module) not in left_out and not any(True for _ in module.children()):
+                module.register_forward_pre_hook(self._begin)
+                module.register_forward_hook(self._end)
+
+    def _begin(self, *_: object) -> None:
+        self._begun = time.perf_counter()
+
+    def _end(self, *_: object) -> None:
+        self.seconds += time.perf_counter() - self._begun
+
+
+class RankTimes:
+    """Times of this rank's newest steps: of the whole, and of its own work.
+
+    Own work is what is known to wait for no other rank: waiting for data, forward passes of dense layers, watchers.
+    """
+
+    def __init__(self, job: TrainingJob) -> None:
+        self._timer, self._last = DenseTimer(job.sharded.model, job.sharded.device), time.perf_counter()
+        self._steps = deque[tuple[float, float]](maxlen=KEPT)
+
+    def step(self, waited_s: float, looked_s: float) -> None:
+        """Take those of a step, which waited for its data, and was looked at for so long."""
+        now, own = time.perf_counter(), self._timer.seconds + waited_s + looked_s
+        self._steps.append((now - self._last, own))
+        self._last, self._timer.seconds = now, 0.0
+
+    def tell(self, job: TrainingJob) -> Raw:
+        """Log the times of all ranks, and say what servers would bring where one is slow. All ranks call it."""
+        if dist.get_world_size() == 1 or len(self._steps) < FEW or job.sharded.device.type == "cuda":
+            return {}
+        found: list[Any] = [None] * dist.get_world_size()
+        mine = [median(part) for part in zip(*self._steps, strict=True)]
+        dist.all_gather_object(found, mine, group=job.agreement.group)
+        served = getattr(job.sharded.rows, "server_s", None)  # of rows that are on servers
+        cost = remote_cost(job.plan, job.batch_size, len(found)).seconds
+        told: Raw = {
+            "step_s": max(step for step, _ in found), "own_s": [own for _, own in found],
+            "servers_s": cost if served is None else served, "served": served is not None,
+        }  # fmt: skip
+        job.log.write(RANKS, {"step": job.progress.step, **told})
+        if (slow := slow_trainer_of(told)) is not None:
+            refused = None if slow.served or slow.gain() <= 1 else remote_refusal(job.run, slow.staleness)
+            job.log.say({"note": f"{slow}" + (f"; this run cannot: {refused}" if refused else "")})
+        return {RANKS: told}
