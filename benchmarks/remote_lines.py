@@ -1,7 +1,7 @@
 """Lines of code of one DLRM whose tables lie on a parameter server, over gRPC, over PyTorch RPC, and as a run.
 
     python benchmarks/remote_lines.py             # counts them
-    python benchmarks/remote_lines.py --run       # and trains each: a minute, needs `pip install 'grpcio>=1.70'`
+    python benchmarks/remote_lines.py --run       # and trains each: two minutes, needs `pip install 'grpcio>=1.70'`
 
 Table of docs/benchmarks/remote.md. They are whole programs beside this file, and train the same model on the same data:
 a server with three tables under row-wise Adagrad, two synchronous trainers. A line counts where it has code that
