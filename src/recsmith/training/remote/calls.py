@@ -12,7 +12,7 @@ import json
 import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 
@@ -107,17 +107,6 @@ class ServerCalls(ABC):
 def connected(place: ServerPlace, name: str) -> ServerCalls:
     """Calls of a trainer of this name to the servers of a place; its backend is imported here."""
     return load(BACKENDS[place.backend])(place, name)
-
-
-class MakesFunctions(Protocol):
-    """What makes a server in the process, or the actor, that it lives in: found as 'package.module:function'.
-
-    place: where it is. server: its number. settings: JSON data.
-    """
-
-    def __call__(self, place: ServerPlace, server: int, settings: dict[str, Any]) -> "ServerFunctions":
-        """The functions, once they can be called; other servers are being made meanwhile, and it may wait for them."""
-        ...
 
 
 class ServerFunctions:

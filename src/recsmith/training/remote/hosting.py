@@ -14,8 +14,9 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from recsmith.errors import RecSmithError, UsageError
 from recsmith.files import Raw, locked_folder, parse_json, read_text
@@ -54,26 +55,15 @@ class StartedProcess:
         return failure_of(self.folder) if any(self.folder.glob("*.error")) else None
 
 
-class StartedServers(Protocol):
-    """The servers of a job, whatever runs them."""
-
-    def failure(self) -> RecSmithError | None:
-        """Why a server has ended; None while all of them live."""
-        ...
+Failure = Callable[[], RecSmithError | None]  # why a server has ended; None while all of them live
 
 
-@dataclass(frozen=True)
-class ServerProcesses:
-    """Servers that are processes of this machine."""
-
-    servers: list[StartedProcess]
-
-    def failure(self) -> RecSmithError | None:
-        """What one has raised, or that it has ended."""
-        for number, each in enumerate(self.servers):
-            if each.process.poll() is not None:
-                return each.failure() or lost(number, _how(each))
-        return None
+def _failure_of(servers: list[StartedProcess]) -> RecSmithError | None:
+    """What a server has raised that is a process of this machine, or that it has ended."""
+    for number, each in enumerate(servers):
+        if each.process.poll() is not None:
+            return each.failure() or lost(number, _how(each))
+    return None
 
 
 @contextmanager
@@ -130,8 +120,9 @@ def train_remote(run: Run, trainers: int, on_message: Callable[[Any], object]) -
         if place.backend == "ray":
             servers = held.enter_context(_ray_servers(place, counted))
         else:
-            servers = ServerProcesses(
-                [start("server", each, serving, {**counted, "server": each}) for each in range(place.servers)]
+            servers = partial(
+                _failure_of,
+                [start("server", each, serving, {**counted, "server": each}) for each in range(place.servers)],
             )
         ranks = {
             name: start("trainer", each, training, {**said, "name": name})
@@ -163,7 +154,7 @@ def join_remote(run: Run, on_message: Callable[[Any], object]) -> Raw:
         environment = {**job_environment(1, own=not names_modules(run)), LOG_FILE: str(log)}
         arguments = {**told, "run": run_to_raw(run), "name": name}
         with _started(folder / name, f"{HERE}.trainer:train_on_trainer", arguments, JOINED, environment) as trainer:
-            for message in _until_ended(ServerProcesses([]), {name: trainer}, JobLog(log)):
+            for message in _until_ended(lambda: None, {name: trainer}, JobLog(log)):
                 on_message(message)
             return trainer.result
 
@@ -194,23 +185,23 @@ def _meeting(remote: RunRemote) -> Generator[tuple[str, str]]:
 
 
 @contextmanager
-def _ray_servers(place: ServerPlace, settings: Raw) -> Generator[StartedServers]:
+def _ray_servers(place: ServerPlace, settings: Raw) -> Generator[Failure]:
     from recsmith.training.remote.on_ray import RayServers
 
     servers = RayServers(place, f"{HERE}.server:serve", settings)
     try:
-        yield servers
+        yield servers.failure
     finally:
         servers.close()
 
 
-def _until_ended(servers: StartedServers, trainers: dict[str, StartedProcess], log: JobLog) -> Generator[Any]:
+def _until_ended(failed: Failure, trainers: dict[str, StartedProcess], log: JobLog) -> Generator[Any]:
     """Messages of the job, until its trainers have ended, but for those that were left out."""
     left, out = dict(trainers), set[str]()
     while left.keys() - out:
         for message in log.new_messages():
             yield from _told(message, trainers)
-        if (failure := servers.failure()) is not None:
+        if (failure := failed()) is not None:
             raise failure
         for name, each in [pair for pair in left.items() if pair[1].process.poll() is not None]:
             del left[name]

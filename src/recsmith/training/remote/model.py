@@ -31,17 +31,16 @@ from recsmith.training.run import Run, save_run
 from recsmith.training.sharded import ShardedJob, rank_device, table_of
 
 Batches = Generator[TrainingBatch]
-STEPS = "recsmith.training.remote.tables:"  # where the steps of trainers are
+STEP = "recsmith.training.remote.tables:RemoteStep"
 
 
 def trainer_job(
-    run: Run, client: TableClient, step: str, number: int, width: int | None,
+    run: Run, client: TableClient, number: int, width: int | None,
     batches_of: Callable[[Unsharded, ShardedJob, Progress, RunLog], Batches],
 ) -> tuple[TrainingJob, Batches]:  # fmt: skip
     """The job of a trainer, from where the servers are, and the batches that come next.
 
-    step: the class of its steps. number: of this trainer; 0 writes the log. width: trainers that train a step;
-    None: those that the job began with.
+    number: of this trainer; 0 writes the log. width: trainers that train a step; None: those that the job began with.
 
     Raises:
         RecSmithError: the servers are steps ahead of what is known of dense layers.
@@ -76,7 +75,7 @@ def trainer_job(
         log.say({"note": line})
     log.write("start", {"step": progress.step, "seconds": time.perf_counter() - begun, "plan": plan.digest})
     checkpoints: Any = RemoteCheckpoints(output / CHECKPOINTS, client, agreement)
-    made = replace(run, pipeline=STEPS + step)
+    made = replace(run, pipeline=STEP)
     job = TrainingJob(made, plan, parts.source, parts.features, sharded, agreement, checkpoints, log, progress)
     return job, batches
 

@@ -40,7 +40,8 @@ Arrays = dict[str, Any]
 class ServerActor:
     """What a Ray actor runs: the functions of one server.
 
-    maker: what makes them, see MakesFunctions. folder: of whoever started it, which relative paths are meant from.
+    maker: 'package.module:function' of (place, server, settings) that makes them. folder: of whoever started it, which
+    relative paths are meant from.
     """
 
     def __init__(self, maker: str, place: Raw, server: int, settings: Raw, folder: str) -> None:

@@ -46,7 +46,7 @@ from recsmith.training.sharded import rank_device, shard, table_of
 
 
 def serve(place: ServerPlace, server: int, settings: dict[str, Any]) -> ServerFunctions:
-    """The functions of a server of a run (calls.MakesFunctions), in a process group of all servers.
+    """The functions of a server of a run, in a process group of all servers.
 
     settings: `run`, how many `trainers` begin, and `meet`, the store where process groups form ('host:port').
     """

@@ -36,9 +36,8 @@ def train_stale(run: Run, client: TableClient, number: int, watchers: Watchers, 
     dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
     os.environ["RANK"] = str(number)  # of those who write messages, 0
     job, batches = trainer_job(
-        run, client, "StaleStep", number, None,
-        lambda parts, _, progress, log: leased(run, parts, client, log, progress),
-    )  # fmt: skip
+        run, client, number, None, lambda parts, _, progress, log: leased(run, parts, client, log, progress)
+    )
     data = replace(run.data, batch_size=run.data.local_batch_size(client.trainers), global_batch_size=None)
     metrics = replace(run.metrics, evaluate_every=None)
     job = replace(job, run=replace(job.run, data=data, steps=None, checkpoint=None, metrics=metrics))

@@ -123,35 +123,11 @@ class RemoteRows(DeviceRows):
             due()
 
 
-class StaleStep:
-    """Pull rows and dense layers, forward, backward, push; servers apply what came at once."""
-
-    batches_ahead = 0
-
-    def __init__(self, job: ShardedJob) -> None:
-        assert isinstance(job.rows, RemoteRows)
-        self.job, self.client = job, job.rows.client
-
-    def __call__(self, batches: Iterator[TrainingBatch]) -> StepOutcome:
-        """Train on the next batch that is leased."""
-        batch = next(batches)
-        self.client.pull_dense()
-        self.job.optimizer.zero_grad()
-        self.client.lookups = []
-        loss, (told, logits, labels, place) = self.job.model(batch)
-        loss.backward()
-        self.client.push()
-        return StepOutcome(told, logits, labels, (place,))
-
-    def pause(self) -> None:
-        """Nothing is under way."""
-
-    def resume(self) -> None:
-        """Nothing has been put aside."""
-
-
 class RemoteStep:
-    """Pull, forward, backward, push; what dense layers learn is applied once all trainers have pushed."""
+    """Pull, forward, backward, push; what dense layers learn is applied once all trainers have pushed.
+
+    A batch that is leased waits for nobody: dense layers are pulled with it, and servers apply what came at once.
+    """
 
     batches_ahead = 0
 
@@ -161,15 +137,18 @@ class RemoteStep:
 
     def __call__(self, batches: Iterator[TrainingBatch]) -> StepOutcome:
         """Train on the next batch."""
-        batch = next(batches)
+        batch, client = next(batches), self.rows.client
+        leased = client.batch is not None
+        if leased:
+            client.pull_dense()
         self.rows.flush()
         self.job.optimizer.zero_grad()
-        self.rows.client.lookups = []
-        loss, (loss_told, logits, labels, place) = self.job.model(batch)
+        client.lookups = []
+        loss, (told, logits, labels, place) = self.job.model(batch)
         loss.backward()
-        self.rows.client.push()
-        self.rows.due = partial(self._update, place.state)
-        return StepOutcome(loss_told, logits, labels, (place,))
+        client.push()
+        self.rows.due = None if leased else partial(self._update, place.state)
+        return StepOutcome(told, logits, labels, (place,))
 
     def _update(self, position: Any) -> None:
         self.job.optimizer.step()

@@ -105,7 +105,7 @@ def _hand_over(client: TableClient, job: TrainingJob | None) -> None:
 def prepared_trainer(run: Run, client: TableClient) -> tuple[TrainingJob, Batches]:
     """The job of this trainer, from where the servers are, and the batches that come next."""
     job, batches = trainer_job(
-        run, client, "RemoteStep", client.rank, client.world,
+        run, client, client.rank, client.world,
         lambda parts, sharded, progress, _: settled(sharded, batches_from(parts, progress)),
     )  # fmt: skip
     job.sharded.rows.position = job.progress.position  # type: ignore[attr-defined]
