@@ -10,7 +10,7 @@ from support.constrained import constrained_case, least_s
 
 from recsmith.bounds import lower_bound
 from recsmith.bounds.constraint_bounds import confined_bound, counted_bound
-from recsmith.bounds.linear_bounds import tightest_linear_bound
+from recsmith.bounds.plane_mixes import tightest_linear_bound
 from recsmith.errors import UsageError
 from recsmith.problems import Apart, Constraints, PerRank, Pin, Space, TableRule
 

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 from support.bounds import MEDIUM, TINY
 from support.cases import Case
 
-from recsmith.bounds.linear_bounds import LinearBound, mean_linear_bound, tightest_linear_bound
+from recsmith.bounds.linear_bounds import LinearBound, mean_linear_bound
+from recsmith.bounds.plane_mixes import tightest_linear_bound
 from recsmith.bounds.relaxation import Relaxation
 from recsmith.costs import Evaluator
 

@@ -156,10 +156,11 @@ def test_nodes_side_by_side_are_those_one_by_one_and_work_is_counted() -> None:
 def test_what_raised_another_node_is_tried() -> None:
     """Multipliers that no small change leads to: they are taken where they are better, and as they were."""
     _, ascent, node, _ = _start("analytic")
-    twin, far = replace(node), replace(node.multipliers, ready_multiplier=1.0, rest_multiplier=1.0)
+    _, elsewhere, far, _ = _start("analytic")
+    twin = replace(node)
+    elsewhere.improve([far], 6)
     ascent.improve([node], 1)
-    (value,), _ = ascent.evaluate([twin], [far])
-    assert value > node.value
-    ascent.remember(far)
+    assert far.value > node.value
+    ascent.remember(far.multipliers)
     ascent.improve([twin], 1)
-    assert twin.value >= value
+    assert twin.value >= far.value

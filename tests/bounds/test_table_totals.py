@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.bounds import TINY
-from support.cases import Case
+from support.cases import Case, cluster, table, workload
 
 from recsmith.bounds import table_totals
 from recsmith.bounds.linear_bounds import SelectionLimits
 from recsmith.bounds.relaxation import DEAREST, Relaxation
 from recsmith.bounds.table_totals import TableTotals, least_cost, least_cost_and_bytes
+from recsmith.problems import Space
 
 COSTS = st.lists(st.sampled_from([0.0, 0.5, 1.0, 1.5, 2.0, 7.0, math.inf]), min_size=1, max_size=9)
 
@@ -63,6 +64,16 @@ def test_a_penalty_is_paid_by_what_spans_the_world(case: Case, penalty: float) -
         penalised.value[found], (free.value[found] + penalty * everywhere) * (1 + 1e-12) + 1e-300
     )
     assert everywhere[everywhere > 0] == pytest.approx(free.value[found][everywhere > 0])
+
+
+def test_a_grid_has_at_least_two_pieces() -> None:
+    """Whole, it would be table_row_wise: a bound that took it so would lie below every plan."""
+    space = Space(types=("grid_shard",))
+    case = Case(workload(table("t", 5000, 32, 10.0), batch_size=64), cluster(2, hosts=2), space=space)
+    options = case.problem.options
+    assert options.count.sum(axis=1).tolist() == [2]
+    least = TableTotals(case.evaluator).per_table(SelectionLimits())
+    np.testing.assert_array_equal(least.value, Relaxation(case.evaluator).option_seconds)
 
 
 @given(COSTS)

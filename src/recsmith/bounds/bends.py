@@ -13,7 +13,8 @@ Legend: G fusion groups, J planes, F phases, k work terms, K nodes side by side,
 import numpy as np
 
 from recsmith._types import Bools, Floats
-from recsmith.bounds.linear_bounds import cheapest_options, kept_for, least_opening, option_sums, tightest_mix
+from recsmith.bounds.linear_bounds import cheapest_options, kept_for, least_opening, option_sums
+from recsmith.bounds.plane_mixes import plane_game
 from recsmith.bounds.relaxation import shared_relaxation
 from recsmith.costs.protocol import Evaluator, Plane
 
@@ -77,7 +78,7 @@ class BentPlanes:
     def mix(self, groups: Bools) -> Floats:
         """The mix (G, J) under which tables cost much where plans use only these groups (G,); not to be changed."""
         if not self.bent:
-            return tightest_mix(self.evaluator)
+            return plane_game(self.evaluator).mix(groups)
         key = groups.tobytes()
         if key not in self._mixes:
             self._mixes[key] = self._played(groups)

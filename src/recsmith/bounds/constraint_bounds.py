@@ -18,7 +18,7 @@ from typing import cast
 import numpy as np
 
 from recsmith._types import Bools, Floats, Ints
-from recsmith.bounds.linear_bounds import ROUNDING, LinearBound, SelectionLimits, linear_seconds
+from recsmith.bounds.linear_bounds import ROUNDING, LinearBound, PieceTerms, SelectionLimits
 from recsmith.bounds.relaxation import fitting_price
 from recsmith.bounds.table_totals import TableTotals
 from recsmith.costs.protocol import Evaluator
@@ -66,7 +66,7 @@ def _pinned_seconds(evaluator: Evaluator, linear: LinearBound, pinned: Ints) -> 
             continue
         size, pieces = int(problem.modes.coverage[modes[0]]), problem.legality.splits[t].pinned
         widths = np.array([width for width, _ in pieces])
-        each = linear_seconds(evaluator, linear, np.repeat(modes, len(pieces)), widths)[0]
+        each = PieceTerms(evaluator, np.repeat(modes, len(pieces)), widths).seconds(linear)[0]
         for (_, target), more in zip(pieces, each.tolist(), strict=True):
             seconds[target * size : (target + 1) * size] += more
             held[target * size : (target + 1) * size, evaluator.group[modes[0]]] = True

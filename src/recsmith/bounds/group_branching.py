@@ -23,6 +23,7 @@ Legend: T tables, W ranks, G fusion groups, O options.
 
 import heapq
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass, field, replace
 from math import inf, isfinite
 
@@ -30,7 +31,8 @@ import numpy as np
 
 from recsmith._types import Bools
 from recsmith.bounds.groups import GroupCosts, groups_dominated_by_type
-from recsmith.bounds.linear_bounds import BYTES_ROUNDING, ROUNDING, LinearBound, SelectionLimits
+from recsmith.bounds.linear_bounds import BYTES_ROUNDING, ROUNDING, LinearBound, SelectionLimits, plane_slopes
+from recsmith.bounds.plane_mixes import plane_game
 from recsmith.bounds.relaxation import DEAREST, fitting_price
 from recsmith.bounds.table_totals import Least, TableTotals
 from recsmith.costs.protocol import Evaluator
@@ -74,6 +76,7 @@ class _GroupNode:
     branch: GroupBranch = field(compare=False)
     limits: SelectionLimits = field(compare=False)
     least: Least = field(compare=False)
+    linear: LinearBound = field(compare=False)
 
     @property
     def used(self) -> Bools:
@@ -97,8 +100,10 @@ class GroupBranching:
     """Best-first branch and bound over the groups of one problem."""
 
     def __init__(self, evaluator: Evaluator, linear: LinearBound) -> None:
-        self.evaluator = evaluator
+        self.evaluator, self.linear = evaluator, linear
         self.least_limits = LeastLimits(evaluator, linear)
+        self.game, self.slopes = plane_game(evaluator), plane_slopes(evaluator)
+        self.prepared: dict[tuple[bytes, float, float, float], LeastLimits] = {}
         self.costs = GroupCosts(evaluator, linear.opening)
         self.budget = max(1, min(MOST_NODES, OPTIONS_PRICED // len(evaluator.problem.options.mode)))
         self.made = 0
@@ -123,6 +128,7 @@ class GroupBranching:
                 seen.append(child)
             if not open_:
                 return None, []
+        self.linear = open_[0].linear
         return open_[0].value, self._promising(seen)
 
     def _promising(self, seen: list[_GroupNode]) -> list[SelectionLimits]:
@@ -157,11 +163,31 @@ class GroupBranching:
     def _solved(self, branch: GroupBranch) -> _GroupNode | None:
         """The branch with its bound; None where tables have no option left."""
         self.made += 1
-        limits = self.least_limits.of_groups(branch.allowed, branch.low, branch.high)
+        least_limits, limits = self._limited(branch)
         if limits is None:
             return None
         value = max(branch.value, limits.limit + self.costs.certain(branch.paid))
-        return _GroupNode(value, self.made, branch, limits, self.least_limits.selected(limits))
+        return _GroupNode(value, self.made, branch, limits, least_limits.selected(limits), least_limits.linear)
+
+    def _limited(self, branch: GroupBranch) -> tuple["LeastLimits", SelectionLimits | None]:
+        """The highest limits of a branch, and what found them: prices by two mixes, of which the second suits them."""
+        least_limits = self._mixed(branch.allowed)
+        limits = least_limits.of_groups(branch.allowed, branch.low, branch.high)
+        if limits is None or not least_limits.bind(limits):
+            return least_limits, limits
+        largest = min(limits.limit, branch.high) * BEYOND
+        other = self._mixed(branch.allowed, limits.price, largest, limits.world_penalty)
+        found = other.raised(limits, branch.low)
+        return (other, found) if found.limit > limits.limit else (least_limits, limits)
+
+    def _mixed(self, groups: Bools, price: float = 0.0, largest: float = inf, penalty: float = 0.0) -> "LeastLimits":
+        """Prices by the mix of planes under which tables cost most with this price, and pieces so large at most."""
+        key = groups.tobytes(), price, largest, penalty
+        if key not in self.prepared:
+            mix = self.game.mix(groups, price, largest, penalty)
+            linear = LinearBound(mix @ self.slopes, self.costs.opening, mix)
+            self.prepared[key] = self.least_limits.repriced(linear)
+        return self.prepared[key]
 
 
 # --- the least limit of a set of groups ------------------------------------------------------------------------------
@@ -172,8 +198,14 @@ class LeastLimits:
 
     def __init__(self, evaluator: Evaluator, linear: LinearBound) -> None:
         problem = evaluator.problem
-        self.totals = TableTotals(evaluator, linear)
+        self.totals, self.linear = TableTotals(evaluator, linear), linear
         self.world, self.capacity = problem.cluster.world_size, float(problem.capacity.sum())
+
+    def repriced(self, linear: LinearBound) -> "LeastLimits":
+        """The same with the prices of another linear bound."""
+        other = copy(self)
+        other.totals, other.linear = self.totals.repriced(linear), linear
+        return other
 
     def of_groups(self, groups: Bools, low: float, high: float) -> SelectionLimits | None:
         """The limits under which tables cost least in these groups (G,); None where they have no option left.
@@ -209,6 +241,15 @@ class LeastLimits:
             if not risen:
                 break
         return least, limits
+
+    def raised(self, limits: SelectionLimits, low: float) -> SelectionLimits:
+        """Limits that other prices found, raised as far as these prices do; price of memory and penalty stay."""
+        return replace(limits, limit=max(limits.limit, self._least_limit(limits, low) or 0.0))
+
+    def bind(self, limits: SelectionLimits) -> bool:
+        """Whether tables would cost less, had memory no price and pieces no largest size."""
+        free = self.totals.at(SelectionLimits(groups=limits.groups)).value / self.world
+        return max(limits.price, limits.world_penalty) > 0 or free < limits.limit * (1 - CLOSE)
 
     def selected(self, limits: SelectionLimits) -> Least:
         """What the tables select just above these limits; of options that cost the same, one that spans no world."""

@@ -1,11 +1,12 @@
 """Linear bounds below a convex cost model: the seconds of pieces by them, and what a relaxed problem may select.
 
-The tightest bound mixes the model's supporting planes so that all tables together cost most.
+Any mix of the model's supporting planes gives one; plane_mixes.py finds the tightest.
 
 Legend: N pieces, T tables, G fusion groups, O options, k work terms, J planes.
 """
 
 from collections.abc import Callable, Hashable
+from copy import copy
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -15,9 +16,6 @@ from recsmith._types import Bools, Floats, Ints
 from recsmith.costs.protocol import Evaluator
 from recsmith.problems import NO_PIECE, Problem
 
-MOST_MIXES = 6  # steps of the ascent; trade-off: each costs a pass over all options for each of PLANE_STEPS
-PLANE_STEPS = (1.0, 0.5, 0.25, 0.125)  # shares of the way to a single plane that the line search tries
-LEAST_RISE = 5e-4  # relative; the ascent ends where a step gains no more than this
 Value = TypeVar("Value")
 ENTRY = "_kept_by_bounds"  # of the evaluator's own dictionary, where functools.cached_property keeps values too
 ROUNDING = 1e-9  # relative, of seconds; sums of some 10,000 terms in double precision are exact to about 1e-12
@@ -30,10 +28,12 @@ class LinearBound:
 
     A group with summed terms S costs at least slopes[group] @ S + opening where it holds a piece. slopes (G, k):
     seconds, of all phases, per unit of a term. opening: seconds; the least that any group pays for holding a piece.
+    mix (G, J): shares of the planes that it is made of, where it is.
     """
 
     slopes: Floats
     opening: float
+    mix: Floats | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,41 +54,38 @@ class SelectionLimits:
     weight: float = np.inf
 
 
-def tightest_linear_bound(evaluator: Evaluator) -> LinearBound:
-    """The mix of planes of each group under which the cheapest options of all tables together cost most.
-
-    Any mix of planes lies below the head, so any gives a valid bound; the best mix gives the tightest. It is sought by
-    dual ascent: each step moves every group's mix towards the plane that costs the selected options most.
-    """
-    return LinearBound(tightest_mix(evaluator) @ _slopes(evaluator), least_opening(evaluator))
-
-
-def tightest_mix(evaluator: Evaluator) -> Floats:
-    """The shares of the planes (G, J) in the tightest linear bound; not to be changed by its users."""
-    slopes = _slopes(evaluator)
-    mix = np.full((evaluator.groups, len(slopes)), 1 / len(slopes))
-    return kept_for(evaluator, "tightest mix", lambda: _ascended(evaluator, slopes, mix) if len(slopes) > 1 else mix)
-
-
 def mean_linear_bound(evaluator: Evaluator) -> LinearBound:
     """The mean of a cost model's planes, for every group."""
-    slopes = np.mean(_slopes(evaluator), axis=0)
+    slopes = np.mean(plane_slopes(evaluator), axis=0)
     return LinearBound(np.tile(slopes, (evaluator.groups, 1)), least_opening(evaluator))
 
 
-def linear_seconds(evaluator: Evaluator, linear: LinearBound, modes: Ints, widths: Ints) -> tuple[Floats, Floats]:
-    """Seconds (N,) of pieces on each rank that they cover: (by the linear bound, by the model alone on the rank).
+class PieceTerms:
+    """What pieces (N,) need on each rank that they cover, whatever linear bound prices it.
 
-    Both are beyond the opening of their group.
+    terms (N, k): work terms. alone (N,): seconds by the model of each alone on a rank. group (N,): fusion groups.
     """
-    terms = evaluator.terms(modes, widths)
-    alone = evaluator.head(terms).sum(axis=-1) - linear.opening
-    if evaluator.additive:
-        return alone, alone
-    return np.einsum("nk,nk->n", terms, linear.slopes[evaluator.group[modes]]), alone
+
+    def __init__(self, evaluator: Evaluator, modes: Ints, widths: Ints) -> None:
+        self.terms, self.group = evaluator.terms(modes, widths), evaluator.group[modes]
+        self.alone: Floats = evaluator.head(self.terms).sum(axis=-1)
+        self.additive = evaluator.additive
+
+    def of(self, pieces: Ints) -> "PieceTerms":
+        """The work of some of the pieces."""
+        other = copy(self)
+        other.terms, other.group, other.alone = self.terms[pieces], self.group[pieces], self.alone[pieces]
+        return other
+
+    def seconds(self, linear: LinearBound) -> tuple[Floats, Floats]:
+        """Seconds (N,) of pieces beyond the opening of their group: (by a linear bound, by the model alone)."""
+        alone = self.alone - linear.opening
+        if self.additive:
+            return alone, alone
+        return np.einsum("nk,nk->n", self.terms, linear.slopes[self.group]), alone
 
 
-def _slopes(evaluator: Evaluator) -> Floats:
+def plane_slopes(evaluator: Evaluator) -> Floats:
     """Slopes (J, k) of the planes, all phases together."""
     return np.stack([plane.slopes.sum(axis=0) for plane in evaluator.planes])
 
@@ -96,28 +93,6 @@ def _slopes(evaluator: Evaluator) -> Floats:
 def least_opening(evaluator: Evaluator) -> float:
     """Seconds that a rank pays at least for holding a piece of a group, whichever plane counts."""
     return min(plane.opening for plane in evaluator.planes)
-
-
-def _ascended(evaluator: Evaluator, slopes: Floats, mix: Floats) -> Floats:
-    """A better mix (G, J) of planes with these slopes (J, k)."""
-    work, start = option_terms(evaluator), evaluator.problem.options.start
-    group = evaluator.group[evaluator.problem.options.mode]
-
-    def cheapest(mixed: Floats) -> tuple[float, Ints]:
-        return cheapest_options(np.einsum("ok,ok->o", work, (mixed @ slopes)[group]), start)
-
-    value, selected = cheapest(mix)
-    for _ in range(MOST_MIXES):
-        totals = np.zeros((evaluator.groups, work.shape[1]))
-        np.add.at(totals, group[selected], work[selected])
-        steepest = np.eye(len(slopes))[(totals @ slopes.T).argmax(axis=1)]  # (G, J)
-        trials = [(1 - step) * mix + step * steepest for step in PLANE_STEPS]
-        found = [(*cheapest(trial), trial) for trial in trials]
-        best = max(found, key=lambda trial: trial[0])
-        if best[0] <= value * (1 + LEAST_RISE):
-            break
-        value, selected, mix = best
-    return mix
 
 
 def option_terms(evaluator: Evaluator) -> Floats:

@@ -14,8 +14,9 @@ import numpy as np
 from recsmith.bounds.constraint_bounds import confined_bound, counted_bound
 from recsmith.bounds.group_branching import GroupBranching
 from recsmith.bounds.groups import groups_dominated_by_type
-from recsmith.bounds.linear_bounds import ROUNDING, LinearBound, SelectionLimits, kept_for, tightest_linear_bound
+from recsmith.bounds.linear_bounds import ROUNDING, LinearBound, SelectionLimits, kept_for
 from recsmith.bounds.phase_branching import PhaseBranching
+from recsmith.bounds.plane_mixes import tightest_linear_bound
 from recsmith.costs.protocol import Evaluator
 from recsmith.plans import Bound
 from recsmith.problems import Problem
@@ -83,7 +84,8 @@ def prove(
     known = lower_bound(evaluator).bound
     if known.value_s is None or known.value_s >= total_s or _different_tables(evaluator.problem) > MOST_TABLES:
         return known
-    branching = _phase_branching(evaluator, total_s, max(each.price for each in lower_bound(evaluator).promising))
+    first = lower_bound(evaluator)
+    branching = _phase_branching(evaluator, total_s, max(each.price for each in first.promising), first.linear)
     while branching.work < PROOF_WORK and branching.bound < total_s and not branching.done and keep_on():
         branching.solve(branching.work + PROOF_WORK_AT_ONCE, total_s)
         if on_bound is not None:
@@ -127,7 +129,7 @@ def _tightest(evaluator: Evaluator, keep_on: Callable[[], bool]) -> LowerBound:
         return known
     price = known.promising[0].price if len(known.promising) > 1 else 0.0
     shares = 1 if first.model is evaluator else 2
-    tightened = _tightened(first.model, value + first.lifts, price, keep_on, shares) - first.lifts
+    tightened = _tightened(first.model, value + first.lifts, price, keep_on, shares, known.linear) - first.lifts
     if shares > 1:
         tightened = _tightened(evaluator, tightened, price, keep_on, shares)
     return replace(known, bound=replace(known.bound, value_s=tightened))
@@ -140,13 +142,16 @@ def _bound_of_planes(evaluator: Evaluator) -> LowerBound:
         none = Bound(value_s=None, kind="none: the cost model is not convex", space=describe_space(problem))
         return LowerBound(none, None, ())
     linear = tightest_linear_bound(evaluator)
-    value, promising = GroupBranching(evaluator, linear).solve()
+    branching = GroupBranching(evaluator, linear)
+    value, promising = branching.solve()
     constrained = max(confined_bound(evaluator, linear), counted_bound(evaluator, linear))
     value = value if value is None else max(value, constrained)
     kind = "additive: mean load, largest piece, memory"
     if not evaluator.additive:
         kind = "convex: planes below the cost, fusion groups, mean load, largest piece, memory"
-    return LowerBound(Bound(value_s=value, kind=kind, space=describe_space(problem)), linear, tuple(promising))
+    return LowerBound(
+        Bound(value_s=value, kind=kind, space=describe_space(problem)), branching.linear, tuple(promising)
+    )
 
 
 def may_gain(problem: Problem) -> bool:
@@ -164,7 +169,10 @@ def _different_tables(problem: Problem) -> int:
     return len(np.unique(np.column_stack(facts), axis=0))
 
 
-def _tightened(evaluator: Evaluator, value: float, price: float, keep_on: Callable[[], bool], shares: int = 1) -> float:
+def _tightened(
+    evaluator: Evaluator, value: float, price: float, keep_on: Callable[[], bool], shares: int = 1,
+    linear: LinearBound | None = None,
+) -> float:  # fmt: skip
     """The bound after branching over the seconds of the phases, where the problem is small enough for it.
 
     shares: among how many such bounds the work is shared.
@@ -174,7 +182,7 @@ def _tightened(evaluator: Evaluator, value: float, price: float, keep_on: Callab
     work, reached = work // shares, True
     while reached and work > 0 and keep_on():
         below = REACH * value
-        branching = _phase_branching(evaluator, below, price)
+        branching = _phase_branching(evaluator, below, price, linear)
         while branching.work < work and branching.bound < below and not branching.done and keep_on():
             branching.solve(min(work, branching.work + WORK_AT_ONCE), below)
         value, work = max(value, min(branching.bound, below)), work - branching.work
@@ -182,9 +190,12 @@ def _tightened(evaluator: Evaluator, value: float, price: float, keep_on: Callab
     return value
 
 
-def _phase_branching(evaluator: Evaluator, below: float, price: float) -> PhaseBranching:
+def _phase_branching(evaluator: Evaluator, below: float, price: float, linear: LinearBound | None) -> PhaseBranching:
     byte_price = price / evaluator.problem.cluster.world_size
-    return PhaseBranching(evaluator, dominated=groups_dominated_by_type(evaluator), below=below, byte_price=byte_price)
+    return PhaseBranching(
+        evaluator, dominated=groups_dominated_by_type(evaluator), below=below, byte_price=byte_price,
+        mix=None if linear is None else linear.mix,
+    )  # fmt: skip
 
 
 def describe_space(problem: Problem) -> str:

@@ -55,10 +55,13 @@ CALL = 500_000  # numbers that could be worked on while Python sets up one evalu
 class PhaseBranching:
     """The search; `solve(work)` may be called again to go on, until it is `done` or its bound is high enough."""
 
-    def __init__(self, evaluator: Evaluator, *, dominated: Bools, below: float, byte_price: float) -> None:
+    def __init__(
+        self, evaluator: Evaluator, *, dominated: Bools, below: float, byte_price: float, mix: Floats | None = None
+    ) -> None:
         """dominated: groups (G,) that a best plan can do without; below: no plan that takes more seconds matters.
 
-        byte_price: seconds per byte at which the selected options fit the devices, 0 if they fit without.
+        byte_price: seconds per byte at which the selected options fit the devices, 0 if they fit without. mix (G, J):
+        shares of the planes in a bound found before, which every node tries.
         """
         planes = bent_planes(evaluator)
         self.replaced = replacements_by_type(evaluator) if planes.bent else {}
@@ -67,8 +70,8 @@ class PhaseBranching:
         groups, tables = evaluator.groups, len(self.prices.copies)
         mean = np.tile((np.arange(len(planes.slopes)) < planes.flat) / planes.flat, (groups, 1))
         start = Multipliers(1.0, 1.0, byte_price, mean, 0)
-        tightest = replace(start, mix=planes.mix(np.ones(groups, dtype=bool)))
-        self.ascent = MultiplierAscent(self.prices, byte_price, always=[tightest])
+        mix = planes.mix(np.ones(groups, dtype=bool)) if planes.bent or mix is None else mix
+        self.ascent = MultiplierAscent(self.prices, byte_price, always=[replace(start, mix=mix)])
         rest = (0.0, below if evaluator.step_rule.several_phases else 0.0)
         root = PhaseNode(
             0.0, 0, PhaseRanges((0.0, below), rest), np.tile(~dominated, (tables, 1)), np.zeros(groups, dtype=bool),
@@ -211,10 +214,9 @@ class MultiplierAscent:
         ]
         changes += self._other_planes(now, step)
         changes += [each for each in (*self.always, *self._recent) if each is not now]
+        mix = self.prices.planes.mix(np.logical_or.reduce(node.open, axis=0))
+        changes.append(replace(now, ready_multiplier=1.0, rest_multiplier=1.0, mix=mix))
         if self.prices.planes.bent:
-            groups: Bools = np.logical_or.reduce(node.open, axis=0)
-            mix = self.prices.planes.mix(groups)
-            changes.append(replace(now, ready_multiplier=1.0, rest_multiplier=1.0, mix=mix))
             changes.append(replace(now, mix=(1 - step) * now.mix + step * mix))
         if self.byte_price:
             higher = max(now.byte_price, LEAST_BYTE_PRICE * self.byte_price) * (1 + step)

@@ -29,7 +29,7 @@ from recsmith.bounds.relaxation import Relaxation, covered_bytes, shared_relaxat
 from recsmith.bounds.table_totals import least_cost
 from recsmith.costs.protocol import Evaluator
 from recsmith.problems import NO_PIECE
-from recsmith.sharding import SPLIT_COLUMNS, WIDTH_STEP, Span
+from recsmith.sharding import SPLIT_AT_WILL, WIDTH_STEP, Span
 
 REST_SHARES = (0.0, 0.5, 1.0)
 """Shares of rest_multiplier in the price of what could have filled a rank beside a big piece. Trade-off: any are valid;
@@ -170,7 +170,7 @@ class LocalPieces:
         """Modes whose columns may be split into any widths."""
         modes = self.problem.modes
         own = np.flatnonzero(modes.span != Span.WORLD)
-        return own[np.isin(modes.type[own], SPLIT_COLUMNS)] if self.problem.space.widths == "any" else own[:0]
+        return own[np.isin(modes.type[own], SPLIT_AT_WILL)] if self.problem.space.widths == "any" else own[:0]
 
     def _every_width(self, modes: Ints) -> tuple[Ints, Ints]:
         """(mode, columns) of pieces of every width of modes that are split at will; notes them by dim."""

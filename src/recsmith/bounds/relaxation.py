@@ -15,7 +15,7 @@ from typing import Protocol
 import numpy as np
 
 from recsmith._types import Bools, Floats, Ints
-from recsmith.bounds.linear_bounds import LinearBound, SelectionLimits, kept_for, linear_seconds, mean_linear_bound
+from recsmith.bounds.linear_bounds import LinearBound, PieceTerms, SelectionLimits, kept_for, mean_linear_bound
 from recsmith.costs.protocol import Evaluator
 from recsmith.problems import NO_PIECE, Problem
 from recsmith.sharding import Span
@@ -65,26 +65,36 @@ class Relaxation:
         barred: whether options count that are legal alone but not beside others: for bounds, not for searches.
         """
         problem = self.problem = evaluator.problem
-        self.evaluator, self.linear = evaluator, linear or mean_linear_bound(evaluator)
-        self.piece_seconds, self.piece_alone = linear_seconds(
-            evaluator, self.linear, problem.pieces.mode, problem.pieces.width
-        )
+        self.evaluator = evaluator
+        self.piece_work = PieceTerms(evaluator, problem.pieces.mode, problem.pieces.width)
         self.piece_bytes = covered_bytes(problem, problem.pieces.mode, problem.pieces.head, problem.pieces.tail)
         self.piece_fits = problem.fits_alone(problem.pieces.mode, problem.pieces.head, problem.pieces.tail)
         piece, count = problem.options.piece, problem.options.count
-        used = piece != NO_PIECE
-        coverage = problem.modes.coverage[problem.options.mode]
-        self.option_seconds = coverage * (self.piece_seconds[piece] * count).sum(axis=1)
         self.option_bytes = (self.piece_bytes[piece] * count).sum(axis=1)
-        shared = problem.modes.span[problem.options.mode] != Span.RANK
         self.option_worldwide = problem.modes.span[problem.options.mode] == Span.WORLD
-        self.option_everywhere = np.where(shared, self.option_seconds / problem.cluster.world_size, 0.0)
-        self.option_largest = np.where(used, self.piece_alone[piece], 0.0).max(axis=1)
         self.option_group = evaluator.group[problem.options.mode]
         self.option_room = problem.options.fits(self.piece_fits)
         self.option_fits: Bools = self.option_room & (~problem.options.barred | barred)
         heaviest = np.maximum(problem.pieces.head.device, problem.pieces.tail.device)
-        self.option_heaviest = np.where(used, heaviest[piece], 0).max(axis=1)
+        self.option_heaviest = np.where(piece != NO_PIECE, heaviest[piece], 0).max(axis=1)
+        self._price(linear or mean_linear_bound(evaluator))
+
+    def _price(self, linear: LinearBound) -> None:
+        """Seconds of pieces and options by a linear bound."""
+        self.linear, options, modes = linear, self.problem.options, self.problem.modes
+        self.piece_seconds, self.piece_alone = self.piece_work.seconds(linear)
+        self.option_seconds = modes.coverage[options.mode] * (self.piece_seconds[options.piece] * options.count).sum(
+            axis=1
+        )
+        shared = modes.span[options.mode] != Span.RANK
+        self.option_everywhere = np.where(shared, self.option_seconds / self.problem.cluster.world_size, 0.0)
+        self.option_largest = np.where(options.piece != NO_PIECE, self.piece_alone[options.piece], 0.0).max(axis=1)
+
+    def repriced(self, linear: LinearBound) -> "Relaxation":
+        """The same pieces and options with the prices of another linear bound, in much less time than anew."""
+        other = copy(self)
+        other._price(linear)
+        return other
 
     def reopened(self, barred: Bools) -> "Relaxation":
         """The same prices, where these options (O,) may not be selected, instead of those that the problem bars."""

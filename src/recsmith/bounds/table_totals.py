@@ -11,15 +11,16 @@ Legend: T tables, G fusion groups, m modes of one dim, n = dim / 4 width steps; 
 (j + 1) * 4 columns, and inf where no such piece is allowed.
 """
 
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
 
 from recsmith._types import Floats, Ints
-from recsmith.bounds.linear_bounds import LinearBound, SelectionLimits, linear_seconds
+from recsmith.bounds.linear_bounds import ROUNDING, LinearBound, PieceTerms, SelectionLimits
 from recsmith.bounds.relaxation import covered_bytes, shared_relaxation
 from recsmith.costs.protocol import Evaluator
-from recsmith.sharding import SPLIT_COLUMNS, WIDTH_STEP
+from recsmith.sharding import SPLIT_AT_WILL, WIDTH_STEP
 
 MOST_REMEMBERED = 32  # solutions of one dim; trade-off: memory against solving the same splits again in a bisection
 MOST_STEPS = 1024  # of 4 columns: wider tables get the bound of n divisions, which is seldom far below
@@ -52,7 +53,12 @@ class Least:
 class _SplitFamily:
     """The modes of one dim whose columns may be split at will: pieces of every width, and the cheapest splits."""
 
-    def __init__(self, evaluator: Evaluator, linear: LinearBound, modes: Ints, dim: int) -> None:
+    seconds: Floats
+    alone: Floats
+    dearest: Floats
+    _known: dict[tuple[float, bytes], tuple[Floats, Floats]]
+
+    def __init__(self, evaluator: Evaluator, modes: Ints, dim: int) -> None:
         problem = evaluator.problem
         steps = dim // WIDTH_STEP
         every_mode = np.repeat(modes, steps)
@@ -60,18 +66,28 @@ class _SplitFamily:
         head, tail = problem.memory(every_mode, widths)
         fits = problem.fits_alone(every_mode, head, tail) & problem.allowed(every_mode, widths)
         shape = (len(modes), steps)
-        flat, alone = (each.reshape(shape) for each in linear_seconds(evaluator, linear, every_mode, widths))
+        work = PieceTerms(evaluator, every_mode, widths)
         fits = fits.reshape(shape)
-        seconds, alone = np.where(fits, flat, np.inf), np.where(fits, alone, 0.0)
         size = covered_bytes(problem, every_mode, head, tail).reshape(shape)
         coverage = problem.modes.coverage[modes][:, None].astype(np.float64)
         key = np.stack([problem.modes.table[modes], evaluator.group[modes]], axis=1).astype(np.float64)
-        distinct = _distinct_rows(np.hstack([key, coverage, seconds, alone, size]))
+        terms, alone = work.terms.reshape(len(modes), -1), work.alone.reshape(shape)
+        distinct = _distinct_rows(
+            np.hstack([key, coverage, fits.astype(np.float64), np.where(fits, alone, 0.0), terms, size])
+        )
         self.table, self.coverage = problem.modes.table[modes][distinct], coverage[distinct]
-        self.group = evaluator.group[modes][distinct]
-        self.seconds, self.bytes, self.alone = seconds[distinct], size[distinct], alone[distinct]
-        self.dearest = self.alone.max(axis=1, initial=0.0)
-        self._known: dict[tuple[float, bytes], tuple[Floats, Floats]] = {}
+        self.group, self.bytes, self.fits = evaluator.group[modes][distinct], size[distinct], fits[distinct]
+        of_distinct = (steps * distinct[:, None] + np.arange(steps)).ravel()
+        self.work = work.of(of_distinct)
+
+    def priced(self, linear: LinearBound) -> "_SplitFamily":
+        """The same pieces with the prices of a linear bound."""
+        other = copy(self)
+        flat, alone = (each.reshape(self.fits.shape) for each in self.work.seconds(linear))
+        other.seconds, other.alone = np.where(self.fits, flat, np.inf), np.where(self.fits, alone, 0.0)
+        other.dearest = other.alone.max(axis=1, initial=0.0)
+        other._known = {}
+        return other
 
     def cheapest(self, limit: float, price: float) -> tuple[Floats, Floats]:
         """(least value, its bytes) (m,) of each mode's splits into pieces of at most `limit` seconds."""
@@ -112,6 +128,13 @@ class TableTotals:
         any_width = evaluator.problem.space.widths == "any"
         self.splits = _split_families(evaluator, self.relaxation.linear) if any_width else []
 
+    def repriced(self, linear: LinearBound) -> "TableTotals":
+        """The same tables with the prices of another linear bound, in much less time than anew."""
+        other = copy(self)
+        other.relaxation = self.relaxation.repriced(linear)
+        other.splits = [family.priced(linear) for family in self.splits]
+        return other
+
     def at(self, limits: SelectionLimits) -> Total:
         """The sums over all tables; infinite where a table has no option left."""
         least = self.per_table(limits)
@@ -135,9 +158,10 @@ class TableTotals:
                 better &= limits.groups[family.group]
             for i in np.flatnonzero(better):  # few: whole tables are mostly cheapest
                 t = family.table[i]
+                if split_value[i] < value[t] * (1 - ROUNDING):
+                    everywhere[t] = largest[t] = 0.0  # otherwise it is the option, added up in another order
                 if split_value[i] < value[t]:
                     value[t], size[t], group[t] = split_value[i], split_bytes[i], family.group[i]
-                    everywhere[t] = largest[t] = 0.0
         return Least(value, size, group, everywhere, largest)
 
     def per_coverage(self, coverage: Ints) -> Floats:
@@ -155,9 +179,9 @@ class TableTotals:
 
 def _split_families(evaluator: Evaluator, linear: LinearBound) -> list[_SplitFamily]:
     problem = evaluator.problem
-    modes = np.flatnonzero(np.isin(problem.modes.type, SPLIT_COLUMNS))
+    modes = np.flatnonzero(np.isin(problem.modes.type, SPLIT_AT_WILL))
     dims = problem.demand.dim[problem.modes.table[modes]]
-    return [_SplitFamily(evaluator, linear, modes[dims == dim], dim) for dim in np.unique(dims).tolist()]
+    return [_SplitFamily(evaluator, modes[dims == dim], dim).priced(linear) for dim in np.unique(dims).tolist()]
 
 
 def least_cost(cost: Floats) -> Floats:

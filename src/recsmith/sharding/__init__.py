@@ -21,11 +21,18 @@ from recsmith.sharding.base import (
     Span,
     widest_piece,
 )
-from recsmith.sharding.types import DATA_PARALLEL, SHARDING_TYPES, SPLIT_COLUMNS, SPLIT_ROWS, TYPE_NAMES, sharding_type
+from recsmith.sharding.types import (
+    DATA_PARALLEL,
+    SHARDING_TYPES,
+    SPLIT_AT_WILL,
+    SPLIT_ROWS,
+    TYPE_NAMES,
+    sharding_type,
+)
 
 __all__ = [
     "CACHED", "CACHED_KERNELS", "DATA_PARALLEL", "DENSE", "DEVICE_KERNELS", "FUSED", "HOST_KERNELS", "KERNELS",
-    "KERNEL_NAMES", "KEY_VALUE", "NOTED_ON_CUDA", "SHARDING_TYPES", "SPLIT_COLUMNS", "SPLIT_ROWS", "TYPE_NAMES", "UVM",
+    "KERNEL_NAMES", "KEY_VALUE", "NOTED_ON_CUDA", "SHARDING_TYPES", "SPLIT_AT_WILL", "SPLIT_ROWS", "TYPE_NAMES", "UVM",
     "UVM_CACHING", "WIDTH_STEP", "Collective", "Kernel", "Shard", "ShardingType", "Span", "sharding_type",
     "widest_piece",
 ]  # fmt: skip

@@ -103,6 +103,7 @@ class ShardingType:
     name: ClassVar[str]
     span: ClassVar[Span]
     splits_columns: ClassVar[bool] = False
+    always_equal: ClassVar[bool] = False  # whether all column pieces of a table are equally wide, on any cluster
     splits_rows: ClassVar[bool] = False
     kernels: ClassVar[tuple[str, ...]] = (FUSED.name, UVM.name, UVM_CACHING.name)  # key_value keeps whole rows
     runs_sequences: ClassVar[bool] = False
@@ -127,7 +128,7 @@ class ShardingType:
 
     def equal_widths(self, table: Table, cluster: Cluster) -> bool:
         """Whether all column pieces of the table must be equally wide."""
-        return False
+        return self.always_equal
 
     def refusal(self, table: Table, cluster: Cluster) -> str | None:
         """Why the table cannot be sharded this way on this cluster, or None."""

@@ -99,6 +99,7 @@ class GridShard(ShardingType):
 
     name = "grid_shard"
     span = Span.HOST
+    always_equal = True
     splits_columns = True
     splits_rows = True
     forward, backward = _TO_HOSTS, _FROM_HOSTS
@@ -107,10 +108,6 @@ class GridShard(ShardingType):
         """At least two pieces, at most one per host."""
         least, most = super().column_counts(table, cluster)
         return max(2, least), min(most, cluster.hosts)
-
-    def equal_widths(self, table: Table, cluster: Cluster) -> bool:
-        """TorchRec's grid takes one block size."""
-        return True
 
     def refusal(self, table: Table, cluster: Cluster) -> str | None:
         """Needs two hosts and two column pieces, and as many hosts as pieces."""
@@ -144,7 +141,8 @@ SHARDING_TYPES: tuple[ShardingType, ...] = (
 TYPE_NAMES: tuple[str, ...] = tuple(kind.name for kind in SHARDING_TYPES)
 DATA_PARALLEL = TYPE_NAMES.index("data_parallel")
 SPLIT_ROWS = [i for i, kind in enumerate(SHARDING_TYPES) if kind.splits_rows]
-SPLIT_COLUMNS = [i for i, kind in enumerate(SHARDING_TYPES) if kind.splits_columns]
+SPLIT_AT_WILL = [i for i, kind in enumerate(SHARDING_TYPES) if kind.splits_columns and not kind.always_equal]
+"""Types whose pieces may have different widths; of others the options of a problem list every split."""
 
 
 def sharding_type(name: str) -> ShardingType:

@@ -40,7 +40,7 @@ SOME_PIECES, MANY_PIECES = 100, 300  # above each, problems take other rounds
 SOME_ROUNDS = (Round(12, (8.0, 2.0), 2), Round(6, (1.0,), 2), Round(3, (0.5,), 4), Round(2, (0.5,), 8))
 SOME_HEAT = 0.1  # the temperature at first of these, times pieces: the more of them, the less each changes the step
 LONG_ROUNDS = (  # of problems of many pieces; trade-off: without the last one steps are 0.1 to 0.9 % longer
-    Round(4, (1.0,), 1), Round(2, (2.0,), 2), Round(1, (2.0, 0.5), 16), Round(1, (2.0, 0.5), 32),
+    Round(8, (1.0,), 1), Round(3, (2.0,), 2), Round(1, (2.0, 0.5), 16), Round(1, (2.0, 0.5), 32),
 )  # fmt: skip
 LONG_HEAT = 2e-4  # the temperature at first of these, on any number of devices: better than HEAT's on 64, 128 and 512
 LONG_KINDS = (0.1, 0.2, 0.53, 0.15, 0.02)  # the changes of theirs, as in KINDS

@@ -1,0 +1,110 @@
+"""The mix of a cost model's planes under which the cheapest options of all tables together cost most.
+
+Any mix of planes lies below the head, so any gives a valid bound, and the best mix the tightest. Mixes and tables are
+the two sides of a game. Tables answer a mix by their cheapest options, and the mix answers the mean of all answers so
+far: in each fusion group it turns to the planes under which that mean costs most, more sharply with every turn. This is
+fictitious play (Brown, Iterative solution of games by fictitious play, 1951) with a smoothed answer. Many tables choose
+apart from each other, so 25 turns end within 0.02 % of the linear programme's optimum on ten problems.
+
+Which mix is best depends on what tables may select: on the groups that are open, on the price of memory, and on how
+large a piece may be.
+
+Legend: G fusion groups, O options, J planes, T tables.
+"""
+
+import numpy as np
+
+from recsmith._types import Bools, Floats, Ints
+from recsmith.bounds.groups import replacements_by_type
+from recsmith.bounds.linear_bounds import (
+    LinearBound,
+    cheapest_options,
+    kept_for,
+    least_opening,
+    option_sums,
+    plane_slopes,
+)
+from recsmith.bounds.relaxation import covered_bytes
+from recsmith.costs.protocol import Evaluator
+from recsmith.problems import NO_PIECE
+from recsmith.sharding import Span
+
+TURNS = 25  # of the play; 200 gained 0.006 % at most on ten problems
+SHARPEST, SHARPER = 5e-3, 10.0  # share of the total by which planes must differ to count, and how much less at the end
+LEAST_HEIGHT = -500.0  # below it a share would be 0, and 0 times infinity is no number
+STEP = 0.3  # of the way to its answer that a mix goes in a turn; with all of it some swing to and fro
+
+
+def tightest_linear_bound(evaluator: Evaluator) -> LinearBound:
+    """The linear bound of the cost under which the cheapest options of all tables together cost most."""
+    return LinearBound(tightest_mix(evaluator) @ plane_slopes(evaluator), least_opening(evaluator))
+
+
+def tightest_mix(evaluator: Evaluator) -> Floats:
+    """The shares of the planes (G, J) in the tightest linear bound; not to be changed by its users."""
+    return plane_game(evaluator).mix(np.ones(evaluator.groups, dtype=bool))
+
+
+def plane_game(evaluator: Evaluator) -> "PlaneGame":
+    """The game of an evaluator; prepared once for each."""
+    return kept_for(evaluator, "plane game", lambda: PlaneGame(evaluator))
+
+
+class PlaneGame:
+    """What the options of a problem cost by each plane; `mix` may be asked many times."""
+
+    def __init__(self, evaluator: Evaluator) -> None:
+        problem, options, pieces = evaluator.problem, evaluator.problem.options, evaluator.problem.pieces
+        self.groups, self.replaced = evaluator.groups, replacements_by_type(evaluator)
+        self.start, self.group = options.start, evaluator.group[options.mode]
+        fits = options.fits(problem.fits_alone(pieces.mode, pieces.head, pieces.tail))
+        self.open: Bools = fits & ~np.isin(self.group, list(self.replaced))
+        terms = evaluator.terms(pieces.mode, pieces.width)
+        self.seconds = option_sums(problem, terms @ plane_slopes(evaluator).T)  # (O, J)
+        self.bytes = option_sums(problem, covered_bytes(problem, pieces.mode, pieces.head, pieces.tail)[:, None])
+        alone = evaluator.head(terms).sum(axis=-1) - least_opening(evaluator)
+        self.largest: Floats = np.where(options.piece != NO_PIECE, alone[options.piece], 0.0).max(axis=1)
+        self.worldwide: Bools = problem.modes.span[options.mode] == Span.WORLD
+        self._known: dict[tuple[bytes, float, float, float], Floats] = {}
+
+    def mix(self, groups: Bools, price: float = 0.0, largest: float = np.inf, penalty: float = 0.0) -> Floats:
+        """The best mix (G, J) where tables may select these groups (G,) only; not to be changed by its users.
+
+        price: seconds per byte. largest: seconds of a piece, alone on a rank, at most. penalty: share of its seconds by
+        which an option that spans the world counts as dearer than it is.
+        """
+        key = groups.tobytes(), price, largest, penalty
+        if key not in self._known:
+            open_ = self.open & groups[self.group] & (self.largest <= largest)
+            scale = np.where(self.worldwide, 1 + penalty, 1.0)[:, None]
+            seconds = np.where(open_[:, None], scale * self.seconds + price * self.bytes, np.inf)
+            mix = played_mix(seconds, self.group, self.start, self.groups)
+            for group, into in self.replaced.items():
+                mix[group] = mix[into]
+            self._known[key] = mix
+        return self._known[key]
+
+
+def played_mix(seconds: Floats, group: Ints, start: Ints, groups: int) -> Floats:
+    """The best mix (G, J) that a play of TURNS meets.
+
+    seconds (O, J): of each option by each plane, infinite where it may not be selected. group (O,): of each option.
+    start (T + 1,): options of each table.
+    """
+    planes = seconds.shape[1]
+    mix = best_mix = np.full((groups, planes), 1 / planes)
+    mean: Floats = np.zeros((groups, planes))
+    best = -np.inf
+    for turn in range(TURNS if planes > 1 else 0):
+        total, selected = cheapest_options(np.einsum("oj,oj->o", seconds, mix[group]), start)
+        if not np.isfinite(total):
+            break  # a table fits nowhere
+        if total > best:
+            best, best_mix = total, mix
+        answer = np.zeros_like(mean)
+        np.add.at(answer, group[selected], seconds[selected])
+        mean += (answer - mean) * 2 / (turn + 2)
+        height = (mean - mean.max(axis=1, keepdims=True)) / (SHARPEST * max(total, np.finfo(float).tiny))
+        answer = np.exp(np.maximum(height * (1 + SHARPER * turn / TURNS), LEAST_HEIGHT))
+        mix = (1 - STEP) * mix + STEP * answer / answer.sum(axis=1, keepdims=True)
+    return best_mix.copy()
