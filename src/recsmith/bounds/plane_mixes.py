@@ -4,7 +4,7 @@ Any mix of planes lies below the head, so any gives a valid bound, and the best 
 the two sides of a game. Tables answer a mix by their cheapest options, and the mix answers the mean of all answers so
 far: in each fusion group it turns to the planes under which that mean costs most, more sharply with every turn. This is
 fictitious play (Brown, Iterative solution of games by fictitious play, 1951) with a smoothed answer. Many tables choose
-apart from each other, so 25 turns end within 0.02 % of the linear programme's optimum on ten problems.
+apart from each other, so 25 turns end within 0.02 % of the linear programme's optimum on six problems.
 
 Which mix is best depends on what tables may select: on the groups that are open, on the price of memory, and on how
 large a piece may be.
@@ -29,7 +29,7 @@ from recsmith.costs.protocol import Evaluator
 from recsmith.problems import NO_PIECE
 from recsmith.sharding import Span
 
-TURNS = 25  # of the play; 200 gained 0.006 % at most on ten problems
+TURNS = 25  # of the play; more gained 0.01 % at most
 SHARPEST, SHARPER = 5e-3, 10.0  # share of the total by which planes must differ to count, and how much less at the end
 LEAST_HEIGHT = -500.0  # below it a share would be 0, and 0 times infinity is no number
 STEP = 0.3  # of the way to its answer that a mix goes in a turn; with all of it some swing to and fro
