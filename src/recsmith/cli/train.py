@@ -134,21 +134,15 @@ def refit_command(
     recsmith refit runs/first --data clicks/today.parquet
     recsmith refit runs/first --data today.yaml --test tomorrow.yaml --layers dense
     """
-    from recsmith.files import encode
     from recsmith.training.card import RefitSettings
     from recsmith.training.refit import refit
 
     refitted, scores = refit(
         run, data, settings=RefitSettings(**settings), test=test, output=output, force=force, on_progress=say
     )
-    if format_ == "json":
-        print_json({**encode(refitted), "scores": {name: encode(each) for name, each in scores.items()}})
-        return
     bound = "" if refitted.bound is None else f"; at most {refitted.bound:.2g} above the least"
-    click.echo(f"{refitted.samples:,} samples: log loss {refitted.loss_before:.5f} -> {refitted.loss:.5f}")
-    click.echo(f"gradient {refitted.norm:.2e}{bound}")
-    for name, each in scores.items():
-        click.echo(f"{name} model on --test: {_scores_line(encode(each))}")
+    losses = f"{refitted.samples:,} samples: log loss {refitted.loss_before:.5f} -> {refitted.loss:.5f}"
+    _show_made(refitted, scores, [losses, f"gradient {refitted.norm:.2e}{bound}"], format_)
 
 
 @click.command(name="sparse")
@@ -177,21 +171,28 @@ def sparse_command(
     recsmith sparse runs/first --share 0.8
     recsmith sparse runs/first --share 0.9 --data clicks/today.parquet --test clicks/tomorrow.parquet
     """
-    from recsmith.files import encode
     from recsmith.training.card import SparsitySettings
     from recsmith.training.sparsify import sparsify
 
     made, scores = sparsify(
         run, data, settings=SparsitySettings(**settings), test=test, output=output, force=force, on_progress=say
     )
+    layers = [f"{name}: {share:.1%} zeros" for name, share in made.layers.items()]
+    losses = f"log loss {made.loss_full:.5f} -> {made.loss:.5f}"
+    zeros = f"{made.zeros:,} of {made.weights:,} weights are zero: {losses}"
+    _show_made(made, scores, [*layers, zeros], format_)
+
+
+def _show_made(made: Any, scores: dict[str, Any], lines: list[str], format_: str) -> None:
+    """What became of a trained model, and the scores of the model before and after."""
+    from recsmith.files import encode
+
+    told = {name: encode(each) for name, each in scores.items()}
     if format_ == "json":
-        print_json({**encode(made), "scores": {name: encode(each) for name, each in scores.items()}})
+        print_json({**encode(made), "scores": told})
         return
-    for name, share in made.layers.items():
-        click.echo(f"{name}: {share:.1%} zeros")
-    click.echo(f"{made.zeros:,} of {made.weights:,} weights are zero: log loss {made.loss_full:.5f} -> {made.loss:.5f}")
-    for name, each in scores.items():
-        click.echo(f"{name} model on --test: {_scores_line(encode(each))}")
+    for line in (*lines, *(f"{name} model on --test: {_scores_line(each)}" for name, each in told.items())):
+        click.echo(line)
 
 
 @click.group(name="feed")

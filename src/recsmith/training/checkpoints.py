@@ -43,9 +43,7 @@ class Checkpoints:
     def __init__(self, folder: Path, settings: Checkpointing, agreement: Agreement) -> None:
         self.folder, self.settings, self.agreement = folder, settings, agreement
         self._pending: tuple[Future[Any], Path, int] | None = None
-        self._writers: Any = (
-            dist.new_group(backend="gloo") if settings.background else None
-        )  # of its own: it is a thread's
+        self._writers: Any = dist.new_group(backend="gloo") if settings.background else None  # of a thread of its own
         if dist.get_rank() == 0:
             try:
                 folder.mkdir(parents=True, exist_ok=True)

@@ -98,14 +98,7 @@ def _stages(optimizers: RunOptimizers) -> list[WarmupStage]:
         start = warm if optimizers.decay_start is None else optimizers.decay_start
         if start > warm:
             made.append(WarmupStage(policy=WarmupPolicy.CONSTANT, max_iters=start, value=1.0))
-        made.append(
-            WarmupStage(
-                policy=WarmupPolicy.INTERPOLATE,
-                max_iters=start + decay,
-                start_interpolating_iters=start,
-                value=1.0,
-                end_value=0.0,
-            )
-        )
+        fall = {"start_interpolating_iters": start, "value": 1.0, "end_value": 0.0}
+        made.append(WarmupStage(policy=WarmupPolicy.INTERPOLATE, max_iters=start + decay, **fall))
         made.append(WarmupStage(policy=WarmupPolicy.CONSTANT, max_iters=1 << 62, value=0.0))
     return made

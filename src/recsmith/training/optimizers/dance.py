@@ -18,8 +18,6 @@ from recsmith._types import noun, record
 from recsmith.errors import check_rules, too_small
 from recsmith.training.optimizers.flat import DampedLoss, FlatLayers
 
-ARMIJO = 1e-4
-HALVINGS = 12
 FLAT = 1e-10  # curvature along a direction, beside its length, below which it is taken for not positive
 
 
@@ -84,29 +82,15 @@ def newton(
     while float(slope.norm()) > least and steps < settings.newton:
         way, squared, used = conjugate_gradients(bent, at, slope, settings)
         products += used
-        found = _lower(damped, at, loss, slope, way, squared)
+        found = damped.lowered(at, loss, slope, way, 1 / (1 + max(squared, 0.0) ** 0.5))
         if found is None:
             layers.put(at)
             norm = float(slope.norm())
             return NewtonOutcome(loss=loss, norm=norm, steps=steps, products=products, solved=False, failed=True)
-        (at, loss, slope), steps = found, steps + 1
+        (_, at, loss, slope), steps = found, steps + 1
         layers.put(at)
     norm = float(slope.norm())
     return NewtonOutcome(loss=loss, norm=norm, steps=steps, products=products, solved=norm <= least)
-
-
-def _lower(
-    damped: DampedLoss, at: torch.Tensor, loss: float, slope: torch.Tensor, way: torch.Tensor, squared: float
-) -> tuple[torch.Tensor, float, torch.Tensor] | None:
-    """(weights, loss, gradient) after a step that lowers the loss: of length 1 / (1 + delta), or halved; None: none."""
-    rate, gain = 1 / (1 + max(squared, 0.0) ** 0.5), float(slope.double() @ way.double())
-    for _ in range(HALVINGS):
-        there = at - rate * way
-        reached, ahead = damped.gradient(there)
-        if math.isfinite(reached) and reached <= loss - ARMIJO * rate * gain:
-            return there, reached, ahead
-        rate /= 2
-    return None
 
 
 def conjugate_gradients(

@@ -3,6 +3,7 @@
 d numbers of all parameters; n samples of all ranks, which come in parts; B samples of a part of this rank
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,6 +14,7 @@ from torch import nn
 from torch.func import grad_and_value, jvp
 
 Losses = Callable[[Mapping[str, torch.Tensor], Any], torch.Tensor]
+ARMIJO, HALVINGS = 1e-4, 12  # of the line search: share of the promised gain, and when it is given up
 FORWARD, GRADIENT, DOTS, PRODUCT = 1 / 3, 1.0, 2 / 3, 2.0  # passes: costs beside a forward and a backward pass
 
 
@@ -134,6 +136,22 @@ class DampedLoss:
     def times_hessian(self, weights: torch.Tensor, vector: torch.Tensor) -> torch.Tensor:
         """The damped Hessian times a vector (d,)."""
         return self.layers.times_hessian(weights, self.parts, vector) + self.damping * vector
+
+    def lowered(
+        self, at: torch.Tensor, loss: float, slope: torch.Tensor, way: torch.Tensor, rate: float
+    ) -> tuple[float, torch.Tensor, float, torch.Tensor] | None:
+        """(rate, weights, loss, gradient) after a step that lowers the loss by Armijo's rule; None where none does.
+
+        The step goes from `at`, whose loss and gradient these are, against `way`: of length `rate`, or that halved.
+        """
+        gain = float(slope.double() @ way.double())
+        for _ in range(HALVINGS):
+            there = at - rate * way
+            reached, ahead = self.gradient(there)
+            if math.isfinite(reached) and reached <= loss - ARMIJO * rate * gain:
+                return rate, there, reached, ahead
+            rate /= 2
+        return None
 
     def _from_centre(self, weights: torch.Tensor) -> torch.Tensor:
         return weights if self.centre is None else weights - self.centre

@@ -18,13 +18,9 @@ from recsmith._types import noun, record
 from recsmith.errors import check_rules, too_small
 from recsmith.training.optimizers.flat import DampedLoss
 
-ARMIJO = 1e-4
-HALVINGS = 12  # of a step that does not lower the loss, before it is given up
 STABLE = 1e-2  # cosine of a step and the turn of its gradient, which a pair must have
-AVERAGED, FAR = (
-    10,
-    0.38,
-)  # gradients that are averaged, and their mean's norm beside the newest, below which it is noise
+AVERAGED = 10  # gradients that are averaged
+FAR = 0.38  # their mean's norm beside the newest, below which that is noise
 
 
 @noun
@@ -93,15 +89,12 @@ class ProgressiveLbfgs:
         way = self.direction(slope)
         wanted = self._wanted(damped, start, slope, way, samples, tested, noise)
         rate = self._first_rate(damped, start, slope, samples, tested, noise)
-        gain = float(slope.double() @ way.double())
-        for _ in range(HALVINGS):
-            there = start - rate * way
-            reached, ahead = damped.gradient(there)
-            if math.isfinite(reached) and reached <= loss - ARMIJO * rate * gain:
-                layers.put(there)
-                self._remember(there - start, ahead - slope)
-                return LbfgsOutcome(loss=loss, norm=norm, rate=rate, wanted=wanted)
-            rate /= 2
+        found = damped.lowered(start, loss, slope, way, rate)
+        if found is not None:
+            rate, there, _, ahead = found
+            layers.put(there)
+            self._remember(there - start, ahead - slope)
+            return LbfgsOutcome(loss=loss, norm=norm, rate=rate, wanted=wanted)
         layers.put(start)
         self.pairs.clear()  # curvature that leads nowhere
         return LbfgsOutcome(loss=loss, norm=norm, rate=0.0, wanted=self._grown(samples, 2 * samples))

@@ -48,9 +48,7 @@ class ShampooOptimizer(torch.optim.Optimizer):
     def step(self, closure: Any = None) -> None:
         """Compute the directions of the blocks of this rank, gather those of the others, and move."""
         del closure
-        found = {}
-        for number in self._owned(self._rank):
-            found[number] = self._direction(self.blocks[number])
+        found = {number: self._direction(self.blocks[number]) for number in self._owned(self._rank)}
         rates = {id(each): group["lr"] for group in cast(list[Any], self.param_groups) for each in group["params"]}
         for number, direction in self._gathered(found):
             parameter = self._parameters[self.blocks[number].parameter]
