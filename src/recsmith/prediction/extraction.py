@@ -1,5 +1,6 @@
 """Makes an execution graph of captured traces: one rank's steps become a tape, and ranks are joined at collectives."""
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -167,13 +168,7 @@ def _bytes(span: TraceSpan) -> float:
     sizes = [0.0]
     for dims, type_ in zip(span.dims, span.types, strict=False):
         lists = dims if dims and isinstance(dims[0], list) else [dims] if dims else []
-        size = 0.0
-        for each in lists:
-            elements = 1.0
-            for extent in each:
-                elements *= extent
-            size += elements * BYTES.get(type_, 4)
-        sizes.append(size)
+        sizes.append(float(sum(map(math.prod, lists))) * BYTES.get(type_, 4))
     return max(sizes)
 
 

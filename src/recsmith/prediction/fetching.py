@@ -52,10 +52,8 @@ def _fetching(graph: Graph, seconds: tuple[float, ...], *, ahead: bool) -> Graph
             tapes.append(tape)
         elif ahead:
             left = max(0.0, fetch - own.begin[lookup])  # what is before the next lookup runs beside it, too
-            asked, waited = (
-                Event(Kind.LAUNCH, 0.0, TERM, TERM, left, DISK),
-                Event(Kind.SYNC, 0.0, TERM, TERM, 0.0, DISK),
-            )
+            asked = Event(Kind.LAUNCH, 0.0, TERM, TERM, left, DISK)
+            waited = Event(Kind.SYNC, 0.0, TERM, TERM, 0.0, DISK)
             back = _backward(tape, lookup)
             tapes.append((*tape[:back], asked, *tape[back:], waited))
         else:

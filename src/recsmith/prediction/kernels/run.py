@@ -98,12 +98,6 @@ def steady(visited: list[list[tuple[KernelShape, float]]]) -> list[KernelTime]:
         ordered = sorted(seconds for _, seconds in same)
         if 0 < ordered[1] <= (1 + AGREE) * ordered[0]:
             kernel = same[0][0]
-            kept.append(
-                KernelTime(
-                    kind=kernel.kind,
-                    shape=kernel.shape,
-                    between=kernel.between,
-                    seconds=float(f"{ordered[len(ordered) // 2]:.4g}"),
-                )
-            )
+            middle = float(f"{ordered[len(ordered) // 2]:.4g}")
+            kept.append(KernelTime(kind=kernel.kind, shape=kernel.shape, between=kernel.between, seconds=middle))
     return kept
