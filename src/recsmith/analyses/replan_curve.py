@@ -110,8 +110,7 @@ def replan_curve(
 
 def _speed(cluster: Cluster, link_bandwidth: float | None) -> float:
     if link_bandwidth is None:
-        links = cluster.links
-        return links.inter_host_bandwidth if cluster.hosts > 1 else links.intra_host_bandwidth
+        return cluster.ring_bandwidth
     if not link_bandwidth >= 1:
         raise UsageError(f"the link carries {link_bandwidth} bytes a second; it must carry at least 1")
     return link_bandwidth

@@ -215,6 +215,11 @@ class Cluster:
         return self.hosts * self.local_world_size
 
     @property
+    def ring_bandwidth(self) -> float:
+        """Bytes a second of the link that a ring of all devices waits for: between hosts, where there are several."""
+        return self.links.inter_host_bandwidth if self.hosts > 1 else self.links.intra_host_bandwidth
+
+    @property
     def job_world_size(self) -> int:
         """Number of devices of the whole job: those of all sharding groups."""
         return self.world_size * (self.replication.replicas if self.replication else 1)

@@ -200,15 +200,10 @@ class _Cutter:
             return self.host("T5", span.name, span.begin, span.end, 0)
         at, term = span.begin, "T2"
         for mark in marks:
-            if mark.kind == Kind.AWAIT:
-                self.host(term, span.name, at, mark.begin, 1)
-                self.pieces.append(Piece(Kind.AWAIT, "wait", mark.label, 0.0, mark.collective))
-                at = mark.resumed
-                continue
-            if mark.kind in (Kind.STREAM_AWAIT, Kind.SYNC):
+            if mark.kind in (Kind.AWAIT, Kind.STREAM_AWAIT, Kind.SYNC):
                 self.host(term, span.name, at, mark.begin, 1)
                 self.pieces.append(Piece(mark.kind, "wait", mark.label, 0.0, mark.collective, stream=mark.stream))
-                at = max(mark.begin, mark.resumed)
+                at = mark.resumed if mark.kind == Kind.AWAIT else max(mark.begin, mark.resumed)
                 continue
             self.host(term, span.name, at, mark.begin, 1 if term == "T2" else 2)
             seconds = max(0.0, mark.end - mark.begin - mark.cost * self._event_s)

@@ -101,9 +101,7 @@ class Thresholded:
 
         A ring all-reduce sends 2 (W - 1) / W of fp32 numbers a rank; messages of a share go to each of W - 1 others.
         """
-        ranks = cluster.world_size
-        links = cluster.links
-        rate = links.inter_host_bandwidth if cluster.hosts > 1 else links.intra_host_bandwidth
+        ranks, rate = cluster.world_size, cluster.ring_bandwidth
         ring = 2 * (ranks - 1) / ranks * numbers * ELEMENT_BYTES["fp32"] / rate
         sent = self.dense_bytes(ranks, numbers) / rate
         passes = GPU_PASSES * ELEMENT_BYTES["fp32"] / cluster.device.hbm_bandwidth

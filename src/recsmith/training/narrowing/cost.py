@@ -69,9 +69,8 @@ def narrow_cost(
     whole, taken = sum(map(prod, shapes.values())), sum(map(prod, kept.values()))
     numbers, batch, ranks = sum(map(prod, dense)), plan.workload.batch_size, plan.cluster.world_size
     sent = round(2 * (ranks - 1) / ranks * numbers * NUMBER_BYTES if sent_bytes is None else sent_bytes)
-    links, apart = plan.cluster.links, plan.cluster.hosts > 1
-    rate = links.inter_host_bandwidth if apart else links.intra_host_bandwidth
-    common = embeddings_s + numbers * OPTIMIZER_S + (sent / rate if ranks > 1 else 0.0)
+    sending_s = sent / plan.cluster.ring_bandwidth if ranks > 1 else 0.0
+    common = embeddings_s + numbers * OPTIMIZER_S + sending_s
     dense_s = common + layers_s(dense, batch)
     narrow_s = dense_s - 6 * batch * (whole - taken) / CPU_FLOPS + whole * ZERO_S + taken * TAKEN_S
     products = sum(prod(each) for each in dense if len(each) > 1)

@@ -50,11 +50,9 @@ def shampoo_cost(settings: ShampooSettings, shapes: Shapes, cluster: Cluster, st
     sent = (ranks - 1) * NUMBER_BYTES * max(sum(block.numbers for block in each) for each in mine)
     if cluster.device.kind != "cpu":
         return OptimizerCost(flops=flops, sent_bytes=sent, state_bytes=state, seconds=None, share=None)
-    links = cluster.links
-    apart = cluster.hosts > 1
-    rate = links.inter_host_bandwidth if apart else links.intra_host_bandwidth
-    latency = (links.inter_host_latency_s if apart else links.intra_host_latency_s) or 0.0
-    seconds = flops / CPU_FLOPS + most * CPU_BLOCK_S + (sent / rate + latency if ranks > 1 else 0.0)
+    latency = (cluster.links.inter_host_latency_s if cluster.hosts > 1 else cluster.links.intra_host_latency_s) or 0.0
+    sending_s = sent / cluster.ring_bandwidth + latency if ranks > 1 else 0.0
+    seconds = flops / CPU_FLOPS + most * CPU_BLOCK_S + sending_s
     return OptimizerCost(
         flops=flops, sent_bytes=sent, state_bytes=state, seconds=seconds, share=seconds / max(step_s, 1e-12)
     )
