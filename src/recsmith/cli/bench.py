@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from recsmith.cli.options import MOST_VISITS, count_option, format_option, read_time, split_commas, stack
-from recsmith.cli.printing import end_line, note, print_as, print_json, progress_printer, show_report
+from recsmith.cli.printing import end_line, note, print_as, progress_printer
 from recsmith.reports.progress import bench_words
 
 LOG_EVERY_S = 60.0  # seconds between two lines where stderr is no terminal
@@ -127,10 +127,7 @@ def train(bench: str, output: str, format_: str) -> None:
     from recsmith.training.variants import bench_train, load_bench
 
     rows = bench_train(load_bench(bench), output, on_progress=say)
-    if format_ == "json":
-        print_json({"rows": [encode(row) for row in rows]})
-    else:
-        show_report(variant_lines(rows))
+    print_as(format_, lambda: variant_lines(rows), lambda: {"rows": [encode(row) for row in rows]})
 
 
 @bench_command.command(name="online")

@@ -16,7 +16,7 @@ from recsmith.cli.options import (
     search_options,
     tower_options,
 )
-from recsmith.cli.printing import end_line, note, print_json, proof_printer, search_printer, show_report
+from recsmith.cli.printing import end_line, note, print_as, print_plan, proof_printer, search_printer
 
 ADAPT = (
     "recsmith measure compute --hardware cpu --budget 5m -o here && "
@@ -59,7 +59,8 @@ def plan_command(
     """
     from recsmith.files import check_target
     from recsmith.planning import plan
-    from recsmith.plans import PLAN_FILE, save_plan
+    from recsmith.plans import PLAN_FILE
+    from recsmith.reports.plans import result_to_raw
 
     check_target(output, inputs=inputs_of(workload, *options.values()), kind=PLAN_FILE, force=force)
     towers = read_towers(options)
@@ -79,9 +80,7 @@ def plan_command(
     note_other_processor(result.plan.cost_model)
     if result.truncated:
         note("the search was cut short; this is the best plan by then")
-    if output and output != "-":
-        save_plan(result.plan, output)
-    _print(result, output, format_)
+    print_plan(result.plan, output, format_, lambda: _report(result, output), lambda: result_to_raw(result))
 
 
 def _compare_data_types(what_if: str, asked: dict[str, Any], format_: str, *, refused: bool) -> None:
@@ -92,10 +91,7 @@ def _compare_data_types(what_if: str, asked: dict[str, Any], format_: str, *, re
     if refused:
         raise UsageError("--what-if compares plans and writes none; leave it or -o, --prove, --towers, --objective")
     forms = compare_data_types(data_type=parse_data_type(what_if), **asked)
-    if format_ == "json":
-        print_json(data_types_to_raw(forms))
-    else:
-        show_report(data_types_report(forms))
+    print_as(format_, lambda: data_types_report(forms), lambda: data_types_to_raw(forms))
 
 
 def _with_towers(towers: Any, asked: dict[str, Any], *, refused: bool) -> Any:
@@ -139,24 +135,15 @@ def _for_step(predicted: Any, asked: dict[str, Any]) -> Any:
     return found.result
 
 
-def _print(result: Any, output: str | None, format_: str) -> None:
-    from recsmith.plans import plan_to_raw
-    from recsmith.reports.plans import result_to_raw
+def _report(result: Any, output: str | None) -> Any:
+    from recsmith.reports.plans import plan_report
+    from recsmith.units import counted
 
-    if output == "-":
-        print_json(plan_to_raw(result.plan))
-    elif format_ == "json":
-        print_json(result_to_raw(result))
-    else:
-        from recsmith.reports.plans import plan_report
-        from recsmith.units import counted
-
-        written = f", written to {output}" if output else ""
-        tries = counted(result.iterations, "try", "tries")
-        lost = "".join(f"; {reason}" for reason in result.left_out)
-        show_report(
-            plan_report(result.plan, f"planner {result.plan.planner}, {tries}, {result.elapsed_s:.2f} s{written}{lost}")
-        )
+    written = f", written to {output}" if output else ""
+    tries = counted(result.iterations, "try", "tries")
+    lost = "".join(f"; {reason}" for reason in result.left_out)
+    plan = result.plan
+    return plan_report(plan, f"planner {plan.planner}, {tries}, {result.elapsed_s:.2f} s{written}{lost}")
 
 
 def note_other_processor(cost_model: str) -> None:

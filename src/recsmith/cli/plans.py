@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from recsmith.cli.options import cluster_options, force_option, format_option, group_options, inputs_of, read_group
-from recsmith.cli.printing import note, print_as, print_json, show_report
+from recsmith.cli.printing import note, print_as, print_plan
 
 
 @click.command(name="simulate")
@@ -93,7 +93,7 @@ def import_command(
     """
     from recsmith.files import check_target
     from recsmith.planning.simulate import price
-    from recsmith.plans import PLAN_FILE, plan_to_raw, save_plan
+    from recsmith.plans import PLAN_FILE
     from recsmith.problems import Constraints
     from recsmith.reports.plans import overfull_words, plan_report, price_to_raw
     from recsmith.workloads import load_workload
@@ -109,14 +109,7 @@ def import_command(
     overfull = overfull_words(found.cost)
     if overfull:
         note(overfull)
-    if output and output != "-":
-        save_plan(found, output)
-    if output == "-":
-        print_json(plan_to_raw(found))
-    elif format_ == "json":
-        print_json(price_to_raw(found))
-    else:
-        show_report(plan_report(found))
+    print_plan(found, output, format_, lambda: plan_report(found), lambda: price_to_raw(found))
 
 
 def _log_of(running: str) -> str:

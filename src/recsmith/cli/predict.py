@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from recsmith.cli.options import count_option, force_option, format_option, split_commas
-from recsmith.cli.printing import note, print_json, show_report
+from recsmith.cli.printing import note, print_as
 from recsmith.units import counted
 
 
@@ -201,10 +201,9 @@ def _show(rows: list[Any], timeline: str | None, format_: str) -> None:
 
     if timeline and len(rows) > 1:
         raise UsageError(f"--timeline shows one step, and --batch asks for {len(rows)}; give one batch size")
-    one = len(rows) == 1
-    if format_ == "json":
-        print_json(prediction_to_raw(rows[0][1]) if one else sweep_to_raw(rows))
+    if len(rows) == 1:
+        print_as(format_, lambda: prediction_report(rows[0][1]), lambda: prediction_to_raw(rows[0][1]))
     else:
-        show_report(prediction_report(rows[0][1]) if one else sweep_report(rows))
+        print_as(format_, lambda: sweep_report(rows), lambda: sweep_to_raw(rows))
     if timeline:
         write_text(timeline, json.dumps(made_timeline(rows[0][1].walk)))

@@ -23,6 +23,18 @@ def print_as(format_: str, report: Callable[[], Any], raw: Callable[[], Any]) ->
         show_report(report())
 
 
+def print_plan(plan: Any, output: str | None, format_: str, report: Callable[[], Any], raw: Callable[[], Any]) -> None:
+    """Write a plan to its file, and print what was found as JSON or as its report; `-` prints the plan alone."""
+    from recsmith.plans import plan_to_raw, save_plan
+
+    if output == "-":
+        print_json(plan_to_raw(plan))
+        return
+    if output:
+        save_plan(plan, output)
+    print_as(format_, report, raw)
+
+
 def print_json(raw: Any) -> None:
     """Print plain data as JSON."""
     from recsmith.files import dump_json
