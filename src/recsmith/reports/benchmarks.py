@@ -21,7 +21,7 @@ from recsmith.bench.gains import (
 from recsmith.bench.sharding import BenchResults
 from recsmith.bench.visits import COMM_MODEL
 from recsmith.files import Raw, encode
-from recsmith.reports.layout import plain_line, plain_row
+from recsmith.reports.layout import plain_line, plain_row, plus_minus
 from recsmith.units import counted, format_size
 
 if TYPE_CHECKING:
@@ -234,14 +234,10 @@ def _variant_line(row: "VariantRow", width: int) -> str:
     return (
         f"{row.name:{width}}  {row.samples_per_s:10,.0f} {_faster(row.faster):>18} {times} "
         f"{format_size(row.sent_bytes):>10} {format_size(row.peak_bytes):>10}  "
-        f"{_within(row.auc, row.auc_within)}, {_within(row.ne, row.ne_within)}"
+        f"{plus_minus(row.auc, row.auc_within, '.5f')}, {plus_minus(row.ne, row.ne_within, '.5f')}"
     )
 
 
 def _faster(ratios: tuple[float, float, float] | None) -> str:
     """The median ratio, and within which all seeds lie."""
     return "" if ratios is None else f"{ratios[1]:.2f} ({ratios[0]:.2f}-{ratios[2]:.2f})"
-
-
-def _within(value: float, within: float | None) -> str:
-    return f"{value:.5f}" + (f" ± {within:.5f}" if within is not None else "")

@@ -190,6 +190,11 @@ def plain_line(label: str, text: str, width: int = LABEL_WIDTH) -> str:
     return f"{label:<{width}}{text}"
 
 
+def plus_minus(value: float, within: float | None, form: str) -> str:
+    """A figure and half of its interval, where that is known, such as 0.8012 ± 0.0011."""
+    return f"{value:{form}}" + ("" if within is None else f" ± {within:{form.removeprefix('+')}}")
+
+
 def plain_row(cells: Sequence[str], widths: Sequence[int], between: str = "") -> str:
     """Cells at these widths, the first aligned left, the others right."""
     first, *others = cells

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from recsmith.files import Raw, check_schema, decode, encode
 from recsmith.reports.compressions import COLOURS
+from recsmith.reports.layout import plus_minus
 
 if TYPE_CHECKING:
     from recsmith.training.arms import OnlineResult
@@ -23,8 +24,8 @@ def online_lines(result: "OnlineResult") -> list[str]:
     head = ["", "NE of the next", "log loss", "above the best", "cost", *later]
     rows = [
         [
-            row.name, _within(row.ne, row.ne_within, ".4f"), f"{row.logloss:.5f}",
-            _within(row.worse, row.worse_within, "+.5f"), f"{row.cost:.2f}",
+            row.name, plus_minus(row.ne, row.ne_within, ".4f"), f"{row.logloss:.5f}",
+            plus_minus(row.worse, row.worse_within, "+.5f"), f"{row.cost:.2f}",
             *(f"{row.late[ahead]:.4f}" if ahead in row.late else "" for ahead in aheads if ahead != "1"),
         ]
         for row in result.rows
@@ -32,10 +33,6 @@ def online_lines(result: "OnlineResult") -> list[str]:
     widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
     lines = ["  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)) for row in (head, *rows)]
     return [*(line.rstrip() for line in lines), "", f"pays: {result.chosen}", f"      {result.because}"]
-
-
-def _within(value: float, within: float | None, form: str) -> str:
-    return f"{value:{form}}" + ("" if within is None else f" ± {within:{form.replace('+', '')}}")
 
 
 def online_to_raw(result: "OnlineResult") -> Raw:
