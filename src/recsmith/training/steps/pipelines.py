@@ -15,14 +15,12 @@ from torchrec.distributed.types import ShardedModule
 from recsmith.errors import UsageError
 from recsmith.training.batches import TrainingBatch
 from recsmith.training.sharded import ShardedJob
-from recsmith.training.steps.protocol import StepOutcome
+from recsmith.training.steps.protocol import StepOutcome, UnpipelinedStep
 from recsmith.training.tables import plain as tables
 
 
-class BasePipeline:
+class BasePipeline(UnpipelinedStep):
     """Forward, backward and update of one batch after the other."""
-
-    batches_ahead = 0
 
     def __init__(self, job: ShardedJob) -> None:
         self.pipeline: Any = TrainPipelineBase(job.model, job.optimizer, job.device)
@@ -31,12 +29,6 @@ class BasePipeline:
         """Train on the next batch."""
         loss, logits, labels, place = self.pipeline.progress(batches)
         return StepOutcome(loss, logits, labels, (place,))
-
-    def pause(self) -> None:
-        """Nothing has to be put aside."""
-
-    def resume(self) -> None:
-        """Nothing has been put aside."""
 
 
 class SparseDistPipeline(BasePipeline):

@@ -60,3 +60,15 @@ class TrainingStep(Protocol):
     def resume(self) -> None:
         """Go on with this step; batches that it took ahead are trained next."""
         ...
+
+
+class UnpipelinedStep:
+    """What steps have in common that look at no batch ahead, and leave the model as TorchRec made it."""
+
+    batches_ahead = 0
+
+    def pause(self) -> None:
+        """Nothing has to be put aside."""
+
+    def resume(self) -> None:
+        """Nothing has been put aside."""

@@ -24,14 +24,14 @@ from recsmith._types import Bools, Ints
 from recsmith.errors import UsageError, check_rules, too_small
 from recsmith.training.batches import TrainingBatch
 from recsmith.training.sharded import ShardedJob
-from recsmith.training.steps.protocol import StepOutcome
+from recsmith.training.steps.protocol import StepOutcome, UnpipelinedStep
 from recsmith.training.tables.searched import Draws, draws_of
 
 FIFTHS = 5  # of the samples, one of which is held out for the choices
 BETAS, EPS = (0.9, 0.999), 1e-8  # of the choices' Adam
 
 
-class SearchStep:
+class SearchStep(UnpipelinedStep):
     """Weights learn from each batch, and after a warm-up choices do.
 
     steps: of the whole search, over which the temperature falls from `hot` to `cold`, by the same factor a step.
@@ -42,8 +42,6 @@ class SearchStep:
     Raises:
         UsageError: the model has no choices, or a setting is out of its range.
     """
-
-    batches_ahead = 0
 
     def __init__(
         self, job: ShardedJob, *, steps: int, warm_up: int, coefficient: float = 0.1, ceiling: float = 0.0,
@@ -109,12 +107,6 @@ class SearchStep:
         for draws, gradient in zip(self.draws, gradients, strict=True):
             dist.all_reduce(gradient)
             _move(draws, gradient / dist.get_world_size(), self.rate)
-
-    def pause(self) -> None:
-        """The model is as TorchRec made it."""
-
-    def resume(self) -> None:
-        """The model is as TorchRec made it."""
 
 
 def held_out(sample_ids: Ints) -> Bools:

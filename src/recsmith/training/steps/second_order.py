@@ -24,16 +24,15 @@ from recsmith.training.optimizers.flat import DampedLoss
 from recsmith.training.optimizers.progressive_lbfgs import LbfgsOutcome, LbfgsSettings, ProgressiveLbfgs
 from recsmith.training.sharded import ShardedJob
 from recsmith.training.steps.cached_tables import CachedBatch, CachedTables, dense_parameters
-from recsmith.training.steps.protocol import StepOutcome
+from recsmith.training.steps.protocol import StepOutcome, UnpipelinedStep
 
 
-class SecondOrderStep:
+class SecondOrderStep(UnpipelinedStep):
     """What both have in common: batches are looked up once, and tables learn from them or rest.
 
     tables: follow or rest. most: batches of a rank that are kept at once.
     """
 
-    batches_ahead = 0
     method_settings: type[LbfgsSettings | DanceSettings]
 
     @classmethod
@@ -82,12 +81,6 @@ class SecondOrderStep:
                 part.step()
             self.job.optimizer.zero_grad(set_to_none=True)
         return outcome
-
-    def pause(self) -> None:
-        """The model is as TorchRec made it."""
-
-    def resume(self) -> None:
-        """The model is as TorchRec made it."""
 
 
 def samples_of(cached: list[CachedBatch]) -> int:
