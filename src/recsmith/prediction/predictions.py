@@ -108,7 +108,7 @@ def predict_model(
     """
     made = model if isinstance(model, Model) else load_model(model)
     known = machine if isinstance(machine, Machine) else load_machine(str(machine))
-    told = plan if plan is None or isinstance(plan, Plan) else load_plan(plan)
+    told = None if plan is None else load_plan(plan)
     if ranks < 1 or any(batch < 1 for batch in batches):
         raise UsageError(f"ranks are {ranks} and batch sizes {list(batches)}; all must be at least 1")
     if cost_model is not None and told is None:
@@ -149,6 +149,14 @@ def _step(
     unknown = machine.kernels.unknown([event.kernel for _, event in graph.kernels() if event.kernel])
     notes = tuple(f"{count} kernels of kind {kind} have no model here; their bytes price them"
                   for kind, count in unknown.items())  # fmt: skip
+    return _predicted(graph, machine, plan, batch, cluster, what_ifs, notes)
+
+
+def _predicted(
+    graph: Graph, machine: Machine, plan: Plan | None, batch: int | None, cluster: Cluster | None,
+    what_ifs: tuple[WhatIf, ...], notes: tuple[str, ...],
+) -> Prediction:  # fmt: skip
+    """The step of a graph under a plan: carried over to a cluster, where one is given, and with what disks do."""
     if cluster is not None and plan is not None:
         graph, carried = on_cluster(graph, plan.cluster, cluster, machine.latency_of)
         notes = (*notes, carried)
@@ -184,29 +192,21 @@ def predict_capture(
     captured = load_capture(folder)
     if cluster is not None and plan is None:
         raise UsageError("--cluster carries the step over from its plan's cluster; add --plan, the plan it ran under")
+    notes = (*captured.notes, *held_up(captured))
     if plan is None and not batches:
-        notes = (*captured.notes, *held_up(captured))
         return [(0, predict_graph(captured.graph, what_ifs, notes))]
     if any(batch < 1 for batch in batches):
         raise UsageError(f"batch sizes are {list(batches)}; all must be at least 1")
     known = machine if isinstance(machine, Machine) else load_machine(str(machine))
-    told = plan if plan is None or isinstance(plan, Plan) else load_plan(plan)
+    told = None if plan is None else load_plan(plan)
+    other = None if cluster is None else load_cluster(cluster)
     _, own = held_tables(captured.graph)
     before = predict_graph(captured.graph).step_s
-    known_notes = (*captured.notes, *held_up(captured))
     note = f"as it was captured, the step of {own:,} samples a rank is predicted at {format_time(before)}"
     if captured.graph.measured_s is not None:
         note += f"; measured without the profiler: {format_time(captured.graph.measured_s)}"
-    found: list[tuple[int, Prediction]] = []
-    for batch in batches or (None,):
-        graph, notes = reprice(captured.graph, known, plan=told, batch=batch), (*known_notes, note)
-        if cluster is not None and told is not None:
-            graph, carried = on_cluster(graph, told.cluster, load_cluster(cluster), known.latency_of)
-            notes = (*notes, carried)
-        graph, fetched = with_fetches(graph, told, batch or own)
-        notes = (*notes, *fetched)
-        found.append((batch or own, predict_graph(graph, what_ifs, notes, known.latency_of)))
-    return found
+    graphs = ((batch or own, reprice(captured.graph, known, plan=told, batch=batch)) for batch in batches or (None,))
+    return [(size, _predicted(graph, known, told, size, other, what_ifs, (*notes, note))) for size, graph in graphs]
 
 
 def held_up(captured: Captured) -> tuple[str, ...]:

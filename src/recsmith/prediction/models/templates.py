@@ -185,8 +185,7 @@ def _crosses(step: Step, model: Model, width: int, batch: int) -> int:
 
     step.then_backward(ended)
     for layer in range(model.cross_layers):
-        meets = (twice,) if layer < model.cross_layers else ()
-        plain_product(step, batch, width, model.cross_rank, meets)
+        plain_product(step, batch, width, model.cross_rank, (twice,))
         plain_product(step, batch, model.cross_rank, width)
 
         def backward(layer: int = layer) -> None:
