@@ -199,7 +199,6 @@ def _offered(sharder: Any, path: str, cluster: Cluster) -> dict[str, tuple[str, 
 
 
 def _planned_kernels(kind: str) -> set[str]:
-    """The kernels that are planned for a sharding type."""
     return {DENSE.name} if kind == "data_parallel" else set(KERNEL_NAMES) - {DENSE.name}
 
 

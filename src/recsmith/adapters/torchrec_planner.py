@@ -225,7 +225,6 @@ def _limits(
 
 
 def _values(table: Table) -> float:
-    """Values that a sample reads."""
     return table.embedding_dim * sum(feature.pooling_factor for feature in table.features)
 
 

@@ -68,7 +68,6 @@ def learned(**options: Any) -> None:
 def _run(
     family: str, *, format_: str, budget: float | None, plan_only: bool, output: str | None, **options: Any
 ) -> None:
-    """Run a benchmark and print its table."""
     from pathlib import Path
 
     from recsmith.bench.sharding import bench_sharding
@@ -87,7 +86,6 @@ def _run(
 
 
 def _settings(family: Any, **options: Any) -> Any:
-    """The options as settings."""
     from recsmith.bench.journal import BenchSettings
     from recsmith.bench.plans import DEFAULT_PLANNERS, LEARNED_PLANNERS, default_model
     from recsmith.bench.sharding import global_batch_of

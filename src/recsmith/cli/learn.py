@@ -218,7 +218,6 @@ def splits(
 def _learn(
     planner: Any, hardware: str, output: str, row: str, tasks: int, budget: float | None, force: bool, **options: Any
 ) -> None:  # fmt: skip
-    """Train a policy, and say how it does."""
     from recsmith.learning.policies import PolicySettings
     from recsmith.learning.policies.learn import KINDS, iterations_of, learn_policy
     from recsmith.learning.preparation import check_outputs

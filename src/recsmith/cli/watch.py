@@ -105,7 +105,6 @@ def _show_ids(folder: str, periods: int, format_: str) -> None:
 
 
 def _write_workload(folder: str, target: str, periods: int, *, force: bool) -> None:
-    """The workload of the newest sketches."""
     from recsmith.files import check_target
     from recsmith.plans import load_plan
     from recsmith.streaming.live_workload import live_workload

@@ -165,7 +165,6 @@ def _visit(folder: Folder, hardware: Hardware, cases: CaseSource, sample: int, v
 
 
 def _case_columns(case: Case, scale: str) -> Row:
-    """The columns that say what the case is."""
     tables = case.tables
     return {
         "seed": case.seed,

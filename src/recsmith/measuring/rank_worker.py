@@ -80,7 +80,6 @@ def _place() -> torch.device:
 
 
 def _synchronize() -> None:
-    """Wait for the device."""
     if dist.get_backend() == "nccl":
         torch.cuda.synchronize()
 

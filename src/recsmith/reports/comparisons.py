@@ -213,7 +213,6 @@ def _cells(point: Point) -> tuple[str, ...]:
 
 
 def _is_grouped(sweep: Sweep) -> bool:
-    """Whether it is a sweep of 2D jobs."""
     return any(point.group_size for point in sweep.points)
 
 

@@ -86,7 +86,6 @@ def _step_words(plan: PlanSteps) -> str:
 
 
 def _one_plan(plan: PlanSteps) -> list[str]:
-    """A plan rank by rank."""
     tau = "" if plan.tau is None else f"; ranks are ordered alike: tau {plan.tau:.2f}"
     rows = [("rank", "forward", "backward", "kernels", "predicted", "error"), *(_rank_row(each) for each in plan.ranks)]
     return [
@@ -98,7 +97,6 @@ def _one_plan(plan: PlanSteps) -> list[str]:
 
 
 def _exchange_lines(plan: PlanSteps) -> list[str]:
-    """All-to-alls rank by rank."""
     if not plan.exchanges:
         return []
     head = ("rank", "ready", "all-to-all", "predicted", "error", "backward", "predicted")

@@ -116,7 +116,6 @@ class JobSignals(PlainState):
         return Finding(step=step, kind=name, of="", because=f"{TEXT[name]} is {value:.4g}, and was {usual:.4g} before")
 
     def _signals(self, sums: JobSums) -> dict[str, float]:
-        """The signals of a look by name."""
         samples = max(sums["samples"], 1.0)
         label, predicted = sums["label"] / samples, sums["predicted"] / samples
         own = 0.0 if not 0 < label < 1 else -(label * math.log(label) + (1 - label) * math.log(1 - label))

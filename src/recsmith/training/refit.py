@@ -171,7 +171,6 @@ def _check_classes(labels: torch.Tensor, names: Sequence[str]) -> None:
 
 
 def _fitted(layers: FlatLayers, parts: list[Any], settings: RefitSettings, say: Say) -> Refitted:
-    """Fit the layers; how it went."""
     start = layers.weights()
     before = layers.loss(start, parts)
     if not math.isfinite(before):

@@ -303,7 +303,6 @@ def save_run(run: Run, target: Source) -> None:
 
 
 def _put(raw: Raw, setting: str) -> None:
-    """Write one setting into the data of a run."""
     key, equals, text = setting.partition("=")
     if not equals or not key:
         raise UsageError(f"'{setting}' is not key=value; write for example --set data.batch_size=512")

@@ -14,7 +14,6 @@ LONGEST_BAG = 10_000  # mean ids of a bag
 
 
 def _outside(value: float, low: float, high: float, what: str) -> str | None:
-    """What is wrong with a value outside low .. high."""
     return None if low <= value <= high else f"{what} is {value}; it must be {low:g} to {high:g}"
 
 

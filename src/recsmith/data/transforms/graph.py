@@ -161,7 +161,6 @@ def _feature(transform: Sparse, read: DataFeature) -> DataFeature:
 
 
 def _columns(transform: Transform) -> list[str]:
-    """The dense columns that a transform writes."""
     assert not isinstance(transform, Sparse | Bucketize)
     name = transform.into or transform.dense
     return [f"{name}_{at}" for at in range(len(transform.values))] if isinstance(transform, OneHot) else [name]

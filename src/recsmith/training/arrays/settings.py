@@ -47,7 +47,6 @@ class RunArray:
 
 
 def _broken_size(text: str | None) -> str | None:
-    """What is wrong with a size."""
     try:
         size = None if text is None else parse_size(text)
     except UsageError as error:

@@ -226,7 +226,6 @@ def leaves(optimizer: Any) -> list[Any]:
 
 
 def _whole_names(fused: KeyedOptimizer, leaf: Any) -> set[str]:
-    """Names in the whole of the parameters of a part."""
     mine = {id(each) for each in leaf.params.values()}
     return {name for name, each in fused.params.items() if id(each) in mine}
 

@@ -75,7 +75,6 @@ def read_sketches(output: Path, periods: int = 1, before: int = 0) -> tuple[int,
 
 
 def _files(output: Path) -> list[tuple[int, Path]]:
-    """(step, file) of each file of sketches."""
     named = ((NAME.fullmatch(file.name), file) for file in (output / FOLDER).glob("ids-*.json"))
     found = sorted((int(match[1]), file) for match, file in named if match)
     if not found:
