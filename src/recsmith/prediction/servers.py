@@ -25,6 +25,8 @@ from recsmith.streaming.causes import LATE
 from recsmith.units import format_size, format_time
 
 ID_BYTES, NUMBER_BYTES = 8, 4
+SERVER_RATE = 28e6  # bytes a second of a server of rpc, with its work on them, on two cores with two trainers: measured
+CALL_S = 0.8e-3  # of a call of rpc, of three in a step: measured (docs/benchmarks/remote.md)
 MOST_SLOW = 100.0  # times; one as slow as that is no trainer
 
 
@@ -32,7 +34,8 @@ MOST_SLOW = 100.0  # times; one as slow as that is no trainer
 class RemoteCost:
     """Of a step on servers: rows of a trainer, its bytes, the bytes of pooled vectors in their place; seconds.
 
-    seconds: that all trainers' bytes take through the links of the servers, one after the other, and three calls.
+    seconds: that all trainers' bytes take through the servers, one after the other, at the rate that was measured of
+    one here or that of a slower link, and three calls.
     """
 
     rows: float
@@ -55,7 +58,8 @@ def remote_cost(plan: Plan, batch_size: int, trainers: int, servers: int | None 
         moved += distinct * (2 * NUMBER_BYTES * table.embedding_dim + ID_BYTES)
         pooled += 2 * NUMBER_BYTES * batch_size * table.embedding_dim * len(table.features)
     links, servers = plan.cluster.links, servers or plan.cluster.world_size
-    seconds = moved * trainers / servers / links.intra_host_bandwidth + 3 * (links.intra_host_latency_s or 0.0)
+    rate, call = min(links.intra_host_bandwidth, SERVER_RATE), max(links.intra_host_latency_s or 0.0, CALL_S)
+    seconds = moved * trainers / servers / rate + 3 * call
     return RemoteCost(
         rows=rows, trainer_bytes=moved, planned_bytes=pooled * (trainers - 1) / trainers, seconds=float(seconds)
     )
@@ -169,8 +173,8 @@ def remote_lines(plan: Plan, batch_size: int, trainers: int, step_s: float) -> l
     cost, shards = remote_cost(plan, batch_size, trainers), len(plan.shards())
     return [
         f"remote: {plan.cluster.world_size} servers hold {shards} shards; {moved_line(cost)}",
-        f"servers add about {format_time(cost.seconds)} to a step by the plan's links, of which the planned job waits "
-        f"for {format_time(step_s)} of embeddings; {pays_line(trainers, step_s, cost.seconds)}",
+        f"servers add about {format_time(cost.seconds)} to a step, at the rate of a server on two cores, of which the planned "
+        f"job waits for {format_time(step_s)} of embeddings; {pays_line(trainers, step_s, cost.seconds)}",
     ]
 
 
