@@ -173,8 +173,8 @@ def remote_lines(plan: Plan, batch_size: int, trainers: int, step_s: float) -> l
     cost, shards = remote_cost(plan, batch_size, trainers), len(plan.shards())
     return [
         f"remote: {plan.cluster.world_size} servers hold {shards} shards; {moved_line(cost)}",
-        f"servers add about {format_time(cost.seconds)} to a step, at the rate of a server on two cores, of which the planned "
-        f"job waits for {format_time(step_s)} of embeddings; {pays_line(trainers, step_s, cost.seconds)}",
+        f"servers add about {format_time(cost.seconds)} to a step, at the rate of a server on two cores, of which the "
+        f"planned job waits for {format_time(step_s)} of embeddings; {pays_line(trainers, step_s, cost.seconds)}",
     ]
 
 
