@@ -8,7 +8,7 @@
 # make docs   the site of docs/, in docs/_build/html; a broken link is an error
 # make bench  the tables of docs/benchmarks
 # make measurements  the samples of this repository (samples/): two hours of one quiet core
-# make simulated-model  the learned model of a simulated GPU that ships: half an hour of one core
+# make simulated-model  the learned model of a simulated GPU that ships: ten minutes of one core
 # make learned  the policies that ship, and the tables of docs/benchmarks/learned.md
 # make comm-models  the models of all-to-alls that ship with the package: half an hour of one core
 #
@@ -70,11 +70,9 @@ list = $(subst $() ,$(comma),$(strip $(foreach ranks,$(1),$(SIMULATED)-$(ranks))
 simulated-model: $(VENV)/.test
 	$(VENV)/bin/recsmith measure compute --hardware 'simulated:h100?noise=0.01' --scale pools --samples 24000 \
 	    --output measurements/pools
-	$(VENV)/bin/recsmith learn cost --data measurements/pools --variant corrected --epochs 60 \
-	    --output measurements/first.safetensors
-	$(VENV)/bin/recsmith measure compute --hardware 'simulated:h100?noise=0.01' --scale pools --samples 360 \
-	    --planned neural:measurements/first.safetensors --output measurements/planned
-	$(VENV)/bin/recsmith learn cost --data measurements/pools,measurements/planned --variant corrected --epochs 60 \
+	$(VENV)/bin/recsmith measure compute --hardware 'simulated:h100?noise=0.01' --scale caches --seed 1 --samples 6000 \
+	    --output measurements/caches
+	$(VENV)/bin/recsmith learn cost --data measurements/pools,measurements/caches --variant corrected --epochs 60 \
 	    --output $(WEIGHTS)/simulated-h100.safetensors
 
 comm-models: $(VENV)/.test

@@ -75,6 +75,7 @@ SMALL: dict[str, tuple[str, ...]] = {
     "search": ("prices", "--quick"),
     "second_order": ("logistic", "--quick", "-o", "logistic.json"),
     "serve": ("start",),
+    "shared_caches": ("neural:simulated-h100", "--count", "5"),
     "shown_commands": ("docs/compare.md",),
     "thresholding": ("cost", "--quick"),
     "torchrec_planning": ("--tables", "20", "--ranks", "4"),

@@ -52,14 +52,15 @@ def test_a_case_is_within_its_scale_and_what_was_promised(scale: str, seed: int,
     case.check(SCALES[scale])
     assert (case.seed, case.number) == (seed, number)
     assert 1 <= len(case.tables) <= (60 if scale == "jobs" else 100)
-    least, most = {"jobs": (2048, 65_536), "pools": (2048, 2**18)}.get(scale, (1, 2**18))
+    large = scale in ("pools", "caches")
+    least, most = (2048, 2**18) if large else {"jobs": (2048, 65_536)}.get(scale, (1, 2**18))
     assert least <= case.workload.batch_size <= most
     assert case.workload.optimizer in CPU_OPTIMIZERS
     assert case.data_type in DATA_TYPES
     for table in case.tables:
-        assert 1 <= table.num_embeddings <= (100_000_000 if scale == "pools" else 2_000_000)
-        assert table.embedding_dim in range(4, {"jobs": 513, "pools": 2049}.get(scale, 1025), 4)
-        assert 0 <= table.features[0].pooling_factor <= (1000 if scale == "pools" else 500)
+        assert 1 <= table.num_embeddings <= (100_000_000 if large else 2_000_000)
+        assert table.embedding_dim in range(4, 2049 if large else 513 if scale == "jobs" else 1025, 4)
+        assert 0 <= table.features[0].pooling_factor <= (1000 if large else 500)
         assert table.access is not None
         assert 0 <= (table.access.zipf or 0) <= 1.6
 
@@ -100,6 +101,19 @@ def test_pools_have_heavy_cold_few_and_narrow_tables_in_turn():
     assert min(t.features[0].pooling_factor for t in cold) >= 20
     heavy_and_cold = [t for t in cold if t.features[0].pooling_factor > 500 and t.num_embeddings > 2_000_000]
     assert len(heavy_and_cold) > 10
+
+
+def test_caches_have_tables_of_a_caches_size_that_are_read_much_and_evenly():
+    cases = Cases(seed=0, scale=SCALES["caches"])
+    drawn = [cases.case(number) for number in range(100)]
+    tables = [table for case in drawn for table in case.tables]
+    hot = [
+        table for table in tables
+        if 2**19 - 2048 <= table.num_embeddings * table.embedding_dim <= 2**26
+        and table.features[0].pooling_factor >= 20 and ((table.access and table.access.zipf) or 0) <= 0.8
+    ]  # fmt: skip
+    assert len(tables) / 2 < len(hot) < len(tables)
+    assert np.mean([len(case.tables) >= 2 for case in drawn]) > 0.6
 
 
 def test_only_what_was_asked_for_is_drawn():

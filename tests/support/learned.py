@@ -50,7 +50,7 @@ def tensors(variant: str = "convex", seed: int = 0, **fields: Any) -> dict[str, 
         made |= {f"weight{i}": draw.normal(size=size) / 3, f"bias{i}": draw.normal(size=size[0])}
     if variant == "corrected":
         del made["linear"]
-        made |= {"peaks": draw.uniform(0, 1, (2, 2, 1 + TERMS)), "extra": draw.uniform(0, 1, (2, GATES, 1 + TERMS)),
+        made |= {"peaks": draw.uniform(0, 1, (2, 2, 1 + TERMS)), "extra": draw.uniform(0, 1, (2, 2, GATES, 1 + TERMS)),
                  "behind": draw.normal(size=(HIDDEN, 1 + TERMS)), "behind_bias": draw.normal(size=HIDDEN),
                  "gate": draw.normal(size=(GATES, HIDDEN)), "gate_bias": draw.normal(size=GATES)}  # fmt: skip
     elif variant != "free":

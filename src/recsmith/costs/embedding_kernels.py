@@ -185,6 +185,20 @@ class EmbeddingKernels:
         missed[overflowing] += repeats * (1 - np.minimum(hot / np.maximum(all_hot, 1e-300), 1.0))
         return missed
 
+    def crowded(self, modes: Ints, widths: Ints, missing: Floats) -> tuple[Floats, Floats]:
+        """What sharing the cache with other tables costs pieces, and what they take of it.
+
+        missing (N, h): of the repeats, the share that misses what others leave of the cache, which is less and less.
+        Returns seconds (N, h) that memory takes longer forward: in the first column beyond `forward`, and in each other
+        one beyond the columns before it; and bytes (N,) of the different rows, where any is read again.
+        """
+        piece = self._piece(modes, widths)
+        alone = (piece.missed - piece.unique)[:, None]
+        missed = np.maximum(np.maximum(piece.ids - piece.unique, 0.0)[:, None] * missing, alone)
+        more = np.maximum(np.diff(missed, axis=1, prepend=alone), 0.0) * piece.row[:, None]
+        again = np.where(piece.ids > piece.unique, piece.unique * piece.row, 0.0)
+        return more / self._memory_speed(FORWARD_EFFICIENCY), again
+
     def _gradients(self, piece: _Piece) -> Floats:
         """Bytes of gradients read from memory: each bag's once; in order of rows, they come from cache if they fit."""
         size = piece.bags * piece.gradient

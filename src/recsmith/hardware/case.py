@@ -41,7 +41,7 @@ class KeyedRandom:
         return np.sqrt(-2 * np.log1p(-first)) * np.cos(2 * np.pi * second)
 
 
-Draw = Literal["any", "few", "cold", "narrow"]
+Draw = Literal["any", "few", "cold", "narrow", "shared"]
 
 
 @noun
@@ -52,7 +52,8 @@ class CaseScale:
     lookups: ids of an iteration; elements: of all weights; outputs: elements that are returned.
     tables: of a case at most; dims, batch: least and most of a table and of a case.
     rows, pooling: of a table at most. draws: how cases are drawn, one kind for each number in turn: any (tables of all
-    sizes), few (one to four), cold (large tables read much, row after row seldom again), narrow (4 to 32 columns).
+    sizes), few (one to four), cold (large tables read much, row after row seldom again), narrow (4 to 32 columns),
+        shared (some that are read much and evenly, of a cache's size).
     """
 
     name: str
@@ -97,6 +98,8 @@ SCALES = {
         CaseScale(name="pools", least_work=2**15, most_work=4e8, lookups=2**28, elements=2**36, outputs=2**31,
               dims=(4, 2048), batch=(2048, 2**18), rows=100_000_000, pooling=1000.0,
               draws=("any", "few", "any", "cold", "narrow", "any", "cold")),
+        CaseScale(name="caches", least_work=2**22, most_work=4e8, lookups=2**28, elements=2**36, outputs=2**31,
+              tables=24, dims=(4, 2048), batch=(2048, 2**18), rows=100_000_000, pooling=1000.0, draws=("shared",)),
     )
 }  # fmt: skip
 """Sizes by name.
@@ -104,6 +107,7 @@ SCALES = {
 check: small enough to compare with PyTorch. cpu: up to about 0.3 s of a core for an iteration. gpu: 16 GiB of weights
 and states. jobs: what one GPU of a training job serves (docs/gpu.md), in the memory of gpu. pools: all that plans of
 the shared pool of tables put on a GPU; its largest cases fit none, so it is for simulated ones, which hold no weights.
+caches: groups of the same reach whose tables share a second-level cache.
 """
 
 ALIGNED_ELEMENTS = 64  # cases of a device begin at multiples of it (256 bytes in fp32), so that none share a cache line

@@ -11,6 +11,7 @@ Legend: N tables drawn, before those that do not fit are left out; 856 tables of
 """
 
 import csv
+from collections.abc import Callable
 from functools import cache
 from importlib import resources
 from typing import get_args
@@ -21,7 +22,7 @@ from recsmith._types import Floats, record
 from recsmith.errors import UsageError
 from recsmith.files import did_you_mean
 from recsmith.hardware import Case, CaseScale
-from recsmith.hardware.case import CASES, KeyedRandom
+from recsmith.hardware.case import CASES, Draw, KeyedRandom
 from recsmith.workloads import AccessProfile, Feature, Table, Workload
 from recsmith.workloads.data_types import DataType
 from recsmith.workloads.optimizers import CPU_OPTIMIZERS, OPTIMIZERS, OptimizerName
@@ -50,6 +51,8 @@ DATA_TYPES: tuple[DataType, ...] = ("fp32", "fp16")
 WORK_COLUMNS = 64  # of the rows that work is counted in: half of a row's work does not depend on its columns
 FEW_TABLES = 4  # of a case that is drawn as few
 COLD_ROWS, COLD_POOLING, COLD_ZIPF = 100_000, 20.0, 0.6  # least rows and ids a bag, and most exponent, of cold tables
+SHARED_ELEMENTS = (2**19, 2**26)  # of a table that shares a cache: 2 to 256 MiB in fp32
+SHARED_POOLING, SHARED_ZIPF = 20.0, 0.8  # least ids a bag, and most exponent, of such tables
 NARROW_DIM = 32  # columns at most of the tables of a narrow case: what column splits leave of wide ones
 SLOWER = {"adagrad": 3.5, "fp16": 2.0}  # times sgd, rowwise_adagrad and fp32; measured on one core
 
@@ -86,8 +89,8 @@ class Cases:
         draw = self.scale.draws[number % len(self.scale.draws)]
         most = FEW_TABLES if draw == "few" else self.scale.tables
         figures = _augment(draws, int(draws.between(1, most + 1, 1)[0]), self.scale)
-        if draw in ("cold", "narrow"):
-            figures = _cold(draws, figures, self.scale) if draw == "cold" else _narrow(draws, figures)
+        if draw in _CHANGES:
+            figures = _CHANGES[draw](draws, figures, self.scale)
         figures = self._fitting(figures, work / factor)
         batch = self._batch(figures, work / factor)
         tables = tuple(_table(i, figures[:, i], data_type) for i in range(figures.shape[1]))
@@ -160,11 +163,26 @@ def _cold(draws: KeyedRandom, figures: Floats, scale: CaseScale) -> Floats:
     return np.stack([rows, dim, pooling, np.minimum(zipf, np.round(draws.uniform(count) * COLD_ZIPF, 3))])
 
 
-def _narrow(draws: KeyedRandom, figures: Floats) -> Floats:
+def _narrow(draws: KeyedRandom, figures: Floats, _: CaseScale) -> Floats:
     """The tables as column splits leave them."""
     rows, dim, pooling, zipf = figures
     width = np.rint(draws.between(4, NARROW_DIM, len(dim)) / 4) * 4
     return np.stack([rows, np.minimum(dim, width), pooling, zipf])
+
+
+def _shared(draws: KeyedRandom, figures: Floats, scale: CaseScale) -> Floats:
+    """Most of the tables, or at least half of them as the case goes, of a cache's size and read much and evenly."""
+    _, dim, _, _ = figures
+    count = len(dim)
+    rows = np.clip(np.floor(draws.between(*SHARED_ELEMENTS, count) / dim), 1, scale.rows)
+    pooling = np.round(draws.between(SHARED_POOLING, scale.pooling, count), 3)
+    hot = np.stack([rows, dim, pooling, np.round(draws.uniform(count) * SHARED_ZIPF, 3)])
+    return np.where(draws.uniform(count) < draws.uniform(1) / 2, figures, hot)
+
+
+_CHANGES: dict[Draw, Callable[[KeyedRandom, Floats, CaseScale], Floats]] = {
+    "cold": _cold, "narrow": _narrow, "shared": _shared,
+}  # fmt: skip
 
 
 def _either(draws: KeyedRandom, first: Floats, second: Floats) -> Floats:

@@ -15,8 +15,12 @@ from recsmith.bounds import lower_bound
 from recsmith.clusters import load_cluster
 from recsmith.costs import cost_model
 from recsmith.costs.neural.files import card_from_raw, find_model, load_model, save_model
+from recsmith.costs.pricing import group_seconds, one_device
 from recsmith.errors import CorruptFile, RecSmithError, UsageError
+from recsmith.hardware import Case as HardwareCase
+from recsmith.hardware import load_hardware
 from recsmith.problems import Space
+from recsmith.workloads import AccessProfile
 
 
 @pytest.mark.parametrize("variant", ["convex", "corrected", "linear", "free"])
@@ -48,6 +52,14 @@ def test_weights_that_no_training_writes_are_refused(tmp_path: Path, fields: Any
     path = tmp_path / "m.safetensors"
     save_model(str(path), tensors(**fields), card())
     with pytest.raises(CorruptFile, match=words):
+        load_model(path)
+
+
+def test_a_corrected_model_of_before_is_refused_in_one_sentence(tmp_path: Path) -> None:
+    path, made = tmp_path / "m.safetensors", tensors("corrected")
+    made |= {"base": made["base"][:, :15], "extra": made["extra"][:, 0]}
+    save_model(str(path), made, card(variant="corrected"))
+    with pytest.raises(CorruptFile, match="the 15 figures of work of an earlier version, not 16; train it again with"):
         load_model(path)
 
 
@@ -130,6 +142,21 @@ def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path, monkeypatch: p
 def test_shipped_cards_stand_beside_their_weights(name: str):
     path = find_model(name)
     assert card_from_raw(json.loads(path.with_suffix(".json").read_text()), name) == load_model(path)[1]
+
+
+@pytest.mark.filterwarnings("ignore:cost model neural")
+@pytest.mark.parametrize("count", [1, 2, 4, 8])
+def test_the_simulated_model_knows_that_tables_share_a_cache(count: int):
+    """Tables of 40 MB, 160 ids a bag, nearly even: one fits the cache, two do not."""
+    work = workload(
+        *(table(f"t{i}", 78_125, 128, 160.0, access=AccessProfile(zipf=0.3)) for i in range(count)), batch_size=65_536
+    )
+    case = HardwareCase(seed=0, number=0, workload=work)
+    measured = load_hardware("simulated:h100", "pools").measure(case)
+    assert measured.forward_s is not None
+    assert measured.backward_s is not None
+    said = group_seconds(cost_model("neural:simulated-h100"), work, one_device(load_cluster("h100")))
+    assert said.sum() == pytest.approx(measured.forward_s + measured.backward_s, rel=0.06)
 
 
 @pytest.mark.filterwarnings("ignore:cost model neural")

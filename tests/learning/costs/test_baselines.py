@@ -1,12 +1,28 @@
 """What learned models are compared with."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
-from support.learned import groups
+from support.learned import TERMS, groups, write_model
 
 from recsmith.clusters import load_cluster
-from recsmith.learning.costs import Origin
-from recsmith.learning.costs.baselines import Affine, analytic_factor, analytic_seconds, cluster_of
+from recsmith.costs import cost_model
+from recsmith.costs.neural.evaluator import NeuralEvaluator
+from recsmith.costs.neural.inputs import PieceWork, inputs_of, work_of
+from recsmith.costs.pricing import one_device
+from recsmith.learning.costs import GROUP_FIELDS, Origin
+from recsmith.learning.costs.baselines import (
+    WHOLE,
+    Affine,
+    analytic_factor,
+    analytic_seconds,
+    cluster_of,
+    with_corrected_work,
+    workload_of,
+)
+from recsmith.problems import build_problem
 
 
 def test_an_affine_model_learns_what_is_affine() -> None:
@@ -22,6 +38,34 @@ def test_analytic_seconds_grow_with_the_work() -> None:
     assert seconds.shape == (5, 2)
     assert (seconds > 22 * 3e-6 / 11).all()
     assert analytic_factor(found.seconds, found.seconds / 3) == pytest.approx(3)
+
+
+def test_each_table_has_its_own_figures_whatever_stands_beside_it() -> None:
+    cluster, found = load_cluster("h100:1"), groups(30)
+    together = with_corrected_work(found, cluster).work
+    alone = replace(
+        found, start=np.arange(len(found.owner) + 1),
+        **{name: getattr(found, name)[found.owner] for name in GROUP_FIELDS},
+    )  # fmt: skip
+    assert together == pytest.approx(with_corrected_work(alone, cluster).work, rel=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore:cost model neural")
+def test_a_table_has_the_figures_in_training_that_it_has_when_a_plan_is_priced(tmp_path: Path) -> None:
+    found, cluster = groups(1), one_device(load_cluster("h100"))
+    problem = build_problem(workload_of(found, 0), cluster, WHOLE)
+    name = write_model(tmp_path / "m.safetensors", "corrected", hardware="simulated:h100", device="h100, simulated")
+    learned = cost_model(name).compile(problem)
+    assert isinstance(learned, NeuralEvaluator)
+    modes = np.arange(len(problem.tables))
+    priced = learned.terms(modes, problem.demand.dim)[:, 1 : 1 + TERMS]
+    order = np.array([int(table.name) for table in problem.tables])
+    piece = PieceWork(
+        found.ids, found.bags, learned.kernels.unique[np.argsort(order)], found.rows, found.dim,
+        found.optimizer[found.owner], found.data_type[found.owner],
+    )  # fmt: skip
+    same = with_corrected_work(replace(found, unique=piece.unique, work=work_of(piece)), cluster)
+    assert priced == pytest.approx(learned.weights.terms(same.work, inputs_of(piece))[order], rel=1e-9)
 
 
 @pytest.mark.parametrize(

@@ -91,22 +91,22 @@ class NeuralEvaluator:
         for start in range(0, len(known), PIECE_BLOCK):
             some = known[start : start + PIECE_BLOCK]
             piece = self._piece(modes[some], widths[some])
-            work = self._work(piece, modes[some], analytic[some, 1:5])
+            work = self._work(piece, modes[some], widths[some], analytic[some, 1:5])
             terms[some, 1 : 1 + learned] = self.weights.terms(work, inputs_of(piece))
         other = np.maximum(analytic[:, [1, 3]], analytic[:, [2, 4]]) * self.card.analytic_factor
         terms[:, [OTHER_FORWARD, OTHER_BACKWARD]] = np.where(covered[:, None], 0.0, other)
         terms[:, [FORWARD_COMM, BACKWARD_COMM]] = analytic[:, [ANALYTIC_FORWARD_COMM, ANALYTIC_BACKWARD_COMM]]
         return terms
 
-    def _work(self, piece: PieceWork, modes: Ints, analytic: Floats) -> Floats:
+    def _work(self, piece: PieceWork, modes: Ints, widths: Ints, analytic: Floats) -> Floats:
         """The figures of pieces (N, b or c) that the model takes. analytic: seconds of that cost model (N, 4)."""
         if not isinstance(self.weights.head, CorrectedHead):
             return work_of(piece)
-        return corrected_work_of(piece, analytic, self._missing[modes])
+        return corrected_work_of(piece, self.kernels, modes, widths, analytic, self._missing[modes])
 
     @cached_property
     def _missing(self) -> Floats:
-        """What caches of several sizes miss of each mode's reads (M, 4)."""
+        """What caches of several sizes miss of each mode's repeated reads (M, h)."""
         kernels, table = self.kernels, self.problem.modes.table
         return missing_shares(lambda rows: kernels.reuse.hot_share(table, rows * kernels.blocks), kernels.unique)
 

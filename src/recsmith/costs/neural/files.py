@@ -161,6 +161,7 @@ def card_from_raw(raw: object, source: str) -> Card:
     return decode(Card, check_schema(cast(dict[str, Any], raw), SCHEMA, source), source)
 
 
+EARLIER = 15  # figures of a corrected model of before, whose shares stood beside its peaks, not within them
 CELLS = "cells"  # the tensor that says where trained tables lie
 _FREE = ("hidden", "hidden_bias", "out", "out_bias")
 _CONVEX = ("hinges", "offsets")
@@ -171,7 +172,7 @@ _HEADS = {"convex": (ConvexHead, ("linear", *_CONVEX)), "linear": (ConvexHead, (
 
 def weights_of(tensors: dict[str, Floats], variant: Variant, source: str) -> Weights:
     """The weights of tensors, every one of which is known, of its shape, and finite."""
-    check_tensors(tensors, _shapes(tensors, variant), source, MADE_BY)
+    check_tensors(tensors, _shapes(tensors, variant, source), source, MADE_BY)
     for name in {"launch", "linear", "peaks", "extra", *_CONVEX} & set(tensors):
         if (tensors[name] < 0).any():
             damaged(source, f"tensor '{name}' holds numbers below 0", MADE_BY)
@@ -184,7 +185,7 @@ def weights_of(tensors: dict[str, Floats], variant: Variant, source: str) -> Wei
     )  # fmt: skip
 
 
-def _shapes(tensors: dict[str, Floats], variant: Variant) -> dict[str, tuple[int, ...]]:
+def _shapes(tensors: dict[str, Floats], variant: Variant, source: str) -> dict[str, tuple[int, ...]]:
     """Shapes that belong together, given the sizes that are free: terms, hinges and hidden units."""
 
     def size(name: str, axis: int) -> int:
@@ -192,6 +193,8 @@ def _shapes(tensors: dict[str, Floats], variant: Variant) -> dict[str, tuple[int
         return shape[axis] if len(shape) > axis else 0
 
     work = CORRECTED if variant == "corrected" else WORK
+    if variant == "corrected" and size("base", 1) == EARLIER:
+        damaged(source, f"it has the {EARLIER} figures of work of an earlier version, not {len(CORRECTED)}", MADE_BY)
     x, b, t, first, second = len(INPUTS), len(work), size("base", 0), size("weight0", 0), size("weight1", 0)
     shapes: dict[str, tuple[int, ...]] = {
         "centre": (x,), "spread": (x,), "weight0": (first, x), "bias0": (first,), "weight1": (second, first),
@@ -201,7 +204,7 @@ def _shapes(tensors: dict[str, Floats], variant: Variant) -> dict[str, tuple[int
     if variant == "corrected":
         peaks, gates, hidden = size("peaks", 1), size("gate", 0), size("behind", 0)
         return shapes | {
-            "peaks": (2, peaks, 1 + t), "extra": (2, gates, 1 + t), "behind": (hidden, 1 + t),
+            "peaks": (2, peaks, 1 + t), "extra": (2, peaks, gates, 1 + t), "behind": (hidden, 1 + t),
             "behind_bias": (hidden,), "gate": (gates, hidden), "gate_bias": (gates,),
         }  # fmt: skip
     shapes["linear"] = (2, 1 + t)

@@ -8,12 +8,12 @@ The hinges are what a kernel takes longer for once its tables together outgrow a
 hinges, so that two groups never cost less than one of both. `corrected`: for pieces that carry the seconds of cost
 model `analytic` among their terms:
 
-    seconds = launch + the largest p . S of its peaks + sum over gates of share(S) * (e . S)
+    seconds = launch + the largest of its peaks, each p . S + sum over gates of share(S) * (e . S)
 
 Peaks are memory and cache, whichever is slower. Each share lies between 0 and 1 and is a small network's of log S: how
-much of what could miss a cache does, once all tables of the group share it. That is no convex function, so planes leave
-it out; they lie below, as it costs 0 or more. `free`: launch + a . S times a bounded factor, a small network of log S.
-It gives no planes.
+much of what could miss a cache does, once all tables of the group share it; memory takes that much longer. That is no
+convex function, so planes leave it out; they lie below, as it costs 0 or more. `free`: launch + a . S times a bounded
+factor, a small network of log S. It gives no planes.
 
 Legend: N groups on ranks, k terms, H hinges, p peaks, G gates, m hidden units, J planes.
 """
@@ -115,10 +115,10 @@ def _of_logarithms(block: Floats, first: Narrow, bias: Narrow, second: Narrow, s
 
 @dataclass(frozen=True)
 class CorrectedHead:
-    """The largest of peaks, and shares of extra.
+    """The largest of peaks, each with shares of its own extra.
 
-    launch (2,), peaks (2, p, k), extra (2, G, k), none below 0; behind (m, k), behind_bias (m,), gate (G, m), gate_bias
-    (G,) of the shares.
+    launch (2,), peaks (2, p, k), extra (2, p, G, k), none below 0; behind (m, k), behind_bias (m,), gate (G, m),
+    gate_bias (G,) of the shares.
     """
 
     launch: Floats
@@ -130,29 +130,24 @@ class CorrectedHead:
     gate_bias: Floats
 
     def seconds(self, sums: Floats) -> Floats:
-        """The largest peak + shares of extra, (2, N)."""
+        """The largest peak, with its shares of extra, (2, N)."""
         found = np.empty((2, len(sums)))
         for start in range(0, len(sums), BLOCK):
             block = sums[start : start + BLOCK].T
-            shares = self._shares(block)
-            for part in (0, 1):
-                rising = self.extra[part] @ block
-                rising *= shares
-                found[part, start : start + BLOCK] = (self.peaks[part] @ block).max(axis=0) + rising.sum(axis=0)
+            self._largest(block, found[:, start : start + BLOCK])
         return found
 
     def total(self, sums: Floats) -> Floats:
         """The sum of both, (N,)."""
-        found = np.empty(len(sums))
-        for start in range(0, len(sums), BLOCK):
-            block = sums[start : start + BLOCK].T
-            rising = self._both @ block
-            rising *= self._shares(block)
-            here = rising.sum(axis=0)
-            for peaks in self.peaks:
-                here += (peaks @ block).max(axis=0)
-            found[start : start + BLOCK] = here
-        return found
+        return self.seconds(sums).sum(axis=0)
+
+    def _largest(self, block: Floats, out: Floats) -> None:
+        """The largest peak (2, n) of summed terms (k, n)."""
+        shares = self._shares(block)
+        peaks = (self._flat_peaks @ block).reshape(*self.peaks.shape[:2], -1)
+        rising = (self._flat_extra @ block).reshape(*self.extra.shape[:3], -1)
+        rising *= shares
+        (peaks + rising.sum(axis=2)).max(axis=1, out=out)
 
     def planes(self) -> list[tuple[Floats, float]]:
         """(slopes (k,), seconds at no work) of every pair of peaks, forward and backward.
@@ -167,9 +162,14 @@ class CorrectedHead:
         return 1.0 / (1.0 + np.exp(-_of_logarithms(block, *self._narrow).astype(np.float64)))
 
     @cached_property
-    def _both(self) -> Floats:
-        """Extra of forward and backward together (G, k)."""
-        return self.extra.sum(axis=0)
+    def _flat_peaks(self) -> Floats:
+        """Peaks of forward, then those of backward (2 p, k)."""
+        return self.peaks.reshape(-1, self.peaks.shape[-1])
+
+    @cached_property
+    def _flat_extra(self) -> Floats:
+        """Extra of forward, peak by peak, then that of backward (2 p G, k)."""
+        return self.extra.reshape(-1, self.extra.shape[-1])
 
     @cached_property
     def _narrow(self) -> tuple[Narrow, ...]:

@@ -7,7 +7,8 @@ Reach: least and most of every figure by itself would call a large, cold and oft
 large ones, cold ones and often read ones, but none that is all three. So figures count together: rows, ids a bag,
 columns, and how often a row of a batch is read. A cell is a factor of 4 wide in each of them.
 
-Legend: N pieces or tables, b = 7 figures of work, c = 15 of a corrected model, x = 16 inputs, C cells.
+Legend: N pieces or tables, b = 7 figures of work, c = 16 of a corrected model, h = 4 cached shares, x = 16 inputs, C
+cells.
 """
 
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from recsmith._types import Floats, Ints, noun
+from recsmith.costs.embedding_kernels import EmbeddingKernels
 
 OPTIMIZERS = ("sgd", "adagrad", "rowwise_adagrad")  # those that measurements have
 DATA_TYPES = ("fp32", "fp16")
@@ -26,8 +28,10 @@ UNIT = np.array([1e-6, 1e-8, 1e-8, 3e-10, 3e-10, 2e-8, 1e-9])
 """Seconds of each figure on one CPU core, about: they only bring inputs near 1, training finds the rest."""
 CACHED_SHARES = (1 / 2, 1 / 8, 1 / 64, 0.0)  # of its different rows that a cache holds of a table
 CORRECTED = (*WORK, "forward memory", "forward cache", "backward memory", "backward cache",
-             *(f"columns missed, {share:.2g} cached" for share in CACHED_SHARES))  # fmt: skip
-"""Figures of a corrected model: seconds of cost model `analytic`, and columns that are read again and miss."""
+             *(f"forward memory, {share:.2g} cached" for share in CACHED_SHARES), "bytes read again")  # fmt: skip
+"""Figures of a corrected model: seconds of cost model `analytic`, seconds that memory takes longer where the cache
+holds less and less of a table, each beyond the one before it, and what a cache would hold."""
+AGAIN_UNIT = 1e-12  # seconds of a byte read again: it only brings bytes near the seconds of figures beside them
 INPUTS = ("width", "pooling", "bags", "ids", "unique share", "unique rows", "unique bytes", "table bytes", "rows",
           "output bytes", "width % 8", "width % 16", *OPTIMIZERS, "fp16")  # fmt: skip
 FIGURES = ("rows", "pooling factor", "columns", "reads of a row")
@@ -55,18 +59,22 @@ def work_of(piece: PieceWork) -> Floats:
     return np.stack(figures, axis=1) * UNIT
 
 
-def corrected_work_of(piece: PieceWork, analytic: Floats, missing: Floats) -> Floats:
-    """Figures (N, c) of a corrected model.
+def corrected_work_of(
+    piece: PieceWork, kernels: EmbeddingKernels, modes: Ints, widths: Ints, analytic: Floats, missing: Floats
+) -> Floats:
+    """Figures (N, c) of a corrected model, of pieces in modes and widths (N,) of the problem of kernels.
 
-    analytic: its seconds, memory and cache, forward and backward (N, 4). missing: of the reads of rows that were read
-    before, the share that a cache misses which holds CACHED_SHARES of the different rows (N, 4).
+    analytic: its seconds, memory and cache, forward and backward (N, 4). missing: as of missing_shares (N, h).
     """
-    again = np.maximum(piece.ids - piece.unique, 0.0) * piece.width * UNIT[WORK.index("id columns")]
-    return np.hstack([work_of(piece), analytic, again[:, None] * missing])
+    more, again = kernels.crowded(modes, widths, missing)
+    return np.hstack([work_of(piece), analytic, more, again[:, None] * AGAIN_UNIT])
 
 
 def missing_shares(hot: Callable[[Floats], Floats], unique: Floats) -> Floats:
-    """The shares (N, 4) of corrected_work_of. hot: the share of reads on so many hottest rows (N,), of each table."""
+    """Of the reads of rows read before, the share that a cache misses which holds CACHED_SHARES of them (N, h).
+
+    hot: the share of reads on so many hottest rows (N,), of each table.
+    """
     all_hot = np.maximum(hot(unique), LEAST_SHARE)
     found = [1 - np.minimum(hot(unique * share) / all_hot, 1.0) for share in CACHED_SHARES]
     return np.where(unique[:, None] > 0, np.stack(found, axis=1), 0.0)

@@ -8,6 +8,7 @@ Legend: N groups, P pieces, b figures of work, x inputs, t learned terms, k = 1 
 
 import math
 from collections.abc import Callable
+from itertools import product
 
 import numpy as np
 import torch
@@ -18,7 +19,7 @@ from recsmith._types import noun
 from recsmith.costs.analytic import BACKWARD_KERNELS, FORWARD_KERNELS, LAUNCH_S
 from recsmith.costs.neural.files import BEND, Variant
 from recsmith.costs.neural.heads import LOG_SPAN, LOG_UNIT, REACH
-from recsmith.costs.neural.inputs import CORRECTED, INPUTS, WORK
+from recsmith.costs.neural.inputs import AGAIN_UNIT, CACHED_SHARES, CORRECTED, INPUTS, WORK
 from recsmith.learning.costs import Groups
 from recsmith.learning.training_loop import Epoch, TrainingLoop, relative_loss
 
@@ -26,7 +27,10 @@ TERMS = 5  # learned, beside the count of pieces. Trade-off, as of the sizes bel
 WIDTH = 64  # units of both hidden layers
 HINGES = 3  # of head `convex`, forward, and as many backward
 FREE_WIDTH = 16  # hidden units of head `free`
-GATES, GATE_WIDTH = 4, 16  # of head `corrected`: shares between 0 and 1, and hidden units behind them
+MORE_GATES, GATE_WIDTH = 2, 16  # of head `corrected`: shares beside those of caches, and hidden units behind all
+MORE, CLOSED = 0.2, -2.0  # of a peak: what such a share has to begin with, and the sum at which it begins: an eighth
+BAG = 0.01  # of the unit of bags: it only brings them near the seconds of terms beside them
+CACHE_BYTES = 3.5e7  # that corrected models begin with: 0.7 of an H100's second-level cache; training moves it
 FAINT = 1e-3  # first weight, relative to 1, of what a corrected model has that `analytic` has not
 SPREAD = 0.5  # standard deviation of the weights that training begins with, before softplus and exp
 LAST_LAYER, LAST_FREE = 0.3, 0.1  # factors of the last layers' first weights: the network begins near its base
@@ -57,10 +61,10 @@ class FusedKernelNetwork(nn.Module):
         self.hinges = nn.Parameter(SPREAD * torch.randn(2, hinges, 1 + terms) - 1)
         self.offsets = nn.Parameter(torch.zeros(2, hinges))  # logarithm
         self.hidden, self.out = nn.Linear(1 + terms, FREE_WIDTH), nn.Linear(FREE_WIDTH, 2)
-        gates, peaks = (GATES, 2) if corrected else (0, 0)
+        gates, peaks = (len(CACHED_SHARES) + MORE_GATES, 2) if corrected else (0, 0)
         self.behind = nn.Linear(1 + terms, GATE_WIDTH)
         self.gate, self.gate_bias = (nn.Parameter(torch.zeros(size)) for size in ((gates, GATE_WIDTH), (gates,)))
-        self.extra = nn.Parameter(SPREAD * torch.randn(2, gates, 1 + terms) - 1)
+        self.extra = nn.Parameter(SPREAD * torch.randn(2, peaks, gates, 1 + terms) - 1)
         self.peaks = nn.Parameter(SPREAD * torch.randn(2, peaks, 1 + terms) - 1)
         with torch.no_grad():
             self.layers[-1].get_parameter("weight").mul_(LAST_LAYER)
@@ -81,22 +85,43 @@ class FusedKernelNetwork(nn.Module):
     def start_analytic(self, launch_s: tuple[float, float]) -> None:
         """Start at cost model `analytic`, from which training moves on: its four terms, and the larger one of each two.
 
-        Behind them stand terms of what is missed in smaller and smaller caches, and of different rows; they are faint.
+        Behind them stand terms of what memory takes longer with smaller and smaller caches, a gate for each, of what a
+        cache would hold, and of bags. Other gates may make a peak longer where a group keeps a device half busy.
         """
-        known = len(CORRECTED) - len(WORK)
+        known, bands = len(CORRECTED) - len(WORK), range(len(CACHED_SHARES))
         with torch.no_grad():
             self.layers[-1].get_parameter("weight").mul_(FAINT)
             self.layers[-1].get_parameter("bias").zero_()
             self.base.fill_(math.log(FAINT**2))
             self.base[range(known), range(len(WORK), len(CORRECTED))] = 0.0
-            self.base[known, WORK.index("row columns")] = 0.0
+            self.base[known, WORK.index("bags")] = math.log(BAG)
             self.launch.copy_(torch.log(torch.tensor(launch_s)))
             self.peaks.copy_(softplus_inverse(torch.full_like(self.peaks, FAINT**2)))
-            for direction in (0, 1):
-                for peak in (0, 1):
-                    self.peaks[direction, peak, 1 + 2 * direction + peak] = softplus_inverse(torch.ones(()))
             self.extra.copy_(softplus_inverse(torch.full_like(self.extra, FAINT)))
-            self.gate.normal_(std=SPREAD)
+            for direction, peak in product((0, 1), (0, 1)):
+                term = 1 + 2 * direction + peak
+                self.peaks[direction, peak, term] = softplus_inverse(torch.ones(()))
+                self.extra[direction, peak, len(bands) :, term] = softplus_inverse(torch.tensor(MORE))
+            self.extra[0, 0, bands, [5 + band for band in bands]] = softplus_inverse(torch.ones(()))
+            self._start_shares()
+
+    def _start_shares(self) -> None:
+        """Start shares as if tables divided CACHE_BYTES by the bytes that they read again.
+
+        Then the cache holds the same share of all tables: CACHE_BYTES over the sum of these bytes. Each gate is half
+        open in the middle between two cached shares, and as steep there as the straight line between them; its inputs
+        are one hidden unit's, the logarithm of the sum.
+        """
+        ends = torch.tensor((1.0, *CACHED_SHARES))
+        middle = (ends[:-1] + ends[1:]) / 2
+        steep = 4 * middle / (ends[:-1] - ends[1:])
+        self.behind.weight[:2].zero_()
+        self.behind.weight[0, -2] = self.behind.weight[1, -1] = 1.0  # bytes read again, and bags
+        self.behind.bias[:2] = 0.0
+        self.gate.normal_(std=FAINT)
+        self.gate[: len(middle), 0] = steep * LOG_SPAN
+        self.gate_bias.fill_(CLOSED)
+        self.gate_bias[: len(middle)] = -steep * torch.log(LOG_UNIT * AGAIN_UNIT * CACHE_BYTES / middle)
 
     def start_from(self, tensors: dict[str, np.ndarray], factor: float) -> None:
         """Start at the weights of a file (as of `tensors`), with all of its seconds multiplied by a factor."""
@@ -139,11 +164,11 @@ class FusedKernelNetwork(nn.Module):
         return linear + rising.relu().sum(dim=2)
 
     def _corrected(self, sums: Tensor) -> Tensor:
-        """The largest of all peaks, and shares of extra (N, 2)."""
-        largest = torch.einsum("nk,dpk->ndp", sums, self._slopes(self.peaks)).amax(dim=2)
+        """The largest of all peaks, with their shares of extra (N, 2)."""
+        peaks = torch.einsum("nk,dpk->ndp", sums, self._slopes(self.peaks))
         behind = self.behind(torch.log1p(sums * LOG_UNIT) / LOG_SPAN).relu()
         shares = torch.sigmoid(behind @ self.gate.T + self.gate_bias)
-        return largest + torch.einsum("nk,dgk,ng->nd", sums, self._slopes(self.extra), shares)
+        return (peaks + torch.einsum("nk,dpgk,ng->ndp", sums, self._slopes(self.extra), shares)).amax(dim=2)
 
     @classmethod
     def _slopes(cls, unbounded: Tensor) -> Tensor:
