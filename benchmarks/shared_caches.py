@@ -21,10 +21,13 @@ from recsmith.hardware import Case, Measurement, load_hardware
 from recsmith.hardware.loads import scale_for
 from recsmith.workloads import AccessProfile, Feature, Table, Workload
 from recsmith.workloads.data_types import DataType
+from recsmith.workloads.optimizers import OptimizerName
 
 OWN = 61  # beside the seed, so that nothing else draws these groups; the head was chosen on those of seed 0
 MEGABYTES, POOLING, ZIPF = (8.0, 80.0), (40.0, 250.0), (0.1, 0.6)  # of the tables that share a cache
-WIDTHS, TYPES, OPTIMIZERS = (32, 64, 96, 128, 256), ("fp32", "fp16"), ("sgd", "adagrad", "rowwise_adagrad")
+WIDTHS = (32, 64, 96, 128, 256)
+TYPES: tuple[DataType, ...] = ("fp32", "fp16")
+OPTIMIZERS: tuple[OptimizerName, ...] = ("sgd", "adagrad", "rowwise_adagrad")
 COLD_ROWS, COLD_POOLING, COLD_ZIPF = (1e6, 5e7), (1.0, 20.0), (0.3, 1.0)
 BATCH, MOST_IDS = (2.0**15, 2.0**17), 2**28  # bags of a table, and ids of a group; half to twice those of the tasks
 ODD = 0.06  # too low by more than this is too much

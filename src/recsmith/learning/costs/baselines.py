@@ -70,26 +70,24 @@ def with_corrected_work(groups: Groups, cluster: Cluster) -> Groups:
 
     Tables of many groups are one problem, each with its group's batch size: 20 times as fast as a problem for a group.
     """
-    model, owner = cost_model("analytic"), groups.owner
+    model, owner, bags = cost_model("analytic"), groups.owner, groups.bags
     work: Floats = np.empty((len(owner), len(CORRECTED)))
-    piece = PieceWork(
-        groups.ids, groups.bags, groups.unique, groups.rows, groups.dim, groups.optimizer[owner],
-        groups.data_type[owner],
-    )  # fmt: skip
     missing = missing_shares(lambda rows: zipf_hot_share(groups.zipf, groups.rows, rows), groups.unique)
     for optimizer in range(len(OPTIMIZERS)):
-        pieces = np.flatnonzero(piece.optimizer == optimizer)
+        pieces: Ints = np.flatnonzero(groups.optimizer[owner] == optimizer)
         for start in range(0, len(pieces), PIECES_AT_ONCE):
             problem = build_problem(
                 _workload(groups, pieces[start : start + PIECES_AT_ONCE], optimizer), cluster, WHOLE
             )
-            some = np.array([int(table.name) for table in problem.tables])  # problems have an order of their own
+            some: Ints = np.array([int(table.name) for table in problem.tables])  # problems have an order of their own
             modes, widths = np.arange(len(some)), problem.demand.dim[problem.modes.table]
             seconds = model.compile(problem).terms(modes, widths)[:, ANALYTIC_SECONDS]
-            work[some] = corrected_work_of(
-                PieceWork(*(column[some] for column in piece)), EmbeddingKernels.of(problem), modes, widths, seconds,
-                missing[some],
+            piece = PieceWork(
+                groups.ids[some], bags[some], groups.unique[some], groups.rows[some], groups.dim[some],
+                groups.optimizer[owner[some]], groups.data_type[owner[some]],
             )  # fmt: skip
+            kernels = EmbeddingKernels.of(problem)
+            work[some] = corrected_work_of(piece, kernels, modes, widths, seconds, missing[some])
     return replace(groups, work=work)
 
 
