@@ -74,11 +74,9 @@ def with_corrected_work(groups: Groups, cluster: Cluster) -> Groups:
     work: Floats = np.empty((len(owner), len(CORRECTED)))
     missing = missing_shares(lambda rows: zipf_hot_share(groups.zipf, groups.rows, rows), groups.unique)
     for optimizer in range(len(OPTIMIZERS)):
-        pieces: Ints = np.flatnonzero(groups.optimizer[owner] == optimizer)
-        for start in range(0, len(pieces), PIECES_AT_ONCE):
-            problem = build_problem(
-                _workload(groups, pieces[start : start + PIECES_AT_ONCE], optimizer), cluster, WHOLE
-            )
+        own: Ints = np.flatnonzero(groups.optimizer[owner] == optimizer)
+        for pieces in np.array_split(own, -(-len(own) // PIECES_AT_ONCE)) if len(own) else ():
+            problem = build_problem(_workload(groups, pieces, optimizer), cluster, WHOLE)
             some: Ints = np.array([int(table.name) for table in problem.tables])  # problems have an order of their own
             modes, widths = np.arange(len(some)), problem.demand.dim[problem.modes.table]
             seconds = model.compile(problem).terms(modes, widths)[:, ANALYTIC_SECONDS]
@@ -93,7 +91,8 @@ def with_corrected_work(groups: Groups, cluster: Cluster) -> Groups:
 
 def workload_of(groups: Groups, index: int) -> Workload:
     """The tables, batch and optimizer of a group."""
-    return _workload(groups, np.arange(groups.start[index], groups.start[index + 1]), int(groups.optimizer[index]))
+    pieces = np.arange(int(groups.start[index]), int(groups.start[index + 1]))
+    return _workload(groups, pieces, int(groups.optimizer[index]))
 
 
 def _workload(groups: Groups, pieces: Ints, optimizer: int) -> Workload:
