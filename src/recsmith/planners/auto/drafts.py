@@ -4,6 +4,7 @@ from itertools import islice
 
 from recsmith.bounds import first_bound
 from recsmith.bounds.relaxation import Relaxation
+from recsmith.costs import HasStandIn
 from recsmith.errors import NoPlanFound
 from recsmith.planners.annealing.kernel import is_compiled
 from recsmith.planners.auto.improvement import StoppingRule
@@ -71,14 +72,14 @@ class Drafts:
         return self.stopping.size <= QUICK
 
     @property
-    def _is_linear(self) -> bool:
-        """Whether compiled annealing goes on from the drafts themselves, and not only from those of a stand-in."""
-        return self.devices.linear_pieces is not None
+    def _is_annealed(self) -> bool:
+        """Whether compiled annealing goes on from the drafts, by the cost model or by its stand-in."""
+        return self.devices.linear_pieces is not None or isinstance(self.evaluator, HasStandIn)
 
     def _candidates(self) -> bool:
         """What tables select under the limits that the bound found promising, placed longest first."""
         most = max(LEAST_DRAFTS, min(MOST_DRAFTS, DRAFT_WORK // len(self.problem.tables)))
-        if is_compiled() and not self._quick and not self.evaluator.additive and self._is_linear:
+        if is_compiled() and not self._quick and not self.evaluator.additive and self._is_annealed:
             most = LARGE_DRAFTS
         for choice in islice(candidates(self.relaxation, first_bound(self.evaluator).promising), most):
             self.keep(place_candidate(self.devices, self.relaxation, choice))
