@@ -16,12 +16,12 @@ from recsmith.costs.pricing import (
     step_of,
     step_seconds,
 )
-from recsmith.costs.protocol import LARGEST_SUM, READY_THEN_FORWARD, CostModel, Evaluator, HasStandIn, Plane, StepRule
+from recsmith.costs.protocol import LARGEST_SUM, READY_THEN_FORWARD, CostModel, Evaluator, Plane, StepRule
 from recsmith.costs.torchrec import AdditiveEvaluator, TorchRecCostModel
 
 __all__ = [
     "COST_MODELS", "DEFAULT_COST_MODEL", "LARGEST_SUM", "READY_THEN_FORWARD", "AdditiveEvaluator", "CostModel",
-    "Evaluator", "HasStandIn", "Plane", "StepRule", "cost_model", "device_parts", "device_sums", "phase_seconds",
+    "Evaluator", "Plane", "StepRule", "cost_model", "device_parts", "device_sums", "phase_seconds",
     "piece_seconds", "price", "step_of", "step_seconds",
 ]  # fmt: skip
 

@@ -195,16 +195,6 @@ class Evaluator(Protocol):
 
 
 @runtime_checkable
-class HasStandIn(Protocol):
-    """An evaluator that knows a simpler one, which prices plans much alike and is quicker to search by."""
-
-    @property
-    def stand_in(self) -> Evaluator:
-        """The simpler evaluator, of the same problem."""
-        ...
-
-
-@runtime_checkable
 class CostModel(Protocol):
     """A named way to price plans."""
 

@@ -67,6 +67,19 @@ def test_what_was_not_measured_costs_the_analytic_seconds_times_the_factor(
     assert found[-2:] == pytest.approx(analytic[-2:])
 
 
+@pytest.mark.parametrize("variant", ["convex", "corrected", "linear"])
+def test_maxima_and_shares_are_the_loads(tmp_path: Path, variant: str) -> None:
+    evaluator = evaluator_of(tmp_path, variant=variant)
+    sums = sums_of(evaluator, 1, (300,))
+    held = sums[sums[:, 0] > 0]
+    assert evaluator.group_loads is not None
+    assert evaluator.group_loads.loads(held) == pytest.approx(evaluator.loads(held), rel=1e-5)
+
+
+def test_a_product_has_no_maxima(tmp_path: Path) -> None:
+    assert evaluator_of(tmp_path, variant="free").group_loads is None
+
+
 @pytest.mark.parametrize("variant", ["convex", "corrected", "linear", "free"])
 def test_loads_and_compute_are_sums_of_the_parts(tmp_path: Path, variant: str) -> None:
     evaluator = evaluator_of(tmp_path, variant=variant)

@@ -1,13 +1,17 @@
 """Compiled annealing keeps to the rules while it wanders: what it says of a plan is what the plan costs."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from support.cases import Case, check_plan, cluster, fits, medium_case, seeded, table, workload
+from support.learned import write_model
+from support.learned_cases import cpus
 from support.searched import heap, lopsided
 
 from recsmith.bounds import lower_bound
 from recsmith.bounds.relaxation import shared_relaxation
-from recsmith.costs import price, step_seconds
+from recsmith.costs import cost_model, price, step_seconds
 from recsmith.planners.annealing import kernel
 from recsmith.planners.annealing.kernel import Cooling, FlatOptions, FlatProblem, is_compiled
 from recsmith.planners.annealing.starts import TriedOptions
@@ -15,7 +19,8 @@ from recsmith.planners.search.candidates import candidates, place_candidate
 from recsmith.planners.search.device_state import Assignment, DeviceState
 from recsmith.planners.solver.linear_pieces import linear_pieces_of
 from recsmith.plans import check_placements
-from recsmith.problems import Constraints, Space, TableRule, placements_of
+from recsmith.problems import Constraints, Space, TableRule, build_problem, placements_of
+from recsmith.workloads.sample import sample_workload
 
 STEPS, HEAT = 4_000, (0.03, 3e-4)
 pytestmark = pytest.mark.skipif(not is_compiled(), reason="built without a C compiler")
@@ -26,7 +31,7 @@ def flat(case: Case) -> tuple[FlatProblem, FlatOptions]:
     devices, relaxation = DeviceState(evaluator), shared_relaxation(evaluator)
     linear_pieces = linear_pieces_of(evaluator, devices.terms)
     assert linear_pieces is not None
-    problem = FlatProblem(evaluator, linear_pieces)
+    problem = FlatProblem(evaluator, linear_pieces.group_loads)
     return problem, FlatOptions(problem, TriedOptions(devices, relaxation))
 
 
@@ -66,6 +71,26 @@ def test_a_plan_costs_what_annealing_says_is_legal_and_fits(model: str) -> None:
         assert price(case.evaluator, footprint).total_s == pytest.approx(total)
         solved += 1
     assert solved > 6
+
+
+@pytest.mark.parametrize("variant", ["convex", "corrected"])
+def test_a_plan_costs_what_a_learned_model_says(tmp_path: Path, variant: str) -> None:
+    problem = build_problem(sample_workload(10, seed=3, batch_size=64), cpus(3), Space(kernels=("fused",)))
+    evaluator = cost_model(write_model(tmp_path / "m.safetensors", variant)).compile(problem)
+    devices, relaxation = DeviceState(evaluator), shared_relaxation(evaluator)
+    assert devices.compiled_loads is not None
+    assert devices.linear_pieces is None
+    flat = FlatProblem(evaluator, devices.compiled_loads)
+    draft = next(filter(None, (place_candidate(devices, relaxation, each)
+                               for each in candidates(relaxation, lower_bound(evaluator).promising))))  # fmt: skip
+    start = flat.plan(draft)
+    assert start is not None
+    cooling = Cooling(flat, FlatOptions(flat, TriedOptions(devices, relaxation)), start, 0)
+    cooling.go_on(0, STEPS, STEPS, HEAT)
+    footprint = flat.footprint(cooling.best)
+    assert cooling.best_s == pytest.approx(step_seconds(evaluator, footprint), rel=1e-5)
+    assert cooling.best_s < step_seconds(evaluator, draft.footprint(problem)) * (1 - 1e-3)
+    check_placements(placements_of(problem, footprint), problem.workload, problem.cluster)
 
 
 def test_a_plan_is_the_same_before_and_after() -> None:

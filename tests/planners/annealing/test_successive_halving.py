@@ -102,14 +102,14 @@ def test_an_interrupt_ends_all_threads_and_goes_on() -> None:
 
 
 @pytest.mark.filterwarnings("ignore:cost model neural")
-def test_a_cost_model_that_is_not_made_of_linear_pieces_has_none() -> None:
+def test_a_cost_model_that_compiled_code_does_not_know_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = build_problem(sample_workload(8, seed=3), load_cluster("h100:4"))
-    for name, any_ in (("neural:simulated-h100", False), ("analytic", True)):
-        evaluator = cost_model(name).compile(problem)
-        devices, relaxation = DeviceState(evaluator), shared_relaxation(evaluator)
-        found = starts_of(devices, relaxation, lower_bound(evaluator), ())
-        assert found
-        assert (halving_of(devices, relaxation, found, 0) is not None) == any_
+    evaluator = cost_model("neural:simulated-h100").compile(problem)
+    devices, relaxation = DeviceState(evaluator), shared_relaxation(evaluator)
+    found = starts_of(devices, relaxation, lower_bound(evaluator), ())
+    assert halving_of(devices, relaxation, found, 0) is not None
+    monkeypatch.setattr(DeviceState, "compiled_loads", None)
+    assert halving_of(DeviceState(evaluator), relaxation, found, 0) is None
 
 
 def test_the_more_pieces_the_colder_and_the_fewer_turns(monkeypatch: pytest.MonkeyPatch) -> None:

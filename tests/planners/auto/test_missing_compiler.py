@@ -32,10 +32,10 @@ def test_a_package_with_compiled_code_says_nothing(monkeypatch: pytest.MonkeyPat
     assert not said(lopsided())
 
 
-def test_nothing_is_said_of_a_cost_model_that_has_no_linear_pieces(
+def test_nothing_is_said_of_a_cost_model_that_it_would_not_know(
     without_compiler: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(DeviceState, "linear_pieces", None)
+    monkeypatch.setattr(DeviceState, "compiled_loads", None)
     assert not said(lopsided())
 
 

@@ -14,6 +14,7 @@ from recsmith.costs.analytic import BACKWARD_COMM as ANALYTIC_BACKWARD_COMM
 from recsmith.costs.analytic import FORWARD_COMM as ANALYTIC_FORWARD_COMM
 from recsmith.costs.analytic import AnalyticEvaluator
 from recsmith.costs.embedding_kernels import EmbeddingKernels
+from recsmith.costs.group_loads import GroupLoads, Maximum
 from recsmith.costs.neural.files import Card, Weights
 from recsmith.costs.neural.heads import ConvexHead, CorrectedHead
 from recsmith.costs.neural.inputs import (
@@ -50,11 +51,6 @@ class NeuralEvaluator:
     extrapolated: dict[str, float]
     lift: float = 0.0
     additive: bool = False
-
-    @property
-    def stand_in(self) -> AnalyticEvaluator:
-        """Cost model `analytic`: largest of a few linear pieces, and so a thousand times quicker to search by."""
-        return self.analytic
 
     @property
     def kernels(self) -> EmbeddingKernels:
@@ -154,6 +150,21 @@ class NeuralEvaluator:
         """Summed terms (..., k) term by term (k, N): a view where searches hold them so, a copy otherwise."""
         return sums.transpose(-1, *range(sums.ndim - 1)).reshape(sums.shape[-1], -1)
 
+    @property
+    def group_loads(self) -> GroupLoads | None:
+        """The head and the terms around it, as compiled searches work them out; None of a head that is a product."""
+        maxima, head = self.weights.head.maxima(), self.weights.head
+        if maxima is None:
+            return None
+        first = [
+            replace(each, slopes=_beside(each.slopes), extra=None if each.extra is None else _beside(each.extra))
+            for each in maxima
+        ]
+        around = _plane(np.zeros(1 + len(self.weights.base)), 0.0).slopes
+        last = [Maximum(phase, slopes[None], np.zeros(1)) for phase, slopes in enumerate(around)]
+        shares = head.shares if isinstance(head, CorrectedHead) else None
+        return GroupLoads(np.array([float(head.launch.sum()) + self.lift, 0.0]), (*first, *last), shares)
+
     # --- the bound ----------------------------------------------------------------------------------------------
 
     @property
@@ -179,6 +190,11 @@ class NeuralEvaluator:
         head = self.weights.head
         lifts = _lifts(head) if isinstance(head, ConvexHead) else []
         return tuple((lift, replace(self, lift=lift)) for lift in lifts)
+
+
+def _beside(slopes: Floats) -> Floats:
+    """Slopes (..., k) of learned terms beside those that are not, which count nothing."""
+    return np.pad(slopes, (*[(0, 0)] * (slopes.ndim - 1), (0, AROUND)))
 
 
 def _plane(slopes: Floats, opening: float) -> Plane:

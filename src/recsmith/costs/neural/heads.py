@@ -27,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from recsmith._types import Floats
+from recsmith.costs.group_loads import Maximum, NetworkShares
 
 BLOCK = 2048  # groups that are computed at once, so that their sums and hinges fit a second-level cache
 REACH = 1.5  # the factor of `free` lies within e ** -REACH and e ** REACH
@@ -50,6 +51,10 @@ class Head(Protocol):
 
     def total(self, sums: Floats) -> Floats:
         """Seconds (N,), forward and backward together."""
+        ...
+
+    def maxima(self) -> list[Maximum] | None:
+        """The maxima that `total` is a sum of; None if it is none."""
         ...
 
 
@@ -87,6 +92,11 @@ class ConvexHead:
             np.maximum(rising, 0.0, out=rising)
             rising.sum(axis=0, out=total[start : start + BLOCK])
         return total
+
+    def maxima(self) -> list[Maximum]:
+        """The linear part, and each hinge."""
+        slopes, offsets = self._both
+        return [Maximum(0, *each) for each in zip(slopes[:, None], np.append(0.0, offsets)[:, None], strict=True)]
 
     def planes(self) -> list[tuple[Floats, float]]:
         """(slopes (k,), seconds at no work) of every set of hinges, forward and backward together.
@@ -149,6 +159,15 @@ class CorrectedHead:
         rising *= shares
         (peaks + rising.sum(axis=2)).max(axis=1, out=out)
 
+    def maxima(self) -> list[Maximum]:
+        """The peaks of forward, and those of backward, each with its extra."""
+        return [Maximum(0, *each) for each in zip(self.peaks, np.zeros(self.peaks.shape[:2]), self.extra, strict=True)]
+
+    @property
+    def shares(self) -> NetworkShares:
+        """The network of the shares."""
+        return NetworkShares(self.behind / LOG_SPAN, self.behind_bias, self.gate, self.gate_bias)
+
     def planes(self) -> list[tuple[Floats, float]]:
         """(slopes (k,), seconds at no work) of every pair of peaks, forward and backward.
 
@@ -201,6 +220,9 @@ class FreeHead:
     def total(self, sums: Floats) -> Floats:
         """The sum of both, (N,)."""
         return self.seconds(sums).sum(axis=0)
+
+    def maxima(self) -> None:
+        """None: it is a product."""
 
     @cached_property
     def _narrow(self) -> tuple[Narrow, ...]:

@@ -16,9 +16,9 @@ import numpy as np
 
 from recsmith._types import Bools, Floats, Ints
 from recsmith.costs import Evaluator
+from recsmith.costs.group_loads import GroupLoads, NetworkShares
 from recsmith.planners.annealing.starts import TriedOptions
 from recsmith.planners.search.device_state import Assignment
-from recsmith.planners.solver.linear_pieces import LinearPieces
 from recsmith.problems import NO_PIECE, Footprint, Problem, ordered_footprint
 from recsmith.sharding import SHARDING_TYPES, TYPE_NAMES, WIDTH_STEP, Span
 
@@ -82,7 +82,7 @@ class FlatProblem:
     """
 
     def __init__(
-        self, evaluator: Evaluator, linear_pieces: LinearPieces, *, any_widths: bool = True,
+        self, evaluator: Evaluator, group_loads: GroupLoads, *, any_widths: bool = True,
         kinds: Sequence[float] = KINDS,
     ) -> None:  # fmt: skip
         """any_widths: whether pieces may have widths that no option has, where TorchRec takes them. kinds: as KINDS."""
@@ -93,14 +93,13 @@ class FlatProblem:
         terms = evaluator.terms(self.mode, self.width)
         head, tail = problem.memory(self.mode, self.width)
         least = np.minimum(problem.least_width, problem.demand.dim)[modes.table]
-        alone = evaluator.loads(terms).T - linear_pieces.opening
+        alone = evaluator.loads(terms).T - group_loads.opening
         memory = np.stack([head.device, tail.device, head.host, tail.host], axis=1)
-        seconds = np.hstack([terms @ slopes.T for slopes in linear_pieces.slopes])  # (U, J)
-        padded = _filled_up(seconds, AT_ONCE)
+        padded = _filled_up(group_loads.columns(terms), AT_ONCE)
         units = _filled_up(np.hstack([padded, alone, _ints(memory).view(np.float64)]), AT_ONCE)
-        fixed = (modes.type == _FIXED) | problem.legality.pinned[modes.table]
+        fixed = _fixed_modes(problem) | problem.legality.pinned[modes.table]
         sizes = (len(problem.tables), len(modes.table), len(self.mode), len(problem.options.mode), cluster.world_size,
-                 cluster.hosts, evaluator.groups, len(linear_pieces.slopes), padded.shape[1], self.slots,
+                 cluster.hosts, evaluator.groups, len(group_loads.opening), padded.shape[1], self.slots,
                  units.shape[1])  # fmt: skip
         self.before_options = (
             _ints(sizes),
@@ -110,8 +109,8 @@ class FlatProblem:
         luck = -np.log1p(-(np.arange(LUCKS) + 0.5) / LUCKS)
         self.kinds = tuple(kinds)
         self.after_options = (
-            _ints([len(slopes) for slopes in linear_pieces.slopes]), _floats(linear_pieces.opening),
-            _floats(evaluator.shared.sum(axis=1)),
+            *_maxima(group_loads), _floats(group_loads.opening), _floats(evaluator.shared.sum(axis=1)),
+            *_network(group_loads.shares),
             _ints(problem.capacity), _ints(problem.host_capacity), _floats(luck),
             _ints([] if problem.legality.open is None else problem.legality.open.ravel()),
         )  # fmt: skip
@@ -235,6 +234,26 @@ class FlatOptions:
         )  # fmt: skip
 
 
+def _maxima(group_loads: GroupLoads) -> tuple[Ints, Floats]:
+    """Phases of all maxima, how many linear functions, whether with extra (B, 3); and offsets of all functions."""
+    maxima = group_loads.maxima
+    sizes = [(each.phase, len(each.offset), each.extra is not None) for each in maxima]
+    return _ints(sizes), _floats(np.concatenate([each.offset for each in maxima]))
+
+
+def _network(shares: NetworkShares | None) -> tuple[Floats, ...]:
+    """The network of a learned model's shares, its first weights input by input."""
+    if shares is None:
+        return 4 * (np.zeros(0),)
+    weights = shares.behind.T, shares.behind_bias, shares.gate, shares.gate_bias
+    return tuple(_floats(each) for each in weights)
+
+
+def _fixed_modes(problem: Problem) -> Bools:
+    """Modes (M,) whose pieces move together, as they stay on one of several hosts."""
+    return (problem.modes.type == _FIXED) & (problem.cluster.hosts > 1)
+
+
 def _free_modes(problem: Problem) -> Bools:
     """Modes (M,) whose pieces may have any widths."""
     modes, free = problem.modes, np.zeros(len(problem.modes.table), dtype=bool)
@@ -242,8 +261,9 @@ def _free_modes(problem: Problem) -> Bools:
     if problem.space.widths != "any":
         return free
     for number, kind in enumerate(SHARDING_TYPES):
-        if kind.splits_columns and number != _FIXED:
-            for mode in np.flatnonzero((modes.type == number) & (modes.span != Span.WORLD) & own).tolist():
+        if kind.splits_columns:
+            mine = (modes.type == number) & (modes.span != Span.WORLD) & own & ~_fixed_modes(problem)
+            for mode in np.flatnonzero(mine).tolist():
                 free[mode] = not kind.equal_widths(problem.tables[int(modes.table[mode])], problem.cluster)
     return free
 

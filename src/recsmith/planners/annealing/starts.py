@@ -54,6 +54,8 @@ def starts_of(
     """
     kept: dict[bytes, Start] = {}
     dominated = groups_dominated_by_type(devices.evaluator)
+    if devices.linear_pieces is None:  # two groups may cost less than one of both
+        dominated = np.zeros_like(dominated)
     found = [Start(seconds, _used(relaxation, draft), draft) for seconds, draft in drafts]
     left = PLACED // (len(devices.problem.tables) * len(devices.free))
     for groups in _sets(known, ~dominated):

@@ -15,10 +15,10 @@ import numpy as np
 
 from recsmith.bounds.lower_bound import always
 from recsmith.bounds.relaxation import Relaxation
+from recsmith.costs.group_loads import GroupLoads
 from recsmith.planners.annealing.kernel import KINDS, Cooling, FlatOptions, FlatPlan, FlatProblem
 from recsmith.planners.annealing.starts import Start, TriedOptions
 from recsmith.planners.search.device_state import DeviceState
-from recsmith.planners.solver.linear_pieces import LinearPieces
 from recsmith.problems import Footprint
 
 STEPS, PIECE_STEPS = 50_000, 200  # of a first cooling: at least, and a piece of the best start
@@ -43,6 +43,7 @@ LONG_ROUNDS = (  # of problems of many pieces; trade-off: without the last one s
     Round(8, (1.0,), 1), Round(3, (2.0,), 2), Round(1, (2.0, 0.5), 16), Round(1, (2.0, 0.5), 32),
 )  # fmt: skip
 LONG_HEAT = 2e-4  # the temperature at first of these, on any number of devices: better than HEAT's on 64, 128 and 512
+GROUP_KINDS = (0.1, 0.2, 0.4, 0.1, 0.2)  # where two groups may cost less than one: tables change theirs more often
 LONG_KINDS = (0.1, 0.2, 0.53, 0.15, 0.02)  # the changes of theirs, as in KINDS
 LONG_STEPS, MANY_DEVICES = 300_000, 128  # most steps of theirs; devices beyond which each makes for more steps
 
@@ -64,7 +65,7 @@ class SuccessiveHalving:
     """
 
     def __init__(
-        self, devices: DeviceState, relaxation: Relaxation, linear_pieces: LinearPieces, starts: Sequence[Start],
+        self, devices: DeviceState, relaxation: Relaxation, group_loads: GroupLoads, starts: Sequence[Start],
         seed: int, *, any_widths: bool = True, keep_on: Callable[[], bool] = always,
     ) -> None:  # fmt: skip
         self.seed, self.turn, self.effort, self.unasked, ranks = seed, 0, 0, 2, len(devices.free)
@@ -76,7 +77,9 @@ class SuccessiveHalving:
         if pieces > MANY_PIECES:
             self.rounds, self.heat, kinds = LONG_ROUNDS, LONG_HEAT, LONG_KINDS
             self.steps = min(LONG_STEPS, self.steps * max(MANY_DEVICES, ranks) // MANY_DEVICES)
-        self.flat = FlatProblem(devices.evaluator, linear_pieces, any_widths=any_widths, kinds=kinds)
+        elif devices.linear_pieces is None:
+            kinds = GROUP_KINDS
+        self.flat = FlatProblem(devices.evaluator, group_loads, any_widths=any_widths, kinds=kinds)
         self.plans: list[AnnealedPlan] = []
         for start in starts:
             if self.plans and (len(self.plans) == self.rounds[0].plans or not keep_on()):
@@ -126,15 +129,15 @@ def halving_of(
     devices: DeviceState, relaxation: Relaxation, starts: Sequence[Start], seed: int, *, any_widths: bool = True,
     keep_on: Callable[[], bool] = always,
 ) -> SuccessiveHalving | None:  # fmt: skip
-    """The search; None for a cost model that is not the largest of linear pieces, and without a usable start.
+    """The search; None for a cost model that compiled code does not know, and without a usable start.
 
     any_widths: whether pieces may have widths that no option of the problem has. keep_on: asked after the first start
     whether there is time for another.
     """
-    linear_pieces = devices.linear_pieces
-    if linear_pieces is None or not starts:
+    group_loads = devices.compiled_loads
+    if group_loads is None or not starts:
         return None
-    made = SuccessiveHalving(devices, relaxation, linear_pieces, starts, seed, any_widths=any_widths, keep_on=keep_on)
+    made = SuccessiveHalving(devices, relaxation, group_loads, starts, seed, any_widths=any_widths, keep_on=keep_on)
     return made if made.plans else None
 
 

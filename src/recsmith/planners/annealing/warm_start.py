@@ -110,10 +110,10 @@ def anneal_warm(
     number of cores. Cost: some seconds for thousands of tables.
     """
     devices = DeviceState(evaluator)
-    linear_pieces = devices.linear_pieces if is_compiled() else None
-    if linear_pieces is None or devices.legality.groups:
+    group_loads = devices.compiled_loads if is_compiled() else None
+    if group_loads is None or devices.legality.groups:
         return None
-    flat = FlatProblem(evaluator, linear_pieces, kinds=LONG_KINDS)
+    flat = FlatProblem(evaluator, group_loads, kinds=LONG_KINDS)
     options = FlatOptions(flat, _tried(evaluator, devices, start))
     plan = flat.plan_of(start)
     if plan is None or not options.usable:

@@ -7,9 +7,7 @@ from threading import Event
 
 import numpy as np
 
-from recsmith.bounds import LowerBound, first_bound, lower_bound
-from recsmith.bounds.relaxation import shared_relaxation
-from recsmith.costs import HasStandIn, step_seconds
+from recsmith.bounds import LowerBound, lower_bound
 from recsmith.planners.annealing.kernel import is_compiled
 from recsmith.planners.annealing.population import AnnealingOptions
 from recsmith.planners.annealing.population_annealing import Annealing
@@ -17,7 +15,6 @@ from recsmith.planners.annealing.starts import starts_of
 from recsmith.planners.annealing.successive_halving import SuccessiveHalving, halving_of
 from recsmith.planners.auto.drafts import Drafts
 from recsmith.planners.auto.improvement import StoppingRule
-from recsmith.planners.search.device_state import Assignment, DeviceState
 from recsmith.problems import Footprint
 
 FEW_CELLS = 4_000  # tables times devices up to which two turns are taken without being asked for
@@ -49,8 +46,7 @@ class AnnealingTurns:
         """Whether compiled code would anneal the problem, had the package been built with a C compiler."""
         if is_compiled() or not self.drafts.starts or not self._may_gain:
             return False
-        evaluator = self.devices.evaluator
-        return isinstance(evaluator, HasStandIn) or self.devices.linear_pieces is not None
+        return self.devices.compiled_loads is not None
 
     def first_turn(self, keep_on: Callable[[], bool]) -> bool:
         """One turn, while the bound is tightened on a thread of its own; False where nothing could be done.
@@ -62,7 +58,6 @@ class AnnealingTurns:
             bound = pool.submit(lower_bound, self.devices.evaluator, lambda: keep_on() and not over.is_set())
             try:
                 if not self.is_compiled:
-                    self._look_by_stand_in()
                     bound.result()  # array operations on two threads would wait for each other in turn
                 begun = self.turn()
                 self.stopping.bound_s = bound.result().bound.value_s or 0.0
@@ -95,7 +90,7 @@ class AnnealingTurns:
         """The compiled annealing; None where the package or the cost model has none, or little is to gain."""
         if not is_compiled() or not self._may_gain:
             return None
-        if self.devices.linear_pieces is None:  # before starts, which take time
+        if self.devices.compiled_loads is None:  # before starts, which take time
             return None
         drafts = [(seconds, draft) for seconds, _, draft in self.drafts.starts]
         relaxation = self.drafts.relaxation
@@ -112,26 +107,6 @@ class AnnealingTurns:
         """Whether annealing is worth its time: many tables whose costs add up are placed well by candidates alone."""
         many = self.devices.evaluator.additive and self.stopping.size > FEW_CELLS
         return self.insisted or not (many or self.stopping.near_bound(self.search.total_s))
-
-    def _look_by_stand_in(self) -> None:
-        """The best plan by a simpler cost model becomes a draft, where the model has such a stand-in.
-
-        Its pieces keep to the widths of options, so that annealing by the model itself can go on from it.
-        """
-        evaluator, drafts = self.devices.evaluator, self.drafts
-        if not isinstance(evaluator, HasStandIn) or not is_compiled() or not drafts.starts:
-            return
-        stand_in, problem = evaluator.stand_in, evaluator.problem
-        known, devices = first_bound(stand_in), DeviceState(stand_in)
-        priced = [(step_seconds(stand_in, draft.footprint(problem)), draft) for _, _, draft in drafts.starts]
-        relaxation = shared_relaxation(stand_in, known.linear)
-        starts = starts_of(devices, relaxation, known, priced, self._keep_on)
-        halving = halving_of(devices, relaxation, starts, drafts.seed, any_widths=False, keep_on=self._keep_on)
-        if halving is not None:
-            heard: list[Footprint] = []
-            halving.run(lambda found: bool(heard.append(found)) or self.stopping.reached,
-                            self._keep_on)  # fmt: skip
-            drafts.keep(Assignment.from_footprint(problem, heard[-1]))
 
     def _hear(self, footprint: Footprint) -> bool:
         """Count a round's best plan, and an iteration for each of the equal parts that its work is made of."""

@@ -13,6 +13,7 @@ import numpy as np
 
 from recsmith._types import Bools, Floats, Ints
 from recsmith.costs import Evaluator, phase_seconds
+from recsmith.costs.group_loads import GroupLoads, HasGroupLoads
 from recsmith.planners.search.smooth_max import LEAST_LOAD, power
 from recsmith.planners.solver.linear_pieces import LinearPieces, linear_pieces_of
 from recsmith.problems import NO_PIECE, Footprint, Problem
@@ -127,7 +128,8 @@ class DeviceState:
         self.hosts, self.local = problem.cluster.hosts, problem.cluster.local_world_size
         self.group: Ints = evaluator.group[problem.pieces.mode]
         mixed = (problem.options.count > 0).sum(axis=1) > 1
-        self.on_one_host: Bools = problem.modes.type[problem.options.mode] == TYPE_NAMES.index("table_column_wise")
+        host_bound = problem.modes.type == TYPE_NAMES.index("table_column_wise")
+        self.on_one_host: Bools = host_bound[problem.options.mode] & (self.hosts > 1)  # (O,)
         self.tied: Bools = mixed | self.on_one_host  # (O,): pieces that restrict where others of their table may go
         # One piece at a time is asked for below, and plain lists answer faster than arrays.
         self._size: list[int] = self.coverage.tolist()
@@ -155,6 +157,15 @@ class DeviceState:
     def linear_pieces(self) -> LinearPieces | None:
         """The cost model as the largest of linear functions; None where it is not, or a plain score is balanced."""
         return linear_pieces_of(self.evaluator, self.terms) if self._by_model else None
+
+    @cached_property
+    def compiled_loads(self) -> GroupLoads | None:
+        """The cost model as compiled annealing works it out; None where it does not know the model."""
+        if self.linear_pieces is not None:
+            return self.linear_pieces.group_loads
+        if not self._by_model or not isinstance(self.evaluator, HasGroupLoads):
+            return None
+        return self.evaluator.group_loads
 
     def clear(self) -> None:
         """Take everything back."""

@@ -12,6 +12,7 @@ import numpy as np
 
 from recsmith._types import Floats
 from recsmith.costs import Evaluator
+from recsmith.costs.group_loads import GroupLoads, Maximum
 
 TOLERANCE = 1e-9  # relative: how exactly linear pieces must give the cost; far above rounding errors (about 1e-15)
 TRIALS = 64  # random pairs of terms whose sums are compared; trade-off: more are surer, but cost more; not tuned
@@ -23,6 +24,12 @@ class LinearPieces:
 
     slopes: tuple[Floats, ...]
     opening: Floats
+
+    @property
+    def group_loads(self) -> GroupLoads:
+        """The same as one maximum a phase."""
+        maxima = [Maximum(phase, slopes, np.zeros(len(slopes))) for phase, slopes in enumerate(self.slopes)]
+        return GroupLoads(self.opening, tuple(maxima))
 
     def loads(self, sums: Floats) -> Floats:
         """Seconds (F, N) of groups that hold at least one piece of a table, with summed terms (N, k)."""
