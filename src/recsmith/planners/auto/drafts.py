@@ -4,7 +4,6 @@ from itertools import islice
 
 from recsmith.bounds import first_bound
 from recsmith.bounds.relaxation import Relaxation
-from recsmith.costs import HasStandIn
 from recsmith.errors import NoPlanFound
 from recsmith.planners.annealing.kernel import is_compiled
 from recsmith.planners.auto.improvement import StoppingRule
@@ -73,8 +72,8 @@ class Drafts:
 
     @property
     def _is_annealed(self) -> bool:
-        """Whether compiled annealing goes on from the drafts, by the cost model or by its stand-in."""
-        return self.devices.linear_pieces is not None or isinstance(self.evaluator, HasStandIn)
+        """Whether compiled annealing goes on from the drafts."""
+        return self.devices.compiled_loads is not None
 
     def _candidates(self) -> bool:
         """What tables select under the limits that the bound found promising, placed longest first."""
