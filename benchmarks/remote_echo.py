@@ -128,7 +128,7 @@ def place_of(backend: str, address: str) -> ServerPlace:
 
 
 def echo_by(calls: ServerCalls) -> Echo:
-    calls.greet(TIMEOUT_S)
+    calls.greet()
     return lambda tensor: calls.call(0, "echo", {"tensor": tensor}, TIMEOUT_S)["tensor"]
 
 

@@ -61,7 +61,8 @@ class PhaseBranching:
         """dominated: groups (G,) that a best plan can do without; below: no plan that takes more seconds matters.
 
         byte_price: seconds per byte at which the selected options fit the devices, 0 if they fit without. mix (G, J):
-        shares of the planes in a bound found before, which every node tries.
+        shares of the planes in a bound found before. Every node tries it, and the best mix for its groups; without
+        one, nodes step from the mean of all planes alone, unless planes bend.
         """
         planes = bent_planes(evaluator)
         self.replaced = replacements_by_type(evaluator) if planes.bent else {}
@@ -70,8 +71,9 @@ class PhaseBranching:
         groups, tables = evaluator.groups, len(self.prices.copies)
         mean = np.tile((np.arange(len(planes.slopes)) < planes.flat) / planes.flat, (groups, 1))
         start = Multipliers(1.0, 1.0, byte_price, mean, 0)
-        mix = planes.mix(np.ones(groups, dtype=bool)) if planes.bent or mix is None else mix
-        self.ascent = MultiplierAscent(self.prices, byte_price, always=[replace(start, mix=mix)])
+        mix = planes.mix(np.ones(groups, dtype=bool)) if planes.bent else mix
+        always = [] if mix is None else [replace(start, mix=mix)]
+        self.ascent = MultiplierAscent(self.prices, byte_price, always)
         rest = (0.0, below if evaluator.step_rule.several_phases else 0.0)
         root = PhaseNode(
             0.0, 0, PhaseRanges((0.0, below), rest), np.tile(~dominated, (tables, 1)), np.zeros(groups, dtype=bool),
@@ -160,7 +162,7 @@ class MultiplierAscent:
     def __init__(self, prices: TablePrices, byte_price: float, always: Sequence[Multipliers] = ()) -> None:
         """byte_price: seconds per byte at which the selected options fit the devices, 0 if they fit without.
 
-        always: multipliers that are tried in every node.
+        always: multipliers that are tried in every node, as the best mix for its groups is then; none: neither is.
         """
         self.prices, self.byte_price, self.always = prices, byte_price, always
         self.work = 0
@@ -214,10 +216,11 @@ class MultiplierAscent:
         ]
         changes += self._other_planes(now, step)
         changes += [each for each in (*self.always, *self._recent) if each is not now]
-        mix = self.prices.planes.mix(np.logical_or.reduce(node.open, axis=0))
-        changes.append(replace(now, ready_multiplier=1.0, rest_multiplier=1.0, mix=mix))
-        if self.prices.planes.bent:
-            changes.append(replace(now, mix=(1 - step) * now.mix + step * mix))
+        if self.always:
+            mix = self.prices.planes.mix(np.logical_or.reduce(node.open, axis=0))
+            changes.append(replace(now, ready_multiplier=1.0, rest_multiplier=1.0, mix=mix))
+            if self.prices.planes.bent:
+                changes.append(replace(now, mix=(1 - step) * now.mix + step * mix))
         if self.byte_price:
             higher = max(now.byte_price, LEAST_BYTE_PRICE * self.byte_price) * (1 + step)
             changes += [replace(now, byte_price=price) for price in (0.0, now.byte_price * (1 - step), higher)]
