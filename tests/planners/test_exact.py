@@ -181,7 +181,7 @@ def test_what_the_solver_finds_and_proves_is_the_same_again() -> None:
 
 def test_a_proven_bound_is_read_back_from_a_file_for_the_plan_it_belongs_to() -> None:
     pytest.importorskip("ortools")
-    case, _ = known(106, "analytic")
+    case, _ = known(100, "analytic")
     plan = replace(case, space=replace(case.space)).plan("exact").plan
     loaded = plan_from_raw(parse(dump_json(plan_to_raw(plan)), "plan"), "plan")
     assert plan.bound.searched
