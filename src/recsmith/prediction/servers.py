@@ -67,9 +67,10 @@ def remote_cost(plan: Plan, batch_size: int, trainers: int, servers: int | None 
 
 @noun
 class SlowTrainer:
-    """A synchronous job in which all wait for one: W trainers, the `rank` of the slow one, t, F t and c.
+    """A synchronous job of several trainers in which all wait for the one of this rank.
 
-    served: whether its tables are on servers already.
+    others_s, own_s: seconds of own work in a step, of the other trainers and of the slow one (t and F t in the rule).
+    servers_s: seconds that servers add to a step (c). served: whether its tables are on servers already.
     """
 
     trainers: int
