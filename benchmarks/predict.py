@@ -1,7 +1,7 @@
 """Predicted steps beside measured ones: models of four kinds, four batch sizes, one and two ranks, on this CPU.
 
 python benchmarks/predict.py measure FOLDER            # trains and captures each job, some seconds each; resumes
-python benchmarks/predict.py measure FOLDER --one-rank # jobs of one rank alone, as on a machine with one GPU
+python benchmarks/predict.py measure FOLDER --gpu      # of a GPU's size, on one rank, all in one process
 python benchmarks/predict.py table FOLDER [MACHINE]    # predicts them: replayed, own, shared, calibrated; and baselines
 
 Columns of the table, relative to the step that was measured without the profiler. Below are geometric means: of the
@@ -18,7 +18,7 @@ torchrec    TorchRec's estimate of the plan, which knows embeddings alone
 
 `measure --again` captures every job once more, and keeps the capture whose steps were shorter without the profiler:
 other programs on the machine only ever add to a time. With --others, models of other sizes, at which nobody looked
-while the models of kernels were made.
+while the models of kernels were made. With --gpu, twelve jobs that keep a GPU busy, for each of the three commands.
 `kinds` instead of `table` sets each kind of kernel and collective of the captures beside its prediction.
 `host` instead of `table` compares what the host thread itself works in a step, without its waits, with the thread's own
 time: on a machine that other programs use, the clock measures them as well.
@@ -28,7 +28,7 @@ import json
 import shutil
 import sys
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -64,47 +64,79 @@ OTHERS = {
     "mlp_wide": Model(kind="mlp", dense_features=64, layers=(1024, 512, 512, 128)),
     "transformer_wide": Model(kind="transformer", blocks=3, width=128, heads=8, hidden=512, sequence=8),
 }
-BATCHES, RANKS = (128, 256, 512, 1024), (1, 2)
-TABLES, ROWS, WIDTH, POOLING = 8, 50_000, 32, 4
+LARGE = {
+    "dlrm": Model(kind="dlrm", bottom=(512, 256), top=(1024, 1024, 512, 256)),
+    "dlrm_dcn": Model(kind="dlrm_dcn", bottom=(512, 256), top=(1024, 1024, 512, 256), cross_layers=3, cross_rank=512),
+    "mlp": Model(kind="mlp", dense_features=512, layers=(2048, 2048, 1024, 512)),
+    "transformer": Model(kind="transformer", blocks=2, width=256, heads=4, hidden=1024, sequence=16),
+}
+POOLING = 4
 PLAIN, STEPS = 30, 6
 COSTS = ("after", "watched")  # columns that are measured
 AFTER = "after.json"  # in a capture's folder: what the job said when it ended
 Key = tuple[str, int, int]  # model, batch, ranks
 
 
-def keys(models: dict[str, Model], most_ranks: int = max(RANKS)) -> list[Key]:
-    """All jobs of some models, on so many ranks at most."""
-    return [(name, batch, ranks) for ranks in RANKS if ranks <= most_ranks for batch in BATCHES for name in models]
+@dataclass(frozen=True)
+class Sizes:
+    """Which jobs there are: models by name, samples a rank, ranks, and the tables of those models that have some."""
+
+    models: dict[str, Model]
+    batches: tuple[int, ...] = (128, 256, 512, 1024)
+    ranks: tuple[int, ...] = (1, 2)
+    tables: int = 8
+    rows: int = 50_000
+    width: int = 32
+    cluster: str = "cpu"
+
+    def keys(self) -> list[Key]:
+        """All jobs."""
+        return [(name, batch, ranks) for ranks in self.ranks for batch in self.batches for name in self.models]
 
 
-def plan_of(batch: int, ranks: int) -> Plan:
+OF_A_GPU = Sizes(LARGE, batches=(1024, 4096, 16_384), ranks=(1,), tables=26, rows=500_000, width=128, cluster="h200")
+
+
+def plan_of(sizes: Sizes, batch: int, ranks: int) -> Plan:
     tables = tuple(
-        recsmith.Table(name=f"t{i}", num_embeddings=ROWS, embedding_dim=WIDTH,
+        recsmith.Table(name=f"t{i}", num_embeddings=sizes.rows, embedding_dim=sizes.width,
                        features=(recsmith.Feature(name=f"t{i}", pooling_factor=POOLING),))
-        for i in range(TABLES)
+        for i in range(sizes.tables)
     )  # fmt: skip
     workload = recsmith.Workload(batch_size=batch, optimizer="sgd", tables=tables)
     space = recsmith.Space(types=("table_wise",), kernels=("fused",))
-    return recsmith.plan(workload, f"cpu:{ranks}", space=space, iterations=200).plan
+    return recsmith.plan(workload, f"{sizes.cluster}:{ranks}", space=space, iterations=200).plan
 
 
-def measure(home: Path, models: dict[str, Model], *, again: bool, most_ranks: int) -> None:
-    for name, batch, ranks in keys(models, most_ranks):
+def measure(home: Path, sizes: Sizes, *, again: bool) -> None:
+    """Train and capture the jobs that the folder lacks: each in processes of its own, those of a GPU in one."""
+    missing: list[tuple[Key, Path]] = []
+    for name, batch, ranks in sizes.keys():
         kept = home / f"{name}-{batch}-{ranks}"
         folder = kept.with_suffix(".again") if again else kept
-        if (folder / f"rank-{ranks - 1}.about.json").exists():
-            continue
-        plan = plan_to_raw(replace(plan_of(batch, ranks), digest="")) if "dlrm" in name else None
-        words = {"model": encode(models[name]), "plan": plan, "batch": batch, "folder": str(folder.resolve()),
-                 "plain": PLAIN, "steps": STEPS}  # fmt: skip
-        done = launch("predict_jobs:train", words, ranks=ranks, timeout_s=120)[0]
-        (folder / AFTER).write_text(json.dumps(done))
+        if not (folder / f"rank-{ranks - 1}.about.json").exists():
+            missing.append(((name, batch, ranks), folder))
+    if sizes is OF_A_GPU:
+        launch("predict_jobs:train_each", {"jobs": [words_of(sizes, *each) for each in missing]}, ranks=1,
+               on_message=lambda said: print(*said, flush=True))  # fmt: skip
+        return
+    for (name, batch, ranks), folder in missing:
+        kept = folder.with_suffix("")
+        launch("predict_jobs:train", words_of(sizes, (name, batch, ranks), folder), ranks=ranks, timeout_s=120)
         both = [load_capture(each).graph.measured_s or np.nan for each in dict.fromkeys((kept, folder))]
         print(name, batch, ranks, " and ".join(f"{each * 1e3:.2f} ms" for each in both), flush=True)
         if again:
             shutil.rmtree(kept if both[1] < both[0] else folder)
             if both[1] < both[0]:
                 folder.rename(kept)
+
+
+def words_of(sizes: Sizes, key: Key, folder: Path) -> dict[str, Any]:
+    """What predict_jobs.train is told of a job."""
+    name, batch, ranks = key
+    plan = plan_to_raw(replace(plan_of(sizes, batch, ranks), digest="")) if "dlrm" in name else None
+    return {"model": encode(sizes.models[name]), "plan": plan, "batch": batch, "folder": str(folder.resolve()),
+            "plain": PLAIN, "steps": STEPS, "told": str((folder / AFTER).resolve())}  # fmt: skip
 
 
 def step_of(found: Prediction) -> float:
@@ -116,12 +148,12 @@ def host_of(found: Prediction) -> float:
     return sum(event.seconds for event in found.walk.graph.ranks[0])
 
 
-def table(home: Path, machine: Machine, models: dict[str, Model], said: Callable[[Prediction], float]) -> None:
+def table(home: Path, machine: Machine, sizes: Sizes, said: Callable[[Prediction], float]) -> None:
     graphs: dict[Key, Graph] = {}
     watched: dict[Key, float] = {}
     after: dict[Key, float] = {}
     hosts: dict[Key, float] = {}
-    for key in keys(models):
+    for key in sizes.keys():
         folder = home / "-".join(map(str, key))
         try:
             captured = load_capture(folder)
@@ -139,7 +171,7 @@ def table(home: Path, machine: Machine, models: dict[str, Model], said: Callable
             "measured": real,
             "after": after[key],
             "watched": watched[key],
-            **_row(key, graphs, machine, models, said),
+            **_row(key, graphs, machine, sizes, said),
         }
     names = list(next(iter(rows.values())))
     print("model            batch ranks " + " ".join(f"{name:>10}" for name in names))
@@ -149,7 +181,7 @@ def table(home: Path, machine: Machine, models: dict[str, Model], said: Callable
             *(f"{row[name] / row['measured'] - 1:+9.1%} " for name in names[1:]),
         ]
         print(f"{key[0]:<16} {key[1]:>5} {key[2]:>5} " + " ".join(cells))
-    for chosen, title in [(RANKS, "all"), *(((each,), f"{each} rank") for each in RANKS)]:
+    for chosen, title in [(sizes.ranks, "all"), *(((each,), f"{each} rank") for each in sizes.ranks)]:
         some = [row for key, row in rows.items() if key[2] in chosen]
         cells = [_error(some, name) for name in names[1:]]
         print(f"{'geomean ' + title:<28} {'':>10} " + " ".join(cells))
@@ -165,36 +197,36 @@ def _error(rows: list[dict[str, float]], name: str) -> str:
 
 
 def _row(
-    key: Key, graphs: dict[Key, Graph], machine: Machine, models: dict[str, Model], said: Callable[[Prediction], float]
+    key: Key, graphs: dict[Key, Graph], machine: Machine, sizes: Sizes, said: Callable[[Prediction], float]
 ) -> dict[str, float]:  # fmt: skip
     name, batch, ranks = key
     graph = graphs[key]
-    plan = plan_of(batch, ranks) if "dlrm" in name else None
+    plan = plan_of(sizes, batch, ranks) if "dlrm" in name else None
 
     def step(by: Machine) -> float:
-        return said(predict_graph(model_graph(models[name], by, plan=plan, ranks=ranks, batch=batch)))
+        return said(predict_graph(model_graph(sizes.models[name], by, plan=plan, ranks=ranks, batch=batch)))
 
     def with_overheads_of(keys: list[Key]) -> Machine:
         return replace(machine, overheads=extract_overheads([graphs[each] for each in keys], "captures"))
 
     own = with_overheads_of([each for each in graphs if each[0] == name and each[2] == ranks and each[1] != batch])
     shared = with_overheads_of([each for each in graphs if each[0] != name])
-    first = (name, BATCHES[0], ranks)
+    first = (name, sizes.batches[0], ranks)
     calibrated = step(calibrate(own, graphs[first], "capture").machine) if first != key and first in graphs else np.nan
     return {
         "replay": said(predict_graph(graph)),
         "own": step(own),
         "shared": step(shared),
         "calibrated": calibrated,
-        "kernels": predict_graph(model_graph(models[name], own, plan=plan, ranks=ranks, batch=batch)).kernels_s,
+        "kernels": predict_graph(model_graph(sizes.models[name], own, plan=plan, ranks=ranks, batch=batch)).kernels_s,
         "torchrec": recsmith.simulate(plan, "torchrec").cost.total_s if plan else np.nan,
     }
 
 
-def kinds(home: Path, machine: Machine, models: dict[str, Model]) -> None:
+def kinds(home: Path, machine: Machine, sizes: Sizes) -> None:
     """Seconds of each kind of kernel and of each collective in all captures, and the machine's over them."""
     print("| model | batch | ranks | kind | measured | predicted / measured |\n|---|---|---|---|---|---|")
-    for key in keys(models):
+    for key in sizes.keys():
         sums: dict[str, list[float]] = {}
         graph = load_capture(home / "-".join(map(str, key))).graph
         for _, event in graph.kernels():
@@ -211,17 +243,16 @@ def kinds(home: Path, machine: Machine, models: dict[str, Model]) -> None:
 
 
 def main(words: list[str]) -> Any:
-    models = OTHERS if "--others" in words else MODELS
+    sizes = OF_A_GPU if "--gpu" in words else Sizes(OTHERS if "--others" in words else MODELS)
     again = "--again" in words
-    most_ranks = 1 if "--one-rank" in words else max(RANKS)
-    words = [word for word in words if word not in ("--others", "--again", "--one-rank")]
+    words = [word for word in words if word not in ("--others", "--again", "--gpu")]
     if words[:1] == ["measure"] and len(words) == 2:
-        return measure(Path(words[1]), models, again=again, most_ranks=most_ranks)
+        return measure(Path(words[1]), sizes, again=again)
     if words[:1] == ["kinds"] and len(words) in (2, 3):
-        return kinds(Path(words[1]), load_machine(words[2] if words[2:] else "cpu"), models)
+        return kinds(Path(words[1]), load_machine(words[2] if words[2:] else "cpu"), sizes)
     if words[:1] in (["table"], ["host"]) and len(words) in (2, 3):
         said = step_of if words[0] == "table" else host_of
-        return table(Path(words[1]), load_machine(words[2] if words[2:] else "cpu"), models, said)
+        return table(Path(words[1]), load_machine(words[2] if words[2:] else "cpu"), sizes, said)
     sys.exit(__doc__)
 
 

@@ -4,9 +4,12 @@ Dense models run under DistributedDataParallel, those with tables under TorchRec
 on GPUs where each rank has one, and on CPU elsewhere.
 """
 
+import gc
+import json
 import time
 import warnings
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,6 +18,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits as cross_entrop
 
 from recsmith._process import keep_freed_memory
 from recsmith.files import decode
+from recsmith.jobs.log import write_message
 from recsmith.plans import plan_from_raw
 from recsmith.prediction.capturing import capture
 from recsmith.prediction.extraction import usual
@@ -26,9 +30,12 @@ BATCHES = 4  # that a job repeats
 
 def train(
     model: dict[str, Any], plan: dict[str, Any] | None, batch: int, folder: str, plain: int, steps: int,
-    threads: int = 1,
-) -> dict[str, float]:  # fmt: skip
-    """Train a described model on this rank until its steps are captured; seconds of a step after that."""
+    told: str, threads: int = 1,
+) -> float:  # fmt: skip
+    """Train a described model on this rank until its steps are captured; seconds of a step after that.
+
+    They are also written into the file `told`.
+    """
     torch.set_num_threads(threads)
     keep_freed_memory()  # as with jemalloc; by glibc's defaults, fresh pages of large tensors take most of a step
     warnings.simplefilter("ignore")
@@ -49,7 +56,23 @@ def train(
         if rank_device().type == "cuda":
             torch.cuda.synchronize()
         after.append(time.perf_counter() - begun)
-    return {"after_s": usual(after)}
+    if torch.distributed.get_rank() == 0:
+        Path(told).write_text(json.dumps({"after_s": usual(after)}))
+    return usual(after)
+
+
+def train_each(jobs: list[dict[str, Any]]) -> int:
+    """Train several described models in this process, one after the other; how many."""
+    for number, job in enumerate(jobs):
+        begun = time.perf_counter()
+        try:
+            found = f"{train(**job) * 1e3:.2f} ms a step"
+        except (RuntimeError, ValueError) as error:  # the others go on
+            found = f"failed: {error}"
+        gc.collect()
+        write_message([f"job {number + 1} of {len(jobs)}: {job['model']['kind']}, batch {job['batch']:,},",
+                       f"{found}, {time.perf_counter() - begun:.1f} s"])  # fmt: skip
+    return len(jobs)
 
 
 def take_turns(

@@ -4,9 +4,9 @@
 #   benchmarks/gpu/collect.sh cuda:h200 results                        # all steps
 #   MINUTES=8 benchmarks/gpu/collect.sh cuda:h200 results samples      # one of them
 #
-# Steps: check, bandwidth, samples, plans, train, captures. Each ends within MINUTES (8); given again, samples, plans and
-# captures go on where they were, in any process or copy of the folder. Every sample and visit is on the disk before the
-# next one begins. train and captures need TorchRec.
+# Steps: check, bandwidth, samples, kernels, plans, train, captures. Each ends within MINUTES (8); given again, samples, plans
+# and captures go on where they were, in any process or copy of the folder. Every sample and visit is on the disk before
+# the next one begins. train and captures need TorchRec.
 #
 #   PYTHON   python3, which has torch, fbgemm_gpu and recsmith (or a PYTHONPATH with them)
 #   SAMPLES  5000: nine in ten new cases, the tenth one measured again
@@ -16,7 +16,7 @@
 set -euo pipefail
 hardware=${1:?the hardware, such as cuda:h200} folder=${2:?a folder for the results}
 shift 2
-[ $# -gt 0 ] || set -- check bandwidth samples plans train captures
+[ $# -gt 0 ] || set -- check bandwidth samples kernels plans train captures
 budget=${MINUTES:-8}m
 recsmith=("${PYTHON:-python3}" -m recsmith)
 read -ra cases <<<"${CASES:---scale jobs --optimizers sgd,rowwise_adagrad}"
@@ -34,6 +34,11 @@ samples() {
     "${recsmith[@]}" measure compute --hardware "$hardware" "${cases[@]}" --samples "${SAMPLES:-5000}" \
         --budget "$budget" --output "$folder/samples"
     "${recsmith[@]}" measure show "$folder/samples"
+}
+
+kernels() {
+    "${PYTHON:-python3}" "$(dirname "$0")/kernels.py" "$folder/kernels.json" --hardware "$hardware" \
+        --seconds "${KERNELS_S:-60}"
 }
 
 plans() {
@@ -54,13 +59,13 @@ train() {
 captures() { # one archive, since there are many files
     mkdir -p "$folder/captures"
     if [ -f "$folder/captures.tar.gz" ]; then tar --extract --gzip --file "$folder/captures.tar.gz" -C "$folder"; fi
-    benchmark predict.py measure "$folder/captures" --one-rank | tee "$folder/captures.txt" || true
+    benchmark predict.py measure "$folder/captures" --gpu | tee "$folder/captures.txt" || true
     tar --create --gzip --file "$folder/captures.tar.gz" -C "$folder" captures
 }
 
 for step in "$@"; do
     case $step in
-        check | bandwidth | samples | plans | train | captures) "$step" ;;
-        *) echo "no step is called '$step'; steps are check, bandwidth, samples, plans, train, captures" >&2 && exit 2 ;;
+        check | bandwidth | samples | kernels | plans | train | captures) "$step" ;;
+        *) echo "no step is called '$step'; steps are check, bandwidth, samples, kernels, plans, train, captures" >&2 && exit 2 ;;
     esac
 done

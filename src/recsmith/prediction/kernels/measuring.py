@@ -41,12 +41,17 @@ def _between() -> tuple[Callable[[], None], float]:
     return between, calling_s(between)
 
 
-def _prepared(case: KernelCase) -> Visit:
+def kernel_and_call(case: KernelCase) -> tuple[KernelShape, Callable[[], Any]]:
+    """The kernel of a case that is no embedding, and what runs it. Its tensors are made once, on the default device."""
     name, call, inputs = _operator(case)
     dims = [[list(one.shape) for one in each] if isinstance(each, list) else list(each.shape) for each in inputs]
     types = ["TensorList" if isinstance(each, list) else NAMES[each.dtype] for each in inputs]
     strides = [list(each.stride()) for each in inputs if not isinstance(each, list)]
-    kernel = kernel_of(name, case.kind, dims, strides, types, [])._replace(between=float(case.between))
+    return kernel_of(name, case.kind, dims, strides, types, [])._replace(between=float(case.between)), call
+
+
+def _prepared(case: KernelCase) -> Visit:
+    kernel, call = kernel_and_call(case)
     call()
 
     between, calling = _between()

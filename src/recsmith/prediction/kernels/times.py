@@ -87,11 +87,23 @@ def save_times(times: KernelMeasurements, target: Path) -> None:
 TURNS = ("gemm", "elementwise", "gemm", "concat", "gemm", "transpose", "reduction", "interaction", "gemm", "copy",
          "exponential", "softmax", "gemm", "embedding", "normalisation", "sparse", "elementwise",
          "embedding")  # fmt: skip
-MOST_FLOPS = 2e9  # of a product; larger ones take a tenth of a second of a core
 VECTOR = 16  # floats
-ELEMENTS = (64, 4e6)  # of a tensor
 BETWEEN = (2**18, 2**26)  # bytes: from what stays in the nearest caches to twice a last cache of 32 MiB
 MOST_IDS, MOST_ROWS = 400_000, 2_000_000  # of all tables of a lookup
+
+
+@noun
+class KernelSizes:
+    """The largest kernels that are measured. flops: of a product; rows: of its left side; elements: of a tensor."""
+
+    flops: float
+    rows: int
+    elements: float
+
+
+OF_A_CPU = KernelSizes(flops=2e9, rows=16_384, elements=4e6)  # larger products take a tenth of a second of a core
+OF_A_GPU = KernelSizes(flops=2e12, rows=65_536, elements=1e8)
+LEAST_ELEMENTS = 64  # of a tensor
 
 
 @noun
@@ -107,12 +119,12 @@ class KernelCase:
     between: int
 
 
-def draw_case(seed: int, number: int) -> KernelCase:
+def draw_case(seed: int, number: int, sizes: KernelSizes = OF_A_CPU) -> KernelCase:
     """The case of a number."""
     draws = np.random.default_rng((seed, number))
     kind = TURNS[number % len(TURNS)]
     way, between = int(draws.integers(0, 6)), _evenly(draws, *BETWEEN)
-    figures = _figures(kind, draws)
+    figures = _figures(kind, draws, sizes)
     return KernelCase(kind=kind, figures=figures, way=way % 3 if kind == "gemm" else way, between=between)
 
 
@@ -121,7 +133,7 @@ def _evenly(draws: np.random.Generator, low: float, high: float) -> int:
     return max(1, round(float(np.exp(draws.uniform(np.log(low), np.log(high))))))
 
 
-def _figures(kind: str, draws: np.random.Generator) -> tuple[int, ...]:
+def _figures(kind: str, draws: np.random.Generator, sizes: KernelSizes) -> tuple[int, ...]:
     def between(low: float, high: float) -> int:
         return _evenly(draws, low, high)
 
@@ -134,15 +146,15 @@ def _figures(kind: str, draws: np.random.Generator) -> tuple[int, ...]:
         while True:
             batch = between(2, 4096) if draws.random() < 0.25 else 1
             figures = (batch, *((extent(4, 128), extent(4, 128), extent(4, 128)) if batch > 1
-                                else (extent(8, 16384), extent(4, 2048), extent(1, 2048))))  # fmt: skip
-            if 2.0 * np.prod(figures) <= MOST_FLOPS:
+                                else (extent(8, sizes.rows), extent(4, 2048), extent(1, 2048))))  # fmt: skip
+            if 2.0 * np.prod(figures) <= sizes.flops:
                 return figures
     if kind == "embedding":
         tables, width = between(1, 24), 4 * -(-extent(4, 128) // 4)
         bags = between(32, 8192)
         pooling = min(between(1, 40), max(1, MOST_IDS // (tables * bags)))
         return tables, width, bags, pooling, between(100, MOST_ROWS // tables)
-    total = between(*ELEMENTS)
+    total = between(LEAST_ELEMENTS, sizes.elements)
     if kind == "interaction":
         features = between(4, 40)
         return max(1, total // features**2), features
