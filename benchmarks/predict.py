@@ -89,7 +89,7 @@ class Sizes:
     width: int = 32
     cluster: str = "cpu"
 
-    def keys(self) -> list[Key]:
+    def jobs(self) -> list[Key]:
         """All jobs."""
         return [(name, batch, ranks) for ranks in self.ranks for batch in self.batches for name in self.models]
 
@@ -111,7 +111,7 @@ def plan_of(sizes: Sizes, batch: int, ranks: int) -> Plan:
 def measure(home: Path, sizes: Sizes, *, again: bool) -> None:
     """Train and capture the jobs that the folder lacks: each in processes of its own, those of a GPU in one."""
     missing: list[tuple[Key, Path]] = []
-    for name, batch, ranks in sizes.keys():
+    for name, batch, ranks in sizes.jobs():
         kept = home / f"{name}-{batch}-{ranks}"
         folder = kept.with_suffix(".again") if again else kept
         if not (folder / f"rank-{ranks - 1}.about.json").exists():
@@ -153,7 +153,7 @@ def table(home: Path, machine: Machine, sizes: Sizes, said: Callable[[Prediction
     watched: dict[Key, float] = {}
     after: dict[Key, float] = {}
     hosts: dict[Key, float] = {}
-    for key in sizes.keys():
+    for key in sizes.jobs():
         folder = home / "-".join(map(str, key))
         try:
             captured = load_capture(folder)
@@ -226,7 +226,7 @@ def _row(
 def kinds(home: Path, machine: Machine, sizes: Sizes) -> None:
     """Seconds of each kind of kernel and of each collective in all captures, and the machine's over them."""
     print("| model | batch | ranks | kind | measured | predicted / measured |\n|---|---|---|---|---|---|")
-    for key in sizes.keys():
+    for key in sizes.jobs():
         sums: dict[str, list[float]] = {}
         graph = load_capture(home / "-".join(map(str, key))).graph
         for _, event in graph.kernels():
