@@ -4,9 +4,9 @@
 #   benchmarks/gpu/collect.sh cuda:h200 results                        # all steps
 #   MINUTES=8 benchmarks/gpu/collect.sh cuda:h200 results samples      # one of them
 #
-# Steps: check, bandwidth, samples, kernels, plans, train, captures. Each ends within MINUTES (8); given again, samples, plans
-# and captures go on where they were, in any process or copy of the folder. Every sample and visit is on the disk before
-# the next one begins. train and captures need TorchRec.
+# Steps: check, bandwidth, samples, kernels, plans, train, systems, captures. Each ends within MINUTES (8); given again,
+# samples, plans, systems and captures go on where they were, in any process or copy of the folder. Every sample and visit
+# is on the disk before the next one begins. train, systems and captures need TorchRec.
 #
 #   PYTHON   python3, which has torch, fbgemm_gpu and recsmith (or a PYTHONPATH with them)
 #   SAMPLES  5000: nine in ten new cases, the tenth one measured again
@@ -16,7 +16,7 @@
 set -euo pipefail
 hardware=${1:?the hardware, such as cuda:h200} folder=${2:?a folder for the results}
 shift 2
-[ $# -gt 0 ] || set -- check bandwidth samples kernels plans train captures
+[ $# -gt 0 ] || set -- check bandwidth samples kernels plans train systems captures
 budget=${MINUTES:-8}m
 recsmith=("${PYTHON:-python3}" -m recsmith)
 read -ra cases <<<"${CASES:---scale jobs --optimizers sgd,rowwise_adagrad}"
@@ -56,6 +56,10 @@ train() {
     { benchmark train_exactness.py --jobs 1 && benchmark hand_written_loop.py --ranks 1; } | tee "$folder/train.txt"
 }
 
+systems() { # each system of training in a job of one rank; on `cpu` a rehearsal
+    benchmark gpu/systems.py "$folder/systems" --device "${hardware%%:*}" | tee "$folder/systems.txt"
+}
+
 captures() { # one archive, since there are many files
     mkdir -p "$folder/captures"
     if [ -f "$folder/captures.tar.gz" ]; then tar --extract --gzip --file "$folder/captures.tar.gz" -C "$folder"; fi
@@ -65,7 +69,10 @@ captures() { # one archive, since there are many files
 
 for step in "$@"; do
     case $step in
-        check | bandwidth | samples | kernels | plans | train | captures) "$step" ;;
-        *) echo "no step is called '$step'; steps are check, bandwidth, samples, kernels, plans, train, captures" >&2 && exit 2 ;;
+        check | bandwidth | samples | kernels | plans | train | systems | captures) "$step" ;;
+        *)
+            echo "no step is called '$step'; steps are check, bandwidth, samples, kernels, plans, train, systems, captures" >&2
+            exit 2
+            ;;
     esac
 done

@@ -18,7 +18,7 @@ trap 'rm -rf "$work"' EXIT
 
 download=(python3 -m pip download --quiet --dest "$work/wheels" --only-binary=:all: --python-version 3.12
     --implementation cp --platform manylinux_2_28_x86_64 --platform manylinux_2_17_x86_64)
-"${download[@]}" --no-deps fbgemm-gpu==1.6.0 torchrec==1.6.1 tensordict pyvers torchmetrics==1.0.3
+"${download[@]}" --no-deps fbgemm-gpu==1.6.0 torchrec==1.6.1 tensordict pyvers torchmetrics==1.0.3 lightning-utilities
 "${download[@]}" pydantic
 python3 -m pip wheel --quiet --no-deps --wheel-dir "$work/wheels" iopath # which has no wheel
 
