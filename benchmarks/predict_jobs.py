@@ -20,7 +20,7 @@ from recsmith._process import keep_freed_memory
 from recsmith.files import decode
 from recsmith.jobs.log import write_message
 from recsmith.plans import plan_from_raw
-from recsmith.prediction.capturing import capture
+from recsmith.prediction.capturing import StepClock, capture
 from recsmith.prediction.extraction import usual
 from recsmith.prediction.models import Model
 from recsmith.training.sharded import rank_device
@@ -49,13 +49,12 @@ def train(
         while not taken.done:
             _step(optimizer, loss, batches[number % BATCHES])
             number += 1
-    after: list[float] = []
+    clock = StepClock()
+    clock.tick()
     for _ in range(plain):
-        begun = time.perf_counter()
         _step(optimizer, loss, batches[number % BATCHES])
-        if rank_device().type == "cuda":
-            torch.cuda.synchronize()
-        after.append(time.perf_counter() - begun)
+        clock.tick()
+    after = clock.seconds()
     if torch.distributed.get_rank() == 0:
         Path(told).write_text(json.dumps({"after_s": usual(after)}))
     return usual(after)

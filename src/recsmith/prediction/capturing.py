@@ -21,6 +21,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -41,12 +42,12 @@ class Capture:
     def __init__(self, folder: str | os.PathLike[str], settings: CaptureSettings) -> None:
         self.folder, self.settings, self.done = Path(folder), settings, False
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._ended, self._plain_s, self._host_s = 0, list[float](), list[float]()
-        self._faults = list[int]()
-        self._begun, self._host_begun, self._faults_begun = 0.0, 0.0, 0
+        self._ended, self._clock, self._plain_s = 0, StepClock(), list[float]()
+        self._host_s, self._faults = list[float](), list[int]()
+        self._host_begun, self._faults_begun = 0.0, 0
         self._pool: Any = None
         self._profiler: Any = None  # the one that runs
-        self._graph_profiler: Any = None  # that of the graph's step, once it is over
+        self._graph_trace = b""  # of the graph's step, once it is over
         self._watcher: Any = None
         self._optimizer: Any = None
         self._handle: Any = None
@@ -61,7 +62,7 @@ class Capture:
             if self._profiler is not None:
                 self._profiler.stop()
             self._drop_watcher()
-            self._profiler = self._graph_profiler = None
+            self._profiler = None
             (self.folder / f".{graph_name(rank())}").unlink(missing_ok=True)
         if kind is None and not self.done:
             warnings.warn(
@@ -74,9 +75,10 @@ class Capture:
         """Say that a step is over; the hook of optimizers says so by itself."""
         if self.done:
             return
-        now, settings = time.perf_counter(), self.settings
+        settings = self.settings
+        if settings.skip <= self._ended <= settings.skip + settings.plain:
+            self._clock.tick()
         if settings.skip < self._ended <= settings.skip + settings.plain:
-            self._plain_s.append(now - self._begun)
             self._host_s.append(time.thread_time() - self._host_begun)
             self._faults.append(mapped_pages() - self._faults_begun)
         self._ended += 1
@@ -86,7 +88,7 @@ class Capture:
         elif captured == 1:
             self._watcher.stop()  # and freed at the end: threads of collectives may be in it still (PyTorch PR 187141)
             self._profiler.stop()
-            self._graph_profiler, self._profiler = self._profiler, None
+            self._graph_trace, self._profiler = exported(self._profiler), None
         elif captured == 2:  # a step later: what is open when a profiler stops must end before another one starts,
             # such as the optimizer's annotation, or PyTorch writes to memory that it has freed
             self._profiler = profiler(shapes=False)
@@ -95,7 +97,7 @@ class Capture:
             self._profiler.step()
         if captured == 2 + settings.steps:
             self._finish()
-        self._begun, self._host_begun = time.perf_counter(), time.thread_time()
+        self._host_begun = time.thread_time()
         self._faults_begun = mapped_pages()
 
     def _stepped(self, optimizer: Any, *_: object) -> None:
@@ -106,6 +108,7 @@ class Capture:
             self.step()
 
     def _start(self) -> None:
+        self._plain_s = self._clock.seconds()
         if statistics.median(self._faults) < FEW_FAULTS:
             self._pool = touched_pool()
         profiler_costs()  # the first operators that a process profiles cost several times more than later ones
@@ -129,16 +132,17 @@ class Capture:
         mine = rank()
         with tempfile.TemporaryDirectory(dir=self.folder) as name:
             trace = Path(name) / trace_name(mine)
-            write_trace(trace, [self._graph_profiler, self._profiler])
+            write_trace(trace, [self._graph_trace, exported(self._profiler)])
             trace.replace(self.folder / trace.name)
         (self.folder / f".{graph_name(mine)}").replace(self.folder / graph_name(mine))
-        self._profiler = self._graph_profiler = self._pool = None
-        event_s, annotation_s = profiler_costs()
+        self._profiler = self._pool = None
+        event_s, annotation_s, launch_s = profiler_costs()
         about = {
             "schema": ABOUT_SCHEMA, "rank": mine, "ranks": dist.get_world_size() if dist.is_initialized() else 1,
             "steps": self.settings.steps, "plain_step_s": usual(self._plain_s),
             "plain_host_s": usual(self._host_s),
-            "event_s": event_s, "annotation_s": annotation_s, "torch": str(torch.__version__), "recsmith": __version__,
+            "event_s": event_s, "annotation_s": annotation_s, "launch_s": launch_s,
+            "torch": str(torch.__version__), "recsmith": __version__,
         }  # fmt: skip
         written = self.folder / f".{about_name(mine)}"
         written.write_text(json.dumps(about, indent=2) + "\n")
@@ -186,31 +190,67 @@ POOL_BYTES, POOL_BLOCK = 256 * 2**20, 2**16  # memory that is touched before the
 PROBES = 200  # small steps that are run with and without the profiler to see what an operator costs
 
 
-def profiler(*, shapes: bool, gpu: bool = True) -> Any:
-    """A profiler that records every step. shapes: also those of inputs. gpu: also its kernels, where there is one."""
+class StepClock:
+    """Times the steps of a loop, on a GPU by events of its stream: its host may be many steps ahead of the device."""
+
+    def __init__(self) -> None:
+        self._ends = list[Any]()
+
+    def tick(self) -> None:
+        """Say that a step is over, or that the first one begins."""
+        self._ends.append(recorded_event() if on_gpu() else time.perf_counter())
+
+    def seconds(self) -> list[float]:
+        """Seconds between the ticks so far; a GPU ends its work for that."""
+        if not on_gpu():
+            return [later - earlier for earlier, later in pairwise(self._ends)]
+        torch.cuda.synchronize()
+        return [earlier.elapsed_time(later) / 1e3 for earlier, later in pairwise(self._ends)]
+
+
+def on_gpu() -> bool:
+    """Whether this process works on a GPU."""
+    return torch.cuda.is_available() and torch.cuda.is_initialized()
+
+
+def recorded_event() -> Any:
+    """An event of the GPU's stream as it is now."""
+    event: Any = torch.cuda.Event(enable_timing=True)
+    event.record()
+    return event
+
+
+def profiler(*, shapes: bool) -> Any:
+    """A profiler that records every step, with the kernels of a GPU. shapes: also those of inputs."""
     activities = [torch.profiler.ProfilerActivity.CPU]
-    if gpu and torch.cuda.is_available():
+    if torch.cuda.is_available():
         activities.append(torch.profiler.ProfilerActivity.CUDA)
     return torch.profiler.profile(activities=activities, record_shapes=shapes, acc_events=True,
                                   schedule=lambda _: torch.profiler.ProfilerAction.RECORD)  # fmt: skip
 
 
-def write_trace(path: Path, profilers: Sequence[Any]) -> None:
-    """Write one trace, gzipped, of what several profilers recorded one after the other."""
-    traces: list[dict[str, Any]] = []
-    for each in profilers:
-        each.export_chrome_trace(str(path))
-        traces.append(json.loads(gzip.decompress(path.read_bytes())))
+def exported(profiler: Any) -> bytes:
+    """The trace of a profiler that has stopped, gzipped; before another starts, or times of kernels are lost."""
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name) / trace_name(0)
+        profiler.export_chrome_trace(str(path))
+        return path.read_bytes()
+
+
+def write_trace(path: Path, parts: Sequence[bytes]) -> None:
+    """Write one trace, gzipped, of what several profilers exported one after the other."""
+    traces: list[dict[str, Any]] = [json.loads(gzip.decompress(part)) for part in parts]
     events = [event for trace in traces for event in trace["traceEvents"]]
     path.write_bytes(gzip.compress(json.dumps(traces[0] | {"traceEvents": events}).encode()))
 
 
-def profiler_costs() -> tuple[float, float]:
-    """Seconds that the profiler adds to an operator and to an annotation: small ones with it and without it.
+def profiler_costs() -> tuple[float, float, float]:
+    """Seconds that the profiler adds to an operator, an annotation and a launch on a GPU: small ones with and without.
 
     Medians of this thread's own time, which other processes disturb least. Optimizers annotate their steps.
     """
     left, right, bias = (torch.zeros(4, 4, requires_grad=True) for _ in range(3))
+    there = torch.zeros(4, device="cuda" if on_gpu() else "cpu")
 
     def operate() -> None:
         torch.nn.functional.linear(left, right, bias[0]).sum().backward()
@@ -219,12 +259,17 @@ def profiler_costs() -> tuple[float, float]:
         with torch.profiler.record_function("recsmith"):
             pass
 
-    plain = [_usual(operate), _usual(annotate)]
-    with profiler(shapes=False, gpu=False) as watching:
-        watched = [_usual(operate), _usual(annotate)]
-    operators = sum(event.name != "recsmith" for event in watching.events()) / PROBES
+    def launch() -> None:
+        there.add_(1)
+
+    plain = [_usual(each) for each in (operate, annotate, launch)]
+    with profiler(shapes=False) as watching:
+        watched = [_usual(each) for each in (operate, annotate, launch)]
+    operators = sum(event.device_type.name == "CPU" and not event.name.startswith(("recsmith", "cu"))
+                    for event in watching.events())  # fmt: skip
     added = [max(0.0, slow - fast) for slow, fast in zip(watched, plain, strict=True)]
-    return added[0] / operators, added[1]
+    event_s = added[0] / (operators / PROBES - 1)
+    return event_s, added[1], max(0.0, added[2] - event_s) if on_gpu() else 0.0
 
 
 def touched_pool() -> Any:

@@ -70,7 +70,7 @@ def rank_steps(trace: Trace, about: CaptureAbout, graph: Path) -> RankSteps:
             took = [_nccl_s(trace, run) for run in ran]
         named = [span for span in trace.annotations if span.thread == step.thread
                  and step.begin <= span.begin and span.end <= step.end]  # fmt: skip
-        steps.append(pieces_of(step, nodes, marks, named, about.event_s, about.annotation_s))
+        steps.append(pieces_of(step, nodes, marks, named, about))
         seconds.append(took)
         unknown = Counter(mark.label for mark in marks if mark.kernel and mark.kernel.kind == "other")
     _check_alike(trace, steps)

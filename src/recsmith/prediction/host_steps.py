@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from recsmith.prediction.captures import CaptureAbout
 from recsmith.prediction.graph import KernelShape, Kind
 from recsmith.prediction.kineto import TraceSpan
 from recsmith.prediction.operators import is_arranging, kernel_of, kind_of
@@ -136,15 +137,14 @@ def pieces_of(
     nodes: list[OperatorNode],
     marks: list[Mark],
     named: Sequence[TraceSpan],
-    event_s: float,
-    annotation_s: float,
+    about: CaptureAbout,
 ) -> list[Piece]:
-    """The events of a step. named: annotations. event_s, annotation_s: the profiler's cost per operator and name."""
+    """The events of a step. named: annotations. about: has the profiler's cost per operator, name and launch."""
     by_top: dict[int, list[Mark]] = {}
     for mark in marks:
         by_top.setdefault(mark.top, []).append(mark)
     edges = _edges([node.span for node in nodes])
-    cut = _Cutter(edges, _edges(named), event_s, annotation_s)
+    cut = _Cutter(edges, _edges(named), about)
     at, last = step.begin, BEFORE
     for top, node in enumerate(nodes):
         if node.outer >= 0:
@@ -178,8 +178,9 @@ def between(one: str, other: str) -> str:
 class _Cutter:
     """Adds pieces one after the other, each without the profiler's cost."""
 
-    def __init__(self, edges: list[float], named: list[float], event_s: float, annotation_s: float) -> None:
-        self._edges, self._named, self._event_s, self._annotation_s = edges, named, event_s, annotation_s
+    def __init__(self, edges: list[float], named: list[float], about: CaptureAbout) -> None:
+        self._edges, self._named, self._event_s, self._annotation_s = edges, named, about.event_s, about.annotation_s
+        self._launch_s = max(0.0, about.launch_s - about.event_s)  # halves of event_s are taken off before and after
         self.pieces: list[Piece] = []
 
     def host(self, term: str, label: str, begin: float, end: float, own: int) -> None:
@@ -206,7 +207,8 @@ class _Cutter:
                 at = mark.resumed if mark.kind == Kind.AWAIT else max(mark.begin, mark.resumed)
                 continue
             self.host(term, span.name, at, mark.begin, 1 if term == "T2" else 2)
-            seconds = max(0.0, mark.end - mark.begin - mark.cost * self._event_s)
+            added = self._launch_s if mark.kind == Kind.LAUNCH else mark.cost * self._event_s
+            seconds = max(0.0, mark.end - mark.begin - added)
             kind_term = mark.kernel.kind if mark.kernel else "T4"
             self.pieces.append(Piece(mark.kind, kind_term, mark.label, seconds, mark.collective, mark.kernel,
                                      mark.work_s, mark.stream))  # fmt: skip
