@@ -31,7 +31,7 @@ def read(folder: str) -> tuple[Groups, Floats]:
     path = locate(folder)
     found, columns = read_samples(path), read_columns(path, samples.VISIT_COLUMNS)
     probes = sorted(probe for probe in columns["probe_s"] if probe is not None)
-    fastest = {each.sample: each.probe_s for each in samples.schedule_of(columns)}
+    fastest = {each.sample: each.probe_s for each in samples.schedule_of(columns, "cpu")}
     over = np.array([fastest[sample] for sample in found.sample.tolist()], dtype=np.float64)
     groups = groups_of(found)
     return groups.take(~mapped(groups)), (over / probes[int(samples.USUAL_SHARE * len(probes))])[~mapped(groups)]

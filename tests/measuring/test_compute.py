@@ -38,7 +38,7 @@ def measured(path: Path, hardware: Any, **limit: Any) -> dict[str, list[Any]]:
 
 def statuses(found: dict[str, list[Any]]) -> list[str]:
     """Of samples."""
-    return [each.status for each in schedule_of(found)]
+    return [each.status for each in schedule_of(found, "cpu")]
 
 
 # --- limits ------------------------------------------------------------------------------------------------------

@@ -147,11 +147,17 @@ def test_a_sample_is_visited_until_two_agree_or_one_fails(seed: int):
     assert schedule.steady == [each.status for each in schedule].count("ok")
 
 
+def test_one_visit_of_a_gpu_is_a_steady_sample() -> None:
+    rows = [(0, "ok", 1.0, 2.0, 0.1), (1, "failed", None, None, None)]
+    assert [each.status for each in schedule_of(columns(rows), "cuda")] == ["ok", "failed"]
+    assert [each.status for each in schedule_of(columns(rows), "cpu")] == ["open", "failed"]
+
+
 @given(SEEDS, st.integers(0, VISITED - 1))
 def test_rows_give_the_schedule_again(seed: int, count: int):
     going_on = Schedule()
     rows = list(visits(going_on, seed, VISITED))
-    again = schedule_of(columns(rows[:count]))
+    again = schedule_of(columns(rows[:count]), "cpu")
     assert again.next == rows[count][:2]
     assert list(visits(again, seed, VISITED - count)) == rows[count:]
     assert list(again) == list(going_on)
@@ -182,7 +188,7 @@ def test_samples_of_slow_minutes_are_set_aside():
 def test_samples_whose_rows_are_lost_are_visited_again():
     schedule = Schedule()
     rows = list(visits(schedule, 0, VISITED))
-    kept = schedule_of(columns([row for row in rows if row[0] >= BLOCK_SAMPLES]))
+    kept = schedule_of(columns([row for row in rows if row[0] >= BLOCK_SAMPLES]), "cpu")
     assert kept.next == (0, 0)
 
 

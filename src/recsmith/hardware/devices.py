@@ -61,6 +61,7 @@ class Cuda(FusedHardware):
 
     name = "cuda"
     least_s = 0.01  # seconds of repetitions; events are exact, so a third of what a CPU gets will do
+    probed_every_s = 1.0  # of an H200 it moves by 1 % in minutes, and would take as long as most cases
 
     def __init__(self, scale: CaseScale, versions: str, runtime: Any = torch.cuda, place: str = "cuda") -> None:
         if not runtime.is_available():

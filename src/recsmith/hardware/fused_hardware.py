@@ -55,6 +55,7 @@ class FusedHardware:
     name = ""
     device = ""
     least_s = LEAST_S
+    probed_every_s = 0.0  # a probe follows every case
 
     def __init__(self, scale: CaseScale, versions: str, place: torch.device) -> None:
         self.scale = scale
@@ -70,6 +71,7 @@ class FusedHardware:
         self._probe_cases = (probe_case(scale),)
         self._probe_lookups = [draw_lookups(case, self._pool) for case in self._probe_cases]
         self._probed_s: float | None = None
+        self._probed_at = 0.0
         self._drawn: dict[Case, Lookups] = {}
 
     def refuse(self, optimizers: tuple[str, ...], data_types: tuple[str, ...]) -> None:
@@ -132,11 +134,14 @@ class FusedHardware:
         return Measurement(status="out_of_memory" if memory else "failed", message=text.splitlines()[0] if text else "")
 
     def _probe(self) -> float:
-        """Seconds of the probe, its fastest repetition."""
+        """Seconds of the probe, its fastest repetition; those of the last one, where it was short ago."""
+        if self._probed_s and time.monotonic() < self._probed_at + self.probed_every_s:
+            return self._probed_s
         try:
             times = self._repeat(self._probe_cases, self._probe_lookups, REPETITIONS, PROBE_S, MOST_PROBES)
         except RuntimeError as error:
             raise RecSmithError(f"{self.name} no longer answers: {str(error).splitlines()[0]}; start again") from None
+        self._probed_at = time.monotonic()
         return min(each.total_s for each in times)
 
     def _repeat(

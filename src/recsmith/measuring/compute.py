@@ -93,7 +93,7 @@ def measure_compute(
         optimizers=cases.optimizers, data_types=cases.data_types, planned=cases.planned,
     )  # fmt: skip
     with open_folder(path, about) as folder:
-        run = _MeasuringRun(folder, limit)
+        run = _MeasuringRun(folder, limit, hardware.name)
         try:
             while not run.over:
                 run.note(_visit(folder, hardware, cases, *run.schedule.next))
@@ -108,9 +108,9 @@ def measure_compute(
 class _MeasuringRun:
     """The schedule of a folder's samples, and its progress towards a limit."""
 
-    def __init__(self, folder: Folder, limit: Limit) -> None:
+    def __init__(self, folder: Folder, limit: Limit, hardware: str) -> None:
         self._limit, self._begun, self._visits, self._samples = limit, time.monotonic(), 0, 0
-        self.schedule = schedule_of(read_columns(folder.path, VISIT_COLUMNS))
+        self.schedule = schedule_of(read_columns(folder.path, VISIT_COLUMNS), hardware)
         self._steady_before = self.schedule.steady
 
     def note(self, row: Row) -> None:

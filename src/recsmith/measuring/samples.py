@@ -2,8 +2,9 @@
 
 A sample takes what its fastest visit takes, forward and backward each by themselves. Other tenants of a machine slow a
 core down for milliseconds to minutes, and nothing makes it faster than it is. So a sample is visited until its two
-fastest visits agree. Samples of a block take turns, so that seconds lie between two visits of one. A sample is set
-aside where all of its visits fell into minutes in which the probe was slow as well (docs/decisions/0007).
+fastest visits agree. A GPU that is timed by its own events has no such neighbours: there one visit is enough. Samples
+of a block take turns, so that seconds lie between two visits of one. A sample is set aside where all of its visits fell
+into minutes in which the probe was slow as well (docs/decisions/0007).
 
 Legend: N samples, P tables of all of them together, 17 bins by reads of a row (workloads/workload.py).
 """
@@ -33,6 +34,11 @@ SLOW_PROBE = 1.5  # times the usual best: a slower probe around all visits sets 
 # gains nothing, 2 adds some that do harm (measured on shipped:cpu, docs/decisions/0007)
 USUAL_SHARE = 0.02  # of all probes are faster than the usual best. Trade-off: smaller follows single lucky probes,
 # larger takes slow minutes for usual ones; not tuned further
+
+ENOUGH = {
+    "cuda": 1
+}  # visits of a steady sample, by hardware: of an H200 two were 0.3 % apart at the median, at most 4 %
+VISITS = 2  # of other hardware
 
 VISIT_COLUMNS = ("sample", "status", "forward_s", "backward_s", "probe_s")  # what a schedule takes from a row
 
@@ -70,13 +76,13 @@ class KernelSample:
         return self.status != "open"
 
 
-def judge(sample: int, visits: Sequence[Visit], last: str = "ok") -> KernelSample:
+def judge(sample: int, visits: Sequence[Visit], last: str = "ok", enough: int = VISITS) -> KernelSample:
     """The sample of its visits. last: status of the last visit, which is among `visits` only if it is ok."""
     totals = sorted(visit.forward_s + visit.backward_s for visit in visits)
     apart = totals[1] / totals[0] - 1 if len(totals) > 1 else None
     if last != "ok":
         status = last
-    elif apart is not None and apart <= AGREE_WITHIN:
+    elif len(totals) >= enough and (apart is None or apart <= AGREE_WITHIN):
         status = "ok"
     else:
         status = "open" if len(totals) < MOST_VISITS else "unsteady"
@@ -92,9 +98,11 @@ class Schedule:
     """All samples of a run so far, and which one is visited next.
 
     Block after block of BLOCK_SAMPLES samples; within a block, the sample with the fewest visits comes first.
+    enough: visits that a steady sample has at least.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, enough: int = VISITS) -> None:
+        self._enough = enough
         self._visits: dict[int, list[Visit]] = {}
         self._samples: dict[int, KernelSample] = {}
         self._agreed: list[float] = []  # probes of samples whose visits agree, the fastest first
@@ -107,7 +115,7 @@ class Schedule:
         if visit:
             visits.append(visit)
             insort(self._probes, visit.probe_s)
-        judged = self._samples[sample] = judge(sample, visits, status)
+        judged = self._samples[sample] = judge(sample, visits, status, self._enough)
         if judged.status == "ok" and judged.probe_s is not None:
             insort(self._agreed, judged.probe_s)
         return judged
@@ -146,9 +154,9 @@ class Schedule:
         return self._samples[sample].visits if sample in self._samples else 0
 
 
-def schedule_of(columns: dict[str, list[Any]]) -> Schedule:
-    """The schedule of a run so far, from columns VISIT_COLUMNS of its rows in order of positions."""
-    schedule = Schedule()
+def schedule_of(columns: dict[str, list[Any]], hardware: str) -> Schedule:
+    """The schedule of a run on some hardware so far, from columns VISIT_COLUMNS of its rows in order of positions."""
+    schedule = Schedule(ENOUGH.get(hardware, VISITS))
     for sample, status, *seconds in zip(*(columns[name] for name in VISIT_COLUMNS), strict=True):
         schedule.note(sample, status, visit_of(*seconds))
     return schedule
@@ -216,7 +224,8 @@ def read_samples(path: Path) -> Samples:
     about = load_about(path)
     if about.kind != "compute":
         raise UsageError(f"'{path}' holds {about}; samples are of `recsmith measure compute`")
-    steady = {each.sample: each for each in schedule_of(read_columns(path, VISIT_COLUMNS)) if each.status == "ok"}
+    schedule = schedule_of(read_columns(path, VISIT_COLUMNS), about.hardware)
+    steady = {each.sample: each for each in schedule if each.status == "ok"}
     pieces = list(_pieces(path, about, np.array(list(steady), dtype=np.int64)))
     found = {name: np.concatenate([piece[name] for piece in pieces]) for name in READ_COLUMNS}
     seconds = [(steady[sample].forward_s, steady[sample].backward_s) for sample in found["sample"].tolist()]

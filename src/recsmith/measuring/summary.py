@@ -59,7 +59,7 @@ def summarize(path: Path) -> Summary:
     """The summary of a folder; CorruptFile where a file of it is damaged."""
     about = load_about(path)
     found = read_columns(path, READ_COLUMNS)
-    samples = list(schedule_of(found))
+    samples = list(schedule_of(found, about.hardware))
     first = {sample: i for i, sample in reversed(list(enumerate(found["sample"])))}
     steady = [first[each.sample] for each in samples if each.status == "ok"]
     took = sum(seconds or 0.0 for seconds in found["elapsed_s"])
