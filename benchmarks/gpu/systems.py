@@ -43,9 +43,9 @@ class Job:
     """A system, and how a run switches it on.
 
     settings: over the run, as of --set. plan: auto, torchrec, or the sharding type or kernel of all tables. mode: what
-    is done beside training; rows: on the CPU, whose FBGEMM lacks the optimizer, the unsharded model trains. refused:
-    where it is documented to be. bound: of the difference. beside: the job whose CPU losses it is held against; the
-    same one by default.
+    is done beside training; rows: on the CPU, whose FBGEMM lacks the optimizer, the unsharded model trains; alone: the
+    rank sends its largest numbers to itself, where one rank sends nothing otherwise. refused: where it is documented to
+    be. bound: of the difference. beside: the job whose CPU losses it is held against; the same one by default.
     """
 
     name: str
@@ -104,8 +104,9 @@ JOBS = (
         bound=1e-3),
     Job("model.narrow", ("model.narrow={keep: 0.35, cycles: 1, dense_at_start: 0.34, dense_at_end: 0.25}",
                          "model.top=[128, 64]"), steps=40),
-    Job("comms: thresholded dense", ("comms={name: thresholded, dense: 0.05, renew: 8}",), bound=1e-3),
-    Job("comms: thresholded pooled", ("comms={name: thresholded, dense: null, pooled: 0.333}",), bound=1e-3),
+    Job("comms: thresholded dense", ("comms={name: thresholded, dense: 0.05, renew: 8}",), mode="alone", bound=1e-3),
+    Job("comms: thresholded pooled", ("comms={name: thresholded, dense: null, pooled: 0.333}",), mode="alone",
+        bound=1e-3),
     Job("data.deduplicate", ("data.deduplicate=auto", "data.keep_together=16"), mode="sessions"),
     Job("array", (f"array={{members: {MEMBERS}, together: always}}",)),
     Job("array.layer_memory", (f"array={{members: {MEMBERS}, together: always, layer_memory: 3MiB}}",)),
@@ -188,8 +189,8 @@ def data(mode: str, first: int, samples: int) -> Row:
     return {**made, **sessions, "first_sample": first, "num_samples": samples}
 
 
-def the_run(job: Job, folder: Path, device: str, steps: int) -> Any:
-    """The run of a job, with its plan."""
+def the_run(job: Job, folder: Path, device: str, steps: int, *, ahead: bool) -> Any:
+    """The run of a job, with its plan. ahead: under the pipeline that a GPU has, where the job leaves it open."""
     from recsmith.training import load_run
 
     raw = {
@@ -207,6 +208,8 @@ def the_run(job: Job, folder: Path, device: str, steps: int) -> Any:
     if job.mode == "maps":
         write_maps(folder / "maps.safetensors")
     run = load_run(folder / "run.json", tuple(settings))
+    if ahead and run.pipeline == "auto" and job.mode not in ("sessions", "search"):  # which refuse it
+        run = replace(run, pipeline="sparse_dist")
     kind = "table_wise" if device == "cpu" and job.plan == "fused_uvm_caching" else job.plan
     return replace(run, plan=kind if kind in ("auto", "torchrec") else plan_of(run, kind, device, folder))
 
@@ -260,6 +263,8 @@ def trained(job: Job, run: Any, folder: Path) -> Row:
     from recsmith.training import train
 
     more: Row = {}
+    if job.mode == "alone":
+        send_to_itself()
     if job.mode == "search":
         from recsmith.training.search import NetworkSearch, prepare
 
@@ -328,6 +333,20 @@ def update_rows(weights: Any, state: dict[str, Any], settings: Any, step: int) -
     weights[found] = row - settings.learning_rate * ratio * turn
 
 
+def send_to_itself() -> None:
+    """Have thresholds choose and send on one rank, too."""
+    from recsmith.training.collectives.dense_thresholds import DenseThresholds
+    from recsmith.training.collectives.pooled_thresholds import replace_pooled
+    from recsmith.training.collectives.thresholded import Thresholded
+
+    def attach(settings: Any, model: Any) -> Any:
+        if settings.pooled is not None and replace_pooled(model, settings) == 0:
+            raise ValueError("no all-to-all of pooled embeddings was found")
+        return None if settings.dense is None else DenseThresholds(settings, model).hook()
+
+    Thresholded.attach = attach  # type: ignore[method-assign, assignment]
+
+
 def predictions(run: Any) -> list[float]:
     """What the exported model says of three samples."""
     from recsmith.training import load_model
@@ -348,8 +367,8 @@ def measured(output: Path) -> Row:
     return {"losses": losses, "samples_per_s": round(statistics.median(rates)) if rates else None}
 
 
-def work(name: str, device: str, steps: int, folder: Path) -> None:
-    """A job's process: leaves row.json in its folder."""
+def work(name: str, device: str, steps: int, folder: Path, ahead: bool) -> None:
+    """A job's process: leaves row.json in its folder. ahead: as `the_run` has it."""
     os.setsid()
     with (folder / "log.txt").open("wb") as log:
         os.dup2(log.fileno(), 1)
@@ -362,7 +381,7 @@ def work(name: str, device: str, steps: int, folder: Path) -> None:
     if device == "cpu":
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
     begun = time.perf_counter()
-    row = outcome(next(job for job in JOBS if job.name == name), device, steps, folder)
+    row = outcome(next(job for job in JOBS if job.name == name), device, steps, folder, ahead)
     row["seconds"] = round(time.perf_counter() - begun, 1)
     (folder / "made.json").write_text(json.dumps(row))
     (folder / "made.json").rename(folder / "row.json")
@@ -370,7 +389,7 @@ def work(name: str, device: str, steps: int, folder: Path) -> None:
     os._exit(0)  # gloo's teardown may abort
 
 
-def outcome(job: Job, device: str, steps: int, folder: Path) -> Row:
+def outcome(job: Job, device: str, steps: int, folder: Path, ahead: bool) -> Row:
     from recsmith.errors import UsageError
     from recsmith.jobs.worker import join
 
@@ -380,7 +399,7 @@ def outcome(job: Job, device: str, steps: int, folder: Path) -> Row:
                 os.environ.pop(name, None)
         else:
             join()
-        run = the_run(job, folder, device, steps)
+        run = the_run(job, folder, device, steps, ahead=ahead)
         row = unsharded(run) if job.mode == "rows" and device == "cpu" else trained(job, run, folder)
     except UsageError as error:
         return {"status": "refused", "error": str(error)}
@@ -433,7 +452,7 @@ def run_all(todo: list[tuple[Job, str]], words: argparse.Namespace, file: Path, 
             folder = scratch / f"{len(waiting)}"
             folder.mkdir()
             place = device if words.device == "cuda" else "cpu"
-            process = context.Process(target=work, args=(job.name, place, words.steps, folder))
+            process = context.Process(target=work, args=(job.name, place, words.steps, folder, device != place))
             process.start()
             running[job.name, device] = (process, now, folder)
         for (name, device), (process, since, folder) in list(running.items()):

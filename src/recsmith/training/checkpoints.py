@@ -13,11 +13,13 @@ import json
 import os
 import shutil
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.distributed._shard.metadata import ShardMetadata
 from torch.distributed._shard.sharded_tensor.api import ShardedTensor
 from torch.distributed._shard.sharded_tensor.shard import Shard
 from torch.distributed.checkpoint.api import CheckpointException
@@ -198,11 +200,19 @@ def copied(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: copied(inner) for key, inner in value.items()}
     if isinstance(value, ShardedTensor):
-        shards = [Shard(_copy(shard.tensor), shard.metadata) for shard in value.local_shards()]
+        whole = value.metadata()
+        shards = [Shard(_copy(shard.tensor), _in_host_memory(shard.metadata)) for shard in value.local_shards()]
         return ShardedTensor._init_from_local_shards_and_global_metadata(
-            shards, sharded_tensor_metadata=value.metadata(), process_group=value._process_group
+            shards,
+            sharded_tensor_metadata=replace(whole, shards_metadata=list(map(_in_host_memory, whole.shards_metadata))),
+            process_group=value._process_group,
         )
     return _copy(value) if isinstance(value, torch.Tensor) else value
+
+
+def _in_host_memory(shard: ShardMetadata) -> ShardMetadata:
+    placement: Any = shard.placement
+    return ShardMetadata(shard.shard_offsets, shard.shard_sizes, f"rank:{placement.rank()}/cpu")
 
 
 def _copy(tensor: torch.Tensor) -> torch.Tensor:

@@ -1,16 +1,20 @@
 """Rows in the memory of the device, where TorchRec puts them."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 import torch.distributed as dist
+from fbgemm_gpu.split_table_batched_embeddings_ops_training import SplitTableBatchedEmbeddingBagsCodegen
 from torch import nn
 from torchrec.optim.keyed import CombinedOptimizer
 
 from recsmith.jobs.sharded_model import NamedShard, named_shards
 from recsmith.training.optimizers.split import joined_weights
+from recsmith.training.stores.kernels import kernels_in
 from recsmith.training.stores.protocol import RowStore, WholeTensor
 from recsmith.training.tables.towers import host_parameters, towers_in
+
+State = TypeVar("State")
 
 
 class DeviceRows(RowStore):
@@ -22,7 +26,7 @@ class DeviceRows(RowStore):
     def shards(self) -> Iterator[NamedShard]:
         """The model's own tensors, and the weights in fp32 of dense layers in bf16, which can be read alone."""
         joined, local = joined_weights(self.optimizer), host_parameters(getattr(self.model, "module", self.model))
-        for shard in named_shards(self.model):
+        for shard in self._at_home(list(named_shards(self.model))):
             everywhere = shard.everywhere and shard.parameter not in local
             yield shard._replace(tensor=joined.get(shard.parameter, shard.tensor), everywhere=everywhere)
 
@@ -52,13 +56,22 @@ class DeviceRows(RowStore):
         """The same, where optimizers have made their state."""
         for name, part in self._optimizers():
             part.step() if name == "sparse" else part.init_state()
-        return self.state_dict()
+        return self._at_home(self.state_dict())
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Weights are there already; optimizers are told theirs."""
         for name, part in self._optimizers():
             if name in state["optimizer"]:
                 part.load_state_dict(state["optimizer"][name])
+
+    def _at_home(self, state: State) -> State:
+        """The state, whose tensors may be written into: caches that a GPU has of host memory are read no more.
+
+        A model's `state_dict` has brought changed rows to host memory.
+        """
+        for tables in kernels_in(self.model, SplitTableBatchedEmbeddingBagsCodegen):
+            tables.reset_cache_states()
+        return state
 
     def _optimizers(self) -> list[Any]:
         return [] if self.optimizer is None else list(self.optimizer.optimizers)
