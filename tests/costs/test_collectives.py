@@ -105,7 +105,7 @@ def test_one_device_sends_nothing(kind: str) -> None:
 
 def test_a_plan_for_one_device_has_no_gap() -> None:
     assert case_of(*(table(f"t{i}", 1000, 8) for i in range(3)), on=cluster_of(1)).plan().plan.gap == pytest.approx(
-        0, abs=1e-6
+        0, abs=1e-8
     )
 
 

@@ -55,7 +55,9 @@ class SelectionLimits:
 
 
 def mean_linear_bound(evaluator: Evaluator) -> LinearBound:
-    """The mean of a cost model's planes, for every group."""
+    """The mean of a cost model's planes, for every group; one of zeros, by which nothing is priced, without planes."""
+    if not evaluator.planes:
+        return LinearBound(np.zeros((evaluator.groups, 1)), 0.0)
     slopes = np.mean(plane_slopes(evaluator), axis=0)
     return LinearBound(np.tile(slopes, (evaluator.groups, 1)), least_opening(evaluator))
 
@@ -69,7 +71,7 @@ class PieceTerms:
     def __init__(self, evaluator: Evaluator, modes: Ints, widths: Ints) -> None:
         self.terms, self.group = evaluator.terms(modes, widths), evaluator.group[modes]
         self.alone: Floats = evaluator.head(self.terms).sum(axis=-1)
-        self.additive = evaluator.additive
+        self.priced_alone = evaluator.additive or not evaluator.planes
 
     def of(self, pieces: Ints) -> "PieceTerms":
         """The work of some of the pieces."""
@@ -78,9 +80,12 @@ class PieceTerms:
         return other
 
     def seconds(self, linear: LinearBound) -> tuple[Floats, Floats]:
-        """Seconds (N,) of pieces beyond the opening of their group: (by a linear bound, by the model alone)."""
+        """Seconds (N,) of pieces beyond the opening of their group: (by a linear bound, by the model alone).
+
+        Those by the model alone stand for both where they add up, and where a model has no planes to bound it by.
+        """
         alone = self.alone - linear.opening
-        if self.additive:
+        if self.priced_alone:
             return alone, alone
         return np.einsum("nk,nk->n", self.terms, linear.slopes[self.group]), alone
 

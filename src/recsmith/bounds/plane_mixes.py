@@ -32,6 +32,7 @@ from recsmith.sharding import Span
 TURNS = 25  # of the play; more gained 0.01 % at most
 SHARPEST, SHARPER = 5e-3, 10.0  # share of the total by which planes must differ to count, and how much less at the end
 LEAST_HEIGHT = -500.0  # below it a share would be 0, and 0 times infinity is no number
+LEAST_SHARE = 1e-3  # of a plane in the best mix; it stands for 0, which play comes near to and never reaches
 STEP = 0.3  # of the way to its answer that a mix goes in a turn; with all of it some swing to and fro
 
 
@@ -107,4 +108,7 @@ def played_mix(seconds: Floats, group: Ints, start: Ints, groups: int) -> Floats
         height = (mean - mean.max(axis=1, keepdims=True)) / (SHARPEST * max(total, np.finfo(float).tiny))
         answer = np.exp(np.maximum(height * (1 + SHARPER * turn / TURNS), LEAST_HEIGHT))
         mix = (1 - STEP) * mix + STEP * answer / answer.sum(axis=1, keepdims=True)
-    return best_mix.copy()
+    rounded = np.where(best_mix < LEAST_SHARE, np.exp(LEAST_HEIGHT), best_mix)
+    rounded /= rounded.sum(axis=1, keepdims=True)
+    total, _ = cheapest_options(np.einsum("oj,oj->o", seconds, rounded[group]), start)
+    return rounded if total >= best else best_mix.copy()

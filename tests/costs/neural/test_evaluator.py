@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.cases import OFF_DISK, Case, brute_force, seeded, small_case, table
-from support.learned import TERMS, card, tensors
+from support.learned import TERMS, card, tensors, write_model
 from support.learned_cases import COUNTED, case_of, evaluator_of, piece_of, sums_of
 
 from recsmith.bounds import lower_bound
@@ -16,6 +16,7 @@ from recsmith.costs.neural.files import save_model, weights_of
 from recsmith.costs.neural.heads import BLOCK
 from recsmith.costs.neural.inputs import inputs_of, work_of
 from recsmith.planners.solver.linear_pieces import linear_pieces_of
+from recsmith.planning import plan
 from recsmith.plans import Placement
 from recsmith.problems import footprint_of
 
@@ -148,3 +149,13 @@ def test_a_free_head_has_no_planes_and_no_bound(tmp_path: Path) -> None:
     evaluator = evaluator_of(tmp_path, variant="free")
     assert evaluator.planes == ()
     assert lower_bound(evaluator).bound.value_s is None
+
+
+def test_models_without_planes_are_planned_by_what_pieces_cost_alone(tmp_path: Path) -> None:
+    problem, model = evaluator_of(tmp_path).problem, write_model(tmp_path / "free.safetensors", "free")
+    found = {
+        name: plan(problem.workload, problem.cluster, cost_model=model, planner=name).plan
+        for name in ("auto", "ldm", "cost_greedy")
+    }
+    assert 0 < found["auto"].cost.total_s <= min(each.cost.total_s for each in found.values()) < np.inf
+    assert found["auto"].gap is None

@@ -12,6 +12,7 @@ from support.searched import heap, lopsided
 from recsmith.bounds import lower_bound
 from recsmith.bounds.relaxation import shared_relaxation
 from recsmith.costs import cost_model, price, step_seconds
+from recsmith.errors import UsageError
 from recsmith.planners.annealing import kernel
 from recsmith.planners.annealing.kernel import Cooling, FlatOptions, FlatProblem, is_compiled
 from recsmith.planners.annealing.starts import TriedOptions
@@ -154,7 +155,7 @@ def test_arrays_that_do_not_belong_together_are_refused() -> None:
     start = problem.plan(heap(case))
     assert start is not None
     start.count = start.count[:-1].copy()
-    with pytest.raises(ValueError, match=r"plan\.count: wrong length"):
+    with pytest.raises(UsageError, match=r"plan\.count: wrong length\); build it again"):
         Cooling(problem, options, start, 0).go_on(0, 1, 1, HEAT)
 
 

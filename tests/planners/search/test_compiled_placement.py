@@ -8,6 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.cases import Case, cluster, drawn, large_case, medium_case, table, under, workload
 
+from recsmith.errors import UsageError
+from recsmith.planners import compiled_code
+from recsmith.planners.compiled_code import call_compiled
 from recsmith.planners.search import compiled_placement, placement
 from recsmith.planners.search.compiled_placement import place_compiled
 from recsmith.planners.search.device_state import Assignment, DeviceState
@@ -63,8 +66,10 @@ def test_it_leaves_costs_that_just_add_up_and_other_scores_to_the_loop() -> None
 
 
 def test_wrong_lengths_are_refused() -> None:
-    native = compiled_placement._compiled()  # pyright: ignore[reportPrivateUsage]
-    with pytest.raises(ValueError, match="24 arrays are needed"):
-        native.place(())
-    with pytest.raises(ValueError, match="wrong length"):
-        native.place(tuple(np.zeros(3) for _ in range(24)))
+    native = compiled_code.compiled(compiled_placement.CODE)
+    with pytest.raises(UsageError, match=r"another version of recsmith \(24 arrays are needed\); build it again"):
+        call_compiled(native.place, ())
+    with pytest.raises(UsageError, match="wrong length"):
+        call_compiled(native.place, tuple(np.zeros(3) for _ in range(24)))
+    with pytest.raises(UsageError, match="array 1: 8 bytes an item"):
+        call_compiled(native.place, tuple(np.zeros(3, dtype=np.float32 if i == 1 else None) for i in range(24)))

@@ -14,15 +14,10 @@ groups, F phases, B maxima, J linear functions of all, S slots for the pieces of
 rank; a piece is numbered table * S + slot. Every array is contiguous, of int64 or double. Callers guarantee that
 numbers in arrays are indices of what they name; only lengths are checked here.
 */
-#define Py_LIMITED_API 0x030b0000
-#include <Python.h>
+#include "../arrays.h"
 #include <math.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-typedef int64_t i64;
-typedef double f64;
 
 #define MOST_PHASES 4
 #define MOST_HIDDEN 64     /* units of a network */
@@ -1041,7 +1036,7 @@ static const char *wrong_length(const Problem *p, const i64 lengths[]) {
     return planes + p->inputs + extras > p->J ? NAMES[PLANES] : NULL;
 }
 
-static PyObject *run(void *const array[], const i64 lengths[], const Schedule *schedule) {
+static PyObject *run(void *const array[], const i64 lengths[], const void *schedule) {
     Problem problem = {0};
     Annealer annealer = {0}, *a = &annealer;
     Proposal to[2] = {{0}, {0}};
@@ -1080,29 +1075,10 @@ static PyObject *anneal_arrays(PyObject *self, PyObject *arguments) {
     (void)self;
     PyObject *arrays;
     Schedule schedule;
-    if (!PyArg_ParseTuple(arguments, "O!LLLddii", &PyTuple_Type, &arrays, &schedule.first, &schedule.last,
+    if (!PyArg_ParseTuple(arguments, "OLLLddii", &arrays, &schedule.first, &schedule.last,
                           &schedule.steps, &schedule.hot, &schedule.cold, &schedule.blunt, &schedule.stages))
         return NULL;
-    if (PyTuple_Size(arrays) != ARRAYS) return PyErr_Format(PyExc_ValueError, "%d arrays are needed", (int)ARRAYS);
-    Py_buffer views[ARRAYS];
-    void *array[ARRAYS];
-    i64 lengths[ARRAYS];
-    int held = 0;
-    PyObject *result = NULL;
-    for (; held < ARRAYS; held++) {
-        int writable = held >= PLAN ? PyBUF_WRITABLE : 0;
-        if (PyObject_GetBuffer(PyTuple_GetItem(arrays, held), views + held, PyBUF_C_CONTIGUOUS | writable) < 0) break;
-        array[held] = views[held].buf;
-        lengths[held] = (i64)(views[held].len / 8);
-        if (views[held].itemsize != 8) {
-            PyErr_Format(PyExc_ValueError, "%s: 8 bytes an item are needed", NAMES[held]);
-            held++;
-            break;
-        }
-    }
-    if (!PyErr_Occurred()) result = run(array, lengths, &schedule);
-    while (held) PyBuffer_Release(views + --held);
-    return result;
+    return with_arrays(arrays, ARRAYS, PLAN, run, &schedule);
 }
 
 static PyMethodDef METHODS[] = {{"anneal", anneal_arrays, METH_VARARGS, "Change a plan in place; see kernel.py."}, {0}};

@@ -9,7 +9,7 @@ phases, k work terms, S slots for the pieces of a table, N pieces placed.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -18,10 +18,12 @@ from recsmith._types import Bools, Floats, Ints
 from recsmith.costs import Evaluator
 from recsmith.costs.group_loads import GroupLoads, NetworkShares
 from recsmith.planners.annealing.starts import TriedOptions
+from recsmith.planners.compiled_code import call_compiled, compiled
 from recsmith.planners.search.device_state import Assignment
 from recsmith.problems import NO_PIECE, Footprint, Problem, ordered_footprint
 from recsmith.sharding import SHARDING_TYPES, TYPE_NAMES, WIDTH_STEP, Span
 
+CODE = "annealing._kernel"
 MOST_UNITS = 1_000_000  # above it, tables keep to the widths of their options: arrays would take too much memory
 PAIRS = 2  # widths that the pieces of an option have at most
 MOST_SLOTS = 64  # pieces of a table; a start with more is not annealed
@@ -36,20 +38,9 @@ NOTHING_HELD: tuple[Ints | Floats, ...] = (*(10 * [np.zeros(0, dtype=np.int64)])
 _FIXED = TYPE_NAMES.index("table_column_wise")  # its pieces move together: all on one host
 
 
-@cache
 def is_compiled() -> bool:
     """Whether the package was built with a C compiler, and so has the compiled annealing."""
-    try:
-        _kernel()
-    except ImportError:
-        return False
-    return True
-
-
-def _kernel() -> Any:
-    from recsmith.planners.annealing import _kernel as module
-
-    return module
+    return compiled(CODE) is not None
 
 
 @dataclass
@@ -216,7 +207,7 @@ class Cooling:
 
     def go_on(self, first: int, last: int, steps: int, heat: tuple[float, float]) -> None:
         """Steps `first` to `last` of as many as the cooling takes; heat: temperatures at its start and its end."""
-        _kernel().anneal(self._arrays, first, last, steps, *heat, BLUNT, STAGES)
+        call_compiled(compiled(CODE).anneal, self._arrays, first, last, steps, *heat, BLUNT, STAGES)
 
 
 class FlatOptions:

@@ -5,14 +5,9 @@ Legend: N pieces in the order in which they are placed, W ranks, G fusion groups
 phases, k terms. Every array is contiguous, of int64 or double. Callers guarantee that numbers in arrays are indices of
 what they name; only lengths are checked here.
 */
-#define Py_LIMITED_API 0x030b0000
-#include <Python.h>
+#include "../arrays.h"
 #include <math.h>
-#include <stdint.h>
 #include <stdlib.h>
-
-typedef int64_t i64;
-typedef double f64;
 
 #define NOWHERE -1
 
@@ -165,7 +160,8 @@ static int read_arrays(Placing *p, void *const array[], const i64 lengths[]) {  
     return 1;
 }
 
-static PyObject *run(void *const array[], const i64 lengths[]) {
+static PyObject *run(void *const array[], const i64 lengths[], const void *more) {
+    (void)more;
     Placing placing = {0}, *p = &placing;
     if (!read_arrays(p, array, lengths)) return PyErr_Format(PyExc_ValueError, "an array has the wrong length");
     p->powers = malloc(((p->F + 1) * p->W + (p->N + p->G * p->W) * p->J) * sizeof(f64));
@@ -182,27 +178,7 @@ static PyObject *run(void *const array[], const i64 lengths[]) {
 
 static PyObject *place_arrays(PyObject *self, PyObject *arrays) {
     (void)self;
-    if (!PyTuple_Check(arrays) || PyTuple_Size(arrays) != ARRAYS)
-        return PyErr_Format(PyExc_ValueError, "%d arrays are needed", (int)ARRAYS);
-    Py_buffer views[ARRAYS];
-    void *array[ARRAYS];
-    i64 lengths[ARRAYS];
-    int held = 0;
-    PyObject *result = NULL;
-    for (; held < ARRAYS; held++) {
-        int writable = held >= SUMS ? PyBUF_WRITABLE : 0;
-        if (PyObject_GetBuffer(PyTuple_GetItem(arrays, held), views + held, PyBUF_C_CONTIGUOUS | writable) < 0) break;
-        array[held] = views[held].buf;
-        lengths[held] = (i64)(views[held].len / 8);
-        if (views[held].itemsize != 8) {
-            PyErr_Format(PyExc_ValueError, "array %d: 8 bytes an item are needed", held);
-            held++;
-            break;
-        }
-    }
-    if (!PyErr_Occurred()) result = run(array, lengths);
-    while (held) PyBuffer_Release(views + --held);
-    return result;
+    return with_arrays(arrays, ARRAYS, SUMS, run, NULL);
 }
 
 static PyMethodDef METHODS[] = {{"place", place_arrays, METH_O, "Place pieces; see compiled_placement.py."}, {0}};

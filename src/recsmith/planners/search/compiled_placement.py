@@ -6,23 +6,15 @@ themselves, and are compared in steps that are much coarser. Hundreds of devices
 Legend: N pieces of an assignment, W ranks, G fusion groups, F phases, k work terms.
 """
 
-from functools import cache
 from typing import Any, cast
 
 import numpy as np
 
 from recsmith._types import Floats, Ints
+from recsmith.planners.compiled_code import call_compiled, compiled
 from recsmith.planners.search.device_state import NOWHERE, Assignment, DeviceState
 
-
-@cache
-def _compiled() -> Any:
-    """The compiled code; None where the package was built without a C compiler."""
-    try:
-        from recsmith.planners.search import _placing
-    except ImportError:
-        return None
-    return _placing
+CODE = "search._placing"
 
 
 def place_compiled(devices: DeviceState, assignment: Assignment, sequence: Ints, quantum: float) -> bool:
@@ -31,7 +23,7 @@ def place_compiled(devices: DeviceState, assignment: Assignment, sequence: Ints,
     It cannot without compiled code, under constraints, and for cost models that are not the largest of linear pieces.
     """
     linear = devices.linear_pieces
-    if _compiled() is None or linear is None or devices.additive or devices.legality.any:
+    if compiled(CODE) is None or linear is None or devices.additive or devices.legality.any:
         return False
     problem, piece, table = devices.problem, assignment.piece[sequence], assignment.table[sequence]
     option = assignment.option[table]
@@ -47,7 +39,7 @@ def place_compiled(devices: DeviceState, assignment: Assignment, sequence: Ints,
         _floats(devices.expected), _ints(problem.capacity), _first_of_table(table),
     )  # fmt: skip
     state = (devices.sums, devices.group_loads, devices.loads, devices.free, devices.host_free)
-    _compiled().place((*arrays, *state, target))
+    call_compiled(compiled(CODE).place, (*arrays, *state, target))
     assignment.target[sequence] = target
     devices.count_groups(piece[target != NOWHERE])
     return True

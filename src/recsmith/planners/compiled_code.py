@@ -1,0 +1,32 @@
+"""The compiled code of searches, where the package was built with a C compiler: found, and called."""
+
+from collections.abc import Callable
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from recsmith.errors import UsageError
+
+
+@cache
+def compiled(name: str) -> Any:
+    """A module of compiled code, such as annealing._kernel; None where the package was built without a C compiler."""
+    try:
+        return import_module(f"recsmith.planners.{name}")
+    except ImportError:
+        return None
+
+
+def call_compiled(function: Callable[..., None], *arguments: object) -> None:
+    """Call compiled code, which refuses arrays that it does not know.
+
+    Raises:
+        UsageError: it was built from other sources than the Python code that calls it.
+    """
+    try:
+        function(*arguments)
+    except ValueError as error:
+        raise UsageError(
+            f"the compiled search was built from another version of recsmith ({error}); "
+            "build it again: `pip install -e .` in the repository, or reinstall recsmith"
+        ) from None

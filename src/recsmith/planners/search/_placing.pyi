@@ -1,3 +1,0 @@
-from recsmith._types import Floats, Ints
-
-def place(arrays: tuple[Floats | Ints, ...], /) -> None: ...
