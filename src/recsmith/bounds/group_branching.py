@@ -43,7 +43,7 @@ CLOSE = 1e-4  # of a node's bound; branching ends where a split can raise it by 
 MOST_PROMISING = 12  # limits that searches are offered; each may become a draft of a plan
 TOLERANCE = 1e-6  # relative width at which a bisection ends; its lower end counts, so a bound loses no more than this
 MOST_HALVINGS = 60  # of a bisection; 20 to 32 reach TOLERANCE, unless it starts from next to nothing
-FIRST_RISE = 1e-6  # relative: how far above the start a bisection looks first; 4 times as far each time that fails
+GROWTH = 4  # at most so many times as high as before a bisection looks next: needs may be infinite, or far too high
 SHORTEST_S = 1e-12  # seconds, below any kernel: takes the place of relative steps where they start from 0
 MOST_PRICES, BEYOND = 4, 1.001  # prices of tables short of room, each sought at so many times the limit before it
 TIE_PENALTY = 1e-3  # as a share of their seconds; prefers options that do not span the world where both cost the same
@@ -290,17 +290,12 @@ def least_fixed_point(needed: Callable[[float], float]) -> float | None:
     low = needed(inf)
     if not isfinite(low):
         return None
-    low = max(low, 0.0)
-    if needed(low) <= low * (1 + ROUNDING):
-        return low * (1 - ROUNDING)
-    step = FIRST_RISE
-    high = low * (1 + step) if low > 0 else SHORTEST_S
-    while needed(high) > high:
-        low, step = high, step * 4
-        high *= 1 + step
+    at = low = max(low, 0.0)
+    high = inf
     for _ in range(MOST_HALVINGS):
-        if high - low <= TOLERANCE * high:
+        found = needed(at)  # as needs fall, the solution lies between any place and what is needed there
+        low, high = (at, min(high, found)) if found > at else (max(low, found), at)
+        if high - low <= TOLERANCE * low or high == 0:
             break
-        middle = (low + high) / 2
-        low, high = (middle, high) if needed(middle) > middle else (low, middle)
+        at = min((low + high) / 2, max(low * GROWTH, SHORTEST_S))
     return low * (1 - ROUNDING)

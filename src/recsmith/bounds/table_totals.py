@@ -22,7 +22,7 @@ from recsmith.bounds.relaxation import covered_bytes, shared_relaxation
 from recsmith.costs.protocol import Evaluator
 from recsmith.sharding import SPLIT_AT_WILL, WIDTH_STEP
 
-MOST_REMEMBERED = 32  # solutions of one dim; trade-off: memory against solving the same splits again in a bisection
+MOST_REMEMBERED = 20_000  # solutions of one dim; trade-off: memory against solving the same splits again in a bisection
 MOST_STEPS = 1024  # of 4 columns: wider tables get the bound of n divisions, which is seldom far below
 
 
@@ -56,7 +56,8 @@ class _SplitFamily:
     seconds: Floats
     alone: Floats
     dearest: Floats
-    _known: dict[tuple[float, bytes], tuple[Floats, Floats]]
+    _known: dict[tuple[float, int, bytes], tuple[float, float]]
+    _costs: tuple[float, tuple[Floats, Floats, Floats]] | None
 
     def __init__(self, evaluator: Evaluator, modes: Ints, dim: int) -> None:
         problem = evaluator.problem
@@ -86,33 +87,44 @@ class _SplitFamily:
         flat, alone = (each.reshape(self.fits.shape) for each in self.work.seconds(linear))
         other.seconds, other.alone = np.where(self.fits, flat, np.inf), np.where(self.fits, alone, 0.0)
         other.dearest = other.alone.max(axis=1, initial=0.0)
-        other._known = {}
+        other._known, other._costs = {}, None
         return other
 
-    def cheapest(self, limit: float, price: float) -> tuple[Floats, Floats]:
-        """(least value, its bytes) (m,) of each mode's splits into pieces of at most `limit` seconds."""
-        limited = np.flatnonzero(self.dearest > limit)
-        value, size = self._solved(np.arange(len(self.table)), np.inf, price)
-        if not limited.size:
-            return value, size
-        value, size = value.copy(), size.copy()
-        value[limited], size[limited] = self._solved(limited, limit, price)
-        return value, size
+    def cheapest(self, limit: float, price: float, rows: Ints) -> tuple[Floats, Floats]:
+        """(least value, its bytes) of the splits of some modes into pieces of at most `limit` seconds.
 
-    def _solved(self, rows: Ints, limit: float, price: float) -> tuple[Floats, Floats]:
-        """(least value, its bytes) of some modes; limits that bar the same pieces are solved once."""
-        barred = self.alone[rows] > limit
-        key = (price, rows.tobytes() + np.packbits(barred).tobytes())
-        if key not in self._known:
+        What a mode's allowed pieces cost is solved once, and remembered.
+        """
+        cost, allowed = self._cost(price)[0][rows], self.alone[rows] <= limit
+        bits: list[bytes] = [each.tobytes() for each in np.packbits(allowed, 1)]
+        keys = [(price, int(row), own) for row, own in zip(rows, bits, strict=True)]
+        new = np.array([i for i, key in enumerate(keys) if key not in self._known], dtype=np.int64)
+        if new.size:
             if len(self._known) >= MOST_REMEMBERED:
                 self._known.clear()
-            self._known[key] = self._solve(rows, limit, price)
-        return self._known[key]
+                return self.cheapest(limit, price, rows)
+            found = least_cost_and_bytes(np.where(allowed[new], cost[new], np.inf), self.bytes[rows[new]])
+            for i, least, size in zip(new, *found, strict=True):
+                self._known[keys[i]] = float(least), float(size)
+        value, size = np.array([self._known[key] for key in keys]).reshape(-1, 2).T
+        return value, size
 
-    def _solve(self, rows: Ints, limit: float, price: float) -> tuple[Floats, Floats]:
-        seconds, size = self.seconds[rows], self.bytes[rows]
-        allowed = np.isfinite(seconds) & (self.alone[rows] <= limit)
-        return least_cost_and_bytes(np.where(allowed, self.coverage[rows] * seconds + price * size, np.inf), size)
+    def least(self, limit: float, price: float) -> Floats:
+        """What no split of a mode (m,) can cost less than, into pieces of at most `limit` seconds: by n divisions."""
+        _, share, least = self._cost(price)
+        limited = np.flatnonzero(self.dearest > limit)
+        if limited.size:
+            least = least.copy()
+            least[limited] = np.where(self.alone[limited] <= limit, share[limited], np.inf).min(axis=1)
+        return share.shape[1] * least
+
+    def _cost(self, price: float) -> tuple[Floats, Floats, Floats]:
+        """Of pieces at a price of memory: their cost (m, n), that over their steps, and the least of these (m,)."""
+        if self._costs is None or self._costs[0] != price:
+            cost = self.coverage * self.seconds + price * self.bytes
+            share = _cost_of_a_step(cost)
+            self._costs = price, (cost, share, share.min(axis=1))
+        return self._costs[1]
 
 
 def _distinct_rows(rows: Floats) -> Ints:
@@ -152,16 +164,16 @@ class TableTotals:
         value, size = choice.seconds + penalised + limits.price * choice.bytes, choice.bytes.copy()
         group = relaxation.option_group[choice.option]
         for family in self.splits:
-            split_value, split_bytes = family.cheapest(min(limits.limit, limits.local), limits.price)
-            better = split_value < value[family.table]
+            limit = min(limits.limit, limits.local)
+            may = family.least(limit, limits.price) < value[family.table] * (1 - ROUNDING)
             if limits.groups is not None:
-                better &= limits.groups[family.group]
-            for i in np.flatnonzero(better):  # few: whole tables are mostly cheapest
+                may &= limits.groups[family.group]
+            rows = np.flatnonzero(may)  # few: whole tables are mostly cheapest
+            for i, split_value, split_bytes in zip(rows, *family.cheapest(limit, limits.price, rows), strict=True):
                 t = family.table[i]
-                if split_value[i] < value[t] * (1 - ROUNDING):
-                    everywhere[t] = largest[t] = 0.0  # otherwise it is the option, added up in another order
-                if split_value[i] < value[t]:
-                    value[t], size[t], group[t] = split_value[i], split_bytes[i], family.group[i]
+                if split_value < value[t] * (1 - ROUNDING):  # otherwise it is the option, added up in another order
+                    everywhere[t] = largest[t] = 0.0
+                    value[t], size[t], group[t] = split_value, split_bytes, family.group[i]
         return Least(value, size, group, everywhere, largest)
 
     def per_coverage(self, coverage: Ints) -> Floats:
@@ -172,7 +184,7 @@ class TableTotals:
         seconds = np.where(relaxation.option_fits, relaxation.option_seconds, np.inf)
         np.minimum.at(least, (problem.options.table, column), seconds)
         for family in self.splits:
-            value, _ = family.cheapest(np.inf, 0.0)
+            value, _ = family.cheapest(np.inf, 0.0, np.arange(len(family.table)))
             np.minimum.at(least, (family.table, np.searchsorted(coverage, family.coverage[:, 0].astype(int))), value)
         return least
 

@@ -1,5 +1,6 @@
 """The `recsmith` command: a lazy group, and one place where errors become messages and exit codes."""
 
+import gc
 import os
 import re
 import sys
@@ -58,6 +59,7 @@ GROUPS = {  # of `recsmith --help`: each command's module of recsmith.cli, and w
 }
 COMMANDS = {name: command for group in GROUPS.values() for name, command in group.items()}
 LONGEST = max(map(len, COMMANDS))
+NEW_OBJECTS = 100_000  # after which Python looks for garbage: plans have as many, which stay, and each look takes long
 SEARCHING = ("plan", "compare", "sweep", "replan")  # commands whose searches take options that narrow them
 
 
@@ -92,6 +94,7 @@ def app() -> None:
 def main() -> NoReturn:
     """Run the command line: errors are one message on stderr and an exit code, never a traceback."""
     warnings.showwarning = _show_warning
+    gc.set_threshold(NEW_OBJECTS)
     try:
         _run()
     except click.exceptions.Exit as stop:

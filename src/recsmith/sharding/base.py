@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import ClassVar, Literal, NamedTuple
 
-from recsmith._types import noun
+from recsmith._types import noun, record
 from recsmith.clusters import Cluster
 from recsmith.errors import PlanMismatch
 from recsmith.sharding.coverage import covering_target, first_rank, last_rank
@@ -79,7 +79,7 @@ class Collective(NamedTuple):
     payload: Literal["outputs", "table"] = "outputs"
 
 
-@noun
+@record  # some plans have 150,000
 class Shard:
     """A rectangle of a table on a rank: rows [a, b) and columns [a, b)."""
 
