@@ -56,10 +56,22 @@ def test_kernels_of_a_stream_follow_each_other_and_collectives_wait_for_them():
                   Event(Kind.SYNC, 0.0, "wait", "sync", stream="compute"), host(0.5))  # fmt: skip
     done = walk(Graph(ranks=(tape,), collectives=(meeting(3.0, 1),)))
     second_ends = 1.0 + 5.0 + STREAM_GAP_S + 2.0
-    assert done.meetings[0].begin == second_ends
+    assert done.meetings[0].begin == pytest.approx(second_ends)
     assert done.step_s == pytest.approx(second_ends + 3.0 + STREAM_GAP_S + 1.0 + 0.5)
     terms = terms_of(critical_path(done))
     assert terms["T4"] == pytest.approx(1.0 + 8.0)  # the first launch, and what launches put on the stream
+
+
+def test_a_gpu_may_still_be_at_work_on_the_step_before():
+    bound_by_device: Tape = (host(0.2), launch(0.1, 1.0), launch(0.1, 1.0))
+    done = walk(Graph(ranks=(bound_by_device,), collectives=()))
+    assert done.step_s == pytest.approx(2 * (1.0 + STREAM_GAP_S))
+    assert done.begin_s == pytest.approx(0.2 + 0.1 + 6 * 1.0 - 2.0 - 2 * 0.4, abs=1e-5)  # the host is two steps ahead
+    assert account(done)[0].active_s == pytest.approx(2.0)
+    waits_first: Tape = (host(0.2), Event(Kind.SYNC, 0.0, "wait", "sync", stream="compute"), launch(0.1, 1.0))
+    assert walk(Graph(ranks=(waits_first,), collectives=())).step_s == pytest.approx(0.1 + 1.0)  # 0.2 are hidden
+    bound_by_host: Tape = (host(2.0), launch(0.1, 1.0))
+    assert walk(Graph(ranks=(bound_by_host,), collectives=())).step_s == pytest.approx(2.1)
 
 
 def test_two_lanes_run_two_collectives_at_a_time():

@@ -20,6 +20,8 @@ NCCL = "nccl"  # begins the names of its kernels
 ONE_STREAM = ("cudaStreamSynchronize", "cudaEventSynchronize", "cuStreamSynchronize", "cuEventSynchronize")
 ALL_STREAMS = ("cudaDeviceSynchronize", "cuCtxSynchronize")
 NO_SHAPE = (0.0, 0.0, 1.0, 0.0, 0.0)
+ON_GPU = {"aten::mean": "reduction", "aten::_foreach_add_": "elementwise", "aten::_foreach_mul_": "elementwise"}
+"""Kinds of operators that are a kernel on a GPU, and made of others on CPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,7 @@ def device_of(trace: Trace) -> TracedDevice:
             arguments = event["args"]
             if event["cat"] in RUNS:
                 runs[int(arguments["correlation"])] = DeviceRun(
-                    str(event["name"]),
+                    str(event["name"]) if event["cat"] != "kernel" else function_of(str(event["name"])),
                     seconds_of(event, "dur"),
                     str(arguments.get("stream", event.get("tid"))),
                     event["cat"] != "kernel",
@@ -99,6 +101,7 @@ def device_marks(
     waits: {place of an operator: collective}, as of a step on CPU; here the main stream waits, and not the host.
     """
     marks, issued, skip_to = list[Mark](), list[DeviceRun | None](), -1.0
+    works = _works(nodes, device)
     for place, (node, top) in enumerate(zip(nodes, tops_of(nodes), strict=True)):
         span = node.span
         if span.begin < skip_to:
@@ -116,7 +119,7 @@ def device_marks(
                               stream=device.main))  # fmt: skip
             skip_to = span.end
         elif span.name == name and run is not None:
-            marks.append(Mark(Kind.LAUNCH, span.begin, span.end, run.name, top, kernel=_kernel(nodes, place, run),
+            marks.append(Mark(Kind.LAUNCH, span.begin, span.end, run.name, top, kernel=works[place],
                               work_s=run.seconds, stream=run.stream))  # fmt: skip
         elif span.name == name:
             for stream in device.streams if name in ALL_STREAMS else (device.main,):
@@ -124,13 +127,46 @@ def device_marks(
     return marks, issued
 
 
-def _kernel(nodes: Sequence[OperatorNode], place: int, run: DeviceRun) -> KernelShape:
-    """What a kernel works on, as the innermost operator around it that is known says."""
-    outer = nodes[place].outer
-    while outer >= 0 and not run.copies:
-        span = nodes[outer].span
-        kind = kind_of(span.name)
-        if kind is not None:
-            return kernel_of(span.name, kind, span.dims, span.strides, span.types, span.values)
+def _works(nodes: Sequence[OperatorNode], device: TracedDevice) -> dict[int, KernelShape]:
+    """What each launch of a step works on, by its place; an operator's launches share its work by their seconds."""
+    found: dict[int, tuple[int, DeviceRun]] = {}
+    sums: dict[int, float] = {}
+    for place, node in enumerate(nodes):
+        run = device.runs.get(device.calls.get(node.span.begin, ("", -1))[1])
+        if run is not None:
+            outer = _known(nodes, node.outer, run)
+            found[place] = outer, run
+            sums[outer] = sums.get(outer, 0.0) + run.seconds
+    return {place: _kernel(nodes, outer, run)._replace(share=run.seconds / sums[outer] if outer >= 0 else 1.0)
+            for place, (outer, run) in found.items()}  # fmt: skip
+
+
+def _known(nodes: Sequence[OperatorNode], outer: int, run: DeviceRun) -> int:
+    """The innermost operator around a launch whose kind is known, of a copy only where it copies; -1 without one."""
+    while outer >= 0 and _kind(nodes[outer].span.name) is None:
         outer = nodes[outer].outer
-    return KernelShape("copy" if run.copies else "other", NO_SHAPE)
+    return -1 if outer >= 0 and run.copies and _kind(nodes[outer].span.name) != "copy" else outer
+
+
+def _kernel(nodes: Sequence[OperatorNode], outer: int, run: DeviceRun) -> KernelShape:
+    if outer < 0:
+        return KernelShape("copy" if run.copies else "other", NO_SHAPE)
+    span = nodes[outer].span
+    return kernel_of(span.name, str(_kind(span.name)), span.dims, span.strides, span.types, span.values)
+
+
+def _kind(name: str) -> str | None:
+    return kind_of(name) or ON_GPU.get(name)
+
+
+def function_of(name: str) -> str:
+    """The function of a kernel, without its types and arguments, which may take a thousand letters."""
+    kept, depth = list[str](), 0
+    for letter in name.replace("(anonymous namespace)::", ""):
+        depth += letter == "<"
+        if depth == 0:
+            if letter == "(":
+                break
+            kept.append(letter)
+        depth -= letter == ">"
+    return ("".join(kept).split() or [name])[-1]

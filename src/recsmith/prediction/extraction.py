@@ -43,7 +43,7 @@ def rank_steps(trace: Trace, about: CaptureAbout, graph: Path) -> RankSteps:
         CorruptFile: trace and graph are of different steps.
     """
     device = device_of(trace) if has_device(trace) else None
-    cut = [(step, _host_spans(trace, step, device)) for step in trace.steps]
+    cut = [(step, _operators(trace, step, device)) for step in trace.steps]
     cut = [(step, spans) for step, spans in cut if spans]
     if len(cut) < 2:
         raise CorruptFile(f"'{trace.source}' holds {len(cut)} whole steps; capture at least one beside the graph's")
@@ -56,18 +56,18 @@ def rank_steps(trace: Trace, about: CaptureAbout, graph: Path) -> RankSteps:
             "do the same work, without an evaluation or a checkpoint between them"
         )
     lanes = {} if device else _runs(trace, cut[1:])
-    waits = _waits(reference, uses)
     steps: list[list[Piece]] = []
     seconds: list[list[float]] = []
     unknown: Counter[str] = Counter()
-    for step, spans in same:
-        nodes = nodes_of(spans)
+    for step, operators in same:
+        spans = _with_calls(step, operators, device) if device else operators
+        nodes, waits = nodes_of(spans), _waits(spans, uses)
         if device is None:
             runs = lanes[step.begin]
             marks, took = marks_of(nodes, waits, [run.end for run in runs]), [run.end - run.begin for run in runs]
         else:
             marks, ran = device_marks(nodes, device, waits)
-            took = [_nccl_s(trace, run) for run in ran]
+            took = [_nccl_s(trace, about, run) for run in ran]
         named = [span for span in trace.annotations if span.thread == step.thread
                  and step.begin <= span.begin and span.end <= step.end]  # fmt: skip
         steps.append(pieces_of(step, nodes, marks, named, about))
@@ -83,23 +83,30 @@ def rank_steps(trace: Trace, about: CaptureAbout, graph: Path) -> RankSteps:
     )  # fmt: skip
 
 
-def _host_spans(trace: Trace, step: TraceSpan, device: TracedDevice | None) -> list[TraceSpan]:
-    """Operators of a step, and of a GPU job calls of the runtime; of its own thread and of those that autograd runs on.
+def _operators(trace: Trace, step: TraceSpan, device: TracedDevice | None) -> list[TraceSpan]:
+    """Operators of a step, of its own thread, and of a GPU job also of those that autograd runs on.
 
     On a GPU backward runs on a thread of its own, while the step's thread waits for it.
     """
     within = [span for span in trace.operators if step.begin <= span.begin and span.end <= step.end]
-    if device is None:
-        return [span for span in within if span.thread == step.thread]
-    threads = {step.thread, *(span.thread for span in within if span.name.startswith(LABELS))}
-    both = [span for span in (*within, *calls_within(device, step)) if span.thread in threads]
-    return sorted(both, key=lambda span: (span.begin, -span.end))
+    threads = {step.thread}
+    if device is not None:
+        threads |= {span.thread for span in within if span.name.startswith(LABELS)}
+    return [span for span in within if span.thread in threads]
 
 
-def _nccl_s(trace: Trace, run: DeviceRun | None) -> float:
-    if run is None:
+def _with_calls(step: TraceSpan, operators: Sequence[TraceSpan], device: TracedDevice) -> list[TraceSpan]:
+    """Operators of a step of a GPU job, and calls of the runtime on their threads."""
+    threads = {step.thread, *(span.thread for span in operators)}
+    calls = [span for span in calls_within(device, step) if span.thread in threads]
+    return sorted((*operators, *calls), key=lambda span: (span.begin, -span.end))
+
+
+def _nccl_s(trace: Trace, about: CaptureAbout, run: DeviceRun | None) -> float:
+    """Seconds of a collective; NCCL has nothing to do where a single rank keeps what it has."""
+    if run is None and about.ranks > 1:
         raise CorruptFile(f"'{trace.source}' has a collective without a kernel of NCCL; capture whole steps")
-    return run.seconds
+    return run.seconds if run else 0.0
 
 
 def _check_alike(trace: Trace, steps: Sequence[Sequence[Piece]]) -> None:
@@ -119,9 +126,9 @@ def _names(spans: Sequence[TraceSpan]) -> list[str]:
 
 
 def _with_inputs(spans: Sequence[TraceSpan], reference: Sequence[TraceSpan]) -> list[TraceSpan]:
-    """Operators of a timed step with the inputs that the graph's step had; profilers are faster without them."""
+    """Operators of a timed step with inputs and numbers of the graph's step; profilers are faster without them."""
     return [
-        span._replace(dims=one.dims, strides=one.strides, types=one.types, values=one.values)
+        span._replace(record=one.record, dims=one.dims, strides=one.strides, types=one.types, values=one.values)
         for span, one in zip(spans, reference, strict=True)
     ]
 
@@ -146,10 +153,10 @@ def _runs(trace: Trace, cut: Sequence[tuple[TraceSpan, Sequence[TraceSpan]]]) ->
     return found
 
 
-def _waits(reference: Sequence[TraceSpan], uses: dict[int, int]) -> dict[int, int]:
+def _waits(spans: Sequence[TraceSpan], uses: dict[int, int]) -> dict[int, int]:
     """{place of the operator that first uses a collective's result: place of the collective}."""
-    place = {span.record: i for i, span in enumerate(reference)}
-    issues = [span.record for span in reference if span.name.startswith(ISSUING)]
+    place = {span.record: i for i, span in enumerate(spans)}
+    issues = [span.record for span in spans if span.name.startswith(ISSUING)]
     if issues and not any(record in uses for record in issues):
         raise CorruptFile(
             "trace and execution graph are of different steps: no collective of the one is in the other; capture both "

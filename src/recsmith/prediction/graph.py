@@ -31,6 +31,7 @@ class Kind(IntEnum):
     SYNC = 6
 
 
+LAUNCHING = "T4"  # the term of a launch
 DISK = "disk"  # the stream of what comes from a disk, which is no kernel
 
 
@@ -38,11 +39,13 @@ class KernelShape(NamedTuple):
     """What a kernel works on. kind, shape: as operators.py has them.
 
     between: bytes that the step moves from one use of the kernel's data to the next (kernels/__init__.py).
+    share: which part of it this launch is, where an operator launches several.
     """
 
     kind: str
     shape: tuple[float, ...]
     between: float = 0.0
+    share: float = 1.0
 
 
 class Event(NamedTuple):
@@ -64,6 +67,11 @@ class Event(NamedTuple):
     def is_kernel(self) -> bool:
         """Whether it runs or launches a kernel."""
         return self.kind in (Kind.RUN, Kind.LAUNCH) and self.stream != DISK
+
+    @property
+    def host_term(self) -> str:
+        """Of the host's own seconds: a launch has the term of its kernel."""
+        return LAUNCHING if self.kind == Kind.LAUNCH else self.term
 
 
 @record
@@ -91,6 +99,11 @@ class Graph:
     lanes: int = 1
     measured_s: float | None = None
     batch_size: int | None = None
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether kernels run on streams."""
+        return any(event.kind == Kind.LAUNCH and event.is_kernel for tape in self.ranks for event in tape)
 
     def kernels(self) -> Iterator[tuple[int, Event]]:
         """(rank, event) of every kernel."""

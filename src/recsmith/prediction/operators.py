@@ -115,14 +115,21 @@ def _gemm(name: str, dims: Dims, strides: Dims) -> tuple[float, ...] | None:
 
 
 def _embedding(name: str, kind: str, dims: Dims, values: Sequence[str]) -> tuple[float, ...] | None:
-    """FBGEMM's inputs: [gradient,] weights, offsets of weights (T), offsets of columns (T + 1), total columns, ..."""
+    """FBGEMM's inputs: [gradient,] weights, offsets of weights (T), offsets of columns (T + 1), total columns, ...
+
+    Those on a GPU have two more kinds of weights and where each table's are (T) after the first; then offsets, ids
+    and bags come later as well. The inputs are those of FBGEMM 1.6 and 1.8.
+    """
     sizes = [each[0] if len(each) == 1 and not isinstance(each[0], list) else 0 for each in dims]
     if len(dims) < 7 or not any(sizes):
         return None
-    at = 0 if kind == "embedding_forward" else 1
-    weights, tables = float(sizes[at]), float(sizes[at + 1])
-    ids, offsets = (float(sizes[i]) for i in ((5, 6) if kind == "embedding_forward" else (8, 9)))
-    total = next((float(value) for value in values[3:4] if value.isdigit()), 0.0)
+    at, on_gpu = (0 if kind == "embedding_forward" else 1), name.endswith("_cuda")
+    offset, later = (4, 3) if on_gpu else (1, 0)
+    ids_at = (5 if kind == "embedding_forward" else 8) + later
+    if len(sizes) <= ids_at + 1:
+        return None
+    weights, tables, ids, offsets = (float(sizes[i]) for i in (at, at + offset, ids_at, ids_at + 1))
+    total = next((float(value) for value in values[3 + later : 4 + later] if value.isdigit()), 0.0)
     columns = float(dims[0][1]) if at and len(dims[0]) == 2 else total
     way = ADAGRAD if kind == "embedding_backward" and "adagrad" in name else 0.0
     return (tables, ids, max(offsets - 1, 0.0), columns, weights, way) if tables and offsets else None

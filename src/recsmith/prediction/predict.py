@@ -14,7 +14,7 @@ import numpy as np
 
 from recsmith._types import Floats, record
 from recsmith.prediction.graph import CollectiveRun, Graph, Kind
-from recsmith.prediction.walk import HOST, Cause, Walk, walk
+from recsmith.prediction.walk import HOST, Cause, Place, Walk, end_of, place_in, walk
 from recsmith.prediction.what_if import Latency, WhatIf, apply_what_ifs
 
 ROUNDING = 1e-12  # share of a step below which a time is a rounding of sums
@@ -37,26 +37,24 @@ class RankAccount:
 
 def account(walk: Walk) -> list[RankAccount]:
     """The account of every rank, each over the whole step of the job."""
-    whole = walk.step_s
+    whole, all_steps = walk.step_s, walk.repeated or walk
+    begin = 0.0 if walk.last is None else end_of(all_steps, place_in(walk, walk.last)) - whole
     accounts: list[RankAccount] = []
-    for rank, times in enumerate(walk.ranks):
+    for rank, times in enumerate(all_steps.ranks):
         busy = [
             (times.begin[i], times.end[i]) if event.kind == Kind.RUN else (times.work_begin[i], times.work_end[i])
-            for i, event in enumerate(walk.graph.ranks[rank])
+            for i, event in enumerate(all_steps.graph.ranks[rank])
             if event.is_kernel
         ]
         comm = [
             (meeting.begin, meeting.end)
-            for meeting, made in zip(walk.meetings, walk.graph.collectives, strict=True)
+            for meeting, made in zip(all_steps.meetings, all_steps.graph.collectives, strict=True)
             if rank in made.ranks
         ]
-        active, either = covered(_pairs(busy)), covered(_pairs(busy + comm))
+        active, either = (covered(_pairs(each, begin, begin + whole)) for each in (busy, busy + comm))
         exposed = either - active if either - active > ROUNDING * whole else 0.0
-        accounts.append(
-            RankAccount(
-                rank=rank, step_s=whole, active_s=active, exposed_comm_s=exposed, idle_s=whole - active - exposed
-            )
-        )
+        idle = whole - active - exposed
+        accounts.append(RankAccount(rank=rank, step_s=whole, active_s=active, exposed_comm_s=exposed, idle_s=idle))
     return accounts
 
 
@@ -70,8 +68,9 @@ def covered(intervals: Floats) -> float:
     return float(np.maximum(reached - np.maximum(ordered[:, 0], before), 0.0).sum())
 
 
-def _pairs(intervals: list[tuple[float, float]]) -> Floats:
-    return np.array(intervals, dtype=np.float64).reshape(-1, 2)
+def _pairs(intervals: list[tuple[float, float]], begin: float, end: float) -> Floats:
+    """The intervals (I, 2), as far as they lie between two times."""
+    return np.clip(np.array(intervals, dtype=np.float64).reshape(-1, 2), begin, end)
 
 
 @dataclass(frozen=True)
@@ -133,11 +132,19 @@ class Segment(NamedTuple):
 
 def critical_path(walk: Walk) -> list[Segment]:
     """The segments of a walk's critical path, first to last; they meet end to begin, from 0 to the end of the step."""
-    path, place = list[Segment](), _last(walk)
+    if walk.last is None:
+        return []
+    path, all_steps = list[Segment](), walk.repeated or walk
+    place: Place | None = place_in(walk, walk.last)
+    begin = end_of(all_steps, place) - walk.step_s
     while place is not None:
-        place = _host(walk, path, *place[1:]) if place[0] == "host" else _elsewhere(walk, path, *place)
+        go_back = _host if place[0] == "host" else _elsewhere
+        place = go_back(all_steps, path, *place)
+        if path and path[-1].begin <= begin:
+            break
     path.reverse()
-    return [each for each in path if each.end > each.begin]
+    return [each._replace(begin=max(each.begin - begin, 0.0), end=each.end - begin)
+            for each in path if each.end > max(begin, each.begin)]  # fmt: skip
 
 
 def terms_of(path: list[Segment]) -> dict[str, float]:
@@ -148,29 +155,14 @@ def terms_of(path: list[Segment]) -> dict[str, float]:
     return dict(sorted(terms.items(), key=lambda item: -item[1]))
 
 
-Place = tuple[str, int, int]  # ("host" or "stream", rank, event) or ("lane", rank, collective)
-
-
-def _last(walk: Walk) -> Place | None:
-    """What ends last."""
-    ends: list[tuple[float, Place]] = []
-    for rank, times in enumerate(walk.ranks):
-        if times.end:
-            ends.append((times.end[-1], ("host", rank, len(times.end) - 1)))
-            late = max(range(len(times.work_end)), key=times.work_end.__getitem__)
-            ends.append((times.work_end[late], ("stream", rank, late)))
-    ends += [(each.end, ("lane", each.rank, i)) for i, each in enumerate(walk.meetings)]
-    return max(ends, key=lambda pair: pair[0])[1] if ends else None
-
-
-def _host(walk: Walk, path: list[Segment], rank: int, event: int) -> Place | None:
+def _host(walk: Walk, path: list[Segment], _: str, rank: int, event: int) -> Place | None:
     """Go back along a host thread until a wait of it was bound by something else, or to its start."""
     times, tape = walk.ranks[rank], walk.graph.ranks[rank]
     while event >= 0:
         kind, cause = tape[event].kind, times.cause[event]
         if kind in (Kind.AWAIT, Kind.SYNC) and cause != HOST:
             return _place(rank, cause, event)
-        path.append(Segment(rank, times.begin[event], times.end[event], tape[event].term, tape[event].label))
+        path.append(Segment(rank, times.begin[event], times.end[event], tape[event].host_term, tape[event].label))
         event -= 1
     return None
 
@@ -186,20 +178,13 @@ def _elsewhere(walk: Walk, path: list[Segment], where: str, rank: int, which: in
         begin, cause, rank, after = meeting.begin, meeting.cause, meeting.rank, meeting.event
         path.append(Segment(rank, begin, meeting.end, made.name, made.name))
     place = _place(rank, cause, after)
-    ended = _end_of(walk, place)
+    ended = end_of(walk, place)
     path.append(Segment(rank, ended, begin, GAP, GAP))
     return place
 
 
 def _place(rank: int, cause: Cause, event: int) -> Place:
     return ("host", rank, event) if cause == HOST else (cause[0], rank, cause[1])
-
-
-def _end_of(walk: Walk, place: Place) -> float:
-    where, rank, which = place
-    if where == "lane":
-        return walk.meetings[which].end
-    return walk.ranks[rank].end[which] if where == "host" else walk.ranks[rank].work_end[which]
 
 
 MICRO = 1e6  # Chrome's unit of a second
@@ -217,7 +202,7 @@ def timeline(walk: Walk) -> dict[str, Any]:
         ]
         for i, event in enumerate(walk.graph.ranks[rank]):
             if event.kind in (Kind.AWAIT, Kind.SYNC) or times.end[i] > times.begin[i]:
-                events.append(_span(rank, HOST_THREAD, times.begin[i], times.end[i], event.term, event.label))
+                events.append(_span(rank, HOST_THREAD, times.begin[i], times.end[i], event.host_term, event.label))
             if event.kind == Kind.LAUNCH:
                 stream = streams.setdefault(event.stream, 1 + len(streams))
                 events.append(_span(rank, stream, times.work_begin[i], times.work_end[i], event.term, event.label))
@@ -231,7 +216,8 @@ def timeline(walk: Walk) -> dict[str, Any]:
             events.append(_span(rank, FIRST_LANE + lane, meeting.begin, meeting.end, made.name, label))
     ranks = len(walk.ranks)
     events.append(_named("process_name", ranks, HOST_THREAD, "critical path"))
-    events += [_span(ranks, HOST_THREAD, each.begin, each.end, each.term, f"{each.label} (rank {each.rank})")
+    events += [_span(ranks, HOST_THREAD, walk.begin_s + each.begin, walk.begin_s + each.end, each.term,
+                     f"{each.label} (rank {each.rank})")
                for each in critical_path(walk)]  # fmt: skip
     return {"displayTimeUnit": "ms", "traceEvents": events}
 

@@ -15,7 +15,7 @@ from recsmith.errors import UsageError
 from recsmith.planning.simulate import simulate
 from recsmith.plans import Plan, load_plan
 from recsmith.prediction.fetching import with_fetches
-from recsmith.prediction.graph import Graph, Kind
+from recsmith.prediction.graph import Graph
 from recsmith.prediction.kernels import Kernels, geometric_error
 from recsmith.prediction.machine import Machine, load_machine
 from recsmith.prediction.models import Model, load_model
@@ -215,10 +215,9 @@ def held_up(captured: Captured) -> tuple[str, ...]:
     Such times are in the measured step and not in the predicted one, which goes by the thread's own work and by waits
     for collectives.
     """
-    on_gpu = any(event.kind == Kind.LAUNCH for tape in captured.graph.ranks for event in tape)
     slowest = max(captured.abouts, key=lambda about: about.plain_step_s)
     step, measured = predict_graph(captured.graph).step_s, slowest.plain_step_s
-    if on_gpu or slowest.plain_host_s is None or measured - step < HELD_UP * measured:
+    if captured.graph.on_gpu or slowest.plain_host_s is None or measured - step < HELD_UP * measured:
         return ()
     waited = step - sum(event.seconds for event in captured.graph.ranks[slowest.rank])
     rest = measured - slowest.plain_host_s - waited

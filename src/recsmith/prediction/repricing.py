@@ -76,9 +76,10 @@ def held_tables(graph: Graph) -> tuple[list[RankTables], int]:
 def _lookup_of(rank: int, tape: Tape) -> tuple[float, ...]:
     """The shape of a rank's lookup: tables, ids, bags, columns, elements."""
     found = [event.kernel for event in tape if event.term == LOOKUPS[0] and event.kernel is not None]
-    if len(found) != 1 or len(found[0].shape) < 5 or min(found[0].shape[:5]) <= 0:
+    lookups = round(sum(kernel.share for kernel in found))
+    if lookups != 1 or len(found[0].shape) < 5 or min(found[0].shape[:5]) <= 0:
         raise UsageError(
-            f"rank {rank} of the trace has {len(found)} lookups of embedding tables in a step; another plan or batch "
+            f"rank {rank} of the trace has {lookups} lookups of embedding tables in a step; another plan or batch "
             "can be priced where every rank has exactly one: capture a step whose plan gives tables to all ranks"
         )
     return found[0].shape[:5]
@@ -134,7 +135,7 @@ def _tape(
     places = [place for place, event in enumerate(tape) if event.kernel is not None]
     kernels = [kernel for event in tape if (kernel := event.kernel)]
     wanted = within_step([
-        KernelShape(kernel.kind, lookup) if kernel.kind in LOOKUPS
+        kernel._replace(shape=lookup) if kernel.kind in LOOKUPS
         else kernel if fixed[place] else grown(kernel, ratios[zones[place]])
         for place, kernel in zip(places, kernels, strict=True)
     ])  # fmt: skip
@@ -162,7 +163,7 @@ def grown(kernel: KernelShape, ratio: float) -> KernelShape:
         shape[0], shape[2] = shape[0] * ratio, shape[2] * ratio
     else:
         shape[0], shape[1] = shape[0] * ratio, shape[1] * ratio
-    return KernelShape(kernel.kind, tuple(shape))
+    return kernel._replace(shape=tuple(shape))
 
 
 def _zones(tape: Tape, collectives: Sequence[CollectiveRun]) -> list[int]:

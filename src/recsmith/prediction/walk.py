@@ -3,10 +3,12 @@
 The rules are those of Lin et al. (HiPC 2022) and its multi-GPU successor: the host thread goes through its events in
 order; a kernel begins after its launch, one microsecond after the kernel before it on its stream; a collective begins
 when its last rank has come and a lane of every rank is free. The step ends when the last host thread and the last
-stream do.
+stream do. On a GPU a step begins while the device may still work on the one before, so some steps are walked one after
+the other, and the last one counts.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 
 from recsmith.errors import UsageError
 from recsmith.prediction.graph import Event, Graph, Kind
@@ -43,23 +45,43 @@ class CollectiveTimes:
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """All times of a graph."""
+    """All times of a graph, of the step of a GPU from when its first host thread begins it.
+
+    last: what ends last, or, of a GPU, what lets no step be shorter: a host thread, a stream or a lane. step_s: seconds
+    until then, or, of a GPU, since its end in the step before. repeated: that step, those before it and this one.
+    """
 
     graph: Graph
     ranks: list[EventTimes]
     meetings: list[CollectiveTimes]
+    last: "Place | None"
+    step_s: float
+    repeated: "Walk | None" = None
 
     @property
-    def step_s(self) -> float:
-        """Seconds until the last rank is done."""
-        return max((self.rank_s(rank) for rank in range(len(self.ranks))), default=0.0)
+    def begin_s(self) -> float:
+        """When the seconds of the step begin: later than its host threads, where a GPU was busy with steps before."""
+        return 0.0 if self.last is None else end_of(self, self.last) - self.step_s
 
-    def rank_s(self, rank: int) -> float:
-        """Seconds until a rank's host thread, streams and collectives are done."""
-        times = self.ranks[rank]
-        joined = (each.end for each, made in zip(self.meetings, self.graph.collectives, strict=True)
-                  if rank in made.ranks)  # fmt: skip
-        return max([*times.end[-1:], *times.work_end, *joined], default=0.0)
+
+Place = tuple[str, int, int]  # ("host" or "stream", rank, event) or ("lane", rank, collective)
+
+
+def place_in(walk: Walk, place: Place) -> Place:
+    """A place of a walk among all of the steps that it repeats."""
+    where, rank, which = place
+    if walk.repeated is None:
+        return place
+    each = len(walk.graph.collectives if where == "lane" else walk.graph.ranks[rank])
+    return where, rank, (STEPS - 1) * each + which
+
+
+def end_of(walk: Walk, place: Place) -> float:
+    """When a place of a walk ends."""
+    where, rank, which = place
+    if where == "lane":
+        return walk.meetings[which].end
+    return walk.ranks[rank].end[which] if where == "host" else walk.ranks[rank].work_end[which]
 
 
 class _Rank:
@@ -108,8 +130,64 @@ class _Rank:
         self.place, self.host = len(self.tape), host
 
 
+STEPS = 3  # of a GPU: then the host is as far ahead of the device as it gets, but where the two are near balance
+
+
 def walk(graph: Graph) -> Walk:
     """The times of a graph; UsageError where ranks wait for each other forever."""
+    if not graph.on_gpu:
+        return _walked(graph)
+    whole = _walked(_repeated(graph, STEPS))
+    begin = min(times.begin[-len(tape)] for tape, times in zip(graph.ranks, whole.ranks, strict=True) if tape)
+    ranks = [_last_step(times, len(tape), begin) for tape, times in zip(graph.ranks, whole.ranks, strict=True)]
+    meetings = [replace(each, begin=each.begin - begin, end=each.end - begin)
+                for each in whole.meetings[(STEPS - 1) * len(graph.collectives) :]]  # fmt: skip
+    done = Walk(graph, ranks, meetings, None, 0.0, whole)
+    added, last = max((_added(done, place), place) for place in _ends(graph))
+    return replace(done, last=last, step_s=added)
+
+
+def _ends(graph: Graph) -> Iterator[Place]:
+    """The last of each host thread and stream, and of the collectives."""
+    for rank, tape in enumerate(graph.ranks):
+        streams = {event.stream: place for place, event in enumerate(tape) if event.kind == Kind.LAUNCH}
+        yield from (("stream", rank, place) for place in streams.values())
+        if tape:
+            yield "host", rank, len(tape) - 1
+    if graph.collectives:
+        yield "lane", graph.collectives[-1].ranks[0], len(graph.collectives) - 1
+
+
+def _added(walk: Walk, place: Place) -> float:
+    """Seconds between the ends of a place in the last two steps."""
+    where, rank, which = place_in(walk, place)
+    each = len(walk.graph.collectives if where == "lane" else walk.graph.ranks[rank])
+    whole = walk.repeated or walk
+    return end_of(whole, (where, rank, which)) - end_of(whole, (where, rank, which - each))
+
+
+def _repeated(graph: Graph, steps: int) -> Graph:
+    """Some steps of a graph, one after the other."""
+    each = len(graph.collectives)
+
+    def shifted(event: Event, number: int) -> Event:
+        return event if event.collective < 0 else event._replace(collective=event.collective + number * each)
+
+    tapes = tuple(tuple(shifted(event, number) for number in range(steps) for event in tape) for tape in graph.ranks)
+    return replace(graph, ranks=tapes, collectives=graph.collectives * steps)
+
+
+def _last_step(times: EventTimes, events: int, begin: float) -> EventTimes:
+    """The times of the last step of several, since its begin; causes are places among all of them."""
+
+    def last(values: list[float]) -> list[float]:
+        return [value - begin for value in values[len(values) - events :]]
+
+    return EventTimes(last(times.begin), last(times.end), last(times.work_begin), last(times.work_end),
+                      times.cause[len(times.cause) - events :])  # fmt: skip
+
+
+def _walked(graph: Graph) -> Walk:
     ranks, meetings = [_Rank(tape, graph.lanes) for tape in graph.ranks], list[CollectiveTimes]()
     while True:
         for rank in ranks:
@@ -127,7 +205,21 @@ def walk(graph: Graph) -> Walk:
             f"rank {stuck or 0} waits for collective {len(meetings)}, which some rank never starts; "
             "capture the same step of every rank"
         )
-    return Walk(graph, [rank.times for rank in ranks], meetings)
+    done = Walk(graph, [rank.times for rank in ranks], meetings, None, 0.0)
+    last = _last(done)
+    return done if last is None else replace(done, last=last, step_s=end_of(done, last))
+
+
+def _last(walk: Walk) -> Place | None:
+    """What ends last."""
+    ends: list[tuple[float, Place]] = []
+    for rank, times in enumerate(walk.ranks):
+        if times.end:
+            ends.append((times.end[-1], ("host", rank, len(times.end) - 1)))
+            late = max(range(len(times.work_end)), key=times.work_end.__getitem__)
+            ends.append((times.work_end[late], ("stream", rank, late)))
+    ends += [(each.end, ("lane", each.rank, i)) for i, each in enumerate(walk.meetings)]
+    return max(ends, key=lambda pair: pair[0])[1] if ends else None
 
 
 def _meet(graph: Graph, ranks: list[_Rank], collective: int) -> CollectiveTimes:

@@ -138,7 +138,7 @@ class Kernels:
             shapes, model = shapes_of([kernels[i] for i in chosen]), self.models.get(kind)
             plain, between = self.models["elementwise"], np.array([kernels[i].between for i in chosen])
             found[chosen] = model.seconds(shapes, between) if model else plain.roofline(_moved(shapes))
-            found[chosen] *= self.factors.get(kind, 1.0)
+            found[chosen] *= self.factors.get(kind, 1.0) * np.array([kernels[i].share for i in chosen])
         return found
 
     def unknown(self, kernels: Sequence[KernelShape]) -> dict[str, int]:
@@ -158,7 +158,7 @@ LOOKUPS = ("embedding_forward", "embedding_backward")
 
 def within_step(kernels: Sequence[KernelShape]) -> list[KernelShape]:
     """All kernels of a rank's step, each with the bytes that pass between two uses of its data."""
-    own = [float(work_of(kernel.kind, shapes_of([kernel]))[0, 1]) for kernel in kernels]
+    own = [float(work_of(kernel.kind, shapes_of([kernel]))[0, 1]) * kernel.share for kernel in kernels]
     whole = sum(own) / USES
     return [
         kernel._replace(between=whole if kernel.kind in LOOKUPS else math.sqrt(min(mine, whole) * whole))
