@@ -76,6 +76,7 @@ def in_periods(update: Any, **words: Any) -> str:
     return "data.periods=" + json.dumps({"samples": 5 * BATCH, "update": update, **words})
 
 
+BASE = ("sessions", "search", "pooled", "launch")  # modes whose models or jobs cannot have their ids cross ahead
 MAPS = "MAPS"  # in settings: the file of maps that a job's process writes
 BF16 = "model.precision=bf16"
 MEMBERS = "{one: [], other: [seed=1], faster: [optimizers.dense.learning_rate=0.004]}"
@@ -92,11 +93,13 @@ JOBS = (
     Job("plan: auto", plan="auto"),
     Job("plan: data_parallel", plan="data_parallel"),
     Job("plan: fused_uvm_caching", plan="fused_uvm_caching", beside="adagrad"),
+    Job("pipeline: prefetch_sparse_dist", ("pipeline=prefetch_sparse_dist",), plan="fused_uvm_caching",
+        beside="adagrad"),
     Job("checkpoint and resume", ("checkpoint={every: 10, keep: 2}",), mode="resume"),
     Job("a job that starts its rank", mode="launch"),
     Job("export and predict", mode="predict"),
     Job("tables in fp16", (tables(data_type="fp16"),), bound=COARSE),
-    Job("tables in bf16", (tables(data_type="bf16"),), refused="cpu", bound=COARSE, beside="adagrad"),
+    Job("tables in bf16", (tables(data_type="bf16"),), bound=COARSE, beside="adagrad"),
     Job("model.precision: bf16", (BF16,), bound=COARSE),
     Job("comms: fp16", ("comms={forward: fp16, backward: fp16}",), bound=COARSE),
     Job("comms: bf16", ("comms={forward: bf16, backward: bf16}",), bound=COARSE),
@@ -109,7 +112,7 @@ JOBS = (
         bound=1e-3),
     Job("data.deduplicate", ("data.deduplicate=auto", "data.keep_together=16"), mode="sessions"),
     Job("array", (f"array={{members: {MEMBERS}, together: always}}",)),
-    Job("array.layer_memory", (f"array={{members: {MEMBERS}, together: always, layer_memory: 3MiB}}",)),
+    Job("array.layer_memory", (f"array={{members: {MEMBERS}, together: always, layer_memory: 800KiB}}",)),
     Job("periods: incremental", (in_periods("incremental"),)),
     Job("periods: window", (in_periods({"name": "window", "periods": 2}),)),
     Job("periods: future_gradient", (in_periods({"name": "future_gradient", "periods": 2}),)),
@@ -208,7 +211,7 @@ def the_run(job: Job, folder: Path, device: str, steps: int, *, ahead: bool) -> 
     if job.mode == "maps":
         write_maps(folder / "maps.safetensors")
     run = load_run(folder / "run.json", tuple(settings))
-    if ahead and run.pipeline == "auto" and job.mode not in ("sessions", "search"):  # which refuse it
+    if ahead and run.pipeline == "auto" and job.mode not in BASE:
         run = replace(run, pipeline="sparse_dist")
     kind = "table_wise" if device == "cpu" and job.plan == "fused_uvm_caching" else job.plan
     return replace(run, plan=kind if kind in ("auto", "torchrec") else plan_of(run, kind, device, folder))
@@ -273,6 +276,7 @@ def trained(job: Job, run: Any, folder: Path) -> Row:
     if job.mode == "resume":
         train_here(replace(run, steps=20))
     result = train(run) if job.mode == "launch" else train_here(run)
+    peak = max(each.get("peak_bytes", 0) for each in (result, *result.get("members", {}).values()))
     if job.mode == "predict":
         more["predictions"] = predictions(run)
     if job.mode == "capture":
@@ -280,7 +284,7 @@ def trained(job: Job, run: Any, folder: Path) -> Row:
 
         captured = load_capture(folder / "trace")
         more["captured"] = sorted({event.term for _, event in captured.graph.kernels()})
-    return {**measured(Path(run.output)), "peak_mib": round(result.get("peak_bytes", 0) / 2**20, 1), **more}
+    return {**measured(Path(run.output)), "peak_mib": round(peak / 2**20, 1), **more}
 
 
 def unsharded(run: Any) -> Row:
@@ -391,8 +395,10 @@ def work(name: str, device: str, steps: int, folder: Path, ahead: bool) -> None:
 
 def outcome(job: Job, device: str, steps: int, folder: Path, ahead: bool) -> Row:
     from recsmith.errors import UsageError
+    from recsmith.jobs.machine import loopback_interface
     from recsmith.jobs.worker import join
 
+    os.environ["GLOO_SOCKET_IFNAME"] = loopback_interface()
     try:
         if job.mode == "launch":
             for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE"):
@@ -578,8 +584,10 @@ def main() -> None:
     )
     file = words.folder / "systems.jsonl"
     rows = rows_of(file)
-    todo = [(job, device) for job in jobs for device in ("cuda", "cpu")
-            if rows.get((job.name, device), {"status": "failed"})["status"] == "failed"]  # fmt: skip
+    todo = [
+        (job, device) for job in jobs for device in ("cuda", *(("cpu",) if not job.beside else ()))
+        if rows.get((job.name, device), {"status": "failed"})["status"] == "failed"
+    ]  # fmt: skip
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
         run_all(todo, words, file, Path(scratch))

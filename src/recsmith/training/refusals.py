@@ -137,8 +137,8 @@ def array_parts(run: Run) -> list[Part]:
     ]  # fmt: skip
 
 
-def remote_parts(run: Run) -> list[Part]:
-    """The parts of a run whose tables are on servers; none of another one."""
+def remote_parts(run: Run, device: str = "cpu") -> list[Part]:
+    """The parts of a run whose tables are on servers, on a kind of device; none of another one."""
     if run.remote is None:
         return []
     step = parsed(run.pipeline, "pipeline")[0]
@@ -149,7 +149,7 @@ def remote_parts(run: Run) -> list[Part]:
         *(NarrowTables(name, kind) for kind, name in narrow[:1]),
         *([OwnStep(step)] if step not in ("auto", "base", *SECOND_ORDER) else []),
         *([BF16_PRODUCTS] if run.model.precision == "bf16" else []),
-        *([GPU] if run.device == "cuda" else []),
+        *([GPU] if "cuda" in (run.device, device) else []),
         *([BACKGROUND] if run.checkpoint is not None and run.checkpoint.background else []),
     ]  # fmt: skip
 

@@ -11,13 +11,17 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 from torchrec.distributed.model_parallel import DefaultDataParallelWrapper, DistributedModelParallel
+from torchrec.distributed.planner import ParameterConstraints
+from torchrec.distributed.types import CacheParams
 from torchrec.optim.keyed import CombinedOptimizer
 from torchrec.optim.optimizers import in_backward_optimizer_filter
 
 from recsmith._components import parsed
 from recsmith.adapters.convert import to_sharding_plan
+from recsmith.costs.fetches import AHEAD
 from recsmith.planning.simulate import simulate
 from recsmith.plans import Plan
+from recsmith.sharding import UVM_CACHING
 from recsmith.training.batches import TrainingBatch
 from recsmith.training.collectives import collectives_of, sharders_of
 from recsmith.training.models import Task
@@ -71,7 +75,7 @@ def shard(run: Run, plan: Plan, task: Task, device: torch.device) -> ShardedJob:
     round_to_halves(dense, run.optimizers.dense)
     narrowed = narrowed_layers(task.model, run.model.narrow)
     sharders = sharders_of(collectives)
-    worded, limits = on_disk(plan) if device.type == "cpu" else (plan, {})
+    worded, limits = on_disk(plan) if device.type == "cpu" else (plan, _fetched_ahead(run, plan))
     with warnings.catch_warnings(), own_kernels(kernels_of(run.rows)):
         warnings.simplefilter("ignore")
         model = DistributedModelParallel(
@@ -90,6 +94,14 @@ def shard(run: Run, plan: Plan, task: Task, device: torch.device) -> ShardedJob:
     optimizer = combined_optimizer(model.fused_optimizer, tables, others, optimizers, across)
     rows = store_of(run.rows, model, optimizer)
     return ShardedJob(model, optimizer, rows, initial, device, None if hook is None else hook[0], narrowed)
+
+
+def _fetched_ahead(run: Run, plan: Plan) -> dict[str, ParameterConstraints]:
+    """What TorchRec must know of tables with caches on a GPU where the rows of coming batches are fetched."""
+    if parsed(run.pipeline, "pipeline")[0] != AHEAD:
+        return {}
+    cached = [each.table for each in plan.placements if each.compute_kernel == UVM_CACHING.name]
+    return {name: ParameterConstraints(cache_params=CacheParams(prefetch_pipeline=True)) for name in cached}
 
 
 def numbers_across(task: Task, plan: Plan) -> int:
