@@ -32,7 +32,9 @@ from typing import Any
 
 STEPS, BATCH, DIM, SAMPLES = 30, 512, 16, 60_000
 TABLES = {"a": 2000, "b": 5003, "c": 211}
-FP32, COARSE = 1e-4, 3e-2  # relative difference of a loss that rounding may make: in fp32, and where bf16 or fp16 is
+# The relative difference of a loss that rounding may make: in fp32; where a method chooses by numbers that are nearly
+# equal, or takes roots of nearly nothing; and in bf16 and fp16, or where each device draws numbers of its own.
+FP32, CHOOSING, COARSE = 1e-3, 1e-2, 3e-2
 THREADS = "1"
 IMPORTED = ["torch", "torchrec", "fbgemm_gpu", "recsmith.training.loop", "recsmith.training.launching"]
 Row = dict[str, Any]
@@ -85,7 +87,7 @@ SEQUENCES = json.dumps(
 )
 JOBS = (
     Job("adagrad"),
-    Job("sgd", (sparse("sgd", 5.0),)),
+    Job("sgd", (sparse("sgd", 500.0),)),
     Job("rowwise_adagrad", (sparse("rowwise_adagrad"),)),
     Job("adam", (sparse("adam", 0.05),), mode="rows"),
     Job("pipeline: base", ("pipeline=base",)),
@@ -104,12 +106,13 @@ JOBS = (
     Job("comms: fp16", ("comms={forward: fp16, backward: fp16}",), bound=COARSE),
     Job("comms: bf16", ("comms={forward: bf16, backward: bf16}",), bound=COARSE),
     Job("shampoo", ("optimizers.dense={name: shampoo, learning_rate: 0.001, arguments: {precondition_frequency: 5}}",),
-        bound=1e-3),
+        bound=CHOOSING),
     Job("model.narrow", ("model.narrow={keep: 0.35, cycles: 1, dense_at_start: 0.34, dense_at_end: 0.25}",
-                         "model.top=[128, 64]"), steps=40),
-    Job("comms: thresholded dense", ("comms={name: thresholded, dense: 0.05, renew: 8}",), mode="alone", bound=1e-3),
+                         "model.top=[128, 64]"), steps=40, bound=CHOOSING),
+    Job("comms: thresholded dense", ("comms={name: thresholded, dense: 0.05, renew: 8}",), mode="alone",
+        bound=CHOOSING),
     Job("comms: thresholded pooled", ("comms={name: thresholded, dense: null, pooled: 0.333}",), mode="alone",
-        bound=1e-3),
+        bound=CHOOSING),
     Job("data.deduplicate", ("data.deduplicate=auto", "data.keep_together=16"), mode="sessions"),
     Job("array", (f"array={{members: {MEMBERS}, together: always}}",)),
     Job("array.layer_memory", (f"array={{members: {MEMBERS}, together: always, layer_memory: 800KiB}}",)),
@@ -117,7 +120,7 @@ JOBS = (
     Job("periods: window", (in_periods({"name": "window", "periods": 2}),)),
     Job("periods: future_gradient", (in_periods({"name": "future_gradient", "periods": 2}),)),
     Job("watch: auto", ("watch=auto",)),
-    Job("search", mode="search"),
+    Job("search", mode="search", bound=COARSE),
     Job("data.feed", ("data.feed=1",)),
     Job("capture", ("capture=CAPTURE",), mode="capture"),
     Job("sequence tables", (f"model.tables={SEQUENCES}", "model.name=systems:attending"), mode="pooled"),
@@ -132,10 +135,10 @@ JOBS = (
     Job("compression: chinese_remainder", (smaller("chinese_remainder"),)),
     Job("compression: path_based", (smaller("path_based", factor=4),)),
     Job("compression: truncated", (smaller("truncated", widths=[4], rows=0.5),)),
-    Job("rows: split", (sparse("sgd", 5.0), "rows=split"), refused="cuda"),
+    Job("rows: split", (sparse("sgd", 500.0), "rows=split"), refused="cuda"),
     Job("rows: tiered", ("rows={name: tiered, folder: ROWS, cache: 1.0}",), refused="cuda"),
-    Job("pipeline: dance", ("pipeline={name: dance, samples: 1024, newton: 2, inner: 5}",), bound=1e-2, steps=3),
-    Job("pipeline: progressive_lbfgs", ("pipeline={name: progressive_lbfgs}",), bound=1e-2),
+    Job("pipeline: dance", ("pipeline={name: dance, samples: 1024, newton: 2, inner: 5}",), bound=CHOOSING, steps=3),
+    Job("pipeline: progressive_lbfgs", ("pipeline={name: progressive_lbfgs}",), bound=CHOOSING),
     Job("dense: split", (BF16, "optimizers.dense={name: split, learning_rate: 0.001, arguments: {optimizer: adam}}"),
         bound=COARSE),
     Job("dense: master", (BF16, "optimizers.dense={name: master, learning_rate: 0.001, arguments: {optimizer: adam}}"),
