@@ -11,7 +11,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from recsmith._types import Floats
+from recsmith._types import Floats, Ints
 
 LOG_UNIT = 1e6  # of the inputs of networks: microseconds
 
@@ -55,6 +55,19 @@ class GroupLoads:
     opening: Floats
     maxima: tuple[Maximum, ...]
     shares: NetworkShares | None = None
+
+    @property
+    def arrays(self) -> tuple[Ints | Floats, ...]:
+        """As compiled code reads them: the maxima, their offsets, opening, and the network.
+
+        Of each maximum its phase, how many linear functions, and whether with extra; first weights are input by input.
+        """
+        sizes = [(each.phase, len(each.offset), each.extra is not None) for each in self.maxima]
+        net = self.shares
+        network = 4 * [np.zeros(0)] if net is None else [net.behind.T, net.behind_bias, net.gate, net.gate_bias]
+        numbers = (np.concatenate([each.offset for each in self.maxima]), self.opening, *network)
+        kept = (np.ascontiguousarray(each, dtype=np.float64) for each in numbers)
+        return np.array(sizes, dtype=np.int64), *kept
 
     def columns(self, terms: Floats) -> Floats:
         """What pieces with terms (N, k) add to a group (N, J): to all linear functions, what shares read, and extra."""

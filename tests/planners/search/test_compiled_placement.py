@@ -1,5 +1,6 @@
 """Compiled placement finds the targets of the Python loop, and leaves the devices in the same state."""
 
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -8,6 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.cases import Case, cluster, drawn, large_case, medium_case, table, under, workload
 
+from recsmith.clusters import load_cluster
+from recsmith.costs import Evaluator, cost_model
 from recsmith.errors import UsageError
 from recsmith.planners import compiled_code
 from recsmith.planners.compiled_code import call_compiled
@@ -15,6 +18,7 @@ from recsmith.planners.search import compiled_placement, placement
 from recsmith.planners.search.compiled_placement import place_compiled
 from recsmith.planners.search.device_state import Assignment, DeviceState
 from recsmith.planners.search.placement import place_longest_first
+from recsmith.workloads.sample import sample_workload
 
 pytest.importorskip("recsmith.planners.search._placing", reason="built without a C compiler")
 
@@ -58,6 +62,27 @@ def test_it_finds_what_the_loop_finds_on_many_ranks(case: Case, seed: int) -> No
     check_alike(case, seed, 1.0)
 
 
+class Learned(Case):
+    """A question under a learned cost model."""
+
+    @cached_property
+    def evaluator(self) -> Evaluator:
+        return cost_model("neural:simulated-h100").compile(self.problem)
+
+
+@pytest.mark.filterwarnings("ignore:cost model neural")
+def test_it_finds_what_the_loop_finds_under_a_learned_model() -> None:
+    case = Learned(sample_workload(60, seed=5), load_cluster("h100:4x2"))
+    (loop, slow), (devices, fast) = both(case, 1, 0.8)
+    assert (fast.target == slow.target).mean() > 0.9  # the model itself has single precision
+    np.testing.assert_allclose(devices.total, loop.total, rtol=1e-3)
+    again = DeviceState(case.evaluator)
+    for piece, target in zip(fast.piece.tolist(), fast.target.tolist(), strict=True):
+        again.place(piece, target)
+    np.testing.assert_allclose(devices.loads, again.loads, rtol=1e-5)
+    assert devices.free.tolist() == again.free.tolist()
+
+
 def test_it_leaves_costs_that_just_add_up_and_other_scores_to_the_loop() -> None:
     case = Case(workload(table("a", 100, 16)), cluster())
     for devices in (DeviceState(case.evaluator), DeviceState(case.evaluator, np.ones(len(case.problem.pieces.mode)))):
@@ -67,9 +92,9 @@ def test_it_leaves_costs_that_just_add_up_and_other_scores_to_the_loop() -> None
 
 def test_wrong_lengths_are_refused() -> None:
     native = compiled_code.compiled(compiled_placement.CODE)
-    with pytest.raises(UsageError, match=r"another version of recsmith \(24 arrays are needed\); build it again"):
+    with pytest.raises(UsageError, match=r"another version of recsmith \(30 arrays are needed\); build it again"):
         call_compiled(native.place, ())
     with pytest.raises(UsageError, match="wrong length"):
-        call_compiled(native.place, tuple(np.zeros(3) for _ in range(24)))
+        call_compiled(native.place, tuple(np.zeros(3) for _ in range(30)))
     with pytest.raises(UsageError, match="array 1: 8 bytes an item"):
-        call_compiled(native.place, tuple(np.zeros(3, dtype=np.float32 if i == 1 else None) for i in range(24)))
+        call_compiled(native.place, tuple(np.zeros(3, dtype=np.float32 if i == 1 else None) for i in range(30)))

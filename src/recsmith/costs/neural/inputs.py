@@ -127,6 +127,8 @@ def distances(figures: Floats, cells: Floats) -> Floats:
     found = np.ones(len(figures))
     for start in range(0, len(figures), TABLES_AT_ONCE):
         some = figures[start : start + TABLES_AT_ONCE]
-        apart = np.abs(some[:, None, :] - cells).max(axis=2).min(axis=1) - 0.5
-        found[start : start + TABLES_AT_ONCE] = 2.0 ** (CELL_OCTAVES * np.maximum(apart, 0.0))
+        worst = np.zeros((len(some), len(cells)))
+        for figure in range(cells.shape[1]):
+            np.maximum(worst, np.abs(some[:, figure, None] - cells[:, figure]), out=worst)
+        found[start : start + TABLES_AT_ONCE] = 2.0 ** (CELL_OCTAVES * np.maximum(worst.min(axis=1) - 0.5, 0.0))
     return found

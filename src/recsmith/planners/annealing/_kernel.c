@@ -14,14 +14,11 @@ groups, F phases, B maxima, J linear functions of all, S slots for the pieces of
 rank; a piece is numbered table * S + slot. Every array is contiguous, of int64 or double. Callers guarantee that
 numbers in arrays are indices of what they name; only lengths are checked here.
 */
-#include "../arrays.h"
-#include <math.h>
+#include "../group_loads.h"
 #include <stdlib.h>
 #include <string.h>
 
 #define MOST_PHASES 4
-#define MOST_HIDDEN 64     /* units of a network */
-#define MOST_EXTRAS 16     /* shares that it names */
 #define MOST_BLOCKS 32     /* of memory that one call allocates */
 #define CAP 1e250          /* powers are cut there, so that sums of them stay finite */
 #define PARTNERS 8         /* to trade places with, of which the best is taken */
@@ -57,11 +54,8 @@ typedef struct {
     const f64 *units;                                      /* (U, unit_size) */
     const Option *options;                                 /* (O,) */
     const i64 *tried_start, *tried;                        /* (T + 1,), options of each table */
-    i64 maxima, all_planes, inputs, hidden, extras;        /* B; what all have; what the network reads, and names */
-    const i64 *planes;                                     /* (B, 3): phase, linear functions, whether with extras */
-    const f64 *offset;                                     /* of each linear function of the maxima */
-    const f64 *behind, *behind_bias, *gate, *gate_bias;    /* (inputs, hidden), (hidden,), (extras, hidden), (extras,) */
-    const f64 *opening, *shared;                           /* (F,) of a cell in use; (G,) of a group */
+    GroupLoads loads;                                      /* of a cell in use */
+    const f64 *shared;                                     /* (G,) seconds of a group in use */
     const i64 *capacity, *host_capacity;                   /* (W,), (H,) */
     i64 lucks;
     const f64 *luck, *kinds;                               /* quantiles of -log(1 - u); cumulated shares (KINDS,) */
@@ -145,38 +139,10 @@ static inline void subtract(f64 *restrict to, const f64 *restrict from, i64 numb
     for (i64 i = 0; i < number; i += AT_ONCE) for (int l = 0; l < AT_ONCE; l++) to[i + l] -= from[i + l];
 }
 
-static void name_shares(const Problem *p, const f64 *input, f64 *share) {  /* a network of logarithms of sums */
-    f64 hidden[MOST_HIDDEN];
-    memcpy(hidden, p->behind_bias, p->hidden * sizeof(f64));
-    for (i64 i = 0; i < p->inputs; i++) {
-        f64 x = logf((float)(1 + input[i]));               /* the model itself has single precision here */
-        const f64 *weight = p->behind + i * p->hidden;
-        for (i64 m = 0; m < p->hidden; m++) hidden[m] += weight[m] * x;
-    }
-    for (i64 e = 0; e < p->extras; e++) {
-        f64 power = p->gate_bias[e];
-        for (i64 m = 0; m < p->hidden; m++) power += hidden[m] > 0 ? p->gate[e * p->hidden + m] * hidden[m] : 0;
-        share[e] = 1 / (1 + exp(-power));
-    }
-}
-
 static void price_cell(Annealer *a, i64 cell) {
-    const Problem *p = a->p;
-    const f64 *sums = sums_of(a, cell), *offset = p->offset, *extra = sums + p->all_planes + p->inputs;
-    f64 *loads = cell_loads(a, cell), share[MOST_EXTRAS];
-    int used = *cell_count(a, cell) > 0;
-    for (i64 f = 0; f < p->F; f++) loads[f] = used ? p->opening[f] : 0;
-    if (!used) return;
-    if (p->extras) name_shares(p, sums + p->all_planes, share);
-    for (const i64 *each = p->planes; each < p->planes + 3 * p->maxima; each += 3) {
-        f64 most = 0;
-        for (i64 j = 0; j < each[1]; j++) {
-            f64 seconds = *sums++ - *offset++;
-            if (each[2]) for (i64 e = 0; e < p->extras; e++) seconds += share[e] * *extra++;
-            most = seconds > most ? seconds : most;
-        }
-        loads[each[0]] += most;
-    }
+    f64 *loads = cell_loads(a, cell);
+    if (*cell_count(a, cell) > 0) price_group(&a->p->loads, sums_of(a, cell), loads);
+    else for (i64 f = 0; f < a->p->F; f++) loads[f] = 0;
 }
 
 static void raise_power(Annealer *a, i64 f, i64 rank) {
@@ -640,7 +606,7 @@ static int propose_option(Annealer *a, Proposal *to, i64 piece) {  /* another op
     int stay = heads(a);
     const Option *other = p->options + option;
     const Mode *now = p->modes + to->mode, *then = p->modes + other->mode;
-    if (stay && p->maxima > p->F && then != now && now->unit >= 0 && then->unit >= 0 && then->coverage == size) {
+    if (stay && p->loads.maxima > p->F && then != now && now->unit >= 0 && then->unit >= 0 && then->coverage == size) {
         to->option = -1, to->mode = other->mode;           /* the same pieces in another group: it may be cheaper */
         for (i64 i = 0; i < count; i++) to->unit[i] += then->unit - now->unit;
         return lawful(a, to);
@@ -905,8 +871,7 @@ static void anneal(Annealer *a, Proposal to[2], const Schedule *s) {
 /* --- from Python ------------------------------------------------------------------------------------------------- */
 
 enum {  /* the arrays, in the order of the call */
-    SIZES, MODES, UNITS, OPTIONS, TRIED_START, TRIED, PLANES, OFFSET, OPENING, SHARED,
-    BEHIND, BEHIND_BIAS, GATE, GATE_BIAS,
+    SIZES, MODES, UNITS, OPTIONS, TRIED_START, TRIED, LOADS, SHARED = LOADS + GROUP_ARRAYS,
     CAPACITY, HOST_CAPACITY, LUCK, OPEN, SHARES,
     UNIT_WIDTH, MODE_COPIES, COLUMN_BYTES, HELD_COUNT, HELD_COVERAGE, HELD_MODE, HELD_WIDTH, HELD_TARGET, HELD_UNIT,
     MOST_MOVED, MOVE_PRICE,
@@ -914,7 +879,7 @@ enum {  /* the arrays, in the order of the call */
 };
 static const char *const NAMES[ARRAYS] = {
     "sizes", "modes", "units", "options", "tried_start", "tried", "planes", "offset",
-    "opening", "shared", "behind", "behind_bias", "gate", "gate_bias", "capacity", "host_capacity", "luck", "open", "shares",
+    "opening", "behind", "behind_bias", "gate", "gate_bias", "shared", "capacity", "host_capacity", "luck", "open", "shares",
     "unit_width", "mode_copies", "column_bytes", "held.count", "held.coverage", "held.mode", "held.width",
     "held.target", "held.unit", "most_moved", "move_price", "plan.option", "plan.mode",
     "plan.count", "plan.unit", "plan.target", "best.option", "best.mode", "best.count", "best.unit", "best.target",
@@ -999,12 +964,7 @@ static void read_arrays(Problem *p, Annealer *a, void *const array[], const i64 
     p->unit_size = sizes[10], p->cell_size = p->J + (p->F + AT_ONCE) / AT_ONCE * AT_ONCE;
     p->modes = array[MODES], p->units = array[UNITS], p->options = array[OPTIONS];
     p->tried_start = array[TRIED_START], p->tried = array[TRIED];
-    p->planes = array[PLANES], p->maxima = lengths[PLANES] / 3, p->offset = array[OFFSET], p->all_planes = lengths[OFFSET];
-    p->opening = array[OPENING], p->shared = array[SHARED];
-    p->behind = array[BEHIND], p->behind_bias = array[BEHIND_BIAS], p->hidden = lengths[BEHIND_BIAS];
-    p->gate = array[GATE], p->gate_bias = array[GATE_BIAS], p->extras = lengths[GATE_BIAS];
-    p->inputs = p->hidden ? lengths[BEHIND] / p->hidden : 0;
-    p->capacity = array[CAPACITY], p->host_capacity = array[HOST_CAPACITY];
+    p->shared = array[SHARED], p->capacity = array[CAPACITY], p->host_capacity = array[HOST_CAPACITY];
     p->luck = array[LUCK], p->kinds = array[SHARES], p->open = lengths[OPEN] ? array[OPEN] : NULL;
     if (lengths[HELD_COUNT]) {
         p->unit_width = array[UNIT_WIDTH], p->mode_copies = array[MODE_COPIES], p->column_bytes = array[COLUMN_BYTES];
@@ -1017,23 +977,17 @@ static void read_arrays(Problem *p, Annealer *a, void *const array[], const i64 
 }
 
 static const char *wrong_length(const Problem *p, const i64 lengths[]) {
-    i64 planes = 0, extras = 0, TS = p->T * p->S, held = p->held_count != NULL;
-    for (i64 b = 0; b < p->maxima; b++) {
-        const i64 *each = p->planes + 3 * b;
-        planes += each[1], extras += each[2] * each[1] * p->extras;
-        if (each[0] < 0 || each[0] >= p->F) return NAMES[PLANES];
-    }
+    i64 TS = p->T * p->S, held = p->held_count != NULL;
     const i64 expected[ARRAYS] = {
         SIZES_GIVEN, p->M * 8, p->U * p->unit_size, p->O * 8, p->T + 1, p->tried_start[p->T],
-        p->maxima * 3, planes, p->F, p->G,
-        p->inputs * p->hidden, p->hidden, p->extras * p->hidden, p->extras, p->W, p->H, p->lucks, p->open ? p->T * p->W : 0, KINDS,
+        [SHARED] = p->G, p->W, p->H, p->lucks, p->open ? p->T * p->W : 0, KINDS,
         held * p->U, held * p->M, held * p->T, held * p->T, held * p->T, held * p->T, held * TS, held * TS,
         held * TS, held, held,
         p->T, p->T, p->T, TS, TS, p->T, p->T, p->T, TS, TS, 2, 1,
     };
     for (int i = 0; i < ARRAYS; i++)
-        if (lengths[i] != expected[i]) return NAMES[i];
-    return planes + p->inputs + extras > p->J ? NAMES[PLANES] : NULL;
+        if ((i < LOADS || i >= SHARED) && lengths[i] != expected[i]) return NAMES[i];
+    return p->loads.F != p->F || p->loads.columns > p->J ? NAMES[LOADS] : NULL;
 }
 
 static PyObject *run(void *const array[], const i64 lengths[], const void *schedule) {
@@ -1044,8 +998,8 @@ static PyObject *run(void *const array[], const i64 lengths[], const void *sched
     read_arrays(&problem, a, array, lengths);
     if (problem.F > MOST_PHASES || problem.J % AT_ONCE || problem.unit_size < problem.J + problem.F + 4 || lengths[TRIED_START] != problem.T + 1)
         return PyErr_Format(PyExc_ValueError, "sizes or tried_start: wrong length");
-    if (problem.hidden > MOST_HIDDEN || problem.extras > MOST_EXTRAS)
-        return PyErr_Format(PyExc_ValueError, "gate: more units or shares than there may be");
+    if (!read_group_loads(&problem.loads, array + LOADS, lengths + LOADS))
+        return PyErr_Format(PyExc_ValueError, "planes, offset or network: wrong length");
     const char *wrong = wrong_length(&problem, lengths);
     if (wrong) return PyErr_Format(PyExc_ValueError, "%s: wrong length", wrong);
     for (i64 w = 0; w < problem.W; w++) problem.memory += (f64)problem.capacity[w];

@@ -16,7 +16,7 @@ import numpy as np
 
 from recsmith._types import Bools, Floats, Ints
 from recsmith.costs import Evaluator
-from recsmith.costs.group_loads import GroupLoads, NetworkShares
+from recsmith.costs.group_loads import GroupLoads
 from recsmith.planners.annealing.starts import TriedOptions
 from recsmith.planners.compiled_code import call_compiled, compiled
 from recsmith.planners.search.device_state import Assignment
@@ -100,8 +100,7 @@ class FlatProblem:
         luck = -np.log1p(-(np.arange(LUCKS) + 0.5) / LUCKS)
         self.kinds = tuple(kinds)
         self.after_options = (
-            *_maxima(group_loads), _floats(group_loads.opening), _floats(evaluator.shared.sum(axis=1)),
-            *_network(group_loads.shares),
+            *group_loads.arrays, _floats(evaluator.shared.sum(axis=1)),
             _ints(problem.capacity), _ints(problem.host_capacity), _floats(luck),
             _ints([] if problem.legality.open is None else problem.legality.open.ravel()),
         )  # fmt: skip
@@ -223,21 +222,6 @@ class FlatOptions:
             _records(problem.options.mode, unit, problem.options.count[:, :PAIRS], options.near),
             _ints(np.concatenate([[0], np.cumsum(options.count)])), _ints(tried),
         )  # fmt: skip
-
-
-def _maxima(group_loads: GroupLoads) -> tuple[Ints, Floats]:
-    """Phases of all maxima, how many linear functions, whether with extra (B, 3); and offsets of all functions."""
-    maxima = group_loads.maxima
-    sizes = [(each.phase, len(each.offset), each.extra is not None) for each in maxima]
-    return _ints(sizes), _floats(np.concatenate([each.offset for each in maxima]))
-
-
-def _network(shares: NetworkShares | None) -> tuple[Floats, ...]:
-    """The network of a learned model's shares, its first weights input by input."""
-    if shares is None:
-        return 4 * (np.zeros(0),)
-    weights = shares.behind.T, shares.behind_bias, shares.gate, shares.gate_bias
-    return tuple(_floats(each) for each in weights)
 
 
 def _fixed_modes(problem: Problem) -> Bools:

@@ -1,15 +1,15 @@
 /* Longest-first placement, compiled: placement.py says what it does and compiled_placement.py calls it. Given the same
 loads it finds the same targets as the Python of device_state.py, one piece after the other.
 
-Legend: N pieces in the order in which they are placed, W ranks, G fusion groups, F phases, J linear functions of all
-phases, k terms. Every array is contiguous, of int64 or double. Callers guarantee that numbers in arrays are indices of
+Legend: N pieces in the order in which they are placed, W ranks, G fusion groups, F phases, J columns of group_loads.h,
+k terms. Every array is contiguous, of int64 or double. Callers guarantee that numbers in arrays are indices of
 what they name; only lengths are checked here.
 */
-#include "../arrays.h"
-#include <math.h>
+#include "../group_loads.h"
 #include <stdlib.h>
 
 #define NOWHERE -1
+#define MOST_PHASES 16
 
 typedef struct {
     i64 N, W, G, F, J, k, per_host;
@@ -17,44 +17,31 @@ typedef struct {
     /* (N,): group, ranks that it covers, bytes of all ranks but the last and of the last, host bytes of the hosts */
     const i64 *group, *size, *head, *tail, *other_hosts, *last_host;
     const i64 *table, *kind, *width;                       /* (N,): kind 0 goes anywhere, 1 and 2 see `allowed` */
-    const f64 *terms;                                      /* (N, k) */
-    const i64 *planes;                                     /* (F,): linear functions of each phase */
-    const f64 *slopes, *opening, *expected;                /* (J, k); (F,); (F,) */
+    const f64 *terms, *columns;                            /* (N, k); (N, J) */
+    GroupLoads groups;
+    const f64 *expected;                                   /* (F,) */
     const i64 *capacity;                                   /* (W,) */
-    f64 *sums, *group_loads, *loads;                       /* (G, W, k), (G, F, W), (F, W) */
+    f64 *sums, *cells, *group_loads, *loads;               /* (G, W, k), (G, W, J), (G, F, W), (F, W) */
     i64 *free_, *host_free, *target;                       /* (W,), hosts, (N,) */
-    f64 *powers, *score, *piece_seconds, *cell_seconds;    /* (F, W), (W,), (N, J), (G, W, J): worked out on the way */
+    f64 *powers, *score, *with;                            /* (F, W), (W,), (J,): worked out on the way */
     i64 *first;                                            /* (N,): the first piece of its table in this order */
 } Placing;
 
 static f64 power(f64 x) { x *= x, x *= x; return x * x; }  /* BALANCE of device_state.py: 8 */
 
-static void price_group(const Placing *p, i64 piece, i64 rank, f64 *seconds) {  /* (F,) with one piece more */
-    const f64 *cell = p->cell_seconds + (p->group[piece] * p->W + rank) * p->J, *own = p->piece_seconds + piece * p->J;
-    for (i64 f = 0; f < p->F; f++) {
-        f64 most = 0;
-        for (i64 j = 0; j < p->planes[f]; j++) most = cell[j] + own[j] > most ? cell[j] + own[j] : most;
-        seconds[f] = most + p->opening[f];
-        cell += p->planes[f], own += p->planes[f];
-    }
-}
-
-static void value(const Placing *p, const f64 *terms, i64 number, f64 *seconds) {  /* (number, k) to (number, J) */
-    for (i64 n = 0; n < number; n++)
-        for (i64 j = 0; j < p->J; j++) {
-            f64 each = 0;
-            for (i64 i = 0; i < p->k; i++) each += p->slopes[j * p->k + i] * terms[n * p->k + i];
-            seconds[n * p->J + j] = each;
-        }
+static void price_with(const Placing *p, i64 piece, i64 rank, f64 *seconds) {  /* (F,) with one piece more */
+    const f64 *cell = p->cells + (p->group[piece] * p->W + rank) * p->J, *own = p->columns + piece * p->J;
+    for (i64 j = 0; j < p->J; j++) p->with[j] = cell[j] + own[j];
+    price_group(&p->groups, p->with, seconds);
 }
 
 static void score_ranks(const Placing *p, i64 piece) {     /* what each rank counts for a piece, less being better */
     int balances = p->F > 1 || p->memory_weight > 0;
-    f64 all = 0, seconds[16];
+    f64 all = 0, seconds[MOST_PHASES];
     for (i64 f = 0; f < p->F; f++) all += p->expected[f];
     for (i64 w = 0; w < p->W; w++) {
         f64 score = 0;
-        price_group(p, piece, w, seconds);
+        price_with(p, piece, w, seconds);
         for (i64 f = 0; f < p->F; f++) {
             f64 before = p->group_loads[(p->group[piece] * p->F + f) * p->W + w];
             f64 after = p->loads[f * p->W + w] - before + seconds[f];
@@ -92,13 +79,13 @@ static int allowed(const Placing *p, i64 piece, i64 target) {
 
 static void put(Placing *p, i64 piece, i64 target) {
     i64 size = p->size[piece], first = target * size, last = first + size - 1, group = p->group[piece];
-    f64 seconds[16];
+    f64 seconds[MOST_PHASES];
     for (i64 w = first; w <= last; w++) {
-        price_group(p, piece, w, seconds);
+        price_with(p, piece, w, seconds);
         f64 *sums = p->sums + (group * p->W + w) * p->k;
         for (i64 i = 0; i < p->k; i++) sums[i] += p->terms[piece * p->k + i];
-        f64 *cell = p->cell_seconds + (group * p->W + w) * p->J;
-        for (i64 j = 0; j < p->J; j++) cell[j] += p->piece_seconds[piece * p->J + j];
+        f64 *cell = p->cells + (group * p->W + w) * p->J;
+        for (i64 j = 0; j < p->J; j++) cell[j] += p->columns[piece * p->J + j];
         for (i64 f = 0; f < p->F; f++) {
             f64 *own = p->group_loads + (group * p->F + f) * p->W + w, *load = p->loads + f * p->W + w;
             *load += seconds[f] - *own, *own = seconds[f];
@@ -112,8 +99,6 @@ static void put(Placing *p, i64 piece, i64 target) {
 }
 
 static void place_all(Placing *p) {
-    value(p, p->terms, p->N, p->piece_seconds);
-    value(p, p->sums, p->G * p->W, p->cell_seconds);
     for (i64 i = 0; i < p->F * p->W; i++) p->powers[i] = power(p->loads[i] / p->expected[i / p->W]);
     for (i64 piece = 0; piece < p->N; piece++) {
         i64 size = p->size[piece], best = NOWHERE;
@@ -133,8 +118,8 @@ static void place_all(Placing *p) {
 /* --- from Python ------------------------------------------------------------------------------------------------- */
 
 enum {  /* the arrays, in the order of the call; from SUMS on they are written to */
-    SIZES, SCALES, GROUP, SIZE, HEAD, TAIL, OTHER_HOSTS, LAST_HOST, TABLE, KIND, WIDTH, TERMS, PLANES, SLOPES, OPENING,
-    EXPECTED, CAPACITY, FIRST, SUMS, GROUP_LOADS, LOADS, FREE, HOST_FREE, TARGET, ARRAYS
+    SIZES, SCALES, GROUP, SIZE, HEAD, TAIL, OTHER_HOSTS, LAST_HOST, TABLE, KIND, WIDTH, TERMS, COLUMNS, GROUPS,
+    EXPECTED = GROUPS + GROUP_ARRAYS, CAPACITY, FIRST, SUMS, CELLS, GROUP_LOADS, LOADS, FREE, HOST_FREE, TARGET, ARRAYS
 };
 
 static int read_arrays(Placing *p, void *const array[], const i64 lengths[]) {  /* 0 where a length is wrong */
@@ -145,18 +130,17 @@ static int read_arrays(Placing *p, void *const array[], const i64 lengths[]) {  
     p->group = array[GROUP], p->size = array[SIZE], p->head = array[HEAD], p->tail = array[TAIL];
     p->other_hosts = array[OTHER_HOSTS], p->last_host = array[LAST_HOST];
     p->table = array[TABLE], p->kind = array[KIND], p->width = array[WIDTH], p->terms = array[TERMS];
-    p->planes = array[PLANES], p->slopes = array[SLOPES], p->opening = array[OPENING], p->expected = array[EXPECTED];
-    p->capacity = array[CAPACITY], p->first = array[FIRST], p->sums = array[SUMS];
-    p->group_loads = array[GROUP_LOADS], p->loads = array[LOADS], p->free_ = array[FREE];
-    p->host_free = array[HOST_FREE], p->target = array[TARGET];
-    i64 N = p->N, W = p->W, G = p->G, F = p->F, k = p->k;
-    if (lengths[PLANES] != F || F > 16 || p->per_host < 1) return 0;
-    for (i64 f = 0; f < F; f++) p->J += p->planes[f];
+    p->columns = array[COLUMNS], p->expected = array[EXPECTED], p->capacity = array[CAPACITY], p->first = array[FIRST];
+    p->sums = array[SUMS], p->cells = array[CELLS], p->group_loads = array[GROUP_LOADS], p->loads = array[LOADS];
+    p->free_ = array[FREE], p->host_free = array[HOST_FREE], p->target = array[TARGET];
+    if (!read_group_loads(&p->groups, array + GROUPS, lengths + GROUPS)) return 0;
+    i64 N = p->N, W = p->W, G = p->G, F = p->F, k = p->k, J = p->J = p->groups.columns;
+    if (p->groups.F != F || F > MOST_PHASES || p->per_host < 1) return 0;
     const i64 expected[ARRAYS] = {
-        6, 2, N, N, N, N, N, N, N, N, N, N * k, F, p->J * k, F, F, W, N, G * W * k, G * F * W, F * W, W,
-        W / p->per_host, N,
+        6, 2, N, N, N, N, N, N, N, N, N, N * k, N * J,
+        [EXPECTED] = F, W, N, G * W * k, G * W * J, G * F * W, F * W, W, W / p->per_host, N,
     };
-    for (int i = 0; i < ARRAYS; i++) if (lengths[i] != expected[i]) return 0;
+    for (int i = 0; i < ARRAYS; i++) if ((i < GROUPS || i >= EXPECTED) && lengths[i] != expected[i]) return 0;
     return 1;
 }
 
@@ -164,11 +148,9 @@ static PyObject *run(void *const array[], const i64 lengths[], const void *more)
     (void)more;
     Placing placing = {0}, *p = &placing;
     if (!read_arrays(p, array, lengths)) return PyErr_Format(PyExc_ValueError, "an array has the wrong length");
-    p->powers = malloc(((p->F + 1) * p->W + (p->N + p->G * p->W) * p->J) * sizeof(f64));
+    p->powers = malloc(((p->F + 1) * p->W + p->J) * sizeof(f64));
     if (!p->powers) return PyErr_NoMemory();
-    p->score = p->powers + p->F * p->W;
-    p->piece_seconds = p->score + p->W;
-    p->cell_seconds = p->piece_seconds + p->N * p->J;
+    p->score = p->powers + p->F * p->W, p->with = p->score + p->W;
     Py_BEGIN_ALLOW_THREADS
     place_all(p);
     Py_END_ALLOW_THREADS

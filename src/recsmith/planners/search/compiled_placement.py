@@ -1,7 +1,8 @@
-"""Longest-first placement in compiled code, where the package has it and the cost model is made of linear pieces.
+"""Longest-first placement in compiled code, where the package has it and the code knows the cost model.
 
 It does what the loop in placement.py does, and finds the same targets but for rounding: loads differ by some 1e-16 of
-themselves, and are compared in steps that are much coarser. Hundreds of devices take a twentieth of the time.
+themselves (1e-7 under learned models), and are compared in steps that are coarser. Hundreds of devices take a
+twentieth of the time.
 
 Legend: N pieces of an assignment, W ranks, G fusion groups, F phases, k work terms.
 """
@@ -20,25 +21,25 @@ CODE = "search._placing"
 def place_compiled(devices: DeviceState, assignment: Assignment, sequence: Ints, quantum: float) -> bool:
     """Place pieces one after the other, sequence (N,), preferences in multiples of `quantum`; False where it cannot.
 
-    It cannot without compiled code, under constraints, and for cost models that are not the largest of linear pieces.
+    It cannot without compiled code, under constraints, and for cost models that it does not know or that just add up.
     """
-    linear = devices.linear_pieces
-    if compiled(CODE) is None or linear is None or devices.additive or devices.legality.any:
+    if compiled(CODE) is None or devices.additive or devices.legality.any or devices.compiled_loads is None:
         return False
+    groups = devices.compiled_loads
     problem, piece, table = devices.problem, assignment.piece[sequence], assignment.table[sequence]
     option = assignment.option[table]
     kind = np.where(devices.on_one_host[option], 2, devices.tied[option].astype(np.int64))
-    target = np.full(len(sequence), NOWHERE)
-    world, groups = len(devices.free), len(devices.sums)
-    sizes = (len(sequence), world, groups, len(devices.loads), devices.terms.shape[1], devices.local)
+    target, terms = np.full(len(sequence), NOWHERE), devices.terms[piece]
+    sizes = (len(sequence), len(devices.free), len(devices.sums), len(devices.loads), terms.shape[1], devices.local)
+    sides = (each[piece] for each in devices.bytes_held)
+    pieces = (devices.group[piece], devices.coverage[piece], *sides, table, kind, piece)
     arrays = (
-        _ints(sizes), np.array([quantum, devices.memory_weight]), _ints(devices.group[piece]),
-        _ints(devices.coverage[piece]), *(_ints(each[piece]) for each in devices.bytes_held), _ints(table), _ints(kind),
-        _ints(piece), _floats(devices.terms[piece]), _ints([len(slopes) for slopes in linear.slopes]),
-        _floats(np.concatenate([slopes.ravel() for slopes in linear.slopes])), _floats(linear.opening),
-        _floats(devices.expected), _ints(problem.capacity), _first_of_table(table),
+        _ints(sizes), np.array([quantum, devices.memory_weight]), *map(_ints, pieces), _floats(terms),
+        _floats(groups.columns(terms)), *groups.arrays, _floats(devices.expected), _ints(problem.capacity),
+        _first_of_table(table),
     )  # fmt: skip
-    state = (devices.sums, devices.group_loads, devices.loads, devices.free, devices.host_free)
+    cells = _floats(groups.columns(devices.sums.reshape(-1, terms.shape[1])))
+    state = (devices.sums, cells, devices.group_loads, devices.loads, devices.free, devices.host_free)
     call_compiled(compiled(CODE).place, (*arrays, *state, target))
     assignment.target[sequence] = target
     devices.count_groups(piece[target != NOWHERE])
