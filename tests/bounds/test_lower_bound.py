@@ -1,6 +1,7 @@
 """No plan costs less than its bound, and the bound is tight where that can be seen."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 from hypothesis import assume, given, reject
@@ -23,7 +24,12 @@ from support.cases import (
 )
 
 from recsmith.bounds import lower_bound
-from recsmith.bounds.lower_bound import may_gain
+from recsmith.bounds.lower_bound import (
+    TRIAL,
+    _raised,  # pyright: ignore[reportPrivateUsage]
+    always,
+    may_gain,
+)
 from recsmith.errors import Infeasible, NoPlanFound
 from recsmith.plans import Placement
 from recsmith.problems import Constraints, Space, TableRule, build_problem
@@ -189,3 +195,41 @@ def test_the_tighter_bound_is_sought_where_it_may_gain(tables: int, devices: int
 def test_tables_that_are_alike_count_once_where_it_is_asked_whether_a_tighter_bound_may_gain() -> None:
     work = workload(*(table(f"t{i}", 10 + i % 2, 4) for i in range(400)))
     assert may_gain(build_problem(work, cluster(local=16)))
+
+
+@dataclass
+class Rising:
+    """A search whose bound rises by `rise` for each number that it works on, up to `most`."""
+
+    rise: float
+    most: float = 1e9
+    work: int = 0
+
+    @property
+    def bound(self) -> float:
+        return min(self.most, self.rise * self.work)
+
+    @property
+    def done(self) -> bool:
+        return self.bound == self.most
+
+    def solve(self, work: int, enough: float) -> None:
+        self.work = work
+
+
+def test_the_search_that_is_ahead_after_a_part_of_the_work_has_the_rest() -> None:
+    searches: list[Any] = [Rising(1.0), Rising(3.0)]
+    *_, last = _raised(searches, 100 * TRIAL, 1e9, always, 7)
+    assert [search.work for search in searches] == [100, 100 * (TRIAL - 1)]
+    assert last == 300 * (TRIAL - 1)
+
+
+def test_what_a_finished_search_leaves_goes_to_the_other_and_enough_ends_both() -> None:
+    searches: list[Any] = [Rising(1.0), Rising(3.0, most=150.0)]
+    *_, last = _raised(searches, 100 * TRIAL, 1e9, always, 10)
+    assert searches[1].work < 100 < searches[0].work <= 100 * TRIAL
+    assert last == searches[0].bound == searches[0].work
+    searches = [Rising(1.0), Rising(3.0)]
+    *_, last = _raised(searches, 100 * TRIAL, 50.0, always, 10)
+    assert last == 50.0
+    assert searches[1].work == 0

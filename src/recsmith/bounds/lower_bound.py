@@ -6,7 +6,7 @@ First comes a bound for problems of any size (group_branching.py), then, for sma
 Legend: T tables, G fusion groups.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -28,9 +28,10 @@ MOST_TABLES = 300  # of a problem for which the second bound is sought, those al
 MOST_ALIKE = 4_000  # tables of which those alike count once: finding out takes 0.3 s
 FEW_TABLES = 150  # up to which it is sought on any number of devices
 MOST_CELLS = 3_000  # tables times devices beyond: 200 tables gain 1.1 % on 8, 2.7 % on 4; 250 and 300 nothing on 16
-PHASE_WORK = 400_000  # numbers that the second bound may work on, times the third power of the tables
-MOST_PHASE_WORK = 500_000_000  # numbers at most, which 11 tables reach: 0.5 to 1 second
+PHASE_WORK = 1_000_000  # numbers that the second bound may work on, times the third power of the tables
+MOST_PHASE_WORK = 500_000_000  # numbers at most, which 8 tables reach: 0.5 to 1 second
 EQUAL_WORK = 1_500_000_000  # numbers at most where there are more tables, many of them alike: about a second
+TRIAL = 3  # a third of the work is for each of two searches, before the one whose bound is higher has the rest
 WORK_AT_ONCE = 25_000_000  # numbers between two questions whether to go on: a twentieth of a second
 PROOF_WORK = 20_000_000_000  # numbers that a bound on request may work on: about a minute
 PROOF_WORK_AT_ONCE = 100_000_000  # numbers between two questions whether to go on
@@ -87,15 +88,12 @@ def prove(
     if known.value_s is None or known.value_s >= total_s or _different_tables(evaluator.problem) > MOST_TABLES:
         return known
     first, value = lower_bound(evaluator), known.value_s
-    price, mixes = max(each.price for each in first.promising), _mixes(evaluator, first.linear)
-    for mix in mixes:
-        branching = _phase_branching(evaluator, total_s, price, mix)
-        work = PROOF_WORK // len(mixes)
-        while branching.work < work and branching.bound < total_s and not branching.done and keep_on():
-            branching.solve(branching.work + PROOF_WORK_AT_ONCE, total_s)
-            value = max(value, min(branching.bound, total_s * (1 - ROUNDING)))
-            if on_bound is not None:
-                on_bound(total_s, max(value, min(branching.bound, total_s)))
+    price = max(each.price for each in first.promising)
+    searches = [_phase_branching(evaluator, total_s, price, mix) for mix in _mixes(evaluator, first.linear)]
+    for bound in _raised(searches, PROOF_WORK, total_s, keep_on, PROOF_WORK_AT_ONCE):
+        value = max(value, min(bound, total_s * (1 - ROUNDING)))
+        if on_bound is not None:
+            on_bound(total_s, max(value, min(bound, total_s)))
     return replace(known, value_s=value)
 
 
@@ -183,26 +181,37 @@ def _tightened(
 
     shares: among how many such bounds the work is shared.
     """
-    mixes = _mixes(evaluator, linear)
-    for mix in mixes:
-        value = _branched(evaluator, value, price, keep_on, shares * len(mixes), mix)
-    return value
-
-
-def _branched(
-    evaluator: Evaluator, value: float, price: float, keep_on: Callable[[], bool], shares: int, mix: Floats | None
-) -> float:
     tables = len(evaluator.problem.tables)
     work = EQUAL_WORK if tables > MOST_TABLES else min(MOST_PHASE_WORK, PHASE_WORK * tables**3)
     work, reached = work // shares, True
     while reached and work > 0 and keep_on():
         below = REACH * value
-        branching = _phase_branching(evaluator, below, price, mix)
-        while branching.work < work and branching.bound < below and not branching.done and keep_on():
-            branching.solve(min(work, branching.work + WORK_AT_ONCE), below)
-        value, work = max(value, min(branching.bound, below)), work - branching.work
-        reached = bool(evaluator.bends) and branching.bound >= below  # such planes may lie far above the first bound
+        searches = [_phase_branching(evaluator, below, price, mix) for mix in _mixes(evaluator, linear)]
+        for bound in _raised(searches, work, below, keep_on, WORK_AT_ONCE):
+            value = max(value, min(bound, below))
+        work -= sum(each.work for each in searches)
+        reached = bool(evaluator.bends) and value >= below  # such planes may lie far above the first bound
     return value
+
+
+def _raised(
+    searches: Sequence[PhaseBranching], work: int, enough: float, keep_on: Callable[[], bool], at_once: int
+) -> Iterator[float]:
+    """The highest bound of some searches, again and again: each has a part of the work, and the highest then the rest.
+
+    They work on so many numbers in all, `at_once` of them at a time, until a bound is high enough.
+    """
+
+    def worked(search: PhaseBranching, limit: int) -> Iterator[float]:
+        while search.work < limit and not search.done and max(each.bound for each in searches) < enough and keep_on():
+            search.solve(min(limit, search.work + at_once), enough)
+            yield max(each.bound for each in searches)
+
+    yield max(each.bound for each in searches)
+    for each in searches:
+        yield from worked(each, work // TRIAL)
+    for each in sorted(searches, key=lambda search: -search.bound):
+        yield from worked(each, each.work + work - sum(other.work for other in searches))
 
 
 def _mixes(evaluator: Evaluator, linear: LinearBound | None) -> list[Floats | None]:
