@@ -18,15 +18,20 @@ torchrec    TorchRec's estimate of the plan, which knows embeddings alone
 
 `measure --again` captures every job once more, and keeps the capture whose steps were shorter without the profiler:
 other programs on the machine only ever add to a time. With --others, models of other sizes, at which nobody looked
-while the models of kernels were made. With --gpu, twelve jobs that keep a GPU busy, for each of the three commands.
+while the models of kernels were made. With --gpu, twelve jobs that keep a GPU busy. FOLDER may also hold
+archives of captures, as samples/h200 does.
+`batches` instead of `table` predicts each job from its capture at the middle batch, beside the measured step.
 `kinds` instead of `table` sets each kind of kernel and collective of the captures beside its prediction.
 `host` instead of `table` compares what the host thread itself works in a step, without its waits, with the thread's own
 time: on a machine that other programs use, the clock measures them as well.
 """
 
+import atexit
 import json
 import shutil
 import sys
+import tarfile
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -35,7 +40,7 @@ from typing import Any
 import numpy as np
 
 import recsmith
-from recsmith.errors import RecSmithError
+from recsmith.errors import RecSmithError, UsageError
 from recsmith.files import encode
 from recsmith.jobs.launch import launch
 from recsmith.plans import Plan, plan_to_raw
@@ -49,8 +54,8 @@ from recsmith.prediction.models import Model
 from recsmith.prediction.models.build import model_graph
 from recsmith.prediction.overheads import extract_overheads
 from recsmith.prediction.predict import Prediction, predict_graph
-from recsmith.prediction.predictions import calibrate
-from recsmith.prediction.traces import load_capture
+from recsmith.prediction.predictions import calibrate, predict_capture
+from recsmith.prediction.traces import Captured, load_capture
 
 MODELS = {
     "dlrm": Model(kind="dlrm", bottom=(128, 64), top=(128, 64)),
@@ -73,6 +78,7 @@ LARGE = {
 POOLING = 4
 PLAIN, STEPS = 30, 6
 COSTS = ("after", "watched")  # columns that are measured
+CAPTURES = "captures"  # the folder in an archive, whose name begins like this
 AFTER = "after.json"  # in a capture's folder: what the job said when it ended
 Key = tuple[str, int, int]  # model, batch, ranks
 
@@ -157,7 +163,7 @@ def table(home: Path, machine: Machine, sizes: Sizes, said: Callable[[Prediction
         folder = home / "-".join(map(str, key))
         try:
             captured = load_capture(folder)
-            graphs[key] = captured.graph
+            graphs[key] = replace(captured.graph, measured_s=measured_of(captured, folder))
             after[key] = json.loads((folder / AFTER).read_text())["after_s"]
             hosts[key] = captured.abouts[0].plain_host_s or np.nan
             steps = load_trace(folder / trace_name(0)).steps[1 : 1 + STEPS]
@@ -223,6 +229,30 @@ def _row(
     }
 
 
+def measured_of(captured: Captured, folder: Path) -> float:
+    """Seconds of a step without the profiler; where a host alone timed a GPU's, those of steps that it waited for."""
+    if captured.graph.on_gpu and captured.abouts[0].launch_s is None:
+        return json.loads((folder / AFTER).read_text())["after_s"]
+    return captured.graph.measured_s or np.nan
+
+
+def batches(home: Path, machine: Machine, sizes: Sizes) -> None:
+    """Each job at its batch sizes, predicted from the capture at the middle one, beside the measured step."""
+    middle = sizes.batches[len(sizes.batches) // 2]
+    print("| model | batch | measured | predicted | off by | what takes most of it |\n|---|---|---|---|---|---|")
+    for name, batch, ranks in sizes.jobs():
+        folder = home / f"{name}-{middle}-{ranks}"
+        own = home / f"{name}-{batch}-{ranks}"
+        real = measured_of(load_capture(own), own)
+        try:
+            ((_, found),) = predict_capture(folder, batches=[batch], machine=machine)
+        except UsageError:  # without a lookup, nobody knows how many samples a step has
+            continue
+        most = next(iter(found.terms))
+        print(f"| {name} | {batch:,} | {real * 1e3:.2f} ms | {found.step_s * 1e3:.2f} ms | "
+              f"{found.step_s / real - 1:+.1%} | {most}: {found.terms[most] / found.step_s:.0%} |")  # fmt: skip
+
+
 def kinds(home: Path, machine: Machine, sizes: Sizes) -> None:
     """Seconds of each kind of kernel and of each collective in all captures, and the machine's over them."""
     print("| model | batch | ranks | kind | measured | predicted / measured |\n|---|---|---|---|---|---|")
@@ -232,14 +262,27 @@ def kinds(home: Path, machine: Machine, sizes: Sizes) -> None:
         for _, event in graph.kernels():
             if event.kernel is not None:
                 both = sums.setdefault(event.kernel.kind, [0.0, 0.0])
-                both[0] += event.seconds
+                both[0] += event.work_s or event.seconds
                 both[1] += float(machine.kernels.seconds([event.kernel])[0])
         for made in graph.collectives:
             both = sums.setdefault(made.name, [0.0, 0.0])
             both[0] += made.seconds
             both[1] += machine.collective_s(made.name, made.bytes, len(made.ranks))
         for kind, (real, said) in sorted(sums.items(), key=lambda item: -item[1][0]):
-            print(f"| {' | '.join(map(str, key))} | {kind} | {real * 1e3:.3f} ms | {said / real:.2f} |")
+            print(f"| {' | '.join(map(str, key))} | {kind} | {real * 1e3:.3f} ms | {said / max(real, 1e-12):.2f} |")
+
+
+def unpacked(place: Path) -> Path:
+    """The folder of captures, or that of all archives in a folder."""
+    archives = sorted(place.glob(f"{CAPTURES}*.tar.gz"))
+    if not archives:
+        return place
+    home = Path(tempfile.mkdtemp())
+    atexit.register(shutil.rmtree, home)
+    for each in archives:
+        with tarfile.open(each) as archive:
+            archive.extractall(home, filter="data")
+    return home / CAPTURES
 
 
 def main(words: list[str]) -> Any:
@@ -248,11 +291,14 @@ def main(words: list[str]) -> Any:
     words = [word for word in words if word not in ("--others", "--again", "--gpu")]
     if words[:1] == ["measure"] and len(words) == 2:
         return measure(Path(words[1]), sizes, again=again)
+    home = unpacked(Path(words[1])) if words[1:] else Path()
+    if words[:1] == ["batches"] and len(words) == 3:
+        return batches(home, load_machine(words[2]), sizes)
     if words[:1] == ["kinds"] and len(words) in (2, 3):
-        return kinds(Path(words[1]), load_machine(words[2] if words[2:] else "cpu"), sizes)
+        return kinds(home, load_machine(words[2] if words[2:] else "cpu"), sizes)
     if words[:1] in (["table"], ["host"]) and len(words) in (2, 3):
         said = step_of if words[0] == "table" else host_of
-        return table(Path(words[1]), load_machine(words[2] if words[2:] else "cpu"), sizes, said)
+        return table(home, load_machine(words[2] if words[2:] else "cpu"), sizes, said)
     sys.exit(__doc__)
 
 

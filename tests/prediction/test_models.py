@@ -1,6 +1,7 @@
 """Described models: their steps on a machine that is known, what calibration mends, and what is refused."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,22 @@ def test_a_step_without_overheads_is_its_kernels_and_what_communication_shows():
     assert found.ranks[0].active_s == pytest.approx(sums)
     assert found.kernels_s == pytest.approx(sums)  # one rank's collectives take no time where they are not measured
     assert found.step_s > sums
+
+
+def test_a_machine_of_a_gpu_launches_its_kernels():
+    machine = a_machine()
+    gpu = replace(machine, card=replace(machine.card, device="made, 132 SMs"))
+    ((_, found),) = predict_model(MLP, ranks=2, machine=gpu, batches=[128])
+    (kinds,) = ({event.kind for _, event in found.walk.graph.kernels()},)
+    assert kinds == {Kind.LAUNCH}
+    ((_, on_host),) = predict_model(MLP, ranks=2, machine=machine, batches=[128])
+    assert [event.term for _, event in found.walk.graph.kernels()] == [
+        event.term for _, event in on_host.walk.graph.kernels()
+    ]
+    assert found.terms.get("T4", 0.0) > 0
+    heavy = replace(gpu, kernels=a_machine(1e3).kernels)
+    ((_, bound),) = predict_model(MLP, ranks=1, machine=heavy, batches=[4096])
+    assert bound.step_s == pytest.approx(bound.ranks[0].active_s, rel=0.01)  # the host is hidden
 
 
 @settings(max_examples=20, deadline=None)

@@ -45,8 +45,8 @@ class CaptureAbout:
     """What a rank wrote of its capture.
 
     plain_step_s: of a step without the profiler; plain_host_s: the host thread's own time of it, which other programs
-    disturb least (None in older captures). event_s, annotation_s, launch_s: what the profiler adds to an operator, to
-    an annotation such as those of optimizers, and to a launch on a GPU.
+    disturb least. event_s, annotation_s, launch_s: what the profiler adds to an operator, to
+    an annotation such as those of optimizers, and to a launch on a GPU. None in older captures.
     """
 
     rank: int
@@ -58,10 +58,10 @@ class CaptureAbout:
     torch: str
     recsmith: str
     plain_host_s: float | None = None
-    launch_s: float = 0.0
+    launch_s: float | None = None
 
     def __post_init__(self) -> None:
-        times = (self.plain_step_s, self.event_s, self.annotation_s, self.launch_s, self.plain_host_s or 0.0)
+        times = (self.plain_step_s, self.event_s, self.annotation_s, self.launch_s or 0.0, self.plain_host_s or 0.0)
         check_rules(
             None if 0 <= self.rank < self.ranks <= MOST_RANKS
             else f"rank {self.rank} of {self.ranks}; ranks are 1 to {MOST_RANKS:,}, and a rank is below that",

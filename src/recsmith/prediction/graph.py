@@ -74,6 +74,11 @@ class Event(NamedTuple):
         return LAUNCHING if self.kind == Kind.LAUNCH else self.term
 
 
+def with_seconds(event: Event, seconds: float) -> Event:
+    """A kernel that takes so long, wherever it runs."""
+    return event._replace(work_s=seconds) if event.kind == Kind.LAUNCH else event._replace(seconds=seconds)
+
+
 @record
 class CollectiveRun:
     """A meeting of ranks: it begins when the last of them has come, and takes as long on each.

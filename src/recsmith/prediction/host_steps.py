@@ -180,7 +180,7 @@ class _Cutter:
 
     def __init__(self, edges: list[float], named: list[float], about: CaptureAbout) -> None:
         self._edges, self._named, self._event_s, self._annotation_s = edges, named, about.event_s, about.annotation_s
-        self._launch_s = max(0.0, about.launch_s - about.event_s)  # halves of event_s are taken off before and after
+        self._launch_s = max(0.0, (about.launch_s or 0.0) - about.event_s)  # the rest is taken off around a launch
         self.pieces: list[Piece] = []
 
     def host(self, term: str, label: str, begin: float, end: float, own: int) -> None:

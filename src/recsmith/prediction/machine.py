@@ -135,6 +135,9 @@ class MachineCard:
     overheads: Overheads
 
 
+GPU_CORES = " SMs"  # after their number, in the name of a GPU
+
+
 @dataclass(frozen=True)
 class Machine:
     """A machine. comm_factors: by which a calibration multiplies collectives by name."""
@@ -143,6 +146,11 @@ class Machine:
     kernels: Kernels
     overheads: Overheads
     comm_factors: dict[str, float]
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether it was measured on a GPU, of which its card names the multiprocessors."""
+        return GPU_CORES in self.card.device
 
     def collective_s(self, name: str, size: float, ranks: int) -> float:
         """Seconds of a collective; UsageError where it was not measured on so many ranks; on one it then takes none."""

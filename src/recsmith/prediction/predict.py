@@ -131,20 +131,21 @@ class Segment(NamedTuple):
 
 
 def critical_path(walk: Walk) -> list[Segment]:
-    """The segments of a walk's critical path, first to last; they meet end to begin, from 0 to the end of the step."""
+    """The segments of a walk's critical path, first to last; they meet end to begin, from 0 to the end of the step.
+
+    On a GPU they are those of the step before: what ends a step may have had time, what it began after a step ago not.
+    """
     if walk.last is None:
         return []
     path, all_steps = list[Segment](), walk.repeated or walk
     place: Place | None = place_in(walk, walk.last)
-    begin = end_of(all_steps, place) - walk.step_s
-    while place is not None:
-        go_back = _host if place[0] == "host" else _elsewhere
-        place = go_back(all_steps, path, *place)
-        if path and path[-1].begin <= begin:
-            break
+    end = end_of(all_steps, place) - (walk.step_s if walk.repeated else 0.0)
+    begin = end - walk.step_s
+    while place is not None and not (path and path[-1].begin <= begin):
+        place = (_host if place[0] == "host" else _elsewhere)(all_steps, path, *place)
     path.reverse()
-    return [each._replace(begin=max(each.begin - begin, 0.0), end=each.end - begin)
-            for each in path if each.end > max(begin, each.begin)]  # fmt: skip
+    cut = [each._replace(begin=max(each.begin, begin) - begin, end=min(each.end, end) - begin) for each in path]
+    return [each for each in cut if each.end > each.begin]
 
 
 def terms_of(path: list[Segment]) -> dict[str, float]:

@@ -16,7 +16,7 @@ from recsmith.planning.simulate import simulate
 from recsmith.plans import Plan, load_plan
 from recsmith.prediction.fetching import with_fetches
 from recsmith.prediction.graph import Graph
-from recsmith.prediction.kernels import Kernels, geometric_error
+from recsmith.prediction.kernels import LOOKUPS, Kernels, geometric_error
 from recsmith.prediction.machine import Machine, load_machine
 from recsmith.prediction.models import Model, load_model
 from recsmith.prediction.models.build import model_graph, with_embeddings
@@ -146,7 +146,10 @@ def _step(
                     for each, wait in zip(cost, waits, strict=True)],
             [each.backward_compute_s * factors.get("embedding_backward", 1.0) for each in cost],
         )  # fmt: skip
-    unknown = machine.kernels.unknown([event.kernel for _, event in graph.kernels() if event.kernel])
+    priced = () if cost_model is None else LOOKUPS
+    unknown = machine.kernels.unknown(
+        [event.kernel for _, event in graph.kernels() if event.kernel and event.kernel.kind not in priced]
+    )
     notes = tuple(f"{count} kernels of kind {kind} have no model here; their bytes price them"
                   for kind, count in unknown.items())  # fmt: skip
     return _predicted(graph, machine, plan, batch, cluster, what_ifs, notes)
@@ -198,6 +201,11 @@ def predict_capture(
     if any(batch < 1 for batch in batches):
         raise UsageError(f"batch sizes are {list(batches)}; all must be at least 1")
     known = machine if isinstance(machine, Machine) else load_machine(str(machine))
+    if captured.graph.on_gpu and not known.on_gpu:
+        raise UsageError(
+            f"the capture is of a GPU, and the machine is a CPU ({known.card.device}), whose proportions are others; "
+            "name a GPU's by --machine FILE, which recsmith learn kernels makes of times like samples/h200/kernels.json"
+        )
     told = None if plan is None else load_plan(plan)
     other = None if cluster is None else load_cluster(cluster)
     _, own = held_tables(captured.graph)

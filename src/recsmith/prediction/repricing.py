@@ -12,7 +12,7 @@ import numpy as np
 
 from recsmith.errors import UsageError
 from recsmith.plans import Plan
-from recsmith.prediction.graph import CollectiveRun, Event, Graph, KernelShape, Kind, Tape
+from recsmith.prediction.graph import CollectiveRun, Event, Graph, KernelShape, Kind, Tape, with_seconds
 from recsmith.prediction.host_steps import THEN
 from recsmith.prediction.kernels import LOOKUPS, within_step
 from recsmith.prediction.machine import Machine
@@ -80,7 +80,8 @@ def _lookup_of(rank: int, tape: Tape) -> tuple[float, ...]:
     if lookups != 1 or len(found[0].shape) < 5 or min(found[0].shape[:5]) <= 0:
         raise UsageError(
             f"rank {rank} of the trace has {lookups} lookups of embedding tables in a step; another plan or batch "
-            "can be priced where every rank has exactly one: capture a step whose plan gives tables to all ranks"
+            "can be priced where every rank has exactly one, which tells how many samples there are: capture a step "
+            "whose plan gives tables to all ranks, or describe the model"
         )
     return found[0].shape[:5]
 
@@ -120,12 +121,6 @@ def _seconds(event: Event) -> float:
     return event.work_s or event.seconds
 
 
-def _with_seconds(event: Event, seconds: float, kernel: KernelShape) -> Event:
-    if event.kind == Kind.LAUNCH:
-        return event._replace(work_s=seconds, kernel=kernel)
-    return event._replace(seconds=seconds, kernel=kernel)
-
-
 def _tape(
     tape: Tape, collectives: Sequence[CollectiveRun], machine: Machine, ratios: tuple[float, float, float],
     lookup: tuple[float, ...], factors: dict[str, float],
@@ -146,7 +141,7 @@ def _tape(
             seconds = factors[kernel.kind] * after if lookup[0] else 0.0
         else:
             seconds = _seconds(tape[place]) * after / before
-        made[place] = _with_seconds(tape[place], seconds, kernel)
+        made[place] = with_seconds(tape[place], seconds)._replace(kernel=kernel)
     return tuple(made)
 
 

@@ -20,7 +20,7 @@ from recsmith._types import noun
 from recsmith.clusters import Cluster
 from recsmith.costs.collectives import seconds_per_byte
 from recsmith.errors import UsageError
-from recsmith.prediction.graph import CollectiveRun, Event, Graph, Kind
+from recsmith.prediction.graph import CollectiveRun, Event, Graph, Kind, with_seconds
 from recsmith.prediction.operators import KINDS
 from recsmith.prediction.overheads import TERMS, is_overhead
 from recsmith.sharding import Collective as Call
@@ -94,9 +94,7 @@ def _event(event: Event, what_if: WhatIf) -> Event:
     if what_if.of == "overhead" and is_overhead(event) and what_if.name in ("", event.term):
         return event._replace(seconds=event.seconds * what_if.factor)
     if what_if.of == "kernel" and event.is_kernel and what_if.name in ("", event.term):
-        if event.kind == Kind.RUN:
-            return event._replace(seconds=event.seconds * what_if.factor)
-        return event._replace(work_s=event.work_s * what_if.factor)
+        return with_seconds(event, (event.work_s if event.kind == Kind.LAUNCH else event.seconds) * what_if.factor)
     return event
 
 
@@ -156,9 +154,7 @@ def _of_links(call: Call, cluster: Cluster) -> float:
 def _carried_event(event: Event, memory: float) -> Event:
     if event.kind not in (Kind.RUN, Kind.LAUNCH) or event.term == SCALED:
         return event
-    if event.kind == Kind.RUN:
-        return event._replace(seconds=event.seconds * memory)
-    return event._replace(work_s=event.work_s * memory)
+    return with_seconds(event, (event.work_s if event.kind == Kind.LAUNCH else event.seconds) * memory)
 
 
 def _carried(made: CollectiveRun, links: dict[str, float], latency: Latency) -> CollectiveRun:

@@ -137,7 +137,7 @@ class Kernels:
         for kind, chosen in places.items():
             shapes, model = shapes_of([kernels[i] for i in chosen]), self.models.get(kind)
             plain, between = self.models["elementwise"], np.array([kernels[i].between for i in chosen])
-            found[chosen] = model.seconds(shapes, between) if model else plain.roofline(_moved(shapes))
+            found[chosen] = model.seconds(shapes, between) if model else plain.roofline(_moved(kind, shapes))
             found[chosen] *= self.factors.get(kind, 1.0) * np.array([kernels[i].share for i in chosen])
         return found
 
@@ -147,9 +147,11 @@ class Kernels:
         return {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)}
 
 
-def _moved(shapes: Floats) -> Floats:
+def _moved(kind: str, shapes: Floats) -> Floats:
     """Shapes (K, 5) of kernels of which only the bytes are known."""
-    return np.concatenate([shapes[:, :2], np.ones((len(shapes), 1)), np.zeros((len(shapes), 2))], axis=1)
+    size = work_of(kind, shapes)[:, 1]
+    read = shapes[:, 0] if figures_of(kind) == 5 else size / 2
+    return np.stack([read, size - read, np.ones_like(size), np.zeros_like(size), np.zeros_like(size)], axis=1)
 
 
 USES = 2  # what a kernel writes is read by another one: so a step has half as much data as its kernels move

@@ -8,7 +8,7 @@ import numpy as np
 from recsmith.errors import UsageError
 from recsmith.plans import Plan
 from recsmith.plans.plan import shards_of
-from recsmith.prediction.graph import CollectiveRun, Event, Graph, KernelShape, Kind, Tape, check_graph
+from recsmith.prediction.graph import CollectiveRun, Event, Graph, KernelShape, Kind, Tape, check_graph, with_seconds
 from recsmith.prediction.host_steps import AFTER, BEFORE, between
 from recsmith.prediction.kernels import within_step
 from recsmith.prediction.machine import Machine
@@ -19,6 +19,7 @@ from recsmith.prediction.operators import kind_of
 from recsmith.prediction.overheads import Term, overhead_s
 
 TYPES = ("table_wise", "column_wise")  # whose operators the templates know
+STREAM = "compute"  # of kernels on a GPU
 LANES = 2  # collectives that gloo runs at a time on a rank
 
 
@@ -105,7 +106,7 @@ def _tape(ops: Sequence[Op], machine: Machine) -> Tape:
     last = BEFORE
     for op in ops:
         waits = _waits_before(op)
-        events += [_wait(part, op) for part in waits]
+        events += [_wait(part, op, machine) for part in waits]
         host("T1", between(last, op.name))
         last = op.name
         parts = op.parts[len(waits) :]
@@ -115,13 +116,20 @@ def _tape(ops: Sequence[Op], machine: Machine) -> Tape:
                 host("T5" if place else "T2", op.name)
             if isinstance(part, KernelShape):
                 kernel, seconds = next(priced)
-                events.append(Event(Kind.RUN, seconds, part.kind, op.name, kernel=kernel))
+                events.append(_run(part.kind, op, seconds, kernel, known if machine.on_gpu else None))
             elif part.kind == Kind.AWAIT:
-                events.append(_wait(part, op))
+                events.append(_wait(part, op, machine))
             else:
                 issue = f"c10d::{'alltoall_base_' if op.name.startswith(('c10d', 'All2All')) else 'allreduce_'}"
                 events.append(
-                    Event(Kind.ISSUE, overhead_s(known, "T4", issue), "T4", issue, collective=part.collective)
+                    Event(
+                        Kind.ISSUE,
+                        overhead_s(known, "T4", issue),
+                        "T4",
+                        issue,
+                        stream=_stream(machine),
+                        collective=part.collective,
+                    )
                 )
         if not bare or not parts:
             host("T3" if parts else "T5", op.name)
@@ -136,15 +144,29 @@ def _waits_before(op: Op) -> list[CollectiveMark]:
     return [part for part in op.parts if isinstance(part, CollectiveMark) and part.kind == Kind.AWAIT]
 
 
-def _wait(part: CollectiveMark, op: Op) -> Event:
-    return Event(Kind.AWAIT, 0.0, "wait", op.name, collective=part.collective)
+def _stream(machine: Machine) -> str:
+    return STREAM if machine.on_gpu else ""
+
+
+def _run(
+    kind: str, op: Op, seconds: float, kernel: KernelShape, launches: dict[tuple[str, str], float] | None
+) -> Event:  # fmt: skip
+    """A kernel on the host, or one that the host of a GPU launches."""
+    if launches is None:
+        return Event(Kind.RUN, seconds, kind, op.name, kernel=kernel)
+    return Event(Kind.LAUNCH, overhead_s(launches, "T4", op.name), kind, op.name, seconds, STREAM, kernel=kernel)
+
+
+def _wait(part: CollectiveMark, op: Op, machine: Machine) -> Event:
+    kind = Kind.STREAM_AWAIT if machine.on_gpu else Kind.AWAIT
+    return Event(kind, 0.0, "wait", op.name, stream=_stream(machine), collective=part.collective)
 
 
 def with_embeddings(graph: Graph, forward_s: Sequence[float], backward_s: Sequence[float]) -> Graph:
     """The graph with other seconds of the embedding kernels of each rank: those of a cost model."""
     told = {"embedding_forward": forward_s, "embedding_backward": backward_s}
     tapes = [
-        tuple(event._replace(seconds=told[event.term][rank]) if event.term in told else event for event in tape)
+        tuple(with_seconds(event, told[event.term][rank]) if event.term in told else event for event in tape)
         for rank, tape in enumerate(graph.ranks)
     ]
     return replace(graph, ranks=tuple(tapes))
