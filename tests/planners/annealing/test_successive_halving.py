@@ -16,7 +16,7 @@ from recsmith.planners.annealing import successive_halving as module
 from recsmith.planners.annealing.kernel import is_compiled
 from recsmith.planners.annealing.starts import Start, starts_of
 from recsmith.planners.annealing.successive_halving import Round, SuccessiveHalving, halving_of
-from recsmith.planners.search.device_state import DeviceState
+from recsmith.planners.search.device_state import Assignment, DeviceState
 from recsmith.problems import Footprint, Space, build_problem
 from recsmith.workloads.sample import sample_workload
 
@@ -122,3 +122,13 @@ def test_the_more_pieces_the_colder_and_the_fewer_turns(monkeypatch: pytest.Monk
     assert [made.rounds for made in (few, some, many)] == [module.ROUNDS, module.SOME_ROUNDS, module.LONG_ROUNDS]
     assert [made.unasked for made in (few, some, many)] == [2, 1, 2]
     assert some.heat == module.SOME_HEAT / pieces
+
+
+def test_few_sets_of_groups_have_a_second_start_of_other_options() -> None:
+    case = lopsided()
+    devices, relaxation = DeviceState(case.evaluator), shared_relaxation(case.evaluator)
+    first, beyond = case.problem.options.start[:-1], case.problem.options.start[1:]
+    others = [np.minimum(first + more, beyond - 1) for more in (0, 1, 1, 2)]
+    drafts = [(1.0 + number, Assignment.of(case.problem, option)) for number, option in enumerate(others)]
+    found = starts_of(devices, relaxation, lower_bound(case.evaluator), drafts)
+    assert [start.seconds for start in found] == [begun(case)[0].seconds, 2.0]

@@ -1,4 +1,4 @@
-"""Where annealing begins: sets of fusion groups, a first plan in each, and the options that tables are given at random.
+"""Where annealing begins: sets of fusion groups, first plans in each, and the options that tables are given at random.
 
 Every group in use costs launches and latencies, so a plan that uses others is many changes away, and annealing hardly
 ever gets there: it begins in several sets side by side instead.
@@ -25,6 +25,7 @@ FEW_GROUPS = 4  # up to which every set is tried
 LIMITS = (0.95, 0.7, 0.5, 1.3)  # times the bound: seconds of the largest piece that tables select under
 TIE_PENALTY = 1e-3  # share of its seconds by which an option that spans the world counts as dearer than others
 MOST_SETS = 16
+MANY_STARTS = 8  # up to which sets have a second first plan; trade-off: more make fewer long plans, and take longer
 PLACED = 400_000  # tables times devices of all first plans that are made; each takes about as long as these are many
 MOST_PIECES = 16  # of a table
 SPARE_PIECES = 4  # more than there are ranks: so many pieces of a table are tried at most
@@ -50,9 +51,12 @@ def starts_of(
 ) -> list[Start]:
     """First plans, best first: the best draft of each set of groups that drafts use, and placements of our own.
 
+    Where these are few, sets also have a second one, of other options: the best first plan may be one that annealing
+    does not get away from.
+
     keep_on: asked before each placement whether there is time for it.
     """
-    kept: dict[bytes, Start] = {}
+    kept: dict[bytes, list[Start]] = {}
     dominated = groups_dominated_by_type(devices.evaluator)
     if devices.linear_pieces is None:  # two groups may cost less than one of both
         dominated = np.zeros_like(dominated)
@@ -71,8 +75,12 @@ def starts_of(
             if draft is not None:
                 found.append(Start(devices.total, groups, draft))
     for start in sorted(found, key=lambda each: each.seconds):
-        kept.setdefault(start.groups.tobytes(), start)
-    return list(kept.values())[:MOST_SETS]
+        alike = kept.setdefault(start.groups.tobytes(), [])
+        if not any((other.draft.option == start.draft.option).all() for other in alike):
+            alike.append(start)
+    best = [alike[0] for alike in kept.values()][:MOST_SETS]
+    second = sorted((alike[1] for alike in kept.values() if len(alike) > 1), key=lambda each: each.seconds)
+    return sorted([*best, *second[: max(0, MANY_STARTS - len(best))]], key=lambda each: each.seconds)
 
 
 def _used(relaxation: Relaxation, draft: Assignment) -> Bools:
