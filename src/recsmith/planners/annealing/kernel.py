@@ -33,7 +33,7 @@ KINDS = (0.1, 0.2, 0.5, 0.15, 0.05)
 """How often a piece moves, two trade places, columns pass between ranks, columns go to a rank of their own or are cut
 otherwise where they are, and a table takes another option. Columns pass most often, half of the time all of a rank's:
 tables come together again that way, and narrow pieces cost more."""
-BLUNT, STAGES = 24, 5  # power of the norm that stands for the slowest rank, at first; stages, each of twice the power
+SHARPNESS = 24, 5  # power of the norm that stands for the slowest rank, at first; stages, each of twice the power
 NOTHING_HELD: tuple[Ints | Floats, ...] = (*(10 * [np.zeros(0, dtype=np.int64)]), np.zeros(0))
 _FIXED = TYPE_NAMES.index("table_column_wise")  # its pieces move together: all on one host
 
@@ -204,9 +204,11 @@ class Cooling:
         """Seconds of the best plan met; infinite before the first step."""
         return float(self._seconds[0])
 
-    def go_on(self, first: int, last: int, steps: int, heat: tuple[float, float]) -> None:
+    def go_on(
+        self, first: int, last: int, steps: int, heat: tuple[float, float], sharpness: tuple[int, int] = SHARPNESS
+    ) -> None:
         """Steps `first` to `last` of as many as the cooling takes; heat: temperatures at its start and its end."""
-        call_compiled(compiled(CODE).anneal, self._arrays, first, last, steps, *heat, BLUNT, STAGES)
+        call_compiled(compiled(CODE).anneal, self._arrays, first, last, steps, *heat, *sharpness)
 
 
 class FlatOptions:

@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import cycle
 from threading import Event
 from typing import NamedTuple
 
@@ -16,7 +17,7 @@ import numpy as np
 from recsmith.bounds.lower_bound import always
 from recsmith.bounds.relaxation import Relaxation
 from recsmith.costs.group_loads import GroupLoads
-from recsmith.planners.annealing.kernel import KINDS, Cooling, FlatOptions, FlatPlan, FlatProblem
+from recsmith.planners.annealing.kernel import KINDS, SHARPNESS, Cooling, FlatOptions, FlatPlan, FlatProblem
 from recsmith.planners.annealing.starts import Start, TriedOptions
 from recsmith.planners.search.device_state import DeviceState
 from recsmith.problems import Footprint
@@ -28,19 +29,25 @@ COLD = 0.01  # of it, at the end
 
 
 class Round(NamedTuple):
-    """One round: how many of the best plans cool, at which shares of HEAT, and for how many times the first steps."""
+    """One round: how many of the best plans cool, at which shares of HEAT, and for how many times the first steps.
+
+    sharpness: of norms, at each of the heats, or at all.
+    """
 
     plans: int
     heats: tuple[float, ...]
     times: int
+    sharpness: tuple[tuple[int, int], ...] = (SHARPNESS,)
 
 
 ROUNDS = (Round(12, (1.0, 3.0), 1), Round(8, (1.0,), 1), Round(4, (0.5,), 2), Round(2, (0.25,), 4))
 SOME_PIECES, MANY_PIECES = 100, 300  # above each, problems take other rounds
 SOME_ROUNDS = (Round(12, (8.0, 2.0), 2), Round(6, (1.0,), 2), Round(3, (0.5,), 4), Round(2, (0.5,), 8))
 SOME_HEAT = 0.1  # the temperature at first of these, times pieces: the more of them, the less each changes the step
+BLUNT = 6, 7  # norms that begin blunter, and end as sharp: some problems end with much shorter steps, some with longer
 LONG_ROUNDS = (  # of problems of many pieces; trade-off: without the last one steps are 0.1 to 0.9 % longer
-    Round(8, (1.0,), 1), Round(3, (2.0,), 2), Round(1, (2.0, 0.5), 16), Round(1, (2.0, 0.5), 32),
+    Round(8, (1.0,), 1), Round(3, (2.0,), 2),
+    Round(1, (0.5, 2.0), 8, (SHARPNESS, BLUNT)), Round(1, (0.5, 2.0), 16, (SHARPNESS, BLUNT)),
 )  # fmt: skip
 LONG_HEAT = 2e-4  # the temperature at first of these, on any number of devices: better than HEAT's on 64, 128 and 512
 GROUP_KINDS = (0.1, 0.2, 0.4, 0.1, 0.2)  # where two groups may cost less than one: tables change theirs more often
@@ -77,6 +84,7 @@ class SuccessiveHalving:
         if pieces > MANY_PIECES:
             self.rounds, self.heat, kinds = LONG_ROUNDS, LONG_HEAT, LONG_KINDS
             self.steps = min(LONG_STEPS, self.steps * max(MANY_DEVICES, ranks) // MANY_DEVICES)
+            self.steps *= 2 if group_loads.shares else 1  # half of the work was only seen to do for linear pieces
         elif devices.linear_pieces is None:
             kinds = GROUP_KINDS
         self.flat = FlatProblem(devices.evaluator, group_loads, any_widths=any_widths, kinds=kinds)
@@ -108,15 +116,16 @@ class SuccessiveHalving:
     ) -> list[AnnealedPlan]:
         """What plans became in a round, best first."""
         steps = each.times * self.steps * 2**self.turn
-        jobs = [(annealed, share * self.heat) for share in each.heats for annealed in plans]
+        ways = list(zip(each.heats, cycle(each.sharpness), strict=False))
+        jobs = [(annealed, share * self.heat, sharp) for share, sharp in ways for annealed in plans]
         self.effort = len(jobs) * -(-steps // AT_ONCE)
         seeds = np.random.SeedSequence((self.seed, self.turn, number)).generate_state(len(jobs)).tolist()
         over = Event()
         with ThreadPoolExecutor(min(len(jobs), os.cpu_count() or 1) or 1) as pool:
             try:
                 runs = [
-                    pool.submit(cool, self.flat, annealed, heat, steps, seed, lambda: keep_on() and not over.is_set())
-                    for (annealed, heat), seed in zip(jobs, seeds, strict=True)
+                    pool.submit(cool, self.flat, *job, steps, seed, lambda: keep_on() and not over.is_set())
+                    for job, seed in zip(jobs, seeds, strict=True)
                 ]
                 found = [run.result() for run in runs]
             except BaseException:
@@ -142,12 +151,13 @@ def halving_of(
 
 
 def cool(
-    flat: FlatProblem, annealed: AnnealedPlan, heat: float, steps: int, seed: int, keep_on: Callable[[], bool]
-) -> AnnealedPlan:
+    flat: FlatProblem, annealed: AnnealedPlan, heat: float, sharpness: tuple[int, int], steps: int, seed: int,
+    keep_on: Callable[[], bool],
+) -> AnnealedPlan:  # fmt: skip
     """The best plan that an annealed plan becomes while it cools; as far as it gets."""
     cooling = Cooling(flat, annealed.options, annealed.plan, seed)
     for first in range(0, steps, AT_ONCE):
-        cooling.go_on(first, min(first + AT_ONCE, steps), steps, (heat, COLD * heat))
+        cooling.go_on(first, min(first + AT_ONCE, steps), steps, (heat, COLD * heat), sharpness)
         if not keep_on():
             break
     return AnnealedPlan(cooling.best_s, annealed.options, cooling.best)
