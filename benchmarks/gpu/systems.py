@@ -3,12 +3,13 @@
 python benchmarks/gpu/systems.py FOLDER                       # goes on where it was; failed jobs are tried again
 python benchmarks/gpu/systems.py FOLDER --only sgd,shampoo
 python benchmarks/gpu/systems.py FOLDER --device cpu          # a rehearsal: both are trained on the CPU
+python benchmarks/gpu/systems.py --show ROWS.jsonl            # the table of what was measured; nothing is run
 
 Each job is one of JOBS, the most important ones first: settings over one run of three generated tables, 30 steps of 512
 samples. Jobs run side by side, each in a process of its own that is ended after --timeout seconds, so one that crashes
 or hangs costs no other. Its row is appended to FOLDER/systems.jsonl as soon as it ends, and a failed one leaves what it
-printed in FOLDER/logs. The table at the end shows how far losses are from those of the CPU: DIFFERS where that is more
-than the job's bound.
+printed in FOLDER/logs. One that the time of all jobs cut short is `cut`, and begins anew next time. The table at the
+end shows how far losses are from those of the CPU: DIFFERS where that is more than the job's bound.
 
 torch is imported once, by a process without a GPU that is forked for each job; where such a fork cannot use the GPU,
 each job imports it by itself. The process that waits never imports it.
@@ -20,7 +21,6 @@ import math
 import multiprocessing
 import os
 import signal
-import socket
 import statistics
 import sys
 import tempfile
@@ -33,9 +33,10 @@ from typing import Any
 STEPS, BATCH, DIM, SAMPLES = 30, 512, 16, 60_000
 TABLES = {"a": 2000, "b": 5003, "c": 211}
 # The relative difference of a loss that rounding may make: in fp32; where a method chooses by numbers that are nearly
-# equal, or takes roots of nearly nothing; and in bf16 and fp16, or where each device draws numbers of its own.
+# equal, or takes roots of nearly nothing; and in bf16 and fp16.
 FP32, CHOOSING, COARSE = 1e-3, 1e-2, 3e-2
 THREADS = "1"
+PORTS = 20_000  # the first of those at which ranks meet
 IMPORTED = ["torch", "torchrec", "fbgemm_gpu", "recsmith.training.loop", "recsmith.training.launching"]
 Row = dict[str, Any]
 
@@ -47,7 +48,8 @@ class Job:
     settings: over the run, as of --set. plan: auto, torchrec, or the sharding type or kernel of all tables. mode: what
     is done beside training; rows: on the CPU, whose FBGEMM lacks the optimizer, the unsharded model trains; alone: the
     rank sends its largest numbers to itself, where one rank sends nothing otherwise. refused: where it is documented to
-    be. bound: of the difference. beside: the job whose CPU losses it is held against; the same one by default.
+    be. without: what torch says where FBGEMM lacks the job's kernels, as it does where pack.sh packed it.
+    bound: of the difference. beside: the job whose CPU losses it is held against; the same one by default.
     """
 
     name: str
@@ -55,6 +57,7 @@ class Job:
     plan: str = "table_wise"
     mode: str = ""
     refused: str = ""
+    without: str = ""
     bound: float = FP32
     beside: str = ""
     steps: int = 0
@@ -93,7 +96,7 @@ JOBS = (
     Job("pipeline: base", ("pipeline=base",)),
     Job("pipeline: sparse_dist", ("pipeline=sparse_dist",)),
     Job("plan: auto", plan="auto"),
-    Job("plan: data_parallel", plan="data_parallel"),
+    Job("plan: data_parallel", plan="data_parallel", without="[backend fallback]"),
     Job("plan: fused_uvm_caching", plan="fused_uvm_caching", beside="adagrad"),
     Job("pipeline: prefetch_sparse_dist", ("pipeline=prefetch_sparse_dist",), plan="fused_uvm_caching",
         beside="adagrad"),
@@ -101,7 +104,7 @@ JOBS = (
     Job("a job that starts its rank", mode="launch"),
     Job("export and predict", mode="predict"),
     Job("tables in fp16", (tables(data_type="fp16"),), bound=COARSE),
-    Job("tables in bf16", (tables(data_type="bf16"),), bound=COARSE, beside="adagrad"),
+    Job("tables in bf16", (tables(data_type="bf16"),), refused="cuda cpu"),
     Job("model.precision: bf16", (BF16,), bound=COARSE),
     Job("comms: fp16", ("comms={forward: fp16, backward: fp16}",), bound=COARSE),
     Job("comms: bf16", ("comms={forward: bf16, backward: bf16}",), bound=COARSE),
@@ -120,7 +123,7 @@ JOBS = (
     Job("periods: window", (in_periods({"name": "window", "periods": 2}),)),
     Job("periods: future_gradient", (in_periods({"name": "future_gradient", "periods": 2}),)),
     Job("watch: auto", ("watch=auto",)),
-    Job("search", mode="search", bound=COARSE),
+    Job("search", mode="search", bound=COARSE),  # each device draws choices of its own
     Job("data.feed", ("data.feed=1",)),
     Job("capture", ("capture=CAPTURE",), mode="capture"),
     Job("sequence tables", (f"model.tables={SEQUENCES}", "model.name=systems:attending"), mode="pooled"),
@@ -380,9 +383,7 @@ def work(name: str, device: str, steps: int, folder: Path, ahead: bool) -> None:
     with (folder / "log.txt").open("wb") as log:
         os.dup2(log.fileno(), 1)
         os.dup2(log.fileno(), 2)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
+    port = str(PORTS + int(folder.name))  # of this job alone
     ranks = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "LOCAL_WORLD_SIZE": "1", "GROUP_WORLD_SIZE": "1"}
     os.environ.update({**ranks, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port})
     if device == "cpu":
@@ -465,9 +466,9 @@ def run_all(todo: list[tuple[Job, str]], words: argparse.Namespace, file: Path, 
             process.start()
             running[job.name, device] = (process, now, folder)
         for (name, device), (process, since, folder) in list(running.items()):
-            late = over or now - since > words.timeout
-            if (folder / "row.json").exists() or not process.is_alive() or late:
-                row = ended(process, folder, now - since, late)
+            late = now - since > words.timeout
+            if (folder / "row.json").exists() or not process.is_alive() or late or over:
+                row = ended(process, folder, now - since, late=late, cut=over and not late and process.is_alive())
                 save(file, {"name": name, "device": device, **row}, folder)
                 del running[name, device]
         if over:
@@ -477,8 +478,11 @@ def run_all(todo: list[tuple[Job, str]], words: argparse.Namespace, file: Path, 
         print(f"{len(waiting)} jobs were not begun within {words.seconds:g} s; give the same command again", flush=True)
 
 
-def ended(process: Any, folder: Path, seconds: float, late: bool) -> Row:
-    """The row of a job whose process is over, or is ended now with all that it started."""
+def ended(process: Any, folder: Path, seconds: float, *, late: bool, cut: bool) -> Row:
+    """The row of a job whose process is over, or is ended now with all that it started.
+
+    late: longer than a job may take. cut: with the time of all jobs.
+    """
     process.join(1.0 if (folder / "row.json").exists() else 0)
     try:
         os.killpg(process.pid, signal.SIGKILL)
@@ -488,6 +492,8 @@ def ended(process: Any, folder: Path, seconds: float, late: bool) -> Row:
     if (folder / "row.json").exists():
         return json.loads((folder / "row.json").read_text())
     log = (folder / "log.txt").read_text("utf-8", "replace") if (folder / "log.txt").exists() else ""
+    if cut:
+        return {"status": "cut", "error": f"cut after {seconds:.0f} s, with all jobs", "seconds": round(seconds, 1)}
     why = f"still running after {seconds:.0f} s" if late else f"its process ended with code {process.exitcode}"
     return {"status": "failed", "error": f"{why}; {log[-1500:]}", "seconds": round(seconds, 1)}
 
@@ -518,6 +524,8 @@ def rows_of(file: Path) -> dict[tuple[str, str], Row]:
         except json.JSONDecodeError:
             continue
         found[row["name"], row["device"]] = row
+        if row["status"] == "failed" and row["error"].startswith("still running after") and row["seconds"] < 10:
+            row["status"] = "cut"  # as rows of before say it
     return found
 
 
@@ -541,8 +549,10 @@ def judged(job: Job, rows: dict[tuple[str, str], Row]) -> tuple[str, str, str]:
     if "cuda" in job.refused:
         return f"{status.upper()}, and should be refused", "", ""
     rates = [f"{row['samples_per_s']:,}" if row and row.get("samples_per_s") else "" for row in (mine, other)]
+    if status == "cut" or (other is not None and other["status"] == "cut"):
+        return "cut", "", rates[0]
     if status != "ok":
-        return "FAILED", "", rates[0]
+        return ("not in the pack" if job.without and job.without in mine["error"] else "FAILED"), "", rates[0]
     if other is None or other["status"] != "ok":
         return "ok", "" if "cpu" in job.refused else "no losses of the CPU", rates[0]
     difference = apart(mine, other)
@@ -562,14 +572,15 @@ def table(rows: dict[tuple[str, str], Row], jobs: list[Job]) -> str:
         lines.append(f"| {job.name} | {status} | {difference} | {rates} | {f'{peak:,} MiB' if peak else ''} |")
     said = [f"{job.name} ({device}): {row['error'].strip().splitlines()[-1][:300]}"
             for job in jobs for device in ("cuda", "cpu")
-            if (row := rows.get((job.name, device))) and row["status"] != "ok" and row.get("error")]  # fmt: skip
+            if (row := rows.get((job.name, device))) and row["status"] not in ("ok", "cut")]  # fmt: skip
     total = ", ".join(f"{count} {status}" for status, count in counts.items())
     return "\n".join([*lines, "", total, "", *said])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("folder", type=Path, nargs="?")
+    parser.add_argument("--show", type=Path, help="print the table of these rows instead")
     parser.add_argument("--only", help="names of jobs, or beginnings of names, with commas between")
     parser.add_argument("--workers", type=int, default=6)
     parser.add_argument("--steps", type=int, default=STEPS)
@@ -579,6 +590,11 @@ def main() -> None:
     words = parser.parse_args()
     only = words.only.split(",") if words.only else [""]
     jobs = [job for job in JOBS if any(job.name.startswith(each.strip()) for each in only)]
+    if words.show is not None:
+        print(table(rows_of(words.show), jobs))
+        return
+    if words.folder is None:
+        parser.error("give a folder, or --show with the rows of one")
     words.folder.mkdir(parents=True, exist_ok=True)
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         os.environ[name] = THREADS
@@ -589,7 +605,7 @@ def main() -> None:
     rows = rows_of(file)
     todo = [
         (job, device) for job in jobs for device in ("cuda", *(("cpu",) if not job.beside else ()))
-        if rows.get((job.name, device), {"status": "failed"})["status"] == "failed"
+        if rows.get((job.name, device), {"status": "cut"})["status"] in ("cut", "failed")
     ]  # fmt: skip
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:

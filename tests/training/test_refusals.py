@@ -113,6 +113,7 @@ REFUSED = {
     ("optimizers.sparse.name: lamb", "plan: data_parallel, table_wise"),
     ("optimizers.sparse.name: partial_rowwise_adam", "plan: data_parallel, table_wise"),
     ("data_type: bf16", "a CPU"),
+    ("data_type: bf16", "a GPU"),
     ("optimizers.dense.name: split", "model.precision: fp32"),
     ("optimizers.dense.name: split", "comms: thresholded"),
     ("optimizers.dense.name: shampoo", "optimizers.dense.name: split"),

@@ -37,6 +37,7 @@ from recsmith.training.sharded import (
     draw_weights,
     numbers_across,
     rank_device,
+    set_steps,
     settle,
     shard,
     with_optimizer,
@@ -230,7 +231,7 @@ def set_state(sharded: ShardedJob, run: Run, saved: Saved | None, progress: Prog
         return
     saved.load(sharded, run)
     set_schedule(sharded.optimizer, progress.step)
-    sharded.optimizer.set_optimizer_step(progress.step)
+    set_steps(sharded, progress.step)
     saved.restore_random()
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from fbgemm_gpu.split_table_batched_embeddings_ops_training import SplitTableBatchedEmbeddingBagsCodegen
 from torch.nn.parallel import DistributedDataParallel
 from torchrec.distributed.model_parallel import DefaultDataParallelWrapper, DistributedModelParallel
 from torchrec.distributed.planner import ParameterConstraints
@@ -35,12 +36,13 @@ from recsmith.training.refusals import check_together, layer_parts, placed_parts
 from recsmith.training.run import Run
 from recsmith.training.steps import SECOND_ORDER
 from recsmith.training.stores import store_of
-from recsmith.training.stores.kernels import kernels_of, own_kernels
+from recsmith.training.stores.kernels import kernels_in, kernels_of, own_kernels
 from recsmith.training.stores.protocol import RowStore
 from recsmith.training.stores.tiered import on_disk
 from recsmith.training.tables.plain import initial_weights_of
 from recsmith.training.tables.protocol import InitialWeights
 from recsmith.training.tables.tower_hosts import place_towers
+from recsmith.workloads.optimizers import OPTIMIZERS
 
 _TABLE = re.compile(r"(?:^|\.)(?:embedding_bags|embeddings)\.([^.]+)\.weight$")
 UNUSED = DenseOptimizer(name="sgd")  # of dense layers that a step trains: it keeps no state
@@ -83,15 +85,18 @@ def shard(run: Run, plan: Plan, task: Task, device: torch.device) -> ShardedJob:
             data_parallel_wrapper=DefaultDataParallelWrapper(params_to_ignore=list(towers.local)),
             plan=to_sharding_plan(worded, task, sharders=sharders, constraints=limits),
         )  # fmt: skip
+    if "beta1" in OPTIMIZERS[run.optimizers.sparse.name].settings:
+        for tables in kernels_in(model, SplitTableBatchedEmbeddingBagsCodegen):
+            tables.register_forward_pre_hook(uncounted)
     hook = collectives.attach(model)
     if hook is not None:
         _ddp_of(model).register_comm_hook(*hook)
     rest = dict(in_backward_optimizer_filter(model.named_parameters()))
-    tables = {name: parameter for name, parameter in rest.items() if table_of(name) in copied}
-    others = {name: parameter for name, parameter in rest.items() if name not in tables}
+    copies = {name: parameter for name, parameter in rest.items() if table_of(name) in copied}
+    others = {name: parameter for name, parameter in rest.items() if name not in copies}
     across = towers.average(model.module)
     optimizers = replace(run.optimizers, dense=UNUSED) if by_step(run) else run.optimizers
-    optimizer = combined_optimizer(model.fused_optimizer, tables, others, optimizers, across)
+    optimizer = combined_optimizer(model.fused_optimizer, copies, others, optimizers, across)
     rows = store_of(run.rows, model, optimizer)
     return ShardedJob(model, optimizer, rows, initial, device, None if hook is None else hook[0], narrowed)
 
@@ -191,7 +196,21 @@ def settle(job: ShardedJob, batch: TrainingBatch) -> None:
     for group, rate in groups:
         group["lr"] = rate
     job.optimizer.zero_grad(set_to_none=True)
-    job.optimizer.set_optimizer_step(0)
+    set_steps(job, 0)
+
+
+def uncounted(tables: SplitTableBatchedEmbeddingBagsCodegen, *_: Any) -> None:
+    """Before a lookup: FBGEMM counts each as a step, by which it corrects means of gradients; evaluations are none."""
+    if not (tables.training and torch.is_grad_enabled()):
+        tables.iter_cpu -= 1
+        tables.iter -= 1
+
+
+def set_steps(job: ShardedJob, step: int) -> None:
+    """Have optimizers count on from a step. FBGEMM has two counts, of which its own call sets the one that is saved."""
+    job.optimizer.set_optimizer_step(step)
+    for tables in kernels_in(job.model, SplitTableBatchedEmbeddingBagsCodegen):
+        tables.iter_cpu.fill_(step)
 
 
 def rank_device() -> torch.device:

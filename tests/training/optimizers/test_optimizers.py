@@ -1,6 +1,8 @@
 """Optimizers of tables are what their noun says, for torch, TorchRec and FBGEMM; dense ones keep a contract."""
 
+from inspect import signature
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -8,14 +10,23 @@ import pytest
 pytest.importorskip("torchrec")
 
 import torch
+from fbgemm_gpu.split_embedding_configs import EmbOptimType
+from fbgemm_gpu.split_table_batched_embeddings_ops_common import EmbeddingLocation
+from fbgemm_gpu.split_table_batched_embeddings_ops_training import (
+    ComputeDevice,
+    SplitTableBatchedEmbeddingBagsCodegen,
+)
+from torchrec.distributed.utils import convert_to_fbgemm_types, optimizer_type_to_emb_opt_type
 from torchrec.optim.keyed import KeyedOptimizerWrapper
 
 from recsmith.errors import UsageError
 from recsmith.training import SparseOptimizer
-from recsmith.training.optimizers.building import sparse_arguments, table_class
+from recsmith.training.optimizers.building import fuse, sparse_arguments, table_class
 from recsmith.training.optimizers.dense import dense_class
+from recsmith.training.sharded import set_steps, uncounted
 from recsmith.workloads.optimizers import OPTIMIZERS, Optimizer
 
+KIND = EmbOptimType.PARTIAL_ROWWISE_ADAM  # corrects by the count
 EXAMPLES = Path(__file__).parents[3] / "examples"
 pytestmark = pytest.mark.usefixtures("torchrec")
 
@@ -97,3 +108,44 @@ def test_settings_that_an_optimizer_does_not_read_are_refused() -> None:
         sparse_arguments(SparseOptimizer(name="sgd", eps=1e-3))
     with pytest.raises(UsageError, match="beta1 and beta2 are given, and adagrad has none"):
         sparse_arguments(SparseOptimizer(name="adagrad", beta1=0.5))
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS.values(), ids=lambda each: each.name)
+def test_fused_optimizers_are_what_fbgemm_takes(optimizer: Optimizer) -> None:
+    """TorchRec makes the class, names FBGEMM's optimizer by it, and hands arguments on to FBGEMM's tables."""
+    settings = SparseOptimizer(name=optimizer.name, learning_rate=0.25)  # type: ignore[arg-type]
+    parameter: Any = torch.nn.Parameter(torch.zeros(3, 2))
+    fuse([parameter], settings)
+    assert optimizer_type_to_emb_opt_type(*parameter._optimizer_classes).name == optimizer.fbgemm_name  # type: ignore[union-attr]
+    (arguments,) = parameter._optimizer_kwargs
+    wanted = {"lr": 0.25, **{name: getattr(settings, name) for name in optimizer.settings}}
+    assert arguments == wanted
+    taken = signature(SplitTableBatchedEmbeddingBagsCodegen.__init__).parameters
+    assert convert_to_fbgemm_types(arguments).keys() - {"lr"} | {"learning_rate"} <= taken.keys()
+
+
+def test_fbgemm_counts_steps_of_training_alone() -> None:
+    """Tables of a GPU on torch's device without numbers: they count, and their kernel refuses it."""
+    cells = [(10, 4, EmbeddingLocation.DEVICE, ComputeDevice.CUDA)]
+    tables = SplitTableBatchedEmbeddingBagsCodegen(cells, optimizer=KIND, device=torch.device("meta"))
+    tables.register_forward_pre_hook(uncounted)
+    job: Any = SimpleNamespace(
+        model=torch.nn.Module(), optimizer=SimpleNamespace(set_optimizer_step=tables.set_optimizer_step)
+    )
+    job.model._lookups = [torch.nn.ModuleList([tables])]
+    set_steps(job, 7)
+
+    def counted() -> int:
+        with pytest.raises(RuntimeError, match="on device META"):  # said by the kernel, which is last
+            tables(torch.tensor([1, 2], device="meta"), torch.tensor([0, 1, 2], device="meta"))
+        return int(tables.iter_cpu)
+
+    assert counted() == 8
+    with torch.no_grad():
+        assert counted() == 8
+    tables.eval()
+    assert counted() == 8
+    tables.train()
+    assert counted() == 9
+    set_steps(job, 3)
+    assert counted() == 4

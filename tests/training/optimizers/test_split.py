@@ -123,3 +123,30 @@ def test_what_it_has_not_is_refused() -> None:
     for arguments, words in wrong:
         with pytest.raises(UsageError, match=words):
             in_bf16("split", **arguments)
+
+
+@pytest.mark.usefixtures("torchrec")
+@pytest.mark.parametrize("kept", KEPT)
+@pytest.mark.parametrize("optimizer", ["sgd", "adam", "adagrad"])
+def test_state_lies_where_the_parameters_are(optimizer: str, kept: dict[str, Any]) -> None:
+    """Rounded on the CPU, trained elsewhere; torch's device without numbers refuses operands of a CPU as a GPU does."""
+    import torch
+
+    from recsmith.training.optimizers.dense import dense_optimizer
+    from recsmith.training.optimizers.split import round_to_halves
+
+    arguments = {key: value for key, value in kept.items() if key != "name"}
+    settings = DenseOptimizer(name=kept["name"], arguments={"optimizer": optimizer, **arguments})
+    built = some_weights()
+    round_to_halves(built, settings)
+    moved = [torch.nn.Parameter(each.detach().to("meta")) for each in built]
+    for there, here in zip(moved, built, strict=True):
+        there.lower = here.lower  # type: ignore[attr-defined]
+    made: Any = dense_optimizer(moved, settings)
+    assert all(made.joined(each).is_meta for each in moved)
+    for each in moved:
+        each.grad = torch.zeros_like(each)
+    made.step()
+    state = [(name, value) for each in moved for name, value in made.state[each].items()]
+    assert state
+    assert all(value.is_meta for name, value in state if name != "step")

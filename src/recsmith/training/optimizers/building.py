@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Any, cast
 
 import torch
+import torchrec
 from torch import nn
 from torchrec.optim.apply_optimizer_in_backward import apply_optimizer_in_backward
 from torchrec.optim.clipping import GradientClipping, GradientClippingOptimizer
@@ -18,11 +19,15 @@ from recsmith.workloads.optimizers import OPTIMIZERS
 
 
 def fuse(parameters: Iterable[nn.Parameter], optimizer: SparseOptimizer) -> None:
-    """Have these parameters updated in their backward pass, once they are sharded."""
-    made = sparse_arguments(optimizer)
-    if "betas" in made:  # FBGEMM takes them apart
+    """Have these parameters updated in their backward pass, once they are sharded.
+
+    TorchRec hands arguments on to FBGEMM as they are, which takes betas apart; torch's Adam would not take them so.
+    """
+    made, kind = sparse_arguments(optimizer), table_class(optimizer.name)
+    if "betas" in made:
         made["beta1"], made["beta2"] = made.pop("betas")
-    apply_optimizer_in_backward(table_class(optimizer.name), list(parameters), made)
+        kind = torchrec.optim.Adam if kind is torch.optim.Adam else kind  # TorchRec's stands for FBGEMM's
+    apply_optimizer_in_backward(kind, list(parameters), made)
 
 
 def table_class(name: str) -> type[torch.optim.Optimizer]:

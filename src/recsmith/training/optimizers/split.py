@@ -40,11 +40,12 @@ class SplitOptimizer(torch.optim.Optimizer):
         super().__init__(params, {"lr": lr})
         self._upper, self._lower = upper, lower
         groups: list[Any] = self.param_groups
-        self._whole = {each: nn.Parameter(torch.zeros(each.shape)) for group in groups for each in group["params"]}
+        self._whole = {each: nn.Parameter(torch.zeros_like(each, dtype=torch.float32))
+                       for group in groups for each in group["params"]}  # fmt: skip
         inner = [{**group, "params": [self._whole[each] for each in group["params"]]} for group in groups]
         self._steps = dense_class(optimizer)(inner, lr=lr, **arguments)
         for whole in self._whole.values():
-            whole.data = torch.empty(0)  # between steps
+            whole.data = whole.data.new_empty(0)  # between steps
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:
@@ -61,7 +62,7 @@ class SplitOptimizer(torch.optim.Optimizer):
             whole, state = self._whole[parameter], self.state[parameter]
             self._keep(parameter, whole.data)
             state.update(self._steps.state[whole])
-            whole.data, whole.grad = torch.empty(0), None
+            whole.data, whole.grad = whole.data.new_empty(0), None
 
     def joined(self, parameter: torch.Tensor) -> torch.Tensor:
         """A parameter's weights in fp32."""
@@ -70,6 +71,7 @@ class SplitOptimizer(torch.optim.Optimizer):
         lower = self.state[parameter].get(LOWER) if parameter in self.state else getattr(parameter, LOWER, None)
         if lower is None or not self._lower:
             return parameter.detach().float()
+        lower = lower.to(parameter.device)  # those of a start lie where the model was built
         return join(parameter.detach(), lower, to_nearest=self._upper == "nearest")
 
     def _keep(self, parameter: torch.Tensor, weights: torch.Tensor) -> None:

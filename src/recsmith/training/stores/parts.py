@@ -38,13 +38,14 @@ class NarrowTables:
         return f"data_type: {self.data_type}"
 
     def refuses(self, other: Any, /) -> str | None:
-        """bf16 on a CPU, where FBGEMM does not look such rows up."""
-        if other is CPU and self.data_type == "bf16":
-            return (
-                f"table '{self.table}' has data_type bf16, which FBGEMM has on GPUs alone; on CPU leave it out and "
-                "write rows: split, whose lookups read bf16, or use fp16"
-            )
-        return None
+        """bf16, whose rows no training kernel of FBGEMM looks up: fp32, fp16 and bytes are what they take."""
+        if other not in (CPU, GPU) or self.data_type != "bf16":
+            return None
+        halves = "leave it out and write rows: split, whose lookups read bf16, or use fp16"
+        return (
+            f"table '{self.table}' has data_type bf16, in which FBGEMM trains no tables; "
+            f"{f'on CPU {halves}' if other is CPU else 'on GPUs use fp16'}"
+        )
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class SplitHalves:
         if isinstance(other, Deduplicated):
             return "rows: split does not take deduplicated features yet; drop data.deduplicate, or leave rows out"
         if other is GPU:
-            return "rows: split is for CPUs; on GPUs leave rows out and give tables data_type bf16"
+            return "rows: split is for CPUs; on GPUs leave rows out and give tables data_type fp16"
         if isinstance(other, PlannedTables) and other.copied:
             return (
                 f"rows: split has no copies, and the plan copies table {other.copied} to every rank; use a plan "
