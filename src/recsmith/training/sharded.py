@@ -199,8 +199,8 @@ def settle(job: ShardedJob, batch: TrainingBatch) -> None:
     set_steps(job, 0)
 
 
-def uncounted(tables: SplitTableBatchedEmbeddingBagsCodegen, *_: Any) -> None:
-    """Before a lookup: FBGEMM counts each as a step, by which it corrects means of gradients; evaluations are none."""
+def uncounted(tables: Any, *_: Any) -> None:
+    """Before a lookup of tables: FBGEMM counts each as a step, by which it corrects means; evaluations are none."""
     if not (tables.training and torch.is_grad_enabled()):
         tables.iter_cpu -= 1
         tables.iter -= 1

@@ -4,11 +4,11 @@ from collections.abc import Iterable
 from typing import Any, cast
 
 import torch
-import torchrec
 from torch import nn
 from torchrec.optim.apply_optimizer_in_backward import apply_optimizer_in_backward
 from torchrec.optim.clipping import GradientClipping, GradientClippingOptimizer
 from torchrec.optim.keyed import CombinedOptimizer, KeyedOptimizer, KeyedOptimizerWrapper
+from torchrec.optim.optimizers import Adam as FbgemmAdam
 from torchrec.optim.warmup import WarmupOptimizer, WarmupPolicy, WarmupStage
 
 from recsmith._components import load
@@ -26,7 +26,7 @@ def fuse(parameters: Iterable[nn.Parameter], optimizer: SparseOptimizer) -> None
     made, kind = sparse_arguments(optimizer), table_class(optimizer.name)
     if "betas" in made:
         made["beta1"], made["beta2"] = made.pop("betas")
-        kind = torchrec.optim.Adam if kind is torch.optim.Adam else kind  # TorchRec's stands for FBGEMM's
+        kind = FbgemmAdam if kind is torch.optim.Adam else kind  # TorchRec's stands for FBGEMM's
     apply_optimizer_in_backward(kind, list(parameters), made)
 
 
