@@ -31,7 +31,7 @@ MOST_CELLS = 3_000  # tables times devices beyond: 200 tables gain 1.1 % on 8, 2
 PHASE_WORK = 1_000_000  # numbers that the second bound may work on, times the third power of the tables
 MOST_PHASE_WORK = 500_000_000  # numbers at most, which 8 tables reach: 0.5 to 1 second
 EQUAL_WORK = 1_500_000_000  # numbers at most where there are more tables, many of them alike: about a second
-TRIAL = 3  # a third of the work is for each of two searches, before the one whose bound is higher has the rest
+TRIAL = 3  # a third of the work is for each of two searches, before the one that promises more has the rest
 WORK_AT_ONCE = 25_000_000  # numbers between two questions whether to go on: a twentieth of a second
 PROOF_WORK = 20_000_000_000  # numbers that a bound on request may work on: about a minute
 PROOF_WORK_AT_ONCE = 100_000_000  # numbers between two questions whether to go on
@@ -197,9 +197,10 @@ def _tightened(
 def _raised(
     searches: Sequence[PhaseBranching], work: int, enough: float, keep_on: Callable[[], bool], at_once: int
 ) -> Iterator[float]:
-    """The highest bound of some searches, again and again: each has a part of the work, and the highest then the rest.
+    """The highest bound of some searches, again and again: each has a part of the work, and one of them then the rest.
 
-    They work on so many numbers in all, `at_once` of them at a time, until a bound is high enough.
+    It is the one that would be highest, did each rise once more as in the second half of its part. They work on so many
+    numbers in all, `at_once` of them at a time, until a bound is high enough.
     """
 
     def worked(search: PhaseBranching, limit: int) -> Iterator[float]:
@@ -208,9 +209,13 @@ def _raised(
             yield max(each.bound for each in searches)
 
     yield max(each.bound for each in searches)
+    reached = list[float]()
     for each in searches:
+        yield from worked(each, work // (2 * TRIAL))
+        reached.append(each.bound)
         yield from worked(each, work // TRIAL)
-    for each in sorted(searches, key=lambda search: -search.bound):
+    ahead = [2 * each.bound - before for each, before in zip(searches, reached, strict=True)]
+    for _, each in sorted(zip(ahead, searches, strict=True), key=lambda pair: -pair[0]):
         yield from worked(each, each.work + work - sum(other.work for other in searches))
 
 
