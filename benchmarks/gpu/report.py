@@ -1,11 +1,14 @@
 """The page of a measured device, from the folder that collect.sh filled: docs/benchmarks of it.
 
     python benchmarks/gpu/report.py results --model h200.safetensors > h200.md
+    python benchmarks/gpu/report.py samples/h200 --model h200          # of what ships
 
 What is not in the folder is left out, and said. Nothing is measured here; it takes seconds.
 """
 
 import argparse
+import tarfile
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -31,14 +34,15 @@ def main() -> None:
 
 
 def page(folder: Path, card: Card) -> Iterator[str]:
+    measured = folder if (folder / "about.json").exists() else folder / "samples"
     yield f"# {card.device}\n"
     yield f"{card.versions}. [How, and what the words mean](../gpu.md)."
     for title, there, lines in (
         ("FBGEMM beside PyTorch", folder / "check.txt", checked),
         ("Bandwidth", folder / "bandwidth.json", bandwidths),
-        ("Samples", folder / "samples", samples),
-        ("Formulas, by regime", folder / "samples", lambda path: regimes.table([path])),
-        ("Planners, side by side", folder / "plans", planners),
+        ("Samples", measured, samples),
+        ("Formulas, by regime", measured, lambda path: regimes.table([path])),
+        ("Planners, side by side", planned(folder), planners),
     ):
         yield f"\n## {title}\n"
         yield from lines(there) if there.exists() else ["Not measured."]
@@ -77,8 +81,17 @@ def learned(card: Card) -> list[str]:
     ]
 
 
+def planned(folder: Path) -> Path:
+    """The folder of plans, or the archive of one."""
+    return archive if (archive := folder / "plans.tar.gz").exists() else folder / "plans"
+
+
 def planners(path: Path) -> list[str]:
-    return fenced(bench_lines(bench_sharding(load_settings(path), path, plan_only=True)))
+    if path.is_dir():
+        return fenced(bench_lines(bench_sharding(load_settings(path), path, plan_only=True)))
+    with tempfile.TemporaryDirectory() as unpacked, tarfile.open(path) as archive:
+        archive.extractall(unpacked, filter="data")
+        return planners(Path(unpacked) / "plans")
 
 
 if __name__ == "__main__":
