@@ -13,8 +13,18 @@ import pytest
 
 import recsmith
 from recsmith.clusters import load_cluster
+from recsmith.costs.neural.files import find_model, load_model
 from recsmith.costs.protocol import parts_of
-from recsmith.costs.published import COLLECTIVES, DEVICE, HOST, PUBLISHED, PublishedError, PublishedTimes, error_of
+from recsmith.costs.published import (
+    COLLECTIVES,
+    DEVICE,
+    HOST,
+    MEASURED,
+    PUBLISHED,
+    PublishedError,
+    PublishedTimes,
+    error_of,
+)
 from recsmith.problems import Space
 from recsmith.workloads import load_workload
 
@@ -37,6 +47,17 @@ def found(bench: ModuleType) -> list[Any]:
 
 def test_table_is_what_the_figures_say(bench: ModuleType, found: list[Any]) -> None:
     assert bench.seen_by(bench.comparable(found)) == PUBLISHED
+
+
+def test_measured_kernels_are_those_of_the_learned_models_that_ship() -> None:
+    for device, seen in MEASURED.items():
+        card = load_model(find_model(device))[1]
+        assert (seen.figures, seen.laboratories, seen.error) == (card.samples, 0, round(card.analytic_factor - 1, 2))
+        assert card.hardware == "cuda"
+    found = found_for(plan_on("h200:8"))
+    assert found is not None
+    assert "device memory ±83% (4,520 measured groups)" in str(found)
+    assert str(found).endswith("cost model neural:h200 knows its kernels")
 
 
 def test_figures_have_a_source_and_a_draw(found: list[Any]) -> None:

@@ -1,7 +1,8 @@
 """How far cost model `analytic` was off beside GPU times that others have published, by part of a step and device.
 
-`PUBLISHED` is what benchmarks/public_gpu.py finds for its list of figures; a test holds both equal. No GPU was measured
-by us, and what was not published is not checked: a device that is missing from a part may be off by more than others.
+`PUBLISHED` is what benchmarks/public_gpu.py finds for its list of figures, `MEASURED` what the learned model of a GPU
+that we measured says of `analytic`; tests hold them equal. What was neither is not checked: a device that is missing
+from a part may be off by more than others.
 Only `analytic` carries such an error, and only on GPUs.
 
 Legend: W ranks; the four parts of a step are recsmith.plans.PARTS.
@@ -26,6 +27,7 @@ _PLACES = {UVM.name: HOST, UVM_CACHING.name: HOST, KEY_VALUE.name: DISK}
 class PublishedTimes:
     """Published figures of a part of a step on a device: how many, by how many laboratories, and the error.
 
+    laboratories: 0 where they are kernels that we measured, which a learned model knows (docs/benchmarks/gpu.md).
     error: the geometric mean of how far predicted and measured are apart, less 1: 0.2 is 20 %.
     """
 
@@ -34,6 +36,8 @@ class PublishedTimes:
     error: float
 
     def __str__(self) -> str:
+        if not self.laboratories:
+            return f"{_off(self.error)} ({counted(self.figures, 'measured group')})"
         alone = ", one laboratory" if self.laboratories == 1 else ""
         by = "by " if self.error >= 1 else ""
         return f"{by}{_off(self.error)} ({counted(self.figures, 'published time')}{alone})"
@@ -58,6 +62,8 @@ PUBLISHED: dict[str, dict[str, PublishedTimes]] = {
     },
 }
 
+MEASURED = {"h200": PublishedTimes(figures=4520, laboratories=0, error=0.83)}  # kernels on tables in device memory
+
 
 @noun
 class PublishedError:
@@ -77,8 +83,10 @@ class PublishedError:
         found = ", ".join(f"{part} {seen}" for part, seen in self.checked.items())
         are = "are" if len(self.unchecked) > 1 or {COLLECTIVES, DISK} & set(self.unchecked) else "is"
         missing = f"{' and '.join(self.unchecked)} {are} not checked on {self.device}" if self.unchecked else ""
+        ours = any(not seen.laboratories for seen in self.checked.values())
+        better = f"cost model neural:{self.device} knows its kernels" if ours else ""
         total = "" if self.unchecked else f" by about {self.off}"
-        return f"the step may be off{total}: {'; '.join(each for each in (found, missing) if each)}"
+        return f"the step may be off{total}: {'; '.join(each for each in (found, missing, better) if each)}"
 
     @property
     def off(self) -> str:
@@ -101,7 +109,7 @@ def error_of(
     forward_compute, backward_compute, forward_comm, backward_comm = parts.sum(axis=0).tolist()
     compute, comm = forward_compute + backward_compute, forward_comm + backward_comm
     used = kernels + ([COLLECTIVES] if comm else [])
-    seen = {part: PUBLISHED.get(part, {}).get(cluster.device.name) for part in used}
+    seen = {part: _seen(part, cluster.device.name) for part in used}
     errors = {part: found.error if found else _elsewhere(part) for part, found in seen.items()}
     worst = max((errors[part] for part in kernels), default=0.0)
     off = compute * worst + comm * errors.get(COLLECTIVES, 0.0)
@@ -111,6 +119,10 @@ def error_of(
         unchecked=tuple(part for part, found in seen.items() if not found),
         share=off / (compute + comm) if compute + comm else 0.0,
     )
+
+
+def _seen(part: str, device: str) -> PublishedTimes | None:
+    return PUBLISHED.get(part, {}).get(device) or (MEASURED.get(device) if part == DEVICE else None)
 
 
 def _elsewhere(part: str) -> float:
