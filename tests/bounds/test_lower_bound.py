@@ -185,7 +185,7 @@ def test_hand_made_shards_cover_their_table() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tables", "devices", "sought"), [(150, 64, True), (300, 8, True), (300, 16, False), (301, 1, False)]
+    ("tables", "devices", "sought"), [(150, 64, True), (300, 16, True), (500, 64, True), (501, 1, False)]
 )
 def test_the_tighter_bound_is_sought_where_it_may_gain(tables: int, devices: int, sought: bool) -> None:
     work = workload(*(table(f"t{i}", 10 + i, 4) for i in range(tables)))
@@ -193,7 +193,7 @@ def test_the_tighter_bound_is_sought_where_it_may_gain(tables: int, devices: int
 
 
 def test_tables_that_are_alike_count_once_where_it_is_asked_whether_a_tighter_bound_may_gain() -> None:
-    work = workload(*(table(f"t{i}", 10 + i % 2, 4) for i in range(400)))
+    work = workload(*(table(f"t{i}", 10 + i % 2, 4) for i in range(600)))
     assert may_gain(build_problem(work, cluster(local=16)))
 
 
