@@ -37,8 +37,8 @@ def compute(
 ) -> None:  # fmt: skip
     """Time fused embedding kernels, forward and backward with update, on random groups of tables.
 
-    Each sample is visited until its two fastest visits agree. Rows are added to a folder of parquet parts; a second run
-    goes on where the first one ended (docs/measurements.md).
+    Each sample is visited until its two fastest visits agree, on a GPU once. Rows are added to a folder of
+    parquet parts; a second run goes on where the first one ended (docs/measurements.md).
 
     \b
     recsmith measure compute --hardware cpu --budget 20m
