@@ -30,6 +30,8 @@ def main() -> None:
     parser.add_argument("folder", type=Path, help="that collect.sh filled")
     parser.add_argument("--model", required=True, help="learned from its samples: a name, or a .safetensors file")
     options = parser.parse_args()
+    if not options.folder.is_dir():
+        raise SystemExit(f"'{options.folder}' is no folder; give one that collect.sh filled, or samples/h200")
     print("\n".join(page(options.folder, load_model(find_model(options.model))[1])))
 
 
