@@ -9,16 +9,13 @@ batch sizes on one rank; the capture of the smallest one calibrates, and the thr
 """
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from predict import BATCHES, MODELS, PLAIN, STEPS, plan_of
+from predict import MODELS, Sizes, plan_of, words_of
 
-from recsmith.files import encode
 from recsmith.jobs.launch import launch
-from recsmith.plans import plan_to_raw
 from recsmith.prediction.kernels import geometric_error
 from recsmith.prediction.machine import Machine, load_machine
 from recsmith.prediction.models.build import model_graph
@@ -27,17 +24,16 @@ from recsmith.prediction.predictions import calibrate
 from recsmith.prediction.traces import load_capture
 
 THREADS = 2
+SIZES = Sizes(MODELS)
 
 
 def measure(home: Path) -> None:
-    for name, model in MODELS.items():
-        for batch in BATCHES:
+    for name in MODELS:
+        for batch in SIZES.batches:
             folder = home / f"{name}-{batch}-threads-{THREADS}"
             if (folder / "rank-0.about.json").exists():
                 continue
-            plan = plan_to_raw(replace(plan_of(batch, 1), digest="")) if "dlrm" in name else None
-            words = {"model": encode(model), "plan": plan, "batch": batch, "folder": str(folder.resolve()),
-                     "plain": PLAIN, "steps": STEPS, "threads": THREADS}  # fmt: skip
+            words = words_of(SIZES, (name, batch, 1), folder) | {"threads": THREADS}
             launch("predict_jobs:train", words, ranks=1, timeout_s=120)
             print(name, batch, flush=True)
 
@@ -46,10 +42,10 @@ def table(home: Path, machine: Machine) -> None:
     print("model        batch  measured    before     after")
     before, after, real = list[float](), list[float](), list[float]()
     for name, model in MODELS.items():
-        graphs = {batch: load_capture(home / f"{name}-{batch}-threads-{THREADS}").graph for batch in BATCHES}
-        mended = calibrate(machine, graphs[BATCHES[0]], "capture").machine
-        for batch in BATCHES[1:]:
-            plan = plan_of(batch, 1) if "dlrm" in name else None
+        graphs = {batch: load_capture(home / f"{name}-{batch}-threads-{THREADS}").graph for batch in SIZES.batches}
+        mended = calibrate(machine, graphs[SIZES.batches[0]], "capture").machine
+        for batch in SIZES.batches[1:]:
+            plan = plan_of(SIZES, batch, 1) if "dlrm" in name else None
             steps = [predict_graph(model_graph(model, by, plan=plan, ranks=1, batch=batch)).step_s
                      for by in (machine, mended)]  # fmt: skip
             measured = graphs[batch].measured_s or np.nan
