@@ -148,7 +148,7 @@ def test_a_sample_is_visited_until_two_agree_or_one_fails(seed: int):
 
 
 def test_one_visit_of_a_gpu_is_a_steady_sample() -> None:
-    rows = [(0, "ok", 1.0, 2.0, 0.1), (1, "failed", None, None, None)]
+    rows: list[Told] = [(0, 0, "ok", Visit(1.0, 2.0, 0.1)), (1, 0, "failed", None)]
     assert [each.status for each in schedule_of(columns(rows), "cuda")] == ["ok", "failed"]
     assert [each.status for each in schedule_of(columns(rows), "cpu")] == ["open", "failed"]
 
