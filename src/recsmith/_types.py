@@ -56,6 +56,13 @@ def record(cls: type[Class]) -> type[Class]:
     return made
 
 
+def unchecked(cls: type[Class], **values: object) -> Class:
+    """A noun of values that RecSmith has just worked out itself, without the checks, where there are very many."""
+    made = object.__new__(cls)
+    cast(Any, cls.__init__).__wrapped__(made, **values)
+    return made
+
+
 class FieldChecks:
     """The checks of all fields of a noun; fields of types that files do not hold have none."""
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import ClassVar, Literal, NamedTuple
 
-from recsmith._types import noun, record
+from recsmith._types import noun, unchecked
 from recsmith.clusters import Cluster
 from recsmith.errors import PlanMismatch
 from recsmith.sharding.coverage import covering_target, first_rank, last_rank
@@ -79,7 +79,7 @@ class Collective(NamedTuple):
     payload: Literal["outputs", "table"] = "outputs"
 
 
-@record  # some plans have 150,000
+@noun
 class Shard:
     """A rectangle of a table on a rank: rows [a, b) and columns [a, b)."""
 
@@ -218,6 +218,7 @@ class ShardingType:
             for i, rank in enumerate(ranks[piece * coverage : (piece + 1) * coverage]):
                 top = i * block if self.splits_rows else 0
                 rows = (top, min(top + block, table.num_embeddings))
-                made.append(Shard(table=table.name, rank=rank, rows=rows, columns=(left, left + width)))
+                columns = (left, left + width)
+                made.append(unchecked(Shard, table=table.name, rank=rank, rows=rows, columns=columns))  # to 150,000
             left += width
         return tuple(made)
