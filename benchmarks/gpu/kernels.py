@@ -39,7 +39,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    ends, hardware = time.monotonic() + options.seconds, opened(options.hardware)
+    ends = time.monotonic() + options.seconds
+    hardware: Any = load_hardware(options.hardware, "check")  # for its clock and cold cache, with little memory
     torch.set_default_device("cpu" if hardware.name == "cpu" else "cuda")
     empty_s = usual([hardware._timed(lambda: None)[1] for _ in range(10 * REPETITIONS)])
     kernels: list[KernelTime] = []
@@ -53,11 +54,6 @@ def main() -> None:
                                   cases=number)  # fmt: skip
         save_times(made, options.output)
     print(f"{options.output}: {len(kernels):,} kernels of {number:,} cases; an empty call took {empty_s * 1e6:.1f} µs")
-
-
-def opened(name: str) -> Any:
-    """The hardware, whose clock and cold cache are used, with little memory of its own."""
-    return load_hardware(name, "check")
 
 
 def visited(hardware: Any, cases: list[KernelCase], empty_s: float) -> list[list[tuple[KernelShape, float]]]:

@@ -32,16 +32,13 @@ def check_run(run: Run, ranks: int) -> None:
     check_machine(run, ranks)
     check_output(run.output)
     check_remote(run, launched="RANK" in os.environ)
-    check_together(remote_parts(run, _device_kind()))
+    if run.remote is not None:
+        from recsmith.adapters.topology import device_type
+
+        check_together(remote_parts(run, device_type()))
     if run.metrics.evaluate_every is not None and run.data.test is None:
         raise UsageError("metrics.evaluate_every is given and there is no data.test to evaluate on; name one")
     _check_named(run)
-
-
-def _device_kind() -> str:
-    import torch
-
-    return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def check_machine(run: Run, ranks: int) -> None:
