@@ -137,7 +137,7 @@ def tasks(words: argparse.Namespace) -> None:
         f"\n{tried - number} of {tried} tasks rejected ({(tried - number) / tried:.1%}): a piece that cannot be split"
     )
     print(f"costs {LARGEST_SHARE} of the mean load or more\n")
-    _print_tasks(rows, proven=words.prove > 0)
+    _print_tasks(rows, words.cost_model, proven=words.prove > 0)
     if words.exact:
         _print_exact([row for row in rows if row.get("exact")])
 
@@ -191,28 +191,31 @@ def _task_words(row: Row) -> str:
     return f"{row['key'][1]}: {row['tables']} tables, {row['cluster']}, {', '.join(cells)}, {row['auto_s']:.2f} s"
 
 
-def _print_tasks(rows: Sequence[Row], *, proven: bool) -> None:
+def _print_tasks(rows: Sequence[Row], model: str, *, proven: bool) -> None:
     """A line for all tasks, and one for each cluster: medians, 90th percentiles and largest."""
     more = ("gap of auto to the longer proof", "proven best") if proven else ()
-    heads = ("cluster", "tasks", "without a plan", "gap of auto", *more[:1], "gap of neuroshard", "seconds of auto",
-             "auto above neuroshard", *more[1:])  # fmt: skip
+    heads = ("cost model", "cluster", "tasks", "without a plan", "gap of auto", *more[:1], "gap of neuroshard",
+             "seconds of auto", "auto above neuroshard", *more[1:])  # fmt: skip
     print(f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
     for cluster in ("all", *sorted({row["cluster"] for row in rows})):
         mine = [row for row in rows if cluster in ("all", row["cluster"])]
         found = [row for row in mine if row["auto"] is not None]
         if found:
-            print(f"| {cluster} | {len(mine)} | {len(mine) - len(found)} | {' | '.join(_task_cells(found, proven))} |")
+            cells = (cluster, str(len(mine)), str(len(mine) - len(found)), *_task_cells(found, proven))
+            print(f"| {model} | {' | '.join(cells)} |")
     print("\nMedian, 90th percentile, largest; seconds are of building the problem, its bound and the search.")
 
 
 def _print_exact(rows: Sequence[Row]) -> None:
     """The tasks that planner exact went on with: whose the gap of auto was."""
     print(f"\nTasks of up to {EXACT_TABLES} tables with planner exact:\n")
-    heads = ("tasks", "gap of auto", "auto above exact's plan", "exact's bound above auto's", "gap of exact", "seconds")
+    heads = ("task", "tables", "cluster", "gap", "of the plan", "of the bound", "left", "seconds of exact")
     print(f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
-    pairs = (("auto", "bound"), ("auto", "exact"), ("exact_bound", "bound"), ("exact", "exact_bound"))
-    cells = [_spread([row[over] / row[under] - 1 for row in rows], 100, " %") for over, under in pairs]
-    print(f"| {' | '.join([str(len(rows)), *cells, _spread([row['exact_s'] for row in rows], 1, ' s')])} |")
+    for row in rows:
+        auto, bound, best, proven = (row[name] for name in ("auto", "bound", "exact", "exact_bound"))
+        parts = (auto / bound, auto / best, proven / bound, best / proven)
+        cells = (str(row["key"][1]), str(row["tables"]), row["cluster"], *(f"{part - 1:.2%}" for part in parts))
+        print(f"| {' | '.join(cells)} | {row['exact_s']:.0f} |")
 
 
 def _task_cells(rows: Sequence[Row], proven: bool) -> list[str]:
