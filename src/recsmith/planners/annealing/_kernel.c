@@ -19,6 +19,7 @@ numbers in arrays are indices of what they name; only lengths are checked here.
 #include <string.h>
 
 #define MOST_PHASES 4
+#define SLOTS 64           /* for the pieces of a table, S in the legend: constant, as numbers of pieces are divided by it */
 #define MOST_BLOCKS 32     /* of memory that one call allocates */
 #define CAP 1e250          /* powers are cut there, so that sums of them stay finite */
 #define PARTNERS 8         /* to trade places with, of which the best is taken */
@@ -48,7 +49,7 @@ typedef struct {  /* two widths of pieces and how many of each; the next narrowe
    integers: device head and tail, host head and tail. A cell is J sums of them, F seconds and how many pieces it has. J
    is filled up with zeros to a multiple of AT_ONCE, and so are units and cells. */
 typedef struct {
-    i64 T, M, U, O, W, H, G, F, J, S, per_host;            /* per_host: ranks of a host */
+    i64 T, M, U, O, W, H, G, F, J, per_host;               /* per_host: ranks of a host */
     i64 unit_size, cell_size;                              /* numbers of a unit and of a cell, see below */
     const Mode *modes;                                     /* (M,) */
     const f64 *units;                                      /* (U, unit_size) */
@@ -86,12 +87,13 @@ typedef struct {
     f64 norm[MOST_PHASES], old_norm[MOST_PHASES];          /* seconds: the norm of the loads; of the plan as it stands */
     i64 slowest[MOST_PHASES];                              /* rank of each phase, -1 where loads have changed since */
     int sharpness;
-    i64 *host_of, *free_, *host_free, *in_group;           /* (W,); bytes (W,) and (H,); pieces (G,) */
+    i64 *host_of, *free_, *host_free, *in_group;           /* (W,); bytes (W,) and (H,); pieces on all ranks (G,) */
+    f64 shared;                                            /* seconds that groups in use add to the step, once each */
     i64 **lists, *listed, *list_room, *place;              /* pieces on each rank, then each host; their places */
     /* what a change has touched, to price it and to take it back */
     i64 cells, ranks, hosts;
-    f64 *old_cells, *old_loads, *old_powers, old_power_sum[MOST_PHASES];
-    i64 *old_cell, *cell_rank, *old_rank, *old_free, *old_host, *old_host_free, *old_in_group;
+    f64 *old_cells, *old_loads, *old_powers, old_power_sum[MOST_PHASES], old_shared;
+    i64 *old_cell, *cell_rank, *cell_group, *old_rank, *old_free, *old_host, *old_host_free;
     unsigned char *touched, *cell_touched, *host_touched;  /* (W,), (W, G), (H,) */
     i64 over, moved, then_over, then_moved, *moved_of;     /* bytes that do not fit; that move, in all and (T,) */
     i64 changes, *changed;                                 /* tables that may differ from the best plan's */
@@ -171,14 +173,13 @@ static void sum_powers(Annealer *a) {
     }
 }
 
-static f64 shared_seconds(const Annealer *a) {              /* that each group in use adds to the step, once */
-    f64 seconds = 0;
-    for (i64 g = 0; g < a->p->G; g++) seconds += a->in_group[g] > 0 ? a->p->shared[g] : 0;
-    return seconds;
+static void share_seconds(Annealer *a) {                   /* that each group in use adds to the step, once */
+    a->shared = 0;
+    for (i64 g = 0; g < a->p->G; g++) a->shared += a->in_group[g] > 0 ? a->p->shared[g] : 0;
 }
 
 static f64 score(Annealer *a) {                            /* smooth: the step with norms for largest loads */
-    f64 seconds = shared_seconds(a);
+    f64 seconds = a->shared;
     for (i64 f = 0; f < a->p->F; f++) {
         a->norm[f] = a->level[f] * pow(a->power_sum[f], 1.0 / a->sharpness);
         seconds += a->norm[f];
@@ -188,7 +189,7 @@ static f64 score(Annealer *a) {                            /* smooth: the step w
 
 /* No more than the score, without powers: by the tangent of a root, (x / y) ** (1 / n) <= 1 + (x / y - 1) / n. */
 static f64 least_score(const Annealer *a) {
-    f64 seconds = shared_seconds(a), n = a->sharpness;
+    f64 seconds = a->shared, n = a->sharpness;
     for (i64 f = 0; f < a->p->F; f++) {
         f64 fall = a->power_sum[f] > 0 ? a->old_power_sum[f] / a->power_sum[f] : INFINITY;
         seconds += a->old_norm[f] * n / (n - 1 + fall);
@@ -221,7 +222,7 @@ static i64 slowest_rank(Annealer *a, i64 f) {              /* the first of them,
 static f64 slowest_load(Annealer *a, i64 f) { return a->loads[f * a->p->W + slowest_rank(a, f)]; }
 
 static f64 step(Annealer *a) {                             /* the slowest rank's seconds in each phase, added up */
-    f64 seconds = shared_seconds(a);
+    f64 seconds = a->shared;
     for (i64 f = 0; f < a->p->F; f++) seconds += slowest_load(a, f);
     return seconds;
 }
@@ -241,12 +242,13 @@ static void refresh(Annealer *a) {
 
 /* --- pieces come and go ------------------------------------------------------------------------------------------ */
 
-static void keep(Annealer *a, i64 rank, i64 cell) {        /* note what a cell and a rank were before a change */
+static void keep(Annealer *a, i64 rank, i64 group) {       /* note what a cell and a rank were before a change */
     const Problem *p = a->p;
+    i64 cell = rank * p->G + group;
     if (a->cell_touched[cell]) return;
     a->cell_touched[cell] = 1;
     i64 n = a->cells++;
-    a->old_cell[n] = cell, a->cell_rank[n] = rank;
+    a->old_cell[n] = cell, a->cell_rank[n] = rank, a->cell_group[n] = group;
     copy(a->old_cells + n * p->cell_size, sums_of(a, cell), p->cell_size);
     if (a->touched[rank]) return;
     a->touched[rank] = 1;
@@ -273,7 +275,7 @@ static inline void place(Annealer *a, i64 mode, i64 unit, i64 target, i64 sign, 
     const i64 *bytes = bytes_of(p, unit);
     for (i64 rank = first; rank <= last; rank++) {
         i64 cell = rank * p->G + group, tail = rank == last;
-        if (noted) keep(a, rank, cell);
+        if (noted) keep(a, rank, group);
         f64 *restrict sums = sums_of(a, cell), *count = cell_count(a, cell);
         *count += (f64)sign;
         if (sign > 0) add(sums, terms, p->J);
@@ -282,7 +284,8 @@ static inline void place(Annealer *a, i64 mode, i64 unit, i64 target, i64 sign, 
         a->free_[rank] -= sign * bytes[tail];
         a->host_free[a->host_of[rank]] -= sign * bytes[2 + tail];
     }
-    a->in_group[group] += sign;
+    a->in_group[group] += sign * size;
+    if (a->in_group[group] == (sign > 0 ? size : 0)) share_seconds(a);
 }
 
 static void put(Annealer *a, i64 mode, i64 unit, i64 target, i64 sign) { place(a, mode, unit, target, sign, 1); }
@@ -308,14 +311,17 @@ static void forget(Annealer *a) {                          /* what was noted: th
 }
 
 static void begin(Annealer *a) {                           /* a change; `keep` notes the rest as it goes on */
-    for (i64 g = 0; g < a->p->G; g++) a->old_in_group[g] = a->in_group[g];
+    a->old_shared = a->shared;
     memcpy(a->old_power_sum, a->power_sum, sizeof a->power_sum);
 }
 
 static void take_back(Annealer *a) {
     const Problem *p = a->p;
-    for (i64 n = 0; n < a->cells; n++)
-        copy(sums_of(a, a->old_cell[n]), a->old_cells + n * p->cell_size, p->cell_size);
+    for (i64 n = 0; n < a->cells; n++) {
+        const f64 *old = a->old_cells + n * p->cell_size;
+        a->in_group[a->cell_group[n]] += (i64)(old[p->J + p->F] - *cell_count(a, a->old_cell[n]));
+        copy(sums_of(a, a->old_cell[n]), old, p->cell_size);
+    }
     for (i64 n = 0; n < a->hosts; n++) a->host_free[a->old_host[n]] = a->old_host_free[n];
     for (i64 n = 0; n < a->ranks; n++) {
         i64 rank = a->old_rank[n];
@@ -325,7 +331,7 @@ static void take_back(Annealer *a) {
             a->powers[f * p->W + rank] = a->old_powers[n * p->F + f];
         }
     }
-    memcpy(a->in_group, a->old_in_group, p->G * sizeof(i64));
+    a->shared = a->old_shared;
     memcpy(a->power_sum, a->old_power_sum, sizeof a->power_sum);
     forget(a);
 }
@@ -353,7 +359,7 @@ static int fits(Annealer *a) {                             /* whether ranks have
 
 static i64 list_of(const Annealer *a, i64 table, i64 slot) {  /* -1 for what spans the world */
     const Problem *p = a->p;
-    i64 size = p->modes[a->plan.mode[table]].coverage, target = a->plan.target[table * p->S + slot];
+    i64 size = p->modes[a->plan.mode[table]].coverage, target = a->plan.target[table * SLOTS + slot];
     return size == p->W && p->W > 1 ? -1 : size == 1 ? target : p->W + target;
 }
 
@@ -367,7 +373,7 @@ static int lengthen(Annealer *a, i64 list) {               /* 0 where there is n
 
 static void enlist(Annealer *a, i64 table) {
     for (i64 slot = 0; slot < a->plan.count[table]; slot++) {
-        i64 list = list_of(a, table, slot), piece = table * a->p->S + slot;
+        i64 list = list_of(a, table, slot), piece = table * SLOTS + slot;
         if (list < 0) continue;
         if (a->listed[list] == a->list_room[list] && !lengthen(a, list)) return;
         a->place[piece] = a->listed[list];
@@ -377,7 +383,7 @@ static void enlist(Annealer *a, i64 table) {
 
 static void delist(Annealer *a, i64 table) {
     for (i64 slot = 0; slot < a->plan.count[table]; slot++) {
-        i64 list = list_of(a, table, slot), piece = table * a->p->S + slot;
+        i64 list = list_of(a, table, slot), piece = table * SLOTS + slot;
         if (list < 0) continue;
         i64 last = a->lists[list][--a->listed[list]];
         a->lists[list][a->place[piece]] = last;
@@ -387,7 +393,7 @@ static void delist(Annealer *a, i64 table) {
 
 static i64 any_piece(Annealer *a) {
     i64 table = below(a, a->p->T);
-    return table * a->p->S + below(a, a->plan.count[table]);
+    return table * SLOTS + below(a, a->plan.count[table]);
 }
 
 static i64 slow_piece(Annealer *a, i64 phase) {            /* of a phase's slowest rank or its host; else any piece */
@@ -428,12 +434,12 @@ static i64 quiet_target(Annealer *a, i64 size, i64 unit, int tries) {  /* of som
 }
 
 static i64 partner_of(Annealer *a, i64 piece) {            /* of some pieces, the best to trade places with */
-    i64 S = a->p->S, here = a->plan.target[piece], unit = a->plan.unit[piece], best = any_piece(a);
-    if (a->p->modes[a->plan.mode[piece / S]].coverage > 1) return best;
+    i64 here = a->plan.target[piece], unit = a->plan.unit[piece], best = any_piece(a);
+    if (a->p->modes[a->plan.mode[piece / SLOTS]].coverage > 1) return best;
     f64 least = INFINITY;
     for (int tries = heads(a) ? PARTNERS : 0; tries; tries--) {
         i64 other = any_piece(a), there = a->plan.target[other];
-        if (there == here || a->p->modes[a->plan.mode[other / S]].coverage > 1) continue;
+        if (there == here || a->p->modes[a->plan.mode[other / SLOTS]].coverage > 1) continue;
         f64 mine = pressure(a, here, a->plan.unit[other], unit), theirs = pressure(a, there, unit, a->plan.unit[other]);
         f64 most = mine > theirs ? mine : theirs;
         if (most < least) least = most, best = other;
@@ -448,11 +454,10 @@ typedef struct {
 } Proposal;
 
 static void propose_same(const Annealer *a, Proposal *to, i64 table) {
-    const Problem *p = a->p;
     to->table = table, to->option = a->plan.option[table], to->mode = a->plan.mode[table];
     to->count = a->plan.count[table];
-    const i64 *unit = a->plan.unit + table * p->S, *target = a->plan.target + table * p->S;
-    for (i64 i = 0; i < to->count; i += AT_ONCE) {           /* S is a multiple of it, too */
+    const i64 *unit = a->plan.unit + table * SLOTS, *target = a->plan.target + table * SLOTS;
+    for (i64 i = 0; i < to->count; i += AT_ONCE) {           /* SLOTS is a multiple of it, too */
         memcpy(to->unit + i, unit + i, AT_ONCE * sizeof(i64));
         memcpy(to->target + i, target + i, AT_ONCE * sizeof(i64));
     }
@@ -505,8 +510,8 @@ static int moves(const Annealer *a, i64 mode) {
 }
 
 static int propose_move(Annealer *a, Proposal *to, i64 piece) {  /* one piece, or all of its table on that target */
-    i64 slot = piece % a->p->S, size = a->p->modes[a->plan.mode[piece / a->p->S]].coverage;
-    propose_same(a, to, piece / a->p->S);
+    i64 slot = piece % SLOTS, size = a->p->modes[a->plan.mode[piece / SLOTS]].coverage;
+    propose_same(a, to, piece / SLOTS);
     if (!moves(a, to->mode)) return 0;
     i64 target = quiet_target(a, size, to->unit[slot], heads(a) ? 6 : 1);
     i64 here = to->target[slot];
@@ -517,13 +522,13 @@ static int propose_move(Annealer *a, Proposal *to, i64 piece) {  /* one piece, o
 }
 
 static int propose_swap(Annealer *a, Proposal *to, Proposal *other, i64 piece) {
-    i64 partner = partner_of(a, piece), S = a->p->S;
-    if (partner / S == piece / S) return 0;
-    propose_same(a, to, piece / S);
-    propose_same(a, other, partner / S);
+    i64 partner = partner_of(a, piece);
+    if (partner / SLOTS == piece / SLOTS) return 0;
+    propose_same(a, to, piece / SLOTS);
+    propose_same(a, other, partner / SLOTS);
     if (!moves(a, to->mode) || !moves(a, other->mode)) return 0;
     if (a->p->modes[to->mode].coverage != a->p->modes[other->mode].coverage) return 0;
-    i64 *here = to->target + piece % S, *there = other->target + partner % S, kept = *here;
+    i64 *here = to->target + piece % SLOTS, *there = other->target + partner % SLOTS, kept = *here;
     if (*here == *there) return 0;
     *here = *there, *there = kept;
     return lawful(a, to) && lawful(a, other);
@@ -549,8 +554,8 @@ static i64 greatest_divisor(i64 x, i64 y) {                /* that both have */
    columns (in width steps) come in multiples that divide among the pieces on both ranks. */
 static int propose_shift(Annealer *a, Proposal *to, i64 piece) {
     const Problem *p = a->p;
-    i64 slot = piece % p->S, base, sibling;
-    propose_same(a, to, piece / p->S);
+    i64 slot = piece % SLOTS, base, sibling;
+    propose_same(a, to, piece / SLOTS);
     if (to->count < 2 || p->modes[to->mode].fixed) return 0;
     if ((base = p->modes[to->mode].unit) < 0) return propose_near(a, to);
     sibling = below(a, to->count);
@@ -572,8 +577,8 @@ static int propose_shift(Annealer *a, Proposal *to, i64 piece) {
 /* A table's columns on a rank are cut into another number of pieces, mostly one, or some of each piece go to a rank without any. */
 static int propose_split(Annealer *a, Proposal *to, i64 piece) {
     const Problem *p = a->p;
-    i64 slot = piece % p->S, base, least;
-    propose_same(a, to, piece / p->S);
+    i64 slot = piece % SLOTS, base, least;
+    propose_same(a, to, piece / SLOTS);
     base = p->modes[to->mode].unit, least = p->modes[to->mode].least;
     if (base < 0 || p->modes[to->mode].fixed) return 0;
     i64 here = to->target[slot], mine = on_target(to, here), width = to->unit[slot] - base + 1;
@@ -581,7 +586,7 @@ static int propose_split(Annealer *a, Proposal *to, i64 piece) {
     if (heads(a)) {
         i64 pieces = heads(a) ? 1 : 1 + below(a, 8), columns = mine * width;
         if (pieces == mine || columns % pieces || columns / pieces < least) return 0;
-        if (to->count - mine + pieces > p->S) return 0;
+        if (to->count - mine + pieces > SLOTS) return 0;
         drop_share(to, here);
         add_share(to, here, pieces, base + columns / pieces - 1);
         return 1;
@@ -589,7 +594,7 @@ static int propose_split(Annealer *a, Proposal *to, i64 piece) {
     if (width < 2 * least) return 0;
     i64 columns = least + below(a, width - 2 * least + 1), pieces = heads(a) ? mine : 1;
     i64 there = quiet_target(a, p->modes[to->mode].coverage, base + columns - 1, heads(a) ? 6 : 1);
-    if (to->count + pieces > p->S || on_target(to, there)) return 0;
+    if (to->count + pieces > SLOTS || on_target(to, there)) return 0;
     widen_share(to, here, -columns);
     add_share(to, there, pieces, base + columns * mine / pieces - 1);
     return open(a, to);
@@ -597,7 +602,7 @@ static int propose_split(Annealer *a, Proposal *to, i64 piece) {
 
 static int propose_option(Annealer *a, Proposal *to, i64 piece) {  /* another option; pieces stay where they can */
     const Problem *p = a->p;
-    i64 table = piece / p->S, first = p->tried_start[table], number = p->tried_start[table + 1] - first;
+    i64 table = piece / SLOTS, first = p->tried_start[table], number = p->tried_start[table + 1] - first;
     propose_same(a, to, table);
     i64 size = p->modes[to->mode].coverage, count = to->count;
     if (!number) return 0;
@@ -624,11 +629,11 @@ static int propose_option(Annealer *a, Proposal *to, i64 piece) {  /* another op
 
 static int propose_return(Annealer *a, Proposal *to, i64 piece) {  /* a table to where it was before anything moved */
     const Problem *p = a->p;
-    i64 table = piece / p->S;
+    i64 table = piece / SLOTS;
     if (!p->held_count || p->held_mode[table] < 0 || !a->moved_of[table]) return 0;
     to->table = table, to->option = -1, to->mode = p->held_mode[table], to->count = p->held_count[table];
-    memcpy(to->unit, p->held_unit + table * p->S, to->count * sizeof(i64));
-    memcpy(to->target, p->held_target + table * p->S, to->count * sizeof(i64));
+    memcpy(to->unit, p->held_unit + table * SLOTS, to->count * sizeof(i64));
+    memcpy(to->target, p->held_target + table * SLOTS, to->count * sizeof(i64));
     return 1;
 }
 
@@ -651,7 +656,7 @@ static i64 overlap(i64 a, i64 b, i64 c, i64 d) {           /* of [a, b) and [c, 
 }
 
 static int width_alike(const Problem *p, const Proposal *to) {  /* whether pieces are as wide as those before */
-    i64 before = p->held_count[to->table], *width = (i64 *)p->held_width + to->table * p->S;
+    i64 before = p->held_count[to->table], *width = (i64 *)p->held_width + to->table * SLOTS;
     uint64_t used = 0;
     if (before != to->count) return 0;
     for (i64 i = 0; i < to->count; i++) {
@@ -664,7 +669,7 @@ static int width_alike(const Problem *p, const Proposal *to) {  /* whether piece
 }
 
 static i64 kept_in_place(const Problem *p, const Proposal *to) {  /* columns of pieces that are as before */
-    const i64 *width = p->held_width + to->table * p->S, *target = p->held_target + to->table * p->S;
+    const i64 *width = p->held_width + to->table * SLOTS, *target = p->held_target + to->table * SLOTS;
     uint64_t used = 0;
     i64 kept = 0;
     for (i64 i = 0; i < to->count; i++) {
@@ -678,7 +683,7 @@ static i64 kept_in_place(const Problem *p, const Proposal *to) {  /* columns of 
 typedef struct { i64 loses, here, width, target; } Place;  /* how good a column is for a piece */
 
 static Place place_of(const Problem *p, i64 table, i64 target, i64 width, i64 column) {
-    const i64 *wide = p->held_width + table * p->S, *there = p->held_target + table * p->S;
+    const i64 *wide = p->held_width + table * SLOTS, *there = p->held_target + table * SLOTS;
     i64 start = 0, here = 0, most = 0;
     for (i64 j = 0; j < p->held_count[table]; start += wide[j++]) {
         if (there[j] != target) continue;
@@ -695,7 +700,7 @@ static int better(Place x, Place y) {
 }
 
 static i64 held(const Problem *p, i64 table, Place at, i64 column) {  /* columns of a piece there that its rank had */
-    const i64 *wide = p->held_width + table * p->S, *there = p->held_target + table * p->S;
+    const i64 *wide = p->held_width + table * SLOTS, *there = p->held_target + table * SLOTS;
     i64 start = 0, kept = 0;
     for (i64 j = 0; j < p->held_count[table]; start += wide[j++])
         if (there[j] == at.target) kept += overlap(start, start + wide[j], column, column + at.width);
@@ -753,8 +758,7 @@ static f64 penalty(const Annealer *a) {
 /* --- the loop ---------------------------------------------------------------------------------------------------- */
 
 static void replace_table(Annealer *a, const Proposal *to) {  /* pieces that stay as they are are not touched */
-    const Problem *p = a->p;
-    const i64 *unit = a->plan.unit + to->table * p->S, *target = a->plan.target + to->table * p->S;
+    const i64 *unit = a->plan.unit + to->table * SLOTS, *target = a->plan.target + to->table * SLOTS;
     i64 mode = a->plan.mode[to->table], count = a->plan.count[to->table];
     for (i64 i = 0; i < count; i++)
         if (mode != to->mode || i >= to->count || unit[i] != to->unit[i] || target[i] != to->target[i])
@@ -771,11 +775,11 @@ static void note_change(Annealer *a, i64 table) {
 }
 
 static void adopt(Annealer *a, const Proposal *to) {
-    i64 table = to->table, S = a->p->S;
+    i64 table = to->table;
     delist(a, table);
     a->plan.option[table] = to->option, a->plan.mode[table] = to->mode, a->plan.count[table] = to->count;
-    memcpy(a->plan.unit + table * S, to->unit, to->count * sizeof(i64));
-    memcpy(a->plan.target + table * S, to->target, to->count * sizeof(i64));
+    memcpy(a->plan.unit + table * SLOTS, to->unit, to->count * sizeof(i64));
+    memcpy(a->plan.target + table * SLOTS, to->target, to->count * sizeof(i64));
     enlist(a, table);
     if (a->p->held_count) a->moved_of[table] = bytes_moved(a->p, to);
     note_change(a, table);
@@ -787,7 +791,7 @@ static void remember(Annealer *a) {                        /* the plan, if it is
     if (!(seconds < a->best_s) || a->over > 0 || (p->held_count && a->moved > p->most_moved)) return;
     a->best_s = seconds;
     for (; a->changes > 0; a->changes--) {
-        i64 t = a->changed[a->changes - 1], first = t * p->S;
+        i64 t = a->changed[a->changes - 1], first = t * SLOTS;
         a->is_changed[t] = 0;
         a->best.option[t] = a->plan.option[t], a->best.mode[t] = a->plan.mode[t], a->best.count[t] = a->plan.count[t];
         memcpy(a->best.unit + first, a->plan.unit + first, a->plan.count[t] * sizeof(i64));
@@ -830,7 +834,7 @@ static f64 heat_at(const Schedule *s, i64 n) { return s->hot * pow(s->cold / s->
 
 static void anneal(Annealer *a, Proposal to[2], const Schedule *s) {
     i64 stage_steps = s->steps / s->stages + 1;
-    f64 now = 0, heat = s->hot, most_luck = a->p->luck[a->p->lucks - 1];
+    f64 now = 0, heat = s->hot;
     i64 cools = s->first;
     for (i64 n = s->first; n < s->last && !a->failed; n++) {
         if (n == s->first || n % stage_steps == 0 || n % REFRESH == 0) {
@@ -848,17 +852,11 @@ static void anneal(Annealer *a, Proposal to[2], const Schedule *s) {
         for (int i = 0; i <= (kind == SWAP); i++) replace_table(a, to + i);
         if (!fits(a)) { take_back(a); continue; }
         price_touched(a);
-        i64 drawn = below(a, a->p->lucks);
+        f64 luck = a->p->luck[below(a, a->p->lucks)];
         if (n >= cools) heat = heat_at(s, n), cools = n + SAME_HEAT;
-        if (least_score(a) * penalty(a) > now * (1 + heat * most_luck) * (1 + 1e-9)) {
-            take_back(a);
-            continue;
-        }
-        f64 then = score(a) * penalty(a), luck = then > now ? a->p->luck[drawn] : 0;
-        if (then > now * (1 + heat * luck * (1 + 1e-9)) || (then > now && then > now * (1 + heat_at(s, n) * luck))) {
-            take_back(a);
-            continue;
-        }
+        f64 limit = now * (1 + heat * luck) * (1 + 1e-9), price = penalty(a), then = least_score(a) * price;
+        if (then <= limit) then = score(a) * price;
+        if (then > limit || (then > now && then > now * (1 + heat_at(s, n) * luck))) { take_back(a); continue; }
         for (int i = 0; i <= (kind == SWAP); i++) adopt(a, to + i);
         follow_slowest(a);
         forget(a);
@@ -898,7 +896,7 @@ static void allocate(Annealer *a, Proposal to[2]) {
     i64 W = p->W, widest = 1;
     for (i64 m = 0; m < p->M; m++)
         if (p->modes[m].coverage < W && p->modes[m].coverage > widest) widest = p->modes[m].coverage;
-    i64 cells = 4 * (p->S * widest + W);                   /* two tables go and come; only single pieces span all */
+    i64 cells = 4 * (SLOTS * widest + W);                  /* two tables go and come; only single pieces span all */
     a->all_cells = room(a, W * p->G * p->cell_size, sizeof(f64));
     a->loads = room(a, p->F * W, sizeof(f64));
     a->powers = room(a, p->F * W, sizeof(f64));
@@ -909,9 +907,10 @@ static void allocate(Annealer *a, Proposal to[2]) {
     a->lists = room(a, W + p->H, sizeof(i64 *));
     a->listed = room(a, W + p->H, sizeof(i64));
     a->list_room = room(a, W + p->H, sizeof(i64));
-    a->place = room(a, p->T * p->S, sizeof(i64));
+    a->place = room(a, p->T * SLOTS, sizeof(i64));
     a->old_cell = room(a, cells, sizeof(i64));
     a->cell_rank = room(a, cells, sizeof(i64));
+    a->cell_group = room(a, cells, sizeof(i64));
     a->old_cells = room(a, cells * p->cell_size, sizeof(f64));
     a->old_rank = room(a, W, sizeof(i64));
     a->old_free = room(a, W, sizeof(i64));
@@ -919,7 +918,6 @@ static void allocate(Annealer *a, Proposal to[2]) {
     a->old_powers = room(a, W * p->F, sizeof(f64));
     a->old_host = room(a, p->H, sizeof(i64));
     a->old_host_free = room(a, p->H, sizeof(i64));
-    a->old_in_group = room(a, p->G, sizeof(i64));
     a->touched = room(a, W, 1);
     a->host_touched = room(a, p->H, 1);
     a->cell_touched = room(a, W * p->G, 1);
@@ -927,8 +925,8 @@ static void allocate(Annealer *a, Proposal to[2]) {
     a->changed = room(a, p->T, sizeof(i64));
     a->is_changed = room(a, p->T, 1);
     for (int i = 0; i < 2; i++) {
-        to[i].unit = room(a, p->S, sizeof(i64));
-        to[i].target = room(a, p->S, sizeof(i64));
+        to[i].unit = room(a, SLOTS, sizeof(i64));
+        to[i].target = room(a, SLOTS, sizeof(i64));
     }
 }
 
@@ -944,11 +942,11 @@ static void set_up(Annealer *a) {                          /* places the plan; `
     memcpy(a->host_free, p->host_capacity, p->H * sizeof(i64));
     for (i64 t = 0; t < p->T; t++) {
         for (i64 i = 0; i < a->plan.count[t]; i++)
-            place(a, a->plan.mode[t], a->plan.unit[t * p->S + i], a->plan.target[t * p->S + i], 1, 0);
+            place(a, a->plan.mode[t], a->plan.unit[t * SLOTS + i], a->plan.target[t * SLOTS + i], 1, 0);
         enlist(a, t);
         note_change(a, t);
-        Proposal here = {t, a->plan.option[t], a->plan.mode[t], a->plan.count[t], a->plan.unit + t * p->S,
-                         a->plan.target + t * p->S};
+        Proposal here = {t, a->plan.option[t], a->plan.mode[t], a->plan.count[t], a->plan.unit + t * SLOTS,
+                         a->plan.target + t * SLOTS};
         if (p->held_count) a->moved += a->moved_of[t] = bytes_moved(p, &here);
     }
     for (i64 cell = 0; cell < p->W * p->G; cell++) price_cell(a, cell);
@@ -959,7 +957,7 @@ static void set_up(Annealer *a) {                          /* places the plan; `
 static void read_arrays(Problem *p, Annealer *a, void *const array[], const i64 lengths[]) {
     const i64 *sizes = array[SIZES];                       /* T M U O W H G F J S and those of a unit, in this order */
     p->T = sizes[0], p->M = sizes[1], p->U = sizes[2], p->O = sizes[3], p->W = sizes[4], p->H = sizes[5];
-    p->G = sizes[6], p->F = sizes[7], p->J = sizes[8], p->S = sizes[9], p->per_host = p->W / p->H;
+    p->G = sizes[6], p->F = sizes[7], p->J = sizes[8], p->per_host = p->W / p->H;
     p->lucks = lengths[LUCK];
     p->unit_size = sizes[10], p->cell_size = p->J + (p->F + AT_ONCE) / AT_ONCE * AT_ONCE;
     p->modes = array[MODES], p->units = array[UNITS], p->options = array[OPTIONS];
@@ -977,7 +975,7 @@ static void read_arrays(Problem *p, Annealer *a, void *const array[], const i64 
 }
 
 static const char *wrong_length(const Problem *p, const i64 lengths[]) {
-    i64 TS = p->T * p->S, held = p->held_count != NULL;
+    i64 TS = p->T * SLOTS, held = p->held_count != NULL;
     const i64 expected[ARRAYS] = {
         SIZES_GIVEN, p->M * 8, p->U * p->unit_size, p->O * 8, p->T + 1, p->tried_start[p->T],
         [SHARED] = p->G, p->W, p->H, p->lucks, p->open ? p->T * p->W : 0, KINDS,
@@ -994,7 +992,8 @@ static PyObject *run(void *const array[], const i64 lengths[], const void *sched
     Problem problem = {0};
     Annealer annealer = {0}, *a = &annealer;
     Proposal to[2] = {{0}, {0}};
-    if (lengths[SIZES] != SIZES_GIVEN) return PyErr_Format(PyExc_ValueError, "sizes: %d numbers are needed", SIZES_GIVEN);
+    if (lengths[SIZES] != SIZES_GIVEN || ((const i64 *)array[SIZES])[9] != SLOTS)
+        return PyErr_Format(PyExc_ValueError, "sizes: %d numbers are needed, with %d slots", SIZES_GIVEN, SLOTS);
     read_arrays(&problem, a, array, lengths);
     if (problem.F > MOST_PHASES || problem.J % AT_ONCE || problem.unit_size < problem.J + problem.F + 4 || lengths[TRIED_START] != problem.T + 1)
         return PyErr_Format(PyExc_ValueError, "sizes or tried_start: wrong length");
