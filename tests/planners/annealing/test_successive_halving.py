@@ -26,6 +26,7 @@ pytestmark = pytest.mark.skipif(not is_compiled(), reason="built without a C com
 @pytest.fixture(autouse=True)
 def short_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "ROUNDS", (Round(4, (1.0, 3.0), 1), Round(2, (1.0,), 2)))
+    monkeypatch.setattr(module, "LATER_ROUNDS", (Round(4, (1.0,), 1),))
     monkeypatch.setattr(module, "STEPS", 2_000)
     monkeypatch.setattr(module, "AT_ONCE", 500)
 

@@ -41,6 +41,7 @@ class Round(NamedTuple):
 
 
 ROUNDS = (Round(12, (1.0, 3.0), 1), Round(8, (1.0,), 1), Round(4, (0.5,), 2), Round(2, (0.25,), 4))
+LATER_ROUNDS = (Round(12, (1.0,), 1), Round(4, (0.5,), 1), Round(2, (0.25,), 4))  # of their turns after the first
 SOME_PIECES, MANY_PIECES = 100, 300  # above each, problems take other rounds
 SOME_ROUNDS = (Round(12, (8.0, 2.0), 2), Round(6, (1.0,), 2), Round(3, (0.5,), 4), Round(2, (0.5,), 8))
 SOME_HEAT = 0.1  # the temperature at first of these, times pieces: the more of them, the less each changes the step
@@ -99,12 +100,13 @@ class SuccessiveHalving:
                 self.plans.append(AnnealedPlan(start.seconds, options, plan))
 
     def run(self, hear: Callable[[Footprint], bool], keep_on: Callable[[], bool]) -> None:
-        """All rounds once more, each turn twice as long; hear(plan) gets the best after a round, and may end it.
+        """All rounds, each turn with twice the steps; hear(plan) gets the best after a round, and may end it.
 
         keep_on: asked now and then whether to go on; what has cooled by then counts.
         """
         plans = self.plans
-        for number, each in enumerate(self.rounds):
+        rounds = LATER_ROUNDS if self.turn and self.rounds is ROUNDS else self.rounds
+        for number, each in enumerate(rounds):
             plans = self._cooled(plans[: each.plans], each, number, keep_on)
             best = min((*plans, *self.plans[:1]), key=lambda annealed: annealed.seconds)
             self.plans = [best, *(other for other in self.plans if other is not best)]
