@@ -43,7 +43,7 @@ class Round(NamedTuple):
 ROUNDS = (Round(12, (1.0, 3.0), 1), Round(8, (1.0,), 1), Round(4, (0.5,), 2), Round(2, (0.25,), 4))
 LATER_ROUNDS = (Round(12, (1.0,), 1), Round(4, (0.5,), 1), Round(2, (0.25,), 4))  # of their turns after the first
 SOME_PIECES, MANY_PIECES = 100, 300  # above each, problems take other rounds
-SOME_ROUNDS = (Round(12, (8.0, 2.0), 2), Round(6, (1.0,), 2), Round(3, (0.5,), 4), Round(2, (0.5,), 8))
+SOME_ROUNDS = (Round(12, (8.0, 2.0), 1), Round(4, (1.0,), 2), Round(2, (0.5,), 4), Round(2, (0.5,), 8))
 SOME_HEAT = 0.1  # the temperature at first of these, times pieces: the more of them, the less each changes the step
 BLUNT = 6, 7  # norms that begin blunter, and end as sharp: some problems end with much shorter steps, some with longer
 LONG_ROUNDS = (  # of problems of many pieces; trade-off: without the last one steps are 0.1 to 0.9 % longer
