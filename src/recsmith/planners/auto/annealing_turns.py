@@ -95,9 +95,11 @@ class AnnealingTurns:
         drafts = [(seconds, draft) for seconds, _, draft in self.drafts.starts]
         relaxation = self.drafts.relaxation
         starts = starts_of(self.devices, relaxation, self.known, drafts, self._keep_on)
-        widths = not self.devices.legality.groups  # mending places tables by their options
-        seed = self.drafts.seed
-        return halving_of(self.devices, relaxation, starts, seed, any_widths=widths, keep_on=self._keep_on)
+        return halving_of(
+            self.devices, relaxation, starts, self.drafts.seed, bound_s=self.known.bound.value_s or 0.0,
+            any_widths=not self.devices.legality.groups,  # mending places tables by their options
+            keep_on=self._keep_on,
+        )  # fmt: skip
 
     def _keep_on(self) -> bool:
         return not self.stopping.reached
