@@ -13,7 +13,7 @@ Legend: G fusion groups, J planes, F phases, k work terms, K nodes side by side,
 import numpy as np
 
 from recsmith._types import Bools, Floats
-from recsmith.bounds.linear_bounds import cheapest_options, kept_for, least_opening, option_sums
+from recsmith.bounds.linear_bounds import cheapest_options, kept_for, least_opening, option_sums, piece_work
 from recsmith.bounds.plane_mixes import plane_game
 from recsmith.bounds.relaxation import shared_relaxation
 from recsmith.costs.protocol import Evaluator, Plane
@@ -52,7 +52,7 @@ class BentPlanes:
     def _option_terms(self) -> Floats:
         """Terms (O, k + 1) of options on all covered ranks; the last is what pieces alone cost more than plane 0."""
         problem = self.evaluator.problem
-        terms = self.evaluator.terms(problem.pieces.mode, problem.pieces.width)
+        terms = piece_work(self.evaluator).terms
         more = self.evaluator.loads(terms).sum(axis=0) - self.launch - terms @ self.slopes[0].sum(axis=0)
         return option_sums(problem, np.column_stack([terms, more]))
 

@@ -18,7 +18,7 @@ Legend: G fusion groups, k work terms.
 import numpy as np
 
 from recsmith._types import Bools, Floats, Ints
-from recsmith.bounds.linear_bounds import ROUNDING
+from recsmith.bounds.linear_bounds import ROUNDING, kept_for
 from recsmith.costs.protocol import Evaluator
 from recsmith.sharding import SHARDING_TYPES, TYPE_NAMES, Span
 
@@ -46,7 +46,11 @@ def groups_dominated_by_type(evaluator: Evaluator) -> Bools:
 
 
 def replacements_by_type(evaluator: Evaluator) -> dict[int, int]:
-    """The groups that another can replace, and which."""
+    """The groups that another can replace, and which; found once for each evaluator."""
+    return kept_for(evaluator, "replacements", lambda: _replacements(evaluator))
+
+
+def _replacements(evaluator: Evaluator) -> dict[int, int]:
     modes, replaced = evaluator.problem.modes, dict[int, int]()
     keys = list(zip(modes.table.tolist(), modes.kernel.tolist(), modes.load_factor.tolist(), strict=True))
     for mine, other in REPLACEMENTS:

@@ -2,7 +2,7 @@
 
 Any mix of the model's supporting planes gives one; plane_mixes.py finds the tightest.
 
-Legend: N pieces, T tables, G fusion groups, O options, k work terms, J planes.
+Legend: N pieces, P pieces of the problem, T tables, G fusion groups, O options, k work terms, J planes.
 """
 
 from collections.abc import Callable, Hashable
@@ -90,6 +90,12 @@ class PieceTerms:
         return np.einsum("nk,nk->n", self.terms, linear.slopes[self.group]), alone
 
 
+def piece_work(evaluator: Evaluator) -> PieceTerms:
+    """What the pieces of a problem (P,) need; worked out once for each evaluator, and not to be changed."""
+    pieces = evaluator.problem.pieces
+    return kept_for(evaluator, "piece work", lambda: PieceTerms(evaluator, pieces.mode, pieces.width))
+
+
 def plane_slopes(evaluator: Evaluator) -> Floats:
     """Slopes (J, k) of the planes, all phases together."""
     return np.stack([plane.slopes.sum(axis=0) for plane in evaluator.planes])
@@ -102,8 +108,7 @@ def least_opening(evaluator: Evaluator) -> float:
 
 def option_terms(evaluator: Evaluator) -> Floats:
     """Terms of all pieces of each option over all covered ranks (O, k)."""
-    pieces = evaluator.problem.pieces
-    return option_sums(evaluator.problem, evaluator.terms(pieces.mode, pieces.width))
+    return option_sums(evaluator.problem, piece_work(evaluator).terms)
 
 
 def option_sums(problem: Problem, terms: Floats) -> Floats:

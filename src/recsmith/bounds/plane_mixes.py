@@ -24,10 +24,8 @@ from recsmith.bounds.linear_bounds import (
     option_sums,
     plane_slopes,
 )
-from recsmith.bounds.relaxation import covered_bytes
+from recsmith.bounds.relaxation import shared_relaxation
 from recsmith.costs.protocol import Evaluator
-from recsmith.problems import NO_PIECE
-from recsmith.sharding import Span
 
 TURNS = 25  # of the play; more gained 0.01 % at most
 SHARPEST, SHARPER = 5e-3, 10.0  # share of the total by which planes must differ to count, and how much less at the end
@@ -55,17 +53,13 @@ class PlaneGame:
     """What the options of a problem cost by each plane; `mix` may be asked many times."""
 
     def __init__(self, evaluator: Evaluator) -> None:
-        problem, options, pieces = evaluator.problem, evaluator.problem.options, evaluator.problem.pieces
+        problem, options, relaxation = evaluator.problem, evaluator.problem.options, shared_relaxation(evaluator)
         self.groups, self.replaced = evaluator.groups, replacements_by_type(evaluator)
-        self.start, self.group = options.start, evaluator.group[options.mode]
-        fits = options.fits(problem.fits_alone(pieces.mode, pieces.head, pieces.tail))
-        self.open: Bools = fits & ~np.isin(self.group, list(self.replaced))
-        terms = evaluator.terms(pieces.mode, pieces.width)
-        self.seconds = option_sums(problem, terms @ plane_slopes(evaluator).T)  # (O, J)
-        self.bytes = option_sums(problem, covered_bytes(problem, pieces.mode, pieces.head, pieces.tail)[:, None])
-        alone = evaluator.head(terms).sum(axis=-1) - least_opening(evaluator)
-        self.largest: Floats = np.where(options.piece != NO_PIECE, alone[options.piece], 0.0).max(axis=1)
-        self.worldwide: Bools = problem.modes.span[options.mode] == Span.WORLD
+        self.start, self.group = options.start, relaxation.option_group
+        self.open: Bools = relaxation.option_room & ~np.isin(self.group, list(self.replaced))
+        self.seconds = option_sums(problem, relaxation.piece_work.terms @ plane_slopes(evaluator).T)  # (O, J)
+        self.bytes = option_sums(problem, relaxation.piece_bytes[:, None])
+        self.largest, self.worldwide = relaxation.option_largest, relaxation.option_worldwide
         self._known: dict[tuple[bytes, float, float, float], Floats] = {}
 
     def mix(self, groups: Bools, price: float = 0.0, largest: float = np.inf, penalty: float = 0.0) -> Floats:

@@ -15,7 +15,7 @@ from typing import Protocol
 import numpy as np
 
 from recsmith._types import Bools, Floats, Ints
-from recsmith.bounds.linear_bounds import LinearBound, PieceTerms, SelectionLimits, kept_for, mean_linear_bound
+from recsmith.bounds.linear_bounds import LinearBound, SelectionLimits, kept_for, mean_linear_bound, piece_work
 from recsmith.costs.protocol import Evaluator
 from recsmith.problems import NO_PIECE, Problem
 from recsmith.sharding import Span
@@ -66,7 +66,7 @@ class Relaxation:
         """
         problem = self.problem = evaluator.problem
         self.evaluator = evaluator
-        self.piece_work = PieceTerms(evaluator, problem.pieces.mode, problem.pieces.width)
+        self.piece_work = piece_work(evaluator)
         self.piece_bytes = covered_bytes(problem, problem.pieces.mode, problem.pieces.head, problem.pieces.tail)
         self.piece_fits = problem.fits_alone(problem.pieces.mode, problem.pieces.head, problem.pieces.tail)
         piece, count = problem.options.piece, problem.options.count
@@ -158,6 +158,7 @@ def shared_relaxation(evaluator: Evaluator, linear: LinearBound | None = None, *
 
     A linear bound is recognised by identity, not by value.
     """
-    key = "relaxation", None if linear is None else id(linear)  # the relaxation keeps the bound alive, and so its id
-    relaxation = kept_for(evaluator, key, lambda: Relaxation(evaluator, linear=linear))
+    relaxation = kept_for(evaluator, "relaxation", lambda: Relaxation(evaluator))
+    if linear is not None:  # its relaxation keeps it alive, and so its id
+        relaxation = kept_for(evaluator, ("relaxation", id(linear)), lambda: relaxation.repriced(linear))
     return relaxation.reopened(np.zeros_like(evaluator.problem.options.barred)) if barred else relaxation

@@ -21,40 +21,64 @@ typedef struct {
     GroupLoads groups;
     const f64 *expected;                                   /* (F,) */
     const i64 *capacity;                                   /* (W,) */
-    f64 *sums, *cells, *group_loads, *loads;               /* (G, W, k), (G, W, J), (G, F, W), (F, W) */
+    f64 *sums, *cells, *group_loads, *loads;               /* (G, W, k), (G, J, W), (G, F, W), (F, W) */
     i64 *free_, *host_free, *target;                       /* (W,), hosts, (N,) */
-    f64 *powers, *score, *with;                            /* (F, W), (W,), (J,): worked out on the way */
+    f64 *powers, *seconds, *with;                          /* (F, W), (F, W), (J,): worked out on the way */
+    f64 *score, *used, *scale;                             /* (W,): so are these; shares of memory, and of a byte */
     i64 *first;                                            /* (N,): the first piece of its table in this order */
 } Placing;
 
 static f64 power(f64 x) { x *= x, x *= x; return x * x; }  /* BALANCE of device_state.py: 8 */
 
-static void price_with(const Placing *p, i64 piece, i64 rank, f64 *seconds) {  /* (F,) with one piece more */
-    const f64 *cell = p->cells + (p->group[piece] * p->W + rank) * p->J, *own = p->columns + piece * p->J;
-    for (i64 j = 0; j < p->J; j++) p->with[j] = cell[j] + own[j];
-    price_group(&p->groups, p->with, seconds);
+static f64 *cells_of(const Placing *p, i64 piece) { return p->cells + p->group[piece] * p->J * p->W; }
+
+static void price_each(const Placing *p, i64 piece) {      /* seconds (F, W) of its group, were it on each rank */
+    const f64 *cell = cells_of(p, piece), *own = p->columns + piece * p->J;
+    f64 seconds[MOST_PHASES];
+    for (i64 w = 0; w < p->W; w++, cell++) {
+        for (i64 j = 0; j < p->J; j++) p->with[j] = cell[j * p->W] + own[j];
+        price_group(&p->groups, p->with, seconds);
+        for (i64 f = 0; f < p->F; f++) p->seconds[f * p->W + w] = seconds[f];
+    }
+}
+
+/* The same for models without shares, whose linear functions take all ranks side by side. */
+static void price_linear(const Placing *p, i64 piece, f64 *restrict most) {  /* most (W,) is worked out on the way */
+    const f64 *cell = cells_of(p, piece), *own = p->columns + piece * p->J, *offset = p->groups.offset;
+    for (i64 i = 0; i < p->F * p->W; i++) p->seconds[i] = p->groups.opening[i / p->W];
+    for (const i64 *each = p->groups.planes; each < p->groups.planes + 3 * p->groups.maxima; each += 3) {
+        f64 *restrict seconds = p->seconds + each[0] * p->W;
+        for (i64 w = 0; w < p->W; w++) most[w] = 0;
+        for (i64 j = 0; j < each[1]; j++, cell += p->W, own++, offset++) {
+            f64 mine = *own, less = *offset;
+            for (i64 w = 0; w < p->W; w++) {
+                f64 linear = cell[w] + mine - less;
+                most[w] = linear > most[w] ? linear : most[w];
+            }
+        }
+        for (i64 w = 0; w < p->W; w++) seconds[w] += most[w];
+    }
 }
 
 static void score_ranks(const Placing *p, i64 piece) {     /* what each rank counts for a piece, less being better */
     int balances = p->F > 1 || p->memory_weight > 0;
-    f64 all = 0, seconds[MOST_PHASES];
-    for (i64 f = 0; f < p->F; f++) all += p->expected[f];
-    for (i64 w = 0; w < p->W; w++) {
-        f64 score = 0;
-        price_with(p, piece, w, seconds);
-        for (i64 f = 0; f < p->F; f++) {
-            f64 before = p->group_loads[(p->group[piece] * p->F + f) * p->W + w];
-            f64 after = p->loads[f * p->W + w] - before + seconds[f];
-            if (balances) score += p->expected[f] * (power(after / p->expected[f]) - p->powers[f * p->W + w]);
-            else score = after;
+    f64 all = 0, *restrict score = p->score;
+    if (p->groups.extras) price_each(p, piece);
+    else price_linear(p, piece, score);
+    for (i64 w = 0; w < p->W; w++) score[w] = 0;
+    for (i64 f = 0; f < p->F; f++) {
+        const f64 *before = p->group_loads + (p->group[piece] * p->F + f) * p->W, *with = p->seconds + f * p->W;
+        const f64 *loads = p->loads + f * p->W, *powers = p->powers + f * p->W;
+        f64 expected = p->expected[f];
+        all += expected;
+        for (i64 w = 0; w < p->W; w++) {
+            f64 after = loads[w] - before[w] + with[w];
+            score[w] = balances ? score[w] + expected * (power(after / expected) - powers[w]) : after;
         }
-        if (p->memory_weight) {
-            f64 scale = p->memory_weight / (f64)p->capacity[w];
-            f64 used = p->memory_weight - (f64)p->free_[w] * scale, bytes = (f64)p->tail[piece] * scale;
-            score += all * (power(used + bytes) - power(used));
-        }
-        p->score[w] = score;
     }
+    f64 bytes = (f64)p->tail[piece];
+    for (i64 w = 0; w < (p->memory_weight ? p->W : 0); w++)
+        score[w] += all * (power(p->used[w] + bytes * p->scale[w]) - power(p->used[w]));
 }
 
 static int fits(const Placing *p, i64 piece, i64 target) {
@@ -81,17 +105,21 @@ static void put(Placing *p, i64 piece, i64 target) {
     i64 size = p->size[piece], first = target * size, last = first + size - 1, group = p->group[piece];
     f64 seconds[MOST_PHASES];
     for (i64 w = first; w <= last; w++) {
-        price_with(p, piece, w, seconds);
-        f64 *sums = p->sums + (group * p->W + w) * p->k;
+        int same = w > first;                              /* as the rank before it: then it need not be priced */
+        f64 *sums = p->sums + (group * p->W + w) * p->k, *cell = cells_of(p, piece) + w;
         for (i64 i = 0; i < p->k; i++) sums[i] += p->terms[piece * p->k + i];
-        f64 *cell = p->cells + (group * p->W + w) * p->J;
-        for (i64 j = 0; j < p->J; j++) cell[j] += p->columns[piece * p->J + j];
+        for (i64 j = 0; j < p->J; j++, cell += p->W) {
+            p->with[j] = *cell += p->columns[piece * p->J + j];
+            same = same && *cell == cell[-1];
+        }
+        if (!same) price_group(&p->groups, p->with, seconds);
         for (i64 f = 0; f < p->F; f++) {
             f64 *own = p->group_loads + (group * p->F + f) * p->W + w, *load = p->loads + f * p->W + w;
             *load += seconds[f] - *own, *own = seconds[f];
             p->powers[f * p->W + w] = power(*load / p->expected[f]);
         }
         p->free_[w] -= w < last ? p->head[piece] : p->tail[piece];
+        p->used[w] = p->memory_weight - (f64)p->free_[w] * p->scale[w];
     }
     for (i64 h = first / p->per_host; h < last / p->per_host; h++) p->host_free[h] -= p->other_hosts[piece];
     p->host_free[last / p->per_host] -= p->last_host[piece];
@@ -100,16 +128,20 @@ static void put(Placing *p, i64 piece, i64 target) {
 
 static void place_all(Placing *p) {
     for (i64 i = 0; i < p->F * p->W; i++) p->powers[i] = power(p->loads[i] / p->expected[i / p->W]);
+    for (i64 w = 0; w < p->W; w++) {
+        p->score[w] = 0, p->scale[w] = p->memory_weight / (f64)p->capacity[w];
+        p->used[w] = p->memory_weight - (f64)p->free_[w] * p->scale[w];
+    }
     for (i64 piece = 0; piece < p->N; piece++) {
         i64 size = p->size[piece], best = NOWHERE;
         f64 least = INFINITY;
         p->target[piece] = NOWHERE;
-        score_ranks(p, piece);
+        if (size < p->W) score_ranks(p, piece);            /* the one target of the world needs no score */
         for (i64 target = 0; target < p->W / size; target++) {
             f64 score = p->score[target * size];
             for (i64 w = target * size + 1; w < (target + 1) * size; w++) if (p->score[w] > score) score = p->score[w];
-            score = floor(score / p->quantum);
-            if (score < least && fits(p, piece, target) && allowed(p, piece, target)) least = score, best = target;
+            score /= p->quantum;
+            if (score < least && fits(p, piece, target) && allowed(p, piece, target)) least = floor(score), best = target;
         }
         if (best != NOWHERE) put(p, piece, best);
     }
@@ -148,9 +180,10 @@ static PyObject *run(void *const array[], const i64 lengths[], const void *more)
     (void)more;
     Placing placing = {0}, *p = &placing;
     if (!read_arrays(p, array, lengths)) return PyErr_Format(PyExc_ValueError, "an array has the wrong length");
-    p->powers = malloc(((p->F + 1) * p->W + p->J) * sizeof(f64));
+    p->powers = malloc(((2 * p->F + 3) * p->W + p->J) * sizeof(f64));
     if (!p->powers) return PyErr_NoMemory();
-    p->score = p->powers + p->F * p->W, p->with = p->score + p->W;
+    p->seconds = p->powers + p->F * p->W, p->score = p->seconds + p->F * p->W;
+    p->used = p->score + p->W, p->scale = p->used + p->W, p->with = p->scale + p->W;
     Py_BEGIN_ALLOW_THREADS
     place_all(p);
     Py_END_ALLOW_THREADS

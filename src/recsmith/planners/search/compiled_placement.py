@@ -38,7 +38,7 @@ def place_compiled(devices: DeviceState, assignment: Assignment, sequence: Ints,
         _floats(groups.columns(terms)), *groups.arrays, _floats(devices.expected), _ints(problem.capacity),
         _first_of_table(table),
     )  # fmt: skip
-    cells = _floats(groups.columns(devices.sums.reshape(-1, terms.shape[1])))
+    cells = _floats([groups.columns(sums).T for sums in devices.sums])
     state = (devices.sums, cells, devices.group_loads, devices.loads, devices.free, devices.host_free)
     call_compiled(compiled(CODE).place, (*arrays, *state, target))
     assignment.target[sequence] = target

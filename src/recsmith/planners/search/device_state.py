@@ -12,6 +12,7 @@ from itertools import pairwise
 import numpy as np
 
 from recsmith._types import Bools, Floats, Ints
+from recsmith.bounds.linear_bounds import piece_work
 from recsmith.costs import Evaluator, phase_seconds
 from recsmith.costs.group_loads import GroupLoads, HasGroupLoads
 from recsmith.planners.search.smooth_max import LEAST_LOAD, power
@@ -112,7 +113,7 @@ class DeviceState:
     def __init__(self, evaluator: Evaluator, weights: Floats | None = None) -> None:
         problem = self.problem = evaluator.problem
         self.evaluator, self._by_model = evaluator, weights is None
-        self.terms = evaluator.terms(problem.pieces.mode, problem.pieces.width)
+        self.terms = piece_work(evaluator).terms
         alone = evaluator.loads(self.terms) if weights is None else weights[None]
         self.phases: Floats = alone  # (F, P)
         self.seconds: Floats = alone.sum(axis=0)
