@@ -13,7 +13,7 @@ from recsmith.bounds.relaxation import shared_relaxation
 
 
 def _value(seconds: np.ndarray, group: np.ndarray, start: np.ndarray, mix: np.ndarray) -> float:
-    return cheapest_options((seconds * mix[group]).sum(axis=1), start)[0]
+    return float(cheapest_options((seconds * mix[group]).sum(axis=1), start)[0].sum())
 
 
 def test_a_play_ends_near_the_best_mix() -> None:

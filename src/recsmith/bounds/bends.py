@@ -94,7 +94,8 @@ class BentPlanes:
         best, best_mix, open_ = -np.inf, mix, self._fits & groups[self._group]
         for turn in range(TURNS):
             seconds = np.einsum("ok,ok->o", self._work, (mix @ slopes)[self._group])
-            total, selected = cheapest_options(np.where(open_, seconds, np.inf), options.start)
+            least, selected = cheapest_options(np.where(open_, seconds, np.inf), options.start)
+            total = float(least.sum())
             if not np.isfinite(total):
                 break
             value = total + float((mix @ taken)[groups].sum())

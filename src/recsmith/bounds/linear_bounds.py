@@ -121,11 +121,11 @@ def option_sums(problem: Problem, terms: Floats) -> Floats:
     return total
 
 
-def cheapest_options(seconds: Floats, start: Ints) -> tuple[float, Ints]:
-    """(seconds of all tables' cheapest options, these options (T,)) from seconds of each option (O,)."""
+def cheapest_options(seconds: Floats, start: Ints) -> tuple[Floats, Ints]:
+    """(seconds of each table's cheapest option, the first that costs as much), both (T,), from seconds of each (O,)."""
     least = np.minimum.reduceat(seconds, start[:-1])
     cheapest = np.flatnonzero(seconds == np.repeat(least, np.diff(start)))
-    return float(least.sum()), cheapest[np.searchsorted(cheapest, start[:-1])]
+    return least, cheapest[np.searchsorted(cheapest, start[:-1])]
 
 
 def kept_for(evaluator: Evaluator, key: Hashable, make: Callable[[], Value]) -> Value:

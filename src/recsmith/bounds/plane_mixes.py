@@ -86,23 +86,36 @@ def played_mix(seconds: Floats, group: Ints, start: Ints, groups: int) -> Floats
     seconds (O, J): of each option by each plane, infinite where it may not be selected. group (O,): of each option.
     start (T + 1,): options of each table.
     """
-    planes = seconds.shape[1]
+    kept, planes = _worth_playing(seconds, group, start), seconds.shape[1]
+    start = np.append(0, np.cumsum(kept))[start]
+    seconds, group = seconds[kept], group[kept]
     mix = best_mix = np.full((groups, planes), 1 / planes)
     mean: Floats = np.zeros((groups, planes))
     best = -np.inf
     for turn in range(TURNS if planes > 1 else 0):
-        total, selected = cheapest_options(np.einsum("oj,oj->o", seconds, mix[group]), start)
+        least, selected = cheapest_options(np.einsum("oj,oj->o", seconds, mix[group]), start)
+        total = float(least.sum())
         if not np.isfinite(total):
             break  # a table fits nowhere
         if total > best:
             best, best_mix = total, mix
-        answer = np.zeros_like(mean)
-        np.add.at(answer, group[selected], seconds[selected])
+        of_groups = group[selected]
+        answer = np.stack([np.bincount(of_groups, plane[selected], groups) for plane in seconds.T], axis=1)
         mean += (answer - mean) * 2 / (turn + 2)
         height = (mean - mean.max(axis=1, keepdims=True)) / (SHARPEST * max(total, np.finfo(float).tiny))
         answer = np.exp(np.maximum(height * (1 + SHARPER * turn / TURNS), LEAST_HEIGHT))
         mix = (1 - STEP) * mix + STEP * answer / answer.sum(axis=1, keepdims=True)
     rounded = np.where(best_mix < LEAST_SHARE, np.exp(LEAST_HEIGHT), best_mix)
     rounded /= rounded.sum(axis=1, keepdims=True)
-    total, _ = cheapest_options(np.einsum("oj,oj->o", seconds, rounded[group]), start)
-    return rounded if total >= best else best_mix.copy()
+    least, _ = cheapest_options(np.einsum("oj,oj->o", seconds, rounded[group]), start)
+    return rounded if float(least.sum()) >= best else best_mix.copy()
+
+
+def _worth_playing(seconds: Floats, group: Ints, start: Ints) -> Bools:
+    """Options (O,) that no mix leaves out for the one before them of their table and group that costs least in all."""
+    new = np.append(True, group[1:] != group[:-1])
+    new[start[:-1]] = True
+    runs = np.flatnonzero(new)
+    _, first = cheapest_options(seconds @ np.ones(seconds.shape[1]), np.append(runs, len(group)))
+    first = np.repeat(first, np.diff(runs, append=len(group)))
+    return np.logical_or.reduce([np.arange(len(group)) <= first, *(plane < plane[first] for plane in seconds.T)])

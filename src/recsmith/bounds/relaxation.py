@@ -15,7 +15,14 @@ from typing import Protocol
 import numpy as np
 
 from recsmith._types import Bools, Floats, Ints
-from recsmith.bounds.linear_bounds import LinearBound, SelectionLimits, kept_for, mean_linear_bound, piece_work
+from recsmith.bounds.linear_bounds import (
+    LinearBound,
+    SelectionLimits,
+    cheapest_options,
+    kept_for,
+    mean_linear_bound,
+    piece_work,
+)
 from recsmith.costs.protocol import Evaluator
 from recsmith.problems import NO_PIECE, Problem
 from recsmith.sharding import Span
@@ -110,21 +117,21 @@ class Relaxation:
 
     def choose(self, limits: SelectionLimits = UNLIMITED) -> Choice:
         """The cheapest option of each table within some limits; of equally cheap ones the first."""
-        limit = np.where(self.option_worldwide, limits.limit, min(limits.limit, limits.local))
-        open_ = self.option_fits & (self.option_largest <= limit) & (self.option_heaviest <= limits.weight)
+        worldwide, limit, value = self.option_worldwide, limits.limit, self.option_seconds
+        most = np.where(worldwide, limit, limits.local) if limits.local < limit else limit
+        open_ = self.option_fits & (self.option_largest <= most)
+        if limits.weight < np.inf:
+            open_ &= self.option_heaviest <= limits.weight
         if limits.groups is not None:
-            open_ = open_ & limits.groups[self.option_group]
-        seconds = self.option_seconds * np.where(self.option_worldwide, 1 + limits.world_penalty, 1.0)
-        value = np.where(open_, seconds + limits.price * self.option_bytes, np.inf)
-        start = self.problem.options.start
-        least = np.minimum.reduceat(value, start[:-1])
-        first = np.flatnonzero((value == np.repeat(least, np.diff(start))) & open_)
-        table, where = np.unique(self.problem.options.table[first], return_index=True)
-        option = np.full(len(start) - 1, NO_PIECE)
-        option[table] = first[where]
-        missing = option == NO_PIECE
+            open_ &= limits.groups[self.option_group]
+        if limits.world_penalty:
+            value = value * np.where(worldwide, 1 + limits.world_penalty, 1.0)
+        if limits.price:
+            value = value + limits.price * self.option_bytes
+        least, option = cheapest_options(np.where(open_, value, np.inf), self.problem.options.start)
+        missing = least == np.inf
         return Choice(
-            option,
+            np.where(missing, NO_PIECE, option),
             np.where(missing, np.inf, self.option_seconds[option]),
             np.where(missing, 0.0, self.option_bytes[option]),
         )

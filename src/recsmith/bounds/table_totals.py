@@ -112,8 +112,8 @@ class _SplitFamily:
     def least(self, limit: float, price: float) -> Floats:
         """What no split of a mode (m,) can cost less than, into pieces of at most `limit` seconds: by n divisions."""
         _, share, least = self._cost(price)
-        limited = np.flatnonzero(self.dearest > limit)
-        if limited.size:
+        limited = self.dearest > limit
+        if limited.any():
             least = least.copy()
             least[limited] = np.where(self.alone[limited] <= limit, share[limited], np.inf).min(axis=1)
         return share.shape[1] * least
@@ -168,7 +168,9 @@ class TableTotals:
             may = family.least(limit, limits.price) < value[family.table] * (1 - ROUNDING)
             if limits.groups is not None:
                 may &= limits.groups[family.group]
-            rows = np.flatnonzero(may)  # few: whole tables are mostly cheapest
+            if not may.any():  # whole tables are mostly cheapest
+                continue
+            rows = np.flatnonzero(may)
             for i, split_value, split_bytes in zip(rows, *family.cheapest(limit, limits.price, rows), strict=True):
                 t = family.table[i]
                 if split_value < value[t] * (1 - ROUNDING):  # otherwise it is the option, added up in another order
@@ -221,14 +223,16 @@ def least_cost_and_bytes(cost: Floats, size: Floats) -> tuple[Floats, Floats]:
     modes, steps = cost.shape
     if steps > MOST_STEPS:
         return _least_of_steps(cost, size)
-    best, weight = np.zeros((modes, steps + 1)), np.zeros((modes, steps + 1))
-    every_mode = np.arange(modes, dtype=np.int64)
-    for filled in range(1, steps + 1):
-        totals = _totals(cost, best, filled)
-        last = totals.argmin(axis=1)
-        best[:, filled] = totals[every_mode, last]
-        weight[:, filled] = size[every_mode, last] + weight[every_mode, filled - 1 - last]
-    return best[:, steps], weight[:, steps]
+    best, weight, widest = np.zeros((modes, steps + 1)), np.zeros(modes), _widest(cost)
+    for empty in range(steps - 1, -1, -1):  # best[:, empty] covers all steps but so many
+        totals = cost[:, : steps - empty][:, :widest] + best[:, empty + 1 : empty + 1 + widest]
+        np.minimum.reduce(totals, axis=1, out=best[:, empty])
+    for mode, empty in enumerate([0] * modes):
+        while empty < steps:
+            last = int((cost[mode, : steps - empty] + best[mode, empty + 1 :]).argmin())
+            weight[mode] += size[mode, last]
+            empty += 1 + last
+    return best[:, 0], weight
 
 
 def _least_of_steps(cost: Floats, size: Floats) -> tuple[Floats, Floats]:
@@ -245,6 +249,6 @@ def _cost_of_a_step(cost: Floats) -> Floats:
     return cost / np.arange(1.0, cost.shape[-1] + 1)
 
 
-def _totals(cost: Floats, best: Floats, filled: int) -> Floats:
-    """Cost (..., filled) of covering `filled` steps with a last piece of 1 .. filled steps."""
-    return cost[..., :filled] + best[..., filled - 1 :: -1][..., :filled]
+def _widest(cost: Floats) -> int:
+    """Steps of the widest piece that any mode allows, at least 1."""
+    return 1 + int(np.flatnonzero(np.isfinite(cost).any(axis=0)).max(initial=0))

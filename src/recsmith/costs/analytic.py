@@ -12,6 +12,7 @@ Legend: N pieces, G fusion groups, k = 7 terms.
 """
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 
@@ -54,7 +55,7 @@ class AnalyticEvaluator:
 
     def terms(self, modes: Ints, widths: Ints) -> Floats:
         """A one, seconds of memory and cache forward and backward, and seconds of comm forward and backward (N, 7)."""
-        forward, backward = self.kernels.forward(modes, widths), self.kernels.backward(modes, widths)
+        forward, backward = self.kernels.work(modes, widths)
         comm = self._comm(modes, widths)
         terms = np.empty((7, len(modes)))
         for i, term in enumerate((1.0, *forward, *backward, *comm)):
@@ -65,19 +66,29 @@ class AnalyticEvaluator:
         """Seconds (N,), (N,) of what each piece's collectives carry, forward and backward."""
         table, kind = self.problem.modes.table[modes], self.problem.modes.type[modes]
         copies = self.problem.demand.rows[table] * widths * float(OUTPUT_BYTES)
-        forward, backward = np.zeros(len(modes)), np.zeros(len(modes))
-        pooled = self.problem.demand.pooled[table]
-        sequences = ~pooled & (kind != DATA_PARALLEL)  # rows go back to who asked, split by rows or not
-        for seconds, element, way in zip((forward, backward), self._element_bytes(), _WAYS, strict=True):
-            outputs = self.problem.modes.bags[modes] * widths * element
-            for i, calls in enumerate(way):
-                for call in calls:
-                    carried = (copies if call.payload == "table" else outputs) * self._seconds_per_byte(call)
-                    seconds += np.where((kind == i) & (pooled | (call.payload == "table")), carried, 0.0)
-            seconds += np.where(sequences, outputs * self._seconds_per_byte(_ALL_TO_ALL), 0.0)
+        outputs, sequence = self.problem.modes.bags[modes] * widths, 1 - self.problem.demand.pooled[table]
+        made = list[Floats]()
+        for rates, element in zip(self._rates, self._element_bytes(), strict=True):
+            carried = np.where(kind == DATA_PARALLEL, copies, outputs * element)
+            made.append(sum((carried * each for each in rates[sequence, kind].T), np.zeros(len(modes))))
+        forward, backward = made
         if self.problem.cluster.replication is not None:
             backward = backward + synchronisation_seconds(self.problem, modes, widths)
         return forward, backward
+
+    @cached_property
+    def _rates(self) -> Floats:
+        """Seconds per byte (2, 2, types, calls): forward and backward, pooled or not, by type and its calls.
+
+        Rows of sequences go back to who asked, split by rows or not.
+        """
+        rates = np.zeros((2, 2, len(SHARDING_TYPES), max(len(calls) for way in _WAYS for calls in way)))
+        for (pooled, sequences), way in zip(rates, _WAYS, strict=True):
+            for kind, calls in enumerate(way):
+                pooled[kind, : len(calls)] = [self._seconds_per_byte(call) for call in calls]
+            sequences[:, 0] = self._seconds_per_byte(_ALL_TO_ALL)
+            sequences[DATA_PARALLEL] = pooled[DATA_PARALLEL]
+        return rates
 
     def _element_bytes(self) -> list[float]:
         """Bytes per element of a message, forward and backward."""

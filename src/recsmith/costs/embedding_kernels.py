@@ -17,6 +17,7 @@ Legend: N pieces, M modes.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -113,12 +114,16 @@ class EmbeddingKernels:
         fetched[cached] = missed(modes.table[cached], lookups[cached], held[cached])
         return cls(problem, reuse, blocks, reuse.unique_rows(modes.table, lookups) / blocks, fetched / blocks)
 
-    def forward(self, modes: Ints, widths: Ints) -> Work:
+    def work(self, modes: Ints, widths: Ints) -> tuple[Work, Work]:
+        """Seconds of pieces of these modes and widths (N,), forward and backward."""
+        piece = self._piece(modes, widths)
+        return self._forward(piece, modes, widths), self._backward(piece, modes, widths)
+
+    def _forward(self, piece: _Piece, modes: Ints, widths: Ints) -> Work:
         """Seconds to read ids, offsets and each id's row, and write each bag's sum: [L] with the hits of `_missed`.
 
         Of cached tables ids are sorted and found before, and the rows that the cache lacks come in for as many others.
         """
-        piece = self._piece(modes, widths)
         weight = np.where(self._weighted(modes), WEIGHT_BYTES, 0)
         stream = piece.ids * (ID_BYTES + weight) + piece.bags * (ID_BYTES + widths * OUTPUT_BYTES)
         fetched, cached = piece.fetched * piece.row, (piece.hosted & ~piece.remote) | piece.stored
@@ -126,18 +131,17 @@ class EmbeddingKernels:
         tags, read = np.where(cached, float(TAG_BYTES), 0.0), np.where(piece.remote, 0.0, piece.row)
         memory = (stream + piece.missed * (read + tags)) / self._memory_speed(FORWARD_EFFICIENCY)
         linked = np.where(piece.stored, 0.0, fetched)
-        distant = self._distant(linked + np.where(piece.remote, self._remote_reads(modes) * piece.row, 0.0), linked)
-        distant = distant + np.where(cached, piece.ids * CACHE_MANAGEMENT_S, 0.0)
-        distant = distant + self.from_disk(modes, widths)
+        remote = np.where(piece.remote, self._remote_reads(modes) * piece.row, 0.0) if piece.remote.any() else 0.0
+        distant = self._distant(linked + remote, linked) + np.where(cached, piece.ids * CACHE_MANAGEMENT_S, 0.0)
+        distant = distant + self._from_disk(piece, modes, widths)
         return Work(memory + distant, (stream + piece.ids * (piece.row + tags)) / self._cache_speed + distant)
 
-    def backward(self, modes: Ints, widths: Ints) -> Work:
+    def _backward(self, piece: _Piece, modes: Ints, widths: Ints) -> Work:
         """Seconds to sort ids, read the gradient of each id's bag, read and write each different row and its state [F].
 
         Of weighted features the gradient of the weights reads rows and gradients once more. data_parallel updates no
         rows but writes, reduces and applies a gradient of the whole table.
         """
-        piece = self._piece(modes, widths)
         copies = self.problem.modes.type[modes] == DATA_PARALLEL
         touched = np.where(copies, 0.0, 2 * piece.unique)
         update = touched * (piece.row + piece.row_state + piece.state)
@@ -179,11 +183,15 @@ class EmbeddingKernels:
         held: Floats = np.minimum(L2_SHARE * (self.problem.cluster.device.l2_bytes or 0) / row, unique)
         missed, overflowing = unique.copy(), np.flatnonzero(held < unique)
         table, blocks = self.problem.modes.table[modes[overflowing]], self.blocks[modes[overflowing]]
-        hot = self.reuse.hot_share(table, held[overflowing] * blocks)
-        all_hot = self.reuse.hot_share(table, np.asarray(unique[overflowing] * blocks, dtype=np.float64))
+        hot, all_hot = self.reuse.hot_share(table, held[overflowing] * blocks), self._all_hot[modes[overflowing]]
         repeats = np.maximum(ids[overflowing] - unique[overflowing], 0.0)
         missed[overflowing] += repeats * (1 - np.minimum(hot / np.maximum(all_hot, 1e-300), 1.0))
         return missed
+
+    @cached_property
+    def _all_hot(self) -> Floats:
+        """The share (M,) of a table's reads that goes to as many of its hottest rows as a batch of a mode reads."""
+        return self.reuse.hot_share(self.problem.modes.table, self.unique * self.blocks)
 
     def crowded(self, modes: Ints, widths: Ints, missing: Floats) -> tuple[Floats, Floats]:
         """What sharing the cache with other tables costs pieces, and what they take of it.
@@ -223,10 +231,12 @@ class EmbeddingKernels:
 
     def from_disk(self, modes: Ints, widths: Ints) -> Floats:
         """Seconds (N,) of rows that come from the disk, each for one that goes back."""
+        return self._from_disk(self._piece(modes, widths), modes, widths)
+
+    def _from_disk(self, piece: _Piece, modes: Ints, widths: Ints) -> Floats:
         cluster, table = self.problem.cluster, self.problem.modes.table[modes]
         if cluster.disk is None:
             return np.zeros(len(modes))
-        piece = self._piece(modes, widths)
         size = (widths * self.problem.demand.element_bytes[table]).astype(np.float64) + piece.state
         ranks, read = cluster.local_world_size, disk_seconds(cluster.disk, size, cluster.local_world_size)
         written = log_seconds(cluster.disk, size, ranks) if cluster.device.kind == "cpu" else read
@@ -252,4 +262,7 @@ def _sectors(size: Ints) -> Floats:
 
 
 def _narrow(widths: Ints) -> Floats:
-    return np.select([widths < limit for limit, _ in NARROW], [factor for _, factor in NARROW], 1.0)
+    more = np.ones(len(widths))
+    for limit, factor in reversed(NARROW):
+        more[widths < limit] = factor
+    return more

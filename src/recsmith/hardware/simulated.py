@@ -101,8 +101,9 @@ class Simulated:
         widths = problem.demand.dim[problem.modes.table[modes]]
         launch = self._cluster.device.launch_s or LAUNCH_S
         waves = case.workload.batch_size * len(case.tables) / (self._sm_count * WARPS_PER_SM)
-        forward = FORWARD_KERNELS * launch + _slower_level(kernels.forward(modes, widths)) * math.ceil(waves) / waves
-        backward = BACKWARD_KERNELS * launch + _slower_level(kernels.backward(modes, widths))
+        forward, backward = map(_slower_level, kernels.work(modes, widths))
+        forward = FORWARD_KERNELS * launch + forward * math.ceil(waves) / waves
+        backward = BACKWARD_KERNELS * launch + backward
         return _Noiseless(forward, backward, _reuse_bins(case))
 
     @property

@@ -79,10 +79,11 @@ class Reuse:
 
     def hot_share(self, table: Ints, rows: Floats) -> Floats:
         """The share (0..1) of a table's reads that goes to its most read rows (N,); 1 if no other row is read."""
-        share = np.empty(len(table))
         counted = self.counted[table] > 0
+        if not counted.any():
+            return zipf_hot_share(self.zipf[table], self.rows[table], rows)
+        share, other = np.empty(len(table)), table[~counted]
         share[counted] = self._counted_share(table[counted], rows[counted])
-        other = table[~counted]
         share[~counted] = zipf_hot_share(self.zipf[other], self.rows[other], rows[~counted])
         return share
 
