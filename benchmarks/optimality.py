@@ -63,7 +63,7 @@ def main() -> None:
         if words.whose:
             whose_of_families(words.families, words.count, words.whose, words.output, words.jobs)
         else:
-            families(words.families, words.count, words.limits, words.output, words.jobs)
+            families(words.families, words.count, words.limits, words.seeds, words.output, words.jobs)
     elif words.part == "published":
         from optimality_published import published
 
@@ -102,6 +102,7 @@ def _parser() -> argparse.ArgumentParser:
     made["tasks"].add_argument("--exact", type=int, default=0, metavar="N", help="iterations of planner exact")
     made["families"].add_argument("--families", nargs="*", default=[], metavar="NAME", help="by default all")
     made["families"].add_argument("--limits", type=float, nargs="*", default=[], help="of time, seconds, to compare")
+    made["families"].add_argument("--seeds", type=int, default=1, help="of the search, for each problem")
     made["families"].add_argument("--whose", type=float, default=0.0, metavar="SECONDS", help="of proof, and of exact")
     made["brute"].add_argument("--seed", type=int, default=1, help="of the first case; the others follow")
     made["brute"].add_argument("--exact", action="store_true", help="planner exact as well")

@@ -152,15 +152,21 @@ def _parts(row: Row) -> tuple[float, float, float, float]:
     return auto / bound - 1, auto / best - 1, proven / bound - 1, best / proven - 1
 
 
-def families(names: Sequence[str], count: int, limits: Sequence[float], path: str | None, jobs: int) -> None:
-    """Gaps and seconds of `auto` by family; with limits, whether a longer one ever means a longer step."""
+def families(
+    names: Sequence[str], count: int, limits: Sequence[float], seeds: int, path: str | None, jobs: int
+) -> None:
+    """Gaps and seconds of `auto` by family; with limits, whether a longer one ever means a longer step.
+
+    seeds: of the search, so many for each problem.
+    """
     names = names or (*TUNED, *JUDGED)
-    keys = [(name, FIRST_JUDGED + seed, *limits) for name in names for seed in range(count)]
+    problems = [(name, FIRST_JUDGED + seed) for name in names for seed in range(count)]
+    keys = [(*problem, of_search, *limits) for problem in problems for of_search in range(seeds)]
     rows = list[Row]()
     for row in resumed(solve_problem, keys, path, jobs):
         rows.append(row)
-        print(f"{row['key'][0]} {row['key'][1]}: {row['tables']} tables on {row['cluster']}, gap {_gap(row):.2%} in "
-              f"{row['cpu_s']:.1f} s of CPU", *(f"{at:g} s {total_s * 1e3:.4f} ms" for at, total_s in row["limited"]),
+        print(f"{' '.join(map(str, row['key'][:3]))}: {row['tables']} tables on {row['cluster']}, gap {_gap(row):.2%} "
+              f"in {row['cpu_s']:.1f} CPU s", *(f"{at:g} s {total_s * 1e3:.4f} ms" for at, total_s in row["limited"]),
               flush=True)  # fmt: skip
     print("\n| family | problems | gap | CPU seconds |\n|---|---|---|---|")
     for name, chosen in ("all", names), ("the last four", JUDGED), *((name, (name,)) for name in names):
@@ -184,7 +190,7 @@ def _print_limits(rows: Sequence[Row], limits: Sequence[float]) -> None:
         gaps = [row["limited"][number][1] / row["bound"] - 1 for row in rows]
         spread = ", ".join(f"{value:.2%}" for value in np.quantile(gaps, (0.5, 0.9, 1)))
         print(f"| {limit:g} s | {len(rows)} | {spread} |")
-    worse = [(row["key"][:2], at) for row in rows for at in _longer(row)]
+    worse = [(row["key"][:3], at) for row in rows for at in _longer(row)]
     print(f"\nLonger steps with longer limits: {len(worse)} {worse or ''}")
 
 
@@ -203,17 +209,19 @@ def _longer(row: Row) -> list[float]:
 
 def solve_problem(key: Key) -> Row:
     """The row of one problem: `auto` whole (problem, cost model, bound, search), then under limits of time."""
-    family, seed, *limits = key
+    family, seed, of_search, *limits = key
     workload, cluster = problem_of(family, seed)
     row: Row = {"tables": len(workload.tables), "cluster": cluster, "total_s": None, "limited": []}
     begun, cpu = time.perf_counter(), time.process_time()
-    evaluator = cost_model("analytic").compile(build_problem(workload, load_cluster(cluster)))
+    problem, planner = build_problem(workload, load_cluster(cluster)), find_planner("auto")
+    evaluator = cost_model("analytic").compile(problem)
     with suppress(NoPlanFound):
-        row["total_s"] = find_planner("auto").plan(evaluator.problem, evaluator).total_s
+        row["total_s"] = planner.plan(problem, evaluator, seed=of_search).total_s
     row |= {"seconds": time.perf_counter() - begun, "cpu_s": time.process_time() - cpu}
     row |= {"bound": lower_bound(evaluator).bound.value_s}
     for limit in limits if row["total_s"] is not None else ():
-        found = find_planner("auto").plan(evaluator.problem, evaluator, budget=Budget(time_limit_s=limit))
+        anew = cost_model("analytic").compile(problem)  # which knows no bound yet
+        found = planner.plan(problem, anew, seed=of_search, budget=Budget(time_limit_s=limit))
         row["limited"].append((limit, found.total_s))
     return row
 
