@@ -12,7 +12,7 @@ what they name; only lengths are checked here.
 #define MOST_PHASES 16
 
 typedef struct {
-    i64 N, W, G, F, J, k, per_host;
+    i64 N, W, F, J, k, per_host;
     f64 quantum, memory_weight;
     /* (N,): group, ranks that it covers, bytes of all ranks but the last and of the last, host bytes of the hosts */
     const i64 *group, *size, *head, *tail, *other_hosts, *last_host;
@@ -155,9 +155,10 @@ enum {  /* the arrays, in the order of the call; from SUMS on they are written t
 };
 
 static int read_arrays(Placing *p, void *const array[], const i64 lengths[]) {  /* 0 where a length is wrong */
-    if (lengths[SIZES] != 6 || lengths[SCALES] != 2) return 0;
+    if (lengths[SIZES] != 5 || lengths[SCALES] != 2) return 0;
     const i64 *sizes = array[SIZES];
-    p->N = sizes[0], p->W = sizes[1], p->G = sizes[2], p->F = sizes[3], p->k = sizes[4], p->per_host = sizes[5];
+    p->N = sizes[0], p->W = sizes[1], p->F = sizes[2], p->k = sizes[3], p->per_host = sizes[4];
+    if (p->W < 1 || p->k < 1 || p->per_host < 1) return 0;
     p->quantum = ((const f64 *)array[SCALES])[0], p->memory_weight = ((const f64 *)array[SCALES])[1];
     p->group = array[GROUP], p->size = array[SIZE], p->head = array[HEAD], p->tail = array[TAIL];
     p->other_hosts = array[OTHER_HOSTS], p->last_host = array[LAST_HOST];
@@ -166,10 +167,10 @@ static int read_arrays(Placing *p, void *const array[], const i64 lengths[]) {  
     p->sums = array[SUMS], p->cells = array[CELLS], p->group_loads = array[GROUP_LOADS], p->loads = array[LOADS];
     p->free_ = array[FREE], p->host_free = array[HOST_FREE], p->target = array[TARGET];
     if (!read_group_loads(&p->groups, array + GROUPS, lengths + GROUPS)) return 0;
-    i64 N = p->N, W = p->W, G = p->G, F = p->F, k = p->k, J = p->J = p->groups.columns;
-    if (p->groups.F != F || F > MOST_PHASES || p->per_host < 1) return 0;
+    i64 N = p->N, W = p->W, G = lengths[SUMS] / (p->W * p->k), F = p->F, k = p->k, J = p->J = p->groups.columns;
+    if (p->groups.F != F || F > MOST_PHASES) return 0;
     const i64 expected[ARRAYS] = {
-        6, 2, N, N, N, N, N, N, N, N, N, N * k, N * J,
+        5, 2, N, N, N, N, N, N, N, N, N, N * k, N * J,
         [EXPECTED] = F, W, N, G * W * k, G * W * J, G * F * W, F * W, W, W / p->per_host, N,
     };
     for (int i = 0; i < ARRAYS; i++) if ((i < GROUPS || i >= EXPECTED) && lengths[i] != expected[i]) return 0;

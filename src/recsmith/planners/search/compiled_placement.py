@@ -30,7 +30,7 @@ def place_compiled(devices: DeviceState, assignment: Assignment, sequence: Ints,
     option = assignment.option[table]
     kind = np.where(devices.on_one_host[option], 2, devices.tied[option].astype(np.int64))
     target, terms = np.full(len(sequence), NOWHERE), devices.terms[piece]
-    sizes = (len(sequence), len(devices.free), len(devices.sums), len(devices.loads), terms.shape[1], devices.local)
+    sizes = (len(sequence), len(devices.free), len(devices.loads), terms.shape[1], devices.local)
     sides = (each[piece] for each in devices.bytes_held)
     pieces = (devices.group[piece], devices.coverage[piece], *sides, table, kind, piece)
     arrays = (
