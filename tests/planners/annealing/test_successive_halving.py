@@ -69,6 +69,20 @@ def test_starts_keep_to_their_groups_and_come_best_first() -> None:
         assert each.seconds == pytest.approx(step_seconds(case.evaluator, each.draft.footprint(case.problem)))
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_more_starts_never_end_a_round_with_a_longer_step(seed: int) -> None:
+    case = all_types()
+    devices, relaxation, starts = DeviceState(case.evaluator), shared_relaxation(case.evaluator), begun(case)
+    reached: list[float] = []
+    for number in (1, 2, 3, 4):
+        made = halving_of(devices, relaxation, starts[:number], seed)
+        assert made is not None
+        assert len(made.plans) == number
+        made.run(lambda _: True, lambda: True)
+        reached.append(made.plans[0].seconds)
+    assert reached == sorted(reached, reverse=True)
+
+
 def test_a_round_is_never_worse_than_the_one_before_or_the_best_start() -> None:
     case = all_types()
     totals = [step_seconds(case.evaluator, each) for each in played(case, turns=2)]

@@ -130,21 +130,25 @@ class SuccessiveHalving:
         """What plans became in a round, best first."""
         steps = each.times * self.steps * 2**self.turn
         ways = list(zip(each.heats, cycle(each.sharpness), strict=False))
-        jobs = [(annealed, share * self.heat, sharp) for share, sharp in ways for annealed in plans]
+        jobs = [
+            (annealed, share * self.heat, sharp, steps, seed)
+            for way, (share, sharp) in enumerate(ways)
+            for annealed, seed in zip(plans, self._seeds(number, way, len(plans)), strict=True)
+        ]
         self.effort = len(jobs) * -(-steps // AT_ONCE)
-        seeds = np.random.SeedSequence((self.seed, self.turn, number)).generate_state(len(jobs)).tolist()
         over = Event()
         with ThreadPoolExecutor(min(len(jobs), os.cpu_count() or 1) or 1) as pool:
             try:
-                runs = [
-                    pool.submit(cool, self.flat, *job, steps, seed, lambda: keep_on() and not over.is_set())
-                    for job, seed in zip(jobs, seeds, strict=True)
-                ]
+                runs = [pool.submit(cool, self.flat, *job, lambda: keep_on() and not over.is_set()) for job in jobs]
                 found = [run.result() for run in runs]
             except BaseException:
                 over.set()  # before the pool waits for its threads
                 raise
         return sorted(found, key=lambda annealed: annealed.seconds)
+
+    def _seeds(self, number: int, way: int, plans: int) -> list[int]:
+        """Those of the first plans do not depend on how many there are, so that more time never means other luck."""
+        return np.random.SeedSequence((self.seed, self.turn, number, way)).generate_state(plans).tolist()
 
 
 def halving_of(
