@@ -58,7 +58,7 @@ class PlaneGame:
         self.start, self.group = options.start, relaxation.option_group
         self.open: Bools = relaxation.option_room & ~np.isin(self.group, list(self.replaced))
         self.seconds = option_sums(problem, relaxation.piece_work.terms @ plane_slopes(evaluator).T)  # (O, J)
-        self.bytes = option_sums(problem, relaxation.piece_bytes[:, None])
+        self.bytes = relaxation.option_bytes[:, None]
         self.largest, self.worldwide = relaxation.option_largest, relaxation.option_worldwide
         self._known: dict[tuple[bytes, float, float, float], Floats] = {}
 
