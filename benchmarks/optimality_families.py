@@ -185,7 +185,7 @@ def families(
 def _print_limits(rows: Sequence[Row], limits: Sequence[float]) -> None:
     """Gaps by limit of time, to the bounds of searches without one; and where a longer limit has the longer step."""
     rows = [row for row in rows if row["total_s"] is not None]
-    print("\n| limit | problems | gap |\n|---|---|---|")
+    print("\n| limit | problems and seeds | gap |\n|---|---|---|")
     for number, limit in enumerate(limits):
         gaps = [row["limited"][number][1] / row["bound"] - 1 for row in rows]
         spread = ", ".join(f"{value:.2%}" for value in np.quantile(gaps, (0.5, 0.9, 1)))
