@@ -125,8 +125,7 @@ def whose_of_families(names: Sequence[str], count: int, seconds: float, path: st
         print(f"| {row['key'][2]} {row['key'][3]} | {row['tables']} | {row['cluster']} | "
               f"{' | '.join(f'{value:.2%}' for value in _parts(row))} |", flush=True)  # fmt: skip
     for number, what in enumerate(("gap", "of the plan", "of the bound", "left")):
-        found = np.quantile([_parts(row)[number] for row in rows], (0.5, 0.9, 1))
-        print(f"{what}: {', '.join(f'{value:.2%}' for value in found)}")
+        print(f"{what}: {_spread([_parts(row)[number] for row in rows], '.2%')}")
     print(f"proved best: {sum(_parts(row)[3] < PROVED for row in rows)} of {len(rows)}")
 
 
@@ -174,9 +173,7 @@ def families(
         if not mine:
             continue
         gaps, seconds = [_gap(row) for row in mine], [row["cpu_s"] for row in mine]
-        cells = (", ".join(f"{value:.2%}" for value in np.quantile(gaps, (0.5, 0.9, 1))),
-                 ", ".join(f"{value:.1f}" for value in np.quantile(seconds, (0.5, 0.9, 1))))  # fmt: skip
-        print(f"| {name} | {len(mine)} | {cells[0]} | {cells[1]} |")
+        print(f"| {name} | {len(mine)} | {_spread(gaps, '.2%')} | {_spread(seconds, '.1f')} |")
     print("\nMedian, 90th percentile, largest.")
     if limits:
         _print_limits(rows, limits)
@@ -188,10 +185,14 @@ def _print_limits(rows: Sequence[Row], limits: Sequence[float]) -> None:
     print("\n| limit | problems and seeds | gap |\n|---|---|---|")
     for number, limit in enumerate(limits):
         gaps = [row["limited"][number][1] / row["bound"] - 1 for row in rows]
-        spread = ", ".join(f"{value:.2%}" for value in np.quantile(gaps, (0.5, 0.9, 1)))
-        print(f"| {limit:g} s | {len(rows)} | {spread} |")
+        print(f"| {limit:g} s | {len(rows)} | {_spread(gaps, '.2%')} |")
     worse = [(row["key"][:3], at) for row in rows for at in _longer(row)]
     print(f"\nLonger steps with longer limits: {len(worse)} {worse or ''}")
+
+
+def _spread(values: Sequence[float], form: str) -> str:
+    """Median, 90th percentile and largest."""
+    return ", ".join(f"{value:{form}}" for value in np.quantile(values, (0.5, 0.9, 1)))
 
 
 def _gap(row: Row) -> float:

@@ -227,7 +227,8 @@ def least_cost_and_bytes(cost: Floats, size: Floats) -> tuple[Floats, Floats]:
     for empty in range(steps - 1, -1, -1):  # best[:, empty] covers all steps but so many
         totals = cost[:, : steps - empty][:, :widest] + best[:, empty + 1 : empty + 1 + widest]
         np.minimum.reduce(totals, axis=1, out=best[:, empty])
-    for mode, empty in enumerate([0] * modes):
+    for mode in range(modes):
+        empty = 0
         while empty < steps:
             last = int((cost[mode, : steps - empty] + best[mode, empty + 1 :]).argmin())
             weight[mode] += size[mode, last]

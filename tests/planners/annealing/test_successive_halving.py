@@ -139,20 +139,18 @@ def test_the_more_pieces_the_colder_and_the_fewer_turns(monkeypatch: pytest.Monk
     assert some.heat == module.SOME_HEAT / pieces
 
 
-@pytest.mark.parametrize(("pieces", "bound", "rounds"), [(600, 0.0, 3), (600, 1.0, 4), (1, 0.0, 4)])
+@pytest.mark.parametrize(("most_pieces", "bound_s", "rounds"), [(600, 0.0, 3), (600, 1e6, 4), (1, 0.0, 4)])
 def test_plans_far_from_the_bound_have_one_longer_round(
-    monkeypatch: pytest.MonkeyPatch, pieces: int, bound: float, rounds: int
+    monkeypatch: pytest.MonkeyPatch, most_pieces: int, bound_s: float, rounds: int
 ) -> None:
-    """pieces: up to how many this holds. bound: in millions of seconds."""
     case, heard = all_types(), list[Footprint]()
     short = [each._replace(times=1) for each in (*module.LONG_ROUNDS, module.FAR_ROUND)]
     monkeypatch.setattr(module, "LONG_ROUNDS", tuple(short[:-1]))
     monkeypatch.setattr(module, "FAR_ROUND", short[-1])
     monkeypatch.setattr(module, "MANY_PIECES", 1)
-    monkeypatch.setattr(module, "FAR_PIECES", pieces)
-    made = halving_of(
-        DeviceState(case.evaluator), shared_relaxation(case.evaluator), begun(case), 0, bound_s=bound * 1e6
-    )
+    monkeypatch.setattr(module, "FAR_PIECES", most_pieces)
+    devices, relaxation = DeviceState(case.evaluator), shared_relaxation(case.evaluator)
+    made = halving_of(devices, relaxation, begun(case), 0, bound_s=bound_s)
     assert made is not None
     made.run(lambda footprint: bool(heard.append(footprint)), lambda: True)
     assert len(heard) == rounds
