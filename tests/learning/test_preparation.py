@@ -54,6 +54,12 @@ def test_parts_are_eight_one_and_one_tenth_and_follow_the_seed():
     assert not np.array_equal(split(cases, 0)[0], split(cases, 1)[0])
 
 
+def test_cases_that_judge_stay_out_of_training_when_there_are_more_of_them():
+    few, many = np.arange(0, 4000, 2), np.arange(4000)
+    judging, training = few[split(few, 3)[2]], many[split(many, 3)[0]]
+    assert len(judging) == 200 and not set(judging) & set(training)
+
+
 def test_repeats_are_found_wherever_they_are():
     seconds = np.array([[1.0, 4.0], [9.0, 9.0], [1.5, 2.0]])
     assert repeat_differences(np.array([7, 3, 7]), seconds).tolist() == [[0.5, 0.5]]

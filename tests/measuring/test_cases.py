@@ -51,15 +51,15 @@ def test_a_case_is_within_its_scale_and_what_was_promised(scale: str, seed: int,
     case = Cases(seed=seed, scale=SCALES[scale]).case(number)
     case.check(SCALES[scale])
     assert (case.seed, case.number) == (seed, number)
-    assert 1 <= len(case.tables) <= (60 if scale == "jobs" else 100)
-    large = scale in ("pools", "caches")
-    least, most = (2048, 2**18) if large else {"jobs": (2048, 65_536)}.get(scale, (1, 2**18))
+    assert 1 <= len(case.tables) <= (60 if scale == "jobs" else 24 if "caches" in scale else 100)
+    large, jobs = scale in ("pools", "caches"), scale in ("jobs", "job-caches")
+    least, most = (2048, 2**18) if large else (2048, 65_536) if jobs else (1, 2**18)
     assert least <= case.workload.batch_size <= most
     assert case.workload.optimizer in CPU_OPTIMIZERS
     assert case.data_type in DATA_TYPES
     for table in case.tables:
         assert 1 <= table.num_embeddings <= (100_000_000 if large else 2_000_000)
-        assert table.embedding_dim in range(4, 2049 if large else 513 if scale == "jobs" else 1025, 4)
+        assert table.embedding_dim in range(4, 2049 if large else 513 if jobs else 1025, 4)
         assert 0 <= table.features[0].pooling_factor <= (1000 if large else 500)
         assert table.access is not None
         assert 0 <= (table.access.zipf or 0) <= 1.6
@@ -103,8 +103,9 @@ def test_pools_have_heavy_cold_few_and_narrow_tables_in_turn():
     assert len(heavy_and_cold) > 10
 
 
-def test_caches_have_tables_of_a_caches_size_that_are_read_much_and_evenly():
-    cases = Cases(seed=0, scale=SCALES["caches"])
+@pytest.mark.parametrize("scale", ["caches", "cpu-caches", "job-caches"])
+def test_caches_have_tables_of_a_caches_size_that_are_read_much_and_evenly(scale: str):
+    cases = Cases(seed=0, scale=SCALES[scale])
     drawn = [cases.case(number) for number in range(100)]
     tables = [table for case in drawn for table in case.tables]
     hot = [

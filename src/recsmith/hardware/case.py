@@ -100,6 +100,10 @@ SCALES = {
               draws=("any", "few", "any", "cold", "narrow", "any", "cold")),
         CaseScale(name="caches", least_work=2**22, most_work=4e8, lookups=2**28, elements=2**36, outputs=2**31,
               tables=24, dims=(4, 2048), batch=(2048, 2**18), rows=100_000_000, pooling=1000.0, draws=("shared",)),
+        CaseScale(name="cpu-caches", least_work=2**15, most_work=2.5e6, lookups=2**20, elements=2**28, outputs=2**25,
+              tables=24, draws=("shared",)),
+        CaseScale(name="job-caches", least_work=2**20, most_work=1.4e8, lookups=200_000_000, elements=2**31,
+              outputs=2**29, tables=24, dims=(4, 512), batch=(2048, 65_536), draws=("shared",)),
     )
 }  # fmt: skip
 """Sizes by name.
@@ -107,7 +111,8 @@ SCALES = {
 check: small enough to compare with PyTorch. cpu: up to about 0.3 s of a core for an iteration. gpu: 16 GiB of weights
 and states. jobs: what one GPU of a training job serves (docs/gpu.md), in the memory of gpu. pools: all that plans of
 the shared pool of tables put on a GPU; its largest cases fit none, so it is for simulated ones, which hold no weights.
-caches: groups of the same reach whose tables share a second-level cache.
+caches: groups of the same reach whose tables share a second-level cache; cpu-caches and job-caches: such groups in the
+memory of cpu and jobs.
 """
 
 ALIGNED_ELEMENTS = 64  # cases of a device begin at multiples of it (256 bytes in fp32), so that none share a cache line

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from recsmith._install import TRAINING
+from recsmith._random import mixed, salt
 from recsmith._types import Bools, Floats, Ints
 from recsmith.costs.neural.files import HeldOut, NoiseFloor
 from recsmith.costs.weight_files import SUFFIX, card_path, starts_with_card
@@ -52,11 +53,13 @@ SEEDS_APART = 2**32  # what a seed adds to the numbers of its cases, so that fol
 def split(case: Ints, seed: int) -> tuple[Bools, Bools, Bools]:
     """(train, validation, test), each (N,): by case, so that no two measurements of a case are in different parts.
 
-    case (N,): measurements of one case have the same number.
+    case (N,): measurements of one case have the same number. Cases are ordered by a hash of number and seed, so more
+    samples, or the same cases on another device, leave nearly all in their part: a model that begins with another's
+    weights is judged by cases on which neither was trained.
     """
-    cases = np.unique(case)
-    draw = np.random.default_rng(seed).permutation(len(cases)) / len(cases)
-    place = draw[np.searchsorted(cases, case)]
+    cases, where = np.unique(case, return_inverse=True)
+    hashes = mixed(mixed(cases.astype(np.uint64) + np.uint64(salt("split", seed))))
+    place = (np.argsort(np.argsort(hashes, kind="stable")) / len(cases))[where]
     train = place < PARTS[0]
     return train, ~train & (place < sum(PARTS)), place >= sum(PARTS)
 
