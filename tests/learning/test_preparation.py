@@ -57,7 +57,8 @@ def test_parts_are_eight_one_and_one_tenth_and_follow_the_seed():
 def test_cases_that_judge_stay_out_of_training_when_there_are_more_of_them():
     few, many = np.arange(0, 4000, 2), np.arange(4000)
     judging, training = few[split(few, 3)[2]], many[split(many, 3)[0]]
-    assert len(judging) == 200 and not set(judging) & set(training)
+    assert len(judging) == 200
+    assert not set(judging) & set(training)
 
 
 def test_repeats_are_found_wherever_they_are():
