@@ -1,24 +1,30 @@
 """Prices of groups whose tables share the second-level cache, beside what the hardware takes.
 
     python benchmarks/shared_caches.py neural:simulated-h100 analytic
+    python benchmarks/shared_caches.py neural:h100 --data shipped:h100-caches      # groups that were measured
 
 A group has 2 to 12 tables that are read much and nearly evenly, 8 to 80 MB each: alone most of them would fit the cache
 of an H100, together they do not. Two groups in five have cold tables besides. They are drawn here and follow from a
 seed, so that no model was trained on them. Each is a case of the hardware, and is priced as the only group of a rank,
-launches included. Off is predicted / measured - 1, forward and backward together.
+launches included. Off is predicted / measured - 1, forward and backward together. With --data they are the groups of
+folders, such as `recsmith measure compute --scale job-caches` and `cpu-caches` measure.
 """
 
 import argparse
 import warnings
+from pathlib import Path
 
 import numpy as np
 
 from recsmith._types import Floats
-from recsmith.clusters import load_cluster
+from recsmith.clusters import Cluster, load_cluster
 from recsmith.costs import cost_model
 from recsmith.costs.pricing import group_seconds, one_device
 from recsmith.hardware import Case, Measurement, load_hardware
 from recsmith.hardware.loads import scale_for
+from recsmith.learning.costs import read_groups
+from recsmith.learning.costs.baselines import cluster_of, workload_of
+from recsmith.measuring.about import locate
 from recsmith.workloads import AccessProfile, Feature, Table, Workload
 from recsmith.workloads.data_types import DataType
 from recsmith.workloads.optimizers import OptimizerName
@@ -40,20 +46,32 @@ def main() -> None:
     parser.add_argument("--cluster", default="h100", help="whose device the models are asked about")
     parser.add_argument("--count", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--data", help="folders of measured groups, with commas between, instead of drawn ones")
     words = parser.parse_args()
     warnings.simplefilter("ignore")
-    cases = [draw_group(words.seed, number) for number in range(words.count)]
-    hardware = load_hardware(words.hardware, scale_for([(case,) for case in cases], words.hardware))
-    taken = np.array([_seconds(hardware.measure(case)) for case in cases])
-    device = one_device(load_cluster(words.cluster))
-    print(f"{words.count} groups; how far their prices are off\n")
+    if words.data:
+        workloads, taken, device = measured([locate(folder) for folder in words.data.split(",")])
+    else:
+        cases = [draw_group(words.seed, number) for number in range(words.count)]
+        hardware = load_hardware(words.hardware, scale_for([(case,) for case in cases], words.hardware))
+        workloads, taken = [case.workload for case in cases], np.array([_seconds(hardware.measure(c)) for c in cases])
+        device = one_device(load_cluster(words.cluster))
+    print(f"{len(workloads)} groups; how far their prices are off\n")
     heads = ("priced by", "median", "mean", "bias", "most too low", "most too high", "forward, median",
              f"below -{ODD:.0%}")  # fmt: skip
     print(f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
     for name in words.models:
         model = cost_model(name)
-        said = np.array([group_seconds(model, case.workload, device) for case in cases])
+        said = np.array([group_seconds(model, each, device) for each in workloads])
         print(line(name, said, taken), flush=True)
+
+
+def measured(folders: list[Path]) -> tuple[list[Workload], Floats, Cluster]:
+    """The groups of folders of samples: their tables, seconds (N, 2), and the device of the catalogue they are of."""
+    groups, _, origin = read_groups(folders)
+    device = cluster_of(origin)
+    assert device is not None, f"the catalogue lacks {origin.device}"
+    return [workload_of(groups, i) for i in range(len(groups))], groups.seconds, device
 
 
 def line(name: str, said: Floats, taken: Floats) -> str:

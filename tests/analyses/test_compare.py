@@ -291,9 +291,9 @@ def test_ties_are_plans_closer_to_the_best_than_the_published_error():
     error = published_error_of(found)
     assert error is not None
     over = {row.name: row.judgements[0].over_best or 0.0 for row in found.rows[1:]}
-    assert ties(found) == tuple(name for name, share in over.items() if share <= error.share)
-    near = [replace(row, judgements=(replace(row.judgements[0], over_best=error.share),)) for row in found.rows[1:]]
-    far = [replace(row, judgements=(replace(row.judgements[0], over_best=2 * error.share),)) for row in found.rows[1:]]
+    assert ties(found) == tuple(name for name, share in over.items() if share <= error.spread)
+    near = [replace(row, judgements=(replace(row.judgements[0], over_best=error.spread),)) for row in found.rows[1:]]
+    far = [replace(row, judgements=(replace(row.judgements[0], over_best=2 * error.spread),)) for row in found.rows[1:]]
     alike = [replace(row, judgements=(replace(row.judgements[0], over_best=0.0),)) for row in found.rows[1:]]
     for tied in (near, alike):
         assert ties(replace(found, rows=(found.rows[0], *tied))) == tuple(row.name for row in tied)

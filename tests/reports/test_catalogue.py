@@ -22,7 +22,13 @@ def test_versions_stand_in_one_column_beside_the_wanted_ones():
 
 def test_every_planner_and_cost_model_is_listed_with_words_of_its_own():
     assert [each.name for each in planners()] == list(PLANNERS)
-    assert [each.name for each in cost_models()] == [*COST_MODELS, "neural:cpu", "neural:h200", "neural:simulated-h100"]
+    assert [each.name for each in cost_models()] == [
+        *COST_MODELS,
+        "neural:cpu",
+        "neural:h100",
+        "neural:h200",
+        "neural:simulated-h100",
+    ]
     words = [each.about for each in planners()]
     assert len(set(words)) == len(words)
     assert all(each.about and each.about.endswith(".") for each in (*planners(), *cost_models()))

@@ -28,16 +28,19 @@ class PublishedTimes:
     """Published figures of a part of a step on a device: how many, by how many laboratories, and the error.
 
     laboratories: 0 where they are kernels that we measured, which a learned model knows (docs/benchmarks/gpu.md).
-    error: the geometric mean of how far predicted and measured are apart, less 1: 0.2 is 20 %.
+    error: the geometric mean of how far predicted and measured are apart, less 1: 0.2 is 20 %; of kernels that we
+    measured, by how much they took longer at the median. spread: what is left of it, as a geometric mean, where all
+    take longer by the same factor, which decides between no plans; 0 where that is not known apart from the error.
     """
 
     figures: int
     laboratories: int
     error: float
+    spread: float = 0.0
 
     def __str__(self) -> str:
         if not self.laboratories:
-            return f"{_off(self.error)} ({counted(self.figures, 'measured group')})"
+            return f"+{self.error:.0%} ({counted(self.figures, 'measured group')})"
         alone = ", one laboratory" if self.laboratories == 1 else ""
         by = "by " if self.error >= 1 else ""
         return f"{by}{_off(self.error)} ({counted(self.figures, 'published time')}{alone})"
@@ -62,7 +65,10 @@ PUBLISHED: dict[str, dict[str, PublishedTimes]] = {
     },
 }
 
-MEASURED = {"h200": PublishedTimes(figures=4520, laboratories=0, error=0.83)}  # kernels on tables in device memory
+MEASURED = {  # kernels on tables in device memory, before what was published of them
+    "h100": PublishedTimes(figures=6115, laboratories=0, error=0.83, spread=0.3),
+    "h200": PublishedTimes(figures=8164, laboratories=0, error=0.83, spread=0.3),
+}
 
 
 @noun
@@ -71,13 +77,14 @@ class PublishedError:
 
     device: of the catalogue. checked: what was published of the parts that the plan uses on this device. unchecked:
     parts of which nothing was. share: of the step, each part by its seconds and error; an unchecked part by the error
-    that it has on the other devices, all of them together.
+    that it has on the other devices, all of them together. spread: the same, with each part's spread where it is known.
     """
 
     device: str
     checked: dict[str, PublishedTimes]
     unchecked: tuple[str, ...]
     share: float
+    spread: float
 
     def __str__(self) -> str:
         found = ", ".join(f"{part} {seen}" for part, seen in self.checked.items())
@@ -93,9 +100,14 @@ class PublishedError:
         """The share in words."""
         return f"{_off(self.share).lstrip('±')}{' or more' if self.unchecked else ''}"
 
+    @property
+    def apart(self) -> str:
+        """What plans must differ by for the model to tell them apart, in words."""
+        return f"{_off(self.spread).lstrip('±')}{' or more' if self.unchecked else ''}"
+
     def ties(self, difference: float) -> bool:
         """Whether steps that differ by this share of the smaller one are too close for the model to tell apart."""
-        return difference <= self.share
+        return difference <= self.spread
 
 
 def error_of(
@@ -110,19 +122,25 @@ def error_of(
     compute, comm = forward_compute + backward_compute, forward_comm + backward_comm
     used = kernels + ([COLLECTIVES] if comm else [])
     seen = {part: _seen(part, cluster.device.name) for part in used}
-    errors = {part: found.error if found else _elsewhere(part) for part, found in seen.items()}
-    worst = max((errors[part] for part in kernels), default=0.0)
-    off = compute * worst + comm * errors.get(COLLECTIVES, 0.0)
+
+    def weighed(errors: dict[str, float]) -> float:
+        worst = max((errors[part] for part in kernels), default=0.0)
+        off = compute * worst + comm * errors.get(COLLECTIVES, 0.0)
+        return off / (compute + comm) if compute + comm else 0.0
+
     return PublishedError(
         device=cluster.device.name,
         checked={part: found for part, found in seen.items() if found},
         unchecked=tuple(part for part, found in seen.items() if not found),
-        share=off / (compute + comm) if compute + comm else 0.0,
+        share=weighed({part: found.error if found else _elsewhere(part) for part, found in seen.items()}),
+        spread=weighed(
+            {part: found.spread or found.error if found else _elsewhere(part) for part, found in seen.items()}
+        ),
     )
 
 
 def _seen(part: str, device: str) -> PublishedTimes | None:
-    return PUBLISHED.get(part, {}).get(device) or (MEASURED.get(device) if part == DEVICE else None)
+    return (MEASURED.get(device) if part == DEVICE else None) or PUBLISHED.get(part, {}).get(device)
 
 
 def _elsewhere(part: str) -> float:

@@ -60,7 +60,9 @@ def _error_lines(comparison: Comparison) -> Iterator[line]:
     found, tied = published_error_of(comparison), ties(comparison)
     yield from error_line(found)
     if found is not None and tied:
-        yield line("ties", f"{', '.join(tied)}: over the best by less than the error, {found.off}")
+        yield line(
+            "ties", f"{', '.join(tied)}: over the best by less than {found.apart}, which the model cannot tell apart"
+        )
 
 
 def _baseline_line(comparison: Comparison) -> list[line]:

@@ -62,9 +62,7 @@ def _ties_of(explanation: Explanation) -> Iterator[RenderableType]:
     changes = [abs(each.change) for each in others if each.change is not None]
     if found is not None and (tied := sum(map(found.ties, changes))):
         count = counted(tied, "placement is", "placements are")
-        yield line(
-            "ties", f"{count} closer to the plan's step than that error, {found.off}: the model cannot tell them apart"
-        )
+        yield line("ties", f"{count} closer to the plan's step than {found.apart}: the model cannot tell them apart")
 
 
 def _step_words(explanation: Explanation) -> str:

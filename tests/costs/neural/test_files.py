@@ -138,7 +138,7 @@ def test_a_write_that_fails_leaves_what_was_there(tmp_path: Path, monkeypatch: p
     assert sorted(each.name for each in tmp_path.iterdir()) == ["m.json", "m.safetensors"]
 
 
-@pytest.mark.parametrize("name", ["cpu", "h200", "simulated-h100"])
+@pytest.mark.parametrize("name", ["cpu", "h100", "h200", "simulated-h100"])
 def test_shipped_cards_stand_beside_their_weights(name: str):
     path = find_model(name)
     assert card_from_raw(json.loads(path.with_suffix(".json").read_text()), name) == load_model(path)[1]

@@ -68,27 +68,29 @@ def test_outputs_that_malloc_maps_anew_are_known() -> None:
     assert mapped(found).tolist() == large.tolist()
 
 
-def _measure(folder: Path, seed: int = 0, device: str = "a test", **probes: float) -> None:
+def _measure(folder: Path, seed: int = 0, device: str = "a test", scale: str = "check", **probes: float) -> None:
     """20 steady samples; probes: of single cases, the others have 1."""
     stub = Stub(
         lambda case, visit: answer(case, seconds=case.number + 1.0, probe_s=probes.get(f"case_{case.number}", 1.0))
     )
     stub.device = device
-    measure_compute(stub, Cases(seed=seed, scale=SCALES["check"]), folder, Limit(samples=20))
+    measure_compute(stub, Cases(seed=seed, scale=SCALES[scale]), folder, Limit(samples=20))
 
 
 def test_folders_are_read_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(costs, "LEAST_SAMPLES", 5)
     _measure(tmp_path / "a", case_3=1.01 * SLOW_PROBE, case_4=0.99 * SLOW_PROBE)
     _measure(tmp_path / "b", seed=1)
-    found, left_out, origin = read_groups([tmp_path / "a", tmp_path / "b"])
-    assert (len(found), left_out, origin.hardware, origin.device) == (40, 0, "stub", "a test")
-    assert len(np.unique(found.case[: len(found) // 2] % 2**32)) == len(np.unique(found.case[: len(found) // 2]))
+    _measure(tmp_path / "c", scale="cpu-caches")
+    found, left_out, origin = read_groups([tmp_path / name for name in "abc"])
+    assert (len(found), left_out, origin.hardware, origin.device) == (60, 0, "stub", "a test")
     assert (found.seconds[:, 1] == 2 * found.seconds[:, 0]).all()
-    numbers = found.case % 2**32
-    assert (found.seconds[:, 0] == numbers + 1).all()
-    assert 3 not in found.case
-    assert 4 in found.case
+    numbers = found.seconds[:, 0] - 1  # of the case in its folder
+    cases = {(i // 20, number): case for i, (number, case) in enumerate(zip(numbers, found.case, strict=True))}
+    assert all(cases[i // 20, number] == case for i, (number, case) in enumerate(zip(numbers, found.case, strict=True)))
+    assert len(set(found.case)) == len(cases) < 60
+    assert (0, 3.0) not in cases
+    assert (0, 4.0) in cases
 
 
 def test_too_few_samples_and_several_devices_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

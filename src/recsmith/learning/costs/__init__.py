@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from recsmith._random import mixed, salt
 from recsmith._types import Bools, Floats, Ints, noun
 from recsmith.costs.neural.inputs import DATA_TYPES, OPTIMIZERS, PieceWork, inputs_of, work_of
 from recsmith.errors import UsageError
@@ -108,9 +109,14 @@ class Groups:
 GROUP_FIELDS = ("seconds", "case", "batch", "optimizer", "data_type")
 
 
-def groups_of(samples: Samples, seed: int = 0, *, planned: bool = False) -> Groups:
-    """Steady samples, measured with cases of a seed, as groups; planned cases share no number with random ones."""
-    owner, batch, case = samples.owner, samples.batch_size, samples.number + seed * SEEDS_APART
+def groups_of(samples: Samples, seed: int = 0, scale: str = "", planned: str = "") -> Groups:
+    """Steady samples as groups, measured with cases of a seed and a scale, planned under a cost model or random ones.
+
+    Only samples of one case have one number, in folders of several seeds, scales and models too.
+    """
+    owner, batch = samples.owner, samples.batch_size
+    kind = np.uint64(salt("cases", scale, planned))
+    case = mixed((samples.number + seed * SEEDS_APART).astype(np.uint64) + kind).astype(np.int64)
     optimizer = np.array([OPTIMIZERS.index(str(name)) for name in samples.optimizer], dtype=np.int64)
     data_type = np.array([DATA_TYPES.index(str(name)) for name in samples.data_type], dtype=np.int64)
     rows, dim, ids, unique = (
@@ -118,7 +124,7 @@ def groups_of(samples: Samples, seed: int = 0, *, planned: bool = False) -> Grou
     )
     piece = PieceWork(ids, batch[owner].astype(np.float64), unique, rows, dim, optimizer[owner], data_type[owner])
     return Groups(
-        start=samples.start, work=work_of(piece), inputs=inputs_of(piece), case=-1 - case if planned else case,
+        start=samples.start, work=work_of(piece), inputs=inputs_of(piece), case=case,
         seconds=np.stack([samples.forward_s, samples.backward_s], axis=1), batch=batch, optimizer=optimizer,
         data_type=data_type, rows=rows, dim=dim, ids=ids, unique=unique, zipf=samples.zipf,
     )  # fmt: skip
@@ -140,7 +146,7 @@ def read_groups(folders: Sequence[Path]) -> tuple[Groups, int, Origin]:
         samples_read += len(samples)
         columns = read_columns(folder, ["device", "versions"])
         origins |= {(about.hardware, *pair) for pair in zip(columns["device"], columns["versions"], strict=True)}
-        groups = groups_of(samples, about.seed, planned=bool(about.planned))
+        groups = groups_of(samples, about.seed, about.scale, about.planned)
         parts.append(groups.take(~mapped(groups)) if about.hardware == "cpu" else groups)
     if len({(hardware, device) for hardware, device, _ in origins}) > 1:
         names = ", ".join(sorted({f"{hardware} ({device})" for hardware, device, _ in origins}))
