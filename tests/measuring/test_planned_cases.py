@@ -7,7 +7,7 @@ import pytest
 from recsmith.costs import cost_model
 from recsmith.errors import UsageError
 from recsmith.hardware import SCALES
-from recsmith.measuring.planned_cases import A_TASK, PlannedCases, device_of
+from recsmith.measuring.planned_cases import A_TASK, PlannedCases, device_of, planned_ahead
 
 CASES = PlannedCases(seed=3, scale=SCALES["pools"], device="h100", model=cost_model("analytic"))
 
@@ -22,6 +22,14 @@ def test_a_task_gives_different_groups_of_one_batch_within_the_scale_and_the_sam
     for case in found:
         case.check(SCALES["pools"])
         assert case.blocks == 1
+
+
+def test_planning_ahead_changes_no_case():
+    numbers = [A_TASK - 1, A_TASK, 0]
+    with planned_ahead(CASES) as ahead:
+        assert [ahead.case(number) for number in numbers] == [CASES.case(number) for number in numbers]
+        assert ahead.planned == CASES.planned
+        assert len(ahead.plans) > 1
 
 
 def test_plans_are_made_for_the_device_that_is_measured():

@@ -1,5 +1,6 @@
 """`recsmith measure`."""
 
+from contextlib import ExitStack
 from typing import Any, cast
 
 import click
@@ -57,17 +58,21 @@ def compute(
     limit = Limit(budget_s=budget, samples=samples)
     opened = load_hardware(hardware, scale)
     chosen = {"optimizers": optimizers or CPU_OPTIMIZERS, "data_types": data_types or DATA_TYPES}
-    if planned:
-        from recsmith.costs import cost_model
-        from recsmith.measuring.planned_cases import PlannedCases, device_of
+    with ExitStack() as block:
+        if planned:
+            from recsmith.costs import cost_model
+            from recsmith.measuring.planned_cases import PlannedCases, device_of, planned_ahead
 
-        cases = PlannedCases(
-            seed=seed, scale=opened.scale, device=device_of(hardware), model=cost_model(planned), **cast(Any, chosen)
-        )
-    else:
-        cases = Cases(seed=seed, scale=opened.scale, **cast(Any, chosen))
-    folder = _folder(output, hardware)
-    done = measure_compute(opened, cases, folder, limit, progress_printer(measuring_words, LOG_EVERY_S))
+            cases = PlannedCases(
+                seed=seed, scale=opened.scale, device=device_of(hardware), model=cost_model(planned),
+                **cast(Any, chosen),
+            )  # fmt: skip
+            if opened.name == "cuda":  # elsewhere other processes would disturb what is measured
+                cases = block.enter_context(planned_ahead(cases))
+        else:
+            cases = Cases(seed=seed, scale=opened.scale, **cast(Any, chosen))
+        folder = _folder(output, hardware)
+        done = measure_compute(opened, cases, folder, limit, progress_printer(measuring_words, LOG_EVERY_S))
     end_line()
     note(f"{done.samples:,} samples in {done.elapsed_s:.0f} s ({done.per_hour:,.0f} an hour) added to {folder}")
     _note_journal(folder)

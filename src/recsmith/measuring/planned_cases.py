@@ -10,9 +10,14 @@ second time, with powers of two from 4 to 128. A case follows from the seed, its
 Legend: N tables of a task.
 """
 
+import os
 import warnings
-from dataclasses import replace
+from collections.abc import Generator
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import contextmanager
+from dataclasses import field, replace
 from functools import lru_cache
+from multiprocessing import get_context
 from typing import TypeVar
 
 import numpy as np
@@ -38,6 +43,7 @@ GLOBAL_BATCH = (2**13, 2**17)  # samples of all devices: the paper's 65,536, and
 WIDTHS = (4, 8, 16, 32, 64, 128)  # dims of every second task, the paper's
 ATTEMPTS = 100  # tasks that are drawn for a place at most, until one has a plan of enough groups that fit the scale
 SPACE = Space(types=("table_wise", "column_wise", "row_wise"), kernels=("fused",))
+AHEAD = 3  # tasks that are being planned for each process: more would be in vain when the time is up
 CACHED_TASKS = 4096  # whose groups are kept: samples return to a task, and planning takes seconds
 
 Choice = TypeVar("Choice")
@@ -63,6 +69,46 @@ class PlannedCases:
         """The case of a number: one of the groups of a task, of which A_TASK numbers in a row are."""
         task, place = divmod(number, A_TASK)
         return replace(_groups(self, task)[place], seed=self.seed, number=number)
+
+
+@record
+class PlannedAhead:
+    """The same cases, whose tasks are planned by other processes before they are asked for, so that a GPU hardly waits.
+
+    ahead: tasks that are planned beyond the one that is measured. plans: those that were asked for, by number.
+    """
+
+    seed: int
+    scale: CaseScale
+    optimizers: tuple[OptimizerName, ...]
+    data_types: tuple[DataType, ...]
+    planned: str
+    cases: PlannedCases
+    pool: ProcessPoolExecutor
+    ahead: int
+    plans: dict[int, Future[list[Case]]] = field(default_factory=dict, compare=False)
+
+    def case(self, number: int) -> Case:
+        """The case of a number."""
+        task, place = divmod(number, A_TASK)
+        for each in range(task, task + self.ahead):
+            if each not in self.plans:
+                self.plans[each] = self.pool.submit(_groups, self.cases, each)
+        return replace(self.plans[task].result()[place], seed=self.seed, number=number)
+
+
+@contextmanager
+def planned_ahead(cases: PlannedCases) -> Generator[PlannedAhead]:
+    """The cases, planned ahead on all cores but one while the block runs."""
+    workers = max(1, (os.cpu_count() or 1) - 1)
+    pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"))  # a fork could not use the GPU's libraries
+    try:
+        yield PlannedAhead(
+            seed=cases.seed, scale=cases.scale, optimizers=cases.optimizers, data_types=cases.data_types,
+            planned=cases.planned, cases=cases, pool=pool, ahead=AHEAD * workers,
+        )  # fmt: skip
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 @lru_cache(CACHED_TASKS)
