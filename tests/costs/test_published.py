@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 
 import recsmith
@@ -25,6 +26,9 @@ from recsmith.costs.published import (
     PublishedTimes,
     error_of,
 )
+from recsmith.learning.costs import read_groups
+from recsmith.learning.costs.baselines import analytic_seconds, cluster_of
+from recsmith.measuring.about import locate
 from recsmith.problems import Space
 from recsmith.workloads import load_workload
 
