@@ -24,8 +24,9 @@ def test_a_task_gives_different_groups_of_one_batch_within_the_scale_and_the_sam
         assert case.blocks == 1
 
 
-def test_planning_ahead_changes_no_case():
-    numbers = [A_TASK - 1, A_TASK, 0]
+def test_planning_ahead_changes_no_case(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("recsmith.measuring.planned_cases.AHEAD", 2)
+    numbers = [A_TASK - 1, 0]
     with planned_ahead(CASES) as ahead:
         assert [ahead.case(number) for number in numbers] == [CASES.case(number) for number in numbers]
         assert ahead.planned == CASES.planned

@@ -86,7 +86,7 @@ class PlannedAhead:
     cases: PlannedCases
     pool: ProcessPoolExecutor
     ahead: int
-    plans: dict[int, Future[list[Case]]] = field(default_factory=dict, compare=False)
+    plans: dict[int, Future[list[Case]]] = field(default_factory=dict[int, Future[list[Case]]], compare=False)
 
     def case(self, number: int) -> Case:
         """The case of a number."""
