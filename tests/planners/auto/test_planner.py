@@ -1,5 +1,8 @@
 """The default planner has a plan whenever it is stopped: by an interrupt, or by a limit of time."""
 
+from importlib import import_module
+from pathlib import Path
+
 import pytest
 from support.cases import Case, large_case, medium_case, seeded
 
@@ -62,3 +65,14 @@ def test_more_iterations_go_on_from_what_fewer_find(
              for limit in sorted(limits)]  # fmt: skip
     assert costs == sorted(costs, reverse=True)
     assert costs[sorted(limits).index(whole.iterations)] == whole.total_s
+
+
+def test_a_handful_of_tables_far_from_the_bound_is_enumerated_further(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seven tables that fill three devices: some must go to disk so that others can have a copy on each."""
+    pytest.importorskip("ortools")
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[3] / "benchmarks"))
+    case = import_module("optimality_cases").brute_case(288, "analytic")
+    best = case.plan("exact").plan.cost.total_s
+    assert case.plan("auto").plan.cost.total_s == pytest.approx(best, rel=1e-6)
+    monkeypatch.setattr(auto, "FAR_PARTIAL", auto.MOST_PARTIAL)
+    assert case.plan("auto").plan.cost.total_s > 1.4 * best

@@ -31,6 +31,7 @@ from recsmith.problems import Footprint
 MOST_STARTS = 3  # drafts that local search starts from; trade-off: more find more, each gets less of the effort
 MOST_TABLES = 7  # of a problem that is enumerated
 MOST_ARRANGEMENTS, MOST_PARTIAL = 2_000, 1_000  # of all tables, and partial plans followed, of an enumeration
+FAR_GAP, FAR_PARTIAL = 0.03, 20_000  # relative gap that is left, from which on so many partial plans are followed
 MOST_TURNS = 5  # of compiled annealing before a solver, if there is one; the later ones gain 0.1 % each
 BOUND_SHARE = 0.25  # of a time limit, after which no tighter bound is sought; trade-off: the rest is the search's
 COST_GREEDY = next(planner for planner in GREEDIES if planner.name == "cost_greedy")
@@ -168,8 +169,15 @@ class _Team:
         if arrangements is None:
             return False
         tree = Enumeration(self.evaluator, shares, arrangements, self.search.total_s, monotone=pieces is not None)
-        tree.run(MOST_PARTIAL, self._hear)
+        followed = 0
+        while tree.open and not self.stopping.reached and followed < (FAR_PARTIAL if self._is_far else MOST_PARTIAL):
+            tree.run(MOST_PARTIAL, self._hear)
+            followed += MOST_PARTIAL
         return not tree.open
+
+    @property
+    def _is_far(self) -> bool:
+        return self.search.total_s > self.stopping.bound_s * (1 + FAR_GAP)
 
     def _solve(self, best: Footprint) -> None:
         """A few tables of the best plan placed again at a time, by a solver; with a budget, until that is spent."""
