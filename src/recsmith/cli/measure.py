@@ -25,7 +25,11 @@ def measure_command() -> None:
 @click.option("--hardware", required=True, metavar="H", help="cpu, cuda[:<gpu>], or simulated:<gpu>[?noise=0.03].")
 @budget_option
 @count_option("--samples", help="Stop once the folder holds N steady samples.")
-@click.option("--scale", metavar="S", help="Size of cases, such as jobs (default: the hardware's).")
+@click.option(
+    "--scale",
+    metavar="S",
+    help="Size of cases: cpu, gpu, jobs, pools, caches, cpu-caches or job-caches (default: the hardware's).",
+)
 @click.option("--planned", metavar="MODEL", help="Groups of plans under a cost model, not random ones.")
 @click.option("--optimizers", callback=split_commas, metavar="A,B", help="Only these optimizers.")
 @click.option("--data-types", callback=split_commas, metavar="A,B", help="Only these data types.")
