@@ -101,6 +101,14 @@ def test_ranks_that_hold_the_same_shapes_have_one_load():
     assert loads_of(plan, seed=1)[0] != first
 
 
+def test_groups_of_other_shapes_have_other_numbers():
+    """Of as many tables and bytes too: ids and noise follow from the number."""
+    work = workload(shaped("a", 1000, 32, 4, 0.9), shaped("b", 1000, 32, 5, 0.9), shaped("c", 1000, 32, 4, 0.8),
+                    shaped("d", 500, 64, 4, 0.9))  # fmt: skip
+    plan = plan_of(work, cluster(local=4), *(placed(name, "table_wise", (rank,)) for rank, name in enumerate("abcd")))
+    assert len({case.number for load in loads_of(plan) for case in load}) == 4
+
+
 def test_a_rank_without_shards_runs_nothing():
     assert loads_of(plan_of(workload(), cluster(), placed("a", "table_wise", (1,))))[0] == ()
 

@@ -95,9 +95,12 @@ def _piece(table: Table, shard: Shard, group: _Group, zipf: float) -> Table:
 
 def _case(workload: Workload, pieces: list[Table], bags: int, blocks: int, seed: int) -> Case:
     """Pieces in an order that only their shapes decide; the case's number follows from them."""
-    named = [replace(piece, name=f"t{i}") for i, piece in enumerate(sorted(pieces, key=_shape))]
+    ordered = sorted(pieces, key=_shape)
+    named = [replace(piece, name=f"t{i}") for i, piece in enumerate(ordered)]
     work = Workload(batch_size=bags, optimizer=workload.optimizer, tables=tuple(named))
-    return Case(seed=seed, number=crc32(f"{blocks} {work}".encode()), workload=work, blocks=blocks)
+    shapes = [(*_shape(piece), piece.embedding_dim, piece.data_type, piece.pooling) for piece in ordered]
+    number = crc32(f"{blocks} {bags} {work.optimizer} {shapes}".encode())
+    return Case(seed=seed, number=number, workload=work, blocks=blocks)
 
 
 def _shape(piece: Table) -> tuple[float, ...]:
