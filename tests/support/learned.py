@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from recsmith.costs.neural.files import Card, HeldOut, NoiseFloor, Range, save_model
+from recsmith.costs.neural.files import FROM_ANALYTIC, Card, HeldOut, NoiseFloor, Range, save_model
 from recsmith.costs.neural.inputs import (
     CORRECTED,
     DATA_TYPES,
@@ -39,7 +39,7 @@ def card(**fields: Any) -> Card:
 def tensors(variant: str = "convex", seed: int = 0, **fields: Any) -> dict[str, Any]:
     """Random weights of the right shapes and signs."""
     draw = np.random.default_rng(seed)
-    work = CORRECTED if variant == "corrected" else WORK
+    work = CORRECTED if variant in FROM_ANALYTIC else WORK
     sizes = ((HIDDEN, len(INPUTS)), (HIDDEN, HIDDEN), (TERMS * len(work), HIDDEN))
     made: dict[str, Any] = {
         "centre": draw.normal(size=len(INPUTS)), "spread": draw.uniform(0.5, 2, len(INPUTS)),
@@ -48,11 +48,13 @@ def tensors(variant: str = "convex", seed: int = 0, **fields: Any) -> dict[str, 
     }  # fmt: skip
     for i, size in enumerate(sizes):
         made |= {f"weight{i}": draw.normal(size=size) / 3, f"bias{i}": draw.normal(size=size[0])}
-    if variant == "corrected":
+    if variant in FROM_ANALYTIC:
         del made["linear"]
         made |= {"peaks": draw.uniform(0, 1, (2, 2, 1 + TERMS)), "extra": draw.uniform(0, 1, (2, 2, GATES, 1 + TERMS)),
                  "behind": draw.normal(size=(HIDDEN, 1 + TERMS)), "behind_bias": draw.normal(size=HIDDEN),
                  "gate": draw.normal(size=(GATES, HIDDEN)), "gate_bias": draw.normal(size=GATES)}  # fmt: skip
+        if variant == "monotone":
+            made |= {"behind": np.abs(made["behind"]), "gate": np.abs(made["gate"])}
     elif variant != "free":
         hinges = HINGES if variant == "convex" else 0
         offsets = draw.choice([1e-6, 1e-5, 1e-4, 1e-2], size=(2, hinges))

@@ -13,7 +13,7 @@ from recsmith.costs.neural.inputs import PieceWork
 from recsmith.problems import Space
 from recsmith.workloads import AccessProfile
 from support.cases import OFF_DISK, Case, cluster, table, workload
-from support.learned import TERMS, write_model
+from support.learned import write_model
 
 COUNTED = AccessProfile(reuse_bins=(0.0, 1.0, *[0.0] * 15), lookups=80, unique_rows=40)
 TABLES = (table("a", 1000, 128, 5.0, access=COUNTED), table("b", 50, 16), table("c", 7, 8, pooling="mean"))
@@ -38,7 +38,8 @@ def evaluator_of(folder: Path, case: Case | None = None, variant: str = "convex"
 def sums_of(evaluator: NeuralEvaluator, seed: int, shape: tuple[int, ...]) -> Any:
     """Summed terms (..., k) over eight decades, some of nothing."""
     draw = np.random.default_rng(seed)
-    sums = 10 ** draw.uniform(-7, 1, (*shape, 1 + TERMS + 4))
+    first = evaluator.problem.pieces.mode[:1], evaluator.problem.pieces.width[:1]
+    sums = 10 ** draw.uniform(-7, 1, (*shape, evaluator.terms(*first).shape[1]))
     sums[..., 0] = draw.integers(0, 5, shape)
     return np.where(sums[..., :1] > 0, sums, 0.0)
 

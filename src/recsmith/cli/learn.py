@@ -21,8 +21,8 @@ def learn_command() -> None:
 @learn_command.command(name="cost")
 @click.option("--data", required=True, metavar="FOLDER[,FOLDER]", help="Measurements, or shipped:NAME.")
 @click.option("-o", "--output", required=True, metavar="NAME.safetensors", help="File to write; its card beside it.")
-@click.option("--variant", type=click.Choice(["convex", "corrected", "linear", "free"]), default=None,
-              help="convex (default), corrected, linear or free (no bound); that of --start.")  # fmt: skip
+@click.option("--variant", type=click.Choice(["convex", "corrected", "monotone", "linear", "free"]), default=None,
+              help="convex (default), monotone, corrected, linear or free (no bound); that of --start.")  # fmt: skip
 @count_option("--seed", default=0, least=0, help="Seed of the split and of the weights.")
 @count_option("--epochs", default=250, help="Times that training sees every sample.")
 @click.option("--budget", callback=read_time, metavar="TIME", help="Stop after a time such as 10m, at the best so far.")

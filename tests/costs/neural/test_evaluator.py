@@ -12,7 +12,7 @@ from support.learned_cases import COUNTED, case_of, evaluator_of, piece_of, sums
 
 from recsmith.bounds import lower_bound
 from recsmith.costs import COST_MODELS, cost_model, price
-from recsmith.costs.neural.files import save_model, weights_of
+from recsmith.costs.neural.files import Variant, save_model, weights_of
 from recsmith.costs.neural.heads import BLOCK
 from recsmith.costs.neural.inputs import inputs_of, work_of
 from recsmith.planners.solver.linear_pieces import linear_pieces_of
@@ -68,7 +68,7 @@ def test_what_was_not_measured_costs_the_analytic_seconds_times_the_factor(
     assert found[-2:] == pytest.approx(analytic[-2:])
 
 
-@pytest.mark.parametrize("variant", ["convex", "corrected", "linear"])
+@pytest.mark.parametrize("variant", ["convex", "corrected", "monotone", "linear"])
 def test_maxima_and_shares_are_the_loads(tmp_path: Path, variant: str) -> None:
     evaluator = evaluator_of(tmp_path, variant=variant)
     sums = sums_of(evaluator, 1, (300,))
@@ -81,7 +81,7 @@ def test_a_product_has_no_maxima(tmp_path: Path) -> None:
     assert evaluator_of(tmp_path, variant="free").group_loads is None
 
 
-@pytest.mark.parametrize("variant", ["convex", "corrected", "linear", "free"])
+@pytest.mark.parametrize("variant", ["convex", "corrected", "monotone", "linear", "free"])
 def test_loads_and_compute_are_sums_of_the_parts(tmp_path: Path, variant: str) -> None:
     evaluator = evaluator_of(tmp_path, variant=variant)
     sums = sums_of(evaluator, 0, (3, BLOCK + 5))
@@ -106,6 +106,25 @@ def test_planes_of_the_evaluator_open_at_0_or_more_and_lie_below_its_loads(tmp_p
     assert len(evaluator.planes) == 2 ** (2 * 2)  # pyright: ignore[reportPossiblyUnbound]
 
 
+def test_planes_of_a_monotone_model_lie_below_any_pieces_and_count_what_they_bear_alone(tmp_path: Path) -> None:
+    """Of shares that matter: gates open at microseconds, as the pieces take."""
+    draw, gaps = np.random.default_rng(0), list[float]()
+    for variant in ("corrected", "monotone"):
+        evaluator = evaluator_of(tmp_path, case_of(batch_size=4096), variant)
+        pieces = evaluator.problem.pieces
+        terms = evaluator.terms(pieces.mode, pieces.width)
+        several = draw.integers(0, 2, (500, len(terms))) * draw.integers(1, 100, (500, len(terms)))
+        sums = several @ terms
+        loads, (first, *_) = evaluator.loads(sums), evaluator.planes
+        below = np.max([each.slopes[0] @ sums.T for each in evaluator.planes], axis=0) + first.opening * (
+            sums[:, 0] > 0
+        )
+        assert (below <= loads[0] * (1 + 1e-9)).all()
+        gaps.append(float((1 - below / np.maximum(loads[0], 1e-300))[sums[:, 0] > 0].mean()))
+    assert gaps[1] < 0.5 * gaps[0]
+    assert linear_pieces_of(evaluator, terms) is None  # pyright: ignore[reportPossiblyUnbound]
+
+
 def _small(seed: int) -> Case:
     """A case whose every plan can be listed, of types that measurements have."""
     case = small_case(seeded(seed), models=("analytic",))
@@ -116,14 +135,16 @@ def _small(seed: int) -> Case:
 
 
 @pytest.mark.filterwarnings("ignore:cost model .* was trained on simulated")
-def test_no_plan_costs_less_than_the_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("variant", ["convex", "monotone"])
+def test_no_plan_costs_less_than_the_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variant: Variant) -> None:
     """Against every plan, with hinges and launches about as dear as the small tables."""
     asked = 0
     for seed in SMALL:
         path = tmp_path / f"{seed}.safetensors"
         launch = np.random.default_rng(seed).choice([0.0, 1e-7, 1e-6], 2)
-        made = tensors(seed=seed, launch=launch, offsets=np.array([[1e-7, 1e-6], [3e-7, 1e-5]]))
-        save_model(str(path), made, card(hardware="simulated:test", device="test, simulated"))
+        hinges = {"offsets": np.array([[1e-7, 1e-6], [3e-7, 1e-5]])} if variant == "convex" else {}
+        made = tensors(variant, seed, launch=launch, **hinges)
+        save_model(str(path), made, card(variant=variant, hardware="simulated:test", device="test, simulated"))
         monkeypatch.setitem(COST_MODELS, "neural", cost_model(f"neural:{path}"))
         case = _small(seed)
         least, bound = brute_force(case).least_s, lower_bound(case.evaluator).bound.value_s

@@ -23,7 +23,7 @@ from recsmith.problems import Space
 from recsmith.workloads import AccessProfile
 
 
-@pytest.mark.parametrize("variant", ["convex", "corrected", "linear", "free"])
+@pytest.mark.parametrize("variant", ["convex", "corrected", "monotone", "linear", "free"])
 def test_what_is_written_is_read(tmp_path: Path, variant: Any) -> None:
     path = tmp_path / "m.safetensors"
     write_model(path, variant)

@@ -35,6 +35,21 @@ def test_the_highest_plane_is_the_convex_head(seed: int) -> None:
 
 @settings(max_examples=30)
 @given(SEEDS)
+def test_a_monotone_group_bears_at_least_what_its_pieces_bear_alone(seed: int) -> None:
+    head = weights_of(tensors("monotone", seed=seed % 100), "monotone", "").head
+    assert isinstance(head, CorrectedHead)
+    pieces = 10 ** np.random.default_rng(seed).uniform(-7, 1, (20, 3, 1 + TERMS))
+    own = head.own(pieces.reshape(-1, 1 + TERMS)).reshape(20, 3, -1).sum(axis=1)
+    sums = np.hstack([pieces.sum(axis=1), own])
+    highest = np.max([sums @ slopes + opening for slopes, opening in head.planes()], axis=0)
+    assert (head.total(sums[:, : 1 + TERMS]) + head.launch.sum() >= highest * (1 - 1e-9)).all()
+    alone = np.hstack([pieces[:, 0], head.own(pieces[:, 0])])
+    touched = np.max([alone @ slopes + opening for slopes, opening in head.planes()], axis=0)
+    assert head.total(pieces[:, 0]) + head.launch.sum() == pytest.approx(touched, rel=2e-3)
+
+
+@settings(max_examples=30)
+@given(SEEDS)
 def test_planes_of_a_corrected_head_lie_below_it_and_touch_it_where_no_share_is_lost(seed: int) -> None:
     given_tensors = tensors("corrected", seed=seed % 100)
     sums = 10 ** np.random.default_rng(seed).uniform(-7, 1, (50, 1 + TERMS))

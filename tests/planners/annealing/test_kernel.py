@@ -74,7 +74,7 @@ def test_a_plan_costs_what_annealing_says_is_legal_and_fits(model: str) -> None:
     assert solved > 6
 
 
-@pytest.mark.parametrize("variant", ["convex", "corrected"])
+@pytest.mark.parametrize("variant", ["convex", "corrected", "monotone"])
 def test_a_plan_costs_what_a_learned_model_says(tmp_path: Path, variant: str) -> None:
     problem = build_problem(sample_workload(10, seed=3, batch_size=64), cpus(3), Space(kernels=("fused",)))
     evaluator = cost_model(write_model(tmp_path / "m.safetensors", variant)).compile(problem)

@@ -78,9 +78,9 @@ class NeuralEvaluator:
         return self.analytic.step_rule
 
     def terms(self, modes: Ints, widths: Ints) -> Floats:
-        """A one, the learned terms, and seconds of other kernels and of collectives (N, k)."""
+        """A one, the learned terms, extra of their own, and seconds of other kernels and of collectives (N, k)."""
         learned = len(self.weights.base)
-        terms = np.zeros((len(modes), 1 + learned + AROUND))
+        terms = np.zeros((len(modes), 1 + learned + self._owned + AROUND))
         terms[:, PIECES] = 1.0
         covered, analytic = self.covered[modes], self.analytic.terms(modes, widths)
         known = np.flatnonzero(covered)
@@ -89,6 +89,8 @@ class NeuralEvaluator:
             piece = self._piece(modes[some], widths[some])
             work = self._work(piece, modes[some], widths[some], analytic[some, 1:5])
             terms[some, 1 : 1 + learned] = self.weights.terms(work, inputs_of(piece))
+            if isinstance(self.weights.head, CorrectedHead):
+                terms[some, 1 + learned : -AROUND] = self.weights.head.own(terms[some, : 1 + learned])
         other = np.maximum(analytic[:, [1, 3]], analytic[:, [2, 4]]) * self.card.analytic_factor
         terms[:, [OTHER_FORWARD, OTHER_BACKWARD]] = np.where(covered[:, None], 0.0, other)
         terms[:, [FORWARD_COMM, BACKWARD_COMM]] = analytic[:, [ANALYTIC_FORWARD_COMM, ANALYTIC_BACKWARD_COMM]]
@@ -126,7 +128,7 @@ class NeuralEvaluator:
         flat = self._flat(sums)
         held = flat[PIECES] > 0
         parts = np.empty((4, flat.shape[1]))
-        parts[:2] = self.weights.head.seconds(flat[:-AROUND].T)
+        parts[:2] = self.weights.head.seconds(flat[: self._seen].T)
         for part, launch in enumerate((self.weights.head.launch[0], self.weights.head.launch[1] + self.lift)):
             parts[part] += flat[OTHER_FORWARD + part]
             parts[part] += held * launch
@@ -140,7 +142,7 @@ class NeuralEvaluator:
     def compute(self, sums: Floats) -> Floats:
         """Launch and head, forward and backward together (...)."""
         flat = self._flat(sums)
-        seconds = self.weights.head.total(flat[:-AROUND].T)
+        seconds = self.weights.head.total(flat[: self._seen].T)
         seconds += flat[OTHER_FORWARD] + flat[OTHER_BACKWARD]
         seconds += (flat[PIECES] > 0) * (float(self.weights.head.launch.sum()) + self.lift)
         return seconds.reshape(sums.shape[:-1])
@@ -157,15 +159,33 @@ class NeuralEvaluator:
         if maxima is None:
             return None
         first = [
-            replace(each, slopes=_beside(each.slopes), extra=None if each.extra is None else _beside(each.extra))
+            replace(
+                each,
+                slopes=self._beside(each.slopes),
+                extra=each.extra if each.extra is None else self._beside(each.extra),
+            )
             for each in maxima
         ]
-        around = _plane(np.zeros(1 + len(self.weights.base)), 0.0).slopes
+        around = _plane(np.zeros(self._seen + self._owned), 0.0).slopes
         last = [Maximum(phase, slopes[None], np.zeros(1)) for phase, slopes in enumerate(around)]
         shares = head.shares if isinstance(head, CorrectedHead) else None
         return GroupLoads(np.array([float(head.launch.sum()) + self.lift, 0.0]), (*first, *last), shares)
 
+    def _beside(self, slopes: Floats) -> Floats:
+        """Slopes (..., k) of learned terms beside all others, which count nothing."""
+        return np.pad(slopes, (*[(0, 0)] * (slopes.ndim - 1), (0, self._owned + AROUND)))
+
+    @property
+    def _seen(self) -> int:
+        """How many terms the head sees: the one, and those that are learned."""
+        return 1 + len(self.weights.base)
+
     # --- the bound ----------------------------------------------------------------------------------------------
+
+    @property
+    def _owned(self) -> int:
+        """How many columns of terms are extra that a piece bears alone: bounds alone count them."""
+        return self.weights.head.owned if isinstance(self.weights.head, CorrectedHead) else 0
 
     @property
     def planes(self) -> tuple[Plane, ...]:
@@ -190,11 +210,6 @@ class NeuralEvaluator:
         head = self.weights.head
         lifts = _lifts(head) if isinstance(head, ConvexHead) else []
         return tuple((lift, replace(self, lift=lift)) for lift in lifts)
-
-
-def _beside(slopes: Floats) -> Floats:
-    """Slopes (..., k) of learned terms beside those that are not, which count nothing."""
-    return np.pad(slopes, (*[(0, 0)] * (slopes.ndim - 1), (0, AROUND)))
 
 
 def _plane(slopes: Floats, opening: float) -> Plane:

@@ -27,7 +27,8 @@ from recsmith.files import check_schema, decode, encode
 SCHEMA = "recsmith/cost-model-card/1"
 MADE_BY = "recsmith learn cost"
 BEND = 2.5  # the network moves a unit cost by at most a factor of e ** BEND = 12 from its base
-Variant = Literal["convex", "corrected", "linear", "free"]
+Variant = Literal["convex", "corrected", "monotone", "linear", "free"]
+FROM_ANALYTIC = ("corrected", "monotone")  # variants that carry the seconds of cost model `analytic`
 
 
 @noun
@@ -167,13 +168,15 @@ _FREE = ("hidden", "hidden_bias", "out", "out_bias")
 _CONVEX = ("hinges", "offsets")
 _CORRECTED = ("peaks", "extra", "behind", "behind_bias", "gate", "gate_bias")
 _HEADS = {"convex": (ConvexHead, ("linear", *_CONVEX)), "linear": (ConvexHead, ("linear", *_CONVEX)),
-          "corrected": (CorrectedHead, _CORRECTED), "free": (FreeHead, ("linear", *_FREE))}  # fmt: skip
+          "corrected": (CorrectedHead, _CORRECTED), "monotone": (CorrectedHead, _CORRECTED),
+          "free": (FreeHead, ("linear", *_FREE))}  # fmt: skip
 
 
 def weights_of(tensors: dict[str, Floats], variant: Variant, source: str) -> Weights:
     """The weights of tensors, every one of which is known, of its shape, and finite."""
     check_tensors(tensors, _shapes(tensors, variant, source), source, MADE_BY)
-    for name in {"launch", "linear", "peaks", "extra", *_CONVEX} & set(tensors):
+    rising = {"behind", "gate"} if variant == "monotone" else set[str]()
+    for name in {"launch", "linear", "peaks", "extra", *_CONVEX, *rising} & set(tensors):
         if (tensors[name] < 0).any():
             damaged(source, f"tensor '{name}' holds numbers below 0", MADE_BY)
     if (tensors["spread"] <= 0).any():
@@ -192,8 +195,8 @@ def _shapes(tensors: dict[str, Floats], variant: Variant, source: str) -> dict[s
         shape = tensors[name].shape if name in tensors else ()
         return shape[axis] if len(shape) > axis else 0
 
-    work = CORRECTED if variant == "corrected" else WORK
-    if variant == "corrected" and size("base", 1) == EARLIER:
+    work = CORRECTED if variant in FROM_ANALYTIC else WORK
+    if variant in FROM_ANALYTIC and size("base", 1) == EARLIER:
         damaged(source, f"it has the {EARLIER} figures of work of an earlier version, not {len(CORRECTED)}", MADE_BY)
     x, b, t, first, second = len(INPUTS), len(work), size("base", 0), size("weight0", 0), size("weight1", 0)
     shapes: dict[str, tuple[int, ...]] = {
@@ -201,7 +204,7 @@ def _shapes(tensors: dict[str, Floats], variant: Variant, source: str) -> dict[s
         "bias1": (second,), "weight2": (t * b, second), "bias2": (t * b,), "base": (t, b), "launch": (2,),
     }  # fmt: skip
     shapes |= {CELLS: (size(CELLS, 0), len(FIGURES))} if CELLS in tensors else {}
-    if variant == "corrected":
+    if variant in FROM_ANALYTIC:
         peaks, gates, hidden = size("peaks", 1), size("gate", 0), size("behind", 0)
         return shapes | {
             "peaks": (2, peaks, 1 + t), "extra": (2, peaks, gates, 1 + t), "behind": (hidden, 1 + t),

@@ -12,15 +12,17 @@ model `analytic` among their terms:
 
 Peaks are memory and cache, whichever is slower. Each share lies between 0 and 1 and is a small network's of log S: how
 much of what could miss a cache does, once all tables of the group share it; memory takes that much longer. That is no
-convex function, so planes leave it out; they lie below, as it costs 0 or more. `free`: launch + a . S times a bounded
-factor, a small network of log S. It gives no planes.
+convex function, so planes leave it out; they lie below, as it costs 0 or more. `monotone`: the same with weights of the
+shares that are 0 or more. Then no share falls as a group grows, and a group bears at least what its pieces would bear
+each alone, which planes count. `free`: launch + a . S times a bounded factor, a small network of log S. It gives no
+planes.
 
-Legend: N groups on ranks, k terms, H hinges, p peaks, G gates, m hidden units, J planes.
+Legend: N groups on ranks, k terms, H hinges, p peaks, G gates, m hidden units, J planes, o columns of own extra.
 """
 
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import combinations
+from itertools import combinations, product
 from typing import Protocol
 
 import numpy as np
@@ -31,6 +33,7 @@ from recsmith.costs.group_loads import Maximum, NetworkShares
 
 BLOCK = 2048  # groups that are computed at once, so that their sums and hinges fit a second-level cache
 REACH = 1.5  # the factor of `free` lies within e ** -REACH and e ** REACH
+ROUNDING = 1e-3  # by which single precision may be off in the number whose sigmoid a share is, and much more
 LOG_UNIT, LOG_SPAN = 1e6, 8.0  # inputs of `free` are log(1 + microseconds) / 8: 0 to 2 for up to 10 s
 
 
@@ -125,7 +128,7 @@ def _of_logarithms(block: Floats, first: Narrow, bias: Narrow, second: Narrow, s
 
 @dataclass(frozen=True)
 class CorrectedHead:
-    """The largest of peaks, each with shares of its own extra.
+    """The largest of peaks, each with shares of its own extra: heads `corrected` and `monotone`.
 
     launch (2,), peaks (2, p, k), extra (2, p, G, k), none below 0; behind (m, k), behind_bias (m,), gate (G, m),
     gate_bias (G,) of the shares.
@@ -169,16 +172,38 @@ class CorrectedHead:
         return NetworkShares(self.behind / LOG_SPAN, self.behind_bias, self.gate, self.gate_bias)
 
     def planes(self) -> list[tuple[Floats, float]]:
-        """(slopes (k,), seconds at no work) of every pair of peaks, forward and backward.
+        """(slopes (k + o,), seconds at no work) of every pair of peaks, forward and backward.
 
-        Extra is left out: it is 0 or more, so that each plane lies below.
+        They are of terms and, behind them, of `own` extra. The rest of it is 0 or more, so each plane lies below.
         """
-        launch = float(self.launch.sum())
-        return [(forward + backward, launch) for forward in self.peaks[0] for backward in self.peaks[1]]
+        launch, (_, peaks, _) = float(self.launch.sum()), self.peaks.shape
+        owned = np.eye(peaks, self.owned // 2), np.eye(peaks, self.owned // 2)
+        pairs = product(range(peaks), range(peaks))
+        return [
+            (np.concatenate([self.peaks[0, i] + self.peaks[1, j], owned[0][i], owned[1][j]]), launch) for i, j in pairs
+        ]
 
-    def _shares(self, block: Floats) -> Floats:
-        """Shares (G, n), 0 to 1, of summed terms (k, n)."""
-        return 1.0 / (1.0 + np.exp(-_of_logarithms(block, *self._narrow).astype(np.float64)))
+    @cached_property
+    def owned(self) -> int:
+        """How many columns `own` has: one of each peak where shares never fall as a group grows, else none."""
+        rising = (self.behind >= 0).all() and (self.gate >= 0).all()
+        return 2 * self.peaks.shape[1] if rising else 0
+
+    def own(self, terms: Floats) -> Floats:
+        """Extra that pieces with these terms (N, k) bear alone, of peaks forward and then backward (N, o).
+
+        Shares rise with the sums, so a group bears no less than its pieces together.
+        """
+        found = np.empty((len(terms), self.owned))
+        for start in range(0, len(terms) if self.owned else 0, BLOCK):
+            block = terms[start : start + BLOCK].T
+            extra = (self._flat_extra @ block).reshape(self.owned, -1, block.shape[1])
+            found[start : start + BLOCK] = (extra * self._shares(block, ROUNDING)).sum(axis=1).T
+        return found
+
+    def _shares(self, block: Floats, less: float = 0.0) -> Floats:
+        """Shares (G, n), 0 to 1, of summed terms (k, n). less: taken from the number whose sigmoid they are."""
+        return 1.0 / (1.0 + np.exp(less - _of_logarithms(block, *self._narrow).astype(np.float64)))
 
     @cached_property
     def _flat_peaks(self) -> Floats:

@@ -16,6 +16,7 @@ import numpy as np
 from recsmith._types import Floats, Ints
 from recsmith.costs.neural.files import (
     CELLS,
+    FROM_ANALYTIC,
     Card,
     Range,
     Variant,
@@ -93,12 +94,12 @@ def _start_fields(path: Path, variant: Variant | None) -> dict[str, Any]:
 
 def _with_figures(groups: Groups, origin: Origin, variant: Variant) -> Groups:
     """The groups with the figures of work that a variant takes."""
-    if variant != "corrected":
+    if variant not in FROM_ANALYTIC:
         return groups
     cluster = cluster_of(origin)
     if cluster is None:
         raise UsageError(
-            f"variant corrected begins with figures of the catalogue, which has no {origin.device}; "
+            f"variant {variant} begins with figures of the catalogue, which has no {origin.device}; "
             "take --variant convex"
         )
     return with_corrected_work(groups, cluster)

@@ -17,7 +17,7 @@ from torch.nn.functional import softplus
 
 from recsmith._types import noun
 from recsmith.costs.analytic import BACKWARD_KERNELS, FORWARD_KERNELS, LAUNCH_S
-from recsmith.costs.neural.files import BEND, Variant
+from recsmith.costs.neural.files import BEND, FROM_ANALYTIC, Variant
 from recsmith.costs.neural.heads import LOG_SPAN, LOG_UNIT, REACH
 from recsmith.costs.neural.inputs import AGAIN_UNIT, CACHED_SHARES, CORRECTED, INPUTS, WORK
 from recsmith.learning.costs import Groups
@@ -48,7 +48,7 @@ class FusedKernelNetwork(nn.Module):
     def __init__(self, variant: Variant, terms: int = TERMS, hinges: int = HINGES) -> None:
         super().__init__()
         self.variant, hinges = variant, hinges if variant == "convex" else 0
-        corrected = variant == "corrected"
+        corrected = variant in FROM_ANALYTIC
         figures, terms = (CORRECTED, len(CORRECTED) - len(WORK) + 1) if corrected else (WORK, terms)
         self.register_buffer("centre", torch.zeros(len(INPUTS)))
         self.register_buffer("spread", torch.ones(len(INPUTS)))
@@ -122,6 +122,16 @@ class FusedKernelNetwork(nn.Module):
         self.gate[: len(middle), 0] = steep * LOG_SPAN
         self.gate_bias.fill_(CLOSED)
         self.gate_bias[: len(middle)] = -steep * torch.log(LOG_UNIT * AGAIN_UNIT * CACHE_BYTES / middle)
+        if self.variant == "monotone":
+            self.behind.weight.abs_()
+            self.gate.abs_()
+
+    def keep_rising(self) -> None:
+        """Set weights of a monotone model's shares that are below 0 to 0."""
+        if self.variant == "monotone":
+            with torch.no_grad():
+                self.behind.weight.clamp_(min=0.0)
+                self.gate.clamp_(min=0.0)
 
     def start_from(self, tensors: dict[str, np.ndarray], factor: float) -> None:
         """Start at the weights of a file (as of `tensors`), with all of its seconds multiplied by a factor."""
@@ -154,7 +164,7 @@ class FusedKernelNetwork(nn.Module):
 
     def head(self, sums: Tensor) -> Tensor:
         """Seconds (N, 2) beyond the launch of summed terms (N, k)."""
-        if self.variant == "corrected":
+        if self.variant in FROM_ANALYTIC:
             return self._corrected(sums)
         linear = sums @ self._slopes(self.linear).T
         if self.variant == "free":
@@ -191,7 +201,7 @@ class FusedKernelNetwork(nn.Module):
         if self.variant == "free":
             tensors |= {"hidden": self.hidden.weight, "hidden_bias": self.hidden.bias, "out": self.out.weight,
                      "out_bias": self.out.bias}  # fmt: skip
-        elif self.variant == "corrected":
+        elif self.variant in FROM_ANALYTIC:
             del tensors["linear"]
             tensors |= {"peaks": self._slopes(self.peaks), "extra": self._slopes(self.extra),
                      "behind": self.behind.weight, "behind_bias": self.behind.bias, "gate": self.gate,
@@ -246,6 +256,7 @@ def train(
         """Every group once, in a new order."""
         for batch in np.array_split(rng.permutation(len(data)), batches):
             loop.step(_loss(network(*data.batch(batch)), data.seconds[batch]))
+            network.keep_rising()
 
     return network, loop.run(epoch, lambda: _mean_error(predict(network, chosen_by), chosen_by), on_epoch)
 
@@ -254,7 +265,7 @@ def _first_network(recipe: CostRecipe, groups: Groups) -> FusedKernelNetwork:
     """The network before training: near the data, or the given one with its seconds brought to the data's."""
     network = FusedKernelNetwork(recipe.variant, recipe.terms, recipe.hinges)
     network.fit_scale(groups.work, groups.inputs, groups.start, groups.seconds)
-    if recipe.variant == "corrected":
+    if recipe.variant in FROM_ANALYTIC:
         network.start_analytic(LAUNCHES_S)
     if recipe.start:
         network.start_from(recipe.start, 1.0)
