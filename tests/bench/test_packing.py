@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from recsmith.bench.journal import load_settings, open_run_store
+from recsmith.bench.sharding import BenchResults
+from recsmith.measuring.samples import read_samples
 from recsmith.measuring.summary import summarize
 
 GPU = Path(__file__).parents[2] / "benchmarks" / "gpu"
@@ -120,6 +122,22 @@ def test_plans_that_were_made_elsewhere_are_measured(tmp_path: Path):
     assert "2 of 2 visits measured" in (tmp_path / "plans.txt").read_text()
     with open_run_store(plans, load_settings(plans)) as book:
         assert len(book.measured) == 2
+
+
+def test_ranks_of_measured_plans_become_samples(tmp_path: Path, whole: tuple[Path, BenchResults]):
+    """Each once, with what its visits took."""
+    script = ROOT / "benchmarks" / "gpu" / "plan_samples.py"
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
+    words = [sys.executable, script, str(whole[0]), str(tmp_path / "ranks")]
+    done = subprocess.run(words, env=environment, check=True, capture_output=True, text=True)
+    samples = read_samples(tmp_path / "ranks")
+    assert int(done.stdout.split()[0]) >= len(samples) > 10  # some visits are too far apart
+    kernels = [visit.kernels.values() for visit in whole[1].measured.values()]
+    timed = {tuple(seconds) for planners in kernels for ranks in planners for seconds in ranks.tolist()}
+    for forward_s, backward_s in zip(samples.forward_s.tolist(), samples.backward_s.tolist(), strict=True):
+        assert forward_s in {forward for forward, _ in timed}
+        assert backward_s in {backward for _, backward in timed}
+    assert len(set(samples.number.tolist())) == len(samples)
 
 
 @pytest.mark.parametrize(

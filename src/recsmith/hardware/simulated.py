@@ -104,7 +104,7 @@ class Simulated:
         forward, backward = map(_slower_level, kernels.work(modes, widths))
         forward = FORWARD_KERNELS * launch + forward * math.ceil(waves) / waves
         backward = BACKWARD_KERNELS * launch + backward
-        return _Noiseless(forward, backward, _reuse_bins(case))
+        return _Noiseless(forward, backward, reuse_bins(case))
 
     @property
     def _sm_count(self) -> int:
@@ -153,7 +153,7 @@ def _slower_level(work: Work) -> float:
     return max(float(work.memory.sum()), float(work.cache.sum()))
 
 
-def _reuse_bins(case: Case) -> Ints:
+def reuse_bins(case: Case) -> Ints:
     """Expected counts of rows read 1, 2, 3-4 ... times (T, 17); of a block of rows, its share of the whole table's."""
     lookups = np.array(case.lookups, dtype=np.float64) * case.blocks
     zipf = np.array([(table.access and table.access.zipf) or 0.0 for table in case.tables])

@@ -157,14 +157,15 @@ def _visit(folder: Folder, hardware: Hardware, cases: CaseSource, sample: int, v
         folder.begin(position)
         measured = hardware.measure(case, before * MOST_VISITS + visit)
     row = {"position": position, "sample": sample, "visit": visit}
-    row |= _case_columns(case, cases.scale.name) | _measured_columns(measured)
+    row |= case_columns(case, cases.scale.name) | _measured_columns(measured)
     row |= origin_columns(time.monotonic() - begun, hardware.name, hardware.device, hardware.versions)
     folder.add(row)
     folder.fold_if_full()
     return row
 
 
-def _case_columns(case: Case, scale: str) -> Row:
+def case_columns(case: Case, scale: str) -> Row:
+    """The columns that say what a case is."""
     tables = case.tables
     return {
         "seed": case.seed,
