@@ -657,11 +657,17 @@ def _one_width(case: Case, widths: Any) -> Any:
 def least_bytes(case: Case, t: Table) -> int | None:
     """The fewest device bytes that a table can take over all ranks; None: it fits nowhere.
 
-    Under widths any, every split into multiples of 4 counts, even for types that take equal widths: bounds say so too.
+    Under widths any, every split into multiples of 4 counts, even for sequences, which take equal widths: bounds say so
+    too. The few splits of grid_shard are tried one by one, as bounds do.
     """
     found: list[int] = []
     for kind, kernel, cache, limit in _modes(case, t, relaxed=case.space.widths == "any"):
         dim, least = t.embedding_dim, min(limit, t.embedding_dim)
+        if kind.name == "grid_shard":
+            for split in _splits(case, t, kind, limit):
+                piece = _piece_bytes(case, t, kind, kernel, cache, split[0])
+                found += [] if piece is None else [piece * len(split)]
+            continue
         if kind.splits_columns and case.space.widths == "any":
             widths = [w for w in range(4, dim + 1, 4) if w >= least]
             size = {w: _piece_bytes(case, t, kind, kernel, cache, w) for w in widths}
