@@ -176,11 +176,11 @@ class CorrectedHead:
 
         They are of terms and, behind them, of `own` extra. The rest of it is 0 or more, so each plane lies below.
         """
-        launch, (_, peaks, _) = float(self.launch.sum()), self.peaks.shape
-        owned = np.eye(peaks, self.owned // 2), np.eye(peaks, self.owned // 2)
-        pairs = product(range(peaks), range(peaks))
+        launch, peaks = float(self.launch.sum()), self.peaks.shape[1]
+        counted = np.eye(peaks, self.owned // 2)
         return [
-            (np.concatenate([self.peaks[0, i] + self.peaks[1, j], owned[0][i], owned[1][j]]), launch) for i, j in pairs
+            (np.concatenate([self.peaks[0, i] + self.peaks[1, j], counted[i], counted[j]]), launch)
+            for i, j in product(range(peaks), repeat=2)
         ]
 
     @cached_property
