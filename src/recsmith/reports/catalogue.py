@@ -14,7 +14,7 @@ from recsmith.clusters import Cluster, catalogue, cluster_to_raw, load_cluster
 from recsmith.costs import COST_MODELS, DEFAULT_COST_MODEL
 from recsmith.costs.neural.files import find_model, load_model, shipped_models
 from recsmith.costs.neural.model import PREFIX
-from recsmith.costs.published import COLLECTIVES, DEVICE, HOST, PUBLISHED
+from recsmith.costs.published import COLLECTIVES, DEVICE, HOST, MEASURED, PUBLISHED
 from recsmith.files import Raw, encode
 from recsmith.planning.registry import PLANNERS
 from recsmith.reports.layout import Grid, grid, line, plain_line
@@ -48,6 +48,11 @@ def devices_report() -> RenderableType:
             f"how it keeps tables in {HOST} rests on one laboratory's {sum(each.figures for each in hosted.values())} "
             f"times of {' and '.join(hosted)}",
         ),
+        line(
+            "measured",
+            f"kernels of {' and '.join(MEASURED)}, {' and '.join(f'{each.figures:,}' for each in MEASURED.values())} "
+            f"groups of tables: cost models {' and '.join(f'{PREFIX}{name}' for name in MEASURED)} know them",
+        ),
         line("use", "--cluster h100:8x12 is 12 hosts of 8; a host of gb200 is its NVLink domain"),
         line(
             "own", "in a YAML file: `schema: recsmith/cluster/1`, `device: {base: h100, name: mine, hbm_bytes: 60GiB}`"
@@ -77,11 +82,12 @@ def _checked_words(device: str) -> str:
 
 
 def devices_to_raw() -> Raw:
-    """One host of each device of the catalogue, as cluster files hold it, and what was published of each."""
+    """One host of each device of the catalogue, as cluster files hold it, what was published of each, and measured."""
     return {
         "schema": DEVICES_SCHEMA,
         "devices": [cluster_to_raw(load_cluster(name)) for name in catalogue()],
         "published": {part: {name: encode(each) for name, each in seen.items()} for part, seen in PUBLISHED.items()},
+        "measured": {name: encode(each) for name, each in MEASURED.items()},
     }
 
 
