@@ -24,6 +24,7 @@ from recsmith.hardware import Case
 from recsmith.hardware.loads import Load
 from recsmith.hardware.simulated import reuse_bins
 from recsmith.measuring.about import About
+from recsmith.measuring.cases import EVERY
 from recsmith.measuring.compute import case_columns
 from recsmith.measuring.folder import open_folder
 from recsmith.measuring.journal import Row
@@ -33,10 +34,11 @@ SCALE = "plans"
 
 
 class Timed(NamedTuple):
-    """What a kernel took in a visit."""
+    """What a kernel took in a visit. elapsed_s: of the visit, its part."""
 
     forward_s: float
     backward_s: float
+    elapsed_s: float
     visit: MeasuredVisit
 
 
@@ -66,7 +68,8 @@ def convert(plans: Path, output: Path, tasks: Sequence[int] | None) -> None:
     )  # fmt: skip
     output.mkdir(exist_ok=True)
     with open_folder(output, about) as folder:
-        for sample, (case, visits) in enumerate(found.items()):
+        for place, (case, visits) in enumerate(found.items()):
+            sample = place // (EVERY - 1) * EVERY + place % (EVERY - 1)  # every tenth place means a case met before
             for visit, (_, seen) in enumerate(sorted(visits.items())):
                 which = {"position": folder.position, "sample": sample, "visit": visit, "hardware": about.hardware}
                 folder.add(which | row_of(case, seen))
@@ -90,8 +93,9 @@ def timed(plans: Path, tasks: Sequence[int] | None) -> Iterator[tuple[Case, Time
 
 def alone(loads: dict[str, tuple[Load, ...]], seen: MeasuredVisit) -> dict[Case, Timed]:
     """The kernels of a task's ranks that run just one, with what they took in a visit."""
+    distinct = {load for ranks in loads.values() for load in ranks if load}
     return {
-        load[0]: Timed(forward_s, backward_s, seen)
+        load[0]: Timed(forward_s, backward_s, seen.elapsed_s / len(distinct), seen)
         for planner, ranks in loads.items()
         for load, (forward_s, backward_s) in zip(ranks, seen.kernels[planner].tolist(), strict=True)
         if len(load) == 1
@@ -105,7 +109,7 @@ def row_of(case: Case, seen: Timed) -> Row:
         **case_columns(case, SCALE), "unique_rows": bins.sum(axis=1).tolist(), "reuse_bins": bins.ravel().tolist(),
         "status": "ok", "forward_s": seen.forward_s, "backward_s": seen.backward_s, "forward_median_s": None,
         "backward_median_s": None, "forward_wall_s": None, "backward_wall_s": None, "repetitions": LEAST,
-        "spread": None, "probe_s": visit.probe_s, "probe_moved": None, "message": "", "elapsed_s": visit.elapsed_s,
+        "spread": None, "probe_s": visit.probe_s, "probe_moved": None, "message": "", "elapsed_s": seen.elapsed_s,
         "device": visit.device, "versions": visit.versions, "date": visit.date,
     }  # fmt: skip
 
