@@ -9,7 +9,7 @@ import pytest
 from support.learned import groups
 
 from recsmith.clusters import load_cluster
-from recsmith.costs.neural.files import load_model, save_model, weights_of
+from recsmith.costs.neural.files import FROM_ANALYTIC, Variant, load_model, save_model, weights_of
 from recsmith.costs.pricing import one_device
 from recsmith.learning.costs.baselines import analytic_seconds, with_corrected_work
 from recsmith.learning.costs.learn import predict
@@ -45,18 +45,22 @@ def test_it_learns_and_numpy_computes_what_pytorch_does(tmp_path: Path, variant:
     assert numpy == pytest.approx(torch, rel=1e-5)
 
 
-def test_a_corrected_model_begins_near_analytic_and_numpy_computes_what_pytorch_does(tmp_path: Path) -> None:
+@pytest.mark.parametrize("variant", FROM_ANALYTIC)
+def test_it_begins_near_analytic_and_numpy_computes_what_pytorch_does(tmp_path: Path, variant: Variant) -> None:
     samples = with_corrected_work(groups(40), one_device(load_cluster("h100")))
-    begun = training._first_network(CostRecipe(variant="corrected"), samples)  # pyright: ignore[reportPrivateUsage]
+    begun = training._first_network(CostRecipe(variant=variant), samples)  # pyright: ignore[reportPrivateUsage]
     predicted = training.predict(begun, samples)
     analytic = replace(samples, seconds=analytic_seconds(samples, one_device(load_cluster("h100"))))
     assert _error(predicted, analytic) < 0.4
     truth = replace(samples, seconds=1.5 * predicted)
-    network, _ = train(CostRecipe(variant="corrected", epochs=30), truth, truth)
+    network, _ = train(CostRecipe(variant=variant, epochs=30), truth, truth)
     assert _error(training.predict(network, truth), truth) < 0.05
     path = tmp_path / "m.safetensors"
-    save_model(str(path), network.tensors(), card(variant="corrected"))
+    save_model(str(path), network.tensors(), card(variant=variant))
     assert predict(load_model(path)[0], truth) == pytest.approx(training.predict(network, truth), rel=1e-5)
+    weights = network.tensors()
+    falling = bool((weights["behind"] < 0).any() or (weights["gate"] < 0).any())
+    assert falling == (variant == "corrected")
 
 
 def test_a_seed_gives_the_same_weights() -> None:
