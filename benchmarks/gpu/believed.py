@@ -12,8 +12,6 @@ one of the plans that were measured: how much longer its pick takes than the sho
 """
 
 import argparse
-import tarfile
-import tempfile
 import warnings
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -21,10 +19,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from measured_plans import folder_of, tasks_of
 
 from recsmith.bench.journal import BenchSettings, RunStore, load_settings
-from recsmith.bench.sharding import device_of
-from recsmith.bench.tasks import SPACE, draw_tasks, parse_rows
+from recsmith.bench.tasks import SPACE
 from recsmith.costs import cost_model
 from recsmith.costs.pricing import device_parts
 from recsmith.learning.policies.tasks import PlacementTask
@@ -54,12 +52,8 @@ def main() -> None:
     parser.add_argument("--tasks", type=int, nargs="*", help="of every row, counted from 0 (default: all)")
     words = parser.parse_args()
     warnings.simplefilter("ignore")  # of models beyond what they know
-    if words.plans.is_dir():
-        print("\n".join(tables(words.plans, words.models, words.tasks)))
-        return
-    with tempfile.TemporaryDirectory() as unpacked, tarfile.open(words.plans) as archive:
-        archive.extractall(unpacked, filter="data")
-        print("\n".join(tables(Path(unpacked) / "plans", words.models, words.tasks)))
+    with folder_of(words.plans) as folder:
+        print("\n".join(tables(folder, words.models, words.tasks)))
 
 
 def tables(folder: Path, models: Sequence[str], tasks: Sequence[int] | None) -> Iterator[str]:
@@ -81,13 +75,10 @@ def tables(folder: Path, models: Sequence[str], tasks: Sequence[int] | None) -> 
 
 def beliefs(settings: BenchSettings, store: RunStore, model: str, tasks: Sequence[int] | None) -> Beliefs:
     """What a model says of all plans of a run, or of those of some tasks of every row."""
-    device, found = device_of(settings.hardware), Beliefs()
-    measured = {task for task, _ in store.measured}
-    for row in parse_rows(settings.rows):
-        drawn = draw_tasks(row, settings.tasks, settings.seed, device, settings.global_batch).tasks
-        for place, task in enumerate(drawn):
-            if task.name in measured and (tasks is None or place in tasks):
-                add_task(found, str(row), task, settings, store, model)
+    found, measured = Beliefs(), {task for task, _ in store.measured}
+    for row, task in tasks_of(settings, tasks):
+        if task.name in measured:
+            add_task(found, row, task, settings, store, model)
     return found
 
 

@@ -9,16 +9,14 @@ was timed. Counts of rows that are read are expected ones, by the law that ids w
 """
 
 import argparse
-import tarfile
-import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from measured_plans import folder_of, tasks_of
+
 from recsmith.bench.journal import MeasuredVisit, RunStore, load_settings
-from recsmith.bench.sharding import device_of
-from recsmith.bench.tasks import draw_tasks, parse_rows
 from recsmith.bench.visits import place_task
 from recsmith.hardware import Case
 from recsmith.hardware.loads import Load
@@ -48,12 +46,8 @@ def main() -> None:
     parser.add_argument("output", type=Path, help="folder of measurements to write, new or empty")
     parser.add_argument("--tasks", type=int, nargs="*", help="of every row, counted from 0 (default: all)")
     words = parser.parse_args()
-    if words.plans.is_dir():
-        convert(words.plans, words.output, words.tasks)
-        return
-    with tempfile.TemporaryDirectory() as unpacked, tarfile.open(words.plans) as archive:
-        archive.extractall(unpacked, filter="data")
-        convert(Path(unpacked) / "plans", words.output, words.tasks)
+    with folder_of(words.plans) as folder:
+        convert(folder, words.output, words.tasks)
 
 
 def convert(plans: Path, output: Path, tasks: Sequence[int] | None) -> None:
@@ -81,14 +75,11 @@ def convert(plans: Path, output: Path, tasks: Sequence[int] | None) -> None:
 def timed(plans: Path, tasks: Sequence[int] | None) -> Iterator[tuple[Case, Timed]]:
     """Every kernel that a rank runs alone, and what it took in a visit; once a visit."""
     settings, store = load_settings(plans), RunStore(plans)
-    device = device_of(settings.hardware)
-    for row in parse_rows(settings.rows):
-        drawn = draw_tasks(row, settings.tasks, settings.seed, device, settings.global_batch).tasks
-        for task in (task for place, task in enumerate(drawn) if tasks is None or place in tasks):
-            attempts = [store.attempts[task.name, planner] for planner in settings.planners]
-            loads = place_task(task, [each for each in attempts if each.placements], settings.seed).loads
-            for seen in (visit for (name, _), visit in sorted(store.measured.items()) if name == task.name):
-                yield from alone(loads, seen).items()
+    for _, task in tasks_of(settings, tasks):
+        attempts = [store.attempts[task.name, planner] for planner in settings.planners]
+        loads = place_task(task, [each for each in attempts if each.placements], settings.seed).loads
+        for seen in (visit for (name, _), visit in sorted(store.measured.items()) if name == task.name):
+            yield from alone(loads, seen).items()
 
 
 def alone(loads: dict[str, tuple[Load, ...]], seen: MeasuredVisit) -> dict[Case, Timed]:

@@ -8,19 +8,17 @@ is measured here. Takes a minute for 24 tasks.
 """
 
 import argparse
-import tarfile
-import tempfile
 import warnings
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
+from measured_plans import folder_of, tasks_of
 
 from recsmith.bench.journal import RunStore, load_settings
 from recsmith.bench.plans import attempt
-from recsmith.bench.sharding import device_of
-from recsmith.bench.tasks import SPACE, draw_tasks, parse_rows
+from recsmith.bench.tasks import SPACE
 from recsmith.costs import Evaluator, cost_model
 from recsmith.costs.pricing import device_parts
 from recsmith.plans import Placement
@@ -31,30 +29,26 @@ AGAIN = ("auto", "neuroshard")  # planners that plan again
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Measured tasks planned again; a prediction.")
-    parser.add_argument("plans", type=Path, help="archive of `bench sharding`")
+    parser.add_argument("plans", type=Path, help="folder of `bench sharding`, or an archive of one")
     parser.add_argument("under", help="cost model that plans")
     parser.add_argument("judge", help="cost model that prices all plans")
     parser.add_argument("--tasks", type=int, nargs="*", help="of every row, counted from 0 (default: all)")
     words = parser.parse_args()
     warnings.simplefilter("ignore")  # of models beyond what they know
-    with tempfile.TemporaryDirectory() as unpacked, tarfile.open(words.plans) as archive:
-        archive.extractall(unpacked, filter="data")
-        print("\n".join(table(Path(unpacked) / "plans", words.under, words.judge, words.tasks)))
+    with folder_of(words.plans) as folder:
+        print("\n".join(table(folder, words.under, words.judge, words.tasks)))
 
 
 def table(folder: Path, under: str, judge: str, tasks: Sequence[int] | None) -> Iterator[str]:
     """By row: how much longer steps of the measured plans, and of NeuroShard's new ones, are than auto's new ones."""
     settings, store, found = load_settings(folder), RunStore(folder), defaultdict[str, list[list[float]]](list)
-    device = device_of(settings.hardware)
-    for row in parse_rows(settings.rows):
-        drawn = draw_tasks(row, settings.tasks, settings.seed, device, settings.global_batch).tasks
-        for task in (task for place, task in enumerate(drawn) if tasks is None or place in tasks):
-            problem = build_problem(task.workload, task.cluster, SPACE)
-            models = cost_model(judge).compile(problem), cost_model("analytic").compile(problem)
-            first, *others = (step(attempt(each, task, under, settings.seed).placements, *models) for each in AGAIN)
-            others += [step(store.attempts[task.name, each].placements, *models) for each in settings.planners]
-            for name in ("all", str(row)):
-                found[name].append([float(np.log(each / first)) for each in others])
+    for row, task in tasks_of(settings, tasks):
+        problem = build_problem(task.workload, task.cluster, SPACE)
+        models = cost_model(judge).compile(problem), cost_model("analytic").compile(problem)
+        first, *others = (step(attempt(each, task, under, settings.seed).placements, *models) for each in AGAIN)
+        others += [step(store.attempts[task.name, each].placements, *models) for each in settings.planners]
+        for name in ("all", row):
+            found[name].append([float(np.log(each / first)) for each in others])
     planners = [f"{each}, anew" for each in AGAIN[1:]] + list(settings.planners)
     yield f"| row | tasks | {' | '.join(planners)} |\n|{'---|' * (2 + len(planners))}"
     for row in ("all", *settings.rows):

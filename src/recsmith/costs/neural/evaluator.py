@@ -162,7 +162,7 @@ class NeuralEvaluator:
             replace(
                 each,
                 slopes=self._beside(each.slopes),
-                extra=each.extra if each.extra is None else self._beside(each.extra),
+                extra=None if each.extra is None else self._beside(each.extra),
             )
             for each in maxima
         ]
