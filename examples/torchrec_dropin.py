@@ -22,7 +22,7 @@ from torchrec.optim.apply_optimizer_in_backward import apply_optimizer_in_backwa
 from torchrec.optim.optimizers import in_backward_optimizer_filter
 
 from recsmith.jobs.launch import launch
-from recsmith.torchrec import RecSmithPlanner, leave
+from recsmith.torchrec import RecSmithPlanner, keep_feature_order, leave
 
 BATCH_SIZE, DENSE, DIM = 256, 13, 64
 TABLES = {  # rows, and how many ids a sample looks up
@@ -84,6 +84,7 @@ def train(steps: int) -> dict[str, Any]:
         if types[table] != "data_parallel":
             apply_optimizer_in_backward(RowWiseAdagrad, bag.parameters(), {"lr": 0.05})
     sharded = DistributedModelParallel(model, device=device, plan=plan, sharders=sharders)
+    keep_feature_order(sharded)  # the model reads .values(); its columns would lie as the plan places tables
     rest = dict(in_backward_optimizer_filter(sharded.named_parameters()))  # all that no fused optimizer updates
     adagrad = KeyedOptimizerWrapper(rest, lambda parameters: torch.optim.Adagrad(parameters, lr=0.05))
     optimizer = CombinedOptimizer([sharded.fused_optimizer, adagrad])

@@ -1,9 +1,9 @@
 """RecSmith inside a TorchRec job: the drop-in planner and what goes with it (needs the torchrec extra).
 
-from recsmith.torchrec import RecSmithPlanner
+from recsmith.torchrec import RecSmithPlanner, keep_feature_order
 
 plan = RecSmithPlanner("h100:8", batch_size=8192).collective_plan(model, sharders, pg)
-model = DistributedModelParallel(model, plan=plan, sharders=sharders)
+model = keep_feature_order(DistributedModelParallel(model, plan=plan, sharders=sharders))
 """
 
 from recsmith.adapters.installed import require_torchrec
@@ -12,6 +12,7 @@ require_torchrec()
 
 from recsmith.adapters.convert import from_sharding_plan, to_parameter_constraints, to_sharding_plan  # noqa: E402
 from recsmith.adapters.drop_in_planner import RecSmithPlanner  # noqa: E402
+from recsmith.adapters.feature_order import keep_feature_order  # noqa: E402
 from recsmith.adapters.observe import observe  # noqa: E402
 from recsmith.adapters.plan_loader import PlanFileLoader  # noqa: E402
 from recsmith.adapters.reshard.layout import tie_checkpoint  # noqa: E402
@@ -32,6 +33,7 @@ __all__ = [
     "WatchReport",
     "from_sharding_plan",
     "import_plan",
+    "keep_feature_order",
     "leave",
     "observe",
     "read_cluster",

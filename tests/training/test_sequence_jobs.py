@@ -1,4 +1,5 @@
-"""Jobs that read sequences, with batches that grow: losses of the unsharded model, the same bits when resumed."""
+"""Jobs of a model of one's own, which reads features and sequences in the order in which tables give them, with batches
+that grow: losses of the unsharded model, the same bits when resumed."""
 
 import json
 from importlib.util import find_spec
@@ -22,6 +23,7 @@ from recsmith.training import (
     RunOptimizers,
     RunTable,
     SparseOptimizer,
+    evaluate,
     train,
 )  # fmt: skip
 
@@ -31,8 +33,12 @@ pytestmark = [
 ]
 STEPS, EVERY, DIM, LONGEST = 12, 4, 8, 6
 FIRST, LATER, CHANGE = 48, 96, 5  # samples of all ranks in a step, and the steps before it changes
-KINDS = {"pooled": "row_wise", "t": "table_wise", "c": "column_wise", "r": "row_wise"}
-SIZES = {"pooled": 300, "t": 64, "c": 90, "r": 503}
+KINDS = {  # TorchRec gives features by type, so the pooled ones as pooled, last, item and the others as t, u, c, r
+    "pooled": "row_wise", "item": "table_wise", "last": "row_wise",
+    "t": "table_wise", "c": "column_wise", "r": "row_wise", "u": "table_wise",
+}  # fmt: skip
+SIZES = {"pooled": 300, "item": 40, "last": 77, "t": 64, "c": 90, "r": 503, "u": 31}
+POOLED = ("pooled", "item", "last")
 
 
 def features() -> list[dict[str, Any]]:
@@ -41,12 +47,12 @@ def features() -> list[dict[str, Any]]:
 
 
 def a_table(name: str, **words: Any) -> RunTable:
-    pooling = "sum" if name == "pooled" else "none"
+    pooling = "sum" if name in POOLED else "none"
     return RunTable(**{"name": name, "num_embeddings": SIZES[name], "pooling": pooling, **words})
 
 
 def attending(tables: Any, dense: int, *, sequences: Any) -> Any:
-    """A model of one's own: what is pooled, and sequences whose rows are weighted by their own score."""
+    """A model of one's own: what is pooled side by side, and sequences whose rows are weighted by their own score."""
     import torch
 
     class Attending(torch.nn.Module):
@@ -57,7 +63,7 @@ def attending(tables: Any, dense: int, *, sequences: Any) -> Any:
 
         def forward(self, values: torch.Tensor, features: Any) -> torch.Tensor:
             parts = [values, self.tables(features).values()]
-            for _, rows in sorted(self.sequences(features).items()):
+            for rows in self.sequences(features).values():
                 padded = rows.to_padded_dense(LONGEST)
                 parts.append((padded * self.score(padded).sigmoid()).sum(1))
             return self.last(torch.cat(parts, dim=1))
@@ -70,7 +76,7 @@ def a_plan(folder: Path, *, pooling: str = "none", **kinds: str) -> str:
     tables = [
         {
             "name": name, "num_embeddings": size, "embedding_dim": DIM, "pooling_factor": 2,
-            "pooling": "sum" if name == "pooled" else pooling,
+            "pooling": "sum" if name in POOLED else pooling,
         }
         for name, size in SIZES.items()
     ]  # fmt: skip
@@ -153,6 +159,13 @@ def test_another_number_of_ranks_goes_on_with_grown_batches_and_the_same_losses(
     elsewhere = from_step(run, 2 * EVERY, tmp_path / "elsewhere")
     train(run, settings=(f"output={elsewhere}", "ranks=3", "plan=auto"))
     assert losses(elsewhere) == pytest.approx(losses(Path(run.output)), rel=1e-6)
+
+
+def test_the_exported_model_has_the_same_scores_under_another_plan(trained: tuple[Run, dict[str, Any]]):
+    run, result = trained
+    scores = evaluate(run.output, ranks=1)
+    assert scores.logloss == pytest.approx(result["test"]["logloss"], rel=1e-6)
+    assert scores.auc == pytest.approx(result["test"]["auc"], abs=1e-3)
 
 
 def test_the_exported_model_predicts_what_was_scored(trained: tuple[Run, dict[str, Any]]):

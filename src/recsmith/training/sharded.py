@@ -19,6 +19,7 @@ from torchrec.optim.optimizers import in_backward_optimizer_filter
 
 from recsmith._components import parsed
 from recsmith.adapters.convert import to_sharding_plan
+from recsmith.adapters.feature_order import keep_feature_order
 from recsmith.costs.fetches import AHEAD
 from recsmith.planning.simulate import simulate
 from recsmith.plans import Plan
@@ -85,6 +86,7 @@ def shard(run: Run, plan: Plan, task: Task, device: torch.device) -> ShardedJob:
             data_parallel_wrapper=DefaultDataParallelWrapper(params_to_ignore=list(towers.local)),
             plan=to_sharding_plan(worded, task, sharders=sharders, constraints=limits),
         )  # fmt: skip
+    keep_feature_order(model)
     if "beta1" in OPTIMIZERS[run.optimizers.sparse.name].settings:
         for tables in kernels_in(model, SplitTableBatchedEmbeddingBagsCodegen):
             tables.register_forward_pre_hook(uncounted)

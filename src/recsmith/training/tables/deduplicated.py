@@ -168,6 +168,8 @@ class DeduplicatedTables(nn.Module, TableModule):
     deduplication: which features are in which collection; tables of no such feature are in the plain one.
     """
 
+    reads_by_name = True
+
     def __init__(
         self, configs: Sequence[EmbeddingBagConfig], device: torch.device, is_weighted: bool = False,
         *, deduplication: Deduplication,

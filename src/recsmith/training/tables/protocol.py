@@ -24,7 +24,11 @@ class InitialWeights(NamedTuple):
 
 @runtime_checkable
 class TableModule(Protocol):
-    """Embedding tables of a model."""
+    """Embedding tables of a model.
+
+    One that asks the collections inside for features by their names alone says `reads_by_name = True`. Others are given
+    them in the order of their configs, which costs a copy where the plan has another order.
+    """
 
     def features(self) -> Features:
         """What batches must hold for them: ids of all that stored tables look up, where nothing else is said."""

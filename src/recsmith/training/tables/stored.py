@@ -68,6 +68,8 @@ class StoredTable:
 class StoredTables(nn.Module, TableModule):
     """Embedding tables of which some are stored smaller. transforms: how, by name of the table."""
 
+    reads_by_name = True
+
     def __init__(
         self, configs: Sequence[EmbeddingBagConfig], device: torch.device, is_weighted: bool = False,
         *, transforms: Mapping[str, EmbeddingTransform],

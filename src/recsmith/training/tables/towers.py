@@ -31,6 +31,8 @@ class TowerTables(nn.Module, TableModule):
     ratio, towers, module, rank: as Towers has them. hosts: how ids and outputs cross hosts, where each has a tower.
     """
 
+    reads_by_name = True
+
     def __init__(
         self, configs: Sequence[EmbeddingBagConfig], device: torch.device, is_weighted: bool = False,
         *, ratio: int | Literal["auto"], towers: tuple[tuple[str, ...], ...],
