@@ -66,7 +66,8 @@ def plan_limits(run: Run, before: Plan | None, *, sequences: Sequence[str], devi
     rules = [TableRule(tables="*", sharding_types=carried)] if carried else []
     if run.array is not None:
         rules.append(TableRule(tables="*", sharding_types=WHOLE_ROWS))
-    if SplitHalves() in row_parts(run) or run.remote is not None:
+    copies = OPTIMIZERS[run.optimizers.sparse.name].copies
+    if SplitHalves() in row_parts(run) or run.remote is not None or not copies:
         rules.append(TableRule(tables="*", sharding_types=tuple(name for name in TYPE_NAMES if name != COPIED)))
     if device == "cpu":
         rules += [TableRule(tables=name, sharding_types=SEQUENCES_ON_CPU) for name in sequences]

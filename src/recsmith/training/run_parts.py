@@ -191,7 +191,7 @@ class TableOptimizer:
         return f"optimizers.sparse.name: {self.name}"
 
     def refuses(self, other: Any, /) -> str | None:
-        """A CPU that FBGEMM does not have it for, and copied tables where it is fused only."""
+        """A CPU that FBGEMM does not have it for, and copied tables, which it would train in another way."""
         if other is CPU and self.name not in CPU_OPTIMIZERS:
             return (
                 f"optimizers.sparse.name is {self.name}, which FBGEMM has on GPUs alone; on CPU use "
@@ -199,7 +199,7 @@ class TableOptimizer:
             )
         if isinstance(other, PlannedTables) and other.copied and not OPTIMIZERS[self.name].copies:
             return (
-                f"{self.name} is fused only, and the plan copies table {other.copied} to every rank; "
+                f"{self.name} trains sharded tables alone, and the plan copies table {other.copied} to every rank; "
                 f"use {', '.join(COPYING_OPTIMIZERS)}, or a plan without data_parallel"
             )
         return None

@@ -19,12 +19,14 @@ class Optimizer:
         name: RecSmith's name of it.
         torch_class: its class without fusion, 'module:Class'; apply_optimizer_in_backward takes it for the fused one.
         fbgemm_name: of EmbOptimType; other_names: further ones, in lower case.
-        settings: what it is told beside its learning rate and weight decay.
+        settings: what it is told beside its learning rate. weight_decay is FBGEMM's, which shrinks rows that are looked
+            up, apart from the gradient.
         fused_states: fp32 numbers that FBGEMM keeps, by name. Column shards keep row-wise ones each, and so train
             differently from the unsharded table.
         copied_states: what the class without fusion keeps, of tables that every rank has whole.
         on_cpu: FBGEMM's CPU kernels train it, so that it can be measured and verified without a GPU.
-        copies: it trains tables that every rank has whole: TorchRec and torch have it without fusion.
+        copies: it trains tables that every rank has whole as it trains sharded ones: without fusion it leaves rows
+            alone that are not looked up.
         splits: it trains tables whose rows lie in two halves of 16 bits (`rows: split` of a run).
     """
 
@@ -55,7 +57,7 @@ class Optimizer:
         return self.row_states > 0
 
 
-_EPS, _EPS_BETAS = ("eps",), ("eps", "beta1", "beta2")
+_EPS, _ADAM = ("eps",), ("eps", "beta1", "beta2", "weight_decay")
 OPTIMIZERS: dict[str, Optimizer] = {
     each.name: each
     for each in (
@@ -76,17 +78,17 @@ OPTIMIZERS: dict[str, Optimizer] = {
         ),
         Optimizer(
             name="partial_rowwise_adam", torch_class="torchrec.optim:PartialRowWiseAdam",
-            fbgemm_name="PARTIAL_ROWWISE_ADAM", other_names=("partial_row_wise_adam",), settings=_EPS_BETAS,
+            fbgemm_name="PARTIAL_ROWWISE_ADAM", other_names=("partial_row_wise_adam",), settings=_ADAM,
             fused_states={"momentum1": "element-wise", "exp_avg_sq": "row-wise"},
             copied_states={"step": "scalar", "exp_avg": "element-wise", "exp_avg_sq": "row-wise"}, copies=False,
         ),
         Optimizer(
-            name="adam", torch_class="torch.optim:Adam", fbgemm_name="ADAM", settings=_EPS_BETAS,
+            name="adam", torch_class="torch.optim:Adam", fbgemm_name="ADAM", settings=_ADAM,
             fused_states={"momentum1": "element-wise", "exp_avg_sq": "element-wise"},
-            copied_states={"step": "scalar", "exp_avg": "element-wise", "exp_avg_sq": "element-wise"},
+            copied_states={"step": "scalar", "exp_avg": "element-wise", "exp_avg_sq": "element-wise"}, copies=False,
         ),
         Optimizer(
-            name="lamb", torch_class="torchrec.optim:LAMB", fbgemm_name="LAMB", settings=_EPS_BETAS,
+            name="lamb", torch_class="torchrec.optim:LAMB", fbgemm_name="LAMB", settings=_ADAM,
             fused_states={"momentum1": "element-wise", "exp_avg_sq": "element-wise"},
             copied_states={"step": "scalar", "exp_avg": "element-wise", "exp_avg_sq": "element-wise"}, copies=False,
         ),

@@ -103,11 +103,21 @@ def test_the_noun_of_an_optimizer_of_tables_holds(optimizer: Optimizer, fbgemm: 
         assert shapes == optimizer.copied_states
 
 
-def test_settings_that_an_optimizer_does_not_read_are_refused() -> None:
-    with pytest.raises(UsageError, match="eps is given, and sgd has none"):
-        sparse_arguments(SparseOptimizer(name="sgd", eps=1e-3))
-    with pytest.raises(UsageError, match="beta1 and beta2 are given, and adagrad has none"):
-        sparse_arguments(SparseOptimizer(name="adagrad", beta1=0.5))
+@pytest.mark.parametrize("optimizer", OPTIMIZERS.values(), ids=lambda each: each.name)
+def test_settings_that_an_optimizer_does_not_read_are_refused(optimizer: Optimizer) -> None:
+    """Each setting is taken by the optimizers that have it, and refused by all others, where the run is read."""
+    for setting in ("eps", "weight_decay", "beta1", "beta2"):
+        if setting in optimizer.settings:
+            SparseOptimizer(name=optimizer.name, **{setting: 0.5})
+            continue
+        with pytest.raises(UsageError, match=rf"sparse\.{setting} is 0\.5, and {optimizer.name} has none; leave it out"):
+            SparseOptimizer(name=optimizer.name, **{setting: 0.5})
+
+
+def test_settings_out_of_their_ranges_are_refused() -> None:
+    for setting, value in (("eps", -1), ("weight_decay", -0.1), ("beta1", 1), ("beta2", 1.5), ("beta1", -0.5)):
+        with pytest.raises(UsageError, match=f"sparse.{setting} is {value:g}; it must be 0 or more"):
+            SparseOptimizer(name="adam", **{setting: value})
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS.values(), ids=lambda each: each.name)

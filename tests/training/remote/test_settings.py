@@ -35,7 +35,6 @@ def test_wrong_settings(setting: str, words: str) -> None:
 @pytest.mark.parametrize(
     ("setting", "words"),
     [
-        ("optimizers.sparse.weight_decay=0.1", r"weight_decay is 0\.1, which servers do not have; leave it out"),
         ("capture=trace", "remote does not go with capture yet"),
         ("remote.staleness=2", "remote.staleness is 2, .* data.batch_changes come after steps"),
     ],

@@ -41,9 +41,9 @@ class MembersTables(SplitTableBatchedEmbeddingBagsCodegen):
         self._sums = None if kept is None else torch.zeros(members, ends[-1], *kept)
         of_one = feature_table_map[: len(feature_table_map) // members]
         self._starts = torch.tensor([self._ranges[table].start for table in of_one])
-        self.rates, self._eps, self._decay = (
+        self.rates, self._eps = (
             torch.tensor([getattr(each, name) for each in optimizers])[:, None, None]
-            for name in ("learning_rate", "eps", "weight_decay")
+            for name in ("learning_rate", "eps")
         )
 
     def split_embedding_weights(self) -> list[torch.Tensor]:
@@ -83,8 +83,6 @@ class MembersTables(SplitTableBatchedEmbeddingBagsCodegen):
         """One step of each member's optimizer (gradient: of distinct rows, summed over equal ids: (U, K * D))."""
         weights, rows = self._block.index_select(1, distinct), distinct.numpy()
         each = gradient.view(len(distinct), len(self._block), -1).transpose(0, 1)  # (K, U, D)
-        if self._decay.any():
-            each = each + weights * self._decay
         if self._sums is not None:
             squares = each.square()
             rowwise = self.optimizer == EmbOptimType.EXACT_ROWWISE_ADAGRAD

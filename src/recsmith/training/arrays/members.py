@@ -32,8 +32,7 @@ from recsmith.training.watchers.anomaly_settings import NONE
 
 MAY_DIFFER = (
     "seed", "model.bottom", "model.top", "model.hidden", "model.factors", "model.cross_layers", "model.cross_rank",
-    "model.arguments", "optimizers.sparse.learning_rate", "optimizers.sparse.eps", "optimizers.sparse.weight_decay",
-    "optimizers.dense",
+    "model.arguments", "optimizers.sparse.learning_rate", "optimizers.sparse.eps", "optimizers.dense",
 )  # fmt: skip
 NOT_TOGETHER = (
     COMPRESSION, BF16_PRODUCTS, BACKGROUND, Deduplicated, OwnTables, Sequences, InPeriods, LayersByStep, OwnStep,

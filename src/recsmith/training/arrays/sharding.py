@@ -28,7 +28,7 @@ from recsmith.training.arrays.settings import WHOLE_ROWS
 from recsmith.training.batches import TrainingBatch
 from recsmith.training.collectives import collectives_of, sharders_of
 from recsmith.training.models import Unsharded
-from recsmith.training.optimizers.building import combined_optimizer, fuse, sparse_arguments
+from recsmith.training.optimizers.building import combined_optimizer, fuse
 from recsmith.training.optimizers.settings import RunOptimizers
 from recsmith.training.plan import with_collections
 from recsmith.training.refusals import check_together, placed_parts
@@ -96,7 +96,6 @@ def shard_array(array: UnshardedArray, plan: Plan, device: torch.device) -> tupl
     as_one = looked_up_as_one(plan, run.optimizers.sparse.name, device)
     for member, optimizer in zip(array.members, optimizers, strict=True):
         own = [each for name, each in task.named_parameters() if _table_in(member, name, without=copied)]
-        sparse_arguments(optimizer)  # refuses settings that it does not have
         fuse(own, optimizers[0] if as_one else optimizer)
     sharders = sharders_of(collectives)
     kernels = partial(kernel, optimizers=optimizers) if as_one else kernels_of(run.rows)

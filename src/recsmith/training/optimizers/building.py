@@ -12,7 +12,6 @@ from torchrec.optim.optimizers import Adam as FbgemmAdam
 from torchrec.optim.warmup import WarmupOptimizer, WarmupPolicy, WarmupStage
 
 from recsmith._components import load
-from recsmith.errors import UsageError
 from recsmith.training.optimizers.dense import dense_optimizer
 from recsmith.training.optimizers.settings import RunOptimizers, SparseOptimizer
 from recsmith.workloads.optimizers import OPTIMIZERS
@@ -36,18 +35,14 @@ def table_class(name: str) -> type[torch.optim.Optimizer]:
 
 
 def sparse_arguments(optimizer: SparseOptimizer) -> dict[str, Any]:
-    """Keyword arguments of the optimizer's class; UsageError for one that it does not have."""
+    """Keyword arguments of the optimizer's class."""
     made: dict[str, Any] = {"lr": optimizer.learning_rate}
-    default, settings = SparseOptimizer(), OPTIMIZERS[optimizer.name].settings
-    if "eps" in settings:
+    given = OPTIMIZERS[optimizer.name].settings
+    if "eps" in given:
         made["eps"] = optimizer.eps
-    elif optimizer.eps != default.eps:
-        raise UsageError(f"optimizers.sparse.eps is given, and {optimizer.name} has none; leave it out")
-    if "beta1" in settings:
+    if "beta1" in given:
         made["betas"] = (optimizer.beta1, optimizer.beta2)
-    elif (optimizer.beta1, optimizer.beta2) != (default.beta1, default.beta2):
-        raise UsageError(f"optimizers.sparse.beta1 and beta2 are given, and {optimizer.name} has none; leave them out")
-    if optimizer.weight_decay:
+    if "weight_decay" in given:
         made["weight_decay"] = optimizer.weight_decay
     return made
 

@@ -1,10 +1,11 @@
 """Optimizers as a run file names them, and how their learning rates change; optimizers.py makes them."""
 
+from dataclasses import fields
 from typing import Any
 
 from recsmith._types import noun
 from recsmith.errors import check_rules
-from recsmith.workloads.optimizers import OptimizerName
+from recsmith.workloads.optimizers import OPTIMIZERS, OptimizerName
 
 
 def positive(name: str, value: float) -> str | None:
@@ -17,8 +18,9 @@ class SparseOptimizer:
     """The optimizer of embedding tables, fused into their backward pass; equal ids of a batch count once.
 
     name: sgd, adagrad, rowwise_adagrad, or, on GPUs alone, adam, lamb, partial_rowwise_adam. learning_rate: before
-    warm-up and decay. eps, weight_decay, beta1, beta2: as in torch.optim; one that an optimizer does not have is
-    refused, unless it has its default.
+    warm-up and decay. eps, beta1, beta2: as in torch.optim. weight_decay: of adam, lamb and partial_rowwise_adam, by
+    which rows that are looked up shrink, as in torch.optim.AdamW. One that an optimizer does not have is refused,
+    unless it has its default.
     """
 
     name: OptimizerName = "rowwise_adagrad"
@@ -29,7 +31,18 @@ class SparseOptimizer:
     beta2: float = 0.999
 
     def __post_init__(self) -> None:
-        check_rules(positive("optimizers.sparse.learning_rate", self.learning_rate))
+        has, given = OPTIMIZERS[self.name].settings, {each.name: getattr(self, each.name) for each in fields(self)[2:]}
+        odd = [each.name for each in fields(self)[2:] if each.name not in has and given[each.name] != each.default]
+        check_rules(
+            positive("optimizers.sparse.learning_rate", self.learning_rate),
+            *(f"optimizers.sparse.{each} is {given[each]:g}, and {self.name} has none; leave it out" for each in odd),
+            *(
+                f"optimizers.sparse.{each} is {value:g}; it must be 0 or more" + below
+                for each, value in given.items()
+                if value < 0 or (each.startswith("beta") and value >= 1)
+                for below in (", and below 1" if each.startswith("beta") else "",)
+            ),
+        )
 
 
 @noun

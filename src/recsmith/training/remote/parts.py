@@ -101,10 +101,6 @@ def check_remote(run: Run, *, launched: bool) -> None:
         "without the launcher"
         if launched
         else None,
-        f"optimizers.sparse.weight_decay is {run.optimizers.sparse.weight_decay:g}, which servers do not have; "
-        "leave it out"
-        if run.optimizers.sparse.weight_decay
-        else None,
         f"remote.staleness is {remote.staleness}, under which batches are leased one by one, and data.batch_changes "
         "come after steps; leave one of them out"
         if remote.staleness and run.data.batch_changes

@@ -122,8 +122,6 @@ class SplitTables(SplitTableBatchedEmbeddingBagsCodegen):
         self._split()
         weights = self._joined(self._halves[table].index_select(0, distinct))
         rate, given = self.get_learning_rate(), self.optimizer_args
-        if given.weight_decay:
-            gradient = gradient.add(weights, alpha=given.weight_decay)
         if self.optimizer == EmbOptimType.EXACT_ROWWISE_ADAGRAD:
             sums = self._states[table][0]
             sums.index_add_(0, distinct, gradient.pow(2).mean(1))
