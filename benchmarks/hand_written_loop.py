@@ -87,7 +87,8 @@ def ours(job: Any, batches: list[Any], steps: int, run: Any, folder: str) -> Spe
     begun, busy = time.perf_counter(), time.process_time()
     with Watchers(made.watched) as watchers:
         watchers.begin({})
-        train_steps(training, itertools.cycle(batches), watchers, Ending(), StepTimes(), Window(job.job.device))
+        window = Window(job.job.device, source.schema.labels)
+        train_steps(training, itertools.cycle(batches), watchers, Ending(), StepTimes(), window)
     settled(job.job)
     return time.perf_counter() - begun, time.process_time() - busy
 

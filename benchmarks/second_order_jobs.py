@@ -300,7 +300,7 @@ class Drifting:
             chances = torch.sigmoid(inputs @ line)
             bent = (inputs * (chances * (1 - chances))[:, None]).T @ inputs
             line -= torch.linalg.solve(bent + 1e-9 * torch.eye(2), inputs.T @ (chances - labels))
-        return exact_scores(later * line[0] + line[1], truth).ne
+        return exact_scores((later * line[0] + line[1])[:, None], truth[:, None], ("label",)).ne or 0.0
 
     def _logits(self, period: int) -> tuple[torch.Tensor, torch.Tensor]:
         from recsmith.training.batches import as_tensors

@@ -91,7 +91,8 @@ def scored(model: Path, batches: list[Any], all_columns: bool) -> dict[str, floa
 
     if not dist.is_initialized():
         dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
-    predictor, window = load_model(model), Window(torch.device("cpu"))
+    predictor = load_model(model)
+    window = Window(torch.device("cpu"), predictor.schema.labels)
     for module in predictor.task.modules() if all_columns else ():
         module._forward_hooks.clear()
     for batch in batches:

@@ -101,9 +101,9 @@ def unsharded(run: dict[str, Any]) -> list[float]:
         loss.backward()
         for optimizer in optimizers:
             optimizer.step()
-        window = Window(logits.device)
+        window = Window(logits.device, ("label",))
         window.add(logits, labels)
-        losses.append(window.scores().logloss)
+        losses.append(window.scores().logloss or 0.0)
     return losses
 
 

@@ -320,9 +320,9 @@ def unsharded(run: Any) -> Row:
         with torch.no_grad():
             for weights, state in rows:
                 update_rows(weights, state, run.optimizers.sparse, step)
-        window = Window(logits.device)
+        window = Window(logits.device, ("label",))
         window.add(logits, labels)
-        losses.append(window.scores().logloss)
+        losses.append(window.scores().logloss or 0.0)
     return {"losses": losses, "samples_per_s": None}
 
 

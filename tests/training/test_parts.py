@@ -44,11 +44,11 @@ def test_auc_is_the_chance_that_a_positive_is_above_a_negative(drawn: list[tuple
     up = [value for value, label in drawn if label]
     down = [value for value, label in drawn if not label]
     pairs = [(one > other) + (one == other) / 2 for one in up for other in down]
-    expected = sum(pairs) / len(pairs) if pairs else 0.5
+    expected = pytest.approx(sum(pairs) / len(pairs), abs=1e-12) if pairs else None  # one class has no AUC
     logits = torch.tensor([float(value) for value, _ in drawn])
     labels = torch.tensor([float(label) for _, label in drawn])
-    assert exact_auc(logits, labels) == pytest.approx(expected, abs=1e-12)
-    assert _binned_auc(_histogram(logits, labels)) == pytest.approx(expected, abs=1e-12)
+    assert exact_auc(logits, labels) == expected
+    assert _binned_auc(_histogram(logits, labels)) == expected
 
 
 def test_scores_are_those_of_their_formulas():
@@ -60,7 +60,7 @@ def test_scores_are_those_of_their_formulas():
     found = _scores(_sums(logits, labels), 0.75)
     p = 1 / (1 + np.exp(-logits.double().numpy()))
     loss = -np.mean(np.where(labels.numpy() > 0, np.log(p), np.log(1 - p)))
-    assert (found.samples, found.auc) == (4, 0.75)
+    assert found.auc == 0.75
     assert found.logloss == pytest.approx(loss, rel=1e-9)
     assert found.ne == pytest.approx(loss / math.log(2), rel=1e-9)  # the mean label is one half
     assert found.calibration == pytest.approx(p.sum() / 2, rel=1e-9)

@@ -77,13 +77,12 @@ def _show_member(name: str, result: dict[str, Any]) -> None:
         click.echo(f"{name}: test: {_scores_line(result['test'])}")
 
 
-def _scores_line(scores: dict[str, float]) -> str:
-    shown = {name: f"{name} {value:,.6g}" for name, value in scores.items()}
-    if not scores["ne"]:
-        shown["ne"] = "no ne (all labels are equal)"
-    if scores.get("corrupt"):
-        shown["corrupt"] = f"{scores['corrupt']:,} corrupt samples left out"
-    return ", ".join(shown.values())
+def _scores_line(scores: dict[str, Any]) -> str:
+    """All scores, and what of them has no meaning; those of each of several labels follow."""
+    from recsmith.training.scores import shown_scores
+
+    left = f"; {scores['corrupt']:,} corrupt samples left out" if scores.get("corrupt") else ""
+    return f"{shown_scores(scores)}, of {scores['samples']:,} samples{left}"
 
 
 @click.command(name="evaluate")

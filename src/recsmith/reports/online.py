@@ -72,7 +72,7 @@ def next_by_period(result: "OnlineResult", name: str) -> Curve:
     found: dict[float, list[float]] = {}
     for replay in result.replays:
         for loss in replay.losses if replay.arm == name else ():
-            if loss.ahead == 1 and loss.period:
+            if loss.ahead == 1 and loss.period and loss.ne is not None:
                 found.setdefault(loss.period, []).append(loss.ne)
     return {period: fmean(nes) for period, nes in sorted(found.items())}
 

@@ -64,11 +64,16 @@ class JobSums:
         return dict(zip(FEATURE, self.features[row].tolist(), strict=True))
 
     def add_predictions(self, logits: Floats, labels: Floats) -> None:
-        """Add logits and labels of a batch: their sums, and what correlation and cross entropy follow from."""
+        """Add logits and labels of a batch (B,): their sums, and what correlation and cross entropy follow from.
+
+        Of several labels (B, L) each counts by its share, so that sums are of as many samples.
+        """
+        share = 1 / (logits[0].size if len(logits) else 1)
+        logits, labels = logits.ravel(), labels.ravel()
         chances = 1 / (1 + np.exp(-np.clip(logits, -500, 500)))
-        self["label"], self["predicted"] = float(labels.sum()), float(chances.sum())
-        self["label_predicted"], self["predicted_2"] = float(labels @ chances), float(chances @ chances)
-        self["entropy"] = float((np.logaddexp(0, logits) - labels * logits).sum())
+        self["label"], self["predicted"] = float(labels.sum()) * share, float(chances.sum()) * share
+        self["label_predicted"], self["predicted_2"] = float(labels @ chances) * share, float(chances @ chances) * share
+        self["entropy"] = float((np.logaddexp(0, logits) - labels * logits).sum()) * share
 
     def add_ids(self, row: int, ids: Ints, hits: int) -> None:
         """Add sampled ids (n,) of a feature, of which so many are hot."""

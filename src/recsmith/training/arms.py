@@ -31,12 +31,15 @@ ARMS: dict[str, Any] = {
 
 @noun
 class PeriodLoss:
-    """A period, scored by a model that has trained on all before it but the newest `ahead` - 1 of these."""
+    """A period, scored by a model that has trained on all before it but the newest `ahead` - 1 of these.
+
+    ne: null where all labels of the period are equal.
+    """
 
     period: int
     ahead: int
     logloss: float
-    ne: float
+    ne: float | None
 
 
 @noun
@@ -189,7 +192,10 @@ def rows_of(replays: Sequence[Replayed], periods: range) -> list[ArmRow]:
 
 def _row(name: str, replays: Sequence[Replayed], periods: range, losses: Losses, best: Losses, cost: float) -> ArmRow:
     aheads = sorted({loss.ahead for each in replays if each.arm == name for loss in each.losses})
-    ne, ne_within = mean_within([fmean(each) for each in _by_seed(replays, name, periods, 1, "ne").values()])
+    known = [fmean(each) for each in _by_seed(replays, name, periods, 1, "ne").values() if each]
+    if not known:
+        raise UsageError(f"all labels of each period from {periods.start} on are equal; give longer periods")
+    ne, ne_within = mean_within(known)
     same = range(periods.start + max(aheads) - 1, periods.stop)  # which a model as old has seen enough before
     nes = {ahead: _by_seed(replays, name, same, ahead, "ne") for ahead in aheads}
     worse, worse_within = above(losses, best)
@@ -222,7 +228,11 @@ def chosen(rows: Sequence[ArmRow]) -> tuple[str, str]:
 
 def _by_seed(replays: Sequence[Replayed], name: str, periods: range, ahead: int, what: str) -> dict[int, list[float]]:
     return {
-        each.seed: [getattr(loss, what) for loss in each.losses if loss.ahead == ahead and loss.period in periods]
+        each.seed: [
+            value
+            for loss in each.losses
+            if loss.ahead == ahead and loss.period in periods and (value := getattr(loss, what)) is not None
+        ]
         for each in replays
         if each.arm == name
     }

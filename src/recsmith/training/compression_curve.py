@@ -17,7 +17,7 @@ from recsmith.files import Raw, decode, dump_json, encode, parse_json, read_text
 from recsmith.training.compressing import OnProgress, propose, run_workload
 from recsmith.training.launching import train
 from recsmith.training.run import Run, run_to_raw
-from recsmith.training.scores import mean_within
+from recsmith.training.scores import known_score, mean_within
 from recsmith.workloads import Workload
 
 SCHEMA = "recsmith/compression-curve/1"
@@ -149,7 +149,7 @@ def _trained(
     result = train(replace(run, output=str(output), checkpoint=None, plan="auto"))
     if not result["complete"]:
         raise UsageError("the training was ended; the same command goes on with it")
-    auc = float(result["test"]["auc"])
+    auc = known_score(result["test"], "auc", "data.test")
     return TrainedSmaller(
         method=method, factor=factor, seed=run.seed, auc=auc, weight_bytes=WEIGHT * size, map_bytes=MAP * maps
     )

@@ -13,7 +13,7 @@ from recsmith.files import Raw, write_text
 from recsmith.jobs.log import LOG_FILE, Board, write_message
 from recsmith.plans import Plan
 from recsmith.training.run import MADE_HERE, Run
-from recsmith.training.scores import ne_text
+from recsmith.training.scores import by_label, shown_scores
 from recsmith.training.stores.parts import cached_tables, predicted_hits
 from recsmith.units import counted, format_size, format_time
 
@@ -60,7 +60,7 @@ class RunLog:
             return
         self._append(json.dumps({"event": event, **values}) + "\n")
         if self._board is not None and "step" in values:
-            self._board.write(values["step"], values, event)
+            self._board.write(values["step"], by_label(values), event)
 
     def show(self, step: int, name: str, text: str) -> None:
         """Text for TensorBoard."""
@@ -188,10 +188,7 @@ def progress_text(message: Raw) -> str:
         hits = f", {message['hit_share']:.1%} of lookups found a row in memory, the others waited {waited}"
     left = f", {format_time(message['left_s'])} left" if message.get("left_s") is not None else ""
     speed = f"{message['samples_per_s']:,.0f} samples/s (step {_ms(message['step_s'])}: {parts})"
-    return (
-        f"step {message['step']:,}{whole}: log loss {scores['logloss']:.5f}, {ne_text(scores['ne'])}, "
-        f"AUC {scores['auc']:.4f}, {speed}{hits}{left}"
-    )
+    return f"step {message['step']:,}{whole}: {shown_scores(scores, ('logloss', 'ne', 'auc'))}, {speed}{hits}{left}"
 
 
 def _ms(seconds: Any) -> str:

@@ -85,7 +85,7 @@ def train_prepared(
         watchers.begin(job.progress.watchers)
         if after is not None:
             log_wish(job, after, f"training goes on after step {job.progress.step:,}, plan {job.plan.digest[:12]}")
-        left_by, times, window = None, StepTimes(), Window(job.sharded.device)
+        left_by, times, window = None, StepTimes(), Window(job.sharded.device, job.source.schema.labels)
         time_forward(job.sharded.model, times)
         watchers.times = RankTimes(job)
         with closing(stretches(job, batches, watchers)) as left:

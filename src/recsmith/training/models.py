@@ -66,9 +66,9 @@ class Loss(nn.Module):
     """
 
     def forward(self, logits: torch.Tensor, batch: TrainingBatch) -> tuple[torch.Tensor, Outcome]:
-        """logits: as many as labels (B, L), in any shape."""
+        """logits: as many as labels (B, L), in any shape; UsageError where there are more or fewer."""
         whole, weights = len(batch.place.samples), batch.place.samples.loss_weights
-        logits, labels = logits.float().reshape(batch.labels.shape)[:whole], batch.labels[:whole]
+        logits, labels = by_label(logits.float(), batch)[:whole], batch.labels[:whole]
         if weights is not None:
             losses = nn.functional.binary_cross_entropy_with_logits(logits, labels, reduction="none")
             loss = (losses * torch.from_numpy(weights).to(losses)[:, None]).sum() / batch.labels.numel()
@@ -78,6 +78,18 @@ class Loss(nn.Module):
             losses = nn.functional.binary_cross_entropy_with_logits(logits, labels, reduction="sum")
             loss = losses / batch.labels.numel()
         return loss, (loss.detach(), logits.detach(), labels, batch.place)
+
+
+def by_label(logits: torch.Tensor, batch: TrainingBatch) -> torch.Tensor:
+    """The logits of a batch (B, L), of any shape with as many; UsageError where there are more or fewer."""
+    if logits.numel() != batch.labels.numel():
+        names = batch.place.samples.label_names
+        raise UsageError(
+            f"the model returns logits of shape {tuple(logits.shape)} for {len(batch.labels)} samples, and the data "
+            f"has {len(names)} label{'s' * (len(names) > 1)} ({', '.join(names[:8])}); return one logit for each label "
+            "of a sample, or name as many labels"
+        )
+    return logits.reshape(batch.labels.shape)
 
 
 def build_task(

@@ -260,8 +260,8 @@ def scored(predictor: Predictor, batches: Sequence[Batch]) -> Scores:
         for batch in batches:
             predictor.check(batch)
             _, (_, found, given, _) = predictor.task(as_tensors(batch, predictor.features))
-            logits.append(found[:, 0])
-            labels.append(given[:, 0])
+            logits.append(found)
+            labels.append(given)
     if not logits:
         raise UsageError("--test has no samples; give data to score the models on")
-    return exact_scores(torch.cat(logits), torch.cat(labels))
+    return exact_scores(torch.cat(logits), torch.cat(labels), predictor.schema.labels)

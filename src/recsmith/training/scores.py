@@ -1,39 +1,102 @@
 """Scores of predictions, as files, logs and reports hold them, and their means over seeds."""
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from recsmith._types import noun
+from recsmith.errors import UsageError
+from recsmith.files import encode
+
+
+@noun
+class LabelScores:
+    """How good predictions of a label are, in nats and shares; a score is null where it has no meaning.
+
+    ne: cross entropy over that of always predicting the mean label; null where all labels are equal, as auc is then.
+    calibration: mean prediction over mean label; null where no label is above 0.
+    """
+
+    logloss: float | None
+    ne: float | None
+    calibration: float | None
+    auc: float | None
 
 
 @noun
 class Scores:
-    """How good predictions are: of `samples`, in nats and shares.
+    """How good predictions of `samples` are: scores as LabelScores has them, of several labels their means.
 
-    ne: cross entropy over that of always predicting the mean label; 0 where all labels are equal, which have none.
-    calibration: mean prediction over mean label. corrupt: samples beside them that were left out.
+    corrupt: samples beside them that were left out. labels: scores of each label by its name, where there are several;
+    a mean is null where a label has no such score.
     """
 
     samples: int
-    logloss: float
-    ne: float
-    calibration: float
-    auc: float
+    logloss: float | None
+    ne: float | None
+    calibration: float | None
+    auc: float | None
     corrupt: int = 0
+    labels: dict[str, LabelScores] | None = None
 
 
-def ne_text(ne: float) -> str:
-    """A normalised entropy, or why there is none."""
-    return f"NE {ne:.4f}" if ne else "no NE (all labels are equal)"
+def scores_of(samples: int, labels: Mapping[str, LabelScores]) -> Scores:
+    """Scores of samples by those of each of their labels."""
+
+    def mean(name: str) -> float | None:
+        values = [getattr(each, name) for each in labels.values()]
+        return None if not values or None in values else statistics.fmean(values)
+
+    return Scores(
+        samples=samples, logloss=mean("logloss"), ne=mean("ne"), calibration=mean("calibration"), auc=mean("auc"),
+        labels=dict(labels) if len(labels) > 1 else None,
+    )  # fmt: skip
+
+
+def by_label(scores: Mapping[str, Any]) -> dict[str, Any]:
+    """Scores as a log has them, flat: those of a label under `label/score`, as TensorBoard names them."""
+    labels: Mapping[str, Mapping[str, Any]] = scores.get("labels") or {}
+    flat = {f"{label}/{name}": value for label, found in labels.items() for name, value in found.items()}
+    return {**{name: value for name, value in scores.items() if name != "labels"}, **flat}
+
+
+SHOWN = {"logloss": ("log loss", ".5f"), "ne": ("NE", ".4f"), "auc": ("AUC", ".5f"),
+         "calibration": ("calibration", ".4f")}  # fmt: skip
+WITHOUT = {
+    "logloss": "no sample, or no finite prediction", "ne": "all labels are equal", "auc": "all labels are equal",
+    "calibration": "no label is above 0",
+}  # fmt: skip
+
+
+def shown_scores(scores: Mapping[str, Any], names: Sequence[str] = tuple(SHOWN)) -> str:
+    """Scores as a log has them in a line; what has no meaning says why. Those of each of several labels follow."""
+    known = [f"{SHOWN[name][0]} {scores[name]:{SHOWN[name][1]}}" for name in names if scores[name] is not None]
+    lacking: dict[str, list[str]] = {}
+    for name in names:
+        if scores[name] is None:
+            because = WITHOUT["logloss" if scores["logloss"] is None else name]
+            lacking.setdefault(because, []).append(SHOWN[name][0])
+    without = [f"no {' or '.join(each)} ({because})" for because, each in lacking.items()]
+    labels: Mapping[str, Mapping[str, Any]] = scores.get("labels") or {}
+    each = "; ".join(f"{label}: {shown_scores(found, names)}" for label, found in labels.items())
+    return ", ".join([*known, *without]) + (f" ({each})" if each else "")
 
 
 def scores_text(scores: Scores) -> str:
     """Scores in a line."""
     left = f"; {scores.corrupt:,} corrupt ones were left out" if scores.corrupt else ""
-    return (
-        f"log loss {scores.logloss:.5f}, {ne_text(scores.ne)}, AUC {scores.auc:.5f}, calibration "
-        f"{scores.calibration:.4f} of {scores.samples:,} samples{left}"
-    )
+    return f"{shown_scores(encode(scores))}, of {scores.samples:,} samples{left}"
+
+
+def known_score(scores: Mapping[str, Any], name: str, where: str) -> float:
+    """A score that means something; UsageError where it does not, since nothing can be compared by it.
+
+    scores: as a log has them. where: they were found, for errors.
+    """
+    value = scores[name]
+    if value is None:
+        raise UsageError(f"{where} has no {SHOWN[name][0]} ({WITHOUT[name]}); give data with samples of both classes")
+    return float(value)
 
 
 STUDENT = (  # at 95 %, 1 to 14 degrees of freedom

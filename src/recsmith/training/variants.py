@@ -18,7 +18,7 @@ from recsmith.training.launching import train
 from recsmith.training.log import LOG
 from recsmith.training.measured import keep_reached, reached_before, told
 from recsmith.training.run import Run, load_run
-from recsmith.training.scores import mean_within
+from recsmith.training.scores import known_score, mean_within
 
 SCHEMA = "recsmith/train-bench/1"
 
@@ -131,8 +131,8 @@ def _measured(result: Mapping[str, Any], folder: Path) -> TrainedOnce:
         **{name: median(name) for name in ("samples_per_s", "data_s", "forward_s", "backward_s")},
         sent_bytes=result["sent_bytes"],
         peak_bytes=result["peak_bytes"],
-        auc=result["test"]["auc"],
-        ne=result["test"]["ne"],
+        auc=known_score(result["test"], "auc", "data.test"),
+        ne=known_score(result["test"], "ne", "data.test"),
     )
 
 

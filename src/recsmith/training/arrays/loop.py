@@ -205,7 +205,7 @@ def _train(job: ArrayJob, batches: Iterator[TrainingBatch], ending: Ending) -> b
     time_forward(job.sharded.model, times)
     step: TrainingStep = step_of(job.sharded, run.pipeline, lambda text: job.log.say({"note": text}))
     source = timed(pinned(batches, device), times)
-    windows = [Window(device) for _ in job.members]
+    windows = [Window(device, each.source.schema.labels) for each in job.members]
     broken = torch.zeros(len(job.members), dtype=torch.bool, device=device)
     first, total = job.step + 1 + step.batches_ahead, job.members[0].total_steps
     while not by_signal and _steps_left(job):

@@ -22,7 +22,7 @@ from recsmith.training.arrays.members import check_array, members_of
 from recsmith.training.arrays.scheduling.profiling import logits_of
 from recsmith.training.arrays.scheduling.scheduler import ArraySchedule
 from recsmith.training.batches import Place, TrainingBatch
-from recsmith.training.models import Task, Unsharded, build_task
+from recsmith.training.models import Task, Unsharded, build_task, by_label
 from recsmith.training.refusals import array_parts, check_together
 from recsmith.training.run import BUILT_IN, Run
 from recsmith.training.sources import BatchSource, open_source
@@ -145,7 +145,7 @@ class Layers(nn.Module):
             inputs = batch.dense_features, batch.sparse_features
             found = logits_of(models, self.given[group[0]], named, theirs, inputs)
             for number, each in zip(group, found, strict=True):
-                logits[number] = each.float().reshape(batch.labels.shape)
+                logits[number] = by_label(each.float(), batch)
         return torch.stack(logits)
 
 

@@ -45,7 +45,8 @@ def train_stale(run: Run, client: TableClient, number: int, watchers: Watchers, 
     client.parameters = dict(job.sharded.model.named_parameters())
     with closing(job.log), closing(batches):
         watchers.begin(job.progress.watchers)
-        left_by = train_steps(job, batches, watchers, ending, StepTimes(), Window(job.sharded.device))
+        window = Window(job.sharded.device, job.source.schema.labels)
+        left_by = train_steps(job, batches, watchers, ending, StepTimes(), window)
         if left_by == END:
             client.ask("stop")
         client.batch = None

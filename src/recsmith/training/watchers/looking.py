@@ -72,8 +72,8 @@ class RankView:
         sums, outcome = JobSums(self.layout), seen.outcome
         count = len(samples)
         sums["samples"], sums["loss"] = count, seen.loss * count
-        logits = outcome.logits[:, 0].detach().double().cpu().numpy()[:count]
-        sums.add_predictions(logits, outcome.labels[:, 0].detach().double().cpu().numpy()[:count])
+        pair = (outcome.logits, outcome.labels)
+        sums.add_predictions(*(each.detach().double().cpu().numpy()[:count] for each in pair))
         if self.rank == 0:
             sums["gradient"] = self._gradient_norm()
             sums["dense_rate"], sums["sparse_rate"] = rates(seen.job)
