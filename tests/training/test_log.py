@@ -98,3 +98,30 @@ def test_a_disk_that_refuses_tensorboard_costs_its_numbers_alone(tmp_path: Path,
     log.close()
     assert made.asked == 1
     assert steps_of(tmp_path) == [1]
+
+
+def test_parts_of_a_step_hold_steps_only(monkeypatch: pytest.MonkeyPatch):
+    """What a checkpoint takes is no part of a step: none of its seconds, of its speed, or of the time that is left."""
+    import recsmith.training.step_clock as clock
+    from recsmith.training.log import StepTimes, timed
+
+    now = [0.0]
+    monkeypatch.setattr(clock.time, "perf_counter", lambda: now[0])
+    times = StepTimes()
+
+    def batches():
+        for _ in range(4):
+            now[0] += 0.25  # of reading
+            yield "a batch"
+
+    for number, _ in enumerate(timed(batches(), times), 1):
+        now[0] += 1.0  # forward, backward and update
+        times.steps += 1
+        if number == 4:
+            with clock.STEPS.standing():
+                now[0] += 30.0
+                with clock.STEPS.standing():
+                    now[0] += 30.0
+    seconds, parts = times.take()
+    assert seconds == pytest.approx(5.0)
+    assert parts == pytest.approx({"data": 0.25, "forward": 0.0, "backward": 1.0})

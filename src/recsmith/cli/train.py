@@ -8,6 +8,7 @@ import click
 
 from recsmith.cli.options import count_option, force_option, format_option
 from recsmith.cli.printing import is_watched, print_json, say, show_report
+from recsmith.errors import RecSmithError
 
 WATCH_S = 2.0  # between two looks of --watch: as often as ranks write
 
@@ -54,14 +55,17 @@ def train_command(
     if "RANK" in os.environ:
         from recsmith.jobs.worker import leave
 
-        leave()  # a rank of a launcher's job: gloo's own teardown aborts now and then
+        # A rank of a launcher's job: gloo's own teardown aborts now and then. torchrun would start again what fails.
+        leave(0 if result["complete"] or "TORCHELASTIC_RUN_ID" in os.environ else RecSmithError.exit_code)
+    if not result["complete"]:
+        raise RecSmithError(f"a signal ended training after step {result['step']:,}; it is not complete")
 
 
 def _show_result(result: dict[str, Any], format_: str) -> None:
     if format_ == "json":
         print_json(result)
         return
-    state = "complete" if result["complete"] else "ended by a signal, and goes on from here"
+    state = "complete" if result["complete"] else "ended by a signal"
     click.echo(f"{result['step']:,} steps, {state}")
     for name, member in result.get("members", {}).items():
         _show_member(name, member)

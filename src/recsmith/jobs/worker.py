@@ -104,8 +104,8 @@ def _address() -> str:
     return f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
 
 
-def leave() -> NoReturn:
-    """End a rank whose work is done with exit code 0: the last call of a script under torchrun, on every rank.
+def leave(code: int = 0) -> NoReturn:
+    """End a rank whose work is done with an exit code: the last call of a script under torchrun, on every rank.
 
     gloo's own teardown aborts a finished job now and then, in a race between ranks. So all ranks meet, output is
     flushed, and the process ends without running destructors or atexit functions.
@@ -114,7 +114,7 @@ def leave() -> NoReturn:
 
     gc.collect()
     dist.barrier()
-    _end(0)
+    _end(code)
 
 
 def _end(code: int) -> NoReturn:

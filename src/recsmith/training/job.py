@@ -44,6 +44,7 @@ from recsmith.training.sharded import (
 )
 from recsmith.training.sources import BatchSource, open_data, total_steps, with_distinct
 from recsmith.training.sources.protocol import State
+from recsmith.training.step_clock import STEPS
 from recsmith.training.stores import cache_lookups, rows_waited
 from recsmith.training.stores.parts import predicted_hits
 from recsmith.training.tables.features import Features
@@ -243,7 +244,8 @@ def ranks_per_host() -> int:
 def save(job: TrainingJob) -> None:
     """Save the state; where the disk refuses it, say so and train on."""
     begun, progress, log = time.perf_counter(), job.progress, job.log
-    problem = job.checkpoints.save(job.sharded, job.run, job.plan, kept_progress(job))
+    with STEPS.standing():
+        problem = job.checkpoints.save(job.sharded, job.run, job.plan, kept_progress(job))
     seconds = time.perf_counter() - begun
     log.write("checkpoint", {"step": progress.step, "seconds": seconds, **({"problem": problem} if problem else {})})
     progress.saved = progress.saved if problem else progress.step
@@ -344,7 +346,7 @@ def plan_anew(job: TrainingJob, wish: Wish) -> tuple[Plan | None, str]:
     if job.progress.saved != job.progress.step:
         return None, "the state could not be saved; training goes on under the plan that it has"
     try:
-        with torch.random.fork_rng():  # that of dropout stays where it is
+        with STEPS.standing(), torch.random.fork_rng():  # that of dropout stays where it is
             plan = agreed_anew(unsharded(job.run), job.plan, ranks_per_host(), wish.plan)
     except (UsageError, Infeasible, NoPlanFound) as error:
         return None, f"no other plan: {error}; training goes on under the plan that it has"

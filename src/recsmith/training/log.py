@@ -3,7 +3,6 @@
 import json
 import os
 import sys
-import time
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -14,6 +13,7 @@ from recsmith.jobs.log import LOG_FILE, Board, write_message
 from recsmith.plans import Plan
 from recsmith.training.run import MADE_HERE, Run
 from recsmith.training.scores import by_label, shown_scores
+from recsmith.training.step_clock import STEPS
 from recsmith.training.stores.parts import cached_tables, predicted_hits
 from recsmith.units import counted, format_size, format_time
 
@@ -125,7 +125,7 @@ class StepTimes:
     """Where the time of steps goes, since the last line: waiting for data, forward, and the rest of the step."""
 
     def __init__(self) -> None:
-        self.begun, self.parts, self.steps = time.perf_counter(), {"data": 0.0, "forward": 0.0}, 0
+        self.begun, self.parts, self.steps = STEPS.now(), {"data": 0.0, "forward": 0.0}, 0
         self.samples = 0  # that this rank was to read
         self._heard = 0.0  # seconds of waiting for data that `waited` has told
 
@@ -140,7 +140,7 @@ class StepTimes:
 
     def take(self) -> tuple[float, dict[str, float]]:
         """(seconds since the last line, seconds of each part in a mean step), and begin anew."""
-        seconds = time.perf_counter() - self.begun
+        seconds = STEPS.now() - self.begun
         steps = max(self.steps, 1)
         known = {part: spent / steps for part, spent in self.parts.items()}
         shares = {**known, "backward": max(0.0, seconds / steps - sum(known.values()))}
@@ -151,9 +151,9 @@ class StepTimes:
 def timed(source: Iterator[Item], times: StepTimes) -> Generator[Item]:
     """The batches, and how long the loop waited for them."""
     while True:
-        begun = time.perf_counter()
+        begun = STEPS.now()
         batch = next(source, None)
-        times.add("data", time.perf_counter() - begun)
+        times.add("data", STEPS.now() - begun)
         if batch is None:
             return
         yield batch
@@ -164,10 +164,10 @@ def time_forward(model: "nn.Module", times: StepTimes) -> None:
     begun = [0.0]
 
     def before(*_: object) -> None:
-        begun[0] = time.perf_counter()
+        begun[0] = STEPS.now()
 
     def after(*_: object) -> None:
-        times.add("forward", time.perf_counter() - begun[0])
+        times.add("forward", STEPS.now() - begun[0])
 
     model.register_forward_pre_hook(before)
     model.register_forward_hook(after)

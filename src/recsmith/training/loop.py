@@ -38,6 +38,7 @@ from recsmith.training.metrics import Window
 from recsmith.training.period_loop import stretches
 from recsmith.training.rank_times import RankTimes
 from recsmith.training.run import Run, run_from_raw, run_to_raw
+from recsmith.training.step_clock import STEPS
 from recsmith.training.steps import step_of
 from recsmith.training.steps.protocol import StepOutcome, TrainingStep
 from recsmith.training.stores import fetched_ahead
@@ -214,7 +215,8 @@ def _done(job: TrainingJob, watchers: Watchers, step: TrainingStep, asked: dict[
         elif what == "stop":
             left_by, done = left_by or wish, "training ends"
         elif what == "refresh":
-            done = watchers.refresh(step, job.sharded.rows)
+            with STEPS.standing():
+                done = watchers.refresh(step, job.sharded.rows)
         elif what == "evaluate":
             done = "evaluated" if job.run.data.test is not None else "the run names no data.test"
         else:

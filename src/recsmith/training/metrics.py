@@ -16,6 +16,7 @@ from recsmith.data import Dataset
 from recsmith.training.batches import evaluation_batches
 from recsmith.training.scores import LabelScores, Scores, scores_of
 from recsmith.training.sharded import ShardedJob
+from recsmith.training.step_clock import STEPS
 from recsmith.training.tables.features import Features
 
 ETA = 1e-12  # of torchrec.metrics: probabilities stay this far from 0 and 1
@@ -149,7 +150,7 @@ def score_each(
     """The same of several models that are called as one, whose logits are (models, B, L)."""
     windows = [Window(job.device, dataset.schema.labels) for _ in range(models)]
     job.model.eval()
-    with torch.no_grad():
+    with STEPS.standing(), torch.no_grad():
         for batch, count in evaluation_batches(
             dataset, features, rank=dist.get_rank(), ranks=dist.get_world_size(), batch_size=batch_size
         ):

@@ -13,6 +13,7 @@ from recsmith.training.metrics import score
 from recsmith.training.scores import scores_text
 from recsmith.training.sources import with_distinct
 from recsmith.training.sources.periods import PeriodSource
+from recsmith.training.step_clock import STEPS
 from recsmith.training.watchers import Watchers
 from recsmith.training.watchers.protocol import SeenPeriod
 
@@ -59,9 +60,10 @@ def score_ahead(job: TrainingJob, source: PeriodSource, period: int, watchers: W
         scored = period + ahead - 1
         if scored >= source.periods:
             continue
-        scores = score(job.sharded, source.at(scored), job.features, job.batch_size)
-        told = {"step": job.progress.step, "period": scored, "ahead": ahead}
-        job.log.write("period", {**told, **encode(scores)})
-        if ahead == 1:
-            job.log.say({"note": f"period {scored}, before it is trained: {scores_text(scores)}"})
-        watchers.look_at_period(SeenPeriod(scored, ahead, scores, job))
+        with STEPS.standing():
+            scores = score(job.sharded, source.at(scored), job.features, job.batch_size)
+            told = {"step": job.progress.step, "period": scored, "ahead": ahead}
+            job.log.write("period", {**told, **encode(scores)})
+            if ahead == 1:
+                job.log.say({"note": f"period {scored}, before it is trained: {scores_text(scores)}"})
+            watchers.look_at_period(SeenPeriod(scored, ahead, scores, job))

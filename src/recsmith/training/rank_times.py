@@ -1,6 +1,5 @@
 """How long the steps of each rank take, how much of it is the rank's own work, and which one the others wait for."""
 
-import time
 from collections import deque
 from statistics import median
 from typing import Any
@@ -14,6 +13,7 @@ from recsmith.files import Raw
 from recsmith.prediction.servers import remote_cost, slow_trainer_of
 from recsmith.training.job import TrainingJob
 from recsmith.training.refusals import remote_refusal
+from recsmith.training.step_clock import STEPS
 from recsmith.training.watchers.alarm_log import RANKS
 
 KEPT = 1000  # steps, the newest, whose median is told
@@ -40,10 +40,10 @@ class DenseTimer:
                 module.register_forward_hook(self._end)
 
     def _begin(self, *_: object) -> None:
-        self._begun = time.perf_counter()
+        self._begun = STEPS.now()
 
     def _end(self, *_: object) -> None:
-        self.seconds += time.perf_counter() - self._begun
+        self.seconds += STEPS.now() - self._begun
 
 
 class RankTimes:
@@ -53,12 +53,12 @@ class RankTimes:
     """
 
     def __init__(self, job: TrainingJob) -> None:
-        self._timer, self._last = DenseTimer(job.sharded.model, job.sharded.device), time.perf_counter()
+        self._timer, self._last = DenseTimer(job.sharded.model, job.sharded.device), STEPS.now()
         self._steps = deque[tuple[float, float]](maxlen=KEPT)
 
     def step(self, waited_s: float, looked_s: float) -> None:
         """Take those of a step, which waited for its data, and was looked at for so long."""
-        now, own = time.perf_counter(), self._timer.seconds + waited_s + looked_s
+        now, own = STEPS.now(), self._timer.seconds + waited_s + looked_s
         self._steps.append((now - self._last, own))
         self._last, self._timer.seconds = now, 0.0
 

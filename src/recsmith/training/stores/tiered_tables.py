@@ -12,7 +12,6 @@ Informatica 33(4), 1996). Which row lies where in the log is kept in memory.
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,6 +23,7 @@ from fbgemm_gpu.split_table_batched_embeddings_ops_training import ComputeDevice
 from recsmith._types import Ints
 from recsmith.errors import UsageError
 from recsmith.sharding.memory import LOG_PART, OWN_PER_COUNT, OWN_PER_ROW, OWN_PER_SLOT
+from recsmith.training.step_clock import STEPS
 from recsmith.training.stores.cache import RowCache, ScratchFile, check_memory
 
 AT_HOME = -1
@@ -160,14 +160,14 @@ class TieredTables(SplitTableBatchedEmbeddingBagsCodegen):
         """Look up rows by their ids, whether fetched before or now."""
         if named.get("batch_size_per_feature_per_rank") is not None:
             raise UsageError("rows: tiered does not take features of other batch sizes (data.deduplicate); drop one")
-        begun = perf_counter()
+        begun = STEPS.now()
         ahead = self._ahead[0].result() if self._ahead else None
         if ahead is not None and torch.equal(ahead.indices, indices):
             self._ahead.popleft()
             fetched = ahead
         else:
             fetched = self._fetch(indices, offsets, [ahead.held] if ahead else [])
-        self.waited_s += perf_counter() - begun
+        self.waited_s += STEPS.now() - begun
         self._training = fetched.held
         if torch.is_grad_enabled():
             for cache, slots in zip(self.caches, fetched.held, strict=True):

@@ -4,7 +4,6 @@ Sums of all ranks cross while training goes on, and are taken at the next look; 
 """
 
 import statistics
-import time
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -21,6 +20,7 @@ from recsmith.streaming.job_sums import JobLayout, JobSums
 from recsmith.streaming.repeats import SeenSamples
 from recsmith.training.job import TrainingJob
 from recsmith.training.rank_times import DenseTimer
+from recsmith.training.step_clock import STEPS
 from recsmith.training.watchers.protocol import Seen
 
 WORDS = 2.0**64  # different hashes
@@ -58,12 +58,12 @@ class RankView:
         lengths = [each.pooling_factor or 1.0 for each in job.source.schema.features]
         self._bounds = [min(1.0, ids / (whole * max(length, 1.0))) * WORDS for length in lengths]
         self._parameters = [each for each in job.sharded.model.parameters() if each.requires_grad]
-        self._last = time.perf_counter()
+        self._last = STEPS.now()
         self._steps: list[tuple[float, float, float]] = []  # seconds, waited, own of each since the look before
 
     def step(self, seen: Seen) -> None:
         """Take the times of a step."""
-        now, own = time.perf_counter(), self.timer.seconds + seen.waited_s
+        now, own = STEPS.now(), self.timer.seconds + seen.waited_s
         self._steps.append((now - self._last, seen.waited_s, own))
         self._last, self.timer.seconds = now, 0.0
 

@@ -1,0 +1,36 @@
+"""A clock that runs while steps are made, and stands while anything else is done: checkpoints, tests, scores, plans.
+
+What is told of steps is told by it, so that no checkpoint is taken for a slow backward pass.
+"""
+
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+
+
+class StepClock:
+    """Seconds of steps. A process has one, for it trains one job at a time."""
+
+    def __init__(self) -> None:
+        self._left_out, self._stands_since = 0.0, 0.0
+        self._within = 0
+
+    def now(self) -> float:
+        """Seconds since some moment, without those for which it stood."""
+        return (self._stands_since if self._within else time.perf_counter()) - self._left_out
+
+    @contextmanager
+    def standing(self) -> Generator[None]:
+        """Within, the clock stands."""
+        if not self._within:
+            self._stands_since = time.perf_counter()
+        self._within += 1
+        try:
+            yield
+        finally:
+            self._within -= 1
+            if not self._within:
+                self._left_out += time.perf_counter() - self._stands_since
+
+
+STEPS = StepClock()
