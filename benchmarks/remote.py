@@ -25,11 +25,12 @@ STEPS, WARM, BATCH, TABLES, ROWS, COLUMNS = 40, 10, 512, 8, 100_000, 32
 BASE_S, TIMES = 0.2, 3
 CASES: dict[str, dict[str, Any]] = {
     "planned": {},
-    "rpc": {"remote": RunRemote()},
+    "sockets": {"remote": RunRemote()},
+    "rpc": {"remote": RunRemote(backend="rpc")},
     "ray": {"remote": RunRemote(backend="ray")},
     "planned slowed": {"watchers": ("remote:slowed",)},
-    "rpc slowed": {"watchers": ("remote:slowed",), "remote": RunRemote()},
-    "rpc slowed staleness 4": {"watchers": ("remote:slowed",), "remote": RunRemote(staleness=4)},
+    "rpc slowed": {"watchers": ("remote:slowed",), "remote": RunRemote(backend="rpc")},
+    "rpc slowed staleness 4": {"watchers": ("remote:slowed",), "remote": RunRemote(staleness=4, backend="rpc")},
 }
 
 

@@ -144,15 +144,37 @@ def ours_over_rpc() -> Iterator[tuple[Echo, int]]:
 
 
 def serve_ours(port: int) -> None:
-    from recsmith.training.remote.on_rpc import RpcServer, server_store
+    from recsmith.training.remote.group import hosted_meeting
+    from recsmith.training.remote.on_rpc import RpcServer
 
     place = place_of("rpc", f"{LOOPBACK}:{port}")
-    store = server_store(place.address)
+    store = hosted_meeting(place.address)
     server = RpcServer(place, functions(place, 0, {}))
     say_ready()
     sys.stdin.read()
     server.close()
     del store
+
+
+@contextmanager
+def ours_over_sockets() -> Iterator[tuple[Echo, int]]:
+    from recsmith.training.remote.on_sockets import SocketCalls
+
+    port = free_port()
+    with served("sockets", port) as server:
+        calls = SocketCalls(place_of("sockets", f"{LOOPBACK}:{port}"), "client")
+        yield echo_by(calls), server.pid
+        calls.close()
+
+
+def serve_sockets(port: int) -> None:
+    from recsmith.training.remote.on_sockets import SocketServer, listen
+
+    place = place_of("sockets", f"{LOOPBACK}:{port}")
+    server = SocketServer(place, functions(place, 0, {}), listen(place.address, 0))
+    say_ready()
+    sys.stdin.read()
+    server.close()
 
 
 @contextmanager
@@ -173,12 +195,13 @@ def ours_over_ray() -> Iterator[tuple[Echo, None]]:
 
 TRANSPORTS: dict[str, tuple[str, Callable[[], Any]]] = {  # the package that each needs, and what opens it
     "PyTorch RPC": ("torch", over_rpc),
+    "RecSmith over sockets": ("torch", ours_over_sockets),
     "RecSmith over rpc": ("torch", ours_over_rpc),
     BASE: ("grpc", over_grpc),
     "gRPC, pickled arrays": ("grpc", lambda: over_grpc(torch.Tensor.numpy, torch.from_numpy)),
     "RecSmith over Ray": ("ray", ours_over_ray),
 }
-SERVERS = {"rpc": serve_rpc, "grpc": serve_grpc, "ours": serve_ours}
+SERVERS = {"rpc": serve_rpc, "grpc": serve_grpc, "ours": serve_ours, "sockets": serve_sockets}
 
 
 @contextmanager

@@ -3,12 +3,15 @@
 import logging
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
+from support.listeners import watched_listeners
 from support.ranks import Forks
 
 from recsmith.jobs import launch
@@ -75,7 +78,16 @@ def forks() -> Iterator[Forks]:
 
 @pytest.fixture(autouse=True)
 def quick_ranks(request: pytest.FixtureRequest, forks: Forks, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fork the ranks of local jobs (support/ranks.py), but for tests marked `torchrun` and restarts."""
-    if request.node.get_closest_marker("torchrun") is None:
-        torchrun = launch._agents
-        monkeypatch.setattr(launch, "_agents", lambda *job: forks.forked(*job) if not job[3] else torchrun(*job))
+    """Fork the ranks of local jobs (support/ranks.py), but for tests marked `torchrun` and restarts.
+
+    Whatever a job is for, its processes must listen on the loopback alone.
+    """
+    torchrun, quick = launch._agents, request.node.get_closest_marker("torchrun") is None
+
+    @contextmanager
+    def agents(*job: Any) -> Generator[list[Any]]:
+        begun = forks.forked(*job) if quick and not job[3] else torchrun(*job)
+        with begun as started, watched_listeners(*(each.pid for each in started)):
+            yield started
+
+    monkeypatch.setattr(launch, "_agents", agents)

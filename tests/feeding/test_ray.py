@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from feeding.support import GROUPS, SPEC, assert_same, kill_worker, locally, pid_of, settings
+from support.listeners import descendants, listening, wide
 
 import recsmith
 from recsmith.data import Batch
@@ -24,8 +25,6 @@ from recsmith.files import dump_json, encode
 
 needs_ray = pytest.mark.skipif(find_spec("ray") is None, reason="needs Ray")
 ignore_ray = pytest.mark.filterwarnings("ignore")  # what Ray itself warns of
-LOOPBACK = ("0100007F", "0" * 16 + "FFFF00000100007F", "0" * 24 + "01000000")  # 127.0.0.1, and as IPv6, in /proc/net
-LISTENS = "0A"
 
 
 def test_without_ray_one_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,23 +146,8 @@ def test_a_ray_of_its_own_is_on_the_loopback_alone_and_ends_with_the_trainer(tmp
     assert not (tmp_path / "run.txt").exists()
     assert len(started) > 3
     assert addresses
-    assert addresses <= set(LOOPBACK)
+    assert not wide(addresses)
     assert ended(started, seconds=120)  # two helpers of Ray try to tell of the death for a minute
-
-
-def descendants(process: int) -> list[int]:
-    parents = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                parents[int(entry.name)] = parent_of(int(entry.name))
-            except (OSError, IndexError):
-                continue
-    found, last = [], [process]
-    while last:
-        last = [child for child, parent in parents.items() if parent in last]
-        found += last
-    return found
 
 
 def ended(processes: list[int], seconds: int = 30) -> bool:
@@ -176,21 +160,3 @@ def ended(processes: list[int], seconds: int = 30) -> bool:
             return False
 
     return any(not any(map(runs, processes)) or time.sleep(0.1) for _ in range(10 * seconds))
-
-
-def listening(processes: list[int]) -> set[str]:
-    """Addresses, as the kernel writes them, on which processes listen for TCP connections."""
-    sockets: set[str] = set()
-    for process in processes:
-        for handle in Path(f"/proc/{process}/fd").iterdir():
-            try:
-                sockets.add(str(handle.readlink()))
-            except OSError:
-                continue
-    found = set()
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        for row in Path(table).read_text().splitlines()[1:]:
-            cells = row.split()
-            if cells[3] == LISTENS and f"socket:[{cells[9]}]" in sockets:
-                found.add(cells[1].partition(":")[0])
-    return found

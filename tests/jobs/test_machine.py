@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.listeners import listening
+from support.listeners import wide as beyond_loopback
 
 from recsmith.errors import RecSmithError
 from recsmith.jobs import machine
@@ -17,6 +19,8 @@ from recsmith.jobs.machine import (
     free_bytes,
     free_cores,
     free_port,
+    is_loopback,
+    listener,
     loopback_interface,
 )
 
@@ -62,3 +66,25 @@ def test_ports_that_are_taken_are_passed_over(monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(machine.secrets, "randbelow", lambda _: port - FIRST_PORT)
         with pytest.raises(RecSmithError, match=r"found no free port on 127\.0\.0\.1 in 100 tries from 20000 to 31999"):
             free_port()
+
+
+def test_a_listener_is_where_it_was_asked_for_alone():
+    """And what tests of jobs look with sees one that is wider, as the store of torchrun's own agents was."""
+    with listener() as narrow, socket.socket() as wide, socket.socket(socket.AF_INET6) as wider:
+        for each in (wide, wider):
+            each.bind(("", 0))
+            each.listen()
+        addresses = listening([os.getpid()])
+        ports = {f"{each.getsockname()[1]:04X}": each for each in (narrow, wide, wider)}
+        found = {each: each.rpartition(":")[0] for each in addresses if each.rpartition(":")[2] in ports}
+        assert len(found) == 3
+        assert len(beyond_loopback(found)) == 2
+        assert narrow.getsockname()[0] == LOOPBACK
+
+
+@pytest.mark.parametrize(("host", "inner"), [
+    ("127.0.0.1", True), ("127.9.9.9", True), ("[::1]", True), ("localhost", True), ("0.0.0.0", False), ("::", False),
+    ("node7", False), ("10.0.0.1", False),
+])  # fmt: skip
+def test_which_addresses_others_cannot_reach(host: str, inner: bool):
+    assert is_loopback(host) == inner

@@ -13,17 +13,19 @@ import os
 import random
 import select
 import signal
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
-from recsmith.jobs.agent import PARENT, end_with_parent
-from recsmith.jobs.machine import LOOPBACK, free_port
+from recsmith.jobs.agent import PARENT, end_with_parent, hosted_store
+from recsmith.jobs.machine import LOOPBACK, listener
 
 IMPORTED = ("recsmith.torchrec", "recsmith.training.loop")  # before the first job: what most jobs need
 GRACE_S = 5.0  # seconds between asking ranks to end and killing them
@@ -162,16 +164,19 @@ def _agent(job: dict[str, Any]) -> NoReturn:
     """Fork the ranks of a job and wait for them: 0 where all end well; the first failure ends all."""
     os.setsid()
     end_with_parent()
-    port, ranks = free_port(), {}
+    meeting, ranks = listener(), {}
+    port = meeting.getsockname()[1]
     for rank in range(job["ranks"]):
-        pid = os.fork() or _rank(job, rank, port)
+        pid = os.fork() or _rank(job, rank, meeting)
         ranks[pid] = rank
+    kept = hosted_store(LOOPBACK, port, meeting.detach(), timedelta(minutes=5))
     signal.signal(signal.SIGTERM, lambda *_: _end(ranks))
     while ranks:
         pid, status = os.wait()
         del ranks[pid]
         if os.waitstatus_to_exitcode(status):
             _end(ranks)
+    del kept
     os._exit(0)
 
 
@@ -188,7 +193,7 @@ def _end(ranks: dict[int, int]) -> NoReturn:
     os._exit(1)
 
 
-def _rank(job: dict[str, Any], rank: int, port: int) -> NoReturn:
+def _rank(job: dict[str, Any], rank: int, meeting: socket.socket) -> NoReturn:
     """What torchrun and the start of Python would have done for a rank, then its work."""
     import numpy
     import torch
@@ -197,12 +202,15 @@ def _rank(job: dict[str, Any], rank: int, port: int) -> NoReturn:
 
     os.environ[PARENT] = str(os.getppid())
     end_with_parent()
+    port = meeting.getsockname()[1]
+    meeting.close()
     local = job["ranks"] // job["hosts"]
     own = {
         "RANK": rank, "LOCAL_RANK": rank % local, "GROUP_RANK": rank // local, "ROLE_RANK": rank,
         "WORLD_SIZE": job["ranks"], "LOCAL_WORLD_SIZE": local, "GROUP_WORLD_SIZE": job["hosts"],
         "ROLE_WORLD_SIZE": job["ranks"], "MASTER_ADDR": LOOPBACK, "MASTER_PORT": port, "ROLE_NAME": "default",
-        "TORCHELASTIC_RESTART_COUNT": 0, "TORCHELASTIC_MAX_RESTARTS": 0, "TORCHELASTIC_RUN_ID": "none",
+        "TORCHELASTIC_USE_AGENT_STORE": True, "TORCHELASTIC_RESTART_COUNT": 0, "TORCHELASTIC_MAX_RESTARTS": 0,
+        "TORCHELASTIC_RUN_ID": "none",
         PARENT: os.getpid(),
     }  # fmt: skip
     os.environ.clear()

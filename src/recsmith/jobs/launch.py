@@ -3,7 +3,7 @@
     results = launch("package.module:function", {"steps": 10}, ranks=4, hosts=2)
 
 Each rank runs `function(**arguments)` inside an initialised process group and returns plain JSON data. What the user
-need not know is done here: a free port and the interface that gloo must use (machine.py), one torchrun agent per
+need not know is done here: a listener and the interface that gloo must use (machine.py), one torchrun agent per
 emulated host (agent.py), a teardown that does not abort (worker.py), the output of a failing rank, and the end of all
 children when the parent is interrupted or dies. Linux only.
 
@@ -28,9 +28,9 @@ from typing import Any
 from recsmith import errors
 from recsmith.adapters.installed import require_torchrec
 from recsmith.errors import RecSmithError, UsageError
-from recsmith.jobs.agent import PARENT
+from recsmith.jobs.agent import LOCAL, PARENT
 from recsmith.jobs.log import LOG_FILE, JobLog
-from recsmith.jobs.machine import LOOPBACK, free_cores, free_port, loopback_interface
+from recsmith.jobs.machine import LOOPBACK, free_cores, listener, loopback_interface
 from recsmith.jobs.processes import places_of_modules
 from recsmith.jobs.worker import SENTENCE
 
@@ -85,22 +85,28 @@ def _agents(
     folder: Path, ranks: int, hosts: int, restarts: int, environment: dict[str, str]
 ) -> Generator[list[subprocess.Popen[bytes]]]:
     """One torchrun agent per host; all of them end with this block, however it ends."""
-    port = free_port()
     agents: list[subprocess.Popen[bytes]] = []
     try:
-        for host in range(hosts):
-            log = (folder / f"agent-{host}.log").open("wb")
-            command = [
-                sys.executable, "-P", "-m", "recsmith.jobs.agent",
-                "--nnodes", str(hosts), "--node-rank", str(host), "--nproc-per-node", str(ranks // hosts),
-                "--master-addr", LOOPBACK, "--master-port", str(port), "--log-dir", str(folder / f"logs-{host}"),
-                "--max-restarts", str(restarts), "--redirects", "3", "-m", "recsmith.jobs.worker", str(folder),
-            ]  # fmt: skip
-            # A session of its own: Ctrl-C reaches this process alone, which then ends the agents in order.
-            agents.append(
-                subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment, start_new_session=True)
-            )
-            log.close()
+        with listener() as store:
+            for host in range(hosts):
+                log = (folder / f"agent-{host}.log").open("wb")
+                passed = [] if host else [store.fileno()]
+                meeting = ",".join([f"rank={host}", *(f"listener={each}" for each in passed)])
+                command = [
+                    sys.executable, "-P", "-m", "recsmith.jobs.agent", "--nnodes", str(hosts),
+                    "--nproc-per-node", str(ranks // hosts), "--rdzv-backend", LOCAL, "--rdzv-conf", meeting,
+                    "--rdzv-endpoint", f"{LOOPBACK}:{store.getsockname()[1]}",
+                    "--log-dir", str(folder / f"logs-{host}"),
+                    "--max-restarts", str(restarts), "--redirects", "3", "-m", "recsmith.jobs.worker", str(folder),
+                ]  # fmt: skip
+                # A session of its own: Ctrl-C reaches this process alone, which then ends the agents in order.
+                agents.append(
+                    subprocess.Popen(
+                        command, stdout=log, stderr=subprocess.STDOUT, env=environment, start_new_session=True,
+                        pass_fds=passed,
+                    )
+                )  # fmt: skip
+                log.close()
         yield agents
     finally:
         _end(agents)
@@ -113,6 +119,7 @@ def job_environment(ranks: int, *, own: bool) -> dict[str, str]:
     """
     fixed = {
         "GLOO_SOCKET_IFNAME": loopback_interface(),
+        "NCCL_SOCKET_IFNAME": loopback_interface(),
         "TP_SOCKET_IFNAME": loopback_interface(),
         "PYTHONPATH": os.pathsep.join(places_of_modules(own=own)),
         "PYTHONSAFEPATH": "1",

@@ -1,5 +1,6 @@
 """This machine, as Linux reports it: processor, free cores and memory, and the loopback interface of local jobs."""
 
+import ipaddress
 import os
 import secrets
 import socket
@@ -75,3 +76,29 @@ def free_port() -> int:
     raise RecSmithError(
         f"found no free port on {LOOPBACK} in {TRIES} tries from {FIRST_PORT} to {last}; free one and try again"
     )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether other machines cannot reach this address, or name."""
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def listener(host: str = LOOPBACK, port: int = 0) -> socket.socket:
+    """A socket that listens at this address alone. port: 0 is one that is free.
+
+    Raises:
+        OSError: another program listens there, or the host is not of this machine.
+    """
+    family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
+    made = socket.socket(family)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind((host, port))
+        made.listen()
+    except BaseException:
+        made.close()
+        raise
+    return made

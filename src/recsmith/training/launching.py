@@ -26,7 +26,7 @@ from recsmith.prediction.servers import remote_lines
 from recsmith.training.arrays.members import members_of, trained_runs
 from recsmith.training.log import starting_lines
 from recsmith.training.prerequisites import check_memory_limit, check_run, own_modules
-from recsmith.training.remote.parts import check_servers, run_of_servers, shares_line
+from recsmith.training.remote.parts import check_servers, listening_line, run_of_servers, shares_line
 from recsmith.training.run import Run, load_run, names_modules, run_to_raw
 from recsmith.training.watchers.alarm_log import slow_trainer_of_run
 from recsmith.training.watchers.anomaly_settings import watch_settings
@@ -311,7 +311,7 @@ def _of_servers(made: Run, plan: Plan, trainers: int, step_s: float) -> list[str
         return told
     check_servers(plan)
     lines = remote_lines(plan, made.data.local_batch_size(trainers), trainers, step_s)
-    return [*lines, *([] if stale else shares_line(made, trainers)), *told]
+    return [*listening_line(made), *lines, *([] if stale else shares_line(made, trainers)), *told]
 
 
 def _from_disk(made: Run, plan: Plan) -> list[str]:

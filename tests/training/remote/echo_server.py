@@ -1,4 +1,4 @@
-"""A server that echoes. As a program, over rpc: python echo_server.py PLACE, until it is killed."""
+"""A server that echoes. As a program, over sockets or rpc: python echo_server.py PLACE, until it is killed."""
 
 import json
 import os
@@ -25,9 +25,16 @@ def functions(place: ServerPlace, server: int, settings: dict[str, Any]) -> Serv
 
 
 if __name__ == "__main__":
-    from recsmith.training.remote.on_rpc import RpcServer, server_store
-
     place = ServerPlace(**json.loads(sys.argv[1]))
-    kept = server_store(place.address)
-    made = RpcServer(place, functions(place, 0, {}))
+    if place.backend == "rpc":
+        from recsmith.training.remote.group import hosted_meeting
+        from recsmith.training.remote.on_rpc import RpcServer
+
+        kept = hosted_meeting(place.address)
+        made: Any = RpcServer(place, functions(place, 0, {}))
+    else:
+        from recsmith.training.remote.on_sockets import SocketServer, listen
+
+        made = SocketServer(place, functions(place, 0, {}), listen(place.address, 0))
+        print("listens", flush=True)
     threading.Event().wait()

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.listeners import watched_listeners
 from training.test_jobs import BATCH, DIM, EVERY, SIZES, STEPS, a_run, data, from_step, losses
 from training.unsharded import unsharded_losses
 
@@ -72,7 +73,8 @@ def disturbed(run: Run, disturb: Callable[[], object]) -> tuple[dict[str, Any], 
     said, other = list[str](), threading.Thread(target=disturb)
     other.start()
     try:
-        return train(run, on_progress=lambda message: said.append(message.get("note", ""))), said
+        with watched_listeners():
+            return train(run, on_progress=lambda message: said.append(message.get("note", ""))), said
     finally:
         other.join()
 
@@ -83,7 +85,7 @@ on_ray = pytest.param("ray", marks=[
 ])  # fmt: skip
 
 
-@pytest.fixture(scope="module", params=["rpc", on_ray])
+@pytest.fixture(scope="module", params=["sockets", pytest.param("rpc", marks=pytest.mark.soak), on_ray])
 def trained(tmp_path_factory: pytest.TempPathFactory, request: Any) -> tuple[Run, dict[str, Any], list[str]]:
     """A run of two servers and two trainers, one of which is killed on the way, what came of it, and what it said."""
     folder = tmp_path_factory.mktemp("remote")

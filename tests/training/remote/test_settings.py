@@ -1,5 +1,6 @@
 """What a run with servers refuses, and what it says before: each with the rule, the values and the fix."""
 
+import re
 from dataclasses import replace
 from importlib.util import find_spec
 
@@ -8,7 +9,7 @@ from support.plans import two_tables
 
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.training import Run, RunData, load_run
-from recsmith.training.remote.parts import check_remote, check_servers, shares_line
+from recsmith.training.remote.parts import check_remote, check_servers, listening_line, shares_line
 from recsmith.training.remote.settings import RunRemote
 
 RUN = Run(data=RunData(train="clicks.tsv"), output="out", remote=RunRemote())
@@ -19,10 +20,11 @@ RUN = Run(data=RunData(train="clicks.tsv"), output="out", remote=RunRemote())
     [
         ("remote.servers=0", "remote.servers is 0"),
         ("remote.staleness=-1", "remote.staleness is -1; it must be 0 or more"),
-        ("remote.backend=grpc", "'rpc' or 'ray'"),
+        ("remote.backend=grpc", "'sockets', 'rpc' or 'ray'"),
         ("remote.timeout_s=0", "remote.timeout_s is 0; a call needs some seconds"),
         ("remote.address=host", "remote.address is 'host'; write host:port"),
         ("remote.address='host:99999'", "write host:port"),
+        ("remote={servers: 3, address: 'host:65534'}", "3 servers listen at one port after the other"),
         ("remote.server=1", "did you mean 'servers'"),
     ],
 )
@@ -46,6 +48,26 @@ def test_refused_before_anything_starts(setting: str, words: str) -> None:
     with pytest.raises(UsageError, match="a launcher started this job"):
         check_remote(RUN, launched=True)
     check_remote(RUN, launched=False)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (
+            "address: '0.0.0.0:4000', servers: 2",
+            r"servers listen at 0\.0\.0\.0, ports 4000 to 4001, which other .* key",
+        ),
+        ("address: 'node7:4000'", "servers listen at node7, port 4000, which other machines reach"),
+        ("address: '0.0.0.0:4000', backend: rpc", r"servers meet at 0\.0\.0\.0:4000, .* asks nobody for a password"),
+        ("address: '127.0.0.1:4000'", ""),
+        ("address: '[::1]:4000', backend: rpc", ""),
+        ("servers: 3", ""),
+    ],
+)
+def test_an_address_that_others_reach_is_told(settings: str, said: str) -> None:
+    lines = listening_line(load_run(RUN, (f"remote={{{settings}}}",)))
+    assert len(lines) == bool(said)
+    assert re.search(said, "".join(lines))
 
 
 def test_more_servers_than_shards() -> None:

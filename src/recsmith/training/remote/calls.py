@@ -2,9 +2,9 @@
 
     answer = calls.call(0, "pull", {"ids": ids}, timeout=30.0)
 
-A backend brings a call to a server and an answer back (on_rpc.py, on_ray.py). All else is here and the same for each:
-which functions there are, who may call them, and what a failure becomes. Nothing is pickled: tensors cross, and plain
-words, which are JSON in a tensor of bytes.
+A backend brings a call to a server and an answer back (on_sockets.py, on_rpc.py, on_ray.py). All else is here and the
+same for each: which functions there are, who may call them, and what a failure becomes. Nothing is pickled: tensors
+cross, and plain words, which are JSON in a tensor of bytes.
 """
 
 import hmac
@@ -25,7 +25,11 @@ SCHEMA = "recsmith/remote/2"  # of all that crosses: a change of what functions 
 HELLO = "hello"  # the first function that a peer calls
 WORDS, PROBLEM = "words", "problem"  # names of tensors that hold JSON: what is said besides, and why there is no answer
 TIMEOUT_S = 30.0
-BACKENDS = {"rpc": "recsmith.training.remote.on_rpc:RpcCalls", "ray": "recsmith.training.remote.on_ray:RayCalls"}
+BACKENDS = {
+    "sockets": "recsmith.training.remote.on_sockets:SocketCalls",
+    "rpc": "recsmith.training.remote.on_rpc:RpcCalls",
+    "ray": "recsmith.training.remote.on_ray:RayCalls",
+}
 AGAIN = "the same command goes on from the newest checkpoint"
 LONG = 20  # times the timeout: for what takes long, such as making all tables
 
@@ -38,9 +42,10 @@ Pending = Callable[[], Tensors]  # waits for an answer
 class ServerPlace:
     """Where the servers of a job are.
 
-    backend: rpc or ray. address: host:port, of the store where servers and trainers of rpc meet, or of a Ray cluster.
-    job: a name that no other job at the address has. key: a secret of this job, which every call carries. servers: how
-    many there are. timeout_s: of a call, and of a trainer's silence.
+    backend: sockets, rpc or ray. address: a folder of Unix sockets or the host:port of server 0, of the store where
+    servers and trainers of rpc meet, or of a Ray cluster. job: a name that no other job at the address has. key: a
+    secret of this job; without it no call is answered. servers: how many there are. timeout_s: of a call, and of a
+    trainer's silence.
     """
 
     backend: str
@@ -123,7 +128,7 @@ class ServerFunctions:
         """The answer to a call, or why there is none; never an exception."""
         try:
             if not hmac.compare_digest(key.encode(), self._key.encode()):
-                raise RecSmithError(f"server {self.server} does not know '{caller}', which has not the key of its job")
+                raise unknown(self.server, caller)
             return self._greeted(caller, tensors) if function == HELLO else self._called(caller, function, tensors)
         except RecSmithError as error:
             return {PROBLEM: to_tensor([type(error).__name__, str(error)])}
@@ -163,6 +168,19 @@ def answered(tensors: Tensors) -> Tensors:
         kind, said = from_tensor(tensors[PROBLEM])
         raise KINDS.get(kind, RecSmithError)(said)
     return tensors
+
+
+def unknown(server: int, caller: str) -> RecSmithError:
+    """What is raised of a caller without the key of a server's job."""
+    return RecSmithError(f"server {server} does not know '{caller}', which has not the key of its job")
+
+
+def not_ready(place: ServerPlace) -> RecSmithError:
+    """What backends raise where servers are not ready in time."""
+    return RecSmithError(
+        f"not all servers at {place.address} have made their tables within {place.long_s:g} s, 20 times "
+        "remote.timeout_s; give it more"
+    )
 
 
 def too_late(server: int, function: str, timeout: float) -> RecSmithError:

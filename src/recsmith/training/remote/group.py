@@ -14,8 +14,13 @@ from pathlib import Path
 import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore, TCPStore
 
+from recsmith.errors import UsageError
+from recsmith.jobs.agent import hosted_store
+from recsmith.jobs.machine import listener
 from recsmith.training.remote.calls import ServerPlace
+from recsmith.training.remote.on_sockets import descriptors_to_servers
 
+STORE_S = 30.0  # of whoever asks a store and gets no answer
 Sockets = set[tuple[int, str]]  # file descriptors, and what each stands for
 
 
@@ -55,12 +60,32 @@ class TrainerGroup:
                 each.shutdown(socket.SHUT_RDWR)
 
 
+def hosted_meeting(address: str) -> tuple[TCPStore, str]:
+    """The store where process groups form, hosted here, and its 'host:port'.
+
+    address: likewise, at which alone it listens; a port of 0 is a free one.
+
+    Raises:
+        UsageError: another program listens there.
+    """
+    host, _, wanted = address.rpartition(":")
+    try:
+        made = listener(host, int(wanted))
+    except OSError as error:
+        raise UsageError(
+            f"servers cannot listen at {address} ({error.strerror or error}); give remote.address another port"
+        ) from None
+    port = made.getsockname()[1]
+    return hosted_store(host, port, made.detach(), timedelta(seconds=STORE_S)), f"{host}:{port}"
+
+
 def _sockets() -> Sockets:
-    """The sockets of this process."""
+    """The sockets of this process, but for those to servers."""
     found: Sockets = set()
+    spared = descriptors_to_servers()
     for each in Path("/proc/self/fd").iterdir():
         with suppress(OSError):
             target = str(each.readlink())
-            if target.startswith("socket:"):
+            if target.startswith("socket:") and int(each.name) not in spared:
                 found.add((int(each.name), target))
     return found

@@ -8,10 +8,11 @@ import json
 import os
 import secrets
 import signal
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -22,13 +23,13 @@ from recsmith.errors import RecSmithError, UsageError
 from recsmith.files import Raw, locked_folder, parse_json, read_text
 from recsmith.jobs.launch import POLL_S, failure_of, job_environment, job_folder
 from recsmith.jobs.log import LOG_FILE, JobLog
-from recsmith.jobs.machine import LOOPBACK, free_port
+from recsmith.jobs.machine import LOOPBACK
 from recsmith.training.remote.calls import AGAIN, ServerPlace, lost
+from recsmith.training.remote.parts import listening_line, remote_file
 from recsmith.training.remote.settings import RunRemote
 from recsmith.training.run import Run, names_modules, run_to_raw
 
 HERE = "recsmith.training.remote"
-PLACE = "remote.json"  # in the folder of a run, while its servers are there
 JOINED = 1000  # number of a trainer that joins: it writes no log
 
 
@@ -68,15 +69,15 @@ def _failure_of(servers: list[StartedProcess]) -> RecSmithError | None:
 
 @contextmanager
 def _started(
-    folder: Path, function: str, arguments: Raw, rank: int, environment: dict[str, str]
+    folder: Path, function: str, arguments: Raw, rank: int, environment: dict[str, str], passed: Sequence[int] = ()
 ) -> Generator[StartedProcess]:
-    """A process that runs a function of ours; it ends with this block."""
+    """A process that runs a function of ours; it ends with this block. passed: file descriptors for it."""
     folder.mkdir()
     (folder / "job.json").write_text(json.dumps({"function": function, "arguments": arguments, "joins": False}))
     with (folder / "output.log").open("wb") as output:
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "recsmith.jobs.worker", str(folder)], stdout=output, stderr=output,
-            env={**environment, "RANK": str(rank)}, start_new_session=True,
+            env={**environment, "RANK": str(rank)}, start_new_session=True, pass_fds=passed,
         )  # fmt: skip
     try:
         yield StartedProcess(process, folder)
@@ -92,14 +93,11 @@ def train_remote(run: Run, trainers: int, on_message: Callable[[Any], object]) -
         UsageError: the address is in use, or another job writes to the folder.
         RecSmithError: a server has ended, or all trainers have.
     """
-    from recsmith.training.remote.on_rpc import server_store
-
     assert run.remote is not None
     with ExitStack() as held:
         held.enter_context(locked_folder(Path(run.output)))
         folder = held.enter_context(job_folder())
-        address, meet = held.enter_context(_meeting(run.remote))
-        store = server_store(meet)
+        address, store, meet = held.enter_context(_meeting(run.remote, folder))
         place = ServerPlace(
             backend=run.remote.backend, address=address, job=folder.name, key=secrets.token_hex(16),
             servers=run.remote.servers, timeout_s=run.remote.timeout_s,
@@ -108,28 +106,27 @@ def train_remote(run: Run, trainers: int, on_message: Callable[[Any], object]) -
         said = {"run": run_to_raw(run), "place": asdict(place), "meet": meet}
         environment = job_environment(trainers + place.servers, own=not names_modules(run))
 
-        def start(kind: str, number: int, function: str, arguments: Raw) -> StartedProcess:
+        def start(kind: str, number: int, function: str, arguments: Raw, *passed: int) -> StartedProcess:
             own = folder / f"{kind}-{number}"
             written = folder / "log.jsonl" if kind == "trainer" else own / "log.jsonl"
             return held.enter_context(
-                _started(own, function, arguments, number, {**environment, LOG_FILE: str(written)})
+                _started(own, function, arguments, number, {**environment, LOG_FILE: str(written)}, passed)
             )
 
-        serving, training = f"{HERE}.hosting:serve_on_process", f"{HERE}.trainer:train_on_trainer"
+        training = f"{HERE}.trainer:train_on_trainer"
         counted = {**said, "trainers": trainers}
         if place.backend == "ray":
             servers = held.enter_context(_ray_servers(place, counted))
         else:
-            servers = partial(
-                _failure_of,
-                [start("server", each, serving, {**counted, "server": each}) for each in range(place.servers)],
-            )
+            servers = partial(_failure_of, list(_own_servers(place, counted, partial(start, "server"))))
         ranks = {
             name: start("trainer", each, training, {**said, "name": name})
             for each in range(trainers)
             if (name := f"trainer-{each}")
         }
-        held.enter_context(_place_told(Path(run.output) / PLACE, {**said, "run": None}))
+        held.enter_context(_place_told(remote_file(run.output), {**said, "run": None}))
+        for line in listening_line(run):
+            on_message({"note": line})
         for message in _until_ended(servers, ranks, log):
             on_message(message)
         del store
@@ -143,7 +140,7 @@ def join_remote(run: Run, on_message: Callable[[Any], object]) -> Raw:
         UsageError: no job with servers runs there.
         RecSmithError: this trainer failed.
     """
-    file = Path(run.output) / PLACE
+    file = remote_file(run.output)
     if run.remote is None or not file.exists():
         raise UsageError(
             f"no job with servers runs in '{run.output}'; start it with `remote` in the run, and join it while it runs"
@@ -172,16 +169,34 @@ def _place_told(file: Path, told: Raw) -> Generator[None]:
 
 
 @contextmanager
-def _meeting(remote: RunRemote) -> Generator[tuple[str, str]]:
-    """Where servers are called, and where process groups form; 'host:port' each."""
+def _meeting(remote: RunRemote, folder: Path) -> Generator[tuple[str, Any, str]]:
+    """Where servers are called, and the store where process groups form, with its 'host:port'."""
+    from recsmith.training.remote.group import hosted_meeting
+
     if remote.backend == "ray":
         from recsmith.training.remote.on_ray import cluster
 
-        with cluster(remote.address) as places:
-            yield places
-    else:
-        address = remote.address or f"{LOOPBACK}:{free_port()}"
-        yield address, address
+        with cluster(remote.address) as (address, node):
+            yield address, *hosted_meeting(node)
+    elif remote.backend == "rpc":
+        store, meet = hosted_meeting(remote.address or f"{LOOPBACK}:0")
+        yield meet, store, meet
+    else:  # process groups form on this machine, wherever servers listen
+        yield remote.address or str(folder), *hosted_meeting(f"{LOOPBACK}:0")
+
+
+def _own_servers(place: ServerPlace, settings: Raw, start: Callable[..., StartedProcess]) -> Generator[StartedProcess]:
+    """The servers of a job, processes of this machine; those of sockets are given their listeners."""
+    serving = f"{HERE}.hosting:serve_on_process"
+    for server in range(place.servers):
+        said = {**settings, "server": server}
+        if place.backend == "sockets":
+            from recsmith.training.remote.on_sockets import listen
+
+            with listen(place.address, server) as heard:
+                yield start(server, serving, {**said, "listener": heard.fileno()}, heard.fileno())
+        else:
+            yield start(server, serving, said)
 
 
 @contextmanager
@@ -237,13 +252,19 @@ def _how(each: StartedProcess) -> str:
     return f"by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
 
 
-def serve_on_process(run: Raw, place: Raw, meet: str, server: int, trainers: int) -> None:
-    """What a process of a server of rpc runs, until whoever started it ends it."""
-    from recsmith.training.remote.on_rpc import RpcServer
+def serve_on_process(run: Raw, place: Raw, meet: str, server: int, trainers: int, listener: int | None = None) -> None:
+    """What a process of a server runs, until whoever started it ends it. listener: of sockets, a file descriptor."""
     from recsmith.training.remote.server import serve
 
     where = ServerPlace(**place)
     functions = serve(where, server, {"run": run, "meet": meet, "trainers": trainers})
-    RpcServer(where, functions)
+    if listener is None:
+        from recsmith.training.remote.on_rpc import RpcServer
+
+        RpcServer(where, functions)
+    else:
+        from recsmith.training.remote.on_sockets import SocketServer
+
+        SocketServer(where, functions, socket.socket(fileno=listener))
     while True:
         signal.pause()

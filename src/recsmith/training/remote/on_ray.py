@@ -20,7 +20,6 @@ from recsmith._components import load
 from recsmith.errors import RecSmithError
 from recsmith.feeding.on_ray import Connection
 from recsmith.files import Raw, decode, encode
-from recsmith.jobs.machine import free_port
 from recsmith.training.remote.calls import (
     Pending,
     ServerCalls,
@@ -174,7 +173,7 @@ class RayCalls(ServerCalls):
 
 @contextmanager
 def cluster(address: str | None) -> Generator[tuple[str, str]]:
-    """A cluster's address, and 'host:port' that is free here and known in it.
+    """A cluster's address, and 'host:0' of this machine as the cluster knows it.
 
     address: None is that of RAY_ADDRESS, or a Ray of this machine.
 
@@ -185,7 +184,7 @@ def cluster(address: str | None) -> Generator[tuple[str, str]]:
     connection = joined(address)
     try:
         ray = connection.ray
-        yield ray.get_runtime_context().gcs_address, f"{ray.util.get_node_ip_address()}:{free_port()}"
+        yield ray.get_runtime_context().gcs_address, f"{ray.util.get_node_ip_address()}:0"
     finally:
         connection.close()
 

@@ -1,7 +1,8 @@
-"""The backend of torch.distributed.rpc (Damania et al., MLSys 2023), over TensorPipe, which is in maintenance.
+"""The backend of torch.distributed.rpc (Damania et al., MLSys 2023), over TensorPipe, for who asks for it by name.
 
-Nothing else in RecSmith imports torch.distributed.rpc. PyTorch pickles what crosses, and would run whatever a message
-names; here a message is JSON and tensors, and can name nothing but `answer_call`. Processes join and leave one by one:
+TensorPipe is in maintenance, and asks nobody for a password: who reaches it may call PyTorch's own operators. Nothing
+else in RecSmith imports torch.distributed.rpc. PyTorch pickles what crosses, and would run whatever a message names;
+here a message is JSON and tensors, and can name nothing but `answer_call`. Processes join and leave one by one:
 PyTorch's own way of it has each newcomer call every other process, and fails where one of them has died.
 """
 
@@ -18,7 +19,7 @@ from torch._C._distributed_c10d import PrefixStore, TCPStore
 from torch.distributed import rpc
 from torch.distributed.rpc import api, internal
 
-from recsmith.errors import RecSmithError, UsageError
+from recsmith.errors import RecSmithError
 from recsmith.jobs.machine import LOOPBACK, loopback_interface
 from recsmith.training.remote.calls import (
     TIMEOUT_S,
@@ -29,6 +30,7 @@ from recsmith.training.remote.calls import (
     Tensors,
     answered,
     gone,
+    not_ready,
     too_late,
 )
 
@@ -73,23 +75,8 @@ def answer_call(caller: str, key: str, function: str, tensors: Tensors) -> Tenso
     return _answers(caller, key, function, tensors)
 
 
-def server_store(address: str) -> TCPStore:
-    """The store where servers and trainers meet; who asks for it first hosts it. address: host:port.
-
-    Raises:
-        UsageError: another program listens there.
-    """
-    host, _, port = address.rpartition(":")
-    try:
-        return TCPStore(host, int(port), is_master=True, wait_for_workers=False, timeout=timedelta(seconds=TIMEOUT_S))
-    except (RuntimeError, ValueError) as error:
-        raise UsageError(
-            f"servers cannot listen at {address} ({str(error).splitlines()[0]}); give remote.address another port"
-        ) from None
-
-
 class RpcServer:
-    """A server: it answers from here on. The store of `server_store` is there before it."""
+    """A server: it answers from here on. The store of `hosted_meeting` is there before it."""
 
     def __init__(self, place: ServerPlace, functions: ServerFunctions) -> None:
         global _answers
@@ -157,10 +144,7 @@ def _join(place: ServerPlace, server: int | None) -> None:
     try:
         own.wait(before, timedelta(seconds=place.long_s))
     except RuntimeError:
-        raise RecSmithError(
-            f"not all servers at {place.address} have made their tables within {place.long_s:g} s, 20 times "
-            "remote.timeout_s; give it more"
-        ) from None
+        raise not_ready(place) from None
     number = place.servers + int(own.add("trainers", 1)) if server is None else server
     plain: Any = PlainMessages()
     api._default_pickler = internal._internal_rpc_pickler = plain  # until it leaves

@@ -2,11 +2,13 @@
 
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from recsmith._components import parsed
 from recsmith._install import RAY
 from recsmith.errors import MissingExtra, UsageError, check_rules
+from recsmith.jobs.machine import is_loopback
 from recsmith.plans import Plan
 from recsmith.training.collectives import collectives_of
 from recsmith.training.remote.settings import OPTIMIZERS_OF_SERVERS
@@ -35,6 +37,7 @@ from recsmith.training.run_parts import (
 from recsmith.training.stores.parts import NarrowTables, SplitHalves, TablesInFile
 from recsmith.training.tables.tower_parts import TowersOfHosts
 
+PLACE = "remote.json"  # in the folder of a run, while its servers are there
 NOT_WITH_SERVERS: tuple[Any, ...] = (
     COMPRESSION, BACKGROUND, BF16_PRODUCTS, Deduplicated, FewerUnits, InPeriods, LayersByStep, NarrowLayers,
     FactoredLayers, OwnStep, OwnTables, TowersOfHosts, AheadOfBatches, SplitHalves, TablesInFile,
@@ -109,14 +112,14 @@ def check_remote(run: Run, *, launched: bool) -> None:
         "remote does not go with capture yet; leave one of them out" if run.capture is not None else None,
     )
     if remote.backend == "ray" and find_spec("ray") is None:
-        raise MissingExtra(f"`remote.backend: ray` needs Ray: {RAY}; or write backend: rpc")
+        raise MissingExtra(f"`remote.backend: ray` needs Ray: {RAY}; or write backend: sockets")
     if remote.backend == "rpc":
         import torch
 
         if not hasattr(torch._C, "_rpc_init"):  # as torch.distributed.rpc.is_available looks
             raise MissingExtra(
                 "`remote.backend: rpc` needs a PyTorch that is built with RPC, and this one is not; install one that "
-                "is, or write backend: ray"
+                "is, or write backend: sockets"
             )
 
 
@@ -129,6 +132,28 @@ def check_servers(plan: Plan) -> None:
             f"remote.servers is {plan.cluster.world_size}, and the plan has {len(shards)} shards, so that {idle} of "
             f"them would hold none; give at most {plan.cluster.world_size - idle}, or a plan that splits tables further"
         )
+
+
+def listening_line(run: Run) -> list[str]:
+    """Where the servers of a run listen, where other machines can reach it."""
+    remote = run.remote
+    if remote is None or remote.address is None or remote.backend == "ray":
+        return []
+    host, _, port = remote.address.rpartition(":")
+    if is_loopback(host):
+        return []
+    if remote.backend == "rpc":
+        return [f"servers meet at {remote.address}, which other machines reach: its store asks nobody for a password"]
+    ports = f"port {port}" if remote.servers == 1 else f"ports {port} to {int(port) + remote.servers - 1}"
+    return [
+        f"servers listen at {host}, {ports}, which other machines reach: they answer whoever has the key of the job "
+        f"(in '{remote_file(run.output)}' while it runs), and what crosses is not encrypted"
+    ]
+
+
+def remote_file(output: str) -> Path:
+    """The file that tells this user's processes where the servers of a run are, while the job runs."""
+    return Path(output) / PLACE
 
 
 def can_share(run: Run, trainers: int) -> bool:

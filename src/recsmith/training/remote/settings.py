@@ -6,7 +6,7 @@ from recsmith._types import noun
 from recsmith.errors import check_rules, too_small
 from recsmith.training.optimizers.settings import positive
 
-Backend = Literal["rpc", "ray"]
+Backend = Literal["sockets", "rpc", "ray"]
 OPTIMIZERS_OF_SERVERS = ("sgd", "adagrad", "rowwise_adagrad")
 
 
@@ -14,15 +14,16 @@ OPTIMIZERS_OF_SERVERS = ("sgd", "adagrad", "rowwise_adagrad")
 class RunRemote:
     """Tables on servers, processes beside the trainers (docs/remote.md).
 
-    servers: how many; a plan for as many ranks says which rows each holds. backend: what carries calls: rpc
-    (torch.distributed.rpc), or ray. staleness: steps by which the rows that a trainer pulls may lag behind; 0: none,
-    all trainers step together. timeout_s: seconds after which a silent trainer is left out, and a silent server ends
-    the job; 20 times as long is waited for all to start. address: 'host:port' where servers and trainers of rpc meet,
-    or of a Ray cluster; none: of this machine.
+    servers: how many; a plan for as many ranks says which rows each holds. backend: what carries calls: sockets, which
+    ask for a key, rpc (torch.distributed.rpc, which asks for none), or ray. staleness: steps by which the rows that a
+    trainer pulls may lag behind; 0: none, all trainers step together. timeout_s: seconds after which a silent trainer
+    is left out, and a silent server ends the job; 20 times as long is waited for all to start. address: 'host:port'
+    where server 0 listens, and the others behind it (sockets), where servers and trainers meet (rpc), or of a Ray
+    cluster; none: of this machine alone.
     """
 
     servers: int = 1
-    backend: Backend = "rpc"
+    backend: Backend = "sockets"
     staleness: int = 0
     timeout_s: float = 30.0
     address: str | None = None
@@ -39,4 +40,8 @@ class RunRemote:
             None
             if host and port.isdecimal() and 0 < int(port) < 2**16
             else f"remote.address is '{self.address}'; write host:port, such as 127.0.0.1:29600",
+            None
+            if not port.isdecimal() or self.backend != "sockets" or int(port) + self.servers <= 2**16
+            else f"remote.address is '{self.address}', and {self.servers} servers listen at one port after the other, "
+            "the last of which is 65535; give a lower port",
         )

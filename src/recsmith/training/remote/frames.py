@@ -1,0 +1,104 @@
+"""Tensors and words as bytes of a socket: a length, JSON that says what follows, and tensors as they lie in memory.
+
+Nothing of a frame is executed: what it may hold are numbers of a few types, whose sizes are checked before memory is
+taken for them.
+"""
+
+import json
+import math
+import socket
+import struct
+import time
+from typing import Any, cast
+
+import torch
+
+from recsmith.errors import CorruptFile
+
+Tensors = dict[str, torch.Tensor]
+DTYPES = {
+    str(each).removeprefix("torch."): each
+    for each in (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16,
+                 torch.int8, torch.uint8, torch.bool)
+}  # fmt: skip
+LARGEST_HEAD = 2**26  # bytes of JSON; the names of a million tensors need half
+LARGEST = 2**40  # bytes of tensors
+JOINED = 2**16  # bytes of a frame up to which it is sent as one
+_LENGTH = struct.Struct(">I")
+
+
+def send_frame(to: socket.socket, words: Any, tensors: Tensors, until: float) -> None:
+    """Send words (JSON data) and tensors. until: as `time.monotonic` tells it.
+
+    Raises:
+        TimeoutError: the other side did not take them in time.
+        OSError: it has gone.
+    """
+    whole = {name: each.detach().contiguous() for name, each in tensors.items()}
+    kinds = [[name, str(each.dtype).removeprefix("torch."), list(each.shape)] for name, each in whole.items()]
+    head = json.dumps([words, kinds]).encode()
+    parts = [_LENGTH.pack(len(head)), head, *map(_memory, whole.values())]
+    if sum(map(len, parts)) <= JOINED:
+        parts = [b"".join(parts)]
+    for part in parts:
+        to.settimeout(_left(until))
+        to.sendall(part)
+
+
+def receive_frame(of: socket.socket, until: float) -> tuple[Any, Tensors]:
+    """The next words and tensors.
+
+    Raises:
+        TimeoutError: they did not come in time.
+        OSError: the other side has gone.
+        CorruptFile: what came is no frame.
+    """
+    (length,) = _LENGTH.unpack(receive_bytes(of, _LENGTH.size, until))
+    if length > LARGEST_HEAD:
+        raise CorruptFile(f"a message says that its words have {length:,} bytes; at most {LARGEST_HEAD:,} are read")
+    try:
+        words, kinds = json.loads(receive_bytes(of, length, until))
+        tensors = {str(name): _room(kind, shape) for name, kind, shape in kinds}
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise CorruptFile(f"a message is not what RecSmith sends ({error})") from None
+    for each in tensors.values():
+        _fill(of, _memory(each), until)
+    return words, tensors
+
+
+def receive_bytes(of: socket.socket, length: int, until: float) -> bytes:
+    """The next bytes; raises as `receive_frame`."""
+    found = bytearray(length)
+    _fill(of, memoryview(found), until)
+    return bytes(found)
+
+
+def _room(kind: str, shape: list[int]) -> torch.Tensor:
+    """A tensor to be filled."""
+    dtype = DTYPES[kind]
+    if any(type(each) is not int or each < 0 for each in shape) or math.prod(shape) * dtype.itemsize > LARGEST:
+        raise ValueError(f"a tensor of shape {shape}")
+    return torch.empty(shape, dtype=dtype)
+
+
+def _memory(tensor: torch.Tensor) -> memoryview:
+    return memoryview(cast(Any, tensor.reshape(-1).view(torch.uint8).numpy()))
+
+
+def _fill(of: socket.socket, room: memoryview, until: float) -> None:
+    while room:
+        of.settimeout(_left(until))
+        came = of.recv_into(room)
+        if not came:
+            raise ConnectionResetError("the other side has closed the connection")
+        room = room[came:]
+
+
+def _left(until: float) -> float | None:
+    """Seconds until then, as sockets take them."""
+    if until == math.inf:
+        return None
+    left = until - time.monotonic()
+    if left <= 0:
+        raise TimeoutError
+    return left
