@@ -48,6 +48,7 @@ from recsmith.training.run_parts import (
     PlannedTables,
     Sequences,
     TableOptimizer,
+    UnusedSettings,
 )
 from recsmith.training.stores.parts import NarrowTables, OnDisk, SplitHalves, TablesInFile
 from recsmith.training.tables.tower_parts import Towers, TowersOfHosts
@@ -73,7 +74,8 @@ PARTS: tuple[Part, ...] = (
     TableOptimizer("lamb"),
     TableOptimizer("partial_rowwise_adam"), NarrowTables("a"), NarrowTables("a", "fp16"),
     NarrowTables("a", "int8"), SplitHalves(), TablesInFile(), OnDisk("a", "device"), OnDisk(None, "tiered"), GPU,
-    NarrowLayers("split"), FactoredLayers(), LayersByStep("dance"), NO_LAYERS, FP32_PRODUCTS, BF16_PRODUCTS,
+    NarrowLayers("split"), FactoredLayers(), LayersByStep("dance"), UnusedSettings(("optimizers.dense.clip_norm",)),
+    NO_LAYERS, FP32_PRODUCTS, BF16_PRODUCTS,
     TableOptimizer("adagrad"), Messages(RunComms()),
     Messages(RunComms(forward="int8")),
     Messages({"name": "thresholded", "pooled": 0.125}),
@@ -122,6 +124,7 @@ REFUSED = {
     ("pipeline: dance", "a model without dense layers"),
     ("model.table_module: towers", "pipeline: dance"),
     ("pipeline: dance", "model.precision: bf16"),
+    ("pipeline: dance", "optimizers.dense.clip_norm"),
     ("pipeline: dance", "comms: thresholded"),
     ("pipeline: dance", "optimizers.dense.name: split"),
     ("pipeline: dance", "optimizers.dense.name: shampoo"),

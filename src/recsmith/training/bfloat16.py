@@ -5,7 +5,8 @@ in the same way; two halves that join to the fp32 number are those of their spli
 
 Halves lie in 16-bit integers. The lower one is the lower 16 bits of the number in either form; the upper one is what
 truncation leaves, or one more where the lower half is at least half a step, so that it is the nearest number (halves of
-a step away from zero), and the lower half counts from it, with a sign. Both join exactly, whatever the bits are.
+a step away from zero), and the lower half counts from it, with a sign. Both join exactly, whatever the number is; a NaN
+becomes the usual one, whose upper half is NaN too.
 """
 
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from collections.abc import Callable
 import torch
 
 _STEP = 1 << 16  # of the lower bits, which is one step of the upper half
+_NAN = 0x7FC00000  # whose upper half is NaN; others have 0 or infinity there
 
 
 def nearest(values: torch.Tensor) -> torch.Tensor:
@@ -49,12 +51,12 @@ def _upper_of(bits: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
 
 def split(values: torch.Tensor, *, to_nearest: bool) -> tuple[torch.Tensor, torch.Tensor]:
     """The upper half of fp32 numbers as bf16, and the lower one as int16, of the same shape."""
-    bits = values.view(torch.int32)
+    bits = values.view(torch.int32).masked_fill(values.isnan(), _NAN)
     upper = (bits + _STEP // 2 if to_nearest else bits) >> 16
     return upper.to(torch.int16).view(torch.bfloat16), bits.to(torch.int16)  # of 16 bits, the lowest stay
 
 
 def join(upper: torch.Tensor, lower: torch.Tensor, *, to_nearest: bool) -> torch.Tensor:
-    """The fp32 numbers of two halves that `split` has made, to the bit."""
+    """The fp32 numbers of two halves that `split` has made, to the bit but for kinds of NaN."""
     bits = upper.view(torch.int16).to(torch.int32) << 16
     return (bits + lower if to_nearest else bits | (lower.to(torch.int32) & (_STEP - 1))).view(torch.float32)

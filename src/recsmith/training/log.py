@@ -7,6 +7,7 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from recsmith._components import parsed
 from recsmith.errors import printable
 from recsmith.files import Raw, write_text
 from recsmith.jobs.log import LOG_FILE, Board, write_message
@@ -14,6 +15,7 @@ from recsmith.plans import Plan
 from recsmith.training.run import MADE_HERE, Run
 from recsmith.training.scores import by_label, shown_scores
 from recsmith.training.step_clock import STEPS
+from recsmith.training.steps import SECOND_ORDER, tables_rest
 from recsmith.training.stores.parts import cached_tables, predicted_hits
 from recsmith.units import counted, format_size, format_time
 
@@ -216,8 +218,26 @@ def starting_lines(
         f"model {run.model.name}: {parameters - weights:,} dense parameters, and {weights:,} in {len(tables)} tables "
         f"of {min(sizes):,} to {max(sizes):,} rows ({format_size(weights * 4)})",
         f"data: {'unknown number of' if samples is None else f'{samples:,}'} samples; {local} a rank and step on "
-        f"{ranks} ranks, {run.optimizers.sparse.name} for tables, {run.optimizers.dense.name} for the rest",
+        f"{ranks} ranks, {_learners(run)}",
+        *_of_a_step(run),
         f"plan {plan.digest[:12]} ({made}): " + ", ".join(f"{count} {kind}" for kind, count in sorted(types.items())),
         *([] if hits is None else [f"rows: {counted(len(cached), 'table')} of these in files; {hits:.1%} of their "
                                    "lookups find a row in memory, predicted"]),
     ]  # fmt: skip
+
+
+def _learners(run: Run) -> str:
+    """What trains tables, and what trains the rest."""
+    step = parsed(run.pipeline, "pipeline")[0]
+    dense = step if step in SECOND_ORDER else run.optimizers.dense.name
+    tables = "tables rest" if tables_rest(run.pipeline) else f"{run.optimizers.sparse.name} for tables"
+    return f"{tables}, {dense} for the rest"
+
+
+def _of_a_step(run: Run) -> list[str]:
+    """What a step takes that passes over its samples again and again."""
+    if parsed(run.pipeline, "pipeline")[0] not in SECOND_ORDER:
+        return []
+    from recsmith.training.steps.second_order import cost_line
+
+    return [cost_line(run.pipeline)]

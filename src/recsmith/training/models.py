@@ -15,7 +15,7 @@ from torchrec.models.deepfm import SimpleDeepFMNN
 from torchrec.models.dlrm import DLRM, DLRM_DCN
 from torchrec.modules.embedding_configs import DataType, PoolingType
 
-from recsmith._components import load, make
+from recsmith._components import load, make, parsed
 from recsmith.data import DataSchema
 from recsmith.embeddings import LogicalTable, transforms_of
 from recsmith.errors import UsageError
@@ -23,6 +23,7 @@ from recsmith.training.batches import Place, TrainingBatch
 from recsmith.training.refusals import check_together, model_parts
 from recsmith.training.run import Run, RunModel, RunTable
 from recsmith.training.sources import BatchSource, open_source
+from recsmith.training.steps import SECOND_ORDER
 from recsmith.training.tables import TABLES, tables_of
 from recsmith.training.tables.dedup_parts import Deduplication, deduplication_of
 from recsmith.training.tables.features import Features
@@ -137,6 +138,10 @@ def unsharded(run: Run, source: BatchSource | None = None) -> Unsharded:
     """
     run, source = with_towers(run), source or open_source(run)
     task = build_task(run.model, source.schema, run.seed, deduplication=deduplication_of(run, source))
+    if (step := parsed(run.pipeline, "pipeline")[0]) in SECOND_ORDER:
+        from recsmith.training.steps.second_order import check_layers
+
+        check_layers(task.model, step)
     return Unsharded(run, source, task, features_of(task))
 
 

@@ -95,14 +95,12 @@ def own_modules(run: Run, source: object) -> Generator[None]:
 
 def _check_named(run: Run) -> None:
     """UsageError for a function or class that cannot be loaded, or does not take its settings."""
-    import torch
-
-    from recsmith.training.optimizers.dense import dense_optimizer
+    from recsmith.training.optimizers.dense import check_dense_optimizer
     from recsmith.training.steps import KIND as STEP
     from recsmith.training.stores import ROWS
     from recsmith.training.watchers import KIND as WATCHER
 
-    dense_optimizer([torch.nn.Parameter(torch.zeros(1))], run.optimizers.dense)
+    check_dense_optimizer(run.optimizers.dense)
     if ":" in run.model.name:
         check_arguments(run.model.name, load(run.model.name), run.model.arguments or {})
     for watcher in run.watchers:

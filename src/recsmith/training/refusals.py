@@ -5,7 +5,7 @@ all pairs. docs/train.md has the table of them, which `pairs_table` makes.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import permutations
 from typing import Any, cast
 
@@ -15,6 +15,7 @@ from recsmith.plans import Plan
 from recsmith.sharding import KEY_VALUE
 from recsmith.training.arrays.members import TrainedTogether
 from recsmith.training.optimizers import IN_HALVES
+from recsmith.training.optimizers.settings import DenseOptimizer, RunOptimizers, SparseOptimizer
 from recsmith.training.optimizers.shampoo_cost import AUTO, SHAMPOO
 from recsmith.training.remote.parts import TablesOnServers, check_remote
 from recsmith.training.remote.settings import RunRemote
@@ -47,8 +48,9 @@ from recsmith.training.run_parts import (
     PlannedTables,
     Sequences,
     TableOptimizer,
+    UnusedSettings,
 )
-from recsmith.training.steps import SECOND_ORDER
+from recsmith.training.steps import SECOND_ORDER, tables_rest
 from recsmith.training.stores.parts import NarrowTables, OnDisk, row_parts
 from recsmith.training.tables.tower_parts import TowersOfHosts, towers_of
 
@@ -183,7 +185,36 @@ def _trained_by(run: Run) -> list[Part]:
         *([FactoredLayers()] if SHAMPOO in named else []),
         *([NarrowLayers(dense.name)] if dense.name in IN_HALVES else []),
         *([LayersByStep(step)] if step in SECOND_ORDER else []),
+        *([UnusedSettings(unused)] if step in SECOND_ORDER and (unused := _unused(run)) else []),
     ]
+
+
+def _unused(run: Run) -> tuple[str, ...]:
+    """Settings of optimizers that a run gives, and a pipeline that trains layers by itself does not use.
+
+    Where tables rest, too, that is any of them.
+    """
+    given, plain = run.optimizers, RunOptimizers()
+    dense = [
+        f"optimizers.dense.{each.name}"
+        for each in fields(DenseOptimizer)
+        if each.name != "name" and getattr(given.dense, each.name) != getattr(plain.dense, each.name)
+    ]
+    if given.dense.name not in (plain.dense.name, SHAMPOO, *IN_HALVES):  # which are refused for reasons of their own
+        dense.insert(0, "optimizers.dense.name")
+    if not tables_rest(run.pipeline):
+        return tuple(dense)
+    sparse = [
+        f"optimizers.sparse.{each.name}"
+        for each in fields(SparseOptimizer)
+        if getattr(given.sparse, each.name) != getattr(plain.sparse, each.name)
+    ]
+    schedule = [
+        f"optimizers.{name}"
+        for name in ("warmup_steps", "decay_start", "decay_steps")
+        if getattr(given, name) != getattr(plain, name)
+    ]
+    return (*dense, *sparse, *schedule)
 
 
 def refusals(parts: Sequence[Part]) -> Iterator[str]:

@@ -303,6 +303,11 @@ class LayersByStep:
                 f"pipeline is {self.name}, whose line search compares losses that bf16 cannot tell apart; train dense "
                 "layers in fp32"
             )
+        if isinstance(other, UnusedSettings):
+            return (
+                f"pipeline is {self.name}, which trains dense layers by a line search of its own, so that "
+                f"{other.label} would have no effect; leave {'it' if len(other.names) == 1 else 'them'} out"
+            )
         if isinstance(other, FactoredLayers):
             return f"pipeline is {self.name}, and {other.label} would train the same layers; drop one of them"
         if isinstance(other, Messages) and getattr(collectives_of(other.comms), "dense", None) is not None:
@@ -310,6 +315,18 @@ class LayersByStep:
                 f"comms.dense sends the largest gradients, and pipeline {self.name} needs sums of all; drop one of them"
             )
         return None
+
+
+@dataclass(frozen=True)
+class UnusedSettings(RefusesNothing):
+    """Settings of optimizers that a run gives and its pipeline does not use, such as optimizers.dense.clip_norm."""
+
+    names: tuple[str, ...]
+
+    @property
+    def label(self) -> str:
+        """Their keys."""
+        return ", ".join(self.names)
 
 
 @dataclass(frozen=True)

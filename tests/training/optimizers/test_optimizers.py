@@ -20,9 +20,9 @@ from torchrec.distributed.utils import convert_to_fbgemm_types, optimizer_type_t
 from torchrec.optim.keyed import KeyedOptimizerWrapper
 
 from recsmith.errors import UsageError
-from recsmith.training import SparseOptimizer
+from recsmith.training import DenseOptimizer, SparseOptimizer
 from recsmith.training.optimizers.building import fuse, sparse_arguments, table_class
-from recsmith.training.optimizers.dense import dense_class
+from recsmith.training.optimizers.dense import check_dense_optimizer, dense_class
 from recsmith.training.sharded import set_steps, uncounted
 from recsmith.workloads.optimizers import OPTIMIZERS, Optimizer
 
@@ -159,3 +159,48 @@ def test_fbgemm_counts_steps_of_training_alone() -> None:
     assert counted() == 9
     set_steps(job, 3)
     assert counted() == 4
+
+
+TORCHS = sorted(each.lower() for each in torch.optim.__all__ if each[0].isupper())
+CANNOT = {"lbfgs": "pipeline: progressive_lbfgs", "sparseadam": "sparse gradients", "muon": "matrices alone",
+          "optimizer": "all of them are made from"}  # fmt: skip
+
+
+@pytest.mark.parametrize("within", [None, "split", "master"])
+@pytest.mark.parametrize("name", TORCHS)
+def test_each_optimizer_of_torch_trains_dense_layers_or_is_refused_before_anything_starts(
+    name: str, within: str | None
+) -> None:
+    """Asked by a step with gradients of zero, as each job takes one; in halves, too."""
+    arguments = None if within is None else {"optimizer": name}
+    settings = DenseOptimizer(name=within or name, arguments=arguments)
+    if name in CANNOT:
+        with pytest.raises(UsageError, match=f"cannot train dense layers here: .*{CANNOT[name]}"):
+            check_dense_optimizer(settings)
+    else:
+        check_dense_optimizer(settings)
+
+
+class WantsClosure(torch.optim.SGD):
+    """Of a user's, whose step wants the loss again."""
+
+    def step(self, closure: Any) -> Any:  # type: ignore[override]
+        return closure()
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (
+            {"name": "adam", "arguments": {"betas": 3}},
+            r"adam cannot be made with arguments \{betas: 3\} \(.*\)",
+        ),
+        ({"name": "split", "arguments": {"betas": 3}}, r"split cannot be made with arguments \{betas: 3\}"),
+        ({"name": "adam", "arguments": {"weight_decay": "x"}}, r"cannot be made with arguments \{weight_decay: x\}"),
+        ({"name": f"{__name__}:WantsClosure"}, r"WantsClosure cannot take a step with no arguments \(.*closure"),
+    ],
+)
+def test_what_an_optimizer_cannot_do_is_one_sentence(settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(UsageError, match=words) as refused:
+        check_dense_optimizer(DenseOptimizer(**settings))
+    assert "\n" not in str(refused.value)

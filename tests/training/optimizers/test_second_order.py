@@ -254,3 +254,78 @@ def test_steps_out_of_range_are_named_before_there_is_a_job(settings: dict[str, 
     name = settings.pop("name")
     with pytest.raises(UsageError, match=re.escape(words)):
         find(KIND, name).check_settings(**settings)  # type: ignore[attr-defined]
+
+
+SET = ("optimizers.dense.learning_rate=777", "optimizers.dense.clip_norm=1e-9", "optimizers.dense.name=sgd")
+
+
+@pytest.mark.parametrize("pipeline", ["dance", "progressive_lbfgs"])
+def test_settings_that_a_step_would_ignore_are_refused_before_anything_is_trained(pipeline: str) -> None:
+    from recsmith.training.launching import dry_run
+
+    run = a_run(pipeline)
+    for setting in SET:
+        with pytest.raises(UsageError, match=rf"pipeline is {pipeline}, .* {setting.partition('=')[0]} would have no"):
+            dry_run(run, (setting,))
+    for setting in ("optimizers.sparse.learning_rate=3", "optimizers.warmup_steps=5"):
+        if pipeline == "dance":  # under which tables rest
+            with pytest.raises(UsageError, match=rf"{setting.partition('=')[0]} would have no effect; leave it out"):
+                dry_run(run, (setting,))
+        else:
+            dry_run(run, (setting,))
+
+
+def test_what_a_step_takes_is_told_before() -> None:
+    from recsmith.training.launching import dry_run
+
+    lines = dry_run(a_run("dance"), ("pipeline={name: dance, newton: 2, inner: 5}",))
+    assert any(line.endswith("tables rest, dance for the rest") for line in lines)
+    assert any("a step has 4,096 samples at first, up to 2 times as many each time" in line for line in lines)
+    assert any("passes over them up to 45 times" in line for line in lines), "1 + 2 (5 products of 2 + 12 gradients)"
+    lines = dry_run(a_run("progressive_lbfgs"))
+    assert any(line.endswith("rowwise_adagrad for tables, progressive_lbfgs for the rest") for line in lines)
+
+
+def a_run(pipeline: str) -> Any:
+    from recsmith.training import Run, RunData, RunModel
+
+    features = [{"name": "item", "num_embeddings": 20}]
+    data = {"format": "generator", "seed": 1, "dense": 1, "features": features, "num_samples": 200}
+    return Run(
+        data=RunData(train=data, batch_size=20), output="out", model=RunModel(embedding_dim=4), ranks=1,
+        pipeline=pipeline,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("layer", "words"),
+    [
+        (torch.nn.BatchNorm1d(4), r"layer '1' of the model, a BatchNorm1d, changes its running mean in each pass; use"),
+        (torch.nn.InstanceNorm1d(4, track_running_stats=True), "a InstanceNorm1d, changes its running mean"),
+        (torch.nn.Dropout(0.3), r"layer '1' of the model, a Dropout, drops 30% by chance in each pass; set it to 0"),
+        (torch.nn.AlphaDropout(0.1), "an? AlphaDropout, drops 10% by chance"),
+        (torch.nn.MultiheadAttention(4, 2, dropout=0.2), "a MultiheadAttention, drops 20% by chance"),
+        (torch.nn.Dropout(0.0), None),
+        (torch.nn.LayerNorm(4), None),
+        (torch.nn.BatchNorm1d(4, track_running_stats=False), None),
+    ],
+    ids=str,
+)
+def test_layers_whose_loss_changes_by_itself_are_refused_by_name(layer: Any, words: str | None) -> None:
+    from recsmith.training.steps.second_order import check_layers
+
+    model = torch.nn.Sequential(torch.nn.Linear(3, 4), layer, torch.nn.Linear(4, 1))
+    if words is not None:
+        with pytest.raises(UsageError, match=words):
+            check_layers(model, "dance")
+        return
+    check_layers(model, "dance")
+    named = dict(model.named_parameters())
+
+    def losses(parameters: Any, x: Any) -> Any:
+        return torch.func.functional_call(model, dict(parameters), (x,)).square()[:, 0]
+
+    layers = FlatLayers(named, losses)
+    parts = [torch.randn(16, 3)]
+    found = newton(DampedLoss(layers, parts, 0.1, layers.weights()), least=1e-6, settings=DanceSettings(newton=2))
+    assert np.isfinite(found.loss)

@@ -12,22 +12,33 @@ from recsmith.training.optimizers.protocol import DenseOptimizerClass
 from recsmith.training.optimizers.settings import DenseOptimizer
 from recsmith.training.optimizers.shampoo_cost import AUTO, SHAMPOO
 
+LEFT_OUT = {
+    "Optimizer": "it is what all of them are made from",
+    "LBFGS": "its step wants a function that computes the loss again; write pipeline: progressive_lbfgs",
+    "SparseAdam": "it wants sparse gradients, and those of dense layers are dense; use adam",
+    "Muon": "it takes matrices alone, and layers have biases; use shampoo, or a class of yours that takes both",
+}  # of torch.optim
+
 
 def dense_class(name: str) -> DenseOptimizerClass:
     """The optimizer of dense layers of a name: registered, of torch.optim in any case, or 'module:Class'.
 
     Raises:
-        UsageError: none is called so; the nearest name is said.
+        UsageError: none is called so; the nearest name is said. Or it is one that cannot train dense layers.
     """
-    torchs = {each.lower(): getattr(torch.optim, each) for each in torch.optim.__all__ if each[0].isupper()}
+    every = {each.lower(): each for each in torch.optim.__all__ if each[0].isupper()}
     if ":" in name or name in known(KIND):
         return cast(DenseOptimizerClass, find(KIND, name))
-    if name.lower() not in torchs:
+    odd = every.get(name.lower())
+    if odd in LEFT_OUT:
+        raise UsageError(f"torch.optim.{odd} cannot train dense layers here: {LEFT_OUT[odd]}")
+    if odd is None:
+        fit = [name for name, each in every.items() if each not in LEFT_OUT]
         raise UsageError(
-            f"torch.optim has no '{name}'{did_you_mean(name, sorted((*torchs, *known(KIND))))}; "
+            f"torch.optim has no '{name}'{did_you_mean(name, sorted((*fit, *known(KIND))))}; "
             "or name a class of yours, 'module:Class'"
         )
-    return torchs[name.lower()]
+    return cast(DenseOptimizerClass, getattr(torch.optim, odd))
 
 
 def dense_optimizer(parameters: list[Any], optimizer: DenseOptimizer) -> torch.optim.Optimizer:
@@ -35,5 +46,30 @@ def dense_optimizer(parameters: list[Any], optimizer: DenseOptimizer) -> torch.o
     name = SHAMPOO if optimizer.name == AUTO else optimizer.name  # which is decided before layers are trained
     try:
         return dense_class(name)(parameters, lr=optimizer.learning_rate, **(optimizer.arguments or {}))
-    except (TypeError, ValueError) as error:
-        raise UsageError(f"optimizers.dense: {error}; see the arguments of {optimizer.name}") from None
+    except UsageError:
+        raise
+    except Exception as error:  # whatever a class of torch's, or of yours, says of arguments that it does not take
+        raise UsageError(f"optimizers.dense: {name} {_refused(optimizer, error)}") from None
+
+
+def check_dense_optimizer(optimizer: DenseOptimizer) -> None:
+    """Make the optimizer, and take a step of zeros with it, as jobs do before they train.
+
+    Raises:
+        UsageError: it does not take its arguments, or its step wants what dense layers do not have: a closure, sparse
+            gradients, layers of one shape.
+    """
+    layers = [torch.nn.Parameter(torch.zeros(2, 2)), torch.nn.Parameter(torch.zeros(2))]
+    made = dense_optimizer(layers, optimizer)
+    for each in layers:
+        each.grad = torch.zeros_like(each)
+    try:
+        made.step()
+    except Exception as error:  # as above
+        raise UsageError(f"optimizers.dense: {optimizer.name} {_refused(optimizer, error, 'take a step')}") from None
+
+
+def _refused(optimizer: DenseOptimizer, error: Exception, what: str = "be made") -> str:
+    given = ", ".join(f"{name}: {value}" for name, value in (optimizer.arguments or {}).items())
+    reason = str(error).partition("\n")[0] or type(error).__name__
+    return f"cannot {what} with {f'arguments {{{given}}}' if given else 'no arguments'} ({reason}); see its arguments"

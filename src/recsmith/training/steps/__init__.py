@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from recsmith._components import find, make, register
+from recsmith._components import find, make, parsed, register
 
 KIND = "step"
 
@@ -14,6 +14,12 @@ register(KIND, "progressive_lbfgs", "recsmith.training.steps.second_order:Progre
 register(KIND, "dance", "recsmith.training.steps.second_order:DanceStep")
 register(KIND, "search", "recsmith.training.steps.searching:SearchStep")
 SECOND_ORDER = ("progressive_lbfgs", "dance")  # which take the place of the dense layers' optimizer
+
+
+def tables_rest(pipeline: object) -> bool:
+    """Whether tables learn nothing under a run's `pipeline`."""
+    name, settings = parsed(pipeline, "pipeline")
+    return name == "dance" or (name in SECOND_ORDER and settings.get("tables") == "rest")
 
 
 def step_of(job: Any, wanted: object, say: Callable[[str], object] = lambda _: None) -> Any:

@@ -10,21 +10,27 @@ of dense layers that the run names is not used.
 B samples of a batch on this rank
 """
 
+import inspect
 from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any, Literal
 
 import torch
 import torch.distributed as dist
+from torch import nn
 
-from recsmith.errors import check_rules, too_small
+from recsmith._components import find, parsed
+from recsmith.errors import UsageError, check_rules, too_small
 from recsmith.training.batches import TrainingBatch
 from recsmith.training.optimizers.dance import DanceSettings, NewtonOutcome, newton
-from recsmith.training.optimizers.flat import DampedLoss
+from recsmith.training.optimizers.flat import GRADIENT, HALVINGS, PRODUCT, DampedLoss
 from recsmith.training.optimizers.progressive_lbfgs import LbfgsOutcome, LbfgsSettings, ProgressiveLbfgs
 from recsmith.training.sharded import ShardedJob
+from recsmith.training.steps import KIND
 from recsmith.training.steps.cached_tables import CachedBatch, CachedTables, dense_parameters
 from recsmith.training.steps.protocol import StepOutcome, UnpipelinedStep
+
+DROPPING = (nn.modules.dropout._DropoutNd, nn.AlphaDropout, nn.FeatureAlphaDropout)  # type: ignore[attr-defined]
 
 
 class SecondOrderStep(UnpipelinedStep):
@@ -81,6 +87,45 @@ class SecondOrderStep(UnpipelinedStep):
                 part.step()
             self.job.optimizer.zero_grad(set_to_none=True)
         return outcome
+
+
+def check_layers(model: nn.Module, name: str) -> None:
+    """Refuse a model whose loss changes from one pass to the next. name: of the pipeline.
+
+    Raises:
+        UsageError: a layer keeps a running mean in each pass, which torch.func cannot follow, or drops units by chance.
+    """
+    for place, layer in model.named_modules():
+        kind = type(layer).__name__
+        if getattr(layer, "track_running_stats", False):
+            raise UsageError(
+                f"pipeline is {name}, which passes over a batch again and again, and layer '{place}' of the model, a "
+                f"{kind}, changes its running mean in each pass; use LayerNorm, give it track_running_stats=False, or "
+                "write pipeline: base"
+            )
+        share = getattr(layer, "p", 0) if isinstance(layer, DROPPING) else getattr(layer, "dropout", 0)
+        if isinstance(share, int | float) and share > 0:
+            raise UsageError(
+                f"pipeline is {name}, whose line search compares losses, and layer '{place}' of the model, a {kind}, "
+                f"drops {share:.0%} by chance in each pass; set it to 0, or write pipeline: base"
+            )
+
+
+def cost_line(pipeline: Any) -> str:
+    """What a step of a run's pipeline takes, as a line: how many samples, and how often they are passed over."""
+    name, settings = parsed(pipeline, "pipeline")
+    step: Any = find(KIND, name)
+    given = inspect.signature(step).bind(None, **settings)
+    given.apply_defaults()
+    words, searched = given.arguments, HALVINGS * GRADIENT  # of a line search
+    passes = GRADIENT + searched if step is ProgressiveLbfgsStep else (
+        GRADIENT + words["newton"] * (words["inner"] * PRODUCT + searched)
+    )  # fmt: skip
+    return (
+        f"pipeline {name}: a step has {words['samples']:,} samples at first, up to {words['growth']:g} times as many "
+        f"each time, and at most {words['most']:,} batches a rank; it passes over them up to {passes:,.0f} times, "
+        "forward and backward through dense layers, and nothing was measured of how long that takes"
+    )
 
 
 def samples_of(cached: list[CachedBatch]) -> int:
