@@ -29,7 +29,8 @@ from recsmith.errors import RecSmithError, UsageError
 from recsmith.files import Raw
 from recsmith.plans import Plan, save_plan
 from recsmith.training.agreement import Agreement
-from recsmith.training.resuming import PLAN_FILE, PROGRESS, RUN_FILE, STATE, Saved, kept_by_hook, random_states
+from recsmith.training.random_states import random_states
+from recsmith.training.resuming import PLAN_FILE, PROGRESS, RUN_FILE, STATE, Saved, kept_by_hook
 from recsmith.training.run import Checkpointing, Run, save_run
 from recsmith.training.sharded import ShardedJob
 from recsmith.training.stores.checkpoint import first_cause

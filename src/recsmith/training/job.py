@@ -30,6 +30,7 @@ from recsmith.training.narrowing.settings import NarrowState
 from recsmith.training.optimizers.building import set_schedule
 from recsmith.training.plan import agreed_anew, agreed_plan
 from recsmith.training.plan_rules import check_loadable
+from recsmith.training.random_states import random_kept
 from recsmith.training.run import Checkpointing, Run, save_run
 from recsmith.training.scores import Scores, scores_text
 from recsmith.training.sharded import (
@@ -244,7 +245,7 @@ def ranks_per_host() -> int:
 def save(job: TrainingJob) -> None:
     """Save the state; where the disk refuses it, say so and train on."""
     begun, progress, log = time.perf_counter(), job.progress, job.log
-    with STEPS.standing():
+    with STEPS.standing(), random_kept():
         problem = job.checkpoints.save(job.sharded, job.run, job.plan, kept_progress(job))
     seconds = time.perf_counter() - begun
     log.write("checkpoint", {"step": progress.step, "seconds": seconds, **({"problem": problem} if problem else {})})
@@ -346,7 +347,7 @@ def plan_anew(job: TrainingJob, wish: Wish) -> tuple[Plan | None, str]:
     if job.progress.saved != job.progress.step:
         return None, "the state could not be saved; training goes on under the plan that it has"
     try:
-        with STEPS.standing(), torch.random.fork_rng():  # that of dropout stays where it is
+        with STEPS.standing(), random_kept():
             plan = agreed_anew(unsharded(job.run), job.plan, ranks_per_host(), wish.plan)
     except (UsageError, Infeasible, NoPlanFound) as error:
         return None, f"no other plan: {error}; training goes on under the plan that it has"

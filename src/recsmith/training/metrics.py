@@ -14,6 +14,7 @@ from torchrec.metrics.ne import compute_ne, get_ne_states
 
 from recsmith.data import Dataset
 from recsmith.training.batches import evaluation_batches
+from recsmith.training.random_states import random_kept
 from recsmith.training.scores import LabelScores, Scores, scores_of
 from recsmith.training.sharded import ShardedJob
 from recsmith.training.step_clock import STEPS
@@ -150,7 +151,7 @@ def score_each(
     """The same of several models that are called as one, whose logits are (models, B, L)."""
     windows = [Window(job.device, dataset.schema.labels) for _ in range(models)]
     job.model.eval()
-    with STEPS.standing(), torch.no_grad():
+    with STEPS.standing(), random_kept(), torch.no_grad():
         for batch, count in evaluation_batches(
             dataset, features, rank=dist.get_rank(), ranks=dist.get_world_size(), batch_size=batch_size
         ):

@@ -4,14 +4,11 @@ A checkpoint's `.metadata` is a pickle, and PyTorch's reader runs what it names.
 and refused on every rank where it names anything that PyTorch does not write.
 """
 
-import base64
-import random
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 import torch.distributed as dist
 from torch.distributed.checkpoint._nested_dict import flatten_state_dict
@@ -25,6 +22,7 @@ from recsmith.errors import CorruptFile, check_rules, too_small
 from recsmith.files import Raw, decode, parse_json, read_text
 from recsmith.plans import Plan, load_plan
 from recsmith.training.narrowing.settings import NarrowState
+from recsmith.training.random_states import restore_random_states
 from recsmith.training.run import Run, load_run
 from recsmith.training.sharded import ShardedJob
 from recsmith.training.stores.checkpoint import CheckpointRows, PlainObjects, first_cause
@@ -226,33 +224,3 @@ def _settings(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 def _shown(value: object) -> str:
     text = str(value)
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
-
-
-def random_states() -> dict[str, Any]:
-    """States of Python's, NumPy's and PyTorch's generators (JSON data)."""
-    version, state, gauss = random.getstate()
-    kind, keys, place, has_gauss, cached = np.random.get_state(legacy=True)
-    cuda = [_as_text(state) for state in torch.cuda.get_rng_state_all()] if torch.cuda.is_available() else []
-    return {
-        "python": [version, list(state), gauss], "numpy": [kind, np.asarray(keys).tolist(), place, has_gauss, cached],
-        "torch": _as_text(torch.get_rng_state()), "cuda": cuda,
-    }  # fmt: skip
-
-
-def restore_random_states(states: dict[str, Any]) -> None:
-    """Put the generators of this process back into these states."""
-    version, state, gauss = states["python"]
-    random.setstate((version, tuple(state), gauss))
-    kind, keys, place, has_gauss, cached = states["numpy"]
-    np.random.set_state((kind, np.array(keys, dtype=np.uint32), place, has_gauss, cached))
-    torch.set_rng_state(_tensor(states["torch"]))
-    if torch.cuda.is_available() and states["cuda"]:
-        torch.cuda.set_rng_state_all([_tensor(state) for state in states["cuda"]])
-
-
-def _as_text(state: torch.Tensor) -> str:
-    return base64.b64encode(state.numpy().tobytes()).decode()
-
-
-def _tensor(text: str) -> torch.Tensor:
-    return torch.frombuffer(bytearray(base64.b64decode(text)), dtype=torch.uint8)

@@ -92,8 +92,11 @@ class Watchers:
                 self._heard(name, look, seen, f"at period {seen.period}")
 
     def _heard(self, name: str, look: Callable[[Any], Any], seen: Any, where: str) -> None:
+        from recsmith.training.random_states import random_kept
+
         try:
-            wish = look(seen)
+            with random_kept():
+                wish = look(seen)
         except RecSmithError:
             raise
         except Exception as error:

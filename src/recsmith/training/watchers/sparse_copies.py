@@ -92,8 +92,7 @@ class SparseCopies(Watcher):
         why = self.refresh_at.why(since, asked=self.asked)
         job, whole = seen.job, seen.job.output / f"{self.refresh_at.folder}.full"
         export(job.sharded, job.run, job.source.schema, whole, {"step": job.progress.step})
-        with torch.random.fork_rng():  # that of dropout stays where it is
-            told = from_rank_0(lambda: self._made(job, whole, seen.period, why))
+        told = from_rank_0(lambda: self._made(job, whole, seen.period, why))
         known = {"period": seen.period, "because": why, "full_logloss": seen.scores.logloss}
         job.log.write("sparse_copy", {"step": job.progress.step, "folder": self.refresh_at.folder, **known, **told})
         done = f"made anew, {why}" if why else "tuned on the period before"
