@@ -10,7 +10,7 @@ from recsmith.errors import RecSmithError
 
 
 def train_all(runs: list[Any]) -> list[Any]:
-    """What `train_on_rank` returned for each run, or its error in words; [from, to] copies a folder between runs."""
+    """What `train_on_rank` returned for each run, or its error in words; a list copies a folder between runs."""
     from recsmith.training.loop import train_on_rank
 
     said: list[Any] = []
@@ -22,11 +22,11 @@ def train_all(runs: list[Any]) -> list[Any]:
     return said
 
 
-def _copied(source: str, target: str) -> None:
-    """The state that a folder had before its last checkpoint."""
+def _copied(source: str, target: str, kept: int = 1, ahead: str = "", more: int = 0) -> None:
+    """The state that a folder had after its first checkpoints, with some more of the member that is ahead."""
     if dist.get_rank() == 0:
         shutil.copytree(source, target)
         for folder in [Path(target), *(each for each in Path(target).iterdir() if each.is_dir())]:
-            for checkpoint in sorted(folder.glob("checkpoints/step-*"))[1:]:
+            for checkpoint in sorted(folder.glob("checkpoints/step-*"))[kept + more * (folder.name == ahead) :]:
                 shutil.rmtree(checkpoint)
     dist.barrier()

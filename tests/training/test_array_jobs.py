@@ -119,6 +119,12 @@ def trained(tmp_path_factory: pytest.TempPathFactory, forks: Forks) -> dict[str,
         ),
         "pieces": pieces, "cut": replace(members_of(pieces)["rates"], output=str(folder / "cut")),
         "kept": [array.output, str(folder / "resumed")], "resumed": replace(array, output=str(folder / "resumed")),
+        "kept between": [array.output, str(folder / "between"), 1, "as-it-is", 1],
+        "between": replace(array, output=str(folder / "between")),
+        "kept first": [array.output, str(folder / "first"), 0, "as-it-is", 1],
+        "first": replace(array, output=str(folder / "first")),
+        "kept apart": [array.output, str(folder / "apart"), 0, "rates", 2],
+        "apart": replace(array, output=str(folder / "apart")),
         "one": [f"{array.output}/rates", going_on.output], "going on": going_on,
         "kept broken": [str(folder / "broken"), str(folder / "broken-resumed")],
         "broken resumed": replace(
@@ -186,6 +192,26 @@ def test_an_array_goes_on_with_the_same_bits(trained: dict[str, tuple[Run, Any]]
     for name in MEMBERS:
         here, there = (weights(f"{trained[each][0].output}/{name}") for each in ("array", "resumed"))
         assert all(np.array_equal(here[key], there[key]) for key in here)
+
+
+@pytest.mark.parametrize("ended", ["between", "first"])
+def test_an_array_that_was_ended_between_two_members_checkpoints_goes_on(
+    ended: str, trained: dict[str, tuple[Run, Any]]
+) -> None:
+    """One member alone has the checkpoint of the last step, or of the first."""
+    run, result = trained[ended]
+    assert isinstance(result, dict), result
+    for name in MEMBERS:
+        here, there = (weights(f"{trained[each][0].output}/{name}") for each in ("array", ended))
+        assert all(np.array_equal(here[key], there[key]) for key in here)
+        assert losses(f"{run.output}/{name}") == losses(f"{trained['array'][0].output}/{name}")
+        assert len(list(Path(run.output, name, "checkpoints").iterdir())) == 2
+
+
+def test_members_that_were_trained_apart_are_refused(trained: dict[str, tuple[Run, Any]]) -> None:
+    run, result = trained["apart"]
+    assert "no checkpoint of one step in common: 'as-it-is' has none, and 'rates' has 2 up to step-00000008" in result
+    assert len(list(Path(run.output, "rates", "checkpoints").iterdir())) == 2
 
 
 def test_a_member_goes_on_alone(trained: dict[str, tuple[Run, Any]]) -> None:

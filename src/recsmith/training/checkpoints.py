@@ -41,10 +41,14 @@ NO_ROOM = ("No space left", "File too large", "Disk quota exceeded", "PytorchStr
 
 
 class Checkpoints:
-    """The checkpoints of a run's folder."""
+    """The checkpoints of a run's folder.
 
-    def __init__(self, folder: Path, settings: Checkpointing, agreement: Agreement) -> None:
-        self.folder, self.settings, self.agreement = folder, settings, agreement
+    alone: the newest ones are kept as each is written; of an array, whose checkpoint is one of each member, `prune` and
+    `drop` say when.
+    """
+
+    def __init__(self, folder: Path, settings: Checkpointing, agreement: Agreement, *, alone: bool = True) -> None:
+        self.folder, self.settings, self.agreement, self.alone = folder, settings, agreement, alone
         self._pending: tuple[Future[Any], Path, int] | None = None
         self._writers: Any = dist.new_group(backend="gloo") if settings.background else None  # of a thread of its own
         if dist.get_rank() == 0:
@@ -61,7 +65,7 @@ class Checkpoints:
 
     def newest(self) -> Saved | None:
         """The newest complete checkpoint."""
-        found = sorted(self.folder.glob("step-*[0-9]"))
+        found = self.all()
         return Saved(found[-1]) if found else None
 
     def save(self, job: ShardedJob, run: Run, plan: Plan, progress: Raw) -> str | None:
@@ -72,7 +76,7 @@ class Checkpoints:
         problem = self.finish()
         if problem is not None:
             return problem
-        target = self.folder / f"step-{progress['step']:08d}"
+        target = self.folder / step_name(progress["step"])
         partial = target.with_name(target.name + PARTIAL)
         job.rows.flush()
         state = {**job.rows.state_dict(), **kept_by_hook(job)}
@@ -164,8 +168,29 @@ class Checkpoints:
             return
         os.sync()
         partial.rename(partial.with_name(partial.name.removesuffix(PARTIAL)))
-        for old in sorted(self.folder.glob("step-*[0-9]"))[: -self.settings.keep]:
+        if self.alone:
+            self.prune()
+
+    def prune(self) -> None:
+        """Remove checkpoints beyond those kept; only rank 0 has to."""
+        for old in self.all()[: -self.settings.keep]:
             shutil.rmtree(old, ignore_errors=True)
+
+    def drop(self, after: int) -> bool:
+        """Remove checkpoints of later steps, which are trained again; whether there were any. Only rank 0 has to."""
+        found = [each for each in self.all() if each.name > step_name(after)]
+        for each in found:
+            shutil.rmtree(each, ignore_errors=True)
+        return bool(found)
+
+    def all(self) -> list[Path]:
+        """Folders of the complete checkpoints, the newest last."""
+        return sorted(self.folder.glob("step-*[0-9]"))
+
+
+def step_name(step: int) -> str:
+    """The name of the folder of a step's checkpoint."""
+    return f"step-{step:08d}"
 
 
 class Copies:

@@ -5,16 +5,16 @@ beside the steps is done for each by job.py.
 """
 
 import copy
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
 
 from recsmith.adapters.rank_0 import from_rank_0
-from recsmith.errors import RecSmithError
+from recsmith.errors import RecSmithError, UsageError
 from recsmith.files import Raw, decode, encode
 from recsmith.plans import Plan, save_plan
 from recsmith.training.agreement import Agreement, Diverged, Ending
@@ -23,7 +23,7 @@ from recsmith.training.arrays.model import Member, UnshardedArray, unsharded_arr
 from recsmith.training.arrays.sharding import member_plan, shard_array, wide_tables, with_members
 from recsmith.training.batches import TrainingBatch, pinned
 from recsmith.training.bytes_sent import BytesSent
-from recsmith.training.checkpoints import Checkpoints
+from recsmith.training.checkpoints import Checkpoints, step_name
 from recsmith.training.job import (
     CHECKPOINTS,
     Progress,
@@ -132,7 +132,8 @@ def _prepared(run: Run, source: BatchSource, agreement: Agreement) -> tuple[Arra
         raise RecSmithError(f"all members of the array in '{output}' have diverged; give them other rates and output")
     array = unsharded_array(run, source, without=list(ended))
     checkpoints = [_checkpoints(member, agreement) for member in array.members]
-    saved = _newest(checkpoints) if run.checkpoint else None
+    named = dict(zip([member.name for member in array.members], checkpoints, strict=True))
+    saved, removed = _newest(named) if run.checkpoint else (None, [])
     before = None if saved is None else saved[0].plan  # all members lie alike
     plan = with_members(agreed_plan(wide_tables(array), before, ranks_per_host()), array.members)
     parameters = array.parts.parameters
@@ -155,6 +156,7 @@ def _prepared(run: Run, source: BatchSource, agreement: Agreement) -> tuple[Arra
     for line in [
         *starting_lines(run, plan, parameters=parameters, samples=array.parts.source.length),
         *array.parts.source.notes(run.data.batch_sizes(ranks), ranks, progress[0].position),
+        *removed,
         *([f"going on after step {progress[0].step:,}"] if saved else []),
     ]:
         log.say({"note": line})
@@ -182,17 +184,39 @@ def _member_job(
 
 
 def _checkpoints(member: Member, agreement: Agreement) -> Checkpoints:
-    """The checkpoints of a member; two at least, since a job may be killed when some members have saved a step."""
-    settings = member.run.checkpoint or Checkpointing()
+    """The checkpoints of a member, of which none goes before every member has a newer one."""
     folder = Path(member.run.output) / CHECKPOINTS
-    return Checkpoints(folder, replace(settings, keep=max(2, settings.keep)), agreement)
+    return Checkpoints(folder, member.run.checkpoint or Checkpointing(), agreement, alone=False)
 
 
-def _newest(checkpoints: Sequence[Checkpoints]) -> list[Saved] | None:
-    """The checkpoints of all members of the newest step that each of them has."""
-    found = [{path.name for path in each.folder.glob("step-*[0-9]")} for each in checkpoints]
-    common = set.intersection(*found)
-    return [Saved(each.folder / max(common)) for each in checkpoints] if common else None
+def _newest(checkpoints: Mapping[str, Checkpoints]) -> tuple[list[Saved] | None, list[str]]:
+    """The checkpoints of all members of the newest step that each of them has, and lines on what was removed.
+
+    Those of later steps are of a job that was ended between two members' checkpoints; they are removed, since the array
+    trains these steps again.
+
+    Raises:
+        UsageError: members were trained apart, and have no step in common.
+    """
+    found = {name: {path.name for path in each.all()} for name, each in checkpoints.items()}
+    common = set.intersection(*found.values())
+    without = next((name for name, steps in found.items() if not steps), None)
+    most = max(found, key=lambda name: len(found[name]))
+    if not common and (without is None or len(found[most]) > 1):
+        lacks = f"'{without}' has none" if without else "each has others"
+        raise UsageError(
+            f"the members of the array have no checkpoint of one step in common: {lacks}, and '{most}' has "
+            f"{len(found[most]):,} up to {max(found[most])}; train that one as a run of its own, or give another output"
+        )
+    newest = max(common, default=step_name(0))
+    step = int(newest.removeprefix("step-"))
+    dist.barrier()  # all ranks have seen what is there
+    gone = [name for name, each in checkpoints.items() if dist.get_rank() == 0 and each.drop(step)]
+    dist.barrier()
+    lines = (
+        [f"{', '.join(gone)}: checkpoints after step {step:,} were removed, which not all members have"] if gone else []
+    )
+    return [Saved(each.folder / newest) for each in checkpoints.values()] if common else None, lines
 
 
 def _steps_left(job: ArrayJob) -> bool:
@@ -242,11 +266,27 @@ def _train(job: ArrayJob, batches: Iterator[TrainingBatch], ending: Ending) -> b
                 evaluate_now(job.members[number], scores)
             step.resume()
         if due or (by_signal and run.checkpoint is not None):
-            for number in job.alive:
-                save(job.members[number])
+            _save(job)
     step.pause()
     _looked_at(job, broken, ending)
     return by_signal
+
+
+def _save(job: ArrayJob) -> None:
+    """A checkpoint of the array, which is one of each member; where the disk refuses one, none of this step stays."""
+    members = [job.members[number] for number in job.alive]
+    before = {member.run.output: member.progress.saved for member in members}
+    for member in members:
+        save(member)
+        if member.progress.saved != member.progress.step:
+            break
+    whole = all(member.progress.saved == job.step for member in members)
+    for member in members:
+        if not whole:
+            member.progress.saved = before[member.run.output]
+        if dist.get_rank() == 0:
+            member.checkpoints.prune() if whole else member.checkpoints.drop(member.progress.saved)
+    dist.barrier()
 
 
 def _looked_at(job: ArrayJob, broken: torch.Tensor, ending: Ending) -> bool:
@@ -285,6 +325,10 @@ def _finished(job: ArrayJob, *, by_signal: bool) -> Raw:
     results: dict[str, Raw] = {
         name: {"step": each.step, "complete": False, "ended": each.because} for name, each in job.ended.items()
     }
+    if job.run.checkpoint is not None and not by_signal and any(
+        job.members[number].progress.saved < job.step for number in job.alive
+    ):  # fmt: skip
+        _save(job)
     for number in job.alive:
         results[job.names[number]] = finish(job.members[number], ended=by_signal, test=test.get(number))
     return _of_all({name: results[name] for name in members_of(job.run)}, complete=True)

@@ -21,9 +21,9 @@ from recsmith.training.log import RunLog, StepTimes
 from recsmith.training.loop import train_steps
 from recsmith.training.metrics import Window
 from recsmith.training.models import Unsharded
+from recsmith.training.random_states import random_states
 from recsmith.training.remote.client import TableClient
 from recsmith.training.remote.model import copy_dense, flat_tensors, trainer_job
-from recsmith.training.random_states import random_states
 from recsmith.training.run import Run
 from recsmith.training.run_data import BatchSizes
 from recsmith.training.watchers import Watchers
