@@ -14,9 +14,8 @@ pytestmark = [
     pytest.mark.usefixtures("torchrec"),
 ]
 STEPS, FIRST = 14, 7
-DATA = {
-    "format": "generator", "dense": 2, "features": [{"name": "a", "num_embeddings": 50}, {"name": "b", "num_embeddings": 30}]
-}  # fmt: skip
+FEATURES = [{"name": "a", "num_embeddings": 50}, {"name": "b", "num_embeddings": 30}]
+DATA = {"format": "generator", "dense": 2, "features": FEATURES}
 
 
 def dropping(tables: Any, dense: int) -> Any:
@@ -62,8 +61,8 @@ def test_saving_scoring_and_looking_change_nothing_that_is_trained(tmp_path: Pat
     )  # fmt: skip
     train(plain)
     busy = replace(
-        plain, output=str(tmp_path / "busy"), checkpoint=Checkpointing(every=FIRST), metrics=RunMetrics(evaluate_every=3),
-        watchers=("test_random_states:drawing",),
+        plain, output=str(tmp_path / "busy"), checkpoint=Checkpointing(every=FIRST),
+        metrics=RunMetrics(evaluate_every=3), watchers=("test_random_states:drawing",),
     )  # fmt: skip
     train(replace(busy, steps=FIRST))
     train(busy)

@@ -31,8 +31,8 @@ def truncated(values: torch.Tensor) -> torch.Tensor:
 def stochastic(values: torch.Tensor) -> torch.Tensor:
     """Round fp32 to one of the two nearest bf16, each the more often the nearer: right in the mean.
 
-    Drawn from PyTorch's generator of the values' device. Where all are bf16 already, nothing is drawn: weights that were
-    written out in fp32 in between, as checkpoints and exports do, leave the generator where it is.
+    Drawn from PyTorch's generator of the values' device. Where all are bf16 already, nothing is drawn: weights that
+    were joined to fp32 in between, as checkpoints and exports do, leave the generator where it is.
     """
     bits = values.view(torch.int32)
     if not bool((bits & (_STEP - 1)).any()):

@@ -213,9 +213,8 @@ def _newest(checkpoints: Mapping[str, Checkpoints]) -> tuple[list[Saved] | None,
     dist.barrier()  # all ranks have seen what is there
     gone = [name for name, each in checkpoints.items() if dist.get_rank() == 0 and each.drop(step)]
     dist.barrier()
-    lines = (
-        [f"{', '.join(gone)}: checkpoints after step {step:,} were removed, which not all members have"] if gone else []
-    )
+    told = f"{', '.join(gone)}: checkpoints after step {step:,} were removed, which not all members have"
+    lines = [told] if gone else []
     return [Saved(each.folder / newest) for each in checkpoints.values()] if common else None, lines
 
 
