@@ -54,13 +54,16 @@ def wait_for_lines(output: Path, lines: int) -> int:
     return found
 
 
-def send(signal_: signal.Signals, name: str) -> None:
-    """Send a trainer of this process's job, or a server, a signal."""
+def send(signal_: signal.Signals, name: str) -> bool:
+    """Send a trainer of this process's job, or a server, a signal; whether there was one."""
+    sent = False
     for file in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError, IndexError):
             mine = file.read_text().rpartition(")")[2].split()[1] == str(os.getpid())
             if mine and f"/{name}\0" in file.with_name("cmdline").read_text():
                 os.kill(int(file.parent.name), signal_)
+                sent = True
+    return sent
 
 
 def killed(run: Run, lines: int, name: str) -> tuple[dict[str, Any], list[str]]:
@@ -107,6 +110,21 @@ def test_losses_are_those_of_the_planned_job(trained: tuple[Run, dict[str, Any],
     assert STEPS <= counts["steps"] <= STEPS + 1  # one was repeated
     assert counts["row_bytes"] == counts["rows"] * DIM * 4
     assert 2 * counts["row_bytes"] + counts["id_bytes"] < counts["sent_bytes"] + counts["received_bytes"]
+
+
+def test_a_trainer_that_dies_while_it_starts_is_not_waited_for(tmp_path: Path) -> None:
+    """Nobody has heard of it yet; the other trains every sample."""
+    run = a_run(tmp_path / "out", ranks=2, steps=6, remote=RunRemote(servers=1, timeout_s=60), checkpoint=None)
+
+    def kill_at_once() -> None:
+        until = time.monotonic() + 60
+        while not send(signal.SIGKILL, "trainer-0") and time.monotonic() < until:
+            time.sleep(0.02)
+
+    result, said = disturbed(run, kill_at_once)
+    assert "trainer 0 has ended (by SIGKILL); the others go on" in said
+    assert (result["complete"], result["remote"]["lost"]) == (True, ["trainer-0"])
+    assert losses(tmp_path / "out") == pytest.approx(unsharded_losses(run, 6), rel=1e-6)
 
 
 @pytest.mark.soak

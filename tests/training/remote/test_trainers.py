@@ -4,6 +4,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
@@ -99,6 +100,46 @@ def test_a_trainer_that_is_silent_is_left_out() -> None:
     places = together(lambda: members.gather("d"), *(lambda name=name: step_and_gather(name) for name in living))
     assert next(place["rank"] for place in places) == 2  # type: ignore[index]
     assert {place["world"] for place in places} == {3}  # type: ignore[index]
+
+
+def test_who_ended_before_it_was_ever_heard_is_not_waited_for() -> None:
+    members = Members(3, timeout_s=0.4)
+    members.ended = lambda: {"b"}
+    places = together(lambda: members.gather("a"), lambda: members.gather("c"))
+    assert sorted((place["rank"], place["world"]) for place in places) == [(0, 2), (1, 2)]  # type: ignore[index]
+    assert members.lost == ["b"]
+    members.ended = lambda: {"b", next(name for name, rank in members.ranks.items() if rank == 1)}
+    [stays] = [name for name, rank in members.ranks.items() if rank == 0]
+    begun = time.monotonic()
+    assert void(members, stays, 1, 0) == "void"
+    assert time.monotonic() - begun < 0.3  # sooner than its silence would tell
+
+
+def test_nobody_is_waited_for_without_an_end() -> None:
+    """Of two that are wanted one never comes; and of two that gather anew one lives and does not come."""
+    members = Members(2, timeout_s=0.02)
+    [place] = together(lambda: members.gather("a"))
+    assert place["world"] == 1  # type: ignore[index]
+    members = Members(2, timeout_s=0.1)
+    together(lambda: members.gather("a"), lambda: members.gather("b"))
+    beating = threading.Event()
+
+    def beat() -> None:
+        while not beating.wait(0.02):
+            with suppress(LeftOut):
+                members.alive("b")
+
+    living = threading.Thread(target=beat)
+    living.start()
+    until = time.monotonic() + 60
+    members._regroup = True
+    place = None
+    while place is None and time.monotonic() < until:
+        place = members.gather("a")
+    beating.set()
+    living.join()
+    assert place is not None
+    assert (place["world"], place["lost"]) == (1, ["b"])
 
 
 def void(members: Members, name: str, generation: int, step: int) -> object:

@@ -25,6 +25,7 @@ from recsmith.jobs.launch import POLL_S, failure_of, job_environment, job_folder
 from recsmith.jobs.log import LOG_FILE, JobLog
 from recsmith.jobs.machine import LOOPBACK
 from recsmith.training.remote.calls import AGAIN, ServerPlace, lost
+from recsmith.training.remote.members import ENDED
 from recsmith.training.remote.parts import listening_line, remote_file
 from recsmith.training.remote.settings import RunRemote
 from recsmith.training.run import Run, names_modules, run_to_raw
@@ -114,7 +115,7 @@ def train_remote(run: Run, trainers: int, on_message: Callable[[Any], object]) -
             )
 
         training = f"{HERE}.trainer:train_on_trainer"
-        counted = {**said, "trainers": trainers}
+        counted = {**said, "trainers": trainers, "processes": str(folder)}
         if place.backend == "ray":
             servers = held.enter_context(_ray_servers(place, counted))
         else:
@@ -225,7 +226,9 @@ def _until_ended(failed: Failure, trainers: dict[str, StartedProcess], log: JobL
                 raise failure
             out.update(result.get("remote", {}).get("lost", []))
             if not each.finished:
-                yield {"note": result.get("left_out", f"{_said(name)} has ended ({_how(each)}); the others go on")}
+                (each.folder / ENDED).touch()
+                rest = "; the others go on" if left.keys() - out else ""
+                yield {"note": result.get("left_out", f"{_said(name)} has ended ({_how(each)}){rest}")}
         time.sleep(POLL_S)
     for message in log.new_messages():
         yield from _told(message, trainers)
@@ -252,12 +255,14 @@ def _how(each: StartedProcess) -> str:
     return f"by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
 
 
-def serve_on_process(run: Raw, place: Raw, meet: str, server: int, trainers: int, listener: int | None = None) -> None:
+def serve_on_process(
+    run: Raw, place: Raw, meet: str, server: int, trainers: int, processes: str, listener: int | None = None
+) -> None:
     """What a process of a server runs, until whoever started it ends it. listener: of sockets, a file descriptor."""
     from recsmith.training.remote.server import serve
 
     where = ServerPlace(**place)
-    functions = serve(where, server, {"run": run, "meet": meet, "trainers": trainers})
+    functions = serve(where, server, {"run": run, "meet": meet, "trainers": trainers, "processes": processes})
     if listener is None:
         from recsmith.training.remote.on_rpc import RpcServer
 

@@ -10,16 +10,21 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from recsmith.training.remote.calls import LeftOut, Regroup
+from recsmith.training.remote.calls import LONG, LeftOut, Regroup
 
+ENDED = "ended"  # a file in the folder of a process that has ended before the job was done
 HOLD = 0.25  # of the timeout: a server keeps a caller waiting for so long at most, who then asks again
 
 
 class HeardTrainers:
-    """Trainers as server 0 hears of them. timeout_s: of silence, after which one is left out for good."""
+    """Trainers as server 0 hears of them. timeout_s: of silence, after which one is left out for good.
+
+    ended: names of those whose process is known to have ended, heard before or not; nobody waits for them.
+    """
 
     def __init__(self, timeout_s: float) -> None:
         self.timeout_s = timeout_s
+        self.ended: Callable[[], set[str]] = set
         self.lost: list[str] = []  # trainers that were left out
         self._turn = threading.Condition()
         self._heard = dict[str, float]()
@@ -51,13 +56,18 @@ class HeardTrainers:
         self._heard[name] = time.monotonic()
 
     def drop_silent(self) -> None:
-        """Leave out who is silent for too long; nobody where this server itself was stopped, and heard none."""
+        """Leave out who has ended or is silent for too long; where this server was stopped, nobody was silent."""
         now, before = time.monotonic(), self._looked
         self._looked = now
         if now - before > self.timeout_s:
             self._heard = dict.fromkeys(self._heard, now)
-        for name in [each for each, heard in self._heard.items() if now - heard > self.timeout_s]:
-            del self._heard[name]
+        silent = {each for each, heard in self._heard.items() if now - heard > self.timeout_s}
+        self._drop((silent | self.ended()) - set(self.lost))
+
+    def _drop(self, names: set[str]) -> None:
+        """Leave these out for good."""
+        for name in sorted(names):
+            self._heard.pop(name, None)
             self.lost.append(name)
             self.dropped(name)
             self._turn.notify_all()
@@ -77,8 +87,10 @@ class HeardTrainers:
 class Members(HeardTrainers):
     """The trainers of a job that keep step.
 
-    wanted: that gather before it begins. step: committed so far. can_share: whether so many trainers can share a step
-    evenly; of more trainers than that, the last ones wait until they are needed.
+    wanted: that gather before it begins, those left out counted. step: committed so far. can_share: whether so many
+    trainers can share a step evenly; of more trainers than that, the last ones wait until they are needed.
+
+    Nobody is waited for longer than LONG times the timeout: who has not come by then is left out.
     """
 
     def __init__(
@@ -89,6 +101,7 @@ class Members(HeardTrainers):
         self.ranks: dict[str, int] = {}  # of this generation
         self._here, self._arrived = dict[str, None](), set[str]()
         self._regroup, self._lacks, self._over = True, False, False
+        self._gathering: float | None = None  # since when trainers gather
 
     def gather(self, name: str) -> dict[str, Any] | None:
         """Its place among the trainers, once all are here; None: ask again."""
@@ -97,6 +110,7 @@ class Members(HeardTrainers):
             if self._over:
                 return {"over": self.step, "lost": self.lost}
             self._here[name] = None
+            self._gathering = self._gathering or time.monotonic()
             if name not in self.ranks and self._most(len({*self.ranks, *self._here})) > len(self.ranks):
                 self._regroup = True
             self._turn.notify_all()
@@ -164,9 +178,13 @@ class Members(HeardTrainers):
     def _all_here(self) -> None:
         """Make a generation of those who are here, once everybody is who lives."""
         self.drop_silent()
-        enough = len(self._here) >= (1 if self.generation else self.wanted)
+        late = self._gathering is not None and time.monotonic() - self._gathering > LONG * self.timeout_s
+        if self._regroup and late:
+            self._drop(self.ranks.keys() - self._here.keys())
+        enough = len(self._here) >= (1 if self.generation or late else max(1, self.wanted - len(self.lost)))
         if not self._regroup or not enough or self.ranks.keys() - self._here.keys():
             return
+        self._gathering = None
         ordered = sorted(self._here, key=lambda name: self.ranks.get(name, math.inf))  # newcomers are last
         self.ranks = {name: rank for rank, name in enumerate(ordered[: self._most(len(ordered))])}
         self._here = dict.fromkeys(ordered[len(self.ranks) :])

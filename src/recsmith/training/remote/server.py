@@ -37,7 +37,7 @@ from recsmith.training.remote.calls import (
     words_of,
 )
 from recsmith.training.remote.leases import BatchLeases
-from recsmith.training.remote.members import HOLD, Members
+from recsmith.training.remote.members import ENDED, HOLD, Members
 from recsmith.training.remote.model import copy_dense, dense_step, flat_tensors, learning_rate
 from recsmith.training.remote.parts import can_share, check_servers, run_of_servers
 from recsmith.training.remote.updates import held_shards, merged
@@ -48,7 +48,8 @@ from recsmith.training.sharded import rank_device, shard, table_of
 def serve(place: ServerPlace, server: int, settings: dict[str, Any]) -> ServerFunctions:
     """The functions of a server of a run, in a process group of all servers.
 
-    settings: `run`, how many `trainers` begin, and `meet`, the store where process groups form ('host:port').
+    settings: `run`, how many `trainers` begin, `meet`, the store where process groups form ('host:port'), and
+    `processes`, the folder of whoever started the trainers, where each has one.
     """
     host, _, port = settings["meet"].rpartition(":")
     if host == LOOPBACK:
@@ -57,6 +58,8 @@ def serve(place: ServerPlace, server: int, settings: dict[str, Any]) -> ServerFu
     longest = timedelta(seconds=place.long_s)
     dist.init_process_group("gloo", store=store, rank=server, world_size=place.servers, timeout=longest)
     made = TableServer(run_from_raw(settings["run"], "the run"), settings["trainers"])
+    processes = Path(settings["processes"])
+    made.heard.ended = lambda: {each.parent.name for each in processes.glob(f"trainer-*/{ENDED}")}
     return ServerFunctions(server, place.key, made.functions())
 
 
