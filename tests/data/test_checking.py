@@ -38,7 +38,7 @@ def spec_of(folder: Path, files: dict[str, dict[str, Any]]) -> ParquetSpec:
         ({"price": [1, 2]}, "column 'price' holds int64, and double in 'a.parquet'", 1, False),
         ({"who": [-7, -1]}, "feature 'user' has negative ids; leave them out, or give `ids: modulo`", 2, True),
         ({"who": [4, 3]}, "feature 'user' has ids of 4 and more, and its table has 4 rows; give a larger", 1, True),
-        ({"who": [[None], [1]]}, "column 'who' holds int64s, some of them null", 1, True),
+        ({"who": [[None], [1]]}, "holds rows with a null among the ids of 'user'", 1, False),
     ],
 )
 def test_a_fault_is_named_and_counted(tmp_path: Path, change: dict[str, Any], fault: str, count: int, breaks: bool):

@@ -113,13 +113,76 @@ def test_columns_are_mapped_and_nulls_have_a_meaning(foreign: Path, tmp_path: Pa
 
 
 @pytest.mark.parametrize(
+    ("change", "row", "said"),
+    [
+        ({"weights": [[1], [], None, [2]]}, 0, "has 1 weight for 2 ids of 'words'"),
+        ({"weights": [[0.5, 1], [], None, [2, 3]]}, 3, "has 2 weights for 1 id of 'words'"),
+        ({"weights": [[0.5, 1], [5.0], None, [2]]}, 1, "has 1 weight for 0 ids of 'words'"),
+        ({"weights": [[0.5, 1], [], None, None]}, 3, "has 0 weights for 1 id of 'words'"),
+        ({"weights": [[0.5, None], [], None, [2]]}, 0, "has a null among the weights of 'words'"),
+        ({"words": [[None, 2], [], None, [7]]}, 0, "has a null among the ids of 'words'"),
+        ({"words": [[1, 2], [], None, [None]]}, 3, "has a null among the ids of 'words'"),
+        ({"weights": [[0.5, float("nan")], [], None, [2]]}, 0, "has weight of 'words' nan, and dense values and"),
+    ],
+)
+@pytest.mark.parametrize("ending", [".parquet", ".arrow"])
+def test_one_bad_row_is_one_corrupt_sample(tmp_path: Path, ending: str, change: dict[str, Any], row: int, said: str):
+    """And it is named; the rows beside it are read with their own ids and weights."""
+    path, table = tmp_path / f"foreign{ending}", pyarrow.table({**COLUMNS, "clicked": [1, 0, 0, 1], **change})
+    if ending == ".arrow":
+        with pyarrow.OSFile(str(path), "wb") as file, pyarrow.ipc.new_file(file, table.schema) as writer:
+            writer.write_table(table)
+    else:
+        parquet.write_table(table, path)
+    dataset = open_dataset(column_map(path))
+    block = dataset.source.read(0)
+    assert block.corrupt == 1
+    assert block.first_corrupt.startswith(f"row {row} of part 0 of '{path}' {said}")
+    assert list(block.causes.values()) == [1]
+    read = everything(dataset)
+    assert read.sample_ids.tolist() == [each for each in range(4) if each != row]
+    bags = {0: [1, 2], 1: [], 2: [], 3: [7]}
+    weights = {0: [0.5, 1], 1: [], 2: [], 3: [2]}
+    kept = [each for each in range(4) if each != row]
+    assert read.ids["words"].values.tolist() == [id_ for each in kept for id_ in bags[each]]
+    assert read.ids["words"].weights is not None
+    assert read.ids["words"].weights.tolist() == [weight for each in kept for weight in weights[each]]
+    with pytest.raises(CorruptFile, match=rf"1 samples are corrupt, more than max_corrupt: 0 allows; row {row} "):
+        everything(open_dataset(column_map(path, max_corrupt=0)))
+
+
+@pytest.mark.parametrize("ending", [".parquet", ".arrow"])
+def test_parts_are_read_in_order_of_their_numbers(tmp_path: Path, ending: str):
+    """Also in folders of folders; and twelve parts are ten with two more behind them."""
+
+    def write(part: int, folder: Path) -> None:
+        folder.mkdir(exist_ok=True)
+        table = pyarrow.table({**COLUMNS, "clicked": [1, 0, 0, 1], "price": [float(part)] * 4})
+        if ending == ".arrow":
+            path = str(folder / f"part-{part}.arrow")
+            with pyarrow.OSFile(path, "wb") as file, pyarrow.ipc.new_file(file, table.schema) as writer:
+                writer.write_table(table)
+        else:
+            parquet.write_table(table, folder / f"part-{part}.parquet")
+
+    for part in range(10):
+        write(part, tmp_path / f"day{part // 5}")
+    before = open_dataset(column_map(tmp_path))
+    for part in (10, 11):
+        write(part, tmp_path / f"day{part}")
+    read = open_dataset(column_map(tmp_path))
+    assert [float(each) for each in everything(read).dense[::4, 0]] == list(range(12))
+    source: Any = read.source
+    assert source.earlier()[before.source.digest] == 10
+
+
+@pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"who": [3, 4, 2, 1]}, "column 'who' holds the id 4, and its table has 4 rows"),
         ({"who": [3, -1, 2, 1]}, "column 'who' holds the id -1"),
         ({"who": [3.5, 1, 2, 1]}, "column 'who' holds double; it must hold whole numbers, or lists of them"),
-        ({"words": [[None], [1], [], []]}, "column 'words' holds int64s, some of them null"),
-        ({"weights": [[1], [], [], []]}, "column 'weights' has not a weight for each id of 'words'"),
+        ({"weights": [["a"], [], [], []]}, "column 'weights' holds list<.*: string>; it must hold numbers, or lists"),
         ({"price": ["1", "2", "3", "4"]}, "column 'price' holds string; it must hold numbers"),
         ({"price": None}, "has no column 'price'; known: clicked, "),
         ({"clicked": None, "clicks": [1, 0, 1, 0]}, "has no column 'clicked'; did you mean 'clicks'"),

@@ -27,7 +27,7 @@ from recsmith.data import (
     spec_to_raw,
 )
 from recsmith.errors import CorruptFile, UsageError
-from recsmith.workloads import load_workload
+from recsmith.workloads import Feature, Table, Workload, load_workload
 
 GENERATED = GeneratorSpec(
     num_samples=1000,
@@ -120,3 +120,28 @@ def test_generated_data_reads_the_tables_of_a_workload():
     assert len(spec.features) == 26
     fitted = replace(spec.features[2], zipf=None)
     assert 0.3 <= fitted.exponent <= 1.0, "Meta's published counts of accesses"
+
+
+def test_generated_data_has_the_weights_of_a_workload_and_names_shared_tables():
+    def table(name: str, *features: Feature) -> Table:
+        return Table(name=name, num_embeddings=50, embedding_dim=4, features=features)
+
+    alone = table("w", Feature(name="w", pooling_factor=3, weighted=True))
+    both = table("shared", Feature(name="a", pooling_factor=1), Feature(name="b", pooling_factor=2))
+    plain = Workload(batch_size=8, optimizer="sgd", tables=(alone,), name="")
+    spec = generator_like(plain, num_samples=500)
+    assert schema_workload(spec.schema, batch_size=8, embedding_dim=4, optimizer="sgd").tables[0].features[0].weighted
+    bags = next(open_dataset(spec).batches(rank=0, world_size=1, batch_size=500, seed=0)).ids["w"]
+    assert bags.weights is not None
+    assert len(bags.weights) == len(bags.values) == 1500
+    assert bags.weights.min() >= 0
+    assert 0.45 < bags.weights.mean() < 0.55
+    with pytest.warns(UserWarning, match=r"read by several \('shared': a, b\); give a model of your own the shared"):
+        generator_like(replace(plain, tables=(alone, both)), num_samples=500)
+
+
+def test_the_digest_of_data_without_weights_is_as_it_was():
+    spec = GeneratorSpec(num_samples=9, features=(GeneratedFeature(name="a", num_embeddings=7),))
+    weighted = replace(spec, features=(GeneratedFeature(name="a", num_embeddings=7, weighted=True),))
+    assert open_dataset(spec).source.digest == "3c9aea15f6862cb7"
+    assert open_dataset(weighted).source.digest != "3c9aea15f6862cb7"

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -78,6 +79,10 @@ def _graph(folder: Path, **changes) -> None:
     file.write_text(json.dumps(json.loads(file.read_text()) | changes))
 
 
+def _times_1000(found: re.Match[str]) -> str:
+    return f'"{found[1]}": {float(found[2]) * 1000}'
+
+
 CIRCLE = [
     {"id": number, "name": name, "ctrl_deps": 3 - number, "attrs": [{"name": "rf_id", "value": number}],
      "inputs": {"values": [[1, 7, 0, 256, 4, "cpu"]]}}
@@ -107,7 +112,7 @@ BROKEN = {
     "an event without an end": (lambda folder: _edit(folder, lambda t: t.replace('"dur"', '"duration"', 4)),
                                 "is damaged: an event has no 'dur'"),
     "a time of letters": (lambda folder: _edit(folder, lambda t: t.replace('"ts": 20000.0', '"ts": "abc"')),
-                          "is damaged: a field of an event is wrong .ts is 'abc', and it is microseconds"),
+                          "is damaged: a field of an event is wrong .ts is the text 'abc', and it must be a number"),
     "no number": (lambda folder: _edit(folder, lambda t: t.replace('"dur": 2000.0', '"dur": NaN')), "dur is 'nan'"),
     "less than nothing": (lambda folder: _edit(folder, lambda t: t.replace('"dur": 2000.0', '"dur": -5')),
                           "dur is '-5', and it is microseconds from 0"),
@@ -118,6 +123,8 @@ BROKEN = {
                            "Input Dims holds '-64'"),
     "types of no list": (lambda folder: _edit(folder, lambda t: t.replace('"Input type": [', '"Input type": 5, "": [')),
                          "Input type is '5' and no list"),
+    "nanoseconds": (lambda folder: _edit(folder, lambda t: re.sub(r'"(ts|dur)": ([0-9.]+)', _times_1000, t)),
+                    r"has steps of 10 s, and 'rank-0.about.json' says that they took 10 ms; are its times in another"),
     "a graph in a circle": (lambda folder: _graph(folder, nodes=CIRCLE), "of different steps"),
     "a node of text": (lambda folder: _graph(folder, nodes=[CIRCLE[0] | {"attrs": [{"name": "rf_id", "value": ""}]}]),
                           "rank-1.graph.json' is damaged: a field of a node is wrong"),

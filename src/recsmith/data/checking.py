@@ -13,7 +13,7 @@ from recsmith.data.parquet.columns import ParquetFeature, ParquetSpec, flattened
 from recsmith.data.parquet.source import ParquetSource, columns_of, written_spec
 from recsmith.data.parquet.write import read_manifest
 from recsmith.errors import CorruptFile
-from recsmith.files import did_you_mean
+from recsmith.files import did_you_mean, in_order
 
 MOST_NAMES = 8  # columns that one line names
 MOST_CORRUPT_SHOWN = 3  # descriptions of corrupt samples that are kept
@@ -91,7 +91,7 @@ def manifest_faults(folder: Path) -> list[Fault]:
         elif size != part.bytes:
             faults.append(Fault(file=str(path), fault=f"has {size:,} bytes, and {part.bytes:,} in the manifest"))
     listed = {part.name for part in manifest.parts}
-    extra = sorted(path for path in folder.glob("*.parquet") if path.name not in listed and path.name[0] not in "._")
+    extra = in_order(path for path in folder.glob("*.parquet") if path.name not in listed and path.name[0] not in "._")
     return faults + [Fault(file=str(path), fault="is not in the manifest", breaks=False) for path in extra]
 
 

@@ -17,11 +17,12 @@ from recsmith.data.batch import Batch
 from recsmith.data.source import BlockSource, SampleBlock
 from recsmith.errors import CorruptFile
 
+Faults = dict[str, tuple[Bools, str]]  # by what is wrong: which samples (B,), and what the first of them has, in words
 LABELS = "labels are 0 to 1; map other scales to it first"
 FINITE = "dense values and weights are finite numbers"
 
 
-def wrong_values(samples: Batch, dense_names: Sequence[str]) -> dict[str, tuple[Bools, str]]:
+def wrong_values(samples: Batch, dense_names: Sequence[str]) -> Faults:
     """By what is wrong: which samples it concerns (B,), and the first of their values. Nothing, where all is right."""
     found: dict[str, tuple[Bools, str]] = {}
 
@@ -50,19 +51,24 @@ def wrong_values(samples: Batch, dense_names: Sequence[str]) -> dict[str, tuple[
 def in_domain(block: SampleBlock, dense_names: Sequence[str], place: str) -> SampleBlock:
     """The block without samples whose values no model can learn from: they count as corrupt. place: of its rows."""
     found = wrong_values(block.samples, dense_names)
-    if not found:
+    return without_faults(block, {what: (rows, f"has {said}") for what, (rows, said) in found.items()}, place)
+
+
+def without_faults(block: SampleBlock, faults: Faults, place: str) -> SampleBlock:
+    """The block without samples that have a fault: they count as corrupt. place: of its rows."""
+    if not faults:
         return block
     valid = np.ones(len(block.samples), np.bool_) if block.valid is None else block.valid.copy()
-    rows = {int(mask.argmax()): text for mask, text in reversed(found.values())}
+    rows = {int(mask.argmax()): text for mask, text in reversed(faults.values())}
     first = min(rows)
     told = block.valid is not None and not block.valid[: first + 1].all()
-    for mask, _ in found.values():
+    for mask, _ in faults.values():
         valid &= ~mask
     return replace(
         block,
         valid=valid,
-        first_corrupt=block.first_corrupt if told else f"row {first} {place} has {rows[first]}",
-        causes={**block.causes, **{cause: int(mask.sum()) for cause, (mask, _) in found.items()}},
+        first_corrupt=block.first_corrupt if told else f"row {first} {place} {rows[first]}",
+        causes={**block.causes, **{cause: int(mask.sum()) for cause, (mask, _) in faults.items()}},
     )
 
 

@@ -1,6 +1,7 @@
 """Workloads for the planner from what datasets hold, and generated data like that of a workload."""
 
 import math
+import warnings
 
 import numpy as np
 
@@ -54,8 +55,18 @@ def _declared_table(feature: DataFeature, embedding_dim: int) -> Table:
 def generator_like(workload: Workload, *, num_samples: int, dense: int = 13, seed: int = 0) -> GeneratorSpec:
     """Generated data that reads the tables of a workload: a feature for each of its own, as many ids, as unevenly.
 
-    Bags of a fractional pooling factor are Poisson. A table without a Zipf exponent has the fitted one.
+    Bags of a fractional pooling factor are Poisson, and weights of weighted features even between 0 and 1. A table
+    without a Zipf exponent has the fitted one. Data says nothing of tables, so a table that several features read is
+    warned of: a model that is made of the data's schema has one for each of them.
     """
+    shared = {table.name: [each.name for each in table.features] for table in workload.tables if table.features[1:]}
+    if shared:
+        told = "; ".join(f"'{name}': {', '.join(features)}" for name, features in shared.items())
+        warnings.warn(
+            f"generated data has a table for each feature, and these are read by several ({told}); give a model of "
+            "your own the shared tables",
+            stacklevel=2,
+        )
     features = tuple(
         GeneratedFeature(
             name=feature.name,
@@ -63,6 +74,7 @@ def generator_like(workload: Workload, *, num_samples: int, dense: int = 13, see
             pooling_factor=feature.pooling_factor,
             lengths="fixed" if feature.pooling_factor == int(feature.pooling_factor) else "poisson",
             zipf=table.access.zipf if table.access else None,
+            weighted=feature.weighted,
         )
         for table in workload.tables
         for feature in table.features

@@ -14,7 +14,7 @@ from recsmith.errors import CorruptFile, RecSmithError, UsageError
 from recsmith.feeding.buffer import Buffer
 from recsmith.feeding.engines import WorkerThread
 from recsmith.feeding.worker import FeedSettings
-from recsmith.files import check_schema, decode, dump_json, encode, parse, read_text, replace_file
+from recsmith.files import check_schema, decode, dump_json, encode, in_order, parse, read_text, replace_file
 
 SCHEMA = "recsmith/feed-status/1"
 FOLDER = "feed"
@@ -94,7 +94,7 @@ def read_statuses(output: Path) -> list[FeedStatus]:
         UsageError: there are none.
         CorruptFile: a file is not what it should be.
     """
-    files = sorted((output / FOLDER).glob("rank-*.json"))
+    files = in_order((output / FOLDER).glob("rank-*.json"))
     if not files:
         raise UsageError(
             f"'{output}' has no {FOLDER}/rank-*.json, so no feed has run there; give the `output` folder of a run with "

@@ -5,6 +5,7 @@ tags, unknown fields and numbers written as text are refused, each with the plac
 may be written, targets.py says.
 """
 
+from recsmith.files.folders import in_order
 from recsmith.files.nouns import check_schema, decode, did_you_mean, dump_json, encode, json_schema, read_raw, reading
 from recsmith.files.parsing import Raw, parse, parse_json, parse_number, parse_yaml
 from recsmith.files.targets import check_target, locked_folder, starts_with_schema
@@ -23,7 +24,7 @@ from recsmith.files.texts import (
 
 __all__ = [
     "LARGEST_FILE", "Given", "Raw", "Source", "check_is_file", "check_schema", "check_target", "decode",
-    "did_you_mean", "dump_json", "encode", "is_regular_file", "json_schema", "locked_folder", "parse", "parse_json",
-    "parse_number", "parse_yaml", "read_bytes", "read_raw", "read_text", "reading", "replace_file", "source_text",
-    "starts_with_schema", "write_text",
+    "did_you_mean", "dump_json", "encode", "in_order", "is_regular_file", "json_schema", "locked_folder", "parse",
+    "parse_json", "parse_number", "parse_yaml", "read_bytes", "read_raw", "read_text", "reading", "replace_file",
+    "source_text", "starts_with_schema", "write_text",
 ]  # fmt: skip

@@ -125,6 +125,8 @@ def span_of(event: dict[str, Any]) -> TraceSpan:
 def seconds_of(event: dict[str, Any], name: str, least: float = 0.0, most: float = LONGEST) -> float:
     """A time of an event, which has it in microseconds."""
     value = event[name]
+    if isinstance(value, str):
+        raise ValueError(f"{name} is the text {value[:40]!r}, and it must be a number of microseconds")
     if not isinstance(value, int | float) or not least <= value <= most:
         raise ValueError(f"{name} is {str(value)[:40]!r}, and it is microseconds from {least:g} to {most:g}")
     return value * MICRO

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from pathlib import Path
+from statistics import median
 
 from recsmith._types import Source, record
 from recsmith.errors import CorruptFile, UsageError
@@ -10,10 +11,11 @@ from recsmith.files.parsing import Raw
 from recsmith.prediction.captures import ABOUT_SCHEMA, CaptureAbout, about_name, graph_name, trace_name
 from recsmith.prediction.extraction import joined, rank_steps
 from recsmith.prediction.graph import Graph
-from recsmith.prediction.kineto import load_trace
-from recsmith.units import counted
+from recsmith.prediction.kineto import Trace, load_trace
+from recsmith.units import counted, format_time
 
 AGAIN = "capture it again: recsmith capture -o FOLDER -- COMMAND"
+FAR = 200.0  # times as long as a step without the profiler: beyond what it adds, and less than a wrong unit makes
 HEAD = 2**16  # bytes of a file that say what it is
 GZIP, ENDINGS = b"\x1f\x8b", (".trace.json", ".trace.json.gz", ".graph.json", ".about.json")
 MARKS = (b'"traceEvents"', b'"ctrl_deps"', b'"schemaVersion"')  # of Chrome's traces, and of execution graphs
@@ -37,15 +39,25 @@ def load_capture(folder: Source) -> Captured:
     """
     path = Path(folder)
     abouts = _abouts(path)
-    ranks = [
-        rank_steps(load_trace(path / trace_name(about.rank)), about, path / graph_name(about.rank)) for about in abouts
-    ]
+    ranks = [rank_steps(_trace(path, about), about, path / graph_name(about.rank)) for about in abouts]
     notes = [
         *_unknown_notes(sum((each.unknown for each in ranks), Counter())),
         *(f"{each.dropped} steps of rank {each.rank} did other work than its first one, and are left out"
           for each in ranks if each.dropped),
     ]  # fmt: skip
     return Captured(graph=joined(ranks, abouts), abouts=tuple(abouts), notes=tuple(notes))
+
+
+def _trace(path: Path, about: CaptureAbout) -> Trace:
+    """The trace of a rank, whose steps take about as long as the capture says of them."""
+    trace = load_trace(path / trace_name(about.rank))
+    traced = median(each.end - each.begin for each in trace.steps)
+    if about.plain_step_s and not 1 / FAR < traced / about.plain_step_s < FAR:
+        raise CorruptFile(
+            f"'{trace.source}' has steps of {format_time(traced)}, and '{about_name(about.rank)}' says that they took "
+            f"{format_time(about.plain_step_s)}; are its times in another unit than microseconds? {AGAIN}"
+        )
+    return trace
 
 
 def is_capture(source: Source) -> bool:

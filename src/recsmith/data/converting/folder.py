@@ -21,7 +21,7 @@ from recsmith.data.parquet.write import (
     save_manifest,
 )
 from recsmith.errors import CorruptFile, RecSmithError, UsageError, check_rules, too_small
-from recsmith.files import did_you_mean, locked_folder, parse, read_text
+from recsmith.files import did_you_mean, in_order, locked_folder, parse, read_text
 
 GROUP_SAMPLES = 2**15  # of a row group: what a reader keeps a few of
 FILE_SAMPLES = 2**20  # of a file
@@ -189,7 +189,7 @@ def grouped(tables: Iterable[Any], layout: FileLayout) -> Iterator[Any]:
 
 def finish(folder: Path, conversion: Conversion, rows: int, session: str | None) -> Manifest:
     """Write the manifest of what is in the folder, and remove what only the work needed. rows: of the source."""
-    parts = tuple(_part(path) for path in sorted(folder.glob("part-*.parquet")))
+    parts = tuple(_part(path) for path in in_order(folder.glob("part-*.parquet")))
     corrupt = rows - sum(part.samples for part in parts)
     manifest = Manifest(parts=parts, corrupt=corrupt, session=session, digest=conversion.digest)
     if rows and not manifest.samples:

@@ -12,7 +12,7 @@ import numpy as np
 
 from recsmith._types import Ints
 from recsmith.errors import CorruptFile, UsageError
-from recsmith.files import check_is_file, replace_file
+from recsmith.files import check_is_file, in_order, replace_file
 
 BLOCK_LINES = 8192  # of a block
 CHUNK = 2**24  # bytes read at once while lines are counted
@@ -23,7 +23,7 @@ KEPT_BLOCKS = 40  # of a .gz file, passed over on the way to another block: abou
 
 
 def files_of(paths: tuple[str, ...]) -> list[Path]:
-    """The files of some paths; those of a folder in the order of their names, hidden ones left out.
+    """The files of some paths; those of a folder in order of names and numbers, hidden ones left out.
 
     Raises:
         UsageError: a path does not exist or is a pipe or a device, or a folder is empty.
@@ -34,7 +34,7 @@ def files_of(paths: tuple[str, ...]) -> list[Path]:
             inside = [each for each in path.iterdir() if not each.is_dir() and not each.name.startswith(".")]
             if not inside:
                 raise UsageError(f"'{path}' is a folder without files; give the folder that holds the data")
-            found += sorted(inside, key=lambda each: (len(each.name), each.name))  # day_2 comes before day_10
+            found += in_order(inside)
         else:
             found.append(path)
     for path in found:

@@ -4,6 +4,7 @@ import hashlib
 import json
 from dataclasses import replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -41,8 +42,12 @@ class GeneratorSource:
 
     @property
     def digest(self) -> str:
-        """A digest, which changes with the spec."""
-        return hashlib.sha256(json.dumps(encode(self.spec), sort_keys=True).encode()).hexdigest()[:16]
+        """A digest, which changes with the spec; that of specs without weights is as it was before there were any."""
+        described: Any = encode(self.spec)
+        for each in described["features"]:
+            if not each.get("weighted"):
+                each.pop("weighted", None)
+        return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:16]
 
     @cached_property
     def scale(self) -> LogitScale:
@@ -104,7 +109,9 @@ class GeneratorSource:
             rows = self._drifted(feature, number, ranks, np.repeat(np.arange(size), lengths))
         else:
             rows = self._shuffle(feature, period)(ranks)
-        bags = JaggedIds(values=rows, lengths=lengths)
+        drawn = random_words(seed, number, f"weights of {name}", len(rows)) if feature.weighted else None
+        weights = None if drawn is None else uniform(drawn).astype(np.float32)
+        bags = JaggedIds(values=rows, lengths=lengths, weights=weights)
         repeated = self.spec.sessions.duplication if feature.duplication is None else feature.duplication
         return (
             bags.take(self._drawn_at(name, number, repeated)) if repeated > 0 and self.spec.sessions.size > 1 else bags

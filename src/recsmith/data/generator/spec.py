@@ -25,6 +25,7 @@ class GeneratedFeature:
     zipf: the i-th most read row is read in proportion to i ** -zipf; None takes what fits Meta's published counts of
         accesses for a table of these rows and ids (docs/workloads.md).
     duplication: chance that a sample has the bag of the one before it in its session; None takes the sessions'.
+    weighted: whether ids have weights, which are even between 0 and 1; labels do not follow from them.
     """
 
     name: str
@@ -33,6 +34,7 @@ class GeneratedFeature:
     lengths: Literal["fixed", "poisson"] = "fixed"
     zipf: float | None = None
     duplication: float | None = None
+    weighted: bool = False
 
     def __post_init__(self) -> None:
         what = f"of feature '{self.name}'"
@@ -198,6 +200,7 @@ class GeneratorSpec:
                 pooling_factor=each.pooling_factor,
                 single=each.lengths == "fixed" and each.pooling_factor == 1,
                 zipf=each.exponent,
+                weighted=each.weighted,
             )
             for each in self.features
         ]

@@ -10,7 +10,7 @@ from typing import Any
 from recsmith._install import PARQUET
 from recsmith._types import noun
 from recsmith.errors import CorruptFile, MissingExtra, UsageError
-from recsmith.files import check_is_file
+from recsmith.files import check_is_file, in_order
 
 ARROW_ENDINGS = (".arrow", ".feather")
 ENDINGS = (".parquet", *ARROW_ENDINGS)
@@ -116,7 +116,7 @@ def coalescing(file: Any, gap: int) -> Any:
 
 
 def column_files(paths: Sequence[str]) -> list[Path]:
-    """The Parquet and Arrow files of some paths; those of a folder, and of folders in it, in the order of their names.
+    """The Parquet and Arrow files of some paths; those of a folder, and folders in it, by names and numbers.
 
     Raises:
         UsageError: a path does not exist, or a folder holds no such file.
@@ -126,7 +126,7 @@ def column_files(paths: Sequence[str]) -> list[Path]:
         if path.is_dir():
             if (path / UNFINISHED).exists():
                 raise UsageError(f"'{path}' is not finished; give the command that writes it once more, and it goes on")
-            inside = sorted(each for each in path.rglob("*") if each.suffix in ENDINGS and not _hidden(each, path))
+            inside = in_order(each for each in path.rglob("*") if each.suffix in ENDINGS and not _hidden(each, path))
             if not inside:
                 raise UsageError(
                     f"'{path}' holds no file that ends in {', '.join(ENDINGS)}; give the folder of the data"

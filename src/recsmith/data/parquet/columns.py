@@ -7,9 +7,10 @@ import numpy as np
 
 from recsmith._types import Bools, Ints, noun
 from recsmith.data.batch import JaggedIds, Singles
-from recsmith.data.domain import check_ids
+from recsmith.data.domain import Faults, check_ids
 from recsmith.data.parquet.arrow import pyarrow
 from recsmith.errors import CorruptFile, check_rules, too_small
+from recsmith.units import counted
 from recsmith.workloads.workload import wrong_count
 
 SCHEMA_KEY = b"recsmith.dataset"  # of a file's metadata: its DataSchema as JSON
@@ -49,11 +50,12 @@ class ParquetFeature:
 
 @noun
 class ParquetSpec:
-    """Parquet or Arrow files (.arrow, .feather), or folders of them in the order of their names.
+    """Parquet or Arrow files (.arrow, .feather), or folders of them by names and numbers (part-2 before part-10).
 
     features, dense, labels: columns to read; all empty takes what `recsmith data generate` wrote into the files.
     sample_id: a column with the numbers of samples; without it they are counted along the files.
-    An empty id or list is an empty bag, an empty dense value 0; a row without a label is corrupt.
+    An empty id or list is an empty bag, an empty dense value 0; a row is corrupt without a label, with a null in a
+    list, or with other than one weight an id.
     max_corrupt: such rows, which a rank passes over in an epoch.
     read_gap: bytes between two wanted columns up to which one read takes both and what lies between them; for stores
         where a read costs more than its bytes.
@@ -83,30 +85,44 @@ class ParquetSpec:
         )
 
 
-def bags(table: Any, feature: ParquetFeature, place: str) -> JaggedIds:
+def bags(table: Any, feature: ParquetFeature, place: str) -> tuple[JaggedIds, Faults]:
     """The bags of a feature: a list a row, or one id a row; empty for null. table: of pyarrow, with a column for a key.
 
+    A row with a null in a list, or with other than one weight an id, is told as a fault, and its bag means nothing.
+
     Raises:
-        CorruptFile: an id is outside the table, or the weights are not as many.
+        CorruptFile: an id is outside the table, or a column holds something else than numbers.
     """
-    values, lengths = _lists(table, feature.key or feature.column or feature.name, place, whole=True)
+    name, faults = feature.name, Faults()
+    values, lengths, gaps = _lists(table, feature.key or feature.column or feature.name, place, whole=True)
     if feature.ids == "modulo":
         wide = values if values.dtype == np.uint64 else values.astype(np.int64, copy=False)
         values = wide % wide.dtype.type(feature.num_embeddings)
     else:
         check_ids(values, feature.num_embeddings, f"{place}: column '{feature.column or feature.name}'")
     ids = values.astype(np.int64, copy=False)
+    if gaps.any():
+        faults[f"rows with a null among the ids of '{name}'"] = gaps, f"has a null among the ids of '{name}'"
     if feature.weights is None:
-        return JaggedIds(values=ids, lengths=lengths)
-    weights, counts = _lists(table, feature.weights, place, whole=False)
-    if not np.array_equal(counts, lengths):
-        raise CorruptFile(f"{place}: column '{feature.weights}' has not a weight for each id of '{feature.name}'")
-    return JaggedIds(values=ids, lengths=lengths, weights=weights.astype(np.float32))
+        return JaggedIds(values=ids, lengths=lengths), faults
+    given, counts, gaps = _lists(table, feature.weights, place, whole=False)
+    other = counts != lengths
+    if other.any():
+        at = int(other.argmax())
+        faults[f"rows without a weight for each id of '{name}'"] = (
+            other,
+            f"has {counted(int(counts[at]), 'weight')} for {counted(int(lengths[at]), 'id')} of '{name}'",
+        )
+    if gaps.any():
+        faults[f"rows with a null among the weights of '{name}'"] = gaps, f"has a null among the weights of '{name}'"
+    weights = np.zeros(len(ids), np.float32)
+    weights[np.repeat(~other, lengths)] = given[np.repeat(~other, counts)]
+    return JaggedIds(values=ids, lengths=lengths, weights=weights), faults
 
 
 def ids_outside(table: Any, feature: ParquetFeature, place: str) -> tuple[int, int]:
     """(how many ids of a feature are negative, how many are above its table); none where they are taken modulo."""
-    values, _ = _lists(table, feature.key or feature.column or feature.name, place, whole=True)
+    values, _, _ = _lists(table, feature.key or feature.column or feature.name, place, whole=True)
     if feature.ids == "modulo":
         return 0, 0
     return int(np.count_nonzero(values < 0)), int(np.count_nonzero(values >= feature.num_embeddings))
@@ -134,30 +150,36 @@ def sample_ids(table: Any, name: str, place: str) -> Ints:
     return np.asarray(numbers, dtype=np.int64)
 
 
-def _lists(table: Any, name: str, place: str, *, whole: bool) -> tuple[Any, Any]:
-    """(all values of a column, how many there are in each row)."""
+def _lists(table: Any, name: str, place: str, *, whole: bool) -> tuple[Any, Any, Bools]:
+    """(all values of a column, how many there are in each row, which rows have a null among them, which is 0 here)."""
     arrow = pyarrow()
     column = table[name].combine_chunks()
     if isinstance(column, arrow.ChunkedArray):  # of no chunks
         column = arrow.concat_arrays(column.chunks) if column.num_chunks else arrow.array([], column.type)
     kind = column.type
     if arrow.types.is_null(kind):  # a part of nulls alone, whose writer did not know the type
-        return np.zeros(0, np.int64 if whole else np.float32), np.zeros(len(column), np.int32)
+        none = np.zeros(len(column), np.int32)
+        return np.zeros(0, np.int64 if whole else np.float32), none, none.astype(np.bool_)
     if arrow.types.is_list(kind) or arrow.types.is_large_list(kind) or arrow.types.is_fixed_size_list(kind):
         lengths = arrow.compute.fill_null(arrow.compute.list_value_length(column), 0)
         values, item = arrow.compute.list_flatten(column), kind.value_type
     else:
         lengths, values, item = column.is_valid().cast(arrow.int32()), column.drop_null(), kind
-    if arrow.types.is_null(item) and not len(values):
+    if arrow.types.is_null(item):
         item, values = arrow.int64(), values.cast(arrow.int64())
     right = arrow.types.is_integer(item) if whole else arrow.types.is_floating(item) or arrow.types.is_integer(item)
-    if not right or values.null_count:
-        found = f"{item}s, some of them null" if values.null_count else f"{kind}"
+    if not right:
         wanted = "whole numbers, or lists of them" if whole else "numbers, or lists of them"
         text = str(kind) if "string" in str(kind) else ""
         fix = "; give each text a number, or its hash, and write that" if text else ""
-        raise CorruptFile(f"{place}: column '{name}' holds {found}; it must hold {wanted}{fix}")
-    return values.to_numpy(zero_copy_only=False), lengths.to_numpy(zero_copy_only=False).astype(np.int32)
+        raise CorruptFile(f"{place}: column '{name}' holds {kind}; it must hold {wanted}{fix}")
+    counts: Ints = lengths.to_numpy(zero_copy_only=False).astype(np.int32)
+    gaps = np.zeros(len(counts), np.bool_)
+    if values.null_count:
+        null = values.is_null().to_numpy(zero_copy_only=False)
+        gaps[np.repeat(np.arange(len(counts)), counts)[null]] = True
+        values = values.fill_null(0)
+    return values.to_numpy(zero_copy_only=False), counts, gaps
 
 
 def _plain(column: Any, name: str, place: str) -> Any:

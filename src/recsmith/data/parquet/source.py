@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from recsmith._types import Ints
-from recsmith.data.batch import Batch, DataFeature, DataSchema
-from recsmith.data.domain import in_domain
+from recsmith.data.batch import Batch, DataFeature, DataSchema, JaggedIds
+from recsmith.data.domain import Faults, in_domain, without_faults
 from recsmith.data.parquet.arrow import ColumnFile, StoredFigures, column_files, stored_figures
 from recsmith.data.parquet.columns import (
     SCHEMA_KEY,
@@ -100,10 +100,12 @@ class ParquetSource:
         table, place = file.read(part, self._columns, self.spec.read_gap), f"'{file.path}'"
         taken_apart = flattened(table, self.spec.features, place)
         labels, whole = numbers(table, self.spec.labels, place)
-        ids = {
-            each.name: bags(taken_apart[each.column or ""] if each.key else table, each, place)
-            for each in self.spec.features
-        }
+        ids, faults = dict[str, JaggedIds](), Faults()
+        if not whole.all():
+            faults["rows without a label"] = ~whole, "has no label"
+        for each in self.spec.features:
+            ids[each.name], wrong = bags(taken_apart[each.column or ""] if each.key else table, each, place)
+            faults |= wrong
         short = next((name for name in self._single if not (ids[name].lengths == 1).all()), None)
         if short is not None:
             raise CorruptFile(
@@ -116,14 +118,8 @@ class ParquetSource:
             label_names=self.spec.labels,
             sample_ids=self._sample_ids(block, table, place),
         )
-        of_part, found = f"of part {part} of {place}", SampleBlock(samples=samples)
-        if not whole.all():
-            first, missing = int(np.argmin(whole)), int((~whole).sum())
-            found = SampleBlock(
-                samples=samples, valid=whole, first_corrupt=f"row {first} {of_part} has no label",
-                causes={"rows without a label": missing},
-            )  # fmt: skip
-        return in_domain(found, self.spec.dense, of_part)
+        of_part = f"of part {part} of {place}"
+        return in_domain(without_faults(SampleBlock(samples=samples), faults, of_part), self.spec.dense, of_part)
 
     @property
     def columns_of_features(self) -> dict[str, str]:
