@@ -12,6 +12,7 @@ Legend: G fusion groups, J planes, F phases, k work terms, K nodes side by side,
 
 import numpy as np
 
+from recsmith._elementary import exp, matmul
 from recsmith._types import Bools, Floats
 from recsmith.bounds.linear_bounds import cheapest_options, kept_for, least_opening, option_sums, piece_work
 from recsmith.bounds.plane_mixes import plane_game
@@ -53,7 +54,7 @@ class BentPlanes:
         """Terms (O, k + 1) of options on all covered ranks; the last is what pieces alone cost more than plane 0."""
         problem = self.evaluator.problem
         terms = piece_work(self.evaluator).terms
-        more = self.evaluator.loads(terms).sum(axis=0) - self.launch - terms @ self.slopes[0].sum(axis=0)
+        more = self.evaluator.loads(terms).sum(axis=0) - self.launch - matmul(terms, self.slopes[0].sum(axis=0))
         return option_sums(problem, np.column_stack([terms, more]))
 
     def of_pieces(self, terms: Floats, slopes: Floats, alone: Floats) -> Floats:
@@ -93,19 +94,19 @@ class BentPlanes:
         mean: Floats = np.zeros((len(groups), slopes.shape[1]))
         best, best_mix, open_ = -np.inf, mix, self._fits & groups[self._group]
         for turn in range(TURNS):
-            seconds = np.einsum("ok,ok->o", self._work, (mix @ slopes)[self._group])
+            seconds = np.einsum("ok,ok->o", self._work, matmul(mix, slopes)[self._group])
             least, selected = cheapest_options(np.where(open_, seconds, np.inf), options.start)
             total = float(least.sum())
             if not np.isfinite(total):
                 break
-            value = total + float((mix @ taken)[groups].sum())
+            value = total + float(matmul(mix, taken)[groups].sum())
             best, best_mix = max((best, best_mix), (value, mix), key=lambda found: found[0])
             answer = np.zeros_like(mean)
             np.add.at(answer, self._group[selected], self._work[selected])
             mean += (answer - mean) * 2 / (turn + 2)
-            height = mean @ slopes.T + taken
+            height = matmul(mean, slopes.T) + taken
             height = (height - height.max(axis=1, keepdims=True)) / (SHARPEST * total)
-            mix = np.exp(height * (1 + SHARPER * turn / TURNS))
+            mix = exp(height * (1 + SHARPER * turn / TURNS))
             mix /= mix.sum(axis=1, keepdims=True)
         return best_mix
 

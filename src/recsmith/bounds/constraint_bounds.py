@@ -17,6 +17,7 @@ from typing import cast
 
 import numpy as np
 
+from recsmith._elementary import matmul
 from recsmith._types import Bools, Floats, Ints
 from recsmith.bounds.linear_bounds import ROUNDING, LinearBound, PieceTerms, SelectionLimits
 from recsmith.bounds.relaxation import fitting_price
@@ -44,7 +45,7 @@ def confined_bound(evaluator: Evaluator, linear: LinearBound) -> float:
     inside = (
         own.astype(np.float32) @ (~sets).T.astype(np.float32) == 0
     )  # (R, S): no rank of a row is outside of the set
-    return float(((carried @ inside + sets @ fixed) / sets.sum(axis=1)).max()) * (1 - ROUNDING)
+    return float(((matmul(carried, inside) + matmul(sets, fixed)) / sets.sum(axis=1)).max()) * (1 - ROUNDING)
 
 
 def _confined(open_: Bools, seconds: Floats) -> tuple[Bools, Floats]:

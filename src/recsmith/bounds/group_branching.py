@@ -29,6 +29,7 @@ from math import inf, isfinite
 
 import numpy as np
 
+from recsmith._elementary import matmul
 from recsmith._types import Bools
 from recsmith.bounds.groups import GroupCosts, groups_dominated_by_type
 from recsmith.bounds.linear_bounds import BYTES_ROUNDING, ROUNDING, LinearBound, SelectionLimits, plane_slopes
@@ -185,7 +186,7 @@ class GroupBranching:
         key = groups.tobytes(), price, largest, penalty
         if key not in self.prepared:
             mix = self.game.mix(groups, price, largest, penalty)
-            linear = LinearBound(mix @ self.slopes, self.costs.opening, mix)
+            linear = LinearBound(matmul(mix, self.slopes), self.costs.opening, mix)
             self.prepared[key] = self.least_limits.repriced(linear)
         return self.prepared[key]
 

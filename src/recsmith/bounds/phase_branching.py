@@ -22,6 +22,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from recsmith._elementary import matmul
 from recsmith._types import Bools, Floats
 from recsmith.bounds.bends import bent_planes
 from recsmith.bounds.groups import replacements_by_type
@@ -177,7 +178,9 @@ class MultiplierAscent:
         open_, paid = np.stack([node.open.any(axis=0) for node in nodes]), np.stack([node.paid for node in nodes])
         least, constant = self.prices.least([node.ranges for node in nodes], multipliers, open_, paid)
         self.work += CALL + len(nodes) * self.prices.numbers
-        selected = np.where(np.stack([node.open for node in nodes]), least, np.inf).min(axis=2) @ self.prices.copies
+        selected = matmul(
+            np.where(np.stack([node.open for node in nodes]), least, np.inf).min(axis=2), self.prices.copies
+        )
         certain = np.array([self.prices.costs.certain(node.paid) for node in nodes])
         lowest = np.array([node.ranges.ready[0] + node.ranges.rest[0] for node in nodes])
         return (np.maximum(selected + constant, lowest) + certain) * (1 - ROUNDING), least

@@ -20,6 +20,7 @@ from functools import cached_property
 
 import numpy as np
 
+from recsmith._elementary import matmul
 from recsmith._types import Bools, Floats, Ints
 from recsmith.bounds.bends import BentPlanes, bent_planes, most_taken
 from recsmith.bounds.groups import GroupCosts
@@ -119,7 +120,7 @@ class TablePrices:
         """
         if not self.planes.bent:
             return np.zeros(len(mix)), np.zeros(len(mix))
-        opening, worldwide = mix @ self.planes.opening, self.costs.worldwide
+        opening, worldwide = matmul(mix, self.planes.opening), self.costs.worldwide
         certain = np.where(worldwide & paid, opening - self.planes.launch, 0.0)
         maybe = np.where(worldwide & open_ & ~paid, np.minimum(opening, 0.0), 0.0)
         return (certain + maybe).sum(axis=1), most_taken(self.planes.launch, opening, open_ & ~worldwide)
@@ -247,7 +248,7 @@ class LocalPieces:
         """What the seconds of pieces in the first phase are worth (K, N)."""
         first: Floats = np.empty((len(nodes.ready), len(self.group)))
         for group, mine in self.of_group:  # one product a group: (K, J) by (J, its pieces)
-            first[:, mine] = (nodes.ready_multiplier[:, None] * nodes.mix[:, group]) @ self.ready[mine].T
+            first[:, mine] = matmul(nodes.ready_multiplier[:, None] * nodes.mix[:, group], self.ready[mine].T)
         return first
 
 

@@ -14,6 +14,7 @@ Legend: G fusion groups, O options, J planes, T tables.
 
 import numpy as np
 
+from recsmith._elementary import exp, matmul
 from recsmith._types import Bools, Floats, Ints
 from recsmith.bounds.groups import replacements_by_type
 from recsmith.bounds.linear_bounds import (
@@ -36,7 +37,7 @@ STEP = 0.3  # of the way to its answer that a mix goes in a turn; with all of it
 
 def tightest_linear_bound(evaluator: Evaluator) -> LinearBound:
     """The linear bound of the cost under which the cheapest options of all tables together cost most."""
-    return LinearBound(tightest_mix(evaluator) @ plane_slopes(evaluator), least_opening(evaluator))
+    return LinearBound(matmul(tightest_mix(evaluator), plane_slopes(evaluator)), least_opening(evaluator))
 
 
 def tightest_mix(evaluator: Evaluator) -> Floats:
@@ -57,7 +58,7 @@ class PlaneGame:
         self.groups, self.replaced = evaluator.groups, replacements_by_type(evaluator)
         self.start, self.group = options.start, relaxation.option_group
         self.open: Bools = relaxation.option_room & ~np.isin(self.group, list(self.replaced))
-        self.seconds = option_sums(problem, relaxation.piece_work.terms @ plane_slopes(evaluator).T)  # (O, J)
+        self.seconds = option_sums(problem, matmul(relaxation.piece_work.terms, plane_slopes(evaluator).T))  # (O, J)
         self.bytes = relaxation.option_bytes[:, None]
         self.largest, self.worldwide = relaxation.option_largest, relaxation.option_worldwide
         self._known: dict[tuple[bytes, float, float, float], Floats] = {}
@@ -103,9 +104,9 @@ def played_mix(seconds: Floats, group: Ints, start: Ints, groups: int) -> Floats
         answer = np.stack([np.bincount(of_groups, plane[selected], groups) for plane in seconds.T], axis=1)
         mean += (answer - mean) * 2 / (turn + 2)
         height = (mean - mean.max(axis=1, keepdims=True)) / (SHARPEST * max(total, np.finfo(float).tiny))
-        answer = np.exp(np.maximum(height * (1 + SHARPER * turn / TURNS), LEAST_HEIGHT))
+        answer = exp(np.maximum(height * (1 + SHARPER * turn / TURNS), LEAST_HEIGHT))
         mix = (1 - STEP) * mix + STEP * answer / answer.sum(axis=1, keepdims=True)
-    rounded = np.where(best_mix < LEAST_SHARE, np.exp(LEAST_HEIGHT), best_mix)
+    rounded = np.where(best_mix < LEAST_SHARE, exp(LEAST_HEIGHT), best_mix)
     rounded /= rounded.sum(axis=1, keepdims=True)
     least, _ = cheapest_options(np.einsum("oj,oj->o", seconds, rounded[group]), start)
     return rounded if float(least.sum()) >= best else best_mix.copy()
@@ -116,6 +117,6 @@ def _worth_playing(seconds: Floats, group: Ints, start: Ints) -> Bools:
     new = np.append(True, group[1:] != group[:-1])
     new[start[:-1]] = True
     runs = np.flatnonzero(new)
-    _, first = cheapest_options(seconds @ np.ones(seconds.shape[1]), np.append(runs, len(group)))
+    _, first = cheapest_options(matmul(seconds, np.ones(seconds.shape[1])), np.append(runs, len(group)))
     first = np.repeat(first, np.diff(runs, append=len(group)))
     return np.logical_or.reduce([np.arange(len(group)) <= first, *(plane < plane[first] for plane in seconds.T)])

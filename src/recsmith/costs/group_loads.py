@@ -11,6 +11,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
+from recsmith._elementary import log1p, matmul, sigmoid
 from recsmith._types import Floats, Ints
 
 LOG_UNIT = 1e6  # of the inputs of networks: microseconds
@@ -43,9 +44,9 @@ class NetworkShares:
 
     def of(self, sums: Floats) -> Floats:
         """The shares (N, E) of sums (N, k)."""
-        logs = np.log1p(sums[:, : self.behind.shape[1]] * LOG_UNIT)
-        hidden = np.maximum(logs @ self.behind.T + self.behind_bias, 0.0)
-        return 1 / (1 + np.exp(-(hidden @ self.gate.T + self.gate_bias)))
+        logs = log1p(sums[:, : self.behind.shape[1]] * LOG_UNIT)
+        hidden = np.maximum(matmul(logs, self.behind.T) + self.behind_bias, 0.0)
+        return sigmoid(matmul(hidden, self.gate.T) + self.gate_bias)
 
 
 @dataclass(frozen=True)
@@ -74,14 +75,14 @@ class GroupLoads:
         inputs = terms[:, : self.shares.behind.shape[1]] * LOG_UNIT if self.shares else terms[:, :0]
         slopes = [each.slopes for each in self.maxima]
         extra = [each.extra.reshape(-1, terms.shape[1]) for each in self.maxima if each.extra is not None]
-        more = terms @ np.concatenate(extra).T if extra else terms[:, :0]
-        return np.hstack([terms @ np.concatenate(slopes).T, inputs, more])
+        more = matmul(terms, np.concatenate(extra).T) if extra else terms[:, :0]
+        return np.hstack([matmul(terms, np.concatenate(slopes).T), inputs, more])
 
     def loads(self, sums: Floats) -> Floats:
         """Seconds (F, N) of groups that hold at least one piece, with summed terms (N, k)."""
         found = np.repeat(self.opening[:, None], len(sums), axis=1)
         for each in self.maxima:
-            linear = sums @ each.slopes.T - each.offset
+            linear = matmul(sums, each.slopes.T) - each.offset
             if self.shares and each.extra is not None:
                 linear += np.einsum("ne,nk,jek->nj", self.shares.of(sums), sums, each.extra)
             found[each.phase] += np.maximum(linear.max(axis=1), 0.0)

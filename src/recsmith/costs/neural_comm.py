@@ -20,6 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from recsmith._elementary import exp, log, matmul, tanh
 from recsmith._types import Bools, Floats
 from recsmith.costs.collectives import ranks_per_host
 from recsmith.errors import UsageError
@@ -85,10 +86,10 @@ class AllToAlls:
         """What the network is told of each rank (..., W, x), as INPUTS has it."""
         wait, late = self.wait_s, self.skew_s - self.skew_s.min(axis=-1, keepdims=True)
         columns = (
-            np.log(self.sent + 1), np.log(self.received + 1), np.log(_most(self.sent) + 1),
-            np.log(_most(self.received) + 1), np.log(_mean(self.sent) + 1), np.log(wait + SHORTEST_S),
-            np.log(late + SHORTEST_S), np.log(_most(wait) + SHORTEST_S), np.log(_mean(wait) + SHORTEST_S),
-            np.log(self.ranks), self.across, self.forward[..., None].astype(np.float64),
+            log(self.sent + 1), log(self.received + 1), log(_most(self.sent) + 1),
+            log(_most(self.received) + 1), log(_mean(self.sent) + 1), log(wait + SHORTEST_S),
+            log(late + SHORTEST_S), log(_most(wait) + SHORTEST_S), log(_mean(wait) + SHORTEST_S),
+            log(self.ranks), self.across, self.forward[..., None].astype(np.float64),
         )  # fmt: skip
         return np.stack([np.broadcast_to(each, self.sent.shape) for each in columns], axis=-1)
 
@@ -146,11 +147,11 @@ class CommModel:
         """Seconds (..., W) of a load."""
         hidden = np.clip((load.inputs() - self.centre) / self.spread, -REACH, REACH)
         for weight, bias in self.ranks:
-            hidden = np.maximum(hidden @ weight.T + bias, 0.0)
+            hidden = np.maximum(matmul(hidden, weight.T) + bias, 0.0)
         pooled = (hidden.mean(axis=-2, keepdims=True), hidden.max(axis=-2, keepdims=True))
         flow = np.concatenate([hidden, *(np.broadcast_to(each, hidden.shape) for each in pooled)], axis=-1)
         for weight, bias in self.joint[:-1]:
-            flow = np.maximum(flow @ weight.T + bias, 0.0)
+            flow = np.maximum(matmul(flow, weight.T) + bias, 0.0)
         weight, bias = self.joint[-1]
-        bent = BEND * np.tanh((flow @ weight.T + bias) / BEND)
-        return self.alpha + load.wait_s + (np.exp(self.base + bent) * load.work()).sum(axis=-1)
+        bent = BEND * tanh((matmul(flow, weight.T) + bias) / BEND)
+        return self.alpha + load.wait_s + (exp(self.base + bent) * load.work()).sum(axis=-1)

@@ -5,12 +5,12 @@ A case is one fusion group on one device. It follows from a key: random numbers 
 Legend: T tables of a case; G cases that a device runs in one step; 17 bins by reads of a row (workloads/workload.py).
 """
 
-import math
 from collections.abc import Sequence
 from typing import Literal, Protocol
 
 import numpy as np
 
+from recsmith._elementary import exp, log, log1p
 from recsmith._random import draw, philox, uniform
 from recsmith._types import Floats, noun
 from recsmith.errors import UsageError
@@ -33,12 +33,12 @@ class KeyedRandom:
 
     def between(self, low: float, high: float, count: int) -> Floats:
         """The next numbers between low and high, whose logarithms are uniform (count,)."""
-        return low * np.exp(self.uniform(count) * math.log(high / low))
+        return low * exp(self.uniform(count) * log(high / low))
 
     def normal(self, count: int) -> Floats:
         """The next standard normal numbers, by Box and Muller's transform (count,)."""
         first, second = self.uniform(count), self.uniform(count)
-        return np.sqrt(-2 * np.log1p(-first)) * np.cos(2 * np.pi * second)
+        return np.sqrt(-2 * log1p(-first)) * np.cos(2 * np.pi * second)
 
 
 Draw = Literal["any", "few", "cold", "narrow", "shared"]

@@ -19,6 +19,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from recsmith._elementary import matmul, tanh
 from recsmith._types import Floats
 from recsmith.planners.placing import policy_network as net
 from recsmith.planners.placing.items import ItemBatch
@@ -53,12 +54,12 @@ class AutoShardNetwork(net.PlacingNetwork):
         """The LSTM's states (N, h) after each item that it reads (N, READ)."""
         for layer in range(LAYERS):
             known, kept = self.tensors[f"kept{layer}"], np.zeros(STATE)
-            flow = read @ self.tensors[f"read{layer}"].T + self.tensors[f"gate{layer}_bias"]  # (N, 4 h)
+            flow = matmul(read, self.tensors[f"read{layer}"].T) + self.tensors[f"gate{layer}_bias"]  # (N, 4 h)
             read, state = np.empty((len(flow), STATE)), np.zeros(STATE)
             for i, gates in enumerate(flow):
-                let, forget, new, out = np.split(gates + known @ state, 4)
-                kept = _sigmoid(forget) * kept + _sigmoid(let) * np.tanh(new)
-                state = read[i] = _sigmoid(out) * np.tanh(kept)
+                let, forget, new, out = np.split(gates + matmul(known, state), 4)
+                kept = _sigmoid(forget) * kept + _sigmoid(let) * tanh(new)
+                state = read[i] = _sigmoid(out) * tanh(kept)
         return read
 
     def score(self, state: Floats, seen: Floats) -> Floats:
@@ -70,7 +71,7 @@ class AutoShardNetwork(net.PlacingNetwork):
 
 
 def _sigmoid(flow: Floats) -> Floats:
-    return 0.5 * (1 + np.tanh(flow / 2))
+    return 0.5 * (1 + tanh(flow / 2))
 
 
 @dataclass(frozen=True)

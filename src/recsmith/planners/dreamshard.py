@@ -16,6 +16,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from recsmith._elementary import exp, log1p, tanh
 from recsmith._types import Floats
 from recsmith.planners.placing import policy_network as net
 from recsmith.planners.placing.items import ItemBatch
@@ -39,8 +40,8 @@ class DreamShardNetwork(net.PlacingNetwork):
         """Seconds of the step (...) of devices with summed terms (..., D, k)."""
         costs = self.costs(sums)
         seen = np.concatenate([sums.max(axis=-2), costs.max(axis=-2) * net.MICRO], axis=-1)
-        hidden = np.maximum(self.linear("step0", np.log1p(seen) / net.LOG_SPAN), 0.0)
-        factor = np.exp(STEP_REACH * np.tanh(self.linear("step1", hidden)[..., 0]))
+        hidden = np.maximum(self.linear("step0", log1p(seen) / net.LOG_SPAN), 0.0)
+        factor = exp(STEP_REACH * tanh(self.linear("step1", hidden)[..., 0]))
         return costs.sum(axis=-1).max(axis=-1) * factor
 
     def scorer(self, items: ItemBatch, view: net.PolicyView) -> Callable[[int, Floats], Floats]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from recsmith._elementary import log10
 from recsmith._types import Floats
 from recsmith.bounds.relaxation import shared_relaxation
 from recsmith.costs import Evaluator
@@ -35,7 +36,7 @@ def _lookup(problem: Problem) -> Floats:
 
 def _size_lookup(problem: Problem) -> Floats:
     rows = problem.demand.rows[problem.modes.table[problem.pieces.mode]]
-    return _lookup(problem) * np.log10(np.maximum(rows, 1))
+    return _lookup(problem) * log10(np.maximum(rows, 1))
 
 
 def _random(seed: int) -> Score:

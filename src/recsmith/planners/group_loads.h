@@ -4,7 +4,7 @@
 #ifndef RECSMITH_GROUP_LOADS_H
 #define RECSMITH_GROUP_LOADS_H
 #include "arrays.h"
-#include <math.h>
+#include "elementary.h"
 
 #define MOST_INPUTS 64     /* of a network */
 #define MOST_HIDDEN 64     /* units of it */
@@ -56,11 +56,11 @@ static void layer(const f64 *weight, const f64 *bias, i64 inputs, i64 outputs, c
 
 static void name_shares(const GroupLoads *g, const f64 *input, f64 *share) {  /* a network of logarithms of sums */
     f64 logs[MOST_INPUTS], hidden[MOST_HIDDEN];
-    for (i64 i = 0; i < g->inputs; i++) logs[i] = logf((float)(1 + input[i]));  /* the model itself has single precision here */
+    for (i64 i = 0; i < g->inputs; i++) logs[i] = (float)same_log(1 + input[i]);  /* the model itself has single precision here */
     layer(g->behind, g->behind_bias, g->inputs, g->hidden, logs, hidden);
     for (i64 m = 0; m < g->hidden; m++) hidden[m] = hidden[m] > 0 ? hidden[m] : 0;
     layer(g->gate, g->gate_bias, g->hidden, g->extras, hidden, share);
-    for (i64 e = 0; e < g->extras; e++) share[e] = 1 / (1 + exp(-share[e]));
+    for (i64 e = 0; e < g->extras; e++) share[e] = 1 / (1 + same_exp(-share[e]));
 }
 
 static inline void price_group(const GroupLoads *g, const f64 *sums, f64 *loads) {  /* (F,) of summed columns */

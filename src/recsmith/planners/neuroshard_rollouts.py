@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from recsmith._elementary import matmul
 from recsmith._types import Bools, Floats, Ints
 from recsmith.costs import Evaluator, device_sums, phase_seconds
 from recsmith.planners.search.device_state import NOWHERE, QUANTUM
@@ -270,5 +271,5 @@ class RolloutState:
         evaluator = self.rollouts.evaluator
         parts = sum(evaluator.head(np.moveaxis(sums, 0, -1)) for sums in self.sums)  # (R, D, 4)
         total = phase_seconds(evaluator, np.asarray(parts)).max(axis=-1).sum(axis=0)
-        total += self.used.T @ evaluator.shared.sum(axis=1)
+        total += matmul(self.used.T, evaluator.shared.sum(axis=1))
         return np.where((self.target == NOWHERE).any(axis=1), np.inf, total)

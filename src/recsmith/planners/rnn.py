@@ -15,6 +15,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from recsmith._elementary import log, log1p
 from recsmith._types import Floats, Ints
 from recsmith.costs import Evaluator
 from recsmith.errors import UsageError
@@ -104,8 +105,8 @@ class _Training:
 def _features(items: ItemBatch, prices: ItemPrices) -> Floats:
     """What the network reads of items (N, x): inputs of learned cost models, work, seconds and bytes, within +-4."""
     raw = np.column_stack([
-        items.inputs, np.log1p(items.work), np.log(np.maximum(prices.alone / prices.even_s, 1e-9)),
-        np.log1p(items.bytes),
+        items.inputs, log1p(items.work), log(np.maximum(prices.alone / prices.even_s, 1e-9)),
+        log1p(items.bytes),
     ])  # fmt: skip
     spread = np.maximum(raw.std(axis=0), 1e-6)
     return np.clip((raw - raw.mean(axis=0)) / spread, -4.0, 4.0)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from recsmith._elementary import expm1
 from recsmith._types import Bools, Floats, Ints
 from recsmith.sharding.base import KERNELS, KEY_VALUE
 from recsmith.workloads.optimizers import OPTIMIZERS
@@ -248,7 +249,7 @@ def _dense_gradient(pieces: Pieces, weights: Ints) -> Ints:
 
 def _cpu_sort(pieces: Pieces) -> Floats:
     """What FBGEMM's backward writes on CPU to bring equal ids together; the dense kernel adds without sorting."""
-    distinct = -pieces.rows * np.expm1(-pieces.ids / pieces.rows)  # of ids drawn evenly, the most that ids can be
+    distinct = -pieces.rows * expm1(-pieces.ids / pieces.rows)  # of ids drawn evenly, the most that ids can be
     weighted = pieces.weighted | _flag(pieces.mean)
     pooled = pieces.ids * np.where(weighted, CPU_SORT_PER_WEIGHTED_ID, CPU_SORT_PER_ID) + distinct * CPU_SORT_PER_ROW
     pooled = pooled + pieces.ids * np.where(pieces.weighted, CPU_WEIGHT_GRADIENT, 0)

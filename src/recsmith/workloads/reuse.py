@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from recsmith._elementary import expm1, log1p, power
 from recsmith._types import Bools, Floats, Ints
 from recsmith.workloads.workload import NUM_REUSE_BINS, AccessProfile, Table
 from recsmith.workloads.zipf import fit_zipf, zipf_hot_share, zipf_unique_rows
@@ -132,15 +133,15 @@ class Reuse:
         low, high = np.zeros(len(table)), np.full(len(table), float(HORIZON))
         for _ in range(HALVINGS):
             middle = (low + high) / 2
-            too_far = self.unique_rows(table, cached * 2**middle) > cached
+            too_far = self.unique_rows(table, cached * power(2.0, middle)) > cached
             low, high = np.where(too_far, low, middle), np.where(too_far, middle, high)
-        return cached * 2**low
+        return cached * power(2.0, low)
 
     def _thinned(self, table: Ints, lookups: Floats) -> Floats:
         """Rows left of the counted batch if each read stays with chance q: of those read c times, 1 - (1 - q) ** c."""
         with np.errstate(divide="ignore"):  # the counted batch itself: q is 1
-            log_lost = np.log1p(-lookups / np.maximum(self.counted[table], 1))
-        return -(self.bins[table] * np.expm1(self.reads[table] * log_lost[:, None])).sum(axis=1)
+            log_lost = log1p(-lookups / np.maximum(self.counted[table], 1))
+        return -(self.bins[table] * expm1(self.reads[table] * log_lost[:, None])).sum(axis=1)
 
     def _counted_share(self, table: Ints, rows: Floats) -> Floats:
         """The share of the hottest rows (N,) by counts: linear within a bin, most read bin first."""

@@ -14,6 +14,7 @@ from typing import cast
 
 import numpy as np
 
+from recsmith._elementary import exp, log, log10
 from recsmith._types import Floats, Ints, noun
 from recsmith.errors import UsageError
 from recsmith.files import decode, did_you_mean, parse_yaml
@@ -27,8 +28,9 @@ BATCH_SIZE = 8192  # samples of a device and step, unless another is given
 POOL_TABLES, POOL_SEED = 856, 0  # of the pool that benchmarks share: as many tables as Meta's published data set has
 POOL_SHA256 = "da9ccc7fe032212430b185b45dcf5614dfe27916382adc45ddccd40d7cc3cc1f"
 """SHA-256 of the file that `recsmith workload sample --tables 856 --seed 0` prints."""
-STRIDES = 1.1673039782614187 ** -np.arange(1.0, 5.0)  # per table, of its kind, dim, rows and pooling: powers of the
-# root of x^5 = x + 1 (Roberts' extension of the golden ratio), whose multiples fill the cube evenly
+STRIDES = np.array([0.8566748838545029, 0.7338918566271259, 0.6287067210378086, 0.53859725722361])
+"""Per table, of its kind, dim, rows and pooling: 1.1673039782614187 ** -1 .. -4, powers of the root of x^5 = x + 1
+(Roberts' extension of the golden ratio), whose multiples fill the cube evenly."""
 LEAST_POOLING = 1e-3  # ids per sample; the report rounds to three decimals, so its 0.000 stands for less than this
 SMALLEST = 2.0**-53  # in place of a uniform number of 0, which has no normal quantile
 
@@ -133,7 +135,7 @@ class AccessRule:
 
     def zipf(self, rows: Floats, pooling: Floats) -> Floats:
         """Exponents (N,), in steps of 0.001, of rows and pooling factors (N,)."""
-        exponents = self.intercept - self.slope * np.log10(self.batch_size * pooling / rows)
+        exponents = self.intercept - self.slope * log10(self.batch_size * pooling / rows)
         return np.round(np.clip(exponents, self.lowest, self.highest), 3)
 
 
@@ -185,7 +187,7 @@ def _choose(weights: tuple[int, ...] | list[int], uniform: Floats) -> Ints:
 
 def _quantile(values: tuple[float, ...], level: Floats) -> Floats:
     """The value at each level (n,): logarithms of the quantiles are interpolated linearly."""
-    return np.exp(np.interp(level, np.linspace(0.0, 1.0, len(values)), np.log(values)))
+    return exp(np.interp(level, np.linspace(0.0, 1.0, len(values)), log(values)))
 
 
 def _couple(first: Floats, second: Floats, correlation: float) -> Floats:

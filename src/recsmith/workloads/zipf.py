@@ -19,6 +19,7 @@ from functools import cache
 
 import numpy as np
 
+from recsmith._elementary import exp, expm1, log, log1p, power
 from recsmith._types import Floats
 from recsmith.workloads.workload import NUM_REUSE_BINS, STEEPEST_ZIPF
 
@@ -28,8 +29,10 @@ UNLIKELY = 30.0  # chances below e ** -30 count as none
 GRID_POINTS = 1024  # of the chance of a Poisson number; with it, bins are within the 1e-3 that is said above
 TINY, FLAT = 1e-300, 1e-12  # in place of no lookups, and of exponents of 0, where a logarithm or a quotient needs more
 HEAD = 32  # ranks that are summed one by one; beyond them a rank differs little from the next
-LOG_HEAD = np.log(np.arange(1, HEAD + 1))  # of these ranks
-PANELS, POINTS = 16, 6  # of the integral, and nodes of each panel; for 80 million rows a panel is a factor 2.5 of rank
+LOG_HEAD = log(np.arange(1, HEAD + 1))  # of these ranks
+PANELS = 16  # of the integral; for 80 million rows a panel is a factor 2.5 of rank
+NODES = np.array([0.2386191860831969, 0.6612093864662645, 0.9324695142031519])  # Gauss-Legendre, three of six from -1
+NODE_WEIGHTS = np.array([0.46791393457269104, 0.3607615730481387, 0.17132449237917027])  # to 1, a panel
 EXACT = 8.0  # ranks that a harmonic number adds one by one, before Euler-Maclaurin takes over
 ELEMENTS_AT_ONCE = 1024  # elements (N) worked on at once: CHUNK * J numbers fit the cache of a core
 
@@ -70,9 +73,9 @@ def _unique_rows(zipf: Floats, rows: Floats, lookups: Floats) -> Floats:
 
 def _read_once(zipf: Floats, lookups: Floats, log_rank: Floats, weight: Floats) -> Floats:
     """Sum over ranks of 1 - exp(-mean reads), the chance of being read at all."""
-    popularity = np.exp(-zipf[:, None] * log_rank)  # (N, HEAD + J), rank 1 is 1
+    popularity = exp(-zipf[:, None] * log_rank)  # (N, HEAD + J), rank 1 is 1
     top = lookups / (weight * popularity).sum(axis=1)
-    return (weight * -np.expm1(-top[:, None] * popularity)).sum(axis=1)
+    return (weight * -expm1(-top[:, None] * popularity)).sum(axis=1)
 
 
 def _fit(rows: Floats, lookups: Floats, unique: Floats) -> Floats:
@@ -110,22 +113,22 @@ def _steps(above: Sequence[Floats]) -> Floats:
     return falling[:, :-1] - falling[:, 1:]
 
 
-def _read_often(zipf: Floats, rows: Floats, lookups: Floats, least: int, power: int) -> Floats:
-    """Sum over ranks of (mean reads) ** power * chance of at least `least` reads, (N,).
+def _read_often(zipf: Floats, rows: Floats, lookups: Floats, least: int, moment: int) -> Floats:
+    """Sum over ranks of (mean reads) ** moment * chance of at least `least` reads, (N,).
 
     Beyond the head: ranks that are certain in closed form, then nodes where the chance falls from 1 to 0.
     """
     grid, log_chance = _chance_of(least)
-    top = np.log(np.maximum(lookups, TINY) / harmonic(zipf, rows))  # log mean reads of rank 1
+    top = log(np.maximum(lookups, TINY) / harmonic(zipf, rows))  # log mean reads of rank 1
 
     def sum_over(log_rank: Floats, weight: Floats) -> Floats:
         log_mean = top[:, None] - zipf[:, None] * log_rank
-        log_term = power * log_mean + np.interp(log_mean, grid, log_chance, left=-np.inf)
-        return (weight * np.exp(log_term)).sum(axis=1)
+        log_term = moment * log_mean + np.interp(log_mean, grid, log_chance, left=-np.inf)
+        return (weight * exp(log_term)).sum(axis=1)
 
     first, last = tail(rows)
     falls, ends = (np.clip((top - at) / np.maximum(zipf, FLAT), first, last) for at in (grid[-1], grid[0]))
-    certain = np.exp(power * top) * power_integral(power * zipf, np.exp(first), np.exp(falls))
+    certain = exp(moment * top) * power_integral(moment * zipf, exp(first), exp(falls))
     return sum_over(LOG_HEAD, head(rows)) + certain + sum_over(*between(falls, ends))
 
 
@@ -137,10 +140,10 @@ def _chance_of(least: int) -> tuple[Floats, Floats]:
     exp(-least * (r - 1 - log r)) at r = mean / least, from a chance of e ** -30 to one that lacks as little.
     """
     reach = math.sqrt(2 * UNLIKELY / least)
-    grid = math.log(least) + np.linspace(-reach - reach**2 / 2, math.log1p(reach + reach**2), GRID_POINTS)
-    density = np.exp(least * grid - np.exp(grid) - math.lgamma(least))
+    grid = float(log(least)) + np.linspace(-reach - reach**2 / 2, float(log1p(reach + reach**2)), GRID_POINTS)
+    density = exp(least * grid - exp(grid) - math.lgamma(least))
     chance = density[0] / least + (grid[1] - grid[0]) * (np.cumsum(density) - (density + density[0]) / 2)
-    return grid, np.log(chance / chance[-1])
+    return grid, log(chance / chance[-1])
 
 
 # --- sums over ranks of rows -----------------------------------------------------------------------------------------
@@ -176,7 +179,7 @@ def _by_chunks(law: Law, table: Floats) -> Floats:
 @cache
 def _rule() -> tuple[Floats, Floats]:
     """Gauss-Legendre nodes and weights on 0 .. 1, (J,) both."""
-    node, weight = np.polynomial.legendre.leggauss(POINTS)
+    node, weight = np.append(-NODES[::-1], NODES), np.append(NODE_WEIGHTS[::-1], NODE_WEIGHTS)
     nodes = (np.arange(PANELS)[:, None] + (node + 1) / 2) / PANELS
     return nodes.ravel(), np.tile(weight / 2 / PANELS, PANELS)
 
@@ -186,7 +189,7 @@ def between(start: Floats, end: Floats) -> tuple[Floats, Floats]:
     nodes, weights = _rule()
     width = (end - start)[:, None]
     log_rank = start[:, None] + width * nodes
-    return log_rank, width * weights * np.exp(log_rank)
+    return log_rank, width * weights * exp(log_rank)
 
 
 def head(rows: Floats) -> Floats:
@@ -196,7 +199,7 @@ def head(rows: Floats) -> Floats:
 
 def tail(rows: Floats) -> tuple[Floats, Floats]:
     """The log ranks between which the ranks beyond the head lie, (N,) both."""
-    return np.full(rows.shape, math.log(HEAD + 0.5)), np.log(np.maximum(rows, HEAD) + 0.5)
+    return np.full(rows.shape, float(log(HEAD + 0.5))), log(np.maximum(rows, HEAD) + 0.5)
 
 
 def ranks(rows: Floats) -> tuple[Floats, Floats]:
@@ -210,19 +213,21 @@ def harmonic(zipf: Floats, last: Floats) -> Floats:
     """1 + 2 ** -zipf + ... + last ** -zipf (..., N), by Euler-Maclaurin; continuous and rising between whole ranks."""
     total = np.zeros(last.shape)
     for rank in np.arange(EXACT):
-        total += (rank + 1) ** -zipf * np.clip(last - rank, 0, 1)
+        total += power(rank + 1, -zipf) * np.clip(last - rank, 0, 1)
     end = np.maximum(last, EXACT)
     return total + (power_integral(zipf, EXACT, end) + _excess(zipf, end) - _excess(zipf, EXACT))
 
 
-def power_integral(power: Floats, start: Floats | float, end: Floats) -> Floats:
-    """The integral of x ** -power from start to end."""
-    width = np.log(end / start)
-    rise = (1 - power) * width
-    stretch = np.divide(np.expm1(rise), rise, out=np.ones_like(rise), where=rise != 0)
-    return start ** (1 - power) * width * stretch
+def power_integral(exponent: Floats, start: Floats | float, end: Floats) -> Floats:
+    """The integral of x ** -exponent from start to end."""
+    width = log(end / start)
+    rise = (1 - exponent) * width
+    stretch = np.divide(expm1(rise), rise, out=np.ones_like(rise), where=rise != 0)
+    return power(start, 1 - exponent) * width * stretch
 
 
-def _excess(power: Floats, x: Floats | float) -> Floats:
-    """What a sum that ends at x has over its integral: f / 2 + f' / 12 - f''' / 720 of f = x ** -power."""
-    return x**-power * (1 / 2 - power / (12 * x) + power * (power + 1) * (power + 2) / (720 * x**3))
+def _excess(exponent: Floats, x: Floats | float) -> Floats:
+    """What a sum that ends at x has over its integral: f / 2 + f' / 12 - f''' / 720 of f = x ** -exponent."""
+    return power(x, -exponent) * (
+        1 / 2 - exponent / (12 * x) + exponent * (exponent + 1) * (exponent + 2) / (720 * (x * x * x))
+    )

@@ -9,6 +9,7 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
+from recsmith._elementary import exp, matmul, tanh
 from recsmith._types import Floats, noun
 from recsmith.costs.neural.heads import ConvexHead, CorrectedHead, FreeHead, Head
 from recsmith.costs.neural.inputs import CORRECTED, DATA_TYPES, FIGURES, INPUTS, OPTIMIZERS, WORK, Region
@@ -114,10 +115,10 @@ class Weights:
         """Learned terms (N, t) of pieces with figures of work (N, b) and inputs (N, x); 0 or more."""
         flow = np.clip((inputs - self.centre) / self.spread, -4.0, 4.0)
         for weight, bias in self.layers[:-1]:
-            flow = np.maximum(flow @ weight.T + bias, 0.0)
+            flow = np.maximum(matmul(flow, weight.T) + bias, 0.0)
         weight, bias = self.layers[-1]
-        bent = BEND * np.tanh((flow @ weight.T + bias) / BEND).reshape(len(work), *self.base.shape)
-        return np.einsum("ntb,nb->nt", np.exp(self.base + bent), work)
+        bent = BEND * tanh((matmul(flow, weight.T) + bias) / BEND).reshape(len(work), *self.base.shape)
+        return np.einsum("ntb,nb->nt", exp(self.base + bent), work)
 
 
 def save_model(target: str, tensors: dict[str, Any], card: Card) -> None:

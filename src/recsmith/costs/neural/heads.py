@@ -28,6 +28,7 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from recsmith._elementary import exp, log, matmul, sigmoid, tanh
 from recsmith._types import Floats
 from recsmith.costs.group_loads import Maximum, NetworkShares
 
@@ -90,7 +91,7 @@ class ConvexHead:
     def _sum(sums: Floats, slopes: Floats, offsets: Floats) -> Floats:
         total = np.empty(len(sums))
         for start in range(0, len(sums), BLOCK):
-            rising = slopes @ sums[start : start + BLOCK].T  # (1 + H, n)
+            rising = matmul(slopes, np.ascontiguousarray(sums[start : start + BLOCK].T))  # (1 + H, n)
             rising[1:] -= offsets[:, None]
             np.maximum(rising, 0.0, out=rising)
             rising.sum(axis=0, out=total[start : start + BLOCK])
@@ -118,12 +119,12 @@ class ConvexHead:
 
 def _of_logarithms(block: Floats, first: Narrow, bias: Narrow, second: Narrow, second_bias: Narrow) -> Narrow:
     """A network with one hidden layer of the logarithms of summed terms (k, n), in single precision."""
-    hidden = first @ np.log1p(block.astype(np.float32) * np.float32(LOG_UNIT))
+    hidden = matmul(first, log(1 + block * LOG_UNIT).astype(np.float32))
     hidden += bias
     np.maximum(hidden, 0, out=hidden)
-    power = second @ hidden
-    power += second_bias
-    return power
+    found = matmul(second, hidden)
+    found += second_bias
+    return found
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,7 @@ class CorrectedHead:
         """The largest peak, with its shares of extra, (2, N)."""
         found = np.empty((2, len(sums)))
         for start in range(0, len(sums), BLOCK):
-            block = sums[start : start + BLOCK].T
+            block = np.ascontiguousarray(sums[start : start + BLOCK].T)
             self._largest(block, found[:, start : start + BLOCK])
         return found
 
@@ -157,8 +158,8 @@ class CorrectedHead:
     def _largest(self, block: Floats, out: Floats) -> None:
         """The largest peak (2, n) of summed terms (k, n)."""
         shares = self._shares(block)
-        peaks = (self._flat_peaks @ block).reshape(*self.peaks.shape[:2], -1)
-        rising = (self._flat_extra @ block).reshape(*self.extra.shape[:3], -1)
+        peaks = matmul(self._flat_peaks, block).reshape(*self.peaks.shape[:2], -1)
+        rising = matmul(self._flat_extra, block).reshape(*self.extra.shape[:3], -1)
         rising *= shares
         (peaks + rising.sum(axis=2)).max(axis=1, out=out)
 
@@ -196,14 +197,14 @@ class CorrectedHead:
         """
         found = np.empty((len(terms), self.owned))
         for start in range(0, len(terms) if self.owned else 0, BLOCK):
-            block = terms[start : start + BLOCK].T
-            extra = (self._flat_extra @ block).reshape(self.owned, -1, block.shape[1])
+            block = np.ascontiguousarray(terms[start : start + BLOCK].T)
+            extra = matmul(self._flat_extra, block).reshape(self.owned, -1, block.shape[1])
             found[start : start + BLOCK] = (extra * self._shares(block, ROUNDING)).sum(axis=1).T
         return found
 
     def _shares(self, block: Floats, less: float = 0.0) -> Floats:
         """Shares (G, n), 0 to 1, of summed terms (k, n). less: taken from the number whose sigmoid they are."""
-        return 1.0 / (1.0 + np.exp(less - _of_logarithms(block, *self._narrow).astype(np.float64)))
+        return sigmoid(_of_logarithms(block, *self._narrow).astype(np.float64) - less)
 
     @cached_property
     def _flat_peaks(self) -> Floats:
@@ -237,9 +238,9 @@ class FreeHead:
         """Linear times the factor, (2, N)."""
         found = np.empty((2, len(sums)))
         for start in range(0, len(sums), BLOCK):
-            block = sums[start : start + BLOCK].T
+            block = np.ascontiguousarray(sums[start : start + BLOCK].T)
             power = _of_logarithms(block, *self._narrow)
-            np.multiply(self.linear @ block, np.exp(REACH * np.tanh(power)), out=found[:, start : start + BLOCK])
+            np.multiply(matmul(self.linear, block), exp(REACH * tanh(power)), out=found[:, start : start + BLOCK])
         return found
 
     def total(self, sums: Floats) -> Floats:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from recsmith._elementary import log2, power
 from recsmith._types import Floats, Ints, noun
 from recsmith.costs.embedding_kernels import EmbeddingKernels
 
@@ -94,7 +95,7 @@ def inputs_of(piece: PieceWork) -> Floats:
 
 
 def _log(value: Floats) -> Floats:
-    return np.log2(1 + value) / 8
+    return log2(1 + value) / 8
 
 
 @noun
@@ -114,7 +115,7 @@ def figures_of(rows: Floats, ids: Floats, bags: Floats, columns: Floats, unique:
     """Logarithms (N, 4) of FIGURES, in cells."""
     reads = np.divide(ids, unique, out=np.ones(len(ids)), where=unique > 0)
     figures = np.stack([rows, ids / np.maximum(bags, 1e-9), columns, reads], axis=1)
-    return np.log2(np.maximum(figures, LEAST_FIGURE)) / CELL_OCTAVES
+    return log2(np.maximum(figures, LEAST_FIGURE)) / CELL_OCTAVES
 
 
 def cells_of(figures: Floats) -> Floats:
@@ -130,5 +131,5 @@ def distances(figures: Floats, cells: Floats) -> Floats:
         worst = np.zeros((len(some), len(cells)))
         for figure in range(cells.shape[1]):
             np.maximum(worst, np.abs(some[:, figure, None] - cells[:, figure]), out=worst)
-        found[start : start + TABLES_AT_ONCE] = 2.0 ** (CELL_OCTAVES * np.maximum(worst.min(axis=1) - 0.5, 0.0))
+        found[start : start + TABLES_AT_ONCE] = power(2.0, CELL_OCTAVES * np.maximum(worst.min(axis=1) - 0.5, 0.0))
     return found

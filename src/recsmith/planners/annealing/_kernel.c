@@ -181,7 +181,7 @@ static void share_seconds(Annealer *a) {                   /* that each group in
 static f64 score(Annealer *a) {                            /* smooth: the step with norms for largest loads */
     f64 seconds = a->shared;
     for (i64 f = 0; f < a->p->F; f++) {
-        a->norm[f] = a->level[f] * pow(a->power_sum[f], 1.0 / a->sharpness);
+        a->norm[f] = a->level[f] * same_power(a->power_sum[f], 1.0 / a->sharpness);
         seconds += a->norm[f];
     }
     return seconds;
@@ -830,7 +830,7 @@ typedef struct {
     int blunt, stages;                                     /* sharpness at first, 3 * 2 ** i; doubles every stage */
 } Schedule;
 
-static f64 heat_at(const Schedule *s, i64 n) { return s->hot * pow(s->cold / s->hot, (f64)n / s->steps); }
+static f64 heat_at(const Schedule *s, i64 n) { return s->hot * same_power(s->cold / s->hot, (f64)n / s->steps); }
 
 static void anneal(Annealer *a, Proposal to[2], const Schedule *s) {
     i64 stage_steps = s->steps / s->stages + 1;

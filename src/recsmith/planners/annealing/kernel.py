@@ -14,6 +14,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from recsmith._elementary import log1p
 from recsmith._types import Bools, Floats, Ints
 from recsmith.costs import Evaluator
 from recsmith.costs.group_loads import GroupLoads
@@ -97,7 +98,7 @@ class FlatProblem:
             _records(evaluator.group, modes.coverage, fixed, self.first_unit, np.maximum(1, -(-least // WIDTH_STEP))),
             units,
         )
-        luck = -np.log1p(-(np.arange(LUCKS) + 0.5) / LUCKS)
+        luck = -log1p(-(np.arange(LUCKS) + 0.5) / LUCKS)
         self.kinds = tuple(kinds)
         self.after_options = (
             *group_loads.arrays, _floats(evaluator.shared.sum(axis=1)),

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from recsmith._elementary import matmul
 from recsmith._types import Bools, Floats, Ints
 from recsmith.bounds.relaxation import Relaxation
 from recsmith.planners.annealing.starts import TriedOptions
@@ -275,7 +276,7 @@ class Population:
 
     def _priced(self, ranks: Floats, in_group: Ints) -> tuple[Floats, Floats]:
         """(a smooth stand-in of the step, the step) (K,)."""
-        common = (in_group > 0) @ self.options.shared.sum(axis=1)
+        common = matmul(in_group > 0, self.options.shared.sum(axis=1))
         norm, slowest = smooth_norm(ranks, self.sharpness)
         return norm.sum(axis=0) + common, slowest.sum(axis=0) + common
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from recsmith._elementary import log1p
 from recsmith._types import Bools, Floats, Ints
 from recsmith.planners.annealing.population import (
     AnnealingOptions,
@@ -81,7 +82,7 @@ class Annealing:
         effect, score = self.population.try_(change), self.population.score
         if self.limited:
             change.legal = change.legal & self.changes.kept(change)
-        luck = -heat * score * np.log1p(-self.random.random(len(self.plans)))
+        luck = -heat * score * log1p(-self.random.random(len(self.plans)))
         taken = np.flatnonzero(change.legal & effect.fits & (effect.score <= score + luck))
         self.population.take(taken, change, effect)
         mine = np.full(len(self.plans), np.inf)
@@ -220,7 +221,7 @@ class RandomChanges:
         size, target = self.options.size[option], np.full((len(self.plans), self.options.most), NOWHERE)
         for coverage in np.unique(size).tolist():
             some = np.flatnonzero(size == coverage)
-            order = by_target(load[some], coverage).sum(axis=2).argsort(axis=1)
+            order = by_target(load[some], coverage).sum(axis=2).argsort(axis=1, kind="stable")
             target[some] = order[:, places % order.shape[1]]
         target[places >= self.options.pieces[option][:, None]] = NOWHERE
         return target

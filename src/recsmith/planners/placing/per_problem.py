@@ -15,6 +15,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
+from recsmith._elementary import matmul
 from recsmith._types import Floats, Ints
 from recsmith.bounds.relaxation import shared_relaxation
 from recsmith.costs import Evaluator, device_sums, phase_seconds, step_seconds
@@ -165,7 +166,7 @@ class ItemPrices:
         for group in range(len(self.before)):
             mine = self.group == group
             there = target[:, mine][:, None, :] == device[:, None]  # (E, D, n)
-            sums[:, group] += there @ self.terms[mine]
+            sums[:, group] += matmul(there, self.terms[mine])
         return sums
 
     def loads(self, sums: Floats) -> Floats:

@@ -25,6 +25,7 @@ from typing import Self
 
 import numpy as np
 
+from recsmith._elementary import exp, log1p, matmul, tanh
 from recsmith._types import Bools, Floats, Ints
 from recsmith.costs.neural.inputs import WORK
 from recsmith.planners.placing.items import INPUT_COUNT, Episodes, ItemBatch
@@ -58,15 +59,15 @@ class CostNetwork:
     def terms(self, items: ItemBatch) -> Floats:
         """A count, learned terms and link microseconds of each item (N, k)."""
         hidden = self.two_layers("item", self.scaled(items))
-        bent = BEND * np.tanh(self.linear("unit", hidden) / BEND).reshape(-1, TERMS, len(WORK))
-        learned = np.einsum("ntb,nb->nt", np.exp(self.tensors["base"] + bent), items.work) * MICRO
+        bent = BEND * tanh(self.linear("unit", hidden) / BEND).reshape(-1, TERMS, len(WORK))
+        learned = np.einsum("ntb,nb->nt", exp(self.tensors["base"] + bent), items.work) * MICRO
         return np.column_stack([np.ones(len(items)), learned, items.link_s * MICRO])
 
     def costs(self, sums: Floats) -> Floats:
         """Seconds forward, of communication and backward (..., 3) of devices with summed terms (..., k)."""
-        hidden = np.maximum(self.linear("head0", np.log1p(sums) / LOG_SPAN), 0.0)
-        factor = np.exp(REACH * np.tanh(self.linear("head1", hidden) / REACH))
-        linear = sums[..., 1:] @ self._slope.T
+        hidden = np.maximum(self.linear("head0", log1p(sums) / LOG_SPAN), 0.0)
+        factor = exp(REACH * tanh(self.linear("head1", hidden) / REACH))
+        linear = matmul(sums[..., 1:], self._slope.T)
         return (np.minimum(sums[..., :1], 1.0) * self._launch + linear * factor) / MICRO
 
     def order(self, items: ItemBatch) -> ItemBatch:
@@ -77,12 +78,12 @@ class CostNetwork:
 
     @cached_property
     def _launch(self) -> Floats:
-        return np.exp(self.tensors["log_launch"])
+        return exp(self.tensors["log_launch"])
 
     @cached_property
     def _slope(self) -> Floats:
         """Seconds a term adds forward, to communication, backward (3, t + 1): links count for communication alone."""
-        slope = np.exp(self.tensors["log_slope"])
+        slope = exp(self.tensors["log_slope"])
         slope[[0, 2], -1] = 0.0
         slope[1, :-1] = 0.0
         return slope
@@ -93,7 +94,7 @@ class CostNetwork:
 
     def linear(self, name: str, flow: Floats) -> Floats:
         """A layer."""
-        return flow @ self.tensors[name].T + self.tensors[f"{name}_bias"]
+        return matmul(flow, self.tensors[name].T) + self.tensors[f"{name}_bias"]
 
     def two_layers(self, name: str, flow: Floats) -> Floats:
         """Two layers with rectifiers."""
@@ -160,8 +161,8 @@ class PlacingNetwork(CostNetwork):
 
     def greedy_score(self, hidden: Floats, seen: Floats) -> Floats:
         """Scores (...) of a last hidden layer, less the seconds of what is seen of a device: greed weighs them."""
-        greed = np.exp(self.tensors["log_greed"][0])
-        return hidden @ self.tensors["score1"][0] - greed * seen[..., REPRESENTED]
+        greed = exp(self.tensors["log_greed"][0])
+        return matmul(hidden, self.tensors["score1"][0]) - greed * seen[..., REPRESENTED]
 
     def represented(self, items: ItemBatch) -> Floats:
         """Representation of items in the policy network, before shares of the load (N, p)."""

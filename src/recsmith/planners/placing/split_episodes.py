@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from recsmith._elementary import exp, log2, matmul
 from recsmith._types import Bools, Floats, Ints
 from recsmith.costs import Evaluator, device_sums, phase_seconds
 from recsmith.planners.placing.shapes import NO_SHAPE, ShapeBatch, SplitEpisodes
@@ -79,7 +80,7 @@ class PricedShapes:
         seen[:, 1] = _log(share * count)
         seen[:, 2] = np.where(self.splits, 4 * _log((count * self.alone)[shapes.finer] / cost), 0.0)
         seen[:, 7] = self.phase[-1] / np.maximum(self.alone, LEAST_LOAD)
-        seen[:, 8] = np.log2(devices) / 4
+        seen[:, 8] = log2(devices) / 4
         seen[:, 9] = _log(len(shapes.table) / devices)
         seen[:, 10] = _log(count / devices)
         seen[:, 11] = _log(count.astype(float))
@@ -177,7 +178,7 @@ class _Playing:
         """What scores of devices are multiplied by (R, g, D)."""
         assert self.stir is not None, "episodes are stirred"
         drawn = self.stir.standard_normal((groups, len(rows), self.priced.shapes.devices)).swapaxes(0, 1)
-        return np.exp(STIR * np.where(rows[:, None, None] == 0, 0.0, drawn))
+        return exp(STIR * np.where(rows[:, None, None] == 0, 0.0, drawn))
 
     def _growth(self, before: Floats, after: Floats) -> Floats:
         """How much the powers of phases grow (R, g, D), relative to what is expected of each."""
@@ -240,7 +241,7 @@ class _Playing:
     def _ended(self) -> EndedEpisodes:
         """The episodes, once every table has had its turn."""
         shared = phase_seconds(self.priced.evaluator, self.priced.evaluator.shared).sum(axis=0)  # (G,)
-        step = self.load.max(axis=2).sum(axis=1) + self.used @ shared
+        step = self.load.max(axis=2).sum(axis=1) + matmul(self.used, shared)
         episode, shape = np.nonzero(self.split >= 0)
         decisions = Decisions(episode, shape, self.split[episode, shape] == 1, self.seen[episode, shape])
         return EndedEpisodes(self.episodes, np.where(self.episodes.dead, np.inf, step), decisions)
@@ -264,4 +265,4 @@ class _Best(NamedTuple):
 
 
 def _log(value: Floats | float) -> Floats:
-    return np.log2(np.minimum(np.maximum(value, LEAST), MOST)) / 4
+    return log2(np.minimum(np.maximum(value, LEAST), MOST)) / 4

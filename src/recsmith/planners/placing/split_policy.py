@@ -17,6 +17,7 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
+from recsmith._elementary import matmul
 from recsmith._types import Bools, Floats, Ints, noun
 from recsmith.costs.weight_files import check_tensors, damaged, find_weights, read_weights, shipped, write_weights
 from recsmith.files import check_schema, decode, encode
@@ -42,8 +43,8 @@ class SplitPolicy:
 
     def log_odds(self, figures: Floats) -> Floats:
         """Log-odds (V,) of splitting further at decisions (V, FIGURES)."""
-        hidden = np.maximum(figures @ self.tensors["split0"].T + self.tensors["split0_bias"], 0.0)
-        return (hidden @ self.tensors["split1"].T)[:, 0] + self.tensors["split1_bias"][0]
+        hidden = np.maximum(matmul(figures, self.tensors["split0"].T) + self.tensors["split0_bias"], 0.0)
+        return matmul(hidden, self.tensors["split1"][0]) + self.tensors["split1_bias"][0]
 
     def drawn(self, random: np.random.Generator, *, likeliest: bool = False) -> Decide:
         """Decisions as the policy draws them. likeliest: the first episode decides as is likelier."""

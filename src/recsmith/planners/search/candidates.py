@@ -13,6 +13,7 @@ from itertools import count
 
 import numpy as np
 
+from recsmith._elementary import exp
 from recsmith.bounds.linear_bounds import SelectionLimits
 from recsmith.bounds.relaxation import Choice, Relaxation, fitting_price
 from recsmith.planners.search.device_state import Assignment, DeviceState
@@ -55,7 +56,7 @@ def light_candidates(relaxation: Relaxation, seed: int) -> Iterator[Choice]:
         return
     for turn in count():
         weight = total + heaviest * draws.random() * (turn % 2)
-        weight *= np.exp(draws.choice(DEVIATIONS) * draws.standard_normal(len(weight)))
+        weight *= exp(draws.choice(DEVIATIONS) * draws.standard_normal(len(weight)))
         value = np.where(relaxation.option_fits, weight, np.inf)
         option = np.lexsort((value, problem.options.table))[problem.options.start[:-1]]
         yield Choice(option, relaxation.option_seconds[option], relaxation.option_bytes[option])

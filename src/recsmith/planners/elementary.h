@@ -1,0 +1,46 @@
+/* Exponentials and logarithms with the same bits on every processor, whatever C library there is: the formulas of
+   _elementary.py, which says why. Compile with -ffp-contract=off. */
+#ifndef RECSMITH_ELEMENTARY_H
+#define RECSMITH_ELEMENTARY_H
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+static inline double two_to(int64_t k) {                   /* of -1022 to 1023 */
+    uint64_t bits = (uint64_t)(k + 1023) << 52;
+    double found;
+    memcpy(&found, &bits, sizeof found);
+    return found;
+}
+
+static inline double same_exp(double x) {
+    if (!(x > -746)) x = -746;
+    if (x > 710) x = 710;
+    double k = (x * 1.4426950408889634 + 0x1.8p52) - 0x1.8p52;  /* the nearest whole number */
+    double high = x - k * 6.93147180369123816490e-01, low = k * 1.90821492927058770002e-10, r = high - low, z = r * r;
+    double less = r - z * (1.66666666666666019037e-01 + z * (-2.77777777770155933842e-03 + z * (6.61375632143793436117e-05
+        + z * (-1.65339022054652515390e-06 + z * 4.13813679705723846039e-08))));
+    int64_t half = (int64_t)k / 2;
+    return (1 + (high - (low - (r * less) / (2 - less)))) * two_to(half) * two_to((int64_t)k - half);
+}
+
+static inline double same_log(double x) {                  /* of numbers above 0; -infinity of others */
+    if (!(x > 0)) return -INFINITY;
+    int64_t k = 0;
+    if (x < 0x1p-1022) x *= 0x1p54, k = -54;
+    uint64_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    k += (int64_t)(bits >> 52) - 1022;
+    bits = (bits & 0xfffffffffffffull) | (uint64_t)1022 << 52;
+    double fraction;                                       /* 1/2 to below 1 */
+    memcpy(&fraction, &bits, sizeof fraction);
+    if (fraction < 0.7071067811865476) fraction *= 2, k--;
+    double f = fraction - 1, s = f / (2 + f), z = s * s, half = f * f / 2;
+    double more = z * (6.666666666666735130e-01 + z * (3.999999999940941908e-01 + z * (2.857142874366239149e-01
+        + z * (2.222219843214978396e-01 + z * (1.818357216161805012e-01 + z * (1.531383769920937332e-01
+        + z * 1.479819860511658591e-01))))));
+    return f - (half - (s * (half + more) + k * 1.90821492927058770002e-10)) + k * 6.93147180369123816490e-01;
+}
+
+static inline double same_power(double x, double y) { return same_exp(y * same_log(x)); }  /* of x of 0 or more */
+#endif
