@@ -24,7 +24,8 @@ from training.stores.contract import a_model
 from recsmith.errors import CorruptFile, RecSmithError
 from recsmith.training import DenseOptimizer, Run, RunData, RunOptimizers, SparseOptimizer, save_run
 from recsmith.training.log import progress_text
-from recsmith.training.resuming import Saved, random_states, restore_random_states
+from recsmith.training.random_states import random_states, restore_random_states
+from recsmith.training.resuming import Saved
 from recsmith.training.stores.checkpoint import CheckpointRows, write_checkpoint
 from recsmith.training.stores.device import DeviceRows
 
