@@ -121,7 +121,7 @@ def test_random_states_come_back():
 
     import torch
 
-    from recsmith.training.resuming import random_states, restore_random_states
+    from recsmith.training.random_states import random_states, restore_random_states
 
     kept = random_states()
     drawn = random.random(), float(np.random.rand()), float(torch.rand(()))

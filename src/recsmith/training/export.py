@@ -17,6 +17,7 @@ import torch
 import torch.distributed as dist
 from safetensors import SafetensorError, safe_open
 
+from recsmith.adapters.chunk_bytes import BLOCK
 from recsmith.data import DataSchema
 from recsmith.errors import CorruptFile, RecSmithError
 from recsmith.files import Raw, dump_json, encode, parse_json, read_text, write_text
@@ -106,7 +107,13 @@ def load_into(job: ShardedJob, file: Path) -> None:
     with torch.no_grad(), opened_weights(file, {names[name]: each for name, each in whole.items()}) as opened:
         for parameter, corner, tensor, _ in job.rows.shards():
             name = names[parameter]
-            tensor.copy_(opened.get_slice(name)[_window(corner, tensor)] if corner else opened.get_tensor(name))
+            if not corner:
+                tensor.copy_(opened.get_tensor(name))
+                continue
+            there, (first, *others) = opened.get_slice(name), _window(corner, tensor)
+            for rows in tensor.split(max(1, BLOCK // max(1, tensor[:1].nbytes))):  # a whole shard may not fit
+                rows.copy_(there[(slice(first.start, first.start + len(rows)), *others)])
+                first = slice(first.start + len(rows), first.stop)
     job.rows.flush()
 
 

@@ -16,6 +16,7 @@ from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.state_dict_loader import load
 
 from recsmith._types import noun
+from recsmith.adapters.chunk_bytes import RowReader
 from recsmith.adapters.rank_0 import from_rank_0
 from recsmith.clusters.cluster import LARGEST_WORLD
 from recsmith.errors import CorruptFile, check_rules, too_small
@@ -98,7 +99,7 @@ class Saved:
         state = job.rows.state_to_load()
         self._check_same(state, {key: (kind, tuple(shape)) for key, (kind, shape) in saved.items()}, run)
         try:
-            load(state, checkpoint_id=self.folder / STATE, planner=PlainObjects())
+            load(state, storage_reader=RowReader(self.folder / STATE), planner=PlainObjects())
             self._load_hook(job, {key: shape for key, (_, shape) in saved.items()})
         except CheckpointException as error:
             raise CorruptFile(

@@ -1,20 +1,20 @@
 """Writes a checkpoint: the bytes of its chunks, and `.metadata` by PyTorch's own writer (needs torch).
 
 A chunk is copied, gathered from parts of old chunks, averaged, or filled. Numbers are moved as bytes, so they cannot
-change on the way; only means are computed, in float64. Memory holds one new chunk and a block of BLOCK bytes, whatever
-the size of the old ones: of these only the rows that are needed are read.
+change on the way; only means are computed, in float64. Memory holds a new chunk of up to IN_MEMORY bytes and a block of
+BLOCK, whatever the size of the old ones: of these only the rows that are needed are read.
 """
 
 import hashlib
-import io
 import math
+import mmap
 import os
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch.distributed.checkpoint.filesystem import FileSystemWriter, _StorageInfo
 from torch.distributed.checkpoint.metadata import (
@@ -28,13 +28,13 @@ from torch.distributed.checkpoint.metadata import (
 from torch.distributed.checkpoint.storage import WriteResult
 
 from recsmith.adapters.checkpoints import Chunk, Entry
+from recsmith.adapters.chunk_bytes import BLOCK, Bytes, rows_of, start_of_numbers
 from recsmith.adapters.reshard.moves import NewEntry
-from recsmith.adapters.reshard.sources import ChunkPart, Copy, Filled, Gathered, Item
+from recsmith.adapters.reshard.sources import Copy, Filled, Gathered, Item
 from recsmith.errors import CorruptFile
 
+IN_MEMORY = 64 * 2**20  # bytes of a new chunk; a larger one takes room on the disk of the output meanwhile
 MOST_NUMBERS = 2**16  # of an entry that is read to be looked at; TorchRec's edges are 1,025
-BLOCK = 16 * 2**20  # bytes read at once: larger takes memory, smaller takes more calls
-Bytes = npt.NDArray[np.uint8]
 
 
 def write_item(item: Item, dtype: str | None, folder: Path, target: BinaryIO) -> None:
@@ -48,7 +48,7 @@ def write_item(item: Item, dtype: str | None, folder: Path, target: BinaryIO) ->
         for block in _blocks(folder / item.made.chunk.file, item.made.chunk.start, item.made.chunk.length):
             target.write(block)
         return
-    tensor = torch.empty(item.sizes, dtype=getattr(torch, dtype or ""))
+    tensor = _empty(item.sizes, getattr(torch, dtype or ""), Path(target.name).parent)
     if isinstance(item.made, Gathered):
         (_average if item.made.mean else _gather)(item.made, tensor, folder)
     elif item.made.limit:
@@ -58,13 +58,23 @@ def write_item(item: Item, dtype: str | None, folder: Path, target: BinaryIO) ->
     torch.save(tensor, target)
 
 
+def _empty(sizes: tuple[int, ...], dtype: torch.dtype, folder: Path) -> torch.Tensor:
+    """A tensor to write into; a large one is a file without a name in the folder, so that memory need not hold it."""
+    size = math.prod(sizes) * dtype.itemsize
+    if size <= IN_MEMORY:
+        return torch.empty(sizes, dtype=dtype)
+    with tempfile.TemporaryFile(dir=folder) as file:  # a map keeps it open
+        os.posix_fallocate(file.fileno(), 0, size)
+        return torch.frombuffer(mmap.mmap(file.fileno(), size), dtype=dtype).view(sizes)
+
+
 def read_whole_numbers(entry: Entry, folder: Path) -> list[int]:
     """The numbers of a small entry of int64, such as the edges of a table's ids; CorruptFile where it is none."""
     (chunk, *more), count = entry.chunks or (None,), math.prod(entry.sizes)
     if chunk is None or more or entry.dtype != "int64" or chunk.sizes != entry.sizes or count > MOST_NUMBERS:
         raise CorruptFile(f"'{folder}': entry '{entry.key}' is no list of at most {MOST_NUMBERS:,} whole numbers")
     with (folder / chunk.file).open("rb") as file:
-        start = _start_of_numbers(file, chunk, "torch.int64", 8)
+        start = start_of_numbers(file, chunk, torch.int64)
         data = os.pread(file.fileno(), 8 * count, start)
     return np.frombuffer(data, np.int64).tolist()
 
@@ -85,7 +95,7 @@ def _gather(made: Gathered, tensor: torch.Tensor, folder: Path) -> None:
     for part in made.parts:
         width = (part.columns[1] - part.columns[0]) * step
         left = part.corner[1] * step
-        for row, block in _rows(part, folder, str(tensor.dtype), step):
+        for row, block in rows_of(folder, part.chunk, tensor.dtype, part.rows, part.columns):
             top = part.corner[0] + row
             whole[top : top + len(block), left : left + width] = block
 
@@ -94,7 +104,7 @@ def _average(made: Gathered, tensor: torch.Tensor, folder: Path) -> None:
     """The mean of row-wise state of several column pieces, weighted by width."""
     mean = torch.zeros(tensor.numel(), dtype=torch.float64)
     for part in made.parts:
-        for row, block in _rows(part, folder, str(tensor.dtype), tensor.element_size()):
+        for row, block in rows_of(folder, part.chunk, tensor.dtype, part.rows, part.columns):
             values = torch.from_numpy(block.copy()).view(tensor.dtype).view(-1)
             top = part.corner[0] + row
             mean[top : top + len(values)] += part.share * values.to(torch.float64)
@@ -105,68 +115,6 @@ def _as_bytes(tensor: torch.Tensor) -> Bytes:
     """A tensor's memory as rows of bytes."""
     flat: Any = tensor.view(torch.uint8) if tensor.dim() > 1 else tensor.view(-1, 1).view(torch.uint8)
     return flat.numpy()
-
-
-def _rows(part: ChunkPart, folder: Path, dtype: str, step: int) -> Iterator[tuple[int, Bytes]]:
-    """(first row within the part, bytes of some rows' columns), block by block."""
-    width = (part.chunk.sizes[1] if len(part.chunk.sizes) == 2 else 1) * step
-    path = folder / part.chunk.file
-    with path.open("rb") as file:
-        start = _start_of_numbers(file, part.chunk, dtype, step)
-        many = max(1, BLOCK // width)
-        for top in range(part.rows[0], part.rows[1], many):
-            count = min(many, part.rows[1] - top)
-            data = os.pread(file.fileno(), count * width, start + top * width)
-            if len(data) != count * width:
-                raise CorruptFile(f"'{path}' became shorter while it was read; copy the checkpoint again")
-            rows = np.frombuffer(data, np.uint8).reshape(count, width)
-            yield top - part.rows[0], rows[:, part.columns[0] * step : part.columns[1] * step]
-
-
-def _start_of_numbers(file: BinaryIO, chunk: Chunk, dtype: str, step: int) -> int:
-    """Where in a file the numbers of a chunk begin, after the head of its archive; nothing but the head is read."""
-    try:
-        found = torch.load(cast(Any, _Window(file, chunk)), map_location="meta", weights_only=True)
-    except Exception as error:  # whatever torch.load raises of damaged bytes
-        raise CorruptFile(f"'{file.name}': no tensor at {chunk.start:,}: {str(error).splitlines()[0][:200]}") from None
-    if not isinstance(found, torch.Tensor) or tuple(found.shape) != chunk.sizes or str(found.dtype) != dtype:
-        raise CorruptFile(f"'{file.name}': the tensor at {chunk.start:,} is not the one that the metadata names")
-    if not found.is_contiguous():
-        raise CorruptFile(f"'{file.name}': the tensor at {chunk.start:,} was saved with strides; save it contiguous")
-    storage: Any = found.untyped_storage()
-    start = chunk.start + storage._checkpoint_offset + found.storage_offset() * step
-    if start + math.prod(chunk.sizes) * step > chunk.start + chunk.length:
-        raise CorruptFile(f"'{file.name}': the tensor at {chunk.start:,} is cut short; copy the checkpoint again")
-    return start
-
-
-class _Window(io.RawIOBase):
-    """The bytes of one chunk, as a file of their own."""
-
-    def __init__(self, file: BinaryIO, chunk: Chunk) -> None:
-        super().__init__()
-        self.file, self.start, self.length, self.at = file, chunk.start, chunk.length, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self.at
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        base = {os.SEEK_SET: 0, os.SEEK_CUR: self.at, os.SEEK_END: self.length}[whence]
-        self.at = max(0, base + offset)
-        return self.at
-
-    def readinto(self, buffer: Any) -> int:
-        wanted = max(0, min(len(buffer), self.length - self.at))
-        data = os.pread(self.file.fileno(), wanted, self.start + self.at)
-        buffer[: len(data)] = data
-        self.at += len(data)
-        return len(data)
 
 
 def _draw(made: Filled, tensor: torch.Tensor) -> None:

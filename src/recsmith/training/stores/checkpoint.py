@@ -15,6 +15,7 @@ from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 
 from recsmith.adapters.checkpoints import read_checkpoint
+from recsmith.adapters.chunk_bytes import RowReader
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.jobs.sharded_model import NamedShard
 from recsmith.training.stores.protocol import RowStore, WholeTensor
@@ -56,7 +57,7 @@ class CheckpointRows(RowStore):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that no job is running
             try:
-                load(state, checkpoint_id=self.folder, planner=PlainObjects(), no_dist=True)
+                load(state, storage_reader=RowReader(self.folder), planner=PlainObjects(), no_dist=True)
             except (CheckpointException, RuntimeError, OSError, ValueError, EOFError) as error:
                 raise CorruptFile(f"checkpoint '{self.folder}' is damaged: {first_cause(error)}") from None
         return state
