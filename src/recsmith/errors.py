@@ -70,6 +70,20 @@ def too_small(what: str, value: float | None, least: int = 0) -> str | None:
     return None if value is None or value >= least else f"{what} is {value}; it must be {wanted}"
 
 
+LARGEST_SEED = 2**63 - 1
+MOST_STEPS = 2**40  # and epochs, samples between two of something: more than any job counts
+
+
+def outside(what: str, value: float | None, least: int = 0, most: int = MOST_STEPS) -> str | None:
+    """The rule that a whole number below `least` or above `most` breaks; None for one that keeps it, and for none.
+
+    Whatever loops over a number of a file, or takes memory for it, has a limit here: files come from anywhere.
+    """
+    if value is not None and value > most:
+        return f"{what} is {value:,}; it must be at most {most:,}"
+    return too_small(what, value, least)
+
+
 def check_rules(*broken: str | None) -> None:
     """Raise UsageError of all rules that are broken; None stands for one that is kept."""
     rules = [rule for rule in broken if rule is not None]

@@ -1,5 +1,6 @@
 """Sketches: near the truth within their stated errors, the same merged or not; workloads of them."""
 
+import base64
 import json
 
 import numpy as np
@@ -84,6 +85,35 @@ def test_damaged_state_is_refused() -> None:
         IdSketch.from_raw({"schema": raw["schema"]}, "file")
     with pytest.raises(UsageError, match="add up to 3"):
         IdSketch().update(np.arange(2), np.array([3]))
+    with pytest.raises(UsageError, match="a bag has -1 ids; lengths are 0 or more"):
+        IdSketch().update(np.arange(2), np.array([3, -1]))
+    with pytest.raises(UsageError, match="the id -4 is no row of a table"):
+        IdSketch().update(np.array([1, -4]), np.array([2]))
+    with pytest.raises(UsageError, match="the id 10 is no row of a table of 10 rows, and is not sketched"):
+        IdSketch(rows=10).update(np.array([1, 10]), np.array([2]))
+    with pytest.raises(UsageError, match="-1 bags of -5 ids cannot be counted"):
+        IdSketch().count(-1, -5)
+
+
+def test_a_file_whose_numbers_cannot_be_is_refused() -> None:
+    """Sums of parts are those that were counted, sizes those that merge, signs right."""
+    raw = sketch_of(draw(0, 300)).to_raw()
+    other = sketch_of(draw(1, 200)).to_raw()
+    made = IdSketch()._library
+    wide = base64.b64encode(made.count_min_sketch(5, 1024).serialize()).decode()
+    lengths = made.kll_ints_sketch(200)
+    lengths.update(np.array([-3], np.int32))
+    wrong = (
+        {"bags": -1}, {"lookups": 0.5}, {"sketched": "9"}, {"bags": 2**70}, {"sketched": raw["sketched"] + 1},
+        {"bags": 1}, {"counts": other["counts"]}, {"frequent": other["frequent"]},
+        {"lookups": raw["sketched"] - 1}, {"counts": wide},
+        {"lengths": base64.b64encode(lengths.serialize()).decode()},
+        {"distinct": base64.b64encode(made.hll_sketch(9, made.HLL_8).serialize_compact()).decode()},
+    )  # fmt: skip
+    IdSketch.from_raw(raw, "it")
+    for change in wrong:
+        with pytest.raises(CorruptFile, match=r"it holds no sketch of ids: .*; it is damaged"):
+            IdSketch.from_raw({**raw, **change}, "it")
 
 
 @pytest.mark.parametrize("zipf", [0.0, 0.6, 1.05, 1.4])

@@ -56,8 +56,8 @@ def test_a_run_says_sizes_of_a_rank_or_of_all():
     ("setting", "words"),
     [
         ("data.batch_changes=[{after_steps: 9, size: 8}, {after_steps: 9, size: 4}]", "put them in order, each once"),
-        ("data.batch_changes=[{after_steps: 0, size: 8}]", "after_steps is 0; it must be above 0"),
-        ("data.batch_changes=[{after_steps: 2, size: 0}]", "size is 0; it must be above 0"),
+        ("data.batch_changes=[{after_steps: 0, size: 8}]", "after_steps is 0; it must be at least 1"),
+        ("data.batch_changes=[{after_steps: 2, size: 0}]", "size is 0; it must be at least 1"),
         ("data.batch_changes=[{after: 2, size: 0}]", "after is not a known field"),
     ],
 )

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from recsmith._install import WATCHING
 from recsmith._types import Ints
+from recsmith.data.domain import id_outside
 from recsmith.errors import CorruptFile, MissingExtra, UsageError
 from recsmith.files import Raw
 
@@ -18,7 +19,10 @@ SCHEMA = "recsmith/id-sketch/1"
 LG_DISTINCT = 12  # HyperLogLog of 4,096 registers: the number of different ids is off by 1.6 % (one deviation)
 LG_FREQUENT = 10  # frequent items keep up to 768 ids: a count is off by at most 3.5 / 1,024 of all ids
 LENGTH_K = 200  # KLL of bag lengths: ranks of quantiles are off by 1.3 %
+MOST = 2**63  # ids, and counts of them, are below that
 HASHES, BUCKETS = 4, 1024  # count-min: a count is too high by at most 2.72 / 1,024 of all ids, in 98 of 100 cases
+
+COUNTED = (HASHES, BUCKETS, 9001)  # with the seed of datasketches, from which its hashes follow
 
 
 def library() -> Any:
@@ -33,10 +37,12 @@ def library() -> Any:
 class IdSketch:
     """What a stream of bags of ids looks like, in 30 to 80 kB, however long it is. Those of ranks and hours merge.
 
-    samples, bags, lookups: exact counts of what was seen; `sketched` of these ids went into the sketches.
+    bags, lookups: exact counts of what was seen; `sketched` of these ids went into the sketches.
+    rows: of the table whose ids they are; None: not known.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, rows: int | None = None) -> None:
+        self._rows = MOST if rows is None else rows
         self._library = made = library()
         self.bags, self.lookups, self.sketched = 0, 0, 0
         self._distinct = made.hll_sketch(LG_DISTINCT, made.HLL_8)
@@ -45,15 +51,22 @@ class IdSketch:
         self._counts = made.count_min_sketch(HASHES, BUCKETS)
 
     def count(self, bags: int, lookups: int) -> None:
-        """Count bags and their ids that are not sketched, or will be in part."""
+        """Count bags and their ids that are not sketched, or will be in part; UsageError where a count is negative."""
+        if bags < 0 or lookups < 0:
+            raise UsageError(f"{bags:,} bags of {lookups:,} ids cannot be counted; give numbers of 0 or more")
         self.bags, self.lookups = self.bags + bags, self.lookups + lookups
 
     def update(self, values: Ints, lengths: npt.NDArray[np.integer[Any]]) -> None:
         """Sketch the ids (n,) of bags of these lengths (b,), an unbiased part of what `count` counts.
 
         Raises:
-            UsageError: lengths do not add up to the ids.
+            UsageError: lengths do not add up to the ids, one is negative, or an id is no row of the table.
         """
+        if len(lengths) and lengths.min() < 0:
+            raise UsageError(f"a bag has {lengths.min()} ids; lengths are 0 or more")
+        wrong = id_outside(values, self._rows)
+        if wrong is not None:
+            raise UsageError(f"the id {wrong} is no row of a table of {self._rows:,} rows, and is not sketched")
         if int(lengths.sum(dtype=np.int64)) != len(values):
             raise UsageError(f"lengths add up to {int(lengths.sum()):,}, and there are {len(values):,} ids")
         self.sketched += len(values)
@@ -123,14 +136,44 @@ class IdSketch:
             raise CorruptFile(f"{source} has schema {raw.get('schema')!r}, not {SCHEMA}; it is of another version")
         try:
             data = {name: base64.b64decode(raw[name], validate=True) for name in PARTS}
-            made.bags, made.lookups, made.sketched = (int(raw[name]) for name in ("bags", "lookups", "sketched"))
+            made.bags, made.lookups, made.sketched = (_count(raw, name) for name in ("bags", "lookups", "sketched"))
             made._distinct = package.hll_sketch.deserialize(data["distinct"])
             made._frequent = package.frequent_items_sketch.deserialize(data["frequent"], serde)
             made._lengths = package.kll_ints_sketch.deserialize(data["lengths"])
             made._counts = package.count_min_sketch.deserialize(data["counts"])
-        except (LookupError, TypeError, ValueError, RuntimeError) as error:
+            made._check()
+        except (LookupError, TypeError, ValueError, RuntimeError, MemoryError, UnicodeError) as error:
             raise CorruptFile(f"{source} holds no sketch of ids: {error}; it is damaged") from None
         return made
+
+    def _check(self) -> None:
+        """ValueError where parts are of other sizes or streams, which would not merge, or count what cannot be."""
+        sizes = (
+            ("distinct", self._distinct.lg_config_k, LG_DISTINCT), ("lengths", self._lengths.k, LENGTH_K),
+            ("counts", (self._counts.num_hashes, self._counts.num_buckets, self._counts.seed), COUNTED),
+        )  # fmt: skip
+        for name, found, wanted in sizes:
+            if found != wanted:
+                raise ValueError(f"'{name}' is of size {found}, not {wanted}")
+        sums = {"frequent": self._frequent.total_weight, "counts": self._counts.total_weight}
+        for name, found in sums.items():
+            if found != self.sketched:
+                raise ValueError(f"'{name}' is of {found:g} ids, and {self.sketched:,} were sketched")
+        if self.sketched > self.lookups or self._lengths.n > self.bags:
+            raise ValueError("more was sketched than was counted")
+        if not self._lengths.is_empty() and self._lengths.get_min_value() < 0:
+            raise ValueError("a bag has a negative length")
+        if any(item < 0 or count < 0 for item, count in self.frequent()):
+            raise ValueError("an id, or a count of one, is negative")
+        if not 0 <= self.distinct < float(MOST):
+            raise ValueError(f"{self.distinct:g} ids are different")
+
+
+def _count(raw: Raw, name: str) -> int:
+    value = raw[name]
+    if type(value) is not int or not 0 <= value < MOST:
+        raise ValueError(f"{name} is {str(value)[:40]!r}, and it is a whole number of 0 or more")
+    return value
 
 
 PARTS = ("distinct", "frequent", "lengths", "counts")

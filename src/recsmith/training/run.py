@@ -14,7 +14,7 @@ from typing import Any, Literal, cast
 from recsmith._components import NAME, parsed, unknown
 from recsmith._types import noun
 from recsmith.embeddings import CompressionRule
-from recsmith.errors import UsageError, check_rules
+from recsmith.errors import LARGEST_SEED, UsageError, check_rules, outside
 from recsmith.files import (
     Raw,
     Source,
@@ -32,7 +32,7 @@ from recsmith.training.arrays.settings import RunArray
 from recsmith.training.collectives import KIND as COLLECTIVES
 from recsmith.training.collectives.quantised import RunComms
 from recsmith.training.narrowing.settings import NarrowSettings
-from recsmith.training.optimizers.settings import RunOptimizers, positive
+from recsmith.training.optimizers.settings import RunOptimizers
 from recsmith.training.remote.settings import RunRemote
 from recsmith.training.run_data import RunData
 from recsmith.training.steps import KIND as STEP
@@ -44,6 +44,7 @@ from recsmith.workloads.data_types import DataType
 SCHEMA = "recsmith/run/1"
 BUILT_IN = ("dlrm", "dlrm_dcn", "deepfm")  # models of torchrec.models
 MOST_RANKS = 2**16  # of a job: a plan of more takes memory before anybody can refuse it
+MOST_UNITS = 2**20  # of a layer, and columns of a table
 MOST_LAYERS = 1000  # of a part of a built-in model: a damaged file may name millions, each of them an object
 MADE_HERE = ("auto", "torchrec")  # plans that no file holds
 OF_A_MODULE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")  # module:function
@@ -108,10 +109,11 @@ class RunModel:
             if known
             else f"model.name is '{self.name}'; known: {', '.join(BUILT_IN)}, or 'package.module:function'",
             None
-            if self.embedding_dim > 0 and self.embedding_dim % 4 == 0
-            else f"model.embedding_dim is {self.embedding_dim}; it must be a positive multiple of 4",
+            if 0 < self.embedding_dim <= MOST_UNITS and self.embedding_dim % 4 == 0
+            else f"model.embedding_dim is {self.embedding_dim}; it must be a positive multiple of 4, "
+            f"at most {MOST_UNITS:,}",
             *(
-                positive(f"model.{name}", each)
+                outside(f"model.{name}", each, 1, MOST_UNITS)
                 for name in ("bottom", "top", "cross_layers", "cross_rank", "hidden", "factors")
                 for each in _listed(getattr(self, name))
             ),
@@ -137,7 +139,7 @@ class Checkpointing:
     background: bool = False
 
     def __post_init__(self) -> None:
-        check_rules(positive("checkpoint.every", self.every), positive("checkpoint.keep", self.keep))
+        check_rules(outside("checkpoint.every", self.every, 1), outside("checkpoint.keep", self.keep, 1))
 
 
 @noun
@@ -154,8 +156,8 @@ class RunMetrics:
 
     def __post_init__(self) -> None:
         check_rules(
-            positive("metrics.every", self.every),
-            None if self.evaluate_every is None else positive("metrics.evaluate_every", self.evaluate_every),
+            outside("metrics.every", self.every, 1),
+            outside("metrics.evaluate_every", self.evaluate_every, 1),
         )
 
 
@@ -206,12 +208,9 @@ class Run:
 
     def __post_init__(self) -> None:
         check_rules(
-            None if self.ranks is None else positive("ranks", self.ranks),
-            None
-            if (self.ranks or 0) <= MOST_RANKS
-            else f"ranks is {self.ranks}; a job has at most {MOST_RANKS:,}: give fewer",
-            None if self.steps is None else positive("steps", self.steps),
-            None if self.seed >= 0 else f"seed is {self.seed}; 0 or more",
+            outside("ranks", self.ranks, 1, MOST_RANKS),
+            outside("steps", self.steps, 1),
+            outside("seed", self.seed, 0, LARGEST_SEED),
             None if self.pipeline == "auto" else unknown(STEP, self.pipeline, "pipeline"),
             unknown(ROWS, self.rows, "rows"),
             *(unknown(WATCHER, each, "watchers") for each in self.watchers),

@@ -5,10 +5,12 @@ from typing import Any, Literal
 
 from recsmith._types import noun
 from recsmith.data.order import WINDOW
-from recsmith.errors import UsageError, check_rules
+from recsmith.errors import LARGEST_SEED, UsageError, check_rules, outside
 from recsmith.feeding.engines import EngineName
-from recsmith.training.optimizers.settings import positive
 from recsmith.training.periods import Periods
+
+MOST_SAMPLES = 2**31  # of a step
+MOST_EPOCHS, MOST_WORKERS = 2**20, 1024
 
 
 @dataclass(frozen=True)
@@ -34,8 +36,10 @@ class BatchSizes:
     def steps(self, samples: int, epochs: int, ranks: int, *, keep: bool = False) -> int:
         """Steps of so many epochs; the last one of each, where it would not be full, is left out unless it is kept."""
         step = 0
-        for _ in range(epochs):
+        for epoch in range(epochs):
             made, left = self.epoch(step, samples, ranks)
+            if self.at(step)[1] is None:  # and so are all that follow
+                return step + (epochs - epoch) * (made + (keep and left > 0))
             step += made + (keep and left > 0)
         return step
 
@@ -64,8 +68,8 @@ class BatchChange:
 
     def __post_init__(self) -> None:
         check_rules(
-            positive("data.batch_changes: after_steps", self.after_steps),
-            positive("data.batch_changes: size", self.size),
+            outside("data.batch_changes: after_steps", self.after_steps, 1),
+            outside("data.batch_changes: size", self.size, 1, MOST_SAMPLES),
         )
 
 
@@ -108,17 +112,17 @@ class RunData:
     def __post_init__(self) -> None:
         steps = [change.after_steps for change in self.batch_changes]
         check_rules(
-            positive("data.batch_size", self.batch_size),
-            positive("data.epochs", self.epochs),
+            outside("data.batch_size", self.batch_size, 1, MOST_SAMPLES),
+            outside("data.epochs", self.epochs, 1, MOST_EPOCHS),
             None
             if self.periods is None or self.epochs == 1
             else f"data.epochs is {self.epochs}, and with data.periods each period is trained when it comes; leave "
             "epochs out, or write data.periods.update: window",
-            positive("data.keep_together", self.keep_together),
-            positive("data.window", self.window),
-            None if (self.seed or 0) >= 0 else f"data.seed is {self.seed}; 0 or more",
-            positive("data.feed", self.feed) if isinstance(self.feed, int) else None,
-            None if self.global_batch_size is None else positive("data.global_batch_size", self.global_batch_size),
+            outside("data.keep_together", self.keep_together, 1, MOST_SAMPLES),
+            outside("data.window", self.window, 1),
+            outside("data.seed", self.seed, 0, LARGEST_SEED),
+            outside("data.feed", self.feed, 1, MOST_WORKERS) if isinstance(self.feed, int) else None,
+            outside("data.global_batch_size", self.global_batch_size, 1, MOST_SAMPLES),
             None
             if steps == sorted(set(steps))
             else f"data.batch_changes come after steps {', '.join(map(str, steps))}; put them in order, each once",

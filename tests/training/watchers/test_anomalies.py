@@ -183,7 +183,7 @@ def with_a_job(seen: Any, said: list[str]) -> Any:
 def test_what_is_wrong_is_said(tmp_path: Path) -> None:
     for watch, message in (
         ("on", "watch is 'on'; it is auto, none, or a mapping"),
-        ({"every": 0}, "watch.every is 0; 1 or more"),
+        ({"every": 0}, "watch.every is 0; it must be at least 1"),
         ({"kinds": ["los"]}, "watch.kinds names 'los'; did you mean 'loss'"),
         ({"actions": {"hot_sets": "save"}}, "watch.actions names 'hot_sets'; did you mean 'hot_set'"),
         ({"actions": {"loss": "sve"}}, "save"),

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from recsmith._types import noun
-from recsmith.errors import UsageError, check_rules, too_small
+from recsmith.errors import UsageError, check_rules, outside
 
+MOST_CYCLES = 10_000  # each is two phases, which are listed
 LEAST_STEPS = 10  # of a phase: fewer teach the units that are chosen nothing
 LEAST_UNITS = 64  # of a layer that is narrowed: the products of a smaller one are no large part of any step
 TOGETHER = 8  # units are kept by eights: what vector units of CPUs and GPUs take at once
@@ -29,7 +30,7 @@ class NarrowSettings:
     def __post_init__(self) -> None:
         check_rules(
             None if 0 < self.keep < 1 else f"model.narrow.keep is {self.keep}; it lies between 0 and 1",
-            too_small("model.narrow.cycles", self.cycles, 1),
+            outside("model.narrow.cycles", self.cycles, 1, MOST_CYCLES),
             None
             if 0 < self.dense_at_start < 1
             else f"model.narrow.dense_at_start is {self.dense_at_start}; it lies between 0 and 1",

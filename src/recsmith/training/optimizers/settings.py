@@ -4,7 +4,7 @@ from dataclasses import fields
 from typing import Any
 
 from recsmith._types import noun
-from recsmith.errors import check_rules
+from recsmith.errors import check_rules, outside
 from recsmith.workloads.optimizers import OPTIMIZERS, OptimizerName
 
 
@@ -84,7 +84,8 @@ class RunOptimizers:
         """Check that decay comes after warm-up."""
         start = self.warmup_steps if self.decay_start is None else self.decay_start
         check_rules(
-            None if self.warmup_steps >= 0 else f"optimizers.warmup_steps is {self.warmup_steps}; 0 or more",
+            outside("optimizers.warmup_steps", self.warmup_steps),
+            outside("optimizers.decay_start", self.decay_start),
             None if start >= self.warmup_steps else "optimizers.decay_start lies within the warm-up; start it after",
-            None if self.decay_steps is None else positive("optimizers.decay_steps", self.decay_steps),
+            outside("optimizers.decay_steps", self.decay_steps, 1),
         )

@@ -3,10 +3,10 @@
 from typing import Literal
 
 from recsmith._types import noun
-from recsmith.errors import check_rules, too_small
-from recsmith.training.optimizers.settings import positive
+from recsmith.errors import check_rules, outside
 
 Backend = Literal["sockets", "rpc", "ray"]
+MOST_SERVERS, MOST_STEPS_BEHIND, LONGEST_S = 1024, 2**20, 1e6
 OPTIMIZERS_OF_SERVERS = ("sgd", "adagrad", "rowwise_adagrad")
 
 
@@ -32,16 +32,20 @@ class RunRemote:
         """Check counts, and the address."""
         host, _, port = (self.address or "localhost:1").rpartition(":")
         check_rules(
-            positive("remote.servers", self.servers),
-            too_small("remote.staleness", self.staleness),
+            outside("remote.servers", self.servers, 1, MOST_SERVERS),
+            outside("remote.staleness", self.staleness, 0, MOST_STEPS_BEHIND),
             None
-            if self.timeout_s > 0
-            else f"remote.timeout_s is {self.timeout_s:g}; a call needs some seconds: give more than 0",
+            if 0 < self.timeout_s <= LONGEST_S
+            else f"remote.timeout_s is {self.timeout_s:g}; a call needs some seconds: give more than 0, and at most "
+            f"{LONGEST_S:g}",
             None
             if host and port.isdecimal() and 0 < int(port) < 2**16
             else f"remote.address is '{self.address}'; write host:port, such as 127.0.0.1:29600",
             None
-            if not port.isdecimal() or self.backend != "sockets" or int(port) + self.servers <= 2**16
+            if self.address is None
+            or self.backend != "sockets"
+            or not port.isdecimal()
+            or int(port) + self.servers <= 2**16
             else f"remote.address is '{self.address}', and {self.servers} servers listen at one port after the other, "
             "the last of which is 65535; give a lower port",
         )

@@ -174,12 +174,16 @@ class AnomalyWatcher(Watcher):
             seen.job.log.write(SIGNALS, {"step": seen.step, **values, **hot})
             self._written = seen.step
         if self.sketches is not None and seen.step % _rounded(self.settings.sketch_every, self.settings.every) == 0:
-            self.sketches.write(seen.step)
+            self._warn(self.sketches.write(seen.step))
 
     def close(self, error: BaseException | None) -> None:
         """Write the sketches of a job that was shorter than their period."""
         if error is None and self.signals is not None and self.sketches is not None:
-            self.sketches.finish(self._step)
+            self._warn(self.sketches.finish(self._step))
+
+    def _warn(self, problem: str | None) -> None:
+        if problem is not None and self._job is not None:
+            self._job.log.warn(problem)
 
     # --- state ---------------------------------------------------------------------------------------------------
 

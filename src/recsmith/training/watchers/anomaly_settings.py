@@ -5,12 +5,13 @@ from dataclasses import field
 from typing import Literal
 
 from recsmith._types import noun
-from recsmith.errors import UsageError, check_rules
+from recsmith.errors import MOST_STEPS, UsageError, check_rules, outside
 from recsmith.files import decode, did_you_mean, encode
 from recsmith.streaming.causes import LOOKS
 from recsmith.streaming.hot_sets import LOOKS as HOT_LOOKS
 from recsmith.streaming.job_signals import KINDS
 
+MOST_IDS = 2**20  # of a feature at a look: they are counted one by one
 AUTO, NONE = "auto", "none"
 Action = Literal["save", "stop", "fail", "evaluate", "replan", "refresh", "roll_back"]
 
@@ -36,8 +37,13 @@ class WatchSettings:
     def __post_init__(self) -> None:
         check_rules(
             *(
-                None if least <= getattr(self, name) else f"watch.{name} is {getattr(self, name)}; {least} or more"
-                for name, least in (("every", 1), ("ids", 16), ("cooldown", 1), ("sketch_every", 0))
+                outside(f"watch.{name}", getattr(self, name), least, most)
+                for name, least, most in (
+                    ("every", 1, MOST_STEPS),
+                    ("ids", 16, MOST_IDS),
+                    ("cooldown", 1, MOST_STEPS),
+                    ("sketch_every", 0, MOST_STEPS),
+                )
             ),
             *(
                 None

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from recsmith._types import Ints
-from recsmith.errors import CorruptFile, UsageError
+from recsmith.errors import CorruptFile, RecSmithError, UsageError
 from recsmith.files import dump_json, parse_json, read_text, write_text
 from recsmith.streaming.sketches import IdSketch
 
@@ -21,7 +21,7 @@ class SketchFiles:
 
     def __init__(self, output: Path, rank: int, features: tuple[str, ...], every: int) -> None:
         self.folder, self.rank, self.features, self.every = output / FOLDER, rank, features, every
-        self._wrote = False
+        self._wrote, self._refused = False, False
         self._begin()
 
     def _begin(self) -> None:
@@ -33,23 +33,35 @@ class SketchFiles:
         sketch.count(len(lengths), int(lengths.sum(dtype=np.int64)))
         sketch.update(values, sampled)
 
-    def write(self, step: int) -> None:
-        """Write what was sketched since the last time, and begin anew; older periods than the newest few go."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+    def write(self, step: int) -> str | None:
+        """Write what was sketched since the last time, and begin anew; older periods than the newest few go.
+
+        A disk that refuses it costs these sketches, and never the job: what it said, in words, the first time.
+        """
         raw = {name: sketch.to_raw() for name, sketch in self.sketches.items()}
-        write_text(str(self.folder / f"ids-step-{step:012}-rank-{self.rank:05}.json"), dump_json(raw))
         self._begin()
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            write_text(str(self.folder / f"ids-step-{step:012}-rank-{self.rank:05}.json"), dump_json(raw))
+            self._forget_old()
+        except (OSError, RecSmithError) as error:
+            said = None if self._refused else f"sketches of step {step:,} are lost ({error}); training goes on"
+            self._refused = True
+            return said
+        self._wrote, self._refused = True, False
+        return None
+
+    def _forget_old(self) -> None:
         mine = sorted(
             file for file in self.folder.iterdir() if (m := NAME.fullmatch(file.name)) and int(m[2]) == self.rank
         )
         for file in mine[:-KEPT]:
             file.unlink(missing_ok=True)
-        self._wrote = True
 
-    def finish(self, step: int) -> None:
+    def finish(self, step: int) -> str | None:
         """Write what a job shorter than a period has sketched; after whole periods a short one would say less."""
-        if not self._wrote and any(sketch.sketched for sketch in self.sketches.values()):
-            self.write(step)
+        some = not self._wrote and any(sketch.sketched for sketch in self.sketches.values())
+        return self.write(step) if some else None
 
 
 def read_sketches(output: Path, periods: int = 1, before: int = 0) -> tuple[int, dict[str, IdSketch]]:
@@ -88,4 +100,7 @@ def _read(file: Path) -> list[tuple[str, IdSketch]]:
     raw = parse_json(read_text(str(file)), str(file))
     if not isinstance(raw, dict):
         raise CorruptFile(f"'{file}' holds no sketches; it is damaged: remove it")
+    odd = next((name for name, each in raw.items() if not isinstance(each, dict)), None)
+    if odd is not None:
+        raise CorruptFile(f"'{file}' holds no sketch of '{odd}'; it is damaged: remove it")
     return [(name, IdSketch.from_raw(each, f"'{file}', feature '{name}'")) for name, each in raw.items()]
