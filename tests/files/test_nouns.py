@@ -95,7 +95,7 @@ def test_two_tables_of_one_name_are_refused():
         (raw_workload() | {"optimiser": "sgd"}, "optimiser is not a known field; did you mean 'optimizer'?"),
         (raw_workload(embeding_dim=4), "tables[0] ('user_id').embeding_dim is not a known field; did you mean"),
         (raw_workload(access={"zip": 1}), "tables[0] ('user_id').access.zip is not a known field; did you mean 'zipf'"),
-        (raw_workload() | {"qqq": 1}, "qqq is not a known field; known: access, "),
+        (raw_workload() | {"qqq": 1}, "qqq is not a known field; known: backward_comm_dtype, batch_size, "),
     ],
 )
 def test_unknown_fields_are_refused_with_the_nearest_name(raw: dict[str, Any], words: str):

@@ -43,6 +43,7 @@ def test_settings_replace_values(setting: str, field, value):  # type: ignore[no
     [
         ("data.batch_sise=1", "did you mean 'batch_size'"),
         ("optimizer.dense.name=sgd", "did you mean 'optimizers'"),
+        ("start_from=x", r"start_from is not a known field; known: array, [a-z, ]*, watchers"),
         ("data.batch_size=0", "must be at least 1"),
         ("model.embedding_dim=6", "multiple of 4"),
         ("model.name=dlmr", "known: dlrm"),

@@ -18,6 +18,7 @@ import numpy as np
 from recsmith._install import SOLVER
 from recsmith._types import Floats, Ints
 from recsmith.errors import CorruptFile, MissingExtra, UsageError
+from recsmith.files import check_is_file
 from recsmith.planners.solver import is_installed
 
 Strategy = Literal["coherent", "diverse", "random"]
@@ -43,6 +44,7 @@ def interactions_of(model: Path) -> tuple[list[str], Floats]:
 
     file = model / "weights.safetensors"
     moments: dict[str, Floats] = {}
+    check_is_file(file)
     try:
         handle: Any = safe_open(file, framework="np")
         with handle as weights:

@@ -19,7 +19,18 @@ from recsmith.data.source import BlockSource, FirstBlocks, GrowingSource
 from recsmith.data.transforms.declared import Transform, transform_from_raw, transform_to_raw
 from recsmith.data.transforms.graph import TransformedSource
 from recsmith.errors import CorruptFile, UsageError, check_rules, too_small
-from recsmith.files import Raw, Source, check_schema, decode, did_you_mean, encode, parse, read_text, source_text
+from recsmith.files import (
+    Raw,
+    Source,
+    check_is_no_address,
+    check_schema,
+    decode,
+    did_you_mean,
+    encode,
+    parse,
+    read_text,
+    source_text,
+)
 
 SCHEMA = "recsmith/dataset/1"
 SPEC_ENDINGS = (".yaml", ".yml", ".json")
@@ -207,6 +218,7 @@ def _format(name: str) -> Any:
 def load_spec(source: Source) -> DataSpec:
     """The spec in a file (YAML or JSON), or that of data at a path, all else as it is by default."""
     text = source_text(source, "a spec of data")
+    check_is_no_address(text)
     path = Path(text)
     if path.is_dir():
         return _spec_of_folder(path)

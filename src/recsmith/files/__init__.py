@@ -6,6 +6,7 @@ may be written, targets.py says.
 """
 
 from recsmith.files.folders import in_order
+from recsmith.files.lines import json_lines
 from recsmith.files.nouns import check_schema, decode, did_you_mean, dump_json, encode, json_schema, read_raw, reading
 from recsmith.files.parsing import Raw, parse, parse_json, parse_number, parse_yaml
 from recsmith.files.targets import check_target, locked_folder, starts_with_schema
@@ -14,6 +15,7 @@ from recsmith.files.texts import (
     Given,
     Source,
     check_is_file,
+    check_is_no_address,
     is_regular_file,
     read_bytes,
     read_text,
@@ -23,8 +25,8 @@ from recsmith.files.texts import (
 )
 
 __all__ = [
-    "LARGEST_FILE", "Given", "Raw", "Source", "check_is_file", "check_schema", "check_target", "decode",
-    "did_you_mean", "dump_json", "encode", "in_order", "is_regular_file", "json_schema", "locked_folder", "parse",
-    "parse_json", "parse_number", "parse_yaml", "read_bytes", "read_raw", "read_text", "reading", "replace_file",
-    "source_text", "starts_with_schema", "write_text",
+    "LARGEST_FILE", "Given", "Raw", "Source", "check_is_file", "check_is_no_address", "check_schema",
+    "check_target", "decode", "did_you_mean", "dump_json", "encode", "in_order", "is_regular_file", "json_lines",
+    "json_schema", "locked_folder", "parse", "parse_json", "parse_number", "parse_yaml", "read_bytes", "read_raw",
+    "read_text", "reading", "replace_file", "source_text", "starts_with_schema", "write_text",
 ]  # fmt: skip

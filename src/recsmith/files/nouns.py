@@ -114,7 +114,8 @@ def _wrong_field(noun: Any, raw: object, error: Any) -> str:
         return error["msg"]
     place, value = _place(raw, error["loc"])
     if error["type"] in _UNKNOWN_FIELD:
-        return f"{place} is not a known field{did_you_mean(str(error['loc'][-1]), _names_at(noun, error['loc']))}"
+        names, near = _names_at(noun, error["loc"])
+        return f"{place} is not a known field{did_you_mean(str(error['loc'][-1]), names, near)}"
     if error["type"] in ("missing", "missing_argument"):
         return f"{place} is missing"
     return f"{place} is {_beginning(value)}: {error['msg'][0].lower()}{error['msg'][1:]}"
@@ -161,13 +162,14 @@ def _inside(value: Any, step: str | int) -> object:
         return None
 
 
-def _names_at(noun: Any, path: tuple[str | int, ...]) -> list[str]:
-    """Names of the fields that a path's last step could mean: of the noun that it leads into and of nouns inside."""
+def _names_at(noun: Any, path: tuple[str | int, ...]) -> tuple[list[str], list[str]]:
+    """Names of the fields that a path's last step could mean: of the noun it leads into; and with nouns inside."""
     nouns, word = _nouns(noun), path[-1]
     for step in path[:-1]:
         if isinstance(step, str) and step not in {outer.__name__ for outer in nouns}:
             nouns = [inner for outer in nouns for inner in _nouns(get_type_hints(outer).get(step))]
-    return sorted({name for each in nouns for name in _field_names(each) if name != word})
+    own = {name for each in nouns for name in get_type_hints(each)}
+    return sorted(own - {word}), sorted({name for each in nouns for name in _field_names(each)} - {word})
 
 
 def _nouns(hint: Any) -> list[Any]:
@@ -181,9 +183,9 @@ def _field_names(noun: Any) -> set[str]:
     return set(hints).union(*(_field_names(inner) for hint in hints.values() for inner in _nouns(hint)))
 
 
-def did_you_mean(word: str, known: list[str]) -> str:
-    """The end of an error about an unknown word: the nearest known word, or the known words."""
-    near = difflib.get_close_matches(word, known, n=1) if len(word) <= LONGEST_WORD else []
+def did_you_mean(word: str, known: list[str], more: list[str] | None = None) -> str:
+    """The end of an error about an unknown word: the nearest known word, or the known words. more: to be near to."""
+    near = difflib.get_close_matches(word, more or known, n=1) if len(word) <= LONGEST_WORD else []
     if near:
         return f"; did you mean '{near[0]}'?"
     return f"; known: {', '.join(known[:SHOWN_NAMES])}" if known else ""

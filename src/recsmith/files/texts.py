@@ -1,6 +1,7 @@
 """Reads text files up to a size limit, and writes files whole or not at all; names and paths that people give."""
 
 import os
+import re
 import select
 import stat
 import sys
@@ -15,6 +16,7 @@ LARGEST_FILE = 512 * 2**20  # bytes, as a plan of 100,000 tables on 4,096 device
 STDIN = "-"
 PATIENCE_S = 60.0  # without a byte, before a pipe is given up; longer suits slow writers, shorter forgotten ones
 BLOCK = 2**20  # bytes read at once
+_ADDRESS = re.compile(r"([a-z][a-z0-9+.-]+)://?")  # paths join both strokes
 PACKED = {b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2"}  # by how files begin
 
 
@@ -117,8 +119,19 @@ def _check_size(size: int, source: str | Path) -> None:
 
 
 def _refuse_source(source: str | Path, error: OSError | ValueError) -> NoReturn:
+    check_is_no_address(source)
     reason = getattr(error, "strerror", None) or error
     raise UsageError(f"cannot read '{source}': {reason}; give the path of a readable file") from None
+
+
+def check_is_no_address(source: str | Path) -> None:
+    """Refuse what is no path but an address in a store, such as s3://bucket/clicks; a file of that name is a file."""
+    found = _ADDRESS.match(str(source))
+    if found and not Path(source).exists():
+        raise UsageError(
+            f"'{source}' is an address of '{found[1]}', and RecSmith reads and writes files alone; mount the store or "
+            "copy the data, and give the path"
+        )
 
 
 def is_regular_file(path: Path) -> bool:
@@ -138,6 +151,7 @@ def check_is_file(path: Path) -> None:
     try:
         mode = path.stat().st_mode
     except (OSError, ValueError):
+        check_is_no_address(path)
         raise UsageError(f"cannot read '{path}': there is no such file; give the path of a file or folder") from None
     if not stat.S_ISREG(mode):
         kind = "a pipe" if stat.S_ISFIFO(mode) else "a folder" if stat.S_ISDIR(mode) else "a device or a socket"

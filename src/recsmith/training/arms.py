@@ -4,7 +4,6 @@ An arm is judged by what counts, the loss of the next period by the model before
 it forecasts gradients says little: a forecast with a third of the plain one's error has come with larger losses.
 """
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +14,7 @@ from recsmith._components import NAME, unknown
 from recsmith._types import noun
 from recsmith.errors import RecSmithError, UsageError, check_rules
 from recsmith.files import Raw, decode, encode
-from recsmith.training.log import LOG
+from recsmith.training.log_lines import LOG, logged, logged_number
 from recsmith.training.measured import keep_reached, reached_before, told
 from recsmith.training.run import Run
 from recsmith.training.scores import mean_within
@@ -100,13 +99,12 @@ def _kept(folder: Path, wanted: Run) -> Raw:
 def _measured(run: Run, name: str, seed: int) -> Raw:
     """What the log of a training says of its periods, which is kept beside it."""
     folder = Path(run.output)
-    lines: list[Raw] = [json.loads(line) for line in (folder / LOG).read_text().splitlines()]
+    file = folder / LOG
     losses = tuple(
-        PeriodLoss(period=line["period"], ahead=line["ahead"], logloss=line["logloss"], ne=line["ne"])
-        for line in lines
-        if line["event"] == "period"
+        decode(PeriodLoss, {name: line.get(name) for name in ("period", "ahead", "logloss", "ne")}, str(file))
+        for line in logged(file, "period")
     )
-    spent = sum(line["cpu_s"] for line in lines if line["event"] == "trained")
+    spent = sum(logged_number(file, line, "cpu_s") for line in logged(file, "trained"))
     made = Replayed(arm=name, seed=seed, losses=losses, cpu_s=spent)
     keep_reached(folder, told(run), made)
     return encode(made)

@@ -20,7 +20,7 @@ from safetensors import SafetensorError, safe_open
 from recsmith.adapters.chunk_bytes import BLOCK
 from recsmith.data import DataSchema
 from recsmith.errors import CorruptFile, RecSmithError
-from recsmith.files import Raw, dump_json, encode, parse_json, read_text, write_text
+from recsmith.files import Raw, check_is_file, dump_json, encode, parse_json, read_text, write_text
 from recsmith.training.card import CARD, SCHEMA, keep_maps
 from recsmith.training.collectives.kept_columns import kept_columns
 from recsmith.training.run import Run
@@ -124,6 +124,7 @@ def opened_weights(file: Path, expected: Mapping[str, WholeTensor]) -> Iterator[
     Raises:
         CorruptFile: the file is damaged, or holds other tensors than expected.
     """
+    check_is_file(file)  # a pipe would be waited for
     try:
         with safe_open(file, framework="pt") as opened:
             there = {name: WholeTensor(*_kind(opened.get_slice(name))) for name in opened.keys()}  # noqa: SIM118

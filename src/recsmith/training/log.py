@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from recsmith._components import parsed
 from recsmith.errors import printable
-from recsmith.files import Raw, write_text
+from recsmith.files import Raw, json_lines, replace_file
 from recsmith.jobs.log import LOG_FILE, Board, write_message
 from recsmith.plans import Plan
+from recsmith.training.log_lines import LOG
 from recsmith.training.run import MADE_HERE, Run
 from recsmith.training.scores import by_label, shown_scores
 from recsmith.training.step_clock import STEPS
@@ -22,7 +23,6 @@ from recsmith.units import counted, format_size, format_time
 if TYPE_CHECKING:
     from torch import nn
 
-LOG = "log.jsonl"
 Item = TypeVar("Item")
 
 
@@ -110,17 +110,14 @@ class RunLog:
         """Drop lines of steps that were lost with the job before, and will be written again."""
         if not self._file.exists():
             return
-        lines = self._file.read_text(encoding="utf-8").splitlines()
-        kept = [line for line in lines if _step_of(line) <= step]
-        if kept != lines:
-            write_text(str(self._file), "".join(f"{line}\n" for line in kept))
-
-
-def _step_of(line: str) -> int:
-    try:
-        return int(json.loads(line).get("step", 0))
-    except (ValueError, AttributeError):  # a line that was half written when the job was killed
-        return sys.maxsize
+        lost, kept = False, list[bytes]()
+        for line, event in json_lines(self._file):
+            before = event.get("step", 0) if event is not None else None  # none: it was half written
+            whole = isinstance(before, int) and before <= step and line.endswith(b"\n")
+            lost |= not whole
+            kept += [line] if whole else []
+        if lost:
+            replace_file(self._file, b"".join(kept))
 
 
 class StepTimes:

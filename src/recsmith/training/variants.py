@@ -4,7 +4,6 @@ A variant is a name and settings over the base run, such as {"fp16": ["comms.for
 for each seed, in a folder of its own; what is there already is not trained again.
 """
 
-import json
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -13,9 +12,9 @@ from typing import Any
 
 from recsmith._types import noun
 from recsmith.errors import RecSmithError, UsageError
-from recsmith.files import Raw, Source, decode, read_raw, source_text
+from recsmith.files import Source, decode, read_raw, source_text
 from recsmith.training.launching import train
-from recsmith.training.log import LOG
+from recsmith.training.log_lines import LOG, logged, logged_number
 from recsmith.training.measured import keep_reached, reached_before, told
 from recsmith.training.run import Run, load_run
 from recsmith.training.scores import known_score, mean_within
@@ -118,14 +117,13 @@ def _measured(result: Mapping[str, Any], folder: Path) -> TrainedOnce:
     """What a training reached; RecSmithError where a signal ended it."""
     if not result["complete"]:
         raise RecSmithError(f"'{folder}' was asked to end; trainings that are done are kept: start the command again")
-    events: list[Raw] = [json.loads(line) for line in (folder / LOG).read_text().splitlines()]
-    lines = [event for event in events if event["event"] == "train"]
+    lines = logged(folder / LOG, "train")
     timed = lines[1:] or lines
     if not timed:
         raise UsageError("a run is shorter than metrics.every steps, so no line tells its speed; lower metrics.every")
 
     def median(name: str) -> float:
-        return statistics.median(line[name] for line in timed)
+        return statistics.median(logged_number(folder / LOG, line, name) for line in timed)
 
     return TrainedOnce(
         **{name: median(name) for name in ("samples_per_s", "data_s", "forward_s", "backward_s")},

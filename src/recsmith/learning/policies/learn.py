@@ -22,7 +22,7 @@ import numpy as np
 from recsmith.costs import Evaluator, cost_model
 from recsmith.costs.weight_files import SUFFIX
 from recsmith.errors import CorruptFile, NoPlanFound, UsageError
-from recsmith.files import Raw, dump_json, encode, parse_json, read_raw, replace_file, write_text
+from recsmith.files import Raw, check_is_file, dump_json, encode, parse_json, read_raw, replace_file, write_text
 from recsmith.jobs.log import Board, has_tensorboard
 from recsmith.learning.policies import TRAINING_SEED, PolicySettings, SplitIteration, SplitRecipe, SplitSettings
 from recsmith.learning.policies.measured import PlacementMeter, evaluator_of
@@ -76,6 +76,7 @@ class RunFolder:
         if not path.exists():
             return None
         safetensors: Any = import_module("safetensors")
+        check_is_file(path)
         try:
             with safetensors.safe_open(path, framework="np") as file:
                 state = {name: file.get_tensor(name) for name in list(file.keys())}

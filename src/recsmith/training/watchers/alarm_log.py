@@ -3,16 +3,18 @@
 Imports no torch.
 """
 
-import json
 from pathlib import Path
 from typing import Any
 
 from recsmith._types import noun
 from recsmith.errors import CorruptFile, UsageError
+from recsmith.files import decode
 from recsmith.prediction.servers import SlowTrainer, slow_trainer_of
 from recsmith.streaming.series import AlarmingSeries
+from recsmith.training.log_lines import LOG, logged
 
-LOG = "log.jsonl"
+ODD = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
+"""What reading raises where a line lacks something, or it is of another type."""
 ALARM, SIGNALS = "alarm", "watch"  # events of a watch
 RANKS = "ranks"  # event of the times of all ranks, at the end of training
 LOGGED = ("logloss", "ne", "calibration", "auc", "samples_per_s")  # of lines of training, where nothing was watched
@@ -53,10 +55,10 @@ def slow_trainer_of_run(folder: str, until: int | None = None) -> SlowTrainer | 
         CorruptFile: a line of its log lacks something.
     """
     file = Path(folder) / LOG
-    told = [each for each in _events(Path(folder), until) if each["event"] == RANKS] if file.is_file() else []
+    told = logged(file, RANKS, until) if file.exists() else []
     try:
         return slow_trainer_of(told[-1]) if told else None
-    except (LookupError, TypeError, ValueError) as error:
+    except ODD as error:
         raise _lacking(file, error) from None
 
 
@@ -71,45 +73,29 @@ def read_watched(folder: str, until: int | None = None) -> WatchedRun:
         UsageError: the folder has no log.
         CorruptFile: a line lacks something.
     """
-    events = _events(Path(folder), until)
+    file = Path(folder) / LOG
+    if not file.exists():
+        raise UsageError(f"'{folder}' has no {LOG}; give the output folder of a run, or a CSV file")
+    events = logged(file, until=until)
     looks = [each for each in events if each["event"] == SIGNALS]
     lines = [each for each in events if each["event"] == "train"]
     told = [each for each in events if each["event"] == ALARM]
     done = [each for each in events if each["event"] == "watcher"]
     watched = bool(looks or told)
     newest: dict[str, Any] = looks[-1] if looks else lines[-1] if lines else {}
-    numbers = {
-        name: float(value) for name, value in newest.items() if isinstance(value, int | float) and name != "step"
-    }
     try:
+        numbers = {
+            name: float(value) for name, value in newest.items() if isinstance(value, int | float) and name != "step"
+        }
         alarms = _told(told, done) if watched else (*_judged(lines), *_told([], done))
-    except (LookupError, TypeError, ValueError) as error:
-        raise _lacking(Path(folder) / LOG, error) from None
+    except ODD as error:
+        raise _lacking(file, error) from None
     slow = slow_trainer_of_run(folder, until)
     return WatchedRun(
         folder=folder, step=max((each.get("step", 0) for each in events), default=0), watched=watched,
         ended=(Path(folder) / "model" / "card.json").is_file() and until is None, signals=numbers,
         alarms=tuple(sorted(alarms, key=lambda alarm: alarm.step)), slow=None if slow is None else str(slow),
     )  # fmt: skip
-
-
-def _events(folder: Path, until: int | None) -> list[dict[str, Any]]:
-    file = folder / LOG
-    if not file.is_file():
-        raise UsageError(f"'{folder}' has no {LOG}; give the output folder of a run, or a CSV file")
-    with file.open(encoding="utf-8", errors="replace") as lines:
-        found = [event for line in lines if (event := _event(line)) is not None]
-    return [each for each in found if until is None or each.get("step", 0) <= until]
-
-
-def _event(line: str) -> dict[str, Any] | None:
-    """A line of the log; None where it was half written."""
-    try:
-        event = json.loads(line)
-    except ValueError:
-        return None
-    whole = isinstance(event, dict) and "event" in event and isinstance(event.get("step", 0), int)
-    return event if whole else None
 
 
 def _told(told: list[dict[str, Any]], done: list[dict[str, Any]]) -> tuple[RunAlarm, ...]:
@@ -120,12 +106,15 @@ def _told(told: list[dict[str, Any]], done: list[dict[str, Any]]) -> tuple[RunAl
         if then is not None:
             left.remove(then)
         text = "" if then is None else f"{then['what']}: {then['done']}"
-        found.append(RunAlarm(step=each["step"], since=each["since"], kind=each["kind"], because=each["because"],
-                              done=text))  # fmt: skip
+        found.append(_alarm(each, each["since"], each["kind"], text))
     return (*found, *(
-        RunAlarm(step=each["step"], since=each["step"], kind=each["what"], because=each["because"], done=each["done"])
-        for each in left
+        _alarm(each, each["step"], each["what"], each["done"]) for each in left
     ))  # fmt: skip
+
+
+def _alarm(line: dict[str, Any], since: Any, kind: Any, done: Any) -> RunAlarm:
+    told = {"step": line["step"], "since": since, "kind": kind, "because": line["because"], "done": done}
+    return decode(RunAlarm, told, "an alarm")
 
 
 def _follows(event: dict[str, Any], alarm: dict[str, Any]) -> bool:

@@ -14,8 +14,8 @@ import torch
 
 from recsmith._types import noun
 from recsmith.adapters.rank_0 import from_rank_0
-from recsmith.errors import UsageError, check_rules, too_small
-from recsmith.files import Raw, encode
+from recsmith.errors import CorruptFile, UsageError, check_rules, too_small
+from recsmith.files import Raw, check_is_file, encode
 from recsmith.training.card import CARD, SparsitySettings
 from recsmith.training.export import WEIGHTS, export, export_changed
 from recsmith.training.job import TrainingJob
@@ -132,11 +132,22 @@ def _taken_over(copy: DenseCopy, folder: Path) -> Masks:
     Raises:
         UsageError: it is no longer there.
     """
+    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     if not (folder / CARD).exists():
         raise UsageError(f"the sparse copy in '{folder}' is gone, which the job would tune; leave it where it is")
-    found = load_file(folder / WEIGHTS)
+    check_is_file(folder / WEIGHTS)
+    try:
+        found = load_file(folder / WEIGHTS)
+    except (SafetensorError, OSError) as error:
+        raise CorruptFile(f"'{folder / WEIGHTS}' is no sound safetensors file ({error}); remove the copy") from None
+    lacking = next((name for name in copy.parameters if f"model.{name}" not in found), None)
+    odd = lacking or next((n for n, each in copy.parameters.items() if found[f"model.{n}"].shape != each.shape), None)
+    if odd is not None:
+        raise CorruptFile(
+            f"'{folder / WEIGHTS}' is of another model: '{odd}' is missing or of another shape; remove it"
+        )
     with torch.no_grad():
         for name, each in copy.parameters.items():
             each.copy_(found[f"model.{name}"])

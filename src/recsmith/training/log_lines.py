@@ -1,0 +1,38 @@
+"""Reads what log.jsonl of a run says, for resumed jobs, benchmarks and watches. Imports no torch."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+from recsmith.errors import CorruptFile, UsageError
+from recsmith.files import json_lines
+
+LOG = "log.jsonl"
+
+
+def logged(file: Path, event: str | None = None, until: int | None = None) -> list[dict[str, Any]]:
+    """The lines of an event, or all of them, up to a step where one is given; half-written lines are left out.
+
+    Raises:
+        UsageError: there is no log, or it is a pipe or a device.
+    """
+    if not file.exists():
+        raise UsageError(f"'{file.parent}' has no {LOG}; give the output folder of a run")
+    return [each for _, each in json_lines(file) if each is not None and _is_wanted(each, event, until)]
+
+
+def _is_wanted(line: dict[str, Any], event: str | None, until: int | None) -> bool:
+    step = line.get("step", 0)
+    whole = isinstance(line.get("event"), str) and isinstance(step, int) and abs(step) < 2**63
+    return whole and event in (None, line["event"]) and (until is None or step <= until)
+
+
+def logged_number(file: Path, line: dict[str, Any], name: str) -> float:
+    """A finite number of a line; CorruptFile where it has none."""
+    value = line.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise CorruptFile(
+            f"'{file}': '{name}' of a line '{line['event']}' is {str(value)[:40]}, and it is a number; the line is "
+            "damaged"
+        )
+    return float(value)
