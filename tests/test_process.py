@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from recsmith._process import memory_limit, proc_bytes
+from recsmith._process import memory_held, memory_limit, proc_bytes
 
 BLOCK = 64 * 2**20
 LEFT = """
@@ -62,3 +62,8 @@ def test_the_memory_limit_is_the_least_of_a_cgroup_and_those_above(tmp_path: Pat
     for path, text in (("a/b", "max" if own.startswith("0") else str(2**63 - 4096)), ("a", "5000"), ("", "9000")):
         (root / file / path / said).write_text(f"{text}\n")
     assert memory_limit(proc, root) == 5000
+    assert memory_held(proc, root) == pytest.approx(proc_bytes("self/status", "RssAnon"), rel=0.1)
+    stated = "anon" if own.startswith("0") else "total_rss"
+    (root / file / "a" / "memory.stat").write_text(f"file 7\n{stated} {2**50}\nrss 3\n")
+    (root / file / "memory.stat").write_text(f"{stated} {2**55}\n")
+    assert memory_held(proc, root) == 2**50  # of the group whose limit is the least, its other processes counted

@@ -39,7 +39,24 @@ def proc_bytes(file: str, field: str) -> int:
 
 def memory_limit(proc: Path = Path("/proc"), root: Path = Path("/sys/fs/cgroup")) -> int | None:
     """Bytes that this process may hold, by its memory cgroup (version 1 or 2) and those above; None without a limit."""
-    limits: list[int] = []
+    return min((limit for limit, _ in _limited(proc, root)), default=None)
+
+
+def memory_held(proc: Path = Path("/proc"), root: Path = Path("/sys/fs/cgroup")) -> int:
+    """Bytes that count against that limit and that only ending a process would give back: of all processes under it.
+
+    Pages of files are not counted, for Linux drops them where memory is short. Without a limit, those of this process.
+    """
+    held, limited = proc_bytes("self/status", "RssAnon"), _limited(proc, root)
+    for line in _lines(min(limited)[1] / "memory.stat") if limited else ():
+        name, _, number = line.partition(" ")
+        held = max(held, int(number)) if name in ("total_rss", "anon") and number.isdigit() else held
+    return held
+
+
+def _limited(proc: Path, root: Path) -> list[tuple[int, Path]]:
+    """The limits of this process's memory cgroup and of those above, with their folders."""
+    limits: list[tuple[int, Path]] = []
     for line in _lines(proc / "self" / "cgroup"):
         _, controllers, path = line.split(":", 2)
         if "memory" in controllers.split(","):
@@ -50,10 +67,11 @@ def memory_limit(proc: Path = Path("/proc"), root: Path = Path("/sys/fs/cgroup")
             continue
         group = top / path.lstrip("/")
         for each in (group, *group.parents):
-            limits += [int(text) for text in _lines(each / file) if text.isdigit() and int(text) < NO_LIMIT]
+            found = [int(text) for text in _lines(each / file) if text.isdigit()]
+            limits += [(limit, each) for limit in found if limit < NO_LIMIT]
             if each == top:
                 break
-    return min(limits, default=None)
+    return limits
 
 
 def _lines(file: Path) -> list[str]:

@@ -114,7 +114,7 @@ def test_an_output_that_cannot_be_written(start: object, tmp_path: Path):
 def test_a_memory_limit_below_the_program_s_own_need(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     run = a_run(output=str(tmp_path / "out"), ranks=2)
     monkeypatch.setattr(prerequisites, "memory_limit", lambda: 500 * 2**20)
-    with pytest.raises(UsageError, match="limit of this process is 500 MiB, and the 3 processes of this job take"):
+    with pytest.raises(UsageError, match="limit of this process is 500 MiB, and the 4 processes of this job take"):
         train(run)
     assert not (tmp_path / "out").exists()
     prerequisites.check_memory_limit(run, starts_ranks=False)

@@ -22,7 +22,7 @@ from torch.futures import Future
 from recsmith.adapters.checkpoints import Chunk
 from recsmith.errors import CorruptFile
 
-BLOCK = 16 * 2**20  # bytes read at once: larger takes memory, smaller takes more calls
+BLOCK = 4 * 2**20  # bytes read at once: larger takes memory, smaller takes more calls
 Bytes = npt.NDArray[np.uint8]
 
 

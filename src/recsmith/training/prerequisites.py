@@ -55,7 +55,7 @@ def check_memory_limit(run: Run, *, starts_ranks: bool) -> None:
 
     starts_ranks: whether this process starts ranks of this machine, or is one itself.
     """
-    limit, processes = memory_limit(), 1 + (run.ranks or 1) if starts_ranks else 1
+    limit, processes = memory_limit(), 2 + (run.ranks or 1) if starts_ranks else 1  # torchrun's agent is one, too
     if limit is not None and limit < processes * PROGRAM_BYTES:
         what = "the process" if processes == 1 else f"the {processes} processes"
         raise UsageError(

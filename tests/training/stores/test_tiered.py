@@ -183,11 +183,12 @@ def test_settings_that_nothing_means_are_named(settings: dict[str, Any], said: s
 
 
 def test_caches_beyond_the_memory_limit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache, "proc_bytes", lambda *_: 2**20)  # of this process: other tests may hold gigabytes
+    monkeypatch.setattr(cache, "memory_held", lambda: 2**20)  # of all processes: other tests may hold gigabytes
     monkeypatch.setattr(cache, "memory_limit", lambda: 2**30)
     cache.check_memory(2**10)
     with pytest.raises(
-        UsageError, match=r"needs 1 GiB for its caches, beside the 1 MiB .*, and its memory limit is 1 GiB; raise"
+        UsageError,
+        match=r"needs 1 GiB for its caches .* the 1 MiB .* \(launcher, agent, ranks\), and the limit is 1 GiB; raise",
     ):
         cache.check_memory(2**30)
     monkeypatch.setattr(cache, "memory_limit", lambda: None)

@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from recsmith._process import memory_limit, proc_bytes
+from recsmith._process import memory_held, memory_limit
 from recsmith._types import Bools, Ints
 from recsmith.errors import UsageError
 from recsmith.units import format_size
 
 EVICTED_AT_ONCE = 50  # the part of the slots, 1 / 50, that is freed when none is left: bulk writes, seldom
+FOR_FILES = 64 * 2**20  # bytes of file pages without which a job thrashes: the code of PyTorch alone maps as many
 EMPTY = -1
 MOST_BATCHES = 2**31  # of a job: a read more counts for more than any number of batches
 
@@ -110,19 +111,22 @@ class RowCache:
 
 
 def check_memory(needed: int) -> None:
-    """Refuse caches that do not fit beside what this process holds already, under the limit of its cgroup.
+    """Refuse caches that do not fit beside what is held already under the limit of this process's cgroup.
 
-    needed: bytes of the caches, and of the maps from ids to slots.
+    needed: bytes of the caches, and of the maps from ids to slots. The launcher, torchrun's agent and other ranks count
+    against the same limit, and so do the pages of files that rows and programs are read through: without some of them
+    every step waits for the disk.
 
     Raises:
-        UsageError: both together are more than the limit.
+        UsageError: all together are more than the limit.
     """
-    limit, held = memory_limit(), proc_bytes("self/status", "RssAnon")
-    if limit is not None and held + needed > limit:
+    limit, held = memory_limit(), memory_held()
+    if limit is not None and held + needed + FOR_FILES > limit:
         raise UsageError(
-            f"rows: tiered needs {format_size(needed)} for its caches, beside the {format_size(held)} that this "
-            f"process holds, and its memory limit is {format_size(limit)}; raise the limit, or have less in memory "
-            "(rows.cache, or --cache-factors of the plan)"
+            f"rows: tiered needs {format_size(needed)} for its caches and {format_size(FOR_FILES)} for pages of files, "
+            f"beside the {format_size(held)} that the processes under its memory limit hold (launcher, agent, ranks), "
+            f"and the limit is {format_size(limit)}; raise the limit, or have less in memory (rows.cache, or "
+            "--cache-factors of the plan)"
         )
 
 
