@@ -16,6 +16,7 @@ from recsmith._types import Floats, noun
 from recsmith.errors import UsageError
 from recsmith.units import format_size
 from recsmith.workloads import Table, Workload
+from recsmith.workloads.optimizers import OPTIMIZERS
 
 CASES, IDS, EXCHANGES, NOISE = range(4)  # streams of one key, one for each purpose; visit v draws noise from NOISE + v
 PLANS = 2**32  # a stream that no visit reaches: of tasks that are planned for their cases
@@ -54,6 +55,8 @@ class CaseScale:
     rows, pooling: of a table at most. draws: how cases are drawn, one kind for each number in turn: any (tables of all
     sizes), few (one to four), cold (large tables read much, row after row seldom again), narrow (4 to 32 columns),
         shared (some that are read much and evenly, of a cache's size).
+    apart: weights have an allocation of so many elements, and states another one; otherwise both lie in one of so many
+        elements, a case's states behind its weights, and every case begins with fresh values.
     """
 
     name: str
@@ -68,16 +71,17 @@ class CaseScale:
     rows: int = 2_000_000
     pooling: float = 500.0
     draws: tuple[Draw, ...] = ("any",)
+    apart: bool = True
 
     @property
     def size(self) -> int:
         """Bytes of device memory: fp32 weights, states and gradients, and the 8-byte random numbers of ids."""
-        return 8 * (self.elements + self.lookups) + 4 * self.outputs
+        return (8 if self.apart else 4) * self.elements + 8 * self.lookups + 4 * self.outputs
 
     def check(self, cases: Sequence["Case"]) -> None:
         """Refuse cases that together are larger than the scale allows."""
         lookups = sum(sum(case.lookups) for case in cases)
-        elements, outputs = end_of([case.elements for case in cases]), end_of([case.outputs for case in cases])
+        elements, outputs = end_of([self.room(case) for case in cases]), end_of([case.outputs for case in cases])
         if lookups > self.lookups or elements > self.elements or outputs > self.outputs:
             what = "the case has" if len(cases) == 1 else f"the {len(cases)} cases of a device have"
             raise UsageError(
@@ -85,6 +89,12 @@ class CaseScale:
                 f"{self.name} allows {self.lookups:,}, {self.elements:,} ({format_size(self.elements * 4)} in fp32) "
                 f"and {self.outputs:,}"
             )
+
+    def room(self, case: "Case") -> int:
+        """Elements that a case takes of each allocation that it lies in."""
+        if self.apart:
+            return max(case.elements, case.states)
+        return end_of([case.elements, case.states])
 
 
 SCALES = {
@@ -167,6 +177,13 @@ class Case:
     def elements(self) -> int:
         """Elements of all weights."""
         return sum(table.num_embeddings * table.embedding_dim for table in self.tables)
+
+    @property
+    def states(self) -> int:
+        """Elements of all states that its optimizer keeps."""
+        optimizer = OPTIMIZERS[self.workload.optimizer]
+        rows = sum(table.num_embeddings for table in self.tables)
+        return optimizer.element_states * self.elements + optimizer.row_states * rows
 
     @property
     def outputs(self) -> int:

@@ -24,6 +24,7 @@ from recsmith.adapters.installed import NO_DEVICE
 from recsmith.errors import UsageError
 from recsmith.hardware.case import CaseScale
 from recsmith.hardware.fused_hardware import FusedHardware
+from recsmith.hardware.fused_tables import GPU_OPTIMIZERS
 from recsmith.jobs.machine import describe_cpu
 
 
@@ -60,6 +61,7 @@ class Cuda(FusedHardware):
     """The current CUDA device. runtime, place: another API of events and another device, for tests without a GPU."""
 
     name = "cuda"
+    optimizers = GPU_OPTIMIZERS
     least_s = 0.01  # seconds of repetitions; events are exact, so a third of what a CPU gets will do
     probed_every_s = 1.0  # of an H200 it moves by 1 % in minutes, and would take as long as most cases
 

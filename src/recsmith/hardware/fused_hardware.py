@@ -11,10 +11,11 @@ from torch import Tensor
 
 from recsmith.errors import RecSmithError, UsageError
 from recsmith.hardware.case import REPETITIONS, Case, CaseScale, Measurement, starts_of
-from recsmith.hardware.fused_tables import DATA_TYPES, FUSED, FusedTables, Memory
+from recsmith.hardware.fused_tables import DATA_TYPES, FusedTables, Memory
 from recsmith.hardware.lookups import Lookups, draw_lookups, uniform_pool
 from recsmith.units import format_size
 from recsmith.workloads import AccessProfile, Feature, Table, Workload
+from recsmith.workloads.optimizers import CPU_OPTIMIZERS, OptimizerName
 
 MOST_REPETITIONS = 100  # timed; smaller cases than that end before LEAST_S
 MOST_PROBES = 1000  # repetitions of a probe
@@ -54,6 +55,7 @@ class FusedHardware:
 
     name = ""
     device = ""
+    optimizers: tuple[OptimizerName, ...] = CPU_OPTIMIZERS
     least_s = LEAST_S
     probed_every_s = 0.0  # a probe follows every case
 
@@ -76,11 +78,11 @@ class FusedHardware:
 
     def refuse(self, optimizers: tuple[str, ...], data_types: tuple[str, ...]) -> None:
         """UsageError for what FBGEMM does not train here."""
-        unknown = [name for name in optimizers if name not in FUSED]
+        unknown = [name for name in optimizers if name not in self.optimizers]
         unknown += [name for name in data_types if name not in DATA_TYPES]
         if unknown:
             raise UsageError(
-                f"hardware {self.name} trains {' and '.join(DATA_TYPES)} tables with {', '.join(FUSED)}; "
+                f"hardware {self.name} trains {' and '.join(DATA_TYPES)} tables with {', '.join(self.optimizers)}; "
                 f"'{unknown[0]}' is not among them"
             )
 
@@ -96,7 +98,7 @@ class FusedHardware:
         try:
             lookups = [self._lookups(case) for case in cases]
             times = self._repeat(cases, lookups, least, self.least_s)
-        except (RuntimeError, MemoryError) as error:
+        except (RuntimeError, MemoryError, AssertionError) as error:  # FBGEMM asserts what it has no kernels for
             return self._failure(error)
         self._probed_s = after = self._probe()
         return _measurement(cases, lookups, times, before, after)
@@ -156,10 +158,11 @@ class FusedHardware:
 
     def _groups(self, cases: tuple[Case, ...], lookups: list[Lookups]) -> list[FusedGroup]:
         """The groups of cases, each in its own part of the memory."""
-        elements, outputs = starts_of([case.elements for case in cases]), starts_of([case.outputs for case in cases])
+        elements = starts_of([self.scale.room(case) for case in cases])
+        outputs = starts_of([case.outputs for case in cases])
         groups: list[FusedGroup] = []
         for i, (case, case_lookups) in enumerate(zip(cases, lookups, strict=True)):
-            memory = self._memory.beyond(elements[i], outputs[i])
+            memory = self._memory.beyond(elements[i], outputs[i]).of_case(case)
             gradient = memory.gradient[: case.outputs].view(case.workload.batch_size, -1)
             groups.append(FusedGroup(FusedTables(case, memory), case_lookups, gradient))
         return groups

@@ -1,9 +1,10 @@
 # pyright: basic
 """FBGEMM's fused tables in memory that was allocated before (imports torch and FBGEMM).
 
-Weights, optimizer states and gradients of all cases are one allocation each: tables lie side by side from its start, so
-no two tables of a case share memory, and no case pays for allocation. Cases that run in one step have separate parts of
-it. The learning rate is 0: kernels do all their work, and every weight stays what it was.
+Weights, optimizer states and gradients of all cases are one allocation each, or weights and states are one: tables lie
+side by side from its start, so no two tables of a case share memory, and no case pays for allocation. Cases that run in
+one step have separate parts of it. The learning rate is 0: kernels do all their work, and every weight stays what it
+was.
 """
 
 import logging
@@ -12,8 +13,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from recsmith.hardware.case import Case, CaseScale
-from recsmith.workloads.optimizers import CPU_OPTIMIZERS, OPTIMIZERS
+from recsmith.hardware.case import Case, CaseScale, starts_of
+from recsmith.workloads.optimizers import CPU_OPTIMIZERS, OPTIMIZERS, OptimizerName
 
 logging.disable(logging.WARNING)  # FBGEMM warns of PyTorch releases that its table does not know yet
 from fbgemm_gpu.split_embedding_configs import EmbOptimType, SparseType  # noqa: E402
@@ -25,7 +26,8 @@ from fbgemm_gpu.split_table_batched_embeddings_ops_training import (  # noqa: E4
 
 logging.disable(logging.NOTSET)
 
-FUSED = {name: EmbOptimType[OPTIMIZERS[name].fbgemm_name] for name in CPU_OPTIMIZERS}
+GPU_OPTIMIZERS: tuple[OptimizerName, ...] = (*CPU_OPTIMIZERS, "adam")  # FBGEMM has no CPU kernels of Adam
+FUSED = {name: EmbOptimType[OPTIMIZERS[name].fbgemm_name] for name in GPU_OPTIMIZERS}
 DATA_TYPES = {"fp32": SparseType.FP32, "fp16": SparseType.FP16}
 POOLINGS = {"sum": PoolingMode.SUM, "mean": PoolingMode.MEAN}
 WEIGHT_BITS = 0x3C00  # 1 as fp16, two of them 0.0078 as fp32: arithmetic never meets denormal numbers
@@ -33,7 +35,10 @@ STATE, GRADIENT = 1e-3, 1e-2  # of every element: any values whose squares and r
 
 
 class Memory(NamedTuple):
-    """Memory for the cases of a scale; each takes it from the start. weights: in 16 bits, two to an fp32 element."""
+    """Memory for the cases of a scale; each takes it from the start. weights: in 16 bits, two to an fp32 element.
+
+    state: empty where states lie behind weights.
+    """
 
     weights: Tensor
     state: Tensor
@@ -44,7 +49,7 @@ class Memory(NamedTuple):
         """Allocate the memory of a scale on a device."""
         return cls(
             torch.full((2 * scale.elements,), WEIGHT_BITS, dtype=torch.int16, device=device),
-            torch.full((scale.elements,), STATE, device=device),
+            torch.full((scale.elements if scale.apart else 0,), STATE, device=device),
             torch.full((scale.outputs,), GRADIENT, device=device),
         )
 
@@ -52,11 +57,25 @@ class Memory(NamedTuple):
         """The part beyond so many elements of weights, and of outputs."""
         return Memory(self.weights[2 * elements :], self.state[elements:], self.gradient[outputs:])
 
+    def of_case(self, case: Case) -> "Memory":
+        """The memory of a case that begins here; fresh where its states lie behind its weights."""
+        if len(self.state):
+            return self
+        behind, states = starts_of([case.elements, case.states])[1], case.states
+        weights, state = (
+            self.weights[: 2 * behind],
+            self.weights[2 * behind : 2 * (behind + states)].view(torch.float32),
+        )
+        weights[: case.elements * (2 if case.data_type == "fp32" else 1)].fill_(WEIGHT_BITS)
+        state.fill_(STATE)
+        return Memory(weights, state, self.gradient)
+
 
 class FusedTables(SplitTableBatchedEmbeddingBagsCodegen):
     """The tables of a case as FBGEMM fuses them, in given memory; FBGEMM checks ids against rows, as in TorchRec."""
 
     memory: Memory
+    states: int  # elements of the states that have their place
 
     def __init__(self, case: Case, memory: Memory, learning_rate: float = 0.0, stochastic: bool = True) -> None:
         """stochastic: whether a GPU rounds updated fp16 weights at random, as FBGEMM and TorchRec do by default."""
@@ -64,6 +83,7 @@ class FusedTables(SplitTableBatchedEmbeddingBagsCodegen):
         place = EmbeddingLocation.DEVICE if cuda else EmbeddingLocation.HOST
         compute = ComputeDevice.CUDA if cuda else ComputeDevice.CPU
         self.__dict__["memory"] = memory  # nn.Module takes attributes only once it is initialised
+        self.__dict__["states"] = 0
         super().__init__(
             [(table.num_embeddings, table.embedding_dim, place, compute) for table in case.tables],
             optimizer=FUSED[case.workload.optimizer],
@@ -75,13 +95,17 @@ class FusedTables(SplitTableBatchedEmbeddingBagsCodegen):
         )
 
     def _apply_split(self, split: Any, prefix: str, dtype: Any, *_: Any, **__: Any) -> None:
-        """Take weights (prefix 'weights') and states ('momentum1') from memory, where FBGEMM 1.6 to 1.8 allocates them.
+        """Take weights (prefix 'weights') and states ('momentum1', ...) from memory; FBGEMM 1.6 to 1.8 allocates them.
 
         It sets what FBGEMM's own method sets: offsets and placements of tables, and buffers on device and host.
         """
-        whole = self.memory.weights if prefix == "weights" else self.memory.state
-        place = whole.device
-        mine = whole.view(dtype)[: split.host_size + split.dev_size]
+        size = split.host_size + split.dev_size
+        if prefix == "weights":
+            mine = self.memory.weights.view(dtype)[:size]
+        else:
+            mine = self.memory.state.view(dtype)[self.states : self.states + size]
+            self.__dict__["states"] = self.states + size
+        place = mine.device
         empty = torch.empty(0, dtype=dtype, device=place)
         setattr(self, f"{prefix}_physical_placements", split.placements)
         setattr(self, f"{prefix}_physical_offsets", split.offsets)
