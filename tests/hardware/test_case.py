@@ -16,6 +16,18 @@ def test_a_case_counts_its_ids_weights_and_outputs():
     assert (case.lookups, case.elements, case.outputs, case.data_type) == ((8, 0), 840, 36, "fp32")
 
 
+def test_states_lie_beside_weights_or_behind_them():
+    case = group((100, 8, 1.0, 0.0), (10, 4, 1.0, 0.0), optimizer="adam")
+    assert (case.elements, case.states) == (840, 1680)
+    assert replace(case, workload=replace(case.workload, optimizer="rowwise_adagrad")).states == 110
+    assert replace(case, workload=replace(case.workload, optimizer="sgd")).states == 0
+    scale = SCALES["check"]
+    assert (scale.room(case), replace(scale, apart=False).room(case)) == (1680, 896 + 1680)
+    assert replace(scale, apart=False).size == scale.size - 4 * scale.elements
+    with pytest.raises(UsageError, match="2,576 elements of weights and states"):
+        replace(scale, apart=False, elements=2000).check((case,))
+
+
 def test_tables_of_two_types_are_two_groups():
     case = group((100, 8, 1.0, 0.0), (10, 4, 0.0, 1.0))
     mixed = (case.tables[0], replace(case.tables[1], data_type="fp16"))

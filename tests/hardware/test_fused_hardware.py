@@ -6,6 +6,7 @@ from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
 from importlib import import_module
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +127,42 @@ def test_groups_that_outgrow_the_scale_together_are_refused(cpu: Any):
     assert cpu.measure_groups((half, half)).status == "ok"
     with pytest.raises(UsageError, match="the 3 cases of a device have"):
         cpu.measure_groups((half, half, half))
+
+
+@pytest.mark.parametrize("data_type", ["fp32", "fp16"])
+def test_states_behind_weights_share_nothing_with_them_and_every_case_begins_afresh(data_type: str):
+    pytest.importorskip("fbgemm_gpu")
+    import torch
+
+    hardware: Any = load_hardware("cpu", replace(SCALES["check"], apart=False))
+    case = group((100, 8, 2.0, 0.0), (10, 4, 2.0, 0.0), optimizer="adagrad", data_type=data_type)
+    other = group((50, 16, 2.0, 0.0), optimizer="rowwise_adagrad", data_type=data_type)
+    assert hardware.measure_groups((case, other)).status == "ok"
+    groups = hardware._groups((case, other), [hardware._lookups(each) for each in (case, other)])
+    spans = sorted(
+        (values.data_ptr(), values.data_ptr() + values.numel() * values.element_size())
+        for each in groups
+        for values in (each.tables.weights_host, each.tables.momentum1_host)
+    )
+    assert all(end <= begin for (_, end), (begin, _) in pairwise(spans))
+    weights, state = groups[0].tables.weights_host, groups[0].tables.momentum1_host
+    assert (weights.numel(), state.numel()) == (840, 840)
+    assert torch.equal(state, torch.full_like(state, 1e-3))
+    assert set(weights.tolist()) == {1.0 if data_type == "fp16" else weights[0].item()}
+    assert weights[0].item() == pytest.approx(1.0 if data_type == "fp16" else 0.0078, rel=0.01)
+
+
+def test_the_second_state_of_an_optimizer_lies_behind_the_first(cpu: Any):
+    from types import SimpleNamespace
+
+    import torch
+
+    case = group((10, 8, 1.0, 0.0), optimizer="adagrad")
+    tables: Any = cpu._groups((case,), [cpu._lookups(case)])[0].tables
+    split = SimpleNamespace(host_size=80, dev_size=0, placements=[0], offsets=[0])
+    tables._apply_split(split, "momentum2", torch.float32)
+    assert tables.momentum2_host.data_ptr() == tables.momentum1_host.data_ptr() + 80 * 4
+    assert tables.momentum2_host.numel() == 80
 
 
 def test_copies_go_to_another_place(cpu: Any):

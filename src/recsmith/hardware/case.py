@@ -84,8 +84,9 @@ class CaseScale:
         elements, outputs = end_of([self.room(case) for case in cases]), end_of([case.outputs for case in cases])
         if lookups > self.lookups or elements > self.elements or outputs > self.outputs:
             what = "the case has" if len(cases) == 1 else f"the {len(cases)} cases of a device have"
+            held = "weights" if self.apart else "weights and states"
             raise UsageError(
-                f"{what} {lookups:,} ids, {elements:,} elements of weights and {outputs:,} of outputs; scale "
+                f"{what} {lookups:,} ids, {elements:,} elements of {held} and {outputs:,} of outputs; scale "
                 f"{self.name} allows {self.lookups:,}, {self.elements:,} ({format_size(self.elements * 4)} in fp32) "
                 f"and {self.outputs:,}"
             )
