@@ -41,8 +41,8 @@ GROUPS = {  # rows and columns of the tables of a group, 2 GiB in fp32
     "mixed": [(4_000_000, 8), (4_000_000, 16), (2_000_000, 64), (1_000_000, 128), (500_000, 256)],
     "wide": [(8_000_000, 4), (1_000_000, 512)],
 }
-BATCH, POOLING, BATCHES = 8192, 10.0, 8  # of every table; batches with ids of their own, of which the last are timed
-TIMED = 4
+BATCH, POOLING = 8192, 10.0  # of every table
+BATCHES, TIMED, COUNTED = 8, 4, 2  # batches with ids of their own: two warm up, some are timed, the last ones counted
 SHARES = (0.02, 0.2, 0.5)  # of rows that a cache holds
 ZIPFS = (0.0, 0.8, 1.2)
 
@@ -156,9 +156,10 @@ def group(
     gradient = torch.full((batch, sum(dim for _, dim in specs)), 0.01, device=clock.device)
     times = []
     for number, (ids, offsets, _) in enumerate(drawn):
-        if caching and number == BATCHES - TIMED:
-            hits = made.get_uvm_cache_stats(use_accumulate=True).tolist()
-            made.gather_uvm_cache_stats = False
+        if caching and number in (0, BATCHES - COUNTED):  # FBGEMM counts hits of the last batches, beside its time
+            made.gather_uvm_cache_stats = number > 0
+            if number:
+                made.reset_uvm_cache_stats()
         prefetch_s = clock.once(lambda i=ids, o=offsets: made.prefetch(i, o))[1] if caching else 0.0
         output, forward_s = clock.once(lambda i=ids, o=offsets: made(i, o))
         backward_s = clock.once(lambda out=output: out.backward(gradient))[1]
@@ -167,12 +168,12 @@ def group(
     stepped = memory_now(clock)
     buffers = {name: {"bytes": each.numel() * each.element_size(), "shape": list(each.shape)}
                for name, each in [*made.named_buffers(), *made.named_parameters()] if each.numel() > 1000}  # fmt: skip
-    middle = [sorted(column)[len(column) // 2] for column in zip(*times[-TIMED:], strict=True)]
+    middle = [sorted(column)[len(column) // 2] for column in zip(*times[-TIMED - COUNTED : -COUNTED], strict=True)]
     return {
         "tables": specs, "kernel": kernel, "data_type": data_type, "optimizer": optimizer, "share": share, "zipf": zipf,
         "batch": batch, "pooling": POOLING, "prefetch_s": middle[0], "forward_s": middle[1], "backward_s": middle[2],
         "times": times, "ids": sum(len(ids) for ids, _, _ in drawn[:1]), "unique": [unique for *_, unique in drawn],
-        "cache": hits if caching else None, "before": before, "built": built, "stepped": stepped,
+        "cache": made.get_uvm_cache_stats().tolist() if caching else None, "before": before, "built": built, "stepped": stepped,
         "peak": torch.cuda.max_memory_allocated() if clock.gpu else None, "buffers": buffers,
     }  # fmt: skip
 

@@ -35,6 +35,7 @@ OUTPUTS = 400_000_000  # elements of outputs and their gradient, at most
 ELEMENTS = {"cuda": 25_000_000_000, "cpu": 2**26}  # of weights and states together: 93 GiB, of the 139 of an H200
 STEPS = ("sgd", "adagrad", "rowwise_adagrad", "adam")
 LEAST_REPETITIONS, LEAST_S = 2, 0.003  # of a case at least, after one that is not timed
+BROKEN = ("CUDA error", "no longer answers", "illegal")  # after which nothing answers in this process
 KEPT = ("status", "forward_s", "backward_s", "forward_median_s", "backward_median_s", "spread", "probe_s",
         "probe_moved", "repetitions", "message")  # fmt: skip
 Row = dict[str, Any]
@@ -149,8 +150,12 @@ def measure(path: Path, target: Path, name: str, seconds: float, most: int | Non
                 print("the time is over", flush=True)
                 break
             begun = time.monotonic()
-            file.write(json.dumps(row_of(hardware, case, begun)) + "\n")
+            row = row_of(hardware, case, begun)
+            file.write(json.dumps(row) + "\n")
             file.flush()
+            if any(words in row.get("message", "") for words in BROKEN):
+                print(f"the device no longer answers after {case['key']}", flush=True)
+                raise SystemExit(3)
             count += 1
             if time.monotonic() - told > 20:
                 told = time.monotonic()
@@ -164,8 +169,6 @@ def row_of(hardware: Any, case: Row, begun: float) -> Row:
         row |= copies_of(hardware, case) if case["kind"] == "copies" else fused(hardware, case)
     except (RuntimeError, AssertionError, ValueError, RecSmithError) as error:
         row |= {"status": "failed", "message": f"{type(error).__name__}: {error}"[:300]}
-        if "CUDA error" in str(error):  # the device answers nothing more in this process
-            raise
     return row | {"elapsed_s": round(time.monotonic() - begun, 4)}
 
 

@@ -115,15 +115,14 @@ def watched(model: dict[str, Any], plan: Any, batch: int) -> dict[str, Any]:
             "events": events}  # fmt: skip
 
 
-def timeline(snapshot: dict[str, Any]) -> list[list[int]]:
+def timeline(snapshot: Any) -> list[list[int]]:
     """[microseconds since the first, bytes] of each allocation (+) and free (-) of the allocator's record."""
-    found = []
+    found: list[list[int]] = []
     for each in snapshot["device_traces"][0]:
         if each["action"] in ("alloc", "free_completed"):
             sign = 1 if each["action"] == "alloc" else -1
             found.append([each.get("time_us", 0), sign * each["size"]])
-    first = found[0][0] if found else 0
-    return [[time_us - first, size] for time_us, size in found]
+    return [[time_us - found[0][0], size] for time_us, size in found]
 
 
 def tables(home: Path) -> list[str]:
