@@ -173,7 +173,8 @@ def group(
         "tables": specs, "kernel": kernel, "data_type": data_type, "optimizer": optimizer, "share": share, "zipf": zipf,
         "batch": batch, "pooling": POOLING, "prefetch_s": middle[0], "forward_s": middle[1], "backward_s": middle[2],
         "times": times, "ids": sum(len(ids) for ids, _, _ in drawn[:1]), "unique": [unique for *_, unique in drawn],
-        "cache": made.get_uvm_cache_stats().tolist() if caching else None, "before": before, "built": built, "stepped": stepped,
+        "cache": made.get_uvm_cache_stats().tolist() if caching else None,
+        "before": before, "built": built, "stepped": stepped,
         "peak": torch.cuda.max_memory_allocated() if clock.gpu else None, "buffers": buffers,
     }  # fmt: skip
 

@@ -117,11 +117,11 @@ def watched(model: dict[str, Any], plan: Any, batch: int) -> dict[str, Any]:
 
 def timeline(snapshot: Any) -> list[list[int]]:
     """[microseconds since the first, bytes] of each allocation (+) and free (-) of the allocator's record."""
-    found: list[list[int]] = []
+    found: list[tuple[int, int]] = []
     for each in snapshot["device_traces"][0]:
         if each["action"] in ("alloc", "free_completed"):
             sign = 1 if each["action"] == "alloc" else -1
-            found.append([each.get("time_us", 0), sign * each["size"]])
+            found.append((each.get("time_us", 0), sign * each["size"]))
     return [[time_us - found[0][0], size] for time_us, size in found]
 
 
