@@ -25,7 +25,7 @@ def test_what_servers_cost() -> None:
     factor = pays_from(2, 0.1, 0.05)
     assert factor is not None
     assert 1 < factor < 2
-    assert any("at least" in line for line in remote_lines(plan, 64, 2, 0.1))
+    assert any("at least" in line for line in remote_lines(plan, 64, 2, embeddings_s=0.01, step_s=0.1))
 
 
 def test_a_slow_trainer_by_hand() -> None:

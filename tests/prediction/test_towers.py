@@ -5,6 +5,7 @@ from support.build import cluster, placed, plan_of, table, workload
 
 from recsmith.errors import PlanMismatch, UsageError
 from recsmith.plans import Plan
+from recsmith.prediction.speeds import GPU_FLOPS
 from recsmith.prediction.towers import tower_steps
 
 MB = 1_000_000
@@ -19,26 +20,36 @@ def a_plan(hosts: int = 2) -> Plan:
 
 
 def test_bytes_and_seconds_are_those_of_the_arithmetic() -> None:
-    found = tower_steps(a_plan(), 8, work_s=0.1, link=25 * MB, dense=50_000)
+    found = tower_steps(a_plan(), 8, step_s=0.1, link=25 * MB, dense=50_000)
+    own = a_plan().cluster.links.inter_host_bandwidth * 2
     assert found.pooled_bytes == 2 * 1024 * 13 * 64 * 4  # forward and backward, of two ranks' samples
     assert found.other_bytes == round(1024 * 26 * 12 / 2 + 1.5 * 50_000 * 4)
-    assert found.plain_s == pytest.approx(0.1 + (found.pooled_bytes + found.other_bytes) / (25 * MB))
-    assert found.module_s == pytest.approx(6 * 1024 * (13 * 64) ** 2 / 8 / 1e13)
+    crossing = found.pooled_bytes + found.other_bytes
+    assert found.plain_s == pytest.approx(0.1 + crossing / (25 * MB) - crossing / own)
+    assert found.module_s == pytest.approx(6 * 1024 * (13 * 64) ** 2 / 8 / GPU_FLOPS)
     assert found.towers_s == pytest.approx(found.plain_s + found.module_s - found.pooled_bytes * 7 / 8 / (25 * MB))
     assert found.pays
     assert "towers pay" in str(found)
 
 
 def test_a_fast_link_or_ratio_1_does_not_pay() -> None:
-    fast = tower_steps(a_plan(), 8, work_s=0.1, link=1e12)
+    fast = tower_steps(a_plan(), 8, step_s=0.1, link=1e12)
     assert not fast.pays
     assert "towers do not pay: they save less than 5% of a step" in str(fast)
-    assert tower_steps(a_plan(), 1, work_s=0.1, link=1e6).gain == 1
+    assert tower_steps(a_plan(), 1, step_s=0.1, link=1e6).gain == 1
 
 
-def test_the_plans_own_links_and_work_stand_in() -> None:
-    found = tower_steps(a_plan(), 4)
-    assert (found.link, found.work_s) == (2e10, 0.5)
+def test_on_the_plans_own_links_the_step_is_the_one_that_was_predicted() -> None:
+    """One plain step in one answer; without one, that of the embeddings as the plan counts it."""
+    plan = a_plan()
+    assert (tower_steps(plan, 4).link, tower_steps(plan, 4).plain_s) == (2e10, plan.cost.total_s)
+    assert tower_steps(plan, 4, step_s=0.123).plain_s == 0.123
+    assert tower_steps(plan, 4, step_s=0.123).towers_s < 0.123
+
+
+def test_a_link_that_carries_nothing_is_refused() -> None:
+    with pytest.raises(UsageError, match="the link between hosts is 0 Mbit/s"):
+        tower_steps(a_plan(), 4, link=0.0)
 
 
 def test_plans_without_towers_are_refused() -> None:

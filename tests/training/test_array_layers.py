@@ -8,7 +8,7 @@ import pytest
 from recsmith.data import DataFeature, DataSchema
 from recsmith.errors import UsageError
 from recsmith.training import Run, RunData, RunModel
-from recsmith.training.arrays.scheduling.profiling import CPU, H100
+from recsmith.training.arrays.scheduling.profiling import H100, cpu_rates
 from recsmith.training.arrays.scheduling.scheduler import ArraySchedule, partitions, scheduled
 
 pytestmark = [
@@ -53,7 +53,7 @@ class Traced:
                 [each.task.model for each in self.members[:count]],
                 ((SAMPLES, count, COLUMNS), (SAMPLES, 2), 1),
             )
-            self.steps[count] = traced(models, self.members[0].given, shapes, CPU, torch.device("cpu"))
+            self.steps[count] = traced(models, self.members[0].given, shapes, cpu_rates(), torch.device("cpu"))
         return self.steps[count].graph
 
     def schedule(self, share: float, **words: Any) -> ArraySchedule:
@@ -162,7 +162,7 @@ def test_what_cannot_be_done_once_more_is_refused_or_kept() -> None:
     given, shapes = type("Given", (), {})(), ((4, 1, 8), (4, 2), 1)
 
     def made(inside: nn.Module) -> Any:
-        return traced([Odd(inside)], given, shapes, CPU, torch.device("cpu"))
+        return traced([Odd(inside)], given, shapes, cpu_rates(), torch.device("cpu"))
 
     with pytest.raises(UsageError, match=r"layer_memory: .* in place .*relu_.* make a new tensor"):
         made(nn.ReLU(inplace=True))

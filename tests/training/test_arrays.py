@@ -121,3 +121,29 @@ def test_large_layers_are_trained_in_turn() -> None:
 def array_of(run: Run, together: Any) -> Any:
     assert run.array is not None
     return predicted_gain(replace(run, array=replace(run.array, together=together)), SCHEMA, on_gpu=False)
+
+
+# Of docs/benchmarks/array.md, by the clock, alone on the machine that `cpu` was measured on: models a second together
+# beside in turn, and a step of a model alone in ms.
+MEASURED = {
+    "small": (2.16, 18.4), "mlperf": (1.37, 38.7), "dlrm_dcn": (1.93, 20.3), "small of 8": (2.21, 16.1),
+    "small of 2": (1.31, 20.9), "mlperf of 2": (1.21, 43.6), "64 columns": (1.29, 27.7), "8 tables": (2.13, 11.7),
+    "widths differ": (1.71, 17.6), "batch 1024": (1.44, 33.5),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_gains_and_steps_are_near_those_that_were_measured(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the one step of prediction/job_step.py, which narrow layers, Shampoo and dry runs take too."""
+    from importlib import import_module
+    from pathlib import Path
+
+    from recsmith.training.sources import open_source
+
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
+    arrays = import_module("arrays")
+    run = arrays.an_array(Path("nowhere"), **arrays.CASES[name])
+    gain = predicted_gain(run, open_source(run).schema, on_gpu=False)
+    alone = gain.value * gain.step.step_s / gain.members * 1e3
+    assert gain.value == pytest.approx(MEASURED[name][0], rel=0.2)
+    assert alone == pytest.approx(MEASURED[name][1], rel=0.25)

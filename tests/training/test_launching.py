@@ -4,7 +4,8 @@ import pytest
 
 from recsmith.errors import UsageError
 from recsmith.training import Run, RunData
-from recsmith.training.launching import join_and_train, launcher_environment
+from recsmith.training.launching import join_and_train
+from recsmith.training.ranks import launcher_environment
 
 SRUN = {"SLURM_PROCID": "5", "SLURM_NTASKS": "8", "SLURM_LOCALID": "1"}
 MEETING = {"MASTER_ADDR": "host0", "MASTER_PORT": "29500"}

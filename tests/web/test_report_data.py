@@ -95,6 +95,12 @@ def test_a_plan_without_a_bound_has_a_report():
     assert (shown.plan.bound.value_s, shown.plan.gap) == (None, None)
 
 
+def test_tables_without_towers_say_so_in_the_file(real: Plan):
+    """A field that is left out is undefined in the page, which would call all tables those of one tower."""
+    shown = encode(report_data(real))
+    assert {table["tower"] for table in shown["tables"]} == {None}
+
+
 def test_tables_of_towers_say_which():
     plan = plan_of(
         workload(table("a"), table("b")), cluster(2), placed("a", "table_wise", [0]), placed("b", "table_wise", [2])

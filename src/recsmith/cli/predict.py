@@ -107,7 +107,7 @@ def _with_servers(rows: list[Any], options: dict[str, Any]) -> list[Any]:
 
 
 def _with_towers(rows: list[Any], options: dict[str, Any]) -> list[Any]:
-    """Predictions with a note on what towers would save: what is predicted is the work, and how long links take."""
+    """Predictions with a note on what towers would save of them."""
     from dataclasses import replace
 
     from recsmith.errors import UsageError
@@ -123,9 +123,8 @@ def _with_towers(rows: list[Any], options: dict[str, Any]) -> list[Any]:
     made: list[Any] = []
     for batch, row in rows:
         under = replace(plan, workload=replace(plan.workload, batch_size=batch))
-        work = max(each.step_s - each.exposed_comm_s for each in row.ranks)
         dense = sum(each.bytes for each in row.walk.graph.collectives if each.name == "all_reduce") / 4
-        found = tower_steps(under, options["towers"], work_s=work, link=link, dense=dense)
+        found = tower_steps(under, options["towers"], step_s=row.step_s, link=link, dense=dense)
         made.append((batch, replace(row, notes=(*row.notes, str(found)))))
     return made
 

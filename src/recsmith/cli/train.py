@@ -39,9 +39,13 @@ def train_command(
     if capture is not None:
         settings = (*settings, f"capture={capture}")
     if dry_run:
-        from recsmith.training.launching import dry_run as show
+        from recsmith.training.dry_run import described
 
-        for line in show(run, settings):
+        made = described(run, settings)
+        if format_ == "json":
+            print_json(made.to_raw())
+            return
+        for line in made.lines:
             click.echo(line)
         return
     from recsmith.training.launching import train

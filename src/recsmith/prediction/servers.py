@@ -169,13 +169,13 @@ def moved_line(cost: RemoteCost) -> str:
     )
 
 
-def remote_lines(plan: Plan, batch_size: int, trainers: int, step_s: float) -> list[str]:
-    """What servers would bring, for people. step_s: of a planned step, as far as it is predicted."""
+def remote_lines(plan: Plan, batch_size: int, trainers: int, *, embeddings_s: float, step_s: float) -> list[str]:
+    """What servers would bring, for people. step_s: of a planned step. embeddings_s: of it, of its tables."""
     cost, shards = remote_cost(plan, batch_size, trainers), len(plan.shards())
     return [
         f"remote: {plan.cluster.world_size} servers hold {shards} shards; {moved_line(cost)}",
         f"servers add about {format_time(cost.seconds)} to a step, at the rate of a server on two cores, of which the "
-        f"planned job waits for {format_time(step_s)} of embeddings; {pays_line(trainers, step_s, cost.seconds)}",
+        f"planned job waits for {format_time(embeddings_s)} of embeddings; {pays_line(trainers, step_s, cost.seconds)}",
     ]
 
 

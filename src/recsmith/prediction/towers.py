@@ -1,7 +1,7 @@
 """Whether towers pay at a rate of the link between hosts, before anything is trained (docs/towers.md).
 
-A step is its work and what it waits for that link: bytes that leave a host, by the link's rate. Towers leave
-`1 / ratio` of the bytes of pooled vectors, and their modules add work. Overlap of both is not counted.
+A step of plain tables is the one that is predicted elsewhere. Towers leave `1 / ratio` of the bytes of pooled vectors
+that leave a host, by the link's rate, and their modules add work. Overlap of both is not counted.
 
 Source of the bytes: a host sends the pooled vectors of its tables for the samples of all others, forward, and the
 gradients of the others' vectors for its own samples, backward (Luo et al., MLSys 2024, section 3); a ring of R ranks
@@ -12,10 +12,10 @@ from recsmith._types import noun
 from recsmith.errors import UsageError
 from recsmith.plans import Plan
 from recsmith.plans.towers import check_ratio, placed_towers
+from recsmith.prediction.speeds import flops_per_s
 from recsmith.units import format_size, format_time
 
 VALUE, ID = 4, 12  # bytes of a number in fp32; of an id and its share of lengths
-SPEED = {"cpu": 3e10, "cuda": 1e13}  # operations a second of a rank in fp32: assumed
 LEAST = 0.05  # share of the step that towers must save for `auto` to take them
 
 
@@ -23,25 +23,22 @@ LEAST = 0.05  # share of the step that towers must save for `auto` to take them
 class TowerSteps:
     """A step of plain tables and one of towers, in seconds, and the bytes that leave a host in each.
 
-    link: bytes a second out of a host. work_s: of a step of plain tables that does not wait for the link.
+    link: bytes a second out of a host. plain_s: of a step of plain tables.
     """
 
     ratio: int
     link: float
-    work_s: float
+    plain_s: float
     module_s: float
     pooled_bytes: int
     other_bytes: int
 
     @property
-    def plain_s(self) -> float:
-        """Of a step of plain tables."""
-        return self.work_s + (self.pooled_bytes + self.other_bytes) / self.link
-
-    @property
     def towers_s(self) -> float:
-        """Of a step of towers."""
-        return self.work_s + self.module_s + (self.pooled_bytes / self.ratio + self.other_bytes) / self.link
+        """Of a step of towers: what does not cross is saved, down to what still does."""
+        crosses = (self.pooled_bytes / self.ratio + self.other_bytes) / self.link
+        saved = self.pooled_bytes * (1 - 1 / self.ratio) / self.link
+        return max(self.plain_s - saved, crosses) + self.module_s
 
     @property
     def gain(self) -> float:
@@ -65,19 +62,22 @@ class TowerSteps:
 
 
 def tower_steps(
-    plan: Plan, ratio: int, *, work_s: float | None = None, link: float | None = None, dense: float = 0.0
+    plan: Plan, ratio: int, *, step_s: float | None = None, link: float | None = None, dense: float = 0.0
 ) -> TowerSteps:
     """Steps of plain tables and of towers under a plan that has each table on one host.
 
-    ratio: columns for each one that leaves a tower. work_s: of a step of plain tables, but for waiting for the link;
-    None: the embeddings' computation as the plan counts it, and no dense layers. link: bytes a second out of a host;
-    None: that of the plan's cluster, of all its ranks together. dense: numbers that all ranks sum.
+    ratio: columns for each one that leaves a tower. step_s: of a step of plain tables on the plan's links; None: of its
+    embeddings alone, as the plan counts it. link: bytes a second out of a host, by which the step takes more or less
+    than on the plan's; None: that of the plan's cluster, of all its ranks together. dense: numbers that all ranks sum.
 
     Raises:
         PlanMismatch: a table is on several hosts, or a host has none.
-        UsageError: the plan is of one host, or the ratio does not divide the columns of a table.
+        UsageError: the plan is of one host, the ratio does not divide the columns of a table, or the link carries
+            nothing.
     """
     cluster = plan.cluster
+    if link is not None and not link > 0:
+        raise UsageError(f"the link between hosts is {link * 8 / 1e6:g} Mbit/s; give one that carries something")
     if cluster.hosts == 1:
         raise UsageError("the plan is of one host, and towers save what crosses hosts; plan for several")
     tables = {table.name: table for table in plan.workload.tables}
@@ -91,9 +91,11 @@ def tower_steps(
     ring = 2 * (cluster.world_size - 1) / cluster.world_size * dense * VALUE
     others = here * ids * ID * (cluster.hosts - 1) / cluster.hosts + ring
     work = 6 * batch * cluster.hosts * max(mine * mine / ratio for mine in columns) if ratio > 1 else 0.0
-    if work_s is None:
-        work_s = max(each.forward_compute_s + each.backward_compute_s for each in plan.cost.per_device)
+    own = cluster.links.inter_host_bandwidth * local
+    rate, step = own if link is None else link, plan.cost.total_s if step_s is None else step_s
+    crossing = pooled + others
+    plain = max(step + crossing / rate - crossing / own, crossing / rate) if rate != own else step
     return TowerSteps(
-        ratio=ratio, link=link or cluster.links.inter_host_bandwidth * local, work_s=work_s,
-        module_s=work / SPEED[cluster.device.kind], pooled_bytes=round(pooled), other_bytes=round(others),
+        ratio=ratio, link=rate, plain_s=plain, module_s=work / flops_per_s(cluster.device.kind),
+        pooled_bytes=round(pooled), other_bytes=round(others),
     )  # fmt: skip

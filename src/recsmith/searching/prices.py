@@ -18,7 +18,8 @@ from recsmith.embeddings.truncated import rows_left
 from recsmith.embeddings.workloads import compress
 from recsmith.errors import UsageError
 from recsmith.planning import plan
-from recsmith.prediction.towers import LEAST, SPEED
+from recsmith.prediction.speeds import flops_per_s
+from recsmith.prediction.towers import LEAST
 from recsmith.searching.samples import rules_of, sizes_of
 from recsmith.searching.space import PartChoices, Picks, SearchSpace, Unit
 from recsmith.units import format_time
@@ -47,10 +48,10 @@ class Priced:
         )
 
     def weights(self, count: float, unit: Unit) -> float:
-        """Price of so many dense weights: bytes, or seconds at an assumed speed (docs/towers.md)."""
+        """Price of so many dense weights: bytes, or seconds of their products (prediction/speeds.py)."""
         if unit == "bytes":
             return VALUE * count
-        return PASSES * count * self.workload.batch_size / SPEED[self.cluster.device.kind]
+        return PASSES * count * self.workload.batch_size / flops_per_s(self.cluster.device.kind)
 
 
 @noun

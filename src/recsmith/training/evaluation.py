@@ -11,8 +11,8 @@ from recsmith.files import Raw, Source, decode, encode, source_text
 from recsmith.jobs.launch import launch
 from recsmith.training.card import CARD, read_card
 from recsmith.training.collectives import RunComms
-from recsmith.training.launching import local_ranks
 from recsmith.training.optimizers.settings import DenseOptimizer
+from recsmith.training.ranks import local_ranks
 from recsmith.training.run import load_run, names_modules, run_from_raw, run_to_raw
 from recsmith.training.scores import Scores
 

@@ -20,28 +20,25 @@ from recsmith.training.agreement import Agreement, Wish
 from recsmith.training.batches import TrainingBatch, training_batches
 from recsmith.training.card import check_maps, keep_maps
 from recsmith.training.checkpoints import Checkpoints, Saved
-from recsmith.training.collectives import decided
 from recsmith.training.export import MODEL, export
 from recsmith.training.log import RunLog, StepTimes, starting_lines
 from recsmith.training.metrics import score
 from recsmith.training.models import Unsharded, unsharded
-from recsmith.training.narrowing.deciding import with_narrow
 from recsmith.training.narrowing.settings import NarrowState
 from recsmith.training.optimizers.building import set_schedule
 from recsmith.training.plan import agreed_anew, agreed_plan
 from recsmith.training.plan_rules import check_loadable
+from recsmith.training.preparing import decided_run
 from recsmith.training.random_states import random_kept
 from recsmith.training.run import Checkpointing, Run, save_run
 from recsmith.training.scores import Scores, scores_text
 from recsmith.training.sharded import (
     ShardedJob,
     draw_weights,
-    numbers_across,
     rank_device,
     set_steps,
     settle,
     shard,
-    with_optimizer,
 )
 from recsmith.training.sources import BatchSource, open_data, total_steps, with_distinct
 from recsmith.training.sources.protocol import State
@@ -49,7 +46,7 @@ from recsmith.training.step_clock import STEPS
 from recsmith.training.stores import cache_lookups, rows_waited
 from recsmith.training.stores.parts import predicted_hits
 from recsmith.training.tables.features import Features
-from recsmith.training.tables.tower_parts import check_same_towers, tower_lines
+from recsmith.training.tables.tower_parts import check_same_towers
 from recsmith.training.updates import update_of
 
 CHECKPOINTS = "checkpoints"
@@ -163,7 +160,7 @@ def prepared(
         plan: to train under, where the job has another one by now than its run and its checkpoint say.
     """
     begun, output = time.perf_counter(), Path(run.output)
-    parts, told = unsharded(run), tower_lines(run)
+    parts = unsharded(run)
     run = parts.run
     checkpoints = Checkpoints(output / CHECKPOINTS, run.checkpoint or Checkpointing(), agreement)
     saved = checkpoints.newest() if run.checkpoint else None
@@ -172,14 +169,12 @@ def prepared(
         check_maps(run.model, output)
         check_same_towers(saved.run.model, run.model)
         check_loadable(saved.plan, plan)
-    run, narrowed = with_narrow(run, parts, plan, saved.run if saved else None)
-    parameters = parts.parameters  # before tables are sharded, and each rank has its own of them
-    run, costs = with_optimizer(run, plan, parts.task, saved.run if saved else None)
-    comms, why = decided(run.comms, plan, numbers_across(parts.task, plan))
-    sharded, progress = shard(replace(run, comms=comms), plan, parts.task, rank_device()), progress_of(saved)
+    made = decided_run(parts, plan, saved.run if saved else None)
+    run, parameters = made.run, parts.parameters  # before tables are sharded, and each rank has its own of them
+    sharded, progress = shard(replace(run, comms=made.comms), plan, parts.task, rank_device()), progress_of(saved)
     batches = settled(sharded, batches_from(parts, progress))
     said = starting_lines(run, plan, parameters=parameters, samples=parts.source.length)  # counted for the first batch
-    said += [*told, *why, *costs, *narrowed]
+    said += [each.said for each in (*parts.told, *made.told)]
     said += parts.source.notes(run.data.batch_sizes(dist.get_world_size()), dist.get_world_size(), progress.position)
     set_state(sharded, run, saved, progress)
     if sharded.narrowed is not None:

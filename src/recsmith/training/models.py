@@ -29,7 +29,8 @@ from recsmith.training.tables.dedup_parts import Deduplication, deduplication_of
 from recsmith.training.tables.features import Features
 from recsmith.training.tables.plain import features_of
 from recsmith.training.tables.searched import SearchedTables
-from recsmith.training.tables.tower_parts import with_towers
+from recsmith.training.tables.tower_parts import tower_lines, towers_of, with_towers
+from recsmith.training.told import DEDUPLICATE, TOWERS, SystemTold
 
 DATA_TYPES = {"fp32": DataType.FP32, "fp16": DataType.FP16, "bf16": DataType.BF16}
 POOLINGS = {"sum": PoolingType.SUM, "mean": PoolingType.MEAN}
@@ -124,6 +125,7 @@ class Unsharded:
     source: BatchSource
     task: Task
     features: Features  # that the model looks up
+    told: tuple[SystemTold, ...] = ()  # of what was decided to build it so
 
     @property
     def parameters(self) -> int:
@@ -136,13 +138,24 @@ def unsharded(run: Run, source: BatchSource | None = None) -> Unsharded:
 
     Raises what opening data, counting what repeats in it and building the model raise.
     """
-    run, source = with_towers(run), source or open_source(run)
-    task = build_task(run.model, source.schema, run.seed, deduplication=deduplication_of(run, source))
+    source = source or open_source(run)
+    towers, run = tower_lines(run, source.schema), with_towers(run, source.schema)
+    repeats = deduplication_of(run, source)
+    task = build_task(run.model, source.schema, run.seed, deduplication=repeats)
     if (step := parsed(run.pipeline, "pipeline")[0]) in SECOND_ORDER:
         from recsmith.training.steps.second_order import check_layers
 
         check_layers(task.model, step)
-    return Unsharded(run, source, task, features_of(task))
+    return Unsharded(run, source, task, features_of(task), _told(run, towers, repeats))
+
+
+def _told(run: Run, towers: Sequence[str], repeats: Deduplication) -> tuple[SystemTold, ...]:
+    """What was decided of how tables are built."""
+    made = towers_of(run.model) is not None
+    return (
+        *(SystemTold(key=TOWERS, on=made, said=line) for line in towers),
+        *(SystemTold(key=DEDUPLICATE, on=bool(repeats), said=line) for line in repeats.told),
+    )
 
 
 def _pooled(

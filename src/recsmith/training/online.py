@@ -10,8 +10,9 @@ from recsmith.files import Raw, Source, decode, encode, source_text
 from recsmith.jobs.launch import launch
 from recsmith.jobs.log import write_message
 from recsmith.training.arms import ARMS, OnlineResult, Replayed, first_judged, judged, replay, with_update
-from recsmith.training.launching import engine_for_ranks, local_ranks, passing_on_signals
+from recsmith.training.launching import engine_for_ranks, passing_on_signals
 from recsmith.training.prerequisites import check_run, own_modules
+from recsmith.training.ranks import local_ranks
 from recsmith.training.run import Run, load_run, names_modules, run_from_raw, run_to_raw
 from recsmith.training.sources import open_source
 from recsmith.training.sources.periods import PeriodSource

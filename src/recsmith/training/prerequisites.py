@@ -12,12 +12,15 @@ from recsmith._components import checked, find, load, parsed
 from recsmith._process import memory_limit
 from recsmith.adapters.installed import require_torchrec
 from recsmith.errors import UsageError
+from recsmith.files.writable import check_writable
 from recsmith.jobs.log import require_tensorboard
 from recsmith.training.refusals import check_together, remote_parts
 from recsmith.training.remote.parts import check_remote
 from recsmith.training.run import Component, Run, names_component, names_modules
 from recsmith.units import format_size
 
+SEARCH, SEARCHED = "search", "searched"  # the step of a search, and the tables whose choices it learns
+NO_CHOICES = "pipeline is search, and the model has no choices; recsmith search makes such a run"
 PROGRAM_BYTES = 200 * 2**20  # that a process with PyTorch, TorchRec and FBGEMM holds at least: 259 MiB are measured
 
 
@@ -31,6 +34,8 @@ def check_run(run: Run, ranks: int) -> None:
     """
     check_machine(run, ranks)
     check_output(run.output)
+    if run.capture is not None:
+        check_writable(run.capture, "capture", "name another folder")
     check_remote(run, launched="RANK" in os.environ)
     if run.remote is not None:
         from recsmith.adapters.topology import device_type
@@ -65,17 +70,8 @@ def check_memory_limit(run: Run, *, starts_ranks: bool) -> None:
 
 
 def check_output(output: str) -> None:
-    """UsageError where a folder cannot be made or written to. Nothing is made."""
-    folder = Path(output).absolute()
-    while not folder.exists() and folder != folder.parent:
-        folder = folder.parent
-    problem = None
-    if not folder.is_dir():
-        problem = "Not a directory"
-    elif not os.access(folder, os.W_OK | os.X_OK):
-        problem = "Permission denied"
-    if problem:
-        raise UsageError(f"the run's output '{output}' cannot be written: {problem}; give another output")
+    """UsageError where the run's folder cannot be made or written to. Nothing is made."""
+    check_writable(output, "the run's output", "give another output")
 
 
 @contextmanager
@@ -108,6 +104,7 @@ def _check_named(run: Run) -> None:
         _check_sparse_copy(run, watcher)
     if run.pipeline != "auto":
         _check_component(STEP, run.pipeline, "pipeline", 1)
+        _check_choices(run)
     _check_component(ROWS, run.rows, "rows", 2)
     if names_component(run.comms):
         from recsmith.training.collectives import collectives_of
@@ -141,14 +138,20 @@ def check_arguments(name: str, function: Any, arguments: dict[str, Any]) -> None
 
 
 def _check_component(kind: str, spec: Component, where: str, given: int) -> None:
-    """A component's class, where it is the user's or has settings. given: arguments that its maker hands over."""
+    """A component's class and its settings. given: arguments that its maker hands over."""
     name, settings = parsed(spec, where)
-    if ":" in name or settings:
-        target = find(kind, name)
-        if isinstance(target, type) and not hasattr(target, "__pydantic_config__"):
-            right = checked(target, settings, f"{where} ({name})", given)
-            if hasattr(target, "check_settings"):
-                target.check_settings(**right)
+    target = find(kind, name)
+    if isinstance(target, type) and not hasattr(target, "__pydantic_config__"):
+        right = checked(target, settings, f"{where} ({name})", given)
+        if hasattr(target, "check_settings"):
+            target.check_settings(**right)
+
+
+def _check_choices(run: Run) -> None:
+    """UsageError for the step of a search where no table has choices."""
+    tables = parsed(run.model.table_module or "plain", "model.table_module")[0]
+    if parsed(run.pipeline, "pipeline")[0] == SEARCH and tables != SEARCHED:
+        raise UsageError(NO_CHOICES)
 
 
 def _check_gpus(ranks: int) -> None:

@@ -21,6 +21,7 @@ import torch
 from recsmith.data import Batch, Dataset
 from recsmith.errors import RecSmithError, UsageError
 from recsmith.files import Source, encode, source_text
+from recsmith.files.writable import check_writable
 from recsmith.training.batches import as_tensors
 from recsmith.training.card import CARD, ModelCard, RefitSettings, Refitted, read_card
 from recsmith.training.export import MODEL, export_changed
@@ -97,6 +98,7 @@ def check_target(target: Path, model: Path, *, force: bool, made: str, what: str
     """UsageError where an output is the model itself, or holds something else than the card's `made` says."""
     if target.resolve() == model.resolve():
         raise UsageError(f"'{target}' is the model itself, which stays as it is; give another output")
+    check_writable(target, "the output", "give another output")
     if not target.exists() or force:
         return
     if not (target / CARD).exists() or getattr(read_card(target), made) is None:

@@ -22,7 +22,8 @@ from recsmith.searching.prices import PlannedPrice, Priced, check_pays, replanne
 from recsmith.searching.samples import drawn, frontier, settings_of
 from recsmith.searching.space import BOTTOM, TOP, make_space
 from recsmith.training.compressing import run_workload
-from recsmith.training.launching import local_ranks, train
+from recsmith.training.launching import train
+from recsmith.training.ranks import local_ranks
 from recsmith.training.run import MADE_HERE, Checkpointing, Run, load_run
 from recsmith.training.sources import open_source
 

@@ -21,8 +21,8 @@ from recsmith._components import parsed
 from recsmith.adapters.convert import to_sharding_plan
 from recsmith.adapters.feature_order import keep_feature_order
 from recsmith.costs.fetches import AHEAD
-from recsmith.planning.simulate import simulate
 from recsmith.plans import Plan
+from recsmith.prediction.job_step import JobStep
 from recsmith.sharding import UVM_CACHING
 from recsmith.training.batches import TrainingBatch
 from recsmith.training.collectives import collectives_of, sharders_of
@@ -38,6 +38,7 @@ from recsmith.training.run import Run
 from recsmith.training.steps import SECOND_ORDER
 from recsmith.training.stores import store_of
 from recsmith.training.stores.kernels import kernels_in, kernels_of, own_kernels
+from recsmith.training.stores.parts import facts_of_kernels
 from recsmith.training.stores.protocol import RowStore
 from recsmith.training.stores.tiered import on_disk
 from recsmith.training.tables.plain import initial_weights_of
@@ -79,7 +80,7 @@ def shard(run: Run, plan: Plan, task: Task, device: torch.device) -> ShardedJob:
     narrowed = narrowed_layers(task.model, run.model.narrow)
     sharders = sharders_of(collectives)
     worded, limits = on_disk(plan) if device.type == "cpu" else (plan, _fetched_ahead(run, plan))
-    with warnings.catch_warnings(), own_kernels(kernels_of(run.rows)):
+    with warnings.catch_warnings(), own_kernels(kernels_of(run.rows, **facts_of_kernels(run, plan))):
         warnings.simplefilter("ignore")
         model = DistributedModelParallel(
             task, device=device, sharders=towers.sharders(sharders),
@@ -123,19 +124,22 @@ def by_step(run: Run) -> bool:
     return parsed(run.pipeline, "pipeline")[0] in SECOND_ORDER
 
 
-def with_optimizer(run: Run, plan: Plan, task: Task, before: Run | None = None) -> tuple[Run, list[str]]:
-    """The run with its optimizer of dense layers decided, where it leaves that to us, and lines on what it costs.
+def with_optimizer(
+    run: Run, plan: Plan, task: Task, step: JobStep | None, before: Run | None = None
+) -> tuple[Run, list[str], float]:
+    """The run with its optimizer of dense layers decided, lines on what it costs, and seconds that it adds to a step.
 
-    before: the run of the checkpoint that training goes on from, whose optimizer has the state.
+    step: of the job without it; None where it is not predicted. before: the run of the checkpoint that training goes on
+    from, whose optimizer has the state.
     """
     dense = run.optimizers.dense
     if dense.name not in (AUTO, SHAMPOO) or by_step(run):
-        return run, []
-    decided, told = optimizer_decided(dense, dense_shapes(task), plan, simulate(plan).cost.total_s)
+        return run, [], 0.0
+    decided, told, added = optimizer_decided(dense, dense_shapes(task), plan, step)
     if dense.name == AUTO and before is not None and before.optimizers.dense.name != decided.name:
         decided = replace(before.optimizers.dense, learning_rate=dense.learning_rate, clip_norm=dense.clip_norm)
         told = [f"optimizers.dense, which is auto, stays {decided.name}, whose state the checkpoint has"]
-    return replace(run, optimizers=replace(run.optimizers, dense=decided)), told
+    return replace(run, optimizers=replace(run.optimizers, dense=decided)), told, added
 
 
 def dense_shapes(task: Task) -> list[tuple[int, ...]]:

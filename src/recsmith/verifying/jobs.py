@@ -22,7 +22,7 @@ from recsmith.plans import Placement, Plan, plan_to_raw
 from recsmith.problems.memory import local_batch_bytes
 from recsmith.problems.modes import Demand
 from recsmith.sharding import DEVICE_KERNELS, KERNEL_NAMES, KEY_VALUE, Shard
-from recsmith.sharding.memory import Parts, Pieces, real_parts
+from recsmith.sharding.memory import Pieces, real_bytes, real_parts
 from recsmith.units import format_size
 from recsmith.verifying.job_ranks import WARM_UP
 from recsmith.verifying.verification import JobProgress, JobVerification, RankMeasure
@@ -33,15 +33,26 @@ ALL_TO_ALL = ("table_wise", "column_wise")  # pooled outputs arrive as columns, 
 
 
 def predicted_bytes(plan: Plan) -> list[tuple[int, int]]:
-    """(bytes of its shards in the `real` accounting on CPU, bytes of its batch and outputs) of each rank."""
+    """(bytes of its shards in the `real` accounting on CPU, bytes of its batch and outputs) of each rank.
+
+    Of tables that the plan keeps on disk, what is in memory counts.
+    """
     shards = plan.shards()
-    parts = real_parts(_pieces_of(plan, shards), plan.workload.optimizer, plan.workload.pipeline)
-    whole = np.sum([getattr(parts, name) for name in Parts.__dataclass_fields__], axis=0)
+    pieces, optimizer, pipeline = _pieces_of(plan, shards), plan.workload.optimizer, plan.workload.pipeline
+    parts, whole = real_parts(pieces, optimizer, pipeline), real_bytes(pieces, optimizer, pipeline).device
     ranks = np.array([shard.rank for shard in shards])
     return [
         (int(whole[ranks == rank].sum()), _batch_bytes(plan, int(parts.sort[ranks == rank].sum())))
         for rank in range(plan.cluster.world_size)
     ]
+
+
+def bytes_on_disk(plan: Plan) -> list[int]:
+    """Bytes of the file of each rank, of tables that the plan keeps on disk, with their optimizer state."""
+    shards = plan.shards()
+    stored = real_bytes(_pieces_of(plan, shards), plan.workload.optimizer, plan.workload.pipeline).host
+    ranks = np.array([shard.rank for shard in shards])
+    return [int(stored[ranks == rank].sum()) for rank in range(plan.cluster.world_size)]
 
 
 def _pieces_of(plan: Plan, shards: tuple[Shard, ...]) -> Pieces:
@@ -50,6 +61,7 @@ def _pieces_of(plan: Plan, shards: tuple[Shard, ...]) -> Pieces:
     kinds = {placement.table: placement.kind for placement in plan.placements}
     kernels = {placement.table: KERNEL_NAMES.index(placement.compute_kernel) for placement in plan.placements}
     factors = {placement.table: placement.load_factor for placement in plan.placements}
+    policies = {placement.table: placement.cache_policy for placement in plan.placements}
     mine = [tables[shard.table] for shard in shards]
     types = [kinds[shard.table] for shard in shards]
     demand = Demand.of(plan.workload, tuple(mine))
@@ -65,7 +77,8 @@ def _pieces_of(plan: Plan, shards: tuple[Shard, ...]) -> Pieces:
         data_parallel=np.array([kind.name == "data_parallel" for kind in types]),
         kernel=np.array([kernels[shard.table] for shard in shards]),
         cache_load_factor=np.array([factors[shard.table] for shard in shards]),
-        on_cpu=True, sequence=~demand.pooled, mean=np.array([table.pooling == "mean" for table in mine]),
+        on_cpu=True, counted=np.array([policies[shard.table] == "static" for shard in shards]),
+        sequence=~demand.pooled, mean=np.array([table.pooling == "mean" for table in mine]),
         gathered=np.array([kind.splits_rows for kind in types]) & demand.pooled,
     )  # fmt: skip
 

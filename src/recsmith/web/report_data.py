@@ -66,7 +66,7 @@ class ShownTable:
     pieces: tuple[ShownPiece, ...]
     ids: float
     seconds: float
-    tower: int | None = None
+    tower: int | None
 
 
 @noun

@@ -287,13 +287,13 @@ def test_auto_stays_with_the_optimizer_whose_state_a_checkpoint_has() -> None:
     task: Any = torch.nn.Linear(3, 2)
     optimizers = RunOptimizers(dense=DenseOptimizer(name="auto", clip_norm=2.0))
     run = Run(data=RunData(train="x"), output="out", optimizers=optimizers)
-    fresh, told = with_optimizer(run, two_tables(), task)
+    fresh, told, _ = with_optimizer(run, two_tables(), task, None)
     assert fresh.optimizers.dense.name in ("shampoo", "adam")
     assert len(told) == 1
     other = "adam" if fresh.optimizers.dense.name == "shampoo" else "shampoo"
     before = replace(run, optimizers=RunOptimizers(dense=DenseOptimizer(name=other, learning_rate=0.7)))
-    resumed, told = with_optimizer(run, two_tables(), task, before)
+    resumed, told, _ = with_optimizer(run, two_tables(), task, None, before)
     dense = resumed.optimizers.dense
     assert (dense.name, dense.learning_rate, dense.clip_norm) == (other, run.optimizers.dense.learning_rate, 2.0)
     assert told == [f"optimizers.dense, which is auto, stays {other}, whose state the checkpoint has"]
-    assert with_optimizer(replace(run, pipeline="dance"), two_tables(), task)[1] == []
+    assert with_optimizer(replace(run, pipeline="dance"), two_tables(), task, None)[1] == []

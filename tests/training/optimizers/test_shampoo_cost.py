@@ -11,6 +11,7 @@ from support.plans import two_tables
 from recsmith.clusters import load_cluster
 from recsmith.errors import UsageError
 from recsmith.plans import Plan
+from recsmith.prediction.job_step import JobStep
 from recsmith.training import DenseOptimizer
 from recsmith.training.optimizers.blocks import ShampooSettings, blocks_of, owners
 from recsmith.training.optimizers.shampoo_cost import optimizer_decided, shampoo_cost
@@ -80,6 +81,11 @@ def test_settings_out_of_range_are_named(settings: dict[str, Any], words: str) -
         ShampooSettings(**settings)
 
 
+def a_step(seconds: float) -> JobStep:
+    """A step that takes so long."""
+    return JobStep(trainer_s=seconds, reading_s=0.0, embeddings_s=0.0, layers_s=0.0, gradients_s=0.0, optimizer_s=0.0)
+
+
 def on(device: str, plan: Plan) -> Plan:
     """The plan on as many of a device."""
     return replace(plan, cluster=load_cluster(f"{device}:{plan.cluster.world_size}"))
@@ -100,19 +106,21 @@ def test_costs_follow_layers_and_ranks() -> None:
 def test_auto_refuses_what_costs_much_and_says_why() -> None:
     plan = on("cpu", two_tables())
     auto = DenseOptimizer(name="auto", learning_rate=0.5, arguments={"grafting": "adagrad"})
-    cheap, told = optimizer_decided(auto, LAYERS, plan, 10.0)
+    cheap, told, added = optimizer_decided(auto, LAYERS, plan, a_step(10.0))
+    assert 0 < added < 1
     assert (cheap.name, cheap.learning_rate) == ("shampoo", 0.5)
     assert told[0].startswith("shampoo adds to a step ")
     assert "of the predicted step without it; directions of " in told[0]
     assert told[0].endswith("so optimizers.dense, which is auto, takes it")
-    dear, told = optimizer_decided(auto, LAYERS, plan, 0.0)
+    dear, told, added = optimizer_decided(auto, LAYERS, plan, a_step(0.0))
+    assert added == 0
     assert (dear.name, dear.learning_rate, dear.arguments) == ("adagrad", 0.5, None)
     assert "auto lets it cost 10%, so optimizers.dense, which is auto, takes adagrad" in told[0]
-    _, told = optimizer_decided(auto, [(4,)], plan, 1.0)
+    _, told, _ = optimizer_decided(auto, [(4,)], plan, a_step(1.0))
     assert "no layer has a matrix" in told[0]
-    _, told = optimizer_decided(auto, LAYERS, on("h100", plan), 1.0)
+    _, told, _ = optimizer_decided(auto, LAYERS, on("h100", plan), None)
     assert "nothing was measured on GPUs" in told[0]
     named = DenseOptimizer(name="shampoo")
-    assert optimizer_decided(named, LAYERS, plan, 0.0)[0] is named
+    assert optimizer_decided(named, LAYERS, plan, a_step(0.0))[0] is named
     plain = DenseOptimizer()
-    assert optimizer_decided(plain, LAYERS, plan, 0.0) == (plain, [])
+    assert optimizer_decided(plain, LAYERS, plan, a_step(0.0)) == (plain, [], 0.0)

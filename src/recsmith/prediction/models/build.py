@@ -86,14 +86,14 @@ def _graph(steps: Sequence[Step], machine: Machine, batch: int) -> Graph:
                    ranks=tuple(range(ranks)))
         for name, size in zip(names, sizes, strict=True)
     )  # fmt: skip
-    priced: dict[int, Tape] = {id(step): _tape(step.ops, machine) for step in steps}
+    priced: dict[int, Tape] = {id(step): tape_of(step.ops, machine) for step in steps}
     graph = Graph(ranks=tuple(priced[id(step)] for step in steps), collectives=collectives, lanes=LANES,
                   batch_size=batch)  # fmt: skip
     check_graph(graph)
     return graph
 
 
-def _tape(ops: Sequence[Op], machine: Machine) -> Tape:
+def tape_of(ops: Sequence[Op], machine: Machine) -> Tape:
     """The events of operators: T1 before each, T2 and T3 around its kernels, T5 between them or instead."""
     known = machine.overheads.by_key()
     kernels = within_step([part for op in ops for part in op.parts if isinstance(part, KernelShape)])

@@ -69,7 +69,9 @@ def sparse_step(model: Model, tables: RankTables, batch: int) -> Step:
     step.then_backward(backward)
     step.arrange("reshape unsqueeze")
     step.op("aten::cat", moved("concat", batch * both, batch * both, 2))
-    inward = _dots(step, tables, batch) if model.kind == "dlrm" else _crosses(step, model, both, batch)
+    inward = (
+        dots(step, tables.features, tables.width, batch) if model.kind == "dlrm" else _crosses(step, model, both, batch)
+    )
     perceptron(step, batch, (inward, *model.top, 1))
     loss(step, batch)
     step.backward()
@@ -150,9 +152,9 @@ def _rows_to_samples(step: Step, tables: RankTables, batch: int) -> None:
     step.then_backward(backward)
 
 
-def _dots(step: Step, tables: RankTables, batch: int) -> int:
-    """DLRM's products of all pairs of features; how many columns the last layers get."""
-    count, width = tables.features + 1, tables.width
+def dots(step: Step, features: int, width: int, batch: int) -> int:
+    """DLRM's products of all pairs of features and of the dense part; how many columns the last layers get."""
+    count = features + 1
     pairs = count * (count - 1) // 2
     whole, square, out = batch * count * width, batch * count**2, width + pairs
     step.arrange("transpose")

@@ -1,60 +1,57 @@
 """What training several models together brings, before anything is trained; without torch.
 
-A step is a sum of work, each at a rate that was measured on ranks of one core each (`python benchmarks/arrays.py
-pairs`): what every step costs, reading and sending ids, lookups, products of layers, and parameters. Together, the
-first two are paid once.
+A step of a model alone is that of prediction/job_step.py, with lookups by what a number that is pooled takes, for there
+is no plan yet. Together, ids and what every step costs are paid once, and what batching the members costs comes in
+their place: measured on ranks of one core each (`python benchmarks/arrays.py pairs`).
 
 B samples of a rank, F features, D columns, K members
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from recsmith.data import DataSchema
+from recsmith.prediction.job_step import ID_S, OPTIMIZER_S, JobStep, numbers_of, trainer_s
+from recsmith.prediction.speeds import layers_s
 from recsmith.training.arrays.members import members_of
+from recsmith.training.layer_shapes import PAIRS, shapes_of
 from recsmith.training.run import Run, RunModel
 from recsmith.training.tables import tables_of
 
 LEAST = 1.1  # times the models a second, under which `auto` trains in turn
-
-
-@dataclass(frozen=True)
-class Rates:
-    """Seconds of a step of some ranks: by itself, of an id, of a number that is pooled, of a product, of a weight."""
-
-    step: float
-    ids: float
-    pooled: float
-    products: float
-    weights: float
-
-    def seconds(self, work: "StepWork") -> float:
-        """Of a step."""
-        parts = self.ids * work.ids, self.pooled * work.pooled, self.products * work.products
-        return self.step + sum(parts) + self.weights * work.weights
-
-
-ALONE = Rates(step=6e-3, ids=1.2e-6, pooled=8e-9, products=8e-11, weights=3e-9)
-TOGETHER = Rates(step=18e-3, ids=1.0e-6, pooled=2e-8, products=8e-11, weights=6e-9)
+POOLED_S = 8e-9  # of a number that is pooled, forward and backward
+# What training together takes beyond that: of a step, of a number that is pooled, of a weight of dense layers.
+BATCHED_S, SPREAD_S, JOINED_S = 6e-3, 12e-9, 3e-9
 
 
 @dataclass(frozen=True)
 class StepWork:
-    """What a rank does in a step: ids that it reads, numbers that it pools, products and weights of dense layers."""
+    """What a rank does in a step of one model: ids that it reads, numbers that it pools, weights, seconds of layers."""
 
     ids: float
+    features: int
     pooled: float
-    products: float
     weights: float
+    layers_s: float
+
+    def own_s(self) -> float:
+        """What each of several members takes, together or alone."""
+        return self.pooled * POOLED_S + self.layers_s + self.weights * OPTIMIZER_S
+
+    def shared_s(self, ranks: int) -> float:
+        """What all members together pay once."""
+        return trainer_s(self.features, ranks) + self.ids * ID_S
 
 
 @dataclass(frozen=True)
 class ArrayGain:
-    """Models a second of an array of so many members together, beside in turn. wanted: as the run has it."""
+    """Models a second of an array of so many members together, beside in turn.
+
+    step: of the array together, on CPU ranks of a core each. wanted: as the run has it.
+    """
 
     value: float
     members: int
+    step: JobStep
     wanted: str
     on_gpu: bool = False
 
@@ -83,44 +80,28 @@ def predicted_gain(run: Run, schema: DataSchema, *, on_gpu: bool, again: float =
         UsageError: its members, or their tables, break a rule.
     """
     assert run.array is not None
+    ranks = run.ranks or 1
     models = [member.model for member in members_of(run).values()]
-    whole = run.data.global_batch_size
-    works = [work_of(each, schema, whole / (run.ranks or 1) if whole else run.data.batch_size) for each in models]
-    pooled, products, weights = (
-        sum(getattr(each, name) for each in works) for name in ("pooled", "products", "weights")
-    )
-    together = TOGETHER.seconds(StepWork(works[0].ids, pooled, products * (1 + again), weights))
-    value = sum(ALONE.seconds(each) for each in works) / together
-    return ArrayGain(value, len(models), run.array.together, on_gpu)
+    works = [work_of(each, schema, run.data.local_batch_size(ranks)) for each in models]
+    alone = sum(each.own_s() + each.shared_s(ranks) for each in works)
+    pooled, weights = sum(each.pooled for each in works), sum(each.weights for each in works)
+    step = JobStep(
+        trainer_s=trainer_s(works[0].features, ranks) + BATCHED_S, reading_s=works[0].ids * ID_S,
+        embeddings_s=pooled * (POOLED_S + SPREAD_S), layers_s=(1 + again) * sum(each.layers_s for each in works),
+        gradients_s=0.0, optimizer_s=weights * (OPTIMIZER_S + JOINED_S),
+    )  # fmt: skip
+    return ArrayGain(alone / step.step_s, len(models), step, run.array.together, on_gpu)
 
 
-def work_of(model: RunModel, schema: DataSchema, samples: float) -> StepWork:
+def work_of(model: RunModel, schema: DataSchema, samples: int) -> StepWork:
     """What a rank does in a step of one model. Of a model of the user's, layers are not counted."""
     tables = tables_of(model, schema)
     factors = {feature.name: feature.pooling_factor or 1.0 for feature in schema.features}
     features = [(name, table.embedding_dim or 0) for table in tables for name in table.features]
     ids, columns = sum(factors[name] for name, _ in features), sum(width for _, width in features)
-    weights, products = _layers(model, max(1, len(schema.dense)), len(features), columns)
-    return StepWork(samples * ids, samples * columns, samples * products, weights)
-
-
-def _layers(model: RunModel, dense: int, features: int, columns: int) -> tuple[float, float]:
-    """(weights, products of a sample) of the dense layers of a built-in model."""
-    width, all_columns = model.embedding_dim, columns + model.embedding_dim
-    if model.name == "deepfm":
-        sizes = [(dense, model.hidden, width), (all_columns, model.factors), (width + model.factors + 1, 1)]
-        return _of(sizes), _of(sizes)
-    if model.name == "dlrm_dcn":
-        cross = 2.0 * model.cross_layers * all_columns * min(model.cross_rank, all_columns)
-        bottom, top = (dense, *model.bottom, width), (all_columns, *model.top, 1)
-        return _of([bottom, top]) + cross, _of([bottom, top]) + cross
-    if model.name == "dlrm":
-        pairs = features * (features + 1) // 2
-        bottom, top = (dense, *model.bottom, width), (width + pairs, *model.top, 1)
-        return _of([bottom, top]), _of([bottom, top]) + (features + 1) ** 2 * width
-    return 0.0, 0.0
-
-
-def _of(stacks: Sequence[Sequence[int]]) -> float:
-    """Weights of stacks of linear layers of these sizes."""
-    return float(sum(a * b for sizes in stacks for a, b in pairwise(sizes)))
+    shapes = shapes_of(model, schema)
+    pairs = (len(features), model.embedding_dim) if model.name == PAIRS else None
+    return StepWork(
+        ids=samples * ids, features=len(features), pooled=float(samples * columns), weights=float(numbers_of(shapes)),
+        layers_s=layers_s(shapes, samples, pairs),
+    )  # fmt: skip

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from recsmith.training.arrays.scheduling.graph import TrainingGraph
-from recsmith.training.arrays.scheduling.profiling import CPU, H100, TracedStep, traced
+from recsmith.training.arrays.scheduling.profiling import H100, TracedStep, cpu_rates, traced
 from recsmith.training.arrays.scheduling.running import HostCopies, StreamedCopies, run_schedule
 from recsmith.training.arrays.scheduling.scheduler import ArraySchedule, partitions, scheduled
 
@@ -43,7 +43,7 @@ class LayerMemory:
 
     def _planned(self, shapes: Shapes, device: torch.device) -> tuple[ArraySchedule, dict[tuple[int, int], TracedStep]]:
         if (shapes, device.type) not in self._plans:
-            rates, steps = H100 if device.type == "cuda" else CPU, dict[tuple[int, int], TracedStep]()
+            rates, steps = H100 if device.type == "cuda" else cpu_rates(), dict[tuple[int, int], TracedStep]()
             (samples, columns), dense, labels = shapes
 
             def graph_of(group: int, count: int) -> TrainingGraph:

@@ -10,6 +10,7 @@ from recsmith._types import noun
 from recsmith.clusters import Cluster
 from recsmith.errors import UsageError, check_rules
 from recsmith.plans import Plan
+from recsmith.prediction.job_step import crossing_s, gradients_s
 from recsmith.training.collectives.protocol import Codecs, GradientHook
 from recsmith.training.collectives.quantised import RunComms
 from recsmith.workloads.data_types import ELEMENT_BYTES, DataType
@@ -99,11 +100,10 @@ class Thresholded:
     def step_seconds(self, cluster: Cluster, numbers: int) -> tuple[float, float, float]:
         """Seconds of a step for dense gradients: all on the links of a cluster, the share on them, and choosing it.
 
-        A ring all-reduce sends 2 (W - 1) / W of fp32 numbers a rank; messages of a share go to each of W - 1 others.
+        All of them take what any price of a job has them take; messages of a share go to each of W - 1 others.
         """
-        ranks, rate = cluster.world_size, cluster.ring_bandwidth
-        ring = 2 * (ranks - 1) / ranks * numbers * ELEMENT_BYTES["fp32"] / rate
-        sent = self.dense_bytes(ranks, numbers) / rate
+        ring = gradients_s(numbers, cluster)
+        sent = crossing_s(self.dense_bytes(cluster.world_size, numbers), cluster)
         passes = GPU_PASSES * ELEMENT_BYTES["fp32"] / cluster.device.hbm_bandwidth
         return ring, sent, numbers * (CPU_S_PER_NUMBER if cluster.device.kind == "cpu" else passes)
 

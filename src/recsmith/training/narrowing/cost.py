@@ -8,41 +8,46 @@ from math import prod
 
 from recsmith._types import record
 from recsmith.plans import Plan
+from recsmith.prediction.job_step import NUMBER_BYTES, JobStep, numbers_of
+from recsmith.prediction.speeds import layers_s
 from recsmith.training.narrowing.settings import NarrowSettings, Units
-from recsmith.training.optimizers.shampoo_cost import CPU_FLOPS, NUMBER_BYTES, layers_s
 from recsmith.units import format_size, format_time
 
 LEAST = 0.05  # of a mean step: what narrow layers must save for `auto` to take them
-# Of a step on one core, for each number (benchmarks/narrow.py rates): an optimizer's step; the zeros that a gradient of
-# full size begins with; a weight that is taken, and its gradient put back.
-OPTIMIZER_S, ZERO_S, TAKEN_S = 2.7e-9, 0.4e-9, 3.5e-9
+# Of a step on one core, for each number (benchmarks/narrow.py rates): the zeros that a gradient of full size begins
+# with; a weight that is taken, and its gradient put back.
+ZERO_S, TAKEN_S = 0.4e-9, 3.5e-9
 
 
 @record
 class NarrowCost:
     """A step in each kind of phase.
 
-    dense_s, narrow_s: predicted. embeddings_s: of that, of tables and what they send. narrow_steps: share of all steps.
+    dense_s, narrow_s: predicted, or None. embeddings_s: of that, of tables and what they send. narrow_steps: share of
+    all steps.
     operations: of a mean step's linear layers, of those of a dense one. sent_bytes: of dense gradients that a rank
     sends.
     """
 
-    dense_s: float
-    narrow_s: float
-    embeddings_s: float
+    dense_s: float | None
+    narrow_s: float | None
+    embeddings_s: float | None
     narrow_steps: float
     operations: float
     sent_bytes: int
 
     @property
     def saved(self) -> float:
-        """The share of a mean step that is saved."""
+        """The share of a mean step that is saved, where steps are predicted."""
+        if self.narrow_s is None or self.dense_s is None:
+            return 0.0
         return self.narrow_steps * (1 - self.narrow_s / self.dense_s)
 
 
 def narrow_cost(
     settings: NarrowSettings, units: Sequence[Units], shapes: dict[str, tuple[int, int]],
-    dense: Sequence[Sequence[int]], plan: Plan, embeddings_s: float, steps: int | None, sent_bytes: float | None = None,
+    dense: Sequence[Sequence[int]], plan: Plan, step: JobStep | None, steps: int | None,
+    sent_bytes: float | None = None,
 ) -> NarrowCost:  # fmt: skip
     """What a job's steps cost under a plan.
 
@@ -52,7 +57,7 @@ def narrow_cost(
         shapes: (outputs, inputs) of the layers that make or read them, by name.
         dense: shapes of all dense parameters.
         plan: of the tables.
-        embeddings_s: of tables in a step.
+        step: of the job without them; None where it is not predicted.
         steps: of the job.
         sent_bytes: of dense gradients that a rank sends; None: all, by a ring.
 
@@ -67,12 +72,14 @@ def narrow_cost(
         for name in each.read_by:
             kept[name] = (kept[name][0], left)
     whole, taken = sum(map(prod, shapes.values())), sum(map(prod, kept.values()))
-    numbers, batch, ranks = sum(map(prod, dense)), plan.workload.batch_size, plan.cluster.world_size
-    sent = round(2 * (ranks - 1) / ranks * numbers * NUMBER_BYTES if sent_bytes is None else sent_bytes)
-    sending_s = sent / plan.cluster.ring_bandwidth if ranks > 1 else 0.0
-    common = embeddings_s + numbers * OPTIMIZER_S + sending_s
-    dense_s = common + layers_s(dense, batch)
-    narrow_s = dense_s - 6 * batch * (whole - taken) / CPU_FLOPS + whole * ZERO_S + taken * TAKEN_S
+    ranks, batch = plan.cluster.world_size, plan.workload.batch_size
+    ring = 2 * (ranks - 1) / ranks * numbers_of(dense) * NUMBER_BYTES
+    sent = round(ring if sent_bytes is None else sent_bytes)
+    dense_s = narrow_s = embeddings_s = None
+    if step is not None:
+        dense_s, embeddings_s = step.step_s, step.embeddings_s
+        less = layers_s(list(shapes.values()), batch) - layers_s(list(kept.values()), batch)
+        narrow_s = dense_s - less + whole * ZERO_S + taken * TAKEN_S
     products = sum(prod(each) for each in dense if len(each) > 1)
     operations = 1 - share * (whole - taken) / products
     return NarrowCost(
@@ -81,12 +88,12 @@ def narrow_cost(
     )  # fmt: skip
 
 
-def cost_line(settings: NarrowSettings, cost: NarrowCost, *, seconds: bool, thresholded: bool) -> str:
-    """What is said of a cost. seconds: whether figures say how fast this device multiplies."""
+def cost_line(settings: NarrowSettings, cost: NarrowCost, *, thresholded: bool) -> str:
+    """What is said of a cost. thresholded: whether a part of the gradients crosses ranks alone."""
     time = (
         f"a dense step is predicted {format_time(cost.dense_s)}, a narrow one {format_time(cost.narrow_s)}, so that a "
         f"mean step saves {cost.saved:.0%}"
-        if seconds
+        if cost.dense_s is not None and cost.narrow_s is not None
         else "seconds are not predicted, for nothing was measured on GPUs"
     )
     sent = "as comms.dense says" if thresholded else "in full size in both, for whole layers cross ranks"
@@ -97,9 +104,9 @@ def cost_line(settings: NarrowSettings, cost: NarrowCost, *, seconds: bool, thre
     )
 
 
-def why_not(cost: NarrowCost, *, seconds: bool) -> str | None:
+def why_not(cost: NarrowCost) -> str | None:
     """Why `auto` leaves narrow layers out; None where they pay."""
-    if not seconds:
+    if cost.dense_s is None or cost.embeddings_s is None:
         return "nothing was measured on GPUs"
     if cost.saved >= LEAST:
         return None

@@ -7,11 +7,11 @@ from torch import nn
 
 from recsmith.adapters.topology import device_type
 from recsmith.errors import UsageError
-from recsmith.planning.simulate import simulate
 from recsmith.plans import Plan
+from recsmith.prediction.job_step import JobStep
 from recsmith.training.collectives import collectives_of, decided
 from recsmith.training.models import Unsharded
-from recsmith.training.narrowing.cost import cost_line, narrow_cost, why_not
+from recsmith.training.narrowing.cost import NarrowCost, cost_line, narrow_cost, why_not
 from recsmith.training.narrowing.settings import LEAST_UNITS, NarrowSettings
 from recsmith.training.narrowing.units import units_of
 from recsmith.training.refusals import placed_parts, refusals
@@ -22,57 +22,63 @@ from recsmith.training.sources import total_steps
 AUTO = "auto"
 
 
-def with_narrow(run: Run, parts: Unsharded, plan: Plan, before: Run | None = None) -> tuple[Run, list[str]]:
-    """The run with model.narrow decided, where it leaves that to us, and lines on what it brings.
+def with_narrow(
+    run: Run, parts: Unsharded, plan: Plan, step: JobStep | None, before: Run | None = None
+) -> tuple[Run, list[str], float]:
+    """The run with model.narrow decided, lines on what it brings, and the share of a mean step that it saves.
 
-    before: the run of the checkpoint that training goes on from, whose choice stays.
+    step: of the job without it; None where it is not predicted. before: the run of the checkpoint that training goes on
+    from, whose choice stays.
 
     Raises:
         UsageError: the model has nothing that could be narrow, or a phase would be too short.
     """
     wanted = run.model.narrow
     if wanted is None:
-        return run, []
+        return run, [], 0.0
     if wanted == AUTO and before is not None:
         kept = before.model.narrow
-        return _with(run, kept), [f"model.narrow, which is auto, stays {'on' if kept else 'off'}, as it was"]
+        return _with(run, kept), [f"model.narrow, which is auto, stays {'on' if kept else 'off'}, as it was"], 0.0
     settings = NarrowSettings() if wanted == AUTO else wanted
     made, model = _with(run, settings), parts.task.model
     try:
         if wanted == AUTO and (refused := next(refusals(placed_parts(made, plan, device_type())), None)):
             raise UsageError(refused)
-        told, why = _priced(made, settings, parts, plan)
+        cost, thresholded = _priced(made, settings, parts, plan, step)
     except UsageError as error:
         if wanted != AUTO:
             raise
-        return _with(run, None), [f"model.narrow, which is auto, is left out: {error}"]
+        return _with(run, None), [f"model.narrow, which is auto, is left out: {error}"], 0.0
+    told = cost_line(settings, cost, thresholded=thresholded)
     if wanted != AUTO:
-        return made, [told, *whole_layers(model, settings)]
-    if why is not None:
-        return _with(run, None), [told, f"model.narrow, which is auto, is left out: {why}"]
-    return made, [f"{told}; so model.narrow, which is auto, is on", *whole_layers(model, settings)]
+        return made, [told, *whole_layers(model, settings)], cost.saved
+    if (why := why_not(cost)) is not None:
+        return _with(run, None), [told, f"model.narrow, which is auto, is left out: {why}"], 0.0
+    on = f"{told}; so model.narrow, which is auto, is on"
+    return made, [on, *whole_layers(model, settings)], cost.saved
 
 
 def _with(run: Run, narrow: Any) -> Run:
     return replace(run, model=replace(run.model, narrow=narrow))
 
 
-def _priced(run: Run, settings: NarrowSettings, parts: Unsharded, plan: Plan) -> tuple[str, str | None]:
-    """(what narrow layers cost and bring, why auto would leave them out)."""
+def _priced(
+    run: Run, settings: NarrowSettings, parts: Unsharded, plan: Plan, step: JobStep | None
+) -> tuple[NarrowCost, bool]:
+    """(what narrow layers cost and bring, whether a part of their gradients crosses ranks alone)."""
     model = parts.task.model
     check_units(model)
     units = [each for each in units_of(model) if each.width >= LEAST_UNITS]
     names = {name for each in units for name in (each.made_by, *each.read_by)}
     layers: dict[str, Any] = {name: model.get_submodule(name) for name in names}
-    ranks, numbers, on_cpu = plan.cluster.world_size, numbers_across(parts.task, plan), device_type() == "cpu"
+    ranks, numbers = plan.cluster.world_size, numbers_across(parts.task, plan)
     comms: Any = collectives_of(decided(run.comms, plan, numbers)[0])
     sent = None if getattr(comms, "dense", None) is None else comms.dense_bytes(ranks, numbers)
     cost = narrow_cost(
         settings, units, {name: tuple(each.weight.shape) for name, each in layers.items()}, dense_shapes(parts.task),
-        plan, simulate(plan).cost.total_s, total_steps(run, parts.source, ranks), sent,
+        plan, step, total_steps(run, parts.source, ranks), sent,
     )  # fmt: skip
-    told = cost_line(settings, cost, seconds=on_cpu, thresholded=sent is not None)
-    return told, why_not(cost, seconds=on_cpu)
+    return cost, sent is not None
 
 
 def check_units(model: nn.Module) -> None:

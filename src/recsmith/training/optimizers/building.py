@@ -13,7 +13,9 @@ from torchrec.optim.warmup import WarmupOptimizer, WarmupPolicy, WarmupStage
 
 from recsmith._components import load
 from recsmith.training.optimizers.dense import dense_optimizer
-from recsmith.training.optimizers.settings import RunOptimizers, SparseOptimizer
+from recsmith.training.optimizers.settings import DenseOptimizer, RunOptimizers, SparseOptimizer
+from recsmith.training.optimizers.shampoo_cost import AUTO, SHAMPOO
+from recsmith.training.optimizers.split import round_to_halves
 from recsmith.workloads.optimizers import OPTIMIZERS
 
 
@@ -102,3 +104,22 @@ def _stages(optimizers: RunOptimizers) -> list[WarmupStage]:
         made.append(WarmupStage(policy=WarmupPolicy.INTERPOLATE, max_iters=start + decay, **fall))
         made.append(WarmupStage(policy=WarmupPolicy.CONSTANT, max_iters=1 << 62, value=0.0))
     return made
+
+
+SIDE = 8  # rows and columns of the weight that is asked for its state
+
+
+def state_bytes(optimizer: DenseOptimizer) -> float:
+    """Bytes that an optimizer keeps for each number of dense layers, as one step on a small weight shows it.
+
+    Of one that no small weight can tell of, Shampoo, whose factors follow from the shapes, and those of yours: Adam's.
+    """
+    if optimizer.name in (AUTO, SHAMPOO) or ":" in optimizer.name:
+        return state_bytes(DenseOptimizer())
+    weight = torch.nn.Parameter(torch.zeros(SIDE, SIDE))
+    round_to_halves([weight], optimizer)
+    made = dense_optimizer([weight], optimizer)
+    weight.grad = torch.zeros_like(weight)
+    made.step()
+    kept = [each for state in made.state.values() for each in state.values() if isinstance(each, torch.Tensor)]
+    return sum(each.nbytes for each in kept if each.numel() >= SIDE**2) / SIDE**2

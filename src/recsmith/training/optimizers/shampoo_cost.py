@@ -5,19 +5,19 @@ W ranks
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import prod
 
 from recsmith._types import record
 from recsmith.clusters import Cluster
 from recsmith.plans import Plan
+from recsmith.prediction.job_step import JobStep
+from recsmith.prediction.speeds import flops_per_s
 from recsmith.training.optimizers.blocks import ShampooSettings, blocks_of, owners
 from recsmith.training.optimizers.settings import DenseOptimizer
 from recsmith.units import format_size, format_time
 
 AUTO, SHAMPOO = "auto", "shampoo"
 MOST = 0.1  # of the predicted step: what auto lets Shampoo cost
-CPU_FLOPS = 95e9  # a second, fp32 on one core: layers, statistics and roots alike (benchmarks/optimizers.py rates)
-CPU_BLOCK_S = 6e-5  # of a block beside its products: a dozen operators of PyTorch on one core (the same command)
+CPU_BLOCK_S = 6e-5  # of a block beside its products: a dozen operators of PyTorch (benchmarks/optimizers.py rates)
 NUMBER_BYTES = 4
 Shapes = Sequence[Sequence[int]]
 
@@ -52,35 +52,33 @@ def shampoo_cost(settings: ShampooSettings, shapes: Shapes, cluster: Cluster, st
         return OptimizerCost(flops=flops, sent_bytes=sent, state_bytes=state, seconds=None, share=None)
     latency = (cluster.links.inter_host_latency_s if cluster.hosts > 1 else cluster.links.intra_host_latency_s) or 0.0
     sending_s = sent / cluster.ring_bandwidth + latency if ranks > 1 else 0.0
-    seconds = flops / CPU_FLOPS + most * CPU_BLOCK_S + sending_s
+    seconds = flops / flops_per_s("cpu") + most * CPU_BLOCK_S + sending_s
     return OptimizerCost(
         flops=flops, sent_bytes=sent, state_bytes=state, seconds=seconds, share=seconds / max(step_s, 1e-12)
     )
 
 
-def layers_s(shapes: Shapes, batch_size: int) -> float:
-    """Seconds of the forward and backward pass of dense layers on a core: six operations a weight and sample."""
-    return 6 * batch_size * sum(prod(shape) for shape in shapes if len(shape) > 1) / CPU_FLOPS
-
-
 def optimizer_decided(
-    optimizer: DenseOptimizer, shapes: Shapes, plan: Plan, embeddings_s: float
-) -> tuple[DenseOptimizer, list[str]]:
-    """The optimizer of dense layers of a run under a plan, and lines on what Shampoo costs, and if auto takes it."""
+    optimizer: DenseOptimizer, shapes: Shapes, plan: Plan, step: JobStep | None
+) -> tuple[DenseOptimizer, list[str], float]:
+    """The optimizer of dense layers of a run, lines on what Shampoo costs and if auto takes it, and what it adds.
+
+    step: of the job without it; None where it is not predicted. What it adds to a step is in seconds.
+    """
     if optimizer.name not in (AUTO, SHAMPOO):
-        return optimizer, []
+        return optimizer, [], 0.0
     settings = ShampooSettings.of(optimizer.arguments or {})
-    step_s = embeddings_s + layers_s(shapes, plan.workload.batch_size)
-    cost = shampoo_cost(settings, shapes, plan.cluster, step_s)
+    cost = shampoo_cost(settings, shapes, plan.cluster, 0.0 if step is None else step.step_s)
     told = cost_line(cost)
     if optimizer.name == SHAMPOO:
-        return optimizer, [told]
+        return optimizer, [told], cost.seconds or 0.0
     if cost.flops and cost.share is not None and cost.share <= MOST:
-        return replace(optimizer, name=SHAMPOO), [f"{told}; so optimizers.dense, which is auto, takes it"]
+        taken = f"{told}; so optimizers.dense, which is auto, takes it"
+        return replace(optimizer, name=SHAMPOO), [taken], cost.seconds or 0.0
     plain = replace(optimizer, name=settings.grafting, arguments=None)
     why = "nothing was measured on GPUs" if cost.share is None else f"auto lets it cost {MOST:.0%}"
     why = why if cost.flops else "no layer has a matrix"
-    return plain, [f"{told}; {why}, so optimizers.dense, which is auto, takes {plain.name}"]
+    return plain, [f"{told}; {why}, so optimizers.dense, which is auto, takes {plain.name}"], 0.0
 
 
 def cost_line(cost: OptimizerCost) -> str:

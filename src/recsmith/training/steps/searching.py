@@ -24,6 +24,7 @@ from recsmith._types import Bools, Ints
 from recsmith.errors import UsageError, check_rules, too_small
 from recsmith.training.batches import TrainingBatch
 from recsmith.training.models import by_label
+from recsmith.training.prerequisites import NO_CHOICES
 from recsmith.training.sharded import ShardedJob
 from recsmith.training.steps.protocol import StepOutcome, UnpipelinedStep
 from recsmith.training.tables.searched import Draws, draws_of
@@ -57,7 +58,7 @@ class SearchStep(UnpipelinedStep):
         task: Any = job.model.module
         self.job, self.draws = job, draws_of(task)
         if not self.draws:
-            raise UsageError("pipeline is search, and the model has no choices; recsmith search makes such a run")
+            raise UsageError(NO_CHOICES)
         self.steps, self.warm_up, self.coefficient, self.ceiling = steps, warm_up, coefficient, ceiling
         self.fixed, self.hot, self.cold, self.rate = fixed, hot, cold, learning_rate
         self.logits: torch.Tensor | None = None

@@ -30,14 +30,15 @@ _Kernel = TypeVar("_Kernel", bound=nn.Module)
 _METHOD = "_create_embedding_kernel"
 
 
-def kernels_of(wanted: object) -> Choice:
+def kernels_of(wanted: object, **facts: Any) -> Choice:
     """What the row store of a run says of kernels; a store without kernels leaves all groups to TorchRec.
 
-    wanted: the store's name or 'module:Class', with settings, as a run gives it.
+    wanted: the store's name or 'module:Class', with settings, as a run gives it. facts: what a store of ours is told of
+    the job beside its settings.
     """
     name, settings = parsed(wanted, "rows")
     choose = getattr(find(ROWS, name), "kernel", None)
-    return _none if choose is None else partial(choose, **settings)
+    return _none if choose is None else partial(choose, **settings, **facts)
 
 
 def _none(config: GroupedEmbeddingConfig, pooled: bool, device: torch.device) -> None:

@@ -1,11 +1,12 @@
 """What parts of a run refuse that say how rows are kept: data types of tables, and stores; without torch."""
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import Any
 
 from recsmith._components import parsed
 from recsmith.errors import check_rules
-from recsmith.plans import Plan
+from recsmith.plans import Cache, Placement, Plan
 from recsmith.problems.cached_lookups import CachedTable, cached_tables_of, hit_share
 from recsmith.sharding import KEY_VALUE
 from recsmith.training.run import Run
@@ -20,9 +21,12 @@ from recsmith.training.run_parts import (
     Sequences,
     TableOptimizer,
 )
+from recsmith.workloads import Table
 from recsmith.workloads.optimizers import SPLIT_OPTIMIZERS
 
 PROFILE = 1000  # batches whose reads are counted, of policy static
+BATCHES = 2  # whose rows a cache holds at least: the one that trains, and the one that is fetched ahead of it
+SPREAD = 1.25  # times the mean ids of a batch, of features whose bags differ in length
 
 
 @dataclass(frozen=True)
@@ -127,9 +131,21 @@ class TablesInFile:
             return f"rows: tiered keeps tables in fp32, and table '{other.table}' has {other.data_type}; give it fp32"
         if isinstance(other, Deduplicated):
             return "rows: tiered does not take deduplicated features yet; drop data.deduplicate, or leave rows out"
+        if isinstance(other, PlannedTables) and (odd := self._split_by_columns(other.plan)) is not None:
+            return (
+                f"table '{odd}' is split by columns in the plan, and rows: tiered keeps whole rows; use a plan of "
+                "table_wise and row_wise"
+            )
         if other is GPU:
             return "rows: tiered is for CPUs; on GPUs leave rows out; plan with --kernels fused,dense,fused_uvm_caching"
         return None
+
+    def _split_by_columns(self, plan: Plan) -> str | None:
+        """The first table in a file whose columns are on several ranks."""
+        dims = {table.name: table.embedding_dim for table in plan.workload.tables if table.pooled}
+        cut = [each for each in plan.placements if each.widths and each.widths != (dims.get(each.table),)]
+        stored = [each.table for each in cut if self.all_of_them or each.compute_kernel == KEY_VALUE.name]
+        return min((name for name in stored if name in dims), default=None)
 
 
 def check_caches(cache: float | None = None, policy: str | None = None, profile: int = PROFILE) -> None:
@@ -153,9 +169,51 @@ def cached_tables(run: Run, plan: Plan) -> list[CachedTable]:
     placed = [each for each in plan.placements if each.table in tables and each.sharding_type != COPIED]
     if "cache" in settings:
         static = settings.get("policy") == "static"
-        return [CachedTable(tables[each.table], settings["cache"], static) for each in placed]
-    stored = {each.table for each in placed if each.compute_kernel == KEY_VALUE.name}
-    return [each for each in cached_tables_of(plan) if each.table.name in stored]
+        wanted = [CachedTable(tables[each.table], settings["cache"], static) for each in placed]
+    else:
+        stored = {each.table for each in placed if each.compute_kernel == KEY_VALUE.name}
+        wanted = [each for each in cached_tables_of(plan) if each.table.name in stored]
+    least = least_slots(run, plan)
+    return [each._replace(share=share_of(each, least[each.table.name])) for each in wanted]
+
+
+def share_of(cached: CachedTable, least: int) -> float:
+    """The share of a table's rows that its cache holds: what is asked for, and never fewer rows than `least`."""
+    return min(1.0, max(cached.share, least / cached.table.num_embeddings))
+
+
+def least_slots(run: Run, plan: Plan) -> dict[str, int]:
+    """Rows that the cache of each table holds at least: those that two batches of all ranks may read."""
+    ranks = plan.cluster.world_size
+    mixed = 1 if run.data.periods is None else run.data.periods.mixed
+    samples = run.data.local_batch_size(ranks) * ranks * mixed
+    return {table.name: min(table.num_embeddings, BATCHES * _ids(table, samples)) for table in plan.workload.tables}
+
+
+def _ids(table: Table, samples: int) -> int:
+    ids = sum(
+        each.pooling_factor * each.num_poolings * (1.0 if each.pooling_factor == 1 else SPREAD)
+        for each in table.features
+    )
+    return math.ceil(samples * ids)
+
+
+def facts_of_kernels(run: Run, plan: Plan) -> dict[str, Any]:
+    """What the kernels of a run's row store are told beside its settings."""
+    return {"least": least_slots(run, plan)} if parsed(run.rows, "rows")[0] == "tiered" else {}
+
+
+def stored_plan(run: Run, plan: Plan) -> Plan:
+    """The plan as the run keeps its rows: tables that are in files say so, with what is in memory of each."""
+    cached = {each.table.name: each for each in cached_tables(run, plan)}
+    return replace(plan, digest="", placements=tuple(_stored(each, cached.get(each.table)) for each in plan.placements))
+
+
+def _stored(placement: Placement, cached: CachedTable | None) -> Placement:
+    if cached is None:
+        return placement
+    cache = Cache(load_factor=cached.share, policy="static" if cached.static else "lru")
+    return replace(placement, compute_kernel=KEY_VALUE.name, cache=cache)
 
 
 def predicted_hits(run: Run, plan: Plan) -> float | None:

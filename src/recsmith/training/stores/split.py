@@ -183,12 +183,17 @@ class SplitRows(DeviceRows):
         self.tables: list[SplitTables] = found
 
     @staticmethod
-    def kernel(config: GroupedEmbeddingConfig, pooled: bool, device: torch.device, *, upper: str = "nearest",
-               lower: bool = True) -> Callable[..., nn.Module] | None:  # fmt: skip
-        """Halves for pooled tables that FBGEMM would update in its backward pass, on CPU."""
+    def check_settings(*, upper: str = "nearest", lower: bool = True) -> None:
+        """UsageError for an upper half that there is not."""
         known = [name for name in ROUNDINGS if name != "stochastic" or not lower]
         if upper not in known:
             raise UsageError(f"rows.upper is {upper}, which lower: {str(lower).lower()} has not; {' or '.join(known)}")
+
+    @staticmethod
+    def kernel(config: GroupedEmbeddingConfig, pooled: bool, device: torch.device, *, upper: str = "nearest",
+               lower: bool = True) -> Callable[..., nn.Module] | None:  # fmt: skip
+        """Halves for pooled tables that FBGEMM would update in its backward pass, on CPU."""
+        SplitRows.check_settings(upper=upper, lower=lower)
         if not pooled or device.type != "cpu" or config.compute_kernel != EmbeddingComputeKernel.FUSED:
             return None
         return partial(SplitBag, upper=upper, lower=lower)

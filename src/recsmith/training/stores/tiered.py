@@ -9,7 +9,7 @@ longer holds. Under the step `prefetch_sparse_dist` a thread does so for the nex
 The file is scratch: it has no name, and a job that resumes fills a new one from its checkpoint.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -28,6 +28,7 @@ from torchrec.distributed.types import CacheAlgorithm, CacheParams
 from torchrec.optim.keyed import CombinedOptimizer
 
 from recsmith.errors import UsageError
+from recsmith.files.writable import check_writable
 from recsmith.jobs.sharded_model import NamedShard
 from recsmith.plans import Cache, Plan
 from recsmith.plans.plan import CachePolicy
@@ -44,11 +45,13 @@ CACHED = ("cache_load_factor", "cache_algorithm", "prefetch_pipeline")
 class TieredBag(BatchedFusedEmbeddingBag):
     """TorchRec's kernel of pooled tables, on TieredTables.
 
-    cache, policy: of all tables; without a cache, those of the plan. folder: of the file. profile: batches.
+    cache, policy: of all tables; without a cache, those of the plan. folder: of the file. profile: batches. least: rows
+    that the cache of a table holds at least.
     """
 
     def __init__(self, *, config: GroupedEmbeddingConfig, pg: Any, device: Any, sharding_type: Any, env: Any = None,
-                 cache: float | None, folder: str, policy: CachePolicy, profile: int) -> None:  # fmt: skip
+                 cache: float | None, folder: str, policy: CachePolicy, profile: int,
+                 least: Mapping[str, int]) -> None:  # fmt: skip
         super(BatchedFusedEmbeddingBag, self).__init__(config, pg, device, sharding_type)
         for table in config.embedding_tables:
             if table.local_cols != table.embedding_dim:
@@ -63,6 +66,7 @@ class TieredBag(BatchedFusedEmbeddingBag):
         kept = [_planned(each) if cache is None else (cache, policy == "static") for each in config.embedding_tables]
         self._emb_module = TieredTables(
             names=[table.name for table in config.embedding_tables], rows=self._local_rows, columns=self._local_cols,
+            least=[least.get(table.name, 1) for table in config.embedding_tables],
             caches=[share for share, _ in kept], profiles=[profile if static else 0 for _, static in kept],
             folder=folder, feature_table_map=self._feature_table_map, pooling_mode=self._pooling,
             weights_precision=precision, device=device,
@@ -104,8 +108,8 @@ class TieredRows(DeviceRows):
     """Pooled, fused tables in a file, with a share of their rows in memory; other parameters in memory.
 
     folder: on the disk that holds the file of each rank, of rows and their optimizer state. cache: share of the rows of
-    all tables that is in memory; without it the tables that the plan keeps on disk (key_value) are in the file, each
-    with the plan's share and policy. Two batches' rows of every table have to fit. policy: lru keeps the rows that were
+    all tables that is in memory, and never less than the rows of two batches; without it the tables that the plan keeps
+    on disk (key_value) are in the file, each with the plan's share and policy. policy: lru keeps the rows that were
     read last; static those that were read most in the first `profile` batches of the job.
 
     Raises:
@@ -120,17 +124,25 @@ class TieredRows(DeviceRows):
         self._tables: list[TieredTables] = found
 
     @staticmethod
+    def check_settings(*, folder: str, cache: float | None = None, policy: CachePolicy | None = None,
+                       profile: int = PROFILE) -> None:  # fmt: skip
+        """UsageError for settings that mean nothing, and a folder that cannot be written."""
+        check_caches(cache, policy, profile)
+        check_writable(folder, "rows.folder", "name another folder")
+
+    @staticmethod
     def kernel(config: GroupedEmbeddingConfig, pooled: bool, device: torch.device, *, folder: str,
-               cache: float | None = None, policy: CachePolicy | None = None, profile: int = PROFILE
-               ) -> Callable[..., nn.Module] | None:  # fmt: skip
-        """A cache for pooled tables that FBGEMM updates in its backward pass, on CPU."""
+               cache: float | None = None, policy: CachePolicy | None = None, profile: int = PROFILE,
+               least: Mapping[str, int] | None = None) -> Callable[..., nn.Module] | None:  # fmt: skip
+        """A cache for pooled tables that FBGEMM updates in its backward pass, on CPU. least: rows of it by table."""
         check_caches(cache, policy, profile)
         if not pooled or device.type != "cpu" or config.compute_kernel != EmbeddingComputeKernel.FUSED:
             return None
         planned = config.embedding_tables[0].compute_kernel == EmbeddingComputeKernel.FUSED_UVM_CACHING
         if cache is None and not planned:
             return None
-        return partial(TieredBag, folder=folder, cache=cache, policy=policy or "lru", profile=profile)
+        return partial(TieredBag, folder=folder, cache=cache, policy=policy or "lru", profile=profile,
+                       least=least or {})  # fmt: skip
 
     def shards(self) -> Iterator[NamedShard]:
         """Whole tables in the file, which is read anew afterwards."""

@@ -109,13 +109,17 @@ class Fetched(NamedTuple):
 class TieredTables(SplitTableBatchedEmbeddingBagsCodegen):
     """FBGEMM's kernel on the slots of caches, with the whole tables in a file.
 
-    names, rows, columns: of its tables' shards. caches: the share of each one's rows that is in memory. profiles:
-    batches of each whose reads say which rows stay (cache.py); 0 keeps those that were read last.
+    names, rows, columns: of its tables' shards. caches: the share of each one's rows that is in memory. least: rows of
+    it at least. profiles: batches of each whose reads say which rows stay (cache.py); 0 keeps those read last.
     """
 
     def __init__(self, *, names: list[str], rows: list[int], columns: list[int], caches: list[float], folder: str,
-                 profiles: list[int], feature_table_map: list[int], **given: Any) -> None:  # fmt: skip
-        slots = [max(1, min(count, round(count * cache))) for count, cache in zip(rows, caches, strict=True)]
+                 profiles: list[int], feature_table_map: list[int], least: list[int] | None = None,
+                 **given: Any) -> None:  # fmt: skip
+        slots = [
+            max(1, min(count, max(round(count * cache), most)))
+            for count, cache, most in zip(rows, caches, least or [1] * len(rows), strict=True)
+        ]
         specs = [
             (count, width, EmbeddingLocation.HOST, ComputeDevice.CPU)
             for count, width in zip(slots, columns, strict=True)

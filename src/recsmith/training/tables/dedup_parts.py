@@ -1,16 +1,18 @@
 """Which features of a run are deduplicated, and which of their tables share a collection; without torch."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from recsmith.data import DataSchema
 from recsmith.data.deduplication import DedupGroup, chosen, counted, dedup_groups
 from recsmith.errors import UsageError
 from recsmith.files import did_you_mean
+from recsmith.prediction.dedup import dedup_price
 from recsmith.training.refusals import check_together, data_parts
 from recsmith.training.run import Run, RunTable
 from recsmith.training.sources import BatchSource, first_batch
 from recsmith.training.tables import tables_of
+from recsmith.units import counted as counted_of
 
 
 @dataclass(frozen=True)
@@ -18,12 +20,13 @@ class Deduplication:
     """How a run's features are deduplicated; nothing where it is off.
 
     groups: features that share their rows. parts: features that are looked up in one collection. factors: samples for
-    each row of a part's batch, and of each feature.
+    each row of a part's batch, and of each feature. told: what it brings, and why auto leaves it out.
     """
 
     groups: tuple[tuple[str, ...], ...] = ()
     parts: tuple[tuple[str, ...], ...] = ()
     factors: dict[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
+    told: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
         """Whether any feature is deduplicated."""
@@ -44,9 +47,30 @@ def deduplication_of(run: Run, source: BatchSource) -> Deduplication:
     sample = first_batch(source, run.data.largest_batch, shuffle=run.data.shuffle)
     tables = tables_of(run.model, source.schema)
     if wanted == "auto":
-        return _arranged(chosen(dedup_groups(sample)), tables, whole=False)
-    _check_names(wanted, source.schema)
-    return _arranged([counted(sample, names) for names in wanted], tables, whole=True)
+        groups = chosen(dedup_groups(sample))
+        found = _arranged(groups, tables, whole=False)
+    else:
+        _check_names(wanted, source.schema)
+        groups = tuple(counted(sample, names) for names in wanted)
+        found = _arranged(groups, tables, whole=True)
+    return _decided(found, groups, tables, len(sample), auto=wanted == "auto")
+
+
+def _decided(
+    found: Deduplication, groups: Sequence[DedupGroup], tables: Sequence[RunTable], samples: int, *, auto: bool
+) -> Deduplication:
+    """What was found, with what it brings said; nothing of it where auto sees that it costs more."""
+    if not found:
+        return replace(found, told=("deduplicate: no feature repeats its bags often enough",) if auto else ())
+    widths = {name: table.embedding_dim or 0 for table in tables for name in table.features}
+    price = dedup_price([each for each in groups if set(each.features) <= found.factors.keys()], widths, samples,
+                        len(found.parts))  # fmt: skip
+    told = f"deduplicate: {counted_of(len(found.factors), 'feature')} of distinct bags alone; {price}"
+    if not auto:
+        return replace(found, told=(told,))
+    if price.added_s >= price.saved_s:
+        return Deduplication(told=(f"{told}; so data.deduplicate, which is auto, is off",))
+    return replace(found, told=(f"{told}; so data.deduplicate, which is auto, is on",))
 
 
 def _arranged(groups: Sequence[DedupGroup], tables: Sequence[RunTable], *, whole: bool) -> Deduplication:

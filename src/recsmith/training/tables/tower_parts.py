@@ -10,12 +10,15 @@ from typing import Any, Literal
 from recsmith._components import NAME, parsed
 from recsmith._types import noun
 from recsmith.analyses.towers import tower_rules
+from recsmith.data import DataSchema
 from recsmith.errors import UsageError, check_rules
 from recsmith.files import decode, did_you_mean, encode
 from recsmith.plans import Plan, load_plan
 from recsmith.plans.towers import ON_A_HOST, check_ratio, placed_towers
+from recsmith.prediction.job_step import numbers_of
 from recsmith.prediction.towers import TowerSteps, tower_steps
 from recsmith.problems import TableRule
+from recsmith.training.layer_shapes import shapes_of
 from recsmith.training.run import MADE_HERE, Run, RunModel
 from recsmith.training.run_parts import (
     FactoredLayers,
@@ -28,6 +31,7 @@ from recsmith.training.run_parts import (
     Sequences,
     not_as_plain,
 )
+from recsmith.training.run_step import plain_step, planned_as_run
 from recsmith.training.stores.parts import SplitHalves, TablesInFile
 
 TOWERS = "towers"
@@ -91,10 +95,11 @@ def towers_of(model: RunModel) -> Towers | None:
     return decode(Towers, settings, WHERE) if name == TOWERS else None
 
 
-def with_towers(run: Run) -> Run:
+def with_towers(run: Run, schema: DataSchema | None = None) -> Run:
     """The run with all that its towers are: with the tables of each from its plan file, where it names none.
 
-    A ratio of auto that does not pay leaves plain tables.
+    A ratio of auto that does not pay leaves plain tables, and so does one that cannot: without a plan file, or on one
+    host. schema: of the data; without it, dense layers are not part of the step.
 
     Raises:
         UsageError: neither says which tables are a tower.
@@ -103,7 +108,7 @@ def with_towers(run: Run) -> Run:
     if found is None:
         return run
     if found.ratio == "auto":
-        steps = predicted_towers(run)
+        steps = predicted_towers(run, schema)
         if steps is None or not steps.pays:
             return replace(run, model=replace(run.model, table_module=None))
         found = replace(found, ratio=AUTO_RATIO)
@@ -113,32 +118,34 @@ def with_towers(run: Run) -> Run:
     return replace(run, model=replace(run.model, table_module=settled))
 
 
-def predicted_towers(run: Run) -> TowerSteps | None:
-    """What the towers of a run bring by the links of its plan file; None on one host, where nothing crosses.
+def predicted_towers(run: Run, schema: DataSchema | None = None) -> TowerSteps | None:
+    """What the towers of a run bring by the links of its plan file; None without one, and on one host.
 
-    Raises:
-        UsageError: the ratio is auto, and no plan file says how fast links are.
+    schema: of the data; None: of embeddings alone.
     """
     found = towers_of(run.model)
     if found is None or run.plan in MADE_HERE:
-        if found is not None and found.ratio == "auto":
-            raise UsageError(
-                f"{WHERE}: ratio is auto, and no plan file says how fast links between hosts are; plan with `recsmith "
-                "plan --towers HOSTS` and name its file (plan: FILE), or give a ratio"
-            )
         return None
     plan = load_plan(run.plan)
-    return None if plan.cluster.hosts == 1 else tower_steps(plan, found.factor)
+    if plan.cluster.hosts == 1:
+        return None
+    plan = planned_as_run(run, plan)
+    shapes = [] if schema is None else shapes_of(run.model, schema)
+    step = None if schema is None else plain_step(run, plan, shapes, numbers_of(shapes))
+    return tower_steps(plan, found.factor, step_s=step and step.step_s, dense=numbers_of(shapes))
 
 
-def tower_lines(run: Run) -> list[str]:
+def tower_lines(run: Run, schema: DataSchema | None = None) -> list[str]:
     """What is said of the towers that a run asks for: what they bring, and why auto leaves them out."""
     found = towers_of(run.model)
     if found is None:
         return []
-    steps = predicted_towers(run)
-    told = f"{steps}; of embeddings alone" if steps else "towers: all on one host, where nothing crosses hosts"
-    return [f"{told}; so ratio auto leaves plain tables" if towers_of(with_towers(run).model) is None else told]
+    steps, leaves = predicted_towers(run, schema), "so ratio auto leaves plain tables"
+    if steps is None:
+        why = "no plan file says how fast links between hosts are" if run.plan in MADE_HERE else "all on one host"
+        told = f"towers: {why}" if found.ratio == "auto" else "towers: all on one host, where nothing crosses hosts"
+        return [f"{told}; {leaves}" if found.ratio == "auto" else told]
+    return [f"{steps}; {leaves}" if found.ratio == "auto" and not steps.pays else str(steps)]
 
 
 def _planned(run: Run) -> tuple[tuple[str, ...], ...]:

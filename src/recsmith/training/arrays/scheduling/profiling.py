@@ -17,6 +17,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
 from recsmith.errors import UsageError
+from recsmith.prediction.speeds import bytes_per_s, call_s, flops_per_s
 from recsmith.training.arrays.scheduling.graph import GraphOperation, TrainingGraph
 
 
@@ -37,11 +38,14 @@ class LayerRates:
         return self.launch_s + max(flops / self.flops, moved / self.bandwidth) if flops or moved else 0.0
 
 
-# A core of this project's machine: layers of gains.py take 8e-11 s a product of forward and backward, which are 6 flops
-CPU = LayerRates(launch_s=5e-6, flops=7.5e10, bandwidth=1e10)
 # 132 multiprocessors x 128 lanes x 2 x 1.98 GHz, fp32 without TF32; launch, memory and PCIe as in clusters/catalogue
 # and costs/analytic.py, of PCIe the 0.68 that kernels reach (docs/cost-models.md)
 H100 = LayerRates(launch_s=3.8e-6, flops=6.69e13, bandwidth=3.35e12, link=0.68 * 64e9)
+
+
+def cpu_rates() -> LayerRates:
+    """Of a core, as all prices of training have it."""
+    return LayerRates(launch_s=call_s(), flops=flops_per_s("cpu"), bandwidth=bytes_per_s())
 
 
 @dataclass(frozen=True)

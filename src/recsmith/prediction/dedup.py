@@ -1,0 +1,56 @@
+"""What deduplicated features save and cost of a step, before anything is trained (docs/recd.md).
+
+Lookups are of fewer ids, by the learned kernels of a core. In their place the rows that repeat are found, vectors are
+given to all samples, and each collection of tables meets once more.
+
+B samples of all ranks
+"""
+
+from collections.abc import Mapping, Sequence
+
+from recsmith._types import noun
+from recsmith.data.deduplication import DedupGroup
+from recsmith.prediction.graph import KernelShape
+from recsmith.prediction.kernels import LOOKUPS, within_step
+from recsmith.prediction.speeds import bytes_per_s, core
+from recsmith.units import format_time
+
+# Of docs/benchmarks/recd.md, where all features were deduplicated though none repeats, and where they do:
+DISTINCT_ID_S = 7e-8  # of an id: to find the rows that repeat
+SENT_ID_S = 1.5e-7  # of an id that is left out: joined, sent and checked no more
+COLLECTION_S = 1e-3  # of one more collection: its lookup, and its part of what ranks tell each other
+MOVES = 4  # times that a pooled number is read or written where vectors are given to samples, forward and backward
+
+
+@noun
+class DedupPrice:
+    """Seconds of a step that deduplicated features save and add."""
+
+    saved_s: float
+    added_s: float
+
+    def __str__(self) -> str:
+        """In words."""
+        return (
+            f"lookups and sending take {format_time(self.saved_s)} less of a step, and finding rows and giving them to "
+            f"all samples {format_time(self.added_s)}"
+        )
+
+
+def dedup_price(groups: Sequence[DedupGroup], widths: Mapping[str, int], samples: int, collections: int) -> DedupPrice:
+    """Of some groups of features, counted in a batch of so many samples. widths: columns of each feature."""
+    before, after = sum(each.ids_before for each in groups), sum(each.ids_after for each in groups)
+    vectors = 4 * samples * sum(widths[name] for each in groups for name in each.features)
+    saved = sum(_lookups_s(each, widths, samples, whole=True) - _lookups_s(each, widths, samples, whole=False)
+                for each in groups)  # fmt: skip
+    added = before * DISTINCT_ID_S + MOVES * vectors / bytes_per_s() + collections * COLLECTION_S
+    return DedupPrice(saved_s=max(saved, 0.0) + (before - after) * SENT_ID_S, added_s=added)
+
+
+def _lookups_s(group: DedupGroup, widths: Mapping[str, int], samples: int, *, whole: bool) -> float:
+    """Seconds of the lookups of a group and of their updates, of all samples or of its distinct rows."""
+    tables, columns = len(group.features), sum(widths[name] for name in group.features)
+    ids, rows = (group.ids_before, samples) if whole else (group.ids_after, samples / group.factor)
+    shape = (float(tables), float(ids), float(rows * tables), float(columns), float(ids * columns), 0.0)
+    kernels = within_step([KernelShape(kind, shape) for kind in LOOKUPS])
+    return float(core().kernels.seconds(kernels).sum())

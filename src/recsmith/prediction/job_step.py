@@ -1,0 +1,109 @@
+"""The step of a training job, before anything is trained: one sum of parts, which every price of a job takes.
+
+    step = trainer + reading + embeddings + layers + gradients + optimizer
+
+Embeddings are those of the plan under its cost model, layers are kernels of the learned machine (speeds.py), gradients
+its curve of a collective. What the trainer itself takes was measured on other jobs than those that it is checked on
+(`python benchmarks/dry_run.py rates`); the figures are of a core of this project's machine. Of GPUs nothing of this was
+measured, so a step is not predicted there.
+
+B samples of a rank, W ranks
+"""
+
+from math import prod
+
+from recsmith._types import noun
+from recsmith.clusters import Cluster
+from recsmith.plans import Plan
+from recsmith.prediction.speeds import Shapes, core, layers_s
+from recsmith.units import format_time
+
+NUMBER_BYTES = 4
+ERROR = 0.25  # of a step, on twelve jobs that the figures were not fitted to (docs/benchmarks/dry-run.md)
+TRAINER_S = 2.5e-3  # of any step: the loop, TorchRec's pipeline, DDP, losses and scores
+FEATURE_S = 2.2e-4  # of a feature: its ids as a tensor, its part of the batch, its table in the lookup
+ID_S = 4e-7  # of an id of a sample: read, shuffled, joined, checked
+MEETING_S = 4e-3  # of a step of several ranks: what they tell each other of sizes, and what TorchRec does around it
+OPTIMIZER_S = 2.7e-9  # of a number of dense layers: Adam, and zeros that gradients begin with (benchmarks/narrow.py)
+
+
+@noun
+class JobStep:
+    """Seconds of a step of a job, part by part.
+
+    trainer_s: of the loop and what is done for each feature. reading_s: of the ids of a batch. embeddings_s: of
+    lookups, their updates and what crosses ranks, by the plan's cost model. layers_s: forward and backward of dense
+    layers. gradients_s: their gradients across ranks. optimizer_s: their update.
+    """
+
+    trainer_s: float
+    reading_s: float
+    embeddings_s: float
+    layers_s: float
+    gradients_s: float
+    optimizer_s: float
+
+    @property
+    def step_s(self) -> float:
+        """The step."""
+        parts = self.trainer_s, self.reading_s, self.embeddings_s, self.layers_s, self.gradients_s, self.optimizer_s
+        return sum(parts)
+
+    def __str__(self) -> str:
+        """In a line, the step, its error and its parts."""
+        parts = {
+            "tables": self.embeddings_s, "dense layers": self.layers_s, "their gradients": self.gradients_s,
+            "their optimizer": self.optimizer_s, "reading": self.reading_s, "the trainer": self.trainer_s,
+        }  # fmt: skip
+        told = ", ".join(f"{name} {format_time(seconds)}" for name, seconds in parts.items() if seconds > 0)
+        return f"{format_time(self.step_s)}, predicted to {ERROR:.0%} for a rank that has a core: {told}"
+
+
+def job_step(plan: Plan, shapes: Shapes, *, pairs: bool = False, embeddings_s: float | None = None) -> JobStep | None:
+    """The step of a job with plain dense layers under a plan; None on GPUs, where nothing of it was measured.
+
+    shapes: of its dense parameters. pairs: whether the model takes products of all pairs of features, as DLRM does.
+    embeddings_s: of its tables; None: as the plan says.
+    """
+    workload, cluster = plan.workload, plan.cluster
+    if cluster.device.kind != "cpu":
+        return None
+    features = [each for table in workload.tables for each in table.features]
+    ids = sum(each.pooling_factor * each.num_poolings for each in features)
+    width = max((table.embedding_dim for table in workload.tables), default=0)
+    return JobStep(
+        trainer_s=trainer_s(len(features), cluster.world_size), reading_s=workload.batch_size * ids * ID_S,
+        embeddings_s=plan.cost.total_s if embeddings_s is None else embeddings_s,
+        layers_s=layers_s(shapes, workload.batch_size, (len(features), width) if pairs else None),
+        gradients_s=gradients_s(numbers_of(shapes), cluster), optimizer_s=numbers_of(shapes) * OPTIMIZER_S,
+    )  # fmt: skip
+
+
+def trainer_s(features: int, ranks: int) -> float:
+    """What the trainer takes of any step."""
+    return TRAINER_S + FEATURE_S * features + (MEETING_S if ranks > 1 else 0.0)
+
+
+def numbers_of(shapes: Shapes) -> int:
+    """Numbers of parameters of these shapes."""
+    return sum(map(prod, shapes))
+
+
+def crossing_s(sent: float, cluster: Cluster) -> float:
+    """Seconds in which a rank sends so many bytes to others: by the links, and not less than a collective takes."""
+    curve = core().curve("all_reduce", cluster.world_size) if cluster.device.kind == "cpu" else None
+    return max(sent / cluster.ring_bandwidth, 0.0 if curve is None else curve.latency_s)
+
+
+def gradients_s(numbers: float, cluster: Cluster) -> float:
+    """Seconds in which gradients of so many numbers are summed over all ranks: by the links, or as measured if longer.
+
+    A ring sends 2 (W - 1) / W of fp32 numbers a rank.
+    """
+    ranks, sent = cluster.world_size, numbers * NUMBER_BYTES
+    if ranks == 1:
+        return 0.0
+    ring = 2 * (ranks - 1) / ranks * sent / cluster.ring_bandwidth
+    if cluster.device.kind != "cpu" or core().curve("all_reduce", ranks) is None:
+        return ring
+    return max(ring, core().collective_s("all_reduce", sent, ranks))

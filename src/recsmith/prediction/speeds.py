@@ -1,0 +1,77 @@
+"""How fast a rank computes: the one place from which every price of a training job has it.
+
+A rank on CPU is a core of the machine `cpu` that ships, whose kernels were measured (`recsmith measure kernels`) and
+learned (`recsmith learn kernels`); docs/benchmarks/predict.md says how far they are off. Of GPUs a speed is assumed.
+
+B samples of a rank, i inputs and o outputs of a layer
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from recsmith.prediction.kernels import within_step
+from recsmith.prediction.machine import Machine, load_machine
+from recsmith.prediction.models.build import tape_of
+from recsmith.prediction.models.step import Step, gemm, linear, relu
+from recsmith.prediction.models.templates import dots
+
+CORE = "cpu"  # the machine that ships
+GPU_FLOPS = 1e13  # products and sums a second of a GPU in fp32: assumed
+LARGE = 512  # rows and columns of a product whose speed stands for that of all products
+Shapes = Sequence[Sequence[int]]
+
+
+@lru_cache(maxsize=1)
+def core() -> Machine:
+    """The machine that ships, a core of which is a rank on CPU."""
+    return load_machine(CORE)
+
+
+@lru_cache(maxsize=2)
+def flops_per_s(kind: str) -> float:
+    """Products and sums of fp32 that a rank does in a second, in large products. kind: cpu or cuda."""
+    if kind != "cpu":
+        return GPU_FLOPS
+    [seconds] = core().kernels.seconds(within_step([gemm(1, LARGE, LARGE, LARGE, 0, 1)])).tolist()
+    return 2 * LARGE**3 / seconds
+
+
+def bytes_per_s() -> float:
+    """Bytes that an element-wise operator moves in a second on a core."""
+    return float(1 / np.exp(core().kernels.models["elementwise"].base[1]))
+
+
+def call_s() -> float:
+    """Seconds of an operator on a core beside its work."""
+    return float(np.exp(core().kernels.models["elementwise"].base[0]))
+
+
+def layers_s(shapes: Shapes, batch_size: int, pairs: tuple[int, int] | None = None) -> float:
+    """Seconds of the forward and backward pass of dense layers on a core, with what the host does between kernels.
+
+    shapes: of their parameters; each matrix (o, i) is a linear layer and a rectifier. pairs: features and columns whose
+    products of all pairs the model takes, as DLRM does.
+    """
+    matrices = tuple((shape[0], _product(shape[1:])) for shape in shapes if len(shape) > 1)
+    return _layers_s(matrices, batch_size, pairs)
+
+
+@lru_cache(maxsize=256)
+def _layers_s(matrices: tuple[tuple[int, int], ...], batch_size: int, pairs: tuple[int, int] | None) -> float:
+    step = Step()
+    for outward, inward in matrices:
+        linear(step, batch_size, inward, outward)
+        relu(step, batch_size * outward)
+    if pairs is not None:
+        dots(step, *pairs, batch_size)
+    step.backward()
+    return sum(event.seconds for event in tape_of(step.ops, core()))
+
+
+def _product(sizes: Sequence[int]) -> int:
+    made = 1
+    for size in sizes:
+        made *= size
+    return made

@@ -1,0 +1,69 @@
+"""One step of a job and one speed of a core: parts add up, and every price follows the machine that ships."""
+
+from dataclasses import replace
+
+import pytest
+from support.plans import two_tables
+
+from recsmith.clusters import Links, load_cluster
+from recsmith.plans import Plan
+from recsmith.prediction import speeds
+from recsmith.prediction.job_step import crossing_s, gradients_s, job_step, numbers_of
+from recsmith.prediction.machine import load_machine
+
+SHAPES = [(64, 13), (64,), (16, 64), (16,), (1, 16), (1,)]
+
+
+def on(device: str) -> Plan:
+    return replace(two_tables(), cluster=load_cluster(device))
+
+
+def test_parts_add_up_and_follow_the_work() -> None:
+    step, wide = job_step(on("cpu:2"), SHAPES), job_step(on("cpu:2"), [*SHAPES, (512, 512)])
+    assert step is not None
+    assert wide is not None
+    parts = (step.trainer_s, step.reading_s, step.embeddings_s, step.layers_s, step.gradients_s, step.optimizer_s)
+    assert step.step_s == pytest.approx(sum(parts))
+    assert all(part > 0 for part in parts)
+    assert step.embeddings_s == on("cpu:2").cost.total_s
+    assert wide.layers_s > step.layers_s
+    assert wide.gradients_s > step.gradients_s
+    assert (wide.trainer_s, wide.reading_s) == (step.trainer_s, step.reading_s)
+    assert numbers_of(SHAPES) == 64 * 13 + 64 + 16 * 64 + 16 + 16 + 1
+
+
+def test_steps_of_gpus_are_not_predicted() -> None:
+    assert job_step(on("h100:2"), SHAPES) is None
+
+
+def test_gradients_take_the_links_and_not_less_than_was_measured() -> None:
+    cluster = load_cluster("cpu:2")
+    measured = load_machine("cpu").collective_s("all_reduce", 4e6, 2)
+    assert gradients_s(1e6, cluster) == pytest.approx(max(measured, 4e6 / cluster.ring_bandwidth))
+    links = replace(cluster.links, intra_host_bandwidth=1e6)
+    assert isinstance(links, Links)
+    assert gradients_s(1e6, replace(cluster, links=links)) == pytest.approx(4.0)
+    assert gradients_s(1e6, load_cluster("cpu:1")) == 0
+    assert crossing_s(1.0, cluster) == pytest.approx(load_machine("cpu").latency_s("all_reduce", 2))
+
+
+def test_every_price_of_products_follows_the_machine_that_ships(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Narrow layers, Shampoo, towers, arrays and search ask one place: a machine half as fast halves them all."""
+    from recsmith.training.arrays.scheduling.profiling import cpu_rates
+    from recsmith.training.optimizers.blocks import ShampooSettings
+    from recsmith.training.optimizers.shampoo_cost import shampoo_cost
+
+    def prices() -> list[float]:
+        speeds.flops_per_s.cache_clear()
+        speeds._layers_s.cache_clear()
+        cost = shampoo_cost(ShampooSettings(), [(2048, 2048)], load_cluster("cpu:1"), 1.0)
+        assert cost.seconds is not None
+        return [speeds.layers_s([(1024, 1024)] * 3, 4096), 1 / speeds.flops_per_s("cpu"), cost.seconds,
+                1 / cpu_rates().flops]  # fmt: skip
+
+    before, machine = prices(), load_machine("cpu")
+    slow = dict.fromkeys(machine.kernels.models, 2.0)
+    monkeypatch.setattr(speeds, "core", lambda: replace(machine, kernels=replace(machine.kernels, factors=slow)))
+    assert [late / soon for late, soon in zip(prices(), before, strict=True)] == pytest.approx([2.0] * 4, rel=0.05)
+    monkeypatch.undo()
+    prices()
