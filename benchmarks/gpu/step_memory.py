@@ -109,10 +109,17 @@ def watched(model: dict[str, Any], plan: Any, batch: int) -> dict[str, Any]:
     events = timeline(torch.cuda.memory._snapshot()) if gpu else []
     if gpu:
         torch.cuda.memory._record_memory_history(enabled=None)
-        free, whole = torch.cuda.mem_get_info()
     return {"model": model, "batch": batch, "built": built - empty, "resting": resting, "phases": dict(marks),
-            "reserved": torch.cuda.memory_reserved() if gpu else 0, "used": whole - free if gpu else 0,
+            "reserved": torch.cuda.memory_reserved() if gpu else 0, "used": in_use() if gpu else 0,
             "events": events}  # fmt: skip
+
+
+def in_use() -> int:
+    """Bytes of the device that are in use, by whatever."""
+    import torch
+
+    free, whole = torch.cuda.mem_get_info()
+    return whole - free
 
 
 def timeline(snapshot: Any) -> list[list[int]]:
