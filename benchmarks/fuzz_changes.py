@@ -3,6 +3,7 @@
 A change takes the bytes of a whole file and gives back other bytes, which may still be a legal file.
 """
 
+import base64
 import io
 import json
 import re
@@ -80,6 +81,18 @@ def json_lines_changed(data: bytes, draw: Random) -> bytes:
     at = draw.randrange(len(lines))
     lines[at] = json_changed(lines[at], draw)
     return b"\n".join(lines) + b"\n"
+
+
+def sketches_changed(data: bytes, draw: Random) -> bytes:
+    """Bytes of a packed part (base64) of a JSON file become others, or it becomes that of another feature."""
+    raw = json.loads(data)
+    feature, other = draw.choice(list(raw)), draw.choice(list(raw))
+    name = draw.choice([name for name, value in raw[feature].items() if isinstance(value, str) and name != "schema"])
+    if draw.random() < 0.3:
+        raw[feature][name] = raw[other][name]
+    else:
+        raw[feature][name] = base64.b64encode(bytes_changed(base64.b64decode(raw[feature][name]), draw)).decode()
+    return json.dumps(raw).encode()
 
 
 def _change_value(raw: Any, draw: Random) -> None:

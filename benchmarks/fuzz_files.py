@@ -59,6 +59,15 @@ CHECKPOINT: dict[str, Sequence[Change]] = {
     "checkpoints/step-*4/state/.metadata": BYTES,
     "checkpoints/step-*4/state/*.distcp": BYTES,
 }
+LOG_LINES = (*JOURNAL, change.numbers_changed)
+SKETCH = (change.sketches_changed, change.sketches_changed, change.json_changed, change.bytes_changed)
+STATE = (change.json_changed, change.json_changed, change.numbers_changed, change.bytes_changed)
+ARRAY_CHECKPOINT: dict[str, Sequence[Change]] = {
+    "*/checkpoints/step-*4/progress.json": STATE,
+    "*/checkpoints/step-*4/plan.json": JSON,
+    "*/checkpoints/step-*4/state/.metadata": BYTES,
+    "*/checkpoints/step-*4/state/*.distcp": BYTES,
+}
 TORCHREC = "torchrec"
 SMALL = ("--planner", "size_greedy", "--cost-model", "torchrec")
 
@@ -148,6 +157,19 @@ def classes(home: Path) -> dict[str, Class]:
         "decision": Class(home / "update.json", {"": JSON}, [read_update]),
         "array": Class(home / "array.json", {"": JSON}, [read_array]),
         "stream": Class(home / "online.json", {"": JSON}, [read_stream]),
+        "log": Class(home / "watched", {"log.jsonl": LOG_LINES}, [command("watch", "FILE"), read_log], TORCHREC),
+        "sketches": Class(home / "watched", {"watch/ids-*.json": SKETCH},
+                          [command("watch", "FILE", "--ids"), merge_sketches, read_live_workload]),
+        "watched-checkpoint": Class(home / "watched", {"checkpoints/step-*4/progress.json": STATE},
+                                    [partial(go_on_with, WATCHED)], TORCHREC),
+        "checkpoint-in-periods": Class(home / "periods", {"checkpoints/step-*4/progress.json": STATE},
+                                       [partial(go_on_with, IN_PERIODS)], TORCHREC),
+        "array-checkpoint": Class(home / "members", ARRAY_CHECKPOINT, [partial(go_on_with, ARRAY)], TORCHREC),
+        "sparse-copy": Class(home / "copy", {"card.json": JSON, "weights.safetensors": HEADER},
+                             [read_model], TORCHREC),
+        "place-of-servers": Class(home / "remote.json", {"": JSON}, [read_place], TORCHREC),
+        "trainings": Class(home / "trainings.jsonl", {"": JOURNAL}, [read_trainings], TORCHREC),
+        "feed-status": Class(home / "fed", {"feed/rank-*.json": JSON}, [command("feed", "status", "FILE")]),
         "reshard-journal": Class(home / "resharding", {"recsmith-journal.jsonl": JOURNAL}, [go_on_resharding]),
     }  # fmt: skip
 
@@ -253,17 +275,74 @@ def one_rank() -> Iterator[None]:
         dist.destroy_process_group()
 
 
-def train(output: Path, steps: int) -> None:
-    """Train a small run in this process, from the newest checkpoint of its output."""
+def train(output: Path, steps: int, words: dict[str, Any] | None = None) -> None:
+    """Train a small run in this process, from the newest checkpoint of its output. words: over those of RUN."""
     from recsmith.training.loop import train_on_rank
 
     with one_rank():
-        train_on_rank(RUN | {"output": str(output), "steps": steps})
+        train_on_rank(RUN | {"steps": steps, **(words or {}), "output": str(output)})
 
 
 def go_on_training(folder: Path) -> None:
     """Go on from a checkpoint."""
     train(folder, 6)
+
+
+def go_on_with(words: dict[str, Any], folder: Path) -> None:
+    """Go on from a checkpoint of a run that has more."""
+    train(folder, 6, words)
+
+
+def read_log(folder: Path) -> None:
+    """What a job that goes on, and benchmarks, read of a log."""
+    from recsmith.training.log import RunLog
+    from recsmith.training.log_lines import LOG, logged, logged_number
+    from recsmith.training.watchers.alarm_log import slow_trainer_of_run
+
+    slow_trainer_of_run(str(folder))
+    for line in logged(folder / LOG, "train"):
+        for name in ("samples_per_s", "data_s", "forward_s", "backward_s"):
+            logged_number(folder / LOG, line, name)
+    RunLog(folder, 0, tensorboard=False, step=2).close()
+
+
+def merge_sketches(folder: Path) -> None:
+    """Merge the sketches of a run with sound ones, and ask them all that is asked."""
+    import numpy as np
+
+    from recsmith.streaming.sketches import IdSketch
+    from recsmith.training.watchers.sketch_files import read_sketches
+
+    for sketch in read_sketches(folder, 4)[1].values():
+        sound = IdSketch()
+        sound.count(2, 3)
+        sound.update(np.array([1, 1, 7]), np.array([2, 1], np.int32))
+        sketch.new_share(sound)
+        sound.merge(sketch)
+        print(sound.distinct, sound.frequent(9), sound.share_in(np.array([1, 7])), sound.length(0.5))
+
+
+def read_live_workload(folder: Path) -> None:
+    """The workload of a run as its ids are read now."""
+    from recsmith.plans import load_plan
+    from recsmith.streaming.live_workload import live_workload
+    from recsmith.training.watchers.sketch_files import read_sketches
+
+    live_workload(load_plan(folder / "plan.json").workload, read_sketches(folder, 4)[1], source="the run")
+
+
+def read_place(file: Path) -> None:
+    """What one more trainer reads of where the servers are."""
+    from recsmith.training.remote.hosting import read_place as read
+
+    read(file)
+
+
+def read_trainings(file: Path) -> None:
+    """The trainings of a curve of compression, and the curve."""
+    from recsmith.training import compression_curve
+
+    compression_curve.read_trainings(file)
 
 
 def read_model(folder: Path) -> None:
@@ -423,7 +502,34 @@ def _make(home: Path) -> None:
     _replayed(home / "replay", home / "update.json")
     ended = {"broken": {"step": 8, "because": "its loss is not finite"}}
     (home / "array.json").write_text(json.dumps({"schema": "recsmith/array/1", "ended": ended}))
+    train(home / "watched", 4, WATCHED)
+    train(home / "periods", 4, IN_PERIODS)
+    train(home / "members", 4, ARRAY)
+    _told(home)
     (home / "made").touch()
+
+
+def _told(home: Path) -> None:
+    """A copy of a model, and what jobs tell in small files."""
+    from dataclasses import asdict
+
+    from recsmith.feeding.status import FeedStatus, status_file, write_status
+    from recsmith.files import encode
+    from recsmith.training.card import Sparsified, SparsitySettings
+    from recsmith.training.export import export_changed
+    from recsmith.training.remote.calls import ServerPlace
+
+    made = Sparsified(settings=SparsitySettings(), samples=9, layers={"over": 0.5}, weights=8, zeros=4,
+                      loss_full=0.5, loss=0.6)  # fmt: skip
+    export_changed(home / "trained" / "model", home / "copy", {}, {"sparse": encode(made)})
+    place = ServerPlace(backend="sockets", address="/tmp/job", job="job", key="0" * 32, servers=2)
+    (home / "remote.json").write_text(json.dumps({"run": None, "place": asdict(place), "meet": "127.0.0.1:29600"}))
+    point = {"method": "qr", "factor": 4.0, "seed": 1, "auc": 0.7, "weight_bytes": 100, "map_bytes": 0}
+    (home / "trainings.jsonl").write_text(2 * f"{json.dumps(point)}\n")
+    fed = FeedStatus(rank=0, ranks=1, process="host 7", engine="local", written=1.7e9, epoch=0, used=64,
+                     num_samples=512, samples=64, seconds=9.0, samples_per_s=7.0, waiting=0.1, waited_s=0.9, ahead=16, windows=3, lost=0,
+                     ended=False, workers=())  # fmt: skip
+    write_status(status_file(home / "fed", 0), fed)
 
 
 def _measure(home: Path) -> None:
@@ -614,6 +720,9 @@ RUN: dict[str, Any] = {
     "schema": "recsmith/run/1", "data": DATA, "model": {"embedding_dim": 4, "bottom": [8], "top": [8]},
     "ranks": 1, "steps": 4, "checkpoint": {"every": 2}, "metrics": {"every": 2},
 }  # fmt: skip
+WATCHED: dict[str, Any] = {"watch": {"every": 1, "ids": 16, "sketch_every": 2}}
+IN_PERIODS: dict[str, Any] = {"data": DATA | {"periods": {"samples": 16, "update": "future_gradient"}}}
+ARRAY: dict[str, Any] = {"array": {"members": {"a": [], "b": ["seed=1"]}, "together": "always"}}
 ARROW_SPEC = """schema: recsmith/dataset/1
 format: parquet
 paths: [c.feather, c.arrow]

@@ -13,7 +13,7 @@ pytest.importorskip("torchrec")
 pytest.importorskip("datasketches")
 
 import recsmith
-from recsmith.training.watchers.sketch_files import SketchFiles
+from recsmith.training.watchers.sketch_files import SketchFiles, read_sketches
 
 Run = Callable[..., Any]
 
@@ -46,6 +46,23 @@ def job(tmp_path: Path, tables: Path) -> Path:
             sketches.add(name, lengths, chance.integers(0, 100, 100 * length), lengths)
         sketches.write(100)
     return folder
+
+
+def test_a_disk_that_refuses_a_sketch_costs_the_sketch_alone(tmp_path: Path) -> None:
+    (tmp_path / "watch").write_text("no folder")
+    sketches, one = SketchFiles(tmp_path, 0, ("small",), 100), np.ones(1, np.int32)
+    told = []
+    for step in (100, 200):
+        sketches.add("small", one, np.zeros(1, np.int64), one)
+        told.append(sketches.write(step))
+    assert told[0] is not None
+    assert told[0].startswith("sketches of step 100 are lost (")
+    assert told[1] is None  # said once
+    (tmp_path / "watch").unlink()
+    sketches.add("small", one, np.zeros(1, np.int64), one)
+    assert sketches.write(300) is None
+    step, found = read_sketches(tmp_path)
+    assert (step, found["small"].sketched) == (300, 1)
 
 
 def test_a_run_is_shown_as_text_and_as_data(run: Run, job: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import httpx
 
+from support.listeners import descendants, listening, wide
 from support.process import heed_interrupts
 
 WAIT_S = 60.0  # for a busy machine
@@ -48,7 +49,10 @@ def serving(*words: str) -> Iterator[Served]:
     )  # fmt: skip
     assert process.stdout is not None
     try:
-        yield Served(process, process.stdout.readline().strip())
+        line = process.stdout.readline().strip()
+        if "--allow-network" not in words:
+            assert not wide(listening([process.pid, *descendants(process.pid)]))
+        yield Served(process, line)
     finally:
         process.kill()
         process.communicate()

@@ -1,6 +1,7 @@
 """A trained model in one process: what it is asked is checked, and a damaged folder ends in one sentence."""
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -148,6 +149,9 @@ def test_damaged_files_end_in_one_sentence(tmp_path: Path) -> None:
             load_model(folder)
     (folder / "weights.safetensors").unlink()
     with pytest.raises(RecSmithError, match=r"weights\.safetensors"):
+        load_model(folder)
+    os.mkfifo(folder / "weights.safetensors")
+    with pytest.raises(RecSmithError, match=r"weights\.safetensors': it is a pipe"):
         load_model(folder)
 
 

@@ -118,7 +118,7 @@ def read_trainings(file: Path) -> list[TrainedSmaller]:
     """The trainings of a file; a last line that was cut when its process was ended is passed over."""
     if not file.exists():
         return []
-    lines = file.read_text().split("\n")
+    lines = read_text(str(file)).split("\n")
     if lines[-1]:
         file.write_text("\n".join([*lines[:-1], ""]))
     return [decode(TrainedSmaller, parse_json(line, str(file)), str(file)) for line in lines[:-1]]

@@ -19,12 +19,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-from recsmith.errors import RecSmithError, UsageError
-from recsmith.files import Raw, locked_folder, parse_json, read_text
+from recsmith.errors import CorruptFile, RecSmithError, UsageError
+from recsmith.files import Raw, decode, locked_folder, parse_json, read_text
 from recsmith.jobs.launch import POLL_S, failure_of, job_environment, job_folder
 from recsmith.jobs.log import LOG_FILE, JobLog
 from recsmith.jobs.machine import LOOPBACK
-from recsmith.training.remote.calls import AGAIN, ServerPlace, lost
+from recsmith.training.remote.calls import AGAIN, BACKENDS, ServerPlace, lost
 from recsmith.training.remote.members import ENDED
 from recsmith.training.remote.parts import listening_line, remote_file
 from recsmith.training.remote.settings import RunRemote
@@ -146,7 +146,7 @@ def join_remote(run: Run, on_message: Callable[[Any], object]) -> Raw:
         raise UsageError(
             f"no job with servers runs in '{run.output}'; start it with `remote` in the run, and join it while it runs"
         )
-    told = cast(Raw, parse_json(read_text(str(file)), str(file)))
+    told = read_place(file)
     with job_folder() as folder:
         log, name = folder / "log.jsonl", f"trainer-joined-{secrets.token_hex(4)}"
         environment = {**job_environment(1, own=not names_modules(run)), LOG_FILE: str(log)}
@@ -155,6 +155,16 @@ def join_remote(run: Run, on_message: Callable[[Any], object]) -> Raw:
             for message in _until_ended(lambda: None, {name: trainer}, JobLog(log)):
                 on_message(message)
             return trainer.result
+
+
+def read_place(file: Path) -> Raw:
+    """Where the servers of a job are, as it told; CorruptFile where the file says something else."""
+    raw, source = parse_json(read_text(str(file)), str(file)), str(file)
+    told = cast(Raw, raw) if isinstance(raw, dict) else {}
+    place, meet = decode(ServerPlace, told.get("place"), source), told.get("meet")
+    if place.backend not in BACKENDS or place.servers < 1 or not isinstance(meet, str) or ":" not in meet:
+        raise CorruptFile(f"'{source}' does not say where the servers of a job are; start the job again")
+    return {"place": asdict(place), "meet": meet}
 
 
 @contextmanager
