@@ -527,7 +527,8 @@ def _told(home: Path) -> None:
     point = {"method": "qr", "factor": 4.0, "seed": 1, "auc": 0.7, "weight_bytes": 100, "map_bytes": 0}
     (home / "trainings.jsonl").write_text(2 * f"{json.dumps(point)}\n")
     fed = FeedStatus(rank=0, ranks=1, process="host 7", engine="local", written=1.7e9, epoch=0, used=64,
-                     num_samples=512, samples=64, seconds=9.0, samples_per_s=7.0, waiting=0.1, waited_s=0.9, ahead=16, windows=3, lost=0,
+                     num_samples=512, samples=64, seconds=9.0, samples_per_s=7.0, waiting=0.1, waited_s=0.9,
+                     ahead=16, windows=3, lost=0,
                      ended=False, workers=())  # fmt: skip
     write_status(status_file(home / "fed", 0), fed)
 
