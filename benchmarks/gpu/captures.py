@@ -94,6 +94,7 @@ def changed(plan: Plan, how: str) -> Plan:
 def measure(path: Path, home: Path, seconds: float) -> None:
     """Train and capture the jobs that the folder lacks."""
     home.mkdir(parents=True, exist_ok=True)
+    (home / "jobs.json").write_text(path.read_text())  # the table reads plans from it
     jobs = [
         words | {"folder": str((home / name).resolve()), "told": str((home / name / predict.AFTER).resolve())}
         for name, words in json.loads(path.read_text()).items()
