@@ -184,3 +184,36 @@ def test_packages_that_are_missing_are_named(
     done = run("watch", job, "--workload", job / "now.json")
     assert done.code == 2
     assert "sketches need datasketches: pip install" in done.err
+
+
+def test_a_detector_takes_settings(run: Run, tmp_path: Path) -> None:
+    """A spike out of season, which nothing but the period shows."""
+    place = np.arange(2000)
+    values = 10 * np.sin(2 * np.pi * place / 288) + np.random.default_rng(0).normal(0, 0.3, 2000)
+    values[1656] = 10.0  # in a trough
+    path = tmp_path / "series.csv"
+    path.write_text("load\n" + "".join(f"{value:.4f}\n" for value in values))
+    raw = json.loads(run("watch", path, "--detector", "seasonal", "--set", "period=288", "--format", "json").out)
+    assert [alarm["at"] for alarm in raw["series"][0]["alarms"]] == [1656]
+    assert (
+        "'perod' is no setting; did you mean 'period'?"
+        in run("watch", path, "--detector", "seasonal", "--set", "perod=9").err
+    )
+    assert "'period' is not key=value" in run("watch", path, "--set", "period").err
+
+
+def test_a_run_is_watched_before_its_first_look(run: Run, job: Path) -> None:
+    from recsmith.training import Run as TrainingRun
+    from recsmith.training import RunData, RunModel
+    from recsmith.training.run import save_run
+
+    (job / "log.jsonl").write_text(json.dumps({"event": "train", "step": 4, "logloss": 0.7}) + "\n")
+    assert "not watched" in run("watch", job).out
+    data = {"format": "generator", "seed": 1, "dense": 1, "num_samples": 9, "features": []}
+    save_run(
+        TrainingRun(
+            data=RunData(train=data), model=RunModel(embedding_dim=4, name="dlrm"), output=str(job), watch="auto"
+        ),
+        job / "run.json",
+    )
+    assert "watched as it trains" in " ".join(run("watch", job).out.split())

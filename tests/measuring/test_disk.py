@@ -24,6 +24,17 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
         measure_disk(tmp_path / "nowhere")
 
 
+def test_memory_is_no_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mounts = tmp_path / "mounts"
+    mounts.write_text(f"/dev/a / ext4 rw 0 0\ntmpfs {tmp_path} tmpfs rw 0 0\n")
+    assert disk.file_system("/usr", str(mounts)) == "ext4"
+    assert disk.file_system(tmp_path / "inner", str(mounts)) == "tmpfs"
+    assert disk.file_system("/usr", str(tmp_path / "none")) is None
+    monkeypatch.setattr(disk, "file_system", lambda _: "tmpfs")
+    with pytest.raises(UsageError, match="is tmpfs, which lies in memory, not on a disk"):
+        measure_disk(tmp_path)
+
+
 def test_too_little_room_is_named(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"has .* free"):
         measure_disk(tmp_path, size=disk.LEAST - 1)

@@ -124,11 +124,11 @@ def disk(folder: str, format_: str) -> None:
     recsmith measure disk .
     """
     from recsmith.files import encode
-    from recsmith.measuring.disk import measure_disk
+    from recsmith.measuring.disk import file_system, measure_disk
     from recsmith.reports.measurements import disk_lines
 
     found = measure_disk(folder)
-    print_as(format_, lambda: disk_lines(found), lambda: encode(found))
+    print_as(format_, lambda: disk_lines(found, file_system(folder)), lambda: encode(found))
 
 
 @measure_command.command(name="show")

@@ -12,7 +12,7 @@ from recsmith.cli.printing import is_watched, note, print_as
 
 LOOK_S = 2.0  # between two looks of --follow
 OF_RUNS = ("follow", "until", "ids", "workload", "periods", "force")
-OF_SERIES = ("columns", "detector", "threshold")
+OF_SERIES = ("columns", "detector", "settings", "threshold")
 
 
 @click.command(name="watch")
@@ -26,6 +26,8 @@ OF_SERIES = ("columns", "detector", "threshold")
               help="Of a CSV file; may be given more than once (default: all that begin with a number).")  # fmt: skip
 @click.option("--detector", default="ensemble", show_default=True, metavar="NAME",
               help="Of a CSV file: ensemble, tail, ewma, median_mad, seasonal, adwin, or module:Class.")  # fmt: skip
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE",
+              help="A setting of the detector, such as period=288 of seasonal.")  # fmt: skip
 @click.option("--threshold", type=float, metavar="X", help="Of scores, above which a value alarms.")
 @force_option
 @format_option
@@ -41,12 +43,14 @@ def watch_command(context: click.Context, target: str, format_: str, **options: 
     recsmith watch runs/first --until 20000
     recsmith watch runs/first --ids
     recsmith watch runs/first --workload now.json
-    recsmith watch series.csv --column latency --detector tail
+    recsmith watch series.csv --column latency --detector seasonal --set period=288
     """
     is_run = Path(target).is_dir()
     _check_options(context, target, OF_SERIES if is_run else OF_RUNS, "series" if is_run else "runs")
     if not is_run:
-        _show_series(target, options["columns"], options["detector"], options["threshold"], format_)
+        _show_series(
+            target, options["columns"], options["detector"], options["settings"], options["threshold"], format_
+        )
     elif options["ids"]:
         _show_ids(target, options["periods"], format_)
     elif options["workload"] is not None:
@@ -81,11 +85,15 @@ def _show_run(folder: str, until: int | None, format_: str, *, follow: bool) -> 
         time.sleep(LOOK_S)
 
 
-def _show_series(source: str, columns: tuple[str, ...], detector: str, threshold: float | None, format_: str) -> None:
+def _show_series(
+    source: str, columns: tuple[str, ...], name: str, settings: tuple[str, ...], threshold: float | None, format_: str
+) -> None:
     from recsmith.reports.watch import series_raw, series_report
     from recsmith.streaming.csv_series import read_series
+    from recsmith.streaming.detectors import detector_spec
     from recsmith.streaming.series import AlarmingSeries, find_alarms
 
+    detector = detector_spec(name, settings)
     AlarmingSeries(detector, threshold=threshold)  # refuses what it does not know, whatever the series are
     found = [
         (each, "constant, so nothing in it is unusual" if each.constant

@@ -22,6 +22,8 @@ READERS = 16  # threads, as training/stores/tiered_tables.py has them
 FILE = 1 << 30  # bytes of the scratch file, unless less is free
 LEAST = 64 << 20  # bytes of a file that says anything of a disk
 SECONDS = 3.0  # of each measurement
+MOUNTS = "/proc/self/mounts"
+IN_MEMORY = ("tmpfs", "ramfs", "devtmpfs")  # file systems without a disk; newer kernels give tmpfs O_DIRECT, too
 
 
 def measure_disk(folder: str | Path, *, seconds: float = SECONDS, size: int = FILE) -> Disk:
@@ -33,8 +35,12 @@ def measure_disk(folder: str | Path, *, seconds: float = SECONDS, size: int = FI
         size: bytes of the scratch file.
 
     Raises:
-        UsageError: the folder cannot be written, has less than 64 MiB free, or its file system has no O_DIRECT.
+        UsageError: the folder cannot be written, lies in memory, has less than 64 MiB free, or its file system has no
+            O_DIRECT.
     """
+    kind = file_system(folder)
+    if kind in IN_MEMORY:
+        raise UsageError(f"'{folder}' is {kind}, which lies in memory, not on a disk; give a folder of the disk")
     try:
         free = os.statvfs(folder).f_bavail * os.statvfs(folder).f_frsize
         size = min(size, free // 2) // LARGE * LARGE
@@ -53,9 +59,20 @@ def measure_disk(folder: str | Path, *, seconds: float = SECONDS, size: int = FI
     except OSError as error:
         raise UsageError(
             f"the disk of '{folder}' cannot be measured: {error.strerror or error}; give a folder that can be written, "
-            "on a file system with O_DIRECT (tmpfs has none)"
+            "on a file system with O_DIRECT"
         ) from None
     return Disk(bandwidth=large * LARGE, reads_per_s=reads, access_bytes=ACCESS)
+
+
+def file_system(folder: str | Path, mounts: str = MOUNTS) -> str | None:
+    """The kind of file system that holds a folder, such as ext4, by the mount nearest to it; None where nobody says."""
+    try:
+        lines = [line.split(" ") for line in Path(mounts).read_text("utf-8", "replace").splitlines()]
+        place = Path(folder).resolve()
+    except OSError:
+        return None
+    found = [(len(point), kind) for _, point, kind, *_ in lines if place.is_relative_to(point.replace("\\040", " "))]
+    return max(found, key=lambda each: each[0])[1] if found else None
 
 
 def _fill(name: str, size: int) -> None:

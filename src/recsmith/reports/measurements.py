@@ -19,12 +19,13 @@ SUMMARY_SCHEMA = "recsmith/measurements-summary/1"
 BAR = 40  # characters of the longest bar
 
 
-def disk_lines(disk: Disk) -> list[str]:
-    """A disk as a cluster file has it, as one line of YAML, and what the figures mean below."""
+def disk_lines(disk: Disk, kind: str | None = None) -> list[str]:
+    """A disk as a cluster file has it, as one line of YAML, and what the figures mean below. kind: file system."""
     reads, size = round(disk.reads_per_s), format_size(disk.access_bytes)
     return [
         f"disk: {{bandwidth: {format_speed(disk.bandwidth)}, reads_per_s: {reads}, access_bytes: {disk.access_bytes}}}",
         f"# {reads:,} random reads of {size} a second, and reads of 4 MiB; {READERS} threads, the page cache bypassed",
+        f"# file system: {kind or 'unknown'}",
     ]
 
 

@@ -2,12 +2,16 @@
 
 import math
 from collections.abc import Iterable
+from numbers import Real
 
 from recsmith._types import noun
 from recsmith.errors import UsageError, check_rules
 from recsmith.streaming.detectors import detector_of
+from recsmith.streaming.detectors.ensemble import FAR
 from recsmith.streaming.detectors.plain_state import PlainState
 
+LARGEST = 1e150  # of a value: detectors square what they see
+LEARN = 0.02  # weight of a value in the mean of those that do not alarm
 EPISODE = 100  # values; what is unusual again within so many belongs to the alarm before it
 
 
@@ -21,19 +25,21 @@ class Alarm:
 
 
 class AlarmingSeries(PlainState):
-    """One series and its detector: add value after value; an alarm is the first of its episode.
+    """One series and its detector: add value after value; an alarm is the first of its episode, or far worse than it.
 
     detector: a name or module:Class, with settings. threshold: of scores; none: the detector's. episode: values without
     an alarming one, after which the next alarms again.
     """
 
-    STATE = ("detector", "seen", "last", "_calm")
+    STATE, ADDED = ("detector", "seen", "last", "_calm", "_usual", "_farthest"), ("_usual", "_farthest")
 
     def __init__(
         self, detector: object = "ensemble", *, threshold: float | None = None, episode: int = EPISODE
     ) -> None:
         check_rules(
-            None if threshold is None or math.isfinite(threshold) else f"threshold is {threshold}; it must be finite",
+            None
+            if threshold is None or 0 <= threshold < math.inf
+            else f"threshold is {threshold}; it must be finite, and 0 or more as scores are",
             None if episode >= 1 else f"episodes last {episode} values; they must last at least 1",
         )
         self.detector = detector_of(detector)
@@ -41,17 +47,27 @@ class AlarmingSeries(PlainState):
         self.episode = episode
         self.seen, self.last = 0, 0.0  # values that were added, and the newest score
         self._calm = episode  # values since an alarming one
+        self._usual: float | None = None  # a moving mean of values that do not alarm
+        self._farthest = 0.0  # how far from it values of the episode were
 
     def add(self, value: float) -> Alarm | None:
-        """The alarm that the next value raises, if it does; UsageError where the value is not finite."""
-        if not math.isfinite(value):
-            raise UsageError(f"value {self.seen:,} of the series is {value}; detectors take finite numbers alone")
+        """The alarm that the next value raises, if it does; UsageError where the value is no number, or too large."""
+        if not isinstance(value, Real) or not -LARGEST <= float(value) <= LARGEST:
+            raise UsageError(
+                f"value {self.seen:,} of the series is {value!r:.80}; detectors take finite numbers up to {LARGEST:g}"
+            )
+        value = float(value)
         self.last = self.detector.score(value)
         self.seen += 1
+        if self._usual is None:
+            self._usual = value
         if self.last <= self.threshold:
             self._calm += 1
+            self._usual += LEARN * (value - self._usual)
             return None
-        new, self._calm = self._calm >= self.episode, 0
+        distance, over = abs(value - self._usual), self._calm >= self.episode
+        new, self._calm = over or distance > FAR * self._farthest, 0
+        self._farthest = distance if over else max(distance, self._farthest)
         return Alarm(at=self.seen - 1, value=value, score=self.last) if new else None
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torchrec.streamable import Pipelineable
 
@@ -17,6 +18,8 @@ from recsmith.data.deduplication import expanded
 from recsmith.training.run_data import BatchSizes
 from recsmith.training.sources.protocol import BatchSource, State
 from recsmith.training.tables.features import Features
+
+ALIGNMENT = 64  # bytes: PyTorch's own tensors on CPU begin at multiples of so many
 
 
 @dataclass(frozen=True)
@@ -80,8 +83,18 @@ def as_tensors(
     place = Place(batch, len(batch) if asked is None else asked, state)
     if (rows or place.asked) > len(batch):
         batch = filled_up(expanded(batch), rows or place.asked)
-    dense = torch.from_numpy(batch.dense) if batch.dense.shape[1] else torch.ones(len(batch), 1)
-    return TrainingBatch(dense, features.tensors(batch), torch.from_numpy(batch.labels), place)
+    dense = aligned(batch.dense) if batch.dense.shape[1] else torch.ones(len(batch), 1)
+    return TrainingBatch(dense, features.tensors(batch), aligned(batch.labels), place)
+
+
+def aligned(values: npt.NDArray[Any]) -> torch.Tensor:
+    """The values, in memory that begins where a tensor's own would.
+
+    The first batch that a job goes on with lies elsewhere in its block of data, and on some processors MKL adds up a
+    product in another order where memory begins elsewhere.
+    """
+    found = torch.from_numpy(values)
+    return found if found.data_ptr() % ALIGNMENT == 0 else found.clone()
 
 
 def training_batches(

@@ -84,7 +84,7 @@ def shard(run: Run, plan: Plan, task: Task, device: torch.device) -> ShardedJob:
         warnings.simplefilter("ignore")
         model = DistributedModelParallel(
             task, device=device, sharders=towers.sharders(sharders),
-            data_parallel_wrapper=DefaultDataParallelWrapper(params_to_ignore=list(towers.local)),
+            data_parallel_wrapper=data_parallel(params_to_ignore=list(towers.local)),
             plan=to_sharding_plan(worded, task, sharders=sharders, constraints=limits),
         )  # fmt: skip
     keep_feature_order(model)
@@ -102,6 +102,19 @@ def shard(run: Run, plan: Plan, task: Task, device: torch.device) -> ShardedJob:
     optimizer = combined_optimizer(model.fused_optimizer, copies, others, optimizers, across)
     rows = store_of(run.rows, model, optimizer)
     return ShardedJob(model, optimizer, rows, initial, device, None if hook is None else hook[0], narrowed)
+
+
+def data_parallel(params_to_ignore: list[str]) -> DefaultDataParallelWrapper:
+    """DDP whose sums over ranks have one order in every step of every process.
+
+    DDP lays its buckets anew after the first step, unless it looks for parameters without a gradient. More than two
+    ranks add up a number in an order that follows from its place in a bucket, so a job that goes on would train other
+    bits than one that was never ended.
+    """
+    kept = dist.get_world_size() > 2
+    return DefaultDataParallelWrapper(
+        params_to_ignore=params_to_ignore, static_graph=not kept, find_unused_parameters=kept
+    )
 
 
 def _fetched_ahead(run: Run, plan: Plan) -> dict[str, ParameterConstraints]:

@@ -1,5 +1,6 @@
 """Detectors: each keeps the contract; scores are those of their formulas; units of a series do not matter."""
 
+import json
 import math
 import random
 import statistics
@@ -11,12 +12,12 @@ from hypothesis import strategies as st
 from streaming.detectors.contract import DetectorContract
 
 from recsmith.errors import UsageError
-from recsmith.streaming import detector_of, find_alarms
+from recsmith.streaming import AlarmingSeries, detector_of, find_alarms
 from recsmith.streaming.detectors.ewma import Ewma
 from recsmith.streaming.detectors.median_mad import TO_DEVIATION, MedianMad
 from recsmith.streaming.detectors.protocol import Detector
 from recsmith.streaming.detectors.seasonal import SeasonalEsd, esd_threshold, find_period
-from recsmith.streaming.detectors.tail import BINS, HIGHEST, LOWEST, NEVER, DecayingTail
+from recsmith.streaming.detectors.tail import BINS, FALLS, HIGHEST, LOWEST, NEVER, PRIOR, DecayingTail
 
 
 class TestEwma(DetectorContract):
@@ -73,7 +74,8 @@ def test_the_tail_is_the_weight_of_scores_as_high(scores: list[float], half_life
         weights = [2.0 ** (-(place - each) / half_life) for each in range(place)]
         high = sum(w for w, past in zip(weights, scores[:place], strict=True) if bin_of(past) >= bin_of(score))
         if place:
-            expected = max(0.0, -math.log10((high + NEVER) / (sum(weights) + NEVER)))
+            usual = PRIOR * math.exp(-FALLS * score) + NEVER
+            expected = max(0.0, -math.log10((high + usual) / (sum(weights) + PRIOR + NEVER)))
             assert found == pytest.approx(expected, abs=1e-6)
 
 
@@ -143,6 +145,55 @@ def test_what_is_wrong_is_said() -> None:
     for values, message in (([1.0, math.nan], "value 1 .*nan"), ([1.0] * 50, "50 values, and .* 100")):
         with pytest.raises(UsageError, match=message):
             find_alarms(values)
+
+
+def test_error_rates_hold_from_the_first_value_that_is_judged() -> None:
+    """An early record of a short past is no alarm; before, every calm series had one, most often at its first value."""
+    calm = [np.random.default_rng(seed).normal(size=500).tolist() for seed in range(30)]
+    for name in ("ensemble", "tail"):
+        assert sum(len(find_alarms(values, name)) for values in calm) <= 1
+    assert find_alarms([float(place % 7) for place in range(400)]) == ()
+
+
+def test_shifts_and_spikes_are_told_all_the_same() -> None:
+    shifts = spikes = 0
+    for seed in range(20):
+        values = np.random.default_rng(seed).normal(size=1000)
+        higher, once = values + 5 * (np.arange(1000) >= 700), values + 10 * (np.arange(1000) == 700)
+        shifts += any(700 <= alarm.at < 750 for alarm in find_alarms(higher.tolist()))
+        spikes += any(700 <= alarm.at < 702 for alarm in find_alarms(once.tolist()))
+    assert (shifts, spikes) >= (18, 18)
+
+
+@pytest.mark.parametrize("name", ["ensemble", "ewma", "tail"])
+def test_an_alarm_does_not_hide_one_that_is_far_worse(name: str) -> None:
+    values = np.random.default_rng(3).normal(size=700)
+    values[600], values[640], values[641] = 14, 150, 20
+    assert [alarm.at for alarm in find_alarms(values.tolist(), name)] == [600, 640]
+
+
+def test_what_is_no_number_is_named() -> None:
+    for bad in (1e308, -1e200, math.inf, None, "7", np.zeros(2), 1j):
+        with pytest.raises(
+            UsageError, match=r"value 1 of the series is .*; detectors take finite numbers up to 1e\+150"
+        ):
+            find_alarms([0.0, bad])  # type: ignore[list-item]
+    with pytest.raises(UsageError, match="threshold is -1; it must be finite, and 0 or more"):
+        find_alarms([0.0], threshold=-1)
+    large = np.random.default_rng(0).normal(size=300) * 1e149
+    assert find_alarms(np.append(large, 1e150).tolist(), "ewma")[-1].at == 300
+
+
+def test_state_of_an_earlier_version_goes_on() -> None:
+    """It knows nothing of how far off values were."""
+    values = np.random.default_rng(1).normal(size=400).tolist()
+    earlier, now = AlarmingSeries(), AlarmingSeries()
+    for value in values:
+        earlier.add(value)
+    raw = json.loads(json.dumps(earlier.to_raw()))
+    del raw["_usual"], raw["_farthest"], raw["detector"]["episodes"]["_farthest"]
+    now.from_raw(raw)
+    assert now.add(40.0) is not None
 
 
 class Above:

@@ -1,9 +1,11 @@
 """Detectors: what scores the values of a series as they come (protocol.py), one file each."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from recsmith._components import make, register
 from recsmith.errors import UsageError
+from recsmith.files import parse_yaml
 
 KIND = "detector"
 METHODS = ("score", "to_raw", "from_raw")
@@ -14,6 +16,18 @@ register(KIND, "median_mad", "recsmith.streaming.detectors.median_mad:MedianMad"
 register(KIND, "tail", "recsmith.streaming.detectors.tail:Tail")
 register(KIND, "seasonal", "recsmith.streaming.detectors.seasonal:SeasonalEsd")
 register(KIND, "adwin", "recsmith.streaming.detectors.adwin:Adwin")
+
+
+def detector_spec(name: str, settings: Iterable[str]) -> object:
+    """A detector's name with settings as a shell has them, such as period=288; UsageError of one that is not so."""
+    found: dict[str, object] = {"name": name}
+    for setting in settings:
+        key, equals, text = setting.partition("=")
+        if not equals or not key.strip():
+            raise UsageError(f"'{setting}' is not key=value; write for example --set period=288")
+        value = parse_yaml(f"value: {text}", f"--set {key}")
+        found[key.strip()] = value["value"] if isinstance(value, dict) else value
+    return found if len(found) > 1 else name
 
 
 def detector_of(spec: object) -> Any:

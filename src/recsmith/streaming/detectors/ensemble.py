@@ -6,28 +6,31 @@ from recsmith.streaming.detectors.plain_state import PlainState
 from recsmith.streaming.detectors.protocol import Detector
 from recsmith.streaming.detectors.tail import DecayingTail
 
+FAR = 2.0  # times as far off as all of an episode: another thing, whose alarm the episode does not hide
+
 
 class AlarmEpisodes(PlainState):
-    """Lets the highest scores of an episode through, so far; the others are 0.
+    """Lets the highest scores of an episode through, so far, and what is far further off; the others are 0.
 
     length: values without a higher score after which an episode is over.
     """
 
-    STATE = ("_highest", "_since")
+    STATE, ADDED = ("_highest", "_since", "_farthest"), ("_farthest",)
 
     def __init__(self, *, length: int = 100) -> None:
         check_rules(None if length >= 1 else f"episodes last {length} values; they must last at least 1")
         self.length = length
-        self._highest, self._since = 0.0, 0
+        self._highest, self._since, self._farthest = 0.0, 0, 0.0
 
-    def rise(self, score: float) -> float:
-        """The score where it is the highest of its episode so far, else 0."""
+    def rise(self, score: float, distance: float = 0.0) -> float:
+        """The score where it is the highest of its episode so far, else 0. distance: how far off the value is."""
         self._since += 1
         if self._since > self.length:
             self._highest = 0.0
-        if score <= self._highest:
+        if score <= self._highest and distance <= FAR * self._farthest:
             return 0.0
-        self._highest, self._since = score, 0
+        self._farthest = distance if score > self._highest else max(distance, self._farthest)
+        self._highest, self._since = max(score, self._highest), 0
         return score
 
 
@@ -38,7 +41,8 @@ class Ensemble(PlainState, Detector):
     """How rare three views of a series are together: its level, its last step, and its short mean.
 
     Each view has a robust EWMA, whose score goes through the tail of a decaying histogram of its past; the scores are
-    added, as if the views were independent. Of an episode only what is higher than all before it is told.
+    added, as if the views were independent. Of an episode only what is higher than all before it, or far further off,
+    is told.
     half_life: values after which a value weighs half; that of the short mean's view is 2.5 times as long.
     episode: values after which a calmer one may alarm again.
     """
@@ -67,5 +71,5 @@ class Ensemble(PlainState, Detector):
         self._seen += 1
         if self._seen <= self.warm:
             return 0.0
-        first, second, third = self.tails
-        return self.episodes.rise(first.surprise(found[0]) + second.surprise(found[1]) + third.surprise(found[2]))
+        rare = sum(tail.surprise(each) for tail, each in zip(self.tails, found, strict=True))
+        return self.episodes.rise(rare, found[0])

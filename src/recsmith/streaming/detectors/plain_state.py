@@ -11,6 +11,7 @@ class PlainState:
     """Keeps and restores the attributes that STATE names; those that have a state of their own with theirs."""
 
     STATE: ClassVar[tuple[str, ...]] = ()
+    ADDED: ClassVar[tuple[str, ...]] = ()  # those of STATE that states of earlier versions lack
 
     def to_raw(self) -> Raw:
         """The attributes as JSON data."""
@@ -18,7 +19,7 @@ class PlainState:
 
     def from_raw(self, raw: Raw) -> None:
         """Go on from there; CorruptFile where it is the state of something else, or of another version."""
-        if not isinstance(raw, Mapping) or set(raw) != set(self.STATE):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not isinstance(raw, Mapping) or not set(self.STATE) - set(self.ADDED) <= set(raw) <= set(self.STATE):  # pyright: ignore[reportUnnecessaryIsInstance]
             found = ", ".join(raw) if isinstance(raw, Mapping) else repr(raw)  # pyright: ignore
             raise CorruptFile(
                 f"state of {type(self).__name__} holds {found or 'nothing'} instead of {', '.join(self.STATE)}; it is "

@@ -11,6 +11,12 @@ BINS = 128  # of the logarithm of a score; a power of 2, for the sums below
 LOWEST, HIGHEST = -6.0, 8.0  # natural logarithms of the scores between the first bin and the last
 TO_BIN = BINS / (HIGHEST - LOWEST)
 NEVER = 1e-6  # weight of what was never seen, so that its surprise is finite
+PRIOR, FALLS = (
+    20.0,
+    math.sqrt(2),
+)  # weight, in scores, of what is taken for usual before any is seen: exp(-FALLS * score)
+# of them are as high, as of Laplace's law; without it every record of a short past would be as rare as can be
+FARTHEST = 400.0  # a score beyond which exp(-FALLS * score) is nothing
 LARGEST = 1e100  # weights of new scores grow instead of old ones shrinking; beyond this all are made smaller
 
 
@@ -28,7 +34,10 @@ class DecayingTail(PlainState):
         self._total, self._new = 0.0, 1.0  # of all weights; of the next score
 
     def surprise(self, score: float) -> float:
-        """-log10 of the weight of past scores as high as this one, over that of all; then the score is learned."""
+        """-log10 of the weight of past scores as high as this one, over that of all; then the score is learned.
+
+        Beside those of the past there are always PRIOR scores of Laplace's law.
+        """
         tree = self._tree
         place = int((math.log(score + 1e-9) - LOWEST) * TO_BIN)
         place = 0 if place < 0 else BINS - 1 if place >= BINS else place
@@ -37,8 +46,8 @@ class DecayingTail(PlainState):
             below += tree[node]
             node &= node - 1
         tail = self._total - below
-        seen = self._total or 1.0
-        found = -math.log10((max(tail, 0.0) + NEVER * self._new) / (seen + NEVER * self._new)) if self._total else 0.0
+        high = (PRIOR * math.exp(-FALLS * min(score, FARTHEST)) + NEVER) * self._new
+        found = -math.log10((max(tail, 0.0) + high) / (self._total + (PRIOR + NEVER) * self._new))
         node, weight = place + 1, self._new
         while node <= BINS:
             tree[node] += weight

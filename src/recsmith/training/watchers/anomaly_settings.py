@@ -13,6 +13,7 @@ from recsmith.streaming.job_signals import KINDS
 
 MOST_IDS = 2**20  # of a feature at a look: they are counted one by one
 AUTO, NONE = "auto", "none"
+MOST_IDS = 2**20  # of a feature in a look: more than that is no sample any more
 Action = Literal["save", "stop", "fail", "evaluate", "replan", "refresh", "roll_back"]
 
 
@@ -45,6 +46,7 @@ class WatchSettings:
                     ("sketch_every", 0, MOST_STEPS),
                 )
             ),
+            None if self.ids <= MOST_IDS else f"watch.ids is {self.ids}; at most {MOST_IDS:,}",
             *(
                 None
                 if kind in KINDS
