@@ -18,7 +18,7 @@ import recsmith
 from recsmith.plans.files import plan_from_raw
 
 AXE = Path(__file__).parents[3] / "web" / "node_modules" / "axe-core" / "axe.min.js"
-expect.set_options(timeout=30_000)  # a busy machine
+expect.set_options(timeout=180_000)  # a busy machine
 HOSTILE = "<img src=x onerror=document.title='hacked'>"
 
 

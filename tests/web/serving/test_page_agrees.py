@@ -23,7 +23,7 @@ from recsmith.reports.online import online_lines, online_to_raw
 from recsmith.reports.plans import slowest_of
 from recsmith.web.report_data import notes_of
 
-expect.set_options(timeout=30_000)  # a busy machine
+expect.set_options(timeout=180_000)  # a busy machine
 WIDE = {"name": "wide", "num_embeddings": 3_000_000, "embedding_dim": 256, "pooling_factor": 8}
 NAMELESS = {
     "schema": "recsmith/workload/1", "batch_size": 4096, "optimizer": "rowwise_adagrad",
@@ -153,7 +153,7 @@ def test_a_search_ends_when_it_is_done(page: Any):
     with page.expect_request("**/api/searches") as asked:
         page.locator("#plan").click()
     assert json.loads(asked.value.post_data)["time_limit_s"] is None
-    page.wait_for_url("**/#/plan/**", timeout=60_000)
+    page.wait_for_url("**/#/plan/**", timeout=180_000)
 
 
 def test_other_numbers_of_devices_are_whole_hosts_as_in_a_sweep(page: Any):
@@ -175,7 +175,7 @@ def test_other_numbers_of_devices_are_whole_hosts_as_in_a_sweep(page: Any):
     assert (sent["hosts"], sent["local_world_size"]) == (2, 8)
     point = recsmith.sweep("dlrm-v2", devices=[16], device=["h100"], planner="size_greedy").points[0]
     assert (point.hosts, point.per_host) == (2, 8)
-    page.get_by_role("heading", name="planned anew").wait_for(timeout=60_000)
+    page.get_by_role("heading", name="planned anew").wait_for(timeout=180_000)
 
 
 def test_a_full_device_is_named_and_a_reserve_offered(page: Any):
@@ -185,7 +185,7 @@ def test_a_full_device_is_named_and_a_reserve_offered(page: Any):
     with page.expect_request("**/api/searches") as asked:
         page.locator("#reserve").click()
     assert json.loads(asked.value.post_data)["changes"]["reserve_bytes"] > 0
-    page.locator("h1", has_text=re.compile("planned anew|no plan|No plan")).wait_for(timeout=60_000)
+    page.locator("h1", has_text=re.compile("planned anew|no plan|No plan")).wait_for(timeout=180_000)
     open_plan(page, "plain.json")
     assert page.locator(".full").inner_text() == ""
 
@@ -275,7 +275,7 @@ def test_what_cannot_be_is_said_at_once_with_buttons_that_help(page: Any):
     page.get_by_label("Devices in a host").fill("1")
     page.get_by_label("Devices in a host").press("Tab")
     page.locator("#plan").click()
-    page.get_by_role("heading", name="There is no plan for this").wait_for(timeout=10_000)
+    page.get_by_role("heading", name="There is no plan for this").wait_for(timeout=180_000)
     said = page.locator(".note.error, .lead.error").first.inner_text()
     assert "there is no plan" in said
     assert "--" not in said
@@ -283,7 +283,7 @@ def test_what_cannot_be_is_said_at_once_with_buttons_that_help(page: Any):
     assert any(re.fullmatch(r"\d+ devices", each) for each in buttons)
     assert "allow host memory" in buttons
     page.locator("button.fix").first.click()
-    page.wait_for_url("**/#/plan/**", timeout=60_000)
+    page.wait_for_url("**/#/plan/**", timeout=180_000)
 
 
 def test_numbers_stand_right_and_the_last_row_is_whole(page: Any):
