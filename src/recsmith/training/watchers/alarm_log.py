@@ -7,24 +7,18 @@ from pathlib import Path
 from typing import Any
 
 from recsmith._types import noun
-<<<<<<< HEAD
-from recsmith.errors import CorruptFile, UsageError
+from recsmith.errors import CorruptFile, RecSmithError, UsageError
 from recsmith.files import decode
 from recsmith.prediction.servers import SlowTrainer, slow_trainer_of
 from recsmith.streaming.series import AlarmingSeries
 from recsmith.training.log_lines import LOG, logged
-
-ODD = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
-"""What reading raises where a line lacks something, or it is of another type."""
-=======
-from recsmith.errors import CorruptFile, RecSmithError, UsageError
-from recsmith.prediction.servers import SlowTrainer, slow_trainer_of
-from recsmith.streaming.series import AlarmingSeries
 from recsmith.training.run import load_run
 from recsmith.training.watchers.anomaly_settings import NONE
 
-LOG, RUN = "log.jsonl", "run.json"
->>>>>>> 13a85a2f (Detectors are calm from the first value that they judge, and no alarm hides a far worse one; jobs on more than two ranks go on bit for bit)
+RUN = "run.json"
+
+ODD = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
+"""What reading raises where a line lacks something, or it is of another type."""
 ALARM, SIGNALS = "alarm", "watch"  # events of a watch
 RANKS = "ranks"  # event of the times of all ranks, at the end of training
 LOGGED = ("logloss", "ne", "calibration", "auc", "samples_per_s")  # of lines of training, where nothing was watched
@@ -108,8 +102,6 @@ def read_watched(folder: str, until: int | None = None) -> WatchedRun:
     )  # fmt: skip
 
 
-<<<<<<< HEAD
-=======
 def _was_watched(folder: Path) -> bool:
     """Whether the run of a folder says that it is watched; then there may be no look yet."""
     try:
@@ -118,26 +110,6 @@ def _was_watched(folder: Path) -> bool:
         return False
 
 
-def _events(folder: Path, until: int | None) -> list[dict[str, Any]]:
-    file = folder / LOG
-    if not file.is_file():
-        raise UsageError(f"'{folder}' has no {LOG}; give the output folder of a run, or a CSV file")
-    with file.open(encoding="utf-8", errors="replace") as lines:
-        found = [event for line in lines if (event := _event(line)) is not None]
-    return [each for each in found if until is None or each.get("step", 0) <= until]
-
-
-def _event(line: str) -> dict[str, Any] | None:
-    """A line of the log; None where it was half written."""
-    try:
-        event = json.loads(line)
-    except ValueError:
-        return None
-    whole = isinstance(event, dict) and "event" in event and isinstance(event.get("step", 0), int)
-    return event if whole else None
-
-
->>>>>>> 13a85a2f (Detectors are calm from the first value that they judge, and no alarm hides a far worse one; jobs on more than two ranks go on bit for bit)
 def _told(told: list[dict[str, Any]], done: list[dict[str, Any]]) -> tuple[RunAlarm, ...]:
     """Alarms that the job told, each with what was done about it; then what was done for other reasons."""
     left, found = list(done), list[RunAlarm]()
