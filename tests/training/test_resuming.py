@@ -170,6 +170,7 @@ DAMAGE: dict[str, Any] = {
         b"\xff\xfe",
         b'{"step": 7, "ranks": 10000000000000}',
         b'{"step": -7, "ranks": 1}',
+        b'{"step": 7, "ranks": 1, "position": 5}',
     ],
     "random-0.json": [b"", b"[]", b"{}", b'{"python": [3, [1], null], "numpy": [], "torch": "", "cuda": []}'],
     "run.json": [b"", b"{}", b'{"schema": "recsmith/run/1", "output": 3}'],

@@ -42,7 +42,7 @@ class SavedProgress:
 
     step: int
     ranks: int
-    position: Any = None
+    position: dict[str, Any] | None = None
     scores: dict[str, Any] | None = None
     watchers: dict[str, dict[str, Any]] | None = None
     update: dict[str, Any] | None = None

@@ -199,6 +199,9 @@ def test_positions_of_other_periods_are_refused() -> None:
         read(stream(), 0, 1, SIZE, read(plain, 0, 1, SIZE)[-1][1])
     with pytest.raises(UsageError, match=r"the checkpoint is of a run with data.periods, in period 0"):
         read(plain, 0, 1, SIZE, state)
+    for damaged in ({"begins": "x"}, {"ends": None}, {"ends": 1.5}):
+        with pytest.raises(CorruptFile, match="these are whole numbers; it is damaged"):
+            read(stream(), 0, 1, SIZE, state | damaged)
 
 
 def test_what_makes_no_stream_is_refused(tmp_path: Path) -> None:

@@ -202,10 +202,16 @@ class PeriodSource(DatasetSource):
             )
         there = position.epoch < self.periods
         here = [self._first(position.epoch), int(self.edges[position.epoch + 1])] if there else []
-        if here != [state[BEGINS], state[ENDS]]:
+        first, last = state[BEGINS], state.get(ENDS)
+        if type(first) is not int or type(last) is not int:
+            raise CorruptFile(
+                f"the position of the data is of samples {str(first)[:40]!r} to {str(last)[:40]!r}, and these are "
+                "whole numbers; it is damaged"
+            )
+        if here != [first, last]:
             raise UsageError(
-                f"the checkpoint is of period {position.epoch}, trained on samples {state[BEGINS]:,} to "
-                f"{state[ENDS] - 1:,}, and here {_range(here)}; give data.periods as they were, or another output "
+                f"the checkpoint is of period {position.epoch}, trained on samples {first:,} to "
+                f"{last - 1:,}, and here {_range(here)}; give data.periods as they were, or another output "
                 "folder"
             )
         return replace(position, dataset=source.digest)
