@@ -34,6 +34,7 @@ from recsmith.workloads.optimizers import OPTIMIZERS
 
 Row = dict[str, Any]
 ROWS = 4_000_000
+SEQUENCE = 512  # ids of a sequence: FBGEMM gives the ids of one sequence to one warp, which takes them in turn
 MOST_SCORES = 2**31  # elements of all attention scores of a case
 jagged = torch.ops.fbgemm
 
@@ -90,21 +91,26 @@ def lookup(clock: timing.Clock, count: int, dim: int, repeated: float, optimizer
         weights_precision=SparseType.FP32 if data_type == "fp32" else SparseType.FP16, learning_rate=0.01,
     )  # fmt: skip
     made.init_embedding_weights_uniform(-0.01, 0.01)
-    offsets = torch.tensor([0, count], device=clock.device)
+    offsets = _even_offsets(count, max(1, count // SEQUENCE), clock.device)
     plain = clock.both(lambda: made(ids, offsets))
     unique_s = clock.best(lambda: torch.unique(ids, return_inverse=True))
     unique, inverse = torch.unique(ids, return_inverse=True)
-    few = torch.tensor([0, len(unique)], device=clock.device)
+    few = _even_offsets(len(unique), len(offsets) - 1, clock.device)  # as TorchRec's deduplication spreads them
     alone = clock.both(lambda: made(unique, few))
     held = made(unique, few).detach().requires_grad_()
     spread = clock.both(lambda: held.index_select(0, inverse))
     return {
-        "count": count, "dim": dim, "rows": rows, "different": len(unique), "optimizer": optimizer,
+        "count": count, "sequences": len(offsets) - 1, "dim": dim, "rows": rows, "different": len(unique), "optimizer": optimizer,
         "data_type": data_type, **plain, "unique_s": unique_s, "unique_forward_s": alone["forward_s"],
         "unique_backward_s": alone["backward_s"], "expand_forward_s": spread["forward_s"],
         "expand_backward_s": spread["backward_s"],
         "fbgemm_unique_s": _fbgemm_unique(clock, ids, rows),
     }  # fmt: skip
+
+
+def _even_offsets(ids: int, sequences: int, device: Any) -> Tensor:
+    """Offsets of sequences that are as long as one another, but for one id."""
+    return torch.arange(sequences + 1, device=device) * ids // sequences
 
 
 def _fbgemm_unique(clock: timing.Clock, ids: Tensor, rows: int) -> float | None:
