@@ -171,12 +171,28 @@ class DataFeature:
 
 
 @noun
+class ValueMeaning:
+    """How values came about, without which equal numbers may mean different things.
+
+    modulo: by feature, the rows of a table by which larger ids were divided, if only what is left of them is there.
+    transforms: of samples after that, in their order, as a spec of data has them (docs/transforms.md).
+    """
+
+    modulo: dict[str, int] = field(default_factory=dict[str, int])
+    transforms: tuple[dict[str, Any], ...] = ()
+
+
+@noun
 class DataSchema:
-    """What every sample holds: the bags of its features, dense values and labels, each in this order."""
+    """What every sample holds: the bags of its features, dense values and labels, each in this order.
+
+    values: what they mean beside their names; None where nobody kept that.
+    """
 
     features: tuple[DataFeature, ...]
     dense: tuple[str, ...]
     labels: tuple[str, ...]
+    values: ValueMeaning | None = ValueMeaning()
 
     def __post_init__(self) -> None:
         """Check that no name stands twice."""

@@ -7,7 +7,17 @@ may be written, targets.py says.
 
 from recsmith.files.folders import in_order
 from recsmith.files.lines import json_lines
-from recsmith.files.nouns import check_schema, decode, did_you_mean, dump_json, encode, json_schema, read_raw, reading
+from recsmith.files.nouns import (
+    check_schema,
+    decode,
+    did_you_mean,
+    dump_json,
+    encode,
+    json_schema,
+    read_raw,
+    reading,
+    spell_out,
+)
 from recsmith.files.parsing import Raw, parse, parse_json, parse_number, parse_yaml
 from recsmith.files.targets import check_target, locked_folder, starts_with_schema
 from recsmith.files.texts import (

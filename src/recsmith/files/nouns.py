@@ -71,6 +71,11 @@ def encode(noun: object) -> Any:
     return adapter(type(noun)).dump_python(noun, mode="json", exclude_defaults=True)
 
 
+def spell_out(noun: object) -> Any:
+    """Plain data of a noun with all of its fields, so that another default does not change what it says."""
+    return adapter(type(noun)).dump_python(noun, mode="json")
+
+
 def json_schema(noun: Any) -> Raw:
     """JSON Schema of a noun, as files hold it."""
     return adapter(noun).json_schema()

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 
 from recsmith._types import Ints, noun
-from recsmith.data.batch import Batch, DataFeature, DataSchema, JaggedIds
+from recsmith.data.batch import Batch, DataFeature, DataSchema, JaggedIds, ValueMeaning
 from recsmith.data.criteo.files import BLOCK_LINES, LineFile, files_of, read_index, write_index
 from recsmith.data.criteo.lines import CATEGORIES, COUNTS, other_than_criteo, parse_lines
 from recsmith.data.source import SampleBlock
@@ -63,7 +63,8 @@ class CriteoSpec:
             for column, rows in enumerate(self.rows)
         ]
         dense = tuple(f"int_{column}" for column in range(COUNTS))
-        return DataSchema(features=tuple(features), dense=dense, labels=("label",))
+        values = ValueMeaning(modulo={f"cat_{column}": rows for column, rows in enumerate(self.rows)})
+        return DataSchema(features=tuple(features), dense=dense, labels=("label",), values=values)
 
 
 class CriteoSource:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from recsmith._types import Ints
-from recsmith.data.batch import Batch, DataFeature, DataSchema, JaggedIds
+from recsmith.data.batch import Batch, DataFeature, DataSchema, JaggedIds, ValueMeaning
 from recsmith.data.domain import Faults, in_domain, without_faults
 from recsmith.data.parquet.arrow import ColumnFile, StoredFigures, column_files, stored_figures
 from recsmith.data.parquet.columns import (
@@ -60,7 +60,10 @@ class ParquetSource:
             )
             for each in self.spec.features
         ]
-        return DataSchema(features=tuple(features), dense=self.spec.dense, labels=self.spec.labels)
+        values = ValueMeaning(
+            modulo={each.name: each.num_embeddings for each in self.spec.features if each.ids == "modulo"}
+        )
+        return DataSchema(features=tuple(features), dense=self.spec.dense, labels=self.spec.labels, values=values)
 
     @cached_property
     def _single(self) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from recsmith._types import Bools, Ints, record
-from recsmith.data.batch import Batch, DataFeature, DataSchema, JaggedIds, Singles
+from recsmith.data.batch import Batch, DataFeature, DataSchema, JaggedIds, Singles, ValueMeaning
 from recsmith.data.deduplication import with_runs_once
 from recsmith.data.source import BlockSource, GrowingSource, SampleBlock
 from recsmith.data.transforms.declared import (
@@ -51,7 +51,9 @@ class TransformGraph:
         self.before, self.transforms = schema, tuple(transforms)
         for number, transform in enumerate(self.transforms):
             schema = _schema_after(schema, transform, f"transform {number + 1} ({operation(transform)})")
-        self.schema = schema
+        before = schema.values or ValueMeaning()
+        made = (*before.transforms, *(transform_to_raw(each) for each in self.transforms))
+        self.schema = replace(schema, values=replace(before, transforms=made))
 
     @property
     def read_features(self) -> tuple[str, ...]:
