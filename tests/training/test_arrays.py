@@ -51,8 +51,8 @@ def test_members_are_runs_of_their_own_in_the_order_of_the_array() -> None:
         ({"a": (), "b": ("output=a",)}, "'b' sets output"),
         ({"a": ("seed=1",), "b": ("seed=1",)}, "'a' and 'b' have the same settings"),
         ({"a": (), "b": ("seed=5",)}, "'a' and 'b' have the same settings"),
-        ({"a": (), "b": ("sead=5",)}, "did you mean 'seed'"),
-        ({"a": (), "b": ("nonsense",)}, "is not key=value"),
+        ({"a": (), "b": ("sead=5",)}, "array.members: 'b': sead is not a known field; did you mean 'seed'"),
+        ({"a": (), "b": ("nonsense",)}, "array.members: 'b': 'nonsense' is not key=value"),
     ],
 )
 def test_what_members_may_not_be(members: dict[str, tuple[str, ...]], words: str) -> None:
@@ -63,6 +63,7 @@ def test_what_members_may_not_be(members: dict[str, tuple[str, ...]], words: str
 @pytest.mark.parametrize(
     ("members", "words"),
     [({"a": []}, "has 1; an array has two or more"), ({"a": [], "../b": []}, "use letters, digits"),
+     ({"a": [], "A": ["seed=1"]}, "a and A are one folder on disks that do not tell A from a"),
      ({"a": [], "model": []}, "none of model"), ({"a": [], "b.c": []}, "use letters, digits")],
 )  # fmt: skip
 def test_names_and_numbers_of_members(members: Any, words: str) -> None:

@@ -4,7 +4,7 @@ Weights mean nothing under other maps, so those of a run are kept with what was 
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,10 +14,10 @@ from recsmith._types import noun
 from recsmith.data import DataSchema
 from recsmith.embeddings import load_maps, save_maps
 from recsmith.errors import UsageError, check_rules, too_small
-from recsmith.files import decode, read_raw
+from recsmith.files import Raw, Source, decode, read_raw, source_text, spell_out
 from recsmith.training.run import RunModel
 
-SCHEMA, CARD = "recsmith/model/1", "card.json"
+SCHEMA, CARD, MODEL = "recsmith/model/1", "card.json", "model"
 
 
 @noun
@@ -38,17 +38,18 @@ class RefitSettings:
     """How layers of a trained model are fitted to other data.
 
     layers: last, the linear one that makes the logits; dense: all that are of no table. method: dance or
-    progressive_lbfgs. damping: that holds new layers near the old ones. samples: that are read at most, from the first.
+    progressive_lbfgs. damping: that holds new layers near the old ones; none: the one that a held-out fifth of the
+    samples likes best. samples: that are read at most, from the first.
     """
 
     layers: Literal["last", "dense"] = "last"
     method: Literal["dance", "progressive_lbfgs"] = "dance"
-    damping: float = 0.01
+    damping: float | None = None
     samples: int = 200_000
 
     def __post_init__(self) -> None:
         check_rules(
-            None if self.damping > 0 else f"damping is {self.damping}; it must be above 0",
+            None if self.damping is None or self.damping > 0 else f"damping is {self.damping}; it must be above 0",
             too_small("samples", self.samples, 1),
         )
 
@@ -59,7 +60,9 @@ class Refitted:
 
     settings: as they were given. samples: that were read. loss_before, loss: their mean log loss, of the old and of the
     new layers. damped: the new one with what holds it near the old layers. norm: of its gradient. bound: what it is at
-    most above its least; none where the problem is not convex. passes: over the samples, forward and backward.
+    most above its least; none where the problem is not convex. passes: over the samples, forward and backward. damping:
+    that was used. tried: mean log loss of held-out samples by damping, and of the `old` layers, where it was picked.
+    corrupt: samples beside them that were left out.
     """
 
     settings: RefitSettings
@@ -70,6 +73,9 @@ class Refitted:
     norm: float
     bound: float | None = None
     passes: float = 0.0
+    damping: float | None = None
+    tried: dict[str, float] = field(default_factory=dict[str, float])
+    corrupt: int = 0
 
 
 @noun
@@ -105,7 +111,8 @@ class Sparsified:
     """What became of a model's linear layers.
 
     settings: as they were given. samples: that were read. layers: share of zeros of each, by name. weights, zeros: of
-    all of them. loss_full, loss: mean log loss on the samples, of the whole model and of its copy.
+    all of them. loss_full, loss: mean log loss on the samples, of the whole model and of its copy. corrupt: samples
+    beside them that were left out.
     """
 
     settings: SparsitySettings
@@ -115,6 +122,21 @@ class Sparsified:
     zeros: int
     loss_full: float
     loss: float
+    corrupt: int = 0
+
+
+@noun
+class Origin:
+    """What a copy of a model was made of.
+
+    model: the folder of that model, as it was given. weights: digest of its weights. data, digest: what the copy was
+    made by, as it was given, and a digest of that.
+    """
+
+    model: str
+    weights: str
+    data: Any
+    digest: str
 
 
 @noun
@@ -122,7 +144,8 @@ class ModelCard:
     """What card.json says: the model, the data it reads, the seed, and the step and scores that it was exported at.
 
     columns: of pooled embeddings that the model sees; None: all. refit: how its layers were fitted to other data.
-    sparse: what became of its layers, where it is a sparse copy.
+    sparse: what became of its layers, where it is a sparse copy. trained_on: digest of the data. origin: what a copy
+    was made of; None of a model that was trained.
     """
 
     model: RunModel
@@ -133,12 +156,35 @@ class ModelCard:
     columns: KeptColumns | None = None
     refit: Refitted | None = None
     sparse: Sparsified | None = None
+    trained_on: str | None = None
+    origin: Origin | None = None
+
+
+def found_model(folder: Source) -> Path:
+    """The folder of a model: that of a run's, or one that holds a model itself, such as a copy.
+
+    Raises:
+        UsageError: there is none.
+    """
+    path = Path(source_text(folder, "the folder of a model"))
+    found = next((each for each in (path / MODEL, path) if (each / CARD).exists()), None)
+    if found is None:
+        raise UsageError(f"'{path}' holds no trained model; give the output folder of a run that is complete")
+    return found
+
+
+def described(model: RunModel, schema: DataSchema, seed: int) -> Raw:
+    """The lines of a card on a model and its data, with all their fields: another default is another model."""
+    return {"schema": SCHEMA, "model": spell_out(model), "data": spell_out(schema), "seed": seed}
 
 
 def read_card(folder: Path) -> ModelCard:
     """The card of an exported model, its maps by their paths; CorruptFile where it is none."""
     file = str(folder / CARD)
-    card = decode(ModelCard, read_raw(file, SCHEMA), file)
+    raw = read_raw(file, SCHEMA)
+    card = decode(ModelCard, raw, file)
+    if "values" not in raw["data"]:  # of a version that kept no transforms
+        card = replace(card, data=replace(card.data, values=None))
     return replace(card, model=_with_maps(card.model, [str(folder / name) for name in _named(card.model)]))
 
 

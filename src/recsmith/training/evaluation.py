@@ -9,11 +9,13 @@ from recsmith._components import parsed
 from recsmith.errors import UsageError
 from recsmith.files import Raw, Source, decode, encode, source_text
 from recsmith.jobs.launch import launch
-from recsmith.training.card import CARD, read_card
+from recsmith.training.card import found_model, read_card
 from recsmith.training.collectives import RunComms
 from recsmith.training.optimizers.settings import DenseOptimizer
 from recsmith.training.ranks import local_ranks
-from recsmith.training.run import load_run, names_modules, run_from_raw, run_to_raw
+from recsmith.training.run import Run, load_run, names_modules, run_from_raw, run_to_raw
+from recsmith.training.run_data import RunData
+from recsmith.training.same_data import check_same_data
 from recsmith.training.scores import Scores
 
 RANK = "recsmith.training.evaluation:evaluate_on_rank"
@@ -22,29 +24,27 @@ RANK = "recsmith.training.evaluation:evaluate_on_rank"
 def evaluate(
     folder: Source, *, data: Any = None, ranks: int | None = None, on_progress: Callable[[str], object] | None = None
 ) -> Scores:
-    """Scores of the model in a run's folder, on its data.test or on other data.
+    """Scores of the model in a run's folder, or of a copy of it, on its data.test or on other data.
 
     data: a path, or a mapping with the format. ranks: processes that share tables and samples.
 
     Raises:
-        UsageError: the folder holds no trained model, or there is no data to score.
+        UsageError: the folder holds no trained model, or there is no data to score; or it means something else than
+            what the model was trained on.
     """
     output = Path(source_text(folder, "the folder of a run"))
-    model = output / "model"
-    if not (model / CARD).exists():
-        one = "one of its members" if (output / "run.json").exists() and load_run(output / "run.json").array else ""
-        folder = f"the folder of {one}, '{output}/NAME'" if one else "the output folder of a run that is complete"
-        raise UsageError(f"'{output}' holds no trained model; give {folder}")
-    run = load_run(output / "run.json")
-    card = read_card(model)
+    if (output / "run.json").exists() and load_run(output / "run.json").array:
+        raise UsageError(f"'{output}' holds no trained model; give the folder of one of its members, '{output}/NAME'")
+    model = found_model(folder)
+    card, run = read_card(model), _run_of(model, data)
     rows, settings = parsed(run.rows, "rows")
     on_disk = rows == "tiered" and "cache" not in settings  # by the run's own plan, which says which tables
     run = replace(
-        run, plan=str(output / "plan.json") if on_disk else "auto", output=str(output), model=card.model,
+        run, plan=str(model.parent / "plan.json") if on_disk else "auto", output=str(model.parent), model=card.model,
         comms=run.comms if card.columns is None else RunComms(),
         data=replace(run.data, test=data or run.data.test, deduplicate="off"),
         rows="device" if rows == "split" else run.rows,  # what is exported is fp32
-        optimizers=replace(run.optimizers, dense=DenseOptimizer()), remote=None,
+        optimizers=replace(run.optimizers, dense=DenseOptimizer()), remote=None, pipeline="auto",
     )  # fmt: skip
     if run.data.test is None:
         raise UsageError("the run names no data.test; say which data to score (--data)")
@@ -52,17 +52,27 @@ def evaluate(
     if on_progress is not None:
         on_progress(f"scoring on {count} ranks")
     results = launch(
-        RANK, {"run": run_to_raw(run)}, ranks=count, timeout_s=float("inf"), names_modules=names_modules(run)
+        RANK,
+        {"run": run_to_raw(run), "model": str(model)},
+        ranks=count,
+        timeout_s=float("inf"),
+        names_modules=names_modules(run),
     )
     return decode(Scores, results[0], "scores")
 
 
-def evaluate_on_rank(run: Raw) -> Raw:
-    """Scores of a run's exported model, on every rank."""
+def _run_of(model: Path, data: Any) -> Run:
+    """The run that a model lies in the folder of; of a copy somewhere else, one of its data."""
+    file = model.parent / "run.json"
+    return load_run(file) if file.exists() else Run(data=RunData(train=data), output=str(model.parent))
+
+
+def evaluate_on_rank(run: Raw, model: str) -> Raw:
+    """Scores of an exported model, on every rank. run: by whose settings it is sharded."""
     import torch.distributed as dist
 
     from recsmith.training.collectives.kept_columns import keep_columns
-    from recsmith.training.export import MODEL, WEIGHTS, load_into
+    from recsmith.training.export import WEIGHTS, load_into
     from recsmith.training.metrics import score
     from recsmith.training.models import unsharded
     from recsmith.training.plan import agreed_plan
@@ -70,12 +80,12 @@ def evaluate_on_rank(run: Raw) -> Raw:
     from recsmith.training.sources import DatasetSource, open_data
 
     made = run_from_raw(run, "the run")
-    dataset = open_data(made.data.test, "data.test")
+    dataset, card = open_data(made.data.test, "data.test"), read_card(Path(model))
+    check_same_data(card.data, dataset.schema, "data.test")
     parts = unsharded(made, DatasetSource(dataset, made.data, made.seed))
     sharded = shard(made, agreed_plan(parts, None, dist.get_world_size()), parts.task, rank_device())
-    columns = read_card(Path(made.output) / MODEL).columns
-    if columns is not None:
-        keep_columns(sharded.model, columns)
-    load_into(sharded, Path(made.output) / MODEL / WEIGHTS)
+    if card.columns is not None:
+        keep_columns(sharded.model, card.columns)
+    load_into(sharded, Path(model) / WEIGHTS)
     batch_size = made.data.local_batch_size(dist.get_world_size())
     return encode(score(sharded, dataset, parts.features, batch_size))

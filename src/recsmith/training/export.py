@@ -4,6 +4,7 @@ No rank ever holds a whole table: rank 0 makes the file at its full size, and ev
 Format: https://github.com/huggingface/safetensors (8 bytes length, JSON header, tensors one after the other).
 """
 
+import hashlib
 import json
 import os
 import shutil
@@ -21,14 +22,14 @@ from recsmith.adapters.chunk_bytes import BLOCK
 from recsmith.data import DataSchema
 from recsmith.errors import CorruptFile, RecSmithError
 from recsmith.files import Raw, check_is_file, dump_json, encode, parse_json, read_text, write_text
-from recsmith.training.card import CARD, SCHEMA, keep_maps
+from recsmith.training.card import CARD, described, keep_maps
 from recsmith.training.collectives.kept_columns import kept_columns
 from recsmith.training.run import Run
 from recsmith.training.sharded import ShardedJob
 from recsmith.training.stores.protocol import WholeTensor
 from recsmith.training.tables.plain import exported_names
 
-WEIGHTS, MODEL = "weights.safetensors", "model"
+WEIGHTS = "weights.safetensors"
 TYPE_NAMES = {
     torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64", torch.float64: "F64",
 }  # fmt: skip
@@ -55,7 +56,7 @@ def export(job: ShardedJob, run: Run, schema: DataSchema, folder: Path, card: Ra
                 "start the same command again"
             ) from None
         model = keep_maps(run.model, partial)
-        raw = {"schema": SCHEMA, "model": encode(model), "data": encode(schema), "seed": run.seed, **card}
+        raw = {**described(model, schema, run.seed), **card}
         columns = kept_columns(job.model)
         raw |= {"columns": encode(columns)} if columns else {}
         write_text(str(partial / CARD), dump_json(raw))
@@ -98,6 +99,12 @@ def export_changed(model: Path, folder: Path, changed: Mapping[str, torch.Tensor
         ) from None
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+def weights_digest(model: Path) -> str:
+    """A digest of the weights of an exported model."""
+    with (model / WEIGHTS).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
 
 
 def load_into(job: ShardedJob, file: Path) -> None:

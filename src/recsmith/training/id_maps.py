@@ -16,6 +16,7 @@ from recsmith.data import Dataset
 from recsmith.embeddings import IdMap, by_popularity, learn_hash
 from recsmith.embeddings.hashing import KNOWN
 from recsmith.errors import UsageError
+from recsmith.training.card import MODEL
 from recsmith.training.launching import train
 from recsmith.training.run import Run, RunTable
 from recsmith.training.sources import open_data
@@ -51,7 +52,7 @@ def hash_maps(
     Raises:
         UsageError: no table is so large, or what training and clustering raise.
     """
-    from recsmith.training.export import MODEL, WEIGHTS  # needs torch, which counting does not
+    from recsmith.training.export import WEIGHTS  # needs torch, which counting does not
 
     dataset = open_data(run.data.train, "data.train")
     tables = [

@@ -18,9 +18,9 @@ from recsmith.files import Raw, decode, encode, locked_folder
 from recsmith.plans import Plan, save_plan
 from recsmith.training.agreement import Agreement, Wish
 from recsmith.training.batches import TrainingBatch, training_batches
-from recsmith.training.card import check_maps, keep_maps
+from recsmith.training.card import MODEL, check_maps, keep_maps
 from recsmith.training.checkpoints import Checkpoints, Saved
-from recsmith.training.export import MODEL, export
+from recsmith.training.export import export
 from recsmith.training.log import RunLog, StepTimes, starting_lines
 from recsmith.training.metrics import score
 from recsmith.training.models import Unsharded, unsharded
@@ -40,7 +40,7 @@ from recsmith.training.sharded import (
     settle,
     shard,
 )
-from recsmith.training.sources import BatchSource, open_data, total_steps, with_distinct
+from recsmith.training.sources import BatchSource, data_digest, open_data, total_steps, with_distinct
 from recsmith.training.sources.protocol import State
 from recsmith.training.step_clock import STEPS
 from recsmith.training.stores import cache_lookups, rows_waited
@@ -380,7 +380,9 @@ def finish(job: TrainingJob, *, ended: bool, test: Scores | None = None) -> Raw:
     if run.data.test is not None:
         result["test"] = encode(evaluate_now(job, test))
     folder = job.output / MODEL
-    export(job.sharded, run, job.source.schema, folder, {"step": progress.step, "test": result.get("test")})
+    trained_on = {} if (digest := data_digest(job.source)) is None else {"trained_on": digest}
+    card = {"step": progress.step, "test": result.get("test"), **trained_on}
+    export(job.sharded, run, job.source.schema, folder, card)
     done = f"trained {progress.step:,} steps"
     if progress.step == progress.begun:
         done = f"nothing was left to train after step {progress.step:,}"

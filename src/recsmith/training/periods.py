@@ -59,6 +59,9 @@ class Periods:
             if self.score_ahead and min(self.score_ahead) >= 1
             else "data.periods.score_ahead counts periods after the newest one that was trained; give some numbers, "
             "each 1 or more",
+            None
+            if len(set(self.score_ahead)) == len(self.score_ahead)
+            else f"data.periods.score_ahead is {list(self.score_ahead)}, where a number stands twice; give each once",
             unknown(KIND, self.update, "data.periods.update"),
         )
 

@@ -12,20 +12,28 @@ n samples
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
-from recsmith.data import Batch, Dataset
+from recsmith.data import Batch
 from recsmith.errors import RecSmithError, UsageError
 from recsmith.files import Source, encode, source_text
-from recsmith.files.writable import check_writable
 from recsmith.training.batches import as_tensors
-from recsmith.training.card import CARD, ModelCard, RefitSettings, Refitted, read_card
-from recsmith.training.export import MODEL, export_changed
-from recsmith.training.metrics import exact_scores
+from recsmith.training.card import ModelCard, RefitSettings, Refitted, found_model, read_card
+from recsmith.training.copies import (
+    batches_like,
+    check_classes,
+    check_target,
+    check_useful,
+    entropy_of,
+    origin_of,
+    scored,
+)
+from recsmith.training.export import export_changed
 from recsmith.training.optimizers.dance import DanceSettings, newton, stages
 from recsmith.training.optimizers.flat import DampedLoss, FlatLayers
 from recsmith.training.optimizers.progressive_lbfgs import ProgressiveLbfgs
@@ -35,7 +43,9 @@ from recsmith.training.serving import Predictor, load_model
 from recsmith.training.sources import open_data
 
 REFIT = "refit"  # the folder beside `model`
-READ = 4096  # samples of a part
+FOLDS = 5  # of the samples, of which one is held out where a damping is picked
+DAMPINGS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)  # that are tried
+LEAST_SAMPLES = 1000  # for all dense layers, of which damping holds what samples do not tell
 FIRST = 4096  # samples of the first stage
 LEAST = {"last": 1e-4, "dense": 1e-3}  # norm of the gradient at which fitting ends
 NEWTON = {"last": DanceSettings(inner=200, newton=50), "dense": DanceSettings(inner=10, newton=10)}
@@ -51,8 +61,8 @@ def refit(
     """Fit layers of the model in a run's folder to other data, and export it beside the old one.
 
     Args:
-        folder: of the run, whose `model` stays as it is.
-        data: a path or a spec, with the features, dense columns and labels that the model was trained on.
+        folder: of the run, whose `model` stays as it is; or of a model, such as a copy.
+        data: a path or a spec, whose values mean what those mean that the model was trained on.
         settings: which layers, by which method, and how near the old ones.
         test: data that both models are scored on.
         output: folder of the new model; none: `refit` in the folder of the run.
@@ -63,46 +73,30 @@ def refit(
         (how it went, scores on `test` of the `old` and the `new` model).
 
     Raises:
-        UsageError: the folder holds no trained model; data of another schema, of one class, or without samples; the
-            loss is not finite; the output is the model, or something else.
-        RecSmithError: no step lowers the loss. Nothing is written then.
+        UsageError: the folder holds no trained model; data that means something else, of one class, or with too few
+            samples; the loss is not finite; the output is the model, or something else.
+        RecSmithError: the old layers, or the mean label, are as good on these data, or fitting did not end near the
+            least loss. Nothing is written then.
     """
     settings, say = settings or RefitSettings(), on_progress or (lambda _: None)
-    model = trained_model(folder)
+    model = found_model(folder)
     target = model.parent / REFIT if output is None else Path(source_text(output, "an output"))
     check_target(target, model, force=force, made="refit", what="model that was fitted again")
     card = read_card(model)
     _check_card(card, settings)
-    predictor, batches = load_model(model), batches_like(card, open_data(data, "--data"), "--data")
+    predictor, dataset = load_model(model), open_data(data, "--data")
+    batches = batches_like(card, dataset, "--data", samples=settings.samples)
     tested = None if test is None else list(batches_like(card, open_data(test, "--test"), "--test"))
     scores = {} if tested is None else {"old": scored(predictor, tested)}
-    names, layers, parts = _cached(predictor, batches, settings, say)
-    refitted = _fitted(layers, parts, settings, say)
-    changed = _changed(predictor, names, layers)
+    seen = _cached(predictor, batches, settings, say)
+    refitted = _fitted(seen, settings, say)
+    changed = _changed(predictor, seen.names, seen.layers)
     if tested is not None:
         scores["new"] = scored(predictor, tested)
     found = {name: encode(each) for name, each in scores.items()}
-    export_changed(model, target, changed, {"refit": encode(refitted), "test": found.get("new")})
+    origin = origin_of(folder, model, data, dataset)
+    export_changed(model, target, changed, {"refit": encode(refitted), "test": found.get("new"), "origin": origin})
     return refitted, scores
-
-
-def trained_model(folder: Source) -> Path:
-    """The folder of the model in a run's folder; UsageError where there is none."""
-    run = Path(source_text(folder, "the folder of a run"))
-    if not (run / MODEL / CARD).exists():
-        raise UsageError(f"'{run}' holds no trained model; give the output folder of a run that is complete")
-    return run / MODEL
-
-
-def check_target(target: Path, model: Path, *, force: bool, made: str, what: str) -> None:
-    """UsageError where an output is the model itself, or holds something else than the card's `made` says."""
-    if target.resolve() == model.resolve():
-        raise UsageError(f"'{target}' is the model itself, which stays as it is; give another output")
-    check_writable(target, "the output", "give another output")
-    if not target.exists() or force:
-        return
-    if not (target / CARD).exists() or getattr(read_card(target), made) is None:
-        raise UsageError(f"'{target}' is there and holds no {what}; give another output, or --force")
 
 
 def _check_card(card: ModelCard, settings: RefitSettings) -> None:
@@ -114,88 +108,120 @@ def _check_card(card: ModelCard, settings: RefitSettings) -> None:
         raise UsageError("the model sees a part of its embeddings' columns (comms.pooled); give --layers last")
 
 
-def batches_like(card: ModelCard, dataset: Dataset, where: str, size: int = READ) -> Iterator[Batch]:
-    """The samples of a dataset with the model's schema, as they come; UsageError where it is of another one."""
-    here, there = dataset.schema, card.data
-    pairs = [
-        ("features", [each.name for each in here.features], [each.name for each in there.features]),
-        ("features with weights", *([each.name for each in both.features if each.weighted] for both in (here, there))),
-        ("dense columns", list(here.dense), list(there.dense)), ("labels", list(here.labels), list(there.labels)),
-    ]  # fmt: skip
-    for what, mine, wanted in pairs:
-        if mine != wanted:
-            raise UsageError(
-                f"{where} has {what} {_listed(mine)}, and the model was trained on {_listed(wanted)}; give data of "
-                "the same schema"
-            )
-    return dataset.batches(rank=0, world_size=1, batch_size=size, seed=0, shuffle=False, drop_last=False)
+@dataclass(frozen=True)
+class SeenData:
+    """Samples as the layers see them, which are fitted.
+
+    names: of the layers' parameters in the model. parts: of each batch, those that are fitted to. held: those beside
+    them, each fifth sample. corrupt: samples that were left out. entropy: log loss of always saying the mean label.
+    """
+
+    names: dict[str, str]
+    layers: FlatLayers
+    parts: list[Any]
+    held: list[Any]
+    corrupt: int
+    entropy: float
 
 
-def _listed(names: Sequence[str]) -> str:
-    return (", ".join(names[:8]) + (", ..." if len(names) > 8 else "")) or "none"
-
-
-def _cached(
-    predictor: Predictor, batches: Iterator[Batch], settings: RefitSettings, say: Say
-) -> tuple[dict[str, str], FlatLayers, list[Any]]:
-    """(names of the layers' parameters in the model, the layers as a vector, parts of the data as they see them).
+def _cached(predictor: Predictor, batches: Iterator[Batch], settings: RefitSettings, say: Say) -> SeenData:
+    """The samples as the layers see them.
 
     Raises:
-        UsageError: there is no sample, or all have one label; the model ends in no linear layer.
+        UsageError: there is no sample, or all have one label, or there are too few; the model ends in no linear layer.
     """
     made: Any = None
-    parts, labels, count = list[Any](), list[torch.Tensor](), 0
+    parts, held, labels, corrupt = list[Any](), list[Any](), list[torch.Tensor](), 0
     for batch in batches:
+        corrupt += batch.corrupt
         if not len(batch):
             continue
         predictor.check(batch)
-        tensors = as_tensors(batch, predictor.features)
-        made = made or LAYERS[settings.layers](predictor.task, tensors)
-        parts.append(made.part(tensors))
-        labels.append(tensors.labels)
-        count += len(batch)
-        if count >= settings.samples:
-            break
+        if made is None:
+            made = LAYERS[settings.layers](predictor.task, as_tensors(batch, predictor.features))
+        out = np.arange(len(batch)) % FOLDS == FOLDS - 1
+        for kept, rows in ((parts, np.flatnonzero(~out)), (held, np.flatnonzero(out))):
+            if len(rows):
+                kept.append(made.part(as_tensors(batch.take(rows), predictor.features)))
+        labels.append(torch.from_numpy(batch.labels))
     if made is None:
         raise UsageError("--data has no samples; give data to fit the model to")
-    _check_classes(torch.cat(labels), predictor.schema.labels)
-    say(f"{count:,} samples read once; fitting {made.told}")
-    return made.names, made.layers, parts
+    whole, weights = torch.cat(labels), sum(each.numel() for each in made.layers.parameters.values())
+    check_classes(whole, predictor.schema.labels)
+    needed = weights if settings.layers == "last" else min(weights, LEAST_SAMPLES)
+    if len(whole) < needed:
+        raise UsageError(
+            f"--data has {len(whole):,} samples, which are too few to tell {weights:,} weights; give {needed:,} or more"
+        )
+    left = f"; {corrupt:,} corrupt ones were left out" if corrupt else ""
+    say(f"{len(whole):,} samples read once{left}; fitting {made.told}")
+    return SeenData(made.names, made.layers, parts, held, corrupt, entropy_of(whole))
 
 
-def _check_classes(labels: torch.Tensor, names: Sequence[str]) -> None:
-    """UsageError where all samples have one label: the best model of these is sure of it, whatever a sample says."""
-    for name, column in zip(names, labels.T, strict=True):
-        if column.min() == column.max():
-            raise UsageError(
-                f"all {len(column):,} samples have {name} {float(column[0]):g}; give data with both classes"
-            )
-
-
-def _fitted(layers: FlatLayers, parts: list[Any], settings: RefitSettings, say: Say) -> Refitted:
-    start = layers.weights()
+def _fitted(seen: SeenData, settings: RefitSettings, say: Say) -> Refitted:
+    layers, parts = seen.layers, [*seen.parts, *seen.held]
+    start, sizes = layers.weights(), [size_of(part) for part in parts]
     before = layers.loss(start, parts)
     if not math.isfinite(before):
         raise UsageError("the model's loss on --data is not finite; look at its values (recsmith data check)")
-    sizes = [size_of(part) for part in parts]
-    damped = DampedLoss(layers, parts, settings.damping, start)
-    solve = _by_newton if settings.method == "dance" else _by_lbfgs
-    failed = solve(damped, sizes, settings, say)
+    damping, tried = (settings.damping, {}) if settings.damping is not None else _picked(seen, start, settings, say)
+    damped = DampedLoss(layers, parts, damping, start)
+    failed = SOLVE[settings.method](damped, sizes, settings, say)
+    reached = float(damped.gradient(layers.weights())[1].norm())
     layers.put(layers.weights().float().to(start.dtype))  # as it will be written
     loss, slope = damped.gradient(layers.weights())
     norm, after = float(slope.norm()), layers.loss(layers.weights(), parts)
-    least = LEAST[settings.layers]
-    if not after < before and norm > 10 * least:
-        raise RecSmithError(
-            f"no step lowers the loss of {before:.6f} on these data, whose gradient has norm {norm:.3g}; nothing was "
-            "written: give more samples, or a larger damping"
-        )
+    _check_fit(before, after, reached, settings)
+    check_useful(after, seen.entropy, "the fitted model")
     say(f"loss {before:.5f} -> {after:.5f}; gradient {norm:.2e}" + (", where a line search ended" if failed else ""))
     return Refitted(
         settings=settings, samples=sum(sizes), loss_before=before, loss=after, damped=loss, norm=norm,
-        bound=norm * norm / (2 * settings.damping) if settings.layers == "last" else None,
-        passes=layers.visited / sum(sizes),
+        bound=norm * norm / (2 * damping) if settings.layers == "last" else None,
+        passes=layers.visited / sum(sizes), damping=damping, tried=tried, corrupt=seen.corrupt,
     )  # fmt: skip
+
+
+def _picked(seen: SeenData, start: torch.Tensor, settings: RefitSettings, say: Say) -> tuple[float, dict[str, float]]:
+    """(the damping under which layers fitted to four fifths of the samples are best on the others, losses there).
+
+    From the largest on, each starting where the one before ended, for as long as held-out samples like that.
+
+    Raises:
+        RecSmithError: they like the old layers better than all.
+    """
+    layers, sizes = seen.layers, [size_of(part) for part in seen.parts]
+    tried = {"old": layers.loss(start, seen.held)}
+    for damping in DAMPINGS:
+        _by_newton(DampedLoss(layers, seen.parts, damping, start), sizes, settings, lambda _: None)
+        tried[f"{damping:g}"] = layers.loss(layers.weights(), seen.held)
+        if not tried[f"{damping:g}"] <= min(tried.values()):
+            break
+    layers.put(start)
+    best = min((name for name, loss in tried.items() if math.isfinite(loss)), key=lambda name: tried[name])
+    if best == "old":
+        said = ", ".join(f"{name}: {loss:.5f}" for name, loss in tried.items())
+        raise RecSmithError(
+            f"a fifth of the samples was held out, and likes the old layers best (log loss by damping: {said}); "
+            "nothing was written: give more samples, or a damping, which is taken as it is"
+        )
+    say(f"damping {best}: log loss {tried[best]:.5f} on a held-out fifth, {tried['old']:.5f} before")
+    return float(best), tried
+
+
+def _check_fit(before: float, after: float, norm: float, settings: RefitSettings) -> None:
+    """RecSmithError where no step lowered the loss, or fitting did not end near its least; nothing is written then."""
+    least = 10 * LEAST[settings.layers]
+    if not after < before and not norm <= least:
+        raise RecSmithError(
+            f"no step lowers the loss of {before:.6g} on these data, whose gradient has norm {norm:.3g}; nothing was "
+            "written: give more samples, or a larger damping"
+        )
+    if settings.layers == "last" and not norm <= least:
+        raise RecSmithError(
+            f"fitting ended with a gradient of norm {norm:.3g}, where {least:g} is the limit, so the loss may be far "
+            "from its least; nothing was written: look at the values of --data (recsmith data check), or give a larger "
+            "damping"
+        )
 
 
 def _prefix(sizes: Sequence[int], wanted: int) -> tuple[int, int]:
@@ -245,6 +271,9 @@ def _by_lbfgs(damped: DampedLoss, sizes: list[int], settings: RefitSettings, say
     return failures > 0
 
 
+SOLVE = {"dance": _by_newton, "progressive_lbfgs": _by_lbfgs}
+
+
 def _changed(predictor: Predictor, names: dict[str, str], layers: FlatLayers) -> dict[str, torch.Tensor]:
     """The new parameters by their names in the export; the model in memory has them, too."""
     made = {names[name]: each.detach().float() for name, each in layers.parameters.items()}
@@ -253,17 +282,3 @@ def _changed(predictor: Predictor, names: dict[str, str], layers: FlatLayers) ->
         for name, each in made.items():
             own[name].copy_(each)
     return made
-
-
-def scored(predictor: Predictor, batches: Sequence[Batch]) -> Scores:
-    """Scores of a model on samples in this process."""
-    logits, labels = list[torch.Tensor](), list[torch.Tensor]()
-    with torch.no_grad():
-        for batch in batches:
-            predictor.check(batch)
-            _, (_, found, given, _) = predictor.task(as_tensors(batch, predictor.features))
-            logits.append(found)
-            labels.append(given)
-    if not logits:
-        raise UsageError("--test has no samples; give data to score the models on")
-    return exact_scores(torch.cat(logits), torch.cat(labels), predictor.schema.labels)

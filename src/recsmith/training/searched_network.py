@@ -13,7 +13,7 @@ import torch
 from recsmith._types import Floats
 from recsmith.searching import Picks, SearchSpace
 from recsmith.training.batches import as_tensors
-from recsmith.training.export import MODEL
+from recsmith.training.card import MODEL
 from recsmith.training.metrics import exact_auc
 from recsmith.training.run import Run
 from recsmith.training.serving import load_model

@@ -11,6 +11,7 @@ learned, with a price on what it keeps that rises until as much is gone as shoul
 their layer's mean.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -24,9 +25,17 @@ from recsmith.data import Batch
 from recsmith.errors import UsageError
 from recsmith.files import Source, encode, source_text
 from recsmith.training.batches import as_tensors
-from recsmith.training.card import Sparsified, SparsitySettings, read_card
+from recsmith.training.card import Sparsified, SparsitySettings, found_model, read_card
+from recsmith.training.copies import (
+    batches_like,
+    check_classes,
+    check_target,
+    check_useful,
+    entropy_of,
+    origin_of,
+    scored,
+)
 from recsmith.training.export import export_changed
-from recsmith.training.refit import batches_like, check_target, scored, trained_model
 from recsmith.training.run import load_run
 from recsmith.training.scores import Scores
 from recsmith.training.serving import Predictor, load_model
@@ -64,18 +73,27 @@ def masks_of(
         name: _in_means(each.abs()) + _in_means(moved[name]) + learned.get(name, torch.zeros_like(each))
         for name, each in weights.items()
     }
+    floors = {name: max(1, round(LEAST * each.numel())) for name, each in scores.items()}
     if per_layer:
-        return {name: each > _least_kept(each.flatten(), share) for name, each in scores.items()}
-    for each in scores.values():
-        most = max(1, round(LEAST * each.numel()))
-        each.view(-1)[each.flatten().topk(most).indices] = torch.inf
-    threshold = _least_kept(torch.cat([each.flatten() for each in scores.values()]), share)
-    return {name: each > threshold for name, each in scores.items()}
+        return {name: _largest(each, max(_left(each.numel(), share), floors[name])) for name, each in scores.items()}
+    for name, each in scores.items():
+        each.view(-1)[each.flatten().topk(floors[name]).indices] = torch.inf
+    every = torch.cat([each.flatten() for each in scores.values()])
+    most = max(_left(len(every), share), sum(floors.values()))
+    kept = _largest(every, most).split([each.numel() for each in scores.values()])
+    return {name: each.view_as(scores[name]) for name, each in zip(scores, kept, strict=True)}
 
 
-def _least_kept(scores: torch.Tensor, share: float) -> torch.Tensor:
-    """The largest score of those that go."""
-    return scores.kthvalue(max(1, min(len(scores) - 1, round(share * len(scores))))).values
+def _left(count: int, share: float) -> int:
+    """How many of some weights are kept where a share goes."""
+    return count - round(share * count)
+
+
+def _largest(scores: torch.Tensor, count: int) -> torch.Tensor:
+    """True at the largest scores, so many of them; of equal ones the first."""
+    kept = torch.zeros(scores.numel(), dtype=torch.bool, device=scores.device)
+    kept[scores.flatten().argsort(descending=True, stable=True)[:count]] = True
+    return kept.view_as(scores)
 
 
 def _in_means(scores: torch.Tensor) -> torch.Tensor:
@@ -143,30 +161,48 @@ def sparsify(
             without samples; the output is the model, or something else. Nothing is written then.
     """
     settings, say = settings or SparsitySettings(), on_progress or (lambda _: None)
-    model = trained_model(folder)
+    model = found_model(folder)
     target = model.parent / SPARSE if output is None else Path(source_text(output, "an output"))
     check_target(target, model, force=force, made="sparse", what="sparse copy")
     card, where = read_card(model), "--data"
     if data is None:
-        data, where = load_run(model.parent / "run.json").data.train, "data.train of the run"
-    predictor = load_model(model)
-    batches = batches_like(card, open_data(data, where), where, settings.batch_size)
+        data, where = _data_of_run(model), "data.train of the run"
+    predictor, dataset = load_model(model), open_data(data, where)
+    batches = batches_like(card, dataset, where, samples=settings.samples, size=settings.batch_size)
     tested = None if test is None else list(batches_like(card, open_data(test, "--test"), "--test"))
     scores = {} if tested is None else {"full": scored(predictor, tested)}
-    copy = DenseCopy(predictor, looked_up(predictor, batches, settings.samples, where))
-    say(f"{copy.samples:,} samples read once; {sum(each.numel() for each in copy.weights.values()):,} weights")
+    copy = DenseCopy(predictor, looked_up(predictor, batches, where))
+    left = f"; {copy.corrupt:,} corrupt ones were left out" if copy.corrupt else ""
+    say(f"{copy.samples:,} samples read once{left}; {copy.count:,} weights")
+    labels = torch.cat([part.batch.labels for part in copy.parts])
+    check_classes(labels, predictor.schema.labels)
     before = copy.loss()
+    if not math.isfinite(before):
+        raise UsageError(f"the model's loss on {where} is not finite; look at its values (recsmith data check)")
     masks = copy.masked(settings)
     copy.tune(masks, settings)
     made = copy.told(masks, settings, before)
+    if made.zeros < round(settings.share * made.weights):
+        say(f"{made.zeros / made.weights:.1%} of weights go, not {settings.share:.1%}: {LEAST:.0%} of each layer stay")
+    check_useful(made.loss, entropy_of(labels), f"the copy, of which {made.zeros / made.weights:.1%} are zero,")
     if tested is not None:
         scores["sparse"] = scored(predictor, tested)
     written = {name: encode(each) for name, each in scores.items()}
-    export_changed(model, target, copy.changed(), {"sparse": encode(made), "test": written.get("sparse")})
+    origin = origin_of(folder, model, data, dataset)
+    told = {"sparse": encode(made), "test": written.get("sparse"), "origin": origin}
+    export_changed(model, target, copy.changed(), told)
     return made, scores
 
 
-def looked_up(predictor: Predictor, batches: Iterator[Batch], samples: int, where: str) -> list[CachedBatch]:
+def _data_of_run(model: Path) -> Any:
+    """What the run of a model was trained on; UsageError where it lies in no run's folder."""
+    file = model.parent / "run.json"
+    if not file.exists():
+        raise UsageError(f"'{model}' lies in no run's folder, whose data could be taken; give --data")
+    return load_run(file).data.train
+
+
+def looked_up(predictor: Predictor, batches: Iterator[Batch], where: str) -> list[CachedBatch]:
     """Batches with what the tables give for them; UsageError where there is no sample."""
     tables, found = CachedTables(predictor.task), list[CachedBatch]()
     for batch in batches:
@@ -175,8 +211,6 @@ def looked_up(predictor: Predictor, batches: Iterator[Batch], samples: int, wher
             tensors = as_tensors(batch, predictor.features)
             with tables.recorded(tensors, found), torch.no_grad():
                 tables.task(tensors)
-        if sum(each.samples for each in found) >= samples:
-            break
     if not found:
         raise UsageError(f"{where} has no samples; give data to choose weights by")
     return found
@@ -202,6 +236,16 @@ class DenseCopy:
     def samples(self) -> int:
         """How many there are."""
         return sum(each.samples for each in self.parts)
+
+    @property
+    def corrupt(self) -> int:
+        """How many were left out beside them, of batches that have others."""
+        return sum(each.batch.place.samples.corrupt for each in self.parts)
+
+    @property
+    def count(self) -> int:
+        """Weights of linear layers."""
+        return sum(each.numel() for each in self.weights.values())
 
     def masked(self, settings: SparsitySettings) -> Masks:
         """Which weights are kept; the others become zero."""
@@ -241,7 +285,7 @@ class DenseCopy:
             settings=settings, samples=self.samples, loss_full=loss_full, loss=self.loss(),
             layers={name: float((~mask).float().mean()) for name, mask in masks.items()},
             weights=sum(each.numel() for each in masks.values()),
-            zeros=sum(int((~each).sum()) for each in masks.values()),
+            zeros=sum(int((~each).sum()) for each in masks.values()), corrupt=self.corrupt,
         )  # fmt: skip
 
     def changed(self) -> dict[str, torch.Tensor]:

@@ -23,9 +23,12 @@ GENERATED: dict[str, Any] = {
 }  # fmt: skip
 
 
-def stream(train: Any = GENERATED, *, samples: int = 100, update: Any = "incremental", **data: Any) -> PeriodSource:
+def stream(
+    train: Any = GENERATED, *, samples: int = 100, update: Any = "incremental", score_ahead: tuple[int, ...] = (1,),
+    **data: Any,
+) -> PeriodSource:  # fmt: skip
     """The source of a run in periods."""
-    periods = Periods(samples=samples, update=update)
+    periods = Periods(samples=samples, update=update, score_ahead=score_ahead)
     source = open_source(Run(data=RunData(train=train, periods=periods, **data), output="x", seed=3))
     assert isinstance(source, PeriodSource)
     return source
@@ -238,6 +241,7 @@ def test_what_makes_no_stream_is_refused(tmp_path: Path) -> None:
         ("{column: time, every: 0}", "data.periods.every is 0.0; it must be above 0"),
         ("{samples: 0}", "data.periods.samples is 0"),
         ("{samples: 5, score_ahead: [0]}", "data.periods.score_ahead counts periods after the newest one"),
+        ("{samples: 5, score_ahead: [2, 2]}", r"data.periods.score_ahead is \[2, 2\], where a number stands twice"),
         ("{samples: 5, update: windows}", "no update is called 'windows'; did you mean 'window'"),
     ],
 )
@@ -257,3 +261,16 @@ def test_ratings_by_user_are_no_stream(data: Path) -> None:
     with pytest.raises(UsageError, match=r"column 'timestamp' falls .* \(of MovieLens, write split_by: time\)"):
         stream(train, samples=5000)
     assert stream({**train, "split_by": "time"}, samples=5000).periods > 10
+
+
+def test_settings_of_a_stream_that_would_do_nothing_are_refused_or_said() -> None:
+    with pytest.raises(
+        UsageError, match=r"score_ahead is 20 or more, and the data has \d+ periods, so that none would"
+    ):
+        stream(score_ahead=(20,))
+    made = stream(score_ahead=(1, 20))
+    assert any(
+        "score_ahead 20: no period comes so late" in note for note in made.notes(BatchSizes(((0, 30),)), 1, None)
+    )
+    with pytest.raises(UsageError, match=r"update needs 17 periods, and the data has"):
+        stream(update={"name": "auto"})  # which replays 16, and has none left to train then

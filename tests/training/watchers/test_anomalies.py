@@ -185,6 +185,8 @@ def test_what_is_wrong_is_said(tmp_path: Path) -> None:
         ("on", "watch is 'on'; it is auto, none, or a mapping"),
         ({"every": 0}, "watch.every is 0; it must be at least 1"),
         ({"kinds": ["los"]}, "watch.kinds names 'los'; did you mean 'loss'"),
+        ({"kinds": []}, "watch.kinds is empty; name some, or leave it out"),
+        ({"features": []}, "watch.features is empty; name some, or leave it out"),
         ({"actions": {"hot_sets": "save"}}, "watch.actions names 'hot_sets'; did you mean 'hot_set'"),
         ({"actions": {"loss": "sve"}}, "save"),
         ({"kinds": ["loss"], "actions": {"ne": "save"}}, "which watch.kinds does not"),

@@ -50,7 +50,11 @@ def members_of(run: Run) -> dict[str, Run]:
     alone = replace(run, array=None, data=replace(run.data, seed=run.order_seed))
     found: dict[str, Run] = {}
     for name, settings in run.array.members.items():
-        made = load_run(replace(alone, output=f"{run.output}/{name}"), _written(name, settings))
+        try:
+            made = load_run(replace(alone, output=f"{run.output}/{name}"), _written(name, settings))
+        except (UsageError, CorruptFile) as error:
+            said = str(error).replace("'the run'", f"array.members: '{name}'")
+            raise UsageError(said if f"'{name}'" in said else f"array.members: '{name}': {said}") from None
         _check_differs(name, alone, made)
         twin = next((other for other, each in found.items() if replace(each, output=made.output) == made), None)
         if twin is not None:

@@ -1,6 +1,7 @@
 """What a run says of the models that it trains together."""
 
 import re
+from collections import Counter
 from typing import Literal
 
 from recsmith._types import noun
@@ -33,7 +34,9 @@ class RunArray:
         return None if self.layer_memory is None else parse_size(self.layer_memory)
 
     def __post_init__(self) -> None:
-        odd = next((name for name in self.members if not NAMED.fullmatch(name) or name in TAKEN), None)
+        odd = next((name for name in self.members if not NAMED.fullmatch(name) or name.lower() in TAKEN), None)
+        folders = Counter(name.lower() for name in self.members)
+        twins = [name for name in self.members if folders[name.lower()] > 1]
         check_rules(
             None
             if len(self.members) > 1
@@ -42,6 +45,10 @@ class RunArray:
             if odd is None
             else f"array.members: '{odd}' cannot name a folder and tables of a member; use letters, digits, _ and -, "
             f"and none of {', '.join(TAKEN)}",
+            f"array.members: {' and '.join(twins)} are one folder on disks that do not tell A from a; give names that "
+            "differ otherwise"
+            if twins
+            else None,
             _broken_size(self.layer_memory),
         )
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from recsmith._components import make, register
+from recsmith.errors import UsageError
 from recsmith.files import encode
 from recsmith.plans import Plan
 from recsmith.training.collectives.protocol import Collectives
@@ -55,6 +56,11 @@ def decided(comms: object, plan: Plan, numbers: int) -> tuple[Any, list[str]]:
     made: Any = collectives_of(comms)
     if not isinstance(made, Thresholded) or made.dense is None:
         return comms, []
+    if made.dense != "auto" and made.dense * numbers < 1:
+        raise UsageError(
+            f"comms.dense is {made.dense:g}, which is less than one of the {numbers:,} numbers whose gradients cross; "
+            f"give {1 / max(numbers, 1):.2g} or more, or leave it out"
+        )
     settled = replace(made, dense=AUTO_SHARE) if made.dense == "auto" else made
     before, after, work = settled.step_seconds(plan.cluster, numbers)
     told = (

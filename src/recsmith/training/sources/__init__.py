@@ -51,13 +51,24 @@ def _in_periods(dataset: Dataset, run: Run) -> PeriodSource:
     data = run.data
     assert data.periods is not None
     edges, update = edges_of(dataset.source, data.periods), update_of(data.periods.update)
-    least = max(update.window, update.mixed, update.least)
+    least = max(update.window, update.mixed, update.least, getattr(update, "replayed", 0) + 1)
     if least > len(edges) - 1:
         raise UsageError(
             f"data.periods.update needs {least} periods, and the data has {len(edges) - 1}; give it fewer, or shorter "
             "periods"
         )
+    if (nearest := min(data.periods.score_ahead)) > len(edges) - 2:
+        raise UsageError(
+            f"data.periods.score_ahead is {nearest} or more, and the data has {len(edges) - 1} periods, so that none "
+            f"would be scored after one that was trained; give {len(edges) - 2} or less"
+        )
     return PeriodSource(dataset, data, run.order_seed, output=Path(run.output), edges=edges, window=update.window)
+
+
+def data_digest(source: BatchSource) -> str | None:
+    """A digest of the data that a source reads; None of sources that are no dataset."""
+    dataset = getattr(source, "dataset", None)
+    return dataset.source.digest if isinstance(dataset, Dataset) else None
 
 
 def total_steps(run: Run, source: BatchSource, ranks: int) -> int | None:

@@ -115,6 +115,9 @@ class PeriodSource(DatasetSource):
             notes.append(f"{after:,} samples come after them, and are left; data.periods.most is {periods.most}")
         elif after:
             notes.append(f"{after:,} samples are of a period that is not over; they are left until more data comes")
+        beyond = [str(each) for each in (periods.score_ahead if periods else ()) if each >= self.periods]
+        if beyond:
+            notes.append(f"data.periods.score_ahead {', '.join(beyond)}: no period comes so late, so none is scored so")
         if periods is not None and parsed(periods.update, "data.periods.update")[0] == "auto":
             update = update_of(periods.update)
             notes.append(

@@ -83,6 +83,8 @@ def watch_settings(watch: str | dict[str, object]) -> WatchSettings | None:
     if isinstance(watch, str):
         check_rules(None if watch == AUTO else f"watch is '{watch}'; it is auto, none, or a mapping of settings")
         return WatchSettings()
+    empty = next((name for name in ("kinds", "features") if watch.get(name) in ([], ())), None)
+    check_rules(None if empty is None else f"watch.{empty} is empty; name some, or leave it out, which means all")
     return decode(WatchSettings, watch, "watch")
 
 

@@ -17,9 +17,9 @@ from recsmith.adapters.rank_0 import from_rank_0
 from recsmith.errors import CorruptFile, UsageError, check_rules, too_small
 from recsmith.files import Raw, check_is_file, encode
 from recsmith.training.card import CARD, SparsitySettings
+from recsmith.training.copies import batches_like, scored
 from recsmith.training.export import WEIGHTS, export, export_changed
 from recsmith.training.job import TrainingJob
-from recsmith.training.refit import batches_like, scored
 from recsmith.training.serving import load_model
 from recsmith.training.sources.periods import PeriodSource
 from recsmith.training.sparsify import SPARSE, DenseCopy, Masks, looked_up
@@ -107,8 +107,9 @@ class SparseCopies(Watcher):
         assert isinstance(source, PeriodSource)
         predictor = load_model(whole)
         card = predictor.card
-        batches = batches_like(card, source.at(period - 1), "data.train", self.settings.batch_size)
-        copy = DenseCopy(predictor, looked_up(predictor, batches, self.settings.samples, "data.train"))
+        samples, size = self.settings.samples, self.settings.batch_size
+        batches = batches_like(card, source.at(period - 1), "data.train", samples=samples, size=size)
+        copy = DenseCopy(predictor, looked_up(predictor, batches, "data.train"))
         before = copy.loss()
         masks = copy.masked(self.settings) if why is not None else _taken_over(copy, target)
         copy.tune(masks, self.settings)

@@ -1,0 +1,66 @@
+"""Whether data means what a model was trained on: its names, and how its values came about. Imports no torch.
+
+`refit`, `sparse`, `evaluate` and sparse copies of a stream ask it; a job that is resumed has the digest of its data,
+which says more, and a model that is served refuses ids and values one by one.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from recsmith.data import DataSchema
+from recsmith.errors import UsageError
+
+MOST_NAMED = 8
+
+
+def check_same_data(trained: DataSchema, given: DataSchema, where: str) -> None:
+    """Refuse data whose values mean something else than those that a model was trained on.
+
+    trained: of the model's card. where: the other data were named, for errors. What nobody kept, of cards and data that
+    older versions wrote, is not compared.
+
+    Raises:
+        UsageError: features, weights, dense columns, labels, rows or transforms are others.
+    """
+    for problem in _differences(trained, given):
+        raise UsageError(f"{where} has {problem}; give data of the same schema")
+
+
+def _differences(trained: DataSchema, given: DataSchema) -> Iterator[str]:
+    names = [("features", given.feature_names, trained.feature_names),
+             ("features with weights", _weighted(given), _weighted(trained)),
+             ("dense columns", given.dense, trained.dense), ("labels", given.labels, trained.labels)]  # fmt: skip
+    for what, mine, wanted in names:
+        if mine != wanted:
+            yield f"{what} {_listed(mine)}, and the model was trained on {_listed(wanted)}"
+    before = {each.name: each.num_embeddings for each in trained.features}
+    for each in given.features:
+        rows, known = each.num_embeddings, before[each.name]
+        if rows is not None and known is not None and rows > known:
+            yield f"ids of feature '{each.name}' up to {rows - 1:,}, and the model's go up to {known - 1:,}"
+    if given.values is None or trained.values is None:
+        return
+    for name in trained.feature_names:
+        mine, wanted = given.values.modulo.get(name), trained.values.modulo.get(name)
+        if mine != wanted:
+            yield f"ids of feature '{name}' {_taken(mine)}, and the model was trained on ids {_taken(wanted)}"
+    mine, wanted = given.values.transforms, trained.values.transforms
+    if mine != wanted:
+        yield f"{_transforms(mine)}, and the model was trained on data with {_transforms(wanted)}"
+
+
+def _weighted(schema: DataSchema) -> tuple[str, ...]:
+    return tuple(each.name for each in schema.features if each.weighted)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return (", ".join(names[:MOST_NAMED]) + (", ..." if len(names) > MOST_NAMED else "")) or "none"
+
+
+def _taken(modulo: int | None) -> str:
+    return "as they are" if modulo is None else f"modulo {modulo:,}"
+
+
+def _transforms(transforms: Sequence[Mapping[str, Any]]) -> str:
+    said = [f"{each['op']}({', '.join(f'{k}: {v}' for k, v in each.items() if k != 'op')})" for each in transforms]
+    return f"the transforms {_listed(said)}" if said else "no transforms"
