@@ -15,7 +15,7 @@ from torch import nn
 from recsmith.data import Batch, Dataset
 from recsmith.errors import RecSmithError, UsageError
 from recsmith.files import Raw, Source, encode, source_text
-from recsmith.files.writable import check_folder
+from recsmith.files.writable import check_writable
 from recsmith.training.batches import as_tensors
 from recsmith.training.card import CARD, ModelCard, Origin, read_card
 from recsmith.training.export import weights_digest
@@ -31,7 +31,7 @@ def check_target(target: Path, model: Path, *, force: bool, made: str, what: str
     """UsageError where an output is the model itself, or holds something else than the card's `made` says."""
     if target.resolve() == model.resolve():
         raise UsageError(f"'{target}' is the model itself, which stays as it is; give another output")
-    check_folder(target, "the output", "give another output")
+    check_writable(target, "the output", "give another output")
     if not target.exists() or force:
         return
     if not (target / CARD).exists() or getattr(read_card(target), made) is None:

@@ -208,9 +208,7 @@ def test_auto_sends_less_where_links_are_slow_and_says_why(rate: float, pays: bo
     found: Any = collectives_of(kept)
     assert (found.dense, found.pooled) == (AUTO_SHARE if pays else None, 0.5)
     assert decided(RunComms(), slow, 1_000_000) == (RunComms(), [])
-    with pytest.raises(
-        UsageError, match=r"1e-12, which is less than one of the 1,000,000 numbers .* 1e-06"
-    ):
+    with pytest.raises(UsageError, match=r"1e-12, which is less than one of the 1,000,000 numbers .* 1e-06"):
         decided({**wanted, "dense": 1e-12}, slow, 1_000_000)
 
 
