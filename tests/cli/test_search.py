@@ -1,6 +1,7 @@
 """`recsmith search`."""
 
 import json
+import re
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -44,7 +45,8 @@ def test_a_dry_run_shows_choices_with_prices_and_writes_nothing() -> None:
     lines = found.stdout.splitlines()
     assert lines[0] == "2 tables, 0 layers, 16 samples; prices are of bytes"
     assert lines[1] == "item  4 of 0.5 rows: 3.125 KiB, 8 of 0.5 rows: 6.25 KiB, 4: 6.25 KiB, 8: 12.5 KiB"
-    assert "for the cheapest sample" in lines[-1]
+    assert "for the cheapest sample" in lines[-2]
+    assert re.match(r"of these, .* have no choice, such as dense layers .*, and --under counts both$", lines[-1])
     assert [path.name for path in Path().iterdir()] == ["run.yaml"]
 
 

@@ -69,3 +69,16 @@ def test_folders_that_are_not_movielens_are_refused(folder: Path):
     (folder / "ratings.csv").unlink()
     with pytest.raises(UsageError, match=r"give a folder with ratings.csv and movies.csv"):
         open_dataset(spec)
+
+
+@pytest.mark.parametrize("command", ["check", "convert"])
+def test_commands_on_data_say_which_split_they_read(folder: Path, tmp_path: Path, command: str) -> None:
+    from click.testing import CliRunner
+
+    from recsmith.cli.data import data_command
+
+    words = [command, str(folder), *(["-o", str(tmp_path / "out")] if command == "convert" else [])]
+    done = CliRunner().invoke(data_command, words, catch_exceptions=False)
+    every = len((folder / "ratings.csv").read_text().splitlines()) - 1
+    assert f"split train: {round(0.8 * every)} of {every} ratings; `split: all` in a spec reads all" in done.stderr
+    assert open_dataset(MovieLensSpec(path=str(folder), split="all")).part == ""

@@ -10,6 +10,7 @@ from recsmith.cli.options import count_option, force_option, format_option, size
 from recsmith.cli.printing import end_line, note, print_as, print_json, progress_printer
 
 if TYPE_CHECKING:
+    from recsmith.data import Dataset
     from recsmith.data.converting import ConversionProgress, FileLayout
 
 PROGRESS_S = 30.0  # seconds between two lines of progress in a log
@@ -72,15 +73,24 @@ def check(data: str, format_: str) -> None:
     \b
     recsmith data check spec.yaml
     """
-    from recsmith.data import check_spec, load_spec
+    from recsmith.data import MovieLensSpec, check_spec, load_spec, open_dataset
     from recsmith.errors import CorruptFile
     from recsmith.reports.data import check_report, check_to_raw
 
-    found = check_spec(load_spec(data), progress_printer(lambda done: f"{done:,} samples read", PROGRESS_S))
+    spec = load_spec(data)
+    if isinstance(spec, MovieLensSpec):
+        _tell_part(open_dataset(spec))
+    found = check_spec(spec, progress_printer(lambda done: f"{done:,} samples read", PROGRESS_S))
     end_line()
     print_as(format_, lambda: check_report(found), lambda: check_to_raw(found))
     if found.problem is not None:
         raise CorruptFile(found.problem)
+
+
+def _tell_part(dataset: "Dataset") -> None:
+    """Say which part of the data is read, where it is not all."""
+    if dataset.part:
+        note(dataset.part)
 
 
 @data_command.command(name="generate")
@@ -135,7 +145,9 @@ def convert(data: str, session: str | None, **options: Any) -> None:
     from recsmith.data.converting import KeyColumns, convert_dataset
 
     columns = KeyColumns(session=session, time=options["time"])
-    manifest = convert_dataset(open_dataset(data), Path(options["output"]), _layout(options), columns, _printer())
+    dataset = open_dataset(data)
+    _tell_part(dataset)
+    manifest = convert_dataset(dataset, Path(options["output"]), _layout(options), columns, _printer())
     _say(manifest, options["output"])
 
 
@@ -160,7 +172,9 @@ def cluster(data: str, session: str | None, memory: int, **options: Any) -> None
     from recsmith.data.converting import KeyColumns, cluster_dataset
 
     columns, folder = KeyColumns(session=session, time=options["time"]), Path(options["output"])
-    manifest = cluster_dataset(open_dataset(data), folder, _layout(options), columns, _printer(), memory)
+    dataset = open_dataset(data)
+    _tell_part(dataset)
+    manifest = cluster_dataset(dataset, folder, _layout(options), columns, _printer(), memory)
     _say(manifest, options["output"])
 
 

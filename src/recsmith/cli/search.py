@@ -63,7 +63,7 @@ def search_command(run: str, settings: tuple[str, ...], output: str, format_: st
     folder holds already is not trained again.
 
     \b
-    recsmith search run.yaml --under 40% --cluster h100:8 --dry-run
+    recsmith search run.yaml --under 40% --price bytes --dry-run
     recsmith search run.yaml --under 40% --price bytes -o found
     recsmith search run.yaml --under 40% --price bytes --layers 0.5,1 --retrain 3 -o found
     """

@@ -65,6 +65,12 @@ class Dataset:
         source: Any = self.source
         return getattr(getattr(source, "source", source), "note", "")
 
+    @property
+    def part(self) -> str:
+        """Which part of the samples there are these are; nothing where they are all."""
+        source: Any = self.source
+        return getattr(getattr(source, "source", source), "part", "")
+
     def batches(
         self,
         *,
@@ -143,8 +149,9 @@ class Dataset:
             )
         if position.dataset != now.dataset or position.used > int(self.source.sizes().sum()):
             raise CorruptFile(
-                f"the position is of other data (digest {position.dataset}, this data has {now.dataset}); give the "
-                "data that was used before, or begin another epoch without a position"
+                f"the position is of other data (digest {position.dataset}, this data has {now.dataset}); go on with "
+                "the data that was used before, or give another output, which begins with new weights: no run takes "
+                "those of another one along"
             )
 
 

@@ -47,11 +47,15 @@ class MovieLensSource(MemorySource):
     settings = MovieLensSpec
 
     def __init__(self, spec: MovieLensSpec) -> None:
-        super().__init__(*_samples_of(spec))
+        schema, samples, columns, every = _samples_of(spec)
+        super().__init__(schema, samples, columns)
+        self.part = ""  # which of the samples these are, where they are not all
+        if len(samples) < every:
+            self.part = f"split {spec.split}: {len(samples):,} of {every:,} ratings; `split: all` in a spec reads all"
 
 
-def _samples_of(spec: MovieLensSpec) -> tuple[DataSchema, Batch, dict[str, Ints]]:
-    """Schema, samples and their times."""
+def _samples_of(spec: MovieLensSpec) -> tuple[DataSchema, Batch, dict[str, Ints], int]:
+    """Schema, samples of the split and their times, and how many samples there are of all splits."""
     folder = Path(spec.path)
     users, movies, stars, times = _ratings(folder / "ratings.csv")
     wanted = np.flatnonzero(users <= (spec.max_user_id or users.max(initial=0)))
@@ -90,7 +94,7 @@ def _samples_of(spec: MovieLensSpec) -> tuple[DataSchema, Batch, dict[str, Ints]
         dense=(),
         labels=("liked",),
     )
-    return schema, samples.take(kept), {"timestamp": times[wanted][kept]}
+    return schema, samples.take(kept), {"timestamp": times[wanted][kept]}, len(wanted)
 
 
 def _ratings(path: Path) -> tuple[Ints, Ints, "np.ndarray[tuple[int], np.dtype[np.float64]]", Ints]:

@@ -38,6 +38,9 @@ def space_lines(space: SearchSpace) -> list[str]:
         *([f"... and {len(space.parts) - MOST} more"] if len(space.parts) > MOST else []),
         f"price: {price_text(space, space.whole)} as it is, {price_text(space, least)} for the cheapest sample "
         f"({least / space.whole:.1%})",
+        f"of these, {price_text(space, space.fixed)} ({space.fixed / space.whole:.1%}) have no choice, such as dense "
+        f"layers without --layers; what has one takes {price_text(space, space.whole - space.fixed)} as it is and "
+        f"{price_text(space, least - space.fixed)} at least, and --under counts both",
     ]  # fmt: skip
 
 
