@@ -121,7 +121,7 @@ class PeriodSource(DatasetSource):
         if periods is not None and parsed(periods.update, "data.periods.update")[0] == "auto":
             update = update_of(periods.update)
             notes.append(
-                f"data.periods.update: auto learns the first {min(update.replayed, self.periods)} of them by "
+                f"data.periods.update: auto learns the first {update.replayed} of them by "
                 f"{', '.join(update.arms)} first, and takes what pays"
             )
         left = [self._samples(period) % step for period in range(self.periods)]
