@@ -1,6 +1,6 @@
 """A workload of sketches: the tables of a job as the stream of its ids reads them now, for a planner."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -9,20 +9,20 @@ from recsmith._types import Floats, Ints
 from recsmith.errors import UsageError
 from recsmith.streaming.sketches import IdSketch
 from recsmith.workloads import AccessProfile, Feature, Table, Workload
-from recsmith.workloads.workload import STEEPEST_ZIPF
+from recsmith.workloads.workload import NUM_REUSE_BINS
 
-BUCKETS = 400  # of ranks, evenly spaced in their logarithm, over which sums of Zipf's law are taken
-FEW = 0.5  # of the rows: with more of them read, how many are read says little of how unevenly
-TOP = 32  # rows, or a tenth of all, whose share of lookups is taken then
-HALVINGS = 40  # of an interval, in the search for an exponent
+BUCKETS = 400  # of ranks, evenly spaced in their logarithm, over which sums are taken
+HALVINGS = 40  # of an interval, in the search for a power
+STEEPEST = 20.0  # power of a rank
+ENDS = 2.0 ** np.arange(NUM_REUSE_BINS - 1)  # upper ends of reuse bins
 
 
 def live_workload(workload: Workload, sketches: Mapping[str, IdSketch], *, source: str = "sketches") -> Workload:
     """The workload with pooling factors and access profiles of the sketched features.
 
     workload: the tables, such as those of the plan that runs. sketches: by feature; a table whose features have none
-    stays as it is. A table's profile is the Zipf exponent under which as many different rows are read in as many
-    lookups as were sketched; where most rows were read, the one under which the most read have their share of lookups.
+    stays as it is. A table's profile holds counts: the shares of the rows that are read most, and how many different
+    rows are read, are those of the sketch, also where most rows of a table are never read.
 
     Raises:
         UsageError: a feature is unknown, or nothing was sketched.
@@ -47,47 +47,47 @@ def _live(table: Table, sketches: Mapping[str, IdSketch]) -> Table:
     features = tuple(_feature(each, sketches.get(each.name)) for each in table.features)
     if not together.sketched:
         return replace(table, features=features)
-    rows = table.num_embeddings
-    if together.distinct < FEW * rows:
-        zipf = zipf_exponent(together.distinct, lambda exponent: expected_distinct(exponent, together.sketched, rows))
-    else:
-        top = min(max(1, rows // 10), TOP)
-        share = sum(each for _, each in together.frequent(top))
-        zipf = zipf_exponent(1 - share, lambda exponent: 1 - top_share(exponent, top, rows))
-    return replace(table, features=features, access=AccessProfile(zipf=zipf))
+    return replace(table, features=features, access=counted_access(together, table.num_embeddings))
+
+
+def counted_access(sketch: IdSketch, rows: int) -> AccessProfile:
+    """Reads of the rows of a table, counted as far as a sketch knows them, in reuse bins.
+
+    Rows that are read most are counted one by one. The others, as many as there are different ids, share what lookups
+    are left by a power of their rank that begins at the least read one of those.
+    """
+    lookups = sketch.sketched
+    distinct = max(1, min(round(sketch.distinct), lookups, rows))
+    heavy = np.array(sketch.heavy()[:distinct], dtype=np.float64)
+    heavy = heavy[heavy.cumsum() <= lookups - distinct + len(heavy)]  # every other id was read once at least
+    first, count = _ranks(len(heavy) + 1, distinct)
+    left, highest = lookups - heavy.sum(), heavy[-1] if len(heavy) else max(1.0, sketch.unseen)
+    middle = np.sqrt(first * (first + count - 1.0)) / max(len(heavy), 1)
+
+    def reads(power: float) -> Floats:
+        return np.maximum(highest * middle**-power, 1.0)
+
+    low, high = 0.0, STEEPEST
+    for _ in range(HALVINGS):
+        power = (low + high) / 2
+        low, high = (power, high) if float(count @ reads(power)) > left else (low, power)
+    even = max(1.0, left / max(distinct - len(heavy), 1))  # where the power is 0, the highest is too high
+    each = np.append(heavy, np.minimum(reads(low), even) if low == 0 else reads(low))
+    bins = np.bincount(
+        np.searchsorted(ENDS, each), np.append(np.ones(len(heavy)), count), minlength=NUM_REUSE_BINS
+    )  # fmt: skip
+    return AccessProfile(reuse_bins=tuple((bins / bins.sum()).tolist()), lookups=lookups, unique_rows=distinct)
+
+
+def _ranks(first: int, last: int) -> tuple[Ints, Floats]:
+    """(first rank, how many ranks) of buckets of ranks; none where there are no ranks."""
+    if first > last:
+        return np.zeros(0, np.int64), np.zeros(0)
+    edges = np.unique(np.round(np.geomspace(first, last + 1, BUCKETS)).astype(np.int64))
+    return edges[:-1], np.diff(edges).astype(np.float64)
 
 
 def _feature(feature: Feature, sketch: IdSketch | None) -> Feature:
     if sketch is None or not sketch.bags:
         return feature
     return replace(feature, pooling_factor=sketch.lookups / sketch.bags)
-
-
-def zipf_exponent(seen: float, expected: Callable[[float], float]) -> float:
-    """The exponent of Zipf's law under which what was seen is expected; the larger it is, the less is expected."""
-    low, high = 0.0, STEEPEST_ZIPF
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if expected(middle) > seen else (low, middle)
-    return round((low + high) / 2, 4)
-
-
-def expected_distinct(exponent: float, lookups: int, rows: int) -> float:
-    """Different rows in so many lookups under Zipf's law, on average; ranks far from the first in buckets."""
-    _, count, chance = _law(exponent, rows)
-    return float(count @ -np.expm1(lookups * np.log1p(-np.minimum(chance, 1 - 1e-12))))
-
-
-def top_share(exponent: float, top: int, rows: int) -> float:
-    """Share of lookups that the most read rows have under Zipf's law."""
-    first, count, chance = _law(exponent, rows)
-    inside = np.clip(top + 1 - first, 0, count)
-    return float(inside @ chance)
-
-
-def _law(exponent: float, rows: int) -> tuple[Ints, Floats, Floats]:
-    """(first rank, ranks, chance of each of them) of buckets of ranks under Zipf's law."""
-    edges = np.unique(np.round(np.geomspace(1, rows + 1, BUCKETS)).astype(np.int64))
-    count = np.diff(edges).astype(np.float64)
-    weight = np.sqrt(edges[:-1] * (edges[1:] - 1.0)) ** -exponent
-    return edges[:-1], count, weight / (count @ weight)

@@ -104,6 +104,16 @@ class IdSketch:
         counts = sorted(between, key=lambda each: (-each[1], each[0]))
         return [(item, count / max(self.sketched, 1)) for item, count in counts[:most]]
 
+    def heavy(self) -> list[float]:
+        """How often the ids that are read most were sketched, about; the most read first, none off by over `unseen`."""
+        found = self._frequent.get_frequent_items(self._library.NO_FALSE_NEGATIVES)
+        return sorted(((low + high) / 2 for _, _, low, high in found), reverse=True)
+
+    @property
+    def unseen(self) -> float:
+        """The most that an id of which no count is known can have been sketched."""
+        return self._frequent.epsilon * self.sketched
+
     def share_in(self, hot: Ints) -> float:
         """Share of the sketched lookups that read one of these ids, by count-min: never too low."""
         counts = sum(float(self._counts.get_estimate(int(item))) for item in hot)
