@@ -146,7 +146,7 @@ def test_a_workload_of_sketches_has_their_lengths_and_law(zipf: float, rows: int
     counts = np.sort(np.unique(values, return_counts=True)[1])[::-1]
     assert reuse.unique_rows(first, np.array([float(len(values))])) == pytest.approx(len(counts), rel=0.05)
     batches = [len(np.unique(np.random.default_rng(seed).choice(values, 1000))) for seed in range(20)]
-    assert reuse.unique_rows(first, np.array([1000.0])) == pytest.approx(np.mean(batches), rel=0.2)
+    assert reuse.unique_rows(first, np.array([1000.0])) == pytest.approx(np.mean(batches), rel=0.25)
     for top in (100, 1000):
         share = counts[:top].sum() / len(values)
         assert reuse.hot_share(first, np.array([float(top)])) == pytest.approx(

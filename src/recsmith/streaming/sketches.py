@@ -105,9 +105,9 @@ class IdSketch:
         return [(item, count / max(self.sketched, 1)) for item, count in counts[:most]]
 
     def heavy(self) -> list[float]:
-        """How often the ids that are read most were sketched, about; the most read first, none off by over `unseen`."""
+        """How often ids were sketched whose counts are known within a factor of 3; the most read first."""
         found = self._frequent.get_frequent_items(self._library.NO_FALSE_NEGATIVES)
-        return sorted(((low + high) / 2 for _, _, low, high in found), reverse=True)
+        return sorted(((low + high) / 2 for _, _, low, high in found if high <= 3 * low), reverse=True)
 
     @property
     def unseen(self) -> float:
