@@ -207,7 +207,7 @@ def _words(name: str, folder: Path, sizes: Words, words: Words) -> Words:
     elif name == "deduplicated":
         train = {**raw["data"]["train"], **RUNS}
         train["features"] = [{**each, "lengths": "poisson", "duplication": 0.9} for each in train["features"]]
-        words["data"] = {**raw["data"], "train": train, "deduplicate": "auto", "keep_together": 8}
+        words["data"] = {**raw["data"], "train": train, "deduplicate": "auto", "keep_together": 8, "window": 16_384}
     elif name == "array":
         rates = {f"m{each}": [f"seed={each}"] for each in range(3)}
         words["array"] = {"members": rates, "together": "always"}
@@ -217,8 +217,16 @@ def _words(name: str, folder: Path, sizes: Words, words: Words) -> Words:
 
 
 CALIBRATION: dict[int, tuple[Words, ...]] = {  # by ranks: jobs whose steps say how fast this machine is
-    1: ({"tables": 8, "batch": 1024}, {"tables": 4, "bottom": (512, 256), "top": (1024, 512, 256)}),
-    2: ({"tables": 8, "batch": 1024, "ranks": 2}, {"tables": 4, "bottom": (512, 256), "top": (512, 256), "ranks": 2}),
+    1: (
+        {"tables": 8, "batch": 1024},
+        {"tables": 5, "columns": 64, "rows": 200_000, "ids": 2.0},
+        {"tables": 4, "bottom": (512, 256), "top": (1024, 512, 256)},
+    ),
+    2: (
+        {"tables": 8, "batch": 1024, "ranks": 2},
+        {"tables": 5, "columns": 64, "rows": 200_000, "ids": 2.0, "ranks": 2},
+        {"tables": 4, "bottom": (512, 256), "top": (512, 256), "ranks": 2},
+    ),
 }
 
 

@@ -11,13 +11,12 @@ from collections.abc import Mapping, Sequence
 from recsmith._types import noun
 from recsmith.data.deduplication import DedupGroup
 from recsmith.prediction.graph import KernelShape
+from recsmith.prediction.job_step import SENT_ID_S
 from recsmith.prediction.kernels import LOOKUPS, within_step
 from recsmith.prediction.speeds import bytes_per_s, core
 from recsmith.units import format_time
 
-# Of docs/benchmarks/recd.md, where all features were deduplicated though none repeats, and where they do:
-DISTINCT_ID_S = 7e-8  # of an id: to find the rows that repeat
-SENT_ID_S = 1.5e-7  # of an id that is left out: joined, sent and checked no more
+DISTINCT_ID_S = 7e-8  # of an id: to find the rows that repeat (docs/benchmarks/recd.md, forced where none does)
 COLLECTION_S = 1e-3  # of one more collection: its lookup, and its part of what ranks tell each other
 MOVES = 4  # times that a pooled number is read or written where vectors are given to samples, forward and backward
 

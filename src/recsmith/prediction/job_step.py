@@ -22,7 +22,9 @@ NUMBER_BYTES = 4
 ERROR = 0.25  # of a step, on twelve jobs that the figures were not fitted to (docs/benchmarks/dry-run.md)
 TRAINER_S = 2.5e-3  # of any step: the loop, TorchRec's pipeline, DDP, losses and scores
 FEATURE_S = 2.2e-4  # of a feature: its ids as a tensor, its part of the batch, its table in the lookup
-ID_S = 4e-7  # of an id of a sample: read, shuffled, joined, checked
+BAG_S = 2e-7  # of a feature of a sample: its place in the window, the batch and the tensors
+READ_ID_S = 6e-8  # of an id of a sample: read, shuffled, joined
+SENT_ID_S = 1.5e-7  # of an id that is looked up: checked, sorted by feature, sent (docs/benchmarks/recd.md)
 MEETING_S = 4e-3  # of a step of several ranks: what they tell each other of sizes, and what TorchRec does around it
 OPTIMIZER_S = 2.7e-9  # of a number of dense layers: Adam, and zeros that gradients begin with (benchmarks/narrow.py)
 
@@ -33,7 +35,7 @@ class JobStep:
 
     trainer_s: of the loop and what is done for each feature. reading_s: of the ids of a batch. embeddings_s: of
     lookups, their updates and what crosses ranks, by the plan's cost model. layers_s: forward and backward of dense
-    layers. gradients_s: their gradients across ranks. optimizer_s: their update.
+    layers. gradients_s: their gradients across ranks. optimizer_s: their update, and that of copied tables.
     """
 
     trainer_s: float
@@ -69,19 +71,36 @@ def job_step(plan: Plan, shapes: Shapes, *, pairs: bool = False, embeddings_s: f
     if cluster.device.kind != "cpu":
         return None
     features = [each for table in workload.tables for each in table.features]
-    ids = sum(each.pooling_factor * each.num_poolings for each in features)
+    batch = workload.batch_size
+    ids = [each.pooling_factor * each.num_poolings for each in features]
+    sent = sum((each.batch_size or batch) * count for each, count in zip(features, ids, strict=True))
     width = max((table.embedding_dim for table in workload.tables), default=0)
     return JobStep(
-        trainer_s=trainer_s(len(features), cluster.world_size), reading_s=workload.batch_size * ids * ID_S,
+        trainer_s=trainer_s(len(features), cluster.world_size),
+        reading_s=reading_s(batch * len(features), batch * sum(ids), sent),
         embeddings_s=plan.cost.total_s if embeddings_s is None else embeddings_s,
-        layers_s=layers_s(shapes, workload.batch_size, (len(features), width) if pairs else None),
-        gradients_s=gradients_s(numbers_of(shapes), cluster), optimizer_s=numbers_of(shapes) * OPTIMIZER_S,
+        layers_s=layers_s(shapes, batch, (len(features), width) if pairs else None),
+        gradients_s=gradients_s(numbers_of(shapes), cluster),
+        optimizer_s=(numbers_of(shapes) + copied_numbers(plan)) * OPTIMIZER_S,
     )  # fmt: skip
+
+
+def reading_s(bags: float, ids: float, sent: float) -> float:
+    """Seconds in which a rank reads and feeds so many bags and ids. sent: ids that are looked up of these."""
+    return bags * BAG_S + ids * READ_ID_S + sent * SENT_ID_S
 
 
 def trainer_s(features: int, ranks: int) -> float:
     """What the trainer takes of any step."""
     return TRAINER_S + FEATURE_S * features + (MEETING_S if ranks > 1 else 0.0)
+
+
+def copied_numbers(plan: Plan) -> int:
+    """Numbers of tables that every rank has whole: all of them are updated in a step, as those of dense layers are."""
+    copied = {each.table for each in plan.placements if each.sharding_type == "data_parallel"}
+    return sum(
+        table.num_embeddings * table.embedding_dim for table in plan.workload.tables if table.name in copied
+    )  # fmt: skip
 
 
 def numbers_of(shapes: Shapes) -> int:

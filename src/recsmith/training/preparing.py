@@ -57,7 +57,7 @@ def decided_run(parts: Unsharded, plan: Plan, before: Run | None = None, *, pric
     check_together([*placed_parts(run, plan, device_type()), *layer_parts(run, shapes)])
     comms, lines = decided(run.comms, plan, numbers)
     asked = priced or run.model.narrow is not None or run.optimizers.dense.name in (AUTO, SHAMPOO)
-    own = planned_as_run(run, plan) if asked else plan
+    own = planned_as_run(run, plan, parts.features.repeats) if asked else plan
     step = plain_step(replace(run, comms=comms), own, shapes, numbers) if asked else None
     run, costs, added = with_optimizer(run, own, task, step, before)
     if step is not None:

@@ -4,6 +4,8 @@ Every price of a run stands on this: the dry run, and all that is `auto`. What a
 than those that the whole is checked on (docs/benchmarks/dry-run.md). Without torch.
 """
 
+import math
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +15,8 @@ from recsmith.costs.fetches import AHEAD, disk_fetches
 from recsmith.errors import RecSmithError
 from recsmith.planning.simulate import simulate
 from recsmith.plans import Plan
-from recsmith.prediction.job_step import NUMBER_BYTES, JobStep, job_step, numbers_of
+from recsmith.prediction.dedup import DISTINCT_ID_S
+from recsmith.prediction.job_step import NUMBER_BYTES, JobStep, copied_numbers, job_step, numbers_of
 from recsmith.prediction.speeds import Shapes
 from recsmith.sharding.memory import STATE_BYTES
 from recsmith.training.collectives import collectives_of
@@ -21,16 +24,20 @@ from recsmith.training.layer_shapes import PAIRS
 from recsmith.training.run import Run
 from recsmith.training.stores.parts import cached_tables, predicted_hits, stored_plan
 from recsmith.verifying.jobs import bytes_on_disk, predicted_bytes
+from recsmith.workloads import Feature
 from recsmith.workloads.optimizers import OPTIMIZERS
 
 # Times what FBGEMM and PyTorch take in fp32 (benchmarks/precision.py): lookups of tables in halves, updates of dense
 # layers in halves or with a copy in fp32, products of dense layers in bf16 with casts of what goes in and comes out.
-SPLIT_LOOKUPS, HALVES_UPDATES, BF16_PRODUCTS = 4.0, 4.0, 1.3
+SPLIT_LOOKUPS, HALVES_UPDATES, BF16_PRODUCTS = 7.0, 4.0, 1.3
 FETCH_S = (
     4e-6  # of a row that a cache lacks, from a file that the operating system has in memory (benchmarks/dry_run.py)
 )
 CACHED_ID_S = 4e-7  # of an id of a table with a cache: its slot
-DISTINCT_ID_S = 1e-7  # of an id of deduplicated features: to find the rows that repeat
+SPLIT_BLOCK, SPLIT_COPIES = 2**20, 32  # numbers of a table that are split at once, and bytes for each meanwhile
+COPIED_UPDATES = 2  # times its weights that the update of a copied table has beside them
+ARRAY_COPIES = 4  # times its pooled numbers that the update of an array has at once
+Repeats = Mapping[str, tuple[float, float]]
 HALVED = ("split", "master")  # optimizers under which dense layers lie in bf16
 
 
@@ -53,21 +60,36 @@ class RankMemory:
         return self.tables + self.batch + self.layers
 
 
-def planned_as_run(run: Run, plan: Plan) -> Plan:
+def planned_as_run(run: Run, plan: Plan, repeats: Repeats | None = None) -> Plan:
     """The plan of what the run will do: with its own batch and optimizer, priced by the plan's cost model.
 
-    A plan of servers has the batches of trainers already.
+    A plan of servers has the batches of trainers already. repeats: of deduplicated features, samples for each row of
+    its part's batch, and of its own (tables/features.py).
     """
     if run.remote is not None:
         return simulate(plan)
     mixed = 1 if run.data.periods is None else run.data.periods.mixed
     batch, optimizer = run.data.local_batch_size(plan.cluster.world_size) * mixed, run.optimizers.sparse.name
-    workload = replace(plan.workload, batch_size=batch, optimizer=optimizer)
+    tables = tuple(
+        replace(table, features=tuple(_distinct(each, batch, repeats or {}) for each in table.features))
+        for table in plan.workload.tables
+    )
+    workload = replace(plan.workload, batch_size=batch, optimizer=optimizer, tables=tables)
     made = plan if workload == plan.workload else replace(plan, workload=workload, digest="")
     try:
         return simulate(made)
     except RecSmithError:  # the cost model does not know the run's optimizer
         return simulate(replace(made, workload=replace(workload, optimizer=plan.workload.optimizer)))
+
+
+def _distinct(feature: Feature, batch: int, repeats: Repeats) -> Feature:
+    """A feature that is looked up for distinct rows alone, where its plan does not say so yet."""
+    if feature.batch_size is not None or feature.name not in repeats:
+        return feature
+    part, own = repeats[feature.name]
+    return replace(
+        feature, batch_size=math.ceil(batch / part), pooling_factor=feature.pooling_factor * part / own
+    )  # fmt: skip
 
 
 def plain_step(run: Run, plan: Plan, shapes: Shapes, numbers: int) -> JobStep | None:
@@ -131,10 +153,24 @@ def memory_of(run: Run, plan: Plan, shapes: Shapes, state: float) -> list[RankMe
     plan: as `planned_as_run` makes it. shapes: of dense parameters. state: bytes that their optimizer keeps of each.
     """
     stored, layers = stored_plan(run, plan), layers_bytes(run, plan, shapes, state)
+    more = _update_bytes(run, plan)
     return [
-        RankMemory(tables=tables, batch=batch, layers=layers, file=file)
+        RankMemory(tables=tables, batch=batch + more, layers=layers, file=file)
         for (tables, batch), file in zip(predicted_bytes(stored), bytes_on_disk(stored), strict=True)
     ]
+
+
+def _update_bytes(run: Run, plan: Plan) -> int:
+    """What updates of tables that are not FBGEMM's own hold at their peak."""
+    workload, ranks = plan.workload, plan.cluster.world_size
+    more = NUMBER_BYTES * COPIED_UPDATES * copied_numbers(plan)
+    if parsed(run.rows, "rows")[0] == "split":
+        largest = max(table.num_embeddings * table.embedding_dim for table in workload.tables)
+        more += SPLIT_COPIES * min(SPLIT_BLOCK, largest)
+    if run.array is not None:
+        columns = sum(table.embedding_dim * len(table.features) for table in workload.tables)
+        more += NUMBER_BYTES * ARRAY_COPIES * workload.batch_size * ranks * columns // ranks
+    return more
 
 
 def layers_bytes(run: Run, plan: Plan, shapes: Shapes, state: float) -> int:

@@ -10,7 +10,7 @@ B samples of a rank, F features, D columns, K members
 from dataclasses import dataclass
 
 from recsmith.data import DataSchema
-from recsmith.prediction.job_step import ID_S, OPTIMIZER_S, JobStep, numbers_of, trainer_s
+from recsmith.prediction.job_step import OPTIMIZER_S, JobStep, numbers_of, reading_s, trainer_s
 from recsmith.prediction.speeds import layers_s
 from recsmith.training.arrays.members import members_of
 from recsmith.training.layer_shapes import PAIRS, shapes_of
@@ -25,8 +25,12 @@ BATCHED_S, SPREAD_S, JOINED_S = 6e-3, 12e-9, 3e-9
 
 @dataclass(frozen=True)
 class StepWork:
-    """What a rank does in a step of one model: ids that it reads, numbers that it pools, weights, seconds of layers."""
+    """What a rank does in a step of one model.
 
+    bags, ids: that it reads. pooled: numbers that it pools. weights: of dense layers. layers_s: seconds of these.
+    """
+
+    bags: float
     ids: float
     features: int
     pooled: float
@@ -39,7 +43,11 @@ class StepWork:
 
     def shared_s(self, ranks: int) -> float:
         """What all members together pay once."""
-        return trainer_s(self.features, ranks) + self.ids * ID_S
+        return trainer_s(self.features, ranks) + self.reading_s()
+
+    def reading_s(self) -> float:
+        """Of ids, and of the bags that they are in."""
+        return reading_s(self.bags, self.ids, self.ids)
 
 
 @dataclass(frozen=True)
@@ -86,7 +94,7 @@ def predicted_gain(run: Run, schema: DataSchema, *, on_gpu: bool, again: float =
     alone = sum(each.own_s() + each.shared_s(ranks) for each in works)
     pooled, weights = sum(each.pooled for each in works), sum(each.weights for each in works)
     step = JobStep(
-        trainer_s=trainer_s(works[0].features, ranks) + BATCHED_S, reading_s=works[0].ids * ID_S,
+        trainer_s=trainer_s(works[0].features, ranks) + BATCHED_S, reading_s=works[0].reading_s(),
         embeddings_s=pooled * (POOLED_S + SPREAD_S), layers_s=(1 + again) * sum(each.layers_s for each in works),
         gradients_s=0.0, optimizer_s=weights * (OPTIMIZER_S + JOINED_S),
     )  # fmt: skip
@@ -102,6 +110,6 @@ def work_of(model: RunModel, schema: DataSchema, samples: int) -> StepWork:
     shapes = shapes_of(model, schema)
     pairs = (len(features), model.embedding_dim) if model.name == PAIRS else None
     return StepWork(
-        ids=samples * ids, features=len(features), pooled=float(samples * columns), weights=float(numbers_of(shapes)),
-        layers_s=layers_s(shapes, samples, pairs),
+        bags=samples * len(features), ids=samples * ids, features=len(features), pooled=float(samples * columns),
+        weights=float(numbers_of(shapes)), layers_s=layers_s(shapes, samples, pairs),
     )  # fmt: skip

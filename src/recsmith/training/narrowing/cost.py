@@ -14,9 +14,10 @@ from recsmith.training.narrowing.settings import NarrowSettings, Units
 from recsmith.units import format_size, format_time
 
 LEAST = 0.05  # of a mean step: what narrow layers must save for `auto` to take them
-# Of a step on one core, for each number (benchmarks/narrow.py rates): the zeros that a gradient of full size begins
-# with; a weight that is taken, and its gradient put back.
-ZERO_S, TAKEN_S = 0.4e-9, 3.5e-9
+# Of a step on one core, for each number: what a gradient of full size takes beside its update, zeros, copies to buckets
+# and gloo's work on the same core (docs/benchmarks/narrow.md); a weight that is taken, and its gradient put back
+# (benchmarks/narrow.py rates).
+ZERO_S, TAKEN_S = 4e-9, 3.5e-9
 
 
 @record
