@@ -131,6 +131,7 @@ MODES: dict[str, tuple[str, ...]] = {  # that pages show beside
 }  # fmt: skip
 LEFT_OUT = {
     **dict.fromkeys(("production", "replan", "table_population"), "reads a public file that is not kept here"),
+    "dry_run": "twelve jobs of one and two ranks on a machine on which nothing else runs",
     "tiers": "three jobs; tests/training/stores/test_tiered.py trains them small",
     "tiers_steps": "four jobs in turns on a machine on which nothing else runs",
     "arrays": "jobs of two ranks; tests/training/test_array_jobs.py trains them small",
