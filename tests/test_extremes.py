@@ -83,7 +83,7 @@ def test_the_ends_of_the_ranges_are_planned_without_overflow(cost_model: str, li
 
 
 def test_a_batch_that_finds_no_room_is_named():
-    with pytest.raises(Infeasible, match=r"its weights are 12.5 KiB, but ids, outputs and states of a batch of 1"):
+    with pytest.raises(Infeasible, match=r"12.5 KiB, but optimizer state, and ids and outputs of a batch of 1"):
         plan(workload(batch_size=10**9), "h100:2")
 
 

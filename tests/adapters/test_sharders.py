@@ -177,7 +177,7 @@ def test_what_torchrecs_own_sharders_offer_is_no_rule() -> None:
     from recsmith.adapters.embedding_collections import collections
     from recsmith.adapters.sharders import sharder_rules
 
-    assert sharder_rules(collections(_model(), get_default_sharders()), {}, load_cluster("cpu:2")) == ()
+    assert sharder_rules(collections(_model(), get_default_sharders()), {}, load_cluster("cpu:2"), Space()) == ()
 
 
 def test_settings_that_the_job_reads_itself_change_no_plan() -> None:

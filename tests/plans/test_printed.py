@@ -193,8 +193,8 @@ def test_objects_that_were_cut_are_refused_or_lack_tables(tmp_path: Path):
 
 
 def test_virtual_tables_of_a_printed_plan_are_left_out(tmp_path: Path):
-    virtual = sharded("kv", "row_wise", "key_value", FOUR, *((rank, [rank, 0], [1, 32]) for rank in FOUR))
-    with pytest.warns(UserWarning, match=r"1 table of virtual and key-value kernels \(kv\) left out"):
+    virtual = sharded("kv", "row_wise", "ssd_virtual_table", FOUR, *((rank, [rank, 0], [1, 32]) for rank in FOUR))
+    with pytest.warns(UserWarning, match=r"1 table of virtual kernels \(kv\) left out"):
         assert read(tmp_path, objects(virtual)) == WANTED
 
 

@@ -278,17 +278,17 @@ def test_a_plan_file_may_be_of_other_devices_but_not_of_other_ranks_or_tables(tm
         load_placements(path, replace(WORK, tables=WORK.tables[:-1]), MACHINES)
 
 
-@pytest.mark.parametrize("kernel", ["key_value", "ssd_virtual_table", "dram_virtual_table"])
+@pytest.mark.parametrize("kernel", ["dram_ssd_virtual_table", "ssd_virtual_table", "dram_virtual_table"])
 def test_a_table_that_keeps_rows_by_key_is_left_out_with_a_note(tmp_path: Path, kernel: str):
     text = report([*ROWS[:2], row("m.ebc.kv", "RW", "32", "100", "0-3", kernel), *ROWS[2:]])
-    with pytest.warns(UserWarning, match=r"1 table of virtual and key-value kernels \(kv\) left out"):
+    with pytest.warns(UserWarning, match=r"1 table of virtual kernels \(kv\) left out"):
         assert read(tmp_path, text) == WANTED
-    with pytest.raises(CorruptFile, match="reports nothing but 1 table of virtual and key-value kernels"):
+    with pytest.raises(CorruptFile, match="reports nothing but 1 table of virtual kernels"):
         read(tmp_path, report([row("m.ebc.kv", "RW", "32", "100", "0-3", kernel)]))
 
 
 def test_a_log_that_is_read_as_workload_and_as_plan_notes_it_once(tmp_path: Path):
-    log = report([*ROWS, row("m.ebc.kv", "RW", "32", "100", "0-3", "key_value")])
+    log = report([*ROWS, row("m.ebc.kv", "RW", "32", "100", "0-3", "ssd_virtual_table")])
     (tmp_path / "job.log").write_text(log)
     with warnings.catch_warnings(record=True) as noted:
         warnings.simplefilter("default")

@@ -23,6 +23,7 @@ from recsmith.problems import (
 )
 from recsmith.problems.problem import canonical_order
 from recsmith.sharding import KERNEL_NAMES, SHARDING_TYPES, TYPE_NAMES, UVM_CACHING, Span
+from recsmith.sharding.kernel_limits import KernelLimits
 
 CASES = [medium_case(seeded(seed)) for seed in range(60)]
 SOME = workload(table("a", 100, 16), table("b", 50, 8, pooling="none"), table("c", 10, 4))
@@ -109,7 +110,7 @@ def test_modes_are_what_space_rules_and_sharding_types_allow(case: Case) -> None
     ):
         assert problem.find_mode(int(t), TYPE_NAMES[kind], KERNEL_NAMES[kernel], float(factor)) == mode
         found.add((problem.tables[t].name, TYPE_NAMES[kind], KERNEL_NAMES[kernel], float(factor)))
-    expected = set()
+    expected, limits = set(), KernelLimits.of(case.workload, case.cluster)
     for t in case.workload.tables:
         rule = case.constraints.rule_for(t.name)
         types = set(rule.sharding_types or TYPE_NAMES) if rule else set(TYPE_NAMES)
@@ -118,7 +119,8 @@ def test_modes_are_what_space_rules_and_sharding_types_allow(case: Case) -> None
             if not kind.refusal(t, case.cluster):
                 for kernel in set(kind.kernels) & set(case.space.kernels):
                     factors = case.space.cache_factors if kernel == UVM_CACHING.name else (0.0,)
-                    expected |= {(t.name, kind.name, kernel, factor) for factor in factors}
+                    if limits.refusal(t, kind.name, kernel) is None:
+                        expected |= {(t.name, kind.name, kernel, factor) for factor in factors}
     assert found == expected
 
 
@@ -352,12 +354,10 @@ def test_keep_exact_leaves_no_column_split_under_row_wise_optimizers() -> None:
         ({"optimizer": "adam"}, {}, "optimizer adam in a 2D job: .* take sgd, adagrad, rowwise_adagrad"),
         ({}, {"kernels": ("fused", "fused_uvm_caching")}, "kernel fused_uvm_caching in a 2D job: .* replicas drift"),
         ({}, {"kernels": ("fused", "key_value")}, "kernel key_value in a 2D job: .* none on disk, so replicas drift"),
-        ({"data_type": "int8"}, {}, "table 'a' is int8 in a 2D job"),
     ],
 )
 def test_what_sync_would_break_is_refused(work: dict[str, Any], space: dict[str, Any], message: str) -> None:
-    data_type = {name: work.pop(name) for name in ("data_type",) if name in work}
-    made = workload(table("a", 1000, 16, **data_type), **work)
+    made = workload(table("a", 1000, 16), **work)
     build_problem(made, JOB, Space(**space))
     with pytest.raises(UsageError, match=message):
         build_problem(made, GROUP, Space(**space))

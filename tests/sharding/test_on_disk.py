@@ -45,13 +45,14 @@ def test_what_nothing_runs_is_refused(made: Cluster, change: dict[str, str], sai
 
 
 def test_tables_that_no_kernel_keeps_on_disk_stay_in_memory() -> None:
-    tables = table("a", 100, 8), table("b", 100, 8, data_type="int8"), table("c", 100, 8, pooling="none")
-    problem = build_problem(workload(*tables), with_disk(), SPACE)
-    stored = problem.modes.table[problem.modes.kernel == KERNEL_NAMES.index("key_value")]
-    assert {problem.tables[t].name for t in stored.tolist()} == {"a", "c"}
-    on_cpu = replace(load_cluster("cpu:2"), ssd_bytes_per_host=2**40)
-    assert [bool(stays_in_memory(each, on_cpu)) for each in tables] == [False, True, True]
-    assert (problem.host_capacity == 2**40).all()
+    tables = table("a", 100, 8), table("b", 100, 8, data_type="fp16"), table("c", 100, 8, pooling="none")
+    on_cpu = replace(load_cluster("cpu:2"), ssd_bytes_per_host=2**40, disk=DISK)
+    for where, kept in ((with_disk(), {"a", "b", "c"}), (on_cpu, {"a"})):
+        problem = build_problem(workload(*tables), where, SPACE, needless=True)
+        stored = problem.modes.table[problem.modes.kernel == KERNEL_NAMES.index("key_value")]
+        assert {problem.tables[t].name for t in stored.tolist()} == kept
+        assert (problem.host_capacity == 2**40).all()
+    assert stays_in_memory(replace(tables[0], data_type="int8"), "cuda")
 
 
 def test_a_disk_is_held_up_by_reads_or_by_bytes() -> None:

@@ -21,6 +21,7 @@ from recsmith.planning import Result, plan
 from recsmith.plans import Placement, Plan, check_placements
 from recsmith.plans.plan import Cache
 from recsmith.problems import Constraints, Problem, Space, TableRule, build_problem, bytes_beneath
+from recsmith.problems.shared_caches import PREFETCHING
 from recsmith.sharding import (
     CACHED_KERNELS,
     KERNEL_NAMES,
@@ -31,8 +32,9 @@ from recsmith.sharding import (
     Shard,
     Span,
 )
+from recsmith.sharding.kernel_limits import VARYING_OPTIMIZERS, KernelLimits
 from recsmith.sharding.memory import ACCOUNTINGS, Pieces
-from recsmith.sharding.on_disk import ON_DISK, stays_in_memory
+from recsmith.sharding.on_disk import ON_DISK
 from recsmith.workloads import AccessProfile, Feature, Table, Workload
 
 Pick = Callable[[Sequence[Any]], Any]
@@ -141,7 +143,7 @@ def make_table(pick: Pick, name: str, dims: Sequence[int], rows: Sequence[int]) 
     )  # fmt: skip
     return Table(
         name=name, num_embeddings=pick(rows), embedding_dim=dim, features=features, pooling=pooling,
-        data_type=pick(("fp32", "fp32", "fp16", "bf16", "int8")),
+        data_type=pick(("fp32", "fp32", "fp16", "fp16", "fp32")),
         collection=pick(("", "", "tower")),
     )  # fmt: skip
 
@@ -152,12 +154,21 @@ def make_workload(
     """Tables and a batch; some tables are twins that differ only in name."""
     tables = [make_table(pick, f"t{i}", dims, rows) for i in range(count)]
     twins = [replace(tables[0], name=t.name) if pick((False,) * 4 + (True,)) else t for t in tables]
-    return Workload(
+    made = Workload(
         batch_size=pick((1, 4, 16)), tables=tuple(twins),
         pipeline=pick(("none", "sparse_dist", "prefetch_sparse_dist")),
         optimizer=pick(("sgd", "adagrad", "rowwise_adagrad", "partial_rowwise_adam", "adam", "lamb")),
         comm_dtype=pick((None, None, "fp16", "fp32")),
     )  # fmt: skip
+    return replace(made, tables=tuple(_trained(made.optimizer, t) for t in made.tables))
+
+
+def _trained(optimizer: str, t: Table) -> Table:
+    """The table as FBGEMM's kernels on CUDA train it under the optimizer (sharding/kernel_limits.py)."""
+    kind = "fp32" if optimizer == "adam" else t.data_type
+    varying = optimizer in VARYING_OPTIMIZERS
+    features = t.features if varying else tuple(replace(feature, batch_size=None) for feature in t.features)
+    return replace(t, data_type=kind, features=features)
 
 
 def make_space(pick: Pick) -> Space:
@@ -203,7 +214,12 @@ def make_case(
 
 
 def legal(case: Case) -> Case:
-    """The case, or where a table has no legal placement at all: without rules, and with table_wise."""
+    """The case, or where a table has no legal placement at all: without rules, and with table_wise.
+
+    Where caches may be, rows are prefetched, so that tables of several widths share none and bytes add up.
+    """
+    if UVM_CACHING.name in case.space.kernels:
+        case = replace(case, workload=replace(case.workload, pipeline=PREFETCHING))
     try:
         build_problem(case.workload, case.cluster, case.space, case.constraints)
     except UsageError:
@@ -240,7 +256,7 @@ def on_disk(pick: Pick, case: Case) -> Case:
     """The case with tables on disk, where kernels run them there; the disk is as large as the host's memory was."""
     if case.workload.optimizer not in ON_DISK["cuda"].optimizers or case.constraints.memory == "torchrec":
         return case
-    space = replace(case.space, kernels=("fused", "dense", "key_value"), cache_factors=pick(((0.2,), (0.1, 0.7))))
+    space = replace(case.space, kernels=("fused", "dense", "key_value"), cache_factors=pick(((0.2,), (0.1, 0.2))))
     disk = Disk(bandwidth=pick((1e9, 1e11)), reads_per_s=pick((1e5, 1e8)), access_bytes=pick((64, 4096)))
     size = case.cluster.ddr_bytes_per_host
     rules = tuple(replace(rule, compute_kernels=None) for rule in case.constraints.rules)
@@ -463,7 +479,7 @@ def check_plan(case: Case, plan: Plan) -> None:
 
 def _modes(case: Case, t: Table, relaxed: bool = False) -> Iterator[tuple[Any, str, Cache | None, int]]:
     """(type, kernel, cache, least width) that a table may have; relaxed: even where no legal split is left."""
-    rule = case.constraints.rule_for(t.name)
+    rule, limits = case.constraints.rule_for(t.name), KernelLimits.of(case.workload, case.cluster)
     for kind in SHARDING_TYPES:
         if kind.name not in case.space.types or kind.refusal(t, case.cluster):
             continue
@@ -471,10 +487,10 @@ def _modes(case: Case, t: Table, relaxed: bool = False) -> Iterator[tuple[Any, s
             continue
         for kernel in kind.kernels:
             types = (rule.sharding_types if rule else None) or TYPE_NAMES
-            if kernel == KEY_VALUE.name and stays_in_memory(t, case.cluster):
-                continue
             if kernel in case.space.kernels and kind.name in types:
                 for cache in _caches(case) if kernel in CACHED_KERNELS else (None,):
+                    if limits.refusal(t, kind.name, kernel, cache.load_factor if cache else 0.0):
+                        continue
                     yield kind, kernel, cache, (rule.min_width if rule else None) or 0
 
 

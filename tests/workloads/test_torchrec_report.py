@@ -208,10 +208,10 @@ def kernels(*names: str) -> str:
     return report(*rows, columns=[*COLUMNS, "Compute Kernel"])
 
 
-@pytest.mark.parametrize("kernel", ["key_value", "ssd_virtual_table", "dram_virtual_table"])
+@pytest.mark.parametrize("kernel", ["dram_ssd_virtual_table", "ssd_virtual_table", "dram_virtual_table"])
 def test_tables_that_keep_rows_by_key_are_left_out_with_a_note(tmp_path: Path, kernel: str):
-    with pytest.warns(UserWarning, match=r"2 tables of virtual and key-value kernels \(t1, t2\) left out"):
+    with pytest.warns(UserWarning, match=r"2 tables of virtual kernels \(t1, t2\) left out"):
         work = read(tmp_path, kernels("fused", kernel, kernel, "dense"))
     assert [table.name for table in work.tables] == ["t0", "t3"]
-    with pytest.raises(CorruptFile, match="reports nothing but 1 table of virtual and key-value kernels"):
+    with pytest.raises(CorruptFile, match="reports nothing but 1 table of virtual kernels"):
         read(tmp_path, kernels(kernel))

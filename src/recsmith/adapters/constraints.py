@@ -23,21 +23,21 @@ from recsmith.sharding import DEVICE_KERNELS, KERNEL_NAMES
 
 FIELDS: dict[str, FieldPolicy] = {
     "sharding_types": counted("a rule: the types that the table may have"),
-    "compute_kernels": counted("a rule: the kernels that the table may have"),
+    "compute_kernels": counted("a rule: the kernels that the table may have, in the space or not"),
     "min_partition": counted("a rule: no column piece is narrower"),
     "pooling_factors": counted("ids of a sample and feature"),
     "num_poolings": counted("poolings of a sample and feature"),
     "batch_sizes": counted("samples of a step, feature by feature"),
     "is_weighted": counted("ids have weights, as in a weighted collection"),
     "cache_params": carried("field by field, as the rows below say"),
-    "enforce_hbm": carried("True is counted too: the table gets no kernel with weights in host memory"),
+    "enforce_hbm": carried("True is counted too: the table gets no kernel with weights outside device memory"),
     "stochastic_rounding": carried("planning does not depend on it"),
     "bounds_check_mode": carried("planning does not depend on it"),
     "feature_names": refused("they must be the table's own, in the order of the model; or leave them out"),
     "output_dtype": carried("planning counts outputs as fp32, which no output type of FBGEMM exceeds"),
     "device_group": refused("it must be the kind of the cluster's devices; plan tables of other devices apart"),
-    "key_value_params": refused("only key-value kernels read them, which are not planned; leave them out"),
-    "use_virtual_table": refused("only key-value kernels have them, which are not planned; leave it out"),
+    "key_value_params": carried("kernel key_value alone reads them; planning counts its cache without their limits"),
+    "use_virtual_table": refused("virtual tables are not planned; leave it out"),
 }  # fmt: skip
 
 CACHE_FIELDS: dict[str, FieldPolicy] = {

@@ -25,7 +25,7 @@ from recsmith.adapters.topology import device_type
 from recsmith.clusters import Cluster
 from recsmith.errors import PlanMismatch
 from recsmith.plans import Cache, Placement, Plan, check_placements
-from recsmith.sharding import CACHED_KERNELS
+from recsmith.sharding import CACHED_KERNELS, KEY_VALUE
 from recsmith.workloads import Table, Workload
 
 
@@ -139,7 +139,12 @@ def _placement(table: Table, parameter: ParameterSharding, cluster: Cluster) -> 
     widths = tuple(lefts[left] for left in sorted(lefts)) or (table.embedding_dim,)
     ranks = parameter.ranks or [_rank(shard) for shard in shards]
     everywhere = parameter.sharding_type in ("data_parallel", "row_wise")
-    cached = parameter.compute_kernel in CACHED_KERNELS and parameter.cache_params  # other kernels ignore theirs
+    dropped = (
+        parameter.compute_kernel == KEY_VALUE.name and cluster.device.kind == "cuda"
+    )  # TorchRec gives its own share
+    cached = (
+        parameter.compute_kernel in CACHED_KERNELS and parameter.cache_params and not dropped
+    )  # others ignore theirs
     cache = parameter.cache_params.load_factor if cached and parameter.cache_params else None
     placement = Placement(
         table=table.name,

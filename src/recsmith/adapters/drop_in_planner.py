@@ -28,7 +28,7 @@ from recsmith.files import Source, did_you_mean
 from recsmith.planners import Planner
 from recsmith.planning import Result, SearchArguments, SearchOptions, plan_with
 from recsmith.plans import Plan, inexact_tables, plan_from_raw, plan_to_raw, wide_tables
-from recsmith.problems import Constraints, load_constraints
+from recsmith.problems import Constraints, Space, load_constraints
 from recsmith.sharding import NOTED_ON_CUDA
 
 TORCHREC_BATCH_SIZE = 512  # samples of a rank and step: BATCH_SIZE of torchrec/distributed/planner/constants.py
@@ -133,7 +133,10 @@ class RecSmithPlanner(ShardingPlanner):
         workload = read_workload(
             module, sharders, batch_size=self.batch_size, constraints=constraints, optimizer=self.optimizer
         )
-        rules = (*rules_of(constraints, found), *sharder_rules(found, constraints, self.cluster))
+        rules = (
+            *rules_of(constraints, found),
+            *sharder_rules(found, constraints, self.cluster, self.options.space or Space()),
+        )
         limits = replace(self.limits, rules=(*self.limits.rules, *rules))
         reserve = self.reserving.of(self.cluster, module, found, workload, sharders, constraints)
         self.reserve = reserve.with_remapping(remapping_bytes(found, workload, self.cluster.world_size))

@@ -169,9 +169,9 @@ CONFIG_FIELDS: dict[str, FieldPolicy] = {
     "num_embeddings_post_pruning": carried("training shards all rows, and planning counts them"),
     "stash_weights": carried("planning counts the weights on the device, also while they are stashed"),
     "total_num_buckets": refused(_VIRTUAL),
-    "use_virtual_table": refused("virtual tables need key-value kernels, which are not planned; leave it out"),
+    "use_virtual_table": refused("virtual tables are not planned; leave it out"),
     "virtual_table_eviction_policy": refused(_VIRTUAL),
-    "enable_embedding_update": refused("updates need key-value kernels, which are not planned; leave it out"),
+    "enable_embedding_update": refused("it is of virtual tables, which are not planned; leave it out"),
 }  # fmt: skip
 
 

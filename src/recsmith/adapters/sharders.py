@@ -20,7 +20,7 @@ from recsmith.adapters.embedding_collections import Collection, table_names
 from recsmith.adapters.field_policies import FieldPolicy, carried, check_values, counted, refused, remaps_ids
 from recsmith.clusters import Cluster
 from recsmith.errors import UsageError
-from recsmith.problems import TableRule
+from recsmith.problems import Space, TableRule
 from recsmith.sharding import DENSE, DEVICE_KERNELS, KERNEL_NAMES, TYPE_NAMES
 from recsmith.workloads.optimizers import OPTIMIZERS, OptimizerName, named_optimizer
 
@@ -141,7 +141,7 @@ def check_sharders(found: Sequence[Collection]) -> None:
 
 
 def sharder_rules(
-    found: Sequence[Collection], constraints: Mapping[str, ParameterConstraints], cluster: Cluster
+    found: Sequence[Collection], constraints: Mapping[str, ParameterConstraints], cluster: Cluster, space: Space
 ) -> tuple[TableRule, ...]:
     """The rules that sharders and modules make for their tables.
 
@@ -158,9 +158,17 @@ def sharder_rules(
         if remaps_ids(collection.outer):
             shared.append({"sharding_types": ("row_wise",)})
         for table in collection.configs:
-            limits = [*shared, *_fused_limits(fused, constraints.get(table))]
+            wanted = constraints.get(table)
+            opened = {*space.kernels, *((wanted and wanted.compute_kernels) or ())}
+            limits = [*(_within(each, opened) for each in shared), *_fused_limits(fused, wanted)]
             rules += [TableRule(tables=names[collection.path, table], **each) for each in limits if each]
     return tuple(rules)
+
+
+def _within(limits: dict[str, Any], opened: set[str]) -> dict[str, Any]:
+    """The limits with only those kernels that are opened, where any is: what a sharder offers is no wish to use it."""
+    kernels = tuple(kernel for kernel in limits.get("compute_kernels", ()) if kernel in opened)
+    return {**limits, "compute_kernels": kernels} if kernels else limits
 
 
 def _sharders(collection: Collection) -> list[Any]:

@@ -73,8 +73,8 @@ def _replaced_by(evaluator: Evaluator, modes: Ints, others: Ints) -> bool:
     dim = problem.demand.dim[table]
     same_bytes = all(
         np.array_equal(a.device, b.device) and np.array_equal(a.host, b.host)
-        for a, b in zip(problem.memory(modes, dim), problem.memory(others, dim), strict=True)
-    )
+        for a, b in zip(problem.least_memory(modes, dim), problem.least_memory(others, dim), strict=True)
+    ) and not (problem.memory_model.mixed and problem.memory_model.shared[modes].any())
     no_more = bool(demands_no_more(evaluator.terms(others, dim), evaluator.terms(modes, dim), ROUNDING).all())
     splits = SHARDING_TYPES[problem.modes.type[others[0]]].splits_columns
     any_width = problem.space.widths == "any" and bool(problem.demand.pooled[table].all())

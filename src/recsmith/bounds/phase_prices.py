@@ -156,7 +156,7 @@ class LocalPieces:
         self.whole = len(modes) + np.arange(piece.size).reshape(-1, piece.shape[1])
         modes = np.concatenate([modes, np.repeat(problem.options.mode[whole], piece.shape[1])])
         widths = np.concatenate([widths, problem.pieces.width[piece].ravel()])
-        head, tail = problem.memory(modes, widths)
+        head, tail = problem.least_memory(modes, widths)
         self.fits: Bools = problem.fits_alone(modes, head, tail) & problem.allowed(modes, widths)
         self.size = problem.modes.coverage[modes].astype(np.float64)  # ranks that a piece covers
         self.bytes = covered_bytes(problem, modes, head, tail)

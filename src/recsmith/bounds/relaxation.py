@@ -74,15 +74,16 @@ class Relaxation:
         problem = self.problem = evaluator.problem
         self.evaluator = evaluator
         self.piece_work = piece_work(evaluator)
-        self.piece_bytes = covered_bytes(problem, problem.pieces.mode, problem.pieces.head, problem.pieces.tail)
-        self.piece_fits = problem.fits_alone(problem.pieces.mode, problem.pieces.head, problem.pieces.tail)
+        head, tail = problem.least_memory(problem.pieces.mode, problem.pieces.width)
+        self.piece_bytes = covered_bytes(problem, problem.pieces.mode, head, tail)
+        self.piece_fits = problem.fits_alone(problem.pieces.mode, head, tail)
         piece, count = problem.options.piece, problem.options.count
         self.option_bytes = (self.piece_bytes[piece] * count).sum(axis=1)
         self.option_worldwide = problem.modes.span[problem.options.mode] == Span.WORLD
         self.option_group = evaluator.group[problem.options.mode]
         self.option_room = problem.options.fits(self.piece_fits)
         self.option_fits: Bools = self.option_room & (~problem.options.barred | barred)
-        heaviest = np.maximum(problem.pieces.head.device, problem.pieces.tail.device)
+        heaviest = np.maximum(head.device, tail.device)
         self.option_heaviest = np.where(piece != NO_PIECE, heaviest[piece], 0).max(axis=1)
         self._price(linear or mean_linear_bound(evaluator))
 

@@ -64,7 +64,7 @@ class _SplitFamily:
         steps = dim // WIDTH_STEP
         every_mode = np.repeat(modes, steps)
         widths = np.tile(WIDTH_STEP * (1 + np.arange(steps)), len(modes))
-        head, tail = problem.memory(every_mode, widths)
+        head, tail = problem.least_memory(every_mode, widths)
         fits = problem.fits_alone(every_mode, head, tail) & problem.allowed(every_mode, widths)
         shape = (len(modes), steps)
         work = PieceTerms(evaluator, every_mode, widths)

@@ -16,7 +16,15 @@ from recsmith.cli.options import (
     search_options,
     tower_options,
 )
-from recsmith.cli.printing import end_line, note, print_as, print_plan, proof_printer, search_printer
+from recsmith.cli.printing import (
+    end_line,
+    note,
+    print_as,
+    print_plan,
+    proof_printer,
+    search_printer,
+    verdict_printer,
+)
 
 ADAPT = (
     "recsmith measure compute --hardware cpu --budget 5m -o here && "
@@ -73,7 +81,9 @@ def plan_command(
     if towers is not None:
         result = _with_towers(towers, asked, refused=step is not None or prove)
     elif step is None:
-        result = plan(**asked, prove=prove, on_improve=search_printer(), on_bound=proof_printer())
+        result = plan(
+            **asked, prove=prove, on_improve=search_printer(), on_bound=proof_printer(), on_proof=verdict_printer()
+        )
     else:
         result = _for_step(step, asked)
     end_line()

@@ -83,6 +83,13 @@ def search_printer(quiet_s: float = QUIET_S) -> Callable[[float], None] | None:
     )
 
 
+def verdict_printer() -> Callable[[str], None] | None:
+    """What prints on a terminal that no plan exists, before advice is looked for; None where nobody watches."""
+    if not is_watched():
+        return None
+    return lambda proof: note(f"{proof} Looking for a change that works; Ctrl-C ends it")
+
+
 def proof_printer(quiet_s: float = QUIET_S) -> Callable[[float, float], None] | None:
     """What prints both ends of a proof on a terminal: the best plan, and the bound; None where nobody watches."""
     from recsmith.units import format_time

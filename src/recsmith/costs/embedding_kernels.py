@@ -7,7 +7,7 @@ ago comes from the second-level cache; how often that is follows from the table'
 Kernels on host memory read rows over the host link: all of them, or, with a cache on the device, those of a batch
 that the cache lacks. These come in before forward, and as many updated ones that they drive out go back. Row-wise
 optimizer state stays on the device, element-wise state on the host, and no cache holds it. Kernels on a disk do the
-same with the host's disk, which its ranks share; on CPU the state comes with the rows.
+same with the host's disk, which its ranks share; on CUDA all state stays on the device, on CPU it comes with the rows.
 
 Sources: [L] Lin et al., Building a Performance Model for DLRM Training on GPUs (HiPC 2022) and its code,
 owensgroup/ml_perf_model; [F] FBGEMM 1.8, fbgemm_gpu/codegen; [T] torchrec 1.8, planner/constants.py. The efficiencies
@@ -237,9 +237,10 @@ class EmbeddingKernels:
         cluster, table = self.problem.cluster, self.problem.modes.table[modes]
         if cluster.disk is None:
             return np.zeros(len(modes))
-        size = (widths * self.problem.demand.element_bytes[table]).astype(np.float64) + piece.state
+        on_cpu, size = cluster.device.kind == "cpu", (widths * self.problem.demand.element_bytes[table]).astype(float)
+        size = size + piece.state if on_cpu else size  # FBGEMM keeps the state of all rows on the device
         ranks, read = cluster.local_world_size, disk_seconds(cluster.disk, size, cluster.local_world_size)
-        written = log_seconds(cluster.disk, size, ranks) if cluster.device.kind == "cpu" else read
+        written = log_seconds(cluster.disk, size, ranks) if on_cpu else read
         return np.where(piece.stored, piece.fetched * (read + written), 0.0)
 
     def _remote_reads(self, modes: Ints) -> Floats:

@@ -11,7 +11,7 @@ from recsmith._types import Floats, Ints
 from recsmith.clusters import Cluster
 from recsmith.costs.protocol import CostModel, Evaluator
 from recsmith.plans import PARTS, DeviceCost, StepCost
-from recsmith.problems import Footprint, Space, build_problem, memory_used, sum_per_rank
+from recsmith.problems import Footprint, Space, build_problem, memory_taken, sum_per_rank
 from recsmith.workloads import Workload
 
 ROOM = 2**45  # bytes of device memory (32 TiB), more than any measured group needs
@@ -56,7 +56,7 @@ def price(evaluator: Evaluator, footprint: Footprint) -> StepCost:
     parts = device_parts(evaluator, footprint)
     total = step_of(evaluator, parts)
     wait = np.maximum(total - parts.sum(axis=1), 0.0)
-    used, _ = memory_used(evaluator.problem, footprint)
+    used, _ = memory_taken(evaluator.problem, footprint)
     capacity = evaluator.problem.capacity
     devices = zip(parts.tolist(), wait.tolist(), used.tolist(), capacity.tolist(), strict=True)
     return StepCost(

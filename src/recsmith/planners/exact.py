@@ -102,7 +102,12 @@ def _proof(search: Search) -> "Proof":
 
 
 def _check_size(problem: Problem) -> None:
-    """Refuse what would fill the memory with choices."""
+    """Refuse what would fill the memory with choices, and what the solver's model does not know."""
+    if problem.memory_model.mixed:
+        raise UsageError(
+            "planner exact adds up the memory of tables one by one, and tables of several widths share a cache here; "
+            "leave kernel fused_uvm_caching to tables of one width by rules, or use planner auto"
+        )
     choices = choices_of(problem)
     if choices > MOST_CHOICES:
         raise UsageError(

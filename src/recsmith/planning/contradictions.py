@@ -175,7 +175,7 @@ def any_plan(problem: Problem) -> Existence:
     quick = _quick_plan(evaluator)
     if quick is not None:
         return Existence("some", quick)
-    if choices_of(problem) > MOST_CHOICES:
+    if choices_of(problem) > MOST_CHOICES or problem.memory_model.mixed:
         return Existence("open")
     shares = all_shares(evaluator)
     if len(problem.tables) <= MOST_TABLES:

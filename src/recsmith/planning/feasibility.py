@@ -10,7 +10,9 @@ missed is found at a larger change.
 Legend: T tables, W ranks.
 """
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -23,6 +25,7 @@ from recsmith.costs import AdditiveEvaluator, CostModel, Evaluator
 from recsmith.errors import Infeasible, UsageError
 from recsmith.planners.search.device_state import DeviceState
 from recsmith.planners.search.placement import place_in_fewest_pieces
+from recsmith.planning.advice import CUT_SHORT, Advice
 from recsmith.plans import PARTS
 from recsmith.problems import Problem, build_problem
 from recsmith.problems.plain_reserve import kept_estimate
@@ -34,11 +37,15 @@ HBM_STEPS = (1.0, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0, 4.0)  # over the proven minimu
 DEVICE_STEPS = (1.0, 1.1, 1.25, 1.5, 2.0, 4.0)  # over the least number of hosts, tried in turn
 GIB = 2**30  # bytes
 MANY_OPTIONS = 40_000  # of a problem: with more of them, a try is of TorchRec's widths alone
+InTime = Callable[[], bool]
 LIGHTEST = SelectionLimits(price=DEAREST)
 
 
-def check_feasible(evaluator: Evaluator, model: CostModel) -> None:
-    """Raise Infeasible where no plan can exist, naming tables, bytes, and a change that was checked to work."""
+def check_feasible(evaluator: Evaluator, model: CostModel, advice: Advice | None = None) -> None:
+    """Raise Infeasible where no plan can exist, naming tables, bytes, and a change that was checked to work.
+
+    advice: how long such a change is looked for, and who hears of the proof before.
+    """
     problem = evaluator.problem
     light = shared_relaxation(evaluator).choose(LIGHTEST)
     room = float(problem.capacity.sum())
@@ -47,12 +54,15 @@ def check_feasible(evaluator: Evaluator, model: CostModel) -> None:
     least = weights(problem).per_table(LIGHTEST)
     unplaceable = np.flatnonzero(~np.isfinite(least.value))
     if unplaceable.size:
-        raise Infeasible(_unplaceable_message(problem, model, unplaceable.tolist()))
+        proof = _unplaceable_message(problem, unplaceable.tolist())
+        raise Infeasible(f"{proof} {what_helps(problem, model, advice=advice, proof=proof)}")
     if least.bytes.sum() > room:
-        raise Infeasible(_overfull_message(problem, model, float(least.bytes.sum()), room))
+        roomy = roomy_weights(problem)
+        proof = _overfull_message(problem, roomy, float(least.bytes.sum()), room)
+        raise Infeasible(f"{proof} {what_helps(problem, model, roomy, advice=advice, proof=proof)}")
 
 
-def _unplaceable_message(problem: Problem, model: CostModel, unplaceable: list[int]) -> str:
+def _unplaceable_message(problem: Problem, unplaceable: list[int]) -> str:
     tables = [problem.tables[t] for t in unplaceable]
     largest = max(tables, key=lambda table: table.weight_bytes)
     more = f" (and {len(tables) - 1} more tables)" if len(tables) > 1 else ""
@@ -60,7 +70,7 @@ def _unplaceable_message(problem: Problem, model: CostModel, unplaceable: list[i
     return (
         f"table '{largest.name}'{more} fits no device with {problem.space.words}: its weights are "
         f"{format_size(largest.weight_bytes)}, {_buffer_words(problem, largest)}the largest device offers {room}. "
-        f"Proved. {what_helps(problem, model)}"
+        "Proved."
     )
 
 
@@ -75,12 +85,11 @@ def _buffer_words(problem: Problem, table: Table) -> str:
         return ""
     need = float(problem.pieces.tail.device[lightest])
     batch = f"a batch of {problem.workload.batch_size:,} samples"
-    return f"but ids, outputs and states of {batch} make it {format_size(need)} at the least, "
+    return f"but optimizer state, and ids and outputs of {batch}, make it {format_size(need)} at the least, "
 
 
-def _overfull_message(problem: Problem, model: CostModel, need: float, room: float) -> str:
+def _overfull_message(problem: Problem, roomy: TableTotals, need: float, room: float) -> str:
     world = problem.cluster.world_size
-    roomy = roomy_weights(problem)
     least = float(roomy.per_table(LIGHTEST).bytes.sum())
     floor = (
         f": no plan exists below {format_size(least / world)} a device, {_fewest(problem, least)}"
@@ -90,7 +99,7 @@ def _overfull_message(problem: Problem, model: CostModel, need: float, room: flo
     return (
         f"the tables need at least {format_size(need)} with {problem.space.words}; "
         f"{counted(world, 'device')} offer{'s' if world == 1 else ''} {format_size(room)}. "
-        f"Proved{floor}. {what_helps(problem, model, roomy)}"
+        f"Proved{floor}."
     )
 
 
@@ -109,15 +118,40 @@ def _fewest(problem: Problem, least: float) -> str:
 # --- what would help --------------------------------------------------------------------------------------------------
 
 
-def what_helps(problem: Problem, model: CostModel, roomy: TableTotals | None = None) -> str:
-    """Changes that were tried and gave a plan. roomy: `roomy_weights` of the problem, where they are known already."""
-    tried = (
-        _no_reserve(problem, model),
-        _more_memory(problem, model, roomy or roomy_weights(problem)),
-        *(change(problem, model) for change in (_more_hosts, _larger_groups, _more_types, _host_memory)),
-    )
-    checked = [text for text in tried if text]
-    return f"Checked to work: {'; or '.join(checked)}." if checked else "No single change that was tried is enough."
+def what_helps(
+    problem: Problem, model: CostModel, roomy: TableTotals | None = None, *, advice: Advice | None = None,
+    proof: str = "",
+) -> str:  # fmt: skip
+    """Changes that were tried and gave a plan, as far as the time for advice goes; an interrupt ends it.
+
+    roomy: `roomy_weights` of the problem, where they are known already. proof: what is told before the first try.
+    """
+    advice = advice or Advice()
+    checked: list[str] = []
+    try:
+        advice.proved(proof)
+        for change in _changes(problem, model, roomy, advice.in_time):
+            checked += [text for text in (change() if advice.in_time() else None,) if text]
+    except KeyboardInterrupt:
+        return _told(checked, cut=True)
+    return _told(checked, cut=not advice.in_time())
+
+
+def _changes(
+    problem: Problem, model: CostModel, roomy: TableTotals | None, in_time: InTime
+) -> Iterator[Callable[[], str | None]]:
+    """The changes that may help, in the order in which they are tried."""
+    yield lambda: _no_reserve(problem, model, in_time)
+    yield lambda: _more_memory(problem, model, roomy or roomy_weights(problem), in_time)
+    for change in (_more_hosts, _larger_groups, _more_types, _host_memory):
+        yield partial(change, problem, model, in_time)
+
+
+def _told(checked: list[str], *, cut: bool) -> str:
+    found = f"Checked to work: {'; or '.join(checked)}." if checked else ""
+    if cut:
+        return f"{found} {CUT_SHORT}".strip()
+    return found or "No single change that was tried is enough."
 
 
 def weights(problem: Problem) -> TableTotals:
@@ -140,13 +174,13 @@ def roomy_weights(problem: Problem) -> TableTotals:
     return weights(build_problem(problem.workload, roomy, problem.space, problem.constraints))
 
 
-def _no_reserve(problem: Problem, model: CostModel) -> str | None:
+def _no_reserve(problem: Problem, model: CostModel, in_time: InTime) -> str | None:
     """Nothing kept free, where nobody asked for it."""
     estimated = kept_estimate(problem.workload, problem.cluster)
-    return "--reserve 0" if estimated and has_plan(problem, model, reserve_bytes=0) else None
+    return "--reserve 0" if estimated and has_plan(problem, model, in_time, reserve_bytes=0) else None
 
 
-def _more_memory(problem: Problem, model: CostModel, roomy: TableTotals) -> str | None:
+def _more_memory(problem: Problem, model: CostModel, roomy: TableTotals, in_time: InTime) -> str | None:
     """The least device memory of a few that gives a plan."""
     estimated = kept_estimate(problem.workload, problem.cluster)  # which --hbm leaves out
     reserve, world = 0 if estimated else problem.cluster.reserve_bytes or 0, problem.cluster.world_size
@@ -157,12 +191,12 @@ def _more_memory(problem: Problem, model: CostModel, roomy: TableTotals) -> str 
         hbm = int(np.ceil((start * step + reserve) / GIB * 10) / 10 * GIB)
         if hbm > 2**50:
             return None
-        if has_plan(problem, model, hbm_bytes=hbm, reserve_bytes=reserve):
+        if has_plan(problem, model, in_time, hbm_bytes=hbm, reserve_bytes=reserve):
             return f"--hbm {hbm / GIB:.1f}GiB"
     return None
 
 
-def _more_hosts(problem: Problem, model: CostModel) -> str | None:
+def _more_hosts(problem: Problem, model: CostModel, in_time: InTime) -> str | None:
     """The least number of hosts of a few that gives a plan; only where every device is alike, in one group."""
     cluster = problem.cluster
     if isinstance(cluster.hbm_bytes, tuple) or cluster.replication is not None:
@@ -171,40 +205,44 @@ def _more_hosts(problem: Problem, model: CostModel) -> str | None:
     least = max(cluster.hosts + 1, int(np.ceil(need / problem.capacity.max() / cluster.local_world_size)))
     tried = sorted({int(np.ceil(least * step)) for step in DEVICE_STEPS})
     for hosts in tried:
-        if has_plan(problem, model, hosts=hosts):
+        if has_plan(problem, model, in_time, hosts=hosts):
             return f"{counted(hosts * cluster.local_world_size, 'device')} ({counted(hosts, 'host')})"
     return None
 
 
-def _larger_groups(problem: Problem, model: CostModel) -> str | None:
+def _larger_groups(problem: Problem, model: CostModel, in_time: InTime) -> str | None:
     """The least size of a 2D job's sharding groups that gives a plan."""
     for cluster in larger_groups(problem.cluster):
-        if has_plan(replace(problem, cluster=cluster), model):
+        if has_plan(replace(problem, cluster=cluster), model, in_time):
             return f"--group-size {cluster.world_size}"
     return None
 
 
-def _more_types(problem: Problem, model: CostModel) -> str | None:
+def _more_types(problem: Problem, model: CostModel, in_time: InTime) -> str | None:
     wide = replace(
         problem.space, types=(*problem.space.types, "column_wise", "row_wise", "table_row_wise"), widths="any"
     )
     if wide == problem.space or problem.constraints.parts:
         return None
-    return f"--types {','.join(wide.types)} --widths any" if has_plan(replace(problem, space=wide), model) else None
+    found = has_plan(replace(problem, space=wide), model, in_time)
+    return f"--types {','.join(wide.types)} --widths any" if found else None
 
 
-def _host_memory(problem: Problem, model: CostModel) -> str | None:
+def _host_memory(problem: Problem, model: CostModel, in_time: InTime) -> str | None:
     """Tables in host memory behind caches, where hosts have memory and devices reach it."""
     space, device = problem.space, problem.cluster.device
     reached = device.kind == "cuda" and device.host_link_bandwidth is not None
     if space.has_caches or not reached or problem.cluster.ddr_bytes_per_host is None:
         return None
     wide = replace(space, kernels=(*space.kernels, UVM_CACHING.name))
-    return f"--kernels {','.join(wide.kernels)}" if has_plan(replace(problem, space=wide), model) else None
+    found = has_plan(replace(problem, space=wide), model, in_time)
+    return f"--kernels {','.join(wide.kernels)}" if found else None
 
 
-def has_plan(changed: Problem, model: CostModel, **cluster: int) -> bool:
-    """Whether a changed problem, on a changed cluster, is legal and has a plan."""
+def has_plan(changed: Problem, model: CostModel, in_time: InTime = lambda: True, **cluster: int) -> bool:
+    """Whether a changed problem, on a changed cluster, is legal, and a plan of it is found in time."""
+    if not in_time():
+        return False
     try:
         cluster_ = replace(changed.cluster, **cluster)
         many = len(changed.options.table) > MANY_OPTIONS
@@ -217,5 +255,5 @@ def has_plan(changed: Problem, model: CostModel, **cluster: int) -> bool:
     light = relaxation.choose(LIGHTEST)
     if not np.isfinite(light.seconds).all() or light.bytes.sum() > problem.capacity.sum():
         return False
-    found = place_in_fewest_pieces(DeviceState(evaluator), relaxation)
+    found = place_in_fewest_pieces(DeviceState(evaluator), relaxation, in_time)
     return found is not None and problem.legality.holds(found.footprint(problem))

@@ -1,7 +1,9 @@
 """From a list of tables and a cluster to a plan: the verb that everything else serves."""
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
+from math import inf
 
 from recsmith import problems
 from recsmith.bounds import OnBound
@@ -12,6 +14,7 @@ from recsmith.costs import cost_model as find_cost_model
 from recsmith.errors import Infeasible, NoPlanFound, PlanMismatch, UsageError
 from recsmith.files import Source
 from recsmith.planners import Budget, OnImprove, Planner, Solution
+from recsmith.planning.advice import Advice
 from recsmith.planning.contradictions import Question, any_plan, contradiction
 from recsmith.planning.feasibility import check_feasible, what_helps
 from recsmith.planning.registry import PLANNERS, find_planner
@@ -39,6 +42,7 @@ def plan(
     on_improve: OnImprove | None = None,
     prove: bool = False,
     on_bound: OnBound | None = None,
+    on_proof: Callable[[str], object] | None = None,
 ) -> Result:
     """A sharding plan for a workload on a cluster, with its cost, a proven bound, and the gap between them.
 
@@ -47,7 +51,8 @@ def plan(
     iterations, time_limit_s: how long to search; the first is reproducible, the second marks the result truncated.
     start: a plan that the result is never worse than. on_improve(seconds): hears of each better plan; True cancels.
     prove: look for a better bound as well, for half of time_limit_s, or about a minute. on_bound(seconds of the plan,
-    seconds of the bound): hears now and then how far that is.
+    seconds of the bound): hears now and then how far that is. on_proof(sentence): hears that no plan exists as soon as
+    that is proved, before a change that helps is looked for (2 CPU seconds, or what is left of time_limit_s).
 
     Raises:
         UsageError: a name, value or file breaks a rule.
@@ -59,7 +64,7 @@ def plan(
     )
     return plan_with(
         options, workload, cluster, planner=planner, constraints=constraints, start=start, on_improve=on_improve,
-        prove=prove, on_bound=on_bound,
+        prove=prove, on_bound=on_bound, on_proof=on_proof,
     )  # fmt: skip
 
 
@@ -74,6 +79,7 @@ def plan_with(
     on_improve: OnImprove | None = None,
     prove: bool = False,
     on_bound: OnBound | None = None,
+    on_proof: Callable[[str], object] | None = None,
 ) -> Result:
     """`plan`, with the options of the search in one noun."""
     begun = time.perf_counter()
@@ -81,10 +87,11 @@ def plan_with(
     model, searcher = find_cost_model(options.cost_model), find_planner(planner)
     limits = Constraints() if constraints is None else problems.load_constraints(constraints)
     question = Question(workload, cluster, options.space)
+    advice = Advice(begun + (options.time_limit_s or inf), on_proof)
     try:
         problem = problems.build_problem(workload, cluster, options.space, limits)
         evaluator = model.compile(problem)
-        check_feasible(evaluator, model)
+        check_feasible(evaluator, model, advice)
     except (NoChoiceLeft, Infeasible) as error:
         raise contradiction(question, limits, error) from None
     try:
@@ -93,7 +100,8 @@ def plan_with(
             start=None if start is None else _start_footprint(problem, load_plan(start)), on_improve=on_improve,
         )  # fmt: skip
     except Infeasible as error:
-        raise contradiction(question, limits, Infeasible(f"{error} {what_helps(problem, model)}")) from None
+        helps = what_helps(problem, model, advice=advice, proof=str(error))
+        raise contradiction(question, limits, Infeasible(f"{error} {helps}")) from None
     except NoPlanFound as error:
         solution = _constrained(question, problem, evaluator, searcher.name, error)
     if searcher.name not in PLANNERS:
@@ -119,8 +127,9 @@ def _constrained(
     question: Question, problem: Problem, evaluator: Evaluator, planner: str, error: NoPlanFound
 ) -> Solution:
     """Any plan that keeps the constraints, where a planner found none; the error where there is none either."""
+    slots = problem.memory_model.widest_slot
     if not problem.legality.any:
-        raise error
+        raise NoPlanFound(f"{error}. {slots}") if slots else error
     verdict = any_plan(problem)
     if verdict.plan is not None:
         note = f"{planner}: found no plan that keeps the constraints; a search that asks only for that found this one"

@@ -7,7 +7,8 @@ from recsmith.errors import PlanMismatch
 from recsmith.files import did_you_mean
 from recsmith.plans.plan import Placement
 from recsmith.sharding import CACHED_KERNELS, KEY_VALUE, TYPE_NAMES, Shard
-from recsmith.sharding.on_disk import static_refused, stays_in_memory
+from recsmith.sharding.kernel_limits import KernelLimits
+from recsmith.sharding.on_disk import static_refused
 from recsmith.units import counted
 from recsmith.workloads import Table, Workload
 
@@ -15,6 +16,7 @@ from recsmith.workloads import Table, Workload
 def check_placements(placements: Sequence[Placement], workload: Workload, cluster: Cluster) -> None:
     """Refuse placements that miss or repeat a table, or that TorchRec cannot run (PlanMismatch)."""
     tables = {table.name: table for table in workload.tables}
+    limits = KernelLimits.of(workload, cluster)
     seen: set[str] = set()
     for placement in placements:
         if placement.table not in tables:
@@ -24,6 +26,7 @@ def check_placements(placements: Sequence[Placement], workload: Workload, cluste
             raise PlanMismatch(f"table '{placement.table}' is placed twice; place it once")
         seen.add(placement.table)
         check_placement(placement, tables[placement.table], cluster)
+        _check_kernel(placement, tables[placement.table], limits)
     _check_policies(placements)
     _check_sequence_widths(placements, tables)
     missing = [name for name in tables if name not in seen]
@@ -44,8 +47,6 @@ def check_placement(placement: Placement, table: Table, cluster: Cluster) -> Non
             f"table '{table.name}' ({kind.name}) has compute_kernel '{placement.compute_kernel}'; "
             f"{kind.name} runs {', '.join(kind.kernels)}"
         )
-    if placement.compute_kernel == KEY_VALUE.name and (refusal := stays_in_memory(table, cluster)):
-        raise PlanMismatch(f"table '{table.name}': {refusal}")
     refusal = static_refused(placement.compute_kernel, cluster) if placement.cache_policy == "static" else None
     if refusal is not None:
         raise PlanMismatch(f"table '{table.name}': {refusal}")
@@ -54,6 +55,14 @@ def check_placement(placement: Placement, table: Table, cluster: Cluster) -> Non
             f"table '{table.name}' has cache parameters but kernel {placement.compute_kernel} has no cache"
         )
     kind.check(table, placement.ranks, placement.widths_of(table.embedding_dim), cluster)
+
+
+def _check_kernel(placement: Placement, table: Table, limits: KernelLimits) -> None:
+    """Refuse a kernel that does not train the table in this workload."""
+    factor = placement.load_factor if placement.compute_kernel in CACHED_KERNELS else 0.0
+    refusal = limits.refusal(table, placement.sharding_type, placement.compute_kernel, factor)
+    if refusal is not None:
+        raise PlanMismatch(f"table '{table.name}' ({placement.sharding_type}, {placement.compute_kernel}): {refusal}")
 
 
 def _check_policies(placements: Sequence[Placement]) -> None:

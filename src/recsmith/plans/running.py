@@ -11,11 +11,11 @@ from recsmith.plans.dumped import RunningPlan, RunningTable, is_dump, read_dump,
 from recsmith.plans.files import SCHEMA, placed_from_raw
 from recsmith.plans.plan import Cache, PlacedTables, Placement, Plan
 from recsmith.plans.printed import is_printed, read_printed
-from recsmith.sharding import CACHED_KERNELS, TYPE_NAMES, Span, sharding_type
+from recsmith.sharding import CACHED_KERNELS, KEY_VALUE, TYPE_NAMES, Span, sharding_type
 from recsmith.units import counted
 from recsmith.workloads import Table, Workload
 from recsmith.workloads.torchrec_log import find_report, refuse_log
-from recsmith.workloads.torchrec_report import KEYED_KERNELS, warn_of_keyed
+from recsmith.workloads.torchrec_report import VIRTUAL_KERNELS, warn_of_virtual
 
 _TWIN = re.compile(r"#\d+$")  # as readers number tables of the same name
 
@@ -94,10 +94,10 @@ def _fitted(running: RunningPlan, source: str, workload: Workload, cluster: Clus
             "and of a 2D job the --group-size"
         )
     _check_ranks(running, source, cluster)
-    keyed = [entry.table for entry in running.tables if entry.compute_kernel in KEYED_KERNELS]
-    planned = [entry for entry in running.tables if entry.compute_kernel not in KEYED_KERNELS]
-    if keyed:
-        warn_of_keyed(keyed, source, others=len(planned))
+    virtual = [entry.table for entry in running.tables if entry.compute_kernel in VIRTUAL_KERNELS]
+    planned = [entry for entry in running.tables if entry.compute_kernel not in VIRTUAL_KERNELS]
+    if virtual:
+        warn_of_virtual(virtual, source, others=len(planned))
     names = _Names(workload)
     placements = [_placement(entry, names.claim(entry, source), source, cluster) for entry in planned]
     return _checked(placements, source, workload, cluster)
@@ -162,7 +162,8 @@ def _placement(entry: RunningTable, table: Table, source: str, cluster: Cluster)
     if not widths and kind.splits_columns:
         pieces = max(1, len(ranks) // kind.coverage(cluster))
         widths = (table.embedding_dim // pieces,) * pieces
-    cache = None if entry.load_factor is None else Cache(load_factor=entry.load_factor)
+    dropped = entry.compute_kernel == KEY_VALUE.name and cluster.device.kind == "cuda"  # TorchRec gives its own share
+    cache = None if entry.load_factor is None or dropped else Cache(load_factor=entry.load_factor)
     placement = Placement(
         table=table.name, sharding_type=kind.name, compute_kernel=entry.compute_kernel,
         ranks=ranks if entry.rectangles or kind.span != Span.HOST else _by_hosts(ranks, cluster),

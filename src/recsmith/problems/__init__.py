@@ -8,6 +8,7 @@ from recsmith.problems.footprint import (
     fits,
     footprint_of,
     in_space,
+    memory_taken,
     memory_used,
     option_pieces,
     ordered_footprint,
@@ -26,6 +27,7 @@ from recsmith.problems.space import Pin, Space, TableRule
 __all__ = [
     "NO_PIECE", "Apart", "Constraints", "Footprint", "Legality", "PerRank", "Pin", "Problem", "Space", "TableRule",
     "Together", "broken_constraint", "build_problem", "bytes_beneath", "check_solves", "constraints_from_raw",
-    "constraints_to_raw", "fits", "footprint_of", "in_space", "load_constraints", "memory_used", "option_pieces",
-    "ordered_footprint", "pins_of", "placements_of", "problem_holding", "problem_of", "space_holding", "sum_per_rank",
+    "constraints_to_raw", "fits", "footprint_of", "in_space", "load_constraints", "memory_taken", "memory_used",
+    "option_pieces", "ordered_footprint", "pins_of", "placements_of", "problem_holding", "problem_of",
+    "space_holding", "sum_per_rank",
 ]  # fmt: skip

@@ -157,11 +157,11 @@ class Constraints:
                 kernels.append({rule.pin.compute_kernel})
                 factors += [(rule.pin.cache.load_factor,)] if rule.pin.cache else []
         allowed = tuple(name for name in TYPE_NAMES if all(name in names for names in types))
-        runnable = tuple(name for name in KERNEL_NAMES if all(name in names for names in kernels))
+        runnable = tuple(name for name in KERNEL_NAMES if all(name in names for names in kernels)) if kernels else None
         cached = tuple(each for each in factors[0] if all(each in others for others in factors)) if factors else None
         wide = tuple(each for each in widths[0] if all(each in others for others in widths)) if widths else None
         for left, what in (
-            (allowed and runnable, "sharding type or kernel"),
+            (allowed and (KERNEL_NAMES if runnable is None else runnable), "sharding type or kernel"),
             (cached, "cache factor"),
             (wide, "width"),
         ):

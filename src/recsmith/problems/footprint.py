@@ -18,7 +18,7 @@ from recsmith.problems.constraints import Constraints
 from recsmith.problems.kept import broken_constraint
 from recsmith.problems.options import NO_PIECE
 from recsmith.problems.problem import Problem, build_problem
-from recsmith.problems.space import Space, torchrec_width
+from recsmith.problems.space import Space, kernels_of, torchrec_width
 from recsmith.sharding import KERNEL_NAMES, KEY_VALUE, SHARDING_TYPES, Span
 from recsmith.sharding.coverage import last_rank
 
@@ -116,7 +116,7 @@ def sum_per_rank(values: npt.NDArray[Number], footprint: Footprint, problem: Pro
 
 
 def memory_used(problem: Problem, footprint: Footprint) -> tuple[Ints, Ints]:
-    """(device bytes per rank (W,), host bytes per host (H,)) of a footprint."""
+    """(device bytes per rank (W,), host bytes per host (H,)) of a footprint, as a search adds them up."""
     head, tail = problem.memory(footprint.mode, footprint.width)
     device = sum_per_rank(head.device, footprint, problem)
     host = sum_per_rank(head.host, footprint, problem)
@@ -126,19 +126,31 @@ def memory_used(problem: Problem, footprint: Footprint) -> tuple[Ints, Ints]:
     return device, host.reshape(problem.cluster.hosts, -1).sum(axis=1)
 
 
+def memory_taken(problem: Problem, footprint: Footprint) -> tuple[Ints, Ints]:
+    """The bytes that a plan takes: those of `memory_used`, with slots of shared caches only as wide as its rows."""
+    device, host = memory_used(problem, footprint)
+    return device - _saved(problem, footprint), host
+
+
+def _saved(problem: Problem, footprint: Footprint) -> Ints:
+    world = problem.cluster.world_size
+    return problem.memory_model.saved(footprint.mode, footprint.width, footprint.target, world)
+
+
 def memory_parts(problem: Problem, footprint: Footprint) -> dict[str, Ints]:
-    """Device bytes per rank (W,) of a footprint by what they hold; they add up to those of `memory_used`."""
+    """Device bytes per rank (W,) of a plan by what they hold; they add up to those of `memory_taken`."""
     head, tail = problem.memory_model.parts_of(footprint.mode, footprint.width)
     last = last_rank(footprint.target, problem.modes.coverage[footprint.mode])
     parts = {name: sum_per_rank(size, footprint, problem) for name, size in head.items()}
     for name, size in parts.items():
         np.add.at(size, last, tail[name] - head[name])
+    parts["cache"] = parts["cache"] - _saved(problem, footprint)
     return parts
 
 
 def fits(problem: Problem, footprint: Footprint) -> bool:
     """Whether device and host memory suffice."""
-    device, host = memory_used(problem, footprint)
+    device, host = memory_taken(problem, footprint)
     return bool((device <= problem.capacity).all() and (host <= problem.host_capacity).all())
 
 
@@ -181,8 +193,7 @@ def in_space(problem: Problem, placements: Sequence[Placement]) -> bool:
     for placement in placements:
         rule = constraints.rule_for(placement.table) if constraints.rules else None
         types = set(space.types) & set(rule.sharding_types or () if rule else space.types)
-        kernels = set(space.kernels) & set(rule.compute_kernels or () if rule else space.kernels)
-        if placement.sharding_type not in types or placement.compute_kernel not in kernels:
+        if placement.sharding_type not in types or placement.compute_kernel not in kernels_of(space, rule):
             return False
         if placement.cache and placement.load_factor not in ((rule and rule.cache_factors) or space.cache_factors):
             return False

@@ -11,7 +11,8 @@ from recsmith._types import Bools, Ints
 from recsmith.clusters import Cluster
 from recsmith.problems.constraints import Constraints
 from recsmith.problems.modes import Demand, Modes
-from recsmith.sharding import CACHED, DATA_PARALLEL, FUSED, SHARDING_TYPES, SPLIT_ROWS, WIDTH_STEP
+from recsmith.problems.shared_caches import SharedSlots, shares_slots, slot_widths, too_wide
+from recsmith.sharding import CACHED, DATA_PARALLEL, FUSED, SHARDING_TYPES, SPLIT_ROWS, UVM_CACHING, WIDTH_STEP
 from recsmith.sharding.memory import ACCOUNTINGS, PIPELINE_DEPTH, Bytes, Pieces, device_parts
 from recsmith.workloads import Table, Workload
 
@@ -23,25 +24,35 @@ OUTPUT_BYTES = 4  # embeddings arrive as fp32
 
 @dataclass(frozen=True)
 class MemoryModel:
-    """The bytes that pieces of modes take on a device and on its host, in the accounting of the constraints."""
+    """The bytes that pieces of modes take on a device and on its host, in the accounting of the constraints.
+
+    shared: modes (M,) whose cache is shared with tables of other widths. uncached: those of them that searches leave
+    out, for they would make the slots of others wide. slots: columns (M,) of the widest row there.
+    """
 
     demand: Demand
     modes: Modes
     workload: Workload
     on_cpu: bool
     accounting: str
+    shared: Bools
+    uncached: Bools
+    slots: Ints
 
     @classmethod
     def of(
         cls, workload: Workload, cluster: Cluster, constraints: Constraints, demand: Demand, modes: Modes
     ) -> "MemoryModel":
         """The memory model of a problem, from the parts that it is built from."""
-        return cls(demand, modes, workload, cluster.device.kind == "cpu", constraints.memory)
+        shared = shares_slots(modes, workload, cluster, constraints.memory)
+        uncached = too_wide(modes, demand, shared, max(cluster.capacities))
+        slots = slot_widths(modes, demand, shared & ~uncached)
+        return cls(demand, modes, workload, cluster.device.kind == "cpu", constraints.memory, shared, uncached, slots)
 
-    def bytes_of(self, modes: Ints, widths: Ints) -> tuple[Bytes, Bytes]:
-        """(head, tail) bytes (N,) of pieces of these modes and widths."""
+    def bytes_of(self, modes: Ints, widths: Ints, *, alone: bool = False) -> tuple[Bytes, Bytes]:
+        """(head, tail) bytes (N,) of pieces of modes and widths; alone: with caches that no wider table shares."""
         head, tail = self.modes.head_rows[modes], self.modes.tail_rows[modes]
-        return self._bytes_of(modes, widths, head), self._bytes_of(modes, widths, tail)
+        return self._bytes_of(modes, widths, head, alone), self._bytes_of(modes, widths, tail, alone)
 
     def parts_of(self, modes: Ints, widths: Ints) -> tuple[dict[str, Ints], dict[str, Ints]]:
         """(head, tail) device bytes (N,) of pieces by what they hold; they add up to those of `bytes_of`."""
@@ -52,8 +63,8 @@ class MemoryModel:
         )
         return head, tail
 
-    def _bytes_of(self, index: Ints, widths: Ints, rows: Ints) -> Bytes:
-        pieces = self._pieces(index, widths, rows)
+    def _bytes_of(self, index: Ints, widths: Ints, rows: Ints, alone: bool) -> Bytes:
+        pieces = self._pieces(index, widths, rows, alone)
         return ACCOUNTINGS[self.accounting](pieces, self.workload.optimizer, self._pipeline)
 
     @property
@@ -61,7 +72,7 @@ class MemoryModel:
         plain = self.accounting == "torchrec" and self.on_cpu  # TorchRec counts no pipeline there
         return "none" if plain else self.workload.pipeline
 
-    def _pieces(self, index: Ints, widths: Ints, rows: Ints) -> Pieces:
+    def _pieces(self, index: Ints, widths: Ints, rows: Ints, alone: bool = False) -> Pieces:
         demand, modes, table, kind = self.demand, self.modes, self.modes.table[index], self.modes.type[index]
         return Pieces(
             rows=rows, width=widths, table_rows=demand.rows[table], table_dim=demand.dim[table],
@@ -70,7 +81,7 @@ class MemoryModel:
             data_parallel=kind == DATA_PARALLEL, kernel=modes.kernel[index],
             cache_load_factor=modes.load_factor[index], counted=modes.static[index], on_cpu=self.on_cpu,
             sequence=~demand.pooled[table], mean=demand.mean[table],
-            gathered=np.isin(kind, SPLIT_ROWS) & demand.pooled[table],
+            gathered=np.isin(kind, SPLIT_ROWS) & demand.pooled[table], slot_width=None if alone else self.slots[index],
         )  # fmt: skip
 
     def needless_caches(self) -> Bools:
@@ -81,13 +92,44 @@ class MemoryModel:
         """
         modes = np.arange(len(self.modes.table))
         dim = self.demand.dim[self.modes.table]
-        sizes = [end.device for width in (np.full_like(dim, WIDTH_STEP), dim) for end in self.bytes_of(modes, width)]
+        sizes = [
+            end.device
+            for width in (np.full_like(dim, WIDTH_STEP), dim)
+            for end in self.bytes_of(modes, width, alone=True)
+        ]
         needless = np.zeros(len(modes), dtype=bool)
         for better in (self._whole(), self._larger()):
             found = np.flatnonzero((better >= 0) & np.isin(self.modes.kernel, CACHED))
             heavy = [size[found] >= size[better[found]] + ROUNDED[self.accounting] for size in sizes]
             needless[found] |= np.logical_and.reduce(heavy)
         return needless
+
+    @property
+    def mixed(self) -> bool:
+        """Whether caches are shared by tables of several widths, so that what one weighs depends on the others."""
+        return bool(self.uncached.any() or (self.slots > self.demand.dim[self.modes.table]).any())
+
+    @property
+    def widest_slot(self) -> str:
+        """What makes tables of several widths heavy behind one cache, as a sentence with what to do; '' if they do not.
+
+        It names the table with the most rows whose slots are wider than it.
+        """
+        wider = np.flatnonzero(self.slots > self.demand.dim[self.modes.table])
+        if not wider.size:
+            return ""
+        mode = int(wider[np.argmax(self.demand.rows[self.modes.table[wider]])])
+        return (
+            f"FBGEMM makes one cache for all {UVM_CACHING.name} tables of a kernel, with slots as wide as the widest "
+            f"of them, here up to {int(self.slots[mode])} columns for a table of "
+            f"{int(self.demand.dim[self.modes.table[mode]])}; keep wide tables out of it by a rule "
+            "(compute_kernels: [fused, fused_uvm]), or train with pipeline: prefetch_sparse_dist, which keeps widths "
+            "apart"
+        )
+
+    def saved(self, mode: Ints, width: Ints, target: Ints, ranks: int) -> Ints:
+        """Device bytes (W,) that placed pieces (N,) take less than `bytes_of` adds up, for no wider row is placed."""
+        return SharedSlots(self.modes, self.demand, self.shared, self.slots).saved(mode, width, target, ranks)
 
     def _whole(self) -> Ints:
         """The fused mode (M,) of the same table and type; -1 where there is none."""

@@ -11,7 +11,7 @@ import numpy as np
 from recsmith._types import Bools, Floats, Ints
 from recsmith.clusters import Cluster
 from recsmith.errors import UsageError
-from recsmith.problems.space import NoChoiceLeft, Space, TableRule
+from recsmith.problems.space import NoChoiceLeft, Space, TableRule, kernels_of
 from recsmith.sharding import (
     CACHED_KERNELS,
     KERNEL_NAMES,
@@ -22,7 +22,7 @@ from recsmith.sharding import (
     ShardingType,
     widest_piece,
 )
-from recsmith.sharding.on_disk import stays_in_memory
+from recsmith.sharding.kernel_limits import FIX, KernelLimits
 from recsmith.workloads import Table, Workload
 from recsmith.workloads.reuse import Reuse
 
@@ -100,9 +100,11 @@ class Modes:
     tail_rows: Ints
 
 
-def build_modes(tables: tuple[Table, ...], demand: Demand, cluster: Cluster, space: Space, rules: Rules) -> Modes:
+def build_modes(
+    tables: tuple[Table, ...], demand: Demand, limits: KernelLimits, cluster: Cluster, space: Space, rules: Rules
+) -> Modes:
     """All modes, in order of tables, types, kernels and factors; UsageError for a table that has none."""
-    legal = sorted(_legal_modes(tables, cluster, space, rules))
+    legal = sorted(_legal_modes(tables, limits, cluster, space, rules))
     table, kind, kernel = (np.array(column, dtype=np.int64) for column in list(zip(*legal, strict=True))[:3])
     coverage = np.array([sharding.coverage(cluster) for sharding in SHARDING_TYPES])[kind]
     blocks = np.where(np.array([sharding.splits_rows for sharding in SHARDING_TYPES])[kind], coverage, 1)
@@ -124,7 +126,7 @@ def build_modes(tables: tuple[Table, ...], demand: Demand, cluster: Cluster, spa
 
 
 def _legal_modes(
-    tables: tuple[Table, ...], cluster: Cluster, space: Space, rules: Rules
+    tables: tuple[Table, ...], limits: KernelLimits, cluster: Cluster, space: Space, rules: Rules
 ) -> Iterator[tuple[int, int, int, float]]:
     """(table, type, kernel, cache factor) of every legal mode; UsageError for a table that has none."""
     kinds = [(i, kind) for i, kind in enumerate(SHARDING_TYPES) if kind.name in space.types]
@@ -141,17 +143,17 @@ def _legal_modes(
             if (rule and kind.name not in (rule.sharding_types or ())) or kind.refusal(table, cluster):
                 continue
             for name, kernel, factor in kernels:
-                if name in kind.kernels and not (name == KEY_VALUE.name and stays_in_memory(table, cluster)):
+                if name in kind.kernels and limits.refusal(table, kind.name, name, factor) is None:
                     found = True
                     yield t, i, kernel, factor
         if not found:
-            raise NoChoiceLeft(no_mode(table, cluster, space, rule))
+            raise NoChoiceLeft(no_mode(table, limits, cluster, space, rule))
 
 
 def _kernels(space: Space, rule: TableRule | None) -> Iterator[tuple[str, int, float]]:
     """(name, number, cache factor) of the kernels that space and rule leave a table."""
     for number, name in enumerate(KERNEL_NAMES):
-        if name in space.kernels and (rule is None or name in (rule.compute_kernels or ())):
+        if name in kernels_of(space, rule):
             factors = (rule and rule.cache_factors) or space.cache_factors
             yield from ((name, number, factor) for factor in (factors if name in CACHED_KERNELS else (0.0,)))
 
@@ -167,28 +169,34 @@ def holds_two_batches(tables: tuple[Table, ...], modes: Modes) -> Bools:
     return (modes.kernel != KEY_VALUE.number) | (2 * rows <= held)
 
 
-def no_mode(table: Table, cluster: Cluster, space: Space, rule: TableRule | None) -> str:
+def no_mode(table: Table, limits: KernelLimits, cluster: Cluster, space: Space, rule: TableRule | None) -> str:
     """Why a table has no legal placement at all."""
     kinds = [kind for kind in SHARDING_TYPES if kind.name in space.types]
-    why = "; ".join(sorted({_why_not(kind, table, cluster, space, rule) for kind in kinds}))
-    return f"table '{table.name}' has no legal placement with {space.words} ({why}); allow more types or kernels"
+    why = sorted({_why_not(kind, table, limits, cluster, space, rule) for kind in kinds})
+    of_kernels = [text for text in why if FIX in text]
+    if of_kernels:
+        return f"table '{table.name}' has no legal placement with {space.words}: {'; '.join(of_kernels)}"
+    listed = "; ".join(why)
+    return f"table '{table.name}' has no legal placement with {space.words} ({listed}); allow more types or kernels"
 
 
-def _why_not(kind: ShardingType, table: Table, cluster: Cluster, space: Space, rule: TableRule | None) -> str:
+def _why_not(
+    kind: ShardingType, table: Table, limits: KernelLimits, cluster: Cluster, space: Space, rule: TableRule | None
+) -> str:
     """Why a table has no option of a sharding type of the space."""
     if rule and kind.name not in (rule.sharding_types or ()):
         return f"the table's rules leave out {kind.name}"
     refusal = kind.refusal(table, cluster)
     if refusal:
         return refusal
-    kernels = set(space.kernels) & set(rule.compute_kernels or () if rule else space.kernels)
-    if not kernels & set(kind.kernels):
+    offered = [each for each in _kernels(space, rule) if each[0] in kind.kernels]
+    if not offered:
         return f"{kind.name} runs {', '.join(kind.kernels)}"
-    if kernels & set(kind.kernels) == {KEY_VALUE.name}:
-        if (refusal := stays_in_memory(table, cluster)) is not None:
-            return refusal
-        if cluster.device.kind == "cpu":
-            return f"no cache factor of {space.cache_factors} has room for the rows of two batches"
+    refused = [limits.refusal(table, kind.name, name, factor) for name, _, factor in offered]
+    if all(refused):
+        return "; ".join(sorted({text for text in refused if text}))
+    if {name for name, *_ in offered} == {KEY_VALUE.name} and cluster.device.kind == "cpu":
+        return f"no cache factor of {space.cache_factors} has room for the rows of two batches"
     limit = f" and min_width {rule.min_width}" if rule and rule.min_width else ""
     widest = widest_piece(table, cluster)
     pieces = f" into pieces of at most {widest:,}" if widest < table.embedding_dim else ""

@@ -26,9 +26,10 @@ from recsmith.problems.memory import MemoryModel, kept_modes
 from recsmith.problems.modes import Demand, Modes, Rules, build_modes, holds_two_batches, no_mode
 from recsmith.problems.options import Options, PieceTable, build_options
 from recsmith.problems.plain_reserve import with_reserve
-from recsmith.problems.space import LARGEST_WIDTH, NoChoiceLeft, Space
+from recsmith.problems.space import LARGEST_WIDTH, NoChoiceLeft, Space, opened_space
 from recsmith.problems.table_limits import NO_LIMITS, TableLimits
 from recsmith.sharding import CACHED_KERNELS, HOST_KERNELS, KERNEL_NAMES, TYPE_NAMES, widest_piece
+from recsmith.sharding.kernel_limits import KernelLimits
 from recsmith.sharding.memory import CACHE_LOAD_FACTOR, Bytes
 from recsmith.sharding.on_disk import check_disk
 from recsmith.workloads import AccessProfile, Table, Workload
@@ -47,12 +48,13 @@ class Problem:
     """A workload on a cluster, within a space and under constraints: what planners search and cost models price.
 
     least_width: the narrowest column piece that the rules allow each table (T,), 0 where they say nothing. legality:
-    what constraints ask beside that.
+    what constraints ask beside that. opened: the space with the kernels that rules name for their tables.
     """
 
     workload: Workload
     cluster: Cluster
     space: Space
+    opened: Space
     constraints: Constraints
     tables: tuple[Table, ...]
     demand: Demand
@@ -70,7 +72,7 @@ class Problem:
     @cached_property
     def host_capacity(self) -> Ints:
         """Bytes beneath device memory per host, shape (H,): of the host's memory, or of its disk."""
-        return np.full(self.cluster.hosts, bytes_beneath(self.cluster, self.space), dtype=np.int64)
+        return np.full(self.cluster.hosts, bytes_beneath(self.cluster, self.opened), dtype=np.int64)
 
     @cached_property
     def memory_model(self) -> MemoryModel:
@@ -78,12 +80,16 @@ class Problem:
         return MemoryModel.of(self.workload, self.cluster, self.constraints, self.demand, self.modes)
 
     def memory(self, modes: Ints, widths: Ints) -> tuple[Bytes, Bytes]:
-        """(head, tail) bytes of pieces of these modes and widths, in the constraints' accounting."""
+        """(head, tail) bytes of pieces of modes and widths in the constraints' accounting, as searches add them."""
         return self.memory_model.bytes_of(modes, widths)
+
+    def least_memory(self, modes: Ints, widths: Ints) -> tuple[Bytes, Bytes]:
+        """The same with caches that no wider table shares: what the pieces take in any plan at the least."""
+        return self.memory_model.bytes_of(modes, widths, alone=True)
 
     def fits_alone(self, modes: Ints, head: Bytes, tail: Bytes) -> Bools:
         """Whether pieces of these modes and bytes fit on some target of the empty cluster."""
-        return fits_alone(self.cluster, bytes_beneath(self.cluster, self.space), self.modes.span[modes], head, tail)
+        return fits_alone(self.cluster, bytes_beneath(self.cluster, self.opened), self.modes.span[modes], head, tail)
 
     def allowed(self, modes: Ints, widths: Ints) -> Bools:
         """Pieces (N,) that rules and kernels let be so wide, of modes whose columns may be split at will."""
@@ -143,28 +149,29 @@ def build_problem(
     names = [table.name for table in workload.tables]
     constraints = constraints.matching(names)
     constraints.check_names(names)
-    check_replicated(workload, cluster, space)
-    _check_beneath(workload, cluster, space, constraints)
     rules = {table.name: constraints.rule_for(table.name) for table in workload.tables} if constraints.rules else {}
+    opened, kernels = opened_space(space, rules), KernelLimits.of(workload, cluster)
+    check_replicated(workload, cluster, opened)
+    _check_beneath(workload, cluster, opened, constraints)
     tables = canonical_order(workload.tables, rules, constraints)
     limits = TableLimits.of(constraints, tables, rules, cluster)
     demand = Demand.of(workload, tables)
     _check_sizes(tables, demand, cluster)
-    modes = build_modes(tables, demand, cluster, space, rules)
-    if space.has_caches and not needless:
+    modes = build_modes(tables, demand, kernels, cluster, space, rules)
+    if opened.has_caches and not needless:
         memory = MemoryModel.of(workload, cluster, constraints, demand, modes)
         modes = kept_modes(modes, _useful_caches(tables, memory, cluster) | np.isin(modes.table, limits.pinned))
     if limits is not NO_LIMITS:
         modes = kept_modes(modes, limits.modes(modes.table, modes.coverage))
-    _check_choice(np.bincount(modes.table, minlength=len(tables)), tables, cluster, space, rules, limits)
+    _check_choice(np.bincount(modes.table, minlength=len(tables)), tables, kernels, cluster, space, rules, limits)
     least_width = np.array([(rule.min_width or 0) if (rule := rules.get(table.name)) else 0 for table in tables])
     if constraints.keep_exact and OPTIMIZERS[workload.optimizer].is_row_wise:
         least_width = demand.dim
     pieces, options = build_options(tables, demand, modes, cluster, space, least_width, limits.splits)
-    _check_choice(np.diff(options.start), tables, cluster, space, rules, limits)
+    _check_choice(np.diff(options.start), tables, kernels, cluster, space, rules, limits)
     legality = Legality.of(constraints, limits, tables, cluster, modes.table, modes.coverage)
     shell = Problem(
-        workload=workload, cluster=cluster, space=space, constraints=constraints,
+        workload=workload, cluster=cluster, space=space, opened=opened, constraints=constraints,
         tables=tables, demand=demand, least_width=least_width, modes=modes, pieces=pieces, options=options,
         legality=legality,
     )  # fmt: skip
@@ -173,7 +180,7 @@ def build_problem(
     alone = shell.fits_alone(pieces.mode, head, tail)
     options = replace(options, barred=barred_options(tables, cluster, modes, pieces, options, least_width, alone))
     beside = beside_partners(legality, cluster, modes, pieces, options, alone)
-    options = replace(options, barred=options.barred | beside)
+    options = replace(options, barred=options.barred | beside | shell.memory_model.uncached[options.mode])
     return replace(shell, pieces=pieces, options=options)
 
 
@@ -184,15 +191,16 @@ def _useful_caches(tables: tuple[Table, ...], memory: MemoryModel, cluster: Clus
 
 
 def _check_choice(
-    count: Ints, tables: tuple[Table, ...], cluster: Cluster, space: Space, rules: Rules, limits: TableLimits
-) -> None:
+    count: Ints, tables: tuple[Table, ...], kernels: KernelLimits, cluster: Cluster, space: Space, rules: Rules,
+    limits: TableLimits,
+) -> None:  # fmt: skip
     """Refuse a table of which nothing is left: count (T,) of its modes or options."""
     bare = next((t for t, left in enumerate(count.tolist()) if left == 0), None)
     if bare is None:
         return
     table, split = tables[bare], limits.splits.get(bare)
     if limits.open is None and (split is None or not split.given):
-        raise NoChoiceLeft(no_mode(table, cluster, space, rules.get(table.name)))
+        raise NoChoiceLeft(no_mode(table, kernels, cluster, space, rules.get(table.name)))
     raise NoChoiceLeft(
         f"table '{table.name}' has no legal placement with {space.words} on the ranks and in the shards "
         "that its rules leave it; relax one of them"
@@ -234,7 +242,9 @@ def canonical_order(
         features = sorted((f.pooling_factor, f.num_poolings, f.weighted, f.batch_size or 0) for f in table.features)
         rule = rules.get(table.name)
         limits = (
-            (rule.sharding_types, rule.compute_kernels, rule.min_width or 0, rule.cache_factors or ()) if rule else ()
+            (rule.sharding_types, rule.compute_kernels or KERNEL_NAMES, rule.min_width or 0, rule.cache_factors or ())
+            if rule
+            else ()
         )
         what = (table.pooling, table.data_type, _access_key(table.access), table.collection)
         constrained = constraint_key(constraints, table.name) if constraints is not None else ""
@@ -260,7 +270,7 @@ def check_replicated(workload: Workload, cluster: Cluster, space: Space) -> None
     """Refuse a workload or space on a cluster with replicas that TorchRec could not synchronise.
 
     Raises:
-        UsageError: an optimizer with other state, a cache whose rows sync does not reach, or int8 weights.
+        UsageError: an optimizer with other state, or a cache whose rows sync does not reach.
     """
     if cluster.replication is None:
         return
@@ -274,10 +284,4 @@ def check_replicated(workload: Workload, cluster: Cluster, space: Space) -> None
         raise UsageError(
             f"kernel {cached} in a 2D job: TorchRec's DMPCollection averages no rows in caches and none on disk, so "
             "replicas drift apart; leave the kernel out, or plan for one sharding group"
-        )
-    int8 = next((table.name for table in workload.tables if table.data_type == "int8"), None)
-    if int8 is not None:
-        raise UsageError(
-            f"table '{int8}' is int8 in a 2D job: TorchRec's DMPCollection would average its quantised bytes; "
-            "take another data type, or plan for one sharding group"
         )

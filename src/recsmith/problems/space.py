@@ -5,6 +5,8 @@ table_limits.py says what rules leave a table.
 Legend: a split is a tuple of (width, count) pairs, wide first, of at most two different widths.
 """
 
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import cache
 from typing import Literal
 
@@ -301,3 +303,18 @@ class TableRule:
 
 
 PLACES = ("ranks", "not_ranks", "hosts", "not_hosts")
+
+
+def kernels_of(space: Space, rule: TableRule | None) -> tuple[str, ...]:
+    """The kernels that a table may have: those that its rules name, in the space or not, else the space's."""
+    return space.kernels if rule is None or rule.compute_kernels is None else rule.compute_kernels
+
+
+def opened_space(space: Space, rules: Mapping[str, TableRule | None]) -> Space:
+    """The space with the kernels that rules name for their tables; rules by table.
+
+    Raises:
+        UsageError: they need two kinds of memory beneath the devices'.
+    """
+    named = {kernels_of(space, rule): None for rule in rules.values()}
+    return replace(space, kernels=tuple(dict.fromkeys((*space.kernels, *(each for names in named for each in names)))))

@@ -23,6 +23,8 @@ CACHE_SET = 32  # rows that FBGEMM's caches grow by (DEFAULT_ASSOC of split_tabl
 CACHE_PER_SLOT = 16  # bytes: which row a slot holds (lxu_cache_state) and when it was read last (lxu_state)
 CACHE_PER_ROW = 4  # bytes of any row, cached or not: its table (cache_index_table_map)
 CACHE_PER_ID = 4  # bytes: where the row of an id is in the cache (lxu_cache_locations)
+DISK_CACHE_PER_ID = 8  # bytes: the address of its row (lxu_cache_ptrs of tbe/ssd/training.py)
+ROW_COUNTED = ("adam",)  # optimizers of which FBGEMM's tables on disk have one number a row more (ssd_state_splits)
 # Of RecSmith's own caches on CPU (training/stores/cache.py), in bytes:
 OWN_PER_SLOT = 25  # which row a slot holds and when it was used (8 each), whether it changed (1), free slots (8)
 OWN_PER_ROW = 8  # the slot of any row, cached or not, and its place in the log of the file (4 each)
@@ -55,6 +57,8 @@ class Pieces:
     on_cpu: ranks are processes on a CPU that talk through gloo. What only the CPU's terms depend on (None: nowhere):
     counted: a cache counts how often each row is read;
     sequence: not pooled; mean: pooled by FBGEMM with a mean; gathered: gradients come by all-gather (rows are split).
+
+    slot_width: columns of a slot of the cache, which several tables may share (None: of the piece itself).
     """
 
     rows: Ints
@@ -75,6 +79,7 @@ class Pieces:
     sequence: Bools | None = None
     mean: Bools | None = None
     gathered: Bools | None = None
+    slot_width: Ints | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,15 +168,24 @@ def real_bytes(pieces: Pieces, optimizer: str, pipeline: str) -> Bytes:
     """Memory that a training job allocates for a shard at the peak of its step."""
     parts = real_parts(pieces, optimizer, pipeline)
     uvm, caching = _beneath(pieces)
-    by_row = _state_by_row(pieces, optimizer)
+    at_home = _state_at_home(pieces, parts, optimizer)
     cached = np.where(caching, _real_cache(pieces, optimizer), 0)
-    stored = parts.weights + parts.state - by_row + parts.gradient + _log(pieces, optimizer)
-    return _place(uvm, stored, by_row + cached + parts.ids + parts.outputs + parts.sort)
+    stored = parts.weights + parts.state - at_home + parts.gradient + _log(pieces, optimizer)
+    return _place(uvm, stored, at_home + cached + parts.ids + parts.outputs + parts.sort)
 
 
-def _state_by_row(pieces: Pieces, optimizer: str) -> Ints:
-    """Optimizer state of one number a row, which FBGEMM keeps on the device always, and a file of rows beside them."""
-    return np.where(_in_slots(pieces), 0, STATE_BYTES * pieces.rows * OPTIMIZERS[optimizer].row_states)
+def _state_at_home(pieces: Pieces, parts: Parts, optimizer: str) -> Ints:
+    """Optimizer state that never leaves the device: one number a row, and of FBGEMM's tables on disk all of it.
+
+    RecSmith's own file of rows has it beside them.
+    """
+    by_row = np.where(_in_slots(pieces), 0, STATE_BYTES * pieces.rows * OPTIMIZERS[optimizer].row_states)
+    return np.where(_on_fbgemm_disk(pieces), parts.state, by_row)
+
+
+def _on_fbgemm_disk(pieces: Pieces) -> Bools:
+    """Which pieces are in FBGEMM's kernels of tables on disk, on CUDA."""
+    return (pieces.kernel == KEY_VALUE.number) & (not pieces.on_cpu)
 
 
 def _real_cache(pieces: Pieces, optimizer: str) -> Ints:
@@ -195,15 +209,23 @@ def _own_cache(pieces: Pieces, optimizer: str) -> Ints:
 
 
 def _fbgemm_cache(pieces: Pieces) -> Ints:
-    """Bytes of a cache of FBGEMM (_apply_cache_state): whole sets of rows, and what tells where rows are.
+    """Bytes of a cache of FBGEMM: whole sets of rows, and what tells where rows are.
 
-    One cache serves all tables of a kernel, and its rows are as wide as the widest of them: narrower ones weigh more
-    than this says, unless TorchRec's prefetch pipeline keeps widths apart. Taken for tables on disk as well.
+    For host memory `_apply_cache_state` of split_table_batched_embeddings_ops_training.py; for a disk
+    tbe/ssd/training.py with the sets that TorchRec's `_populate_ssd_tbe_params` asks for, or one more.
     """
-    kept = (pieces.rows * pieces.cache_load_factor).astype(np.int64)
-    slots = CACHE_SET * np.maximum(1, -(-kept // CACHE_SET))
-    places = pieces.rows * CACHE_PER_ROW + _ceil(pieces.ids * CACHE_PER_ID)
-    return slots * (_row_bytes(pieces) + CACHE_PER_SLOT) + places
+    slot = pieces.width if pieces.slot_width is None else np.maximum(pieces.width, pieces.slot_width)
+    on_disk = _on_fbgemm_disk(pieces)
+    by_row = np.where(on_disk, 0, pieces.rows * CACHE_PER_ROW)
+    by_id = np.where(on_disk, DISK_CACHE_PER_ID, CACHE_PER_ID)
+    slots = cache_slots(pieces.rows, pieces.cache_load_factor)
+    return slots * (slot * pieces.element_bytes + CACHE_PER_SLOT) + by_row + _ceil(pieces.ids * by_id)
+
+
+def cache_slots(rows: Ints, load_factor: Floats) -> Ints:
+    """Slots of FBGEMM's caches for tables of so many rows: whole sets, at least one."""
+    kept = (rows * load_factor).astype(np.int64)
+    return CACHE_SET * np.maximum(1, -(-kept // CACHE_SET))
 
 
 def real_parts(pieces: Pieces, optimizer: str, pipeline: str) -> Parts:
@@ -260,7 +282,8 @@ def _cpu_sort(pieces: Pieces) -> Floats:
 def _real_state(pieces: Pieces, optimizer: str) -> Ints:
     """Optimizer state of a shard: FBGEMM keeps element-wise state per weight and row-wise state per row of a shard."""
     kept = OPTIMIZERS[optimizer]
-    return STATE_BYTES * pieces.rows * (kept.element_states * pieces.width + kept.row_states)
+    counters = np.where(_on_fbgemm_disk(pieces), int(optimizer in ROW_COUNTED), 0)
+    return STATE_BYTES * pieces.rows * (kept.element_states * pieces.width + kept.row_states + counters)
 
 
 def device_parts(accounting: str, pieces: Pieces, optimizer: str, pipeline: str) -> dict[str, Ints]:
@@ -276,10 +299,10 @@ def device_parts(accounting: str, pieces: Pieces, optimizer: str, pipeline: str)
         weights = np.where(uvm, 0, tensor + _torchrec_state(tensor, pieces.table_dim, optimizer))
         return {"weights and optimizer state": weights, "cache": cache, "ids and outputs": total - weights - cache}
     parts = real_parts(pieces, optimizer, pipeline)
-    by_row = _state_by_row(pieces, optimizer)
+    at_home = _state_at_home(pieces, parts, optimizer)
     return {
         "weights": np.where(uvm, 0, parts.weights),
-        "optimizer state": np.where(uvm, 0, parts.state - by_row) + by_row,
+        "optimizer state": np.where(uvm, 0, parts.state - at_home) + at_home,
         "gradients": np.where(uvm, 0, parts.gradient),
         "cache": np.where(caching, _real_cache(pieces, optimizer), 0),
         "ids and outputs": parts.ids + parts.outputs,

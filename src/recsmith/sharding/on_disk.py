@@ -14,6 +14,8 @@ from recsmith.sharding.base import KEY_VALUE
 from recsmith.sharding.memory import LOG_PART
 from recsmith.workloads import Table, Workload
 
+Kind = Literal["cuda", "cpu"]  # of devices
+
 
 @noun
 class KeptOnDisk:
@@ -24,7 +26,7 @@ class KeptOnDisk:
     sequences: bool
 
 
-ON_DISK: dict[Literal["cuda", "cpu"], KeptOnDisk] = {
+ON_DISK: dict[Kind, KeptOnDisk] = {
     # fbgemm_gpu 1.8, tbe/ssd/training.py: asserts of SSDTableBatchedEmbeddingBags
     "cuda": KeptOnDisk(
         optimizers=("rowwise_adagrad", "partial_rowwise_adam", "adam"), data_types=("fp32", "fp16"), sequences=True
@@ -33,9 +35,8 @@ ON_DISK: dict[Literal["cuda", "cpu"], KeptOnDisk] = {
 }
 
 
-def stays_in_memory(table: Table, cluster: Cluster) -> str | None:
-    """Why no kernel keeps a table on disk, or None where one does."""
-    kind = cluster.device.kind
+def stays_in_memory(table: Table, kind: Kind) -> str | None:
+    """Why no kernel of a kind of device keeps a table on disk, or None where one does."""
     known = ON_DISK[kind]
     if table.data_type not in known.data_types:
         return f"{KEY_VALUE.name} on {kind} keeps rows in {' or '.join(known.data_types)}, not {table.data_type}"

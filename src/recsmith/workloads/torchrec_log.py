@@ -32,6 +32,8 @@ _ROW_START = re.compile(r"(?<!#)#")
 _NUMBER = re.compile(r" *\d+")
 _COLOUR = re.compile(r"(?:\x1b|\\u001b)(?:\[[0-9;:?]*[A-Za-z]|\([AB0])")  # \u001b: as logs in JSON write the escape
 _RULE = "#" * 20  # a line of a frame ends with as many at least; TorchRec's frames have 90 or more (MIN_WIDTH)
+_CUT_ROW = re.compile(r"^[^#\n]*#[ \t]*Parameter Info:[^#\n]*\n", re.MULTILINE)
+_FRAME_BEFORE = re.compile(rf"^.*{_RULE}[ \t]*$", re.MULTILINE)
 _LONGEST_ROW = 16  # frames; lists of ranks make rows longer than the frame, and a whole log of full lines is no row
 
 
@@ -41,7 +43,7 @@ def find_report(text: str, source: str) -> str | None:
     Of several different reports the last is taken, with a warning. A bare report is given back as it is.
 
     Raises:
-        CorruptFile: the report is cut off, or its rows are mixed with those of another one.
+        CorruptFile: the report or its lines are cut off, or its rows are mixed with those of another one.
     """
     if _is_bare(text):
         return text
@@ -52,6 +54,8 @@ def find_report(text: str, source: str) -> str | None:
     if reports and all(report.trouble() for report in reports):
         looser = _Scan(_NUMBER).read(lines)
         reports = reports if all(report.trouble() for report in looser) else looser
+    if not reports or reports[-1].trouble():
+        _refuse_cut_lines(lines, source)
     return "\n".join(_last(reports, source).rows) + "\n" if reports else None
 
 
@@ -64,6 +68,18 @@ def _is_bare(text: str) -> bool:
     if batch is None or _BARE_TITLE_ROW.search(start) is None:
         return False
     return re.search(r"^[^#]", text[: batch.start()].lstrip(), re.MULTILINE) is None
+
+
+def _refuse_cut_lines(text: str, source: str) -> None:
+    """Refuse a report whose lines a logger or shipper cut: its rows lack the '#' that closes each."""
+    row = _CUT_ROW.search(text)
+    frame = _FRAME_BEFORE.search(text, max(0, row.start() - _LONGEST_GAP), row.start()) if row else None
+    if row is not None and frame is not None:
+        raise CorruptFile(
+            f"'{source}' holds a report of TorchRec's planner whose lines were cut at {len(frame[0].rstrip())} "
+            "characters, so that its rows lack their ends ('#'); give the log as the job wrote it, or raise the limit "
+            "of what ships it"
+        )
 
 
 def _refusal(source: str, report: ReportRows) -> str:

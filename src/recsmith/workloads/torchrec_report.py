@@ -24,7 +24,7 @@ from recsmith.workloads.workload import Feature, Table, Workload
 MOST_FEATURES = 100_000  # of a table: more are taken for a garbled cell
 MOST_NAMED = 8  # tables in a message
 SHOWN = 80  # characters of a cell in a message
-KEYED_KERNELS = ("key_value", "ssd_virtual_table", "dram_virtual_table")
+VIRTUAL_KERNELS = ("ssd_virtual_table", "dram_virtual_table", "dram_ssd_virtual_table")
 """Kernels of tables that keep rows by key, on disk or in host memory (EmbeddingComputeKernel); they are not planned."""
 _BATCH = re.compile(r"^# Batch Size: (\d+)\s*#$", re.MULTILINE)
 Number = TypeVar("Number")
@@ -42,10 +42,10 @@ def read(text: str, source: str) -> Workload:
             f"'{source}' is a planner report without a batch size or without tables; "
             "keep its 'Parameter Info', which a planner with debug=True logs"
         )
-    keyed = [row["FQN"].rpartition(".")[2] for row in rows if row.get("Compute Kernel") in KEYED_KERNELS]
-    rows = [row for row in rows if row.get("Compute Kernel") not in KEYED_KERNELS]
-    if keyed:
-        warn_of_keyed(keyed, source, others=len(rows))
+    virtual = [row["FQN"].rpartition(".")[2] for row in rows if row.get("Compute Kernel") in VIRTUAL_KERNELS]
+    rows = [row for row in rows if row.get("Compute Kernel") not in VIRTUAL_KERNELS]
+    if virtual:
+        warn_of_virtual(virtual, source, others=len(rows))
     seen: Counter[str] = Counter()
     tables: list[Table] = []
     with reading(source):
@@ -62,10 +62,10 @@ def read(text: str, source: str) -> Workload:
         )
 
 
-def warn_of_keyed(names: Sequence[str], source: str, *, others: int) -> None:
-    """Warn that tables of KEYED_KERNELS are left out of a log or plan; CorruptFile where it has no others."""
+def warn_of_virtual(names: Sequence[str], source: str, *, others: int) -> None:
+    """Warn that tables of VIRTUAL_KERNELS are left out of a log or plan; CorruptFile where it has no others."""
     shown = ", ".join(names[:MOST_NAMED]) + (" ..." if len(names) > MOST_NAMED else "")
-    left_out = f"{counted(len(names), 'table')} of virtual and key-value kernels ({shown})"
+    left_out = f"{counted(len(names), 'table')} of virtual kernels ({shown})"
     if not others:
         raise CorruptFile(f"'{source}' reports nothing but {left_out}, which are not planned")
     warnings.warn(  # in one place, so that a log that is read as workload and as plan notes it once

@@ -6,6 +6,8 @@ Pieces that found no room push smaller ones away (`repair`); tables that find no
 Legend: T tables, P pieces, N pieces of an assignment, W ranks.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
 from recsmith._types import Bools, Floats, Ints
@@ -181,8 +183,10 @@ def _victim(devices: DeviceState, assignment: Assignment, i: int) -> int:
 # --- as few pieces as fit ---------------------------------------------------------------------------------------------
 
 
-def place_in_fewest_pieces(devices: DeviceState, relaxation: Relaxation) -> Assignment | None:
-    """Every table in as few pieces as fit a device, longest first; None where some piece finds no room.
+def place_in_fewest_pieces(
+    devices: DeviceState, relaxation: Relaxation, in_time: Callable[[], bool] = lambda: True
+) -> Assignment | None:
+    """Every table in as few pieces as fit a device, longest first; None where some piece finds no room in time.
 
     Tables that find no room are split further. Where all tables together outweigh all devices in this form, each takes
     the option that is cheapest at a price on memory instead, and they are placed heaviest first.
@@ -192,21 +196,27 @@ def place_in_fewest_pieces(devices: DeviceState, relaxation: Relaxation) -> Assi
         return None
     room = float(devices.problem.capacity.sum())
     if relaxation.option_bytes[choice].sum() <= room:
-        return _place_splitting(devices, relaxation, choice, devices.seconds)
+        return _place_splitting(devices, relaxation, choice, devices.seconds, in_time)
     least = fitting_price(lambda p: relaxation.choose(SelectionLimits(price=p)), room)
     for price in (*(least * scale for scale in PRICES), DEAREST):
+        if not in_time():
+            return None
         choice = relaxation.choose(SelectionLimits(price=price)).option
         assignment = place_and_repair(devices, choice, relaxation.piece_bytes)
         if assignment.complete:
             return assignment
     fits = relaxation.option_bytes[choice].sum() <= room
-    return _place_splitting(devices, relaxation, choice, relaxation.piece_bytes) if fits else None
+    return _place_splitting(devices, relaxation, choice, relaxation.piece_bytes, in_time) if fits else None
 
 
-def _place_splitting(devices: DeviceState, relaxation: Relaxation, choice: Ints, order: Floats) -> Assignment | None:
+def _place_splitting(
+    devices: DeviceState, relaxation: Relaxation, choice: Ints, order: Floats, in_time: Callable[[], bool]
+) -> Assignment | None:
     """The chosen options (T,) in falling order (P,); tables that find no room are split further, round by round."""
     choice = choice.copy()
     for _ in range(max(len(devices.problem.tables), FEWEST_ROUNDS)):
+        if not in_time():
+            return None
         assignment = place_and_repair(devices, choice, order)
         if assignment.complete:
             return assignment

@@ -8,13 +8,12 @@
 SIGINT ends the search with its best plan, as Ctrl-C does on the command line; the end of its standard input, which is
 the end of the server, ends it at once. Anything that is printed on the way goes to standard error.
 
-Problems without a plan are told in the words of the page: what is too small, and changes that are buttons there. Where
-the weights alone are more than all devices hold, that is said at once, without a search.
+Problems without a plan are told in the words of the page: what is too small, and changes that are buttons there. A
+change is offered only where the planner has found a plan with it.
 """
 
 import contextlib
 import json
-import math
 import os
 import re
 import signal
@@ -29,52 +28,19 @@ from types import FrameType
 from recsmith.bounds import first_bound
 from recsmith.clusters import Cluster, cluster_from_raw
 from recsmith.costs import cost_model as find_cost_model
-from recsmith.errors import Infeasible, NoPlanFound, RecSmithError
+from recsmith.errors import NoPlanFound, RecSmithError
 from recsmith.files import Raw, encode
 from recsmith.planning import plan
 from recsmith.plans import plan_to_raw
 from recsmith.plans.files import plan_from_raw
 from recsmith.problems import Space, build_problem, constraints_from_raw
-from recsmith.sharding import DEVICE_KERNELS, UVM_CACHING
-from recsmith.units import counted, format_size, parse_size
+from recsmith.sharding import UVM_CACHING
+from recsmith.units import counted, parse_size
 from recsmith.web.serving.answers import Fix
 from recsmith.web.serving.requests import ProblemChanges
-from recsmith.web.serving.views import devices_per_host
-from recsmith.workloads import Workload, workload_from_raw
+from recsmith.workloads import workload_from_raw
 
-SPARE = 1.1  # times the weights: room that optimizer states and buffers of small batches take at the least
 CHECKED = re.compile(r" ?(Proved\. )?(Checked to work: .*|No single change that was tried is enough)\.?$", re.DOTALL)
-
-
-class TooLarge(Infeasible):
-    """The weights alone are more than the devices hold. fixes: what may help."""
-
-    def __init__(self, message: str, fixes: tuple[Fix, ...]) -> None:
-        super().__init__(message)
-        self.fixes = fixes
-
-
-def check_sums(workload: Workload, cluster: Cluster, space: Space) -> None:
-    """Raise TooLarge where the weights alone are more than all devices hold, and none may be outside device memory."""
-    room = sum(cluster.hbm_per_rank) - cluster.world_size * (cluster.reserve_bytes or 0)
-    if workload.weight_bytes <= room or any(kernel not in DEVICE_KERNELS for kernel in space.kernels):
-        return
-    fixes = [_more_devices(workload, cluster, room)]
-    if cluster.device.kind == "cuda" and cluster.ddr_bytes_per_host and cluster.device.host_link_bandwidth:
-        fixes.append(_host_memory(space))
-    raise TooLarge(
-        f"The tables weigh {format_size(workload.weight_bytes)}, and {counted(cluster.world_size, 'device')} "
-        f"offer{'s' if cluster.world_size == 1 else ''} {format_size(room)}: there is no plan.",
-        tuple(fixes),
-    )
-
-
-def _more_devices(workload: Workload, cluster: Cluster, room: float) -> Fix:
-    """The least number of devices whose memory is enough, in whole hosts where one host is too small."""
-    devices = math.ceil(SPARE * workload.weight_bytes / (room / cluster.world_size))
-    local = max(cluster.local_world_size, devices_per_host(cluster) or 1)
-    hosts = -(-devices // local)
-    return _devices(hosts, devices if hosts == 1 else local)
 
 
 def _devices(hosts: int, local: int) -> Fix:
@@ -87,7 +53,7 @@ def _host_memory(space: Space) -> Fix:
 
 def explained(error: RecSmithError, cluster: Cluster, space: Space) -> tuple[str, list[dict[str, object]]]:
     """The sentence of an error without the command line's options, and what it says would help, for buttons."""
-    fixes = list(error.fixes) if isinstance(error, TooLarge) else _fixes_in(str(error), cluster, space)
+    fixes = _fixes_in(str(error), cluster, space)
     said = CHECKED.sub("", str(error)) if fixes else str(error)
     return said, [encode(fix) for fix in fixes]
 
@@ -127,7 +93,6 @@ def search(raw: Raw, tell: Tell) -> Raw:
     workload = workload_from_raw(raw["workload"], "the workload")
     cluster = cluster_from_raw(raw["cluster"], "the cluster")
     space, constraints = constraints_from_raw(raw["constraints"], "the constraints")
-    check_sums(workload, cluster, space)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         with contextlib.suppress(RecSmithError):  # which the search will raise, in better words

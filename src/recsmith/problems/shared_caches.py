@@ -1,0 +1,116 @@
+"""Caches that several tables share: slots as wide as the widest of them, and which tables give up theirs.
+
+FBGEMM makes one cache for all cached tables of a module (kernel fused_uvm_caching), and each slot holds a row of the
+widest (max_D_cache of split_table_batched_embeddings_ops_training.py, 1.8). TorchRec puts tables of one collection,
+sharding type, data type and pooling into one module (group_tables of distributed/embedding_sharding.py), and keeps
+widths apart only where rows are prefetched. So what a narrow table's cache weighs depends on the other cached tables of
+its rank. A search counts the widest that it may cache, bounds and proofs count each table alone, and a plan is told
+with the widest that it caches.
+
+Legend: M modes, N placed pieces, W ranks.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from recsmith._types import Bools, Floats, Ints
+from recsmith.clusters import Cluster
+from recsmith.problems.modes import Demand, Modes
+from recsmith.sharding import UVM, UVM_CACHING
+from recsmith.sharding.coverage import covered_ranks
+from recsmith.sharding.memory import cache_slots
+from recsmith.workloads import Workload
+
+PREFETCHING = "prefetch_sparse_dist"  # the pipeline under which each width has a cache of its own
+
+
+def shares_slots(modes: Modes, workload: Workload, cluster: Cluster, accounting: str) -> Bools:
+    """Modes (M,) whose cache is shared with tables of other widths."""
+    shared = accounting == "real" and cluster.device.kind == "cuda" and workload.pipeline != PREFETCHING
+    return (modes.kernel == UVM_CACHING.number) & shared
+
+
+def slot_widths(modes: Modes, demand: Demand, shared: Bools) -> Ints:
+    """Columns (M,) of the widest row that may lie in a mode's cache beside its own; 0 where nothing is shared."""
+    widest = np.zeros(int(modes.group.max()) + 1, dtype=np.int64)
+    np.maximum.at(widest, modes.group[shared], demand.dim[modes.table[shared]])
+    return np.where(shared, widest[modes.group], 0)
+
+
+def too_wide(modes: Modes, demand: Demand, shared: Bools, room: int) -> Bools:
+    """Modes (M,) with a cache of tables so wide that narrower ones need less memory if these have none.
+
+    Of each module, the tables above one width give up their caches: the width at which its tables weigh least, each
+    with its smallest cache or, above, whole. Tables that fit nowhere but behind a cache keep it.
+    room: bytes of the largest device.
+    """
+    left_out = np.zeros(len(modes.table), dtype=bool)
+    weights = modes.head_rows * (demand.dim * demand.element_bytes)[modes.table]
+    elsewhere = np.unique(modes.table[~shared & ((weights <= room) | (modes.kernel == UVM.number))])
+    for group in np.unique(modes.group[shared]):
+        own = np.flatnonzero(shared & (modes.group == group))
+        dim = demand.dim[modes.table[own]]
+        if dim.min() == dim.max():
+            continue
+        least = int(dim[~np.isin(modes.table[own], elsewhere)].max(initial=0))
+        smallest = own[np.lexsort((modes.load_factor[own], modes.table[own]))]
+        smallest = smallest[np.unique(modes.table[smallest], return_index=True)[1]]
+        ceiling = _lightest(modes, demand, smallest, np.unique(dim[dim >= least]))
+        left_out[own[dim > ceiling]] = True
+    return left_out
+
+
+def _lightest(modes: Modes, demand: Demand, smallest: Ints, widths: Ints) -> int:
+    """The width of these up to which tables have caches, so that all weigh least; the widest among equals."""
+    table = modes.table[smallest]
+    slots, dim = cache_slots(modes.head_rows[smallest], modes.load_factor[smallest]), demand.dim[table]
+    element, rows = demand.element_bytes[table], modes.head_rows[smallest]
+
+    def weight(ceiling: int) -> float:
+        size: Floats = np.where(dim <= ceiling, slots * element * float(ceiling), rows * element * dim.astype(float))
+        return float(size.sum())
+
+    return min(widths.tolist(), key=lambda ceiling: (weight(ceiling), -ceiling))
+
+
+@dataclass(frozen=True)
+class SharedSlots:
+    """What a plan's shared caches take less than the search counted.
+
+    shared: modes (M,) that share. counted: columns (M,) of a slot as the search counts them.
+    """
+
+    modes: Modes
+    demand: Demand
+    shared: Bools
+    counted: Ints
+
+    def saved(self, mode: Ints, width: Ints, target: Ints, ranks: int) -> Ints:
+        """Bytes (W,) of placed pieces (N,) on each rank that the widest placed row spares."""
+        saved = np.zeros(ranks, dtype=np.int64)
+        some = np.flatnonzero(self.shared[mode])
+        if not some.size:
+            return saved
+        piece, rank, is_tail = _on_ranks(some, target, self.modes.coverage[mode])
+        module = self.modes.group[mode[piece]] * ranks + rank
+        widest = np.zeros(int(module.max()) + 1, dtype=np.int64)
+        np.maximum.at(widest, module, width[piece])
+        at = mode[piece]
+        rows = np.where(is_tail, self.modes.tail_rows[at], self.modes.head_rows[at])
+        spared = np.maximum(self.counted[at], width[piece]) - widest[module]
+        element = self.demand.element_bytes[self.modes.table[at]]
+        np.add.at(saved, rank, cache_slots(rows, self.modes.load_factor[at]) * element * spared)
+        return saved
+
+
+def _on_ranks(pieces: Ints, target: Ints, coverage: Ints) -> tuple[Ints, Ints, Bools]:
+    """(piece, rank, whether it is the last of the piece) for every rank that these pieces cover."""
+    found: list[tuple[Ints, Ints, Bools]] = []
+    for size in np.unique(coverage[pieces]).tolist():
+        some = pieces[coverage[pieces] == size]
+        ranks = covered_ranks(target[some], size)
+        last = np.broadcast_to(np.arange(size) == size - 1, ranks.shape)
+        found.append((np.repeat(some, size), ranks.ravel(), last.ravel()))
+    piece, rank, tail = (np.concatenate(each) for each in zip(*found, strict=True))
+    return piece, rank, tail

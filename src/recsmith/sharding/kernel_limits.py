@@ -1,0 +1,107 @@
+"""What the kernels of FBGEMM 1.8 and TorchRec 1.8 take: data types, optimizers, batch sizes of features, caches.
+
+The one place that knows it: searches leave out what is refused here, and placements that are read are checked by the
+same rules (plans/check.py). `tests/jobs/test_kernel_limits.py` asks the libraries' own functions.
+"""
+
+from dataclasses import dataclass
+
+from recsmith.clusters import Cluster
+from recsmith.sharding.base import DENSE, KEY_VALUE
+from recsmith.sharding.memory import CACHE_LOAD_FACTOR
+from recsmith.sharding.on_disk import Kind, stays_in_memory
+from recsmith.workloads import Table, Workload
+from recsmith.workloads.optimizers import CPU_OPTIMIZERS
+
+FIX = "; take "  # before what to do instead, in every refusal
+
+TRAINED_TYPES = (
+    "fp32",
+    "fp16",
+)  # emb_t of include/fbgemm_gpu/utils/dispatch_macros.h, and FBGEMM_DISPATCH_FLOAT_AND_HALF
+# of embedding_forward_split_cpu.cpp; on CUDA `_apply_cache_state` refuses others when a module is made, cached or not
+VARYING_OPTIMIZERS = ("sgd", "rowwise_adagrad", "adam")  # `_generate_vbe_metadata` of tables in memory
+VARYING_ON_DISK = ("sgd", "rowwise_adagrad")  # the same of tbe/ssd/training.py
+
+
+def varying_collections(workload: Workload) -> frozenset[str]:
+    """Collections with a feature whose batch size is not the job's: TorchRec runs all their tables so (VBE)."""
+    return frozenset(
+        table.collection
+        for table in workload.tables
+        if any(feature.batch_size not in (None, workload.batch_size) for feature in table.features)
+    )
+
+
+@dataclass(frozen=True)
+class KernelLimits:
+    """What kernels take on devices of a kind, under an optimizer.
+
+    varying: collections with features whose batch size is not the job's.
+    """
+
+    kind: Kind
+    optimizer: str
+    varying: frozenset[str]
+
+    @classmethod
+    def of(cls, workload: Workload, cluster: Cluster) -> "KernelLimits":
+        """The limits of a workload's kernels on a cluster's devices."""
+        return cls(cluster.device.kind, workload.optimizer, varying_collections(workload))
+
+    def refusal(self, table: Table, sharding_type: str, kernel: str, load_factor: float = 0.0) -> str | None:
+        """Why a kernel of a sharding type does not train a table, with what to do instead; None where it does.
+
+        load_factor: share of the rows in the kernel's cache; 0 without one.
+        """
+        if table.data_type not in TRAINED_TYPES:
+            return f"FBGEMM trains tables in {' or '.join(TRAINED_TYPES)}, not {table.data_type}; take one of them"
+        varying = table.pooled and table.collection in self.varying
+        if varying and sharding_type == "grid_shard":
+            return (
+                f"grid_shard does not run features with a batch_size of their own, as collection '{table.collection}' "
+                "has; take another sharding type"
+            )
+        if kernel == DENSE.name:
+            return self._of_copies(table)
+        if kernel == KEY_VALUE.name and self.kind == "cuda":
+            return self._on_disk(table, varying, load_factor)
+        if kernel == KEY_VALUE.name:
+            return stays_in_memory(table, self.kind)
+        return self._of_fused(table, varying)
+
+    def _of_copies(self, table: Table) -> str | None:
+        if self.kind == "cpu" and not table.pooled:
+            return "data_parallel on cpu pools sequence tables (pooling: none), for FBGEMM does; take another type"
+        return None
+
+    def _of_fused(self, table: Table, varying: bool) -> str | None:
+        if self.kind == "cpu" and self.optimizer not in CPU_OPTIMIZERS:
+            return (
+                f"FBGEMM's fused kernels on cpu train with {', '.join(CPU_OPTIMIZERS)}, not {self.optimizer}; take one "
+                "of them, or data_parallel"
+            )
+        if self.kind == "cuda" and self.optimizer == "adam" and table.data_type == "fp16":
+            # without use_rowwise_bias_correction, embedding_split_host_pt2_autograd_template.cpp makes an empty
+            # `row_counter` in the type of the weights, and the kernel wants fp32
+            return "FBGEMM's fused adam on cuda trains tables in fp32, not fp16; take fp32, or another optimizer"
+        if varying and self.optimizer not in VARYING_OPTIMIZERS:
+            return self._varying_refused(table, VARYING_OPTIMIZERS)
+        return None
+
+    def _on_disk(self, table: Table, varying: bool, load_factor: float) -> str | None:
+        if varying and self.optimizer not in VARYING_ON_DISK:
+            return self._varying_refused(table, VARYING_ON_DISK)
+        if load_factor != CACHE_LOAD_FACTOR:
+            # group_tables of torchrec/distributed/embedding_sharding.py hands on the factors of fused_uvm_caching alone
+            return (
+                f"TorchRec gives each {KEY_VALUE.name} table on cuda a cache of {CACHE_LOAD_FACTOR:g} of its rows, "
+                f"whatever a plan says; take cache factor {CACHE_LOAD_FACTOR:g}"
+            )
+        return stays_in_memory(table, self.kind)
+
+    def _varying_refused(self, table: Table, trained: tuple[str, ...]) -> str:
+        return (
+            f"FBGEMM's kernels run features with a batch_size of their own, as collection '{table.collection}' has, "
+            f"under {', '.join(trained)}, not {self.optimizer}; take one of them"
+        )
