@@ -7,7 +7,7 @@ An entry point leads to an object, or to a class or function without arguments t
 importing anything; a package is imported when its name is asked for.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from recsmith.errors import UsageError
@@ -58,11 +58,13 @@ def load_plugin(group: str, name: str, what: str, method: str) -> object | None:
 
 
 def find_named(
-    wanted: object, own: Mapping[str, Named], group: str, protocol: type[Named], what: str, method: str
-) -> Named:
+    wanted: object, own: Mapping[str, Named], group: str, protocol: type[Named], what: str, method: str,
+    also: Sequence[str] = (),
+) -> Named:  # fmt: skip
     """What is wanted: by name, of RecSmith's `own` first and then of other packages; or the object itself.
 
-    group, what, method: as of load_plugin. protocol: what the object must fulfil; it has no name of RecSmith's own.
+    group, what, method: as of load_plugin. protocol: what the object must fulfil; it has no name of RecSmith's own. also:
+    further names that are known, for an error.
 
     Raises:
         UsageError: there is none of that name, its package cannot be loaded, or the object breaks a rule.
@@ -73,7 +75,7 @@ def find_named(
         return own[wanted]
     found = load_plugin(group, wanted, what, method) if isinstance(wanted, str) else wanted
     if found is None and isinstance(wanted, str):
-        known = list(dict.fromkeys((*own, *plugin_names(group))))
+        known = list(dict.fromkeys((*own, *also, *plugin_names(group))))
         raise UsageError(f"no {what} is called '{wanted}'{did_you_mean(wanted, known)}")
     name = getattr(found, "name", None)
     if isinstance(found, type) or not isinstance(name, str) or not isinstance(found, protocol):

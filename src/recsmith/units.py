@@ -81,8 +81,13 @@ def format_speed(speed: float) -> str:
     return f"{speed:.4g} TB/s"
 
 
+LEAST_TIME = 1e-12  # seconds: no part of a step is so short
+
+
 def format_time(seconds: float) -> str:
-    """A time for people: four significant digits, from µs to s."""
+    """A time for people: four significant digits, from µs to s; what rounding leaves of nothing is 0."""
+    if abs(seconds) < LEAST_TIME:
+        return "0 µs"
     for limit, scale, unit in ((1e-3, 1e6, "µs"), (1.0, 1e3, "ms")):
         if abs(seconds) < limit:
             return f"{seconds * scale:.4g} {unit}"

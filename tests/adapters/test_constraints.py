@@ -101,7 +101,7 @@ def test_every_field_is_tested_and_what_is_carried_is_what_a_sharding_plan_can_h
     written = {field.name for field in dataclasses.fields(ParameterSharding)}
     decided = {"sharding_type", "compute_kernel", "ranks", "sharding_spec"}
     carried = {name for name, fate in FIELDS.items() if fate.kind == "carried"}
-    assert carried == written - decided - {"key_value_params"}
+    assert carried == written - decided
 
 
 COUNTED = {  # what planning has of each counted field: of the planner's result

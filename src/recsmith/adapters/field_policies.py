@@ -158,7 +158,7 @@ CONFIG_FIELDS: dict[str, FieldPolicy] = {
     "num_embeddings": counted("rows"),
     "embedding_dim": counted("columns"),
     "name": counted("the table's name"),
-    "data_type": counted("fp32, fp16, bf16 and int8; others are refused"),
+    "data_type": counted("fp32 and fp16; bf16 and int8, in which FBGEMM trains no tables, and others are refused"),
     "feature_names": counted("what reads the table"),
     "pooling": counted("sum and mean; sequences have none"),
     "weight_init_max": carried("planning does not depend on it"),

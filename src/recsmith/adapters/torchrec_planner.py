@@ -36,7 +36,7 @@ from recsmith.adapters.topology import PER_S
 from recsmith.adapters.torchrec_settings import STOCK, TorchRecSettings, least_width
 from recsmith.clusters import Cluster
 from recsmith.costs import Evaluator, step_seconds
-from recsmith.errors import NoPlanFound
+from recsmith.errors import NoPlanFound, PlanMismatch
 from recsmith.plans import Placement
 from recsmith.problems import Space, footprint_of
 from recsmith.workloads import Table, Workload
@@ -233,6 +233,8 @@ def best_of_settings(
 ) -> tuple[tuple[Placement, ...], TorchRecSettings]:
     """The placements with the least seconds of a step by the evaluator, and the settings that found them.
 
+    A plan that cannot be run, such as grid_shard on one host or row blocks without rows, counts as none.
+
     Raises:
         NoPlanFound: no setting found a plan.
     """
@@ -241,7 +243,7 @@ def best_of_settings(
     for each in settings:
         try:
             placements = plan_with_torchrec(problem.workload, problem.cluster, problem.space, each)
-        except NoPlanFound:
+        except (NoPlanFound, PlanMismatch):
             continue
         seconds = step_seconds(evaluator, footprint_of(problem, placements))
         if best is None or seconds < best[0]:

@@ -6,6 +6,7 @@ A cost model of your own fulfils `CostModel` and gives an `Evaluator`; `Additive
 
 from recsmith import _plugins
 from recsmith.costs.analytic import AnalyticCostModel
+from recsmith.costs.neural.files import shipped_models
 from recsmith.costs.neural.model import PREFIX, NeuralCostModel
 from recsmith.costs.pricing import (
     device_parts,
@@ -39,4 +40,5 @@ def cost_model(model: str | CostModel | None = None) -> CostModel:
         return COST_MODELS[DEFAULT_COST_MODEL]
     if isinstance(model, str) and model.startswith(PREFIX):
         return NeuralCostModel(model)
-    return _plugins.find_named(model, COST_MODELS, _plugins.COST_MODELS, CostModel, "cost model", "compile")
+    learned = [f"{PREFIX}{name}" for name in shipped_models()]
+    return _plugins.find_named(model, COST_MODELS, _plugins.COST_MODELS, CostModel, "cost model", "compile", learned)

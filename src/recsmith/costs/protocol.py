@@ -101,7 +101,8 @@ class Plane:
 
     For a group with summed terms S (k,) that holds at least one piece on a rank, loads(S) >= slopes @ S in each phase,
     and loads(S) >= slopes @ S + opening in the first one. slopes (F, k): seconds per unit of a term, 0 or more.
-    opening: seconds, 0 or more, that a rank pays for holding the group at all (its launches).
+    opening: seconds that a rank pays for holding the group at all (its launches); 0 or more but for planes of
+    `Evaluator.bends`.
     """
 
     slopes: Floats

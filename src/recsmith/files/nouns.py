@@ -5,7 +5,7 @@ import json
 from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import is_dataclass
-from typing import Any, TypeVar, cast, get_args, get_type_hints
+from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from recsmith.errors import CorruptFile, UsageError, printable_json
 from recsmith.files.parsing import Raw, lines_of, parse
@@ -119,6 +119,9 @@ def _wrong_field(noun: Any, raw: object, error: Any) -> str:
         return error["msg"]
     place, value = _place(raw, error["loc"])
     if error["type"] in _UNKNOWN_FIELD:
+        inner = _field_inside(noun, error["loc"])
+        if inner and isinstance(value, str | int | float | bool):
+            return f"{place} is not a known field; write {inner}: {{{error['loc'][-1]}: {_beginning(value)}}}"
         names, near = _names_at(noun, error["loc"])
         return f"{place} is not a known field{did_you_mean(str(error['loc'][-1]), names, near)}"
     if error["type"] in ("missing", "missing_argument"):
@@ -169,12 +172,34 @@ def _inside(value: Any, step: str | int) -> object:
 
 def _names_at(noun: Any, path: tuple[str | int, ...]) -> tuple[list[str], list[str]]:
     """Names of the fields that a path's last step could mean: of the noun it leads into; and with nouns inside."""
-    nouns, word = _nouns(noun), path[-1]
+    nouns, word = _nouns_at(noun, path), path[-1]
+    own = {name for each in nouns for name in get_type_hints(each)}
+    return sorted(own - {word}), sorted({name for each in nouns for name in _field_names(each)} - {word})
+
+
+def _nouns_at(noun: Any, path: tuple[str | int, ...]) -> list[Any]:
+    """The nouns that a path leads into, but for its last step."""
+    nouns = _nouns(noun)
     for step in path[:-1]:
         if isinstance(step, str) and step not in {outer.__name__ for outer in nouns}:
             nouns = [inner for outer in nouns for inner in _nouns(get_type_hints(outer).get(step))]
-    own = {name for each in nouns for name in get_type_hints(each)}
-    return sorted(own - {word}), sorted({name for each in nouns for name in _field_names(each)} - {word})
+    return nouns
+
+
+def _field_inside(noun: Any, path: tuple[str | int, ...]) -> str:
+    """The one field of the noun that a path leads into which holds a noun with the path's last word; '' for none."""
+    nouns, word = _nouns_at(noun, path), path[-1]
+    fields = [
+        name
+        for each in nouns
+        for name, hint in get_type_hints(each).items()
+        if any(word in get_type_hints(inner) for inner in _nouns(hint)) and not _is_list(hint)
+    ]
+    return fields[0] if len(fields) == 1 else ""
+
+
+def _is_list(hint: Any) -> bool:
+    return any(get_origin(part) is tuple for part in (hint, *get_args(hint)))
 
 
 def _nouns(hint: Any) -> list[Any]:

@@ -43,6 +43,7 @@ def reshard(
     require_torchrec()
     source, target = Path(source_text(checkpoint, "a folder")), Path(source_text(output, "a folder"))
     before, after = load_plan(old), load_plan(new)
+    source = _state_of(source)
     _check_output(source, target)
     stored = read_checkpoint(source)
     check_fingerprint(source, before)
@@ -56,6 +57,12 @@ def reshard(
         output=str(target), tables=tuple(changes), untouched=rest, written_bytes=sum(map(bytes_of, entries)),
         resumed_bytes=resumed, fingerprint=fingerprint(after),
     )  # fmt: skip
+
+
+def _state_of(folder: Path) -> Path:
+    """The folder of tensors in a checkpoint that `recsmith train` wrote (step-N/state); any other folder as it is."""
+    state = folder / "state"
+    return state if not (folder / METADATA).exists() and (state / METADATA).is_file() else folder
 
 
 def _check_output(source: Path, target: Path) -> None:
