@@ -63,8 +63,8 @@ def find_named(
 ) -> Named:  # fmt: skip
     """What is wanted: by name, of RecSmith's `own` first and then of other packages; or the object itself.
 
-    group, what, method: as of load_plugin. protocol: what the object must fulfil; it has no name of RecSmith's own. also:
-    further names that are known, for an error.
+    group, what, method: as of load_plugin. protocol: what the object must fulfil; it has no name of RecSmith's own.
+    also: further names that are known, for an error.
 
     Raises:
         UsageError: there is none of that name, its package cannot be loaded, or the object breaks a rule.

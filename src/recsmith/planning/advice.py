@@ -17,7 +17,7 @@ class Advice:
 
     ends: float = float("inf")
     on_proof: Callable[[str], object] | None = None
-    cpu_s: float = CPU_S
+    cpu_s: float = field(default_factory=lambda: CPU_S)
     _begun: float | None = field(default=None, init=False)
 
     def proved(self, sentence: str) -> None:
