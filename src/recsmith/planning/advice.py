@@ -12,7 +12,7 @@ CUT_SHORT = "The search for a change that works was cut short."
 
 
 @dataclass
-class Advice:
+class AdviceBudget:
     """A budget for advice. ends: by time.perf_counter. on_proof(sentence): hears of the proof at once."""
 
     ends: float = float("inf")

@@ -25,7 +25,7 @@ from recsmith.costs import AdditiveEvaluator, CostModel, Evaluator
 from recsmith.errors import Infeasible, UsageError
 from recsmith.planners.search.device_state import DeviceState
 from recsmith.planners.search.placement import place_in_fewest_pieces
-from recsmith.planning.advice import CUT_SHORT, Advice
+from recsmith.planning.advice import CUT_SHORT, AdviceBudget
 from recsmith.plans import PARTS
 from recsmith.problems import Problem, build_problem
 from recsmith.problems.plain_reserve import kept_estimate
@@ -41,7 +41,7 @@ InTime = Callable[[], bool]
 LIGHTEST = SelectionLimits(price=DEAREST)
 
 
-def check_feasible(evaluator: Evaluator, model: CostModel, advice: Advice | None = None) -> None:
+def check_feasible(evaluator: Evaluator, model: CostModel, advice: AdviceBudget | None = None) -> None:
     """Raise Infeasible where no plan can exist, naming tables, bytes, and a change that was checked to work.
 
     advice: how long such a change is looked for, and who hears of the proof before.
@@ -119,14 +119,14 @@ def _fewest(problem: Problem, least: float) -> str:
 
 
 def what_helps(
-    problem: Problem, model: CostModel, roomy: TableTotals | None = None, *, advice: Advice | None = None,
+    problem: Problem, model: CostModel, roomy: TableTotals | None = None, *, advice: AdviceBudget | None = None,
     proof: str = "",
 ) -> str:  # fmt: skip
     """Changes that were tried and gave a plan, as far as the time for advice goes; an interrupt ends it.
 
     roomy: `roomy_weights` of the problem, where they are known already. proof: what is told before the first try.
     """
-    advice = advice or Advice()
+    advice = advice or AdviceBudget()
     checked: list[str] = []
     try:
         advice.proved(proof)

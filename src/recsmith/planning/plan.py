@@ -14,7 +14,7 @@ from recsmith.costs import cost_model as find_cost_model
 from recsmith.errors import Infeasible, NoPlanFound, PlanMismatch, UsageError
 from recsmith.files import Source
 from recsmith.planners import Budget, OnImprove, Planner, Solution
-from recsmith.planning.advice import Advice
+from recsmith.planning.advice import AdviceBudget
 from recsmith.planning.contradictions import Question, any_plan, contradiction
 from recsmith.planning.feasibility import check_feasible, what_helps
 from recsmith.planning.registry import PLANNERS, find_planner
@@ -87,7 +87,7 @@ def plan_with(
     model, searcher = find_cost_model(options.cost_model), find_planner(planner)
     limits = Constraints() if constraints is None else problems.load_constraints(constraints)
     question = Question(workload, cluster, options.space)
-    advice = Advice(begun + (options.time_limit_s or inf), on_proof)
+    advice = AdviceBudget(begun + (options.time_limit_s or inf), on_proof)
     try:
         problem = problems.build_problem(workload, cluster, options.space, limits)
         evaluator = model.compile(problem)
