@@ -14,10 +14,10 @@ from recsmith.training.narrowing.settings import NarrowSettings, Units
 from recsmith.units import format_size, format_time
 
 LEAST = 0.05  # of a mean step: what narrow layers must save for `auto` to take them
-# Of a step on one core, for each number: what a gradient of full size takes beside its update, zeros, copies to buckets
-# and gloo's work on the same core (docs/benchmarks/narrow.md); a weight that is taken, and its gradient put back
-# (benchmarks/narrow.py rates).
-ZERO_S, TAKEN_S = 4e-9, 3.5e-9
+# Of a step on one core, for each number: the zeros that a gradient of full size begins with; a weight that is taken, and
+# its gradient put back (benchmarks/narrow.py rates); on several ranks also copies of zeros to buckets and gloo's work on
+# the same core (docs/benchmarks/narrow.md).
+ZERO_S, TAKEN_S, BUCKET_S = 0.4e-9, 3.5e-9, 3.6e-9
 
 
 @record
@@ -80,7 +80,7 @@ def narrow_cost(
     if step is not None:
         dense_s, embeddings_s = step.step_s, step.embeddings_s
         less = layers_s(list(shapes.values()), batch) - layers_s(list(kept.values()), batch)
-        narrow_s = dense_s - less + whole * ZERO_S + taken * TAKEN_S
+        narrow_s = dense_s - less + whole * (ZERO_S + BUCKET_S * (ranks > 1)) + taken * TAKEN_S
     products = sum(prod(each) for each in dense if len(each) > 1)
     operations = 1 - share * (whole - taken) / products
     return NarrowCost(
