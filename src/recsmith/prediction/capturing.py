@@ -42,7 +42,7 @@ class Capture:
     def __init__(self, folder: str | os.PathLike[str], settings: CaptureSettings) -> None:
         self.folder, self.settings, self.done = Path(folder), settings, False
         self.folder.mkdir(parents=True, exist_ok=True)
-        self._ended, self._clock, self._plain_s = 0, StepClock(), list[float]()
+        self._ended, self._clock, self._plain_s = 0, StepTimer(), list[float]()
         self._host_s, self._faults = list[float](), list[int]()
         self._host_begun, self._faults_begun = 0.0, 0
         self._pool: Any = None
@@ -190,7 +190,7 @@ POOL_BYTES, POOL_BLOCK = 256 * 2**20, 2**16  # memory that is touched before the
 PROBES = 200  # small steps that are run with and without the profiler to see what an operator costs
 
 
-class StepClock:
+class StepTimer:
     """Times the steps of a loop, on a GPU by events of its stream: its host may be many steps ahead of the device."""
 
     def __init__(self) -> None:

@@ -126,7 +126,7 @@ class Sparsified:
 
 
 @noun
-class Origin:
+class CopyOrigin:
     """What a copy of a model was made of.
 
     model: the folder of that model, as it was given. weights: digest of its weights. data, digest: what the copy was
@@ -157,7 +157,7 @@ class ModelCard:
     refit: Refitted | None = None
     sparse: Sparsified | None = None
     trained_on: str | None = None
-    origin: Origin | None = None
+    origin: CopyOrigin | None = None
 
 
 def found_model(folder: Source) -> Path:

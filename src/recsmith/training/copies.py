@@ -17,7 +17,7 @@ from recsmith.errors import RecSmithError, UsageError
 from recsmith.files import Raw, Source, encode, source_text
 from recsmith.files.writable import check_writable
 from recsmith.training.batches import as_tensors
-from recsmith.training.card import CARD, ModelCard, Origin, read_card
+from recsmith.training.card import CARD, CopyOrigin, ModelCard, read_card
 from recsmith.training.export import weights_digest
 from recsmith.training.metrics import exact_scores
 from recsmith.training.same_data import check_same_data
@@ -42,7 +42,7 @@ def origin_of(folder: Source, model: Path, data: Any, dataset: Dataset) -> Raw:
     """What the card of a copy says that it was made of: a model, as its folder was given, and data."""
     named = data if isinstance(data, dict) else source_text(data, "data")
     where = source_text(folder, "the folder of a model")
-    return encode(Origin(model=where, weights=weights_digest(model), data=named, digest=dataset.source.digest))
+    return encode(CopyOrigin(model=where, weights=weights_digest(model), data=named, digest=dataset.source.digest))
 
 
 def batches_like(

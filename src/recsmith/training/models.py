@@ -143,7 +143,7 @@ def unsharded(run: Run, source: BatchSource | None = None) -> Unsharded:
     repeats = deduplication_of(run, source)
     task = build_task(run.model, source.schema, run.seed, deduplication=repeats)
     if (step := parsed(run.pipeline, "pipeline")[0]) in SECOND_ORDER:
-        from recsmith.training.steps.second_order import check_layers
+        from recsmith.training.optimizers.flat import check_layers
 
         check_layers(task.model, step)
     return Unsharded(run, source, task, features_of(task), _told(run, towers, repeats))

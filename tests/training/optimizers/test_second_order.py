@@ -312,7 +312,7 @@ def a_run(pipeline: str) -> Any:
     ids=str,
 )
 def test_layers_whose_loss_changes_by_itself_are_refused_by_name(layer: Any, words: str | None) -> None:
-    from recsmith.training.steps.second_order import check_layers
+    from recsmith.training.optimizers.flat import check_layers
 
     model = torch.nn.Sequential(torch.nn.Linear(3, 4), layer, torch.nn.Linear(4, 1))
     if words is not None:

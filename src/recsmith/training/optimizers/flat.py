@@ -13,8 +13,11 @@ import torch.distributed as dist
 from torch import nn
 from torch.func import grad_and_value, jvp
 
+from recsmith.errors import UsageError
+
 Losses = Callable[[Mapping[str, torch.Tensor], Any], torch.Tensor]
 ARMIJO, HALVINGS = 1e-4, 12  # of the line search: share of the promised gain, and when it is given up
+DROPPING = (nn.modules.dropout._DropoutNd, nn.AlphaDropout, nn.FeatureAlphaDropout)  # type: ignore[attr-defined]
 FORWARD, GRADIENT, DOTS, PRODUCT = 1 / 3, 1.0, 2 / 3, 2.0  # passes: costs beside a forward and a backward pass
 
 
@@ -159,3 +162,25 @@ class DampedLoss:
     def _distance(self, weights: torch.Tensor) -> float:
         away = self._from_centre(weights).double()
         return 0.5 * self.damping * float(away @ away) if self.damping else 0.0
+
+
+def check_layers(model: nn.Module, name: str) -> None:
+    """Refuse a model whose loss changes from one pass to the next. name: of the pipeline.
+
+    Raises:
+        UsageError: a layer keeps a running mean in each pass, which torch.func cannot follow, or drops units by chance.
+    """
+    for place, layer in model.named_modules():
+        kind = type(layer).__name__
+        if getattr(layer, "track_running_stats", False):
+            raise UsageError(
+                f"pipeline is {name}, which passes over a batch again and again, and layer '{place}' of the model, a "
+                f"{kind}, changes its running mean in each pass; use LayerNorm, give it track_running_stats=False, or "
+                "write pipeline: base"
+            )
+        share = getattr(layer, "p", 0) if isinstance(layer, DROPPING) else getattr(layer, "dropout", 0)
+        if isinstance(share, int | float) and share > 0:
+            raise UsageError(
+                f"pipeline is {name}, whose line search compares losses, and layer '{place}' of the model, a {kind}, "
+                f"drops {share:.0%} by chance in each pass; set it to 0, or write pipeline: base"
+            )

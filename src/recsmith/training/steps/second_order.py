@@ -17,10 +17,9 @@ from typing import Any, Literal
 
 import torch
 import torch.distributed as dist
-from torch import nn
 
 from recsmith._components import find, parsed
-from recsmith.errors import UsageError, check_rules, too_small
+from recsmith.errors import check_rules, too_small
 from recsmith.training.batches import TrainingBatch
 from recsmith.training.optimizers.dance import DanceSettings, NewtonOutcome, newton
 from recsmith.training.optimizers.flat import GRADIENT, HALVINGS, PRODUCT, DampedLoss
@@ -29,8 +28,6 @@ from recsmith.training.sharded import ShardedJob
 from recsmith.training.steps import KIND
 from recsmith.training.steps.cached_tables import CachedBatch, CachedTables, dense_parameters
 from recsmith.training.steps.protocol import StepOutcome, UnpipelinedStep
-
-DROPPING = (nn.modules.dropout._DropoutNd, nn.AlphaDropout, nn.FeatureAlphaDropout)  # type: ignore[attr-defined]
 
 
 class SecondOrderStep(UnpipelinedStep):
@@ -87,28 +84,6 @@ class SecondOrderStep(UnpipelinedStep):
                 part.step()
             self.job.optimizer.zero_grad(set_to_none=True)
         return outcome
-
-
-def check_layers(model: nn.Module, name: str) -> None:
-    """Refuse a model whose loss changes from one pass to the next. name: of the pipeline.
-
-    Raises:
-        UsageError: a layer keeps a running mean in each pass, which torch.func cannot follow, or drops units by chance.
-    """
-    for place, layer in model.named_modules():
-        kind = type(layer).__name__
-        if getattr(layer, "track_running_stats", False):
-            raise UsageError(
-                f"pipeline is {name}, which passes over a batch again and again, and layer '{place}' of the model, a "
-                f"{kind}, changes its running mean in each pass; use LayerNorm, give it track_running_stats=False, or "
-                "write pipeline: base"
-            )
-        share = getattr(layer, "p", 0) if isinstance(layer, DROPPING) else getattr(layer, "dropout", 0)
-        if isinstance(share, int | float) and share > 0:
-            raise UsageError(
-                f"pipeline is {name}, whose line search compares losses, and layer '{place}' of the model, a {kind}, "
-                f"drops {share:.0%} by chance in each pass; set it to 0, or write pipeline: base"
-            )
 
 
 def cost_line(pipeline: Any) -> str:
