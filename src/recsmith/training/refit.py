@@ -44,7 +44,7 @@ from recsmith.training.sources import open_data
 
 REFIT = "refit"  # the folder beside `model`
 FOLDS = 5  # of the samples, of which one is held out where a damping is picked
-DAMPINGS = (1e-1, 1e-2, 1e-3, 1e-4, 1e-5, 1e-6)  # that are tried
+DAMPINGS = (1e-1, 1e-2, 1e-3, 1e-4)  # that are tried; a smaller one would leave the bound without a meaning
 LEAST_SAMPLES = 1000  # for all dense layers, of which damping holds what samples do not tell
 FIRST = 4096  # samples of the first stage
 LEAST = {"last": 1e-4, "dense": 1e-3}  # norm of the gradient at which fitting ends
