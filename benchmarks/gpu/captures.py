@@ -2,7 +2,7 @@
 
 python benchmarks/gpu/captures.py jobs jobs.json                   # anywhere planners run: what is to be trained
 python benchmarks/gpu/captures.py measure jobs.json FOLDER         # on the GPU, all in one process, about 6 s a job
-python benchmarks/gpu/captures.py table FOLDER machine.safetensors # anywhere: replayed, and predicted for another plan
+python benchmarks/gpu/captures.py table FOLDER [machine.safetensors]   # anywhere: replayed; and, with a machine, predicted for another plan
 python benchmarks/gpu/captures.py jobs jobs.json --device cpu      # a rehearsal, of small models
 
 A job is `benchmarks/predict_jobs.py` train: 30 plain steps, then captured ones, then plain ones again. `cached` puts
@@ -65,7 +65,7 @@ def main() -> None:
     elif options.command == "measure":
         measure(options.paths[0], options.paths[1], options.seconds)
     else:
-        table(options.paths[0], str(options.paths[1]))
+        table(options.paths[0], str(options.paths[1]) if options.paths[1:] else None)
 
 
 def write_jobs(path: Path, device: str) -> None:
@@ -107,9 +107,9 @@ def measure(path: Path, home: Path, seconds: float) -> None:
         print(f"ended early: {str(error).splitlines()[0]}", flush=True)
 
 
-def table(place: Path, machine: str) -> None:
+def table(place: Path, machine: str | None) -> None:
     """Replayed steps beside measured ones, and steps under another plan predicted from a capture."""
-    home, known = predict.unpacked(place), load_machine(machine)
+    home = predict.unpacked(place)
     print("| job | measured | after the capture | replayed | off by | decided by |\n|---|---|---|---|---|---|")
     measured: dict[str, float] = {}
     for folder in sorted(each.parent for each in home.glob("*/rank-0.about.json")):
@@ -123,14 +123,14 @@ def table(place: Path, machine: str) -> None:
         except (RecSmithError, OSError) as error:
             print(f"| {folder.name} | {error} |")
             continue
-        device = sum(event.seconds for _, event in captured.graph.kernels())
-        decided = "device" if device > 0.9 * found.step_s else "host"
+        decided = "device" if found.kernels_s > 0.9 * found.step_s else "host"
         print(f"| {folder.name} | {real * 1e3:.2f} ms | {after * 1e3:.2f} ms | {found.step_s * 1e3:.2f} ms "
               f"| {found.step_s / real - 1:+.1%} | {decided} |")  # fmt: skip
         measured[folder.name] = real
     jobs = home / "jobs.json"
-    if not jobs.exists():
+    if machine is None or not jobs.exists():
         return
+    known = load_machine(machine)
     print("\n| plan | measured | predicted from the plan in device memory | off by |\n|---|---|---|---|")
     for name, words in json.loads(jobs.read_text()).items():
         base, _, how = name.rpartition("-")

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import timing
 import torch
 from fbgemm_gpu.split_embedding_configs import EmbOptimType, SparseType
@@ -28,6 +29,8 @@ from fbgemm_gpu.split_table_batched_embeddings_ops_training import (
 
 from recsmith.hardware import Case
 from recsmith.hardware.lookups import draw_lookups, uniform_pool
+from recsmith.sharding.base import KERNELS
+from recsmith.sharding.memory import Pieces, device_parts, real_bytes, real_parts
 from recsmith.workloads import AccessProfile, Feature, Table, Workload
 from recsmith.workloads.optimizers import OPTIMIZERS
 
@@ -43,6 +46,7 @@ GROUPS = {  # rows and columns of the tables of a group, 2 GiB in fp32
 }
 BATCH, POOLING = 8192, 10.0  # of every table
 BATCHES, TIMED, COUNTED = 8, 4, 2  # batches with ids of their own: two warm up, some are timed, the last ones counted
+LEAST_BYTES = 2**22  # of what is compared with plans
 SHARES = (0.02, 0.2, 0.5)  # of rows that a cache holds
 ZIPFS = (0.0, 0.8, 1.2)
 
@@ -219,20 +223,55 @@ def refusals(rows: list[Row]) -> Iterator[str]:
 
 def of_groups(rows: list[Row]) -> Iterator[str]:
     """Bytes taken beside those planned, and seconds of a step."""
-    yield ("\n| tables | kernel | type | optimizer | cache, zipf | hits | device, MiB: taken | buffers | peak "
-           "| managed, MiB | prefetch, ms | forward | backward |\n|" + "---|" * 13)  # fmt: skip
+    yield ("\n| tables | kernel | type | optimizer | cache, zipf | hits | device, MiB: taken, planned | of a step "
+           "| managed, MiB | prefetch, ms | forward | backward |\n|" + "---|" * 12)  # fmt: skip
+    far: dict[str, list[float]] = {"at rest": [], "of a step": [], "managed": []}
     for row in rows:
         if row["status"] != "ok":
             yield f"| {row['case']} | failed: {row.get('message', '')[:100]} |"
             continue
         managed = sum(each["bytes"] for name, each in row["buffers"].items() if name.endswith("_uvm"))
-        device = sum(each["bytes"] for name, each in row["buffers"].items() if not name.endswith(("_uvm", "_host")))
         taken = row["built"].get("allocated", 0) - row["before"].get("allocated", 0)
-        peak = (row["peak"] or 0) - row["before"].get("allocated", 0)
+        gradient = row["batch"] * sum(dim for _, dim in row["tables"]) * 4  # that group() makes before the first step
+        step = (row["peak"] or 0) - row["built"].get("allocated", 0) - gradient
+        pairs = {"at rest": taken, "of a step": step, "managed": managed}
+        planned = planned_of(row)
+        for name, found in pairs.items():
+            if found > LEAST_BYTES:
+                far[name].append(planned[name] / found - 1)
+        cells = [f"{found / 2**20:,.0f}, {planned[name] / 2**20:,.0f}" for name, found in pairs.items()]
         yield (f"| {row['case'].split('/')[1]} | {row['kernel']} | {row['data_type']} | {row['optimizer']} "
-               f"| {row['share']:g}, {row['zipf']:g} | {hit_share(row)} | {taken / 2**20:,.0f} | {device / 2**20:,.0f} "
-               f"| {peak / 2**20:,.0f} | {managed / 2**20:,.0f} | {row['prefetch_s'] * 1e3:.2f} "
+               f"| {row['share']:g}, {row['zipf']:g} | {hit_share(row)} | {' | '.join(cells)} "
+               f"| {row['prefetch_s'] * 1e3:.2f} "
                f"| {row['forward_s'] * 1e3:.2f} | {row['backward_s'] * 1e3:.2f} |")  # fmt: skip
+
+
+    yield "\n| device and managed bytes: planned over taken | groups | least | most |\n|---|---|---|---|"
+    for name, values in far.items():
+        if values:
+            yield f"| {name} | {len(values)} | {min(values):+.1%} | {max(values):+.1%} |"
+
+
+def planned_of(row: Row) -> dict[str, int]:
+    """Bytes that the accounting `real` plans for a group, whose tables share one cache where they have one."""
+    rows, width = np.array(row["tables"], dtype=np.int64).T
+    like: Any = np.ones_like(rows)
+    ids = like * (row["ids"] / len(rows))
+    never = np.zeros(len(rows), dtype=bool)
+    kernel = next(each.number for each in KERNELS if each.name == row["kernel"])
+    pieces = Pieces(
+        rows=rows, width=width, table_rows=rows, table_dim=width, ids=ids, bags=like * float(row["batch"]),
+        element_bytes=like * {"fp32": 4, "fp16": 2}[row["data_type"]], outputs=like * float(row["batch"]),
+        weighted=never, int8=never, data_parallel=never, kernel=like * kernel,
+        cache_load_factor=like * float(row["share"]), slot_width=like * width.max(),
+    )  # fmt: skip
+    parts = {name: int(sum(each)) for name, each in device_parts("real", pieces, row["optimizer"], "none").items()}
+    outputs = int(real_parts(pieces, row["optimizer"], "none").outputs.sum())
+    return {
+        "at rest": parts["weights"] + parts["optimizer state"] + parts["cache"],
+        "of a step": outputs + parts["sorting"],  # the ids of all batches were there before
+        "managed": int(real_bytes(pieces, row["optimizer"], "none").host.sum()),
+    }
 
 
 def hit_share(row: Row) -> str:

@@ -18,7 +18,7 @@ folder=${1:-packed} sm=${2:-90} kernels=${3:-most}
 dropped=(fbgemm_gpu_tbe_training_backward_vbe fbgemm_gpu_tbe_training_backward_gwd)
 if [[ $kernels != few ]]; then dropped+=(fbgemm_gpu_tbe_training_backward_dense); fi
 lookups='(split|dense)_embedding\w*' # what the names of kernels of lookups begin with
-unused="$lookups((?<!un)weighted|vbe|gwd|_v2_|lamb|lars|none_|with_counter|partial_rowwise|grad_indice_weights)"
+unused="$lookups((?<!un)weighted|vbe|gwd|lamb|lars|none_|with_counter|partial_rowwise|grad_indice_weights)"
 unused+="|$lookups?_kernel\w*1?I.*(Float8_e4m3fn|BFloat16)|ssd_embedding|(?<!un)weighted_(vbe_|gwd_)*(v2_)?kernel"
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)

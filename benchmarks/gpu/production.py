@@ -18,7 +18,7 @@ import json
 import lzma
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,8 @@ ELEMENTS = {"cuda": 25_000_000_000, "cpu": 2**26}  # of weights and states toget
 STEPS = ("sgd", "adagrad", "rowwise_adagrad", "adam")
 LEAST_REPETITIONS, LEAST_S = 2, 0.003  # of a case at least, after one that is not timed
 BROKEN = ("CUDA error", "no longer answers", "illegal")  # after which nothing answers in this process
+LEAST_PAIRS, LEAST_OF_CLASS = 20, 10  # cases that factors are worked out from, and that a class has at least
+FIRST_TIMES = "the first GPU's times"
 KEPT = ("status", "forward_s", "backward_s", "forward_median_s", "backward_median_s", "spread", "probe_s",
         "probe_moved", "repetitions", "message")  # fmt: skip
 Row = dict[str, Any]
@@ -97,7 +99,8 @@ def shape_of(row: Row) -> Row:
 
 
 def lines_of(path: Path) -> Iterator[Row]:
-    with path.open() as file:
+    """The lines of a file, packed by xz where its name says so."""
+    with lzma.open(path, "rt") if path.suffix == ".xz" else path.open() as file:
         yield from map(json.loads, file)
 
 
@@ -261,6 +264,7 @@ def pairs(folder: Path, path: Path) -> Iterator[str]:
     both = [(*first[row["key"]], row) for row in rows if row["status"] == "ok" and row["key"] in first]
     both = [each for each in both if each[1].get("status", "ok") == "ok"]
     same = sum(case["kind"] == "copies" or row["unique_rows"] == old["unique_rows"] for case, old, row in both)
+    yield f"{len(first) - len({row['key'] for *_, row in both}):,} of {len(first):,} cases have no pair"
     yield f"{same:,} of {len(both):,} read the same number of different rows in every table"
     yield "\n| cases | pairs | forward, second / first: median (middle half) | backward | both |\n|---|---|---|---|---|"
     for name, chosen in kinds(both):
@@ -272,6 +276,61 @@ def pairs(folder: Path, path: Path) -> Iterator[str]:
         for part in ("clear_s", *STEPS):
             values = [part_of(row, part) / part_of(old, part) for old, row in copies]
             yield f"| data_parallel: {part} | {len(values)} | | | {middle(values)} |"
+
+
+    yield from followed([each for each in both if each[0]["kind"] != "copies"])
+
+
+def followed(chosen: list[tuple[Row, Row, Row]]) -> Iterator[str]:
+    """How far the second GPU's times are from the first's times one factor, and a factor of each class.
+
+    Factors are medians of one half of the cases, by their order, and errors are of the other half.
+    """
+    if len(chosen) < LEAST_PAIRS:
+        return
+    ways: dict[str, Callable[[Row, Row], tuple[Any, ...]]] = {
+        "no factor": lambda case, old: (),
+        "one factor": lambda case, old: (),
+        "of each optimizer and data type": lambda case, old: of_kind(case),
+        "of each size: decades of milliseconds, halved": lambda case, old: (size_class(old),),
+        "of each optimizer, type and size": lambda case, old: (*of_kind(case), size_class(old)),
+        "of the same, and blocks": lambda case, old: (*of_kind(case), size_class(old), max(case["blocks"]) > 1),
+    }
+    yield f"\n| {FIRST_TIMES} | factors | off by, median | 90th percentile | forward | backward |\n|" + "---|" * 6
+    for name, class_of in ways.items():
+        cells = [errors(chosen, class_of, part, name == "no factor") for part in ("", "forward_s", "backward_s")]
+        yield (f"| {name} | {cells[0][0]} | {cells[0][1]:.1%} | {cells[0][2]:.1%} | {cells[1][1]:.1%}, "
+               f"{cells[1][2]:.1%} | {cells[2][1]:.1%}, {cells[2][2]:.1%} |")  # fmt: skip
+
+
+def of_kind(case: Row) -> tuple[str, str]:
+    return case["cases"][0]["optimizer"], case["cases"][0]["data_type"]
+
+
+def size_class(old: Row) -> int:
+    """Which half of a decade the first GPU's seconds are in."""
+    return int(np.floor(2 * np.log10(old["forward_s"] + old["backward_s"])))
+
+
+def errors(
+    chosen: list[tuple[Row, Row, Row]], class_of: Callable[[Row, Row], tuple[Any, ...]], part: str, plain: bool
+) -> tuple[int, float, float]:
+    """(factors, median, 90th percentile) of |first times factor / second - 1| of the cases that gave no factor."""
+    ratios: dict[tuple[Any, ...], list[float]] = {}
+    for case, old, row in chosen[::2]:
+        ratios.setdefault(class_of(case, old), []).append(seconds_of(row, part) / seconds_of(old, part))
+    whole = 1.0 if plain else float(np.median([each for some in ratios.values() for each in some]))
+    factors = {key: float(np.median(some)) for key, some in ratios.items() if len(some) >= LEAST_OF_CLASS}
+    found = [
+        abs(seconds_of(old, part) * (whole if plain else factors.get(class_of(case, old), whole))
+            / seconds_of(row, part) - 1) for case, old, row in chosen[1::2]
+    ]  # fmt: skip
+    median, high = np.percentile(found, (50, 90)).tolist()
+    return 0 if plain else len(factors), median, high
+
+
+def seconds_of(row: Row, part: str) -> float:
+    return row[part] if part else row["forward_s"] + row["backward_s"]
 
 
 def part_of(row: Row, part: str) -> float:
@@ -294,10 +353,7 @@ def kinds(both: list[tuple[Row, Row, Row]]) -> Iterator[tuple[str, list[tuple[Ro
 
 
 def ratios(chosen: list[tuple[Row, Row, Row]], part: str) -> str:
-    def seconds(row: Row) -> float:
-        return row[part] if part else row["forward_s"] + row["backward_s"]
-
-    return middle([seconds(row) / seconds(old) for _, old, row in chosen])
+    return middle([seconds_of(row, part) / seconds_of(old, part) for _, old, row in chosen])
 
 
 def middle(values: list[float]) -> str:
@@ -336,7 +392,7 @@ def write_samples(folder: Path, path: Path, target: Path) -> None:
             made.mkdir(parents=True, exist_ok=True)
             (made / "about.json").write_text((home / "about.json").read_text())
             pq.write_table(pa.Table.from_pylist(kept, schema=table.schema),
-                           made / f"part-000000000-{len(kept) - 1:09d}.parquet", compression="zstd")  # fmt: skip
+                           made / f"part-000000000-{len(kept) - 1:09d}.parquet", compression="zstd", compression_level=19)  # fmt: skip
             print(f"{made}: {len(kept):,} rows")
 
 
