@@ -2,7 +2,7 @@
 
 python benchmarks/gpu/captures.py jobs jobs.json                   # anywhere planners run: what is to be trained
 python benchmarks/gpu/captures.py measure jobs.json FOLDER         # on the GPU, all in one process, about 6 s a job
-python benchmarks/gpu/captures.py table FOLDER [machine.safetensors]   # anywhere: replayed; and, with a machine, predicted for another plan
+python benchmarks/gpu/captures.py table FOLDER [machine.safetensors]   # anywhere: replayed; by a machine also predicted
 python benchmarks/gpu/captures.py jobs jobs.json --device cpu      # a rehearsal, of small models
 
 A job is `benchmarks/predict_jobs.py` train: 30 plain steps, then captured ones, then plain ones again. `cached` puts

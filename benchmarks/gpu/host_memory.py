@@ -245,7 +245,6 @@ def of_groups(rows: list[Row]) -> Iterator[str]:
                f"| {row['prefetch_s'] * 1e3:.2f} "
                f"| {row['forward_s'] * 1e3:.2f} | {row['backward_s'] * 1e3:.2f} |")  # fmt: skip
 
-
     yield "\n| device and managed bytes: planned over taken | groups | least | most |\n|---|---|---|---|"
     for name, values in far.items():
         if values:

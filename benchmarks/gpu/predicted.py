@@ -3,12 +3,14 @@
 python benchmarks/gpu/predicted.py samples/h200-production --cluster h200 --models neural:h200,analytic,torchrec
 python benchmarks/gpu/predicted.py FOLDER --models neural:mine.safetensors --most 300       # of each folder at most
 
-FOLDER is one of samples, or holds several. Each sample is priced as one kernel on one device of the cluster, forward and
-backward together. The error is |predicted / measured - 1|. Kernels that hold blocks of rows are left out, for their
-ids are those of a block and no workload says so. What a model refuses is said beside its row.
+FOLDER is one of samples, or holds several. Each sample is priced as one kernel on one device of the cluster, forward
+and backward together. The error is |predicted / measured - 1|. Kernels that hold blocks of rows are left out, for their
+ids are those of a block and no workload says so. What a model refuses is said beside its row. Learned models warn of
+each table that is larger than those they learned from; that is not shown.
 """
 
 import argparse
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -34,6 +36,7 @@ def main() -> None:
     parser.add_argument("--models", default="neural:h200,analytic,torchrec")
     parser.add_argument("--most", type=int, default=100_000)
     options = parser.parse_args()
+    warnings.filterwarnings("ignore", message=".*extrapolates beyond")
     device = one_device(load_cluster(options.cluster))
     for line in table(options.folder, options.models.split(","), device, options.most):
         print(line, flush=True)

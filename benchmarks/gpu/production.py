@@ -157,13 +157,19 @@ def measure(path: Path, target: Path, name: str, seconds: float, most: int | Non
             file.write(json.dumps(row) + "\n")
             file.flush()
             if any(words in row.get("message", "") for words in BROKEN):
-                print(f"the device no longer answers after {case['key']}", flush=True)
+                print(f"the device no longer answers after {case['key']}{why(row['message'])}", flush=True)
                 raise SystemExit(3)
             count += 1
             if time.monotonic() - told > 20:
                 told = time.monotonic()
                 print(f"{count:,} cases, {ends - told:.0f} s left", flush=True)
     print(f"{target}: {count:,} cases added", flush=True)
+
+
+def why(message: str) -> str:
+    if "illegal instruction" not in message:
+        return ""
+    return ": it needs a kernel whose code the pack lacks (pack.sh says which those are)"
 
 
 def row_of(hardware: Any, case: Row, begun: float) -> Row:
@@ -277,7 +283,6 @@ def pairs(folder: Path, path: Path) -> Iterator[str]:
             values = [part_of(row, part) / part_of(old, part) for old, row in copies]
             yield f"| data_parallel: {part} | {len(values)} | | | {middle(values)} |"
 
-
     yield from followed([each for each in both if each[0]["kind"] != "copies"])
 
 
@@ -289,10 +294,10 @@ def followed(chosen: list[tuple[Row, Row, Row]]) -> Iterator[str]:
     if len(chosen) < LEAST_PAIRS:
         return
     ways: dict[str, Callable[[Row, Row], tuple[Any, ...]]] = {
-        "no factor": lambda case, old: (),
-        "one factor": lambda case, old: (),
-        "of each optimizer and data type": lambda case, old: of_kind(case),
-        "of each size: decades of milliseconds, halved": lambda case, old: (size_class(old),),
+        "no factor": lambda *_: (),
+        "one factor": lambda *_: (),
+        "of each optimizer and data type": lambda case, _: of_kind(case),
+        "of each size: decades of milliseconds, halved": lambda _, old: (size_class(old),),
         "of each optimizer, type and size": lambda case, old: (*of_kind(case), size_class(old)),
         "of the same, and blocks": lambda case, old: (*of_kind(case), size_class(old), max(case["blocks"]) > 1),
     }
@@ -391,8 +396,9 @@ def write_samples(folder: Path, path: Path, target: Path) -> None:
             made = target / home.name
             made.mkdir(parents=True, exist_ok=True)
             (made / "about.json").write_text((home / "about.json").read_text())
-            pq.write_table(pa.Table.from_pylist(kept, schema=table.schema),
-                           made / f"part-000000000-{len(kept) - 1:09d}.parquet", compression="zstd", compression_level=19)  # fmt: skip
+            part = made / f"part-000000000-{len(kept) - 1:09d}.parquet"
+            kept_table = pa.Table.from_pylist(kept, schema=table.schema)
+            pq.write_table(kept_table, part, compression="zstd", compression_level=19)
             print(f"{made}: {len(kept):,} rows")
 
 

@@ -100,8 +100,9 @@ def lookup(clock: timing.Clock, count: int, dim: int, repeated: float, optimizer
     held = made(unique, few).detach().requires_grad_()
     spread = clock.both(lambda: held.index_select(0, inverse))
     return {
-        "count": count, "sequences": len(offsets) - 1, "dim": dim, "rows": rows, "different": len(unique), "optimizer": optimizer,
-        "data_type": data_type, **plain, "unique_s": unique_s, "unique_forward_s": alone["forward_s"],
+        "count": count, "sequences": len(offsets) - 1, "dim": dim, "rows": rows, "different": len(unique),
+        "optimizer": optimizer, "data_type": data_type, **plain,
+        "unique_s": unique_s, "unique_forward_s": alone["forward_s"],
         "unique_backward_s": alone["backward_s"], "expand_forward_s": spread["forward_s"],
         "expand_backward_s": spread["backward_s"],
         "fbgemm_unique_s": _fbgemm_unique(clock, ids, rows),

@@ -1,0 +1,85 @@
+"""Rows of a visited GPU and the scripts that read them: factors and classes, packed rows, refusals beside our rule."""
+
+import importlib.util
+import json
+import lzma
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from recsmith.clusters import load_cluster
+from recsmith.costs import cost_model
+from recsmith.costs.pricing import one_device
+from recsmith.sharding.kernel_limits import KernelLimits
+from recsmith.workloads import Feature, Table
+
+ROOT = Path(__file__).parents[2]
+SAMPLES = ROOT / "samples" / "h200-production"
+
+
+def script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"gpu_{name}", ROOT / "benchmarks" / "gpu" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def case(optimizer: str = "sgd", blocks: int = 1) -> dict[str, Any]:
+    return {"kind": "random", "blocks": [blocks], "cases": [{"optimizer": optimizer, "data_type": "fp32"}]}
+
+
+def test_a_factor_of_each_class_is_of_half_of_the_cases_and_errors_of_the_other():
+    old = {"forward_s": 1.0, "backward_s": 1.0}
+    both = [
+        (case(optimizer), old, {"forward_s": seconds, "backward_s": seconds})
+        for _ in range(20)
+        for optimizer, seconds in (("sgd", 0.5), ("sgd", 0.5), ("adam", 0.8), ("adam", 0.8))
+    ]
+    lines = {line.split("|")[1].strip(): line.split("|")[2:6] for line in script("production").followed(both)}
+    assert [each.strip() for each in lines["no factor"][:2]] == ["0", "62.5%"]  # half of them 100 %, half 25 %
+    assert [each.strip() for each in lines["of each optimizer and data type"][:3]] == ["2", "0.0%", "0.0%"]
+    assert lines["one factor"][1].strip() != "0.0%"
+
+
+def test_rows_are_read_packed_and_plain(tmp_path: Path):
+    production = script("production")
+    (tmp_path / "rows.jsonl").write_text('{"key": "a"}\n{"key": "b"}\n')
+    (tmp_path / "rows.jsonl.xz").write_bytes(lzma.compress((tmp_path / "rows.jsonl").read_bytes()))
+    assert list(production.lines_of(tmp_path / "rows.jsonl.xz")) == list(production.lines_of(tmp_path / "rows.jsonl"))
+
+
+def test_an_illegal_instruction_is_told_by_its_reason():
+    production = script("production")
+    assert "the pack lacks" in production.why("CUDA error: an illegal instruction was encountered")
+    assert production.why("CUDA error: out of memory") == ""
+
+
+@pytest.mark.skipif(not SAMPLES.exists(), reason="a package holds no samples")
+def test_models_are_held_against_the_samples_of_each_folder():
+    predicted = script("predicted")
+    device = one_device(load_cluster("h200"))
+    lines = list(predicted.table(SAMPLES / "production-adam-learn", ["analytic", "neural:h200"], device, 2))
+    cells = [[each.strip() for each in line.split("|")[1:-1]] for line in lines[1:]]
+    assert [each[:4] for each in cells] == [
+        ["production-adam-learn", "adam", "2", "analytic"], ["production-adam-learn", "adam", "2", "neural:h200"]
+    ]  # fmt: skip
+    row = predicted.samples_of(SAMPLES / "production-adam-learn")[0]
+    assert 0.1 < predicted.ratio(cost_model("analytic"), row, device) < 10
+    assert cells[1][4].startswith("refused: cost model neural:h200 was trained on")
+
+
+@pytest.mark.skipif(not SAMPLES.exists(), reason="a package holds no samples")
+def test_what_fbgemm_refused_on_a_gpu_is_what_planning_refuses():
+    rows = [json.loads(line) for line in (SAMPLES / "host.jsonl").read_text().splitlines()]
+    asked = [row for row in rows if row["case"].startswith("refused/")]
+    assert len(asked) == 72
+    for row in asked:
+        _, kernel, data_type, optimizer = row["case"].split("/")
+        table = Table(name="t", num_embeddings=1000, embedding_dim=16, data_type=data_type,
+                      features=(Feature(name="t", pooling_factor=2.0),))  # fmt: skip
+        refusal = KernelLimits("cuda", optimizer, frozenset()).refusal(table, "table_wise", kernel, 0.2)
+        assert (refusal is None) == ("message" not in row), row["case"]
