@@ -1,19 +1,22 @@
 """Steps that were captured on one NVIDIA H200 (samples/h200/captures.tar.gz): what real traces of a GPU hold."""
 
+import json
 import tarfile
 from pathlib import Path
 
 import pytest
 
 from recsmith.errors import UsageError
+from recsmith.plans import Plan, plan_from_raw
 from recsmith.prediction.graph import Kind
 from recsmith.prediction.operators import KINDS
 from recsmith.prediction.overheads import TERMS
 from recsmith.prediction.predict import Prediction
-from recsmith.prediction.predictions import predict_capture
+from recsmith.prediction.predictions import in_host_memory, predict_capture
 from recsmith.prediction.repricing import held_tables
 
-ARCHIVE = Path(__file__).parents[2] / "samples" / "h200" / "captures.tar.gz"
+SAMPLES = Path(__file__).parents[2] / "samples"
+ARCHIVE = SAMPLES / "h200" / "captures.tar.gz"
 pytestmark = pytest.mark.skipif(not ARCHIVE.is_file(), reason="samples stand in the repository alone")
 
 
@@ -61,3 +64,19 @@ def test_a_large_step_is_bound_by_the_device(folder: Path):
     assert shares == pytest.approx(5 + 4 + 5)  # forward, gradients of inputs and of weights
     assert [event.label for event in tape if event.kind == Kind.ISSUE] == ["c10d::allreduce_"] * 2
     assert found.notes == ()
+
+
+def test_a_plan_with_tables_in_host_memory_says_that_lookups_stay_as_fast_as_captured():
+    with tarfile.open(SAMPLES / "h200-production" / "captures.tar.gz") as archive:
+        file = archive.extractfile("captures/jobs.json")
+        assert file is not None
+        jobs = json.load(file)
+
+    def plan(how: str) -> Plan:
+        return plan_from_raw(jobs[f"dlrm-8192-{how}"]["plan"], how)
+
+    (note,) = in_host_memory(plan("uvm"), on_gpu=True)  # measured 12.0 ms, predicted from the other plan's capture 6.4
+    assert note.startswith("the plan has tables under fused_uvm, and their lookups are predicted as fast as")
+    assert "fused_uvm_caching" in in_host_memory(plan("cached"), on_gpu=True)[0]
+    assert in_host_memory(plan("whole"), on_gpu=True) == in_host_memory(None, on_gpu=True) == ()
+    assert in_host_memory(plan("uvm"), on_gpu=False) == ()

@@ -25,6 +25,7 @@ from recsmith.prediction.predict import Prediction, predict_graph
 from recsmith.prediction.repricing import held_tables, reprice
 from recsmith.prediction.traces import Captured, load_capture
 from recsmith.prediction.what_if import WhatIf, on_cluster
+from recsmith.sharding import UVM, UVM_CACHING
 from recsmith.units import format_time
 
 LEAST_SHARE = 0.01  # of the kernels' time: a kind that has less of it is not corrected by itself
@@ -213,8 +214,22 @@ def predict_capture(
     note = f"as it was captured, the step of {own:,} samples a rank is predicted at {format_time(before)}"
     if captured.graph.measured_s is not None:
         note += f"; measured without the profiler: {format_time(captured.graph.measured_s)}"
+    notes = (*notes, *in_host_memory(told, captured.graph.on_gpu))
     graphs = ((batch or own, reprice(captured.graph, known, plan=told, batch=batch)) for batch in batches or (None,))
     return [(size, _predicted(graph, known, told, size, other, what_ifs, (*notes, note))) for size, graph in graphs]
+
+
+def in_host_memory(plan: Plan | None, on_gpu: bool) -> tuple[str, ...]:
+    """That lookups keep the captured times per byte, where a plan puts tables of a GPU into its host's memory."""
+    places = [] if plan is None or not on_gpu else plan.placements
+    names = sorted({each.compute_kernel for each in places if each.compute_kernel in (UVM.name, UVM_CACHING.name)})
+    if not names:
+        return ()
+    return (
+        f"the plan has tables under {' and '.join(names)}, and their lookups are predicted as fast as those that were "
+        "captured; where those were in device memory, the step takes longer than is said here: capture one under such "
+        "a plan",
+    )
 
 
 def held_up(captured: Captured) -> tuple[str, ...]:
