@@ -301,6 +301,8 @@ def followed(chosen: list[tuple[Row, Row, Row]]) -> Iterator[str]:
         "of each optimizer, type and size": lambda case, old: (*of_kind(case), size_class(old)),
         "of the same, and blocks": lambda case, old: (*of_kind(case), size_class(old), max(case["blocks"]) > 1),
     }
+    whole = middle([seconds_of(row, "") / seconds_of(old, "") for _, old, row in chosen])
+    yield f"\nall kernels, second / first: {whole}"
     yield f"\n| {FIRST_TIMES} | factors | off by, median | 90th percentile | forward | backward |\n|" + "---|" * 6
     for name, class_of in ways.items():
         cells = [errors(chosen, class_of, part, name == "no factor") for part in ("", "forward_s", "backward_s")]
