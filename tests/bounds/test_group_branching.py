@@ -97,7 +97,7 @@ def test_local_pieces_stay_below_high(high: float) -> None:
     assert least_limits.selected(limits).largest.max() <= high
 
 
-@pytest.mark.parametrize("share", [0.2, 0.3])
+@pytest.mark.parametrize("share", [0.25, 0.3])  # on disk they need 0.23: caches of a fifth, and the state of all rows
 def test_memory_is_priced_where_it_suffices_only_beside_slow_pieces(share: float) -> None:
     """Below some step time no choice fits, and so no price: the one that counts is found beyond."""
     tables = table("giant", 1_000_000, 64, 300.0), *(table(f"t{i}", 100_000, 64, 20.0) for i in range(20))

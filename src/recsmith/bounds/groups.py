@@ -1,7 +1,7 @@
 """Fusion groups: what those in use cost at least, and those that a best plan can do without.
 
 Every rank pays the latencies of each group in use, and the opening (the launches) of each group that spans the world.
-If a plan uses any other group, some rank pays one more opening.
+If a plan uses any other group, some rank pays one more opening; a single device pays that of each group in use.
 
 Group A dominates group B if whatever may be placed in B can be placed in A, on the same ranks, with no more of any work
 term and of memory, and if A's collectives cost every rank no more. Merging B into A then makes no rank slower: a convex
@@ -22,8 +22,11 @@ from recsmith.bounds.linear_bounds import ROUNDING, kept_for
 from recsmith.costs.protocol import Evaluator
 from recsmith.sharding import SHARDING_TYPES, TYPE_NAMES, Span
 
-REPLACEMENTS = (("table_wise", "column_wise"), ("table_column_wise", "column_wise"), ("table_row_wise", "row_wise"))
-"""(sharding type, the type that may replace it): the pairs whose pieces are the same on some clusters."""
+REPLACEMENTS = (
+    ("table_wise", "column_wise"), ("table_column_wise", "column_wise"), ("table_row_wise", "row_wise"),
+    ("row_wise", "table_wise"), ("grid_shard", "column_wise"), ("data_parallel", "table_wise"),
+)  # fmt: skip
+"""(sharding type, the type that may replace it): the pairs whose pieces are the same on some clusters; no circle."""
 
 
 def demands_no_more(theirs: Floats, mine: Floats, rounding: float) -> Bools:
@@ -39,8 +42,8 @@ def shared_no_more(evaluator: Evaluator, others: Ints | int, groups: Ints | int)
 def groups_dominated_by_type(evaluator: Evaluator) -> Bools:
     """Groups (G,) of a sharding type that another type can replace at no higher cost, by comparing whole tables.
 
-    On one host row_wise replaces table_row_wise; column_wise, which may leave a table whole, replaces table_wise. The
-    solver's relation compares every share of every table instead, and finds more.
+    On one host row_wise replaces table_row_wise; column_wise, which may leave a table whole, replaces table_wise. On
+    one device more types hold the same. The solver's relation compares every share of every table, and finds more.
     """
     return np.isin(np.arange(evaluator.groups), list(replacements_by_type(evaluator)))
 
@@ -86,15 +89,20 @@ def _replaced_by(evaluator: Evaluator, modes: Ints, others: Ints) -> bool:
 class GroupCosts:
     """Seconds that a set of fusion groups costs, whatever they hold.
 
-    worldwide (G,): groups whose pieces span the world. fixed (G,): seconds that each group in use costs every rank.
+    worldwide (G,): groups whose pieces span the world. everywhere (G,): groups that every rank opens if any does: the
+    same, and on a single device all. fixed (G,): seconds that each group in use costs every rank.
     """
 
-    def __init__(self, evaluator: Evaluator, opening: float) -> None:
-        """opening: the least seconds that a rank pays for holding a piece of a group."""
+    def __init__(self, evaluator: Evaluator, opening: float, *, single: bool = True) -> None:
+        """opening: the least seconds that a rank pays for holding a piece of a group.
+
+        single: whether a single device counts as opening every group in use; else it opens one for certain.
+        """
         self.opening = opening
         self.worldwide: Bools = np.zeros(evaluator.groups, dtype=bool)
         self.worldwide[evaluator.group[evaluator.problem.modes.span == Span.WORLD]] = True
-        self.fixed = evaluator.shared.sum(axis=1) + np.where(self.worldwide, opening, 0.0)
+        self.everywhere: Bools = self.worldwide | (single and evaluator.problem.cluster.world_size == 1)
+        self.fixed = evaluator.shared.sum(axis=1) + np.where(self.everywhere, opening, 0.0)
 
     def certain(self, paid: Bools) -> float:
         """Seconds that these groups (G,) cost the slowest rank at least, before any piece."""
@@ -102,7 +110,7 @@ class GroupCosts:
 
     def added(self, paid: Bools) -> Floats:
         """Seconds (G,) that each group would add to `certain`, beside those that are paid."""
-        return self.fixed + np.where(self.worldwide | self._any_local(paid), 0.0, self.opening)
+        return self.fixed + np.where(self.everywhere | self._any_local(paid), 0.0, self.opening)
 
     def _any_local(self, groups: Bools) -> bool:
-        return bool((groups & ~self.worldwide).any())
+        return bool((groups & ~self.everywhere).any())

@@ -52,7 +52,7 @@ class TablePrices:
         self.capacity = float(problem.capacity.sum())
         self.planes = bent_planes(evaluator)
         opening = self.planes.launch
-        self.costs = GroupCosts(evaluator, opening)
+        self.costs = GroupCosts(evaluator, opening, single=not self.planes.bent)  # `ready` excludes one launch there
         relaxation = shared_relaxation(evaluator)
         relaxation = relaxation.reopened(dominated[relaxation.option_group])
 
