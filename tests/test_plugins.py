@@ -10,6 +10,7 @@ import pytest
 
 import recsmith
 from recsmith.costs import cost_model
+from recsmith.costs.neural.files import shipped_models
 from recsmith.errors import UsageError
 from recsmith.planning import PLANNERS, find_planner
 
@@ -125,3 +126,9 @@ def test_objects_of_ones_own_go_everywhere(package: Path):
     swept = recsmith.sweep("criteo-kaggle", devices=[2], device="h100", planner=mine, cost_model=bytes_, iterations=1)
     assert (swept.planner, swept.cost_model) == ("restarts", "read_bytes")
     assert recsmith.explain(next(iter(swept.plans.values())), cost_model=bytes_).cost_model == "read_bytes"
+
+
+def test_an_unknown_cost_model_is_told_the_learned_ones_too():
+    with pytest.raises(UsageError, match="no cost model is called 'astrology'") as caught:
+        cost_model("astrology")
+    assert all(f"neural:{name}" in str(caught.value) for name in shipped_models())

@@ -100,7 +100,17 @@ def test_sizes_are_printed_in_binary_units(size: float, text: str):
 
 
 @pytest.mark.parametrize(
-    ("seconds", "text"), [(0.0, "0 µs"), (7.6e-5, "76 µs"), (0.0123456, "12.35 ms"), (1.0, "1 s"), (75.0, "75 s")]
+    ("seconds", "text"),
+    [
+        (0.0, "0 µs"),
+        (1.084e-13, "0 µs"),  # what rounding leaves of no wait
+        (-1.084e-13, "0 µs"),
+        (1e-12, "1e-06 µs"),
+        (7.6e-5, "76 µs"),
+        (0.0123456, "12.35 ms"),
+        (1.0, "1 s"),
+        (75.0, "75 s"),
+    ],
 )
 def test_times_are_printed_with_four_digits(seconds: float, text: str):
     assert format_time(seconds) == text

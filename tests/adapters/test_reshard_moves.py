@@ -201,3 +201,14 @@ def overwrite(folder: Path, key: str, values: Any) -> None:
         with (folder / chunk.file).open("r+b") as file:
             file.seek(chunk.start)
             file.write(archive.getvalue())
+
+
+def test_a_checkpoint_of_training_is_named_by_its_folder_whose_state_is_read(tmp_path: Path):
+    """recsmith train keeps tensors in checkpoints/step-N/state, and its own facts beside them."""
+    checkpoint = tmp_path / "checkpoints" / "step-00000003"
+    checkpoint.mkdir(parents=True)
+    before = write_whole(checkpoint / "state")
+    reshard(checkpoint, whole(), turned(cpu_cluster(1, 2), 1), tmp_path / "new")
+    reshard(checkpoint / "state", whole(), turned(cpu_cluster(1, 2), 1), tmp_path / "same")
+    assert before
+    assert hashes(tmp_path / "new") == hashes(tmp_path / "same") == hashes(checkpoint / "state") != {}

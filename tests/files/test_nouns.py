@@ -306,3 +306,9 @@ def test_long_words_are_shown_in_part_and_nothing_is_near_them():
     with pytest.raises(CorruptFile, match=r"batch_sizebatch.*… is not a known field; known: ") as caught:
         workload_from_raw(raw_workload() | {word: 1}, "x")
     assert len(str(caught.value)) < 1000
+
+
+def test_a_field_of_a_noun_inside_is_told_with_the_field_that_holds_it():
+    raw = raw_workload()
+    raw["tables"][0]["zipf"] = 1.3
+    assert "is not a known field; write access: {zipf: 1.3}" in refusal(raw)

@@ -2,6 +2,7 @@
 
 import contextlib
 import re
+import signal
 from dataclasses import replace
 from functools import cache
 
@@ -278,9 +279,11 @@ def test_the_proof_is_told_before_advice_which_ends_in_time_and_by_an_interrupt(
     assert "cut short" not in heard[0]
 
     def interrupted(*_: object, **__: object) -> bool:
-        raise KeyboardInterrupt
+        signal.raise_signal(signal.SIGINT)
+        pytest.fail("the interrupt did not arrive")
 
     monkeypatch.setattr(advice, "CPU_S", 60.0)
     monkeypatch.setattr(feasibility, "has_plan", interrupted)
-    with pytest.raises(Infeasible, match=r"Proved.* The search for a change that works was cut short\.$"):
+    with pytest.raises(Infeasible, match=r"Proved.* The search for a change that works was cut short\.$") as caught:
         plan(tables, cluster(2, hbm=GIB))
+    assert caught.value.exit_code == 3

@@ -8,6 +8,7 @@ from support.build import made_plan as made
 from support.printed import text_of
 
 from recsmith.analyses.explain import explain
+from recsmith.costs.neural.files import find_model, load_model, shipped_models
 from recsmith.planning import Result, plan
 from recsmith.plans import PARTS, diff, inexact_tables
 from recsmith.reports.plans import diff_report, diff_to_raw, part_words, plan_report, price_to_raw, result_to_raw
@@ -177,3 +178,14 @@ def test_kernels_that_use_host_memory_are_named(capsys: pytest.CaptureFixture[st
 def test_the_data_of_a_difference_is_that_of_the_noun():
     raw = diff_to_raw(diff(made(0), made(1)))
     assert (raw["unchanged"], raw["moved_bytes"], len(raw["changes"])) == (0, 12_800, 1)
+
+
+def test_below_the_step_of_a_learned_model_stands_how_far_its_kernels_were_off(capsys: pytest.CaptureFixture[str]):
+    """Of a shipped model; a plan of one that is not here is shown without."""
+    name = next(name for name in shipped_models() if name == "h100")
+    off = load_model(find_model(name))[1].held_out
+    text = text_of(plan_report(replace(made(), cost_model=f"neural:{name}"), "a run"), capsys)
+    assert f"error    kernels were off by {off.median:.1%} at the median, {off.mean:.1%} in the mean" in text
+    assert "that training never saw" in " ".join(text.split())
+    gone = text_of(plan_report(replace(made(), cost_model="neural:./gone"), "a run"), capsys)
+    assert "kernels were off" not in gone
