@@ -93,15 +93,12 @@ class GroupCosts:
     same, and on a single device all. fixed (G,): seconds that each group in use costs every rank.
     """
 
-    def __init__(self, evaluator: Evaluator, opening: float, *, single: bool = True) -> None:
-        """opening: the least seconds that a rank pays for holding a piece of a group.
-
-        single: whether a single device counts as opening every group in use; else it opens one for certain.
-        """
+    def __init__(self, evaluator: Evaluator, opening: float) -> None:
+        """opening: the least seconds that a rank pays for holding a piece of a group."""
         self.opening = opening
         self.worldwide: Bools = np.zeros(evaluator.groups, dtype=bool)
         self.worldwide[evaluator.group[evaluator.problem.modes.span == Span.WORLD]] = True
-        self.everywhere: Bools = self.worldwide | (single and evaluator.problem.cluster.world_size == 1)
+        self.everywhere: Bools = self.worldwide | (evaluator.problem.cluster.world_size == 1)
         self.fixed = evaluator.shared.sum(axis=1) + np.where(self.everywhere, opening, 0.0)
 
     def certain(self, paid: Bools) -> float:

@@ -52,7 +52,7 @@ class TablePrices:
         self.capacity = float(problem.capacity.sum())
         self.planes = bent_planes(evaluator)
         opening = self.planes.launch
-        self.costs = GroupCosts(evaluator, opening, single=not self.planes.bent)  # `ready` excludes one launch there
+        self.costs = GroupCosts(evaluator, opening)
         relaxation = shared_relaxation(evaluator)
         relaxation = relaxation.reopened(dominated[relaxation.option_group])
 
@@ -123,7 +123,10 @@ class TablePrices:
         opening, worldwide = matmul(mix, self.planes.opening), self.costs.worldwide
         certain = np.where(worldwide & paid, opening - self.planes.launch, 0.0)
         maybe = np.where(worldwide & open_ & ~paid, np.minimum(opening, 0.0), 0.0)
-        return (certain + maybe).sum(axis=1), most_taken(self.planes.launch, opening, open_ & ~worldwide)
+        local = open_ & ~worldwide
+        if self.world == 1:  # `ready` is what is beyond the launches of all groups
+            return (certain + maybe).sum(axis=1), np.maximum(self.planes.launch - opening, 0.0).sum(axis=1, where=local)
+        return (certain + maybe).sum(axis=1), most_taken(self.planes.launch, opening, local)
 
 
 # --- pieces that do not span the world -------------------------------------------------------------------------------
