@@ -360,7 +360,8 @@ def evaluate_model(folder: Path) -> None:
 
     model = encode(read_card(folder).model)
     with one_rank():
-        evaluate_on_rank(RUN | {"output": str(folder.parent), "model": model, "data": DATA | {"test": DATA["train"]}})
+        run = RUN | {"output": str(folder.parent), "model": model, "data": DATA | {"test": DATA["train"]}}
+        evaluate_on_rank(run, str(folder))
 
 
 def _stream() -> Any:

@@ -174,9 +174,8 @@ def run(command: Command, folder: Path, after_s: float | None = None, kind: str 
 def disturb(process: subprocess.Popen[bytes], folder: Path, kind: str) -> None:
     """Do to a command what is to be survived."""
     if kind == "full disk":
-        with (folder / DISK / "filler").open("wb") as file:
-            free = shutil.disk_usage(folder / DISK).free
-            os.posix_fallocate(file.fileno(), 0, max(1, free))
+        with (folder / DISK / "filler").open("wb") as file, suppress(OSError):  # the job took some of what was free
+            os.posix_fallocate(file.fileno(), 0, max(1, shutil.disk_usage(folder / DISK).free))
     elif kind == "process":
         others = [each for each in alive(folder) if each != process.pid]
         with suppress(ProcessLookupError):

@@ -20,7 +20,7 @@ from recsmith._process import keep_freed_memory
 from recsmith.files import decode
 from recsmith.jobs.log import write_message
 from recsmith.plans import plan_from_raw
-from recsmith.prediction.capturing import StepClock, capture
+from recsmith.prediction.capturing import StepTimer, capture
 from recsmith.prediction.extraction import usual
 from recsmith.prediction.models import Model
 from recsmith.training.sharded import rank_device
@@ -49,7 +49,7 @@ def train(
         while not taken.done:
             _step(optimizer, loss, batches[number % BATCHES])
             number += 1
-    clock = StepClock()
+    clock = StepTimer()
     clock.tick()
     for _ in range(plain):
         _step(optimizer, loss, batches[number % BATCHES])

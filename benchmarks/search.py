@@ -159,7 +159,9 @@ def outcomes(task: Any, data: Any) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def auc(task: Any, data: Any) -> float:
-    return exact_auc(*outcomes(task, data))
+    found = exact_auc(*outcomes(task, data))
+    assert found is not None, "all labels are equal"
+    return found
 
 
 def kept(file: Path, key: dict[str, Any], made: Callable[[], dict[str, Any]]) -> dict[str, Any]:

@@ -94,8 +94,12 @@ def test_interactions_are_those_of_directions(tmp_path: Path) -> None:
     np.testing.assert_allclose(found[np.ix_(order, order)], [[1, 0, 1], [0, 1, 0], [1, 0, 1]], atol=1e-6)
     with pytest.raises(UsageError, match="tables of several widths"):
         interactions_of(write(tmp_path / "wide", a=first, b=np.ones((3, 8), np.float32)))
-    with pytest.raises(CorruptFile, match="cannot be read"):
+    with pytest.raises(UsageError, match="there is no such file"):
         interactions_of(tmp_path)
+    damaged = write(tmp_path / "damaged", a=first)
+    (damaged / "weights.safetensors").write_bytes(b"no weights")
+    with pytest.raises(CorruptFile, match="cannot be read"):
+        interactions_of(damaged)
 
 
 @pytest.fixture(scope="module")

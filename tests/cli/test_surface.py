@@ -39,6 +39,7 @@ WORDS = {
         "--periods",
         "--column",
         "--detector",
+        "--set",
         "--threshold",
         "--force",
         "--format",

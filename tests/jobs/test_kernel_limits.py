@@ -129,7 +129,7 @@ def test_batch_sizes_of_features_go_with_the_optimizers_that_fbgemm_asks_for() -
     ):
         if kernel == "key_value" and optimizer not in ON_DISK["cuda"].optimizers:
             continue
-        told = SimpleNamespace(
+        told: Any = SimpleNamespace(
             optimizer=_optimizer(optimizer), feature_dims=torch.tensor([8]), pooling_mode=PoolingMode.SUM,
             current_device=torch.device("cpu"),
         )  # fmt: skip

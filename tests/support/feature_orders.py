@@ -27,7 +27,7 @@ class InOrder(nn.Module):
     def __init__(self, device: str) -> None:
         super().__init__()
         on = torch.device(device)
-        words = {"embedding_dim": DIM, "num_embeddings": ROWS}
+        words: Any = {"embedding_dim": DIM, "num_embeddings": ROWS}
         bags = [EmbeddingBagConfig(name=name, feature_names=[name, "both"], **words) for name in NAMES]
         processed = [EmbeddingBagConfig(name=f"p{name}", feature_names=[name], **words) for name in NAMES]
         rows = [EmbeddingConfig(name=f"s{name}", feature_names=[name], **words) for name in NAMES]

@@ -85,7 +85,8 @@ def test_the_last_layer_is_fitted_to_its_bound(method: Any, trained: Path, tmp_p
     assert least - 1e-9 <= found.damped <= least + found.bound + 1e-9
     assert found.bound < 1e-5
     assert found.loss < found.loss_before - 0.005
-    assert scores["new"].ne < scores["old"].ne
+    told: Any = scores
+    assert told["new"].ne < told["old"].ne
     assert (trained / "model/weights.safetensors").read_bytes() == before
     assert found.samples == 3000
     assert said[0].startswith("3,000 samples read once; fitting the last layer, 9 weights")
@@ -101,7 +102,8 @@ def test_the_damping_is_the_best_on_samples_that_were_held_out(trained: Path, tm
     assert found.tried[f"{found.damping:g}"] == min(found.tried.values())
     assert f"damping {found.damping:g}: log loss" in said[1]
     assert found.loss < found.loss_before - 0.005
-    assert scores["new"].ne < scores["old"].ne
+    told: Any = scores
+    assert told["new"].ne < told["old"].ne
 
 
 def _compared(old: Path, new: Path, *, only: tuple[str, ...], loss: float, data: dict[str, Any]) -> None:

@@ -117,6 +117,7 @@ def _worth_playing(seconds: Floats, group: Ints, start: Ints) -> Bools:
     new = np.append(True, group[1:] != group[:-1])
     new[start[:-1]] = True
     runs = np.flatnonzero(new)
-    _, first = cheapest_options(matmul(seconds, np.ones(seconds.shape[1])), np.append(runs, len(group)))
+    total: Floats = matmul(seconds, np.ones(len(seconds.T)))
+    _, first = cheapest_options(total, np.append(runs, len(group)))
     first = np.repeat(first, np.diff(runs, append=len(group)))
     return np.logical_or.reduce([np.arange(len(group)) <= first, *(plane < plane[first] for plane in seconds.T)])

@@ -107,7 +107,8 @@ class SharedSlots:
 def _on_ranks(pieces: Ints, target: Ints, coverage: Ints) -> tuple[Ints, Ints, Bools]:
     """(piece, rank, whether it is the last of the piece) for every rank that these pieces cover."""
     found: list[tuple[Ints, Ints, Bools]] = []
-    for size in np.unique(coverage[pieces]).tolist():
+    sizes: list[int] = np.unique(coverage[pieces]).tolist()
+    for size in sizes:
         some = pieces[coverage[pieces] == size]
         ranks = covered_ranks(target[some], size)
         last = np.broadcast_to(np.arange(size) == size - 1, ranks.shape)

@@ -91,10 +91,16 @@ def aligned(values: npt.NDArray[Any]) -> torch.Tensor:
     """The values, in memory that begins where a tensor's own would.
 
     The first batch that a job goes on with lies elsewhere in its block of data, and on some processors MKL adds up a
-    product in another order where memory begins elsewhere.
+    product in another order where memory begins elsewhere. NumPy copies, for an operator of PyTorch's would stand in
+    some of a job's captured steps and not in others.
     """
-    found = torch.from_numpy(values)
-    return found if found.data_ptr() % ALIGNMENT == 0 else found.clone()
+    if values.ctypes.data % ALIGNMENT:
+        room = np.empty(values.nbytes + ALIGNMENT, np.uint8)
+        first = -room.ctypes.data % ALIGNMENT
+        copy = room[first : first + values.nbytes].view(values.dtype).reshape(values.shape)
+        copy[...] = values
+        values = copy
+    return torch.from_numpy(values)
 
 
 def training_batches(

@@ -64,8 +64,8 @@ class DryRun:
             "dense layers; on CPU; not counted: the program itself and what readers hold)",
             self._step_line(),
             *_from_disk(self.run, self.plan),
-            f"written to '{self.folders or self.run.output}': run.json, plan.json, log.jsonl, {saved}, model; nothing "
-            "is downloaded",
+            f"written to {self.folders or repr(self.run.output)}: run.json, plan.json, log.jsonl, {saved}, model; "
+            "nothing is downloaded",
             *self.notes,
         ]
 
@@ -190,7 +190,7 @@ def _described_array(made: Run) -> DryRun:
         systems=[told], checkpoint_bytes=None if made.checkpoint is None else size,
         about=starting_lines(made, plan, parameters=array.parts.parameters, samples=source.length),
         notes=source.notes(made.data.batch_sizes(ranks), ranks, None),
-        folders=f"{made.output}/MEMBER' of each ('{', '.join(members)}",
+        folders=f"'{made.output}/MEMBER' of each ({', '.join(members)})",
     )  # fmt: skip
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from recsmith._types import Floats
+from recsmith.errors import UsageError
 from recsmith.searching import Picks, SearchSpace
 from recsmith.training.batches import as_tensors
 from recsmith.training.card import MODEL
@@ -56,6 +57,9 @@ def scored_samples(network: Run, samples: Sequence[Picks], most: int) -> list[fl
         with torch.no_grad():
             outcomes = [task(batch)[1] for batch in batches]
         logits = torch.cat([logits[:, 0] for _, logits, _, _ in outcomes])
-        found.append(exact_auc(logits, torch.cat([labels[:, 0] for _, _, labels, _ in outcomes])))
+        auc = exact_auc(logits, torch.cat([labels[:, 0] for _, _, labels, _ in outcomes]))
+        if auc is None:
+            raise UsageError("samples are scored by their AUC, and all labels of the test data are equal; give others")
+        found.append(auc)
     pick(task, None)
     return found
