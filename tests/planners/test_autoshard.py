@@ -54,7 +54,7 @@ def test_more_work_is_never_worse_and_chance_is_far_behind() -> None:
         assert each.total_s == step_seconds(evaluator, each.footprint)
 
 
-def test_hundreds_of_tables_are_all_placed() -> None:
+def test_hundreds_of_tables_get_a_plan_whose_step_is_a_number() -> None:
     problem = problem_of(SizeRow(devices=8, tables=400))
     solution = AutoShard().plan(problem, cost_model().compile(problem))
     assert np.isfinite(solution.total_s)
