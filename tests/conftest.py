@@ -2,6 +2,7 @@
 
 import logging
 import os
+import signal
 import warnings
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
@@ -66,6 +67,15 @@ def torchrec() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import recsmith.torchrec  # noqa: F401
+
+
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """Python's own way with Ctrl-C, also where the tests run in the background, whose jobs a shell lets ignore it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    left = signal.signal(signal.SIGINT, before)
+    assert left is signal.default_int_handler
 
 
 @pytest.fixture(scope="session")

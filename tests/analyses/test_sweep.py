@@ -241,15 +241,6 @@ def test_a_rule_that_every_point_breaks_is_an_error(monkeypatch: pytest.MonkeyPa
 # --- interrupts ---------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def ctrl_c() -> Iterator[None]:
-    """Python's own way with Ctrl-C, also where the tests run in the background."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    signal.signal(signal.SIGINT, before)
-
-
 class Patient(Moody):
     """A planner that is interrupted when it holds a plan, which it then gives."""
 

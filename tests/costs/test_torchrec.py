@@ -16,6 +16,7 @@ from recsmith.costs import cost_model
 from recsmith.plans import PARTS
 from recsmith.problems import Problem, build_problem, option_pieces
 from recsmith.sharding import KERNEL_NAMES, SHARDING_TYPES, sharding_type
+from recsmith.sharding.kernel_limits import KernelLimits
 
 BATCH = 2560
 ROOM = 2**50
@@ -88,7 +89,7 @@ def draw_tables(count: int = 40, seed: int = 20) -> tuple[Table, ...]:
                 ),
                 features=features,
                 pooling="none" if rng.random() < 0.3 else rng.choice(["sum", "mean"]),
-                data_type=rng.choice(["fp32", "fp16", "bf16"]),
+                data_type=rng.choice(["fp32", "fp16"]),
                 collection=f"m{i}",  # sequence tables of one collection would have to share a width
             )
         )
@@ -96,7 +97,32 @@ def draw_tables(count: int = 40, seed: int = 20) -> tuple[Table, ...]:
 
 
 TABLES = draw_tables()
+BY_NAME = {table.name: table for table in TABLES}
 SMALL = Workload(batch_size=8, optimizer="sgd", tables=TABLES[:2])
+
+
+def sample(optimizer: str, pipeline: Any, setting: Setting, tables: tuple[Table, ...] = TABLES) -> Workload:
+    return Workload(
+        batch_size=BATCH,
+        optimizer=optimizer,  # pyright: ignore[reportArgumentType]
+        pipeline=pipeline,
+        comm_dtype=setting.comm_dtype,
+        backward_comm_dtype=setting.backward_comm_dtype,
+        tables=tables,
+    )
+
+
+def kernel_limits(setting: Setting, optimizer: str) -> KernelLimits:
+    return KernelLimits.of(sample(optimizer, "none", setting), load_cluster(setting.cluster))
+
+
+def trained_tables(setting: Setting, optimizer: str) -> tuple[Table, ...]:
+    """Tables that some kernel of a setting trains: a problem has no place for others."""
+    limits = kernel_limits(setting, optimizer)
+    types = {kernel: "data_parallel" if kernel == "dense" else "table_wise" for kernel in setting.kernels}
+    return tuple(
+        table for table in TABLES if any(not limits.refusal(table, types[kernel], kernel) for kernel in types)
+    )
 
 
 def our_problem(setting: Setting, optimizer: Any = "sgd", pipeline: Any = "none") -> Problem:
@@ -104,14 +130,7 @@ def our_problem(setting: Setting, optimizer: Any = "sgd", pipeline: Any = "none"
     caching = "fused_uvm_caching" in setting.kernels
     factors: dict[str, Any] = {"cache_factors": (setting.cache_factor or 0.2,)} if caching else {}
     return build_problem(
-        Workload(
-            batch_size=BATCH,
-            optimizer=optimizer,
-            pipeline=pipeline,
-            comm_dtype=setting.comm_dtype,
-            backward_comm_dtype=setting.backward_comm_dtype,
-            tables=TABLES,
-        ),
+        sample(optimizer, pipeline, setting, trained_tables(setting, optimizer)),
         load_cluster(setting.cluster).with_memory(ROOM),
         Space(widths="torchrec", kernels=setting.kernels, **factors),
         Constraints(memory="torchrec", rules=rules),
@@ -192,7 +211,10 @@ def their_options(setting: Setting, optimizer: str = "sgd", pipeline: str = "non
 
 
 def cannot_run(option: Any, setting: Setting) -> bool:
-    """What TorchRec lists and our sharding types refuse, told from TorchRec's own shards."""
+    """What TorchRec lists and our sharding types, told from TorchRec's own shards, or FBGEMM's kernels refuse."""
+    limits = kernel_limits(setting, "sgd")
+    if limits.refusal(BY_NAME[option.table], option.sharding_type, option.compute_kernel):
+        return True
     if option.compute_kernel == "dense" and option.sharding_type != "data_parallel":
         return True
     pieces = len({shard.column_offset for shard in option.shards})
@@ -225,7 +247,11 @@ class SideBySide:
 def both(request: pytest.FixtureRequest) -> SideBySide:
     if importlib.util.find_spec("torchrec") is None:
         pytest.skip("torchrec is not installed")
-    problem, theirs = our_problem(request.param), their_options(request.param)
+    return side_by_side(request.param)
+
+
+def side_by_side(setting: Setting, optimizer: str = "sgd", pipeline: str = "none") -> SideBySide:
+    problem, theirs = our_problem(setting, optimizer, pipeline), their_options(setting, optimizer, pipeline)
     ours = our_options(problem)
     names: list[tuple[Key, int]] = []
     rows: list[tuple[int, int, bool]] = []
@@ -237,7 +263,7 @@ def both(request: pytest.FixtureRequest) -> SideBySide:
             names.append((key, i))
             rows.append((mode, widths[i // coverage], i % coverage == coverage - 1))
     mode, width, last = np.array(rows).T
-    return SideBySide(request.param, problem, ours, theirs, names, mode, width, last.astype(bool))
+    return SideBySide(setting, problem, ours, theirs, names, mode, width, last.astype(bool))
 
 
 # --- laws ---------------------------------------------------------------------------------------------------------
@@ -245,7 +271,7 @@ def both(request: pytest.FixtureRequest) -> SideBySide:
 
 def test_the_sample_holds_every_kind_of_table() -> None:
     features = [feature for table in TABLES for feature in table.features]
-    assert {table.data_type for table in TABLES} == {"fp32", "fp16", "bf16"}
+    assert {table.data_type for table in TABLES} == {"fp32", "fp16"}
     assert {(table.pooled, table.weighted) for table in TABLES} == {
         (a, b) for a in (True, False) for b in (True, False)
     }
@@ -295,12 +321,13 @@ def test_bytes_equal_torchrec_s(both: SideBySide) -> None:
     cpu = both.problem.cluster.device.kind == "cpu"
     device, host = ("ddr_bytes", "hbm_bytes") if cpu else ("hbm_bytes", "ddr_bytes")
     for optimizer, pipeline in both.setting.weighed:
-        head, tail = our_problem(both.setting, optimizer, pipeline).memory(both.mode, both.width)
-        shards = both.shards(their_options(both.setting, optimizer, pipeline))
+        here = side_by_side(both.setting, optimizer, pipeline)
+        head, tail = here.problem.memory(here.mode, here.width)
+        shards = here.shards(here.theirs)
         for ours, end, field in ((head.device, tail.device, device), (head.host, tail.host, host)):
-            mine, theirs = np.where(both.last, end, ours), np.array([getattr(shard, field) for shard in shards])
+            mine, theirs = np.where(here.last, end, ours), np.array([getattr(shard, field) for shard in shards])
             wrong = np.flatnonzero(mine != theirs)[:20]
-            assert [(optimizer, pipeline, field, both.names[i], theirs[i], mine[i]) for i in wrong] == []
+            assert [(optimizer, pipeline, field, here.names[i], theirs[i], mine[i]) for i in wrong] == []
 
 
 def test_features_are_summed_as_torchrec_does() -> None:

@@ -266,6 +266,7 @@ def test_auto_finds_a_plan_where_sequences_need_narrow_pieces_or_luck(seed: int)
     check_plan(case, _first_plan(case))
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_the_proof_is_told_before_advice_which_ends_in_time_and_by_an_interrupt(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
