@@ -56,14 +56,14 @@ def test_random_plans_survive_the_way_to_torchrec_and_back(plans: int) -> None:
         assert from_sharding_plan(sharding_plan, plan.workload, plan.cluster) == plan.placements
 
 
-@pytest.mark.parametrize("kernel", ["fused_uvm_caching", "key_value"])
-def test_the_share_of_a_cache_survives(kernel: str) -> None:
+@pytest.mark.parametrize(("kernel", "share"), [("fused_uvm_caching", 0.3), ("key_value", 0.2)])
+def test_the_share_of_a_cache_survives(kernel: str, share: float) -> None:
     from recsmith.jobs.workload_model import with_model_collections
     from recsmith.torchrec import from_sharding_plan, to_sharding_plan
 
     made = workload(a_table("a", 1000, 8))
     placed = Placement(
-        table="a", sharding_type="row_wise", compute_kernel=kernel, ranks=(0, 1), cache=Cache(load_factor=0.3)
+        table="a", sharding_type="row_wise", compute_kernel=kernel, ranks=(0, 1), cache=Cache(load_factor=share)
     )
     blank = every_type(cpu_cluster(1, 1))
     plan = with_model_collections(replace(blank, workload=made, cluster=cluster(2), placements=(placed,)))

@@ -83,7 +83,7 @@ def test_impossible_wishes_fail_with_the_sentence_of_the_command_line(client: ht
     last = list(events_of(client, search))[-1]
     assert last["kind"] == "failed"
     assert "cat_0" in last["error"]
-    full = start(client, workload="dlrm-v2", cluster="h100:1", changes={"hbm_bytes": 2**30}, planner="size_greedy")
+    full = start(client, workload="dlrm-v2", cluster="h100:1", changes={"hbm_bytes": 2**35}, planner="size_greedy")
     ended = list(events_of(client, full))[-1]
     assert "the tables need at least" in ended["error"] or "fits no device" in ended["error"]
     assert "allow host memory" in [fix["text"] for fix in ended["fixes"]]

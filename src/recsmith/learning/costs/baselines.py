@@ -92,21 +92,27 @@ def with_corrected_work(groups: Groups, cluster: Cluster) -> Groups:
 def workload_of(groups: Groups, index: int) -> Workload:
     """The tables, batch and optimizer of a group."""
     pieces = np.arange(int(groups.start[index]), int(groups.start[index + 1]))
-    return _workload(groups, pieces, int(groups.optimizer[index]))
+    return _workload(groups, pieces, int(groups.optimizer[index]), batch_size=int(groups.batch[index]))
 
 
-def _workload(groups: Groups, pieces: Ints, optimizer: int) -> Workload:
-    """Some pieces as tables, each with the batch size of its group."""
+def _workload(groups: Groups, pieces: Ints, optimizer: int, batch_size: int = 1) -> Workload:
+    """Some pieces as tables of a job, each with as many poolings as its group has samples.
+
+    So tables of groups with many batch sizes are one problem of a job with one sample, which every optimizer trains:
+    features with a `batch_size` of their own are refused under some.
+    """
     owner = np.searchsorted(groups.start, pieces, side="right") - 1
     tables = tuple(
         Table(
             name=str(p), num_embeddings=int(groups.rows[p]), embedding_dim=int(groups.dim[p]),
             data_type=DATA_TYPES[int(groups.data_type[group])], access=AccessProfile(zipf=float(groups.zipf[p])),
-            features=(Feature(name=str(p), pooling_factor=float(groups.ids[p] / batch), batch_size=batch),),
+            features=(
+                Feature(name=str(p), pooling_factor=float(groups.ids[p] / batch), num_poolings=batch / batch_size),
+            ),
         )
         for p, group, batch in zip(pieces.tolist(), owner.tolist(), groups.batch[owner].tolist(), strict=True)
     )  # fmt: skip
-    return Workload(batch_size=int(groups.batch[owner[0]]), optimizer=OPTIMIZERS[optimizer], tables=tables)
+    return Workload(batch_size=batch_size, optimizer=OPTIMIZERS[optimizer], tables=tables)
 
 
 def cluster_of(origin: Origin) -> Cluster | None:
