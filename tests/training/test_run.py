@@ -74,6 +74,25 @@ def test_wrong_words_are_named(setting: str, words: str):
         load_run(SMALL, (setting,))
 
 
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ("watch:\n  ids: 64\n  every: 0", "watch.every is 0; it must be at least 1 (line 8)"),
+        ("watch: {evry: 3}", "watch.evry is not a known field; did you mean 'every'? (line 6)"),
+        ("watch: true", "watch is true: input should be a valid string, or an object (line 6)"),
+        ("comms:\n  dense: 1%", "comms.dense is not a known field; known: backward, forward (line 7)"),
+        ("rows:\n  name: tired", "rows: no row store is called 'tired'; did you mean 'tiered'?; or give module:Class "
+                                "(line 7)"),
+    ],
+)  # fmt: skip
+def test_one_sentence_tells_the_field_and_the_line_where_it_stands(tmp_path: Path, lines: str, said: str):
+    file = tmp_path / "run.yaml"
+    file.write_text(f"schema: recsmith/run/1\noutput: out\ndata:\n  train: x.yaml\n  batch_size: 8\n{lines}\n")
+    with pytest.raises(CorruptFile) as refused:
+        load_run(file)
+    assert str(refused.value) == f"'{file}': {said}"
+
+
 def test_a_global_batch_is_shared_evenly_or_refused():
     data = RunData(train="x", global_batch_size=240)
     assert [data.local_batch_size(ranks) for ranks in (1, 2, 3)] == [240, 120, 80]

@@ -12,7 +12,7 @@ from training.unsharded import unsharded_losses
 
 import recsmith
 from recsmith.embeddings import CompressionRule
-from recsmith.errors import PlanMismatch, UsageError
+from recsmith.errors import Infeasible, PlanMismatch, UsageError
 from recsmith.training import (
     BatchChange,
     Checkpointing,
@@ -71,7 +71,7 @@ def attending(tables: Any, dense: int, *, sequences: Any) -> Any:
     return Attending()
 
 
-def a_plan(folder: Path, *, pooling: str = "none", **kinds: str) -> str:
+def a_plan(folder: Path, cluster: str = "cpu:2", *, pooling: str = "none", **kinds: str) -> str:
     """Each table by another sharding type. pooling: of those that are sequences. kinds: other types of some."""
     tables = [
         {
@@ -84,7 +84,7 @@ def a_plan(folder: Path, *, pooling: str = "none", **kinds: str) -> str:
     rules = [{"tables": name, "sharding_types": [kind]} for name, kind in {**KINDS, **kinds}.items()]
     (folder / "tables.json").write_text(json.dumps(workload))
     (folder / "rules.json").write_text(json.dumps({"schema": "recsmith/constraints/1", "rules": rules}))
-    made = recsmith.plan(folder / "tables.json", "cpu:2", constraints=folder / "rules.json", planner="size_greedy").plan
+    made = recsmith.plan(folder / "tables.json", cluster, constraints=folder / "rules.json", planner="size_greedy").plan
     recsmith.save_plan(made, folder / "plan.json")
     return str(folder / "plan.json")
 
@@ -216,5 +216,7 @@ def test_plans_that_would_pool_a_sequence_table_are_refused(tmp_path: Path):
 
     with pytest.raises(PlanMismatch, match="is a pooled one in the plan and a sequence table in the model"):
         dry_run(a_run(tmp_path / "out", plan=a_plan(tmp_path, pooling="sum"), ranks=2))
+    with pytest.raises(Infeasible, match="data_parallel on cpu pools sequence tables"):
+        a_plan(tmp_path, t="data_parallel")
     with pytest.raises(UsageError, match="'t' has pooling none and is data_parallel in the plan"):
-        dry_run(a_run(tmp_path / "out", plan=a_plan(tmp_path, t="data_parallel"), ranks=2))
+        dry_run(a_run(tmp_path / "out", plan=a_plan(tmp_path, "h100:2", t="data_parallel"), ranks=2))

@@ -46,6 +46,18 @@ def decode(noun: type[Noun], raw: object, source: str) -> Noun:
 
     The rules of a noun are asked once its fields are right, so those of a whole wait for its parts.
     """
+    return _decoded(noun, raw, source)
+
+
+def decode_part(noun: type[Noun], raw: object, field: str) -> Noun:
+    """A noun that is the value of another one's field, whose name comes before that of each wrong field.
+
+    Who reads the whole names its file and the line.
+    """
+    return _decoded(noun, raw, "", field)
+
+
+def _decoded(noun: type[Noun], raw: object, source: str, field: str = "") -> Noun:
     from pydantic import ValidationError
 
     try:
@@ -53,7 +65,8 @@ def decode(noun: type[Noun], raw: object, source: str) -> Noun:
     except MemoryError:
         raise CorruptFile(f"'{source}' does not fit into memory") from None
     except ValidationError as error:
-        raise CorruptFile(f"'{source}': {_describe(noun, raw, error, source)}") from None
+        told = _describe(noun, raw, error, source, field)
+        raise CorruptFile(told if field else f"'{source}': {told}") from None
     except RecursionError:
         raise CorruptFile(f"'{source}' is nested too deeply") from None
 
@@ -81,14 +94,14 @@ def json_schema(noun: Any) -> Raw:
     return adapter(noun).json_schema()
 
 
-def _describe(noun: Any, raw: object, error: Any, source: str) -> str:
+def _describe(noun: Any, raw: object, error: Any, source: str, field: str = "") -> str:
     """Every wrong field and broken rule, unknown fields first, with its line where that can be told."""
-    found = error.errors(include_url=False, include_input=False)
-    errors = sorted(_of_its_kind(raw, found), key=lambda each: each["type"] not in _UNKNOWN_FIELD)
+    found = _one_a_value(raw, _of_its_kind(raw, error.errors(include_url=False, include_input=False)))
+    errors = sorted(found, key=lambda each: each["type"] not in _UNKNOWN_FIELD)
     shown = errors[:MOST_ERRORS]
     lines = lines_of(source, [each["loc"] for each in shown])
     said = [
-        _wrong_field(noun, raw, each) + (f" (line {line})" if line else "")
+        _wrong_field(noun, raw, each, field) + (f" (line {line})" if line else "")
         for each, line in zip(shown, lines, strict=True)
     ]
     more = len(errors) - len(said)
@@ -109,15 +122,31 @@ def _of_its_kind(raw: object, errors: list[Any]) -> list[Any]:
     return kept or errors
 
 
+def _one_a_value(raw: object, errors: list[Any]) -> list[Any]:
+    """The errors, with one for each value of which a few types are allowed, and which is of none."""
+    told: dict[str, Any] = {}
+    for each in errors:
+        first = told.setdefault(str(id(each)) if _is_name_of_field(each) else _place(raw, each["loc"])[0], each)
+        if first is not each:
+            first["msg"] += f", or {each['msg'][0].lower()}{each['msg'][1:]}".replace("input should be ", "")
+    return list(told.values())
+
+
+def _is_name_of_field(error: Any) -> bool:
+    """Whether an error is of a rule, or of the name of a field, and not of its value."""
+    return error["type"] in (BROKEN_RULE, *_UNKNOWN_FIELD, "missing", "missing_argument")
+
+
 def _wrong(errors: list[Any]) -> str:
     rules = {each["type"] == BROKEN_RULE for each in errors}
     return "things are wrong" if len(rules) > 1 else "rules are broken" if True in rules else "fields are wrong"
 
 
-def _wrong_field(noun: Any, raw: object, error: Any) -> str:
+def _wrong_field(noun: Any, raw: object, error: Any, field: str = "") -> str:
     if error["type"] == BROKEN_RULE:
         return error["msg"]
     place, value = _place(raw, error["loc"])
+    place = f"{field}.{place}" if field else place
     if error["type"] in _UNKNOWN_FIELD:
         inner = _field_inside(noun, error["loc"])
         if inner and isinstance(value, str | int | float | bool):

@@ -20,6 +20,7 @@ from recsmith.files import (
     Source,
     check_schema,
     decode,
+    decode_part,
     dump_json,
     encode,
     parse,
@@ -217,7 +218,7 @@ class Run:
             unknown(COLLECTIVES, self.comms, "comms") if names_component(self.comms) else None,
         )
         if not isinstance(self.comms, RunComms) and not names_component(self.comms):
-            decode(RunComms, self.comms, "comms")  # says which of its fields is wrong
+            decode_part(RunComms, self.comms, "comms")  # says which of its fields is wrong
         self._check_watch()
 
     def _check_watch(self) -> None:

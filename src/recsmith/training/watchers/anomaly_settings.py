@@ -6,7 +6,7 @@ from typing import Literal
 
 from recsmith._types import noun
 from recsmith.errors import MOST_STEPS, UsageError, check_rules, outside
-from recsmith.files import decode, did_you_mean, encode
+from recsmith.files import decode_part, did_you_mean, encode
 from recsmith.streaming.causes import LOOKS
 from recsmith.streaming.hot_sets import LOOKS as HOT_LOOKS
 from recsmith.streaming.job_signals import KINDS
@@ -85,7 +85,7 @@ def watch_settings(watch: str | dict[str, object]) -> WatchSettings | None:
         return WatchSettings()
     empty = next((name for name in ("kinds", "features") if watch.get(name) in ([], ())), None)
     check_rules(None if empty is None else f"watch.{empty} is empty; name some, or leave it out, which means all")
-    return decode(WatchSettings, watch, "watch")
+    return decode_part(WatchSettings, watch, "watch")
 
 
 def watcher_spec(watch: str | dict[str, object]) -> tuple[dict[str, object], ...]:
