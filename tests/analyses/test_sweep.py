@@ -1,7 +1,6 @@
 """A sweep is one plan a point: its figures are those of `plan`, failures stay alone, and the knee is what it says."""
 
 import signal
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 

@@ -120,9 +120,7 @@ def trained_tables(setting: Setting, optimizer: str) -> tuple[Table, ...]:
     """Tables that some kernel of a setting trains: a problem has no place for others."""
     limits = kernel_limits(setting, optimizer)
     types = {kernel: "data_parallel" if kernel == "dense" else "table_wise" for kernel in setting.kernels}
-    return tuple(
-        table for table in TABLES if any(not limits.refusal(table, types[kernel], kernel) for kernel in types)
-    )
+    return tuple(table for table in TABLES if any(not limits.refusal(table, types[kernel], kernel) for kernel in types))
 
 
 def our_problem(setting: Setting, optimizer: Any = "sgd", pipeline: Any = "none") -> Problem:

@@ -75,7 +75,7 @@ def _check_rules(made: Any) -> Any:
         details = [
             InitErrorDetails(
                 type=PydanticCustomError(BROKEN_RULE, "{rule}", {"rule": rule}),
-                loc=tuple(rule.partition(" ")[0].rstrip(":").split(".")),  # most rules begin with the field that they are about
+                loc=tuple(rule.partition(" ")[0].rstrip(":").split(".")),  # most begin with their field
                 input=None,
             )
             for rule in error.rules
