@@ -36,8 +36,8 @@ from recsmith.files.texts import (
 )
 
 __all__ = [
-    "LARGEST_FILE", "Given", "Raw", "Source", "check_is_file", "check_is_no_address", "check_schema",
-    "check_target", "decode", "decode_part", "did_you_mean", "dump_json", "encode", "in_order",
-    "is_regular_file", "json_lines", "json_schema", "locked_folder", "parse", "parse_json", "parse_number", "parse_yaml",
-    "read_bytes", "read_raw", "read_text", "reading", "replace_file", "source_text", "spell_out", "starts_with_schema", "write_text",
+    "LARGEST_FILE", "Given", "Raw", "Source", "check_is_file", "check_is_no_address", "check_schema", "check_target",
+    "decode", "decode_part", "did_you_mean", "dump_json", "encode", "in_order", "is_regular_file", "json_lines",
+    "json_schema", "locked_folder", "parse", "parse_json", "parse_number", "parse_yaml", "read_bytes", "read_raw",
+    "read_text", "reading", "replace_file", "source_text", "spell_out", "starts_with_schema", "write_text",
 ]  # fmt: skip
