@@ -4,10 +4,12 @@ python benchmarks/gpu/production.py cases FOLDER cases.jsonl.xz            # any
 python benchmarks/gpu/production.py measure cases.jsonl.xz rows.jsonl --hardware cuda:h200 --seconds 230
 python benchmarks/gpu/production.py pairs FOLDER rows.jsonl                # anywhere: the table
 python benchmarks/gpu/production.py samples FOLDER rows.jsonl TARGET       # anywhere: folders that learn cost reads
+python benchmarks/gpu/production.py pack FOLDER TARGET                     # anywhere: a folder as samples/ keeps it
 
 FOLDER holds random groups (production-*), loads of ranks of plans (ranks.jsonl) and shapes of data_parallel tables
-(copies.jsonl), as the first GPU gave them. Its cases are taken in a random order that is the same every time, so a part
-of them is a fair sample of all. A row is on the disk before the next case begins; measured again, a file goes on.
+(copies.jsonl), as the first GPU gave them, packed by xz or not; samples/h100-production is one. Its cases are taken in
+a random order that is the same every time, so a part of them is a fair sample of all. A row is on the disk before the
+next case begins; measured again, a file goes on.
 
 A line of cases is one of: "random" and "rank", one or several fused kernels in one step; "copies", the dense kernels of
 tables that every rank has whole, and the optimizers that step on them.
@@ -55,6 +57,9 @@ def main() -> None:
     measured.add_argument("--hardware", default="cuda")
     measured.add_argument("--seconds", type=float, default=230.0)
     measured.add_argument("--most", type=int, help="only so many cases")
+    packed = commands.add_parser("pack")
+    packed.add_argument("folder", type=Path)
+    packed.add_argument("target", type=Path)
     for name in ("pairs", "samples"):
         read = commands.add_parser(name)
         read.add_argument("folder", type=Path)
@@ -66,6 +71,8 @@ def main() -> None:
         write_cases(options.folder, options.target)
     elif options.command == "measure":
         measure(options.cases, options.rows, options.hardware, options.seconds, options.most)
+    elif options.command == "pack":
+        pack(options.folder, options.target)
     elif options.command == "pairs":
         print("\n".join(pairs(options.folder, options.rows)))
     else:
@@ -83,11 +90,11 @@ def known_rows(folder: Path) -> Iterator[tuple[str, Row, Row]]:
         for row in pq.read_table(path).to_pylist():
             if row["visit"] == 0:
                 yield f"random-{row['number']}", {"kind": "random", "blocks": [1], "cases": [shape_of(row)]}, row
-    for row in lines_of(folder / "ranks.jsonl"):
+    for row in lines_of(packed_or_not(folder / "ranks.jsonl")):
         if "load" in row and row["visit"] == 0:
             case = {"kind": "rank", "blocks": row["blocks"], "cases": [shape_of(each) for each in row["cases"]]}
             yield f"rank-{row['load']}", case, row
-    for row in lines_of(folder / "copies.jsonl"):
+    for row in lines_of(packed_or_not(folder / "copies.jsonl")):
         if "shape" in row and row["visit"] == 0:
             names = ("rows", "dim", "batch", "pooling", "zipf")
             yield f"copies-{row['shape']}", {"kind": "copies"} | {name: row[name] for name in names}, row
@@ -102,6 +109,11 @@ def lines_of(path: Path) -> Iterator[Row]:
     """The lines of a file, packed by xz where its name says so."""
     with lzma.open(path, "rt") if path.suffix == ".xz" else path.open() as file:
         yield from map(json.loads, file)
+
+
+def packed_or_not(path: Path) -> Path:
+    """The file of lines, or the one that is packed."""
+    return path if path.exists() else path.with_name(f"{path.name}.xz")
 
 
 def write_cases(folder: Path, target: Path) -> None:
@@ -402,6 +414,61 @@ def write_samples(folder: Path, path: Path, target: Path) -> None:
             kept_table = pa.Table.from_pylist(kept, schema=table.schema)
             pq.write_table(kept_table, part, compression="zstd", compression_level=19)
             print(f"{made}: {len(kept):,} rows")
+
+
+# --- packing ---------------------------------------------------------------------------------------------------------
+
+
+LINES = {"ranks.jsonl": ("reuse_bins",), "plans.jsonl": ("parts", "step", "judges failed", "plan_s", "wall_s"),
+         "copies.jsonl": ()}  # files of lines, and what is left out: what can be worked out again  # fmt: skip
+DIGITS = 7  # of seconds
+
+
+def pack(folder: Path, target: Path) -> None:
+    """A folder as samples/ keeps it: lines without what can be worked out again, and kernels that say their blocks."""
+    target.mkdir(parents=True, exist_ok=True)
+    for name, left_out in LINES.items():
+        with lzma.open(target / f"{name}.xz", "wt", preset=9) as file:
+            for row in lines_of(packed_or_not(folder / name)):
+                file.write(json.dumps(rounded({key: row[key] for key in row if key not in left_out})) + "\n")
+    add_blocks(folder, target, block_numbers(folder))
+
+
+def rounded(value: Any) -> Any:
+    """Plain data with numbers of DIGITS digits."""
+    if isinstance(value, float):
+        return float(f"{value:.{DIGITS}g}")
+    if isinstance(value, dict):
+        return {key: rounded(each) for key, each in value.items()}
+    return [rounded(each) for each in value] if isinstance(value, list) else value
+
+
+def block_numbers(folder: Path) -> dict[int, int]:
+    """Blocks of each kernel of ranks.jsonl, by the number of its case."""
+    return {
+        case["number"]: blocks
+        for row in lines_of(packed_or_not(folder / "ranks.jsonl")) if "load" in row
+        for case, blocks in zip(row["cases"], blocks_of(row), strict=True)
+    }  # fmt: skip
+
+
+def add_blocks(folder: Path, target: Path, blocks: dict[int, int]) -> None:
+    """The folders of kernels in another place, with the column of blocks behind that of bags."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from recsmith.measuring.parquet_parts import arrow_schema
+
+    for about in sorted(folder.glob("*/about.json")):
+        made = target / about.parent.name
+        made.mkdir(exist_ok=True)
+        (made / "about.json").write_bytes(about.read_bytes())
+        for part in sorted(about.parent.glob("*.parquet")):
+            rows = pq.read_table(part).to_pylist()
+            rows = [row | {"blocks": blocks.get(row["number"], 1) if row["scale"] == "plans" else 1} for row in rows]
+            table = pa.Table.from_pylist(rows, schema=arrow_schema("compute"))
+            pq.write_table(table, made / part.name, compression="zstd", compression_level=19, use_dictionary=False)
+            print(f"{made / part.name}: {len(rows):,} rows")
 
 
 if __name__ == "__main__":

@@ -7,11 +7,14 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 
 from recsmith.clusters import load_cluster
 from recsmith.costs import cost_model
 from recsmith.costs.pricing import one_device
+from recsmith.measuring.about import folders_in
+from recsmith.measuring.samples import read_samples
 from recsmith.sharding.kernel_limits import KernelLimits
 from recsmith.workloads import Feature, Table
 
@@ -84,3 +87,54 @@ def test_what_fbgemm_refused_on_a_gpu_is_what_planning_refuses():
                       features=(Feature(name="t", pooling_factor=2.0),))  # fmt: skip
         refusal = KernelLimits("cuda", optimizer, frozenset()).refusal(table, "table_wise", kernel, 0.2)
         assert (refusal is None) == ("message" not in row), row["case"]
+
+
+KERNELS = ROOT / "samples" / "h100-production"
+
+
+@pytest.mark.skipif(not KERNELS.exists(), reason="a package holds no samples")
+def test_kernels_of_production_size_are_whole_and_say_their_blocks():
+    counted = {"whole": 0, "blocks": 0, "adam": 0}
+    for gpu in ("h100", "h200"):
+        folders = folders_in(ROOT / "samples" / f"{gpu}-production")
+        assert len(folders) == 6
+        for folder in folders:
+            samples = read_samples(folder)
+            assert np.array_equal(samples.reuse_bins.sum(axis=1), samples.unique_rows)
+            assert (samples.unique_rows <= np.minimum(samples.lookups, samples.rows)).all()
+            assert ((samples.blocks > 1) == ("blocks" in folder.name)).all()
+            assert ((samples.optimizer == "adam") == ("adam" in folder.name)).all()
+            counted["blocks" if "blocks" in folder.name else "whole"] += len(samples)
+            counted["adam"] += int((samples.optimizer == "adam").sum())
+    assert counted["whole"] > 8000
+    assert counted["blocks"] > 180
+    assert counted["adam"] > 900
+
+
+@pytest.mark.skipif(not KERNELS.exists(), reason="a package holds no samples")
+def test_jobs_that_judge_train_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks" / "gpu"))  # pyright: ignore[reportUnknownMemberType]
+    apart = script("held_apart")
+    assert set(apart.JOBS) <= {job for job, _ in apart.plans_of(KERNELS)}
+    loads = apart.judged_loads(KERNELS)
+    rows = [row for row in apart.lines_of(KERNELS / "ranks.jsonl.xz") if row.get("load") in loads]
+    judge = {case["number"] for row in rows for case in row["cases"]}
+    assert {case["optimizer"] for row in rows for case in row["cases"]} == {"adam", "rowwise_adagrad"}
+    apart.split(KERNELS, tmp_path, KERNELS)
+    trained = 0
+    for folder in folders_in(tmp_path):
+        samples, all_ = read_samples(folder), read_samples(KERNELS / folder.name)
+        trained += len(samples)
+        numbers = set(samples.number.tolist())
+        if folder.name.startswith("planned"):
+            assert not numbers & judge
+            assert len(samples) < len(all_)
+        else:
+            assert all(number % 5 != 1 for number in numbers)
+            assert len(samples) == pytest.approx(0.75 * len(all_), rel=0.05)
+    assert trained > 3000
+
+
+def test_numbers_are_packed_with_seven_digits():
+    rounded = script("production").rounded
+    assert rounded({"a": [1.23456789e-5, 3, True, None], "b": "x"}) == {"a": [1.234568e-5, 3, True, None], "b": "x"}

@@ -8,7 +8,7 @@ import pytest
 
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.measuring import about as abouts
-from recsmith.measuring.about import About, load_about, locate, write_about
+from recsmith.measuring.about import About, folders_in, load_about, locate, write_about
 from recsmith.measuring.samples import read_samples
 from recsmith.measuring.summary import summarize
 
@@ -84,3 +84,12 @@ def test_a_path_is_itself_and_shipped_sets_have_names(tmp_path: Path, monkeypatc
     assert locate("shipped:cpu") == tmp_path / "samples" / "cpu"
     with pytest.raises(UsageError, match="there are cpu"):
         locate("shipped:gpu")
+
+
+def test_a_folder_may_hold_several(tmp_path: Path):
+    for name in ("b", "a"):
+        (tmp_path / name).mkdir()
+        write_about(tmp_path / name, ABOUT)
+    assert folders_in(tmp_path) == [tmp_path / "a", tmp_path / "b"]
+    assert folders_in(tmp_path / "a") == [tmp_path / "a"]
+    assert folders_in(tmp_path / "none") == [tmp_path / "none"]

@@ -1,5 +1,6 @@
 """Parts: parquet that says what its columns mean; damaged ones are named and nothing is overwritten."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from recsmith.measuring.cases import Cases
 from recsmith.measuring.columns import COLUMNS, COMPUTE, SCHEMA
 from recsmith.measuring.compute import measure_compute
 from recsmith.measuring.folder import Limit, journal_rows, open_folder, read_columns
+from recsmith.measuring.journal import NAME
 
 DOCS = Path(__file__).parents[2] / "docs" / "measurements.md"
 pyarrow: Any = pytest.importorskip("pyarrow")
@@ -137,3 +139,29 @@ def test_without_pyarrow_parts_cannot_be_read(made: Path, monkeypatch: pytest.Mo
         read_columns(made, ["status"])
     the_part(made).unlink()
     assert read_columns(made, ["status"]) == {"status": ["ok"] * 3}
+
+
+def test_measurements_of_before_are_of_whole_tables(made: Path):
+    """Neither their parts nor their journals have the column of blocks; what is folded now has it."""
+    names = [column.name for column in COMPUTE]
+    before = read_columns(made, names)
+    table = pyarrow.parquet.read_table(the_part(made))
+    pyarrow.parquet.write_table(table.drop_columns(["blocks"]), the_part(made))
+    lines = [json.loads(line) for line in (made / NAME).read_text().splitlines()]
+    kept = [{name: line[name] for name in line if name != "blocks"} for line in lines]
+    (made / NAME).write_text("".join(f"{json.dumps(line)}\n" for line in kept))
+    assert "blocks" not in (made / NAME).read_text()
+    assert read_columns(made, names) == before
+    assert set(before["blocks"]) == {1}
+    with open_folder(made, load_about(made)) as folder:
+        folder.fold()
+    assert read_columns(made, names) == before
+
+
+def test_a_table_has_one_block_at_least(made: Path):
+    table = pyarrow.parquet.read_table(the_part(made))
+    none = pyarrow.array([0] * len(table), pyarrow.int64())
+    place = table.column_names.index("blocks")
+    pyarrow.parquet.write_table(table.set_column(place, table.schema.field("blocks"), none), the_part(made))
+    with pytest.raises(CorruptFile, match="blocks must be at least 1"):
+        read_columns(made, ["blocks"])

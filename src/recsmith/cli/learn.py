@@ -238,11 +238,12 @@ def _learn(
 
 
 def _folders(names: str, option: str) -> list[Any]:
-    """Folders of measurements, with commas between."""
+    """Folders of measurements, with commas between; those of a folder that holds several."""
     from recsmith.errors import UsageError
-    from recsmith.measuring.about import locate
+    from recsmith.measuring.about import folders_in, locate
 
-    folders = [locate(word.strip()) for word in names.split(",") if word.strip()]
+    located = [locate(word.strip()) for word in names.split(",") if word.strip()]
+    folders = [each for folder in located for each in folders_in(folder)]
     if not folders:
         raise UsageError(f"{option} names no folder; give one such as measurements/cpu, or several with commas between")
     return folders

@@ -95,7 +95,7 @@ class Simulated:
 
     def _price(self, case: Case) -> _Noiseless:
         """What all visits of a case have in common: its seconds before noise."""
-        problem = _problem_of(case, self._cluster)
+        problem = problem_of(case, self._cluster)
         kernels = SharedCacheKernels.of(problem)
         modes: Ints = np.arange(len(problem.tables))
         widths = problem.demand.dim[problem.modes.table[modes]]
@@ -128,7 +128,7 @@ def _one_gpu(source: str) -> Cluster:
     return replace(cluster, local_world_size=1, hosts=1, hbm_bytes=hbm, reserve_bytes=0)
 
 
-def _problem_of(case: Case, cluster: Cluster) -> Problem:
+def problem_of(case: Case, cluster: Cluster) -> Problem:
     """The case as a problem: whole tables on one device, or row-wise tables over as many devices as it has blocks."""
     if case.blocks == 1:
         return build_problem(case.workload, cluster, Space(types=("table_wise",), kernels=("fused",)))

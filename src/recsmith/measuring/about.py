@@ -104,3 +104,9 @@ def locate(folder: str) -> Path:
     if name not in there:
         raise UsageError(f"no measurements '{name}' ship with this version; there are {', '.join(there)}")
     return SAMPLES / name
+
+
+def folders_in(folder: Path) -> list[Path]:
+    """The folders of measurements in a folder that holds several, by name; otherwise the folder itself."""
+    inner = sorted(each.parent for each in folder.glob(f"*/{ABOUT_NAME}"))
+    return [folder] if is_regular_file(folder / ABOUT_NAME) or not inner else inner

@@ -18,9 +18,11 @@ from recsmith.files import did_you_mean
 from recsmith.measuring.about import About
 from recsmith.measuring.columns import (
     ABOVE_ZERO,
+    ADDED,
     ALLOWED,
     COLUMNS,
     LARGEST,
+    LEAST,
     LEAST_S,
     LONGEST_TEXT,
     Column,
@@ -70,7 +72,8 @@ def row_trouble(row: Row, about: About) -> str:
 def missing(row: Row, kind: MeasurementKind, names: Any) -> str:
     """The first of the names whose column a row must have and does not; '' where it has all."""
     known = _columns(kind)
-    return next((name for name in names if row.get(name) is None and not known[name].may_be_empty), "")
+    needed = (name for name in names if not known[name].may_be_empty and (name not in ADDED or name in row))
+    return next((name for name in needed if row.get(name) is None), "")
 
 
 @cache
@@ -89,6 +92,8 @@ def _trouble(column: Column, value: object, row: Row) -> str:
     rule = next((rule for rule, holds in _RULES[column.items] if not all(map(holds, values))), "")
     if not rule and column.name in ALLOWED and value not in ALLOWED[column.name]:
         rule = f"one of {', '.join(ALLOWED[column.name])}"
+    if not rule and column.name in LEAST and cast(int, value) < LEAST[column.name]:
+        rule = f"at least {LEAST[column.name]}"
     if not rule and column.items == "float64" and column.unit == "s":
         may_be_zero = column.name not in ABOVE_ZERO or row.get("status", "ok") != "ok"
         numbers = cast(list[float], values)
@@ -146,8 +151,10 @@ def size_trouble(metadata: Any, names: Sequence[str], most_rows: int) -> str:
 
 
 def schema_trouble(found: Any, wanted: Any) -> str:
-    """What columns are missing, unknown, twice, or of another type; '' where none is."""
+    """What columns are missing, unknown, twice, or of another type; '' where none is. Those of ADDED may be missing."""
     for name in wanted.names:
+        if name not in found.names and name in ADDED:
+            continue
         if name not in found.names:
             return f"it has no column '{name}'"
         if found.names.count(name) > 1:
@@ -214,6 +221,8 @@ def _numbers_trouble(column: Column, numbers: Floats, all_ok: bool) -> str:
         return ""
     if not (np.isfinite(numbers).all() and numbers.min() >= 0 and numbers.max() < LARGEST):
         return "must be finite, and from 0 to 2^53"
+    if numbers.min() < LEAST.get(column.name, 0):
+        return f"must be at least {LEAST[column.name]}"
     if column.unit != "s" or column.items != "float64":
         return ""
     short = numbers[numbers < LEAST_S]

@@ -31,6 +31,8 @@ ALLOWED = {
     "optimizer": tuple(OPTIMIZERS),
     "data_type": ("fp32", "fp16", "bf16", "int8"),
 }
+ADDED = {"blocks": 1}  # columns that measurements of before lack, and what they would have said
+LEAST = {"blocks": 1}  # of whole numbers that are never 0
 LONGEST_TEXT = 2**16  # characters of a value, such as the message of a failed case
 LARGEST = 2**53  # of numbers; whole ones below it are exact as floating-point numbers
 LEAST_S = 1e-12  # of seconds above 0: no clock shows less
@@ -94,9 +96,10 @@ date            | string        | -       | when it was measured, UTC, ISO 8601
 """
 COMPUTE = _columns(f"""{_VISITED}
 scale           | string        | -       | how large cases get (hardware/case.py)
-optimizer       | string        | -       | sgd, adagrad or rowwise_adagrad, fused into backward
+optimizer       | string        | -       | sgd, adagrad, rowwise_adagrad or adam, fused into backward
 data_type       | string        | -       | of the weights: fp32 or fp16; states and outputs are fp32
 batch_size      | int64         | bags    | bags of every table
+blocks          | int64         | count   | row blocks of the larger tables that these are blocks of; 1 of whole tables
 tables          | int64         | count   | T, in one fused kernel
 ids             | int64         | count   | of all tables
 rows            | list<int64>   | count   | of each table (T)

@@ -174,6 +174,7 @@ def case_columns(case: Case, scale: str) -> Row:
         "optimizer": case.workload.optimizer,
         "data_type": case.data_type,
         "batch_size": case.workload.batch_size,
+        "blocks": case.blocks,
         "tables": len(tables),
         "ids": sum(case.lookups),
         "rows": [table.num_embeddings for table in tables],

@@ -21,7 +21,7 @@ from recsmith.errors import CorruptFile, UsageError
 from recsmith.files import locked_folder
 from recsmith.measuring.about import About, load_about, write_about
 from recsmith.measuring.checks import line_check, missing
-from recsmith.measuring.columns import COLUMNS
+from recsmith.measuring.columns import ADDED, COLUMNS
 from recsmith.measuring.journal import NAME, Journal, Row, read_journal
 from recsmith.measuring.parquet_parts import has_pyarrow, last_folded, part_files, read_part, write_part
 
@@ -90,7 +90,7 @@ def read_columns(path: Path, names: Sequence[str]) -> dict[str, list[Any]]:
             columns[name] += table[name].to_pylist()
     for row in whole_rows(path, names):
         for name in names:
-            columns[name].append(row.get(name))
+            columns[name].append(row.get(name, ADDED.get(name)))
     return columns
 
 

@@ -26,7 +26,7 @@ from recsmith.measuring.checks import (
     size_trouble,
     values_trouble,
 )
-from recsmith.measuring.columns import COLUMNS, SCHEMA, MeasurementKind
+from recsmith.measuring.columns import ADDED, COLUMNS, SCHEMA, MeasurementKind
 from recsmith.measuring.journal import Row
 
 SCHEMA_KEY = b"recsmith.schema"  # of the metadata of a parquet file
@@ -87,6 +87,11 @@ def last_folded(path: Path) -> int:
     return max((positions_of(part)[1] for part in part_files(path)), default=-1)
 
 
+def added(kind: MeasurementKind) -> Row:
+    """What rows of before would have said in the columns that were added since."""
+    return {column.name: ADDED[column.name] for column in COLUMNS[kind] if column.name in ADDED}
+
+
 def write_part(target: Path, kind: MeasurementKind, rows: list[Row]) -> None:
     """Write rows as a new file: beside it, on the disk, then renamed.
 
@@ -99,7 +104,7 @@ def write_part(target: Path, kind: MeasurementKind, rows: list[Row]) -> None:
         raise RecSmithError(f"cannot write '{target}': it is there already; the journal keeps its samples")
     temporary = target.with_name(f".{target.name}")
     try:
-        table = arrow.Table.from_pylist(rows, schema=arrow_schema(kind))
+        table = arrow.Table.from_pylist([added(kind) | row for row in rows], schema=arrow_schema(kind))
         # Visits repeat what their case is; without dictionaries zstd sees that, and files are a quarter smaller.
         arrow.parquet.write_table(
             table, temporary, compression="zstd", compression_level=COMPRESSION_LEVEL, use_dictionary=False
@@ -152,11 +157,17 @@ def _checked_table(arrow: Any, part: Path, about: About, names: list[str]) -> tu
 def _read_table(arrow: Any, part: Path, names: list[str], kind: MeasurementKind) -> Any:
     """The columns; text is kept once for each different value, until it is known how much all of it is.
 
+    Columns that were added since the part was written say what it would have said.
+
     Raises:
         ValueError: the text is too much.
     """
     texts = [column.name for column in COLUMNS[kind] if column.items == "string" and column.name in names]
-    table = arrow.parquet.read_table(part, columns=names, read_dictionary=texts)
+    lacking = [name for name in names if name in ADDED and name not in arrow.parquet.read_schema(part).names]
+    present = [name for name in names if name not in lacking]
+    table = arrow.parquet.read_table(part, columns=present, read_dictionary=texts)
+    for name in lacking:
+        table = table.append_column(name, arrow.array([ADDED[name]] * len(table), arrow.int64()))
     for name in texts:
         column = table[name]
         written_out = sum(map(_characters, column.chunks))

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from recsmith._types import Floats, Ints, noun
 from recsmith.errors import UsageError
 from recsmith.measuring.about import About, load_about
-from recsmith.measuring.columns import COMPUTE
+from recsmith.measuring.columns import ADDED, COMPUTE
 from recsmith.measuring.folder import read_columns, whole_rows
 from recsmith.measuring.parquet_parts import part_files, read_part
 from recsmith.workloads.workload import NUM_REUSE_BINS
@@ -168,7 +168,7 @@ def visit_of(forward_s: float | None, backward_s: float | None, probe_s: float |
 
 
 Words = npt.NDArray[np.str_]
-SAMPLE_COLUMNS = ("sample", "number", "optimizer", "data_type", "batch_size", "tables")
+SAMPLE_COLUMNS = ("sample", "number", "optimizer", "data_type", "batch_size", "blocks", "tables")
 TABLE_COLUMNS = ("rows", "dim", "pooling_factor", "zipf", "lookups", "unique_rows", "reuse_bins")
 READ_COLUMNS = (*SAMPLE_COLUMNS, *TABLE_COLUMNS)
 DTYPES = {"int64": np.int64, "float64": np.float64, "string": np.str_}
@@ -182,7 +182,8 @@ class Samples:
 
     sample: place in the run (N,). number: of the case (N,); samples of one number are one case, measured twice.
     forward_s, backward_s: as `KernelSample` has them (N,). optimizer, data_type: names (N,). batch_size: bags of every
-    table (N,). start: (N + 1,), from 0 to P.
+    table (N,). blocks: row blocks of the larger tables of which these are one each, 1 of whole tables (N,).
+    start: (N + 1,), from 0 to P.
     rows, dim, pooling_factor (ids a bag), zipf, lookups (ids), unique_rows: of each table (P,).
     reuse_bins: rows read 1, 2, 3-4, 5-8 ... > 32768 times (P, 17).
     """
@@ -194,6 +195,7 @@ class Samples:
     optimizer: Words
     data_type: Words
     batch_size: Ints
+    blocks: Ints
     start: Ints
     rows: Ints
     dim: Ints
@@ -244,7 +246,7 @@ def _pieces(path: Path, about: About, steady: Ints) -> Iterator[dict[str, Any]]:
         yield _arrays(flat | {name: flat[name].flatten() for name in TABLE_COLUMNS})
     known = set(steady.tolist())
     rows = [row for row in whole_rows(path, [*READ_COLUMNS, "visit"]) if row["visit"] == 0 and row["sample"] in known]
-    columns = {name: [row[name] for row in rows] for name in READ_COLUMNS}
+    columns = {name: [row.get(name, ADDED.get(name)) for row in rows] for name in READ_COLUMNS}
     yield _arrays(columns | {name: [value for values in columns[name] for value in values] for name in TABLE_COLUMNS})
 
 

@@ -10,11 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.cases import Case, table, workload
 from support.learned import card, tensors, write_model
+from support.learned_cases import piece_of
 
 from recsmith.bounds import lower_bound
 from recsmith.clusters import load_cluster
 from recsmith.costs import cost_model
 from recsmith.costs.neural.files import card_from_raw, find_model, load_model, save_model
+from recsmith.costs.neural.inputs import OPTIMIZERS, inputs_of, work_of
 from recsmith.costs.pricing import group_seconds, one_device
 from recsmith.errors import CorruptFile, RecSmithError, UsageError
 from recsmith.hardware import Case as HardwareCase
@@ -61,6 +63,27 @@ def test_a_corrected_model_of_before_is_refused_in_one_sentence(tmp_path: Path) 
     save_model(str(path), made, card(variant="corrected"))
     with pytest.raises(CorruptFile, match="the 15 figures of work of an earlier version, not 16; train it again with"):
         load_model(path)
+
+
+def with_adam() -> dict[str, Any]:
+    """A model that has learned from Adam: one input more."""
+    made = tensors()
+    more = {"centre": np.array([0.1]), "spread": np.array([0.3])}
+    made |= {name: np.concatenate([made[name], added]) for name, added in more.items()}
+    return made | {"weight0": np.hstack([made["weight0"], np.ones((len(made["weight0"]), 1))])}
+
+
+def test_models_have_the_inputs_that_they_learned_from(tmp_path: Path) -> None:
+    """One of before prices every piece as it did, to the last bit; one of Adam knows it, and its card may say so."""
+    save_model(str(tmp_path / "now.safetensors"), with_adam(), card(optimizers=OPTIMIZERS))
+    write_model(tmp_path / "before.safetensors")
+    now, before = (load_model(tmp_path / f"{name}.safetensors")[0] for name in ("now", "before"))
+    sgd, adam = (piece_of(80.0, 16.0, 40.0, 1000.0, 128.0)._replace(optimizer=np.array([i])) for i in (0, 3))
+    assert (before.terms(work_of(sgd), inputs_of(sgd)) == before.terms(work_of(sgd), inputs_of(sgd)[:, :16])).all()
+    assert (now.terms(work_of(adam), inputs_of(adam)) != now.terms(work_of(sgd), inputs_of(sgd))).any()
+    save_model(str(tmp_path / "odd.safetensors"), tensors(), card(optimizers=OPTIMIZERS))
+    with pytest.raises(CorruptFile, match="its card has optimizer 'adam', its weights have no input of it"):
+        load_model(tmp_path / "odd.safetensors")
 
 
 def test_a_missing_tensor_is_named(tmp_path: Path) -> None:

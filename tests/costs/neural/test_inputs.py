@@ -4,7 +4,18 @@ import numpy as np
 import pytest
 from support.learned_cases import piece_of
 
-from recsmith.costs.neural.inputs import INPUTS, UNIT, WORK, cells_of, distances, figures_of, inputs_of, work_of
+from recsmith.costs.neural.inputs import (
+    FIRST_INPUTS,
+    INPUTS,
+    OPTIMIZERS,
+    UNIT,
+    WORK,
+    cells_of,
+    distances,
+    figures_of,
+    inputs_of,
+    work_of,
+)
 
 
 def test_work_and_inputs_of_a_piece_by_hand() -> None:
@@ -55,3 +66,12 @@ def test_the_distance_is_a_factor_beyond_the_edge_of_the_nearest_cell():
 
 def test_tables_that_read_nothing_have_figures():
     assert np.isfinite(_figures(1.0, 0.0, 4)).all()
+
+
+def test_inputs_that_were_added_stand_behind_those_of_before() -> None:
+    piece = piece_of(80.0, 16.0, 40.0, 1000.0, 128.0)
+    adam = piece._replace(optimizer=np.array([OPTIMIZERS.index("adam")]))
+    told: dict[str, float] = dict(zip(INPUTS, inputs_of(adam)[0].tolist(), strict=True))
+    assert [told[name] for name in ("sgd", "adagrad", "rowwise_adagrad", "adam")] == [0, 0, 0, 1]
+    assert inputs_of(piece)[0, FIRST_INPUTS:].tolist() == [0]
+    assert INPUTS[FIRST_INPUTS:] == ("adam",)

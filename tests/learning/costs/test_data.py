@@ -1,5 +1,6 @@
 """Samples as groups: which are used, and that no case stands in two parts."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -43,6 +44,13 @@ def test_some_of_the_samples_keep_their_pieces() -> None:
     assert some.summed(some.ids) == pytest.approx(all_.summed(all_.ids)[1::3])
     assert some.bags.tolist() == np.repeat(all_.batch[1::3], some.tables).tolist()
     assert some.digest != all_.digest == groups(40).digest
+
+
+def test_the_digest_tells_blocks_and_is_that_of_before_without_them() -> None:
+    found = groups(10)
+    blocks = replace(found, blocks=np.where(np.arange(10) == 3, 8, 1))
+    assert blocks.digest != found.digest
+    assert replace(found, inputs=found.inputs[:, :16]).digest == found.digest
 
 
 def test_work_is_counted_as_cases_are_drawn() -> None:

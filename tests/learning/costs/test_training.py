@@ -10,7 +10,9 @@ from support.learned import groups
 
 from recsmith.clusters import load_cluster
 from recsmith.costs.neural.files import FROM_ANALYTIC, Variant, load_model, save_model, weights_of
+from recsmith.costs.neural.inputs import FIRST_INPUTS
 from recsmith.costs.pricing import one_device
+from recsmith.learning.costs import Groups
 from recsmith.learning.costs.baselines import analytic_seconds, with_corrected_work
 from recsmith.learning.costs.learn import predict
 
@@ -128,3 +130,25 @@ def test_few_samples_of_another_device_are_learned_sooner_from_a_start() -> None
         train(CostRecipe(epochs=1, start=start), slower, judging)[0] for start in (None, given.tensors())
     )  # fmt: skip
     assert 2 * _error(training.predict(started, judging), judging) < _error(training.predict(alone, judging), judging)
+
+
+def _under_adam(samples: Groups) -> Groups:
+    """The samples, a third of them under Adam, which takes twice as long."""
+    adam = np.arange(len(samples)) % 3 == 0
+    inputs = samples.inputs.copy()
+    inputs[adam[samples.owner], -1] = 1.0
+    seconds = np.where(adam[:, None], 2 * samples.seconds, samples.seconds)
+    return replace(samples, inputs=inputs, seconds=seconds, optimizer=np.where(adam, 3, samples.optimizer))
+
+
+def test_adam_is_learned_beginning_with_a_model_that_does_not_know_it() -> None:
+    given, _ = train(CostRecipe(epochs=10), SAMPLES, OTHERS)
+    assert len(given.centre) == FIRST_INPUTS
+    recipe = CostRecipe(epochs=10, start=given.tensors())
+    begun = training._first_network(recipe, _under_adam(SAMPLES))  # pyright: ignore[reportPrivateUsage]
+    before, after = training.predict(given, OTHERS), training.predict(begun, _under_adam(OTHERS))
+    assert after / before == pytest.approx(np.full(before.shape, (after / before)[0, 0]), rel=1e-3)
+    network, _ = train(recipe, _under_adam(SAMPLES), _under_adam(OTHERS))
+    assert _error(training.predict(network, _under_adam(OTHERS)), _under_adam(OTHERS)) < 0.15
+    again = CostRecipe(epochs=1, start=network.tensors())  # of samples without Adam: it keeps what it knows
+    assert len(train(again, SAMPLES, OTHERS)[0].centre) == FIRST_INPUTS + 1

@@ -12,7 +12,16 @@ import numpy as np
 from recsmith._elementary import exp, matmul, tanh
 from recsmith._types import Floats, noun
 from recsmith.costs.neural.heads import ConvexHead, CorrectedHead, FreeHead, Head
-from recsmith.costs.neural.inputs import CORRECTED, DATA_TYPES, FIGURES, INPUTS, OPTIMIZERS, WORK, Region
+from recsmith.costs.neural.inputs import (
+    CORRECTED,
+    DATA_TYPES,
+    FIGURES,
+    FIRST_INPUTS,
+    INPUTS,
+    OPTIMIZERS,
+    WORK,
+    Region,
+)
 from recsmith.costs.weight_files import (
     COMM,
     POLICIES,
@@ -100,8 +109,9 @@ class Card:
 class Weights:
     """The piece network and the head.
 
-    centre, spread (x,): of the inputs. layers: (weight, bias) pairs, ReLU between them. base (t, b): log of what a unit
-    of each figure of work adds to each term. cells (c, 4): where trained tables lie; None in files of before.
+    centre, spread (x,): of the first x inputs, which the model knows. layers: (weight, bias) pairs, ReLU between them.
+    base (t, b): log of what a unit of each figure of work adds to each term. cells (c, 4): where trained tables lie;
+    None in files of before.
     """
 
     centre: Floats
@@ -112,8 +122,8 @@ class Weights:
     cells: Floats | None = None
 
     def terms(self, work: Floats, inputs: Floats) -> Floats:
-        """Learned terms (N, t) of pieces with figures of work (N, b) and inputs (N, x); 0 or more."""
-        flow = np.clip((inputs - self.centre) / self.spread, -4.0, 4.0)
+        """Learned terms (N, t) of pieces with figures of work (N, b) and inputs (N, x or more); 0 or more."""
+        flow = np.clip((inputs[:, : len(self.centre)] - self.centre) / self.spread, -4.0, 4.0)
         for weight, bias in self.layers[:-1]:
             flow = np.maximum(matmul(flow, weight.T) + bias, 0.0)
         weight, bias = self.layers[-1]
@@ -154,6 +164,9 @@ def load_tensors(path: Path) -> tuple[dict[str, Floats], Card]:
     for names, known in ((card.optimizers, OPTIMIZERS), (card.data_types, DATA_TYPES)):
         for name in set(names) - set(known):
             damaged(str(path), f"'{name}' is none of {', '.join(known)}", MADE_BY)
+    told = INPUTS[: tensors["centre"].size] if "centre" in tensors else INPUTS
+    for name in set(card.optimizers) - set(told):
+        damaged(str(path), f"its card has optimizer '{name}', its weights have no input of it", MADE_BY)
     weights_of(tensors, card.variant, str(path))
     return tensors, card
 
@@ -199,7 +212,8 @@ def _shapes(tensors: dict[str, Floats], variant: Variant, source: str) -> dict[s
     work = CORRECTED if variant in FROM_ANALYTIC else WORK
     if variant in FROM_ANALYTIC and size("base", 1) == EARLIER:
         damaged(source, f"it has the {EARLIER} figures of work of an earlier version, not {len(CORRECTED)}", MADE_BY)
-    x, b, t, first, second = len(INPUTS), len(work), size("base", 0), size("weight0", 0), size("weight1", 0)
+    x = min(max(size("centre", 0), FIRST_INPUTS), len(INPUTS))
+    b, t, first, second = len(work), size("base", 0), size("weight0", 0), size("weight1", 0)
     shapes: dict[str, tuple[int, ...]] = {
         "centre": (x,), "spread": (x,), "weight0": (first, x), "bias0": (first,), "weight1": (second, first),
         "bias1": (second,), "weight2": (t * b, second), "bias2": (t * b,), "base": (t, b), "launch": (2,),

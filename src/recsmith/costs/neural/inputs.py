@@ -7,7 +7,9 @@ Reach: least and most of every figure by itself would call a large, cold and oft
 large ones, cold ones and often read ones, but none that is all three. So figures count together: rows, ids a bag,
 columns, and how often a row of a batch is read. A cell is a factor of 4 wide in each of them.
 
-Legend: N pieces or tables, b = 7 figures of work, c = 16 of a corrected model, h = 4 cached shares, x = 16 inputs, C
+Inputs were added behind those of before. A model takes as many as it learned from, which are the first of them.
+
+Legend: N pieces or tables, b = 7 figures of work, c = 16 of a corrected model, h = 4 cached shares, x = 17 inputs, C
 cells.
 """
 
@@ -20,7 +22,7 @@ from recsmith._elementary import log2, power
 from recsmith._types import Floats, Ints, noun
 from recsmith.costs.embedding_kernels import EmbeddingKernels
 
-OPTIMIZERS = ("sgd", "adagrad", "rowwise_adagrad")  # those that measurements have
+OPTIMIZERS = ("sgd", "adagrad", "rowwise_adagrad", "adam")  # those that measurements have
 DATA_TYPES = ("fp32", "fp16")
 ELEMENT = np.array([4.0, 2.0])  # bytes, in order of DATA_TYPES
 LEAST_SHARE = 1e-12  # of reads; stands for none, which nothing is divided by
@@ -34,7 +36,8 @@ CORRECTED = (*WORK, "forward memory", "forward cache", "backward memory", "backw
 holds less and less of a table, each beyond the one before it, and what a cache would hold."""
 AGAIN_UNIT = 1e-12  # seconds of a byte read again: it only brings bytes near the seconds of figures beside them
 INPUTS = ("width", "pooling", "bags", "ids", "unique share", "unique rows", "unique bytes", "table bytes", "rows",
-          "output bytes", "width % 8", "width % 16", *OPTIMIZERS, "fp16")  # fmt: skip
+          "output bytes", "width % 8", "width % 16", "sgd", "adagrad", "rowwise_adagrad", "fp16", "adam")  # fmt: skip
+FIRST_INPUTS = INPUTS.index("adam")  # of models that learned from no Adam, and of policies that place tables
 FIGURES = ("rows", "pooling factor", "columns", "reads of a row")
 CELL_OCTAVES = 2.0  # of a cell: trade-off, narrower ones tell more and make larger files
 LEAST_FIGURE = 2.0**-10  # stands for less, of tables that hardly read anything
@@ -89,7 +92,7 @@ def inputs_of(piece: PieceWork) -> Floats:
         _log(piece.width), _log(16 * piece.ids / np.maximum(piece.bags, 1e-9)), _log(piece.bags), _log(piece.ids),
         share, _log(piece.unique), _log(piece.unique * piece.width * element), _log(piece.rows * piece.width * element),
         _log(piece.rows), _log(piece.bags * piece.width * 4), piece.width % 8 != 0, piece.width % 16 != 0,
-        *(piece.optimizer == i for i in range(len(OPTIMIZERS))), piece.data_type == 1,
+        *(piece.optimizer == i for i in range(3)), piece.data_type == 1, piece.optimizer == OPTIMIZERS.index("adam"),
     ]  # fmt: skip
     return np.stack([np.asarray(column, dtype=np.float64) for column in columns], axis=1)
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from recsmith._random import mixed, salt
 from recsmith._types import Bools, Floats, Ints, noun
-from recsmith.costs.neural.inputs import DATA_TYPES, OPTIMIZERS, PieceWork, inputs_of, work_of
+from recsmith.costs.neural.inputs import DATA_TYPES, FIRST_INPUTS, OPTIMIZERS, PieceWork, inputs_of, work_of
 from recsmith.errors import UsageError
 from recsmith.learning.preparation import SEEDS_APART, repeat_differences
 from recsmith.measuring.about import load_about
@@ -39,8 +39,9 @@ class Groups:
     """Fusion groups: figures of work (P, b) and inputs (P, x) of pieces, and seconds (N, 2), forward and backward.
 
     start (N + 1,): pieces start[i] to start[i + 1] are those of group i. case (N,): groups of one number are
-    measurements of the same case. zipf, dim, rows, ids, bags, unique (P,), batch, optimizer, data_type (N,): as in the
-    measurements; optimizers and data types are places in the lists of costs/neural/inputs.py.
+    measurements of the same case. zipf, dim, rows, ids, bags, unique (P,), batch, optimizer, data_type, blocks (N,): as
+    in the measurements; optimizers and data types are places in the lists of costs/neural/inputs.py. blocks: the pieces
+    of a group are row blocks, each one of so many of a larger table, whose law zipf is.
     """
 
     start: Ints
@@ -51,6 +52,7 @@ class Groups:
     batch: Ints
     optimizer: Ints
     data_type: Ints
+    blocks: Ints
     rows: Floats
     dim: Floats
     ids: Floats
@@ -99,14 +101,16 @@ class Groups:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of all arrays."""
+        """SHA-256 of all arrays: as it was before samples had blocks and Adam, where they have none."""
         found = hashlib.sha256()
         for name in self.__dataclass_fields__:
-            found.update(np.ascontiguousarray(getattr(self, name)).tobytes())
+            if name != "blocks" or (self.blocks > 1).any():
+                array = self.inputs[:, :FIRST_INPUTS] if name == "inputs" else getattr(self, name)
+                found.update(np.ascontiguousarray(array).tobytes())
         return found.hexdigest()
 
 
-GROUP_FIELDS = ("seconds", "case", "batch", "optimizer", "data_type")
+GROUP_FIELDS = ("seconds", "case", "batch", "optimizer", "data_type", "blocks")
 
 
 def groups_of(samples: Samples, seed: int = 0, scale: str = "", planned: str = "") -> Groups:
@@ -126,7 +130,7 @@ def groups_of(samples: Samples, seed: int = 0, scale: str = "", planned: str = "
     return Groups(
         start=samples.start, work=work_of(piece), inputs=inputs_of(piece), case=case,
         seconds=np.stack([samples.forward_s, samples.backward_s], axis=1), batch=batch, optimizer=optimizer,
-        data_type=data_type, rows=rows, dim=dim, ids=ids, unique=unique, zipf=samples.zipf,
+        data_type=data_type, blocks=samples.blocks, rows=rows, dim=dim, ids=ids, unique=unique, zipf=samples.zipf,
     )  # fmt: skip
 
 

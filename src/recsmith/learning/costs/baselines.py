@@ -4,6 +4,7 @@ Legend: N groups, f figures of work.
 """
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 
@@ -29,6 +30,7 @@ from recsmith.workloads import AccessProfile, Feature, Table, Workload
 from recsmith.workloads.zipf import zipf_hot_share
 
 WHOLE = Space(types=("table_wise",), kernels=("fused",), widths="torchrec")
+BLOCKS = Space(types=("row_wise",), kernels=("fused",), widths="torchrec")
 ANALYTIC_SECONDS = slice(FORWARD_MEMORY, BACKWARD_CACHE + 1)  # columns of its terms
 PIECES_AT_ONCE = 1000  # of a problem that figures are worked out by; more are no faster
 LAUNCH_SCALE_S = 1e-6  # of the column of launches: seconds, so that its weight is near those of the others
@@ -69,14 +71,21 @@ def with_corrected_work(groups: Groups, cluster: Cluster) -> Groups:
     """The groups with the figures of a corrected model: seconds of `analytic` on a device, and what caches miss.
 
     Tables of many groups are one problem, each with its group's batch size: 20 times as fast as a problem for a group.
+    Row blocks are pieces of row-wise tables, over as many devices as a table has blocks.
     """
     model, owner, bags = cost_model("analytic"), groups.owner, groups.bags
     work: Floats = np.empty((len(owner), len(CORRECTED)))
-    missing = missing_shares(lambda rows: zipf_hot_share(groups.zipf, groups.rows, rows), groups.unique)
-    for optimizer in range(len(OPTIMIZERS)):
-        own: Ints = np.flatnonzero(groups.optimizer[owner] == optimizer)
+    parts = groups.blocks[owner]
+    missing = missing_shares(
+        lambda rows: zipf_hot_share(groups.zipf, groups.rows * parts, rows * parts), groups.unique
+    )  # fmt: skip
+    for blocks, optimizer in product(np.unique(parts).tolist(), range(len(OPTIMIZERS))):
+        own: Ints = np.flatnonzero((parts == blocks) & (groups.optimizer[owner] == optimizer))
+        devices = cluster if blocks == 1 else replace(cluster, local_world_size=blocks)
         for pieces in np.array_split(own, -(-len(own) // PIECES_AT_ONCE)) if len(own) else ():
-            problem = build_problem(_workload(groups, pieces, optimizer), cluster, WHOLE)
+            problem = build_problem(
+                _workload(groups, pieces, optimizer, blocks=blocks), devices, WHOLE if blocks == 1 else BLOCKS
+            )
             some: Ints = np.array([int(table.name) for table in problem.tables])  # problems have an order of their own
             modes, widths = np.arange(len(some)), problem.demand.dim[problem.modes.table]
             seconds = model.compile(problem).terms(modes, widths)[:, ANALYTIC_SECONDS]
@@ -90,13 +99,15 @@ def with_corrected_work(groups: Groups, cluster: Cluster) -> Groups:
 
 
 def workload_of(groups: Groups, index: int) -> Workload:
-    """The tables, batch and optimizer of a group."""
+    """The tables, batch and optimizer of a group of whole tables."""
     pieces = np.arange(int(groups.start[index]), int(groups.start[index + 1]))
     return _workload(groups, pieces, int(groups.optimizer[index]), batch_size=int(groups.batch[index]))
 
 
-def _workload(groups: Groups, pieces: Ints, optimizer: int, batch_size: int = 1) -> Workload:
+def _workload(groups: Groups, pieces: Ints, optimizer: int, batch_size: int = 1, blocks: int = 1) -> Workload:
     """Some pieces as tables of a job, each with as many poolings as its group has samples.
+
+    blocks: the pieces are one each of so many row blocks of the tables, whose samples as many devices share.
 
     So tables of groups with many batch sizes are one problem of a job with one sample, which every optimizer trains:
     features with a `batch_size` of their own are refused under some.
@@ -104,10 +115,13 @@ def _workload(groups: Groups, pieces: Ints, optimizer: int, batch_size: int = 1)
     owner = np.searchsorted(groups.start, pieces, side="right") - 1
     tables = tuple(
         Table(
-            name=str(p), num_embeddings=int(groups.rows[p]), embedding_dim=int(groups.dim[p]),
+            name=str(p), num_embeddings=int(groups.rows[p]) * blocks, embedding_dim=int(groups.dim[p]),
             data_type=DATA_TYPES[int(groups.data_type[group])], access=AccessProfile(zipf=float(groups.zipf[p])),
             features=(
-                Feature(name=str(p), pooling_factor=float(groups.ids[p] / batch), num_poolings=batch / batch_size),
+                Feature(
+                    name=str(p), pooling_factor=float(groups.ids[p] / batch) * blocks,
+                    num_poolings=batch / batch_size / blocks,
+                ),
             ),
         )
         for p, group, batch in zip(pieces.tolist(), owner.tolist(), groups.batch[owner].tolist(), strict=True)

@@ -122,9 +122,9 @@ def ranges_of(groups: Groups) -> dict[str, Range]:
 
 
 def _factor(groups: Groups, origin: Origin) -> float:
-    """The factor of cost model `analytic` on this device; 1 where the catalogue does not have the device."""
-    cluster = cluster_of(origin)
-    if cluster is None:
+    """The factor of cost model `analytic` on this device, of whole tables; 1 where the catalogue lacks the device."""
+    cluster, groups = cluster_of(origin), groups.take(groups.blocks == 1)
+    if cluster is None or not len(groups):
         return 1.0
     some = groups.take(np.arange(len(groups)) % max(1, len(groups) // SCALED_BY) == 0)
     return analytic_factor(some.seconds, analytic_seconds(some, cluster))

@@ -19,7 +19,7 @@ from recsmith._types import noun
 from recsmith.costs.analytic import BACKWARD_KERNELS, FORWARD_KERNELS, LAUNCH_S
 from recsmith.costs.neural.files import BEND, FROM_ANALYTIC, Variant
 from recsmith.costs.neural.heads import LOG_SPAN, LOG_UNIT, REACH
-from recsmith.costs.neural.inputs import AGAIN_UNIT, CACHED_SHARES, CORRECTED, INPUTS, WORK
+from recsmith.costs.neural.inputs import AGAIN_UNIT, CACHED_SHARES, CORRECTED, FIRST_INPUTS, INPUTS, WORK
 from recsmith.learning.costs import Groups
 from recsmith.learning.training_loop import Epoch, TrainingLoop, relative_loss
 
@@ -45,15 +45,15 @@ class FusedKernelNetwork(nn.Module):
     centre: Tensor
     spread: Tensor
 
-    def __init__(self, variant: Variant, terms: int = TERMS, hinges: int = HINGES) -> None:
+    def __init__(self, variant: Variant, terms: int = TERMS, hinges: int = HINGES, inputs: int = FIRST_INPUTS) -> None:
         super().__init__()
         self.variant, hinges = variant, hinges if variant == "convex" else 0
         corrected = variant in FROM_ANALYTIC
         figures, terms = (CORRECTED, len(CORRECTED) - len(WORK) + 1) if corrected else (WORK, terms)
-        self.register_buffer("centre", torch.zeros(len(INPUTS)))
-        self.register_buffer("spread", torch.ones(len(INPUTS)))
+        self.register_buffer("centre", torch.zeros(inputs))
+        self.register_buffer("spread", torch.ones(inputs))
         self.layers = nn.ModuleList(
-            [nn.Linear(len(INPUTS), WIDTH), nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, terms * len(figures))]
+            [nn.Linear(inputs, WIDTH), nn.Linear(WIDTH, WIDTH), nn.Linear(WIDTH, terms * len(figures))]
         )
         self.base = nn.Parameter(SPREAD * torch.randn(terms, len(figures)) - 1)
         self.launch = nn.Parameter(torch.zeros(2))  # logarithm
@@ -75,8 +75,9 @@ class FusedKernelNetwork(nn.Module):
         scale = np.median(seconds.sum(axis=1) / np.add.reduceat(work.sum(axis=1), start[:-1]))
         low, *inner = np.quantile(seconds, [0.02, *np.linspace(0.2, 0.8, self.offsets.shape[1])], axis=0)
         with torch.no_grad():
-            self.centre.copy_(torch.as_tensor(inputs.mean(axis=0)))
-            self.spread.copy_(torch.as_tensor(inputs.std(axis=0) + LEAST_SPREAD))
+            known = inputs[:, : len(self.centre)]
+            self.centre.copy_(torch.as_tensor(known.mean(axis=0)))
+            self.spread.copy_(torch.as_tensor(known.std(axis=0) + LEAST_SPREAD))
             self.base += math.log(scale)
             self.launch.copy_(torch.as_tensor(np.log(low / 2)))
             if inner:
@@ -134,8 +135,14 @@ class FusedKernelNetwork(nn.Module):
                 self.gate.clamp_(min=0.0)
 
     def start_from(self, tensors: dict[str, np.ndarray], factor: float) -> None:
-        """Start at the weights of a file (as of `tensors`), with all of its seconds multiplied by a factor."""
+        """Start at the weights of a file (as of `tensors`), with all of its seconds multiplied by a factor.
+
+        Inputs that the file does not know begin without a weight.
+        """
         given = {name: torch.tensor(value, dtype=torch.float32) for name, value in tensors.items()}
+        new = torch.arange(len(given["centre"]), len(self.centre))
+        given |= {name: torch.cat([given[name], getattr(self, name)[new]]) for name in ("centre", "spread")}
+        given["weight0"] = torch.cat([given["weight0"], torch.zeros(len(given["weight0"]), len(new))], dim=1)
         slopes = {name: given[name] for name in ("linear", "hinges", "extra", "peaks") if name in given}
         for each in slopes.values():
             each[..., 0] *= factor  # the count of pieces; the other terms grow with `base`
@@ -149,7 +156,7 @@ class FusedKernelNetwork(nn.Module):
 
     def terms(self, work: Tensor, inputs: Tensor) -> Tensor:
         """A one and the learned terms (P, k)."""
-        flow = ((inputs - self.centre) / self.spread).clamp(-REACHED, REACHED)
+        flow = ((inputs[:, : len(self.centre)] - self.centre) / self.spread).clamp(-REACHED, REACHED)
         for layer in self.layers[:-1]:
             flow = layer(flow).relu()
         bent = BEND * torch.tanh(self.layers[-1](flow) / BEND).view(-1, *self.base.shape)
@@ -263,7 +270,7 @@ def train(
 
 def _first_network(recipe: CostRecipe, groups: Groups) -> FusedKernelNetwork:
     """The network before training: near the data, or the given one with its seconds brought to the data's."""
-    network = FusedKernelNetwork(recipe.variant, recipe.terms, recipe.hinges)
+    network = FusedKernelNetwork(recipe.variant, recipe.terms, recipe.hinges, _inputs(recipe, groups))
     network.fit_scale(groups.work, groups.inputs, groups.start, groups.seconds)
     if recipe.variant in FROM_ANALYTIC:
         network.start_analytic(LAUNCHES_S)
@@ -271,6 +278,12 @@ def _first_network(recipe: CostRecipe, groups: Groups) -> FusedKernelNetwork:
         network.start_from(recipe.start, 1.0)
         network.start_from(recipe.start, float(np.median(groups.total / predict(network, groups).sum(axis=1))))
     return network
+
+
+def _inputs(recipe: CostRecipe, groups: Groups) -> int:
+    """How many inputs the network takes: those of the model that it begins with, and what its samples have."""
+    added = bool(groups.inputs[:, FIRST_INPUTS:].any())
+    return max(len(INPUTS) if added else FIRST_INPUTS, len(recipe.start["centre"]) if recipe.start else 0)
 
 
 def _loss(predicted: Tensor, measured: Tensor) -> Tensor:

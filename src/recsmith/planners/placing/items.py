@@ -28,7 +28,7 @@ from recsmith.bounds.relaxation import shared_relaxation
 from recsmith.costs import Evaluator
 from recsmith.costs.analytic import BACKWARD_COMM, FORWARD_COMM, AnalyticCostModel, AnalyticEvaluator
 from recsmith.costs.neural.evaluator import NeuralEvaluator
-from recsmith.costs.neural.inputs import DATA_TYPES, INPUTS, OPTIMIZERS, PieceWork, inputs_of, work_of
+from recsmith.costs.neural.inputs import DATA_TYPES, FIRST_INPUTS, OPTIMIZERS, PieceWork, inputs_of, work_of
 from recsmith.planners.search.device_state import NOWHERE, Assignment, DeviceState
 from recsmith.planners.search.placement import fewest_pieces_options, place_longest_first
 from recsmith.problems import NO_PIECE, Problem
@@ -36,7 +36,7 @@ from recsmith.sharding import FUSED, TYPE_NAMES, Span
 
 AS_LIGHT = 1.1  # times the lightest piece of a table: finer splits than this gain next to nothing
 HOT = (64, 1024, 16_384, 262_144)  # rows
-INPUT_COUNT = len(INPUTS) + len(HOT)
+INPUT_COUNT = FIRST_INPUTS + len(HOT)
 KINDS = (TYPE_NAMES.index("column_wise"), TYPE_NAMES.index("table_wise"))  # sharding types of items
 UNKNOWN = -1  # an optimizer or data type that no measurement has: its inputs are all 0
 
@@ -127,7 +127,7 @@ def items_of(problem: Problem, evaluator: Evaluator, rule: ColumnSplitRule = SPL
     return ItemBatch(
         open=None if open_ is None else open_[draft.table[row]],
         draft=draft, row=row, bytes=problem.pieces.tail.device[piece], work=work_of(seen), link_s=comm, free=free,
-        inputs=np.column_stack([inputs_of(seen), _reuse(problem, analytic, mode)]),
+        inputs=np.column_stack([inputs_of(seen)[:, :FIRST_INPUTS], _reuse(problem, analytic, mode)]),
     )  # fmt: skip
 
 
