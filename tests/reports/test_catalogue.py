@@ -24,6 +24,7 @@ def test_every_planner_and_cost_model_is_listed_with_words_of_its_own():
     assert [each.name for each in planners()] == list(PLANNERS)
     assert [each.name for each in cost_models()] == [
         *COST_MODELS,
+        "best",
         "neural:cpu",
         "neural:h100",
         "neural:h200",

@@ -6,6 +6,7 @@ A cost model of your own fulfils `CostModel` and gives an `Evaluator`; `Additive
 
 from recsmith import _plugins
 from recsmith.costs.analytic import AnalyticCostModel
+from recsmith.costs.best import BestCostModel
 from recsmith.costs.neural.files import shipped_models
 from recsmith.costs.neural.model import PREFIX, NeuralCostModel
 from recsmith.costs.pricing import (
@@ -21,13 +22,14 @@ from recsmith.costs.protocol import LARGEST_SUM, READY_THEN_FORWARD, CostModel, 
 from recsmith.costs.torchrec import AdditiveEvaluator, TorchRecCostModel
 
 __all__ = [
-    "COST_MODELS", "DEFAULT_COST_MODEL", "LARGEST_SUM", "READY_THEN_FORWARD", "AdditiveEvaluator", "CostModel",
+    "BEST", "COST_MODELS", "DEFAULT_COST_MODEL", "LARGEST_SUM", "READY_THEN_FORWARD", "AdditiveEvaluator", "CostModel",
     "Evaluator", "Plane", "StepRule", "cost_model", "device_parts", "device_sums", "phase_seconds",
     "piece_seconds", "price", "step_of", "step_seconds",
 ]  # fmt: skip
 
 COST_MODELS: dict[str, CostModel] = {model.name: model for model in (AnalyticCostModel(), TorchRecCostModel())}
 DEFAULT_COST_MODEL = "analytic"
+BEST = BestCostModel()
 
 
 def cost_model(model: str | CostModel | None = None) -> CostModel:
@@ -40,5 +42,7 @@ def cost_model(model: str | CostModel | None = None) -> CostModel:
         return COST_MODELS[DEFAULT_COST_MODEL]
     if isinstance(model, str) and model.startswith(PREFIX):
         return NeuralCostModel(model)
-    learned = [f"{PREFIX}{name}" for name in shipped_models()]
+    if model == BEST.name:
+        return BEST
+    learned = [BEST.name, *(f"{PREFIX}{name}" for name in shipped_models())]
     return _plugins.find_named(model, COST_MODELS, _plugins.COST_MODELS, CostModel, "cost model", "compile", learned)

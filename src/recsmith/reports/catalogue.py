@@ -11,7 +11,7 @@ from recsmith._types import noun
 from recsmith._version import __version__
 from recsmith.adapters.installed import wanted_trio
 from recsmith.clusters import Cluster, catalogue, cluster_to_raw, load_cluster
-from recsmith.costs import COST_MODELS, DEFAULT_COST_MODEL
+from recsmith.costs import BEST, COST_MODELS, DEFAULT_COST_MODEL
 from recsmith.costs.neural.files import find_model, load_model, shipped_models
 from recsmith.costs.neural.model import PREFIX
 from recsmith.costs.published import COLLECTIVES, DEVICE, HOST, MEASURED, PUBLISHED
@@ -107,8 +107,8 @@ def planners() -> tuple[Named, ...]:
 
 
 def cost_models() -> tuple[Named, ...]:
-    """Every cost model: those with formulas, the default one first, and the learned ones that ship."""
-    formulas = (Named(name=name, about=_about(model)) for name, model in COST_MODELS.items())
+    """Every cost model: those with formulas, the default one first, the mixed one, and the learned ones that ship."""
+    formulas = (Named(name=model.name, about=_about(model)) for model in (*COST_MODELS.values(), BEST))
     return (*formulas, *map(_learned, shipped_models()), *_of_packages(_plugins.COST_MODELS, COST_MODELS))
 
 

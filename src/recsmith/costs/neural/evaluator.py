@@ -40,7 +40,9 @@ class NeuralEvaluator:
     """A learned model for one problem.
 
     covered (M,): modes whose kernels were measured. extrapolated: inputs beyond the trained range, by what factor.
-    lift: seconds that every group on a rank costs more than the model says; 0 except in the models of `lifted`.
+    share (M,): what the learned price of a mode counts where formulas count the rest (costs/best.py); None where it is
+    all of each covered mode's. lift: seconds that every group on a rank costs more than the model says; 0 except in the
+    models of `lifted`.
     """
 
     problem: Problem
@@ -51,6 +53,7 @@ class NeuralEvaluator:
     extrapolated: dict[str, float]
     lift: float = 0.0
     additive: bool = False
+    share: Floats | None = None
 
     @property
     def kernels(self) -> EmbeddingKernels:
@@ -89,10 +92,13 @@ class NeuralEvaluator:
             piece = self._piece(modes[some], widths[some])
             work = self._work(piece, modes[some], widths[some], analytic[some, 1:5])
             terms[some, 1 : 1 + learned] = self.weights.terms(work, inputs_of(piece))
+            if self.share is not None:
+                terms[some, 1 : 1 + learned] *= self.share[modes[some], None]
             if isinstance(self.weights.head, CorrectedHead):
                 terms[some, 1 + learned : -AROUND] = self.weights.head.own(terms[some, : 1 + learned])
         other = np.maximum(analytic[:, [1, 3]], analytic[:, [2, 4]]) * self.card.analytic_factor
-        terms[:, [OTHER_FORWARD, OTHER_BACKWARD]] = np.where(covered[:, None], 0.0, other)
+        rest = ~covered if self.share is None else 1 - self.share[modes]
+        terms[:, [OTHER_FORWARD, OTHER_BACKWARD]] = other * rest[:, None]
         terms[:, [FORWARD_COMM, BACKWARD_COMM]] = analytic[:, [ANALYTIC_FORWARD_COMM, ANALYTIC_BACKWARD_COMM]]
         return terms
 
@@ -119,7 +125,8 @@ class NeuralEvaluator:
 
     @cached_property
     def _data_type(self) -> Ints:
-        return np.array([DATA_TYPES.index(table.data_type) for table in self.problem.tables], dtype=np.int64)
+        number = {name: place for place, name in enumerate(DATA_TYPES)}  # others are not covered
+        return np.array([number.get(table.data_type, 0) for table in self.problem.tables], dtype=np.int64)
 
     # --- the head -----------------------------------------------------------------------------------------------
 

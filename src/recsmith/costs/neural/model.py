@@ -17,6 +17,7 @@ import warnings
 
 import numpy as np
 
+from recsmith._elementary import log2
 from recsmith._types import Bools, Floats
 from recsmith.clusters import Device
 from recsmith.costs.analytic import AnalyticCostModel
@@ -31,6 +32,7 @@ from recsmith.workloads import Workload
 PREFIX = "neural:"
 SIMULATED = "simulated:"  # the prefix of hardware whose samples come from a formula
 CLOSE = 1.0 + 1e-9  # a factor; up to it an input counts as within the range
+FAR = 16.0  # times a figure is off the edge of a trained cell: two cells. Trade-off; not tuned further
 LEAST = 1e-9  # what a most of 0 is taken for, so that factors are finite
 
 
@@ -64,6 +66,24 @@ class NeuralCostModel:
             inputs = ", ".join(f"{name} {factor:.3g} times" for name, factor in beyond.items())
             warnings.warn(f"cost model {self.name} extrapolates beyond what it was trained on: {inputs}", stacklevel=2)
         return NeuralEvaluator(problem, self.weights, self.card, analytic, covered, beyond)
+
+    def is_of(self, device: Device) -> bool:
+        """Whether it was measured on such a device."""
+        return is_device(self.card.hardware, self.card.device, device)
+
+    def mixed(self, problem: Problem) -> NeuralEvaluator:
+        """The model where it was trained, and `analytic` times the card's factor elsewhere (costs/best.py).
+
+        Its device and the workload's optimizer must be those of the problem.
+        """
+        names = [table.data_type for table in problem.tables]
+        known = np.array([name in self.card.data_types for name in names], dtype=bool)
+        covered = _covered(problem) & known[problem.modes.table]
+        analytic = AnalyticCostModel().compile(problem)
+        share, unique = np.zeros(len(covered)), analytic.kernels.unique
+        if covered.any():
+            share[covered] = _shares(_distances(problem, covered, unique, self.weights.cells))
+        return NeuralEvaluator(problem, self.weights, self.card, analytic, share > 0, {}, share=share)
 
     def _check(self, problem: Problem) -> None:
         device, card = problem.cluster.device, self.card
@@ -152,12 +172,26 @@ def extrapolations(
 
 def _farthest(problem: Problem, covered: Bools, unique: Floats, cells: Floats) -> dict[str, float]:
     """The table that lies farthest from all cells with every column on one rank, and how far."""
-    modes, which = problem.modes, np.flatnonzero(covered)
-    table = modes.table[which]
-    figures = figures_of(
-        modes.head_rows[which].astype(np.float64), modes.ids[which], modes.bags[which],
-        problem.demand.dim[table].astype(np.float64), unique[which],
-    )  # fmt: skip
-    far = distances(figures, cells)
+    far = _distances(problem, covered, unique, cells)
     worst = int(far.argmax())
-    return {f"table '{problem.tables[int(table[worst])].name}'": float(far[worst])}
+    table = int(problem.modes.table[covered][worst])
+    return {f"table '{problem.tables[table].name}'": float(far[worst])}
+
+
+def _distances(problem: Problem, covered: Bools, unique: Floats, cells: Floats | None) -> Floats:
+    """How far the tables of covered modes lie from all cells with every column on one rank; 1 in one, or without."""
+    modes, which = problem.modes, np.flatnonzero(covered)
+    if cells is None or not len(cells):
+        return np.ones(len(which))
+    return distances(
+        figures_of(
+            modes.head_rows[which].astype(np.float64), modes.ids[which], modes.bags[which],
+            problem.demand.dim[modes.table[which]].astype(np.float64), unique[which],
+        ),
+        cells,
+    )  # fmt: skip
+
+
+def _shares(far: Floats) -> Floats:
+    """What a learned price counts, 1 in a trained cell and 0 from FAR times its figures on, by their logarithms."""
+    return np.clip(1 - log2(far) / np.log2(FAR), 0.0, 1.0)
