@@ -15,7 +15,7 @@ from typing import Any, cast, get_type_hints
 
 from recsmith._fields import WrongError, check_of
 from recsmith.errors import UsageError
-from recsmith.files import decode, did_you_mean
+from recsmith.files import decode_part, did_you_mean
 
 NAME = "name"  # the key of a mapping that says which component it is; the others are settings
 _REGISTERED: dict[str, dict[str, str | Callable[..., Any]]] = {}
@@ -97,26 +97,30 @@ def make(kind: str, spec: object, *given: object, where: str = "") -> Any:
     Raises:
         UsageError: nothing is called so; a setting is unknown, missing or of a wrong type; the component refuses it.
     """
-    where = where or f"the {kind}"
+    where = where or kind
     name, settings = parsed(spec, where)
-    target, place = find(kind, name), f"{where} ({name})"
+    target = find(kind, name)
     if hasattr(target, "__pydantic_config__"):  # a noun
-        return decode(cast(type[Any], target), settings, place)
-    return target(*given, **checked(target, settings, place, len(given)))
+        return decode_part(cast(type[Any], target), settings, where)
+    return target(*given, **checked(target, settings, where, len(given)))
 
 
 def checked(target: Callable[..., Any], settings: dict[str, Any], where: str, given: int = 0) -> dict[str, Any]:
-    """Settings as a class or function takes them, by the types of its signature; UsageError for the first wrong one."""
+    """Settings as a class or function takes them, by the types of its signature; UsageError for the first wrong one.
+
+    where: the field that holds them, such as data.train; a wrong one is told by its whole name.
+    """
     own = list(inspect.signature(target).parameters.values())[given:]
     by_name = {each.name: each for each in own if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)}
     if all(each.kind is not each.VAR_KEYWORD for each in own):
         unknown = next((name for name in settings if name not in by_name), None)
         if unknown is not None:
             hint = did_you_mean(unknown, list(by_name)) or "; it has no settings"
-            raise UsageError(f"{where}: '{unknown}' is no setting{hint}")
+            raise UsageError(f"{where}.{unknown} is no setting{hint}")
     missing = [name for name, each in by_name.items() if each.default is each.empty and name not in settings]
     if missing:
-        raise UsageError(f"{where}: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing; give it")
+        names = ", ".join(f"{where}.{name}" for name in missing)
+        raise UsageError(f"{names} {'is missing; give it' if len(missing) == 1 else 'are missing; give them'}")
     hints = get_type_hints(target.__init__ if isinstance(target, type) else target)
     return {name: _kept(name, value, hints.get(name), where) for name, value in settings.items()}
 
@@ -127,4 +131,4 @@ def _kept(name: str, value: Any, hint: Any, where: str) -> Any:
     try:
         return value if check is None else check(value)
     except WrongError as wrong:
-        raise UsageError(f"{where}: {name}{wrong.place} is {wrong.value!r}; it must be {wrong.wanted}") from None
+        raise UsageError(f"{where}.{name}{wrong.place} is {wrong.value!r}; it must be {wrong.wanted}") from None

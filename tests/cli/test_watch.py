@@ -196,7 +196,7 @@ def test_a_detector_takes_settings(run: Run, tmp_path: Path) -> None:
     raw = json.loads(run("watch", path, "--detector", "seasonal", "--set", "period=288", "--format", "json").out)
     assert [alarm["at"] for alarm in raw["series"][0]["alarms"]] == ["1658"]  # the line of the file
     assert (
-        "'perod' is no setting; did you mean 'period'?"
+        "detector.perod is no setting; did you mean 'period'?"
         in run("watch", path, "--detector", "seasonal", "--set", "perod=9").err
     )
     assert "'period' is not key=value" in run("watch", path, "--set", "period").err

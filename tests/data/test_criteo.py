@@ -2,6 +2,7 @@
 
 import gzip
 import math
+import tracemalloc
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -182,3 +183,22 @@ def test_data_of_another_shape_is_not_written_as_lines(tmp_path: Path):
     with pytest.raises(UsageError, match="some bags here hold more or none"):
         write_dataset(open_dataset(replace(GENERATED, features=features)), tmp_path / "days", "criteo")
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_line_without_an_end_is_one_corrupt_sample_and_fills_no_memory(tmp_path: Path, packed: bool) -> None:
+    """Of 256 MiB behind good lines; what is kept of it is its beginning."""
+    path = tmp_path / ("log.gz" if packed else "log.tsv")
+    endless = b"x" * 2**28
+    path.write_bytes(gzip.compress(GOOD.encode() * 20 + endless, 1) if packed else GOOD.encode() * 20 + endless)
+    del endless
+    tracemalloc.start()
+    try:
+        dataset = open_dataset(CriteoSpec(paths=(str(path),), max_corrupt=1))
+        assert len(everything(dataset)) == 20
+        with pytest.raises(CorruptFile, match=r"has 1 field, not 40: 'x{60}'\.\.\."):
+            everything(open_dataset(CriteoSpec(paths=(str(path),), max_corrupt=0)))
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 2**27

@@ -1,5 +1,6 @@
 """MovieLens folders: ratings, genres, and a split that loses nothing."""
 
+import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
@@ -69,6 +70,22 @@ def test_folders_that_are_not_movielens_are_refused(folder: Path):
     (folder / "ratings.csv").unlink()
     with pytest.raises(UsageError, match=r"give a folder with ratings.csv and movies.csv"):
         open_dataset(spec)
+
+
+@pytest.mark.parametrize("name", ["ratings.csv", "movies.csv"])
+def test_a_line_without_an_end_is_one_error_and_fills_no_memory(folder: Path, name: str):
+    """Of 1 GiB, which is a hole in the file."""
+    with (folder / name).open("r+b") as file:
+        file.seek(0, 2)
+        file.truncate(file.tell() + 2**30)
+    tracemalloc.start()
+    try:
+        with pytest.raises(CorruptFile, match=rf"{name}' line \d+ has more than 16,777,216 characters, .* fetch"):
+            open_dataset(MovieLensSpec(path=str(folder)))
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 2**27
 
 
 @pytest.mark.parametrize("command", ["check", "convert"])

@@ -23,7 +23,7 @@ from support.cases import (
     workload,
 )
 
-from recsmith.clusters import Cluster, load_cluster, sharding_group
+from recsmith.clusters import Cluster, Disk, load_cluster, sharding_group
 from recsmith.errors import Infeasible, NoPlanFound, UsageError
 from recsmith.planning import advice, feasibility, plan
 from recsmith.plans import Placement, Plan, check_placements
@@ -288,3 +288,14 @@ def test_the_proof_is_told_before_advice_which_ends_in_time_and_by_an_interrupt(
     with pytest.raises(Infeasible, match=r"Proved.* The search for a change that works was cut short\.$") as caught:
         plan(tables, cluster(2, hbm=GIB))
     assert caught.value.exit_code == 3
+
+
+def test_only_cache_shares_that_are_planned_are_named() -> None:
+    """TorchRec has one share for tables on disk on GPUs; RecSmith's own caches on CPU have any."""
+    tables = workload(table("a", 10**9, 64), optimizer="rowwise_adagrad")
+    disk = {"ssd_bytes_per_host": GIB, "disk": Disk(bandwidth=1e9, reads_per_s=1e5)}
+    space = Space(kernels=("fused", "dense", "key_value"))
+    on_cpu = replace(load_cluster("cpu:2"), **disk).with_memory(GIB)
+    for where, shares in ((cluster(2, hbm=GIB, **disk), "0.2"), (on_cpu, "0.05, 0.1, 0.2, 0.5")):
+        with pytest.raises(Infeasible, match=rf"with [^;]*kernels fused, dense, key_value at {shares}[:;]"):
+            plan(tables, where, space=space)

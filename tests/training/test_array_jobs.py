@@ -273,3 +273,29 @@ def test_a_dry_run_says_what_is_gained_and_written(tmp_path: Path) -> None:
 def test_an_array_has_no_model_of_its_own(trained: dict[str, tuple[Run, Any]]) -> None:
     with pytest.raises(UsageError, match="give the folder of one of its members"):
         evaluate(trained["array"][0].output)
+
+
+def test_a_member_on_hot_ids_is_its_own_run_as_far_as_rounding_goes(tmp_path: Path) -> None:
+    """100 steps of ids of Zipf 1.2 on one rank: sums of hot rows' gradients have another order, which grows slowly."""
+    hot = data(0, 100 * 32)
+    hot["features"] = [{**each, "num_embeddings": 2_000, "zipf": 1.2} for each in hot["features"]]
+    array = replace(
+        an_array(tmp_path / "hot", {"as-it-is": (), "other": ("seed=1",)}), steps=100, checkpoint=None, ranks=1,
+    )  # fmt: skip
+    array = replace(array, data=replace(array.data, train=hot, test=None))
+    alone = {name: replace(run, output=str(tmp_path / name)) for name, run in members_of(array).items()}
+    results = jobs.launch(
+        "support.array_jobs:train_all", {"runs": [run_to_raw(run) for run in (array, *alone.values())]}, ranks=1
+    )[0]
+    assert all(result["complete"] for result in results)
+    for name, run in alone.items():
+        own = losses(f"{array.output}/{name}")
+        assert len(own) == 100
+        assert np.isfinite(own).all()
+        print(
+            name,
+            max(abs(a / b - 1) for a, b in zip(own, losses(run.output), strict=True)),
+            apart(f"{array.output}/{name}", run.output),
+        )
+        assert own == pytest.approx(losses(run.output), rel=1e-5)
+        assert apart(f"{array.output}/{name}", run.output) < 1e-3

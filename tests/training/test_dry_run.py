@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from support.ranks import Forks
 
 from recsmith.errors import RecSmithError, UsageError
+from recsmith.jobs import launch
 from recsmith.plans import Placement, load_plan, save_plan
 from recsmith.training import Checkpointing, Run, RunData, RunModel, RunOptimizers, SparseOptimizer, run_from_raw, train
 from recsmith.training.run import run_to_raw, save_run
@@ -48,7 +50,7 @@ def systems(run: Run) -> dict[str, tuple[bool, str]]:
         ({"output": "/proc/nowhere"}, "the run's output '/proc/nowhere' cannot be written"),
         ({"output": "/dev/null/x"}, "cannot be written: Not a directory"),
         ({"capture": "/proc/nowhere"}, "capture '/proc/nowhere' cannot be written"),
-        ({"pipeline": "search"}, r"pipeline \(search\): steps, warm_up are missing"),
+        ({"pipeline": "search"}, r"pipeline\.steps, pipeline\.warm_up are missing; give them"),
         (
             {"pipeline": {"name": "search", "steps": 9, "warm_up": 1}},
             "pipeline is search, and the model has no choices",
@@ -216,3 +218,138 @@ def test_what_a_dry_run_of_a_small_cache_takes_trains(tmp_path: Path) -> None:
         assert train(run)["complete"]
     except RecSmithError as error:
         pytest.fail(f"refused after a green dry run: {error}")
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory: pytest.TempPathFactory, forks: Forks) -> Run:
+    """A run whose folder has checkpoints."""
+    run = replace(a_run(tmp_path_factory.mktemp("begun")), steps=4, checkpoint=Checkpointing(every=2), ranks=1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(launch, "_agents", lambda *job: forks.forked(*job))
+        train(run)
+    return run
+
+
+OTHER_DATA = {"train": {**DATA, "seed": 2}, "batch_size": 32}
+CHANGED: list[tuple[dict[str, Any], str]] = [
+    ({"data": OTHER_DATA}, "the position is of other data .* or give another output, which begins with new weights"),
+    ({"seed": 3}, "the position is of seed 0 and shuffle True, not seed 3 .* or give another output"),
+    ({"data": {"train": DATA, "batch_size": 32, "periods": {"count": 4}}}, "a run without data.periods"),
+    ({"model": {"embedding_dim": 16}}, "is of another model: .*; give another output"),
+    ({"model": {"embedding_dim": 8, "top": [16, 16]}}, "is of another model: .*; give another output"),
+    ({"optimizers": {"sparse": {"name": "adagrad"}}}, "optimizers.sparse .* give the run the optimizer"),
+]
+
+
+@pytest.mark.parametrize(("words", "said"), CHANGED)
+def test_a_run_that_cannot_go_on_from_its_checkpoint_is_refused_by_both(
+    words: dict[str, Any], said: str, begun: Run
+) -> None:
+    changed = run_from_raw({**run_to_raw(begun), "steps": 6, **words}, "a run")
+    with pytest.raises(RecSmithError, match=said) as here:
+        told(changed)
+    with pytest.raises(RecSmithError, match=said) as there:
+        train(changed)
+    assert (type(here.value), str(here.value)) == (type(there.value), str(there.value))
+
+
+def test_what_goes_on_is_told_and_another_output_is_a_cure(begun: Run, tmp_path: Path) -> None:
+    going_on = replace(begun, steps=6)
+    assert any(line.startswith("going on after step 4 of '") for line in told(going_on).lines)
+    anew = run_from_raw({**run_to_raw(going_on), "data": OTHER_DATA, "output": str(tmp_path / "out")}, "a run")
+    assert not any("going on" in line for line in told(anew).lines)
+    assert train(anew)["complete"]
+
+
+def test_a_finished_array_goes_on_in_a_dry_run_and_not_with_other_data(tmp_path: Path) -> None:
+    together = {"array": {"members": {"x": [], "y": ["seed=1"]}, "together": "always"}}
+    run = replace(a_run(tmp_path, together), steps=4, checkpoint=Checkpointing(every=2), ranks=1)
+    train(run)
+    assert told(replace(run, steps=6)).lines
+    changed = run_from_raw({**run_to_raw(run), "steps": 6, "data": OTHER_DATA}, "a run")
+    for asked in (told, train):
+        with pytest.raises(RecSmithError, match="the position is of other data"):
+            asked(changed)
+
+
+def logits_of_two(collection: Any, dense: int, outputs: int, by_value: bool = False) -> Any:
+    """A model of one's own of so many logits a sample. by_value: it looks at a number on the way."""
+    import torch
+
+    class Mine(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.tables, self.last = collection, torch.nn.Linear(dense, outputs)
+
+        def forward(self, values: torch.Tensor, features: Any) -> torch.Tensor:
+            found = sum(each.sum(1, keepdim=True) for each in self.tables(features).to_dict().values())
+            return self.last(values) + found * (float(values.sum()) if by_value else 1.0)
+
+    return Mine()
+
+
+@pytest.mark.parametrize(("outputs", "by_value", "refused"), [(2, False, True), (1, False, False), (2, True, False)])
+def test_a_model_of_too_many_logits_is_refused_where_shapes_alone_tell(
+    outputs: int, by_value: bool, refused: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    arguments = {"outputs": outputs, "by_value": by_value}
+    own = {"model": {"name": "test_dry_run:logits_of_two", "embedding_dim": 8, "arguments": arguments}}
+    run = replace(a_run(tmp_path, own), steps=1)
+    said = (
+        r"the model returns logits of shape \(\d+, 2\) for \d+ samples, and the data has 1 label \(label\); return one"
+    )
+    if refused:
+        with pytest.raises(UsageError, match=said):
+            told(run)
+        with pytest.raises(UsageError, match=said):
+            train(run)
+    else:
+        assert told(run).lines
+
+
+def test_rows_of_its_own_model_are_never_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its logits are counted on shapes: tables of 16 TiB take no memory."""
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    from recsmith.training.logits_asked import check_logits
+    from recsmith.training.models import unsharded
+
+    large = {**DATA, "features": [{"name": "a", "num_embeddings": 2**39}]}
+    own = {"name": "test_dry_run:logits_of_two", "embedding_dim": 8, "arguments": {"outputs": 3}}
+    run = a_run(tmp_path, {"data": {"train": large, "batch_size": 32}, "model": own})
+    with pytest.raises(UsageError, match="returns logits of shape"):
+        check_logits(unsharded(run))
+
+
+@pytest.mark.parametrize(
+    ("lines", "said", "line"),
+    [
+        ("rows: tiered", "rows.folder is missing; give it", 6),
+        ("rows:\n  name: split\n  uper: even", "rows.uper is no setting; did you mean 'upper'?", 8),
+        (
+            "comms:\n  name: thresholded\n  dense: often",
+            'comms.dense is "often": input should be a valid number, or',
+            8,
+        ),
+        ("model:\n  table_module: {name: towers, ratio: x}", "model.table_module.ratio is", 7),
+        ("watchers:\n  - loss_guard\n  - {name: loss_guard, last: 1}", "watchers[1].last is no setting", 8),
+        ("pipeline: search", "pipeline.steps, pipeline.warm_up are missing; give them", 6),
+    ],
+)
+def test_a_setting_of_a_part_is_told_with_its_file_and_line(lines: str, said: str, line: int, tmp_path: Path) -> None:
+    file = tmp_path / "run.yaml"
+    data = json.dumps({"train": DATA, "batch_size": 32})
+    file.write_text(f"schema: recsmith/run/1\nsteps: 1\nranks: 1\noutput: {tmp_path / 'out'}\ndata: {data}\n{lines}\n")
+    for asked in (told, train):
+        with pytest.raises(UsageError) as refused:
+            asked(str(file))
+        assert str(refused.value).startswith(f"'{file}': {said}")
+        assert str(refused.value).endswith(f" (line {line})")
+
+
+def test_a_setting_of_the_command_line_has_no_line(tmp_path: Path) -> None:
+    from recsmith.training.dry_run import described
+
+    save_run(a_run(tmp_path), str(tmp_path / "run.json"))
+    with pytest.raises(UsageError, match=r"^rows\.folder is missing; give it$"):
+        described(str(tmp_path / "run.json"), ("rows=tiered",))

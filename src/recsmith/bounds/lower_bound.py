@@ -260,4 +260,4 @@ def describe_space(problem: Problem) -> str:
         (given.per_rank, "per rank"),
     )
     rules = "".join(f"; {len(some)} {what}" for some, what in lists if some)
-    return f"{problem.space.describe()}; memory {given.memory}{exact}{rules}"
+    return f"{problem.planned_space.describe()}; memory {given.memory}{exact}{rules}"

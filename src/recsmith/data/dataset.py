@@ -145,7 +145,8 @@ class Dataset:
         order, wanted = _order_text(position), _order_text(now)
         if order != wanted:
             raise UsageError(
-                f"the position is of {order}, not {wanted}; give those, or begin another epoch without a position"
+                f"the position is of {order}, not {wanted}; go on with those, or give another output, which "
+                "begins with new weights"
             )
         if position.dataset != now.dataset or position.used > int(self.source.sizes().sum()):
             raise CorruptFile(
@@ -170,7 +171,7 @@ class OwnSpec:
 
     def open(self) -> BlockSource:
         """The source."""
-        made: Any = make(FORMAT, {NAME: self.format, **self.settings}, where="the data")
+        made: Any = make(FORMAT, {NAME: self.format, **self.settings}, where="data")
         missing = [name for name in ("schema", "sizes", "read", "digest") if not hasattr(made, name)]
         if missing:
             raise UsageError(f"'{self.format}' is no format of data: it has no {', '.join(missing)} (docs/data.md)")

@@ -11,7 +11,7 @@ from recsmith._types import Ints, noun
 from recsmith.data.batch import Batch, DataFeature, DataSchema, JaggedIds
 from recsmith.data.source import MemorySource
 from recsmith.errors import CorruptFile, UsageError, check_rules
-from recsmith.files import check_is_file
+from recsmith.files import check_is_file, text_lines
 
 RATINGS, MOVIES = ("userId", "movieId", "rating", "timestamp"), ("movieId", "title", "genres")
 MOST_STARS, LONGEST_ID = 10, 19  # of a rating; digits of an id
@@ -140,7 +140,7 @@ def _rows(path: Path, columns: tuple[str, ...]) -> list[list[str]]:
         if path.exists():
             check_is_file(path)
         with path.open(encoding="utf-8", newline="") as file:
-            reader = csv.reader(file)
+            reader = csv.reader(text_lines(file, path))
             header = next(reader, list[str]())
             if tuple(header) != columns:
                 raise CorruptFile(f"'{path}' has the columns {', '.join(header)}; MovieLens has {', '.join(columns)}")

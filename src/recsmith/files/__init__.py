@@ -6,7 +6,7 @@ may be written, targets.py says.
 """
 
 from recsmith.files.folders import in_order
-from recsmith.files.lines import json_lines
+from recsmith.files.lines import json_lines, text_lines
 from recsmith.files.nouns import (
     check_schema,
     decode,
@@ -39,5 +39,6 @@ __all__ = [
     "LARGEST_FILE", "Given", "Raw", "Source", "check_is_file", "check_is_no_address", "check_schema", "check_target",
     "decode", "decode_part", "did_you_mean", "dump_json", "encode", "in_order", "is_regular_file", "json_lines",
     "json_schema", "locked_folder", "parse", "parse_json", "parse_number", "parse_yaml", "read_bytes", "read_raw",
-    "read_text", "reading", "replace_file", "source_text", "spell_out", "starts_with_schema", "write_text",
+    "read_text", "reading", "replace_file", "source_text", "spell_out", "starts_with_schema", "text_lines",
+    "write_text",
 ]  # fmt: skip

@@ -262,6 +262,6 @@ class EnumerationProof(Proof):
 
 def _no_plan(problem: Problem) -> Infeasible:
     return Infeasible(
-        f"no plan fits: however the {len(problem.tables)} tables are placed, with {problem.space.words}, a "
+        f"no plan fits: however the {len(problem.tables)} tables are placed, with {problem.planned_space.words}, a "
         "device or host lacks memory. Proved."
     )

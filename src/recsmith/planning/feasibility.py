@@ -68,7 +68,7 @@ def _unplaceable_message(problem: Problem, unplaceable: list[int]) -> str:
     more = f" (and {len(tables) - 1} more tables)" if len(tables) > 1 else ""
     room = format_size(float(problem.capacity.max()))
     return (
-        f"table '{largest.name}'{more} fits no device with {problem.space.words}: its weights are "
+        f"table '{largest.name}'{more} fits no device with {problem.planned_space.words}: its weights are "
         f"{format_size(largest.weight_bytes)}, {_buffer_words(problem, largest)}the largest device offers {room}. "
         "Proved."
     )
@@ -97,7 +97,7 @@ def _overfull_message(problem: Problem, roomy: TableTotals, need: float, room: f
         else ""
     )
     return (
-        f"the tables need at least {format_size(need)} with {problem.space.words}; "
+        f"the tables need at least {format_size(need)} with {problem.planned_space.words}; "
         f"{counted(world, 'device')} offer{'s' if world == 1 else ''} {format_size(room)}. "
         f"Proved{floor}."
     )

@@ -180,7 +180,7 @@ def _start_footprint(problem: Problem, start: Plan) -> Footprint:
         raise PlanMismatch(f"the starting plan breaks a constraint: {broken}")
     if not problems.in_space(problem, start.placements):
         raise PlanMismatch(
-            f"the starting plan is none of those that may be made ({problem.space.words}), or breaks a rule"
+            f"the starting plan is none of those that may be made ({problem.planned_space.words}), or breaks a rule"
         )
     footprint = problems.footprint_of(problem, start.placements)
     if not problems.fits(problem, footprint):

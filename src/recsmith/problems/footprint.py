@@ -217,6 +217,6 @@ def check_solves(problem: Problem, placements: Sequence[Placement]) -> None:
     if broken:
         raise PlanMismatch(broken)
     if not in_space(problem, placements):
-        raise PlanMismatch(f"a table is placed as none may be ({problem.space.words}), or against a rule")
+        raise PlanMismatch(f"a table is placed as none may be ({problem.planned_space.words}), or against a rule")
     if not fits(problem, footprint_of(problem, tuple(placements))):
         raise PlanMismatch("it needs more memory than devices and hosts have")

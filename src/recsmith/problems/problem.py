@@ -75,6 +75,13 @@ class Problem:
         return np.full(self.cluster.hosts, bytes_beneath(self.cluster, self.opened), dtype=np.int64)
 
     @cached_property
+    def planned_space(self) -> Space:
+        """The space with those shares of its caches alone that some table may have on this cluster, for messages."""
+        held = set(self.modes.load_factor.tolist())
+        factors = tuple(each for each in self.space.cache_factors if each in held)
+        return replace(self.space, cache_factors=factors) if factors else self.space
+
+    @cached_property
     def memory_model(self) -> MemoryModel:
         """What says how many bytes pieces take."""
         return MemoryModel.of(self.workload, self.cluster, self.constraints, self.demand, self.modes)

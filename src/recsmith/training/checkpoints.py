@@ -30,7 +30,7 @@ from recsmith.files import Raw
 from recsmith.plans import Plan, save_plan
 from recsmith.training.agreement import Agreement
 from recsmith.training.random_states import random_states
-from recsmith.training.resuming import PLAN_FILE, PROGRESS, RUN_FILE, STATE, Saved, kept_by_hook
+from recsmith.training.resuming import PLAN_FILE, PROGRESS, RUN_FILE, STATE, Saved, checkpoint_folders, kept_by_hook
 from recsmith.training.run import Checkpointing, Run, save_run
 from recsmith.training.sharded import ShardedJob
 from recsmith.training.stores.checkpoint import first_cause
@@ -185,7 +185,7 @@ class Checkpoints:
 
     def all(self) -> list[Path]:
         """Folders of the complete checkpoints, the newest last."""
-        return sorted(self.folder.glob("step-*[0-9]"))
+        return checkpoint_folders(self.folder)
 
 
 def step_name(step: int) -> str:

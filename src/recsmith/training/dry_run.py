@@ -5,6 +5,7 @@ Data is opened and a batch of it read; nothing is written.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from recsmith._components import parsed
 from recsmith._process import memory_limit
@@ -15,9 +16,9 @@ from recsmith.files import Raw, Source, encode
 from recsmith.plans import Plan, plan_to_raw
 from recsmith.prediction.job_step import ERROR, JobStep
 from recsmith.prediction.servers import remote_cost, remote_lines
-from recsmith.training.arrays.members import members_of
+from recsmith.training.arrays.members import members_of, read_ended
 from recsmith.training.log import starting_lines
-from recsmith.training.prerequisites import PROGRAM_BYTES, check_run, own_modules
+from recsmith.training.prerequisites import PROGRAM_BYTES, check_run, lines_told, own_modules
 from recsmith.training.ranks import launcher_environment, local_ranks
 from recsmith.training.remote.parts import check_servers, listening_line, run_of_servers, shares_line
 from recsmith.training.run import Run, load_run
@@ -104,7 +105,7 @@ def described(run: Run | Source, settings: tuple[str, ...] = ()) -> DryRun:
     """
     made = load_run(run, settings)
     require_torchrec()
-    with own_modules(made, run):
+    with lines_told(run, settings), own_modules(made, run):
         return _described(made) if made.array is None else _described_array(made)
 
 
@@ -118,24 +119,32 @@ def _ranks(run: Run) -> tuple[int, int]:
 
 def _described(made: Run) -> DryRun:
     """What a run would do, when its modules are found."""
+    from recsmith.training.going_on import check_goes_on, check_job, newest_of
+    from recsmith.training.logits_asked import check_logits
     from recsmith.training.models import unsharded
     from recsmith.training.optimizers.building import state_bytes
-    from recsmith.training.plan import plan_here
+    from recsmith.training.plan import plan_to_go_on
     from recsmith.training.preparing import decided_run
     from recsmith.training.sources import open_data, total_steps
 
     ranks, here = _ranks(made)
     check_run(made, here)
     parts = unsharded(made)
+    check_logits(parts)
     if made.data.test is not None:
         open_data(made.data.test, "data.test")
     planned, holders = parts, ranks
     if made.remote is not None:
         holders = made.remote.servers
         planned = replace(parts, run=run_of_servers(parts.run, ranks, holders))
-    plan = plan_here(planned, holders, holders)
-    found = decided_run(parts, plan, priced=True)
+    saved = newest_of(parts.run)
+    plan = plan_to_go_on(planned, saved and saved.plan, holders, holders)
+    if saved is not None:
+        check_goes_on(parts, saved, plan, ranks)
+    found = decided_run(parts, plan, saved and saved.run, priced=True)
     state = state_bytes(found.run.optimizers.dense)
+    if saved is not None:
+        check_job(found.run, saved, parts)
     memory = memory_of(found.run, found.priced, found.shapes, state)
     check_limit(memory, here)
     steps = total_steps(made, parts.source, ranks)
@@ -149,7 +158,8 @@ def _described(made: Run) -> DryRun:
         ],
         checkpoint_bytes=size,
         about=starting_lines(found.run, plan, parameters=parts.parameters, samples=parts.source.length, ranks=ranks),
-        notes=[*parts.source.notes(made.data.batch_sizes(ranks), ranks, None),
+        notes=[*parts.source.notes(made.data.batch_sizes(ranks), ranks, saved and saved.progress["position"]),
+               *([] if saved is None else saved.told(found.run, ranks)),
                *_watched(made, parts.source.schema.feature_names, steps)],
     )  # fmt: skip
 
@@ -161,11 +171,12 @@ def _described_array(made: Run) -> DryRun:
     from recsmith.adapters.topology import device_type
     from recsmith.training.arrays.model import unsharded_array, weighed
     from recsmith.training.arrays.sharding import member_plan, wide_tables, with_members
+    from recsmith.training.going_on import newest_of_members
     from recsmith.training.optimizers.building import state_bytes
-    from recsmith.training.plan import plan_here
+    from recsmith.training.plan import plan_to_go_on
     from recsmith.training.run_step import planned_as_run
     from recsmith.training.sharded import dense_shapes
-    from recsmith.training.sources import open_source
+    from recsmith.training.sources import check_state, open_source
 
     source, members = open_source(made), members_of(made)
     ranks, here = _ranks(made)
@@ -177,19 +188,23 @@ def _described_array(made: Run) -> DryRun:
         return replace(one, about=[f"of each member, such as '{first}':", *one.about], systems=[told, *one.systems])
     for each in members.values():
         check_run(each, here)
-    array = unsharded_array(made, source)
-    plan = planned_as_run(made, with_members(plan_here(wide_tables(array), ranks, ranks), array.members))
+    array = unsharded_array(made, source, without=list(read_ended(Path(made.output), made).ended))
+    saved = newest_of_members({each.name: each.run for each in array.members})
+    position = saved and saved.progress["position"]
+    wide = plan_to_go_on(wide_tables(array), saved and saved.plan, ranks, ranks)
+    plan = planned_as_run(made, with_members(wide, array.members))
+    check_state(source, position, ranks, made.data.local_batch_size(ranks))
     shapes = [shape for member in array.members for shape in dense_shapes(member.task)]
     state = state_bytes(made.optimizers.dense)
     memory = memory_of(made, plan, shapes, state)
     check_limit(memory, here)
-    one = shapes[: len(shapes) // len(members)]
+    one = shapes[: len(shapes) // len(array.members)]
     size = checkpoint_bytes(planned_as_run(made, member_plan(plan, array.members[0])), one, state)
     return DryRun(
         run=made, plan=plan, memory=memory, step=None if gain.on_gpu else gain.step,
         systems=[told], checkpoint_bytes=None if made.checkpoint is None else size,
         about=starting_lines(made, plan, parameters=array.parts.parameters, samples=source.length),
-        notes=source.notes(made.data.batch_sizes(ranks), ranks, None),
+        notes=source.notes(made.data.batch_sizes(ranks), ranks, position),
         folders=f"'{made.output}/MEMBER' of each ({', '.join(members)})",
     )  # fmt: skip
 

@@ -18,18 +18,19 @@ from recsmith.files import Raw, decode, encode, locked_folder
 from recsmith.plans import Plan, save_plan
 from recsmith.training.agreement import Agreement, Wish
 from recsmith.training.batches import TrainingBatch, training_batches
-from recsmith.training.card import MODEL, check_maps, keep_maps
+from recsmith.training.card import MODEL, keep_maps
 from recsmith.training.checkpoints import Checkpoints, Saved
 from recsmith.training.export import export
+from recsmith.training.going_on import check_goes_on, check_job
 from recsmith.training.log import RunLog, StepTimes, starting_lines
 from recsmith.training.metrics import score
 from recsmith.training.models import Unsharded, unsharded
 from recsmith.training.narrowing.settings import NarrowState
 from recsmith.training.optimizers.building import set_schedule
 from recsmith.training.plan import agreed_anew, agreed_plan
-from recsmith.training.plan_rules import check_loadable
 from recsmith.training.preparing import decided_run
 from recsmith.training.random_states import random_kept
+from recsmith.training.resuming import CHECKPOINTS
 from recsmith.training.run import Checkpointing, Run, save_run
 from recsmith.training.scores import Scores, scores_text
 from recsmith.training.sharded import (
@@ -46,10 +47,8 @@ from recsmith.training.step_clock import STEPS
 from recsmith.training.stores import cache_lookups, rows_waited
 from recsmith.training.stores.parts import predicted_hits
 from recsmith.training.tables.features import Features
-from recsmith.training.tables.tower_parts import check_same_towers
 from recsmith.training.updates import update_of
 
-CHECKPOINTS = "checkpoints"
 KILLED_S = 5.0  # in which all processes of a job that was killed are gone
 
 
@@ -166,10 +165,10 @@ def prepared(
     saved = checkpoints.newest() if run.checkpoint else None
     plan = plan or agreed_plan(parts, saved.plan if saved else None, ranks_per_host())
     if saved is not None:
-        check_maps(run.model, output)
-        check_same_towers(saved.run.model, run.model)
-        check_loadable(saved.plan, plan)
+        check_goes_on(parts, saved, plan, dist.get_world_size())
     made = decided_run(parts, plan, saved.run if saved else None)
+    if saved is not None:
+        check_job(made.run, saved, parts)
     run, parameters = made.run, parts.parameters  # before tables are sharded, and each rank has its own of them
     sharded, progress = shard(replace(run, comms=made.comms), plan, parts.task, rank_device()), progress_of(saved)
     batches = settled(sharded, batches_from(parts, progress))
@@ -210,7 +209,8 @@ def settled(sharded: ShardedJob, batches: Iterator[TrainingBatch]) -> Generator[
     """The batches, of which the first has settled the order of sums; readers end when this is closed."""
     first = next(batches, None)
     if first is not None:
-        settle(sharded, first)
+        with STEPS.standing():
+            settle(sharded, first)
 
     def rest() -> Generator[TrainingBatch]:
         if first is not None:

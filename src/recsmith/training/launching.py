@@ -18,7 +18,7 @@ from recsmith.jobs.launch import launch
 from recsmith.jobs.processes import TOGETHER_S
 from recsmith.jobs.worker import join_group
 from recsmith.training.arrays.members import trained_runs
-from recsmith.training.prerequisites import check_memory_limit, check_run, own_modules
+from recsmith.training.prerequisites import check_memory_limit, check_run, lines_told, own_modules
 from recsmith.training.ranks import launcher_environment, local_ranks
 from recsmith.training.run import Run, load_run, names_modules, run_to_raw
 
@@ -49,7 +49,7 @@ def train(
     require_torchrec()
     environment = launcher_environment()
     check_memory_limit(made, starts_ranks=environment is None)
-    with own_modules(made, run):
+    with lines_told(run, settings), own_modules(made, run):
         for each in trained_runs(made):
             check_run(each, int(environment["LOCAL_RANK"]) + 1 if environment else local_ranks(made))
         if join:

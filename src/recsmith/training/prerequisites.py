@@ -2,9 +2,11 @@
 
 import inspect
 import os
+import re
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from recsmith._components import checked, find, load, parsed
 from recsmith._process import memory_limit
 from recsmith.adapters.installed import require_torchrec
 from recsmith.errors import UsageError
+from recsmith.files.parsing import exact_line, lines_of
 from recsmith.files.writable import check_writable
 from recsmith.jobs.log import require_tensorboard
 from recsmith.training.refusals import check_together, remote_parts
@@ -21,6 +24,7 @@ from recsmith.units import format_size
 
 SEARCH, SEARCHED = "search", "searched"  # the step of a search, and the tables whose choices it learns
 NO_CHOICES = "pipeline is search, and the model has no choices; recsmith search makes such a run"
+KEYS = {each.name for each in fields(Run)}
 PROGRAM_BYTES = 200 * 2**20  # that a process with PyTorch, TorchRec and FBGEMM holds at least: 259 MiB are measured
 
 
@@ -89,6 +93,33 @@ def own_modules(run: Run, source: object) -> Generator[None]:
         sys.path.remove(folder)
 
 
+@contextmanager
+def lines_told(source: object, settings: Sequence[str] = ()) -> Generator[None]:
+    """Within, an error that begins with a field of the run says in which file and line of it the field stands.
+
+    source: the run's file, or the run itself. settings: 'key=value' over it, which stand in no line.
+    """
+    try:
+        yield
+    except UsageError as error:
+        told = _with_line(str(error), source, settings)
+        if told == str(error):
+            raise
+        raise type(error)(told) from error.__cause__
+
+
+def _with_line(text: str, source: object, settings: Sequence[str]) -> str:
+    field = re.match(r"[a-z_]+(?:[.][a-z_]+|\[[0-9]{1,9}\])*(?=[ ,:])", text)
+    path = re.findall(r"[a-z_]+|[0-9]+", field[0]) if field else []
+    if not path or path[0] not in KEYS or not isinstance(source, str | os.PathLike):
+        return text
+    written = [each.partition("=")[0].strip().split(".") for each in settings]
+    file, steps = os.fspath(source), [int(each) if each.isdigit() else each for each in path]
+    if exact_line(file, steps[:1]) is None or any(path[: len(each)] == each[: len(path)] for each in written):
+        return text
+    return f"'{file}': {text} (line {lines_of(file, [steps])[0]})"
+
+
 def _check_named(run: Run) -> None:
     """UsageError for a function or class that cannot be loaded, or does not take its settings."""
     from recsmith.training.optimizers.dense import check_dense_optimizer
@@ -99,8 +130,8 @@ def _check_named(run: Run) -> None:
     check_dense_optimizer(run.optimizers.dense)
     if ":" in run.model.name:
         check_arguments(run.model.name, load(run.model.name), run.model.arguments or {})
-    for watcher in run.watchers:
-        _check_component(WATCHER, watcher, "watchers", 0)
+    for number, watcher in enumerate(run.watchers):
+        _check_component(WATCHER, watcher, f"watchers[{number}]", 0)
         _check_sparse_copy(run, watcher)
     if run.pipeline != "auto":
         _check_component(STEP, run.pipeline, "pipeline", 1)
@@ -142,7 +173,7 @@ def _check_component(kind: str, spec: Component, where: str, given: int) -> None
     name, settings = parsed(spec, where)
     target = find(kind, name)
     if isinstance(target, type) and not hasattr(target, "__pydantic_config__"):
-        right = checked(target, settings, f"{where} ({name})", given)
+        right = checked(target, settings, where, given)
         if hasattr(target, "check_settings"):
             target.check_settings(**right)
 

@@ -4,7 +4,7 @@ A checkpoint's `.metadata` is a pickle, and PyTorch's reader runs what it names.
 and refused on every rank where it names anything that PyTorch does not write.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -28,10 +28,12 @@ from recsmith.training.run import Run, load_run
 from recsmith.training.sharded import ShardedJob
 from recsmith.training.stores.checkpoint import CheckpointRows, PlainObjects, first_cause
 
+CHECKPOINTS = "checkpoints"
 STATE, PROGRESS, PLAN_FILE, RUN_FILE = "state", "progress.json", "plan.json", "run.json"
 OPTIMIZERS = {"sparse": "sparse", "copied": "sparse", "dense": "dense"}  # by part of a job's state: which of the run's
 UNTOLD = ("output", "steps", "plan", "ranks", "checkpoint", "metrics", "watchers", "watch", "capture", "data.test",
           "data.feed", "data.engine", "data.ray_address", "data.epochs")  # fmt: skip  # training goes on as before
+Shape = tuple[int, ...]
 HOOK = "gradient_hook"  # part of a job's state, by rank
 SHOWN = 40  # characters of a changed value
 
@@ -83,6 +85,22 @@ class Saved:
     def run(self) -> Run:
         """The run that it was saved by."""
         return load_run(self.folder / RUN_FILE)
+
+    def check_job(self, run: Run, shapes: Mapping[str, Shape], stateful: Sequence[str]) -> None:
+        """Refuse, before anything is sharded, another model or another optimizer, as `load` does.
+
+        shapes: of the model's weights by their names. stateful: those of `sparse` and `dense` whose optimizers keep
+        any state.
+
+        Raises:
+            CorruptFile: the checkpoint is of another model or of another optimizer, or damaged.
+        """
+        there = CheckpointRows(self.folder / STATE).whole()
+        for key in sorted(f"model.{name}" for name in shapes):
+            shape = tuple(there[key].shape) if key in there else None
+            self._check_shape(key, shape, shapes[key.removeprefix("model.")])
+        for group in stateful:
+            self._check_name(group, run)
 
     def load(self, job: ShardedJob, run: Run) -> None:
         """Weights and state of optimizers into this rank's shards; called on every rank.
@@ -162,31 +180,45 @@ class Saved:
             if kind == "optimizer":
                 shape = there[key][1] if key in there else None
                 self._check_optimizer(key, rest.partition(".")[0], shape, here[key][1], run)
-            elif key not in there:
-                raise CorruptFile(f"checkpoint '{self.folder}' is of another model: it has no '{key}'; {_ADVICE}")
-            elif there[key][1] != here[key][1]:
-                raise CorruptFile(
-                    f"checkpoint '{self.folder}' is of another model: '{key}' is {there[key][1]} there and "
-                    f"{here[key][1]} here; {_ADVICE}"
-                )
-            elif there[key][0] != here[key][0]:
+                continue
+            self._check_shape(key, there[key][1] if key in there else None, here[key][1])
+            if there[key][0] != here[key][0]:
                 raise CorruptFile(
                     f"checkpoint '{self.folder}' has another precision: '{key}' is {there[key][0]} there and "
                     f"{here[key][0]} here; give the run the precision that it was saved with, or another output folder"
                 )
 
+    def _check_shape(self, key: str, there: Shape | None, here: Shape) -> None:
+        """Refuse weights that the checkpoint lacks, or has in another shape."""
+        if there is None:
+            raise CorruptFile(f"checkpoint '{self.folder}' is of another model: it has no '{key}'; {_ADVICE}")
+        if there != here:
+            raise CorruptFile(
+                f"checkpoint '{self.folder}' is of another model: '{key}' is {there} there and {here} here; {_ADVICE}"
+            )
+
     def _check_optimizer(self, key: str, part: str, there: Any, here: tuple[int, ...], run: Run) -> None:
         """Refuse state of another optimizer, also where it has the same shape."""
         group = OPTIMIZERS.get(part, part)
+        self._check_name(group, run)
+        if there != here:
+            raise self._of_other(group, f"keeps other state: '{key}' is {there or 'missing'} there and {here} here")
+
+    def _check_name(self, group: str, run: Run) -> None:
         before, now = (getattr(getattr(each.optimizers, group, None), "name", group) for each in (self.run, run))
-        if before == now and there == here:
-            return
-        found = f"'{key}' is {there or 'missing'} there and {here} here"
-        reason = f"is {before} there and {now} here" if before != now else f"keeps other state: {found}"
-        raise CorruptFile(
+        if before != now:
+            raise self._of_other(group, f"is {before} there and {now} here")
+
+    def _of_other(self, group: str, reason: str) -> CorruptFile:
+        return CorruptFile(
             f"checkpoint '{self.folder}' is sound, and optimizers.{group} {reason}; give the run the optimizer that it "
             "was saved with, or another output folder, where training begins anew"
         )
+
+
+def checkpoint_folders(folder: Path) -> list[Path]:
+    """Folders of the complete checkpoints in a folder, the newest last."""
+    return sorted(folder.glob("step-*[0-9]"))
 
 
 def kept_by_hook(job: ShardedJob) -> dict[str, Any]:

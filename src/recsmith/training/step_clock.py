@@ -19,6 +19,11 @@ class StepClock:
         """Seconds since some moment, without those for which it stood."""
         return (self._stands_since if self._within else time.perf_counter()) - self._left_out
 
+    @property
+    def runs(self) -> bool:
+        """Whether steps are made, and nothing else is done."""
+        return not self._within
+
     @contextmanager
     def standing(self) -> Generator[None]:
         """Within, the clock stands."""

@@ -241,7 +241,7 @@ def test_other_precisions_and_settings_are_refused() -> None:
         ShampooOptimizer([torch.nn.Parameter(torch.zeros(3, 3, dtype=torch.bfloat16))], 0.01)
     with pytest.raises(UsageError, match="precondition_frequency is 0"):
         dense_optimizer(layers(), DenseOptimizer(name="shampoo", arguments={"precondition_frequency": 0}))
-    with pytest.raises(UsageError, match=r"\(shampoo\): 'blocksize' is no setting; known: max_"):
+    with pytest.raises(UsageError, match=r"optimizers\.dense\.arguments\.blocksize is no setting; known: max_"):
         dense_optimizer(layers(), DenseOptimizer(name="shampoo", arguments={"blocksize": 3}))
 
 

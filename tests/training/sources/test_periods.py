@@ -218,7 +218,7 @@ def test_what_makes_no_stream_is_refused(tmp_path: Path) -> None:
         UsageError, match=r"update needs 5 periods, and the data has 4; give it fewer, or shorter periods"
     ):
         stream(update={"name": "window", "periods": 5})
-    with pytest.raises(UsageError, match=r"\(window\): periods is 1; 2 or more, or write incremental"):
+    with pytest.raises(UsageError, match=r"data\.periods\.update\.periods is 1; 2 or more, or write incremental"):
         stream(update={"name": "window", "periods": 1})
     with pytest.raises(UsageError, match=r"update needs 17 periods, and the data has 4"):
         stream(update="auto")

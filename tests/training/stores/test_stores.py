@@ -50,7 +50,7 @@ class TestOnesOwn(TrainedStoreContract):
         assert json.loads((tmp_path / "counts.json").read_text()) == {"shards": 3, "flushes": 1}
 
     def test_its_settings_are_checked(self) -> None:
-        with pytest.raises(UsageError, match=r"rows \(own_rows:CountingRows\): report is missing"):
+        with pytest.raises(UsageError, match=r"rows\.report is missing; give it"):
             store_of("own_rows:CountingRows", a_model(), None)
 
 

@@ -245,3 +245,35 @@ def test_a_plan_says_which_tables_are_on_disk(tmp_path: Path) -> None:
         assert np.isfinite(expected[name]).all()
         assert (expected[name] == found[name]).all(), name
     assert evaluate(tiered.output).logloss == pytest.approx(result["test"]["logloss"], rel=1e-6)
+
+
+def looked_up(run: dict[str, Any]) -> int:
+    """On a rank: lookups that a job has counted when it ends."""
+    from recsmith.training.agreement import Agreement, Ending
+    from recsmith.training.job import prepared
+    from recsmith.training.loop import train_prepared
+    from recsmith.training.run import run_from_raw
+    from recsmith.training.stores import cache_lookups
+    from recsmith.training.watchers import Watchers
+
+    made = run_from_raw(run, "the run")
+    job, batches = prepared(made, Agreement())
+    with Watchers(()) as watchers:
+        train_prepared(job, batches, watchers, Ending())
+    counted = cache_lookups(job.sharded.rows)
+    assert counted is not None
+    return counted[0]
+
+
+@pytest.mark.usefixtures("torchrec")
+@pytest.mark.parametrize("pipeline", ["base", "prefetch_sparse_dist"])
+def test_lookups_are_counted_of_training_steps_alone(tmp_path: Path, pipeline: str) -> None:
+    """Not of evaluations, and not of the pass that settles sums before the first step."""
+    from recsmith.jobs.launch import launch
+    from recsmith.training import RunMetrics, run_to_raw
+
+    rows = {"name": "tiered", "folder": str(tmp_path / "rows"), "cache": 0.1}
+    run = a_run(tmp_path / "own", rows=rows, pipeline=pipeline, metrics=RunMetrics(every=2, evaluate_every=3))
+    run = replace(run, data=replace(run.data, test=run.data.train))
+    (counted,) = launch("training.stores.test_tiered:looked_up", {"run": run_to_raw(run)}, ranks=1, names_modules=True)
+    assert counted == 12 * 64 * len(ROWS)

@@ -75,7 +75,7 @@ class TestStoredByAMethodOfOnesOwn(TableModuleContract):
 
     def test_its_arguments_are_checked(self) -> None:
         rule = CompressionRule(method="own_storage:Bloom", arguments={"row": 40})
-        with pytest.raises(UsageError, match="'row' is no setting; did you mean 'rows'"):
+        with pytest.raises(UsageError, match="row is no setting; did you mean 'rows'"):
             transforms_of([rule], [LogicalTable("t", 900, 8)])
         with pytest.raises(UsageError, match=r"factor is 8\.0, and own_storage:Bloom does not read it"):
             transforms_of([CompressionRule(method="own_storage:Bloom", factor=8.0)], [])

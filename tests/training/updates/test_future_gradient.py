@@ -109,7 +109,7 @@ def test_gradients_that_are_multiples_of_another_have_weights() -> None:
         ({"periods": 1}, "periods is 1; 2 or more, or write incremental"),
         ({"forgetting": 0.0}, "forgetting is 0.0; it must be above 0"),
         ({"ridge": 0.0}, "ridge is 0.0; it must be above 0, since gradients may be multiples"),
-        ({"period": 3}, "'period' is no setting; did you mean 'periods'"),
+        ({"period": 3}, "data.periods.update.period is no setting; did you mean 'periods'"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], said: str) -> None:

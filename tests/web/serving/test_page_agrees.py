@@ -17,6 +17,7 @@ from support.serving import Served, serving
 from support.streams import a_stream
 
 import recsmith
+from recsmith.errors import Infeasible
 from recsmith.plans.files import load_plan
 from recsmith.problems.space import space_words
 from recsmith.reports.online import online_lines, online_to_raw
@@ -269,6 +270,17 @@ def test_compare_lists_what_was_asked_differently(page: Any):
     assert "planner" not in rows.inner_text()  # the same in both
 
 
+def devices_checked_for(workload: str, cluster: str) -> list[str]:
+    """Numbers of devices under which the core has found a plan where there is none, each of which plans."""
+    with pytest.raises(Infeasible, match="Checked to work") as caught:
+        recsmith.plan(workload, cluster)
+    checked = re.findall(r"(\d+) devices \(\d+ hosts\)", str(caught.value).partition("Checked to work")[2])
+    device = cluster.partition(":")[0]
+    for each in checked:
+        assert recsmith.plan(workload, f"{device}:1x{each}", planner="size_greedy").plan.placements
+    return [f"{each} devices" for each in checked]
+
+
 def test_what_cannot_be_is_said_at_once_with_buttons_that_help(page: Any):
     page.locator("#plan").wait_for()
     page.get_by_label("Workload").select_option("criteo-1tb")
@@ -280,7 +292,9 @@ def test_what_cannot_be_is_said_at_once_with_buttons_that_help(page: Any):
     assert "Proved: no plan exists below" in said
     assert "--" not in said
     buttons = page.locator("button.fix").all_inner_texts()
-    assert any(re.fullmatch(r"\d+ devices", each) for each in buttons)
+    offered = [each for each in buttons if re.fullmatch(r"\d+ devices", each)]
+    assert offered
+    assert offered == devices_checked_for("criteo-1tb", "h100:1")
     assert "allow host memory" in buttons
     page.locator("button.fix").first.click()
     page.wait_for_url("**/#/plan/**", timeout=180_000)

@@ -14,18 +14,25 @@ import torch
 import torch.distributed as dist
 
 from recsmith.adapters.rank_0 import from_rank_0
-from recsmith.errors import RecSmithError, UsageError
+from recsmith.errors import RecSmithError
 from recsmith.files import Raw, decode, encode
 from recsmith.plans import Plan, save_plan
 from recsmith.training.agreement import Agreement, Diverged, Ending
-from recsmith.training.arrays.members import FILE, EndedMember, EndedMembers, members_of, read_ended, write_ended
+from recsmith.training.arrays.members import (
+    FILE,
+    EndedMember,
+    EndedMembers,
+    members_of,
+    newest_in_common,
+    read_ended,
+    write_ended,
+)
 from recsmith.training.arrays.model import Member, UnshardedArray, unsharded_array, weighed
 from recsmith.training.arrays.sharding import member_plan, shard_array, wide_tables, with_members
 from recsmith.training.batches import TrainingBatch, pinned
 from recsmith.training.bytes_sent import BytesSent
 from recsmith.training.checkpoints import Checkpoints, step_name
 from recsmith.training.job import (
-    CHECKPOINTS,
     Progress,
     TrainingJob,
     batches_from,
@@ -43,7 +50,7 @@ from recsmith.training.job import (
 from recsmith.training.log import RunLog, StepTimes, starting_lines, tell_note, time_forward, timed
 from recsmith.training.metrics import Window, score_each
 from recsmith.training.plan import agreed_plan
-from recsmith.training.resuming import Saved
+from recsmith.training.resuming import CHECKPOINTS, Saved
 from recsmith.training.run import Checkpointing, Run, run_to_raw, save_run
 from recsmith.training.scores import Scores
 from recsmith.training.sharded import ShardedJob, rank_device
@@ -128,8 +135,6 @@ def _prepared(run: Run, source: BatchSource, agreement: Agreement) -> tuple[Arra
     """The array's job, fresh or from the newest step that every member has a checkpoint of."""
     output = Path(run.output)
     ended = decode(EndedMembers, from_rank_0(lambda: encode(read_ended(output, run))), FILE).ended
-    if not members_of(run).keys() - ended.keys():
-        raise RecSmithError(f"all members of the array in '{output}' have diverged; give them other rates and output")
     array = unsharded_array(run, source, without=list(ended))
     checkpoints = [_checkpoints(member, agreement) for member in array.members]
     named = dict(zip([member.name for member in array.members], checkpoints, strict=True))
@@ -198,24 +203,14 @@ def _newest(checkpoints: Mapping[str, Checkpoints]) -> tuple[list[Saved] | None,
     Raises:
         UsageError: members were trained apart, and have no step in common.
     """
-    found = {name: {path.name for path in each.all()} for name, each in checkpoints.items()}
-    common = set.intersection(*found.values())
-    without = next((name for name, steps in found.items() if not steps), None)
-    most = max(found, key=lambda name: len(found[name]))
-    if not common and (without is None or len(found[most]) > 1):
-        lacks = f"'{without}' has none" if without else "each has others"
-        raise UsageError(
-            f"the members of the array have no checkpoint of one step in common: {lacks}, and '{most}' has "
-            f"{len(found[most]):,} up to {max(found[most])}; train that one as a run of its own, or give another output"
-        )
-    newest = max(common, default=step_name(0))
-    step = int(newest.removeprefix("step-"))
+    newest = newest_in_common({name: {path.name for path in each.all()} for name, each in checkpoints.items()})
+    step = int((newest or step_name(0)).removeprefix("step-"))
     dist.barrier()  # all ranks have seen what is there
     gone = [name for name, each in checkpoints.items() if dist.get_rank() == 0 and each.drop(step)]
     dist.barrier()
     told = f"{', '.join(gone)}: checkpoints after step {step:,} were removed, which not all members have"
     lines = [told] if gone else []
-    return [Saved(each.folder / newest) for each in checkpoints.values()] if common else None, lines
+    return [Saved(each.folder / newest) for each in checkpoints.values()] if newest else None, lines
 
 
 def _steps_left(job: ArrayJob) -> bool:

@@ -41,25 +41,26 @@ class ShampooSettings:
     def __post_init__(self) -> None:
         shares = {"beta1": self.beta1, "beta2": self.beta2}
         check_rules(
-            *(too_small(f"optimizers.dense: {name}", getattr(self, name), 1)
+            *(too_small(f"optimizers.dense.arguments.{name}", getattr(self, name), 1)
               for name in ("max_preconditioner_dim", "precondition_frequency", "statistics_frequency")),
             None if self.statistics_frequency <= self.precondition_frequency else
-            f"optimizers.dense: statistics_frequency is {self.statistics_frequency}, more than precondition_frequency "
-            f"{self.precondition_frequency}: roots would be taken of nothing; lower it",
+            f"optimizers.dense.arguments.statistics_frequency is {self.statistics_frequency}, more than "
+            f"precondition_frequency {self.precondition_frequency}: roots would be taken of nothing; lower it",
             None if self.grafting in GRAFTED else
-            f"optimizers.dense: grafting is {self.grafting}; give {' or '.join(GRAFTED)}",
-            *(None if 0 <= value < 1 else f"optimizers.dense: {name} is {value}; it lies from 0 to below 1"
+            f"optimizers.dense.arguments.grafting is {self.grafting}; give {' or '.join(GRAFTED)}",
+            *(None if 0 <= value < 1 else f"optimizers.dense.arguments.{name} is {value}; it lies from 0 to below 1"
               for name, value in shares.items()),
             None if self.decay is None or 0 < self.decay <= 1 else
-            f"optimizers.dense: decay is {self.decay}; it lies above 0 and is at most 1, which sums all statistics",
-            *(None if value > 0 else f"optimizers.dense: {name} is {value}; it must be above 0"
+            f"optimizers.dense.arguments.decay is {self.decay}; it lies above 0 and is at most 1, which sums all "
+            "statistics",
+            *(None if value > 0 else f"optimizers.dense.arguments.{name} is {value}; it must be above 0"
               for name, value in (("eps", self.eps), ("matrix_eps", self.matrix_eps))),
         )  # fmt: skip
 
     @classmethod
     def of(cls, arguments: dict[str, Any]) -> "ShampooSettings":
         """Those that a run gives as optimizers.dense.arguments; UsageError for one that is unknown or out of range."""
-        return cls(**checked(cls, arguments, "optimizers.dense (shampoo)"))
+        return cls(**checked(cls, arguments, "optimizers.dense.arguments"))
 
     @property
     def kept(self) -> float:

@@ -19,7 +19,7 @@ from recsmith.files import Raw
 from recsmith.plans import Plan
 from recsmith.training.agreement import Agreement
 from recsmith.training.batches import TrainingBatch
-from recsmith.training.job import CHECKPOINTS, Progress, TrainingJob, progress_from
+from recsmith.training.job import Progress, TrainingJob, progress_from
 from recsmith.training.log import RunLog, starting_lines
 from recsmith.training.models import Task, Unsharded, unsharded
 from recsmith.training.optimizers.building import combined_optimizer, set_schedule
@@ -27,7 +27,7 @@ from recsmith.training.random_states import random_states
 from recsmith.training.remote.calls import AGAIN, Tensors
 from recsmith.training.remote.client import TableClient
 from recsmith.training.remote.tables import RemoteRows, with_remote_tables
-from recsmith.training.resuming import Saved
+from recsmith.training.resuming import CHECKPOINTS, Saved
 from recsmith.training.run import Run, save_run
 from recsmith.training.sharded import ShardedJob, rank_device, table_of
 

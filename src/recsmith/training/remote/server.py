@@ -21,7 +21,7 @@ from recsmith.jobs.machine import LOOPBACK, loopback_interface
 from recsmith.plans import plan_to_raw
 from recsmith.training.agreement import Agreement
 from recsmith.training.checkpoints import Checkpoints
-from recsmith.training.job import CHECKPOINTS, progress_of, set_state
+from recsmith.training.job import progress_of, set_state
 from recsmith.training.models import unsharded
 from recsmith.training.optimizers.building import set_schedule
 from recsmith.training.plan import agreed_plan
@@ -41,6 +41,7 @@ from recsmith.training.remote.members import ENDED, HOLD, Members
 from recsmith.training.remote.model import copy_dense, dense_step, flat_tensors, learning_rate
 from recsmith.training.remote.parts import can_share, check_servers, run_of_servers
 from recsmith.training.remote.updates import held_shards, merged
+from recsmith.training.resuming import CHECKPOINTS
 from recsmith.training.run import Checkpointing, Run, run_from_raw
 from recsmith.training.sharded import rank_device, shard, table_of
 

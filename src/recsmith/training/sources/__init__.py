@@ -13,7 +13,7 @@ from recsmith.training.refusals import check_together, data_parts
 from recsmith.training.run import Run
 from recsmith.training.sources.dataset import DatasetSource
 from recsmith.training.sources.periods import PeriodSource
-from recsmith.training.sources.protocol import BatchSource
+from recsmith.training.sources.protocol import BatchSource, State
 from recsmith.training.updates import update_of
 
 SOURCE = "source"  # the kind of component, and the key of data.train that names one instead of a format
@@ -74,6 +74,19 @@ def data_digest(source: BatchSource) -> str | None:
 def total_steps(run: Run, source: BatchSource, ranks: int) -> int | None:
     """Steps of a whole run, where it says so or the number of samples is known."""
     return run.steps or source.steps(run.data.batch_sizes(ranks), ranks)
+
+
+def check_state(source: BatchSource, state: State | None, ranks: int, size: int) -> None:
+    """Refuse a state of a checkpoint that the data does not go on from: of other data, or of another order of it.
+
+    size: samples of a rank in the step that follows. A source of yours is asked for its first batch after the state.
+
+    Raises what `batches` of the source raises.
+    """
+    if isinstance(source, DatasetSource):
+        source.checked(state)
+    elif state is not None:
+        next(source.batches(0, ranks, size, state), None)
 
 
 def with_distinct(source: BatchSource, groups: Sequence[Sequence[str]]) -> BatchSource:

@@ -54,13 +54,12 @@ class DatasetSource:
             UsageError: the data has too few samples for one step, or the state is of another order.
             CorruptFile: the state is of other data.
         """
-        position = _position(state)
+        position = self.checked(state)
         epoch = position.epoch if position else 0
         while self.endless or epoch < self.data.epochs:
             dataset = self._at(position)
             beginning = self.beginning(dataset, epoch)
             start, found = position or beginning, False
-            dataset.check_position(start, beginning)
             with self.opened(dataset, start, rank, world, size) as batches:
                 for batch in batches:
                     found = True
@@ -85,6 +84,19 @@ class DatasetSource:
                 "with those, and the next one takes all"
             )
         return notes
+
+    def checked(self, state: State | None) -> Position | None:
+        """The position in the data that a state is of; None where an epoch begins.
+
+        Raises:
+            UsageError: it is of another order.
+            CorruptFile: it is of other data.
+        """
+        position = _position(state)
+        if position is not None:
+            dataset = self._at(position)
+            dataset.check_position(position, self.beginning(dataset, position.epoch))
+        return position
 
     def _at(self, position: Position | None) -> Dataset:
         """The dataset as it was when the epoch of a position began."""

@@ -83,12 +83,25 @@ class PeriodSource(DatasetSource):
             CorruptFile: the state is of other data.
         """
         self.check_sizes(size * world)
-        first, begun = self.within(state)
-        start = self._position(state) if state is not None and begun else None
+        (first, _), start = self.within(state), self.checked(state)
         for period in range(first, self.periods) if self.only is None else [self.only]:
             if start is not None and start.epoch != period:
                 start = None
             yield from self._pass(period, start, rank, world, size)
+
+    def checked(self, state: State | None) -> Position | None:
+        """The position in the period that a state is of; None where a period begins.
+
+        Raises:
+            UsageError: it is of other periods, or of another order.
+            CorruptFile: it is of other data.
+        """
+        period, begun = self.within(state)
+        if state is None or not begun:
+            return None
+        start = self._position(state)
+        self._of_pass(period).check_position(start, self.beginning(self.dataset, period))
+        return start
 
     def check_sizes(self, step: int) -> None:
         """UsageError for a period of fewer samples than a step takes, unless such steps are kept."""
@@ -137,7 +150,6 @@ class PeriodSource(DatasetSource):
     ) -> Iterator[tuple[Batch, State]]:
         dataset, beginning = self._of_pass(period), self.beginning(self.dataset, period)
         start = start or beginning
-        dataset.check_position(start, beginning)
         edges = {BEGINS: self._first(period), ENDS: int(self.edges[period + 1])}
         used = [(back, weight) for back, weight in enumerate(self.weights) if (weight or not back) and back <= period]
         with ExitStack() as opened:

@@ -158,7 +158,7 @@ class TieredTables(SplitTableBatchedEmbeddingBagsCodegen):
     def prefetch(self, indices: torch.Tensor, offsets: torch.Tensor, *_: Any, **__: Any) -> None:
         """Fetch the rows of the next batch in a thread, while this one trains."""
         busy = [self._training]
-        self._ahead.append(self._thread.submit(self._fetch, indices, offsets, busy))
+        self._ahead.append(self._thread.submit(self._fetch, indices, offsets, busy, STEPS.runs))
 
     def forward(self, indices: torch.Tensor, offsets: torch.Tensor, *given: Any, **named: Any) -> torch.Tensor:
         """Look up rows by their ids, whether fetched before or now."""
@@ -170,7 +170,7 @@ class TieredTables(SplitTableBatchedEmbeddingBagsCodegen):
             self._ahead.popleft()
             fetched = ahead
         else:
-            fetched = self._fetch(indices, offsets, [ahead.held] if ahead else [])
+            fetched = self._fetch(indices, offsets, [ahead.held] if ahead else [], STEPS.runs)
         self.waited_s += STEPS.now() - begun
         self._training = fetched.held
         if torch.is_grad_enabled():
@@ -195,8 +195,12 @@ class TieredTables(SplitTableBatchedEmbeddingBagsCodegen):
             cache.empty()
         self._training = [slots[:0] for slots in self._training]
 
-    def _fetch(self, indices: torch.Tensor, offsets: torch.Tensor, busy: list[list[Any]]) -> Fetched:
-        """Slots of all ids. busy: slots of each table, in lists of batches, that keep their rows."""
+    def _fetch(self, indices: torch.Tensor, offsets: torch.Tensor, busy: list[list[Any]], counted: bool) -> Fetched:
+        """Slots of all ids.
+
+        busy: slots of each table, in lists of batches, that keep their rows. counted: whether lookups are those of a
+        step, of which `lookups` and `missed` tell, and not of an evaluation.
+        """
         self.file.expect(random=True)
         ids = indices.numpy()
         bags = (len(offsets) - 1) // len(self._features)
@@ -213,9 +217,10 @@ class TieredTables(SplitTableBatchedEmbeddingBagsCodegen):
             coming.append((t, moves.read_rows, moves.read_slots))
             slots[part] = moves.slots[places]
             held.append(moves.slots)
-            missed = np.zeros(len(cache.row_of), dtype=bool)
-            missed[moves.read_slots] = True
-            self.lookups, self.missed = self.lookups + len(places), self.missed + int(missed[slots[part]].sum())
+            if counted:
+                missed = np.zeros(len(cache.row_of), dtype=bool)
+                missed[moves.read_slots] = True
+                self.lookups, self.missed = self.lookups + len(places), self.missed + int(missed[slots[part]].sum())
         for each in [self._readers.submit(self._leave, *moved) for moved in leaving if len(moved[1])]:
             each.result()  # first, for others come into their slots
         self.file.expect(random=True)

@@ -21,7 +21,7 @@ from recsmith.data import JaggedIds
 from recsmith.embeddings import EmbeddingTransform, Lookup, PhysicalTable
 from recsmith.embeddings.truncated import Truncated, rows_left
 from recsmith.errors import UsageError
-from recsmith.files import decode
+from recsmith.files import decode_part
 from recsmith.searching import PartChoices, Picks, SearchSpace
 from recsmith.training.tables.features import Features
 from recsmith.training.tables.plain import plain
@@ -29,6 +29,7 @@ from recsmith.training.tables.protocol import TableModule
 from recsmith.training.tables.stored import StoredTable
 
 NEVER = -1e9  # score of a choice that a part does not have
+FIELD = "model.table_module.space"
 WHERE = "model.table_module (searched)"
 
 
@@ -115,7 +116,7 @@ class SearchedTables(nn.Module, TableModule):
         *, space: dict[str, Any],
     ) -> None:  # fmt: skip
         super().__init__()
-        self.space = decode(SearchSpace, space, WHERE)
+        self.space = decode_part(SearchSpace, space, FIELD)
         self.logical = tuple(_stored(config, self._choices(config.name)) for config in configs)
         _check_tables(self.space, configs)
         self.tables: Any = plain(self._physical(), device, is_weighted)

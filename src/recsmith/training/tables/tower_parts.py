@@ -12,7 +12,7 @@ from recsmith._types import noun
 from recsmith.analyses.towers import tower_rules
 from recsmith.data import DataSchema
 from recsmith.errors import UsageError, check_rules
-from recsmith.files import decode, did_you_mean, encode
+from recsmith.files import decode_part, did_you_mean, encode
 from recsmith.plans import Plan, load_plan
 from recsmith.plans.towers import ON_A_HOST, check_ratio, placed_towers
 from recsmith.prediction.job_step import numbers_of
@@ -35,7 +35,8 @@ from recsmith.training.run_step import plain_step, planned_as_run
 from recsmith.training.stores.parts import SplitHalves, TablesInFile
 
 TOWERS = "towers"
-WHERE = "model.table_module (towers)"
+FIELD = "model.table_module"
+WHERE = f"{FIELD} (towers)"
 AUTO_RATIO = 4  # the largest that cost no AUC that five seeds show (docs/benchmarks/towers.md)
 
 
@@ -60,8 +61,8 @@ class Towers:
         twin = next((name for name in names if names.count(name) > 1), None)
         empty = next((number for number, tower in enumerate(self.towers) if not tower), None)
         check_rules(
-            None if self.ratio == "auto" or self.ratio >= 1 else f"{WHERE}: ratio is {self.ratio}; it is at least 1",
-            None if self.rank >= 1 else f"{WHERE}: rank is {self.rank}; it is at least 1",
+            None if self.ratio == "auto" or self.ratio >= 1 else f"{FIELD}.ratio is {self.ratio}; it is at least 1",
+            None if self.rank >= 1 else f"{FIELD}.rank is {self.rank}; it is at least 1",
             None if empty is None else f"{WHERE}: tower {empty} has no table; give it one, or leave it out",
             None if twin is None else f"{WHERE}: table '{twin}' is in two towers; name it in one",
         )
@@ -92,7 +93,7 @@ def towers_of(model: RunModel) -> Towers | None:
     if model.table_module is None:
         return None
     name, settings = parsed(model.table_module, "model.table_module")
-    return decode(Towers, settings, WHERE) if name == TOWERS else None
+    return decode_part(Towers, settings, FIELD) if name == TOWERS else None
 
 
 def with_towers(run: Run, schema: DataSchema | None = None) -> Run:

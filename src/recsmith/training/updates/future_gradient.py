@@ -98,7 +98,7 @@ class FutureGradient(Update):
             None if ridge > 0 else f"ridge is {ridge}; it must be above 0, since gradients may be multiples of another",
         ]
         for sentence in filter(None, wrong):
-            raise UsageError(f"data.periods.update (future_gradient): {sentence}")
+            raise UsageError(f"data.periods.update.{sentence}")
         self.mixed, self.forgetting, self.ridge = periods, forgetting, ridge
         self.fitted: Fitted | None = None
         self.visited: Visited | None = None

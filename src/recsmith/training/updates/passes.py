@@ -17,5 +17,5 @@ class WindowUpdate(Update):
 
     def __init__(self, *, periods: int = 3) -> None:
         if periods < 2:
-            raise UsageError(f"data.periods.update (window): periods is {periods}; 2 or more, or write incremental")
+            raise UsageError(f"data.periods.update.periods is {periods}; 2 or more, or write incremental")
         self.window = periods
