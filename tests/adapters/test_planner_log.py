@@ -117,7 +117,7 @@ def test_the_stored_reports_are_what_it_logs(logged: dict[str, io.StringIO], nam
 def test_a_table_of_two_rows_is_taken_where_torchrec_gives_every_rank_some(
     tmp_path: Path, logged: dict[str, io.StringIO], local: int, hosts: int, empty: bool
 ) -> None:
-    """Two rows over the 2 ranks of a host have one each; TorchRec leaves 6 of 8 ranks without any, and trains garbage."""
+    """Two rows over the 2 ranks of a host have one each; TorchRec leaves 6 of 8 ranks without any."""
     tables = workload(table("t", 2, 16, pooling_factor=3.0), batch_size=512)
     where = cluster(hosts=hosts, local=local)
     with warnings.catch_warnings():

@@ -4,16 +4,17 @@ import time
 from dataclasses import replace
 
 import pytest
+from support.build import table, workload
 
 from recsmith.adapters.torchrec_settings import PROPOSERS, STOCK, TorchRecSettings
 from recsmith.bench.plans import attempt
 from recsmith.bench.tasks import SPACE, DimRow, draw_tasks
 from recsmith.clusters import load_cluster
 from recsmith.costs import cost_model, step_seconds
-from recsmith.errors import NoPlanFound
+from recsmith.errors import NoPlanFound, PlanMismatch
 from recsmith.learning.policies.tasks import PlacementTask
 from recsmith.plans import check_placements
-from recsmith.problems import Constraints, build_problem, footprint_of
+from recsmith.problems import Constraints, Space, build_problem, footprint_of
 
 pytestmark = pytest.mark.usefixtures("torchrec")
 
@@ -153,3 +154,16 @@ def test_without_a_plan_under_any_setting_there_is_none(task: PlacementTask):
     tight = build_problem(task.workload, task.cluster.with_memory(2**20), SPACE)
     with pytest.raises(NoPlanFound, match="under any of 3 settings"):
         best_of_settings(cost_model("analytic").compile(tight), SETTINGS)
+
+
+def test_types_that_no_table_has_here_are_not_offered():
+    """TorchRec would put the table in grid_shard on one host, which no plan here has: the setting would be lost."""
+    from recsmith.adapters.torchrec_planner import best_of_settings, plan_with_torchrec
+
+    tables = workload(table("t", 1_000_000, 256, pooling_factor=100.0), batch_size=4096, optimizer="rowwise_adagrad")
+    space = Space(types=("table_wise", "grid_shard"), widths="torchrec")
+    problem = build_problem(tables, load_cluster("h100:2"), space)
+    with pytest.raises(PlanMismatch, match="grid_shard has a host for each range of columns here"):
+        plan_with_torchrec(problem.workload, problem.cluster, space, STOCK)
+    (found,), settings = best_of_settings(cost_model("analytic").compile(problem), (STOCK,))
+    assert (found.sharding_type, settings) == ("table_wise", STOCK)

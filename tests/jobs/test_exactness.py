@@ -75,3 +75,14 @@ def test_two_sharding_groups_train_like_their_reference(local: int, groups: list
     assert max(rank["one_model"]["one_model"] for rank in ranks) <= LARGEST_DIFFERENCE  # sgd: as one unsharded model
     assert min(rank["averaged"]["one_model"] for rank in ranks) > 1e-4  # the averages differ from it, and are met
     assert [rank["planned"]["planned"] for rank in ranks] == [True, *[False] * (2 * local - 1)]
+
+
+def test_torchrec_trains_ranges_of_columns_that_share_a_host() -> None:
+    """So that a range has a host of its own is a rule of plans here, and not what TorchRec can do."""
+    from recsmith.jobs.launch import launch
+
+    arguments = {"steps": STEPS, "batch_size": 4, "optimizer": "sgd"}
+    for rank in launch("support.grid_shards:on_one_host", arguments, ranks=2):
+        assert rank["forward"] <= LARGEST_DIFFERENCE
+        assert rank["weights"]["grid"] <= LARGEST_DIFFERENCE
+        assert rank["moved"]["grid"] > LEAST_MOVE

@@ -292,7 +292,11 @@ def test_a_dim_that_is_no_multiple_of_4_is_refused_with_the_padded_one(dim: int,
     [
         (Space(types=("table_column_wise",)), (), "table_column_wise does not run sequence tables"),
         (Space(types=("row_wise",)), (), "leave a rank of 64 empty"),
-        (Space(types=("grid_shard",)), (), "grid_shard needs two hosts"),
+        (
+            Space(types=("grid_shard",)),
+            (),
+            "grid_shard has a host for each range of columns here, so it needs two hosts",
+        ),
         (Space(types=("table_wise",), kernels=("dense",)), (), "table_wise runs fused"),
         (Space(types=("data_parallel",), kernels=("fused",)), (), "data_parallel runs dense"),
         (

@@ -10,7 +10,7 @@ from recsmith.sharding.types import GridShard
 from recsmith.workloads import Workload
 from support.build import table
 from support.exactness import cpu_cluster, no_cost
-from support.trained_exactness import _compare_one
+from support.trained_exactness import compare_one
 
 
 def on_one_host(steps: int, batch_size: int, optimizer: str) -> dict[str, Any]:
@@ -28,4 +28,4 @@ def on_one_host(steps: int, batch_size: int, optimizer: str) -> dict[str, Any]:
         placements=(placed,), planner="hand", cost_model="torchrec", cost=no_cost(cluster),
         bound=Bound(value_s=None, kind="none", space=""), gap=None,
     )  # fmt: skip
-    return _compare_one(plan, optimizer, steps, batch_size)
+    return compare_one(plan, optimizer, steps, batch_size)

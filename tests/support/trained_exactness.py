@@ -36,10 +36,11 @@ def compare(plan: dict[str, Any], optimizers: list[str], steps: int, batch_size:
     training took each table's weights, so that a table that was never trained cannot pass for an exact one.
     """
     made = plan_from_raw(plan, "job")
-    return [_compare_one(made, optimizer, steps, batch_size) for optimizer in optimizers]
+    return [compare_one(made, optimizer, steps, batch_size) for optimizer in optimizers]
 
 
-def _compare_one(plan: Plan, optimizer: str, steps: int, batch_size: int) -> dict[str, Any]:
+def compare_one(plan: Plan, optimizer: str, steps: int, batch_size: int) -> dict[str, Any]:
+    """The same under one optimizer."""
     weights = starting_weights(plan)
     sharded, dense = sharded_model(plan, optimizer)
     load_weights(sharded, weights)

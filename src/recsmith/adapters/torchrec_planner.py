@@ -39,6 +39,7 @@ from recsmith.costs import Evaluator, step_seconds
 from recsmith.errors import NoPlanFound, PlanMismatch
 from recsmith.plans import Placement
 from recsmith.problems import Space, footprint_of
+from recsmith.sharding import TYPE_NAMES
 from recsmith.workloads import Table, Workload
 
 
@@ -233,16 +234,19 @@ def best_of_settings(
 ) -> tuple[tuple[Placement, ...], TorchRecSettings]:
     """The placements with the least seconds of a step by the evaluator, and the settings that found them.
 
-    A plan that cannot be run, such as grid_shard on one host or row blocks without rows, counts as none.
+    TorchRec is offered the types that some table may have here, so not grid_shard on one host. A plan that cannot be
+    run, such as row blocks without rows, counts as none.
 
     Raises:
         NoPlanFound: no setting found a plan.
     """
     problem = evaluator.problem
+    here = {TYPE_NAMES[kind] for kind in problem.modes.type.tolist()}
+    space = replace(problem.space, types=tuple(name for name in problem.space.types if name in here))
     best: tuple[float, tuple[Placement, ...], TorchRecSettings] | None = None
     for each in settings:
         try:
-            placements = plan_with_torchrec(problem.workload, problem.cluster, problem.space, each)
+            placements = plan_with_torchrec(problem.workload, problem.cluster, space, each)
         except (NoPlanFound, PlanMismatch):
             continue
         seconds = step_seconds(evaluator, footprint_of(problem, placements))

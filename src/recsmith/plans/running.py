@@ -186,6 +186,8 @@ def _check_rectangles(entry: RunningTable, placement: Placement, table: Table, s
     """Refuse shards that are not those of their type: TorchRec runs some of them, and trains garbage."""
     if not entry.rectangles:
         return
+    if refusal := placement.kind.refusal(table, cluster):  # which says more than that a shard is odd
+        raise PlanMismatch(f"'{source}': table '{table.name}' ({placement.sharding_type}): {refusal}")
     widths = placement.widths_of(table.embedding_dim)
     derived = placement.kind.shards(table, placement.ranks, widths, cluster)
     expected = {(shard.rank, shard.rows, shard.columns) for shard in derived}

@@ -95,7 +95,11 @@ class TableRowWise(ShardingType):
 
 
 class GridShard(ShardingType):
-    """Two or more equal ranges of columns, each row-wise over a host; with one it would be table_row_wise."""
+    """Two or more equal ranges of columns, each row-wise over a host; with one it would be table_row_wise.
+
+    Each range has a host of its own. TorchRec 1.8 also trains ranges that share one (tests/jobs/test_exactness.py),
+    which no plan here has: it would be table_row_wise in more pieces.
+    """
 
     name = "grid_shard"
     span = Span.HOST
@@ -114,7 +118,7 @@ class GridShard(ShardingType):
         least, most = self.column_counts(table, cluster)
         if most < 2:
             have = f"there are {cluster.hosts} and {table.embedding_dim}"
-            return f"grid_shard needs two hosts and {2 * WIDTH_STEP} columns; {have}"
+            return f"grid_shard has a host for each range of columns here, so it needs two hosts and {2 * WIDTH_STEP} columns; {have}"
         if least > most:
             return f"grid_shard needs {least} hosts for {table.embedding_dim} columns, there are {most}; {CUDA_RULE}"
         return super().refusal(table, cluster)
