@@ -275,27 +275,21 @@ def test_an_array_has_no_model_of_its_own(trained: dict[str, tuple[Run, Any]]) -
         evaluate(trained["array"][0].output)
 
 
+@pytest.mark.soak
 def test_a_member_on_hot_ids_is_its_own_run_as_far_as_rounding_goes(tmp_path: Path) -> None:
-    """100 steps of ids of Zipf 1.2 on one rank: sums of hot rows' gradients have another order, which grows slowly."""
+    """100 steps of ids of Zipf 1.2 on one rank. Measured: 6e-9 of losses, 4e-7 of the largest weight of a tensor."""
     hot = data(0, 100 * 32)
     hot["features"] = [{**each, "num_embeddings": 2_000, "zipf": 1.2} for each in hot["features"]]
     array = replace(
         an_array(tmp_path / "hot", {"as-it-is": (), "other": ("seed=1",)}), steps=100, checkpoint=None, ranks=1,
+        metrics=RunMetrics(every=10),
     )  # fmt: skip
     array = replace(array, data=replace(array.data, train=hot, test=None))
-    alone = {name: replace(run, output=str(tmp_path / name)) for name, run in members_of(array).items()}
-    results = jobs.launch(
-        "support.array_jobs:train_all", {"runs": [run_to_raw(run) for run in (array, *alone.values())]}, ranks=1
-    )[0]
-    assert all(result["complete"] for result in results)
-    for name, run in alone.items():
-        own = losses(f"{array.output}/{name}")
-        assert len(own) == 100
-        assert np.isfinite(own).all()
-        print(
-            name,
-            max(abs(a / b - 1) for a, b in zip(own, losses(run.output), strict=True)),
-            apart(f"{array.output}/{name}", run.output),
-        )
-        assert own == pytest.approx(losses(run.output), rel=1e-5)
-        assert apart(f"{array.output}/{name}", run.output) < 1e-3
+    alone = replace(members_of(array)["as-it-is"], output=str(tmp_path / "alone"))
+    runs = [run_to_raw(run) for run in (array, alone)]
+    assert all(each["complete"] for each in jobs.launch("support.array_jobs:train_all", {"runs": runs}, ranks=1)[0])
+    own = losses(f"{array.output}/as-it-is")
+    assert len(own) == 10
+    assert np.isfinite(own).all()
+    assert own == pytest.approx(losses(alone.output), rel=1e-6)
+    assert apart(f"{array.output}/as-it-is", alone.output) < 1e-5

@@ -118,7 +118,10 @@ class GridShard(ShardingType):
         least, most = self.column_counts(table, cluster)
         if most < 2:
             have = f"there are {cluster.hosts} and {table.embedding_dim}"
-            return f"grid_shard has a host for each range of columns here, so it needs two hosts and {2 * WIDTH_STEP} columns; {have}"
+            return (
+                f"grid_shard has a host for each range of columns here, so it needs two hosts and {2 * WIDTH_STEP} "
+                f"columns; {have}"
+            )
         if least > most:
             return f"grid_shard needs {least} hosts for {table.embedding_dim} columns, there are {most}; {CUDA_RULE}"
         return super().refusal(table, cluster)

@@ -273,7 +273,7 @@ def test_lookups_are_counted_of_training_steps_alone(tmp_path: Path, pipeline: s
     from recsmith.training import RunMetrics, run_to_raw
 
     rows = {"name": "tiered", "folder": str(tmp_path / "rows"), "cache": 0.1}
-    run = a_run(tmp_path / "own", rows=rows, pipeline=pipeline, metrics=RunMetrics(every=2, evaluate_every=3))
-    run = replace(run, data=replace(run.data, test=run.data.train))
+    run = a_run(tmp_path / "own", rows=rows, pipeline=pipeline)
+    run = replace(run, data=replace(run.data, test=run.data.train), metrics=RunMetrics(every=2, evaluate_every=3))
     (counted,) = launch("training.stores.test_tiered:looked_up", {"run": run_to_raw(run)}, ranks=1, names_modules=True)
     assert counted == 12 * 64 * len(ROWS)
