@@ -1,11 +1,11 @@
 """What `watch: auto` finds in jobs, how soon, how often for nothing, and whether ranks and restarts agree.
 
 python benchmarks/watching.py faults --seeds 20 -o measured     # six faults one after the other in jobs of two ranks
+python benchmarks/watching.py columns --seeds 10 -o measured    # seven faults of columns, in jobs of one rank
 python benchmarks/watching.py swap --seeds 20 -o measured       # another hot set, in jobs of one rank
 python benchmarks/watching.py calm --seeds 10 -o measured       # jobs of 10,000 batches in which nothing happens
 python benchmarks/watching.py alike -o measured                 # the same job on 1 and 2 ranks, and after a restart
 python benchmarks/watching.py ids --batches 100000              # streams of ids without a change, without a job
-python benchmarks/watching.py series                            # detectors on noise, shifts and spikes
 
 Jobs train on generated samples whose feed breaks in some steps (watching_jobs.py). Those with seeds go on in their
 folder, a file a seed. Delays are steps from the first broken one to the step at which all ranks tell it.
@@ -16,6 +16,7 @@ import json
 import statistics
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,6 @@ from typing import Any
 import numpy as np
 from watching_jobs import BATCH, generator, on_the_path, run_of, told
 
-from recsmith.streaming import AlarmingSeries
 from recsmith.streaming.hot_sets import HotSet
 from recsmith.training import Checkpointing, Run, train
 from recsmith.training.watchers.sketch_files import read_sketches
@@ -36,6 +36,16 @@ NAMED = {  # fault: the kind by which it is to be named, and its first step
     "rates 10 times too high": ("learning_rate", 1051),
 }  # fmt: skip
 WITHIN, AFTER = 100, 150  # steps in which a fault is to be named, and in which alarms follow from it
+COLUMN_STEPS, COLUMN_LASTS, COLUMN_BATCH = 400, 80, 128  # a fault begins so many steps after another; and lasts
+COLUMN_NAMED = {  # fault of watching_jobs.COLUMNS: what is lost, the kind by which it is to be named, and the column
+    "no_labels": ("all labels 0", "label_rate", "label"),
+    "half_labels": ("half of the clicks lost", "label_rate", "label"),
+    "shifted": ("a dense column 3 deviations higher", "dense_mean", "dense_0"),
+    "scaled": ("a dense column times 100", "dense_mean", "dense_1"),
+    "missing": ("40 % of a dense column missing", "missing_values", "dense_2"),
+    "one_id": ("one id takes 30 % of a feature", "frequent_id", "f1"),
+    "no_ids": ("half of a feature's bags empty", "missing_values", "f2"),
+}  # fmt: skip
 SWAP, SWAP_STEPS, SWAP_WITHIN = 1024, 1280, 200  # a multiple of the generator's blocks
 CALM_STEPS, CALM_BATCH = 10_000, 256
 
@@ -76,6 +86,36 @@ def faults(folder: Path, seeds: int) -> None:
     free = [each for alarms in found for each in alarms if not any(a <= each["step"] <= b for a, b in ranges)]
     print(f"\nalarms beside faults, in {seeds} jobs of {STEPS:,} steps: "
           f"{[(each['kind'], each['step']) for each in free]}")  # fmt: skip
+
+
+def columns(folder: Path, seeds: int) -> None:
+    """How many seeds have each fault of a column named, and how soon."""
+    first = {fault: COLUMN_STEPS * (number + 1) + 1 for number, fault in enumerate(COLUMN_NAMED)}
+
+    def job(place: Path, seed: int) -> Run:
+        faults = {fault: [step, step + COLUMN_LASTS - 1] for fault, step in first.items()}
+        steps = COLUMN_STEPS * (len(first) + 1)
+        return run_of(place, seed, steps, ranks=1, faults=faults, batch=COLUMN_BATCH)
+
+    found = list(kept(folder, "columns", seeds, job))
+    print("| fault | named as | within 80 steps | steps until then | other alarms in these and the next 320 steps |")
+    print("|---|---|---|---|---|")
+    for fault, (text, kind, of) in COLUMN_NAMED.items():
+        begin = first[fault]
+        after = [[each for each in alarms if begin <= each["step"] < begin + COLUMN_STEPS] for alarms in found]
+        delays = [
+            next((each["step"] - begin for each in alarms if (each["kind"], each["of"]) == (kind, of)), None)
+            for alarms in after
+        ]
+        soon = [delay for delay in delays if delay is not None and delay < COLUMN_LASTS]
+        others = Counter(
+            each["kind"] for alarms in after for each in alarms if (each["kind"], each["of"]) != (kind, of)
+        )
+        span = f"{min(soon)} to {max(soon)}, median {statistics.median(soon):g}" if soon else "-"
+        told = ", ".join(f"{count} `{kind}`" for kind, count in others.items()) or "0"
+        print(f"| {text} | `{kind}` of `{of}` | {len(soon)} of {seeds} | {span} | {told} |")
+    before = [each["kind"] for alarms in found for each in alarms if each["step"] < min(first.values())]
+    print(f"\nalarms before the first fault: {before}")
 
 
 def swap(folder: Path, seeds: int) -> None:
@@ -147,49 +187,9 @@ def ids(batches: int, features: int) -> None:
     print(f"{alarms} alarms of {features} features in {batches:,} batches each; {seconds / looks * 1e6:.0f} µs a look")
 
 
-LAWS = ("normal", "laplace", "lognormal")
-DETECTORS = ("ensemble", "tail", "ewma", "median_mad", {"name": "seasonal", "period": 24}, "adwin")
-
-
-def series(values: int = 10_000, seeds: int = 5) -> None:
-    """False alarms of each detector in noise, and values until it tells a change of so many deviations."""
-    print(
-        "| detector | " + " | ".join(f"false alarms, {law}" for law in LAWS) + " | a spike of 8 | shifts of 1 | of 3 |"
-    )
-    print("|---|" + "---|" * (len(LAWS) + 3))
-    for detector in DETECTORS:
-        calm = [
-            statistics.fmean(len(_alarms(detector, _noise(law, seed, values))) for seed in range(seeds)) for law in LAWS
-        ]
-        name = detector if isinstance(detector, str) else detector["name"]
-        found = [_found(detector, height, last) for height, last in ((8.0, 1), (1.0, 500), (3.0, 500))]
-        print(f"| `{name}` | {' | '.join(f'{each:g}' for each in calm)} | {' | '.join(found)} |", flush=True)
-
-
-def _noise(law: str, seed: int, values: int) -> Any:
-    drawn = getattr(np.random.default_rng(seed), law)(size=values)
-    return (drawn - drawn.mean()) / drawn.std()
-
-
-def _alarms(detector: object, values: Any) -> list[int]:
-    judged = AlarmingSeries(detector)
-    return [at for at, value in enumerate(values.tolist()) if judged.add(value) is not None]
-
-
-def _found(detector: object, height: float, last: int, seeds: int = 20) -> str:
-    """In how many seeds a change after 2,000 normal values is told before it ends, and after how many on average."""
-    delays = list[int]()
-    for seed in range(seeds):
-        noise = _noise("normal", seed, 2500)
-        noise[2000 : 2000 + last] += height
-        delays += [at - 2000 for at in _alarms(detector, noise) if 2000 <= at < 2000 + last][:1]
-    after = f", after {statistics.median(delays):g}" if delays and last > 1 else ""
-    return f"{len(delays)} of {seeds}{after}"
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=("faults", "swap", "calm", "alike", "ids", "series"))
+    parser.add_argument("part", choices=("faults", "columns", "swap", "calm", "alike", "ids"))
     parser.add_argument("-o", "--output", type=Path, default=Path("measured"))
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--batches", type=int, default=100_000)
@@ -197,9 +197,10 @@ def main() -> None:
     given = parser.parse_args()
     on_the_path()
     parts = {
-        "faults": lambda: faults(given.output, given.seeds), "swap": lambda: swap(given.output, given.seeds),
+        "faults": lambda: faults(given.output, given.seeds), "columns": lambda: columns(given.output, given.seeds),
+        "swap": lambda: swap(given.output, given.seeds),
         "calm": lambda: calm(given.output, given.seeds), "alike": lambda: alike(given.output),
-        "ids": lambda: ids(given.batches, given.features), "series": series,
+        "ids": lambda: ids(given.batches, given.features),
     }  # fmt: skip
     parts[given.part]()
 

@@ -6,7 +6,7 @@ A run names them as `data.train: {source: "watching_jobs:Disturbed", ...}` and `
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch.distributed as dist
 
+from recsmith._random import mixed
 from recsmith.data import Batch, Dataset, Position, open_dataset, spec_from_raw
 from recsmith.files import decode, encode
 from recsmith.training import Run, RunData, RunModel
@@ -29,7 +30,7 @@ class Disturbed:
     """Samples of the generator in their order, broken in some ranges of steps.
 
     generator: its spec. faults: by name [first, last] steps: zeros (one feature's ids), flipped (labels), repeats (a
-    rank's last batches come again), slow_reader (rank 1 waits so many seconds).
+    rank's last batches come again), slow_reader (rank 1 waits so many seconds), and those of COLUMNS.
     """
 
     length = None
@@ -66,6 +67,9 @@ class Disturbed:
             batch = kept[0]
         if now("slow_reader") and rank == 1:
             time.sleep(self.seconds)
+        for fault, broken in COLUMNS.items():
+            if now(fault):
+                batch = broken(batch)
         return batch
 
     def steps(self, sizes: Any, world: int) -> int | None:
@@ -74,6 +78,42 @@ class Disturbed:
     def notes(self, sizes: Any, world: int, state: Any) -> list[str]:
         """None."""
         return []
+
+
+def _chosen(batch: Batch, share: float) -> np.ndarray:
+    """Which samples (B,) are among so large a share, on any rank."""
+    return mixed(mixed(batch.sample_ids.astype(np.uint64))) < np.uint64(share * 2**64)
+
+
+def _dense(batch: Batch, column: int, change: Callable[[np.ndarray], Any]) -> Batch:
+    dense = batch.dense.copy()
+    dense[:, column] = change(dense[:, column])
+    return replace(batch, dense=dense)
+
+
+def _one_id(batch: Batch) -> Batch:
+    name, bags = list(batch.ids.items())[1]
+    taken = np.repeat(_chosen(batch, 0.3), bags.lengths)
+    return replace(batch, ids={**batch.ids, name: replace(bags, values=np.where(taken, 7, bags.values))})
+
+
+def _no_ids(batch: Batch) -> Batch:
+    name, bags = list(batch.ids.items())[2]
+    kept = ~_chosen(batch, 0.5)
+    values = bags.values[np.repeat(kept, bags.lengths)]
+    return replace(batch, ids={**batch.ids, name: replace(bags, values=values, lengths=bags.lengths * kept)})
+
+
+COLUMNS: dict[str, Callable[[Batch], Batch]] = {
+    "no_labels": lambda batch: replace(batch, labels=np.zeros_like(batch.labels)),
+    "half_labels": lambda batch: replace(batch, labels=batch.labels * ~_chosen(batch, 0.5)[:, None]),
+    "shifted": lambda batch: _dense(batch, 0, lambda values: values + 3),
+    "scaled": lambda batch: _dense(batch, 1, lambda values: values * 100),
+    "missing": lambda batch: _dense(batch, 2, lambda values: np.where(_chosen(batch, 0.4), 0, values)),
+    "one_id": _one_id,
+    "no_ids": _no_ids,
+}
+"""Faults of single columns, by name: of labels, of the dense columns 0, 1 and 2, of the features 1 and 2."""
 
 
 class Disturbs(Watcher):

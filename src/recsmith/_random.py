@@ -55,6 +55,13 @@ def mixed(words: Words) -> Words:
     return words ^ (words >> np.uint64(31))
 
 
+def unmixed(words: Words) -> Words:
+    """The words that `mixed` made these of."""
+    words = (words ^ (words >> np.uint64(31)) ^ (words >> np.uint64(62))) * np.uint64(0x319642B2D24D8EC3)
+    words = (words ^ (words >> np.uint64(27)) ^ (words >> np.uint64(54))) * np.uint64(0x96DE1B173F119089)
+    return words ^ (words >> np.uint64(30)) ^ (words >> np.uint64(60))
+
+
 def buckets(ids: Ints, salt: Words, count: int) -> Ints:
     """The bucket of each id among `count`."""
     return (mixed(mixed(ids.astype(np.uint64) + salt)) % np.uint64(count)).astype(np.int64)

@@ -7,7 +7,9 @@ import math
 from collections.abc import Iterator
 
 from recsmith.streaming.detectors.plain_state import PlainState
+from recsmith.streaming.frequent_ids import FrequentIds
 from recsmith.streaming.job_sums import JobLayout, JobSums
+from recsmith.streaming.levels import ColumnLevels
 
 UNLIKELY = 1e-6  # chance of what is seen, were nothing broken, below which something is
 LEARN = 0.05  # weight of a look in a baseline
@@ -18,16 +20,24 @@ JUMP = 3.0  # factor of a learning rate between two looks that no schedule has
 STEADY = 4  # looks in which it was the same before
 FEW = 5  # repeated samples that prove nothing yet
 LATE, LATE_LOOKS = 0.25, 6  # of a step that one rank makes the others wait, in the median of so many looks
+EMPTIED = ("constant_feature", "empty_feature")
+OF_COLUMN = (*EMPTIED, "constant_dense", "missing_values", "dense_mean", "dense_spread", "frequent_id")
+# of a column the first of these that is seen is told; the others are the same fault
 Fault = tuple[str, str, str]  # kind, of what, because
 
 
 class Causes(PlainState):
-    """Looks for faults: constant and empty features, repeated samples, flipped labels, learning rates, slow ranks."""
+    """Looks for faults: constant and empty features, repeated samples, flipped labels, learning rates, slow ranks.
 
-    STATE = ("_base", "_calm", "_looks", "_against", "_repeats", "_rates", "_late")
+    And for labels, dense columns and features that are not what they were.
+    """
+
+    STATE = ("_base", "_calm", "_looks", "_against", "_repeats", "_rates", "_late", "levels", "frequent")
+    ADDED = ("levels", "frequent")
 
     def __init__(self, layout: JobLayout) -> None:
         self.layout = layout
+        self.levels, self.frequent = ColumnLevels(layout), FrequentIds(len(layout.features))
         self._base: dict[str, float] = {}
         self._calm: dict[str, int] = {}  # looks since a fault was last seen, by kind and subject
         self._looks = 0
@@ -42,25 +52,35 @@ class Causes(PlainState):
         self._calm = {fault: looks + 1 for fault, looks in self._calm.items() if looks < CALM}
         found: list[Fault] = []
         for kind, of, because in self._faults(sums):
-            if f"{kind}:{of}" not in self._calm:
+            if not self._known_already(kind, of):
                 found.append((kind, of, because))
             self._calm[f"{kind}:{of}"] = 0
         return found
 
+    def _known_already(self, kind: str, of: str) -> bool:
+        """Whether a fault, or another one of the same column, was seen a short while ago."""
+        if kind == "label_rate" and "flipped_labels:" in self._calm:
+            return True
+        return any(f"{each}:{of}" in self._calm for each in (OF_COLUMN if kind in OF_COLUMN else (kind,)))
+
     def broken(self, feature: str) -> bool:
-        """Whether a feature is constant or empty: its hot set then says nothing more."""
-        return any(f"{kind}:{feature}" in self._calm for kind in ("constant_feature", "empty_feature"))
+        """Whether a feature is constant or empty, or one id takes much of it: its hot set then says nothing more."""
+        return any(f"{kind}:{feature}" in self._calm for kind in (*EMPTIED, "frequent_id"))
 
     def _faults(self, sums: JobSums) -> Iterator[Fault]:
         for row, name in enumerate(self.layout.features):
             yield from self._feature(name, sums.of_feature(row))
         for row, name in enumerate(self.layout.dense):
-            yield from self._dense(name, sums["samples"], *sums.dense[row].tolist())
+            yield from self._dense(name, sums["samples"], *sums.dense[row, :2].tolist())
         yield from self._repeated(sums)
         yield from self._flipped(sums)
         for name in ("dense", "sparse"):
             yield from self._rate(name, sums[f"{name}_rate"])
         yield from self._slow(sums)
+        yield from self.levels.faults(sums)
+        for row, found, share in self.frequent.look(sums):
+            name = self.layout.features[row]
+            yield "frequent_id", name, f"{share:.0%} more of the ids of feature '{name}' than before are {found}"
 
     def _learned(self, key: str, value: float) -> float | None:
         """The baseline of something before this look, which is learned; None while it is not known."""
@@ -86,7 +106,7 @@ class Causes(PlainState):
         usual = self._known(f"same:{name}")
         alike = row["pairs"] and row["same"] == row["pairs"]
         if alike and usual is not None and usual ** row["pairs"] < UNLIKELY:
-            value = row["total"] / (row["pairs"] + 1)
+            value = row["total"] / (row["sampled"] or row["pairs"] + 1)
             yield "constant_feature", name, f"all ids of feature '{name}' are {value:.0f}"
             return
         self._learned(f"length:{name}", length)

@@ -13,11 +13,12 @@ from recsmith.streaming.causes import Causes
 from recsmith.streaming.detectors.plain_state import NamedStates, PlainState
 from recsmith.streaming.hot_sets import HotSet
 from recsmith.streaming.job_sums import JobLayout, JobSums
+from recsmith.streaming.levels import LEVELS
 from recsmith.streaming.series import AlarmingSeries
 
 SIGNALS = ("loss", "ne", "calibration", "gradient_norm", "step_s", "waiting", "imbalance")
 CAUSES = ("constant_feature", "empty_feature", "constant_dense", "repeated_samples", "flipped_labels", "learning_rate",
-          "slow_rank", "hot_set")  # fmt: skip
+          "slow_rank", "hot_set", *LEVELS, "frequent_id")  # fmt: skip
 KINDS = (*SIGNALS, *CAUSES)
 SMOOTHED = 5  # looks whose median is judged, of times: one look that was disturbed is no change
 EXPLAINED = 25  # looks in which a cause explains unusual signals: they follow from it, and are not told again

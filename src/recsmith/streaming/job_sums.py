@@ -1,19 +1,26 @@
 """Sums that describe a step of a training job: each rank adds up its own, and those of all ranks are added.
 
-F features, D dense columns, R ranks, n sampled ids of a feature
+F features, D dense columns, R ranks, L labels, n sampled ids of a feature
 """
 
+import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
+from recsmith._random import mixed
 from recsmith._types import Floats, Ints
+from recsmith.files import Raw
 
 SCALARS = ("samples", "loss", "label", "predicted", "label_predicted", "predicted_2", "entropy", "checked", "repeated",
            "gradient", "dense_rate", "sparse_rate")  # fmt: skip
-FEATURE = ("lookups", "bags", "ids", "hits", "same", "pairs", "total")
-DENSE = ("sum", "squares")
+FEATURE = ("lookups", "bags", "ids", "hits", "same", "pairs", "total", "sampled", "empty")
+DENSE = ("sum", "squares", "zeros")
 RANK = ("step_s", "waited_s", "own_s")
+BITS = 64  # of the hash of an id, by which the id that a feature reads most is told (frequent_ids.py)
+EARLIER = {"features": 7, "dense": 2}  # columns of these parts in the state of earlier versions, one flat vector
 
 
 @dataclass(frozen=True)
@@ -21,35 +28,69 @@ class JobLayout:
     """What is summed: names of features and dense columns, and ranks. All sums lie in one vector.
 
     shares: of a feature's lookups that each rank makes under the plan (F, R), a part of the columns as such a part.
+    labels: their names.
     """
 
     features: tuple[str, ...]
     dense: tuple[str, ...]
     ranks: int
     shares: tuple[tuple[float, ...], ...]
+    labels: tuple[str, ...] = ()
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The parts of the vector, in their order."""
+        features, ranks = len(self.features), self.ranks
+        return {
+            "scalars": (len(SCALARS),), "features": (features, len(FEATURE)), "dense": (len(self.dense), len(DENSE)),
+            "ranks": (ranks, len(RANK)), "labels": (len(self.labels),), "bits": (features, BITS),
+        }  # fmt: skip
 
     @property
     def size(self) -> int:
         """Numbers in the vector."""
-        own = len(self.features) * len(FEATURE) + len(self.dense) * len(DENSE)
-        return len(SCALARS) + own + self.ranks * len(RANK)
+        return sum(math.prod(shape) for shape in self.shapes.values())
 
 
 class JobSums:
-    """The sums as parts of one vector: scalars (12,), features (F, 7), dense (D, 2), ranks (R, 3).
+    """The sums as parts of one vector: scalars, features (F, 9), dense (D, 3), ranks (R, 3), labels (L,), bits (F, 64).
 
-    gradient and rates are of rank 0, since all ranks have the same; each rank fills its own row of `ranks`.
+    gradient and rates are of rank 0, since all ranks have the same; each rank fills its own row of `ranks`. dense: of
+    zeros how many there are, which missing values are read as. bits: how many sampled ids have each bit of their hash.
     """
 
     def __init__(self, layout: JobLayout, vector: Floats | None = None) -> None:
         self.layout = layout
         self.vector = np.zeros(layout.size) if vector is None else vector
-        ends = np.cumsum([len(SCALARS), len(layout.features) * len(FEATURE), len(layout.dense) * len(DENSE)])
-        parts = np.split(self.vector, ends)
-        self.scalars = parts[0]
-        self.features = parts[1].reshape(len(layout.features), len(FEATURE))
-        self.dense = parts[2].reshape(len(layout.dense), len(DENSE))
-        self.ranks = parts[3].reshape(layout.ranks, len(RANK))
+        shapes = layout.shapes
+        parts = np.split(self.vector, np.cumsum([math.prod(shape) for shape in shapes.values()])[:-1])
+        self.parts = {
+            name: part.reshape(shape) for (name, shape), part in zip(shapes.items(), parts, strict=True)
+        }  # fmt: skip
+        self.scalars, self.features, self.dense = (self.parts[name] for name in ("scalars", "features", "dense"))
+        self.ranks, self.labels, self.bits = (self.parts[name] for name in ("ranks", "labels", "bits"))
+
+    def to_raw(self) -> Raw:
+        """The parts as JSON data."""
+        return {name: part.tolist() for name, part in self.parts.items()}
+
+    def take(self, raw: Any) -> None:
+        """Go on from there; what it lacks is 0, and times of another number of ranks are left out."""
+        for name, rows in (raw if isinstance(raw, dict) else self._of_earlier(raw)).items():
+            here, kept = self.parts[name], np.asarray(rows, np.float64)
+            if len(kept) == len(here):
+                here[..., : kept.shape[-1]] = kept
+
+    def _of_earlier(self, vector: list[float]) -> Raw:
+        """The parts of a state of earlier versions."""
+        shapes = {name: (*self.parts[name].shape[:1], count) for name, count in EARLIER.items()}
+        first, second = len(SCALARS), len(SCALARS) + math.prod(shapes["features"])
+        third = second + math.prod(shapes["dense"])
+        features, dense, ranks = vector[first:second], vector[second:third], vector[third:]
+        return {
+            "scalars": vector[:first], "features": np.reshape(features, shapes["features"]),
+            "dense": np.reshape(dense, shapes["dense"]), "ranks": np.reshape(ranks, (-1, len(RANK))),
+        }  # fmt: skip
 
     def __getitem__(self, name: str) -> float:
         """A scalar."""
@@ -78,4 +119,13 @@ class JobSums:
     def add_ids(self, row: int, ids: Ints, hits: int) -> None:
         """Add sampled ids (n,) of a feature, of which so many are hot."""
         same = int((ids[1:] == ids[:-1]).sum()) if len(ids) else 0
-        self.features[row, 2:] = (len(ids), hits, same, max(len(ids) - 1, 0), float(ids.sum(dtype=np.float64)))
+        total = float(ids.sum(dtype=np.float64))
+        self.features[row, 2:8] = len(ids), hits, same, max(len(ids) - 1, 0), total, len(ids)
+        hashes = mixed(ids.astype("<u8")).view(np.uint8).reshape(len(ids), 8)
+        self.bits[row] = np.unpackbits(hashes, axis=1, bitorder="little").sum(0, dtype=np.int64)
+
+    def add_dense(self, dense: npt.NDArray[np.floating[Any]]) -> None:
+        """Add the dense columns (B, D) of a batch."""
+        dense = dense.astype(np.float64)
+        self.dense[:, 0], self.dense[:, 1] = dense.sum(0), np.einsum("bd,bd->d", dense, dense)
+        self.dense[:, 2] = len(dense) - np.count_nonzero(dense, axis=0)

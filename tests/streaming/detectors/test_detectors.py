@@ -14,6 +14,7 @@ from streaming.detectors.contract import DetectorContract
 from recsmith.errors import UsageError
 from recsmith.streaming import AlarmingSeries, detector_of, find_alarms
 from recsmith.streaming.detectors.ewma import Ewma
+from recsmith.streaming.detectors.mean_shift import MeanShift
 from recsmith.streaming.detectors.median_mad import TO_DEVIATION, MedianMad
 from recsmith.streaming.detectors.protocol import Detector
 from recsmith.streaming.detectors.seasonal import SeasonalEsd, esd_threshold, find_period
@@ -156,13 +157,31 @@ def test_error_rates_hold_from_the_first_value_that_is_judged() -> None:
 
 
 def test_shifts_and_spikes_are_told_all_the_same() -> None:
-    shifts = spikes = 0
-    for seed in range(20):
-        values = np.random.default_rng(seed).normal(size=1000)
-        higher, once = values + 5 * (np.arange(1000) >= 700), values + 10 * (np.arange(1000) == 700)
-        shifts += any(700 <= alarm.at < 750 for alarm in find_alarms(higher.tolist()))
-        spikes += any(700 <= alarm.at < 702 for alarm in find_alarms(once.tolist()))
-    assert (shifts, spikes) >= (18, 18)
+    place = np.arange(1000)
+    changes = {50: 5.0 * (place >= 700), 2: 10.0 * (place == 700), 300: np.clip((place - 700) / 60, 0, 5)}
+    for within, change in changes.items():
+        told = 0
+        for seed in range(20):
+            values = np.random.default_rng(seed).normal(size=1000) + change
+            told += any(700 <= alarm.at < 700 + within for alarm in find_alarms(values.tolist()))
+        assert told >= 19, within
+
+
+@pytest.mark.parametrize("mean", [0.0, 1e6])
+def test_moves_of_the_mean_are_in_standard_errors(mean: float) -> None:
+    """As Welch's test counts them, with differences of neighbouring blocks in place of the deviation."""
+    values = np.random.default_rng(0).normal(mean, 2, 400) + 1.5 * (np.arange(400) >= 320)
+    shift = MeanShift()
+    scores = [score for value in values.tolist() if (score := shift.score(value)) is not None]
+    blocks = values.reshape(40, 10).mean(1)
+    wanted = []
+    for newest in (2, 4, 8, 16):
+        older, new = blocks[:-newest], blocks[-newest:]
+        error = math.sqrt((np.diff(older) ** 2).mean() / 2 * (1 / len(older) + 1 / newest))
+        wanted.append(abs(new.mean() - older.mean()) / error)
+    assert len(scores) == 40
+    assert scores[:9] == [0.0] * 9
+    assert scores[-1] == pytest.approx(max(wanted), rel=1e-6 if mean == 0 else 1e-2)
 
 
 @pytest.mark.parametrize("name", ["ensemble", "ewma", "tail"])
@@ -192,6 +211,7 @@ def test_state_of_an_earlier_version_goes_on() -> None:
         earlier.add(value)
     raw = json.loads(json.dumps(earlier.to_raw()))
     del raw["_usual"], raw["_farthest"], raw["detector"]["episodes"]["_farthest"]
+    del raw["detector"]["shift"], raw["detector"]["shift_tail"]
     now.from_raw(raw)
     assert now.add(40.0) is not None
 

@@ -86,6 +86,34 @@ def test_faults_are_named_at_the_same_step_on_ranks_and_after_a_restart(tmp_path
         assert sketches[name].bags == pytest.approx(of_one[name].bags * (288 - 205) / 96, rel=0.15)
 
 
+def test_faults_of_columns_are_named_with_their_column_on_ranks_and_after_a_restart(tmp_path: Path) -> None:
+    """All at once: each is told by what is wrong with its column alone."""
+    begin, steps = 257, 320
+    broken = ("half_labels", "shifted", "scaled", "missing", "one_id", "no_ids")
+    features = [{"name": f"f{number}", "num_embeddings": 500, "zipf": 1.05} for number in range(3)]
+    generator = {"num_samples": BATCH * (steps + 10), "features": features, "dense": 3, "seed": 5}
+    faults = {fault: [begin, steps] for fault in broken}
+    data = RunData(train={"source": "watching_jobs:Disturbed", "generator": generator, "faults": faults},
+                   global_batch_size=BATCH)  # fmt: skip
+    train(a_run(tmp_path / "one", data=data, steps=steps, watch="auto"))
+    found = alarms(tmp_path / "one")
+    lines = [json.loads(line) for line in (tmp_path / "one/log.jsonl").read_text().splitlines()]
+    named = {(each["kind"], each["of"]) for each in lines if each["event"] == "alarm"}
+    assert {
+        ("label_rate", "label"), ("dense_mean", "dense_0"), ("dense_mean", "dense_1"), ("missing_values", "dense_2"),
+        ("frequent_id", "f1"), ("missing_values", "f2"),
+    } <= named  # fmt: skip
+    assert min(step for step, _, _ in found) > begin
+    assert any(because.endswith("of feature 'f1' than before are 7") for _, _, because in found)
+
+    train(a_run(tmp_path / "cut", data=data, steps=267, ranks=1, watch="auto"))
+    train(a_run(tmp_path / "cut", data=data, steps=steps, ranks=2, watch="auto"))
+    times = ("step_s", "waiting", "slow_rank")
+    assert [each for each in alarms(tmp_path / "cut") if each[1] not in times] == [
+        each for each in found if each[1] not in times
+    ]
+
+
 def test_samples_that_come_again_after_going_back_or_in_the_next_epoch_are_no_repeats(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

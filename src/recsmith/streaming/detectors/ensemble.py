@@ -1,7 +1,8 @@
-"""The ensemble: three robust residuals, the tails of their decaying histograms summed, one alarm an episode."""
+"""The ensemble: three robust residuals and moves of the mean, the tails of their decaying histograms summed, one alarm an episode."""
 
 from recsmith.errors import check_rules
 from recsmith.streaming.detectors.ewma import Ewma
+from recsmith.streaming.detectors.mean_shift import BLOCK, MeanShift
 from recsmith.streaming.detectors.plain_state import PlainState
 from recsmith.streaming.detectors.protocol import Detector
 from recsmith.streaming.detectors.tail import DecayingTail
@@ -38,16 +39,17 @@ SHORT = 0.1  # weight of a value in the short mean, ten values long: what is lef
 
 
 class Ensemble(PlainState, Detector):
-    """How rare three views of a series are together: its level, its last step, and its short mean.
+    """How rare four views of a series are together: its level, its last step, its short mean, and moves of its mean.
 
-    Each view has a robust EWMA, whose score goes through the tail of a decaying histogram of its past; the scores are
-    added, as if the views were independent. Of an episode only what is higher than all before it, or far further off,
+    The first three have a robust EWMA, the last one compares blocks, for ramps and small shifts. Each score goes through
+    the tail of a decaying histogram of its past; they are added, as if the views were independent. Of an episode only what is higher than all before it, or far further off,
     is told.
     half_life: values after which a value weighs half; that of the short mean's view is 2.5 times as long.
     episode: values after which a calmer one may alarm again.
     """
 
-    STATE = ("views", "tails", "episodes", "_before", "_short", "_seen")
+    STATE = ("views", "tails", "episodes", "_before", "_short", "_seen", "shift", "shift_tail")
+    ADDED = ("shift", "shift_tail")
 
     def __init__(
         self, *, half_life: float = 140.0, episode: int = 100, warm: int = 100, threshold: float = 8.0
@@ -56,20 +58,23 @@ class Ensemble(PlainState, Detector):
         self.warm, self.threshold = warm, threshold
         self.views = [Ewma(half_life=half, warm=warm) for half in (half_life, half_life, 2.5 * half_life)]
         self.tails = [DecayingTail(2.5 * half_life) for _ in self.views]
+        self.shift, self.shift_tail = MeanShift(), DecayingTail(2.5 * half_life / BLOCK)
         self.episodes = AlarmEpisodes(length=episode)
         self._before: float | None = None
         self._short, self._seen = 0.0, 0
 
     def score(self, value: float) -> float:
-        """The sum of the three surprises, where it is the highest of its episode."""
+        """The sum of the surprises, where it is the highest of its episode."""
         if self._before is None:
             self._before = self._short = value
         step, self._before = value - self._before, value
         self._short += SHORT * (value - self._short)
         level, change, mean = self.views
         found = level.score(value), change.score(step), mean.score(self._short)
+        moved = self.shift.score(value)
         self._seen += 1
         if self._seen <= self.warm:
             return 0.0
         rare = sum(tail.surprise(each) for tail, each in zip(self.tails, found, strict=True))
+        rare += self.shift_tail.surprise(moved) if moved is not None else 0.0
         return self.episodes.rise(rare, found[0])

@@ -29,6 +29,11 @@ class Ewma(PlainState, Detector):
         self.mean, self.deviation = 0.0, 0.0
         self._first: list[float] | None = []  # the first values; None once mean and deviation are known
 
+    @property
+    def known(self) -> bool:
+        """Whether mean and deviation are known."""
+        return self._first is None
+
     def score(self, value: float) -> float:
         """|value - mean| / deviation, before the value is learned."""
         if self._first is not None:

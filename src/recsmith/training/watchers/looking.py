@@ -33,7 +33,7 @@ def layout_of(job: TrainingJob) -> JobLayout:
     by_feature = {feature.name: table.name for table in job.plan.workload.tables for feature in table.features}
     names = tuple(each.name for each in schema.features)
     shares = tuple(_shares(job.plan, by_feature.get(name, name), ranks) for name in names)
-    return JobLayout(names, tuple(schema.dense), ranks, shares)
+    return JobLayout(names, tuple(schema.dense), ranks, shares, tuple(schema.labels))
 
 
 def _shares(plan: Plan, table: str, ranks: int) -> tuple[float, ...]:
@@ -78,9 +78,9 @@ class RankView:
             sums["gradient"] = self._gradient_norm()
             sums["dense_rate"], sums["sparse_rate"] = rates(seen.job)
         self._add_ids(sums, samples, hot, sketches)
-        if len(self.layout.dense) and count:
-            dense = samples.dense.astype(np.float64)
-            sums.dense[:, 0], sums.dense[:, 1] = dense.sum(0), np.einsum("bd,bd->d", dense, dense)
+        if count:
+            sums.add_dense(samples.dense)
+            sums.labels[:] = samples.labels.sum(0, dtype=np.float64)
         if self._steps:
             sums.ranks[self.rank] = [statistics.median(part) for part in zip(*self._steps, strict=True)]
         self._steps = []
@@ -91,6 +91,7 @@ class RankView:
         for row, name in enumerate(self.layout.features):
             bags = samples.ids[name]
             sums.features[row, :2] = len(bags.values), len(bags.lengths)
+            sums.features[row, 8] = len(bags.lengths) - np.count_nonzero(bags.lengths)
             part = bags.take(np.flatnonzero(hashes < self._bounds[row]))
             watched = hot.get(name)
             hits = 0 if watched is None else watched.count(part.values)
@@ -144,17 +145,14 @@ class SumsOnTheirWay:
     def to_raw(self) -> Raw | None:
         """The sums as JSON data, once they have arrived; None where none were sent."""
         self._arrived()
-        return None if self._sums is None else {"step": self._step, "sums": self._sums.vector.tolist()}
+        return None if self._sums is None else {"step": self._step, "sums": self._sums.to_raw()}
 
     def from_raw(self, raw: Raw | None, layout: JobLayout) -> None:
         """Go on from there; of another number of ranks, times are left out."""
         if raw is None:
             return
         self._step, self._sums = raw["step"], JobSums(layout)
-        sent, here = raw["sums"], self._sums
-        alike = len(sent) == layout.size
-        kept = layout.size if alike else layout.size - here.ranks.size
-        here.vector[:kept] = sent[:kept]
+        self._sums.take(raw["sums"])
 
 
 def gathered(mine: Item, group: Any) -> list[Item]:

@@ -1,0 +1,83 @@
+"""Tells one id that takes a share of a feature, of counts that ranks can add up: how many ids have each bit of a hash.
+
+Cormode and Muthukrishnan, "What's Hot and What's Not: Tracking Most Frequent Items Dynamically", PODS 2003, count bits
+in groups of ids. Here the group is the feature. One id that takes the share t of it moves all 64 counts together, from
+u to (1 - t) u + t h where h are the bits of its hash; so the signs are the hash, and the hash is the id.
+
+F features, K bits
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from recsmith._random import unmixed
+from recsmith._types import Floats
+from recsmith.streaming.detectors.plain_state import PlainState
+from recsmith.streaming.hot_sets import packed, unpacked
+from recsmith.streaming.job_sums import BITS, FEATURE, JobSums
+
+LEARN = 0.05  # weight of a look in the usual shares
+LOOKS, WINDOW = 8, 4  # looks that the usual shares need; newest looks together that are compared with them
+SHARE, FAR = 0.1, 6.0  # of a feature that one id takes more than before; deviations by which shares of bits show it
+VARIED = 0.05  # share of either value that a bit has at least, to say anything
+MOST = 2**40  # ids are smaller; bits that are no id's make one with a chance of 2**-24
+WEIGHTS = np.uint64(1) << np.arange(BITS, dtype=np.uint64)
+SAMPLED = FEATURE.index("sampled")
+
+
+class FrequentIds(PlainState):
+    """Watches the bits of all features of a job."""
+
+    STATE = ("_looks", "_kept")
+
+    def __init__(self, features: int) -> None:
+        self._usual = np.full((features, BITS), 0.5)
+        self._looks = [0] * features  # that were learned, by feature
+        self._last = np.zeros((0, features, BITS + 1), np.int64)  # of the newest looks: bits, and how many ids
+
+    def look(self, sums: JobSums) -> Iterator[tuple[int, int, float]]:
+        """(row of the feature, id, share) of each id that takes that much more of its feature than before."""
+        now = np.column_stack([sums.bits, sums.features[:, SAMPLED]]).astype(np.int64)
+        if len(self._last) == WINDOW:
+            self._learn(self._last[0])
+        self._last = np.concatenate([self._last, now[None]])[-WINDOW:]
+        total = self._last.sum(0)
+        count, known = total[:, BITS], np.array(self._looks) >= LOOKS
+        for row in np.flatnonzero(known & (count > 0)).tolist():
+            found = one_id(self._usual[row], total[row, :BITS] / count[row], int(count[row]))
+            if found is not None:
+                yield row, *found
+
+    def _learn(self, look: np.ndarray) -> None:
+        """Learn a look (F, K + 1) that is older than those that are compared."""
+        for row in np.flatnonzero(look[:, BITS]).tolist():
+            shares = look[row, :BITS] / look[row, BITS]
+            self._usual[row] += (shares - self._usual[row]) * max(LEARN, 1 / (self._looks[row] + 1))
+            self._looks[row] += 1
+
+    @property
+    def _kept(self) -> list[object]:
+        """Usual shares and last looks, as state keeps them."""
+        return [packed(self._usual.ravel().view(np.int64)), packed(self._last.ravel())]
+
+    @_kept.setter
+    def _kept(self, texts: list[str]) -> None:
+        usual, last = (unpacked(text) for text in texts)
+        self._usual = usual.view(np.float64).reshape(self._usual.shape).copy()
+        self._last = last.reshape(-1, *self._last.shape[1:])
+
+
+def one_id(usual: Floats, shares: Floats, count: int) -> tuple[int, float] | None:
+    """(id, share) of the one id that moved the shares of bits (K,) of so many ids from what is usual; else None."""
+    varied = np.minimum(usual, 1 - usual) >= VARIED
+    if not varied.any():
+        return None
+    moved, u = (shares - usual)[varied], usual[varied]
+    share = float(np.median(np.where(moved > 0, moved / (1 - u), -moved / u)))
+    far = np.median(np.abs(moved) / np.sqrt(u * (1 - u) / count))
+    if share < SHARE or far < FAR:
+        return None
+    bits = shares - (1 - share) * usual > share / 2
+    found = int(unmixed(WEIGHTS[bits].sum(dtype=np.uint64, keepdims=True))[0])
+    return (found, share) if found < MOST else None
