@@ -21,6 +21,7 @@ from training.watchers.contract import WatcherContract
 
 from recsmith.data import DataFeature, DataSchema
 from recsmith.errors import UsageError
+from recsmith.streaming.levels import LEVELS
 from recsmith.training import Checkpointing, Run, RunData, RunMetrics, RunModel, train
 from recsmith.training.launching import dry_run
 from recsmith.training.watchers.anomalies import AnomalyWatcher
@@ -29,8 +30,11 @@ from recsmith.training.watchers.sketch_files import read_sketches
 
 BENCHMARKS = Path(__file__).parents[3] / "benchmarks"
 pytestmark = pytest.mark.usefixtures("torchrec")
-BATCH, STEPS = 128, 320
-FAULTS = {"zeros": [201, 240], "flipped": [273, 320]}
+BATCH, STEPS = 128, 336
+FAULTS = {
+    "zeros": [201, 240], "no_labels": [241, 264], "flipped": [273, STEPS],
+    **dict.fromkeys(("shifted", "scaled", "missing", "one_id", "no_ids"), [289, STEPS]),
+}  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -41,11 +45,11 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def a_run(output: Path, **fields: Any) -> Run:
-    features = [{"name": name, "num_embeddings": 500, "zipf": 1.05} for name in ("f0", "f1")]
+    features = [{"name": name, "num_embeddings": 500, "zipf": 1.05} for name in ("f0", "f1", "f2")]
     generator = {
         "num_samples": BATCH * (STEPS + 10),
         "features": features,
-        "dense": 1,
+        "dense": 3,
         "seed": 3,
         "teacher": {"signal": 3.0},
     }
@@ -53,7 +57,7 @@ def a_run(output: Path, **fields: Any) -> Run:
         "data": RunData(train={"source": "watching_jobs:Disturbed", "generator": generator, "faults": FAULTS},
                         global_batch_size=BATCH),
         "model": RunModel(embedding_dim=8, bottom=(8,), top=(8,)), "output": str(output), "steps": STEPS, "ranks": 1,
-        "watch": {"sketch_every": 96, "kinds": ["constant_feature", "flipped_labels", "hot_set", "loss"],
+        "watch": {"sketch_every": 96, "kinds": ["constant_feature", "flipped_labels", "hot_set", *LEVELS, "frequent_id"],
                   "cooldown": 200, "actions": {"constant_feature": "save", "flipped_labels": "save"}},
         "checkpoint": Checkpointing(every=1000), "metrics": RunMetrics(every=64), "plan": "auto",
     }  # fmt: skip
@@ -68,50 +72,28 @@ def alarms(folder: Path) -> list[tuple[int, str, str]]:
 def test_faults_are_named_at_the_same_step_on_ranks_and_after_a_restart(tmp_path: Path) -> None:
     train(a_run(tmp_path / "one"))
     found = alarms(tmp_path / "one")
-    assert [(step, kind) for step, kind, _ in found] == [(216, "constant_feature"), (288, "flipped_labels")]
-    assert found[0][2] == "all ids of feature 'f0' are 0"
-
     lines = [json.loads(line) for line in (tmp_path / "one/log.jsonl").read_text().splitlines()]
+    told = [(each["step"], each["kind"], each["of"]) for each in lines if each["event"] == "alarm"]
+    assert told == [
+        (216, "constant_feature", "f0"), (264, "label_rate", "label"), (288, "flipped_labels", ""),
+        (304, "dense_mean", "dense_0"), (304, "dense_mean", "dense_1"), (304, "missing_values", "dense_2"),
+        (304, "missing_values", "f2"), (328, "frequent_id", "f1"),
+    ]  # fmt: skip
+    assert found[0][2] == "all ids of feature 'f0' are 0"
+    assert found[-1][2].endswith("of the ids of feature 'f1' than before are 7")
+
     done = [(each["what"], each["because"], each["done"]) for each in lines if each["event"] == "watcher"]
     assert done == [("save", "all ids of feature 'f0' are 0", "saved")]  # once in 200 steps
-    assert [each["action"] for each in lines if each["event"] == "alarm"] == ["save", None]
+    assert [each["action"] for each in lines if each["event"] == "alarm"] == ["save", *[None] * 7]
 
-    train(a_run(tmp_path / "cut", steps=205, ranks=1))
+    train(a_run(tmp_path / "cut", steps=267, ranks=1))
     train(a_run(tmp_path / "cut", ranks=2))
     assert alarms(tmp_path / "cut") == found
     step, sketches = read_sketches(tmp_path / "cut")
     _, of_one = read_sketches(tmp_path / "one")
     assert step == 288
     for name in ("f0", "f1"):  # of the steps after the restart, on both ranks
-        assert sketches[name].bags == pytest.approx(of_one[name].bags * (288 - 205) / 96, rel=0.15)
-
-
-def test_faults_of_columns_are_named_with_their_column_on_ranks_and_after_a_restart(tmp_path: Path) -> None:
-    """All at once: each is told by what is wrong with its column alone."""
-    begin, steps = 257, 320
-    broken = ("half_labels", "shifted", "scaled", "missing", "one_id", "no_ids")
-    features = [{"name": f"f{number}", "num_embeddings": 500, "zipf": 1.05} for number in range(3)]
-    generator = {"num_samples": BATCH * (steps + 10), "features": features, "dense": 3, "seed": 5}
-    faults = {fault: [begin, steps] for fault in broken}
-    data = RunData(train={"source": "watching_jobs:Disturbed", "generator": generator, "faults": faults},
-                   global_batch_size=BATCH)  # fmt: skip
-    train(a_run(tmp_path / "one", data=data, steps=steps, watch="auto"))
-    found = alarms(tmp_path / "one")
-    lines = [json.loads(line) for line in (tmp_path / "one/log.jsonl").read_text().splitlines()]
-    named = {(each["kind"], each["of"]) for each in lines if each["event"] == "alarm"}
-    assert {
-        ("label_rate", "label"), ("dense_mean", "dense_0"), ("dense_mean", "dense_1"), ("missing_values", "dense_2"),
-        ("frequent_id", "f1"), ("missing_values", "f2"),
-    } <= named  # fmt: skip
-    assert min(step for step, _, _ in found) > begin
-    assert any(because.endswith("of feature 'f1' than before are 7") for _, _, because in found)
-
-    train(a_run(tmp_path / "cut", data=data, steps=267, ranks=1, watch="auto"))
-    train(a_run(tmp_path / "cut", data=data, steps=steps, ranks=2, watch="auto"))
-    times = ("step_s", "waiting", "slow_rank")
-    assert [each for each in alarms(tmp_path / "cut") if each[1] not in times] == [
-        each for each in found if each[1] not in times
-    ]
+        assert sketches[name].bags == pytest.approx(of_one[name].bags * (288 - 267) / 96, rel=0.15)
 
 
 def test_samples_that_come_again_after_going_back_or_in_the_next_epoch_are_no_repeats(

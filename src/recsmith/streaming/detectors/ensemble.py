@@ -1,4 +1,4 @@
-"""The ensemble: three robust residuals and moves of the mean, the tails of their decaying histograms summed, one alarm an episode."""
+"""The ensemble: how rare robust residuals and moves of the mean are together, one alarm an episode."""
 
 from recsmith.errors import check_rules
 from recsmith.streaming.detectors.ewma import Ewma
@@ -41,9 +41,9 @@ SHORT = 0.1  # weight of a value in the short mean, ten values long: what is lef
 class Ensemble(PlainState, Detector):
     """How rare four views of a series are together: its level, its last step, its short mean, and moves of its mean.
 
-    The first three have a robust EWMA, the last one compares blocks, for ramps and small shifts. Each score goes through
-    the tail of a decaying histogram of its past; they are added, as if the views were independent. Of an episode only what is higher than all before it, or far further off,
-    is told.
+    The first three have a robust EWMA; the last one compares blocks, and sees ramps and small shifts. Each score goes
+    through the tail of a decaying histogram of its past; the surprises are added, as if the views were independent. Of
+    an episode only what is higher than all before it, or far further off, is told.
     half_life: values after which a value weighs half; that of the short mean's view is 2.5 times as long.
     episode: values after which a calmer one may alarm again.
     """

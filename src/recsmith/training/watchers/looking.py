@@ -90,8 +90,7 @@ class RankView:
         hashes = mixed(mixed(samples.sample_ids.astype(np.uint64) ^ IDS_SALT)).astype(np.float64)
         for row, name in enumerate(self.layout.features):
             bags = samples.ids[name]
-            sums.features[row, :2] = len(bags.values), len(bags.lengths)
-            sums.features[row, 8] = len(bags.lengths) - np.count_nonzero(bags.lengths)
+            sums.add_bags(row, bags.lengths)
             part = bags.take(np.flatnonzero(hashes < self._bounds[row]))
             watched = hot.get(name)
             hits = 0 if watched is None else watched.count(part.values)
