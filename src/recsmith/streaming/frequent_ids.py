@@ -10,9 +10,10 @@ F features, K bits
 from collections.abc import Iterator
 
 import numpy as np
+import numpy.typing as npt
 
 from recsmith._random import unmixed
-from recsmith._types import Floats
+from recsmith._types import Floats, Ints
 from recsmith.streaming.detectors.plain_state import PlainState
 from recsmith.streaming.hot_sets import packed, unpacked
 from recsmith.streaming.job_sums import BITS, FEATURE, JobSums
@@ -44,8 +45,9 @@ class FrequentIds(PlainState):
         self._last = np.concatenate([self._last, now[None]])[-WINDOW:]
         total = self._last.sum(0)
         count, known = total[:, BITS], np.array(self._looks) >= LOOKS
-        for row in np.flatnonzero(known & (count > 0)).tolist():
-            found = one_id(self._usual[row], total[row, :BITS] / count[row], int(count[row]))
+        shares = total[:, :BITS] / np.maximum(count, 1)[:, None]
+        for row in np.flatnonzero(known & (count > 0) & moved_far(self._usual, shares, count)).tolist():
+            found = one_id(self._usual[row], shares[row])
             if found is not None:
                 yield row, *found
 
@@ -68,15 +70,28 @@ class FrequentIds(PlainState):
         self._last = last.reshape(-1, *self._last.shape[1:])
 
 
-def one_id(usual: Floats, shares: Floats, count: int) -> tuple[int, float] | None:
-    """(id, share) of the one id that moved the shares of bits (K,) of so many ids from what is usual; else None."""
-    varied = np.minimum(usual, 1 - usual) >= VARIED
-    if not varied.any():
-        return None
+def moved_far(usual: Floats, shares: Floats, count: Ints) -> npt.NDArray[np.bool_]:
+    """Features (F,) half of whose bits that say something have shares (F, K) far from the usual ones (F, K).
+
+    count: ids that the shares are of (F,).
+    """
+    varied = said(usual)
+    deviation = np.sqrt(np.maximum(usual * (1 - usual), VARIED * (1 - VARIED)) / np.maximum(count, 1)[:, None])
+    far = varied & (np.abs(shares - usual) >= FAR * deviation)
+    return far.any(1) & (2 * far.sum(1) >= varied.sum(1))
+
+
+def said(usual: Floats) -> npt.NDArray[np.bool_]:
+    """Which bits have both values often enough to say something."""
+    return np.minimum(usual, 1 - usual) >= VARIED
+
+
+def one_id(usual: Floats, shares: Floats) -> tuple[int, float] | None:
+    """(id, share) of the one id that moved the shares of bits (K,) from what is usual; None where it is none."""
+    varied = said(usual)
     moved, u = (shares - usual)[varied], usual[varied]
     share = float(np.median(np.where(moved > 0, moved / (1 - u), -moved / u)))
-    far = np.median(np.abs(moved) / np.sqrt(u * (1 - u) / count))
-    if share < SHARE or far < FAR:
+    if share < SHARE:
         return None
     bits = shares - (1 - share) * usual > share / 2
     found = int(unmixed(WEIGHTS[bits].sum(dtype=np.uint64, keepdims=True))[0])

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.usefixtures("torchrec")
 BATCH, STEPS = 128, 336
 FAULTS = {
     "zeros": [201, 240], "no_labels": [241, 264], "flipped": [273, STEPS],
-    **dict.fromkeys(("shifted", "scaled", "missing", "one_id", "no_ids"), [289, STEPS]),
+    **{fault: [289, STEPS] for fault in ("shifted", "scaled", "missing", "one_id", "no_ids")},
 }  # fmt: skip
 
 
@@ -57,8 +57,9 @@ def a_run(output: Path, **fields: Any) -> Run:
         "data": RunData(train={"source": "watching_jobs:Disturbed", "generator": generator, "faults": FAULTS},
                         global_batch_size=BATCH),
         "model": RunModel(embedding_dim=8, bottom=(8,), top=(8,)), "output": str(output), "steps": STEPS, "ranks": 1,
-        "watch": {"sketch_every": 96, "kinds": ["constant_feature", "flipped_labels", "hot_set", *LEVELS, "frequent_id"],
-                  "cooldown": 200, "actions": {"constant_feature": "save", "flipped_labels": "save"}},
+        "watch": {"sketch_every": 96, "cooldown": 200,
+                  "kinds": ["constant_feature", "flipped_labels", "hot_set", "frequent_id", *LEVELS],
+                  "actions": {"constant_feature": "save", "flipped_labels": "save"}},
         "checkpoint": Checkpointing(every=1000), "metrics": RunMetrics(every=64), "plan": "auto",
     }  # fmt: skip
     return Run(**{**values, **fields})
