@@ -66,14 +66,14 @@ def test_an_illegal_instruction_is_told_by_its_reason():
 def test_models_are_held_against_the_samples_of_each_folder():
     predicted = script("predicted")
     device = one_device(load_cluster("h200"))
-    lines = list(predicted.table(SAMPLES / "production-adam-learn", ["analytic", "neural:h200"], device, 2))
+    lines = list(predicted.table(SAMPLES / "production-adam-learn", ["analytic", "neural:cpu"], device, 2))
     cells = [[each.strip() for each in line.split("|")[1:-1]] for line in lines[1:]]
     assert [each[:4] for each in cells] == [
-        ["production-adam-learn", "adam", "2", "analytic"], ["production-adam-learn", "adam", "2", "neural:h200"]
+        ["production-adam-learn", "adam", "2", "analytic"], ["production-adam-learn", "adam", "2", "neural:cpu"]
     ]  # fmt: skip
     row = predicted.samples_of(SAMPLES / "production-adam-learn")[0]
     assert 0.1 < predicted.ratio(cost_model("analytic"), row, device) < 10
-    assert cells[1][4].startswith("refused: cost model neural:h200 was trained on")
+    assert cells[1][4].startswith("refused: cost model neural:cpu was measured on")
 
 
 @pytest.mark.skipif(not SAMPLES.exists(), reason="a package holds no samples")
