@@ -13,7 +13,7 @@ from support.exactness import cpu_cluster, no_cost
 from support.trained_exactness import compare_one
 
 
-def on_one_host(steps: int, batch_size: int, optimizer: str) -> dict[str, Any]:
+def on_one_host(steps: int, batch_size: int, optimizer: Any) -> dict[str, Any]:
     """Differences of outputs and weights from the unsharded model, and how far weights moved."""
     GridShard.column_counts = ShardingType.column_counts  # type: ignore[method-assign]
     world = dist.get_world_size()
