@@ -11,7 +11,7 @@ from recsmith.jobs.launch import launch
 from recsmith.jobs.log import write_message
 from recsmith.training.arms import ARMS, OnlineResult, Replayed, first_judged, judged, replay, with_update
 from recsmith.training.launching import engine_for_ranks, passing_on_signals
-from recsmith.training.prerequisites import check_run, own_modules
+from recsmith.training.prerequisites import check_run, lines_told, own_modules
 from recsmith.training.ranks import local_ranks
 from recsmith.training.run import Run, load_run, names_modules, run_from_raw, run_to_raw
 from recsmith.training.sources import open_source
@@ -52,7 +52,7 @@ def bench_online(
         elif "arm" in message:
             on_progress(message["arm"])
 
-    with own_modules(learned[-1], run), passing_on_signals(pid), engine_for_ranks(made):
+    with lines_told(run, settings), own_modules(learned[-1], run), passing_on_signals(pid), engine_for_ranks(made):
         check_run(made, local_ranks(made))
         counted = first_judged(arms) if first is None else first
         for each in learned:  # what an arm refuses is told before anything is trained

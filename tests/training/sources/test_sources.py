@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from recsmith.data import GeneratorSpec, open_dataset, spec_from_raw, write_data
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.training import Run, RunData
 from recsmith.training.run_data import BatchSizes
-from recsmith.training.sources import first_batch, open_source
+from recsmith.training.sources import check_state, first_batch, open_source
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 GENERATED: dict[str, Any] = {
@@ -75,6 +76,25 @@ class TestOnesOwn(BatchSourceContract):
             a_source({"source": "own_source:Clicks", "sed": 1})
         with pytest.raises(UsageError, match=r"go with formats, and data\.train names a source"):
             a_source({"source": "own_source:Clicks"}, feed=1)
+
+    def test_a_state_that_it_refuses_is_refused_before_a_start(self) -> None:
+        """It is asked for a batch after the state, and for none where there is no state."""
+        asked: list[tuple[int, int]] = []
+
+        class Strict:
+            def batches(self, _: int, world: int, size: int, state: Any) -> Iterator[Any]:
+                asked.append((world, size))
+                if state["topic"] != "eu":
+                    raise UsageError("the position is of topic us")
+                yield None, state
+
+        source: Any = Strict()
+        check_state(source, None, 2, 8)
+        assert asked == []
+        check_state(source, {"topic": "eu"}, 2, 8)
+        with pytest.raises(UsageError, match="the position is of topic us"):
+            check_state(source, {"topic": "us"}, 2, 8)
+        assert asked == [(2, 8)] * 2
 
     def test_samples_can_be_counted_in(self) -> None:
         assert numbers(first_batch(self.make(Path()), 9)) == list(range(9))
