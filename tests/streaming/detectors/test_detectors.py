@@ -167,6 +167,18 @@ def test_shifts_and_spikes_are_told_all_the_same() -> None:
         assert told >= 19, within
 
 
+def test_a_sensor_that_freezes_is_told_while_it_does_and_nights_are_no_freeze() -> None:
+    for seed in range(5):
+        values = np.random.default_rng(seed).normal(size=1400).round(1)
+        values[700:1300] = values[700]
+        found = [alarm.at for alarm in find_alarms(values.tolist()) if alarm.at < 1300]
+        assert len(found) <= 2
+        assert 700 < found[0] <= 715
+        nights = np.random.default_rng(seed).normal(size=3000)
+        nights[np.arange(3000) % 288 < 100] = -1
+        assert [alarm.at for alarm in find_alarms(nights.tolist()) if alarm.at > 500] == []
+
+
 @pytest.mark.parametrize("mean", [0.0, 1e6])
 def test_moves_of_the_mean_are_in_standard_errors(mean: float) -> None:
     """As Welch's test counts them, with differences of neighbouring blocks in place of the deviation."""
@@ -211,7 +223,7 @@ def test_state_of_an_earlier_version_goes_on() -> None:
         earlier.add(value)
     raw = json.loads(json.dumps(earlier.to_raw()))
     del raw["_usual"], raw["_farthest"], raw["detector"]["episodes"]["_farthest"]
-    del raw["detector"]["shift"], raw["detector"]["shift_tail"]
+    del raw["detector"]["shift"], raw["detector"]["shift_tail"], raw["detector"]["frozen"]
     now.from_raw(raw)
     assert now.add(40.0) is not None
 

@@ -2,6 +2,7 @@
 
 from recsmith.errors import check_rules
 from recsmith.streaming.detectors.ewma import Ewma
+from recsmith.streaming.detectors.frozen import FrozenRun
 from recsmith.streaming.detectors.mean_shift import BLOCK, MeanShift
 from recsmith.streaming.detectors.plain_state import PlainState
 from recsmith.streaming.detectors.protocol import Detector
@@ -39,17 +40,17 @@ SHORT = 0.1  # weight of a value in the short mean, ten values long: what is lef
 
 
 class Ensemble(PlainState, Detector):
-    """How rare four views of a series are together: its level, its last step, its short mean, and moves of its mean.
+    """How rare five views of a series are together: level, last step, short mean, moves of its mean, runs of one value.
 
-    The first three have a robust EWMA; the last one compares blocks, and sees ramps and small shifts. Each score goes
+    The first three have a robust EWMA; the fourth compares blocks, and sees ramps and small shifts. Each score goes
     through the tail of a decaying histogram of its past; the surprises are added, as if the views were independent. Of
     an episode only what is higher than all before it, or far further off, is told.
     half_life: values after which a value weighs half; that of the short mean's view is 2.5 times as long.
     episode: values after which a calmer one may alarm again.
     """
 
-    STATE = ("views", "tails", "episodes", "_before", "_short", "_seen", "shift", "shift_tail")
-    ADDED = ("shift", "shift_tail")
+    STATE = ("views", "tails", "episodes", "_before", "_short", "_seen", "shift", "shift_tail", "frozen")
+    ADDED = ("shift", "shift_tail", "frozen")
 
     def __init__(
         self, *, half_life: float = 140.0, episode: int = 100, warm: int = 100, threshold: float = 8.0
@@ -59,6 +60,7 @@ class Ensemble(PlainState, Detector):
         self.views = [Ewma(half_life=half, warm=warm) for half in (half_life, half_life, 2.5 * half_life)]
         self.tails = [DecayingTail(2.5 * half_life) for _ in self.views]
         self.shift, self.shift_tail = MeanShift(), DecayingTail(2.5 * half_life / BLOCK)
+        self.frozen = FrozenRun(2.5 * half_life)
         self.episodes = AlarmEpisodes(length=episode)
         self._before: float | None = None
         self._short, self._seen = 0.0, 0
@@ -71,10 +73,10 @@ class Ensemble(PlainState, Detector):
         self._short += SHORT * (value - self._short)
         level, change, mean = self.views
         found = level.score(value), change.score(step), mean.score(self._short)
-        moved = self.shift.score(value)
+        moved, frozen = self.shift.score(value), self.frozen.surprise(value)
         self._seen += 1
         if self._seen <= self.warm:
             return 0.0
         rare = sum(tail.surprise(each) for tail, each in zip(self.tails, found, strict=True))
-        rare += self.shift_tail.surprise(moved) if moved is not None else 0.0
+        rare += frozen + (self.shift_tail.surprise(moved) if moved is not None else 0.0)
         return self.episodes.rise(rare, found[0])
