@@ -128,6 +128,9 @@ def test_signals_that_go_on_from_their_state_say_the_same() -> None:
 def test_state_of_another_version_is_refused() -> None:
     with pytest.raises(CorruptFile, match="another version"):
         Causes(LAYOUT).from_raw({"gone": 1})
+    for other in (1, 3):  # features
+        with pytest.raises(ValueError, match="reshape"):
+            FrequentIds(2).from_raw(FrequentIds(other).to_raw())
     with pytest.raises(CorruptFile, match="packed numbers"):
         unpacked("nothing")
 

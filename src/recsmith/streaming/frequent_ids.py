@@ -30,11 +30,11 @@ SAMPLED = FEATURE.index("sampled")
 class FrequentIds(PlainState):
     """Watches the bits of all features of a job."""
 
-    STATE = ("_looks", "_kept")
+    STATE = ("_kept",)
 
     def __init__(self, features: int) -> None:
         self._usual = np.full((features, BITS), 0.5)
-        self._looks = [0] * features  # that were learned, by feature
+        self._looks = np.zeros(features, np.int64)  # that were learned, by feature
         self._last = np.zeros((0, features, BITS + 1), np.int64)  # of the newest looks: bits, and how many ids
 
     def look(self, sums: JobSums) -> Iterator[tuple[int, int, float]]:
@@ -44,7 +44,7 @@ class FrequentIds(PlainState):
             self._learn(self._last[0])
         self._last = np.concatenate([self._last, now[None]])[-WINDOW:]
         total = self._last.sum(0)
-        count, known = total[:, BITS], np.array(self._looks) >= LOOKS
+        count, known = total[:, BITS], self._looks >= LOOKS
         shares = total[:, :BITS] / np.maximum(count, 1)[:, None]
         for row in np.flatnonzero(known & (count > 0) & moved_far(self._usual, shares, count)).tolist():
             found = one_id(self._usual[row], shares[row])
@@ -60,13 +60,14 @@ class FrequentIds(PlainState):
 
     @property
     def _kept(self) -> list[object]:
-        """Usual shares and last looks, as state keeps them."""
-        return [packed(self._usual.ravel().view(np.int64)), packed(self._last.ravel())]
+        """Usual shares, how many looks they are of, and last looks, as state keeps them."""
+        return [packed(part.ravel()) for part in (self._usual.view(np.int64), self._looks, self._last)]
 
     @_kept.setter
     def _kept(self, texts: list[str]) -> None:
-        usual, last = (unpacked(text) for text in texts)
+        usual, looks, last = (unpacked(text) for text in texts)
         self._usual = usual.view(np.float64).reshape(self._usual.shape).copy()
+        self._looks = looks.reshape(self._looks.shape).copy()
         self._last = last.reshape(-1, *self._last.shape[1:])
 
 
