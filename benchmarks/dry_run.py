@@ -5,14 +5,15 @@
     python benchmarks/dry_run.py rates                    # other jobs, which prediction/job_step.py has its figures of
     python benchmarks/dry_run.py rates --clock cpu        # by CPU time, where the machine is busy
 
-Table of docs/benchmarks/dry-run.md. Memory: the most private memory of a rank while it trains, less that of the same
-job with tables of a few rows; beside it stands what the dry run tells of the one less what it tells of the other, so
+Table of docs/benchmarks/dry-run.md. Memory: the most private memory of a rank in steps after the twelfth, before which
+the C library gives back what the start freed, less that of the same job with tables of a few rows; beside it stands what the dry run tells of the one less what it tells of the other, so
 that program and libraries count in neither. Step: the median between two steps on the slowest rank, over
-rounds in turn. A machine of another speed is told by jobs of `rates`, which run before and after the twelve: each told
-step is multiplied by the median of what they took, over what was predicted for them.
+rounds in turn. A machine of another speed is told by six other jobs, which run before, between and after the rounds:
+what they took gives two factors for each number of ranks, one of embeddings (memory) and one of the rest of a step.
 """
 
 import argparse
+import ctypes
 import json
 import os
 import statistics
@@ -28,7 +29,7 @@ from typing import Any
 from recsmith.jobs.launch import launch
 from recsmith.training import Run, RunData, RunMetrics, RunModel, run_from_raw, run_to_raw
 
-STEPS, WARM, LOOK_S = 40, 12, 0.02
+STEPS, WARM, LOOK_S = 40, 12, 0.005
 Words = dict[str, Any]
 
 
@@ -74,14 +75,16 @@ def measured_on_rank(run: Words, phases: list[list[float]]) -> Words:
     def noted(self: Any, batches: Any) -> Any:
         made = step(self, batches)
         notes.append((time.perf_counter(), time.process_time()))
-        most[0] = max(most[0], proc_bytes("self/status", "RssAnon"))
+        if len(notes) == WARM:
+            ctypes.CDLL(None).malloc_trim(0)
         if len(notes) >= STEPS:
             over.set()
         return made
 
     def look() -> None:
         while not over.wait(LOOK_S):
-            most[0] = max(most[0], proc_bytes("self/status", "RssAnon"))
+            if len(notes) > WARM:
+                most[0] = max(most[0], proc_bytes("self/status", "RssAnon"))
 
     BasePipeline.__call__ = noted  # type: ignore[method-assign]
     threading.Thread(target=look, daemon=True).start()
@@ -236,6 +239,7 @@ def told(run: Run) -> Words:
 
     made = described(run).to_raw()
     return {"memory": max(each["total_bytes"] for each in made["memory"]), "step_s": made["step"]["step_s"],
+            "embeddings_s": made["step"]["embeddings_s"],
             "systems": sorted({each["key"] for each in made["systems"] if each["on"]})}  # fmt: skip
 
 
@@ -245,18 +249,29 @@ def measure(run: Run, phases: Sequence[tuple[int, int, float]] = ((WARM, STEPS, 
     return launch("dry_run:measured_on_rank", arguments, ranks=run.ranks or 1, names_modules=True)
 
 
-def speed_of(clock: str, only: set[int]) -> dict[int, list[float]]:
-    """By ranks, how many times as long as predicted steps of the calibration take here."""
-    found: dict[int, list[float]] = {}
+def calibrated(clock: str, only: set[int]) -> dict[int, list[tuple[float, float, float]]]:
+    """By ranks, of each job of the calibration: predicted seconds of embeddings, and of the rest; what a step took."""
+    found: dict[int, list[tuple[float, float, float]]] = {}
     for ranks in sorted(only):
         for sizes in CALIBRATION[ranks]:
             with tempfile.TemporaryDirectory() as name:
                 run = a_run(f"{name}/out", **sizes)
                 if ranks > 1:
                     run = by_hand(Path(name), run, {})
-                took = max(each[f"{clock}_s"] for each in measure(run))
-                found.setdefault(ranks, []).append(took / told(run)["step_s"])
+                took, predicted = max(each[f"{clock}_s"] for each in measure(run)), told(run)
+                embeddings = predicted["embeddings_s"]
+                found.setdefault(ranks, []).append((embeddings, predicted["step_s"] - embeddings, took))
     return found
+
+
+def factors_of(rows: Sequence[tuple[float, float, float]]) -> tuple[float, float]:
+    """How many times as long as predicted embeddings and the rest of a step take here: least squares, relative."""
+    import numpy as np
+
+    from recsmith.learning.preparation import non_negative_fit
+
+    parts, took = np.array([row[:2] for row in rows]), np.array([row[2] for row in rows])
+    return tuple(non_negative_fit(parts / took[:, None], np.ones(len(rows))).tolist())
 
 
 def show_jobs(only: list[str], rounds: int, clock: str, rows: Path | None) -> None:
@@ -264,8 +279,7 @@ def show_jobs(only: list[str], rounds: int, clock: str, rows: Path | None) -> No
     ranks = {JOBS[name].sizes.get("ranks", 1) for name in only}
     found = {name: told_of_both(name) for name in only}
     print(f"dry runs: {time.process_time():.0f} CPU seconds", flush=True)
-    speeds = [speed_of(clock, ranks)]
-    print(f"calibration: {speeds[0]}", flush=True)
+    speeds = [calibrated(clock, ranks)]
     for name in only:
         with tempfile.TemporaryDirectory() as folder:
             few = measure(job_of(name, Path(folder), few=True), JOBS[name].phases)
@@ -279,11 +293,10 @@ def show_jobs(only: list[str], rounds: int, clock: str, rows: Path | None) -> No
             found[name]["peak"] = max(found[name]["peak"], *(each["memory"] for each in made))
             print(f"round {number + 1}, {name}: {took * 1e3:.1f} ms, predicted {found[name]['step_s'] * 1e3:.1f} ms",
                   flush=True)  # fmt: skip
-            if rows is not None:
-                rows.write_text(json.dumps({"speeds": speeds, "jobs": found}, indent=1))
-    speeds.append(speed_of(clock, ranks))
-    speed = {each: statistics.median(one for made in speeds for one in made[each]) for each in ranks}
-    show(found, speed)
+        speeds.append(calibrated(clock, ranks))
+        if rows is not None:
+            rows.write_text(json.dumps({"speeds": speeds, "jobs": found}, indent=1))
+    show(found, {each: factors_of([row for made in speeds for row in made[each]]) for each in ranks})
 
 
 def told_of_both(name: str) -> Words:
@@ -293,16 +306,21 @@ def told_of_both(name: str) -> Words:
         return {**whole, "least": told(job_of(name, Path(folder), few=True))["memory"]}
 
 
-def show(found: dict[str, Words], speed: dict[int, float]) -> None:
-    """The table. speed: how many times as long as predicted steps take here, by ranks."""
-    slow = ", ".join(f"{speed[each]:.2f} times on {each} {'rank' if each == 1 else 'ranks'}" for each in sorted(speed))
-    print(f"\nsteps of other jobs take {slow} what is predicted; load {os.getloadavg()[0]:.1f}\n")
+def show(found: dict[str, Words], factors: dict[int, tuple[float, float]]) -> None:
+    """The table. factors: how many times as long as predicted embeddings and the rest take here, by ranks."""
+    ranks = sorted(factors)
+    slow = "; ".join(
+        f"on {each} ranks embeddings {factors[each][0]:.2f}, the rest {factors[each][1]:.2f}" for each in ranks
+    )
+    print(f"\nsteps of other jobs take so many times what is predicted: {slow}; load {os.getloadavg()[0]:.1f}\n")
     print("| job | memory told | measured | apart | step told | on this machine | measured | apart | systems named |")
     print("|---|---|---|---|---|---|---|---|---|")
     within = [0, 0, 0]
     for name, job in found.items():
         memory, taken = job["memory"] - job["least"], job["peak"] - job["empty"]
-        here, step = job["step_s"] * speed[JOBS[name].sizes.get("ranks", 1)], statistics.median(job["took"])
+        embeddings, rest = factors[JOBS[name].sizes.get("ranks", 1)]
+        here = embeddings * job["embeddings_s"] + rest * (job["step_s"] - job["embeddings_s"])
+        step = statistics.median(job["took"])
         named = set(JOBS[name].systems) <= set(job["systems"])
         apart = memory / taken - 1, here / step - 1
         within = [within[0] + (abs(apart[0]) <= 0.05), within[1] + (abs(apart[1]) <= 0.25), within[2] + named]

@@ -69,10 +69,10 @@ def ours(job: Any, batches: list[Any], steps: int, run: Any, folder: str) -> Spe
     from recsmith.training.job import Progress, TrainingJob
     from recsmith.training.log import RunLog, StepTimes
     from recsmith.training.loop import train_steps
-    from recsmith.training.metrics import Window
     from recsmith.training.run import Checkpointing
     from recsmith.training.sources import open_source
     from recsmith.training.tables.features import Features
+    from recsmith.training.trained_models import OneModel
     from recsmith.training.watchers import Watchers
 
     made = replace(run, steps=steps, output=folder)
@@ -87,8 +87,7 @@ def ours(job: Any, batches: list[Any], steps: int, run: Any, folder: str) -> Spe
     begun, busy = time.perf_counter(), time.process_time()
     with Watchers(made.watched) as watchers:
         watchers.begin({})
-        window = Window(job.job.device, source.schema.labels)
-        train_steps(training, itertools.cycle(batches), watchers, Ending(), StepTimes(), window)
+        train_steps(OneModel(training), itertools.cycle(batches), watchers, Ending(), StepTimes())
     settled(job.job)
     return time.perf_counter() - begun, time.process_time() - busy
 

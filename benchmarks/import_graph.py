@@ -2,6 +2,7 @@
 
 python benchmarks/import_graph.py            # the table of docs/architecture.md; what follows from others is left out
 python benchmarks/import_graph.py --circles  # modules that import each other, directly or around a corner
+python benchmarks/import_graph.py --knots    # files and folders of a room that import each other, around corners too
 python benchmarks/import_graph.py --sizes    # lines, imports, closures, small modules, class names, functions
 
 Imports are read from the syntax trees, wherever in a file they stand: within functions too. Those for type checkers
@@ -23,6 +24,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1] / "src"
 BASE = {
     "_components",
+    "_elementary",
     "_install",
     "_random",
     "_plugins",
@@ -123,14 +125,48 @@ def reach(graph: Graph, start: str) -> set[str]:
 
 
 def circles(graph: Graph) -> list[list[str]]:
-    """Sets of nodes that reach each other."""
-    reached = {name: reach(graph, name) for name in graph}
-    found = {
-        tuple(sorted(other for other in graph if other in reached[name] and name in reached[other]))
-        for name in graph
-        if name in reached[name]
-    }
-    return [list(each) for each in sorted(found)]
+    """Sets of two and more nodes that reach each other, and nodes that reach themselves (Tarjan's algorithm)."""
+    number, lowest, waiting, found = dict[str, int](), dict[str, int](), list[str](), list[list[str]]()
+
+    def visit(name: str) -> None:
+        number[name] = lowest[name] = len(number)
+        waiting.append(name)
+        for other in sorted(graph.get(name, ())):
+            if other not in number:
+                visit(other)
+                lowest[name] = min(lowest[name], lowest[other])
+            elif other in waiting:
+                lowest[name] = min(lowest[name], number[other])
+        if lowest[name] == number[name]:
+            at = waiting.index(name)
+            together = sorted(waiting[at:])
+            del waiting[at:]
+            if len(together) > 1 or name in graph.get(name, ()):
+                found.append(together)
+
+    sys.setrecursionlimit(max(sys.getrecursionlimit(), 10 * len(graph) + 1000))
+    for name in sorted(graph):
+        if name not in number:
+            visit(name)
+    return sorted(found)
+
+
+def unit_graphs(graph: Graph) -> dict[str, Graph]:
+    """By room, which of its units import which: a unit is a module of the room, or a folder of it."""
+    rooms: dict[str, Graph] = {}
+    for name, others in graph.items():
+        parts = name.split(".")
+        if len(parts) < 3:  # a room's own __init__, which shows what is inside
+            continue
+        units = rooms.setdefault(parts[1], {}).setdefault(parts[2], set())
+        inside = (other.split(".") for other in others)
+        units.update(each[2] for each in inside if len(each) > 2 and each[1] == parts[1] and each[2] != parts[2])
+    return rooms
+
+
+def knots(graph: Graph) -> dict[str, list[list[str]]]:
+    """Sets of units of one room that import each other, around corners too; rooms without any are left out."""
+    return {room: found for room, units in sorted(unit_graphs(graph).items()) if (found := circles(units))}
 
 
 def closure(graph: Graph, start: str) -> set[str]:
@@ -209,6 +245,7 @@ def size_lines(found: Sizes) -> Iterator[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--circles", action="store_true")
+    parser.add_argument("--knots", action="store_true")
     parser.add_argument("--sizes", action="store_true")
     parser.add_argument("--root", type=Path, default=ROOT, help="the src folder of another checkout")
     options = parser.parse_args()
@@ -221,6 +258,14 @@ def main() -> None:
         for circle in found:
             print("circle:", " ".join(circle))
         sys.exit(bool(found))
+    if options.knots:
+        tied = knots(graph)
+        for room, found in tied.items():
+            units = unit_graphs(graph)[room]
+            for knot in found:
+                arrows = sum(len(units[each] & set(knot)) for each in knot)
+                print(f"{room}: {len(knot)} of {len(units)} units, {arrows} arrows: {' '.join(knot)}")
+        sys.exit(bool(tied))
     rooms = room_graph(graph)
     print("| room | imports directly |\n|---|---|")
     for room, others in sorted(reduced(rooms).items(), key=lambda item: (len(reach(rooms, item[0])), item[0])):

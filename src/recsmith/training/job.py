@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,12 +25,11 @@ from recsmith.training.going_on import check_goes_on, check_job
 from recsmith.training.log import RunLog, StepTimes, starting_lines
 from recsmith.training.metrics import score
 from recsmith.training.models import Unsharded, unsharded
-from recsmith.training.narrowing.settings import NarrowState
 from recsmith.training.optimizers.building import set_schedule
 from recsmith.training.plan import agreed_anew, agreed_plan
 from recsmith.training.preparing import decided_run
 from recsmith.training.random_states import random_kept
-from recsmith.training.resuming import CHECKPOINTS
+from recsmith.training.resuming import CHECKPOINTS, KEPT
 from recsmith.training.run import Checkpointing, Run, save_run
 from recsmith.training.scores import Scores, scores_text
 from recsmith.training.sharded import (
@@ -50,6 +49,7 @@ from recsmith.training.tables.features import Features
 from recsmith.training.updates import update_of
 
 KILLED_S = 5.0  # in which all processes of a job that was killed are gone
+Keeps = Callable[[], Raw | None]
 
 
 @dataclass
@@ -61,18 +61,20 @@ class Progress:
     scores: Scores | None = None
     begun: int = 0  # step after which this job began
     saved: int = 0  # step of the newest checkpoint
-    watchers: dict[str, Raw] = field(default_factory=dict[str, Raw])  # what they keep in checkpoints, by their names
+    kept: dict[str, Raw] = field(default_factory=dict[str, Raw])  # what parts of the job kept in that checkpoint
     corrupt: int = 0  # samples that this rank has left out since the job started
-    update: Raw | None = None  # what the update of data.periods keeps in checkpoints
     cached: tuple[int, int] = (0, 0)  # lookups of tables with caches by the last line, and those that missed
-    narrow: NarrowState | None = None  # which units of dense layers train, in the checkpoint that training goes on from
     waited_s: float = 0.0  # of this rank's lookups for rows, by the last line
     sent_bytes: int = 0  # that a rank gives to collectives in a step: the most of any rank, in the first usual one
 
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """All that a rank's training consists of; only `progress` changes."""
+    """All that a rank's training consists of; only `progress` changes.
+
+    keeps: by key of progress.json, what a part of the job has to keep in a checkpoint now; None for nothing. What it
+    kept in the one that training goes on from is in `progress.kept`.
+    """
 
     run: Run
     plan: Plan
@@ -84,6 +86,7 @@ class TrainingJob:
     log: RunLog
     progress: Progress
     update: Any = None  # how a new period is learnt, where the run has periods
+    keeps: dict[str, Keeps] = field(default_factory=dict[str, Keeps])
 
     @property
     def output(self) -> Path:
@@ -142,9 +145,7 @@ def progress_from(raw: Raw, where: str) -> Progress:
         saved=raw["step"],
         position=raw["position"],
         scores=None if raw["scores"] is None else decode(Scores, raw["scores"], where),
-        watchers=raw.get("watchers", {}),
-        update=raw.get("update"),
-        narrow=None if raw.get("narrow") is None else decode(NarrowState, raw["narrow"], where),
+        kept={key: raw[key] for key in KEPT if raw.get(key) is not None},
     )
 
 
@@ -177,7 +178,7 @@ def prepared(
     said += parts.source.notes(run.data.batch_sizes(dist.get_world_size()), dist.get_world_size(), progress.position)
     set_state(sharded, run, saved, progress)
     if sharded.narrowed is not None:
-        sharded.narrowed.begin(total_steps(run, parts.source, dist.get_world_size()), progress.narrow)
+        sharded.narrowed.begin(total_steps(run, parts.source, dist.get_world_size()), progress.kept.get("narrow"))
 
     log = RunLog(output, dist.get_rank(), tensorboard=run.metrics.tensorboard, step=progress.step)
     if dist.get_rank() == 0:
@@ -190,9 +191,15 @@ def prepared(
     log.write("start", {"step": progress.step, "seconds": time.perf_counter() - begun, "plan": plan.digest,
                         **({} if hits is None else {"predicted_hit_share": hits})})  # fmt: skip
     update = None if run.data.periods is None else update_of(run.data.periods.update)
-    if update is not None and progress.update is not None:
-        update.from_raw(progress.update)
-    job = TrainingJob(run, plan, parts.source, parts.features, sharded, agreement, checkpoints, log, progress, update)
+    if update is not None and "update" in progress.kept:
+        update.from_raw(progress.kept["update"])
+    keeps: dict[str, Keeps] = {
+        **({} if sharded.narrowed is None else {"narrow": sharded.narrowed.to_raw}),
+        **({} if update is None else {"update": update.to_raw}),
+    }
+    job = TrainingJob(
+        run, plan, parts.source, parts.features, sharded, agreement, checkpoints, log, progress, update, keeps
+    )
     return job, batches
 
 
@@ -257,9 +264,7 @@ def kept_progress(job: TrainingJob) -> Raw:
         "ranks": dist.get_world_size(),
         "position": progress.position,
         "scores": None if progress.scores is None else encode(progress.scores),
-        **({"watchers": progress.watchers} if progress.watchers else {}),
-        **({} if job.sharded.narrowed is None else {"narrow": encode(job.sharded.narrowed.state())}),
-        **({"update": kept} if job.update is not None and (kept := job.update.to_raw()) is not None else {}),
+        **{key: kept for key, keeps in job.keeps.items() if (kept := keeps()) is not None},
     }
 
 

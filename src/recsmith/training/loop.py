@@ -23,18 +23,13 @@ from recsmith.training.deciding import decided_update
 from recsmith.training.job import (
     Progress,
     TrainingJob,
-    evaluate_now,
-    finish,
-    log_progress,
     log_wish,
     narrow_or_whole,
     owning,
     plan_anew,
     prepared,
-    save,
 )
 from recsmith.training.log import StepTimes, tell_note, tell_pid, time_forward, timed
-from recsmith.training.metrics import Window
 from recsmith.training.period_loop import stretches
 from recsmith.training.rank_times import RankTimes
 from recsmith.training.run import Run, run_from_raw, run_to_raw
@@ -42,6 +37,7 @@ from recsmith.training.step_clock import STEPS
 from recsmith.training.steps import step_of
 from recsmith.training.steps.protocol import StepOutcome, TrainingStep
 from recsmith.training.stores import fetched_ahead
+from recsmith.training.trained_models import OneModel, TrainedModels
 from recsmith.training.watchers import Watchers
 from recsmith.training.watchers.protocol import Seen, Wish
 
@@ -57,7 +53,7 @@ def train_on_rank(run: Raw) -> Raw:
         tell_pid()
         made, agreement = run_from_raw(run, "the run"), Agreement()
         if made.array is not None:
-            return train_array(made, agreement, ending, train_on_rank)
+            return train_array(made, agreement, ending, train_on_rank, train_prepared)
         with owning(Path(made.output)), Watchers(made.watched) as watchers:
             made = decided_update(made, lambda each: train_on_rank(run_to_raw(each)), tell_note)
             result = _trained(made, agreement, watchers, ending)
@@ -75,32 +71,33 @@ def _trained(
     after: such a wish, with the plan to go on under.
     """
     job, batches = prepared(run, agreement, plan=after and after.plan)
-    return train_prepared(job, batches, watchers, ending, after)
+    return train_prepared(OneModel(job), batches, watchers, ending, after)
 
 
 def train_prepared(
-    job: TrainingJob, batches: Generator[TrainingBatch], watchers: Watchers, ending: Ending, after: Wish | None = None
-) -> Raw | Wish:
-    """Train a job that is prepared, on its batches; what came of it, as `_trained`."""
+    models: TrainedModels, batches: Generator[TrainingBatch], watchers: Watchers, ending: Ending,
+    after: Wish | None = None,
+) -> Raw | Wish:  # fmt: skip
+    """Train the models of a job that is prepared, on its batches; what came of it, as `_trained`."""
+    job = models.job
     with closing(job.log), closing(batches):
-        watchers.begin(job.progress.watchers)
+        watchers.watch(job)
         if after is not None:
             log_wish(job, after, f"training goes on after step {job.progress.step:,}, plan {job.plan.digest[:12]}")
-        left_by, times, window = None, StepTimes(), Window(job.sharded.device, job.source.schema.labels)
+        left_by, times = None, StepTimes()
         time_forward(job.sharded.model, times)
         watchers.times = RankTimes(job)
         with closing(stretches(job, batches, watchers)) as left:
             for stretch in left:
-                left_by = train_steps(job, stretch, watchers, ending, times, window)
+                left_by = train_steps(models, stretch, watchers, ending, times)
                 if left_by is not None or not _steps_left(job):
                     break
         if not isinstance(left_by, Wish) or left_by.what not in ANEW:
             _agreed_at_the_end(job, watchers)
         if isinstance(left_by, Wish) and left_by.what in ANEW:
             return left_by
-        job.progress.watchers = watchers.states()
         told = watchers.times.tell(job)
-        return {**finish(job, ended=left_by == END), **told}
+        return {**models.finish(ended=left_by == END), **told}
 
 
 def _steps_left(job: TrainingJob) -> bool:
@@ -108,13 +105,13 @@ def _steps_left(job: TrainingJob) -> bool:
 
 
 def train_steps(
-    job: TrainingJob, batches: Iterator[TrainingBatch], watchers: Watchers, ending: Ending, times: StepTimes,
-    window: Window,
-) -> Wish | str | None:  # fmt: skip
+    models: TrainedModels, batches: Iterator[TrainingBatch], watchers: Watchers, ending: Ending, times: StepTimes
+) -> Wish | str | None:
     """Train until steps or batches are used up, or all ranks leave the loop because of a wish, or of a signal (END).
 
-    times, window: of the steps since the last line, which may be of a stretch before.
+    times: of the steps since the last line, which may be of a stretch before.
     """
+    job = models.job
     run, progress, device = job.run, job.progress, job.sharded.device
     step: TrainingStep = step_of(job.sharded, run.pipeline, lambda text: job.log.say({"note": text}))
     source = timed(fetched_ahead(pinned(batches, device), job.sharded.rows), times)
@@ -130,30 +127,36 @@ def train_steps(
         progress.step, progress.position = progress.step + 1, outcome.places[-1].state
         times.steps, times.samples = times.steps + 1, times.samples + outcome.asked
         progress.corrupt += outcome.corrupt
-        window.add(outcome.logits, outcome.labels)
+        models.took(outcome)
 
         watchers.look(Seen(progress.step, outcome, job, times.waited()))
-        due = run.checkpoint is not None and progress.step % run.checkpoint.every == 0
+        due, line = _is_due(job), progress.step % run.metrics.every == 0
+        if due or line or progress.step % AGREED_EVERY == 0:
+            models.agree()
         asked = _agreed(job, watchers, ending, due) if due or progress.step % AGREED_EVERY == 0 else {}
         if "roll_back" in asked and (left_by := _back(job, watchers, asked.pop("roll_back"))):
             break
 
-        if progress.step % run.metrics.every == 0:
-            progress.scores = window.scores()
-            log_progress(job, times, total)
+        if line:
+            models.tell(times, total)
         every = run.metrics.evaluate_every
         if (every and progress.step % every == 0) or ("evaluate" in asked and run.data.test is not None):
             step.pause()
-            evaluate_now(job)
+            models.evaluate()
             step.resume()
         if due or (run.checkpoint is not None and SAVES & asked.keys()):
-            progress.watchers = watchers.states()
-            save(job)
+            models.save()
         if asked:
             left_by = _done(job, watchers, step, asked)
-        job.checkpoints.poll()
+        models.poll()
     step.pause()
+    models.agree()
     return left_by
+
+
+def _is_due(job: TrainingJob) -> bool:
+    """Whether the run has a checkpoint after this step."""
+    return job.run.checkpoint is not None and job.progress.step % job.run.checkpoint.every == 0
 
 
 def _agreed(job: TrainingJob, watchers: Watchers, ending: Ending, due: bool) -> dict[str, Wish | None]:

@@ -34,6 +34,7 @@ OPTIMIZERS = {"sparse": "sparse", "copied": "sparse", "dense": "dense"}  # by pa
 UNTOLD = ("output", "steps", "plan", "ranks", "checkpoint", "metrics", "watchers", "watch", "capture", "data.test",
           "data.feed", "data.engine", "data.ray_address", "data.epochs")  # fmt: skip  # training goes on as before
 Shape = tuple[int, ...]
+KEPT = ("watchers", "update", "narrow")  # what parts of a job keep in progress.json, by the keys that each has there
 HOOK = "gradient_hook"  # part of a job's state, by rank
 SHOWN = 40  # characters of a changed value
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from recsmith.errors import CorruptFile, UsageError
+from recsmith.files import encode
 from recsmith.training import Run, RunData
 from recsmith.training.collectives.dense_thresholds import ParameterState
 from recsmith.training.narrowing.deciding import check_units
@@ -218,4 +219,4 @@ def test_a_checkpoint_of_other_layers_is_refused(kept: tuple[tuple[int, ...], ..
     model = layers(4, 96, 1)
     made, _ = narrowed(model, torch.optim.SGD(model.parameters(), lr=0.1), keep=0.05)
     with pytest.raises(CorruptFile, match="keeps other units"):
-        made.begin(40, NarrowState(steps=40, kept=kept))
+        made.begin(40, encode(NarrowState(steps=40, kept=kept)))

@@ -1,14 +1,15 @@
-"""Training of an array on one rank, from top to bottom: one batch -> one step of all members -> each one's own log.
+"""An array on one rank: its members, which the loop of all jobs trains together, each with a folder and log of its own.
 
 A member is a TrainingJob like any other, whose folder is what it would be had it been trained alone. What is done
 beside the steps is done for each by job.py.
 """
 
 import copy
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, nullcontext
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Mapping
+from contextlib import ExitStack, closing
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -29,8 +30,7 @@ from recsmith.training.arrays.members import (
 )
 from recsmith.training.arrays.model import Member, UnshardedArray, unsharded_array, weighed
 from recsmith.training.arrays.sharding import member_plan, shard_array, wide_tables, with_members
-from recsmith.training.batches import TrainingBatch, pinned
-from recsmith.training.bytes_sent import BytesSent
+from recsmith.training.batches import TrainingBatch
 from recsmith.training.checkpoints import Checkpoints, step_name
 from recsmith.training.job import (
     Progress,
@@ -39,7 +39,6 @@ from recsmith.training.job import (
     evaluate_now,
     finish,
     log_progress,
-    over_ranks,
     owning,
     progress_of,
     ranks_per_host,
@@ -47,7 +46,7 @@ from recsmith.training.job import (
     set_state,
     settled,
 )
-from recsmith.training.log import RunLog, StepTimes, starting_lines, tell_note, time_forward, timed
+from recsmith.training.log import RunLog, StepTimes, starting_lines, tell_note
 from recsmith.training.metrics import Window, score_each
 from recsmith.training.plan import agreed_plan
 from recsmith.training.resuming import CHECKPOINTS, Saved
@@ -56,10 +55,9 @@ from recsmith.training.scores import Scores
 from recsmith.training.sharded import ShardedJob, rank_device
 from recsmith.training.sources import open_data, open_source
 from recsmith.training.sources.protocol import BatchSource
-from recsmith.training.steps import step_of
-from recsmith.training.steps.protocol import TrainingStep
+from recsmith.training.steps.protocol import StepOutcome
+from recsmith.training.watchers import Watchers
 
-AGREED_EVERY = 8  # steps between two looks of all ranks at losses and signals
 DIVERGED = (
     "its loss is not finite after step {step:,}, so it ends here, and its checkpoints are from before it; the other "
     "members train on: give it a lower optimizers.dense.learning_rate or optimizers.sparse.learning_rate, or "
@@ -67,33 +65,116 @@ DIVERGED = (
 )
 
 
-@dataclass
-class ArrayJob:
-    """All that a rank's training of an array consists of. ended: why members that diverged have ended, by name."""
+class ArrayModels:
+    """The members of an array on this rank, which the steps of one job train together.
 
-    run: Run
-    sharded: ShardedJob
-    members: Sequence[TrainingJob]
-    names: Sequence[str]
-    agreement: Agreement
-    log: RunLog
-    ended: dict[str, EndedMember]
+    job: of the array. members: each as a job of its own, by name. ended: why those that diverged have ended.
+    """
 
-    @property
-    def alive(self) -> list[int]:
-        """Numbers of members that have not ended."""
-        return [number for number, name in enumerate(self.names) if name not in self.ended]
+    def __init__(self, job: TrainingJob, members: Mapping[str, TrainingJob], ended: dict[str, EndedMember]) -> None:
+        self.job, self.members, self.ended = job, members, ended
+        device = job.sharded.device
+        self._windows = {name: Window(device, each.source.schema.labels) for name, each in members.items()}
+        self._broken = torch.zeros(len(members), dtype=torch.bool, device=device)
 
     @property
-    def step(self) -> int:
-        """Steps that were trained: of any member that trains on."""
-        return max(member.progress.step for member in self.members)
+    def alive(self) -> dict[str, TrainingJob]:
+        """Members that have not ended, by name."""
+        return {name: each for name, each in self.members.items() if name not in self.ended}
+
+    def took(self, outcome: StepOutcome) -> None:
+        """Keep the predictions of each member, and whether its loss was finite."""
+        alive, there = self.alive, self.job.progress
+        for number, (name, member) in enumerate(self.members.items()):
+            if name in alive:
+                progress = member.progress
+                progress.step, progress.position, progress.corrupt = there.step, there.position, there.corrupt
+                self._windows[name].add(outcome.logits[number], outcome.labels)
+        self._broken |= ~outcome.loss.isfinite()
+
+    def agree(self) -> None:
+        """End members whose loss was not finite on some rank.
+
+        Raises:
+            RecSmithError: no member is left.
+        """
+        flags = self._broken.cpu().float()
+        dist.all_reduce(flags, dist.ReduceOp.MAX, group=self.job.agreement.group)
+        for number, (name, member) in enumerate(self.members.items()):
+            if flags[number] and name not in self.ended:
+                self._end(number, name, member)
+        if not self.alive:
+            raise RecSmithError(f"all members of the array have diverged: {'; '.join(self.members)}; lower their rates")
+
+    def _end(self, number: int, name: str, member: TrainingJob) -> None:
+        because = DIVERGED.format(step=member.progress.step)
+        self.ended[name] = EndedMember(step=member.progress.step, because=because)
+        self.job.sharded.model.module.layers.alive[number] = False  # type: ignore[union-attr]
+        member.log.write("ended", {"step": member.progress.step, "because": because})
+        member.log.say({"note": because})
+        if dist.get_rank() == 0:
+            write_ended(self.job.output, self.ended)
+
+    def tell(self, times: StepTimes, total: int | None) -> None:
+        """Write scores of each member, and the times of their steps."""
+        for name, member in self.alive.items():
+            member.progress.scores = self._windows[name].scores()
+            log_progress(member, copy.copy(times), total)
+        times.take()
+
+    def evaluate(self) -> None:
+        """Write scores of each member on data.test."""
+        for name, scores in self._scores().items():
+            evaluate_now(self.members[name], scores)
+
+    def _scores(self) -> dict[str, Scores]:
+        """Scores on data.test of each member that trains on, of which all are asked at once."""
+        first = next(iter(self.members.values()))
+        dataset = open_data(self.job.run.data.test, "data.test")
+        found = score_each(self.job.sharded, dataset, first.features, first.batch_size, models=len(self.members))
+        return {name: each for name, each in zip(self.members, found, strict=True) if name not in self.ended}
+
+    def save(self) -> None:
+        """Save each member; where the disk refuses one, none of this step stays."""
+        members, step = list(self.alive.values()), self.job.progress.step
+        before = {member.run.output: member.progress.saved for member in members}
+        for member in members:
+            save(member)
+            if member.progress.saved != member.progress.step:
+                break
+        whole = all(member.progress.saved == step for member in members)
+        for member in members:
+            if not whole:
+                member.progress.saved = before[member.run.output]
+            if dist.get_rank() == 0:
+                member.checkpoints.prune() if whole else member.checkpoints.drop(member.progress.saved)
+        self.job.progress.saved = members[0].progress.saved
+        dist.barrier()
+
+    def poll(self) -> None:
+        """Nothing: no checkpoint of an array is written beside steps."""
+
+    def finish(self, *, ended: bool) -> Raw:
+        """Last checkpoints, scores and exported models of all members that have not ended."""
+        run, progress = self.job.run, self.job.progress
+        test = self._scores() if run.data.test is not None and not ended else {}
+        results: dict[str, Raw] = {
+            name: {"step": each.step, "complete": False, "ended": each.because} for name, each in self.ended.items()
+        }
+        if run.checkpoint is not None and not ended and progress.saved < progress.step:
+            self.save()
+        for name, member in self.alive.items():
+            member.progress.sent_bytes = progress.sent_bytes
+            results[name] = finish(member, ended=ended, test=test.get(name))
+        return _of_all({name: results[name] for name in members_of(run)}, complete=True)
 
 
-def train_array(run: Run, agreement: Agreement, ending: Ending, train_one: Callable[[Raw], Raw]) -> Raw:
+def train_array(
+    run: Run, agreement: Agreement, ending: Ending, train_one: Callable[[Raw], Raw], train: Callable[..., Any]
+) -> Raw:
     """Train the members of an array on this rank, together or in turn; what came of them (JSON data).
 
-    train_one: trains one run.
+    train_one: trains one run. train: trains the models of a job that is prepared (`train_prepared` of loop.py).
     """
     source = open_source(run)
     gain, lines = weighed(run, source, dist.get_world_size(), rank_device())
@@ -101,13 +182,11 @@ def train_array(run: Run, agreement: Agreement, ending: Ending, train_one: Calla
         tell_note(line)
     if not gain.together:
         return _in_turn(run, train_one)
-    with owning(Path(run.output)):
-        job, batches = _prepared(run, source, agreement)
-        with ExitStack() as closed:
-            for each in (batches, job.log, *(member.log for member in job.members)):
-                closed.enter_context(closing(each))
-            by_signal = _train(job, batches, ending)
-            return _finished(job, by_signal=by_signal)
+    with owning(Path(run.output)), ExitStack() as closed:
+        models, batches = _prepared(run, source, agreement)
+        for member in models.members.values():
+            closed.enter_context(closing(member.log))
+        return train(models, batches, Watchers(()), ending)
 
 
 def _in_turn(run: Run, train_one: Callable[[Raw], Raw]) -> Raw:
@@ -131,8 +210,8 @@ def _of_all(results: dict[str, Raw], complete: bool) -> Raw:
     return {"step": max(steps, default=0), "complete": complete, "members": results}
 
 
-def _prepared(run: Run, source: BatchSource, agreement: Agreement) -> tuple[ArrayJob, Generator[TrainingBatch]]:
-    """The array's job, fresh or from the newest step that every member has a checkpoint of."""
+def _prepared(run: Run, source: BatchSource, agreement: Agreement) -> tuple[ArrayModels, Generator[TrainingBatch]]:
+    """The array's members, fresh or from the newest step that every member has a checkpoint of."""
     output = Path(run.output)
     ended = decode(EndedMembers, from_rank_0(lambda: encode(read_ended(output, run))), FILE).ended
     array = unsharded_array(run, source, without=list(ended))
@@ -168,8 +247,10 @@ def _prepared(run: Run, source: BatchSource, agreement: Agreement) -> tuple[Arra
     log.write(
         "start", {"step": progress[0].step, "plan": plan.digest, "members": [each.name for each in array.members]}
     )
-    names = [member.name for member in array.members]
-    return ArrayJob(run, sharded, members, names, agreement, log, ended), batches
+    first = members[0]
+    whole = replace(first, run=run, plan=plan, sharded=sharded, log=log, progress=replace(first.progress, scores=None))
+    named = {member.name: job for member, job in zip(array.members, members, strict=True)}
+    return ArrayModels(whole, named, ended), batches
 
 
 def _member_job(
@@ -211,118 +292,3 @@ def _newest(checkpoints: Mapping[str, Checkpoints]) -> tuple[list[Saved] | None,
     told = f"{', '.join(gone)}: checkpoints after step {step:,} were removed, which not all members have"
     lines = [told] if gone else []
     return [Saved(each.folder / newest) for each in checkpoints.values()] if newest else None, lines
-
-
-def _steps_left(job: ArrayJob) -> bool:
-    return job.run.steps is None or job.step < job.run.steps
-
-
-def _train(job: ArrayJob, batches: Iterator[TrainingBatch], ending: Ending) -> bool:
-    """Train until steps or batches are used up; whether a signal ended it."""
-    run, device, times, by_signal = job.run, job.sharded.device, StepTimes(), False
-    time_forward(job.sharded.model, times)
-    step: TrainingStep = step_of(job.sharded, run.pipeline, lambda text: job.log.say({"note": text}))
-    source = timed(pinned(batches, device), times)
-    windows = [Window(device, each.source.schema.labels) for each in job.members]
-    broken = torch.zeros(len(job.members), dtype=torch.bool, device=device)
-    first, total = job.step + 1 + step.batches_ahead, job.members[0].total_steps
-    while not by_signal and _steps_left(job):
-        try:
-            sent, counting = BytesSent(), job.step + 1 == first
-            with sent if counting else nullcontext():
-                outcome = step(source)
-        except StopIteration:
-            break
-        for number in job.alive:
-            progress = job.members[number].progress
-            progress.step, progress.position = progress.step + 1, outcome.places[-1].state
-            progress.corrupt += outcome.corrupt
-            windows[number].add(outcome.logits[number], outcome.labels)
-        if counting:
-            most = over_ranks(sum(sent.bytes.values()), dist.ReduceOp.MAX)
-            for member in job.members:
-                member.progress.sent_bytes = most
-        times.steps, times.samples = times.steps + 1, times.samples + outcome.asked
-        broken |= ~outcome.loss.isfinite()
-
-        now = job.step
-        due = run.checkpoint is not None and now % run.checkpoint.every == 0
-        if due or now % AGREED_EVERY == 0 or now % run.metrics.every == 0:
-            by_signal = _looked_at(job, broken, ending)
-        if now % run.metrics.every == 0:
-            for number in job.alive:
-                job.members[number].progress.scores = windows[number].scores()
-                log_progress(job.members[number], copy.copy(times), total)
-            times.take()
-        if run.metrics.evaluate_every and now % run.metrics.evaluate_every == 0:
-            step.pause()
-            for number, scores in _scores(job).items():
-                evaluate_now(job.members[number], scores)
-            step.resume()
-        if due or (by_signal and run.checkpoint is not None):
-            _save(job)
-    step.pause()
-    _looked_at(job, broken, ending)
-    return by_signal
-
-
-def _save(job: ArrayJob) -> None:
-    """A checkpoint of the array, which is one of each member; where the disk refuses one, none of this step stays."""
-    members = [job.members[number] for number in job.alive]
-    before = {member.run.output: member.progress.saved for member in members}
-    for member in members:
-        save(member)
-        if member.progress.saved != member.progress.step:
-            break
-    whole = all(member.progress.saved == job.step for member in members)
-    for member in members:
-        if not whole:
-            member.progress.saved = before[member.run.output]
-        if dist.get_rank() == 0:
-            member.checkpoints.prune() if whole else member.checkpoints.drop(member.progress.saved)
-    dist.barrier()
-
-
-def _looked_at(job: ArrayJob, broken: torch.Tensor, ending: Ending) -> bool:
-    """End members whose loss was not finite on some rank; whether a signal asked some rank to end.
-
-    Raises:
-        RecSmithError: no member is left.
-    """
-    flags = torch.cat([broken.cpu().float(), torch.tensor([float(ending.asked)])])
-    dist.all_reduce(flags, dist.ReduceOp.MAX, group=job.agreement.group)
-    for number in [each for each in job.alive if flags[each]]:
-        member, name = job.members[number], job.names[number]
-        because = DIVERGED.format(step=member.progress.step)
-        job.ended[name] = EndedMember(step=member.progress.step, because=because)
-        job.sharded.model.module.layers.alive[number] = False  # type: ignore[union-attr]
-        member.log.write("ended", {"step": member.progress.step, "because": because})
-        member.log.say({"note": because})
-        if dist.get_rank() == 0:
-            write_ended(Path(job.run.output), job.ended)
-    if not job.alive:
-        raise RecSmithError(f"all members of the array have diverged: {'; '.join(job.names)}; lower their rates")
-    return bool(flags[-1])
-
-
-def _scores(job: ArrayJob) -> dict[int, Scores]:
-    """Scores on data.test of each member that trains on, of which all are asked at once."""
-    first = job.members[0]
-    dataset = open_data(job.run.data.test, "data.test")
-    found = score_each(job.sharded, dataset, first.features, first.batch_size, models=len(job.members))
-    return {number: found[number] for number in job.alive}
-
-
-def _finished(job: ArrayJob, *, by_signal: bool) -> Raw:
-    """Last checkpoints, scores and exported models of all members that have not ended."""
-    test = _scores(job) if job.run.data.test is not None and not by_signal else {}
-    results: dict[str, Raw] = {
-        name: {"step": each.step, "complete": False, "ended": each.because} for name, each in job.ended.items()
-    }
-    if job.run.checkpoint is not None and not by_signal and any(
-        job.members[number].progress.saved < job.step for number in job.alive
-    ):  # fmt: skip
-        _save(job)
-    for number in job.alive:
-        results[job.names[number]] = finish(job.members[number], ended=by_signal, test=test.get(number))
-    return _of_all({name: results[name] for name in members_of(job.run)}, complete=True)

@@ -14,6 +14,7 @@ import torch.distributed as dist
 from torch import nn
 
 from recsmith.errors import CorruptFile
+from recsmith.files import Raw, decode, encode
 from recsmith.training.narrowing.settings import LEAST_UNITS, NarrowSettings, NarrowState, Units
 from recsmith.training.narrowing.units import units_of
 
@@ -77,13 +78,14 @@ class NarrowedLayers:
         self.layers = {name: _replaced(model, name) for name in _names(units)}
         self.kept: list[torch.Tensor] | None = None
 
-    def begin(self, steps: int | None, state: NarrowState | None) -> None:
-        """Of a job of so many steps, or where a checkpoint says that it was.
+    def begin(self, steps: int | None, kept: Raw | None) -> None:
+        """Begin a job of so many steps, or go on where a checkpoint says that it was.
 
         Raises:
             UsageError: a phase would be too short.
             CorruptFile: the checkpoint is of other layers.
         """
+        state = None if kept is None else decode(NarrowState, kept, "the checkpoint's `narrow`")
         self.steps = (steps if state is None else state.steps) or 0
         self.phases = self.settings.phases(self.steps)
         if state is None or state.kept is None:
@@ -96,10 +98,10 @@ class NarrowedLayers:
             )
         self._put([torch.tensor(each, dtype=torch.int64) for each in state.kept])
 
-    def state(self) -> NarrowState:
-        """What a checkpoint keeps."""
+    def to_raw(self) -> Raw:
+        """What a checkpoint keeps (NarrowState)."""
         kept = None if self.kept is None else tuple(tuple(each.tolist()) for each in self.kept)
-        return NarrowState(steps=self.steps, kept=kept)
+        return encode(NarrowState(steps=self.steps, kept=kept))
 
     def before(self, step: int, job: Any) -> str | None:
         """Narrow, or be whole again, where a phase begins after `step` steps; what was done, for people.

@@ -19,13 +19,13 @@ from recsmith.training.batches import TrainingBatch, training_batches
 from recsmith.training.job import Progress, finish
 from recsmith.training.log import RunLog, StepTimes
 from recsmith.training.loop import train_steps
-from recsmith.training.metrics import Window
 from recsmith.training.models import Unsharded
 from recsmith.training.random_states import random_states
 from recsmith.training.remote.client import TableClient
 from recsmith.training.remote.model import copy_dense, flat_tensors, trainer_job
 from recsmith.training.run import Run
 from recsmith.training.run_data import BatchSizes
+from recsmith.training.trained_models import OneModel
 from recsmith.training.watchers import Watchers
 
 KEPT = 1000  # places in the data: more than may be under way at once
@@ -44,9 +44,8 @@ def train_stale(run: Run, client: TableClient, number: int, watchers: Watchers, 
     client.dense = {name: each for name, each in flat_tensors(job.sharded).items() if name.startswith("model.")}
     client.parameters = dict(job.sharded.model.named_parameters())
     with closing(job.log), closing(batches):
-        watchers.begin(job.progress.watchers)
-        window = Window(job.sharded.device, job.source.schema.labels)
-        left_by = train_steps(job, batches, watchers, ending, StepTimes(), window)
+        watchers.watch(job)
+        left_by = train_steps(OneModel(job), batches, watchers, ending, StepTimes())
         if left_by == END:
             client.ask("stop")
         client.batch = None

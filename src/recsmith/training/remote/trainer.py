@@ -19,6 +19,7 @@ from recsmith.training.remote.group import TrainerGroup
 from recsmith.training.remote.model import Batches, flat_tensors, trainer_job
 from recsmith.training.remote.stale import train_stale
 from recsmith.training.run import Run, run_from_raw
+from recsmith.training.trained_models import OneModel
 from recsmith.training.watchers import Watchers
 
 
@@ -66,7 +67,7 @@ def _train_together(run: Run, client: TableClient, meet: str, watchers: Watchers
             if client.generation > 1:
                 _hand_over(client, job if client.generation == before + 1 else None)
             job, batches = prepared_trainer(run, client)
-            result = train_prepared(job, batches, watchers, ending)
+            result = train_prepared(OneModel(job), batches, watchers, ending)
             break
         except (Regroup, RuntimeError) as error:
             _after(error, client, job)

@@ -12,6 +12,7 @@ from recsmith.files import Raw
 
 KIND = "watcher"
 SPARSE_COPY = "sparse_copy"
+STATES = "watchers"  # under which checkpoints keep what they keep
 METHODS = ("look", "to_raw", "from_raw", "close")
 
 register(KIND, "loss_guard", "recsmith.training.watchers.loss_guard:LossGuard")
@@ -48,6 +49,11 @@ class Watchers:
         self.wishes: dict[str, Any] = {}  # the first Wish of each kind
         self.rolled_back: Counter[int] = Counter()  # how often, by the steps of checkpoints
         self.times: Any = None  # RankTimes of the job that is trained, where its ranks are timed
+
+    def watch(self, job: Any) -> None:
+        """Watch the steps of a job, from what its checkpoint kept of each watcher; its next ones keep it, too."""
+        job.keeps[STATES] = lambda: self.states() or None
+        self.begin(job.progress.kept.get(STATES, {}))
 
     def begin(self, states: Mapping[str, Raw]) -> None:
         """Make the watchers, which go on from these states; those that are there already stay as they are."""
