@@ -30,7 +30,7 @@ from recsmith.training import (
     run_to_raw,
 )
 from recsmith.training.arrays.members import members_of
-from recsmith.training.arrays.settings import RunArray
+from recsmith.training.settings.arrays import RunArray
 
 RANKS, MEMBERS, EXACT_STEPS = 2, 4, 100
 STEPS, WARM, ROUNDS = 30, 8, 3  # of a job; the first ones are left out of its seconds

@@ -411,8 +411,8 @@ def read_stream(file: Path) -> None:
 def read_array(file: Path) -> None:
     """What an array that goes on reads of its members."""
     from recsmith.training.arrays.members import read_ended
-    from recsmith.training.arrays.settings import RunArray
     from recsmith.training.run import run_from_raw
+    from recsmith.training.settings.arrays import RunArray
 
     members: dict[str, tuple[str, ...]] = {"sound": (), "broken": ("seed=1",)}
     run = replace(run_from_raw(RUN | {"output": "array"}, "the run"), array=RunArray(members=members))

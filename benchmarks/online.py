@@ -25,8 +25,8 @@ from recsmith.reports.online import online_picture
 from recsmith.training import DenseOptimizer, Run, RunData, RunModel, RunOptimizers, SparseOptimizer
 from recsmith.training.arms import OnlineResult, above, chosen, rows_of
 from recsmith.training.online import bench_online
-from recsmith.training.periods import Periods
 from recsmith.training.scores import mean_within
+from recsmith.training.settings.periods import Periods
 
 SEEDS, PERIODS, SAMPLES, BATCH = 5, 24, 2048, 256
 KINDS = {"rotating": 16, "linear": PERIODS, "sudden": 6, "none": 1}  # periods of a turn, of the way, between two truths

@@ -45,9 +45,9 @@ from recsmith.files import encode
 from recsmith.jobs.launch import launch
 from recsmith.plans import Plan, plan_to_raw
 from recsmith.prediction.captures import trace_name
-from recsmith.prediction.extraction import usual
 from recsmith.prediction.graph import Graph
 from recsmith.prediction.kernels import geometric_error
+from recsmith.prediction.kernels.times import usual
 from recsmith.prediction.kineto import load_trace
 from recsmith.prediction.machine import Machine, load_machine
 from recsmith.prediction.models import Model

@@ -21,7 +21,7 @@ from recsmith.files import decode
 from recsmith.jobs.log import write_message
 from recsmith.plans import plan_from_raw
 from recsmith.prediction.capturing import StepTimer, capture
-from recsmith.prediction.extraction import usual
+from recsmith.prediction.kernels.times import usual
 from recsmith.prediction.models import Model
 from recsmith.training.sharded import rank_device
 

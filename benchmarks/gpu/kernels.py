@@ -18,7 +18,6 @@ import torch
 
 from recsmith._version import __version__
 from recsmith.hardware import load_hardware
-from recsmith.prediction.extraction import usual
 from recsmith.prediction.graph import KernelShape
 from recsmith.prediction.kernels.measuring import LEAST_S, REPETITIONS, kernel_and_call
 from recsmith.prediction.kernels.run import BLOCK, VISITS, steady
@@ -29,6 +28,7 @@ from recsmith.prediction.kernels.times import (
     KernelTime,
     draw_case,
     save_times,
+    usual,
 )
 
 

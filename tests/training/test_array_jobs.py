@@ -27,8 +27,8 @@ from recsmith.training import (
     run_to_raw,
 )
 from recsmith.training.arrays.members import members_of, read_ended
-from recsmith.training.arrays.settings import RunArray
 from recsmith.training.launching import dry_run
+from recsmith.training.settings.arrays import RunArray
 
 pytestmark = [
     pytest.mark.skipif(find_spec("torchrec") is None, reason="needs TorchRec"),

@@ -12,8 +12,8 @@ from recsmith.errors import CorruptFile, UsageError
 from recsmith.training import Run, RunData, RunModel, load_run, run_from_raw, run_to_raw
 from recsmith.training.arrays.gains import LEAST, predicted_gain
 from recsmith.training.arrays.members import check_array, members_of
-from recsmith.training.arrays.settings import RunArray
 from recsmith.training.refusals import array_parts, check_together
+from recsmith.training.settings.arrays import RunArray
 
 RUN = Run(
     data=RunData(train="clicks.tsv"), output="out", seed=5,

@@ -13,7 +13,7 @@ from recsmith.errors import CorruptFile, UsageError
 from recsmith.reports.online import online_lines, online_picture, online_to_raw
 from recsmith.training import RunData, RunMetrics
 from recsmith.training.arms import ARMS, PeriodLoss, Replayed, chosen, first_judged, judged, read_arms, rows_of
-from recsmith.training.periods import Periods
+from recsmith.training.settings.periods import Periods
 
 needs_torchrec = [
     pytest.mark.skipif(find_spec("torchrec") is None, reason="needs TorchRec"),

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from recsmith.training import Checkpointing, Run, RunData, RunMetrics, RunModel, evaluate, train
-from recsmith.training.periods import Periods
+from recsmith.training.settings.periods import Periods
 
 pytestmark = [
     pytest.mark.skipif(find_spec("torchrec") is None, reason="needs TorchRec"),

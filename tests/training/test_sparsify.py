@@ -20,8 +20,8 @@ from recsmith.errors import RecSmithError, UsageError
 from recsmith.training import Checkpointing, Run, RunData, RunMetrics, RunModel, load_model, train
 from recsmith.training.card import SparsitySettings, read_card
 from recsmith.training.launching import dry_run
-from recsmith.training.periods import Periods
 from recsmith.training.refit import scored
+from recsmith.training.settings.periods import Periods
 from recsmith.training.sources import open_data
 from recsmith.training.sparsify import LEAST, masks_of, sparsify
 from recsmith.training.watchers.sparse_copies import SparseCopies

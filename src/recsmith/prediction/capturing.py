@@ -31,7 +31,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from recsmith._version import __version__
 from recsmith.prediction.captures import ABOUT_SCHEMA, WORD, CaptureSettings, about_name, graph_name, trace_name
-from recsmith.prediction.extraction import usual
+from recsmith.prediction.kernels.times import usual
 
 FEW_FAULTS = 64  # pages that a step maps anew, of a job that keeps the memory it frees
 

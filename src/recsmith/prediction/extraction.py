@@ -12,6 +12,7 @@ from recsmith.prediction.device_steps import DeviceRun, TracedDevice, calls_with
 from recsmith.prediction.graph import CollectiveRun, Event, Graph, Kind, Tape, check_graph
 from recsmith.prediction.host_steps import LABELS, Piece, marks_of, nodes_of, pieces_of
 from recsmith.prediction.kernels import with_caches
+from recsmith.prediction.kernels.times import usual
 from recsmith.prediction.kineto import ISSUING, LANE, Trace, TraceSpan, first_uses
 from recsmith.prediction.operators import BYTES
 
@@ -223,9 +224,3 @@ def _tape(steps: list[list[Piece]]) -> Tape:
         events.append(Event(first.kind, seconds, first.term, first.label, work_s, first.stream, first.collective,
                             first.kernel))  # fmt: skip
     return with_caches(tuple(events))
-
-
-def usual(seconds: Sequence[float]) -> float:
-    """The lower quartile of repeated times: other processes only ever add to them, so the median says less."""
-    ordered = sorted(seconds)
-    return ordered[(len(ordered) - 1) // 4]

@@ -11,7 +11,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from recsmith.training.optimizers.settings import DenseOptimizer, RunOptimizers, SparseOptimizer
-from recsmith.training.periods import Periods
 from recsmith.training.run import (
     Checkpointing,
     Run,
@@ -26,6 +25,7 @@ from recsmith.training.run import (
 )
 from recsmith.training.run_data import BatchChange, RunData
 from recsmith.training.scores import Scores
+from recsmith.training.settings.periods import Periods
 
 if TYPE_CHECKING:
     from recsmith.training.evaluation import evaluate

@@ -18,7 +18,8 @@ from recsmith.training.log_lines import LOG, logged, logged_number
 from recsmith.training.measured import keep_reached, reached_before, told
 from recsmith.training.run import Run
 from recsmith.training.scores import mean_within
-from recsmith.training.updates import KIND, update_of
+from recsmith.training.seams import UPDATE
+from recsmith.training.updates import update_of
 
 Agreed = Callable[[Callable[[], Raw]], Raw]  # what rank 0 finds, on every rank
 ARMS: dict[str, Any] = {
@@ -253,7 +254,7 @@ def read_arms(texts: Sequence[str] | None) -> dict[str, Any]:
         name, equals, periods = text.partition("=")
         if equals and not periods.isdigit():
             raise UsageError(f"--arms has '{text}'; write name=K, K a whole number of periods, such as window=7")
-        wrong = unknown(KIND, name, "--arms") or (f"--arms has '{text}' twice" if text in found else None)
+        wrong = unknown(UPDATE, name, "--arms") or (f"--arms has '{text}' twice" if text in found else None)
         if wrong or name == "auto":
             raise UsageError(wrong or "--arms has auto, which chooses among the others; leave it out")
         found[text] = {NAME: name, "periods": int(periods)} if equals else ARMS.get(name, name)

@@ -15,22 +15,10 @@ from recsmith.data import DataSchema
 from recsmith.embeddings import load_maps, save_maps
 from recsmith.errors import UsageError, check_rules, too_small
 from recsmith.files import Raw, Source, decode, read_raw, source_text, spell_out
+from recsmith.training.collectives.thresholded import KeptColumns
 from recsmith.training.run import RunModel
 
 SCHEMA, CARD, MODEL = "recsmith/model/1", "card.json", "model"
-
-
-@noun
-class KeptColumns:
-    """Which pooled embeddings a model was trained with, where comms had a share of their columns cross (comms.pooled).
-
-    groups: (feature, first column, end) of columns of which the largest are kept together, those of a rank. share: of
-    them that are kept. values: element type in which they are.
-    """
-
-    share: float
-    values: Literal["fp32", "bf16"]
-    groups: tuple[tuple[tuple[str, int, int], ...], ...]
 
 
 @noun

@@ -23,9 +23,9 @@ from recsmith.training.ranks import launcher_environment, local_ranks
 from recsmith.training.remote.parts import check_servers, listening_line, run_of_servers, shares_line
 from recsmith.training.run import Run, load_run
 from recsmith.training.run_step import RankMemory, checkpoint_bytes, memory_of
+from recsmith.training.settings.watch import watch_settings
 from recsmith.training.told import SystemTold, told_of
 from recsmith.training.watchers.alarm_log import slow_trainer_of_run
-from recsmith.training.watchers.anomaly_settings import watch_settings
 from recsmith.units import format_size, format_time
 
 SCHEMA = "recsmith/dry-run/1"

@@ -15,8 +15,8 @@ from recsmith.plans import Plan
 from recsmith.training.log_lines import LOG
 from recsmith.training.run import MADE_HERE, Run
 from recsmith.training.scores import by_label, shown_scores
+from recsmith.training.seams import SECOND_ORDER, tables_rest
 from recsmith.training.step_clock import STEPS
-from recsmith.training.steps import SECOND_ORDER, tables_rest
 from recsmith.training.stores.parts import cached_tables, predicted_hits
 from recsmith.units import counted, format_size, format_time
 

@@ -22,9 +22,9 @@ from recsmith.errors import UsageError
 from recsmith.training.batches import Place, TrainingBatch
 from recsmith.training.refusals import check_together, model_parts
 from recsmith.training.run import Run, RunModel, RunTable
+from recsmith.training.seams import SECOND_ORDER, TABLES
 from recsmith.training.sources import BatchSource, open_source
-from recsmith.training.steps import SECOND_ORDER
-from recsmith.training.tables import TABLES, tables_of
+from recsmith.training.tables import tables_of
 from recsmith.training.tables.dedup_parts import Deduplication, deduplication_of
 from recsmith.training.tables.features import Features
 from recsmith.training.tables.plain import features_of

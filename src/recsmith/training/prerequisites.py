@@ -23,7 +23,6 @@ from recsmith.training.run import Component, Run, names_component, names_modules
 from recsmith.units import format_size
 
 SEARCH, SEARCHED = "search", "searched"  # the step of a search, and the tables whose choices it learns
-NO_CHOICES = "pipeline is search, and the model has no choices; recsmith search makes such a run"
 KEYS = {each.name for each in fields(Run)}
 PROGRAM_BYTES = 200 * 2**20  # that a process with PyTorch, TorchRec and FBGEMM holds at least: 259 MiB are measured
 
@@ -123,9 +122,7 @@ def _with_line(text: str, source: object, settings: Sequence[str]) -> str:
 def _check_named(run: Run) -> None:
     """UsageError for a function or class that cannot be loaded, or does not take its settings."""
     from recsmith.training.optimizers.dense import check_dense_optimizer
-    from recsmith.training.steps import KIND as STEP
-    from recsmith.training.stores import ROWS
-    from recsmith.training.watchers import KIND as WATCHER
+    from recsmith.training.seams import ROWS, STEP, WATCHER
 
     check_dense_optimizer(run.optimizers.dense)
     if ":" in run.model.name:
@@ -145,7 +142,8 @@ def _check_named(run: Run) -> None:
 
 def _check_sparse_copy(run: Run, watcher: Component) -> None:
     """UsageError for a sparse copy with settings out of their ranges, or of a run without periods."""
-    from recsmith.training.watchers import SPARSE_COPY, watcher_of
+    from recsmith.training.seams import SPARSE_COPY
+    from recsmith.training.watchers import watcher_of
 
     if parsed(watcher, "watchers")[0] != SPARSE_COPY:
         return
@@ -182,6 +180,8 @@ def _check_choices(run: Run) -> None:
     """UsageError for the step of a search where no table has choices."""
     tables = parsed(run.model.table_module or "plain", "model.table_module")[0]
     if parsed(run.pipeline, "pipeline")[0] == SEARCH and tables != SEARCHED:
+        from recsmith.training.steps import NO_CHOICES
+
         raise UsageError(NO_CHOICES)
 
 

@@ -18,7 +18,6 @@ from recsmith.training.optimizers import IN_HALVES
 from recsmith.training.optimizers.settings import DenseOptimizer, RunOptimizers, SparseOptimizer
 from recsmith.training.optimizers.shampoo_cost import AUTO, SHAMPOO
 from recsmith.training.remote.parts import TablesOnServers, check_remote
-from recsmith.training.remote.settings import RunRemote
 from recsmith.training.run import BUILT_IN, Run, RunModel, RunTable
 from recsmith.training.run_parts import (
     BACKGROUND,
@@ -50,7 +49,8 @@ from recsmith.training.run_parts import (
     TableOptimizer,
     UnusedSettings,
 )
-from recsmith.training.steps import SECOND_ORDER, tables_rest
+from recsmith.training.seams import SECOND_ORDER, tables_rest
+from recsmith.training.settings.remote import RunRemote
 from recsmith.training.stores.parts import NarrowTables, OnDisk, row_parts
 from recsmith.training.tables.tower_parts import TowersOfHosts, towers_of
 

@@ -22,9 +22,9 @@ from recsmith.clusters.cluster import LARGEST_WORLD
 from recsmith.errors import CorruptFile, check_rules, too_small
 from recsmith.files import Raw, decode, parse_json, read_text
 from recsmith.plans import Plan, load_plan
-from recsmith.training.narrowing.settings import NarrowState
 from recsmith.training.random_states import restore_random_states
 from recsmith.training.run import Run, load_run
+from recsmith.training.settings.narrow import NarrowState
 from recsmith.training.sharded import ShardedJob
 from recsmith.training.stores.checkpoint import CheckpointRows, PlainObjects, first_cause
 

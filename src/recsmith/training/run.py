@@ -29,17 +29,15 @@ from recsmith.files import (
     source_text,
     write_text,
 )
-from recsmith.training.arrays.settings import RunArray
 from recsmith.training.collectives import KIND as COLLECTIVES
 from recsmith.training.collectives.quantised import RunComms
-from recsmith.training.narrowing.settings import NarrowSettings
 from recsmith.training.optimizers.settings import RunOptimizers
-from recsmith.training.remote.settings import RunRemote
 from recsmith.training.run_data import RunData
-from recsmith.training.steps import KIND as STEP
-from recsmith.training.stores import ROWS
-from recsmith.training.watchers import KIND as WATCHER
-from recsmith.training.watchers.anomaly_settings import NONE, watch_settings, watcher_spec
+from recsmith.training.seams import ROWS, STEP, WATCHER
+from recsmith.training.settings.arrays import RunArray
+from recsmith.training.settings.narrow import NarrowSettings
+from recsmith.training.settings.remote import RunRemote
+from recsmith.training.settings.watch import NONE, watch_settings, watcher_spec
 from recsmith.workloads.data_types import DataType
 
 SCHEMA = "recsmith/run/1"

@@ -7,7 +7,7 @@ from recsmith._types import noun
 from recsmith.data.order import WINDOW
 from recsmith.errors import LARGEST_SEED, UsageError, check_rules, outside
 from recsmith.feeding.engines import EngineName
-from recsmith.training.periods import Periods
+from recsmith.training.settings.periods import Periods
 
 MOST_SAMPLES = 2**31  # of a step
 MOST_EPOCHS, MOST_WORKERS = 2**20, 1024

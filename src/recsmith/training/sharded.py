@@ -35,7 +35,7 @@ from recsmith.training.optimizers.split import round_to_halves
 from recsmith.training.plan import with_collections
 from recsmith.training.refusals import check_together, layer_parts, placed_parts
 from recsmith.training.run import Run
-from recsmith.training.steps import SECOND_ORDER
+from recsmith.training.seams import SECOND_ORDER
 from recsmith.training.stores import store_of
 from recsmith.training.stores.kernels import kernels_in, kernels_of, own_kernels
 from recsmith.training.stores.parts import facts_of_kernels

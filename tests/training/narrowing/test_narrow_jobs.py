@@ -21,7 +21,7 @@ from recsmith.training import (
     train,
 )
 from recsmith.training.launching import dry_run
-from recsmith.training.narrowing.settings import NarrowSettings
+from recsmith.training.settings.narrow import NarrowSettings
 
 pytestmark = [
     pytest.mark.skipif(find_spec("torchrec") is None, reason="needs TorchRec"),

@@ -20,9 +20,9 @@ from recsmith.training import Run, RunData
 from recsmith.training.collectives.dense_thresholds import ParameterState
 from recsmith.training.narrowing.deciding import check_units
 from recsmith.training.narrowing.layers import NarrowedLayers
-from recsmith.training.narrowing.settings import NarrowSettings, NarrowState, Units
 from recsmith.training.narrowing.units import units_of
 from recsmith.training.run import load_run
+from recsmith.training.settings.narrow import NarrowSettings, NarrowState, Units
 
 pytestmark = pytest.mark.usefixtures("torchrec")
 

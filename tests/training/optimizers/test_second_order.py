@@ -249,11 +249,11 @@ def test_ranks_take_the_steps_of_one() -> None:
 )
 def test_steps_out_of_range_are_named_before_there_is_a_job(settings: dict[str, Any], words: str) -> None:
     from recsmith._components import find
-    from recsmith.training.steps import KIND
+    from recsmith.training.seams import STEP
 
     name = settings.pop("name")
     with pytest.raises(UsageError, match=re.escape(words)):
-        find(KIND, name).check_settings(**settings)  # type: ignore[attr-defined]
+        find(STEP, name).check_settings(**settings)  # type: ignore[attr-defined]
 
 
 SET = ("optimizers.dense.learning_rate=777", "optimizers.dense.clip_norm=1e-9", "optimizers.dense.name=sgd")

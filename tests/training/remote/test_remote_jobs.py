@@ -20,7 +20,7 @@ import recsmith
 from recsmith.errors import RecSmithError, UsageError
 from recsmith.files import dump_json
 from recsmith.training import Checkpointing, Run, RunData, RunOptimizers, SparseOptimizer, train
-from recsmith.training.remote.settings import RunRemote
+from recsmith.training.settings.remote import RunRemote
 
 pytestmark = [
     pytest.mark.skipif(find_spec("torchrec") is None, reason="needs TorchRec"),

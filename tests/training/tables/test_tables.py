@@ -17,7 +17,7 @@ from recsmith.embeddings import CompressionRule, LogicalTable, transforms_of
 from recsmith.errors import UsageError
 from recsmith.files import encode
 from recsmith.searching import PartChoice, PartChoices, SearchSpace
-from recsmith.training.tables import TABLES
+from recsmith.training.seams import TABLES
 from recsmith.training.tables.dedup_parts import Deduplication
 from recsmith.training.tables.deduplicated import DeduplicatedTables
 from recsmith.training.tables.plain import exported_names, features_of, plain, vectors_of, why_not_ahead

@@ -15,10 +15,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from recsmith.prediction.extraction import usual
 from recsmith.prediction.graph import KernelShape
 from recsmith.prediction.kernels import LOOKUPS
-from recsmith.prediction.kernels.times import BETWEEN, KernelCase
+from recsmith.prediction.kernels.times import BETWEEN, KernelCase, usual
 from recsmith.prediction.operators import ADAGRAD, kernel_of, kind_of
 
 REPETITIONS, LEAST_S = 7, 1e-7  # of a visit; what a kernel takes at least

@@ -14,7 +14,7 @@ REPETITIONS = 15  # turns of all sizes; a disturbance hits many sizes once, not 
 
 def measure_collectives(seed: int, sizes: int) -> list[dict[str, Any]]:
     """Seconds of all-to-alls and all-reduces of some sizes: what the last rank to come sees, by the lower quartile."""
-    from recsmith.prediction.extraction import usual
+    from recsmith.prediction.kernels.times import usual
 
     draws, ranks = np.random.default_rng(seed), dist.get_world_size()
     cases: list[tuple[str, float, Any]] = []

@@ -4,6 +4,7 @@ Kinds are measured in turn, their figures spread evenly in their logarithms. `re
 and `recsmith learn kernels` reads it.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -161,3 +162,9 @@ def _figures(kind: str, draws: np.random.Generator, sizes: KernelSizes) -> tuple
     columns = extent(4, 1024)
     pieces = between(2, 32) if kind == "concat" else between(2, 64)
     return max(2, total // columns), columns, pieces
+
+
+def usual(seconds: Sequence[float]) -> float:
+    """The lower quartile of repeated times: other processes only ever add to them, so the median says less."""
+    ordered = sorted(seconds)
+    return ordered[(len(ordered) - 1) // 4]

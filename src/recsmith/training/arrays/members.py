@@ -26,9 +26,9 @@ from recsmith.training.run_parts import (
     is_among,
     not_as_plain,
 )
+from recsmith.training.settings.watch import NONE
 from recsmith.training.stores.parts import SplitHalves, TablesInFile
 from recsmith.training.tables.tower_parts import TowersOfHosts
-from recsmith.training.watchers.anomaly_settings import NONE
 
 MAY_DIFFER = (
     "seed", "model.bottom", "model.top", "model.hidden", "model.factors", "model.cross_layers", "model.cross_rank",

@@ -24,7 +24,6 @@ from recsmith.planning.simulate import price
 from recsmith.plans import Placement, Plan
 from recsmith.training.arrays.kernel import MembersTables, kernel
 from recsmith.training.arrays.model import Member, UnshardedArray
-from recsmith.training.arrays.settings import WHOLE_ROWS
 from recsmith.training.batches import TrainingBatch
 from recsmith.training.collectives import collectives_of, sharders_of
 from recsmith.training.models import Unsharded
@@ -32,6 +31,7 @@ from recsmith.training.optimizers.building import combined_optimizer, fuse
 from recsmith.training.optimizers.settings import RunOptimizers
 from recsmith.training.plan import with_collections
 from recsmith.training.refusals import check_together, placed_parts
+from recsmith.training.settings.arrays import WHOLE_ROWS
 from recsmith.training.sharded import ShardedJob, table_of
 from recsmith.training.stores.device import DeviceRows
 from recsmith.training.stores.kernels import kernels_of, own_kernels

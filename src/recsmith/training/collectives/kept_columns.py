@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from torchrec import EmbeddingBagCollection, KeyedTensor
 from torchrec.distributed.embeddingbag import ShardedEmbeddingBagCollection
 
-from recsmith.training.card import KeptColumns
 from recsmith.training.collectives.pooled_thresholds import TYPES, LargestColumns, among_zeros, largest
+from recsmith.training.collectives.thresholded import KeptColumns
 
 
 def kept_columns(model: nn.Module) -> KeptColumns | None:

@@ -25,6 +25,19 @@ POOLED_TYPES = ("table_wise", "column_wise", "table_column_wise", "data_parallel
 
 
 @noun
+class KeptColumns:
+    """Which pooled embeddings a model was trained with, where comms had a share of their columns cross (comms.pooled).
+
+    groups: (feature, first column, end) of columns of which the largest are kept together, those of a rank. share: of
+    them that are kept. values: element type in which they are.
+    """
+
+    share: float
+    values: Literal["fp32", "bf16"]
+    groups: tuple[tuple[tuple[str, int, int], ...], ...]
+
+
+@noun
 class Thresholded:
     """Only the largest numbers cross ranks.
 

@@ -10,7 +10,7 @@ from recsmith._types import record
 from recsmith.plans import Plan
 from recsmith.prediction.job_step import NUMBER_BYTES, JobStep, numbers_of
 from recsmith.prediction.speeds import layers_s
-from recsmith.training.narrowing.settings import NarrowSettings, Units
+from recsmith.training.settings.narrow import NarrowSettings, Units
 from recsmith.units import format_size, format_time
 
 LEAST = 0.05  # of a mean step: what narrow layers must save for `auto` to take them

@@ -12,10 +12,10 @@ from recsmith.prediction.job_step import JobStep
 from recsmith.training.collectives import collectives_of, decided
 from recsmith.training.models import Unsharded
 from recsmith.training.narrowing.cost import NarrowCost, cost_line, narrow_cost, why_not
-from recsmith.training.narrowing.settings import LEAST_UNITS, NarrowSettings
 from recsmith.training.narrowing.units import units_of
 from recsmith.training.refusals import placed_parts, refusals
 from recsmith.training.run import Run
+from recsmith.training.settings.narrow import LEAST_UNITS, NarrowSettings
 from recsmith.training.sharded import dense_shapes, numbers_across
 from recsmith.training.sources import total_steps
 

@@ -15,8 +15,8 @@ from torch import nn
 
 from recsmith.errors import CorruptFile
 from recsmith.files import Raw, decode, encode
-from recsmith.training.narrowing.settings import LEAST_UNITS, NarrowSettings, NarrowState, Units
 from recsmith.training.narrowing.units import units_of
+from recsmith.training.settings.narrow import LEAST_UNITS, NarrowSettings, NarrowState, Units
 
 SUM = "sum"  # Adagrad's, which no step makes smaller
 SQUARES = (SUM, "exp_avg_sq", "max_exp_avg_sq", "square_avg")  # by whose roots optimizers divide

@@ -15,7 +15,7 @@ from torch import fx, nn
 from torchrec import EmbeddingBagCollection, EmbeddingCollection
 from torchrec.distributed.types import ShardedModule
 
-from recsmith.training.narrowing.settings import Units
+from recsmith.training.settings.narrow import Units
 
 TABLES = (ShardedModule, EmbeddingBagCollection, EmbeddingCollection)
 WORDS = ("relu", "relu6", "sigmoid", "tanh", "gelu", "silu", "elu", "selu", "leaky_relu", "softplus", "dropout", "mish")

@@ -27,8 +27,8 @@ from recsmith.jobs.machine import LOOPBACK
 from recsmith.training.remote.calls import AGAIN, BACKENDS, ServerPlace, lost
 from recsmith.training.remote.members import ENDED
 from recsmith.training.remote.parts import listening_line, remote_file
-from recsmith.training.remote.settings import RunRemote
 from recsmith.training.run import Run, names_modules, run_to_raw
+from recsmith.training.settings.remote import RunRemote
 
 HERE = "recsmith.training.remote"
 JOINED = 1000  # number of a trainer that joins: it writes no log

@@ -11,7 +11,6 @@ from recsmith.errors import MissingExtra, UsageError, check_rules
 from recsmith.jobs.machine import is_loopback
 from recsmith.plans import Plan
 from recsmith.training.collectives import collectives_of
-from recsmith.training.remote.settings import OPTIMIZERS_OF_SERVERS
 from recsmith.training.run import Run, names_component
 from recsmith.training.run_parts import (
     BACKGROUND,
@@ -34,6 +33,7 @@ from recsmith.training.run_parts import (
     TableOptimizer,
     is_among,
 )
+from recsmith.training.settings.remote import OPTIMIZERS_OF_SERVERS
 from recsmith.training.stores.parts import NarrowTables, SplitHalves, TablesInFile
 from recsmith.training.tables.tower_parts import TowersOfHosts
 

@@ -8,9 +8,9 @@ from typing import Any, cast
 from recsmith._components import make
 from recsmith.data import Batch, Dataset, open_dataset, spec_from_raw
 from recsmith.errors import UsageError
-from recsmith.training.periods import edges_of
 from recsmith.training.refusals import check_together, data_parts
 from recsmith.training.run import Run
+from recsmith.training.settings.periods import edges_of
 from recsmith.training.sources.dataset import DatasetSource
 from recsmith.training.sources.periods import PeriodSource
 from recsmith.training.sources.protocol import BatchSource, State

@@ -24,8 +24,8 @@ from recsmith._types import Bools, Ints
 from recsmith.errors import UsageError, check_rules, too_small
 from recsmith.training.batches import TrainingBatch
 from recsmith.training.models import by_label
-from recsmith.training.prerequisites import NO_CHOICES
 from recsmith.training.sharded import ShardedJob
+from recsmith.training.steps import NO_CHOICES
 from recsmith.training.steps.protocol import StepOutcome, UnpipelinedStep
 from recsmith.training.tables.searched import Draws, draws_of
 

@@ -24,8 +24,8 @@ from recsmith.training.batches import TrainingBatch
 from recsmith.training.optimizers.dance import DanceSettings, NewtonOutcome, newton
 from recsmith.training.optimizers.flat import GRADIENT, HALVINGS, PRODUCT, DampedLoss
 from recsmith.training.optimizers.progressive_lbfgs import LbfgsOutcome, LbfgsSettings, ProgressiveLbfgs
+from recsmith.training.seams import STEP
 from recsmith.training.sharded import ShardedJob
-from recsmith.training.steps import KIND
 from recsmith.training.steps.cached_tables import CachedBatch, CachedTables, dense_parameters
 from recsmith.training.steps.protocol import StepOutcome, UnpipelinedStep
 
@@ -89,7 +89,7 @@ class SecondOrderStep(UnpipelinedStep):
 def cost_line(pipeline: Any) -> str:
     """What a step of a run's pipeline takes, as a line: how many samples, and how often they are passed over."""
     name, settings = parsed(pipeline, "pipeline")
-    step: Any = find(KIND, name)
+    step: Any = find(STEP, name)
     given = inspect.signature(step).bind(None, **settings)
     given.apply_defaults()
     words, searched = given.arguments, HALVINGS * GRADIENT  # of a line search

@@ -7,12 +7,8 @@ file needs torch.
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from recsmith._components import make, register
-
-ROWS = "row store"
-register(ROWS, "device", "recsmith.training.stores.device:DeviceRows")
-register(ROWS, "tiered", "recsmith.training.stores.tiered:TieredRows")
-register(ROWS, "split", "recsmith.training.stores.split:SplitRows")
+from recsmith._components import make
+from recsmith.training.seams import ROWS
 
 
 def store_of(wanted: object, model: Any, optimizer: Any) -> Any:

@@ -23,7 +23,7 @@ from torchrec.distributed.embedding_lookup import GroupedEmbeddingsLookup, Group
 from torchrec.distributed.embedding_types import GroupedEmbeddingConfig
 
 from recsmith._components import find, parsed
-from recsmith.training.stores import ROWS
+from recsmith.training.seams import ROWS
 
 Choice = Callable[[GroupedEmbeddingConfig, bool, torch.device], Callable[..., nn.Module] | None]
 _Kernel = TypeVar("_Kernel", bound=nn.Module)

@@ -5,18 +5,10 @@ A table module (protocol.py) builds, feeds, combines and exports the tables of a
 
 from dataclasses import replace
 
-from recsmith._components import register
 from recsmith.data import DataSchema
 from recsmith.errors import UsageError
 from recsmith.files import did_you_mean
 from recsmith.training.run import RunModel, RunTable
-
-TABLES = "table module"
-register(TABLES, "plain", "recsmith.training.tables.plain:plain")
-register(TABLES, "stored", "recsmith.training.tables.stored:StoredTables")
-register(TABLES, "towers", "recsmith.training.tables.towers:TowerTables")
-register(TABLES, "searched", "recsmith.training.tables.searched:SearchedTables")
-register(TABLES, "deduplicated", "recsmith.training.tables.deduplicated:DeduplicatedTables")
 
 
 def tables_of(model: RunModel, schema: DataSchema) -> tuple[RunTable, ...]:

@@ -2,13 +2,8 @@
 
 from typing import Any
 
-from recsmith._components import make, register
-
-KIND = "update"
-register(KIND, "incremental", "recsmith.training.updates.passes:Incremental")
-register(KIND, "window", "recsmith.training.updates.passes:WindowUpdate")
-register(KIND, "auto", "recsmith.training.updates.auto:AutoUpdate")
-register(KIND, "future_gradient", "recsmith.training.updates.future_gradient:FutureGradient")
+from recsmith._components import make
+from recsmith.training.seams import UPDATE
 
 
 def update_of(wanted: object) -> Any:
@@ -17,4 +12,4 @@ def update_of(wanted: object) -> Any:
     Raises:
         UsageError: nothing is called so, or a setting is wrong.
     """
-    return make(KIND, wanted, where="data.periods.update")
+    return make(UPDATE, wanted, where="data.periods.update")

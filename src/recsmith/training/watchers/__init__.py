@@ -6,21 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any
 
-from recsmith._components import NAME, find, make, parsed, register
+from recsmith._components import NAME, find, make, parsed
 from recsmith.errors import RecSmithError, UsageError
 from recsmith.files import Raw
+from recsmith.training.seams import WATCHER
 
-KIND = "watcher"
-SPARSE_COPY = "sparse_copy"
 STATES = "watchers"  # under which checkpoints keep what they keep
 METHODS = ("look", "to_raw", "from_raw", "close")
-
-register(KIND, "loss_guard", "recsmith.training.watchers.loss_guard:LossGuard")
-register(KIND, "capture", "recsmith.training.watchers.capture:CaptureWatcher")
-register(KIND, "function", "recsmith.training.watchers.functions:FunctionWatcher")
-register(KIND, "anomalies", "recsmith.training.watchers.anomalies:AnomalyWatcher")
-register(KIND, SPARSE_COPY, "recsmith.training.watchers.sparse_copies:SparseCopies")
-register(KIND, "plan_watch", "recsmith.training.watchers.plan_watch:WatchedPlan")
 
 
 def watcher_of(spec: object) -> Any:
@@ -30,9 +22,9 @@ def watcher_of(spec: object) -> Any:
         UsageError: nothing is called so, a setting is wrong, or what is made is no watcher.
     """
     name, settings = parsed(spec, "watchers")
-    if not isinstance(find(KIND, name), type):
+    if not isinstance(find(WATCHER, name), type):
         spec = {NAME: "function", "function": name, **settings}
-    made = make(KIND, spec, where="watchers")
+    made = make(WATCHER, spec, where="watchers")
     missing = [method for method in METHODS if not callable(getattr(made, method, None))]
     if missing or not isinstance(getattr(made, "every", None), int) or made.every < 1:
         lacks = f"no {' and no '.join(missing)}" if missing else "no `every`, steps between two looks"

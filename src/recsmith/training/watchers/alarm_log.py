@@ -13,7 +13,7 @@ from recsmith.prediction.servers import SlowTrainer, slow_trainer_of
 from recsmith.streaming.series import AlarmingSeries
 from recsmith.training.log_lines import LOG, logged
 from recsmith.training.run import load_run
-from recsmith.training.watchers.anomaly_settings import NONE
+from recsmith.training.settings.watch import NONE
 
 RUN = "run.json"
 

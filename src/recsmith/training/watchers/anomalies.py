@@ -17,8 +17,8 @@ from recsmith.streaming.job_signals import KINDS, Finding, JobSignals
 from recsmith.streaming.job_sums import JobLayout
 from recsmith.streaming.repeats import MOST, SeenSamples
 from recsmith.training.job import TrainingJob, log_wish
+from recsmith.training.settings.watch import Action, WatchSettings
 from recsmith.training.watchers.alarm_log import ALARM, SIGNALS
-from recsmith.training.watchers.anomaly_settings import Action, WatchSettings
 from recsmith.training.watchers.looking import (
     RankView,
     SumsOnTheirWay,

@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from recsmith._components import unknown
+from recsmith._components import make, unknown
 from recsmith._types import Ints, noun
 from recsmith.data.slices import check_time_order, edges_by_count, edges_by_samples, edges_by_time
 from recsmith.data.source import BlockSource
 from recsmith.errors import UsageError, check_rules
 from recsmith.training.optimizers.settings import positive
-from recsmith.training.updates import KIND, update_of
+from recsmith.training.seams import UPDATE
 
 
 @noun
@@ -34,7 +34,7 @@ class Periods:
     @property
     def mixed(self) -> int:
         """Batches that a step takes together, at most."""
-        return update_of(self.update).mixed
+        return make(UPDATE, self.update, where="data.periods.update").mixed
 
     def __post_init__(self) -> None:
         """Check that it says how long a period is, once."""
@@ -62,7 +62,7 @@ class Periods:
             None
             if len(set(self.score_ahead)) == len(self.score_ahead)
             else f"data.periods.score_ahead is {list(self.score_ahead)}, where a number stands twice; give each once",
-            unknown(KIND, self.update, "data.periods.update"),
+            unknown(UPDATE, self.update, "data.periods.update"),
         )
 
 
