@@ -5,11 +5,12 @@
     python benchmarks/dry_run.py rates                    # other jobs, which prediction/job_step.py has its figures of
     python benchmarks/dry_run.py rates --clock cpu        # by CPU time, where the machine is busy
 
-Table of docs/benchmarks/dry-run.md. Memory: the most private memory of a rank in steps after the twelfth, before which
-the C library gives back what the start freed, less that of the same job with tables of a few rows; beside it stands what the dry run tells of the one less what it tells of the other, so
-that program and libraries count in neither. Step: the median between two steps on the slowest rank, over
-rounds in turn. A machine of another speed is told by six other jobs, which run before, between and after the rounds:
-what they took gives two factors for each number of ranks, one of embeddings (memory) and one of the rest of a step.
+Table of docs/benchmarks/dry-run.md. Memory: the most private memory of a rank in steps after the twelfth, before
+which the C library gives back what the start freed, less that of the same job with tables of a few rows; beside it
+stands what the dry run tells of the one less what it tells of the other, so that program and libraries count in
+neither. Step: the median between two steps on the slowest rank, over rounds in turn. A machine of another speed is
+told by six other jobs, which run before, between and after the rounds: what they took gives two factors for each
+number of ranks, one of embeddings (memory) and one of the rest of a step.
 """
 
 import argparse

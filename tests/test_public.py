@@ -231,6 +231,17 @@ def test_no_module_imports_another_in_a_circle():
     assert script.circles(script.module_graph(PACKAGE.parent)) == []
 
 
+def test_files_and_folders_of_a_room_do_not_import_each_other_in_a_circle():
+    script = import_graph()
+    graph = {
+        "recsmith.room.a": {"recsmith.room.folder.inner"}, "recsmith.room.folder.inner": set[str](),
+        "recsmith.room.folder.other": {"recsmith.room.a"},
+    }  # fmt: skip
+    assert script.circles(graph) == []
+    assert script.knots(graph) == {"room": [["a", "folder"]]}
+    assert script.knots(script.module_graph(PACKAGE.parent)) == {}
+
+
 def test_a_class_name_stands_once():
     assert import_graph().sizes(PACKAGE.parent).twins == {}
 

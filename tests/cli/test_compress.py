@@ -13,8 +13,8 @@ from recsmith.embeddings.compression import METHOD, method_of
 from recsmith.errors import RecSmithError
 from recsmith.training import load_run
 from recsmith.training.id_maps import id_counts
+from recsmith.training.run_tables import tables_of
 from recsmith.training.sources import open_data
-from recsmith.training.tables import tables_of
 from recsmith.workloads import load_workload
 
 

@@ -11,8 +11,8 @@ from recsmith.embeddings import CompressionRule, learn_hash, save_maps
 from recsmith.training import Run, RunData, RunModel
 from recsmith.training.id_maps import id_counts
 from recsmith.training.optimizers.settings import RunOptimizers, SparseOptimizer
+from recsmith.training.run_tables import tables_of
 from recsmith.training.sources import open_data
-from recsmith.training.tables import tables_of
 
 ITEMS, BATCH, SAMPLES = 300, 256, 20_480
 

@@ -10,18 +10,9 @@ from support.plans import two_tables
 from recsmith.errors import UsageError
 from recsmith.plans import Plan
 from recsmith.training import DenseOptimizer, Run, RunComms, RunData, RunModel, RunOptimizers, RunTable, SparseOptimizer
-from recsmith.training.arrays.members import TrainedTogether
-from recsmith.training.refusals import (
-    check_together,
-    data_parts,
-    layer_parts,
-    model_parts,
-    pairs_table,
-    placed_parts,
-    refusals,
-)
-from recsmith.training.remote.parts import TablesOnServers
-from recsmith.training.run_parts import (
+from recsmith.training.parts.arrays import TrainedTogether
+from recsmith.training.parts.rows import NarrowTables, OnDisk, SplitHalves, TablesInFile
+from recsmith.training.parts.run import (
     BF16_PRODUCTS,
     BUILT_IN_MODEL,
     COMPRESSION,
@@ -50,8 +41,17 @@ from recsmith.training.run_parts import (
     TableOptimizer,
     UnusedSettings,
 )
-from recsmith.training.stores.parts import NarrowTables, OnDisk, SplitHalves, TablesInFile
-from recsmith.training.tables.tower_parts import Towers, TowersOfHosts
+from recsmith.training.parts.servers import TablesOnServers
+from recsmith.training.parts.towers import Towers, TowersOfHosts
+from recsmith.training.refusals import (
+    check_together,
+    data_parts,
+    layer_parts,
+    model_parts,
+    pairs_table,
+    placed_parts,
+    refusals,
+)
 
 TRAIN = Path(__file__).parents[2] / "docs" / "train.md"
 

@@ -82,8 +82,8 @@ def test_vectors_and_state_go_along_and_training_goes_on(tmp_path: Path) -> None
 
 
 def _counts(run: Run, id_counts: Any) -> Any:
+    from recsmith.training.run_tables import tables_of
     from recsmith.training.sources import open_data
-    from recsmith.training.tables import tables_of
 
     dataset = open_data(run.data.train, "data.train")
     return id_counts(dataset, tables_of(run.model, dataset.schema))["a"]

@@ -9,7 +9,7 @@ from recsmith.errors import CorruptFile, UsageError
 from recsmith.plans import Placement
 from recsmith.training import Run, RunData, RunModel, RunTable, load_run, run_from_raw, run_to_raw, save_run
 from recsmith.training.plan_rules import _reason  # pyright: ignore[reportPrivateUsage]
-from recsmith.training.tables import tables_of
+from recsmith.training.run_tables import tables_of
 
 SMALL = Run(data=RunData(train="clicks.tsv", batch_size=64), output="runs/small")
 

@@ -18,8 +18,8 @@ from recsmith.files import parse, read_text, source_text
 from recsmith.training.id_maps import OnProgress, hash_maps, id_counts
 from recsmith.training.run import SCHEMA, Run, RunModel, RunTable, load_run
 from recsmith.training.run_data import RunData
+from recsmith.training.run_tables import tables_of
 from recsmith.training.sources import open_data
-from recsmith.training.tables import tables_of
 from recsmith.workloads import Feature, Table, Workload
 
 SHARES = (0.02, 0.08, 0.2, 0.7)  # of ids by falling popularity; trade-off: more blocks fit better, and are more lookups

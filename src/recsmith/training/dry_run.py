@@ -18,9 +18,9 @@ from recsmith.prediction.job_step import ERROR, JobStep
 from recsmith.prediction.servers import remote_cost, remote_lines
 from recsmith.training.arrays.members import members_of, read_ended
 from recsmith.training.log import starting_lines
+from recsmith.training.parts.servers import check_servers, listening_line, run_of_servers, shares_line
 from recsmith.training.prerequisites import PROGRAM_BYTES, check_run, lines_told, own_modules
 from recsmith.training.ranks import launcher_environment, local_ranks
-from recsmith.training.remote.parts import check_servers, listening_line, run_of_servers, shares_line
 from recsmith.training.run import Run, load_run
 from recsmith.training.run_step import RankMemory, checkpoint_bytes, memory_of
 from recsmith.training.settings.watch import watch_settings

@@ -19,8 +19,8 @@ from recsmith.errors import UsageError
 from recsmith.training.card import MODEL
 from recsmith.training.launching import train
 from recsmith.training.run import Run, RunTable
+from recsmith.training.run_tables import tables_of
 from recsmith.training.sources import open_data
-from recsmith.training.tables import tables_of
 
 BATCH = 65_536  # samples that are counted at once
 COLUMNS, FEW_COLUMNS = 8, 4  # of the training that learned hashes rest on; trade-off: fewer know less, and less noise

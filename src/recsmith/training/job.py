@@ -25,7 +25,9 @@ from recsmith.training.going_on import check_goes_on, check_job
 from recsmith.training.log import RunLog, StepTimes, starting_lines
 from recsmith.training.metrics import score
 from recsmith.training.models import Unsharded, unsharded
+from recsmith.training.narrowing.layers import narrowed_layers
 from recsmith.training.optimizers.building import set_schedule
+from recsmith.training.parts.rows import predicted_hits
 from recsmith.training.plan import agreed_anew, agreed_plan
 from recsmith.training.preparing import decided_run
 from recsmith.training.random_states import random_kept
@@ -44,7 +46,6 @@ from recsmith.training.sources import BatchSource, data_digest, open_data, total
 from recsmith.training.sources.protocol import State
 from recsmith.training.step_clock import STEPS
 from recsmith.training.stores import cache_lookups, rows_waited
-from recsmith.training.stores.parts import predicted_hits
 from recsmith.training.tables.features import Features
 from recsmith.training.updates import update_of
 
@@ -97,6 +98,14 @@ class TrainingJob:
     def total_steps(self) -> int | None:
         """Steps of the whole run, where the number of samples is known."""
         return total_steps(self.run, self.source, dist.get_world_size())
+
+    def batches_of(self, source: BatchSource, state: State | None = None) -> Iterator[TrainingBatch]:
+        """This rank's batches of a source, in the steps that come next. state: from where on; None: its beginning."""
+        ranks = dist.get_world_size()
+        return training_batches(
+            source, self.run.data.batch_sizes(ranks), self.features, rank=dist.get_rank(), ranks=ranks, state=state,
+            step=self.progress.step,
+        )  # fmt: skip
 
     @property
     def batch_size(self) -> int:
@@ -171,7 +180,9 @@ def prepared(
     if saved is not None:
         check_job(made.run, saved, parts)
     run, parameters = made.run, parts.parameters  # before tables are sharded, and each rank has its own of them
-    sharded, progress = shard(replace(run, comms=made.comms), plan, parts.task, rank_device()), progress_of(saved)
+    narrowed, progress = narrowed_layers(parts.task.model, run.model.narrow), progress_of(saved)
+    sharded = shard(replace(run, comms=made.comms), plan, parts.task, rank_device())
+    sharded = replace(sharded, narrowed=narrowed)
     batches = settled(sharded, batches_from(parts, progress))
     said = starting_lines(run, plan, parameters=parameters, samples=parts.source.length)  # counted for the first batch
     said += [each.said for each in (*parts.told, *made.told)]

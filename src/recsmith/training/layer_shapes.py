@@ -3,7 +3,7 @@
 from recsmith.data import DataSchema
 from recsmith.prediction.models import Model, layer_shapes
 from recsmith.training.run import RunModel
-from recsmith.training.tables import tables_of
+from recsmith.training.run_tables import tables_of
 
 PAIRS = "dlrm"  # the model that multiplies all pairs of features
 

@@ -13,11 +13,11 @@ from recsmith.files import Raw, json_lines, replace_file
 from recsmith.jobs.log import LOG_FILE, Board, write_message
 from recsmith.plans import Plan
 from recsmith.training.log_lines import LOG
+from recsmith.training.parts.rows import cached_tables, predicted_hits
 from recsmith.training.run import MADE_HERE, Run
 from recsmith.training.scores import by_label, shown_scores
 from recsmith.training.seams import SECOND_ORDER, tables_rest
 from recsmith.training.step_clock import STEPS
-from recsmith.training.stores.parts import cached_tables, predicted_hits
 from recsmith.units import counted, format_size, format_time
 
 if TYPE_CHECKING:

@@ -20,16 +20,17 @@ from recsmith.data import DataSchema
 from recsmith.embeddings import LogicalTable, transforms_of
 from recsmith.errors import UsageError
 from recsmith.training.batches import Place, TrainingBatch
+from recsmith.training.parts.towers import towers_of
 from recsmith.training.refusals import check_together, model_parts
 from recsmith.training.run import Run, RunModel, RunTable
+from recsmith.training.run_tables import tables_of
 from recsmith.training.seams import SECOND_ORDER, TABLES
 from recsmith.training.sources import BatchSource, open_source
-from recsmith.training.tables import tables_of
 from recsmith.training.tables.dedup_parts import Deduplication, deduplication_of
 from recsmith.training.tables.features import Features
 from recsmith.training.tables.plain import features_of
 from recsmith.training.tables.searched import SearchedTables
-from recsmith.training.tables.tower_parts import tower_lines, towers_of, with_towers
+from recsmith.training.tables.tower_parts import tower_lines, with_towers
 from recsmith.training.told import DEDUPLICATE, TOWERS, SystemTold
 
 DATA_TYPES = {"fp32": DataType.FP32, "fp16": DataType.FP16, "bf16": DataType.BF16}

@@ -4,10 +4,8 @@ import time
 from collections.abc import Generator, Iterator
 from dataclasses import replace
 
-import torch.distributed as dist
-
 from recsmith.files import encode
-from recsmith.training.batches import TrainingBatch, training_batches
+from recsmith.training.batches import TrainingBatch
 from recsmith.training.job import TrainingJob
 from recsmith.training.metrics import score
 from recsmith.training.scores import scores_text
@@ -45,12 +43,10 @@ def _batches_of(
     job: TrainingJob, source: PeriodSource, period: int, weights: tuple[float, ...], begun: bool
 ) -> Iterator[TrainingBatch]:
     """The batches of a period that are left on this rank."""
-    ranks, made = dist.get_world_size(), with_distinct(source, job.features.groups)
+    made = with_distinct(source, job.features.groups)
     assert isinstance(made, PeriodSource)
-    return training_batches(
-        replace(made, only=period, weights=weights), job.run.data.batch_sizes(ranks), job.features,
-        rank=dist.get_rank(), ranks=ranks, state=job.progress.position if begun else None, step=job.progress.step,
-    )  # fmt: skip
+    left = replace(made, only=period, weights=weights)
+    return job.batches_of(left, job.progress.position if begun else None)
 
 
 def score_ahead(job: TrainingJob, source: PeriodSource, period: int, watchers: Watchers) -> None:

@@ -13,11 +13,11 @@ from recsmith.plans import Placement, Plan
 from recsmith.problems import Constraints, TableRule
 from recsmith.sharding import TYPE_NAMES
 from recsmith.training.collectives import collectives_of
+from recsmith.training.parts.rows import SplitHalves, row_parts
+from recsmith.training.parts.run import COPIED, SEQUENCES_ON_CPU
+from recsmith.training.parts.towers import towers_of
 from recsmith.training.run import Run
-from recsmith.training.run_parts import COPIED, SEQUENCES_ON_CPU
 from recsmith.training.settings.arrays import WHOLE_ROWS
-from recsmith.training.stores.parts import SplitHalves, row_parts
-from recsmith.training.tables.tower_parts import towers_of
 from recsmith.workloads.optimizers import OPTIMIZERS
 
 

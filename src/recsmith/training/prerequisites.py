@@ -17,8 +17,8 @@ from recsmith.errors import UsageError
 from recsmith.files.parsing import exact_line, lines_of
 from recsmith.files.writable import check_writable
 from recsmith.jobs.log import require_tensorboard
+from recsmith.training.parts.servers import check_remote
 from recsmith.training.refusals import check_together, remote_parts
-from recsmith.training.remote.parts import check_remote
 from recsmith.training.run import Component, Run, names_component, names_modules
 from recsmith.units import format_size
 

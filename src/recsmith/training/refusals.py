@@ -13,13 +13,12 @@ from recsmith._components import parsed
 from recsmith.errors import MissingExtra, UsageError
 from recsmith.plans import Plan
 from recsmith.sharding import KEY_VALUE
-from recsmith.training.arrays.members import TrainedTogether
 from recsmith.training.optimizers import IN_HALVES
 from recsmith.training.optimizers.settings import DenseOptimizer, RunOptimizers, SparseOptimizer
 from recsmith.training.optimizers.shampoo_cost import AUTO, SHAMPOO
-from recsmith.training.remote.parts import TablesOnServers, check_remote
-from recsmith.training.run import BUILT_IN, Run, RunModel, RunTable
-from recsmith.training.run_parts import (
+from recsmith.training.parts.arrays import TrainedTogether
+from recsmith.training.parts.rows import NarrowTables, OnDisk, row_parts
+from recsmith.training.parts.run import (
     BACKGROUND,
     BF16_PRODUCTS,
     BUILT_IN_MODEL,
@@ -49,10 +48,11 @@ from recsmith.training.run_parts import (
     TableOptimizer,
     UnusedSettings,
 )
+from recsmith.training.parts.servers import TablesOnServers, check_remote
+from recsmith.training.parts.towers import TowersOfHosts, towers_of
+from recsmith.training.run import BUILT_IN, Run, RunModel, RunTable
 from recsmith.training.seams import SECOND_ORDER, tables_rest
 from recsmith.training.settings.remote import RunRemote
-from recsmith.training.stores.parts import NarrowTables, OnDisk, row_parts
-from recsmith.training.tables.tower_parts import TowersOfHosts, towers_of
 
 ADAMW_DECAY = 0.01  # of torch.optim.AdamW, where it is given none
 

@@ -20,9 +20,9 @@ from recsmith.training.card import keep_maps, kept_names
 from recsmith.training.checkpoints import PLAN_FILE, PROGRESS, RUN_FILE, STATE
 from recsmith.training.id_maps import OnProgress, hash_maps, id_counts
 from recsmith.training.run import Run, save_run
+from recsmith.training.run_tables import tables_of
 from recsmith.training.sources import open_data
 from recsmith.training.stores.checkpoint import CheckpointRows, write_checkpoint
-from recsmith.training.tables import tables_of
 
 CHECKPOINTS, MAPS, RUN, HASHED = "checkpoints", "maps.safetensors", "run.yaml", "hashed"
 

@@ -21,8 +21,8 @@ from recsmith.prediction.speeds import Shapes
 from recsmith.sharding.memory import STATE_BYTES
 from recsmith.training.collectives import collectives_of
 from recsmith.training.layer_shapes import PAIRS
+from recsmith.training.parts.rows import cached_tables, predicted_hits, stored_plan
 from recsmith.training.run import Run
-from recsmith.training.stores.parts import cached_tables, predicted_hits, stored_plan
 from recsmith.verifying.jobs import bytes_on_disk, predicted_bytes
 from recsmith.workloads import Feature
 from recsmith.workloads.optimizers import OPTIMIZERS

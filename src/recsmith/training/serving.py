@@ -21,8 +21,8 @@ from recsmith.training.card import ModelCard, read_card
 from recsmith.training.collectives.kept_columns import keep_columns
 from recsmith.training.export import WEIGHTS, opened_weights
 from recsmith.training.models import Task, build_task
+from recsmith.training.run_tables import tables_of
 from recsmith.training.stores.protocol import WholeTensor
-from recsmith.training.tables import tables_of
 from recsmith.training.tables.plain import features_of, vectors_of
 
 

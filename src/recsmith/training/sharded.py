@@ -27,18 +27,17 @@ from recsmith.sharding import UVM_CACHING
 from recsmith.training.batches import TrainingBatch
 from recsmith.training.collectives import collectives_of, sharders_of
 from recsmith.training.models import Task
-from recsmith.training.narrowing.layers import NarrowedLayers, narrowed_layers
 from recsmith.training.optimizers.building import combined_optimizer, fuse
 from recsmith.training.optimizers.settings import DenseOptimizer
 from recsmith.training.optimizers.shampoo_cost import AUTO, SHAMPOO, optimizer_decided
 from recsmith.training.optimizers.split import round_to_halves
+from recsmith.training.parts.rows import facts_of_kernels
 from recsmith.training.plan import with_collections
 from recsmith.training.refusals import check_together, layer_parts, placed_parts
 from recsmith.training.run import Run
 from recsmith.training.seams import SECOND_ORDER
 from recsmith.training.stores import store_of
 from recsmith.training.stores.kernels import kernels_in, kernels_of, own_kernels
-from recsmith.training.stores.parts import facts_of_kernels
 from recsmith.training.stores.protocol import RowStore
 from recsmith.training.stores.tiered import on_disk
 from recsmith.training.tables.plain import initial_weights_of
@@ -61,7 +60,7 @@ class ShardedJob:
     initial: dict[str, InitialWeights]
     device: torch.device
     hook: Any = None  # state of what sums dense gradients, where a collective has its own
-    narrowed: NarrowedLayers | None = None  # where dense layers are narrow for a time
+    narrowed: Any = None  # NarrowedLayers, where dense layers are narrow for a time
 
 
 def shard(run: Run, plan: Plan, task: Task, device: torch.device) -> ShardedJob:
@@ -77,7 +76,6 @@ def shard(run: Run, plan: Plan, task: Task, device: torch.device) -> ShardedJob:
     dense = [parameter for name, parameter in parameters.items() if table_of(name) not in initial]
     check_together(layer_parts(run, [tuple(each.shape) for each in dense]))
     round_to_halves(dense, run.optimizers.dense)
-    narrowed = narrowed_layers(task.model, run.model.narrow)
     sharders = sharders_of(collectives)
     worded, limits = on_disk(plan) if device.type == "cpu" else (plan, _fetched_ahead(run, plan))
     with warnings.catch_warnings(), own_kernels(kernels_of(run.rows, **facts_of_kernels(run, plan))):
@@ -101,7 +99,7 @@ def shard(run: Run, plan: Plan, task: Task, device: torch.device) -> ShardedJob:
     optimizers = replace(run.optimizers, dense=UNUSED) if by_step(run) else run.optimizers
     optimizer = combined_optimizer(model.fused_optimizer, copies, others, optimizers, across)
     rows = store_of(run.rows, model, optimizer)
-    return ShardedJob(model, optimizer, rows, initial, device, None if hook is None else hook[0], narrowed)
+    return ShardedJob(model, optimizer, rows, initial, device, None if hook is None else hook[0])
 
 
 def data_parallel(params_to_ignore: list[str]) -> DefaultDataParallelWrapper:

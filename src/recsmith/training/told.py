@@ -13,8 +13,9 @@ from recsmith.costs.fetches import AHEAD, disk_fetches
 from recsmith.plans import Plan
 from recsmith.prediction.job_step import NUMBER_BYTES, JobStep, numbers_of
 from recsmith.training.collectives import RunComms, collectives_of
+from recsmith.training.parts.rows import cached_tables, least_slots, predicted_hits
+from recsmith.training.parts.run import COPIED
 from recsmith.training.run import Run
-from recsmith.training.run_parts import COPIED
 from recsmith.training.run_step import (
     BF16_PRODUCTS,
     HALVED,
@@ -24,7 +25,6 @@ from recsmith.training.run_step import (
     rows_s,
     waits_ahead,
 )
-from recsmith.training.stores.parts import cached_tables, least_slots, predicted_hits
 from recsmith.units import counted, format_size, format_time
 
 TOWERS, DEDUPLICATE, COMMS = "model.table_module", "data.deduplicate", "comms"

@@ -9,7 +9,7 @@ from support.plans import two_tables
 
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.training import Run, RunData, load_run
-from recsmith.training.remote.parts import check_remote, check_servers, listening_line, shares_line
+from recsmith.training.parts.servers import check_remote, check_servers, listening_line, shares_line
 from recsmith.training.settings.remote import RunRemote
 
 RUN = Run(data=RunData(train="clicks.tsv"), output="out", remote=RunRemote())

@@ -13,15 +13,9 @@ from recsmith.plans import Plan
 from recsmith.plans.towers import placed_towers
 from recsmith.problems import Constraints, TableRule
 from recsmith.training import Run, RunData, RunModel, RunTable
-from recsmith.training.run_parts import PlannedTables
-from recsmith.training.tables.tower_parts import (
-    Towers,
-    TowersOfHosts,
-    check_same_towers,
-    tower_lines,
-    towers_of,
-    with_towers,
-)
+from recsmith.training.parts.run import PlannedTables
+from recsmith.training.parts.towers import Towers, TowersOfHosts, towers_of
+from recsmith.training.tables.tower_parts import check_same_towers, tower_lines, with_towers
 from recsmith.workloads import workload_from_raw
 
 TABLES = {"a": 8, "b": 8, "c": 16}

@@ -15,7 +15,7 @@ from recsmith.prediction.speeds import layers_s
 from recsmith.training.arrays.members import members_of
 from recsmith.training.layer_shapes import PAIRS, shapes_of
 from recsmith.training.run import Run, RunModel
-from recsmith.training.tables import tables_of
+from recsmith.training.run_tables import tables_of
 
 LEAST = 1.1  # times the models a second, under which `auto` trains in turn
 POOLED_S = 8e-9  # of a number that is pooled, forward and backward

@@ -1,7 +1,7 @@
 """The runs of an array's members, what may not differ between them, and which have ended; without torch."""
 
 from collections.abc import Iterator, Mapping, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -9,34 +9,11 @@ from recsmith._types import noun
 from recsmith.errors import CorruptFile, RecSmithError, UsageError, check_rules, too_small
 from recsmith.files import Raw, decode, dump_json, encode, read_raw, write_text
 from recsmith.training.run import Run, load_run, run_to_raw
-from recsmith.training.run_parts import (
-    BACKGROUND,
-    BF16_PRODUCTS,
-    COMPRESSION,
-    Deduplicated,
-    FactoredLayers,
-    FewerUnits,
-    InPeriods,
-    LayersByStep,
-    Messages,
-    NarrowLayers,
-    OwnStep,
-    OwnTables,
-    Sequences,
-    is_among,
-    not_as_plain,
-)
 from recsmith.training.settings.watch import NONE
-from recsmith.training.stores.parts import SplitHalves, TablesInFile
-from recsmith.training.tables.tower_parts import TowersOfHosts
 
 MAY_DIFFER = (
     "seed", "model.bottom", "model.top", "model.hidden", "model.factors", "model.cross_layers", "model.cross_rank",
     "model.arguments", "optimizers.sparse.learning_rate", "optimizers.sparse.eps", "optimizers.dense",
-)  # fmt: skip
-NOT_TOGETHER = (
-    COMPRESSION, BF16_PRODUCTS, BACKGROUND, Deduplicated, OwnTables, Sequences, InPeriods, LayersByStep, OwnStep,
-    NarrowLayers, FactoredLayers, FewerUnits, SplitHalves, TablesInFile, TowersOfHosts,
 )  # fmt: skip
 
 
@@ -100,24 +77,6 @@ def _flat(raw: Raw, path: str = "") -> Iterator[tuple[str, Any]]:
             yield from _flat(cast(Raw, value), f"{path}{key}.")
         else:
             yield f"{path}{key}", value
-
-
-@dataclass(frozen=True)
-class TrainedTogether:
-    """Several models in one job."""
-
-    label: str = "array"
-
-    def refuses(self, other: Any, /) -> str | None:
-        """What tables, layers or checkpoints of several models do not have yet, and codecs that mix their columns."""
-        if is_among(other, NOT_TOGETHER):
-            return f"{other.label} does not go with array yet; leave it out, or write array.together: never"
-        if isinstance(other, Messages):
-            return not_as_plain(
-                other.comms, "array", "comms ask for int8, whose scale is of a sample's vectors of all members; use "
-                "fp16 or bf16, or write array.together: never",
-            )  # fmt: skip
-        return None
 
 
 def check_array(run: Run) -> None:

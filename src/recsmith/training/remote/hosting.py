@@ -24,9 +24,9 @@ from recsmith.files import Raw, decode, locked_folder, parse_json, read_text
 from recsmith.jobs.launch import POLL_S, failure_of, job_environment, job_folder
 from recsmith.jobs.log import LOG_FILE, JobLog
 from recsmith.jobs.machine import LOOPBACK
+from recsmith.training.parts.servers import listening_line, remote_file
 from recsmith.training.remote.calls import AGAIN, BACKENDS, ServerPlace, lost
 from recsmith.training.remote.members import ENDED
-from recsmith.training.remote.parts import listening_line, remote_file
 from recsmith.training.run import Run, names_modules, run_to_raw
 from recsmith.training.settings.remote import RunRemote
 

@@ -24,6 +24,7 @@ from recsmith.training.checkpoints import Checkpoints
 from recsmith.training.job import progress_of, set_state
 from recsmith.training.models import unsharded
 from recsmith.training.optimizers.building import set_schedule
+from recsmith.training.parts.servers import can_share, check_servers, run_of_servers
 from recsmith.training.plan import agreed_plan
 from recsmith.training.plan_rules import check_loadable
 from recsmith.training.remote.calls import (
@@ -39,7 +40,6 @@ from recsmith.training.remote.calls import (
 from recsmith.training.remote.leases import BatchLeases
 from recsmith.training.remote.members import ENDED, HOLD, Members
 from recsmith.training.remote.model import copy_dense, dense_step, flat_tensors, learning_rate
-from recsmith.training.remote.parts import can_share, check_servers, run_of_servers
 from recsmith.training.remote.updates import held_shards, merged
 from recsmith.training.resuming import CHECKPOINTS
 from recsmith.training.run import Checkpointing, Run, run_from_raw

@@ -10,9 +10,9 @@ from torchrec.optim.keyed import CombinedOptimizer
 
 from recsmith.jobs.sharded_model import NamedShard, named_shards
 from recsmith.training.optimizers.split import joined_weights
+from recsmith.training.stores.host_parts import host_parameters, towers_in
 from recsmith.training.stores.kernels import kernels_in
 from recsmith.training.stores.protocol import RowStore, WholeTensor
-from recsmith.training.tables.towers import host_parameters, towers_in
 
 State = TypeVar("State")
 

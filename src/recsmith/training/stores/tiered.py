@@ -33,9 +33,9 @@ from recsmith.jobs.sharded_model import NamedShard
 from recsmith.plans import Cache, Plan
 from recsmith.plans.plan import CachePolicy
 from recsmith.sharding import KEY_VALUE, UVM_CACHING
+from recsmith.training.parts.rows import PROFILE, check_caches
 from recsmith.training.stores.device import DeviceRows
 from recsmith.training.stores.kernels import kernels_in
-from recsmith.training.stores.parts import PROFILE, check_caches
 from recsmith.training.stores.tiered_tables import TieredTables
 
 # Of fused_params, words of a plan with tables on disk:

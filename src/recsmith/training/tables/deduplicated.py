@@ -23,7 +23,7 @@ from torchrec.streamable import Pipelineable
 from recsmith._types import Ints
 from recsmith.data import Batch, JaggedIds
 from recsmith.data.deduplication import deduplicated, distinct_rows
-from recsmith.training.run_parts import AHEAD
+from recsmith.training.parts.run import AHEAD
 from recsmith.training.tables.dedup_parts import Deduplication
 from recsmith.training.tables.features import Features, keyed_jagged, weights_of
 from recsmith.training.tables.plain import plain

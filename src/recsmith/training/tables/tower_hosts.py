@@ -23,7 +23,8 @@ from torchrec.distributed.types import CommOp, ParameterSharding, ShardingEnv
 from recsmith.adapters.torchrec_planner import quiet
 from recsmith.errors import UsageError
 from recsmith.plans import Plan
-from recsmith.training.tables.towers import TowerTables, host_parameters, towers_in
+from recsmith.training.stores.host_parts import host_parameters, towers_in
+from recsmith.training.tables.towers import TowerTables
 
 WITHIN = {"table_row_wise": "row_wise", "table_column_wise": "column_wise"}  # what types of a host are among its ranks
 

@@ -8,7 +8,7 @@ tower's host, its tables are looked up among the ranks of that host alone, and o
 B samples, F features of a tower, D columns of a table, T towers
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -18,9 +18,9 @@ from torchrec import EmbeddingBagConfig, KeyedJaggedTensor, KeyedTensor
 from torchrec.modules.crossnet import LowRankCrossNet
 from torchrec.modules.embedding_configs import BaseEmbeddingConfig
 
+from recsmith.training.parts.towers import Towers
 from recsmith.training.tables.plain import plain
 from recsmith.training.tables.protocol import TableModule
-from recsmith.training.tables.tower_parts import Towers
 
 ACROSS = "ids cross hosts by towers when their batch trains"
 
@@ -125,18 +125,6 @@ class TowerModules(nn.ModuleDict):
     def forward(self, pooled: KeyedTensor) -> KeyedTensor:
         """All towers of one host."""
         return self.keyed(torch.cat([self.columns(number, pooled) for number in range(len(self.inputs))], dim=1))
-
-
-def towers_in(model: nn.Module) -> Iterator[tuple[str, TowerTables]]:
-    """The towers of a model, and their place in it."""
-    for path, module in model.named_modules():
-        if isinstance(module, TowerTables):
-            yield path, module
-
-
-def host_parameters(model: nn.Module) -> set[str]:
-    """The names of parameters of a model that the ranks of this host alone have."""
-    return {f"{path}.{name}" if path else name for path, tables in towers_in(model) for name in tables.of_this_host()}
 
 
 def _widths(configs: Sequence[EmbeddingBagConfig]) -> list[tuple[str, int]]:

@@ -223,16 +223,10 @@ def _gradient(job: Any, dense: list[Any], source: Any, count: int) -> Any:
     Tables are looked up and go without gradients, so their fused optimizers do nothing.
     """
     import torch
-    import torch.distributed as dist
 
-    from recsmith.training.batches import training_batches
-
-    sharded, ranks = job.sharded, dist.get_world_size()
+    sharded = job.sharded
     total = torch.zeros(sum(each.numel() for each in dense), device=sharded.device)
-    batches = training_batches(
-        source, job.run.data.batch_sizes(ranks), job.features, rank=dist.get_rank(), ranks=ranks,
-        step=job.progress.step,
-    )  # fmt: skip
+    batches = job.batches_of(source)
     sharded.model.eval()
     with without_sync(sharded.model):
         for batch in islice(batches, count):

@@ -11,8 +11,8 @@ from recsmith.errors import MissingExtra, UsageError, check_rules
 from recsmith.jobs.machine import is_loopback
 from recsmith.plans import Plan
 from recsmith.training.collectives import collectives_of
-from recsmith.training.run import Run, names_component
-from recsmith.training.run_parts import (
+from recsmith.training.parts.rows import NarrowTables, SplitHalves, TablesInFile
+from recsmith.training.parts.run import (
     BACKGROUND,
     BF16_PRODUCTS,
     COMPRESSION,
@@ -33,9 +33,9 @@ from recsmith.training.run_parts import (
     TableOptimizer,
     is_among,
 )
+from recsmith.training.parts.towers import TowersOfHosts
+from recsmith.training.run import Run, names_component
 from recsmith.training.settings.remote import OPTIMIZERS_OF_SERVERS
-from recsmith.training.stores.parts import NarrowTables, SplitHalves, TablesInFile
-from recsmith.training.tables.tower_parts import TowersOfHosts
 
 PLACE = "remote.json"  # in the folder of a run, while its servers are there
 NOT_WITH_SERVERS: tuple[Any, ...] = (

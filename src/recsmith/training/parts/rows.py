@@ -9,8 +9,7 @@ from recsmith.errors import check_rules
 from recsmith.plans import Cache, Placement, Plan
 from recsmith.problems.cached_lookups import CachedTable, cached_tables_of, hit_share
 from recsmith.sharding import KEY_VALUE
-from recsmith.training.run import Run
-from recsmith.training.run_parts import (
+from recsmith.training.parts.run import (
     BACKGROUND,
     COPIED,
     CPU,
@@ -21,6 +20,7 @@ from recsmith.training.run_parts import (
     Sequences,
     TableOptimizer,
 )
+from recsmith.training.run import Run
 from recsmith.workloads import Table
 from recsmith.workloads.optimizers import SPLIT_OPTIMIZERS
 

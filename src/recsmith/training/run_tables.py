@@ -1,0 +1,56 @@
+"""The embedding tables of a run: those that it names, or one for each feature of its data; without torch."""
+
+from dataclasses import replace
+
+from recsmith.data import DataSchema
+from recsmith.errors import UsageError
+from recsmith.files import did_you_mean
+from recsmith.training.run import RunModel, RunTable
+
+
+def tables_of(model: RunModel, schema: DataSchema) -> tuple[RunTable, ...]:
+    """The tables, every field filled in.
+
+    Raises:
+        UsageError: a table names a feature that the data lacks, two look up the same one, a table is smaller than the
+            data's ids, or the data does not say how many ids a feature has.
+    """
+    if not model.tables:
+        return tuple(_table_of(feature.name, feature.num_embeddings, model) for feature in schema.features)
+    made = tuple(
+        replace(
+            table, features=table.features or (table.name,), embedding_dim=table.embedding_dim or model.embedding_dim
+        )
+        for table in model.tables
+    )
+    _check_features(made, schema)
+    return made
+
+
+def _table_of(feature: str, num_embeddings: int | None, model: RunModel) -> RunTable:
+    if num_embeddings is None:
+        raise UsageError(
+            f"the data does not say how many ids feature '{feature}' has; name the tables of the model "
+            f"(model.tables: [{{name: {feature}, num_embeddings: ...}}])"
+        )
+    return RunTable(name=feature, num_embeddings=num_embeddings, embedding_dim=model.embedding_dim, features=(feature,))
+
+
+def _check_features(tables: tuple[RunTable, ...], schema: DataSchema) -> None:
+    sizes = {feature.name: feature.num_embeddings for feature in schema.features}
+    owner: dict[str, str] = {}
+    for table in tables:
+        for feature in table.features:
+            if feature not in sizes:
+                raise UsageError(
+                    f"table '{table.name}' looks up feature '{feature}', which the data does not have"
+                    f"{did_you_mean(feature, list(sizes))}"
+                )
+            if feature in owner:
+                raise UsageError(f"feature '{feature}' is looked up in '{owner[feature]}' and '{table.name}'; name one")
+            owner[feature] = table.name
+            if (sizes[feature] or 0) > table.num_embeddings:
+                raise UsageError(
+                    f"table '{table.name}' has {table.num_embeddings:,} rows, and ids of feature '{feature}' go up to "
+                    f"{(sizes[feature] or 0) - 1:,}; give it as many rows"
+                )
