@@ -33,7 +33,7 @@ def a_run(folder: Path, words: dict[str, Any] | None = None, **settings: Any) ->
     return run_from_raw({**run_to_raw(made), **(words or {})}, "a run")
 
 
-def told(run: Run) -> Any:
+def told(run: Run | str) -> Any:
     from recsmith.training.dry_run import described
 
     return described(run)

@@ -3,11 +3,11 @@
 A start asks, and a dry run asks the same.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from pathlib import Path
 
+from recsmith.errors import UsageError
 from recsmith.plans import Plan
-from recsmith.training.arrays.members import newest_in_common
 from recsmith.training.card import check_maps
 from recsmith.training.models import Unsharded
 from recsmith.training.optimizers.building import state_bytes
@@ -39,6 +39,26 @@ def newest_of_members(runs: Mapping[str, Run]) -> Saved | None:
         {name: {each.name for each in checkpoint_folders(folder)} for name, folder in folders.items()}
     )
     return Saved(next(iter(folders.values())) / newest) if newest else None
+
+
+def newest_in_common(found: Mapping[str, Set[str]]) -> str | None:
+    """The newest checkpoint that every member has, by the name of its folder; None where there is none yet.
+
+    found: the names of those of each member.
+
+    Raises:
+        UsageError: members were trained apart, and have no step in common.
+    """
+    common = set.intersection(*map(set, found.values()))
+    without = next((name for name, steps in found.items() if not steps), None)
+    most = max(found, key=lambda name: len(found[name]))
+    if not common and (without is None or len(found[most]) > 1):
+        lacks = f"'{without}' has none" if without else "each has others"
+        raise UsageError(
+            f"the members of the array have no checkpoint of one step in common: {lacks}, and '{most}' has "
+            f"{len(found[most]):,} up to {max(found[most])}; train that one as a run of its own, or give another output"
+        )
+    return max(common, default=None)
 
 
 def check_goes_on(parts: Unsharded, saved: Saved, plan: Plan, ranks: int) -> None:

@@ -254,12 +254,13 @@ def looked_up(run: dict[str, Any]) -> int:
     from recsmith.training.loop import train_prepared
     from recsmith.training.run import run_from_raw
     from recsmith.training.stores import cache_lookups
+    from recsmith.training.trained_models import OneModel
     from recsmith.training.watchers import Watchers
 
     made = run_from_raw(run, "the run")
     job, batches = prepared(made, Agreement())
     with Watchers(()) as watchers:
-        train_prepared(job, batches, watchers, Ending())
+        train_prepared(OneModel(job), batches, watchers, Ending())
     counted = cache_lookups(job.sharded.rows)
     assert counted is not None
     return counted[0]

@@ -19,19 +19,12 @@ from recsmith.errors import RecSmithError
 from recsmith.files import Raw, decode, encode
 from recsmith.plans import Plan, save_plan
 from recsmith.training.agreement import Agreement, Diverged, Ending
-from recsmith.training.arrays.members import (
-    FILE,
-    EndedMember,
-    EndedMembers,
-    members_of,
-    newest_in_common,
-    read_ended,
-    write_ended,
-)
+from recsmith.training.arrays.members import FILE, EndedMember, EndedMembers, members_of, read_ended, write_ended
 from recsmith.training.arrays.model import Member, UnshardedArray, unsharded_array, weighed
 from recsmith.training.arrays.sharding import member_plan, shard_array, wide_tables, with_members
 from recsmith.training.batches import TrainingBatch
 from recsmith.training.checkpoints import Checkpoints, step_name
+from recsmith.training.going_on import newest_in_common
 from recsmith.training.job import (
     Progress,
     TrainingJob,

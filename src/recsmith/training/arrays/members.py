@@ -1,6 +1,6 @@
 """The runs of an array's members, what may not differ between them, and which have ended; without torch."""
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -131,26 +131,6 @@ def read_ended(output: Path, run: Run) -> EndedMembers:
     if run.array is not None and not run.array.members.keys() - found.ended.keys():
         raise RecSmithError(f"all members of the array in '{output}' have diverged; give them other rates and output")
     return found
-
-
-def newest_in_common(found: Mapping[str, Set[str]]) -> str | None:
-    """The newest checkpoint that every member has, by the name of its folder; None where there is none yet.
-
-    found: the names of those of each member.
-
-    Raises:
-        UsageError: members were trained apart, and have no step in common.
-    """
-    common = set.intersection(*map(set, found.values()))
-    without = next((name for name, steps in found.items() if not steps), None)
-    most = max(found, key=lambda name: len(found[name]))
-    if not common and (without is None or len(found[most]) > 1):
-        lacks = f"'{without}' has none" if without else "each has others"
-        raise UsageError(
-            f"the members of the array have no checkpoint of one step in common: {lacks}, and '{most}' has "
-            f"{len(found[most]):,} up to {max(found[most])}; train that one as a run of its own, or give another output"
-        )
-    return max(common, default=None)
 
 
 def write_ended(output: Path, ended: Mapping[str, EndedMember]) -> None:
