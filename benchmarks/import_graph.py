@@ -125,30 +125,41 @@ def reach(graph: Graph, start: str) -> set[str]:
 
 
 def circles(graph: Graph) -> list[list[str]]:
-    """Sets of two and more nodes that reach each other, and nodes that reach themselves (Tarjan's algorithm)."""
-    number, lowest, waiting, found = dict[str, int](), dict[str, int](), list[str](), list[list[str]]()
-
-    def visit(name: str) -> None:
-        number[name] = lowest[name] = len(number)
-        waiting.append(name)
-        for other in sorted(graph.get(name, ())):
-            if other not in number:
-                visit(other)
-                lowest[name] = min(lowest[name], lowest[other])
-            elif other in waiting:
-                lowest[name] = min(lowest[name], number[other])
-        if lowest[name] == number[name]:
-            at = waiting.index(name)
-            together = sorted(waiting[at:])
-            del waiting[at:]
-            if len(together) > 1 or name in graph.get(name, ()):
-                found.append(together)
-
-    sys.setrecursionlimit(max(sys.getrecursionlimit(), 10 * len(graph) + 1000))
-    for name in sorted(graph):
-        if name not in number:
-            visit(name)
+    """Sets of two and more nodes that reach each other, and nodes that reach themselves (Kosaraju's algorithm)."""
+    importers: Graph = {}
+    for name, others in graph.items():
+        for other in others:
+            importers.setdefault(other, set()).add(name)
+    seen, found = set[str](), list[list[str]]()
+    for name in reversed(_last_first(graph)):
+        together, waiting = list[str](), [name]
+        while waiting:
+            here = waiting.pop()
+            if here not in seen:
+                seen.add(here)
+                together.append(here)
+                waiting += importers.get(here, ())
+        if len(together) > 1 or (together and name in graph.get(name, ())):
+            found.append(sorted(together))
     return sorted(found)
+
+
+def _last_first(graph: Graph) -> list[str]:
+    """The nodes in the order in which a walk in depth leaves them: each after all that it reaches, but for circles."""
+    seen, order = set[str](), list[str]()
+    for start in sorted(graph):
+        path = [(start, iter(sorted(graph[start])))] if start not in seen else []
+        seen.add(start)
+        while path:
+            name, others = path[-1]
+            inner = next((each for each in others if each in graph and each not in seen), None)
+            if inner is None:
+                order.append(name)
+                path.pop()
+            else:
+                seen.add(inner)
+                path.append((inner, iter(sorted(graph[inner]))))
+    return order
 
 
 def unit_graphs(graph: Graph) -> dict[str, Graph]:
