@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from recsmith.errors import Infeasible
+from recsmith.errors import Infeasible, UsageError
 from recsmith.plans import Plan
 from recsmith.training import Run, RunData, RunModel, RunOptimizers, SparseOptimizer
+from recsmith.workloads.optimizers import CPU_OPTIMIZERS
 
 pytestmark = [
     pytest.mark.skipif(find_spec("torchrec") is None, reason="needs TorchRec"),
@@ -29,12 +30,17 @@ def planned(folder: Path, **words: Any) -> Plan:
     return plan_here(unsharded(run), ranks=2, ranks_per_host=2)
 
 
-@pytest.mark.parametrize(("optimizer", "cost_model"), [("adagrad", "neural:cpu"), ("adam", "analytic")])
-def test_tables_stay_whole_on_a_cpu(tmp_path: Path, optimizer: Any, cost_model: str) -> None:
+@pytest.mark.parametrize("optimizer", CPU_OPTIMIZERS)
+def test_tables_stay_whole_on_a_cpu(tmp_path: Path, optimizer: Any) -> None:
     plan = planned(tmp_path, optimizers=RunOptimizers(sparse=SparseOptimizer(name=optimizer)))
-    assert plan.cost_model == cost_model
+    assert plan.cost_model == "neural:cpu"
     assert {placement.sharding_type for placement in plan.placements} <= {"table_wise", "data_parallel"}
     assert plan.cluster.links.intra_host_bandwidth < 10e9  # gloo's; TorchRec names 600 GiB/s
+
+
+def test_an_optimizer_that_no_cpu_has_is_told_before_a_search(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"optimizers\.sparse\.name is adam, which FBGEMM has on GPUs"):
+        planned(tmp_path, optimizers=RunOptimizers(sparse=SparseOptimizer(name="adam")))
 
 
 def test_a_table_larger_than_a_rank_is_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,6 +32,7 @@ from recsmith.problems import Constraints, Space
 from recsmith.training.collectives import collectives_of, sharders_of
 from recsmith.training.models import Unsharded
 from recsmith.training.plan_rules import check_loadable, plan_limits
+from recsmith.training.refusals import check_together, device_parts
 from recsmith.training.run import MADE_HERE, Run
 from recsmith.training.sources import first_batch
 from recsmith.training.tables.plain import configs_of, features_of
@@ -99,10 +100,12 @@ def make_plan(
 
     Raises:
         PlanMismatch: the file's plan is for another number of ranks or other tables.
+        UsageError: tables cannot have their optimizer on this kind of device.
         Infeasible, NoPlanFound: the tables do not fit on these ranks.
     """
     if run.plan not in MADE_HERE:
         return _plan_of_file(run.plan, ranks)
+    check_together(device_parts(run, device_type()))
     mixed = 1 if run.data.periods is None else run.data.periods.mixed
     cluster, batch_size = this_cluster(ranks, ranks_per_host), run.data.local_batch_size(ranks) * mixed
     lookups = _lookups(model, schema, sample, batch_size)

@@ -102,6 +102,11 @@ def period_parts(run: Run) -> list[Part]:
     return [*found, *([LayersByStep(step)] if step in SECOND_ORDER else [])]
 
 
+def device_parts(run: Run, device: str) -> list[Part]:
+    """The parts of a run that go with a kind of device or not, whatever its plan is."""
+    return [CPU if device == "cpu" else GPU, TableOptimizer(run.optimizers.sparse.name)]
+
+
 def placed_parts(run: Run, plan: Plan, device: str) -> list[Part]:
     """The parts of a run under a plan, on a kind of device."""
     sequences = sorted(table.name for table in plan.workload.tables if not table.pooled)
@@ -110,7 +115,7 @@ def placed_parts(run: Run, plan: Plan, device: str) -> list[Part]:
     towers = towers_of(run.model)
     stored = sorted(each.table for each in plan.placements if each.compute_kernel == KEY_VALUE.name)
     return [
-        CPU if device == "cpu" else GPU, TableOptimizer(run.optimizers.sparse.name), Messages(run.comms),
+        *device_parts(run, device), Messages(run.comms),
         *(Sequences(name, run.model.name) for name in sequences[:1]), PlannedTables(plan, device),
         *(NarrowTables(name, kind) for kind, name in narrow.items()), *row_parts(run),
         FP32_PRODUCTS if run.model.precision == "fp32" else BF16_PRODUCTS,
