@@ -2,6 +2,7 @@
 
     python benchmarks/dry_run.py jobs                     # twelve jobs of one and two ranks; the machine must be idle
     python benchmarks/dry_run.py jobs --only tiered,split --rounds 1
+    python benchmarks/dry_run.py jobs --fresh             # of other sizes, which no figure was set with
     python benchmarks/dry_run.py rates                    # other jobs, which prediction/job_step.py has its figures of
     python benchmarks/dry_run.py rates --clock cpu        # by CPU time, where the machine is busy
 
@@ -188,6 +189,24 @@ JOBS = {
 }  # fmt: skip
 
 
+FRESH: dict[str, Words] = {  # the same systems in jobs of other sizes, of which nothing was measured before
+    "plain": {"tables": 5, "rows": 300_000, "columns": 128, "batch": 256},
+    "data_parallel and row_wise": {
+        "tables": 3, "rows": (900_000, 500_000, 50_000), "columns": 32, "ranks": 2, "ids": 2.0, "batch": 1024,
+    },
+    "tiered": {"tables": 3, "rows": 3 * LARGE, "columns": 32, "ranks": 2},
+    "split": {"tables": 4, "rows": 400_000, "columns": 64, "ids": 2.0, "batch": 1024},
+    "bf16 and master": {"tables": 4, "rows": 500_000, "columns": 32, "bottom": (256, 64), "top": (768, 256)},
+    "thresholded": {"tables": 4, "rows": 400_000, "columns": 32, "ranks": 2, "bottom": (256,), "top": (512, 256)},
+    "towers": {"tables": 4, "rows": 500_000, "columns": 32, "ranks": 2, "batch": 1024, "bottom": (128,)},
+    "narrow": {"tables": 4, "rows": 400_000, "columns": 32, "ranks": 2, "bottom": (256,), "top": (768, 768)},
+    "Shampoo": {"tables": 4, "rows": 400_000, "columns": 32, "bottom": (128, 64), "top": (256, 128)},
+    "deduplicated": {"tables": 4, "rows": 500_000, "columns": 32, "ranks": 2, "ids": 20.0},
+    "array": {"tables": 3, "rows": 200_000, "columns": 32, "ranks": 2, "batch": 256},
+    "periods": {"tables": 4, "rows": 400_000, "columns": 32, "batch": 1024},
+}  # fmt: skip
+
+
 def job_of(name: str, folder: Path, *, few: bool) -> Run:
     """The run of a job. few: with tables of a few rows."""
     job = JOBS[name]
@@ -204,7 +223,7 @@ def _words(name: str, folder: Path, sizes: Words, words: Words) -> Words:
     elif name == "bf16 and master":
         words["model"] = {**raw["model"], "precision": "bf16"}
     elif name == "towers":
-        halves = [[f"f{each}" for each in range(first, 6, 2)] for first in (0, 1)]
+        halves = [[f"f{each}" for each in range(first, sizes["tables"], 2)] for first in (0, 1)]
         words["model"] = {**raw["model"], "table_module": {"name": "towers", "ratio": 2, "towers": halves}}
     elif name == "narrow":
         words["model"] = {**raw["model"], "narrow": {"cycles": 1, "dense_at_start": 1 / 3, "dense_at_end": 0.25}}
@@ -216,7 +235,7 @@ def _words(name: str, folder: Path, sizes: Words, words: Words) -> Words:
         rates = {f"m{each}": [f"seed={each}"] for each in range(3)}
         words["array"] = {"members": rates, "together": "always"}
     elif name == "periods":
-        words["data"] = {**raw["data"], "periods": {"samples": 512 * 20}}
+        words["data"] = {**raw["data"], "periods": {"samples": sizes.get("batch", 512) * 20}}
     return words
 
 
@@ -362,11 +381,14 @@ def main() -> None:
     """One of the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("table", choices=("jobs", "rates"))
+    parser.add_argument("--fresh", action="store_true", help="jobs of other sizes")
     parser.add_argument("--only", help="jobs, by commas")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--clock", choices=("wall", "cpu"), default="wall")
     parser.add_argument("--rows", type=Path, help="keeps what was measured")
     chosen = parser.parse_args()
+    if chosen.fresh:
+        JOBS.update({name: replace(job, sizes=FRESH[name]) for name, job in JOBS.items()})
     known = JOBS if chosen.table == "jobs" else RATES
     only = chosen.only.split(",") if chosen.only else list(known)
     if chosen.table == "jobs":

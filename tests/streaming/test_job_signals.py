@@ -284,3 +284,16 @@ def test_sums_and_signals_of_an_earlier_version_go_on() -> None:
     signals.from_raw(raw)
     assert run(signals, 60) == []
     assert run(signals, 12, FAULTS["dense_mean"][0], seed=1)[0].of == "d"
+
+
+@pytest.mark.parametrize(
+    "part",
+    [np.full(64, np.nan).view(np.int64), np.full(64, 9.0).view(np.int64), np.array([-3]), np.full((1, 1, 65), -1)],
+    ids=["no-share", "large-share", "looks", "counts"],
+)  # fmt: skip
+def test_counts_of_bits_that_cannot_be_are_refused(part: np.ndarray) -> None:
+    place = {64: 0, 1: 1, 65: 2}[part.size]
+    raw = FrequentIds(1).to_raw()
+    raw["_kept"][place] = packed(part.ravel())
+    with pytest.raises(CorruptFile, match="it is damaged"):
+        FrequentIds(1).from_raw(raw)

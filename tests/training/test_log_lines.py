@@ -51,7 +51,7 @@ def test_a_line_that_lacks_something_is_named(tmp_path: Path, line: dict[str, ob
         read_watched(str(tmp_path))
 
 
-@pytest.mark.parametrize("value", ["a", None, True, float("nan"), float("inf"), [1]])
+@pytest.mark.parametrize("value", ["a", None, True, float("nan"), float("inf"), [1], 10**400])
 def test_a_number_that_is_none_is_refused(tmp_path: Path, value: object) -> None:
     with pytest.raises(
         CorruptFile, match=r"'cpu_s' of a line 'trained' is .*, and it is a number; the line is damaged"

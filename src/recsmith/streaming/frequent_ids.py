@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from recsmith._random import unmixed
 from recsmith._types import Floats, Ints
+from recsmith.errors import CorruptFile
 from recsmith.streaming.detectors.plain_state import PlainState
 from recsmith.streaming.hot_sets import packed, unpacked
 from recsmith.streaming.job_sums import BITS, FEATURE, JobSums
@@ -66,9 +67,12 @@ class FrequentIds(PlainState):
     @_kept.setter
     def _kept(self, texts: list[str]) -> None:
         usual, looks, last = (unpacked(text) for text in texts)
-        self._usual = usual.view(np.float64).reshape(self._usual.shape).copy()
-        self._looks = looks.reshape(self._looks.shape).copy()
-        self._last = last.reshape(-1, *self._last.shape[1:])
+        shares, newest = usual.view(np.float64), last.reshape(-1, *self._last.shape[1:])
+        ids = newest[:, :, BITS:]
+        if not ((shares >= 0) & (shares <= 1)).all() or (looks < 0).any() or (newest < 0).any() or (newest > ids).any():
+            raise CorruptFile("state of a watched job counts more bits of ids than ids, or fewer than none; it is damaged")
+        self._usual = shares.reshape(self._usual.shape).copy()
+        self._looks, self._last = looks.reshape(self._looks.shape).copy(), newest
 
 
 def moved_far(usual: Floats, shares: Floats, count: Ints) -> npt.NDArray[np.bool_]:

@@ -19,6 +19,7 @@ LABEL, SPREAD = 1.5, 3.0  # factors that matter: of the mean of a label, and of 
 SHARE, MEAN = 0.1, 0.5  # moves that matter: of a share of missing values, and of a mean in deviations of its column
 PRESENT = 30  # values of a dense column beside 0 in a look, of which mean and deviation are taken
 SMALLEST = 1e-9  # a deviation of a dense column, relative to its mean: of one that is constant
+LARGEST_LOG = 700.0  # of a deviation: beyond, it is no number that a column has
 
 
 class Level(PlainState):
@@ -119,7 +120,7 @@ class ColumnLevels(PlainState):
             return
         means: Level = self.levels[f"mean/{name}"]
         spreads: Level = self.levels[f"spread/{name}"]
-        before, usual = means.usual, math.exp(spreads.usual)
+        before, usual = means.usual, math.exp(min(spreads.usual, LARGEST_LOG))
         wider = spreads.moved(math.log(spread)) and abs(spreads.recent - spreads.usual) > math.log(SPREAD)
         if means.moved(mean) and abs(means.recent - before) > MEAN * max(usual, spread):
             means.told()

@@ -1,6 +1,6 @@
 """Reads what log.jsonl of a run says, for resumed jobs, benchmarks and watches. Imports no torch."""
 
-import math
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +8,7 @@ from recsmith.errors import CorruptFile, UsageError
 from recsmith.files import json_lines
 
 LOG = "log.jsonl"
+LARGEST = sys.float_info.max  # of numbers; whole numbers of a damaged line may be larger
 
 
 def logged(file: Path, event: str | None = None, until: int | None = None) -> list[dict[str, Any]]:
@@ -30,7 +31,7 @@ def _is_wanted(line: dict[str, Any], event: str | None, until: int | None) -> bo
 def logged_number(file: Path, line: dict[str, Any], name: str) -> float:
     """A finite number of a line; CorruptFile where it has none."""
     value = line.get(name)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= LARGEST:
         raise CorruptFile(
             f"'{file}': '{name}' of a line '{line['event']}' is {str(value)[:40]}, and it is a number; the line is "
             "damaged"
