@@ -70,7 +70,7 @@ class FrequentIds(PlainState):
         shares, newest = usual.view(np.float64), last.reshape(-1, *self._last.shape[1:])
         ids = newest[:, :, BITS:]
         if not ((shares >= 0) & (shares <= 1)).all() or (looks < 0).any() or (newest < 0).any() or (newest > ids).any():
-            raise CorruptFile("state of a watched job counts more bits of ids than ids, or fewer than none; it is damaged")
+            raise CorruptFile("state of a watched job counts more bits than ids, or fewer than none; it is damaged")
         self._usual = shares.reshape(self._usual.shape).copy()
         self._looks, self._last = looks.reshape(self._looks.shape).copy(), newest
 
