@@ -19,7 +19,7 @@ from recsmith.prediction.speeds import Shapes, core, layers_s
 from recsmith.units import format_time
 
 NUMBER_BYTES = 4
-ERROR = 0.25  # of a step: what most of twelve jobs keep (docs/benchmarks/dry-run.md)
+ERROR = 0.25  # of a step: what ten of twelve jobs keep (docs/benchmarks/dry-run.md)
 TRAINER_S = 2.5e-3  # of any step: the loop, TorchRec's pipeline, DDP, losses and scores
 FEATURE_S = 2.2e-4  # of a feature: its ids as a tensor, its part of the batch, its table in the lookup
 BAG_S = 2e-7  # of a feature of a sample: its place in the window, the batch and the tensors
