@@ -240,9 +240,9 @@ def arrays_changed(data: bytes, draw: Random) -> bytes:
     elif kind == 3:
         arrays[name] = array.reshape(-1, *[1] * draw.choice((0, 1, 3)))[draw.choice((0, 1)) :]
     elif array.size:
-        flat = np.array(array.reshape(-1), dtype=object)
-        flat[draw.randrange(len(flat))] = draw.choice((-1, 0, 1, 2**31, 2**62, -(2**63), 10**6))
-        arrays[name] = np.array(flat.tolist(), dtype=array.dtype).reshape(array.shape)
+        flat, at = array.reshape(-1).copy(), draw.randrange(array.size)
+        flat[at] = np.array([draw.choice((-1, 0, 1, 2**31, 2**62, -(2**63), 10**6))], np.int64).astype(array.dtype)[0]
+        arrays[name] = flat.reshape(array.shape)  # of narrow types the low bits of the number
     sink = io.BytesIO()
     np.savez_compressed(sink, **arrays)  # pyright: ignore[reportArgumentType]
     return sink.getvalue()
