@@ -297,3 +297,12 @@ def test_counts_of_bits_that_cannot_be_are_refused(part: np.ndarray) -> None:
     raw["_kept"][place] = packed(part.ravel())
     with pytest.raises(CorruptFile, match="it is damaged"):
         FrequentIds(1).from_raw(raw)
+
+
+@pytest.mark.parametrize("wrong", [-1.0, 1e300, float("nan")])
+@pytest.mark.parametrize("part", ["features", "bits"])
+def test_sums_that_cannot_be_are_refused(part: str, wrong: float) -> None:
+    raw = JobSums(LAYOUT).to_raw()
+    raw[part][0][0] = wrong
+    with pytest.raises(CorruptFile, match=f"too much, of {part}; it is damaged"):
+        JobSums(LAYOUT).take(raw)

@@ -100,6 +100,19 @@ def test_a_global_batch_is_shared_evenly_or_refused():
         data.local_batch_size(7)
 
 
+@pytest.mark.parametrize("name", ["", "user.id"])
+def test_a_table_has_a_name_that_a_part_of_a_model_can_have(name: str):
+    from recsmith.data import DataFeature, DataSchema
+
+    schema = DataSchema(features=(DataFeature(name=name, num_embeddings=10),), dense=(), labels=("label",))
+    named = RunModel(tables=(RunTable(name=name, num_embeddings=10, features=(name,)),))
+    for model in (RunModel(), named):
+        with pytest.raises(
+            UsageError, match=f"a table is called '{name}'; give it a name that is not empty and has no"
+        ):
+            tables_of(model, schema)
+
+
 def test_tables_are_the_features_or_those_named():
     from recsmith.data import DataFeature, DataSchema
 

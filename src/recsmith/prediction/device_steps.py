@@ -5,6 +5,7 @@ gpu_memcpy, gpu_memset) with the same number `correlation`. Kernels of NCCL are 
 synchronises waits for the stream on which most kernels run, or, of the whole device, for all streams.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -130,15 +131,23 @@ def device_marks(
 def _works(nodes: Sequence[OperatorNode], device: TracedDevice) -> dict[int, KernelShape]:
     """What each launch of a step works on, by its place; an operator's launches share its work by their seconds."""
     found: dict[int, tuple[int, DeviceRun]] = {}
-    sums: dict[int, float] = {}
+    sums, launches = dict[int, float](), Counter[int]()
     for place, node in enumerate(nodes):
         run = device.runs.get(device.calls.get(node.span.begin, ("", -1))[1])
         if run is not None:
             outer = _known(nodes, node.outer, run)
             found[place] = outer, run
             sums[outer] = sums.get(outer, 0.0) + run.seconds
-    return {place: _kernel(nodes, outer, run)._replace(share=run.seconds / sums[outer] if outer >= 0 else 1.0)
-            for place, (outer, run) in found.items()}  # fmt: skip
+            launches[outer] += 1
+
+    def share(outer: int, run: DeviceRun) -> float:
+        if outer < 0:
+            return 1.0
+        return run.seconds / sums[outer] if sums[outer] > 0 else 1 / launches[outer]
+
+    return {
+        place: _kernel(nodes, outer, run)._replace(share=share(outer, run)) for place, (outer, run) in found.items()
+    }
 
 
 def _known(nodes: Sequence[OperatorNode], outer: int, run: DeviceRun) -> int:

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from recsmith._random import mixed
 from recsmith._types import Floats, Ints
+from recsmith.errors import CorruptFile
 from recsmith.files import Raw
 
 SCALARS = ("samples", "loss", "label", "predicted", "label_predicted", "predicted_2", "entropy", "checked", "repeated",
@@ -19,6 +20,7 @@ SCALARS = ("samples", "loss", "label", "predicted", "label_predicted", "predicte
 FEATURE = ("lookups", "bags", "ids", "hits", "same", "pairs", "total", "sampled", "empty")
 DENSE = ("sum", "squares", "zeros")
 RANK = ("step_s", "waited_s", "own_s")
+COUNTS, MOST_COUNTED = ("features", "bits"), 2.0**62  # parts that are counts and sums of ids
 BITS = 64  # of the hash of an id, by which the id that a feature reads most is told (frequent_ids.py)
 EARLIER = {"features": 7, "dense": 2}  # columns of these parts in the state of earlier versions, one flat vector
 
@@ -78,6 +80,8 @@ class JobSums:
         """Go on from there; what it lacks is 0, and times of another number of ranks are left out."""
         for name, rows in (raw if isinstance(raw, dict) else self._of_earlier(raw)).items():
             here, kept = self.parts[name], np.asarray(rows, np.float64)
+            if name in COUNTS and not ((kept >= 0) & (kept < MOST_COUNTED)).all():
+                raise CorruptFile(f"state of a watched job counts below 0, or too much, of {name}; it is damaged")
             if len(kept) == len(here):
                 here[..., : kept.shape[-1]] = kept
 

@@ -16,7 +16,10 @@ def tables_of(model: RunModel, schema: DataSchema) -> tuple[RunTable, ...]:
             data's ids, or the data does not say how many ids a feature has.
     """
     if not model.tables:
-        return tuple(_table_of(feature.name, feature.num_embeddings, model) for feature in schema.features)
+        made = tuple(_table_of(feature.name, feature.num_embeddings, model) for feature in schema.features)
+        _check_names(made)
+        return made
+    _check_names(model.tables)
     made = tuple(
         replace(
             table, features=table.features or (table.name,), embedding_dim=table.embedding_dim or model.embedding_dim
@@ -25,6 +28,13 @@ def tables_of(model: RunModel, schema: DataSchema) -> tuple[RunTable, ...]:
     )
     _check_features(made, schema)
     return made
+
+
+def _check_names(tables: tuple[RunTable, ...]) -> None:
+    """UsageError for a name that no part of a model in PyTorch can have."""
+    odd = next((table.name for table in tables if not table.name or "." in table.name), None)
+    if odd is not None:
+        raise UsageError(f"a table is called '{odd}'; give it a name that is not empty and has no '.'")
 
 
 def _table_of(feature: str, num_embeddings: int | None, model: RunModel) -> RunTable:
