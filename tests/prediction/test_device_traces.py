@@ -96,3 +96,13 @@ def test_kernels_that_no_operator_explains_are_still_walked(tmp_path: Path):
     captured = load_capture(folder)
     assert any("kind" in note for note in captured.notes)
     assert walk(captured.graph).step_s == pytest.approx((0.3 + 3 + 0.001 + 2 + 6 + 1) * MS, abs=5e-6)
+
+
+def test_a_launch_that_takes_no_time_has_the_work_of_its_operator(tmp_path: Path):
+    def at_once(event: dict[str, Any]) -> dict[str, Any]:
+        return {**event, "dur": 0.0} if event["cat"] == "kernel" and "nccl" not in event["name"] else event
+
+    folder = write_device_capture(tmp_path / "trace", [6.0])
+    _edit(folder, at_once)
+    launches = [event for event in load_capture(folder).graph.ranks[0] if event.kind == Kind.LAUNCH]
+    assert [event.kernel and event.kernel.share for event in launches] == [1.0, 1.0, 1.0]

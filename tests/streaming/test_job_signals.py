@@ -306,3 +306,12 @@ def test_sums_that_cannot_be_are_refused(part: str, wrong: float) -> None:
     raw[part][0][0] = wrong
     with pytest.raises(CorruptFile, match=f"too much, of {part}; it is damaged"):
         JobSums(LAYOUT).take(raw)
+
+
+def test_a_deviation_that_no_column_has_is_no_error() -> None:
+    levels, sums = ColumnLevels(LAYOUT), JobSums(LAYOUT)
+    name = f"spread/{LAYOUT.dense[0]}"
+    levels.levels[name]._usual.mean = 1e6
+    sums["samples"] = 100.0
+    sums.dense[:, :2] = 100.0
+    assert list(levels.faults(sums)) == []

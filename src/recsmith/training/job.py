@@ -178,7 +178,7 @@ def prepared(
         check_goes_on(parts, saved, plan, dist.get_world_size())
     made = decided_run(parts, plan, saved.run if saved else None)
     if saved is not None:
-        check_job(made.run, saved, parts)
+        from_rank_0(lambda: check_job(made.run, saved, parts) or {})  # it reads the names of all that was saved
     run, parameters = made.run, parts.parameters  # before tables are sharded, and each rank has its own of them
     narrowed, progress = narrowed_layers(parts.task.model, run.model.narrow), progress_of(saved)
     sharded = shard(replace(run, comms=made.comms), plan, parts.task, rank_device())

@@ -107,10 +107,9 @@ def workload_of(groups: Groups, index: int) -> Workload:
 def _workload(groups: Groups, pieces: Ints, optimizer: int, batch_size: int = 1, blocks: int = 1) -> Workload:
     """Some pieces as tables of a job, each with as many poolings as its group has samples.
 
-    blocks: the pieces are one each of so many row blocks of the tables, whose samples as many devices share.
-
-    So tables of groups with many batch sizes are one problem of a job with one sample, which every optimizer trains:
-    features with a `batch_size` of their own are refused under some.
+    Tables of groups with many batch sizes are one problem so, of a job with one sample, which every optimizer trains;
+    under some, features with a `batch_size` of their own are refused. blocks: the pieces are one each of so many row
+    blocks of the tables, whose samples as many devices share.
     """
     owner = np.searchsorted(groups.start, pieces, side="right") - 1
     tables = tuple(
