@@ -3,7 +3,6 @@
 B samples, D dense columns, L labels
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +22,7 @@ from recsmith.training.batches import Place, TrainingBatch
 from recsmith.training.parts.towers import towers_of
 from recsmith.training.refusals import check_together, model_parts
 from recsmith.training.run import Run, RunModel, RunTable
-from recsmith.training.run_tables import tables_of
+from recsmith.training.run_tables import name_refused, tables_of
 from recsmith.training.seams import SECOND_ORDER, TABLES
 from recsmith.training.sources import BatchSource, open_source
 from recsmith.training.tables.dedup_parts import Deduplication, deduplication_of
@@ -230,14 +229,8 @@ def _config_fields(table: RunTable) -> dict[str, Any]:
     """What configs of pooled and of other tables have in common."""
     if table.data_type not in DATA_TYPES:
         raise UsageError(f"table '{table.name}' is {table.data_type}; TorchRec trains {', '.join(DATA_TYPES)}")
-    if "." in table.name or any(hasattr(each(), table.name) for each in (nn.ModuleDict, nn.ParameterDict)):
-        other = f"table_{re.sub(r'[^a-zA-Z0-9]', '_', table.name)}"
-        raise UsageError(
-            f"'{table.name}' cannot be the name of a table that is trained: PyTorch holds tables as attributes, which "
-            "have no dots in their names, and has methods of some names; keep the feature and name its table "
-            f"otherwise, such as model.tables: [{{name: {other}, features: [{', '.join(table.features)}], "
-            f"num_embeddings: {table.num_embeddings}}}, ...]"
-        )
+    if any(hasattr(each(), table.name) for each in (nn.ModuleDict, nn.ParameterDict)):
+        raise UsageError(name_refused(table))
     return {
         "name": table.name, "num_embeddings": table.num_embeddings, "embedding_dim": table.embedding_dim or 0,
         "feature_names": list(table.features), "data_type": DATA_TYPES[table.data_type],

@@ -1,5 +1,6 @@
 """The embedding tables of a run: those that it names, or one for each feature of its data; without torch."""
 
+import re
 from dataclasses import replace
 
 from recsmith.data import DataSchema
@@ -32,9 +33,22 @@ def tables_of(model: RunModel, schema: DataSchema) -> tuple[RunTable, ...]:
 
 def _check_names(tables: tuple[RunTable, ...]) -> None:
     """UsageError for a name that no part of a model in PyTorch can have."""
-    odd = next((table.name for table in tables if not table.name or "." in table.name), None)
-    if odd is not None:
-        raise UsageError(f"a table is called '{odd}'; give it a name that is not empty and has no '.'")
+    for table in tables:
+        if not table.name:
+            raise UsageError("a table of the model has an empty name; give it one")
+        if "." in table.name:
+            raise UsageError(name_refused(table))
+
+
+def name_refused(table: RunTable) -> str:
+    """Why a table cannot be trained under its name, and what to write; for names that PyTorch has no room for."""
+    other = f"table_{re.sub(r'[^a-zA-Z0-9]', '_', table.name)}"
+    return (
+        f"'{table.name}' cannot be the name of a table that is trained: PyTorch holds tables as attributes, which "
+        "have no dots in their names, and has methods of some names; keep the feature and name its table "
+        f"otherwise, such as model.tables: [{{name: {other}, features: [{', '.join(table.features or (table.name,))}], "
+        f"num_embeddings: {table.num_embeddings}}}, ...]"
+    )
 
 
 def _table_of(feature: str, num_embeddings: int | None, model: RunModel) -> RunTable:
