@@ -24,7 +24,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1] / "src"
 BASE = {
     "_components",
-    "_elementary",
+    "elementary",
     "_install",
     "_random",
     "_plugins",

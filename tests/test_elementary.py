@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import recsmith
-from recsmith import _elementary
+from recsmith import elementary
 
 DRAWS = np.random.default_rng(0)
 NEAR_ONE = DRAWS.uniform(-1, 1, 20_000)
@@ -27,7 +27,7 @@ EDGES = np.array([0.0, -0.0, 1, -1, np.inf, -np.inf, np.nan, 5e-324, 1e-310, 709
 def test_a_function_is_right_to_two_units_in_the_last_place(name: str):
     for given in ARGUMENTS[name]:
         right = getattr(np, name)(given.astype(np.longdouble)).astype(np.float64)
-        off = np.abs(getattr(_elementary, name)(given) - right) / np.spacing(np.abs(right))
+        off = np.abs(getattr(elementary, name)(given) - right) / np.spacing(np.abs(right))
         assert off.max() <= 2, given[off.argmax()]
 
 
@@ -35,32 +35,32 @@ def test_a_function_is_right_to_two_units_in_the_last_place(name: str):
 def test_a_function_takes_the_ends_of_its_range_as_numpy_does(name: str):
     with np.errstate(all="ignore"):
         right = getattr(np, name)(EDGES)
-    np.testing.assert_allclose(getattr(_elementary, name)(EDGES), right, rtol=1e-13, atol=0)
+    np.testing.assert_allclose(getattr(elementary, name)(EDGES), right, rtol=1e-13, atol=0)
 
 
 def test_logarithms_of_powers_of_two_are_whole():
     powers = np.arange(-1000.0, 1000.0)
-    assert (_elementary.log2(np.ldexp(1.0, powers.astype(int))) == powers).all()
+    assert (elementary.log2(np.ldexp(1.0, powers.astype(int))) == powers).all()
 
 
 def test_powers_and_sigmoids_are_those_of_exponentials():
     base, exponent = DRAWS.uniform(0, 50, 1000), DRAWS.uniform(-3, 3, 1000)
-    np.testing.assert_allclose(_elementary.power(base, exponent), base**exponent, rtol=1e-13)
-    assert _elementary.power(0.0, 2.0) == 0
-    np.testing.assert_allclose(_elementary.sigmoid(exponent), 1 / (1 + np.exp(-exponent)), rtol=1e-14)
+    np.testing.assert_allclose(elementary.power(base, exponent), base**exponent, rtol=1e-13)
+    assert elementary.power(0.0, 2.0) == 0
+    np.testing.assert_allclose(elementary.sigmoid(exponent), 1 / (1 + np.exp(-exponent)), rtol=1e-14)
 
 
 def bits() -> str:
     """All bits that functions and products give."""
-    made = [getattr(_elementary, name)(given) for name, some in ARGUMENTS.items() for given in some]
-    made += [_elementary.power(WIDE, NEAR_ONE), _elementary.sigmoid(TINY)]
+    made = [getattr(elementary, name)(given) for name, some in ARGUMENTS.items() for given in some]
+    made += [elementary.power(WIDE, NEAR_ONE), elementary.sigmoid(TINY)]
     left, right = NEAR_ONE.reshape(-1, 40), TINY[:1200].reshape(40, 30)
     products = (
-        _elementary.matmul(left, right),
-        _elementary.matmul(left, right[:, 0]),
-        _elementary.matmul(left, right[::-1]),
+        elementary.matmul(left, right),
+        elementary.matmul(left, right[:, 0]),
+        elementary.matmul(left, right[::-1]),
     )
-    narrow = _elementary.matmul(left.astype(np.float32), right.astype(np.float32))
+    narrow = elementary.matmul(left.astype(np.float32), right.astype(np.float32))
     return "".join(each.tobytes().hex() for each in (*made, *products, narrow))
 
 

@@ -16,7 +16,7 @@ import recsmith
 PACKAGE = Path(recsmith.__file__).parent
 BASE = (
     "_components",
-    "_elementary",
+    "elementary",
     "_fields",
     "_install",
     "_random",

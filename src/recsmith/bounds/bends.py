@@ -12,12 +12,12 @@ Legend: G fusion groups, J planes, F phases, k work terms, K nodes side by side,
 
 import numpy as np
 
-from recsmith._elementary import exp, matmul
 from recsmith._types import Bools, Floats
 from recsmith.bounds.linear_bounds import cheapest_options, kept_for, least_opening, option_sums, piece_work
 from recsmith.bounds.plane_mixes import plane_game
 from recsmith.bounds.relaxation import shared_relaxation
 from recsmith.costs.protocol import Evaluator, Plane
+from recsmith.elementary import exp, matmul
 
 TURNS = 100  # of the play; 200 gained no more than 0.2 %
 SHARPEST, SHARPER = 5e-3, 10.0  # share of the total by which planes must differ to count, and how much less at the end

@@ -17,12 +17,12 @@ from typing import cast
 
 import numpy as np
 
-from recsmith._elementary import matmul
 from recsmith._types import Bools, Floats, Ints
 from recsmith.bounds.linear_bounds import ROUNDING, LinearBound, PieceTerms, SelectionLimits
 from recsmith.bounds.relaxation import fitting_price
 from recsmith.bounds.table_totals import TableTotals
 from recsmith.costs.protocol import Evaluator
+from recsmith.elementary import matmul
 from recsmith.problems.legality import Legality
 
 MOST_SETS = 256  # sets that tables are confined to, beside ranks and hosts: those that carry most

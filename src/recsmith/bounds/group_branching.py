@@ -29,7 +29,6 @@ from math import inf, isfinite
 
 import numpy as np
 
-from recsmith._elementary import matmul
 from recsmith._types import Bools
 from recsmith.bounds.groups import GroupCosts, groups_dominated_by_type
 from recsmith.bounds.linear_bounds import BYTES_ROUNDING, ROUNDING, LinearBound, SelectionLimits, plane_slopes
@@ -37,6 +36,7 @@ from recsmith.bounds.plane_mixes import plane_game
 from recsmith.bounds.relaxation import DEAREST, fitting_price
 from recsmith.bounds.table_totals import Least, TableTotals
 from recsmith.costs.protocol import Evaluator
+from recsmith.elementary import matmul
 
 MOST_NODES = 64  # that are solved, and fewer for large problems: trade-off between the bound and the time it takes
 OPTIONS_PRICED = 400_000  # nodes times options of a problem, at most (but one node always): 10 nodes at 40,000 options

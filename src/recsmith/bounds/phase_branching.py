@@ -22,7 +22,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from recsmith._elementary import matmul
 from recsmith._types import Bools, Floats
 from recsmith.bounds.bends import bent_planes
 from recsmith.bounds.groups import replacements_by_type
@@ -38,6 +37,7 @@ from recsmith.bounds.phase_nodes import (
 )
 from recsmith.bounds.phase_prices import TablePrices
 from recsmith.costs.protocol import Evaluator
+from recsmith.elementary import matmul
 
 FIRST_STEP = 0.5  # relative change of multipliers in the first round of the root's ascent
 CHILD_STEP = 0.12  # the same of children, at least: they inherit multipliers that are nearly right

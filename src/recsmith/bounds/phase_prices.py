@@ -20,7 +20,6 @@ from functools import cached_property
 
 import numpy as np
 
-from recsmith._elementary import matmul
 from recsmith._types import Bools, Floats, Ints
 from recsmith.bounds.bends import BentPlanes, bent_planes, most_taken
 from recsmith.bounds.groups import GroupCosts
@@ -29,6 +28,7 @@ from recsmith.bounds.phase_nodes import Multipliers, NodeArrays, PhaseRanges, le
 from recsmith.bounds.relaxation import Relaxation, covered_bytes, shared_relaxation
 from recsmith.bounds.table_totals import least_cost
 from recsmith.costs.protocol import Evaluator
+from recsmith.elementary import matmul
 from recsmith.problems import NO_PIECE
 from recsmith.sharding import SPLIT_AT_WILL, WIDTH_STEP, Span
 

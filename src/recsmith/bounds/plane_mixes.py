@@ -14,7 +14,6 @@ Legend: G fusion groups, O options, J planes, T tables.
 
 import numpy as np
 
-from recsmith._elementary import exp, matmul
 from recsmith._types import Bools, Floats, Ints
 from recsmith.bounds.groups import replacements_by_type
 from recsmith.bounds.linear_bounds import (
@@ -27,6 +26,7 @@ from recsmith.bounds.linear_bounds import (
 )
 from recsmith.bounds.relaxation import shared_relaxation
 from recsmith.costs.protocol import Evaluator
+from recsmith.elementary import exp, matmul
 
 TURNS = 25  # of the play; more gained 0.01 % at most
 SHARPEST, SHARPER = 5e-3, 10.0  # share of the total by which planes must differ to count, and how much less at the end

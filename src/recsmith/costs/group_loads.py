@@ -11,8 +11,8 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
-from recsmith._elementary import log1p, matmul, sigmoid
 from recsmith._types import Floats, Ints
+from recsmith.elementary import log1p, matmul, sigmoid
 
 LOG_UNIT = 1e6  # of the inputs of networks: microseconds
 

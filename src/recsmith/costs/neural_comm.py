@@ -20,9 +20,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from recsmith._elementary import exp, log, matmul, tanh
 from recsmith._types import Bools, Floats
 from recsmith.costs.collectives import ranks_per_host
+from recsmith.elementary import exp, log, matmul, tanh
 from recsmith.errors import UsageError
 
 INPUTS = (

@@ -10,9 +10,9 @@ from typing import Literal, Protocol
 
 import numpy as np
 
-from recsmith._elementary import exp, log, log1p
 from recsmith._random import draw, philox, uniform
 from recsmith._types import Floats, noun
+from recsmith.elementary import exp, log, log1p
 from recsmith.errors import UsageError
 from recsmith.units import format_size
 from recsmith.workloads import Table, Workload

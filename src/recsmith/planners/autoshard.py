@@ -19,8 +19,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from recsmith._elementary import matmul, tanh
 from recsmith._types import Floats
+from recsmith.elementary import matmul, tanh
 from recsmith.planners.placing import policy_network as net
 from recsmith.planners.placing.items import ItemBatch
 from recsmith.planners.placing.policy_files import PolicyKind

@@ -1,5 +1,5 @@
 /* Exponentials and logarithms with the same bits on every processor, whatever C library there is: the formulas of
-   _elementary.py, which says why. Compile with -ffp-contract=off. */
+   elementary.py, which says why. Compile with -ffp-contract=off. */
 #ifndef RECSMITH_ELEMENTARY_H
 #define RECSMITH_ELEMENTARY_H
 #include <math.h>

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from recsmith._elementary import log10
 from recsmith._types import Floats
 from recsmith.bounds.relaxation import shared_relaxation
 from recsmith.costs import Evaluator
+from recsmith.elementary import log10
 from recsmith.planners.protocol import Search, SearchPlanner, Solution
 from recsmith.planners.search.device_state import DeviceState
 from recsmith.planners.search.placement import place_in_fewest_pieces

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from recsmith._elementary import matmul
 from recsmith._types import Bools, Floats, Ints
 from recsmith.costs import Evaluator, device_sums, phase_seconds
+from recsmith.elementary import matmul
 from recsmith.planners.search.device_state import NOWHERE, QUANTUM
 from recsmith.problems import NO_PIECE, Footprint, Problem, memory_used
 from recsmith.sharding import FUSED, SHARDING_TYPES, TYPE_NAMES, WIDTH_STEP

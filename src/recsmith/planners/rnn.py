@@ -15,9 +15,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from recsmith._elementary import log, log1p
 from recsmith._types import Floats, Ints
 from recsmith.costs import Evaluator
+from recsmith.elementary import log, log1p
 from recsmith.errors import UsageError
 from recsmith.planners.placing import ItemBatch
 from recsmith.planners.placing.per_problem import ItemPrices, PerProblemPlanner, SplitItems

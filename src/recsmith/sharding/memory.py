@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from recsmith._elementary import expm1
 from recsmith._types import Bools, Floats, Ints
+from recsmith.elementary import expm1
 from recsmith.sharding.base import KERNELS, KEY_VALUE
 from recsmith.workloads.optimizers import OPTIMIZERS
 

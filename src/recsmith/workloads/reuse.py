@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from recsmith._elementary import expm1, log1p, power
 from recsmith._types import Bools, Floats, Ints
+from recsmith.elementary import expm1, log1p, power
 from recsmith.workloads.workload import NUM_REUSE_BINS, AccessProfile, Table
 from recsmith.workloads.zipf import fit_zipf, zipf_hot_share, zipf_unique_rows
 

@@ -14,8 +14,8 @@ from typing import cast
 
 import numpy as np
 
-from recsmith._elementary import exp, log, log10
 from recsmith._types import Floats, Ints, noun
+from recsmith.elementary import exp, log, log10
 from recsmith.errors import UsageError
 from recsmith.files import decode, did_you_mean, parse_yaml
 from recsmith.units import format_size

@@ -19,8 +19,8 @@ from functools import cache
 
 import numpy as np
 
-from recsmith._elementary import exp, expm1, log, log1p, power
 from recsmith._types import Floats
+from recsmith.elementary import exp, expm1, log, log1p, power
 from recsmith.workloads.workload import NUM_REUSE_BINS, STEEPEST_ZIPF
 
 HALVINGS = 40  # of the interval of a fitted exponent, which is 1e-11 wide at the end

@@ -9,7 +9,6 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from recsmith._elementary import exp, matmul, tanh
 from recsmith._types import Floats, noun
 from recsmith.costs.neural.heads import ConvexHead, CorrectedHead, FreeHead, Head
 from recsmith.costs.neural.inputs import (
@@ -32,6 +31,7 @@ from recsmith.costs.weight_files import (
     shipped,
     write_weights,
 )
+from recsmith.elementary import exp, matmul, tanh
 from recsmith.files import check_schema, decode, encode
 
 SCHEMA = "recsmith/cost-model-card/1"

@@ -28,9 +28,9 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from recsmith._elementary import exp, log, matmul, sigmoid, tanh
 from recsmith._types import Floats
 from recsmith.costs.group_loads import Maximum, NetworkShares
+from recsmith.elementary import exp, log, matmul, sigmoid, tanh
 
 BLOCK = 2048  # groups that are computed at once, so that their sums and hinges fit a second-level cache
 REACH = 1.5  # the factor of `free` lies within e ** -REACH and e ** REACH

@@ -18,9 +18,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from recsmith._elementary import log2, power
 from recsmith._types import Floats, Ints, noun
 from recsmith.costs.embedding_kernels import EmbeddingKernels
+from recsmith.elementary import log2, power
 
 OPTIMIZERS = ("sgd", "adagrad", "rowwise_adagrad", "adam")  # those that measurements have
 DATA_TYPES = ("fp32", "fp16")

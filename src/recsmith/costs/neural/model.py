@@ -17,13 +17,13 @@ import warnings
 
 import numpy as np
 
-from recsmith._elementary import log2
 from recsmith._types import Bools, Floats
 from recsmith.clusters import Device
 from recsmith.costs.analytic import AnalyticCostModel
 from recsmith.costs.neural.evaluator import NeuralEvaluator
 from recsmith.costs.neural.files import Card, find_model, load_model
 from recsmith.costs.neural.inputs import distances, figures_of
+from recsmith.elementary import log2
 from recsmith.errors import UsageError
 from recsmith.problems import Problem
 from recsmith.sharding import FUSED

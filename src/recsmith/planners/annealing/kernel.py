@@ -14,10 +14,10 @@ from typing import Any, cast
 
 import numpy as np
 
-from recsmith._elementary import log1p
 from recsmith._types import Bools, Floats, Ints
 from recsmith.costs import Evaluator
 from recsmith.costs.group_loads import GroupLoads
+from recsmith.elementary import log1p
 from recsmith.planners.annealing.starts import TriedOptions
 from recsmith.planners.compiled_code import call_compiled, compiled
 from recsmith.planners.search.device_state import Assignment

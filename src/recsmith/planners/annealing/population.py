@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from recsmith._elementary import matmul
 from recsmith._types import Bools, Floats, Ints
 from recsmith.bounds.relaxation import Relaxation
+from recsmith.elementary import matmul
 from recsmith.planners.annealing.starts import TriedOptions
 from recsmith.planners.search.device_state import NOWHERE, Assignment, DeviceState
 from recsmith.planners.search.smooth_max import smooth_norm

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from recsmith._elementary import log1p
 from recsmith._types import Bools, Floats, Ints
+from recsmith.elementary import log1p
 from recsmith.planners.annealing.population import (
     AnnealingOptions,
     GroupChange,

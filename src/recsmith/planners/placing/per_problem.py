@@ -15,10 +15,10 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from recsmith._elementary import matmul
 from recsmith._types import Floats, Ints
 from recsmith.bounds.relaxation import shared_relaxation
 from recsmith.costs import Evaluator, device_sums, phase_seconds, step_seconds
+from recsmith.elementary import matmul
 from recsmith.planners.placing.items import SPLITS, ItemBatch, items_of
 from recsmith.planners.protocol import Search, SearchPlanner, Solution
 from recsmith.planners.search.device_state import NOWHERE, QUANTUM, Assignment, DeviceState

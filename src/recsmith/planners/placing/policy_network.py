@@ -25,9 +25,9 @@ from typing import Self
 
 import numpy as np
 
-from recsmith._elementary import exp, log1p, matmul, tanh
 from recsmith._types import Bools, Floats, Ints
 from recsmith.costs.neural.inputs import WORK
+from recsmith.elementary import exp, log1p, matmul, tanh
 from recsmith.planners.placing.items import INPUT_COUNT, Episodes, ItemBatch
 
 TERMS, HIDDEN, WIDE = 6, 32, 64  # t; hidden units; hidden units of the first layer of an item

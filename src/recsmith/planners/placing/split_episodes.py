@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from recsmith._elementary import exp, log2, matmul
 from recsmith._types import Bools, Floats, Ints
 from recsmith.costs import Evaluator, device_sums, phase_seconds
+from recsmith.elementary import exp, log2, matmul
 from recsmith.planners.placing.shapes import NO_SHAPE, ShapeBatch, SplitEpisodes
 from recsmith.planners.placing.split_policy import FIGURES, Decide
 from recsmith.planners.search.device_state import BALANCE, NOWHERE, QUANTUM

@@ -17,9 +17,9 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from recsmith._elementary import matmul
 from recsmith._types import Bools, Floats, Ints, noun
 from recsmith.costs.weight_files import check_tensors, damaged, find_weights, read_weights, shipped, write_weights
+from recsmith.elementary import matmul
 from recsmith.files import check_schema, decode, encode
 from recsmith.planners.placing.policy_files import LARGEST
 

@@ -13,9 +13,9 @@ from itertools import count
 
 import numpy as np
 
-from recsmith._elementary import exp
 from recsmith.bounds.linear_bounds import SelectionLimits
 from recsmith.bounds.relaxation import Choice, Relaxation, fitting_price
+from recsmith.elementary import exp
 from recsmith.planners.search.device_state import Assignment, DeviceState
 from recsmith.planners.search.placement import PRICES, place_and_repair
 from recsmith.planners.search.smooth_max import LEAST_LOAD

@@ -14,6 +14,8 @@ import numpy.typing as npt
 
 from recsmith._types import Floats
 
+__all__ = ["exp", "expm1", "log", "log1p", "log2", "log10", "matmul", "power", "sigmoid", "tanh"]
+
 Numbers = npt.ArrayLike
 
 LN2 = 0.6931471805599453
