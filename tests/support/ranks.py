@@ -2,12 +2,13 @@
 
 A job that torchrun starts imports PyTorch and TorchRec once a rank and once an agent: five CPU seconds, most of what a
 small job takes. Here one process imports them once, and forks the ranks of every job (`quick_ranks` of
-tests/conftest.py puts it in the place of torchrun's agents). Jobs of tests with the mark `torchrun`, and those whose
+tests/conftest.py puts it in the place of torchrun's agents); tests/jobs/test_forked_ranks.py compares the bits. Jobs of tests with the mark `torchrun`, and those whose
 ranks are started again after a failure, run under torchrun as users' jobs do.
 
     python -m support.ranks     the process that forks: a job a line on stdin, an exit code a line on stdout
 """
 
+import gc
 import json
 import os
 import random
@@ -27,7 +28,25 @@ from typing import Any, NoReturn
 from recsmith.jobs.agent import PARENT, end_with_parent, hosted_store
 from recsmith.jobs.machine import LOOPBACK, listener
 
-IMPORTED = ("recsmith.torchrec", "recsmith.training.loop")  # before the first job: what most jobs need
+IMPORTED = (
+    "recsmith.torchrec",
+    "recsmith.training.loop",
+    "fsspec",
+    "numpy.ma",
+    "torch.distributed.optim",
+    "yaml",
+    "zoneinfo",
+)  # before the first job: what most jobs need. torch.distributed.optim compiles TorchScript while it is imported
+READ = (
+    "clusters.cluster:Cluster",
+    "data.batch:DataSchema",
+    "data.generator.spec:GeneratorSpec",
+    "data.order:Position",
+    "plans.files:PricedBody",
+    "training.run:Run",
+    "workloads.sample:TablePopulation",
+    "workloads.workload:Workload",
+)  # nouns that most jobs read, whose validators pydantic takes a while to build
 GRACE_S = 5.0  # seconds between asking ranks to end and killing them
 POLL_S = 0.02
 
@@ -142,8 +161,7 @@ def main() -> None:
 
     logging.getLogger("torchrec").setLevel(logging.CRITICAL)
     warnings.simplefilter("ignore")
-    for name in IMPORTED:
-        import_module(name)
+    _warm_up()
     living: set[int] = set()
     while True:
         if select.select([sys.stdin], [], [], POLL_S if living else None)[0]:
@@ -158,6 +176,20 @@ def main() -> None:
             if ended:
                 living.remove(pid)
                 print(json.dumps({"ended": pid, "code": os.waitstatus_to_exitcode(status)}), flush=True)
+
+
+def _warm_up() -> None:
+    """Do once what every rank would do; no thread may be left, for a fork has none but its first."""
+    from recsmith.files.validators import adapter
+
+    for name in IMPORTED:
+        import_module(name)
+    for name in READ:
+        module, _, noun = name.partition(":")
+        adapter(getattr(import_module(f"recsmith.{module}"), noun))
+    assert [each.name for each in Path("/proc/self/task").iterdir()] == [str(os.getpid())]
+    gc.collect()
+    gc.freeze()  # a collection in a rank would write to the pages that it shares with this process, and so copy them
 
 
 def _agent(job: dict[str, Any]) -> NoReturn:
