@@ -2,8 +2,9 @@
 
 A job that torchrun starts imports PyTorch and TorchRec once a rank and once an agent: five CPU seconds, most of what a
 small job takes. Here one process imports them once, and forks the ranks of every job (`quick_ranks` of
-tests/conftest.py puts it in the place of torchrun's agents); tests/jobs/test_forked_ranks.py compares the bits. Jobs of tests with the mark `torchrun`, and those whose
-ranks are started again after a failure, run under torchrun as users' jobs do.
+tests/conftest.py puts it in the place of torchrun's agents). Their bits are the same (tests/jobs/test_forked_ranks.py).
+Jobs of tests with the mark `torchrun`, and those whose ranks are started again after a failure, run under torchrun as
+users' jobs do.
 
     python -m support.ranks     the process that forks: a job a line on stdin, an exit code a line on stdout
 """
