@@ -28,7 +28,7 @@ from recsmith.costs import Evaluator, cost_model, step_seconds
 from recsmith.learning.policies.tasks import SPACE, TESTING, PlacementTask, draw_placement_tasks, parse_size
 from recsmith.planners.auto import planner as auto
 from recsmith.planners.auto.drafts import Drafts
-from recsmith.planners.placing.per_problem import best_split, longest_first_plan
+from recsmith.planners.placing.best_split import best_split, longest_first_plan
 from recsmith.planners.placing.shapes import shapes_of
 from recsmith.planners.placing.split_episodes import PricedShapes
 from recsmith.planners.placing.split_policy import SHAPES, Decide, SplitPolicy, load_splits

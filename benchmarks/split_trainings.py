@@ -27,7 +27,7 @@ from recsmith.learning.policies.learn import CHECKPOINT, learn_splits
 from recsmith.learning.policies.measured import PlacementMeter, evaluator_of
 from recsmith.learning.policies.splits import SplitTask, SplitTraining, split_tasks
 from recsmith.learning.policies.tasks import PlacementTask
-from recsmith.planners.placing.per_problem import best_split, longest_first_plan
+from recsmith.planners.placing.best_split import best_split, longest_first_plan
 from recsmith.planners.placing.shapes import shapes_of
 from recsmith.planners.placing.split_episodes import EndedEpisodes, PricedShapes
 from recsmith.planners.placing.split_policy import SHAPES, Decide, SplitPolicy, load_splits

@@ -10,11 +10,11 @@ from recsmith.planners import Search, place_by_score
 class Restarts:
     """Places the tables in a random order, again and again, and keeps the best."""
 
-    name = "restarts"
+    name, orders = "restarts", 30
 
     def plan(self, problem, evaluator, *, seed=0, budget=None, start=None, on_improve=None):  # noqa: D102, ANN
         search, random = Search(evaluator, budget, start, on_improve), np.random.default_rng(seed)
-        while not search.stop and search.iterations < 30:
+        while not search.stop and search.iterations < self.orders:
             search.try_(place_by_score(evaluator, random.random(len(problem.pieces.mode))))
         return search.found(self.name)
 

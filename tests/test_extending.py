@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import recsmith
+from recsmith.planners import TakesOptions
 
 ROOT = Path(__file__).parents[1]
 
@@ -34,6 +35,14 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 def test_the_planner_and_the_cost_model_of_the_page_plan(shown: dict[str, Any]):
     made = recsmith.plan("criteo-kaggle", "h100:2", planner=shown["Restarts"](), cost_model=shown["ReadBytes"]()).plan
     assert (made.planner, made.cost_model) == ("restarts", "read_bytes")
+
+
+def test_the_planner_with_options_of_the_page_reads_them(shown: dict[str, Any]):
+    made = shown["RestartsByName"]().with_options("restarts?orders=3")
+    assert isinstance(made, TakesOptions)
+    assert recsmith.plan("criteo-kaggle", "h100:2", planner=made).iterations == 3
+    with pytest.raises(recsmith.UsageError, match="write restarts, or restarts"):
+        made.with_options("restarts?orders=many")
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Planners and cost models of other packages: installed as entry points, seen by name, refused with one clear error."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,9 +10,11 @@ from typing import Any
 import pytest
 
 import recsmith
+from recsmith import _plugins
+from recsmith._plugins import plugin_names
 from recsmith.costs import cost_model
 from recsmith.costs.neural.files import shipped_models
-from recsmith.errors import UsageError
+from recsmith.errors import MissingExtra, UsageError
 from recsmith.planning import PLANNERS, find_planner
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "own_planner.py"
@@ -21,16 +24,36 @@ restarts = own_package:Restarts
 broken = no_such_module:Planner
 called_otherwise = own_package:Restarts
 auto = own_package:Restarts
+counted = own_package:Counted
+unnamed = own_package:Unnamed
 
 [recsmith.cost_models]
 read_bytes = own_package:ReadBytes
+"""
+OFFERED = ("auto", "broken", "called_otherwise", "counted", "restarts", "unnamed")
+COUNTED = """
+
+class Counted(Restarts):
+    name = "counted"
+
+    def with_options(self, text):
+        made = type(self)()
+        made.name, made.orders = text, int(text.partition("?orders=")[2])
+        return made
+
+
+class Unnamed(Counted):
+    name = "unnamed"
+
+    def with_options(self, text):
+        return Restarts()
 """
 
 
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The example as an installed package: its module, and the metadata that pip writes."""
-    (tmp_path / "own_package.py").write_text(EXAMPLE.read_text("utf-8"), "utf-8")
+    (tmp_path / "own_package.py").write_text(EXAMPLE.read_text("utf-8") + COUNTED, "utf-8")
     metadata = tmp_path / "own_package-1.0.dist-info"
     metadata.mkdir()
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: own-package\nVersion: 1.0\n")
@@ -52,11 +75,14 @@ def test_the_command_line_plans_with_them_and_lists_them(package: Path):
     assert "cost model read_bytes" in done.stdout
     assert "planner restarts" in done.stdout
     told = " ".join(recsmith_says(package, "plan", "--help").stdout.split())
-    assert "Of other packages: auto, broken, called_otherwise, restarts." in told
+    assert "Of other packages: " + ", ".join(sorted({*OFFERED, *plugin_names("recsmith.planners")})) + "." in told
     assert "Of other packages: read_bytes." in told
     listed = json.loads(recsmith_says(package, "planners", "--format", "json").stdout)
     named = [each["name"] for each in listed["planners"]]
     assert [named.count(name) for name in ("auto", "restarts", "broken")] == [1, 1, 1]
+    assert {each["about"] for each in listed["planners"] if each["name"] in ("restarts", "broken")} == {
+        "Of package 'own-package'."
+    }
 
 
 @pytest.mark.usefixtures("package")
@@ -78,6 +104,42 @@ def test_python_finds_them_by_name():
 def test_what_cannot_be_used_is_one_clear_error(name: str, words: str):
     with pytest.raises(UsageError, match=words):
         find_planner(name)
+
+
+@pytest.mark.usefixtures("package")
+def test_a_planner_reads_the_options_behind_its_name():
+    found: Any = find_planner("counted?orders=7")
+    assert (found.name, found.orders) == ("counted?orders=7", 7)
+    assert recsmith.plan("criteo-kaggle", "h100:2", planner="counted?orders=1").plan.planner == "counted?orders=1"
+
+
+@pytest.mark.usefixtures("package")
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("restarts?orders=7", r"planner restarts takes no options; write restarts instead of 'restarts\?orders=7'"),
+        ("auto?quick", "planner auto takes no options; write auto instead of"),
+        (
+            "unnamed?orders=7",
+            r"planner unnamed makes of 'unnamed\?orders=7' one that is called 'restarts'; its",
+        ),
+        ("nobody?orders=7", "no planner is called"),
+    ],
+)
+def test_options_that_nobody_reads_are_refused(name: str, words: str):
+    with pytest.raises(UsageError, match=words):
+        find_planner(name)
+
+
+@pytest.mark.parametrize("name", ["surco", "rnn", "surco?steps=3", "rnn?episodes=3"])
+def test_a_planner_whose_package_is_missing_is_one_sentence_with_what_to_install(
+    name: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(_plugins, "plugins", lambda group: {})
+    words = f"planner {name.partition('?')[0]} needs the package recsmith-per-problem: pip install ./packages/recsmith-"
+    with pytest.raises(MissingExtra, match=re.escape(words)) as caught:
+        find_planner(name)
+    assert (Path(__file__).parents[1] / re.findall(r"install \./(\S+),", str(caught.value))[0]).is_dir()
 
 
 @pytest.mark.usefixtures("package")

@@ -13,6 +13,7 @@ WEB = "pip install 'starlette>=0.46' 'uvicorn>=0.34'"
 RAY = "pip install 'ray>=2.52,<3'"
 WATCHING = "pip install 'river>=0.26' 'datasketches>=5.2'"
 PAIR = "pip install 'torch==2.13.*' 'fbgemm-gpu-cpu==1.8.*', or with a GPU 'fbgemm-gpu==1.8.*' in its place"
+PER_PROBLEM = "pip install ./packages/recsmith-per-problem, in a checkout of RecSmith"
 TRIO = (
     "pip install 'torch==2.13.*' 'fbgemm-gpu-cpu==1.8.*' tensordict torchmetrics==1.0.3 tqdm pyre-extensions "
     "and then pip install --no-deps torchrec==1.8.0 "

@@ -19,11 +19,16 @@ Named = TypeVar("Named")
 PLANNERS, COST_MODELS = "recsmith.planners", "recsmith.cost_models"  # groups of entry points
 
 
-def plugin_names(group: str) -> list[str]:
-    """Names of a group that installed packages offer, in order."""
+def plugins(group: str) -> dict[str, str]:
+    """Names of a group that installed packages offer, in order, and which package offers each."""
     from importlib.metadata import entry_points
 
-    return sorted({point.name for point in entry_points(group=group)})
+    return {point.name: _package(point) for point in sorted(entry_points(group=group), key=lambda point: point.name)}
+
+
+def plugin_names(group: str) -> list[str]:
+    """Names of a group that installed packages offer, in order."""
+    return list(plugins(group))
 
 
 def load_plugin(group: str, name: str, what: str, method: str) -> object | None:

@@ -13,9 +13,8 @@ from recsmith.testing.planners import PlannerCase
 
 MEDIUM, SMALL = 3, 8  # contract cases that no count of bytes rules out; one that it does rule out is added
 PROVERS, PROVABLE = {"exact"}, 16  # planners that prove get cases of few tables times devices
-TRAINED = {"surco": "surco?steps=4", "rnn": "rnn?episodes=32"}  # learn for every plan: the laws hold for few steps too
 WORDS = ("dreamshard?splits=4",)  # planners of another kind than the name alone
-NEED_SOLVER = {"exact", "surco"}
+NEED_SOLVER = {"exact"}
 ALIKE = {"dim_greedy", "size_greedy", "lookup_greedy", "size_lookup_greedy"}  # cost_greedy with another score
 FEW_GROUPS = 10  # every law prices every case anew, and bounds of convex models branch over fusion groups
 
@@ -37,8 +36,7 @@ def cases_of(planner: str) -> list[PlannerCase]:
 
 def planners_here() -> list[str]:
     """The planners that run with what is installed."""
-    here = [planner for planner in PLANNERS if planner not in NEED_SOLVER or find_spec("ortools")]
-    return [*(TRAINED.get(planner, planner) for planner in here), *WORDS]
+    return [*(planner for planner in PLANNERS if planner not in NEED_SOLVER or find_spec("ortools")), *WORDS]
 
 
 def _light(make: Callable[[int], Case], number: int) -> Iterator[Case]:

@@ -20,7 +20,7 @@ from recsmith.sharding import NOTED_ON_CUDA, SHARDING_TYPES, base
 
 WIDE, WIDEST = 4096, 2048
 WORK = workload(table("a", 5000, 64), table("wide", 2000, WIDE), table("half", 2000, 1536), batch_size=64)
-LEARNED = ("dreamshard", "autoshard", "rnn")  # their weights are for whole GPUs of the catalogue
+LEARNED = ("dreamshard", "autoshard")  # their weights are for whole GPUs of the catalogue
 
 
 def on_cpu(machines: Cluster) -> Cluster:

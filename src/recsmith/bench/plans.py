@@ -36,7 +36,7 @@ LEARNED_PLANNERS = (
     "neuroshard", "cost_greedy", "size_greedy",
     "dim_greedy", "lookup_greedy", "size_lookup_greedy", "random",
 )  # fmt: skip
-"""Planners of a run of learned planners. surco and rnn have to be named: one needs OR-Tools, the other auto's time."""
+"""Planners of a run of learned planners. surco and rnn have to be named: they are in a package of their own."""
 
 
 @noun

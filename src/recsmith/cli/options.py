@@ -11,8 +11,8 @@ from recsmith.units import parse_size, parse_speed, parse_time
 
 # Names that help lists: written out, for help imports nothing heavy; a test holds them against the registries.
 PLANNERS = (
-    "auto", "neuroshard", "dreamshard", "autoshard", "surco", "rnn", "ldm", "longest_first", "random", "dim_greedy",
-    "size_greedy", "lookup_greedy", "size_lookup_greedy", "cost_greedy", "exact",
+    "auto", "neuroshard", "dreamshard", "autoshard", "ldm", "longest_first", "random", "dim_greedy", "size_greedy",
+    "lookup_greedy", "size_lookup_greedy", "cost_greedy", "exact",
 )  # fmt: skip
 TYPES = (
     "table_wise", "column_wise", "table_column_wise", "row_wise", "table_row_wise", "grid_shard", "data_parallel",

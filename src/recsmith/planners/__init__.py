@@ -5,6 +5,6 @@ A planner of your own fulfils `Planner`; `Search` keeps the best of what it trie
 """
 
 from recsmith.planners.greedy import place_by_score
-from recsmith.planners.protocol import Budget, OnImprove, Planner, Search, SearchPlanner, Solution
+from recsmith.planners.protocol import Budget, OnImprove, Planner, Search, SearchPlanner, Solution, TakesOptions
 
-__all__ = ["Budget", "OnImprove", "Planner", "Search", "SearchPlanner", "Solution", "place_by_score"]
+__all__ = ["Budget", "OnImprove", "Planner", "Search", "SearchPlanner", "Solution", "TakesOptions", "place_by_score"]

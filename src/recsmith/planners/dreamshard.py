@@ -10,7 +10,7 @@ The training in learning/policies/dreamshard.py has the same formulas in PyTorch
 Legend: D devices, E episodes, k terms, p = 32.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -21,7 +21,7 @@ from recsmith.elementary import exp, log1p, tanh
 from recsmith.planners.placing import policy_network as net
 from recsmith.planners.placing.items import ItemBatch
 from recsmith.planners.placing.policy_files import PolicyKind
-from recsmith.planners.placing.policy_planner import PolicyPlanner
+from recsmith.planners.placing.policy_planner import MOST_SPLITS, PolicyPlanner
 
 STEP_REACH = 0.5  # the step lies within e ** this of its slowest device
 SHAPES: dict[str, tuple[int, ...]] = net.COST_SHAPES | {
@@ -60,6 +60,7 @@ class DreamShard(PolicyPlanner):
     """A policy of DreamShard: networks that see devices as they are with the item in question."""
 
     kind: ClassVar[PolicyKind] = PolicyKind("dreamshard", SHAPES, DreamShardNetwork)
+    numbers: ClassVar[Mapping[str, int]] = {**PolicyPlanner.numbers, "splits": MOST_SPLITS}
 
     name: str = "dreamshard"
     about: str = "A trained policy (Zha et al., 2022); ?splits=8, ?refine."

@@ -7,7 +7,7 @@ and so what trained planners have to be ahead of.
 
 from dataclasses import dataclass
 
-from recsmith.planners.placing.per_problem import best_split, longest_first_plan
+from recsmith.planners.placing.best_split import best_split, longest_first_plan
 from recsmith.planners.protocol import Search, SearchPlanner, Solution
 
 

@@ -27,7 +27,6 @@ NEEDS = {
     "auto": "nothing; searches more with OR-Tools",
     "autoshard": "nothing; at its best on a device with a policy",
     "dreamshard": "nothing; at its best on a device with a policy",
-    "surco": "OR-Tools",
     "exact": "OR-Tools, above some ten tables",
 }
 LABEL_WIDTH = 12  # characters: the longest module, `fbgemm_gpu`, and two spaces
@@ -114,8 +113,10 @@ def cost_models() -> tuple[Named, ...]:
 
 def _of_packages(group: str, own: Container[str]) -> list[Named]:
     """What other installed packages offer; they are not imported before they are asked for."""
-    names = (name for name in _plugins.plugin_names(group) if name not in own)
-    return [Named(name=name, about="Of another installed package.", needs="that package") for name in names]
+    offered = _plugins.plugins(group).items()
+    return [
+        Named(name=name, about=f"Of {package}.", needs="that package") for name, package in offered if name not in own
+    ]
 
 
 def _learned(name: str) -> Named:

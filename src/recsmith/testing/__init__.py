@@ -9,7 +9,7 @@ pytest is not imported here; any runner that calls methods named test_* will do.
 """
 
 from recsmith.testing.cost_models import CostModelContract
-from recsmith.testing.planners import PlannerContract
+from recsmith.testing.planners import PlannerCase, PlannerContract
 from recsmith.testing.problems import sample_problems
 
-__all__ = ["CostModelContract", "PlannerContract", "sample_problems"]
+__all__ = ["CostModelContract", "PlannerCase", "PlannerContract", "sample_problems"]

@@ -31,9 +31,9 @@ class PlannerCase:
     known: dict[int, Any] = field(default_factory=dict[int, Any])
 
     @classmethod
-    def of(cls, problem: Problem) -> "PlannerCase":
+    def of(cls, problem: Problem, cost_model: str | CostModel = "analytic") -> "PlannerCase":
         """The question of a problem."""
-        return cls(problem.workload, problem.cluster, problem.space, problem.constraints)
+        return cls(problem.workload, problem.cluster, problem.space, problem.constraints, cost_model)
 
     @cached_property
     def problem(self) -> Problem:

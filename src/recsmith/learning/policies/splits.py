@@ -29,7 +29,7 @@ from recsmith._types import Bools, Floats, Ints
 from recsmith.costs import Evaluator, cost_model, step_seconds
 from recsmith.learning.policies import SplitIteration, SplitRecipe
 from recsmith.learning.policies.tasks import SPACE, PlacementTask
-from recsmith.planners.placing.per_problem import best_split, longest_first_plan
+from recsmith.planners.placing.best_split import best_split, longest_first_plan
 from recsmith.planners.placing.shapes import shapes_of
 from recsmith.planners.placing.split_episodes import Decisions, EndedEpisodes, PricedShapes
 from recsmith.planners.placing.split_policy import SHAPES, Decide, SplitPolicy

@@ -2,18 +2,20 @@
 
     items.py            which tables are split first, the items (pieces) that are placed one after the other, and many
                         placements of them side by side: masks, targets, dead ends
+    best_split.py       which of the rules suits a problem: the one whose items, longest first, make the shortest step
     policy_network.py   seconds of any set of items on a device, predicted; a network that scores devices places items
     policy_files.py     policies as files
+    policy_options.py   names with options, such as dreamshard?samples=16
     policy_planner.py   planners that place by a trained policy: roll-outs, samples, repair, local search from the best
     shapes.py           the environment in which splitting is an action
     split_policy.py     the policy of what is split, and its files
     split_episodes.py   many placements of that environment side by side
     split_planner.py    plans by them: dreamshard?splits=8
-    per_problem.py      planners that learn while they plan, for one problem
 
 Only NumPy; recsmith.learning.policies.environment offers the same as a Gymnasium environment.
 """
 
+from recsmith.planners.placing.best_split import SplitItems, best_split, longest_first_plan
 from recsmith.planners.placing.items import (
     INPUT_COUNT,
     SPLITS,
@@ -24,5 +26,9 @@ from recsmith.planners.placing.items import (
     ItemBatch,
     items_of,
 )
+from recsmith.planners.search.device_state import NOWHERE, Assignment
 
-__all__ = ["INPUT_COUNT", "SPLITS", "TRAINED", "WHOLE", "ColumnSplitRule", "Episodes", "ItemBatch", "items_of"]
+__all__ = [
+    "INPUT_COUNT", "NOWHERE", "SPLITS", "TRAINED", "WHOLE", "Assignment", "ColumnSplitRule", "Episodes", "ItemBatch",
+    "SplitItems", "best_split", "items_of", "longest_first_plan",
+]  # fmt: skip

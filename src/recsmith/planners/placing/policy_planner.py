@@ -9,10 +9,10 @@ the best.
 What a policy brings to `plan_by_policy`: how items are ordered, and which device each goes to.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, Self
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from recsmith.planners.auto.improvement import Improvement, StoppingRule
 from recsmith.planners.placing.items import SPLITS, WHOLE, ColumnSplitRule, ItemBatch, items_of
 from recsmith.planners.placing.policy_files import PolicyCard, PolicyKind
 from recsmith.planners.placing.policy_network import LongestFirstNetwork, PlacingNetwork
+from recsmith.planners.placing.policy_options import policy_options
 from recsmith.planners.placing.split_planner import plan_by_splits
 from recsmith.planners.placing.split_policy import load_splits, shipped_splits
 from recsmith.planners.protocol import Search, SearchPlanner, Solution
@@ -34,6 +35,7 @@ from recsmith.planners.search.placement import place_in_fewest_pieces, repair
 
 USUAL = "simulated-h100"  # the policy for devices for which none was trained: what it sees is relative
 LARGE, FEW_RULES = 60_000, 2  # tables times devices beyond which so many rules of what is split are tried
+MOST_SAMPLES = MOST_SPLITS = 10_000
 AT_ONCE = 200_000  # devices times placements drawn side by side: bounds the memory that they take
 
 
@@ -48,6 +50,7 @@ class PolicyPlanner(SearchPlanner):
     """
 
     kind: ClassVar[PolicyKind]
+    numbers: ClassVar[Mapping[str, int]] = {"samples": MOST_SAMPLES}  # options that have one, and the largest
 
     name: str
     policy: str | None = None
@@ -57,6 +60,10 @@ class PolicyPlanner(SearchPlanner):
     longest_first: bool = False
     splits: int | None = None
     about: str = ""
+
+    def with_options(self, text: str) -> Self:
+        """The planner of a name such as dreamshard:mine.safetensors?samples=16&refine; UsageError for another text."""
+        return type(self)(name=text, **policy_options(self.kind.planner, self.numbers, text))
 
     def solve(self, search: Search) -> Solution:
         """The best placement of the policy; NoPlanFound where tables find no room. An iteration is a placement.

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from recsmith.planners.placing.per_problem import best_split, longest_first_plan
+from recsmith.planners.placing.best_split import best_split, longest_first_plan
 from recsmith.planners.placing.shapes import shapes_of
 from recsmith.planners.placing.split_episodes import EndedEpisodes, PricedShapes
 from recsmith.planners.placing.split_policy import SplitPolicy

@@ -2,23 +2,19 @@
 
 import numpy as np
 import pytest
-from support.cases import cluster, table, workload
+from per_problem_cases import problem_of_room
 
-from recsmith._types import Floats, Ints
 from recsmith.costs import cost_model
 from recsmith.planners.placing import ItemBatch, items_of
-from recsmith.planners.rnn_network import DrawnEpisodes, Tensors, draw, first_tensors, gradient
-from recsmith.problems import Space, build_problem
+from recsmith_per_problem.arrays import Floats, Ints
+from recsmith_per_problem.rnn_network import DrawnEpisodes, Tensors, draw, first_tensors, gradient
 
 ENTROPY, EPISODES, STEP = 0.3, 4, 1e-5
 
 
 def items_of_tables(room: float) -> ItemBatch:
     """Seven tables on three devices that hold `room` of their even share each."""
-    tables = [table(f"t{i}", 1000 * (i + 1), 32, float(i + 1)) for i in range(7)]
-    work = workload(*tables, batch_size=1, optimizer="sgd")
-    hbm = int(room * sum(t.num_embeddings for t in tables) * 32 * 4 / 3)
-    problem = build_problem(work, cluster(3, hbm=hbm), Space(types=("table_wise",), kernels=("fused",)))
+    problem = problem_of_room(room)
     items = items_of(problem, cost_model().compile(problem))
     assert items is not None
     return items

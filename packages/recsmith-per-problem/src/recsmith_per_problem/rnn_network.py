@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from recsmith._types import Bools, Floats, Ints
 from recsmith.planners.placing import Episodes, ItemBatch
+from recsmith_per_problem.arrays import Bools, Floats, Ints
 
 HIDDEN = 32  # H: enough for one task; trade-off: 64 take twice the time
 SPREAD = 0.1  # of the first weights around 0: the first policy is nearly even

@@ -1,22 +1,16 @@
 """Planner rnn: its word, that it learns, and what it does without room."""
 
 import pytest
-from support.cases import cluster, table, workload
+from per_problem_cases import WHOLE, cluster, problem_of_tables, table, workload
 
+from recsmith import NoPlanFound, Space, UsageError
 from recsmith.costs import cost_model, step_seconds
-from recsmith.errors import NoPlanFound, UsageError
-from recsmith.planners import Budget, rnn
-from recsmith.planners.placing.per_problem import ItemPrices, best_split
-from recsmith.planners.rnn import Rnn
+from recsmith.planners import Budget
+from recsmith.planners.placing import best_split
 from recsmith.planning import find_planner
-from recsmith.problems import Problem, Space, build_problem, fits
-
-WHOLE = Space(types=("table_wise",), kernels=("fused",))
-
-
-def problem_of_tables(count: int, hbm: int = 2**40) -> Problem:
-    tables = [table(f"t{i}", 1000 * (i % 7 + 1), 32 * (i % 4 + 1), float(i % 11 + 1)) for i in range(count)]
-    return build_problem(workload(*tables, batch_size=4096, optimizer="sgd"), cluster(4, hbm=hbm), WHOLE)
+from recsmith.problems import build_problem, fits
+from recsmith_per_problem import Rnn, rnn
+from recsmith_per_problem.item_prices import ItemPrices
 
 
 def test_a_word_says_how_many_episodes() -> None:
@@ -64,7 +58,7 @@ def test_episodes_bound_the_iterations() -> None:
 def test_where_no_episode_has_room_tables_go_longest_first_or_there_is_one_sentence() -> None:
     size = 1000 * 64 * 4
     tables = [table(f"t{i}", rows, 64, 5.0) for i, rows in enumerate((1000, 1000, 700, 600, 500, 150))]
-    work = workload(*tables, batch_size=1, optimizer="sgd")
+    work = workload(*tables, batch_size=1)
     rows = build_problem(work, cluster(2, hbm=size * 2), Space(types=("table_wise", "row_wise"), kernels=("fused",)))
     found = find_planner("rnn?episodes=8").plan(rows, cost_model().compile(rows))
     assert fits(rows, found.footprint)

@@ -15,14 +15,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from recsmith._types import Floats, Ints
+from recsmith import UsageError
 from recsmith.costs import Evaluator
 from recsmith.elementary import log, log1p
-from recsmith.errors import UsageError
-from recsmith.planners.placing import ItemBatch
-from recsmith.planners.placing.per_problem import ItemPrices, PerProblemPlanner, SplitItems
-from recsmith.planners.rnn_network import Adam, DrawnEpisodes, draw, first_tensors, gradient
-from recsmith.planners.search.device_state import Assignment
+from recsmith.planners.placing import Assignment, ItemBatch, SplitItems
+from recsmith_per_problem.arrays import Floats, Ints
+from recsmith_per_problem.item_prices import ItemPrices
+from recsmith_per_problem.planner import PerProblemPlanner
+from recsmith_per_problem.rnn_network import Adam, DrawnEpisodes, draw, first_tensors, gradient
 
 NAME = "rnn"
 EPISODES, MOST_EPISODES = 3_200, 10_000_000
@@ -39,6 +39,8 @@ class Rnn(PerProblemPlanner):
     """A recurrent network for one problem. episodes: placements that it is trained on."""
 
     lost: ClassVar[str] = f"{NAME}: no placement that was drawn had room for every table; they went longest first"
+    option: ClassVar[str] = "episodes"
+    most: ClassVar[int] = MOST_EPISODES
 
     name: str = NAME
     episodes: int = EPISODES
