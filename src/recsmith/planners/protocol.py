@@ -94,8 +94,8 @@ class Planner(Protocol):
 
 
 @runtime_checkable
-class TakesOptions(Protocol):
-    """What a planner has besides, whose name may carry options behind '?' or ':', such as mine?rounds=8."""
+class TakesOptions(Planner, Protocol):
+    """A planner whose name may carry options behind '?' or ':', such as mine?rounds=8."""
 
     def with_options(self, text: str) -> Planner:
         """The planner of a name with options, all of which is its name; UsageError, with what to write, for another."""
