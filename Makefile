@@ -34,6 +34,9 @@ wheel: $(VENV)/.core
 	    || cp dist/built/*.whl dist
 	mv dist/built/*.tar.gz dist && rm -r dist/built
 
+# Compiled modules and tests are kept, also where the environment says otherwise: each process would compile them anew.
+test soak: export PYTHONDONTWRITEBYTECODE =
+
 test: venv
 	$(VENV)/bin/python -m pytest --numprocesses auto --dist loadfile
 

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -74,8 +75,13 @@ def room_of(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
-def imports(path: Path) -> Iterator[str]:
+@cache
+def imports(path: Path) -> list[str]:
     """Full names of the modules that a file imports, wherever in it they are imported."""
+    return sorted(set(_imports(path)))
+
+
+def _imports(path: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Import):
             yield from (name.name for name in node.names)
@@ -87,7 +93,6 @@ def imports(path: Path) -> Iterator[str]:
 
 
 FILES = sorted(path for path in PACKAGE.rglob("*.py"))
-IMPORTS = {path: sorted(set(imports(path))) for path in FILES}
 
 
 # --- the public face ----------------------------------------------------------------------------------------------
@@ -191,7 +196,7 @@ def test_rooms_import_only_what_comes_before_them(path: Path):
     room = room_of(path)
     if room in ("__init__", "__main__"):
         return
-    for name in IMPORTS[path]:
+    for name in imports(path):
         parts = name.split(".")
         if parts[0] != "recsmith" or len(parts) == 1:
             continue
@@ -204,7 +209,7 @@ def test_rooms_import_only_what_comes_before_them(path: Path):
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_only_the_core_is_imported_and_torch_only_where_it_belongs(path: Path):
-    foreign = {name.split(".")[0] for name in IMPORTS[path]} - set(sys.stdlib_module_names) - {"recsmith", ""}
+    foreign = {name.split(".")[0] for name in imports(path)} - set(sys.stdlib_module_names) - {"recsmith", ""}
     room = room_of(path)
     allowed = CORE | TORCH if room in TORCH_ROOMS else CORE
     solves = any(path.match(pattern) for pattern in SOLVER_FILES)

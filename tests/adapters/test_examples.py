@@ -108,9 +108,12 @@ def test_torchrec_dropin_starts_a_job_of_its_own_function(
     assert capsys.readouterr().out == "plan   user row_wise\nloss   0.700 0.700\n"
 
 
-@needs_torchrec
-def test_plan_that_lives():
-    said = run(str(EXAMPLES / "plan_that_lives.py"))
+@pytest.mark.usefixtures("torchrec")
+def test_plan_that_lives(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    monkeypatch.syspath_prepend(str(EXAMPLES))  # its jobs name functions of its own
+    monkeypatch.setattr(sys, "argv", ["plan_that_lives.py"])
+    runpy.run_path(str(EXAMPLES / "plan_that_lives.py"), run_name="__main__")
+    said = capsys.readouterr().out
     found = re.search(r"moved (\d+)% .*\n.*: (\S+) before, (\S+) after", said)
     assert found is not None
     moved, before, after = found.groups()

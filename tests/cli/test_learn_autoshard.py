@@ -15,6 +15,7 @@ SMALL = ("--row", "2x8", "--tasks", 2, "--iterations", 1, "--answers", 1, "--epi
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("recsmith.learning.policies.learn.JUDGED", 2)  # what is learned is not asked here
 
 
 def test_help_has_an_example(run: Run) -> None:

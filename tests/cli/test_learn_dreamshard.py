@@ -2,12 +2,14 @@
 
 import json
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from recsmith.learning.policies import DreamShardRecipe, learn
 from recsmith.learning.policies.learn import RunFolder
 
 Run = Callable[..., Any]
@@ -19,6 +21,14 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
+@pytest.fixture
+def brief(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tenth of the updates and of the judged tasks: what is learned is not asked here."""
+    room = pytest.importorskip("recsmith.learning.policies.dreamshard")
+    monkeypatch.setattr(room, "DreamShardRecipe", partial(DreamShardRecipe, cost_updates=30))
+    monkeypatch.setattr(learn, "JUDGED", 2)
+
+
 def test_help_has_an_example(run: Run) -> None:
     done = run("learn", "dreamshard", "--help")
     assert (done.code, done.err) == (0, "")
@@ -27,6 +37,7 @@ def test_help_has_an_example(run: Run) -> None:
 
 @pytest.mark.filterwarnings("default")
 @pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
+@pytest.mark.usefixtures("brief")
 def test_from_tasks_to_a_plan(run: Run, tables: Path) -> None:
     done = run("learn", "dreamshard", "-o", "p.safetensors", *SMALL)
     assert done.code == 0
@@ -43,6 +54,7 @@ def test_from_tasks_to_a_plan(run: Run, tables: Path) -> None:
 
 
 @pytest.mark.skipif(find_spec("torch") is None, reason="needs torch")
+@pytest.mark.usefixtures("brief")
 def test_a_training_that_was_ended_says_so_and_how_to_go_on(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     log = RunFolder.log
 

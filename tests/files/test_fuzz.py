@@ -12,6 +12,7 @@ import recsmith
 
 ROOT = Path(__file__).parents[2]
 CLASSES = 50  # of files
+EACH = 5  # files of a class: at most four are whole, one for each way of reading it
 
 
 def fuzzed(home: Path, *words: str) -> str:
@@ -28,12 +29,12 @@ def fuzzed(home: Path, *words: str) -> str:
 def test_a_few_damaged_files_of_each_kind(tmp_path: Path):
     pytest.importorskip("pyarrow")
     pytest.importorskip("torchrec")
-    report = fuzzed(tmp_path, "--files", str(8 * CLASSES), "--seed", "1")
+    report = fuzzed(tmp_path, "--files", str(EACH * CLASSES), "--seed", "1")
     assert len(report.splitlines()) == 2 + CLASSES + 1  # a heading, the classes and their sum: no bad place
     read, refused = (int(cell.replace(",", "")) for cell in report.splitlines()[-1].split("|")[3:5])
     assert read > 2 * CLASSES
-    assert refused > 2 * CLASSES
-    assert read + refused == 8 * CLASSES
+    assert refused > CLASSES
+    assert read + refused == EACH * CLASSES
 
 
 @pytest.mark.soak

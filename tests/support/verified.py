@@ -1,11 +1,14 @@
 """Plans whose kernels can be measured, by hand-picked planners."""
 
+from functools import cache
+
 from recsmith import Plan, Space, Workload, load_cluster, plan
 from recsmith.workloads.sample import sample_workload
 
 WORK = sample_workload(12, 4, max_bytes=2**24, batch_size=2**15)  # whole waves: the simulation is near its model
 
 
+@cache
 def planned(planner: str = "cost_greedy", cluster: str = "h100:4", seed: int = 0, work: Workload = WORK) -> Plan:
     """A plan of whole tables and column splits in fused kernels."""
     space = Space(types=("table_wise", "column_wise"), kernels=("fused",))
