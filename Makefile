@@ -3,6 +3,7 @@
 # make soak   all tests at full size, long random runs included: about an hour of one core
 # make wheel  build dist/recsmith-<version>-cp311-abi3-<platform>.whl, for Python 3.11 and later, and the source archive
 # make venv   that set-up alone
+# make check  the tests that the changes since main can affect (benchmarks/affected.py)
 # make lint   ruff and pyright
 # make web    build the pages of src/recsmith/web/static from web/ (needs Node 20 or later; its output is committed)
 # make docs   the site of docs/, in docs/_build/html; a broken link is an error
@@ -20,7 +21,7 @@ TORCH_INDEX ?=
 VENV := .venv
 PIP := $(VENV)/bin/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo docs web wheel test soak lint venv bench measurements simulated-model comm-models learned
+.PHONY: demo docs web wheel test check soak lint venv bench measurements simulated-model comm-models learned
 
 demo: $(VENV)/.core
 	$(VENV)/bin/recsmith plan dlrm-v2 --cluster h100:8
@@ -35,10 +36,17 @@ wheel: $(VENV)/.core
 	mv dist/built/*.tar.gz dist && rm -r dist/built
 
 # Compiled modules and tests are kept, also where the environment says otherwise: each process would compile them anew.
-test soak: export PYTHONDONTWRITEBYTECODE =
+test check soak: export PYTHONDONTWRITEBYTECODE =
 
 test: venv
 	$(VENV)/bin/python -m pytest --numprocesses auto --dist loadfile
+
+# SINCE: what the changes are counted from.
+SINCE ?= main
+
+check: venv
+	$(VENV)/bin/python benchmarks/affected.py --since $(SINCE) \
+	    | xargs --no-run-if-empty $(VENV)/bin/python -m pytest --numprocesses auto --dist loadfile
 
 # Also what carries the mark `soak`, and laws with other random examples every time.
 soak: venv
