@@ -28,13 +28,13 @@ DOCS = re.compile(r"(docs|examples|benchmarks)/|[A-Z_]+\.md$")
 
 
 class Modules:
-    """The modules of src/ and of tests/ below a folder, by their dotted names, and what each of them needs."""
+    """The modules of src/ and of tests/, those of packages/ too, by their dotted names, and what each of them needs."""
 
     def __init__(self, root: Path = ROOT) -> None:
         """Find the files."""
         self.root = root
         self.paths: dict[str, Path] = {}
-        for folder in (root / "src", root / "tests"):
+        for folder in (root / "src", root / "tests", *root.glob("packages/*/src"), *root.glob("packages/*/tests")):
             for path in sorted(folder.rglob("*.py")):
                 parts = path.relative_to(folder).with_suffix("").parts
                 self.paths[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
@@ -103,7 +103,7 @@ class Modules:
         name = self.names.get(path, "")
         if name and path.name != "__init__.py":
             return {name}
-        if not file.startswith(("src/recsmith/", "tests/")):
+        if not file.startswith(("src/recsmith/", "tests/", "packages/")):
             return set()
         beside = next(up for up in path.parents if any(each.is_relative_to(up) for each in self.names))
         return {each for place, each in self.names.items() if place.is_relative_to(beside)}
@@ -120,7 +120,7 @@ def affected(changed: Iterable[str], modules: Modules) -> list[str]:
     for file in changed:
         if DOCS.match(file):
             found |= {name for name in tests if name.startswith("docs.")}
-        if not file.startswith(("src/", "tests/", "docs/")):
+        if not file.startswith(("src/", "tests/", "packages/", "docs/")):
             named = re.compile(rf"\b{re.escape(Path(file).stem)}\b")
             found |= {name for name, text in texts.items() if named.search(text)}
         if file.startswith("web/"):

@@ -32,6 +32,11 @@ TREE = {
     "subprocess.run(['python', '-c', '''\nfrom recsmith.cli.app import x\n'''])\n",
     "tests/docs/test_pages.py": "",
     "tests/web/test_page.py": "PAGE = 'examples/first.py'\n",
+    "src/recsmith/public.py": "name = 1\n",
+    "packages/own/pyproject.toml": "",
+    "packages/own/src/own/__init__.py": "from own.planner import Own\n",
+    "packages/own/src/own/planner.py": "from recsmith.public import name\nclass Own: ...\n",
+    "packages/own/tests/test_own.py": "from own import Own\n",
 }  # fmt: skip
 
 
@@ -63,10 +68,13 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         ("docs/plan.md", ["docs/test_pages.py"]),
         ("examples/first.py", ["docs/test_pages.py", "web/test_page.py"]),
         ("web/src/page.ts", ["web/test_page.py"]),
-        ("tests/conftest.py", sorted(name[6:] for name in TREE if "/test_" in name)),
+        ("tests/conftest.py", [name.removeprefix("tests/") for name in sorted(TREE) if "/test_" in name]),
+        ("packages/own/pyproject.toml", ["packages/own/tests/test_own.py"]),
+        ("packages/own/src/own/planner.py", ["packages/own/tests/test_own.py"]),
+        ("src/recsmith/public.py", ["packages/own/tests/test_own.py"]),
         ("LICENSE", []),
     ],
 )
 def test_what_can_notice_a_change_is_found_and_nothing_else(changed: str, tests: list[str], made: Any) -> None:
     script, modules = made
-    assert script.affected([changed], modules) == [f"tests/{name}" for name in tests]
+    assert [each.removeprefix("tests/") for each in script.affected([changed], modules)] == tests

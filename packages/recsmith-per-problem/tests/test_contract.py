@@ -16,9 +16,11 @@ from recsmith.planners.placing import WHOLE, items_of
 from recsmith.planning import find_planner
 from recsmith.problems import Problem, build_problem
 from recsmith.testing import PlannerCase, PlannerContract, sample_problems
+from recsmith_per_problem import Rnn, SurCo
 from recsmith_per_problem.surco import is_installed
 
-WORDS = ("rnn?episodes=32", *(("surco?steps=4",) if is_installed() else ()))  # few steps: the laws hold for them too
+KINDS = {"rnn?episodes=32": Rnn, "surco?steps=4": SurCo}  # few steps: the laws hold for them too
+WORDS = tuple(word for word in KINDS if KINDS[word] is Rnn or is_installed())
 MODELS = ("analytic", "torchrec")
 
 
@@ -38,6 +40,7 @@ class TestOfThisPackage(PlannerContract):
     @pytest.fixture(autouse=True, params=WORDS)
     def _each(self, request: pytest.FixtureRequest) -> None:
         self.planner = PLANNERS[request.param]
+        assert isinstance(self.planner, KINDS[request.param])
 
 
 PLANS = f"""
