@@ -1,5 +1,6 @@
 """benchmarks/affected.py: which tests a change can affect, of a small tree of modules and tests."""
 
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +45,7 @@ TREE = {
 def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The script, and the modules of the tree."""
     monkeypatch.syspath_prepend(BENCHMARKS)
-    import affected
-
+    affected = import_module("affected")
     for name, text in TREE.items():
         file = tmp_path / name
         file.parent.mkdir(parents=True, exist_ok=True)
