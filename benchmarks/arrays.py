@@ -29,8 +29,8 @@ from recsmith.training import (
     RunOptimizers,
     run_to_raw,
 )
-from recsmith.training.arrays.members import members_of
-from recsmith.training.settings.arrays import RunArray
+from recsmith.training.systems.arrays.members import members_of
+from recsmith.training.systems.arrays.settings import RunArray
 
 RANKS, MEMBERS, EXACT_STEPS = 2, 4, 100
 STEPS, WARM, ROUNDS = 30, 8, 3  # of a job; the first ones are left out of its seconds
@@ -139,8 +139,8 @@ def pair_on_rank(together: dict[str, Any], alone: list[dict[str, Any]], rounds: 
 
 def measured(case: str, rounds: int) -> dict[str, Any]:
     """Seconds of steps of a case, and the gain that is predicted for it."""
-    from recsmith.training.arrays.gains import predicted_gain
     from recsmith.training.sources import open_source
+    from recsmith.training.systems.arrays.gains import predicted_gain
 
     with tempfile.TemporaryDirectory() as name:
         array = an_array(Path(name, "array"), **CASES[case])

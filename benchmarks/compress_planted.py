@@ -27,10 +27,10 @@ from compress import plain_task
 from recsmith.embeddings import CompressionRule, LogicalTable, learn_hash, parameters, save_maps, transforms_of
 from recsmith.training import Run, RunData, RunModel
 from recsmith.training.batches import as_tensors
-from recsmith.training.id_maps import cheap_columns, id_counts
 from recsmith.training.optimizers.settings import RunOptimizers, SparseOptimizer
 from recsmith.training.run_tables import tables_of
 from recsmith.training.sources import open_data
+from recsmith.training.systems.stored.id_maps import cheap_columns, id_counts
 from recsmith.training.tables.plain import features_of
 
 USERS, GROUPS = 50, 40

@@ -297,7 +297,7 @@ def read_log(folder: Path) -> None:
     """What a job that goes on, and benchmarks, read of a log."""
     from recsmith.training.log import RunLog
     from recsmith.training.log_lines import LOG, logged, logged_number
-    from recsmith.training.watchers.alarm_log import slow_trainer_of_run
+    from recsmith.training.systems.watch.alarm_log import slow_trainer_of_run
 
     slow_trainer_of_run(str(folder))
     for line in logged(folder / LOG, "train"):
@@ -311,7 +311,7 @@ def merge_sketches(folder: Path) -> None:
     import numpy as np
 
     from recsmith.streaming.sketches import IdSketch
-    from recsmith.training.watchers.sketch_files import read_sketches
+    from recsmith.training.systems.watch.sketch_files import read_sketches
 
     for sketch in read_sketches(folder, 4)[1].values():
         sound = IdSketch()
@@ -326,21 +326,21 @@ def read_live_workload(folder: Path) -> None:
     """The workload of a run as its ids are read now."""
     from recsmith.plans import load_plan
     from recsmith.streaming.live_workload import live_workload
-    from recsmith.training.watchers.sketch_files import read_sketches
+    from recsmith.training.systems.watch.sketch_files import read_sketches
 
     live_workload(load_plan(folder / "plan.json").workload, read_sketches(folder, 4)[1], source="the run")
 
 
 def read_place(file: Path) -> None:
     """What one more trainer reads of where the servers are."""
-    from recsmith.training.remote.hosting import read_place as read
+    from recsmith.training.systems.remote.hosting import read_place as read
 
     read(file)
 
 
 def read_trainings(file: Path) -> None:
     """The trainings of a curve of compression, and the curve."""
-    from recsmith.training import compression_curve
+    from recsmith.training.systems.stored import curve as compression_curve
 
     compression_curve.read_trainings(file)
 
@@ -373,7 +373,7 @@ def _stream() -> Any:
 
 
 def _replay(folder: Path, arms: Any, train: Any) -> Any:
-    from recsmith.training.arms import replay
+    from recsmith.training.systems.periods.arms import replay
 
     return replay(_stream(), arms, (0,), folder, train, lambda found: found())
 
@@ -381,7 +381,7 @@ def _replay(folder: Path, arms: Any, train: Any) -> Any:
 def read_replay(folder: Path) -> None:
     """Arms that a replay takes from its folder, and the one that pays."""
     from recsmith.reports.online import online_lines
-    from recsmith.training.arms import judged
+    from recsmith.training.systems.periods.arms import judged
 
     arms = {"incremental": "incremental", "window": {"name": "window", "periods": 3}}
     print(*online_lines(judged(_replay(folder, arms, None), 3)), sep="\n")
@@ -389,8 +389,8 @@ def read_replay(folder: Path) -> None:
 
 def read_update(file: Path) -> None:
     """What a job that goes on reads of the update that was chosen."""
-    from recsmith.training.deciding import read_decision
-    from recsmith.training.updates import update_of
+    from recsmith.training.systems.periods.deciding import read_decision
+    from recsmith.training.systems.periods.updates import update_of
 
     read_decision(file, update_of({"name": "auto", "replayed": 8}))
 
@@ -410,9 +410,9 @@ def read_stream(file: Path) -> None:
 
 def read_array(file: Path) -> None:
     """What an array that goes on reads of its members."""
-    from recsmith.training.arrays.members import read_ended
     from recsmith.training.run import run_from_raw
-    from recsmith.training.settings.arrays import RunArray
+    from recsmith.training.systems.arrays.members import read_ended
+    from recsmith.training.systems.arrays.settings import RunArray
 
     members: dict[str, tuple[str, ...]] = {"sound": (), "broken": ("seed=1",)}
     run = replace(run_from_raw(RUN | {"output": "array"}, "the run"), array=RunArray(members=members))
@@ -518,7 +518,7 @@ def _told(home: Path) -> None:
     from recsmith.files import encode
     from recsmith.training.card import Sparsified, SparsitySettings
     from recsmith.training.export import export_changed
-    from recsmith.training.remote.calls import ServerPlace
+    from recsmith.training.systems.remote.calls import ServerPlace
 
     made = Sparsified(settings=SparsitySettings(), samples=9, layers={"over": 0.5}, weights=8, zeros=4,
                       loss_full=0.5, loss=0.6)  # fmt: skip
@@ -641,8 +641,8 @@ def _maps(file: Path) -> None:
 def _replayed(folder: Path, decision: Path) -> None:
     """What two arms reached, by logs of a training, and what was decided."""
     from recsmith.reports.online import online_to_raw
-    from recsmith.training.arms import ARMS, judged
     from recsmith.training.log import LOG
+    from recsmith.training.systems.periods.arms import ARMS, judged
 
     def log(run: Any) -> dict[str, bool]:
         lines = [{"event": "period", "period": at, "ahead": ahead, "logloss": 0.5 + 0.01 * at, "ne": 0.9 + 0.01 * ahead}

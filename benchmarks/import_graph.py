@@ -41,6 +41,7 @@ BASE = {
 
 STARTS = ("recsmith.planning.plan", "recsmith.training.loop")  # modules whose closures are counted
 SMALL = 60  # lines up to which a module with one importer might be a part of it
+SYSTEMS = "systems"  # a folder of folders, each of them a unit
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Graph = dict[str, set[str]]
 
@@ -163,16 +164,22 @@ def _last_first(graph: Graph) -> list[str]:
 
 
 def unit_graphs(graph: Graph) -> dict[str, Graph]:
-    """By room, which of its units import which: a unit is a module of the room, or a folder of it."""
+    """By room, which of its units import which: a unit is a module of the room, or a folder of it, or a system."""
     rooms: dict[str, Graph] = {}
     for name, others in graph.items():
-        parts = name.split(".")
-        if len(parts) < 3:  # a room's own __init__, which shows what is inside
+        room, unit = unit_of(name)
+        if not unit:  # a room's own __init__, which shows what is inside
             continue
-        units = rooms.setdefault(parts[1], {}).setdefault(parts[2], set())
-        inside = (other.split(".") for other in others)
-        units.update(each[2] for each in inside if len(each) > 2 and each[1] == parts[1] and each[2] != parts[2])
+        units = rooms.setdefault(room, {}).setdefault(unit, set())
+        inside = map(unit_of, others)
+        units.update(each for there, each in inside if there == room and each not in ("", unit))
     return rooms
+
+
+def unit_of(name: str) -> tuple[str, str]:
+    """The room of a module and its unit there; '' for the room's own __init__."""
+    _, room, unit, folder = [*name.split("."), "", "", ""][:4]
+    return room, f"{unit}/{folder}" if unit == SYSTEMS and folder else unit
 
 
 def knots(graph: Graph) -> dict[str, list[list[str]]]:

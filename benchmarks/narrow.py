@@ -21,12 +21,12 @@ from typing import Any
 import torch
 
 from recsmith.training import DenseOptimizer, Run, RunData, RunMetrics, RunModel, RunOptimizers, SparseOptimizer, train
-from recsmith.training.narrowing.layers import NarrowedLayers
-from recsmith.training.narrowing.units import units_of
 from recsmith.training.run import Checkpointing
 from recsmith.training.scores import mean_within
-from recsmith.training.settings.narrow import NarrowSettings
-from recsmith.training.settings.periods import Periods
+from recsmith.training.systems.narrow.layers import NarrowedLayers
+from recsmith.training.systems.narrow.settings import NarrowSettings
+from recsmith.training.systems.narrow.units import units_of
+from recsmith.training.systems.periods.settings import Periods
 
 SEEDS = 5
 FEATURES = [{"name": name, "num_embeddings": rows} for name, rows in (("a", 1000), ("b", 400), ("c", 100), ("d", 30))]

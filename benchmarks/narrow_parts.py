@@ -27,7 +27,8 @@ class EveryOther(Watcher):
 
     def look(self, seen: Seen) -> None:
         """Count the step, and turn the layers over for the next."""
-        now, layers = (time.process_time(), time.perf_counter()), seen.job.sharded.narrowed
+        now = (time.process_time(), time.perf_counter())
+        layers: Any = seen.job.attached.get("narrow")
         assert layers is not None
         if self.kept is None:
             self.kept = layers._chosen()

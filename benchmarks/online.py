@@ -23,10 +23,10 @@ from recsmith.data import GeneratorSpec, planted_optimum, spec_from_raw
 from recsmith.files import decode, dump_json, encode, write_text
 from recsmith.reports.online import online_picture
 from recsmith.training import DenseOptimizer, Run, RunData, RunModel, RunOptimizers, SparseOptimizer
-from recsmith.training.arms import OnlineResult, above, chosen, rows_of
-from recsmith.training.online import bench_online
 from recsmith.training.scores import mean_within
-from recsmith.training.settings.periods import Periods
+from recsmith.training.systems.periods.arms import OnlineResult, above, chosen, rows_of
+from recsmith.training.systems.periods.replay import bench_online
+from recsmith.training.systems.periods.settings import Periods
 
 SEEDS, PERIODS, SAMPLES, BATCH = 5, 24, 2048, 256
 KINDS = {"rotating": 16, "linear": PERIODS, "sudden": 6, "none": 1}  # periods of a turn, of the way, between two truths

@@ -12,7 +12,7 @@ import torch
 
 from recsmith.data.generator.teacher import sigmoid
 from recsmith.training.scores import mean_within
-from recsmith.training.updates.future_gradient import ridge_weights
+from recsmith.training.systems.periods.updates.future_gradient import ridge_weights
 
 VALUES, SAMPLES, BATCH, PERIODS, FIRST, K = 20, 1000, 50, 60, 8, 3
 TURN, SIGNAL, RIDGE, FORGETTING = 30, 4.0, 0.02, 0.98  # the truth's length is SIGNAL; TURN periods are a turn of it

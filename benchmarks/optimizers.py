@@ -22,8 +22,8 @@ import torch
 from optimizer_jobs import CLICKS, Clicks, beside, mean_of
 
 from recsmith.training import DenseOptimizer
-from recsmith.training.optimizers.blocks import ShampooSettings, blocks_of, owners
 from recsmith.training.optimizers.dense import dense_optimizer
+from recsmith.training.systems.shampoo.blocks import ShampooSettings, blocks_of, owners
 
 BATCH = 2048
 BOTTOM, TOP = (13, 512, 256, 64, 16), (367, 512, 256, 1)

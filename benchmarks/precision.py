@@ -27,7 +27,7 @@ import torch
 import torch.distributed as dist
 from learning_pictures import PICTURES, Axis, Panel, picture
 
-from recsmith.training.bfloat16 import join, nearest, split, stochastic
+from recsmith.training.systems.halves.bfloat16 import join, nearest, split, stochastic
 
 HERE = Path(__file__).parent
 LOWERS = (0x0000, 0x0001, 0x7FFF, 0x8000, 0x8001, 0xFFFF)
@@ -114,7 +114,7 @@ def updates(quick: bool) -> None:
     )
     from torchrec.optim import RowWiseAdagrad
 
-    from recsmith.training.stores.split import SplitTables
+    from recsmith.training.systems.halves.rows import SplitTables
 
     rows, columns, samples, steps = 5000, 64, 256, 20 if quick else 1000
     print("| optimizer | upper half | steps | weights unlike torch's | most from FBGEMM's fused |")
@@ -254,7 +254,7 @@ def count_bytes(quick: bool) -> None:
         SplitTableBatchedEmbeddingBagsCodegen,
     )
 
-    from recsmith.training.stores.split import SplitTables
+    from recsmith.training.systems.halves.rows import SplitTables
 
     rows, samples, ids, rounds = (10_000, 64, 5, 2) if quick else (1_000_000, 1024, 20, 9)
     print("| columns | rows read | fp32 bytes of them | read | weights and state, fp32 | in halves "

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from recsmith.training import Checkpointing, Run, RunData, RunMetrics, RunModel, train
-from recsmith.training.settings.remote import RunRemote
+from recsmith.training.systems.remote.settings import RunRemote
 
 STEPS, WARM, BATCH, TABLES, ROWS, COLUMNS = 40, 10, 512, 8, 100_000, 32
 BASE_S, TIMES = 0.2, 3

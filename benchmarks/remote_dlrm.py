@@ -8,7 +8,7 @@ Its lines are counted by remote_lines.py.
 from typing import Any
 
 from recsmith.training import Run, RunData, RunMetrics, RunModel, RunOptimizers, SparseOptimizer, train
-from recsmith.training.settings.remote import RunRemote
+from recsmith.training.systems.remote.settings import RunRemote
 
 # --- model and data -----------------------------------------------------------------------------------------------
 

@@ -33,7 +33,7 @@ import torch
 
 from recsmith.feeding.on_ray import Connection
 from recsmith.jobs.machine import LOOPBACK, free_port, loopback_interface
-from recsmith.training.remote.calls import ServerCalls, ServerFunctions, ServerPlace
+from recsmith.training.systems.remote.calls import ServerCalls, ServerFunctions, ServerPlace
 
 SIZES = {"64 KiB": 2**16, "4 MiB": 2**22, "32 MiB": 2**25}
 ROUNDS = {"64 KiB": 400, "4 MiB": 100, "32 MiB": 20}
@@ -134,7 +134,7 @@ def echo_by(calls: ServerCalls) -> Echo:
 
 @contextmanager
 def ours_over_rpc() -> Iterator[tuple[Echo, int]]:
-    from recsmith.training.remote.on_rpc import RpcCalls
+    from recsmith.training.systems.remote.on_rpc import RpcCalls
 
     port = free_port()
     with served("ours", port) as server:
@@ -144,8 +144,8 @@ def ours_over_rpc() -> Iterator[tuple[Echo, int]]:
 
 
 def serve_ours(port: int) -> None:
-    from recsmith.training.remote.group import hosted_meeting
-    from recsmith.training.remote.on_rpc import RpcServer
+    from recsmith.training.systems.remote.group import hosted_meeting
+    from recsmith.training.systems.remote.on_rpc import RpcServer
 
     place = place_of("rpc", f"{LOOPBACK}:{port}")
     store = hosted_meeting(place.address)
@@ -158,7 +158,7 @@ def serve_ours(port: int) -> None:
 
 @contextmanager
 def ours_over_sockets() -> Iterator[tuple[Echo, int]]:
-    from recsmith.training.remote.on_sockets import SocketCalls
+    from recsmith.training.systems.remote.on_sockets import SocketCalls
 
     port = free_port()
     with served("sockets", port) as server:
@@ -168,7 +168,7 @@ def ours_over_sockets() -> Iterator[tuple[Echo, int]]:
 
 
 def serve_sockets(port: int) -> None:
-    from recsmith.training.remote.on_sockets import SocketServer, listen
+    from recsmith.training.systems.remote.on_sockets import SocketServer, listen
 
     place = place_of("sockets", f"{LOOPBACK}:{port}")
     server = SocketServer(place, functions(place, 0, {}), listen(place.address, 0))
@@ -179,7 +179,7 @@ def serve_sockets(port: int) -> None:
 
 @contextmanager
 def ours_over_ray() -> Iterator[tuple[Echo, None]]:
-    from recsmith.training.remote.on_ray import RayCalls, RayServers
+    from recsmith.training.systems.remote.on_ray import RayCalls, RayServers
 
     connection = Connection(None)
     place = place_of("ray", connection.ray.get_runtime_context().gcs_address)

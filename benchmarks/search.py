@@ -9,7 +9,8 @@ movielens: AUC of what is found beside uniform widths and the power rule. coeffi
 beside a training. planted: widths that are planted, and a greedy search. prices: their sums beside plans.
 
 Networks and samples are trained in this process, on one thread, in plain PyTorch with the step of the product
-(training/steps/searching.py); losses of a job are the same to 1e-6 (tests/training/test_compressed_jobs.py). Every
+(training/systems/search/step.py); losses of a job are the same to 1e-6
+(tests/training/systems/stored/test_compressed_jobs.py). Every
 training is a line of measured/*.jsonl as soon as it is done, and not done again.
 """
 
@@ -42,19 +43,19 @@ from recsmith.searching.samples import frontier, picked, rules_setting, settings
 from recsmith.searching.space import make_space
 from recsmith.training import DenseOptimizer, Run, RunData, RunModel, RunOptimizers, SparseOptimizer, load_run
 from recsmith.training.batches import as_tensors, training_batches
-from recsmith.training.compression_curve import CompressionPoint
 from recsmith.training.metrics import exact_auc
 from recsmith.training.models import build_task
 from recsmith.training.optimizers.building import sparse_arguments, table_class
 from recsmith.training.scores import mean_within
-from recsmith.training.search import NetworkSearch, candidates, expected, front, prepare
-from recsmith.training.searched_network import scores_of
 from recsmith.training.sharded import draw_weights
 from recsmith.training.sources import open_data, open_source
-from recsmith.training.steps.searching import SearchStep
 from recsmith.training.stores.device import DeviceRows
+from recsmith.training.systems.search.network import scores_of
+from recsmith.training.systems.search.searching import NetworkSearch, candidates, expected, front, prepare
+from recsmith.training.systems.search.step import SearchStep
+from recsmith.training.systems.search.tables import pick
+from recsmith.training.systems.stored.curve import CompressionPoint
 from recsmith.training.tables.plain import features_of, initial_weights_of
-from recsmith.training.tables.searched import pick
 
 warnings.filterwarnings("ignore", module="torch")
 

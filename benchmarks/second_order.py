@@ -21,9 +21,9 @@ import torch
 from second_order_jobs import dense_refitted, layers, refitted
 
 from recsmith.jobs.launch import launch
-from recsmith.training.optimizers.dance import DanceSettings, dance
-from recsmith.training.optimizers.flat import DampedLoss, FlatLayers
-from recsmith.training.optimizers.progressive_lbfgs import ProgressiveLbfgs
+from recsmith.training.systems.second_order.dance import DanceSettings, dance
+from recsmith.training.systems.second_order.flat import DampedLoss, FlatLayers
+from recsmith.training.systems.second_order.progressive_lbfgs import ProgressiveLbfgs
 
 SAMPLES, COLUMNS, PART = 65_536, 100, 4096
 TUNED_ON, SEEDS = 0, (1, 2, 3)

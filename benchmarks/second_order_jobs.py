@@ -16,13 +16,13 @@ from precision import one_rank
 from recsmith.training import DenseOptimizer, Run, RunData, RunModel, RunOptimizers, SparseOptimizer, load_model
 from recsmith.training.card import RefitSettings
 from recsmith.training.optimizers.building import table_class
-from recsmith.training.optimizers.dance import DanceSettings, newton, stages
 from recsmith.training.optimizers.dense import dense_optimizer
-from recsmith.training.optimizers.flat import DampedLoss, FlatLayers
-from recsmith.training.optimizers.progressive_lbfgs import ProgressiveLbfgs
 from recsmith.training.run import run_to_raw
 from recsmith.training.sharded import table_of
-from recsmith.training.steps.cached_tables import CachedBatch, CachedTables
+from recsmith.training.systems.second_order.cached_tables import CachedBatch, CachedTables
+from recsmith.training.systems.second_order.dance import DanceSettings, newton, stages
+from recsmith.training.systems.second_order.flat import DampedLoss, FlatLayers
+from recsmith.training.systems.second_order.progressive_lbfgs import ProgressiveLbfgs
 
 STEPS, PASSES, LOOKS = 100, 4.0, 25  # batches of a pass, passes of each method, and steps between two looks
 RATES = {
@@ -275,7 +275,7 @@ class Drifting:
 
     def row(self, period: int, ways: Sequence[Way]) -> dict[str, Any]:
         """NE of each way to go on from a period, on the next."""
-        from recsmith.training.refit import refit
+        from recsmith.training.systems.second_order.refit import refit
 
         made: dict[str, Any] = {"platt": self.platt(period)}
         for which, method in ways:

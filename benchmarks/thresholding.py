@@ -29,11 +29,11 @@ from thresholding_scores import show_progress, show_scores
 from torch import nn
 from two_networks import INTERFACE, run_ranks, sent_bytes, two_networks, why_not
 
-from recsmith.training.collectives import decided
 from recsmith.training.models import unsharded
 from recsmith.training.plan import plan_here
 from recsmith.training.run import load_run
 from recsmith.training.sharded import numbers_across
+from recsmith.training.systems.thresholds.deciding import decided
 from recsmith.training.variants import TrainBench, bench_train, load_bench
 
 HERE = Path(__file__).parent
@@ -122,8 +122,8 @@ def said_by_rank_0(hosts: Sequence[Any], settings: dict[str, Any], ranks_per_hos
 
 def as_rank(settings: dict[str, Any]) -> None:
     """Train a plain model by DistributedDataParallel, and count the bytes that leave this host meanwhile."""
-    from recsmith.training.collectives import Thresholded
-    from recsmith.training.collectives.dense_thresholds import DenseThresholds
+    from recsmith.training.systems.thresholds.dense import DenseThresholds
+    from recsmith.training.systems.thresholds.settings import Thresholded
 
     dist.init_process_group("gloo")
     torch.set_num_threads(1)
@@ -228,8 +228,8 @@ def a_step(settings: list[str], rate: str, steps: int) -> tuple[float, float]:
 
 def time_thresholds(quick: bool) -> None:
     """CPU seconds of one thread for the numbers of a large layer: choosing them, and measuring their threshold."""
-    from recsmith.training.collectives import Thresholded
-    from recsmith.training.collectives.dense_thresholds import DenseThresholds, decoded, encoded, threshold_of
+    from recsmith.training.systems.thresholds.dense import DenseThresholds, decoded, encoded, threshold_of
+    from recsmith.training.systems.thresholds.settings import Thresholded
 
     torch.set_num_threads(1)
     hook, rounds = DenseThresholds(Thresholded(), nn.Linear(2, 2)), 3 if quick else 50

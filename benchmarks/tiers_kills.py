@@ -43,7 +43,7 @@ def arm(step: int, _: float, samples: object) -> None:
 
 def _deadly(folder: Path, left: list[dict[str, Any]]) -> None:
     """Put the next kill where it belongs."""
-    from recsmith.training.stores.tiered import TieredTables
+    from recsmith.training.systems.tiers.rows import TieredTables
 
     kind, calls = left[0]["kind"], left[0]["calls"]
     rename, seen = Path.rename, [0]

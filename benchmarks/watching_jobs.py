@@ -18,8 +18,8 @@ from recsmith._random import mixed
 from recsmith.data import Batch, Dataset, Position, open_dataset, spec_from_raw
 from recsmith.files import decode, encode
 from recsmith.training import Run, RunData, RunModel
-from recsmith.training.watchers.anomalies import AnomalyWatcher
-from recsmith.training.watchers.looking import DenseTimer
+from recsmith.training.systems.watch.anomalies import AnomalyWatcher
+from recsmith.training.systems.watch.looking import DenseTimer
 from recsmith.training.watchers.protocol import Seen, Watcher, Wish
 
 BATCH = 512  # of all ranks

@@ -236,7 +236,7 @@ def plan_of(run: Any, kind: str, device: str, folder: Path) -> str:
     """All tables, the physical ones of a compressed model, by one sharding type or in host memory with a cache."""
     import recsmith
     from recsmith.embeddings.workloads import compress
-    from recsmith.training.compressing import run_workload
+    from recsmith.training.systems.stored.compressing import run_workload
 
     workload = run_workload(run)
     if run.model.compression:
@@ -257,10 +257,10 @@ def plan_of(run: Any, kind: str, device: str, folder: Path) -> str:
 
 def train_here(run: Any) -> Row:
     """Train a run on this rank, refused as `recsmith train` refuses it; what came of it."""
-    from recsmith.training.arrays.members import trained_runs
     from recsmith.training.loop import train_on_rank
     from recsmith.training.prerequisites import check_run
     from recsmith.training.run import run_to_raw
+    from recsmith.training.systems.arrays.members import trained_runs
 
     for each in trained_runs(run):
         check_run(each, 1)
@@ -275,7 +275,7 @@ def trained(job: Job, run: Any, folder: Path) -> Row:
     if job.mode == "alone":
         send_to_itself()
     if job.mode == "search":
-        from recsmith.training.search import NetworkSearch, prepare
+        from recsmith.training.systems.search.searching import NetworkSearch, prepare
 
         run = prepare(run, NetworkSearch(under=0.6, price="bytes"), str(folder / "search")).network
         run = replace(run, metrics=replace(run.metrics, every=1))
@@ -345,9 +345,9 @@ def update_rows(weights: Any, state: dict[str, Any], settings: Any, step: int) -
 
 def send_to_itself() -> None:
     """Have thresholds choose and send on one rank, too."""
-    from recsmith.training.collectives.dense_thresholds import DenseThresholds
-    from recsmith.training.collectives.pooled_thresholds import replace_pooled
-    from recsmith.training.collectives.thresholded import Thresholded
+    from recsmith.training.systems.thresholds.dense import DenseThresholds
+    from recsmith.training.systems.thresholds.pooled import replace_pooled
+    from recsmith.training.systems.thresholds.settings import Thresholded
 
     def attach(settings: Any, model: Any) -> Any:
         if settings.pooled is not None and replace_pooled(model, settings) == 0:

@@ -13,7 +13,7 @@ pytest.importorskip("torchrec")
 pytest.importorskip("datasketches")
 
 import recsmith
-from recsmith.training.watchers.sketch_files import SketchFiles, read_sketches
+from recsmith.training.systems.watch.sketch_files import SketchFiles, read_sketches
 
 Run = Callable[..., Any]
 

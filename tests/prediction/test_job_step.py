@@ -49,9 +49,9 @@ def test_gradients_take_the_links_and_not_less_than_was_measured() -> None:
 
 def test_every_price_of_products_follows_the_machine_that_ships(monkeypatch: pytest.MonkeyPatch) -> None:
     """Narrow layers, Shampoo, towers, arrays and search ask one place: a machine half as fast halves them all."""
-    from recsmith.training.arrays.scheduling.profiling import cpu_rates
-    from recsmith.training.optimizers.blocks import ShampooSettings
-    from recsmith.training.optimizers.shampoo_cost import shampoo_cost
+    from recsmith.training.systems.arrays.scheduling.profiling import cpu_rates
+    from recsmith.training.systems.shampoo.blocks import ShampooSettings
+    from recsmith.training.systems.shampoo.cost import shampoo_cost
 
     def prices() -> list[float]:
         speeds.flops_per_s.cache_clear()

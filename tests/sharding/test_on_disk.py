@@ -15,7 +15,7 @@ from recsmith.problems import Constraints, Space, build_problem
 from recsmith.sharding import KERNEL_NAMES
 from recsmith.sharding.memory import LOG_PART, Pieces, real_bytes
 from recsmith.sharding.on_disk import disk_seconds, stays_in_memory
-from recsmith.training.stores.cache import RowCache
+from recsmith.training.systems.tiers.cache import RowCache
 from recsmith.workloads import AccessProfile
 
 SPACE = Space(kernels=("fused", "dense", "key_value"))

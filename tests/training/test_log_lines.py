@@ -8,9 +8,9 @@ import pytest
 
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.files import lines
-from recsmith.training.arms import _measured
 from recsmith.training.log_lines import LOG, logged, logged_number
-from recsmith.training.watchers.alarm_log import read_watched, slow_trainer_of_run
+from recsmith.training.systems.periods.arms import _measured
+from recsmith.training.systems.watch.alarm_log import read_watched, slow_trainer_of_run
 
 WHOLE = [{"event": "train", "step": step, "ne": 0.9} for step in range(1, 5)]
 DAMAGED = [

@@ -10,39 +10,29 @@ from support.plans import two_tables
 from recsmith.errors import UsageError
 from recsmith.plans import Plan
 from recsmith.training import DenseOptimizer, Run, RunComms, RunData, RunModel, RunOptimizers, RunTable, SparseOptimizer
-from recsmith.training.parts.arrays import TrainedTogether
-from recsmith.training.parts.rows import NarrowTables, OnDisk, SplitHalves, TablesInFile
-from recsmith.training.parts.run import (
+from recsmith.training.parts import (
     BF16_PRODUCTS,
     BUILT_IN_MODEL,
-    COMPRESSION,
     CPU,
     FEED,
     FP32_PRODUCTS,
     GPU,
     NO_LAYERS,
+    ROWS,
     WEIGHTS,
     AheadOfBatches,
-    Deduplicated,
-    FactoredLayers,
-    FewerUnits,
-    InPeriods,
-    LayerOptimizer,
-    LayersByStep,
     Messages,
-    MixedPeriods,
-    NarrowLayers,
+    NarrowTables,
+    Owned,
     OwnSource,
     OwnStep,
     OwnTables,
     Part,
+    PlainPart,
     PlannedTables,
     Sequences,
     TableOptimizer,
-    UnusedSettings,
 )
-from recsmith.training.parts.servers import TablesOnServers
-from recsmith.training.parts.towers import Towers, TowersOfHosts
 from recsmith.training.refusals import (
     check_together,
     data_parts,
@@ -51,7 +41,20 @@ from recsmith.training.refusals import (
     pairs_table,
     placed_parts,
     refusals,
+    refused_pairs,
 )
+from recsmith.training.systems.arrays.parts import TrainedTogether
+from recsmith.training.systems.dedup.parts import Deduplicated
+from recsmith.training.systems.halves.parts import HalfLayers, SplitHalves
+from recsmith.training.systems.narrow.parts import FewerUnits, LayerOptimizer
+from recsmith.training.systems.periods.parts import InPeriods, MixedPeriods
+from recsmith.training.systems.remote.parts import TablesOnServers
+from recsmith.training.systems.second_order.parts import LayersByStep, UnusedSettings
+from recsmith.training.systems.shampoo.parts import FactoredLayers
+from recsmith.training.systems.stored.parts import COMPRESSION
+from recsmith.training.systems.tiers.parts import OnDisk, TablesInFile
+from recsmith.training.systems.towers.parts import TowersOfHosts
+from recsmith.training.systems.towers.settings import Towers
 
 TRAIN = Path(__file__).parents[2] / "docs" / "train.md"
 
@@ -74,7 +77,7 @@ PARTS: tuple[Part, ...] = (
     TableOptimizer("lamb"),
     TableOptimizer("partial_rowwise_adam"), NarrowTables("a"), NarrowTables("a", "fp16"),
     NarrowTables("a", "int8"), SplitHalves(), TablesInFile(), OnDisk("a", "device"), OnDisk(None, "tiered"), GPU,
-    NarrowLayers("split"), FactoredLayers(), LayersByStep("dance"), UnusedSettings(("optimizers.dense.clip_norm",)),
+    HalfLayers("split"), FactoredLayers(), LayersByStep("dance"), UnusedSettings(("optimizers.dense.clip_norm",)),
     NO_LAYERS, FP32_PRODUCTS, BF16_PRODUCTS,
     TableOptimizer("adagrad"), Messages(RunComms()),
     Messages(RunComms(forward="int8")),
@@ -86,6 +89,9 @@ PARTS: tuple[Part, ...] = (
 )  # fmt: skip
 REFUSED = {
     ("data.deduplicate", "model.compression"),
+    ("model.compression", "data.deduplicate"),
+    ("data.deduplicate", "pipeline: sparse_dist"),
+    ("pipeline: dance", "model.narrow"),
     ("pooling: none", "model.compression"),
     ("pooling: none", "data.deduplicate"),
     ("pooling: none", "weights of ids"),
@@ -108,7 +114,6 @@ REFUSED = {
     ("data.periods.update: future_gradient", "data.deduplicate"),
     ("data.periods.update: future_gradient", "pipeline: module:Class"),
     ("data.periods.update: future_gradient", "pipeline: dance"),
-    ("pipeline: sparse_dist", "data.deduplicate"),
     ("optimizers.sparse.name: adam", "a CPU"),
     ("optimizers.sparse.name: adam", "plan: data_parallel, table_wise"),
     ("optimizers.sparse.name: lamb", "a CPU"),
@@ -202,13 +207,24 @@ REFUSED = {
 
 @pytest.mark.parametrize(("part", "other"), list(permutations(PARTS, 2)), ids=lambda part: part.label)
 def test_pairs(part: Part, other: Part) -> None:
-    sentence = part.refuses(other)
-    assert ((part.label, other.label) in REFUSED) == (sentence is not None)
-    assert (sentence is not None) <= (sentence in list(refusals([other, part])))
-    if sentence is not None:
+    found = {(a.label, b.label): sentence for a, b, sentence in refused_pairs([part, other])}
+    pair = (part.label, other.label)
+    assert (pair in REFUSED) == (pair in found)
+    if found:
         with pytest.raises(UsageError) as refused:
             check_together([part, other])
-        assert str(refused.value) == sentence
+        assert str(refused.value) in found.values()
+
+
+def test_a_system_that_nobody_tried_with_others_is_refused_where_both_own_the_same() -> None:
+    mine = PlainPart("mine", Owned({ROWS}))
+    assert list(refusals([mine, COMPRESSION, WEIGHTS])) == []
+    assert list(refusals([mine, SplitHalves()])) == [
+        "mine and rows: split both say where the rows of tables are; drop one of them"
+    ]
+    for alone in (TrainedTogether(), TablesOnServers()):
+        with pytest.raises(UsageError, match="mine does not go with"):
+            check_together([alone, mine])
 
 
 def test_docs_have_the_table_of_pairs() -> None:
@@ -227,7 +243,7 @@ def test_parts_are_found_in_a_run() -> None:
         optimizers=RunOptimizers(sparse=SparseOptimizer(name="lamb")), comms=RunComms(forward="int8"),
     )  # fmt: skip
     assert data_parts(run) == [OwnSource(), FEED, Deduplicated(), Messages(run.comms)]
-    found = model_parts(run.model, tables=run.model.tables, weighted=True, deduplicated=False)
+    found = model_parts(run.model, tables=run.model.tables, weighted=True)
     assert found == [Sequences("a", "dlrm"), BUILT_IN_MODEL, WEIGHTS]
     plan = placed("data_parallel")
     assert placed_parts(run, plan, "cpu") == [
@@ -243,7 +259,7 @@ def test_parts_are_found_in_a_run() -> None:
     assert not [part for part in placed_parts(run, plan, "cpu") if isinstance(part, NarrowTables)]
     assert SplitHalves() in data_parts(replace(run, rows="split"))
     layers = replace(run, optimizers=replace(run.optimizers, dense=DenseOptimizer(name="master")))
-    assert NarrowLayers("master") in placed_parts(layers, plan, "cpu")
+    assert HalfLayers("master") in placed_parts(layers, plan, "cpu")
     ahead = replace(run, pipeline={"name": "sparse_dist"}, data=replace(run.data, deduplicate=(("a",),)))
     assert AheadOfBatches() in data_parts(ahead)
 
@@ -258,7 +274,7 @@ def test_layers_are_found_in_a_run() -> None:
     assert parts("adam", [(3, 2), (3,)]) == []
     assert parts("shampoo", [(3, 2), (3,)]) == [FactoredLayers()]
     assert parts("shampoo", [(3,)]) == [FactoredLayers(), NO_LAYERS]
-    assert parts("split", [(3, 2)], optimizer="shampoo") == [FactoredLayers(), NarrowLayers("split")]
+    assert parts("split", [(3, 2)], optimizer="shampoo") == [FactoredLayers(), HalfLayers("split")]
     narrow = replace(run, pipeline={"name": "dance"}, model=RunModel(precision="bf16"))
     assert layer_parts(narrow, [(3, 2)]) == [LayersByStep("dance")]
     found = placed_parts(narrow, placed("row_wise"), "cpu")

@@ -157,8 +157,8 @@ def online(
     from recsmith.cli.printing import say
     from recsmith.files import dump_json, write_text
     from recsmith.reports.online import online_lines, online_picture, online_to_raw
-    from recsmith.training.arms import read_arms
-    from recsmith.training.online import bench_online
+    from recsmith.training.systems.periods.arms import read_arms
+    from recsmith.training.systems.periods.replay import bench_online
 
     found = bench_online(
         run, output, settings=settings, arms=read_arms(arms), seeds=range(seeds), first=first, on_progress=say

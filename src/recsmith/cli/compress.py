@@ -114,7 +114,7 @@ def _relearn(data: str | None, folder: str, *, alone: bool) -> None:
     from recsmith.training.run import load_run
 
     require_torchrec()
-    from recsmith.training.relearning import RUN, relearn
+    from recsmith.training.systems.stored.relearning import RUN, relearn
 
     relearn(load_run(data), folder, on_progress=note)
     note(f"wrote {folder}; recsmith train {folder}/{RUN} goes on")
@@ -141,8 +141,8 @@ def _made(
     asked = None if workload is None else load_workload(workload)
     if data is None or run_file is None:
         return asked, compress_to(asked, options["target"], options["method"], **fields)  # type: ignore[arg-type]
-    from recsmith.training.compressing import data_run, propose, run_workload
     from recsmith.training.run import save_run
+    from recsmith.training.systems.stored.compressing import data_run, propose, run_workload
 
     run = data_run(data, asked)
     asked = run_workload(run) if asked is None else asked
@@ -189,8 +189,8 @@ def tune(data: str, folder: str, options: dict[str, Any], known: tuple[str, ...]
     """Train what is asked for, print the curve, and write curve.json and curve.svg into the folder."""
     from recsmith.files import dump_json, write_text
     from recsmith.reports.compressions import curve_lines, curve_picture
-    from recsmith.training.compressing import data_run
-    from recsmith.training.compression_curve import compression_curve, curve_to_raw
+    from recsmith.training.systems.stored.compressing import data_run
+    from recsmith.training.systems.stored.curve import compression_curve, curve_to_raw
 
     methods, factors = read_methods(options["methods"], known), read_factors(options["factors"])
     fields = {name: options[name] for name in ("tables", "above_rows", "operation")}

@@ -177,8 +177,8 @@ def _with_optimizer(model: str, options: dict[str, Any], row: Any) -> Any:
     from recsmith.clusters import load_cluster
     from recsmith.plans import load_plan
     from recsmith.prediction.models import layer_shapes, load_model
-    from recsmith.training.optimizers.blocks import ShampooSettings
-    from recsmith.training.optimizers.shampoo_cost import cost_line, shampoo_cost
+    from recsmith.training.systems.shampoo.blocks import ShampooSettings
+    from recsmith.training.systems.shampoo.cost import cost_line, shampoo_cost
 
     plan = load_plan(options["plan"]) if options["plan"] else None
     tables = plan.workload.tables if plan else ()

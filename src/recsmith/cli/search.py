@@ -72,7 +72,7 @@ def search_command(run: str, settings: tuple[str, ...], output: str, format_: st
     from recsmith.reports.searches import found_lines, found_to_raw, space_lines
     from recsmith.searching import SpaceOptions
     from recsmith.training.run import load_run, save_run
-    from recsmith.training.search import NetworkSearch, prepare, search
+    from recsmith.training.systems.search.searching import NetworkSearch, prepare, search
 
     require_torchrec()
     made = load_run(run, settings)
@@ -98,7 +98,7 @@ def search_command(run: str, settings: tuple[str, ...], output: str, format_: st
 def _retrain(prepared: Any, found: Any, output: str, seeds: int, format_: str) -> None:
     from recsmith.files import dump_json, encode, write_text
     from recsmith.reports.searches import point_lines, points_picture, search_page
-    from recsmith.training.search_points import points, trained
+    from recsmith.training.systems.search.points import points, trained
 
     rows, _ = trained(points(prepared, found, note), prepared, output, seeds, say)
     if format_ == "table":

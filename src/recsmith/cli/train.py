@@ -143,7 +143,7 @@ def refit_command(
     recsmith refit runs/first --data today.yaml --test tomorrow.yaml --layers dense
     """
     from recsmith.training.card import RefitSettings
-    from recsmith.training.refit import refit
+    from recsmith.training.systems.second_order.refit import refit
 
     refitted, scores = refit(
         run, data, settings=RefitSettings(**settings), test=test, output=output, force=force, on_progress=say
@@ -180,7 +180,7 @@ def sparse_command(
     recsmith sparse runs/first --share 0.9 --data clicks/today.parquet --test clicks/tomorrow.parquet
     """
     from recsmith.training.card import SparsitySettings
-    from recsmith.training.sparsify import sparsify
+    from recsmith.training.systems.sparse.sparsify import sparsify
 
     made, scores = sparsify(
         run, data, settings=SparsitySettings(**settings), test=test, output=output, force=force, on_progress=say

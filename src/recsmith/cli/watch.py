@@ -73,7 +73,7 @@ def _check_options(context: click.Context, target: str, others: tuple[str, ...],
 
 def _show_run(folder: str, until: int | None, format_: str, *, follow: bool) -> None:
     from recsmith.reports.watch import run_raw, run_report
-    from recsmith.training.watchers.alarm_log import read_watched
+    from recsmith.training.systems.watch.alarm_log import read_watched
 
     while True:
         run = read_watched(folder, until)
@@ -105,7 +105,7 @@ def _show_series(
 
 def _show_ids(folder: str, periods: int, format_: str) -> None:
     from recsmith.reports.watch import ids_raw, ids_report
-    from recsmith.training.watchers.sketch_files import read_sketches
+    from recsmith.training.systems.watch.sketch_files import read_sketches
 
     step, now = read_sketches(Path(folder), periods)
     _, before = read_sketches(Path(folder), periods, before=periods)
@@ -116,7 +116,7 @@ def _write_workload(folder: str, target: str, periods: int, *, force: bool) -> N
     from recsmith.files import check_target
     from recsmith.plans import load_plan
     from recsmith.streaming.live_workload import live_workload
-    from recsmith.training.watchers.sketch_files import read_sketches
+    from recsmith.training.systems.watch.sketch_files import read_sketches
     from recsmith.workloads import WORKLOAD_FILE, save_workload
 
     plan = str(Path(folder) / "plan.json")

@@ -18,7 +18,7 @@ from recsmith.units import format_size
 
 ACCESS = 4096  # bytes of a random read: a page, which is what a row of a mapped file costs
 LARGE = 4 << 20  # bytes of a read from end to end
-READERS = 16  # threads, as training/stores/tiered_tables.py has them
+READERS = 16  # threads, as training/systems/tiers/tables.py has them
 FILE = 1 << 30  # bytes of the scratch file, unless less is free
 LEAST = 64 << 20  # bytes of a file that says anything of a disk
 SECONDS = 3.0  # of each measurement

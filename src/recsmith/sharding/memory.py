@@ -25,7 +25,7 @@ CACHE_PER_ROW = 4  # bytes of any row, cached or not: its table (cache_index_tab
 CACHE_PER_ID = 4  # bytes: where the row of an id is in the cache (lxu_cache_locations)
 DISK_CACHE_PER_ID = 8  # bytes: the address of its row (lxu_cache_ptrs of tbe/ssd/training.py)
 ROW_COUNTED = ("adam",)  # optimizers of which FBGEMM's tables on disk have one number a row more (ssd_state_splits)
-# Of RecSmith's own caches on CPU (training/stores/cache.py), in bytes:
+# Of RecSmith's own caches on CPU (training/systems/tiers/cache.py), in bytes:
 OWN_PER_SLOT = 25  # which row a slot holds and when it was used (8 each), whether it changed (1), free slots (8)
 OWN_PER_ROW = 8  # the slot of any row, cached or not, and its place in the log of the file (4 each)
 LOG_PART = 8  # rows of a table for each one that the log of its file has room for
@@ -194,14 +194,14 @@ def _real_cache(pieces: Pieces, optimizer: str) -> Ints:
 
 
 def _log(pieces: Pieces, optimizer: str) -> Ints:
-    """Bytes of the log of a file of rows, of training/stores/tiered_tables.py; 0 where there is none."""
+    """Bytes of the log of a file of rows, of training/systems/tiers/tables.py; 0 where there is none."""
     rows = np.maximum(1, pieces.rows // LOG_PART)
     state = _real_state(replace(pieces, rows=np.ones_like(pieces.rows)), optimizer)
     return np.where(_in_slots(pieces), rows * (_row_bytes(pieces) + state), 0)
 
 
 def _own_cache(pieces: Pieces, optimizer: str) -> Ints:
-    """Bytes of a cache of training/stores/cache.py: rows with their state, and what tells where rows are."""
+    """Bytes of a cache of training/systems/tiers/cache.py: rows with their state, and what tells where rows are."""
     slots = np.maximum(1, np.rint(pieces.rows * pieces.cache_load_factor).astype(np.int64))
     state = _real_state(replace(pieces, rows=np.ones_like(pieces.rows)), optimizer)
     by_row = OWN_PER_ROW + np.where(False if pieces.counted is None else pieces.counted, OWN_PER_COUNT, 0)

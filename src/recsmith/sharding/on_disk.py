@@ -1,6 +1,6 @@
 """Tables on disk (kernel key_value): which ones kernels keep there, and how long a disk takes for rows.
 
-On CUDA these are FBGEMM's kernels with a cache in device memory, on CPU RecSmith's own (training/stores/tiered.py).
+On CUDA these are FBGEMM's kernels with a cache in device memory, on CPU RecSmith's own (training/systems/tiers/).
 """
 
 from typing import Literal

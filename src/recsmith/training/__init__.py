@@ -4,12 +4,13 @@ from recsmith.training import Run, RunData, train
 
 train(Run(data=RunData(train="criteo/train.tsv.gz", test="criteo/test.tsv.gz"), output="runs/first", ranks=2))
 
-Names of what imports torch load when they are first used.
+Names of what imports torch, and of systems, load when they are first used.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from recsmith._types import noun
 from recsmith.training.optimizers.settings import DenseOptimizer, RunOptimizers, SparseOptimizer
 from recsmith.training.run import (
     Checkpointing,
@@ -25,28 +26,30 @@ from recsmith.training.run import (
 )
 from recsmith.training.run_data import BatchChange, RunData
 from recsmith.training.scores import Scores
-from recsmith.training.settings.periods import Periods
+from recsmith.training.seams.system import OpenRun, RunFacts, System, SystemTold
 
 if TYPE_CHECKING:
     from recsmith.training.evaluation import evaluate
     from recsmith.training.launching import train
     from recsmith.training.serving import load_model
+    from recsmith.training.systems.periods.settings import Periods
 
 _LATE = {
+    "Periods": "recsmith.training.systems.periods.settings",
     "evaluate": "recsmith.training.evaluation",
     "load_model": "recsmith.training.serving",
     "train": "recsmith.training.launching",
 }
 
 __all__ = [
-    "BatchChange", "Checkpointing", "DenseOptimizer", "Periods", "Run", "RunComms", "RunData", "RunMetrics", "RunModel",
-    "RunOptimizers", "RunTable", "Scores", "SparseOptimizer", "evaluate", "load_model", "load_run", "run_from_raw",
-    "run_to_raw", "save_run", "train",
+    "BatchChange", "Checkpointing", "DenseOptimizer", "OpenRun", "Periods", "Run", "RunComms", "RunData", "RunFacts",
+    "RunMetrics", "RunModel", "RunOptimizers", "RunTable", "Scores", "SparseOptimizer", "System", "SystemTold",
+    "evaluate", "load_model", "load_run", "noun", "run_from_raw", "run_to_raw", "save_run", "train",
 ]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    """What needs torch, when it is asked for."""
+    """What loads late, when it is asked for."""
     if name not in _LATE:
         raise AttributeError(f"module 'recsmith.training' has no attribute '{name}'")
     return getattr(import_module(_LATE[name]), name)

@@ -15,8 +15,8 @@ from recsmith.data import DataSchema
 from recsmith.embeddings import load_maps, save_maps
 from recsmith.errors import UsageError, check_rules, too_small
 from recsmith.files import Raw, Source, decode, read_raw, source_text, spell_out
-from recsmith.training.collectives.thresholded import KeptColumns
 from recsmith.training.run import RunModel
+from recsmith.training.seams.system import cards_of_systems
 
 SCHEMA, CARD, MODEL = "recsmith/model/1", "card.json", "model"
 
@@ -128,12 +128,13 @@ class CopyOrigin:
 
 
 @noun
+@cards_of_systems("columns")
 class ModelCard:
     """What card.json says: the model, the data it reads, the seed, and the step and scores that it was exported at.
 
-    columns: of pooled embeddings that the model sees; None: all. refit: how its layers were fitted to other data.
-    sparse: what became of its layers, where it is a sparse copy. trained_on: digest of the data. origin: what a copy
-    was made of; None of a model that was trained.
+    columns: of pooled embeddings that the model sees; None: all. systems: what those of other packages say, by name.
+    refit: how its layers were fitted to other data. sparse: what became of its layers, where it is a sparse copy.
+    trained_on: digest of the data. origin: what a copy was made of; None of a model that was trained.
     """
 
     model: RunModel
@@ -141,7 +142,8 @@ class ModelCard:
     seed: int
     step: int | None = None
     test: dict[str, Any] | None = None
-    columns: KeptColumns | None = None
+    columns: Any = None
+    systems: dict[str, dict[str, Any]] | None = None
     refit: Refitted | None = None
     sparse: Sparsified | None = None
     trained_on: str | None = None

@@ -5,7 +5,6 @@ Data is opened and a batch of it read; nothing is written.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from recsmith._components import parsed
 from recsmith._process import memory_limit
@@ -14,18 +13,15 @@ from recsmith.costs.fetches import AHEAD, disk_fetches
 from recsmith.errors import UsageError
 from recsmith.files import Raw, Source, encode
 from recsmith.plans import Plan, plan_to_raw
-from recsmith.prediction.job_step import ERROR, JobStep
-from recsmith.prediction.servers import remote_cost, remote_lines
-from recsmith.training.arrays.members import members_of, read_ended
+from recsmith.prediction.job_step import ERROR, JobStep, numbers_of
 from recsmith.training.log import starting_lines
-from recsmith.training.parts.servers import check_servers, listening_line, run_of_servers, shares_line
 from recsmith.training.prerequisites import PROGRAM_BYTES, check_run, lines_told, own_modules
 from recsmith.training.ranks import launcher_environment, local_ranks
 from recsmith.training.run import Run, load_run
 from recsmith.training.run_step import RankMemory, checkpoint_bytes, memory_of
-from recsmith.training.settings.watch import watch_settings
-from recsmith.training.told import SystemTold, told_of
-from recsmith.training.watchers.alarm_log import slow_trainer_of_run
+from recsmith.training.seams import systems
+from recsmith.training.seams.system import RunFacts, SystemTold, first_of
+from recsmith.training.told import told_of
 from recsmith.units import format_size, format_time
 
 SCHEMA = "recsmith/dry-run/1"
@@ -106,10 +102,11 @@ def described(run: Run | Source, settings: tuple[str, ...] = ()) -> DryRun:
     made = load_run(run, settings)
     require_torchrec()
     with lines_told(run, settings), own_modules(made, run):
-        return _described(made) if made.array is None else _described_array(made)
+        otherwise = first_of(system.describe(made) for system in systems())
+        return described_run(made) if otherwise is None else otherwise
 
 
-def _ranks(run: Run) -> tuple[int, int]:
+def ranks_of(run: Run) -> tuple[int, int]:
     """Ranks of the job, and of this machine as far as it is known."""
     environment = launcher_environment()
     if environment is None:
@@ -117,7 +114,7 @@ def _ranks(run: Run) -> tuple[int, int]:
     return int(environment["WORLD_SIZE"]), int(environment["LOCAL_RANK"]) + 1
 
 
-def _described(made: Run) -> DryRun:
+def described_run(made: Run) -> DryRun:
     """What a run would do, when its modules are found."""
     from recsmith.training.going_on import check_goes_on, check_job, newest_of
     from recsmith.training.logits_asked import check_logits
@@ -127,16 +124,14 @@ def _described(made: Run) -> DryRun:
     from recsmith.training.preparing import decided_run
     from recsmith.training.sources import open_data, total_steps
 
-    ranks, here = _ranks(made)
+    ranks, here = ranks_of(made)
     check_run(made, here)
     parts = unsharded(made)
     check_logits(parts)
     if made.data.test is not None:
         open_data(made.data.test, "data.test")
-    planned, holders = parts, ranks
-    if made.remote is not None:
-        holders = made.remote.servers
-        planned = replace(parts, run=run_of_servers(parts.run, ranks, holders))
+    held, holders = first_of(system.run_of_plan(parts.run, ranks) for system in systems()) or (parts.run, ranks)
+    planned = replace(parts, run=held)
     saved = newest_of(parts.run)
     plan = plan_to_go_on(planned, saved and saved.plan, holders, holders)
     if saved is not None:
@@ -149,63 +144,18 @@ def _described(made: Run) -> DryRun:
     check_limit(memory, here)
     steps = total_steps(made, parts.source, ranks)
     size = None if made.checkpoint is None else checkpoint_bytes(found.priced, found.shapes, state)
+    step = found.step
+    for system in systems():
+        step = step and system.change_told_step(made, found.priced, ranks, step)
+    facts = RunFacts(found.priced, found.step, memory, numbers_of(found.shapes), ranks)
     return DryRun(
-        run=found.run, plan=found.priced, memory=memory, step=_served(made, found.priced, ranks, found.step),
-        systems=[
-            *told_of(found.run, found.priced, found.step, memory, found.shapes, [*parts.told, *found.told]),
-            *(SystemTold(key="remote", on=made.remote is not None, said=line)
-              for line in _of_servers(made, found.priced, ranks, found.step)),
-        ],
+        run=found.run, plan=found.priced, memory=memory, step=step,
+        systems=told_of(found.run, facts, [*parts.told, *found.told]),
         checkpoint_bytes=size,
         about=starting_lines(found.run, plan, parameters=parts.parameters, samples=parts.source.length, ranks=ranks),
         notes=[*parts.source.notes(made.data.batch_sizes(ranks), ranks, saved and saved.progress["position"]),
                *([] if saved is None else saved.told(found.run, ranks)),
-               *_watched(made, parts.source.schema.feature_names, steps)],
-    )  # fmt: skip
-
-
-def _described_array(made: Run) -> DryRun:
-    """What a run with an array would do: together, or as the first of its members does."""
-    import torch
-
-    from recsmith.adapters.topology import device_type
-    from recsmith.training.arrays.model import unsharded_array, weighed
-    from recsmith.training.arrays.sharding import member_plan, wide_tables, with_members
-    from recsmith.training.going_on import newest_of_members
-    from recsmith.training.optimizers.building import state_bytes
-    from recsmith.training.plan import plan_to_go_on
-    from recsmith.training.run_step import planned_as_run
-    from recsmith.training.sharded import dense_shapes
-    from recsmith.training.sources import check_state, open_source
-
-    source, members = open_source(made), members_of(made)
-    ranks, here = _ranks(made)
-    gain, lines = weighed(made, source, ranks, torch.device(device_type()))
-    told = SystemTold(key="array", on=gain.together, said="; ".join(lines))
-    if not gain.together:
-        first = next(iter(members))
-        one = _described(members[first])
-        return replace(one, about=[f"of each member, such as '{first}':", *one.about], systems=[told, *one.systems])
-    for each in members.values():
-        check_run(each, here)
-    array = unsharded_array(made, source, without=list(read_ended(Path(made.output), made).ended))
-    saved = newest_of_members({each.name: each.run for each in array.members})
-    position = saved and saved.progress["position"]
-    wide = plan_to_go_on(wide_tables(array), saved and saved.plan, ranks, ranks)
-    plan = planned_as_run(made, with_members(wide, array.members))
-    check_state(source, position, ranks, made.data.local_batch_size(ranks))
-    shapes = [shape for member in array.members for shape in dense_shapes(member.task)]
-    state = state_bytes(made.optimizers.dense)
-    memory = memory_of(made, plan, shapes, state)
-    check_limit(memory, here)
-    one = shapes[: len(shapes) // len(array.members)]
-    size = checkpoint_bytes(planned_as_run(made, member_plan(plan, array.members[0])), one, state)
-    return DryRun(
-        run=made, plan=plan, memory=memory, step=None if gain.on_gpu else gain.step,
-        systems=[told], checkpoint_bytes=None if made.checkpoint is None else size,
-        about=starting_lines(made, plan, parameters=array.parts.parameters, samples=source.length),
-        notes=source.notes(made.data.batch_sizes(ranks), ranks, position),
-        folders=f"'{made.output}/MEMBER' of each ({', '.join(members)})",
+               *(line for each in systems() for line in each.notes(made, parts.source, steps))],
     )  # fmt: skip
 
 
@@ -221,28 +171,6 @@ def check_limit(memory: Sequence[RankMemory], here: int) -> None:
         )
 
 
-def _of_servers(made: Run, plan: Plan, trainers: int, step: JobStep | None) -> list[str]:
-    """What servers of tables would hold and cost, and would have brought the run before."""
-    stale = made.remote is not None and made.remote.staleness > 0
-    slow = None if stale else slow_trainer_of_run(made.output)
-    told = [] if slow is None else [f"in the run before, {slow}"]
-    if made.remote is None:
-        return told
-    check_servers(plan)
-    embeddings, whole = plan.cost.total_s, plan.cost.total_s if step is None else step.step_s
-    batch = made.data.local_batch_size(trainers)
-    lines = remote_lines(plan, batch, trainers, embeddings_s=embeddings, step_s=whole)
-    return [*listening_line(made), *lines, *([] if stale else shares_line(made, trainers)), *told]
-
-
-def _served(made: Run, plan: Plan, trainers: int, step: JobStep | None) -> JobStep | None:
-    """The step of trainers, who wait for servers in place of ranks."""
-    if made.remote is None or step is None:
-        return step
-    seconds = remote_cost(plan, made.data.local_batch_size(trainers), trainers).seconds
-    return replace(step, embeddings_s=step.embeddings_s + seconds)
-
-
 def _from_disk(made: Run, plan: Plan) -> list[str]:
     """What the rows of tables that the plan keeps on disk take of a step, and whether the run's pipeline hides it."""
     found = disk_fetches(plan)
@@ -252,12 +180,3 @@ def _from_disk(made: Run, plan: Plan) -> list[str]:
     if made.pipeline != "auto" and parsed(made.pipeline, "pipeline")[0] == AHEAD:
         return [f"{taken}, beside the step before (pipeline {AHEAD}): {format_time(found.ahead_s)} in place of it"]
     return [f"{taken}; pipeline: {AHEAD} would fetch them beside the step before: {format_time(found.ahead_s)}"]
-
-
-def _watched(made: Run, features: Sequence[str], steps: int | None) -> list[str]:
-    """From when on `watch` could tell something."""
-    settings = watch_settings(made.watch)
-    if settings is None:
-        return []
-    settings.check_features(features)
-    return [f"watch: {settings.told_from(steps)}"]

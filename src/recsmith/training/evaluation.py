@@ -5,18 +5,17 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from recsmith._components import parsed
 from recsmith.errors import UsageError
 from recsmith.files import Raw, Source, decode, encode, source_text
 from recsmith.jobs.launch import launch
 from recsmith.training.card import found_model, read_card
-from recsmith.training.collectives import RunComms
 from recsmith.training.optimizers.settings import DenseOptimizer
 from recsmith.training.ranks import local_ranks
 from recsmith.training.run import Run, load_run, names_modules, run_from_raw, run_to_raw
 from recsmith.training.run_data import RunData
 from recsmith.training.same_data import check_same_data
 from recsmith.training.scores import Scores
+from recsmith.training.seams import systems
 
 RANK = "recsmith.training.evaluation:evaluate_on_rank"
 
@@ -36,15 +35,12 @@ def evaluate(
     if (output / "run.json").exists() and load_run(output / "run.json").array:
         raise UsageError(f"'{output}' holds no trained model; give the folder of one of its members, '{output}/NAME'")
     model = found_model(folder)
-    card, run = read_card(model), _run_of(model, data)
-    rows, settings = parsed(run.rows, "rows")
-    on_disk = rows == "tiered" and "cache" not in settings  # by the run's own plan, which says which tables
+    card, run = read_card(model), replace(_run_of(model, data), plan="auto")
+    for system in systems():
+        run = system.scored_run(run, card, model.parent)
     run = replace(
-        run, plan=str(model.parent / "plan.json") if on_disk else "auto", output=str(model.parent), model=card.model,
-        comms=run.comms if card.columns is None else RunComms(),
-        data=replace(run.data, test=data or run.data.test, deduplicate="off"),
-        rows="device" if rows == "split" else run.rows,  # what is exported is fp32
-        optimizers=replace(run.optimizers, dense=DenseOptimizer()), remote=None, pipeline="auto",
+        run, output=str(model.parent), model=card.model, data=replace(run.data, test=data or run.data.test),
+        optimizers=replace(run.optimizers, dense=DenseOptimizer()), pipeline="auto",
     )  # fmt: skip
     if run.data.test is None:
         raise UsageError("the run names no data.test; say which data to score (--data)")
@@ -71,7 +67,6 @@ def evaluate_on_rank(run: Raw, model: str) -> Raw:
     """Scores of an exported model, on every rank. run: by whose settings it is sharded."""
     import torch.distributed as dist
 
-    from recsmith.training.collectives.kept_columns import keep_columns
     from recsmith.training.export import WEIGHTS, load_into
     from recsmith.training.metrics import score
     from recsmith.training.models import unsharded
@@ -84,8 +79,8 @@ def evaluate_on_rank(run: Raw, model: str) -> Raw:
     check_same_data(card.data, dataset.schema, "data.test")
     parts = unsharded(made, DatasetSource(dataset, made.data, made.seed))
     sharded = shard(made, agreed_plan(parts, None, dist.get_world_size()), parts.task, rank_device())
-    if card.columns is not None:
-        keep_columns(sharded.model, card.columns)
+    for system in systems():
+        system.before_serving(sharded.model, card)
     load_into(sharded, Path(model) / WEIGHTS)
     batch_size = made.data.local_batch_size(dist.get_world_size())
     return encode(score(sharded, dataset, parts.features, batch_size))

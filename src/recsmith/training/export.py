@@ -21,10 +21,10 @@ from safetensors import SafetensorError, safe_open
 from recsmith.adapters.chunk_bytes import BLOCK
 from recsmith.data import DataSchema
 from recsmith.errors import CorruptFile, RecSmithError
-from recsmith.files import Raw, check_is_file, dump_json, encode, parse_json, read_text, write_text
+from recsmith.files import Raw, check_is_file, dump_json, parse_json, read_text, write_text
 from recsmith.training.card import CARD, described, keep_maps
-from recsmith.training.collectives.kept_columns import kept_columns
 from recsmith.training.run import Run
+from recsmith.training.seams import systems
 from recsmith.training.sharded import ShardedJob
 from recsmith.training.stores.protocol import WholeTensor
 from recsmith.training.tables.plain import exported_names
@@ -57,8 +57,9 @@ def export(job: ShardedJob, run: Run, schema: DataSchema, folder: Path, card: Ra
             ) from None
         model = keep_maps(run.model, partial)
         raw = {**described(model, schema, run.seed), **card}
-        columns = kept_columns(job.model)
-        raw |= {"columns": encode(columns)} if columns else {}
+        told = [(system.name, system.exported(run, job.model)) for system in systems()]
+        raw |= {key: value for name, each in told if not name for key, value in each.items()}
+        raw |= {"systems": others} if (others := {name: each for name, each in told if name and each}) else {}
         write_text(str(partial / CARD), dump_json(raw))
     dist.barrier()
     arrays = _arrays(partial / WEIGHTS)

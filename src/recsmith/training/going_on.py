@@ -14,9 +14,9 @@ from recsmith.training.optimizers.building import state_bytes
 from recsmith.training.plan_rules import check_loadable
 from recsmith.training.resuming import CHECKPOINTS, Saved, checkpoint_folders
 from recsmith.training.run import Run
-from recsmith.training.sharded import by_step
+from recsmith.training.seams import systems
+from recsmith.training.seams.system import trains_layers
 from recsmith.training.sources import check_state
-from recsmith.training.tables.tower_parts import check_same_towers
 from recsmith.workloads.optimizers import OPTIMIZERS
 
 
@@ -70,7 +70,8 @@ def check_goes_on(parts: Unsharded, saved: Saved, plan: Plan, ranks: int) -> Non
     """
     run, progress = parts.run, saved.progress
     check_maps(run.model, Path(run.output))
-    check_same_towers(saved.run.model, run.model)
+    for system in systems():
+        system.check_goes_on(saved.run, run)
     check_loadable(saved.plan, plan)
     size, _ = run.data.batch_sizes(ranks).at(progress["step"])
     check_state(parts.source, progress["position"], ranks, size)
@@ -86,4 +87,4 @@ def check_job(run: Run, saved: Saved, parts: Unsharded) -> None:
     """
     shapes = {name: tuple(each.shape) for name, each in parts.task.state_dict().items()}
     kept = {"dense": state_bytes(run.optimizers.dense), "sparse": OPTIMIZERS[run.optimizers.sparse.name].fused_states}
-    saved.check_job(run, shapes, [group for group, some in kept.items() if some and not by_step(run)])
+    saved.check_job(run, shapes, [group for group, some in kept.items() if some and not trains_layers(run)])

@@ -25,15 +25,15 @@ from recsmith.training.going_on import check_goes_on, check_job
 from recsmith.training.log import RunLog, StepTimes, starting_lines
 from recsmith.training.metrics import score
 from recsmith.training.models import Unsharded, unsharded
-from recsmith.training.narrowing.layers import narrowed_layers
 from recsmith.training.optimizers.building import set_schedule
-from recsmith.training.parts.rows import predicted_hits
 from recsmith.training.plan import agreed_anew, agreed_plan
 from recsmith.training.preparing import decided_run
 from recsmith.training.random_states import random_kept
-from recsmith.training.resuming import CHECKPOINTS, KEPT
+from recsmith.training.resuming import CHECKPOINTS, kept_in
 from recsmith.training.run import Checkpointing, Run, save_run
 from recsmith.training.scores import Scores, scores_text
+from recsmith.training.seams import systems
+from recsmith.training.seams.system import Attached
 from recsmith.training.sharded import (
     ShardedJob,
     draw_weights,
@@ -47,7 +47,6 @@ from recsmith.training.sources.protocol import State
 from recsmith.training.step_clock import STEPS
 from recsmith.training.stores import cache_lookups, rows_waited
 from recsmith.training.tables.features import Features
-from recsmith.training.updates import update_of
 
 KILLED_S = 5.0  # in which all processes of a job that was killed are gone
 Keeps = Callable[[], Raw | None]
@@ -73,8 +72,9 @@ class Progress:
 class TrainingJob:
     """All that a rank's training consists of; only `progress` changes.
 
-    keeps: by key of progress.json, what a part of the job has to keep in a checkpoint now; None for nothing. What it
-    kept in the one that training goes on from is in `progress.kept`.
+    attached: what systems have in the job, by the keys of progress.json under which it is kept. keeps: by such a key,
+    what a part of the job has to keep in a checkpoint now; None for nothing. What it kept in the one that training goes
+    on from is in `progress.kept`.
     """
 
     run: Run
@@ -86,7 +86,7 @@ class TrainingJob:
     checkpoints: Checkpoints
     log: RunLog
     progress: Progress
-    update: Any = None  # how a new period is learnt, where the run has periods
+    attached: dict[str, Attached] = field(default_factory=dict[str, Attached])
     keeps: dict[str, Keeps] = field(default_factory=dict[str, Keeps])
 
     @property
@@ -154,7 +154,7 @@ def progress_from(raw: Raw, where: str) -> Progress:
         saved=raw["step"],
         position=raw["position"],
         scores=None if raw["scores"] is None else decode(Scores, raw["scores"], where),
-        kept={key: raw[key] for key in KEPT if raw.get(key) is not None},
+        kept=kept_in(raw),
     )
 
 
@@ -180,16 +180,17 @@ def prepared(
     if saved is not None:
         from_rank_0(lambda: check_job(made.run, saved, parts) or {})  # it reads the names of all that was saved
     run, parameters = made.run, parts.parameters  # before tables are sharded, and each rank has its own of them
-    narrowed, progress = narrowed_layers(parts.task.model, run.model.narrow), progress_of(saved)
+    progress = progress_of(saved)
+    found = {system.kept: system.attached(run, parts.task.model) for system in systems() if system.kept}
+    attached = {key: each for key, each in found.items() if each is not None}
     sharded = shard(replace(run, comms=made.comms), plan, parts.task, rank_device())
-    sharded = replace(sharded, narrowed=narrowed)
     batches = settled(sharded, batches_from(parts, progress))
     said = starting_lines(run, plan, parameters=parameters, samples=parts.source.length)  # counted for the first batch
     said += [each.said for each in (*parts.told, *made.told)]
     said += parts.source.notes(run.data.batch_sizes(dist.get_world_size()), dist.get_world_size(), progress.position)
     set_state(sharded, run, saved, progress)
-    if sharded.narrowed is not None:
-        sharded.narrowed.begin(total_steps(run, parts.source, dist.get_world_size()), progress.kept.get("narrow"))
+    for key, each in attached.items():
+        each.begin(total_steps(run, parts.source, dist.get_world_size()), progress.kept.get(key))
 
     log = RunLog(output, dist.get_rank(), tensorboard=run.metrics.tensorboard, step=progress.step)
     if dist.get_rank() == 0:
@@ -198,18 +199,11 @@ def prepared(
         save_plan(plan, output / "plan.json")
     for line in [*said, *(saved.told(run, dist.get_world_size()) if saved else [])]:
         log.say({"note": line})
-    hits = predicted_hits(run, plan)
-    log.write("start", {"step": progress.step, "seconds": time.perf_counter() - begun, "plan": plan.digest,
-                        **({} if hits is None else {"predicted_hit_share": hits})})  # fmt: skip
-    update = None if run.data.periods is None else update_of(run.data.periods.update)
-    if update is not None and "update" in progress.kept:
-        update.from_raw(progress.kept["update"])
-    keeps: dict[str, Keeps] = {
-        **({} if sharded.narrowed is None else {"narrow": sharded.narrowed.to_raw}),
-        **({} if update is None else {"update": update.to_raw}),
-    }
+    facts = {name: fact for each in systems() for name, fact in each.start_facts(run, plan).items()}
+    log.write("start", {"step": progress.step, "seconds": time.perf_counter() - begun, "plan": plan.digest, **facts})
+    keeps: dict[str, Keeps] = {key: each.to_raw for key, each in attached.items()}
     job = TrainingJob(
-        run, plan, parts.source, parts.features, sharded, agreement, checkpoints, log, progress, update, keeps
+        run, plan, parts.source, parts.features, sharded, agreement, checkpoints, log, progress, attached, keeps
     )
     return job, batches
 
@@ -333,16 +327,6 @@ def evaluate_now(job: TrainingJob, scores: Scores | None = None) -> Scores:
     job.log.write("test", {"step": job.progress.step, **encode(scores)})
     job.log.say({"note": f"test, step {job.progress.step:,}: {scores_text(scores)}"})
     return scores
-
-
-def narrow_or_whole(job: TrainingJob) -> None:
-    """Narrow dense layers, or let all their units train, where a phase of model.narrow begins; and say so."""
-    if job.sharded.narrowed is None:
-        return
-    done = job.sharded.narrowed.before(job.progress.step, job.sharded)
-    if done is not None:
-        job.log.write("narrow", {"step": job.progress.step, "narrow": job.sharded.narrowed.kept is not None})
-        job.log.say({"note": f"step {job.progress.step:,}: {done}"})
 
 
 def log_wish(job: TrainingJob, wish: Wish, done: str) -> None:

@@ -17,10 +17,11 @@ from recsmith.files import Raw, Source
 from recsmith.jobs.launch import launch
 from recsmith.jobs.processes import TOGETHER_S
 from recsmith.jobs.worker import join_group
-from recsmith.training.arrays.members import trained_runs
 from recsmith.training.prerequisites import check_memory_limit, check_run, lines_told, own_modules
 from recsmith.training.ranks import launcher_environment, local_ranks
 from recsmith.training.run import Run, load_run, names_modules, run_to_raw
+from recsmith.training.seams import systems
+from recsmith.training.seams.system import first_of
 
 LOOP = "recsmith.training.loop:train_on_rank"
 WEIGHT_BYTES = 4  # of a dense parameter; Adam keeps two more of them beside it, and DDP its gradient
@@ -50,18 +51,24 @@ def train(
     environment = launcher_environment()
     check_memory_limit(made, starts_ranks=environment is None)
     with lines_told(run, settings), own_modules(made, run):
-        for each in trained_runs(made):
+        for each in first_of(system.trained_runs(made) for system in systems()) or [made]:
             check_run(each, int(environment["LOCAL_RANK"]) + 1 if environment else local_ranks(made))
         if join:
-            from recsmith.training.remote.hosting import join_remote
-
-            return join_remote(made, lambda message: None if on_progress is None else _heard(message, on_progress))
+            return join_running(made, on_progress)
         return _launched(made, max_restarts, on_progress) if environment is None else join_and_train(made, environment)
 
 
-def _heard(message: Any, on_progress: OnProgress) -> None:
-    if "pid" not in message:
-        on_progress(message)
+def join_running(run: Run, on_progress: OnProgress | None) -> Raw:
+    """Be one more trainer of a job that runs; UsageError where none can be joined."""
+
+    def hear(message: Any) -> None:
+        if on_progress is not None and "pid" not in message:
+            on_progress(message)
+
+    joined = first_of(each.join(run, hear) for each in systems())
+    if joined is None:
+        raise UsageError("no system of this job takes another trainer; start the run without --join")
+    return joined
 
 
 def _launched(run: Run, max_restarts: int, on_progress: OnProgress | None) -> Raw:
@@ -75,15 +82,9 @@ def _launched(run: Run, max_restarts: int, on_progress: OnProgress | None) -> Ra
             on_progress(message)
 
     with passing_on_signals(pid), engine_for_ranks(run):
-        if run.remote is not None:
-            if max_restarts:
-                raise UsageError(
-                    "--max-restarts starts all ranks again, and a job with remote goes on without a trainer that "
-                    "fails; leave it out"
-                )
-            from recsmith.training.remote.hosting import train_remote
-
-            return train_remote(run, local_ranks(run), hear)
+        started = first_of(each.launch(run, local_ranks(run), max_restarts, hear) for each in systems())
+        if started is not None:
+            return started
         results = launch(
             LOOP, {"run": run_to_raw(run)}, ranks=local_ranks(run), timeout_s=float("inf"), restarts=max_restarts,
             on_message=hear, names_modules=names_modules(run),

@@ -13,12 +13,12 @@ from recsmith.files import Raw, json_lines, replace_file
 from recsmith.jobs.log import LOG_FILE, Board, write_message
 from recsmith.plans import Plan
 from recsmith.training.log_lines import LOG
-from recsmith.training.parts.rows import cached_tables, predicted_hits
 from recsmith.training.run import MADE_HERE, Run
 from recsmith.training.scores import by_label, shown_scores
-from recsmith.training.seams import SECOND_ORDER, tables_rest
+from recsmith.training.seams import systems
+from recsmith.training.seams.system import trains_layers
 from recsmith.training.step_clock import STEPS
-from recsmith.units import counted, format_size, format_time
+from recsmith.units import format_size, format_time
 
 if TYPE_CHECKING:
     from torch import nn
@@ -209,32 +209,21 @@ def starting_lines(
         types[placement.sharding_type] = types.get(placement.sharding_type, 0) + 1
     ranks = ranks or plan.cluster.world_size
     local = ", then ".join(f"{size:,}" for _, size in run.data.batch_sizes(ranks).changes)
-    cached, hits = cached_tables(run, plan), predicted_hits(run, plan)
     made = f"made now, by {plan.planner}" if run.plan in MADE_HERE else run.plan
     return [
         f"model {run.model.name}: {parameters - weights:,} dense parameters, and {weights:,} in {len(tables)} tables "
         f"of {min(sizes):,} to {max(sizes):,} rows ({format_size(weights * 4)})",
         f"data: {'unknown number of' if samples is None else f'{samples:,}'} samples; {local} a rank and step on "
         f"{ranks} ranks, {_learners(run)}",
-        *_of_a_step(run),
         f"plan {plan.digest[:12]} ({made}): " + ", ".join(f"{count} {kind}" for kind, count in sorted(types.items())),
-        *([] if hits is None else [f"rows: {counted(len(cached), 'table')} of these in files; {hits:.1%} of their "
-                                   "lookups find a row in memory, predicted"]),
+        *(line for system in systems() for line in system.start_lines(run, plan)),
     ]  # fmt: skip
 
 
 def _learners(run: Run) -> str:
     """What trains tables, and what trains the rest."""
     step = parsed(run.pipeline, "pipeline")[0]
-    dense = step if step in SECOND_ORDER else run.optimizers.dense.name
-    tables = "tables rest" if tables_rest(run.pipeline) else f"{run.optimizers.sparse.name} for tables"
+    dense = step if trains_layers(run) else run.optimizers.dense.name
+    rest = any(system.tables_rest(run) for system in systems())
+    tables = "tables rest" if rest else f"{run.optimizers.sparse.name} for tables"
     return f"{tables}, {dense} for the rest"
-
-
-def _of_a_step(run: Run) -> list[str]:
-    """What a step takes that passes over its samples again and again."""
-    if parsed(run.pipeline, "pipeline")[0] not in SECOND_ORDER:
-        return []
-    from recsmith.training.steps.second_order import cost_line
-
-    return [cost_line(run.pipeline)]

@@ -6,8 +6,12 @@ from typing import Any
 
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.files import json_lines
+from recsmith.prediction.servers import SlowTrainer, slow_trainer_of
 
 LOG = "log.jsonl"
+RANKS = "ranks"  # event of the times of all ranks, at the end of training
+ODD = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
+"""What reading raises where a line lacks something, or it is of another type."""
 LARGEST = sys.float_info.max  # of numbers; whole numbers of a damaged line may be larger
 
 
@@ -37,3 +41,22 @@ def logged_number(file: Path, line: dict[str, Any], name: str) -> float:
             "damaged"
         )
     return float(value)
+
+
+def slow_trainer_of_run(folder: str, until: int | None = None) -> SlowTrainer | None:
+    """The trainer that the others of a former run waited for; None where there was none, or no such run.
+
+    Raises:
+        CorruptFile: a line of its log lacks something.
+    """
+    file = Path(folder) / LOG
+    told = logged(file, RANKS, until) if file.exists() else []
+    try:
+        return slow_trainer_of(told[-1]) if told else None
+    except ODD as error:
+        raise lacking(file, error) from None
+
+
+def lacking(file: Path, error: Exception) -> CorruptFile:
+    """What to raise of a log whose lines lack something."""
+    return CorruptFile(f"'{file}': a line lacks {error}; it is damaged, or of another version")

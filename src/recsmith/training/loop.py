@@ -16,23 +16,21 @@ import torch.distributed as dist
 from recsmith.errors import RecSmithError
 from recsmith.files import Raw
 from recsmith.training.agreement import END, FAILURES, Agreement, Ending, heeding_sigterm
-from recsmith.training.arrays.loop import train_array
 from recsmith.training.batches import TrainingBatch, pinned
 from recsmith.training.bytes_sent import BytesSent
-from recsmith.training.deciding import decided_update
 from recsmith.training.job import (
     Progress,
     TrainingJob,
     log_wish,
-    narrow_or_whole,
     owning,
     plan_anew,
     prepared,
 )
 from recsmith.training.log import StepTimes, tell_note, tell_pid, time_forward, timed
-from recsmith.training.period_loop import stretches
 from recsmith.training.rank_times import RankTimes
 from recsmith.training.run import Run, run_from_raw, run_to_raw
+from recsmith.training.seams import systems
+from recsmith.training.seams.system import first_of
 from recsmith.training.step_clock import STEPS
 from recsmith.training.steps import step_of
 from recsmith.training.steps.protocol import StepOutcome, TrainingStep
@@ -52,10 +50,12 @@ def train_on_rank(run: Raw) -> Raw:
     with heeding_sigterm() as ending:
         tell_pid()
         made, agreement = run_from_raw(run, "the run"), Agreement()
-        if made.array is not None:
-            return train_array(made, agreement, ending, train_on_rank, train_prepared)
+        asked = (each.train(made, agreement, ending, train_on_rank, train_prepared) for each in systems())
+        if (trained := first_of(asked)) is not None:
+            return trained
         with owning(Path(made.output)), Watchers(made.watched) as watchers:
-            made = decided_update(made, lambda each: train_on_rank(run_to_raw(each)), tell_note)
+            for system in systems():
+                made = system.decided_run(made, lambda each: train_on_rank(run_to_raw(each)), tell_note)
             result = _trained(made, agreement, watchers, ending)
             while isinstance(result, Wish):
                 gc.collect()  # weights of the job before go, before there are new ones
@@ -87,7 +87,8 @@ def train_prepared(
         left_by, times = None, StepTimes()
         time_forward(job.sharded.model, times)
         watchers.times = RankTimes(job)
-        with closing(stretches(job, batches, watchers)) as left:
+        parted = first_of(each.stretches(job, batches, watchers) for each in systems())
+        with closing(_at_once(batches) if parted is None else parted) as left:
             for stretch in left:
                 left_by = train_steps(models, stretch, watchers, ending, times)
                 if left_by is not None or not _steps_left(job):
@@ -98,6 +99,11 @@ def train_prepared(
             return left_by
         told = watchers.times.tell(job)
         return {**models.finish(ended=left_by == END), **told}
+
+
+def _at_once(batches: Iterator[TrainingBatch]) -> Generator[Iterator[TrainingBatch]]:
+    """All batches in one part."""
+    yield batches
 
 
 def _steps_left(job: TrainingJob) -> bool:
@@ -118,7 +124,8 @@ def train_steps(
     usual_step = progress.step + 1 + step.batches_ahead
     left_by, total = None, job.total_steps
     while left_by is None and _steps_left(job):
-        narrow_or_whole(job)
+        for each in job.attached.values():
+            each.before_step(job)
         try:
             counting = not progress.sent_bytes and progress.step + 1 >= usual_step
             outcome = _counted(step, source, progress) if counting else step(source)

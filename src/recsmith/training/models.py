@@ -14,23 +14,19 @@ from torchrec.models.deepfm import SimpleDeepFMNN
 from torchrec.models.dlrm import DLRM, DLRM_DCN
 from torchrec.modules.embedding_configs import DataType, PoolingType
 
-from recsmith._components import load, make, parsed
+from recsmith._components import load, make
 from recsmith.data import DataSchema
-from recsmith.embeddings import LogicalTable, transforms_of
 from recsmith.errors import UsageError
 from recsmith.training.batches import Place, TrainingBatch
-from recsmith.training.parts.towers import towers_of
+from recsmith.training.parts import Part
 from recsmith.training.refusals import check_together, model_parts
 from recsmith.training.run import Run, RunModel, RunTable
 from recsmith.training.run_tables import name_refused, tables_of
-from recsmith.training.seams import SECOND_ORDER, TABLES
+from recsmith.training.seams import TABLES, systems
+from recsmith.training.seams.system import SystemTold, first_of
 from recsmith.training.sources import BatchSource, open_source
-from recsmith.training.tables.dedup_parts import Deduplication, deduplication_of
 from recsmith.training.tables.features import Features
 from recsmith.training.tables.plain import features_of
-from recsmith.training.tables.searched import SearchedTables
-from recsmith.training.tables.tower_parts import tower_lines, with_towers
-from recsmith.training.told import DEDUPLICATE, TOWERS, SystemTold
 
 DATA_TYPES = {"fp32": DataType.FP32, "fp16": DataType.FP16, "bf16": DataType.BF16}
 POOLINGS = {"sum": PoolingType.SUM, "mean": PoolingType.MEAN}
@@ -95,23 +91,25 @@ def by_label(logits: torch.Tensor, batch: TrainingBatch) -> torch.Tensor:
 
 
 def build_task(
-    model: RunModel, schema: DataSchema, seed: int, tables_on: str = "meta", deduplication: Deduplication | None = None
-) -> Task:
+    model: RunModel, schema: DataSchema, seed: int, tables_on: str = "meta", module: Any = None,
+    parts: Sequence[Part] = (),
+) -> Task:  # fmt: skip
     """The model of a run for data of a schema; dense parameters depend on the seed alone.
 
-    tables_on: device of the embedding tables; on 'meta' they take no memory until they are sharded. deduplication: of
-    the features, where there is any; weights are the same.
+    tables_on: device of the embedding tables; on 'meta' they take no memory until they are sharded. module: the table
+    module of pooled tables, as a run names one, where it is not the model's; weights are the same. parts: of a run,
+    that go with such tables or not.
 
     Raises:
         UsageError: layers, tables and data do not fit together.
     """
     torch.manual_seed(seed)
-    tables, device, deduplication = tables_of(model, schema), torch.device(tables_on), deduplication or Deduplication()
+    tables, device = tables_of(model, schema), torch.device(tables_on)
     weighted = any(feature.weighted for feature in schema.features)
-    check_together(model_parts(model, tables=tables, weighted=weighted, deduplicated=bool(deduplication)))
+    check_together([*model_parts(model, tables=tables, weighted=weighted), *parts])
     pooled = [table for table in tables if table.pooling != "none"]
     unpooled = [table for table in tables if table.pooling == "none"]
-    collection = _pooled(model, schema, pooled, device, deduplication) if pooled else None
+    collection = _pooled(model, schema, pooled, device, module) if pooled else None
     sequences = _sequences(unpooled, device) if unpooled else None
     torch.manual_seed(seed)  # again: tables that lie on a device have drawn numbers, tables on meta have not
     return Task(_built(model, collection, sequences, max(1, len(schema.dense)), len(schema.labels)), model.precision)
@@ -134,41 +132,30 @@ class Unsharded:
 
 
 def unsharded(run: Run, source: BatchSource | None = None) -> Unsharded:
-    """A run's model, built for its data; the run names all that its towers are. source: other data.
+    """A run's model, built for its data as systems want its tables. source: other data.
 
     Raises what opening data, counting what repeats in it and building the model raise.
     """
     source = source or open_source(run)
-    towers, run = tower_lines(run, source.schema), with_towers(run, source.schema)
-    repeats = deduplication_of(run, source)
-    task = build_task(run.model, source.schema, run.seed, deduplication=repeats)
-    if (step := parsed(run.pipeline, "pipeline")[0]) in SECOND_ORDER:
-        from recsmith.training.optimizers.flat import check_layers
-
-        check_layers(task.model, step)
-    return Unsharded(run, source, task, features_of(task), _told(run, towers, repeats))
-
-
-def _told(run: Run, towers: Sequence[str], repeats: Deduplication) -> tuple[SystemTold, ...]:
-    """What was decided of how tables are built."""
-    made = towers_of(run.model) is not None
-    return (
-        *(SystemTold(key=TOWERS, on=made, said=line) for line in towers),
-        *(SystemTold(key=DEDUPLICATE, on=bool(repeats), said=line) for line in repeats.told),
-    )
+    told: list[SystemTold] = []
+    module, parts = None, list[Part]()
+    for system in systems():
+        asked = system.tables(run, source)
+        run, module = asked.run, asked.module or module
+        told += asked.told
+        parts += asked.parts
+    task = build_task(run.model, source.schema, run.seed, module=module, parts=parts)
+    for system in systems():
+        system.check_model(run, task.model)
+    return Unsharded(run, source, task, features_of(task), tuple(told))
 
 
 def _pooled(
-    model: RunModel, schema: DataSchema, tables: Sequence[RunTable], device: torch.device, deduplication: Deduplication
+    model: RunModel, schema: DataSchema, tables: Sequence[RunTable], device: torch.device, module: Any
 ) -> nn.Module:
-    """The pooled tables of a model: a table module that the run names, or what compression and deduplication want."""
-    sizes = [LogicalTable(table.name, table.num_embeddings, table.embedding_dim or 0) for table in tables]
-    transforms = transforms_of(model.compression, sizes)
-    wanted: Any = model.table_module or "plain"
-    if deduplication:
-        wanted = {"name": "deduplicated", "deduplication": deduplication}
-    elif transforms:
-        wanted = {"name": "stored", "transforms": transforms}
+    """The pooled tables of a model: the module that is asked for, that the run names, or that its settings want."""
+    own: Any = model.table_module or "plain"
+    wanted = module or first_of(system.table_module(model, tables) for system in systems()) or own
     configs = [EmbeddingBagConfig(**_config_fields(table), pooling=POOLINGS[table.pooling]) for table in tables]
     return make(TABLES, wanted, configs, device, any(feature.weighted for feature in schema.features))
 
@@ -195,7 +182,7 @@ def _built(model: RunModel, collection: Any, sequences: Any, dense: int, labels:
     except (RuntimeError, MemoryError, TypeError, ValueError, AssertionError, OverflowError) as error:  # PyTorch's own
         reason = str(error).partition("\n")[0] or "no memory is left"
         raise UsageError(f"the layers of model {model.name} cannot be made ({reason}); give it smaller ones") from None
-    if isinstance(collection, SearchedTables):
+    if hasattr(collection, "mask_layers"):  # of a search, whose choices are of layers, too
         collection.mask_layers(made)
     return made
 

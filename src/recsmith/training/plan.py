@@ -106,8 +106,8 @@ def make_plan(
     if run.plan not in MADE_HERE:
         return _plan_of_file(run.plan, ranks)
     check_together(device_parts(run, device_type()))
-    mixed = 1 if run.data.periods is None else run.data.periods.mixed
-    cluster, batch_size = this_cluster(ranks, ranks_per_host), run.data.local_batch_size(ranks) * mixed
+    cluster, batches = this_cluster(ranks, ranks_per_host), run.data.batches_of_a_step
+    batch_size = run.data.local_batch_size(ranks) * batches
     lookups = _lookups(model, schema, sample, batch_size)
     if run.plan != TORCHREC:
         names = [config.name for config in configs_of(model) if isinstance(config, EmbeddingConfig)]

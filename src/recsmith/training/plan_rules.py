@@ -13,11 +13,9 @@ from recsmith.plans import Placement, Plan
 from recsmith.problems import Constraints, TableRule
 from recsmith.sharding import TYPE_NAMES
 from recsmith.training.collectives import collectives_of
-from recsmith.training.parts.rows import SplitHalves, row_parts
-from recsmith.training.parts.run import COPIED, SEQUENCES_ON_CPU
-from recsmith.training.parts.towers import towers_of
+from recsmith.training.parts import COPIED, SEQUENCES_ON_CPU
 from recsmith.training.run import Run
-from recsmith.training.settings.arrays import WHOLE_ROWS
+from recsmith.training.seams import systems
 from recsmith.workloads.optimizers import OPTIMIZERS
 
 
@@ -64,13 +62,9 @@ def plan_limits(run: Run, before: Plan | None, *, sequences: Sequence[str], devi
     """
     carried = collectives_of(run.comms).sharding_types()
     rules = [TableRule(tables="*", sharding_types=carried)] if carried else []
-    if run.array is not None:
-        rules.append(TableRule(tables="*", sharding_types=WHOLE_ROWS))
-    copies = OPTIMIZERS[run.optimizers.sparse.name].copies
-    if SplitHalves() in row_parts(run) or run.remote is not None or not copies:
+    if not OPTIMIZERS[run.optimizers.sparse.name].copies:
         rules.append(TableRule(tables="*", sharding_types=tuple(name for name in TYPE_NAMES if name != COPIED)))
+    rules += [rule for system in systems() for rule in system.plan_rules(run, hosts)]
     if device == "cpu":
         rules += [TableRule(tables=name, sharding_types=SEQUENCES_ON_CPU) for name in sequences]
-    towers = towers_of(run.model)
-    rules += towers.rules(hosts) if towers else ()
     return Constraints(keep_exact=True, rules=(*rules, *(loadable_rules(before) if before else ())))

@@ -1,26 +1,24 @@
 """What a run is once nothing is left to `auto`, and what can be refused has been: the same for a start and a dry run.
 
-Decisions follow one order, for each rests on those before: what crosses ranks, the optimizer of dense layers, narrow
-layers. The step that they are priced by is that of run_step.py.
+Systems decide in one order (seams/system.py), for each rests on those before. The step that they decide by is that of
+run_step.py.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from recsmith.adapters.topology import device_type
 from recsmith.plans import Plan
 from recsmith.prediction.job_step import JobStep
-from recsmith.training.collectives import collectives_of, decided
 from recsmith.training.models import Unsharded
-from recsmith.training.narrowing.deciding import with_narrow
-from recsmith.training.optimizers.shampoo_cost import AUTO, SHAMPOO
 from recsmith.training.plan import with_collections
 from recsmith.training.refusals import check_together, layer_parts, placed_parts
 from recsmith.training.run import Run
 from recsmith.training.run_step import plain_step, planned_as_run
-from recsmith.training.sharded import dense_shapes, numbers_across, with_optimizer
-from recsmith.training.told import COMMS, DENSE, NARROW, SystemTold
+from recsmith.training.seams import systems
+from recsmith.training.seams.system import OpenRun, SystemTold
+from recsmith.training.sharded import dense_shapes, numbers_across
 
 
 @dataclass(frozen=True)
@@ -55,24 +53,10 @@ def decided_run(parts: Unsharded, plan: Plan, before: Run | None = None, *, pric
     run, task, plan = parts.run, parts.task, with_collections(plan, parts.run, parts.task)
     shapes, numbers = dense_shapes(task), numbers_across(task, plan)
     check_together([*placed_parts(run, plan, device_type()), *layer_parts(run, shapes)])
-    comms, lines = decided(run.comms, plan, numbers)
-    asked = priced or run.model.narrow is not None or run.optimizers.dense.name in (AUTO, SHAMPOO)
+    asked = priced or any(system.needs_step(run) for system in systems())
     own = planned_as_run(run, plan, parts.features.repeats) if asked else plan
-    step = plain_step(replace(run, comms=comms), own, shapes, numbers) if asked else None
-    run, costs, added = with_optimizer(run, own, task, step, before)
-    if step is not None:
-        step = replace(step, optimizer_s=step.optimizer_s + added)
-    run, narrowed, saved = with_narrow(run, replace(parts, run=run), own, step, before)
-    if step is not None:
-        step = replace(step, layers_s=max(0.0, step.layers_s - saved * step.step_s))
-    taken: Any = collectives_of(comms)
-    told = (
-        *_told(COMMS, getattr(taken, "dense", None) is not None, lines),
-        *_told(DENSE, run.optimizers.dense.name == SHAMPOO, costs),
-        *_told(NARROW, run.model.narrow is not None, narrowed),
-    )
-    return DecidedRun(run, comms, plan, own, shapes, step, told)
-
-
-def _told(key: str, on: bool, lines: Sequence[str]) -> list[SystemTold]:
-    return [SystemTold(key=key, on=on, said=line) for line in lines]
+    step = plain_step(run, own, shapes, numbers) if asked else None
+    made = OpenRun(run, parts, plan, own, shapes, numbers, comms=run.comms, step=step, before=before)
+    for system in systems():
+        made = system.decide(made)
+    return DecidedRun(made.run, made.comms, plan, own, shapes, made.step, made.told)

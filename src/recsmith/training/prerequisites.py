@@ -17,12 +17,10 @@ from recsmith.errors import UsageError
 from recsmith.files.parsing import exact_line, lines_of
 from recsmith.files.writable import check_writable
 from recsmith.jobs.log import require_tensorboard
-from recsmith.training.parts.servers import check_remote
-from recsmith.training.refusals import check_together, remote_parts
 from recsmith.training.run import Component, Run, names_component, names_modules
+from recsmith.training.seams import systems
 from recsmith.units import format_size
 
-SEARCH, SEARCHED = "search", "searched"  # the step of a search, and the tables whose choices it learns
 KEYS = {each.name for each in fields(Run)}
 PROGRAM_BYTES = 200 * 2**20  # that a process with PyTorch, TorchRec and FBGEMM holds at least: 259 MiB are measured
 
@@ -39,14 +37,11 @@ def check_run(run: Run, ranks: int) -> None:
     check_output(run.output)
     if run.capture is not None:
         check_writable(run.capture, "capture", "name another folder")
-    check_remote(run, launched="RANK" in os.environ)
-    if run.remote is not None:
-        from recsmith.adapters.topology import device_type
-
-        check_together(remote_parts(run, device_type()))
     if run.metrics.evaluate_every is not None and run.data.test is None:
         raise UsageError("metrics.evaluate_every is given and there is no data.test to evaluate on; name one")
     _check_named(run)
+    for system in systems():
+        system.check(run, launched="RANK" in os.environ)
 
 
 def check_machine(run: Run, ranks: int) -> None:
@@ -129,30 +124,13 @@ def _check_named(run: Run) -> None:
         check_arguments(run.model.name, load(run.model.name), run.model.arguments or {})
     for number, watcher in enumerate(run.watchers):
         _check_component(WATCHER, watcher, f"watchers[{number}]", 0)
-        _check_sparse_copy(run, watcher)
     if run.pipeline != "auto":
         _check_component(STEP, run.pipeline, "pipeline", 1)
-        _check_choices(run)
     _check_component(ROWS, run.rows, "rows", 2)
     if names_component(run.comms):
         from recsmith.training.collectives import collectives_of
 
         collectives_of(run.comms)
-
-
-def _check_sparse_copy(run: Run, watcher: Component) -> None:
-    """UsageError for a sparse copy with settings out of their ranges, or of a run without periods."""
-    from recsmith.training.seams import SPARSE_COPY
-    from recsmith.training.watchers import watcher_of
-
-    if parsed(watcher, "watchers")[0] != SPARSE_COPY:
-        return
-    watcher_of(watcher)
-    if run.data.periods is None:
-        raise UsageError(
-            f"watcher {SPARSE_COPY} makes copies between periods, and the run has no data.periods; say how long a "
-            "period is, or make a copy of what was trained (recsmith sparse)"
-        )
 
 
 def check_arguments(name: str, function: Any, arguments: dict[str, Any]) -> None:
@@ -174,15 +152,6 @@ def _check_component(kind: str, spec: Component, where: str, given: int) -> None
         right = checked(target, settings, where, given)
         if hasattr(target, "check_settings"):
             target.check_settings(**right)
-
-
-def _check_choices(run: Run) -> None:
-    """UsageError for the step of a search where no table has choices."""
-    tables = parsed(run.model.table_module or "plain", "model.table_module")[0]
-    if parsed(run.pipeline, "pipeline")[0] == SEARCH and tables != SEARCHED:
-        from recsmith.training.steps import NO_CHOICES
-
-        raise UsageError(NO_CHOICES)
 
 
 def _check_gpus(ranks: int) -> None:

@@ -7,12 +7,12 @@ from typing import Any
 import torch.distributed as dist
 
 from recsmith.files import Raw
-from recsmith.prediction.servers import remote_cost, slow_trainer_of
+from recsmith.prediction.servers import remote_cost
 from recsmith.training.dense_timer import DenseTimer
 from recsmith.training.job import TrainingJob
-from recsmith.training.refusals import remote_refusal
+from recsmith.training.log_lines import RANKS
+from recsmith.training.seams import systems
 from recsmith.training.step_clock import STEPS
-from recsmith.training.watchers.alarm_log import RANKS
 
 KEPT = 1000  # steps, the newest, whose median is told
 FEW = 20  # steps, below which nothing is told
@@ -35,7 +35,7 @@ class RankTimes:
         self._last, self._timer.seconds = now, 0.0
 
     def tell(self, job: TrainingJob) -> Raw:
-        """Log the times of all ranks, and say what servers would bring where one is slow. All ranks call it."""
+        """Log the times of all ranks, and what systems say of them. All ranks call it."""
         if dist.get_world_size() == 1 or len(self._steps) < FEW or job.sharded.device.type == "cuda":
             return {}
         found: list[Any] = [None] * dist.get_world_size()
@@ -48,7 +48,7 @@ class RankTimes:
             "servers_s": cost if served is None else served, "served": served is not None,
         }  # fmt: skip
         job.log.write(RANKS, {"step": job.progress.step, **told})
-        if (slow := slow_trainer_of(told)) is not None:
-            refused = None if slow.served or slow.gain() <= 1 else remote_refusal(job.run, slow.staleness)
-            job.log.say({"note": f"{slow}" + (f"; this run cannot: {refused}" if refused else "")})
+        for system in systems():
+            if (line := system.at_the_end(job, told)) is not None:
+                job.log.say({"note": line})
         return {RANKS: told}

@@ -76,7 +76,7 @@ def _summary(noun: Any) -> str:
 
 def _default(field: Field[Any]) -> str:
     if field.default is MISSING:
-        return "needed"
+        return "needed" if field.default_factory is MISSING else "none"
     value = encode(field.default) if is_dataclass(field.default) else field.default
     if isinstance(value, dict):
         return "its own"

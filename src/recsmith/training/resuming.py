@@ -24,7 +24,7 @@ from recsmith.files import Raw, decode, parse_json, read_text
 from recsmith.plans import Plan, load_plan
 from recsmith.training.random_states import restore_random_states
 from recsmith.training.run import Run, load_run
-from recsmith.training.settings.narrow import NarrowState
+from recsmith.training.seams import systems
 from recsmith.training.sharded import ShardedJob
 from recsmith.training.stores.checkpoint import CheckpointRows, PlainObjects, first_cause
 
@@ -34,22 +34,20 @@ OPTIMIZERS = {"sparse": "sparse", "copied": "sparse", "dense": "dense"}  # by pa
 UNTOLD = ("output", "steps", "plan", "ranks", "checkpoint", "metrics", "watchers", "watch", "capture", "data.test",
           "data.feed", "data.engine", "data.ray_address", "data.epochs")  # fmt: skip  # training goes on as before
 Shape = tuple[int, ...]
-KEPT = ("watchers", "update", "narrow")  # what parts of a job keep in progress.json, by the keys that each has there
+WATCHERS = "watchers"  # key of progress.json, beside those of systems
 HOOK = "gradient_hook"  # part of a job's state, by rank
 SHOWN = 40  # characters of a changed value
 
 
 @noun
 class SavedProgress:
-    """What progress.json holds: how far training was, on how many ranks, and what parts of the job keep."""
+    """What progress.json holds beside what systems keep: how far training was, on how many ranks, and watchers."""
 
     step: int
     ranks: int
     position: dict[str, Any] | None = None
     scores: dict[str, Any] | None = None
     watchers: dict[str, dict[str, Any]] | None = None
-    update: dict[str, Any] | None = None
-    narrow: NarrowState | None = None
 
     def __post_init__(self) -> None:
         check_rules(
@@ -57,6 +55,20 @@ class SavedProgress:
             f"ranks is {self.ranks}; a job has at least 1 and at most {LARGEST_WORLD:,}",
             too_small("step", self.step),
         )  # fmt: skip
+
+
+def checked_states(raw: Raw, source: str) -> Raw:
+    """What progress.json holds without what systems keep there, each of which is checked; CorruptFile."""
+    for each in systems():
+        if each.kept and raw.get(each.kept) is not None:
+            decode(each.state, raw[each.kept], f"{source}: {each.kept}")
+    return {key: value for key, value in raw.items() if key not in {each.kept for each in systems()}}
+
+
+def kept_in(raw: Raw) -> dict[str, Raw]:
+    """What watchers and systems kept, by their keys of progress.json."""
+    keys = (WATCHERS, *(each.kept for each in systems()))
+    return {key: raw[key] for key in keys if key and raw.get(key) is not None}
 
 
 @dataclass(frozen=True)
@@ -69,7 +81,9 @@ class Saved:
     def progress(self) -> Raw:
         """What progress.json holds (SavedProgress); CorruptFile where it is damaged."""
         raw = self._json(PROGRESS)
-        read = decode(SavedProgress, raw, str(self.folder / PROGRESS))
+        if not raw.keys() <= {each.name for each in fields(SavedProgress)} | {each.kept for each in systems()}:
+            _ = self.run  # whose systems may have kept the others
+        read = decode(SavedProgress, checked_states(raw, str(self.folder / PROGRESS)), str(self.folder / PROGRESS))
         if self.folder.name.startswith("step-") and self.folder.name != f"step-{read.step:08d}":
             raise CorruptFile(
                 f"'{self.folder / PROGRESS}' is of step {read.step:,}, unlike its folder; remove that folder, and "

@@ -9,6 +9,7 @@ Those of data stand in run_data.py, those of optimizers in optimizers/settings.p
 import re
 from collections import Counter
 from collections.abc import Generator
+from dataclasses import field
 from typing import Any, Literal, cast
 
 from recsmith._components import NAME, parsed, unknown
@@ -33,11 +34,8 @@ from recsmith.training.collectives import KIND as COLLECTIVES
 from recsmith.training.collectives.quantised import RunComms
 from recsmith.training.optimizers.settings import RunOptimizers
 from recsmith.training.run_data import RunData
-from recsmith.training.seams import ROWS, STEP, WATCHER
-from recsmith.training.settings.arrays import RunArray
-from recsmith.training.settings.narrow import NarrowSettings
-from recsmith.training.settings.remote import RunRemote
-from recsmith.training.settings.watch import NONE, watch_settings, watcher_spec
+from recsmith.training.seams import ROWS, STEP, WATCHER, systems
+from recsmith.training.seams.system import settings_of_systems, use_systems
 from recsmith.workloads.data_types import DataType
 
 SCHEMA = "recsmith/run/1"
@@ -46,6 +44,7 @@ MOST_RANKS = 2**16  # of a job: a plan of more takes memory before anybody can r
 MOST_UNITS = 2**20  # of a layer, and columns of a table
 MOST_LAYERS = 1000  # of a part of a built-in model: a damaged file may name millions, each of them an object
 MADE_HERE = ("auto", "torchrec")  # plans that no file holds
+NONE = "none"  # of `watch`
 OF_A_MODULE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")  # module:function
 Component = str | dict[str, Any]  # a name or module:Class, or a mapping with `name` and settings
 
@@ -68,6 +67,7 @@ class RunTable:
 
 
 @noun
+@settings_of_systems("model.", "narrow")
 class RunModel:
     """Which model is trained.
 
@@ -95,7 +95,7 @@ class RunModel:
     compression: tuple[CompressionRule, ...] = ()
     table_module: str | dict[str, Any] | None = None
     precision: Literal["fp32", "bf16"] = "fp32"
-    narrow: NarrowSettings | Literal["auto"] | None = None
+    narrow: Any = None
 
     def __post_init__(self) -> None:
         known = self.name in BUILT_IN or ":" in self.name
@@ -161,6 +161,7 @@ class RunMetrics:
 
 
 @noun
+@settings_of_systems("", "array", "remote")
 class Run:
     """A training job: data, model, plan, optimizers, what crosses ranks, checkpoints, metrics.
 
@@ -180,6 +181,7 @@ class Run:
     watches nothing. capture: folder for the trace of some steps, which `recsmith predict` reads (docs/predict.md); none
     captures nothing. array: models that are trained in one job on the same batches, each by settings of its own
     (docs/array.md). remote: tables on servers beside the trainers (docs/remote.md); none: on the ranks that train.
+    systems: techniques of other packages, by name or 'module:Class', each with its settings (docs/extending.md).
     seed: from which weights at the start, the order of samples and dropout follow.
 
     A component is a name or 'module:Class', or a mapping with `name` and its settings.
@@ -201,11 +203,13 @@ class Run:
     watchers: tuple[Component, ...] = ()
     watch: Component = NONE
     capture: str | None = None
-    array: RunArray | None = None
-    remote: RunRemote | None = None
+    array: Any = None
+    remote: Any = None
+    systems: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     seed: int = 0
 
     def __post_init__(self) -> None:
+        use_systems(self.systems)
         check_rules(
             outside("ranks", self.ranks, 1, MOST_RANKS),
             outside("steps", self.steps, 1),
@@ -217,18 +221,7 @@ class Run:
         )
         if not isinstance(self.comms, RunComms) and not names_component(self.comms):
             decode_part(RunComms, self.comms, "comms")  # says which of its fields is wrong
-        self._check_watch()
-
-    def _check_watch(self) -> None:
-        """Settings of `watch`; a plan of a file is not planned anew."""
-        settings = watch_settings(self.watch)
-        plans = settings is not None and "replan" in settings.actions.values() and self.plan not in MADE_HERE
-        check_rules(
-            f"watch.actions asks for replan, and plan is the file '{self.plan}', which a job that is started again "
-            "would train under once more; write plan: auto, or leave replan out"
-            if plans
-            else None
-        )
+        check_rules(*(sentence for system in systems() for sentence in system.wrong(self)))
 
     @property
     def order_seed(self) -> int:
@@ -237,8 +230,8 @@ class Run:
 
     @property
     def watched(self) -> tuple[Component, ...]:
-        """The watchers that it names, the capture that it asks for, and the guard of losses."""
-        watch: tuple[Component, ...] = watcher_spec(self.watch)
+        """The watchers that it names, those of systems, the capture that it asks for, and the guard of losses."""
+        watch: tuple[Component, ...] = tuple(each for system in systems() for each in system.watchers(self))
         capture: tuple[Component, ...] = () if self.capture is None else ({NAME: "capture", "folder": self.capture},)
         guarded = any(parsed(each, "watchers")[0] == "loss_guard" for each in self.watchers)
         return (*self.watchers, *watch, *capture, *(() if guarded else ("loss_guard",)))
@@ -251,7 +244,8 @@ def names_component(value: object) -> bool:
 
 def names_modules(run: Run) -> bool:
     """Whether a run names functions or classes of the user's, anywhere."""
-    return any(OF_A_MODULE.fullmatch(text.rpartition("=")[2]) for text in _texts(run_to_raw(run)))
+    texts = (*run.systems, *_texts(run_to_raw(run)))
+    return any(OF_A_MODULE.fullmatch(text.rpartition("=")[2]) for text in texts)
 
 
 def _texts(raw: Any) -> Generator[str]:

@@ -7,7 +7,7 @@ from recsmith._types import noun
 from recsmith.data.order import WINDOW
 from recsmith.errors import LARGEST_SEED, UsageError, check_rules, outside
 from recsmith.feeding.engines import EngineName
-from recsmith.training.settings.periods import Periods
+from recsmith.training.seams.system import settings_of_systems
 
 MOST_SAMPLES = 2**31  # of a step
 MOST_EPOCHS, MOST_WORKERS = 2**20, 1024
@@ -74,6 +74,7 @@ class BatchChange:
 
 
 @noun
+@settings_of_systems("data.", "periods")
 class RunData:
     """Where samples come from. train, test: a file, a folder, or a mapping that names the format (docs/data.md).
 
@@ -106,7 +107,7 @@ class RunData:
     feed: Literal["auto"] | int | None = None
     engine: EngineName = "local"
     ray_address: str | None = None
-    periods: Periods | None = None
+    periods: Any = None
     seed: int | None = None
 
     def __post_init__(self) -> None:
@@ -133,6 +134,11 @@ class RunData:
             if self.engine == "ray" or self.ray_address is None
             else "data.ray_address names a Ray cluster and data.engine is local; set data.engine: ray",
         )
+
+    @property
+    def batches_of_a_step(self) -> int:
+        """Batches that a step takes together, at most."""
+        return 1 if self.periods is None else self.periods.mixed
 
     @property
     def largest_batch(self) -> int:

@@ -18,10 +18,10 @@ from recsmith.errors import UsageError
 from recsmith.files import Source, source_text
 from recsmith.training.batches import as_tensors
 from recsmith.training.card import ModelCard, read_card
-from recsmith.training.collectives.kept_columns import keep_columns
 from recsmith.training.export import WEIGHTS, opened_weights
 from recsmith.training.models import Task, build_task
 from recsmith.training.run_tables import tables_of
+from recsmith.training.seams import systems
 from recsmith.training.stores.protocol import WholeTensor
 from recsmith.training.tables.plain import features_of, vectors_of
 
@@ -153,6 +153,6 @@ def load_model(folder: Source) -> Predictor:
     expected = {name: WholeTensor(value.dtype, tuple(value.shape)) for name, value in task.state_dict().items()}
     with opened_weights(path / WEIGHTS, expected) as opened:
         task.load_state_dict({name: opened.get_tensor(name) for name in expected})
-    if card.columns is not None:
-        keep_columns(task, card.columns)
+    for system in systems():
+        system.before_serving(task, card)
     return Predictor(task, card)

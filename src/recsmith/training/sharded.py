@@ -22,27 +22,24 @@ from recsmith.adapters.convert import to_sharding_plan
 from recsmith.adapters.feature_order import keep_feature_order
 from recsmith.costs.fetches import AHEAD
 from recsmith.plans import Plan
-from recsmith.prediction.job_step import JobStep
 from recsmith.sharding import UVM_CACHING
 from recsmith.training.batches import TrainingBatch
 from recsmith.training.collectives import collectives_of, sharders_of
 from recsmith.training.models import Task
 from recsmith.training.optimizers.building import combined_optimizer, fuse
+from recsmith.training.optimizers.dense import prepare_weights
 from recsmith.training.optimizers.settings import DenseOptimizer
-from recsmith.training.optimizers.shampoo_cost import AUTO, SHAMPOO, optimizer_decided
-from recsmith.training.optimizers.split import round_to_halves
-from recsmith.training.parts.rows import facts_of_kernels
 from recsmith.training.plan import with_collections
 from recsmith.training.refusals import check_together, layer_parts, placed_parts
 from recsmith.training.run import Run
-from recsmith.training.seams import SECOND_ORDER
+from recsmith.training.seams import systems
+from recsmith.training.seams.system import first_of, trains_layers
 from recsmith.training.stores import store_of
+from recsmith.training.stores.host_parts import HostParts
 from recsmith.training.stores.kernels import kernels_in, kernels_of, own_kernels
 from recsmith.training.stores.protocol import RowStore
-from recsmith.training.stores.tiered import on_disk
 from recsmith.training.tables.plain import initial_weights_of
 from recsmith.training.tables.protocol import InitialWeights
-from recsmith.training.tables.tower_hosts import place_towers
 from recsmith.workloads.optimizers import OPTIMIZERS
 
 _TABLE = re.compile(r"(?:^|\.)(?:embedding_bags|embeddings)\.([^.]+)\.weight$")
@@ -60,7 +57,6 @@ class ShardedJob:
     initial: dict[str, InitialWeights]
     device: torch.device
     hook: Any = None  # state of what sums dense gradients, where a collective has its own
-    narrowed: Any = None  # NarrowedLayers, where dense layers are narrow for a time
 
 
 def shard(run: Run, plan: Plan, task: Task, device: torch.device) -> ShardedJob:
@@ -68,21 +64,24 @@ def shard(run: Run, plan: Plan, task: Task, device: torch.device) -> ShardedJob:
     plan, collectives = with_collections(plan, run, task), collectives_of(run.comms)
     check_together(placed_parts(run, plan, device.type))
     initial = initial_weights_of(task)
-    towers = place_towers(task, plan, device, collectives.codecs())
+    codecs = collectives.codecs()
+    mine: HostParts = first_of(each.host_parts(task, plan, device, codecs) for each in systems()) or HostParts()
     copied = {placement.table for placement in plan.placements if placement.sharding_type == "data_parallel"}
     names = [name for name, _ in task.named_parameters() if table_of(name) in initial]
     parameters = dict(task.named_parameters())
     fuse([parameters[name] for name in names if table_of(name) not in copied], run.optimizers.sparse)
     dense = [parameter for name, parameter in parameters.items() if table_of(name) not in initial]
     check_together(layer_parts(run, [tuple(each.shape) for each in dense]))
-    round_to_halves(dense, run.optimizers.dense)
+    prepare_weights(dense, run.optimizers.dense)
     sharders = sharders_of(collectives)
-    worded, limits = on_disk(plan) if device.type == "cpu" else (plan, _fetched_ahead(run, plan))
-    with warnings.catch_warnings(), own_kernels(kernels_of(run.rows, **facts_of_kernels(run, plan))):
+    worded, limits = first_of(each.worded_plan(run, plan, device.type) for each in systems()) or (
+        plan, {} if device.type == "cpu" else _fetched_ahead(run, plan))  # fmt: skip
+    facts = {name: fact for each in systems() for name, fact in each.kernel_facts(run, plan).items()}
+    with warnings.catch_warnings(), own_kernels(kernels_of(run.rows, **facts)):
         warnings.simplefilter("ignore")
         model = DistributedModelParallel(
-            task, device=device, sharders=towers.sharders(sharders),
-            data_parallel_wrapper=data_parallel(params_to_ignore=list(towers.local)),
+            task, device=device, sharders=mine.sharders(sharders),
+            data_parallel_wrapper=data_parallel(params_to_ignore=list(mine.local)),
             plan=to_sharding_plan(worded, task, sharders=sharders, constraints=limits),
         )  # fmt: skip
     keep_feature_order(model)
@@ -95,8 +94,8 @@ def shard(run: Run, plan: Plan, task: Task, device: torch.device) -> ShardedJob:
     rest = dict(in_backward_optimizer_filter(model.named_parameters()))
     copies = {name: parameter for name, parameter in rest.items() if table_of(name) in copied}
     others = {name: parameter for name, parameter in rest.items() if name not in copies}
-    across = towers.average(model.module)
-    optimizers = replace(run.optimizers, dense=UNUSED) if by_step(run) else run.optimizers
+    across = mine.average(model.module)
+    optimizers = replace(run.optimizers, dense=UNUSED) if trains_layers(run) else run.optimizers
     optimizer = combined_optimizer(model.fused_optimizer, copies, others, optimizers, across)
     rows = store_of(run.rows, model, optimizer)
     return ShardedJob(model, optimizer, rows, initial, device, None if hook is None else hook[0])
@@ -128,29 +127,6 @@ def numbers_across(task: Task, plan: Plan) -> int:
     placed = {placement.table: placement.sharding_type for placement in plan.placements}
     parameters = task.named_parameters()
     return sum(each.numel() for name, each in parameters if placed.get(table_of(name) or "") in (None, "data_parallel"))
-
-
-def by_step(run: Run) -> bool:
-    """Whether the pipeline of a run trains its dense layers, and their optimizer keeps nothing."""
-    return parsed(run.pipeline, "pipeline")[0] in SECOND_ORDER
-
-
-def with_optimizer(
-    run: Run, plan: Plan, task: Task, step: JobStep | None, before: Run | None = None
-) -> tuple[Run, list[str], float]:
-    """The run with its optimizer of dense layers decided, lines on what it costs, and seconds that it adds to a step.
-
-    step: of the job without it; None where it is not predicted. before: the run of the checkpoint that training goes on
-    from, whose optimizer has the state.
-    """
-    dense = run.optimizers.dense
-    if dense.name not in (AUTO, SHAMPOO) or by_step(run):
-        return run, [], 0.0
-    decided, told, added = optimizer_decided(dense, dense_shapes(task), plan, step)
-    if dense.name == AUTO and before is not None and before.optimizers.dense.name != decided.name:
-        decided = replace(before.optimizers.dense, learning_rate=dense.learning_rate, clip_norm=dense.clip_norm)
-        told = [f"optimizers.dense, which is auto, stays {decided.name}, whose state the checkpoint has"]
-    return replace(run, optimizers=replace(run.optimizers, dense=decided)), told, added
 
 
 def dense_shapes(task: Task) -> list[tuple[int, ...]]:

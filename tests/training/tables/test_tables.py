@@ -18,12 +18,12 @@ from recsmith.errors import UsageError
 from recsmith.files import encode
 from recsmith.searching import PartChoice, PartChoices, SearchSpace
 from recsmith.training.seams import TABLES
-from recsmith.training.tables.dedup_parts import Deduplication
-from recsmith.training.tables.deduplicated import DeduplicatedTables
+from recsmith.training.systems.dedup.groups import Deduplication
+from recsmith.training.systems.dedup.tables import DeduplicatedTables
+from recsmith.training.systems.search.tables import SearchedTables, pick
+from recsmith.training.systems.stored.tables import StoredTables
+from recsmith.training.systems.towers.tables import TowerTables
 from recsmith.training.tables.plain import exported_names, features_of, plain, vectors_of, why_not_ahead
-from recsmith.training.tables.searched import SearchedTables, pick
-from recsmith.training.tables.stored import StoredTables
-from recsmith.training.tables.towers import TowerTables
 
 CPU = torch.device("cpu")
 EXAMPLES = Path(__file__).parents[3] / "examples"

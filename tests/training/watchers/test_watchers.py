@@ -13,11 +13,11 @@ from training.watchers.contract import WatcherContract, seen
 from recsmith.errors import RecSmithError, UsageError
 from recsmith.training import Checkpointing, Run, RunData, RunMetrics, RunModel, train
 from recsmith.training.agreement import Wish
+from recsmith.training.systems.watch.plan_watch import WatchedPlan
 from recsmith.training.watchers import Watchers, watcher_of
 from recsmith.training.watchers.capture import CaptureWatcher
 from recsmith.training.watchers.functions import FunctionWatcher
 from recsmith.training.watchers.loss_guard import LossGuard
-from recsmith.training.watchers.plan_watch import WatchedPlan
 from recsmith.training.watchers.protocol import Seen, Watcher
 
 EXAMPLES = Path(__file__).parents[3] / "examples"

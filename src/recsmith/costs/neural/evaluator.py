@@ -41,9 +41,8 @@ class NeuralEvaluator:
 
     covered (M,): modes whose kernels were measured. extrapolated: inputs beyond the trained range, by what factor.
     share (M,): what the learned price of a mode counts where formulas count the rest (costs/best.py); None where it is
-    all of each covered mode's. factors (M, 2): what seconds of `analytic` are multiplied with, forward and backward;
-    None where it is the card's factor for all. lift: seconds that every group on a rank costs more than the model says;
-    0 except in the models of `lifted`.
+    all of each covered mode's. lift: seconds that every group on a rank costs more than the model says; 0 except in the
+    models of `lifted`.
     """
 
     problem: Problem
@@ -55,7 +54,6 @@ class NeuralEvaluator:
     lift: float = 0.0
     additive: bool = False
     share: Floats | None = None
-    factors: Floats | None = None
 
     @property
     def kernels(self) -> EmbeddingKernels:
@@ -98,20 +96,11 @@ class NeuralEvaluator:
                 terms[some, 1 : 1 + learned] *= self.share[modes[some], None]
             if isinstance(self.weights.head, CorrectedHead):
                 terms[some, 1 + learned : -AROUND] = self.weights.head.own(terms[some, : 1 + learned])
-        terms[:, [OTHER_FORWARD, OTHER_BACKWARD]] = self._formula(modes, analytic)
+        other = np.maximum(analytic[:, [1, 3]], analytic[:, [2, 4]]) * self.card.analytic_factor
+        rest = ~covered if self.share is None else 1 - self.share[modes]
+        terms[:, [OTHER_FORWARD, OTHER_BACKWARD]] = other * rest[:, None]
         terms[:, [FORWARD_COMM, BACKWARD_COMM]] = analytic[:, [ANALYTIC_FORWARD_COMM, ANALYTIC_BACKWARD_COMM]]
         return terms
-
-    def formula_seconds(self, modes: Ints, widths: Ints) -> Floats:
-        """Seconds (N,) of pieces that are left to formulas."""
-        return self._formula(modes, self.analytic.terms(modes, widths)).sum(axis=1)
-
-    def _formula(self, modes: Ints, analytic: Floats) -> Floats:
-        """Seconds of formulas (N, 2), forward and backward, for what is not learned of pieces. analytic: its terms."""
-        other = np.maximum(analytic[:, [1, 3]], analytic[:, [2, 4]])
-        other = other * (self.card.analytic_factor if self.factors is None else self.factors[modes])
-        rest = ~self.covered[modes] if self.share is None else 1 - self.share[modes]
-        return other * rest[:, None]
 
     def _work(self, piece: PieceWork, modes: Ints, widths: Ints, analytic: Floats) -> Floats:
         """The figures of pieces (N, b or c) that the model takes. analytic: seconds of that cost model (N, 4)."""

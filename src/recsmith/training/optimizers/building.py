@@ -12,10 +12,8 @@ from torchrec.optim.optimizers import Adam as FbgemmAdam
 from torchrec.optim.warmup import WarmupOptimizer, WarmupPolicy, WarmupStage
 
 from recsmith._components import load
-from recsmith.training.optimizers.dense import dense_optimizer
+from recsmith.training.optimizers.dense import dense_class, dense_optimizer, prepare_weights
 from recsmith.training.optimizers.settings import DenseOptimizer, RunOptimizers, SparseOptimizer
-from recsmith.training.optimizers.shampoo_cost import AUTO, SHAMPOO
-from recsmith.training.optimizers.split import round_to_halves
 from recsmith.workloads.optimizers import OPTIMIZERS
 
 
@@ -112,12 +110,12 @@ SIDE = 8  # rows and columns of the weight that is asked for its state
 def state_bytes(optimizer: DenseOptimizer) -> float:
     """Bytes that an optimizer keeps for each number of dense layers, as one step on a small weight shows it.
 
-    Of one that no small weight can tell of, Shampoo, whose factors follow from the shapes, and those of yours: Adam's.
+    Of one that no small weight can tell of, whose state follows from the shapes, and those of yours: Adam's.
     """
-    if optimizer.name in (AUTO, SHAMPOO) or ":" in optimizer.name:
+    if getattr(dense_class(optimizer.name), "state_by_shapes", False) or ":" in optimizer.name:
         return state_bytes(DenseOptimizer())
     weight = torch.nn.Parameter(torch.zeros(SIDE, SIDE))
-    round_to_halves([weight], optimizer)
+    prepare_weights([weight], optimizer)
     made = dense_optimizer([weight], optimizer)
     weight.grad = torch.zeros_like(weight)
     made.step()

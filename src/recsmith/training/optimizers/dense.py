@@ -10,7 +10,6 @@ from recsmith.files import did_you_mean
 from recsmith.training.optimizers import KIND
 from recsmith.training.optimizers.protocol import DenseOptimizerClass
 from recsmith.training.optimizers.settings import DenseOptimizer
-from recsmith.training.optimizers.shampoo_cost import AUTO, SHAMPOO
 
 LEFT_OUT = {
     "Optimizer": "it is what all of them are made from",
@@ -43,13 +42,30 @@ def dense_class(name: str) -> DenseOptimizerClass:
 
 def dense_optimizer(parameters: list[Any], optimizer: DenseOptimizer) -> torch.optim.Optimizer:
     """The optimizer of these parameters; UsageError where nothing is called so, or it does not take the arguments."""
-    name = SHAMPOO if optimizer.name == AUTO else optimizer.name  # which is decided before layers are trained
+    name = optimizer.name
     try:
         return dense_class(name)(parameters, lr=optimizer.learning_rate, **(optimizer.arguments or {}))
     except UsageError:
         raise
     except Exception as error:  # whatever a class of torch's, or of yours, says of arguments that it does not take
         raise UsageError(f"optimizers.dense: {name} {_refused(optimizer, error)}") from None
+
+
+def prepare_weights(parameters: list[Any], optimizer: DenseOptimizer) -> None:
+    """Keep weights as an optimizer wants them that has `prepare(parameters, arguments)`, before layers are sharded."""
+    prepare = getattr(dense_class(optimizer.name), "prepare", None)
+    if prepare is not None:
+        prepare(parameters, optimizer.arguments or {})
+
+
+def joined_weights(optimizer: Any) -> dict[str, torch.Tensor]:
+    """The weights in fp32, by name, of dense layers whose optimizer keeps them in another form (`joined`)."""
+    parts = dict(optimizer.optimizers) if optimizer is not None else {}
+    keyed: Any = parts.get("dense")
+    inner = keyed
+    while inner is not None and not hasattr(inner, "joined"):
+        inner = getattr(inner, "_optimizer", None)  # of warm-up and clipping
+    return {} if inner is None else {name: inner.joined(each) for name, each in keyed.params.items()}
 
 
 def check_dense_optimizer(optimizer: DenseOptimizer) -> None:

@@ -10,11 +10,10 @@ from recsmith.data import Batch, Dataset, open_dataset, spec_from_raw
 from recsmith.errors import UsageError
 from recsmith.training.refusals import check_together, data_parts
 from recsmith.training.run import Run
-from recsmith.training.settings.periods import edges_of
+from recsmith.training.seams import systems
+from recsmith.training.seams.system import first_of
 from recsmith.training.sources.dataset import DatasetSource
-from recsmith.training.sources.periods import PeriodSource
 from recsmith.training.sources.protocol import BatchSource, State
-from recsmith.training.updates import update_of
 
 SOURCE = "source"  # the kind of component, and the key of data.train that names one instead of a format
 
@@ -40,29 +39,9 @@ def open_source(run: Run) -> BatchSource:
         check_together(data_parts(run))
         return make(SOURCE, {"name": named[SOURCE], **settings}, where="data.train")
     dataset, endless = open_data(named, "data.train"), run.steps is not None
-    if data.periods is not None:
-        check_together(data_parts(run))
-        return _in_periods(dataset, run)
+    if (made := first_of(system.source(run, dataset) for system in systems())) is not None:
+        return made
     return DatasetSource(dataset, data, run.order_seed, endless, output=Path(run.output))
-
-
-def _in_periods(dataset: Dataset, run: Run) -> PeriodSource:
-    """The dataset as a stream, in the passes that the run's update takes."""
-    data = run.data
-    assert data.periods is not None
-    edges, update = edges_of(dataset.source, data.periods), update_of(data.periods.update)
-    least = max(update.window, update.mixed, update.least, getattr(update, "replayed", 0) + 1)
-    if least > len(edges) - 1:
-        raise UsageError(
-            f"data.periods.update needs {least} periods, and the data has {len(edges) - 1}; give it fewer, or shorter "
-            "periods"
-        )
-    if (nearest := min(data.periods.score_ahead)) > len(edges) - 2:
-        raise UsageError(
-            f"data.periods.score_ahead is {nearest} or more, and the data has {len(edges) - 1} periods, so that none "
-            f"would be scored after one that was trained; give {len(edges) - 2} or less"
-        )
-    return PeriodSource(dataset, data, run.order_seed, output=Path(run.output), edges=edges, window=update.window)
 
 
 def data_digest(source: BatchSource) -> str | None:

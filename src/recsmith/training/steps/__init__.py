@@ -6,8 +6,6 @@ from typing import Any
 from recsmith._components import find, make
 from recsmith.training.seams import STEP
 
-NO_CHOICES = "pipeline is search, and the model has no choices; recsmith search makes such a run"
-
 
 def step_of(job: Any, wanted: object, say: Callable[[str], object] = lambda _: None) -> Any:
     """The step of a run's `pipeline`: a name, or 'module:Class', with settings where it is a mapping.

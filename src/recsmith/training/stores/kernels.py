@@ -75,3 +75,21 @@ def own_kernels(choose: Choice) -> Iterator[None]:
     finally:
         setattr(GroupedPooledEmbeddingsLookup, _METHOD, pooled)
         setattr(GroupedEmbeddingsLookup, _METHOD, rows)
+
+
+class UpdatedRows(torch.autograd.Function):
+    """Distinct rows of a table as fp32, which are updated when their gradient comes."""
+
+    @staticmethod
+    def forward(ctx: Any, anchor: torch.Tensor, tables: Any, table: int, distinct: torch.Tensor) -> Any:
+        """What `tables.rows_read` gives."""
+        del anchor  # a parameter, whose gradient autograd goes backward for
+        ctx.of = (tables, table, distinct)
+        return tables.rows_read(table, distinct)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> Any:
+        """Have `tables.update` take them."""
+        tables, table, distinct = ctx.of
+        tables.update(table, distinct, gradients[0])
+        return None, None, None, None

@@ -1,0 +1,3 @@
+"""Kinds of components that a run names, as errors call them."""
+
+STEP, ROWS, WATCHER, UPDATE, TABLES = "step", "row store", "watcher", "update", "table module"

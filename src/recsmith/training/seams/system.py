@@ -1,0 +1,374 @@
+"""A published technique as one folder of systems/: what it adds to runs, in a record; without torch.
+
+The core knows no system by name. It asks all of them in the order of SYSTEMS, and what a record leaves out changes
+nothing. Without its folder and its line in SYSTEMS, a system is gone, and the rest is as it was.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib import import_module
+from typing import Any, ClassVar, Protocol, TypeVar
+
+from recsmith._components import load
+from recsmith._plugins import load_plugin, plugin_names
+from recsmith._types import noun
+from recsmith.errors import UsageError
+from recsmith.files import Raw, decode_part, did_you_mean
+from recsmith.plans import Plan
+from recsmith.problems import TableRule
+
+FOLDER = "recsmith.training.systems"
+OTHERS = "recsmith.systems"  # entry points of other packages
+SYSTEMS = (
+    "towers", "dedup", "stored", "thresholds", "shampoo", "narrow", "halves", "tiers", "second_order", "search",
+    "sparse", "periods", "watch", "arrays", "remote",
+)  # fmt: skip  # in the order in which they decide: each rests on those before
+Class = TypeVar("Class")
+
+
+@noun
+class SystemTold:
+    """A system of a run. key: of the run. on: whether the run has it. said: what it brings or costs, in a sentence."""
+
+    key: str
+    on: bool
+    said: str
+
+
+@dataclass(frozen=True)
+class TablesAsked:
+    """How a run's tables are built, as far as a system says so.
+
+    run: with what the system decided. module: the table module that it wants, as a run names one; None for that of the
+    run. told: what was decided, and why. parts: what tables so built refuse (parts.py).
+    """
+
+    run: Any
+    module: Any = None
+    told: tuple[SystemTold, ...] = ()
+    parts: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True)
+class OpenRun:
+    """A run while systems decide what it leaves open, one after the other.
+
+    run: so far. parts: its data and model (Unsharded). plan: as it was given. priced: with the run's batch and
+    optimizer. shapes: of dense parameters. numbers: of gradients that cross ranks. comms: what crosses ranks, so far.
+    step: predicted, so far; None where it is not. before: the run of the checkpoint that training goes on from, whose
+    choices stay. told: what was decided, and why.
+    """
+
+    run: Any
+    parts: Any
+    plan: Plan
+    priced: Plan
+    shapes: Sequence[Sequence[int]]
+    numbers: int
+    comms: Any
+    step: Any = None
+    before: Any = None
+    told: tuple[SystemTold, ...] = ()
+
+    def telling(self, key: str, on: bool, lines: Iterable[str]) -> "OpenRun":
+        """The same, with lines of a system."""
+        return replace(self, told=(*self.told, *(SystemTold(key=key, on=on, said=line) for line in lines)))
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """What is known of a decided run: its plan as it is priced, the predicted step, and what each rank holds.
+
+    step: None where it is not predicted. memory: of each rank. numbers: of dense layers. ranks: that train.
+    """
+
+    plan: Plan
+    step: Any
+    memory: Sequence[Any]
+    numbers: int
+    ranks: int
+
+
+class Attached(Protocol):
+    """What a system has in a job while it trains, beside the components that the run names."""
+
+    def begin(self, steps: int | None, kept: Raw | None) -> None:
+        """Begin a job of so many steps (None: nobody knows), or go on from what a checkpoint kept."""
+        ...
+
+    def before_step(self, job: Any) -> None:
+        """Do what is due before the next step of a TrainingJob."""
+        ...
+
+    def to_raw(self) -> Raw | None:
+        """What a checkpoint keeps; None for nothing."""
+        ...
+
+
+class System:
+    """What a technique adds to runs. Derive it, and write the methods that it needs.
+
+    key: of the run, such as 'model.narrow', that says whether a run has it. settings: the type of what stands there;
+    None where the key is of the core, as that of a component is. kept: under which its part of a job is kept in
+    checkpoints, and state: the noun of that. cards: by key of a trained model's card, the noun of what it says there.
+    name: of a system of another package, whose settings stand in `systems` of the run; '' of one of RecSmith's.
+    """
+
+    name: str = ""
+    key: str = ""
+    settings: Any = None
+    kept: str = ""
+    state: Any = None
+    cards: ClassVar[Mapping[str, Any]] = {}
+
+    def settings_in(self, run: Any) -> Any:
+        """Its settings in a run, of a system of another package; None where the run does not name it."""
+        raw = run.systems.get(self.name)
+        return None if raw is None else decode_part(self.settings, raw, f"systems.{self.name}")
+
+    def wrong(self, run: Any) -> Iterable[str | None]:
+        """What is wrong with a run as it is written, a sentence each."""
+        return ()
+
+    def check(self, run: Any, *, launched: bool) -> None:
+        """Raise where something is missing that a run needs. launched: whether a launcher started this process."""
+
+    def watchers(self, run: Any) -> Sequence[Any]:
+        """Watchers that a run has by it, as a run names them."""
+        return ()
+
+    def table_parts(self, model: Any) -> Sequence[Any]:
+        """The parts of a run's model that build tables."""
+        return ()
+
+    def data_parts(self, run: Any) -> Sequence[Any]:
+        """The parts of a run's data."""
+        return ()
+
+    def row_parts(self, run: Any) -> Sequence[Any]:
+        """The parts of a run that hold rows."""
+        return ()
+
+    def layer_parts(self, run: Any, *, undecided: bool = False) -> Sequence[Any]:
+        """The parts of a run that train dense layers. undecided: also those that `auto` may switch on."""
+        return ()
+
+    def placed_parts(self, run: Any, plan: Plan) -> Sequence[Any]:
+        """The parts that a run has under a plan."""
+        return ()
+
+    def plan_rules(self, run: Any, hosts: int) -> Sequence[TableRule]:
+        """What a plan that is made for a run must keep."""
+        return ()
+
+    def run_of_plan(self, run: Any, ranks: int) -> tuple[Any, int] | None:
+        """(the run whose tables are planned, on how many devices) where ranks that train do not hold tables."""
+        return None
+
+    def source(self, run: Any, dataset: Any) -> Any:
+        """Where batches of a dataset come from; None for epoch after epoch."""
+        return None
+
+    def tables(self, run: Any, source: Any) -> TablesAsked:
+        """How tables are built, for the data of a source."""
+        return TablesAsked(run)
+
+    def table_module(self, model: Any, tables: Sequence[Any]) -> Any:
+        """The table module of pooled tables, as a run names one, where a model's settings ask for it; else None."""
+        return None
+
+    def check_model(self, run: Any, model: Any) -> None:
+        """Raise where a model cannot be trained so."""
+
+    def trains_layers(self, run: Any) -> bool:
+        """Whether the run's step trains dense layers itself, in place of their optimizer."""
+        return False
+
+    def tables_rest(self, run: Any) -> bool:
+        """Whether tables learn nothing."""
+        return False
+
+    def needs_step(self, run: Any) -> bool:
+        """Whether it decides by the predicted step."""
+        return False
+
+    def decide(self, made: OpenRun) -> OpenRun:
+        """Decide what the run leaves open, and change the predicted step by what it brings."""
+        return made
+
+    def kept_plan(self, run: Any, plan: Plan) -> Plan:
+        """The plan as the run keeps its rows: by which memory is told."""
+        return plan
+
+    def change_step(self, run: Any, plan: Plan, step: Any, numbers: int) -> Any:
+        """The predicted step with what the run's settings make of it. numbers: of gradients that cross ranks."""
+        return step
+
+    def change_told_step(self, run: Any, plan: Plan, ranks: int, step: Any) -> Any:
+        """The step as it is told once all is decided. ranks: that train."""
+        return step
+
+    def bytes_of_number(self, run: Any) -> int | None:
+        """Of a weight of dense layers, where it is not of fp32."""
+        return None
+
+    def more_bytes(self, run: Any, plan: Plan) -> int:
+        """What it holds of memory at the peak of a step beside tables, batch and layers."""
+        return 0
+
+    def told(self, run: Any, told: RunFacts) -> Sequence[SystemTold]:
+        """What a run has of it, and what that does to bytes and time, where `decide` has not said so."""
+        return ()
+
+    def notes(self, run: Any, source: Any, steps: int | None) -> Sequence[str]:
+        """Lines of a dry run beside those. steps: of the run, where they are known."""
+        return ()
+
+    def attached(self, run: Any, model: Any) -> Attached | None:
+        """What it has in a job while that trains. model: before it is sharded."""
+        return None
+
+    def check_goes_on(self, before: Any, run: Any) -> None:
+        """Raise where a run cannot go on from a checkpoint of `before`."""
+
+    def kernel_facts(self, run: Any, plan: Plan) -> Mapping[str, Any]:
+        """What the kernels of the run's row store are told beside its settings."""
+        return {}
+
+    def worded_plan(self, run: Any, plan: Plan, device: str) -> tuple[Plan, Mapping[str, Any]] | None:
+        """(the plan in the words of TorchRec, constraints by table), where tables are kept in another way."""
+        return None
+
+    def host_parts(self, task: Any, plan: Plan, device: Any, codecs: Any) -> Any:
+        """What the ranks of a host have that others do not (stores/host_parts.py); None for nothing."""
+        return None
+
+    def start_facts(self, run: Any, plan: Plan) -> Raw:
+        """What the line `start` of log.jsonl says of it."""
+        return {}
+
+    def start_lines(self, run: Any, plan: Plan) -> Sequence[str]:
+        """What a job says of it when it starts."""
+        return ()
+
+    def exported(self, run: Any, model: Any) -> Raw:
+        """What the card of the trained model says of it. model: the sharded one."""
+        return {}
+
+    def scored_run(self, run: Any, card: Any, folder: Any) -> Any:
+        """The run by whose settings a trained model is scored. card: the model's. folder: of the run."""
+        return run
+
+    def before_serving(self, model: Any, card: Any) -> None:
+        """Change a trained model, by its card, as it was in training."""
+
+    def trained_runs(self, run: Any) -> Sequence[Any] | None:
+        """The runs that are trained in place of one; None: itself."""
+        return None
+
+    def describe(self, run: Any) -> Any:
+        """The dry run of a run that it trains in another way; None elsewhere."""
+        return None
+
+    def launch(self, run: Any, ranks: int, restarts: int, hear: Any) -> Raw | None:
+        """Start a run that it trains in another way: what came of it; None elsewhere. hear: messages of ranks."""
+        return None
+
+    def join(self, run: Any, hear: Any) -> Raw | None:
+        """Train beside a job of a run that is there already; None where no job can be joined."""
+        return None
+
+    def at_the_end(self, job: Any, times: Raw) -> str | None:
+        """What it would bring, by the times of all ranks."""
+        return None
+
+    def train(self, run: Any, agreement: Any, ending: Any, train_one: Any, train_prepared: Any) -> Any:
+        """Train a run on this rank in another way: what came of it; None elsewhere."""
+        return None
+
+    def decided_run(self, run: Any, train: Any, say: Any) -> Any:
+        """The run with what is decided by trainings before it."""
+        return run
+
+    def stretches(self, job: Any, batches: Any, watchers: Any) -> Any:
+        """The batches of a job in parts, between which something is done; None for all at once."""
+        return None
+
+
+def trains_layers(run: Any) -> bool:
+    """Whether a run's step trains dense layers itself, so that their optimizer keeps nothing."""
+    return any(each.trains_layers(run) for each in systems())
+
+
+def first_of(asked: Iterable[Any]) -> Any:
+    """The first answer that is not None."""
+    return next((each for each in asked if each is not None), None)
+
+
+def systems() -> tuple[System, ...]:
+    """The records of all systems, in the order in which they decide: ours, and then those that runs have named."""
+    return (*_ours(), *_others.values())
+
+
+@cache
+def _ours() -> tuple[System, ...]:
+    return tuple(import_module(f"{FOLDER}.{name}").SYSTEM for name in SYSTEMS)
+
+
+_others: dict[str, System] = {}
+
+
+def use_systems(named: Mapping[str, Any]) -> None:
+    """Load the systems of other packages that a run names, from now on in this process, and check their settings.
+
+    named: settings by name: of an entry point of the group `recsmith.systems`, or 'module:Class'.
+
+    Raises:
+        UsageError: no package offers one, or a setting is wrong.
+    """
+    for name, settings in named.items():
+        if name not in _others:
+            _others[name] = _loaded(name)
+        decode_part(_others[name].settings, settings, f"systems.{name}")
+
+
+def _loaded(name: str) -> System:
+    found: Any = load(name, "System")() if ":" in name else load_plugin(OTHERS, name, "system", "told")
+    if found is None:
+        raise UsageError(
+            f"systems.{name}: no installed package offers a system of this name"
+            f"{did_you_mean(name, plugin_names(OTHERS))}; install it, or give module:Class"
+        )
+    if not isinstance(found, System) or found.settings is None:
+        raise UsageError(f"systems.{name}: it is no System with settings; derive one from recsmith.training.System")
+    found.name, found.key = name, f"systems.{name}"
+    return found
+
+
+def told_by(key: str) -> Any:
+    """The type of what stands at a key of a run that a system reads, or None; NoneType where no system does."""
+    found = next((each.settings for each in systems() if each.key == key and each.settings is not None), None)
+    return None if found is None else found | None
+
+
+def settings_of_systems(before: str, *names: str) -> Callable[[type[Class]], type[Class]]:
+    """A decorator: fields of a noun of the run have the types that systems give their settings, or None.
+
+    before: what stands before their names in a key of the run, such as 'model.'.
+    """
+    return _typed({name: told_by(before + name) for name in names})
+
+
+def cards_of_systems(*names: str) -> Callable[[type[Class]], type[Class]]:
+    """A decorator: fields of a model's card have the types that systems give them, or None."""
+    found = {name: noun | None for each in systems() for name, noun in each.cards.items()}
+    return _typed({name: found.get(name) for name in names})
+
+
+def _typed(types: Mapping[str, Any]) -> Callable[[type[Class]], type[Class]]:
+    def typed(cls: type[Class]) -> type[Class]:
+        cls.__annotations__.update(types)
+        return cls
+
+    return typed

@@ -1,1 +1,0 @@
-"""What a run says of the systems that it names: a noun for each, without torch."""

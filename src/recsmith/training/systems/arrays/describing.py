@@ -1,0 +1,55 @@
+"""The dry run of several models in one job."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from recsmith.adapters.topology import device_type
+from recsmith.training.dry_run import DryRun, check_limit, described_run, ranks_of
+from recsmith.training.going_on import newest_of_members
+from recsmith.training.log import starting_lines
+from recsmith.training.optimizers.building import state_bytes
+from recsmith.training.plan import plan_to_go_on
+from recsmith.training.prerequisites import check_run
+from recsmith.training.run import Run
+from recsmith.training.run_step import checkpoint_bytes, memory_of, planned_as_run
+from recsmith.training.seams.system import SystemTold
+from recsmith.training.sharded import dense_shapes
+from recsmith.training.sources import check_state, open_source
+from recsmith.training.systems.arrays.members import members_of, read_ended
+from recsmith.training.systems.arrays.model import unsharded_array, weighed
+from recsmith.training.systems.arrays.sharding import member_plan, wide_tables, with_members
+
+
+def described_array(made: Run) -> DryRun:
+    """What a run with an array would do: together, or as the first of its members does."""
+    source, members = open_source(made), members_of(made)
+    ranks, here = ranks_of(made)
+    gain, lines = weighed(made, source, ranks, torch.device(device_type()))
+    told = SystemTold(key="array", on=gain.together, said="; ".join(lines))
+    if not gain.together:
+        first = next(iter(members))
+        one = described_run(members[first])
+        return replace(one, about=[f"of each member, such as '{first}':", *one.about], systems=[told, *one.systems])
+    for each in members.values():
+        check_run(each, here)
+    array = unsharded_array(made, source, without=list(read_ended(Path(made.output), made).ended))
+    saved = newest_of_members({each.name: each.run for each in array.members})
+    position = saved and saved.progress["position"]
+    wide = plan_to_go_on(wide_tables(array), saved and saved.plan, ranks, ranks)
+    plan = planned_as_run(made, with_members(wide, array.members))
+    check_state(source, position, ranks, made.data.local_batch_size(ranks))
+    shapes = [shape for member in array.members for shape in dense_shapes(member.task)]
+    state = state_bytes(made.optimizers.dense)
+    memory = memory_of(made, plan, shapes, state)
+    check_limit(memory, here)
+    one = shapes[: len(shapes) // len(array.members)]
+    size = checkpoint_bytes(planned_as_run(made, member_plan(plan, array.members[0])), one, state)
+    return DryRun(
+        run=made, plan=plan, memory=memory, step=None if gain.on_gpu else gain.step,
+        systems=[told], checkpoint_bytes=None if made.checkpoint is None else size,
+        about=starting_lines(made, plan, parameters=array.parts.parameters, samples=source.length),
+        notes=source.notes(made.data.batch_sizes(ranks), ranks, position),
+        folders=f"'{made.output}/MEMBER' of each ({', '.join(members)})",
+    )  # fmt: skip

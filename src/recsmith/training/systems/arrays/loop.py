@@ -1,0 +1,294 @@
+"""An array on one rank: its members, which the loop of all jobs trains together, each with a folder and log of its own.
+
+A member is a TrainingJob like any other, whose folder is what it would be had it been trained alone. What is done
+beside the steps is done for each by job.py.
+"""
+
+import copy
+from collections.abc import Callable, Generator, Mapping
+from contextlib import ExitStack, closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from recsmith.adapters.rank_0 import from_rank_0
+from recsmith.errors import RecSmithError
+from recsmith.files import Raw, decode, encode
+from recsmith.plans import Plan, save_plan
+from recsmith.training.agreement import Agreement, Diverged, Ending
+from recsmith.training.batches import TrainingBatch
+from recsmith.training.checkpoints import Checkpoints, step_name
+from recsmith.training.going_on import newest_in_common
+from recsmith.training.job import (
+    Progress,
+    TrainingJob,
+    batches_from,
+    evaluate_now,
+    finish,
+    log_progress,
+    owning,
+    progress_of,
+    ranks_per_host,
+    save,
+    set_state,
+    settled,
+)
+from recsmith.training.log import RunLog, StepTimes, starting_lines, tell_note
+from recsmith.training.metrics import Window, score_each
+from recsmith.training.plan import agreed_plan
+from recsmith.training.resuming import CHECKPOINTS, Saved
+from recsmith.training.run import Checkpointing, Run, run_to_raw, save_run
+from recsmith.training.scores import Scores
+from recsmith.training.sharded import ShardedJob, rank_device
+from recsmith.training.sources import open_data, open_source
+from recsmith.training.sources.protocol import BatchSource
+from recsmith.training.steps.protocol import StepOutcome
+from recsmith.training.systems.arrays.members import (
+    FILE,
+    EndedMember,
+    EndedMembers,
+    members_of,
+    read_ended,
+    write_ended,
+)
+from recsmith.training.systems.arrays.model import Member, UnshardedArray, unsharded_array, weighed
+from recsmith.training.systems.arrays.sharding import member_plan, shard_array, wide_tables, with_members
+from recsmith.training.watchers import Watchers
+
+DIVERGED = (
+    "its loss is not finite after step {step:,}, so it ends here, and its checkpoints are from before it; the other "
+    "members train on: give it a lower optimizers.dense.learning_rate or optimizers.sparse.learning_rate, or "
+    "optimizers.dense.clip_norm"
+)
+
+
+class ArrayModels:
+    """The members of an array on this rank, which the steps of one job train together.
+
+    job: of the array. members: each as a job of its own, by name. ended: why those that diverged have ended.
+    """
+
+    def __init__(self, job: TrainingJob, members: Mapping[str, TrainingJob], ended: dict[str, EndedMember]) -> None:
+        self.job, self.members, self.ended = job, members, ended
+        device = job.sharded.device
+        self._windows = {name: Window(device, each.source.schema.labels) for name, each in members.items()}
+        self._broken = torch.zeros(len(members), dtype=torch.bool, device=device)
+
+    @property
+    def alive(self) -> dict[str, TrainingJob]:
+        """Members that have not ended, by name."""
+        return {name: each for name, each in self.members.items() if name not in self.ended}
+
+    def took(self, outcome: StepOutcome) -> None:
+        """Keep the predictions of each member, and whether its loss was finite."""
+        alive, there = self.alive, self.job.progress
+        for number, (name, member) in enumerate(self.members.items()):
+            if name in alive:
+                progress = member.progress
+                progress.step, progress.position, progress.corrupt = there.step, there.position, there.corrupt
+                self._windows[name].add(outcome.logits[number], outcome.labels)
+        self._broken |= ~outcome.loss.isfinite()
+
+    def agree(self) -> None:
+        """End members whose loss was not finite on some rank.
+
+        Raises:
+            RecSmithError: no member is left.
+        """
+        flags = self._broken.cpu().float()
+        dist.all_reduce(flags, dist.ReduceOp.MAX, group=self.job.agreement.group)
+        for number, (name, member) in enumerate(self.members.items()):
+            if flags[number] and name not in self.ended:
+                self._end(number, name, member)
+        if not self.alive:
+            raise RecSmithError(f"all members of the array have diverged: {'; '.join(self.members)}; lower their rates")
+
+    def _end(self, number: int, name: str, member: TrainingJob) -> None:
+        because = DIVERGED.format(step=member.progress.step)
+        self.ended[name] = EndedMember(step=member.progress.step, because=because)
+        self.job.sharded.model.module.layers.alive[number] = False  # type: ignore[union-attr]
+        member.log.write("ended", {"step": member.progress.step, "because": because})
+        member.log.say({"note": because})
+        if dist.get_rank() == 0:
+            write_ended(self.job.output, self.ended)
+
+    def tell(self, times: StepTimes, total: int | None) -> None:
+        """Write scores of each member, and the times of their steps."""
+        for name, member in self.alive.items():
+            member.progress.scores = self._windows[name].scores()
+            log_progress(member, copy.copy(times), total)
+        times.take()
+
+    def evaluate(self) -> None:
+        """Write scores of each member on data.test."""
+        for name, scores in self._scores().items():
+            evaluate_now(self.members[name], scores)
+
+    def _scores(self) -> dict[str, Scores]:
+        """Scores on data.test of each member that trains on, of which all are asked at once."""
+        first = next(iter(self.members.values()))
+        dataset = open_data(self.job.run.data.test, "data.test")
+        found = score_each(self.job.sharded, dataset, first.features, first.batch_size, models=len(self.members))
+        return {name: each for name, each in zip(self.members, found, strict=True) if name not in self.ended}
+
+    def save(self) -> None:
+        """Save each member; where the disk refuses one, none of this step stays."""
+        members, step = list(self.alive.values()), self.job.progress.step
+        before = {member.run.output: member.progress.saved for member in members}
+        for member in members:
+            save(member)
+            if member.progress.saved != member.progress.step:
+                break
+        whole = all(member.progress.saved == step for member in members)
+        for member in members:
+            if not whole:
+                member.progress.saved = before[member.run.output]
+            if dist.get_rank() == 0:
+                member.checkpoints.prune() if whole else member.checkpoints.drop(member.progress.saved)
+        self.job.progress.saved = members[0].progress.saved
+        dist.barrier()
+
+    def poll(self) -> None:
+        """Nothing: no checkpoint of an array is written beside steps."""
+
+    def finish(self, *, ended: bool) -> Raw:
+        """Last checkpoints, scores and exported models of all members that have not ended."""
+        run, progress = self.job.run, self.job.progress
+        test = self._scores() if run.data.test is not None and not ended else {}
+        results: dict[str, Raw] = {
+            name: {"step": each.step, "complete": False, "ended": each.because} for name, each in self.ended.items()
+        }
+        if run.checkpoint is not None and not ended and progress.saved < progress.step:
+            self.save()
+        for name, member in self.alive.items():
+            member.progress.sent_bytes = progress.sent_bytes
+            results[name] = finish(member, ended=ended, test=test.get(name))
+        return _of_all({name: results[name] for name in members_of(run)}, complete=True)
+
+
+def train_array(
+    run: Run, agreement: Agreement, ending: Ending, train_one: Callable[[Raw], Raw], train: Callable[..., Any]
+) -> Raw:
+    """Train the members of an array on this rank, together or in turn; what came of them (JSON data).
+
+    train_one: trains one run. train: trains the models of a job that is prepared (`train_prepared` of loop.py).
+    """
+    source = open_source(run)
+    gain, lines = weighed(run, source, dist.get_world_size(), rank_device())
+    for line in lines:
+        tell_note(line)
+    if not gain.together:
+        return _in_turn(run, train_one)
+    with owning(Path(run.output)), ExitStack() as closed:
+        models, batches = _prepared(run, source, agreement)
+        for member in models.members.values():
+            closed.enter_context(closing(member.log))
+        return train(models, batches, Watchers(()), ending)
+
+
+def _in_turn(run: Run, train_one: Callable[[Raw], Raw]) -> Raw:
+    """Train one member after the other; one that diverges ends alone."""
+    results: dict[str, Raw] = {}
+    for name, each in members_of(run).items():
+        tell_note(f"{name}:")
+        try:
+            results[name] = train_one(run_to_raw(each))
+        except Diverged as error:
+            tell_note(f"{name}: {error}")
+            results[name] = {"complete": False, "ended": str(error)}
+        if not results[name]["complete"] and "ended" not in results[name]:
+            break  # by a signal
+    return _of_all(results, len(results) == len(members_of(run)))
+
+
+def _of_all(results: dict[str, Raw], complete: bool) -> Raw:
+    steps = [each["step"] for each in results.values() if "step" in each]
+    complete = complete and all(each["complete"] or "ended" in each for each in results.values())
+    return {"step": max(steps, default=0), "complete": complete, "members": results}
+
+
+def _prepared(run: Run, source: BatchSource, agreement: Agreement) -> tuple[ArrayModels, Generator[TrainingBatch]]:
+    """The array's members, fresh or from the newest step that every member has a checkpoint of."""
+    output = Path(run.output)
+    ended = decode(EndedMembers, from_rank_0(lambda: encode(read_ended(output, run))), FILE).ended
+    array = unsharded_array(run, source, without=list(ended))
+    checkpoints = [_checkpoints(member, agreement) for member in array.members]
+    named = dict(zip([member.name for member in array.members], checkpoints, strict=True))
+    saved, removed = _newest(named) if run.checkpoint else (None, [])
+    before = None if saved is None else saved[0].plan  # all members lie alike
+    plan = with_members(agreed_plan(wide_tables(array), before, ranks_per_host()), array.members)
+    parameters = array.parts.parameters
+    sharded, jobs = shard_array(array, plan, rank_device())
+    progress = [progress_of(each) for each in saved or [None] * len(jobs)]
+    batches = settled(sharded, batches_from(array.parts, progress[0]))
+    logs = [RunLog(Path(member.run.output), dist.get_rank(), tensorboard=run.metrics.tensorboard, step=each.step,
+                   member=member.name) for member, each in zip(array.members, progress, strict=True)]  # fmt: skip
+    log = RunLog(output, dist.get_rank(), tensorboard=False, step=progress[0].step)
+    members = [
+        _member_job(array, member, plan, *each)
+        for member, each in zip(array.members, zip(jobs, checkpoints, logs, progress, strict=True), strict=True)
+    ]
+    for number, job in enumerate(members):
+        set_state(job.sharded, job.run, saved[number] if saved else None, job.progress)
+    ranks = dist.get_world_size()
+    if dist.get_rank() == 0:
+        save_run(run, output / "run.json")
+        save_plan(plan, output / "plan.json")
+    for line in [
+        *starting_lines(run, plan, parameters=parameters, samples=array.parts.source.length),
+        *array.parts.source.notes(run.data.batch_sizes(ranks), ranks, progress[0].position),
+        *removed,
+        *([f"going on after step {progress[0].step:,}"] if saved else []),
+    ]:
+        log.say({"note": line})
+    log.write(
+        "start", {"step": progress[0].step, "plan": plan.digest, "members": [each.name for each in array.members]}
+    )
+    first = members[0]
+    whole = replace(first, run=run, plan=plan, sharded=sharded, log=log, progress=replace(first.progress, scores=None))
+    named = {member.name: job for member, job in zip(array.members, members, strict=True)}
+    return ArrayModels(whole, named, ended), batches
+
+
+def _member_job(
+    array: UnshardedArray, member: Member, plan: Plan, sharded: ShardedJob, checkpoints: Checkpoints, log: RunLog,
+    progress: Progress,
+) -> TrainingJob:  # fmt: skip
+    """A member as a job of its own, whose folder says what it is."""
+    own, output = member_plan(plan, member), Path(member.run.output)
+    if dist.get_rank() == 0:
+        save_run(member.run, output / "run.json")
+        save_plan(own, output / "plan.json")
+    log.write("start", {"step": progress.step, "plan": own.digest})
+    parts = array.parts
+    return TrainingJob(
+        member.run, own, parts.source, parts.features, sharded, checkpoints.agreement, checkpoints, log, progress
+    )
+
+
+def _checkpoints(member: Member, agreement: Agreement) -> Checkpoints:
+    """The checkpoints of a member, of which none goes before every member has a newer one."""
+    folder = Path(member.run.output) / CHECKPOINTS
+    return Checkpoints(folder, member.run.checkpoint or Checkpointing(), agreement, alone=False)
+
+
+def _newest(checkpoints: Mapping[str, Checkpoints]) -> tuple[list[Saved] | None, list[str]]:
+    """The checkpoints of all members of the newest step that each of them has, and lines on what was removed.
+
+    Those of later steps are of a job that was ended between two members' checkpoints; they are removed, since the array
+    trains these steps again.
+
+    Raises:
+        UsageError: members were trained apart, and have no step in common.
+    """
+    newest = newest_in_common({name: {path.name for path in each.all()} for name, each in checkpoints.items()})
+    step = int((newest or step_name(0)).removeprefix("step-"))
+    dist.barrier()  # all ranks have seen what is there
+    gone = [name for name, each in checkpoints.items() if dist.get_rank() == 0 and each.drop(step)]
+    dist.barrier()
+    told = f"{', '.join(gone)}: checkpoints after step {step:,} were removed, which not all members have"
+    lines = [told] if gone else []
+    return [Saved(each.folder / newest) for each in checkpoints.values()] if newest else None, lines

@@ -1,0 +1,51 @@
+"""Several models in one job, as a part of a run: what does not go with that; without torch."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from recsmith._components import parsed
+from recsmith.training.parts import (
+    BACKGROUND,
+    BF16_PRODUCTS,
+    OF_ONE_MODEL,
+    Messages,
+    OwnStep,
+    Part,
+    Sequences,
+    not_as_plain,
+    owns,
+)
+from recsmith.training.refusals import data_parts, model_parts, trained_by
+from recsmith.training.run import Run
+
+PIPELINES = ("auto", "base", "sparse_dist", "prefetch_sparse_dist")
+
+
+@dataclass(frozen=True)
+class TrainedTogether:
+    """Several models in one job."""
+
+    label: str = "array"
+
+    def refuses(self, other: Any, /) -> str | None:
+        """What tables, layers or checkpoints of several models do not have yet, and codecs that mix their columns."""
+        if owns(other, *OF_ONE_MODEL) or isinstance(other, Sequences):
+            return f"{other.label} does not go with array yet; leave it out, or write array.together: never"
+        if isinstance(other, Messages):
+            return not_as_plain(
+                other.comms, "array", "comms ask for int8, whose scale is of a sample's vectors of all members; use "
+                "fp16 or bf16, or write array.together: never",
+            )  # fmt: skip
+        return None
+
+
+def array_parts(run: Run) -> list[Part]:
+    """The parts of a run that trains several models in one job."""
+    step = parsed(run.pipeline, "pipeline")[0]
+    found = [
+        TrainedTogether(), *data_parts(run), *model_parts(run.model, tables=run.model.tables), *trained_by(run),
+        *([OwnStep(step)] if step not in PIPELINES else []),
+        *([BF16_PRODUCTS] if run.model.precision == "bf16" else []),
+        *([BACKGROUND] if run.checkpoint is not None and run.checkpoint.background else []),
+    ]  # fmt: skip
+    return list(dict.fromkeys(found))

@@ -1,0 +1,59 @@
+"""Features whose distinct bags alone are looked up (Zhao et al., "RecD", MLSys 2023): docs/recd.md.
+
+groups.py says which features and whether that pays, parts.py what does not go with it; tables.py is the torch module.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from recsmith._components import NAME, register
+from recsmith.plans import Plan
+from recsmith.training.seams.kinds import TABLES
+from recsmith.training.seams.system import System, SystemTold, TablesAsked
+
+register(TABLES, "deduplicated", "recsmith.training.systems.dedup.tables:DeduplicatedTables")
+
+
+class DedupSystem(System):
+    """Distinct bags alone are looked up."""
+
+    key = "data.deduplicate"
+
+    def data_parts(self, run: Any) -> Sequence[Any]:
+        """The features."""
+        return _parts() if run.data.deduplicate != "off" else ()
+
+    def tables(self, run: Any, source: Any) -> TablesAsked:
+        """Tables of distinct bags, where features repeat them."""
+        from recsmith.training.systems.dedup.groups import deduplication_of
+
+        found = deduplication_of(run, source)
+        told = tuple(SystemTold(key=self.key, on=bool(found), said=line) for line in found.told)
+        if not found:
+            return TablesAsked(run, told=told)
+        return TablesAsked(run, {NAME: "deduplicated", "deduplication": found}, told, _parts())
+
+    def scored_run(self, run: Any, card: Any, folder: Any) -> Any:
+        """Tables give the same for all bags."""
+        return replace(run, data=replace(run.data, deduplicate="off"))
+
+    def change_step(self, run: Any, plan: Plan, step: Any, numbers: int) -> Any:
+        """Finding what repeats takes time of readers."""
+        from recsmith.prediction.dedup import DISTINCT_ID_S
+
+        if run.data.deduplicate == "off":
+            return step
+        ids = plan.workload.batch_size * sum(
+            each.pooling_factor * each.num_poolings for table in plan.workload.tables for each in table.features
+        )
+        return replace(step, reading_s=step.reading_s + DISTINCT_ID_S * ids)
+
+
+def _parts() -> tuple[Any, ...]:
+    from recsmith.training.systems.dedup.parts import Deduplicated
+
+    return (Deduplicated(),)
+
+
+SYSTEM = DedupSystem()

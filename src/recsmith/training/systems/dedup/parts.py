@@ -1,0 +1,22 @@
+"""Features whose distinct bags alone are looked up, as a part of a run: what does not go with them; without torch."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from recsmith.training.parts import BAGS, EXCHANGE, TABLES, Owned, owns
+
+AHEAD = "deduplicated features are padded to equal numbers of rows on all ranks when their batch trains"
+
+
+@dataclass(frozen=True)
+class Deduplicated:
+    """Features whose distinct bags alone are looked up."""
+
+    owns: ClassVar[Owned] = Owned({TABLES, BAGS})
+    label: str = "data.deduplicate"
+
+    def refuses(self, other: Any, /) -> str | None:
+        """Ids that cross ranks before bags are made equal in number, which is when their batch is looked up."""
+        if owns(other, EXCHANGE):
+            return f"pipeline is sparse_dist, which this model cannot have: {AHEAD}; write pipeline: base"
+        return None

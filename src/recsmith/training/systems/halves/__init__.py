@@ -1,0 +1,109 @@
+"""Weights in two halves of 16 bits: lookups and products of bf16, updates exact in fp32 (docs/precision.md).
+
+Kalamkar et al. (2020, arXiv 2005.04680). rows.py keeps tables so, dense.py dense layers; bfloat16.py rounds.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from recsmith._components import parsed, register
+from recsmith.plans import Plan
+from recsmith.problems import TableRule
+from recsmith.sharding import TYPE_NAMES
+from recsmith.training.seams.kinds import ROWS
+from recsmith.training.seams.system import RunFacts, System, SystemTold
+from recsmith.units import format_size, format_time
+
+register("optimizer", "split", "recsmith.training.systems.halves.dense:SplitOptimizer")
+register("optimizer", "master", "recsmith.training.systems.halves.dense:MasterOptimizer")
+register(ROWS, "split", "recsmith.training.systems.halves.rows:SplitRows")
+
+# Times what FBGEMM and PyTorch take in fp32 (benchmarks/precision.py): lookups of tables in halves, and updates of
+# dense layers in halves or with a copy in fp32.
+SPLIT_LOOKUPS, HALVES_UPDATES = 7.0, 4.0
+SPLIT_BLOCK, SPLIT_COPIES = 2**20, 32  # numbers of a table that are split at once, and bytes for each meanwhile
+IN_HALVES = ("split", "master")  # optimizers whose layers are bf16
+
+
+class Halves(System):
+    """Tables and dense layers in halves."""
+
+    key = "rows"
+
+    def row_parts(self, run: Any) -> Sequence[Any]:
+        """Tables in halves."""
+        from recsmith.training.systems.halves.parts import SplitHalves
+
+        return (SplitHalves(),) if _rows(run) else ()
+
+    def layer_parts(self, run: Any, *, undecided: bool = False) -> Sequence[Any]:
+        """Dense layers in halves."""
+        from recsmith.training.systems.halves.parts import HalfLayers
+
+        return (HalfLayers(run.optimizers.dense.name),) if _layers(run) else ()
+
+    def plan_rules(self, run: Any, hosts: int) -> Sequence[TableRule]:
+        """No copies of tables, which would be updated in another way."""
+        whole = tuple(name for name in TYPE_NAMES if name != "data_parallel")
+        return (TableRule(tables="*", sharding_types=whole),) if _rows(run) else ()
+
+    def change_step(self, run: Any, plan: Plan, step: Any, numbers: int) -> Any:
+        """Kernels of ours take longer."""
+        if _rows(run):
+            step = replace(step, embeddings_s=SPLIT_LOOKUPS * step.embeddings_s)
+        if _layers(run):
+            step = replace(step, optimizer_s=HALVES_UPDATES * step.optimizer_s)
+        return step
+
+    def more_bytes(self, run: Any, plan: Plan) -> int:
+        """What halves are made of, a block at a time."""
+        largest = max(table.num_embeddings * table.embedding_dim for table in plan.workload.tables)
+        return SPLIT_COPIES * min(SPLIT_BLOCK, largest) if _rows(run) else 0
+
+    def bytes_of_number(self, run: Any) -> int | None:
+        """Of a weight of dense layers."""
+        return 2 if _layers(run) else None
+
+    def scored_run(self, run: Any, card: Any, folder: Any) -> Any:
+        """What is exported is fp32."""
+        return replace(run, rows="device") if _rows(run) else run
+
+    def told(self, run: Any, told: RunFacts) -> Sequence[SystemTold]:
+        """What halves take of memory and of a step."""
+        return (
+            *([SystemTold(key="rows", on=True, said=_said_of_rows(told.plan, told.step))] if _rows(run) else []),
+            *([SystemTold(key="optimizers.dense", on=True, said=_said_of_layers(run, told.step, told.numbers))]
+              if _layers(run) else []),
+        )  # fmt: skip
+
+
+def _rows(run: Any) -> bool:
+    return parsed(run.rows, "rows")[0] == "split"
+
+
+def _layers(run: Any) -> bool:
+    return run.optimizers.dense.name in IN_HALVES
+
+
+def _said_of_rows(plan: Plan, step: Any) -> str:
+    weights = sum(table.weight_bytes for table in plan.workload.tables)
+    time = f"; lookups and updates take {SPLIT_LOOKUPS:g} times those of rows: device"
+    return (
+        f"rows: split: lookups read {format_size(weights // 2)} of bf16, and halves keep {format_size(weights)} in "
+        f"memory, as fp32 does{time if step is None else f'{time}, {format_time(step.embeddings_s)} of a step'}"
+    )
+
+
+def _said_of_layers(run: Any, step: Any, numbers: int) -> str:
+    dense = run.optimizers.dense
+    kept = 2 + (2 if dense.name == "split" else 4)
+    time = "" if step is None else (
+        f"; their update takes {format_time(step.optimizer_s)} of a step, {HALVES_UPDATES:g} times fp32")  # fmt: skip
+    return (
+        f"optimizers.dense: {dense.name}: {format_size(kept * numbers)} of weights of dense layers, of which products "
+        f"read {format_size(2 * numbers)} and ranks send {format_size(2 * numbers)} of gradients{time}"
+    )
+
+
+SYSTEM = Halves()

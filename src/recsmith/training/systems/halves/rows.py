@@ -1,0 +1,196 @@
+"""Rows in two halves of 16 bits: lookups read the upper ones, which are bf16, and updates are exact in fp32, on CPU.
+
+Kalamkar et al. 2020 (split SGD, arXiv 2005.04680): the upper half of an fp32 weight is a bf16 weight, and what is left
+is needed by the optimizer alone. So lookups read half the bytes, no copy of the weights is kept, and nothing is lost.
+
+A row keeps the place that it has in fp32: its upper halves come first, and its lower ones behind them. Whoever wants
+the weights themselves (checkpoints, exports) finds the rows joined in place, and the next lookup splits them again. So
+no byte is needed beside those of fp32, and checkpoints are those of any other job.
+
+A kernel fetches the distinct rows of a batch, widens them to fp32, and pools them there. Their gradients come back
+summed over equal ids, and update the joined rows by the operators of torch.optim.SGD and torchrec's RowWiseAdagrad, so
+that the bits are those of these optimizers on an nn.EmbeddingBag.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import torch
+from fbgemm_gpu.split_embedding_configs import EmbOptimType
+from fbgemm_gpu.split_table_batched_embeddings_ops_common import EmbeddingLocation, PoolingMode
+from fbgemm_gpu.split_table_batched_embeddings_ops_training import ComputeDevice, SplitTableBatchedEmbeddingBagsCodegen
+from torch import nn
+from torchrec.distributed.batched_embedding_kernel import BatchedFusedEmbeddingBag, EmbeddingFusedOptimizer
+from torchrec.distributed.embedding_types import EmbeddingComputeKernel, GroupedEmbeddingConfig
+from torchrec.optim.keyed import CombinedOptimizer
+
+from recsmith.errors import UsageError
+from recsmith.jobs.sharded_model import NamedShard
+from recsmith.training.stores.device import DeviceRows
+from recsmith.training.stores.kernels import UpdatedRows, kernels_in
+from recsmith.training.systems.halves.bfloat16 import ROUNDINGS, join, split
+
+BLOCK = 1 << 20  # weights that are split or joined at once: some megabytes
+
+
+class SplitTables(SplitTableBatchedEmbeddingBagsCodegen):
+    """FBGEMM's tables on CPU, whose weights lie in halves while they train. rows, columns: of its tables' shards."""
+
+    def __init__(self, *, rows: list[int], columns: list[int], feature_table_map: list[int], upper: str, lower: bool,
+                 **given: Any) -> None:  # fmt: skip
+        specs = [(*size, EmbeddingLocation.HOST, ComputeDevice.CPU) for size in zip(rows, columns, strict=True)]
+        super().__init__(specs, feature_table_map=feature_table_map, **given)
+        self._features, self._upper, self._lower = feature_table_map, upper, lower
+        self._weights = super().split_embedding_weights()
+        self._halves = [each.view(torch.int16) for each in self._weights]
+        self._states = super().split_optimizer_states() or [[] for _ in rows]
+        self._in_halves = False
+        self.read_bytes = 0  # of weights, by lookups so far
+
+    def split_embedding_weights(self) -> list[torch.Tensor]:
+        """The tables in fp32, joined in place."""
+        self.join()
+        return self._weights
+
+    def join(self) -> None:
+        """Have weights in fp32 where they lie."""
+        for weights, rows in self._blocks() if self._in_halves else ():
+            weights.copy_(self._joined(rows))
+        self._in_halves = False
+
+    def _split(self) -> None:
+        """Have weights in halves where they lie."""
+        for weights, rows in self._blocks() if not self._in_halves else ():
+            rows.copy_(self._in_parts(weights))
+        self._in_halves = True
+
+    def _blocks(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """Weights and halves, some rows at a time."""
+        for weights, halves in zip(self._weights, self._halves, strict=True):
+            count = max(1, BLOCK // weights.shape[1])
+            yield from zip(weights.split(count), halves.split(count), strict=True)
+
+    def _joined(self, rows: torch.Tensor) -> torch.Tensor:
+        """Rows of halves as fp32."""
+        return join(*rows.chunk(2, 1), to_nearest=self._upper == "nearest")
+
+    def _in_parts(self, weights: torch.Tensor) -> torch.Tensor:
+        """fp32 rows as rows of halves."""
+        if self._lower:
+            upper, lower = split(weights, to_nearest=self._upper == "nearest")
+        else:
+            upper, lower = ROUNDINGS[self._upper](weights), torch.zeros(weights.shape, dtype=torch.int16)
+        return torch.cat([upper.view(torch.int16), lower], 1)
+
+    def forward(self, indices: torch.Tensor, offsets: torch.Tensor, per_sample_weights: torch.Tensor | None = None,
+                **named: Any) -> torch.Tensor:  # fmt: skip
+        """Pooled rows of all features (samples, columns of all features)."""
+        if named.get("batch_size_per_feature_per_rank") is not None:
+            raise UsageError("rows: split does not take features of other batch sizes (data.deduplicate); drop one")
+        self._split()
+        samples = (len(offsets) - 1) // len(self._features)
+        return torch.cat(
+            [self._pooled(t, samples, indices, offsets, per_sample_weights) for t in range(len(self._halves))], 1
+        )
+
+    def _pooled(self, table: int, samples: int, indices: torch.Tensor, offsets: torch.Tensor,
+                weights: torch.Tensor | None) -> torch.Tensor:  # fmt: skip
+        """The bags of a table's features, which lie side by side (samples, columns of its features)."""
+        first, count = self._features.index(table), self._features.count(table)
+        ends = offsets[first * samples : (first + count) * samples + 1]
+        here = slice(int(ends[0]), int(ends[-1]))
+        distinct, places = torch.unique(indices[here], return_inverse=True)
+        rows: Any = UpdatedRows.apply(self.placeholder_autograd_tensor, self, table, distinct)
+        pooled = nn.functional.embedding_bag(
+            places, rows, ends - ends[0], mode="sum", include_last_offset=True,
+            per_sample_weights=None if weights is None else weights[here],
+        )  # fmt: skip
+        if self.pooling_mode == PoolingMode.MEAN:
+            pooled = pooled / ends.diff().clamp(min=1)[:, None]
+        return pooled.view(count, samples, -1).transpose(0, 1).flatten(1)
+
+    def rows_read(self, table: int, distinct: torch.Tensor) -> torch.Tensor:
+        """The upper halves of rows, widened to fp32."""
+        halves = self._halves[table]
+        upper = halves[:, : halves.shape[1] // 2].index_select(0, distinct)
+        self.read_bytes += upper.nbytes
+        return upper.view(torch.bfloat16).float()
+
+    def update(self, table: int, distinct: torch.Tensor, gradient: torch.Tensor) -> None:
+        """One step of the optimizer on distinct rows, in fp32 (gradient: of each, summed over equal ids)."""
+        self._split()
+        weights = self._joined(self._halves[table].index_select(0, distinct))
+        rate, given = self.get_learning_rate(), self.optimizer_args
+        if self.optimizer == EmbOptimType.EXACT_ROWWISE_ADAGRAD:
+            sums = self._states[table][0]
+            sums.index_add_(0, distinct, gradient.pow(2).mean(1))
+            deviation = sums.index_select(0, distinct).sqrt().add_(given.eps)
+            weights.addcdiv_(gradient, deviation[:, None], value=-rate)
+        else:
+            weights.add_(gradient, alpha=-rate)
+        # NumPy writes rows in half the time of index_copy_.
+        self._halves[table].numpy()[distinct.numpy()] = self._in_parts(weights).numpy()
+
+
+class SplitBag(BatchedFusedEmbeddingBag):
+    """TorchRec's kernel of pooled tables, on SplitTables. upper, lower: as SplitRows has them."""
+
+    def __init__(self, *, config: GroupedEmbeddingConfig, pg: Any, device: Any, sharding_type: Any, env: Any = None,
+                 upper: str, lower: bool) -> None:  # fmt: skip
+        super(BatchedFusedEmbeddingBag, self).__init__(config, pg, device, sharding_type)
+        self._emb_module = SplitTables(
+            rows=self._local_rows, columns=self._local_cols, feature_table_map=self._feature_table_map, upper=upper,
+            lower=lower, table_names=[table.name for table in config.embedding_tables], pooling_mode=self._pooling,
+            device=device, **(config.fused_params or {}),
+        )  # fmt: skip
+        self._optim = EmbeddingFusedOptimizer(config, self._emb_module, pg)
+
+
+class SplitRows(DeviceRows):
+    """Pooled, fused tables whose lookups read bf16 while they train in fp32; other parameters as they are.
+
+    upper: nearest or truncated: which bf16 number stands for a weight. lower: keep the lower halves; without them
+    tables train in bf16 alone, which shows what they are good for and saves no memory here; upper may be stochastic
+    then.
+
+    Raises:
+        UsageError: upper is none of these.
+    """
+
+    def __init__(self, model: nn.Module, optimizer: CombinedOptimizer | None = None, *, upper: str = "nearest",
+                 lower: bool = True) -> None:  # fmt: skip
+        super().__init__(model, optimizer)
+        found: list[Any] = [kernel.emb_module for kernel in kernels_in(model, SplitBag)]
+        self.tables: list[SplitTables] = found
+
+    @staticmethod
+    def check_settings(*, upper: str = "nearest", lower: bool = True) -> None:
+        """UsageError for an upper half that there is not."""
+        known = [name for name in ROUNDINGS if name != "stochastic" or not lower]
+        if upper not in known:
+            raise UsageError(f"rows.upper is {upper}, which lower: {str(lower).lower()} has not; {' or '.join(known)}")
+
+    @staticmethod
+    def kernel(config: GroupedEmbeddingConfig, pooled: bool, device: torch.device, *, upper: str = "nearest",
+               lower: bool = True) -> Callable[..., nn.Module] | None:  # fmt: skip
+        """Halves for pooled tables that FBGEMM would update in its backward pass, on CPU."""
+        SplitRows.check_settings(upper=upper, lower=lower)
+        if not pooled or device.type != "cpu" or config.compute_kernel != EmbeddingComputeKernel.FUSED:
+            return None
+        return partial(SplitBag, upper=upper, lower=lower)
+
+    def shards(self) -> Iterator[NamedShard]:
+        """Whole weights, in fp32."""
+        self.flush()
+        return super().shards()
+
+    def flush(self) -> None:
+        """Join the halves, where whoever reads weights finds them."""
+        for tables in self.tables:
+            tables.join()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Weights in fp32, and state."""
+        self.flush()
+        return super().state_dict()

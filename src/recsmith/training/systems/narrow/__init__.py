@@ -1,0 +1,53 @@
+"""Dense layers that multiply fewer units for a time, and end at their full size: `model.narrow` of a run.
+
+Du et al. 2021 (arXiv 2105.01064): train some units of each layer, let the others return, and begin anew with another
+choice, so that most steps are cheap and no capacity is lost. settings.py says when; units.py, which units go together;
+layers.py parks them and lets them return; cost.py says what it saves, and deciding.py whether that pays.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+from recsmith.training.seams.system import OpenRun, System, trains_layers
+from recsmith.training.systems.narrow.settings import NarrowSettings, NarrowState
+
+
+class Narrow(System):
+    """Dense layers that are narrow for a time."""
+
+    key = "model.narrow"
+    settings = NarrowSettings | Literal["auto"]
+    kept, state = "narrow", NarrowState
+
+    def layer_parts(self, run: Any, *, undecided: bool = False) -> Sequence[Any]:
+        """The layers, and the optimizer by which parked units must stay as they are."""
+        from recsmith.training.systems.narrow.parts import FewerUnits, LayerOptimizer, optimizer_to_park_under
+
+        if run.model.narrow is None or (run.model.narrow == "auto" and not undecided):
+            return ()
+        optimizer = None if trains_layers(run) else optimizer_to_park_under(run.optimizers.dense)
+        return (FewerUnits(), *(() if optimizer is None else (LayerOptimizer(*optimizer),)))
+
+    def needs_step(self, run: Any) -> bool:
+        """Where it is asked for."""
+        return run.model.narrow is not None
+
+    def decide(self, made: OpenRun) -> OpenRun:
+        """Which layers, and whether they are narrow at all where the run says auto."""
+        if made.run.model.narrow is None:
+            return made
+        from recsmith.training.systems.narrow.deciding import with_narrow
+
+        run, lines, saved = with_narrow(made)
+        step = made.step and replace(made.step, layers_s=max(0.0, made.step.layers_s - saved * made.step.step_s))
+        return replace(made, run=run, step=step).telling(self.key, run.model.narrow is not None, lines)
+
+    def attached(self, run: Any, model: Any) -> Any:
+        """The layers that narrow."""
+        from recsmith.training.systems.narrow.layers import narrowed_layers
+
+        return None if run.model.narrow is None else narrowed_layers(model, run.model.narrow)
+
+
+SYSTEM = Narrow()

@@ -1,0 +1,116 @@
+"""What narrow layers save, before anything is trained, and whether that pays; without torch.
+
+W ranks, B samples of a rank and step
+"""
+
+from collections.abc import Sequence
+from math import prod
+
+from recsmith._types import record
+from recsmith.plans import Plan
+from recsmith.prediction.job_step import NUMBER_BYTES, JobStep, numbers_of
+from recsmith.prediction.speeds import layers_s
+from recsmith.training.systems.narrow.settings import NarrowSettings, Units
+from recsmith.units import format_size, format_time
+
+LEAST = 0.05  # of a mean step: what narrow layers must save for `auto` to take them
+# Of a step on one core, for each number: the zeros that a gradient of full size begins with; a weight that is taken,
+# and its gradient put back (benchmarks/narrow.py rates); on several ranks also zeros that are copied to buckets, and
+# gloo's work on the same core (docs/benchmarks/narrow.md).
+ZERO_S, TAKEN_S, BUCKET_S = 0.4e-9, 3.5e-9, 3.6e-9
+
+
+@record
+class NarrowCost:
+    """A step in each kind of phase.
+
+    dense_s, narrow_s: predicted, or None. embeddings_s: of that, of tables and what they send. narrow_steps: share of
+    all steps.
+    operations: of a mean step's linear layers, of those of a dense one. sent_bytes: of dense gradients that a rank
+    sends.
+    """
+
+    dense_s: float | None
+    narrow_s: float | None
+    embeddings_s: float | None
+    narrow_steps: float
+    operations: float
+    sent_bytes: int
+
+    @property
+    def saved(self) -> float:
+        """The share of a mean step that is saved, where steps are predicted."""
+        if self.narrow_s is None or self.dense_s is None:
+            return 0.0
+        return self.narrow_steps * (1 - self.narrow_s / self.dense_s)
+
+
+def narrow_cost(
+    settings: NarrowSettings, units: Sequence[Units], shapes: dict[str, tuple[int, int]],
+    dense: Sequence[Sequence[int]], plan: Plan, step: JobStep | None, steps: int | None,
+    sent_bytes: float | None = None,
+) -> NarrowCost:  # fmt: skip
+    """What a job's steps cost under a plan.
+
+    Args:
+        settings: when layers are narrow.
+        units: those that are left out together.
+        shapes: (outputs, inputs) of the layers that make or read them, by name.
+        dense: shapes of all dense parameters.
+        plan: of the tables.
+        step: of the job without them; None where it is not predicted.
+        steps: of the job.
+        sent_bytes: of dense gradients that a rank sends; None: all, by a ring.
+
+    Raises what NarrowSettings.phases raises.
+    """
+    phases = settings.phases(steps)
+    share = sum(each.steps for each in phases if each.narrow) / phases[-1].end
+    kept = dict(shapes)
+    for each in units:
+        left = settings.kept(each.width)
+        kept[each.made_by] = (left, kept[each.made_by][1])
+        for name in each.read_by:
+            kept[name] = (kept[name][0], left)
+    whole, taken = sum(map(prod, shapes.values())), sum(map(prod, kept.values()))
+    ranks, batch = plan.cluster.world_size, plan.workload.batch_size
+    ring = 2 * (ranks - 1) / ranks * numbers_of(dense) * NUMBER_BYTES
+    sent = round(ring if sent_bytes is None else sent_bytes)
+    dense_s = narrow_s = embeddings_s = None
+    if step is not None:
+        dense_s, embeddings_s = step.step_s, step.embeddings_s
+        less = layers_s(list(shapes.values()), batch) - layers_s(list(kept.values()), batch)
+        narrow_s = dense_s - less + whole * (ZERO_S + BUCKET_S * (ranks > 1)) + taken * TAKEN_S
+    products = sum(prod(each) for each in dense if len(each) > 1)
+    operations = 1 - share * (whole - taken) / products
+    return NarrowCost(
+        dense_s=dense_s, narrow_s=narrow_s, embeddings_s=embeddings_s, narrow_steps=share, operations=operations,
+        sent_bytes=sent,
+    )  # fmt: skip
+
+
+def cost_line(settings: NarrowSettings, cost: NarrowCost, *, thresholded: bool) -> str:
+    """What is said of a cost. thresholded: whether a part of the gradients crosses ranks alone."""
+    time = (
+        f"a dense step is predicted {format_time(cost.dense_s)}, a narrow one {format_time(cost.narrow_s)}, so that a "
+        f"mean step saves {cost.saved:.0%}"
+        if cost.dense_s is not None and cost.narrow_s is not None
+        else "seconds are not predicted, for nothing was measured on GPUs"
+    )
+    sent = "as comms.dense says" if thresholded else "in full size in both, for whole layers cross ranks"
+    return (
+        f"narrow: {settings.keep:.0%} of units train in {cost.narrow_steps:.0%} of the steps, and linear layers do "
+        f"{cost.operations:.0%} of their operations; {time}; a rank sends {format_size(cost.sent_bytes)} of gradients "
+        f"a step, {sent}"
+    )
+
+
+def why_not(cost: NarrowCost) -> str | None:
+    """Why `auto` leaves narrow layers out; None where they pay."""
+    if cost.dense_s is None or cost.embeddings_s is None:
+        return "nothing was measured on GPUs"
+    if cost.saved >= LEAST:
+        return None
+    tables = cost.embeddings_s / cost.dense_s
+    waits = f": tables and what they send take {tables:.0%} of a step" if tables > 0.5 else ""
+    return f"it would save {cost.saved:.1%} of a mean step, less than {LEAST:.0%}{waits}"

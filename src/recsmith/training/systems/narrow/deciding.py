@@ -1,0 +1,98 @@
+"""Whether a run's dense layers are narrow for a time, and lines that say what that costs and brings."""
+
+from dataclasses import replace
+from typing import Any
+
+from torch import nn
+
+from recsmith.adapters.topology import device_type
+from recsmith.errors import UsageError
+from recsmith.training.collectives import collectives_of
+from recsmith.training.refusals import placed_parts, refusals
+from recsmith.training.run import Run
+from recsmith.training.seams.system import OpenRun
+from recsmith.training.sources import total_steps
+from recsmith.training.systems.narrow.cost import NarrowCost, cost_line, narrow_cost, why_not
+from recsmith.training.systems.narrow.settings import LEAST_UNITS, NarrowSettings
+from recsmith.training.systems.narrow.units import units_of
+
+AUTO = "auto"
+
+
+def with_narrow(open_run: OpenRun) -> tuple[Run, list[str], float]:
+    """The run with model.narrow decided, lines on what it brings, and the share of a mean step that it saves.
+
+    Raises:
+        UsageError: the model has nothing that could be narrow, or a phase would be too short.
+    """
+    run, before, model = open_run.run, open_run.before, open_run.parts.task.model
+    wanted = run.model.narrow
+    if wanted == AUTO and before is not None:
+        kept = before.model.narrow
+        return _with(run, kept), [f"model.narrow, which is auto, stays {'on' if kept else 'off'}, as it was"], 0.0
+    settings = NarrowSettings() if wanted == AUTO else wanted
+    made = _with(run, settings)
+    try:
+        if wanted == AUTO and (refused := next(refusals(placed_parts(made, open_run.priced, device_type())), None)):
+            raise UsageError(refused)
+        cost, thresholded = _priced(open_run, settings)
+    except UsageError as error:
+        if wanted != AUTO:
+            raise
+        return _with(run, None), [f"model.narrow, which is auto, is left out: {error}"], 0.0
+    told = cost_line(settings, cost, thresholded=thresholded)
+    if wanted != AUTO:
+        return made, [told, *whole_layers(model, settings)], cost.saved
+    if (why := why_not(cost)) is not None:
+        return _with(run, None), [told, f"model.narrow, which is auto, is left out: {why}"], 0.0
+    on = f"{told}; so model.narrow, which is auto, is on"
+    return made, [on, *whole_layers(model, settings)], cost.saved
+
+
+def _with(run: Run, narrow: Any) -> Run:
+    return replace(run, model=replace(run.model, narrow=narrow))
+
+
+def _priced(open_run: OpenRun, settings: NarrowSettings) -> tuple[NarrowCost, bool]:
+    """(what narrow layers cost and bring, whether a part of their gradients crosses ranks alone)."""
+    parts, plan = open_run.parts, open_run.priced
+    model = parts.task.model
+    check_units(model)
+    units = [each for each in units_of(model) if each.width >= LEAST_UNITS]
+    names = {name for each in units for name in (each.made_by, *each.read_by)}
+    layers: dict[str, Any] = {name: model.get_submodule(name) for name in names}
+    ranks = plan.cluster.world_size
+    comms: Any = collectives_of(open_run.comms)
+    sent = None if getattr(comms, "dense", None) is None else comms.dense_bytes(ranks, open_run.numbers)
+    cost = narrow_cost(
+        settings, units, {name: tuple(each.weight.shape) for name, each in layers.items()}, open_run.shapes, plan,
+        open_run.step, total_steps(open_run.run, parts.source, ranks), sent,
+    )  # fmt: skip
+    return cost, sent is not None
+
+
+def check_units(model: nn.Module) -> None:
+    """UsageError where no layer of a model has hidden units that could be left out."""
+    linear = [name for name, each in model.named_modules() if isinstance(each, nn.Linear)]
+    if not linear:
+        raise UsageError("model.narrow is given, and the model has no linear layer; leave it out")
+    units = units_of(model)
+    if not units:
+        raise UsageError(
+            f"model.narrow is given, and none of the {len(linear)} linear layers makes units that activations alone "
+            "pass and linear layers alone read (docs/narrow.md); leave it out"
+        )
+    widest = max(each.width for each in units)
+    if widest < LEAST_UNITS:
+        raise UsageError(
+            f"model.narrow is given, and the widest hidden layer has {widest} units; it pays from {LEAST_UNITS} on: "
+            "give wider layers, or leave it out"
+        )
+
+
+def whole_layers(model: nn.Module, settings: NarrowSettings) -> list[str]:
+    """A line on the linear layers whose units all train in every step."""
+    narrow = {each.made_by for each in units_of(model) if settings.kept(each.width) < each.width >= LEAST_UNITS}
+    whole = [name for name, each in model.named_modules() if isinstance(each, nn.Linear) and name not in narrow]
+    names = ", ".join(whole[:4]) + (", ..." if len(whole) > 4 else "")
+    return [f"narrow: all units of {names} train in every step"] if whole else []

@@ -1,0 +1,59 @@
+"""Dense layers that are narrow for a time, as a part of a run: what does not go with them; without torch."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from recsmith._components import known
+from recsmith.training.optimizers import KIND
+from recsmith.training.optimizers.settings import DenseOptimizer
+from recsmith.training.parts import LAYERS, Owned, RefusesNothing, owns
+
+ADAMW_DECAY = 0.01  # of torch.optim.AdamW, where it is given none
+PARKING = ("sgd", "adam", "adamw", "adagrad", "rmsprop")  # without a gradient and moments they leave a weight alone
+
+
+@dataclass(frozen=True)
+class LayerOptimizer(RefusesNothing):
+    """An optimizer of torch.optim, or of yours, for dense layers, and whether weights decay by themselves."""
+
+    name: str
+    weight_decay: float = 0.0
+
+    @property
+    def label(self) -> str:
+        """Its key and name."""
+        decays = f", weight_decay {self.weight_decay:g}" if self.weight_decay else ""
+        return f"optimizers.dense.name: {self.name}{decays}"
+
+
+@dataclass(frozen=True)
+class FewerUnits:
+    """Dense layers of which some units are parked for a time, without gradients or moments."""
+
+    owns: ClassVar[Owned] = Owned({LAYERS})
+    instead: ClassVar[str] = "leave it out"
+    label: str = "model.narrow"
+
+    def refuses(self, other: Any, /) -> str | None:
+        """What moves weights that have no gradient, or keeps state of another shape than they have."""
+        if isinstance(other, LayerOptimizer) and other.weight_decay:
+            return (
+                f"optimizers.dense has weight_decay {other.weight_decay:g}, which would shrink the weights of units "
+                "that model.narrow parks; write arguments: {weight_decay: 0}, or leave model.narrow out"
+            )
+        if isinstance(other, LayerOptimizer) and other.name not in PARKING:
+            return (
+                f"optimizers.dense.name is {other.name}, and model.narrow knows what becomes of parked units under "
+                f"{', '.join(PARKING)} alone; use one of these, or leave model.narrow out"
+            )
+        if owns(other, LAYERS):
+            return f"{other.label} does not go with model.narrow, whose parked units have no state; drop one of them"
+        return None
+
+
+def optimizer_to_park_under(dense: DenseOptimizer) -> tuple[str, float] | None:
+    """(name, weight decay) of an optimizer of torch.optim, or of yours, for dense layers; None of one of a system."""
+    if {dense.name, (dense.arguments or {}).get("optimizer")} & {*known(KIND)}:
+        return None
+    decay = (dense.arguments or {}).get("weight_decay", ADAMW_DECAY if dense.name.lower() == "adamw" else 0.0)
+    return dense.name.lower(), float(decay)

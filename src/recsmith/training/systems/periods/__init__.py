@@ -1,0 +1,97 @@
+"""A stream in periods, each scored by the model before it and then trained on (docs/online.md).
+
+settings.py is what a run says, parts.py what does not go with it, updates/ how a new period is learned; without torch.
+source.py reads a period at a time, stretches.py scores between them, deciding.py replays first periods to see which
+update pays (arms.py), and replay.py is `recsmith bench online`.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from recsmith._components import parsed, register
+from recsmith.files import Raw
+from recsmith.training.seams.kinds import UPDATE
+from recsmith.training.seams.system import RunFacts, System, SystemTold
+from recsmith.training.systems.periods.settings import Periods
+
+register(UPDATE, "incremental", "recsmith.training.systems.periods.updates.passes:Incremental")
+register(UPDATE, "window", "recsmith.training.systems.periods.updates.passes:WindowUpdate")
+register(UPDATE, "auto", "recsmith.training.systems.periods.updates.auto:AutoUpdate")
+register(UPDATE, "future_gradient", "recsmith.training.systems.periods.updates.future_gradient:FutureGradient")
+
+
+class InOrder(System):
+    """Samples come period after period."""
+
+    key = "data.periods"
+    settings = Periods
+    kept, state = "update", dict[str, Any]
+
+    def data_parts(self, run: Any) -> Sequence[Any]:
+        """The periods, and an update that mixes them."""
+        from recsmith.training.systems.periods.parts import InPeriods, MixedPeriods
+
+        periods = run.data.periods
+        if periods is None:
+            return ()
+        mixes = [MixedPeriods(_update(periods))] if periods.mixed > 1 else []
+        return (InPeriods(), *mixes)
+
+    def source(self, run: Any, dataset: Any) -> Any:
+        """The dataset as a stream."""
+        from recsmith.training.systems.periods.source import in_periods
+
+        return None if run.data.periods is None else in_periods(dataset, run)
+
+    def told(self, run: Any, told: RunFacts) -> Sequence[SystemTold]:
+        """How a period is learned."""
+        periods = run.data.periods
+        if periods is None:
+            return ()
+        batches = f"; a step takes {periods.mixed} batches" if periods.mixed > 1 else ""
+        said = f"periods: each is scored by the model before it, then trained on ({_update(periods)}){batches}"
+        return (SystemTold(key=self.key, on=True, said=said),)
+
+    def attached(self, run: Any, model: Any) -> Any:
+        """How new periods are learned."""
+        return None if run.data.periods is None else LearnedUpdate(run.data.periods.update)
+
+    def decided_run(self, run: Any, train: Any, say: Any) -> Any:
+        """The run with an update that pays, where it says auto."""
+        from recsmith.training.systems.periods.deciding import decided_update
+
+        return decided_update(run, train, say)
+
+    def stretches(self, job: Any, batches: Any, watchers: Any) -> Any:
+        """Period by period."""
+        from recsmith.training.systems.periods.stretches import stretches
+
+        return None if job.run.data.periods is None else stretches(job, batches, watchers)
+
+
+class LearnedUpdate:
+    """How a job learns new periods. update: by which, as a run names it."""
+
+    def __init__(self, update: Any) -> None:
+        from recsmith.training.systems.periods.updates import update_of
+
+        self.update = update_of(update)
+
+    def begin(self, steps: int | None, kept: Raw | None) -> None:
+        """Begin, or go on from what a checkpoint kept."""
+        if kept is not None:
+            self.update.from_raw(kept)
+
+    def before_step(self, job: Any) -> None:
+        """Nothing: it is asked between periods."""
+
+    def to_raw(self) -> Raw | None:
+        """What a checkpoint keeps."""
+        return self.update.to_raw()
+
+
+def _update(periods: Periods) -> str:
+    return parsed(periods.update, "data.periods.update")[0]
+
+
+SYSTEM = InOrder()

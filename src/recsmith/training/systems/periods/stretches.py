@@ -1,0 +1,65 @@
+"""Between two periods a job scores those that come, tells watchers, and asks how the next one is learnt."""
+
+import time
+from collections.abc import Generator, Iterator
+from dataclasses import replace
+from typing import Any
+
+from recsmith.files import encode
+from recsmith.training.batches import TrainingBatch
+from recsmith.training.job import TrainingJob
+from recsmith.training.metrics import score
+from recsmith.training.scores import scores_text
+from recsmith.training.sources import with_distinct
+from recsmith.training.step_clock import STEPS
+from recsmith.training.systems.periods.source import PeriodSource
+from recsmith.training.watchers import Watchers
+from recsmith.training.watchers.protocol import SeenPeriod
+
+
+def stretches(
+    job: TrainingJob, batches: Generator[TrainingBatch], watchers: Watchers
+) -> Generator[Iterator[TrainingBatch]]:
+    """The batches that are left, period by period, each scored before it is given.
+
+    batches: all that are left, as they come without regard to what an update wants.
+    """
+    assert isinstance(job.source, PeriodSource)
+    batches.close()  # periods are read one by one
+    update: Any = job.attached["update"].update  # type: ignore[attr-defined]
+    first, begun = job.source.within(job.progress.position)
+    for period in range(first, job.source.periods):
+        if not begun:
+            score_ahead(job, job.source, period, watchers)
+        cpu_s, seconds = time.process_time(), time.perf_counter()
+        weights = update.weights(job, period)
+        yield _batches_of(job, job.source, period, weights, begun)
+        spent = {"cpu_s": time.process_time() - cpu_s, "seconds": time.perf_counter() - seconds}
+        job.log.write("trained", {"step": job.progress.step, "period": period, **spent, "weights": list(weights)})
+        begun = False
+
+
+def _batches_of(
+    job: TrainingJob, source: PeriodSource, period: int, weights: tuple[float, ...], begun: bool
+) -> Iterator[TrainingBatch]:
+    """The batches of a period that are left on this rank."""
+    made = with_distinct(source, job.features.groups)
+    assert isinstance(made, PeriodSource)
+    left = replace(made, only=period, weights=weights)
+    return job.batches_of(left, job.progress.position if begun else None)
+
+
+def score_ahead(job: TrainingJob, source: PeriodSource, period: int, watchers: Watchers) -> None:
+    """Score the periods from `period` on that the run wants to know of, none of which was trained on yet."""
+    assert job.run.data.periods is not None
+    for ahead in job.run.data.periods.score_ahead:
+        scored = period + ahead - 1
+        if scored >= source.periods:
+            continue
+        with STEPS.standing():
+            scores = score(job.sharded, source.at(scored), job.features, job.batch_size)
+            told = {"step": job.progress.step, "period": scored, "ahead": ahead}
+            job.log.write("period", {**told, **encode(scores)})
+            if ahead == 1:
+                job.log.say({"note": f"period {scored}, before it is trained: {scores_text(scores)}"})
+            watchers.look_at_period(SeenPeriod(scored, ahead, scores, job))

@@ -1,0 +1,99 @@
+"""Tables on servers beside the trainers: `remote` of a run (docs/remote.md).
+
+settings.py is what a run says, parts.py what does not go with it, planning.py how servers are planned for and told,
+without torch. hosting.py starts servers (server.py) and trainers (trainer.py, stale.py); client.py is a trainer's side,
+over one of three backends (on_sockets.py, on_rpc.py, on_ray.py) that carry calls (calls.py, frames.py).
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from recsmith.files import Raw
+from recsmith.plans import Plan
+from recsmith.problems import TableRule
+from recsmith.sharding import TYPE_NAMES
+from recsmith.training.seams.system import RunFacts, System, SystemTold
+from recsmith.training.systems.remote.settings import RunRemote
+
+
+class Remote(System):
+    """Tables on servers."""
+
+    key = "remote"
+    settings = RunRemote
+
+    def check(self, run: Any, *, launched: bool) -> None:
+        """Refuse what servers do not have, and a backend that is not there."""
+        if run.remote is None:
+            return
+        from recsmith.adapters.topology import device_type
+        from recsmith.training.refusals import check_together
+        from recsmith.training.systems.remote.parts import check_remote, remote_parts
+
+        check_remote(run, launched=launched)
+        check_together(remote_parts(run, device_type()))
+
+    def placed_parts(self, run: Any, plan: Plan) -> Sequence[Any]:
+        """The servers."""
+        from recsmith.training.systems.remote.parts import TablesOnServers
+
+        return () if run.remote is None else (TablesOnServers(),)
+
+    def plan_rules(self, run: Any, hosts: int) -> Sequence[TableRule]:
+        """Each row is on one server."""
+        whole = tuple(name for name in TYPE_NAMES if name != "data_parallel")
+        return () if run.remote is None else (TableRule(tables="*", sharding_types=whole),)
+
+    def run_of_plan(self, run: Any, ranks: int) -> tuple[Any, int] | None:
+        """Servers look up as many samples as trainers train on."""
+        from recsmith.training.systems.remote.planning import run_of_servers
+
+        if run.remote is None:
+            return None
+        return run_of_servers(run, ranks, run.remote.servers), run.remote.servers
+
+    def change_told_step(self, run: Any, plan: Plan, ranks: int, step: Any) -> Any:
+        """Trainers wait for servers in place of ranks."""
+        from recsmith.prediction.servers import remote_cost
+
+        if run.remote is None:
+            return step
+        seconds = remote_cost(plan, run.data.local_batch_size(ranks), ranks).seconds
+        return replace(step, embeddings_s=step.embeddings_s + seconds)
+
+    def scored_run(self, run: Any, card: Any, folder: Any) -> Any:
+        """Tables are on the ranks that score."""
+        return replace(run, remote=None)
+
+    def told(self, run: Any, told: RunFacts) -> Sequence[SystemTold]:
+        """What servers hold and cost, or would have brought the run before."""
+        from recsmith.training.systems.remote.planning import server_lines
+
+        lines = server_lines(run, told.plan, told.ranks, told.step)
+        return tuple(SystemTold(key=self.key, on=run.remote is not None, said=line) for line in lines)
+
+    def launch(self, run: Any, ranks: int, restarts: int, hear: Any) -> Raw | None:
+        """Servers and trainers of this machine."""
+        if run.remote is None:
+            return None
+        from recsmith.training.systems.remote.hosting import train_remote
+        from recsmith.training.systems.remote.parts import check_restarts
+
+        check_restarts(restarts)
+        return train_remote(run, ranks, hear)
+
+    def join(self, run: Any, hear: Any) -> Raw | None:
+        """One more trainer."""
+        from recsmith.training.systems.remote.hosting import join_remote
+
+        return join_remote(run, hear)
+
+    def at_the_end(self, job: Any, times: Raw) -> str | None:
+        """What servers would bring where one rank is slow."""
+        from recsmith.training.systems.remote.planning import instead_of_waiting
+
+        return instead_of_waiting(job.run, times)
+
+
+SYSTEM = Remote()

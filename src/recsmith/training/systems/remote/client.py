@@ -1,0 +1,243 @@
+"""A trainer's side of the servers: which rows lie where, pulled and pushed once a step, and counted."""
+
+import os
+import threading
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from recsmith.errors import RecSmithError
+from recsmith.jobs.log import write_message
+from recsmith.plans import Plan, plan_from_raw
+from recsmith.sharding import Shard
+from recsmith.training.systems.remote.calls import LeftOut, ServerCalls, Tensors, worded, words_of
+from recsmith.training.systems.remote.group import TrainerGroup
+from recsmith.training.systems.remote.members import HOLD
+from recsmith.training.systems.remote.updates import shard_key, shards_by_table
+
+BEATS = 4  # signs of life within the timeout
+
+
+@dataclass
+class RemoteCounts:
+    """What a trainer has moved: rows that were pulled and pushed, numbers in them, ids sent; bytes of all messages.
+
+    server_s: seconds of waiting for servers in pulls and pushes.
+    """
+
+    steps: int = 0
+    rows: int = 0
+    row_bytes: int = 0
+    id_bytes: int = 0
+    sent_bytes: int = 0
+    received_bytes: int = 0
+    server_s: float = 0.0
+
+
+@dataclass
+class TableClient:
+    """The tables of a job, as a trainer reaches them.
+
+    calls: to the servers. clock: steps that all trainers have pushed.
+    """
+
+    calls: ServerCalls
+    clock: int = 0
+    counts: RemoteCounts = field(default_factory=RemoteCounts)
+
+    def __post_init__(self) -> None:
+        self.rank, self.world, self.generation, self.trainers = 0, 1, 0, 1
+        self.batch: int | None = None  # that is leased, where trainers do not keep step
+        self.dense: Tensors = {}  # this trainer's dense layers, where they are on server 0
+        self.parameters = dict[str, torch.nn.Parameter]()
+        self.group, self.timeout_s = TrainerGroup(), self.calls.place.timeout_s
+        self.lost, self._heard = list[str](), time.monotonic()
+        self._shards = dict[str, list[Shard]]()
+        self._stop = threading.Event()
+        self.lookups: list[tuple[str, torch.Tensor, torch.Tensor]] = []  # (table, ids, their rows) of the step
+
+    def gather(self) -> dict[str, Any]:
+        """Wait for the other trainers; the place of this one, or that the job is `over`."""
+        place = self.wait_for("gather")
+        if "over" not in place:
+            self.rank, self.world, self.generation = place["rank"], place["world"], place["generation"]
+            self.clock, self.lookups = place["step"], []
+            os.environ["RANK"] = str(self.rank)  # of those who write messages, 0
+            self._tell_lost(place["lost"])
+        return place
+
+    def begin(self) -> tuple[Plan, Any, dict[str, str], Tensors]:
+        """(plan of the servers, progress, names of the tables' parameters, dense layers)."""
+        answer = self._call(0, "begin")
+        said = words_of(answer)
+        plan = plan_from_raw(said["plan"], "server 0's plan")
+        self._shards, self.trainers = shards_by_table(plan), said["trainers"]
+        return plan, said["progress"], said["names"], answer
+
+    @contextmanager
+    def living(self) -> Generator[None]:
+        """Say that this trainer lives, again and again, and leave a group in which one does not."""
+
+        def beat() -> None:
+            while not self._stop.wait(self.timeout_s / BEATS):
+                generation, group = self.generation, self.group
+                try:
+                    said = self.ask("alive", generation=generation)
+                    self._heard = time.monotonic()
+                    if not generation:
+                        self._tell_lost(said["lost"])
+                    if said["broken"]:
+                        group.cut()
+                except LeftOut:
+                    group.cut()
+                    return
+                except RecSmithError:  # the next step tells it
+                    continue
+
+        threading.Thread(target=beat, daemon=True, name="recsmith-alive").start()
+        try:
+            yield
+        finally:
+            self._stop.set()
+
+    def left_out(self) -> str | None:
+        """Why this trainer was left out, if it was."""
+        try:
+            self.ask("alive")
+        except LeftOut as error:
+            return str(error)
+        except RecSmithError:
+            pass
+        return None
+
+    def _tell_lost(self, names: list[str]) -> None:
+        """Tell whoever started the job which trainers were left out, each once."""
+        for name in names[len(self.lost) :]:
+            write_message({"left_out": name})
+        self.lost = names
+
+    def shards(self, table: str) -> list[Shard]:
+        """Where its rows are."""
+        return self._shards[table]
+
+    def pull(self, ids: dict[str, torch.Tensor], *, train: bool) -> Tensors:
+        """The rows of each table's ids, which are sorted and each there once. train: they are pushed later."""
+        asked: dict[int, Tensors] = {}
+        places: list[tuple[str, Shard, torch.Tensor | slice]] = []
+        for table, wanted in ids.items():
+            for shard in self._shards[table]:
+                first, last = shard.rows
+                whole = len(self._shards[table]) == 1
+                bounds = torch.searchsorted(wanted, torch.tensor([first, last])).tolist()
+                here = slice(None) if whole else slice(*bounds)
+                asked.setdefault(shard.rank, {})[shard_key(shard)] = wanted[here] - first
+                places.append((table, shard, here))
+        answers = self._call_all("pull", asked, train=train, dense=False)
+        dims = {table: max(each.columns[1] for each in self._shards[table]) for table in ids}
+        rows = {table: torch.empty(len(wanted), dims[table]) for table, wanted in ids.items()}
+        for table, shard, here in places:
+            rows[table][here, slice(*shard.columns)] = answers[shard.rank][shard_key(shard)]
+        if train:
+            self._places, self.counts.steps = places, self.counts.steps + 1
+            self.counts.rows += sum(map(len, ids.values()))
+            self.counts.row_bytes += sum(each.numel() * each.element_size() for each in rows.values())
+            self.counts.id_bytes += sum(each.numel() * 8 for per in asked.values() for each in per.values())
+        return rows
+
+    def pull_dense(self) -> None:
+        """Dense layers as server 0 has them now."""
+        answers = self._call_all("pull", {0: {}}, train=False, dense=True)
+        with torch.no_grad():
+            for name, each in self.dense.items():
+                each.copy_(answers[0][name])
+
+    def push(self) -> None:
+        """The gradients of the rows that the step has looked up: to server 0 when all others have theirs."""
+        gradients = {table: rows.grad for table, _, rows in self.lookups}
+        sent: dict[int, Tensors] = {}
+        for table, shard, here in self._places:
+            found = gradients[table]
+            assert found is not None
+            sent.setdefault(shard.rank, {})[shard_key(shard)] = found[here, slice(*shard.columns)]
+        self.lookups = []
+        said = {"rank": self.rank, "world": self.world, "batch": self.batch}
+        if self.batch is not None:
+            sent.setdefault(0, {}).update({f"grad.{name}": _gradient(each) for name, each in self.parameters.items()})
+        if time.monotonic() - self._heard > self.timeout_s:
+            self.ask("alive")  # this process may have been stopped, and left out
+        last = {server: each for server, each in sent.items() if server == 0}
+        self._call_all("push", {server: each for server, each in sent.items() if server}, **said)
+        self._call_all("push", last, **said)
+
+    def commit(self) -> None:
+        """Wait until all trainers have pushed the step.
+
+        Raises:
+            Regroup: the trainers have changed, and the step is void.
+        """
+        self.wait_for("commit", generation=self.generation, step=self.clock)
+        self.clock += 1
+
+    def ask(self, function: str, **words: Any) -> Any:
+        """What server 0 says."""
+        return words_of(self._call(0, function, **words))["answer"]
+
+    def wait_for(self, function: str, **words: Any) -> Any:
+        """What server 0 says, once it has an answer."""
+        answer = None
+        while answer is None:
+            answer = self.ask(function, **words)
+        return answer
+
+    def read(self, shard: Shard, first: int, last: int) -> torch.Tensor:
+        """Rows of a shard, counted from its first."""
+        said = {"shard": shard_key(shard), "first": first, "last": last}
+        return self._call(shard.rank, "read", **said, committed=self.clock, generation=self.generation)["rows"]
+
+    def changed(self) -> bool:
+        """Whether the trainers change within twice the timeout, as they do where one has died."""
+        return any(self.ask("changed", generation=self.generation) for _ in range(int(2 / HOLD)))
+
+    def to_all(self, function: str, tensors: Tensors, progress: Any, **words: Any) -> None:
+        """Call every server with the same, at once. progress: how far the trainers are."""
+        servers = range(self.calls.place.servers)
+        said = worded(tensors, progress=progress, committed=progress["step"], generation=self.generation, **words)
+        for wait in [self.calls.begin(each, function, said, self.timeout_s) for each in servers]:
+            wait()
+
+    def save(self, dense: Tensors, progress: Any, random: list[Any]) -> str | None:
+        """Have the servers save the job; what went wrong, in words. Writing may take longer than a call may."""
+        self.to_all("save", dense, progress, random=random)
+        problems: list[str | None] = []
+        for server in range(self.calls.place.servers):
+            said: dict[str, Any] = {"done": False}
+            while not said["done"]:
+                said = words_of(self._call(server, "written"))
+            problems.append(said["problem"])
+        return next(filter(None, problems), None)
+
+    def _call(self, server: int, function: str, **words: Any) -> Tensors:
+        timeout = self.calls.place.long_s if function == "begin" else self.timeout_s
+        return self.calls.call(server, function, worded(**words), timeout)
+
+    def _call_all(self, function: str, tensors: dict[int, Tensors], **words: Any) -> dict[int, Tensors]:
+        words, begun = {"committed": self.clock, "generation": self.generation, **words}, time.perf_counter()
+        sent = {server: worded(each, **words) for server, each in tensors.items()}
+        waiting = {server: self.calls.begin(server, function, each, self.timeout_s) for server, each in sent.items()}
+        answers = {server: wait() for server, wait in waiting.items()}
+        self.counts.sent_bytes += _bytes(sent)
+        self.counts.received_bytes += _bytes(answers)
+        self.counts.server_s += time.perf_counter() - begun
+        return answers
+
+
+def _gradient(parameter: torch.nn.Parameter) -> torch.Tensor:
+    return torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+
+
+def _bytes(messages: dict[int, Tensors]) -> int:
+    return sum(each.numel() * each.element_size() for per in messages.values() for each in per.values())

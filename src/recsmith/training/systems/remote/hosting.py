@@ -1,0 +1,285 @@
+"""Starts the servers and the trainers of a run on this machine, and ends them.
+
+Each is a process of its own, with no torchrun around them, which would end all when one is killed. This process hosts
+the store where they meet.
+"""
+
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, cast
+
+from recsmith.errors import CorruptFile, RecSmithError, UsageError
+from recsmith.files import Raw, decode, locked_folder, parse_json, read_text
+from recsmith.jobs.launch import POLL_S, failure_of, job_environment, job_folder
+from recsmith.jobs.log import LOG_FILE, JobLog
+from recsmith.jobs.machine import LOOPBACK
+from recsmith.training.run import Run, names_modules, run_to_raw
+from recsmith.training.systems.remote.calls import AGAIN, BACKENDS, ServerPlace, lost
+from recsmith.training.systems.remote.members import ENDED
+from recsmith.training.systems.remote.planning import listening_line, remote_file
+from recsmith.training.systems.remote.settings import RunRemote
+
+HERE = "recsmith.training.systems.remote"
+JOINED = 1000  # number of a trainer that joins: it writes no log
+
+
+@dataclass(frozen=True)
+class StartedProcess:
+    """A server or a trainer. folder: of its arguments, its output and its result."""
+
+    process: subprocess.Popen[bytes]
+    folder: Path
+
+    @property
+    def result(self) -> Raw:
+        """What it returned; nothing where it has not."""
+        found = next(iter(self.folder.glob("rank-*.json")), None)
+        return {} if found is None else json.loads(found.read_text())["result"]
+
+    @property
+    def finished(self) -> bool:
+        """Whether it trained until the job was done."""
+        return "step" in self.result
+
+    def failure(self) -> RecSmithError | None:
+        """What it raised; None where something killed it."""
+        return failure_of(self.folder) if any(self.folder.glob("*.error")) else None
+
+
+Failure = Callable[[], RecSmithError | None]  # why a server has ended; None while all of them live
+
+
+def _failure_of(servers: list[StartedProcess]) -> RecSmithError | None:
+    """What a server has raised that is a process of this machine, or that it has ended."""
+    for number, each in enumerate(servers):
+        if each.process.poll() is not None:
+            return each.failure() or lost(number, _how(each))
+    return None
+
+
+@contextmanager
+def _started(
+    folder: Path, function: str, arguments: Raw, rank: int, environment: dict[str, str], passed: Sequence[int] = ()
+) -> Generator[StartedProcess]:
+    """A process that runs a function of ours; it ends with this block. passed: file descriptors for it."""
+    folder.mkdir()
+    (folder / "job.json").write_text(json.dumps({"function": function, "arguments": arguments, "joins": False}))
+    with (folder / "output.log").open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "recsmith.jobs.worker", str(folder)], stdout=output, stderr=output,
+            env={**environment, "RANK": str(rank)}, start_new_session=True, pass_fds=passed,
+        )  # fmt: skip
+    try:
+        yield StartedProcess(process, folder)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def train_remote(run: Run, trainers: int, on_message: Callable[[Any], object]) -> Raw:
+    """Train a run on servers and so many trainers of this machine; what came of it.
+
+    Raises:
+        UsageError: the address is in use, or another job writes to the folder.
+        RecSmithError: a server has ended, or all trainers have.
+    """
+    assert run.remote is not None
+    with ExitStack() as held:
+        held.enter_context(locked_folder(Path(run.output)))
+        folder = held.enter_context(job_folder())
+        address, store, meet = held.enter_context(_meeting(run.remote, folder))
+        place = ServerPlace(
+            backend=run.remote.backend, address=address, job=folder.name, key=secrets.token_hex(16),
+            servers=run.remote.servers, timeout_s=run.remote.timeout_s,
+        )  # fmt: skip
+        log = JobLog(folder / "log.jsonl")
+        said = {"run": run_to_raw(run), "place": asdict(place), "meet": meet}
+        environment = job_environment(trainers + place.servers, own=not names_modules(run))
+
+        def start(kind: str, number: int, function: str, arguments: Raw, *passed: int) -> StartedProcess:
+            own = folder / f"{kind}-{number}"
+            written = folder / "log.jsonl" if kind == "trainer" else own / "log.jsonl"
+            return held.enter_context(
+                _started(own, function, arguments, number, {**environment, LOG_FILE: str(written)}, passed)
+            )
+
+        training = f"{HERE}.trainer:train_on_trainer"
+        counted = {**said, "trainers": trainers, "processes": str(folder)}
+        if place.backend == "ray":
+            servers = held.enter_context(_ray_servers(place, counted))
+        else:
+            servers = partial(_failure_of, list(_own_servers(place, counted, partial(start, "server"))))
+        ranks = {
+            name: start("trainer", each, training, {**said, "name": name})
+            for each in range(trainers)
+            if (name := f"trainer-{each}")
+        }
+        held.enter_context(_place_told(remote_file(run.output), {**said, "run": None}))
+        for line in listening_line(run):
+            on_message({"note": line})
+        for message in _until_ended(servers, ranks, log):
+            on_message(message)
+        del store
+        return max((each.result for each in ranks.values() if each.finished), key=len)  # of who wrote the model
+
+
+def join_remote(run: Run, on_message: Callable[[Any], object]) -> Raw:
+    """Train as one more trainer of the job that runs in a run's folder, until it ends; what came of it.
+
+    Raises:
+        UsageError: no job with servers runs there.
+        RecSmithError: this trainer failed.
+    """
+    file = remote_file(run.output)
+    if run.remote is None or not file.exists():
+        raise UsageError(
+            f"no job with servers runs in '{run.output}'; start it with `remote` in the run, and join it while it runs"
+        )
+    told = read_place(file)
+    with job_folder() as folder:
+        log, name = folder / "log.jsonl", f"trainer-joined-{secrets.token_hex(4)}"
+        environment = {**job_environment(1, own=not names_modules(run)), LOG_FILE: str(log)}
+        arguments = {**told, "run": run_to_raw(run), "name": name}
+        with _started(folder / name, f"{HERE}.trainer:train_on_trainer", arguments, JOINED, environment) as trainer:
+            for message in _until_ended(lambda: None, {name: trainer}, JobLog(log)):
+                on_message(message)
+            return trainer.result
+
+
+def read_place(file: Path) -> Raw:
+    """Where the servers of a job are, as it told; CorruptFile where the file says something else."""
+    raw, source = parse_json(read_text(str(file)), str(file)), str(file)
+    told = cast(Raw, raw) if isinstance(raw, dict) else {}
+    place, meet = decode(ServerPlace, told.get("place"), source), told.get("meet")
+    if place.backend not in BACKENDS or place.servers < 1 or not isinstance(meet, str) or ":" not in meet:
+        raise CorruptFile(f"'{source}' does not say where the servers of a job are; start the job again")
+    return {"place": asdict(place), "meet": meet}
+
+
+@contextmanager
+def _place_told(file: Path, told: Raw) -> Generator[None]:
+    """A file that tells this user's processes where the servers are, while the job runs."""
+    file.unlink(missing_ok=True)
+    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as opened:
+        opened.write(json.dumps(told))
+    try:
+        yield
+    finally:
+        file.unlink(missing_ok=True)
+
+
+@contextmanager
+def _meeting(remote: RunRemote, folder: Path) -> Generator[tuple[str, Any, str]]:
+    """Where servers are called, and the store where process groups form, with its 'host:port'."""
+    from recsmith.training.systems.remote.group import hosted_meeting
+
+    if remote.backend == "ray":
+        from recsmith.training.systems.remote.on_ray import cluster
+
+        with cluster(remote.address) as (address, node):
+            yield address, *hosted_meeting(node)
+    elif remote.backend == "rpc":
+        store, meet = hosted_meeting(remote.address or f"{LOOPBACK}:0")
+        yield meet, store, meet
+    else:  # process groups form on this machine, wherever servers listen
+        yield remote.address or str(folder), *hosted_meeting(f"{LOOPBACK}:0")
+
+
+def _own_servers(place: ServerPlace, settings: Raw, start: Callable[..., StartedProcess]) -> Generator[StartedProcess]:
+    """The servers of a job, processes of this machine; those of sockets are given their listeners."""
+    serving = f"{HERE}.hosting:serve_on_process"
+    for server in range(place.servers):
+        said = {**settings, "server": server}
+        if place.backend == "sockets":
+            from recsmith.training.systems.remote.on_sockets import listen
+
+            with listen(place.address, server) as heard:
+                yield start(server, serving, {**said, "listener": heard.fileno()}, heard.fileno())
+        else:
+            yield start(server, serving, said)
+
+
+@contextmanager
+def _ray_servers(place: ServerPlace, settings: Raw) -> Generator[Failure]:
+    from recsmith.training.systems.remote.on_ray import RayServers
+
+    servers = RayServers(place, f"{HERE}.server:serve", settings)
+    try:
+        yield servers.failure
+    finally:
+        servers.close()
+
+
+def _until_ended(failed: Failure, trainers: dict[str, StartedProcess], log: JobLog) -> Generator[Any]:
+    """Messages of the job, until its trainers have ended, but for those that were left out."""
+    left, out = dict(trainers), set[str]()
+    while left.keys() - out:
+        for message in log.new_messages():
+            yield from _told(message, trainers)
+        if (failure := failed()) is not None:
+            raise failure
+        for name, each in [pair for pair in left.items() if pair[1].process.poll() is not None]:
+            del left[name]
+            result = each.result
+            if not result and (failure := each.failure()) is not None:
+                raise failure
+            out.update(result.get("remote", {}).get("lost", []))
+            if not each.finished:
+                (each.folder / ENDED).touch()
+                rest = "; the others go on" if left.keys() - out else ""
+                yield {"note": result.get("left_out", f"{_said(name)} has ended ({_how(each)}){rest}")}
+        time.sleep(POLL_S)
+    for message in log.new_messages():
+        yield from _told(message, trainers)
+    if not any(each.finished for each in trainers.values()):
+        ended = f"all trainers have ended; {AGAIN}"
+        raise RecSmithError(next((each.result["left_out"] for each in trainers.values() if each.result), ended))
+
+
+def _told(message: Any, trainers: dict[str, StartedProcess]) -> Generator[Any]:
+    """A message for people; of a trainer that was left out, unless its end was told before."""
+    name = message.get("left_out")
+    if name is None:
+        yield message
+    elif name not in trainers or trainers[name].process.poll() is None:
+        yield {"note": f"{_said(name)} is silent and was left out; the others go on"}
+
+
+def _said(name: str) -> str:
+    return name.replace("-", " ", 1)
+
+
+def _how(each: StartedProcess) -> str:
+    code = each.process.returncode
+    return f"by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
+
+
+def serve_on_process(
+    run: Raw, place: Raw, meet: str, server: int, trainers: int, processes: str, listener: int | None = None
+) -> None:
+    """What a process of a server runs, until whoever started it ends it. listener: of sockets, a file descriptor."""
+    from recsmith.training.systems.remote.server import serve
+
+    where = ServerPlace(**place)
+    functions = serve(where, server, {"run": run, "meet": meet, "trainers": trainers, "processes": processes})
+    if listener is None:
+        from recsmith.training.systems.remote.on_rpc import RpcServer
+
+        RpcServer(where, functions)
+    else:
+        from recsmith.training.systems.remote.on_sockets import SocketServer
+
+        SocketServer(where, functions, socket.socket(fileno=listener))
+    while True:
+        signal.pause()

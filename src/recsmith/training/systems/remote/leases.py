@@ -1,0 +1,139 @@
+"""Which batches trainers take where nobody waits for all: leases that server 0 gives, within a bounded lag.
+
+B batches come in the order of the data; W of them, one for each trainer that the job began with, are a step. A trainer
+leases the next batch as soon as it is done with its last, so that a slow one takes fewer. The bound is that of
+stale-synchronous parallel training (Ho et al., NeurIPS 2013): what is leased is at most s steps ahead of the oldest
+batch that is not pushed yet, so that no row that is pulled lacks gradients of steps further back.
+"""
+
+import time
+from collections import Counter
+from typing import Any
+
+from recsmith.training.systems.remote.members import HOLD, HeardTrainers
+
+
+class BatchLeases(HeardTrainers):
+    """The batches of a job. width: W. staleness: s. every: batches between two checkpoints; None: no checkpoints.
+
+    first: the first batch that is not trained yet. total: batches of the job, where it is known.
+    """
+
+    def __init__(
+        self, width: int, staleness: int, timeout_s: float, every: int | None = None, first: int = 0,
+        total: int | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(timeout_s)
+        self.width, self.staleness, self.every, self.first, self.total = width, staleness, every, first, total
+        self.lags = Counter[int]()  # steps by which the rows of a batch lagged behind
+        self.repeated = 0  # batches of trainers that were left out
+        self._next, self._saved, self._saver = first, first, ""
+        self._taken, self._orphans = dict[int, str](), list[int]()  # batches under way, by whom; of nobody
+        self._begun, self._ended = 0.0, 0.0
+
+    @property
+    def oldest(self) -> int:
+        """The first batch that is not pushed."""
+        return min([*self._taken, *self._orphans, self._next])
+
+    def leave(self, name: str) -> None:
+        """A trainer is done, and nobody waits for it any more."""
+        with self._turn:
+            self._heard.pop(name, None)
+
+    def lease(self, name: str) -> dict[str, Any] | None:
+        """What a trainer does next: train `batch`, `save` what is before one, or `end`; None: ask again."""
+        with self._turn:
+            self.hear(name)
+            self._begun = self._begun or time.monotonic()
+            made: dict[str, Any] | None = None
+
+            def look() -> None:
+                nonlocal made
+                self.drop_silent()
+                made = made or self.found(name)
+
+            self.wait(lambda: made is not None, look)
+            return made
+
+    def push(self, name: str, batch: int) -> None:
+        """A trainer has pushed a batch to all servers."""
+        with self._turn:
+            self.hear(name)
+            if self._taken.get(batch) == name:
+                del self._taken[batch]
+            self._ended = time.monotonic()
+            self._turn.notify_all()
+
+    def saved(self, _: str, batch: int) -> None:
+        """What is before a batch is saved."""
+        with self._turn:
+            self._saved, self._saver = batch, ""
+            self._turn.notify_all()
+
+    def end_at(self, _: str, batch: int) -> None:
+        """The data ends before a batch, as a trainer has found who leased it; or the job is asked to end there."""
+        with self._turn:
+            self.total = batch if self.total is None else min(self.total, batch)
+            self._taken = {each: who for each, who in self._taken.items() if each < self.total}
+            self._orphans = [each for each in self._orphans if each < self.total]
+            self._next = min(self._next, self.total)
+            self._turn.notify_all()
+
+    def stop(self, name: str) -> None:
+        """Have the job end after the step that is under way."""
+        self.end_at(name, -(-self._next // self.width) * self.width)
+
+    def drained(self, name: str) -> dict[str, Any] | None:
+        """What became of the job once all is trained, and whether this trainer writes the model; None: ask again."""
+        with self._turn:
+            self.hear(name)
+            self.drop_silent()
+            if self.total is None or self.oldest < self.total:
+                self._turn.wait(min(0.1, HOLD * self.timeout_s))
+                return None
+            return {"mine": name == min(self._heard), "step": self.total // self.width, "told": self._told()}
+
+    def _told(self) -> dict[str, Any]:
+        return {
+            "batches": self.oldest - self.first, "seconds": self._ended - self._begun, "repeated": self.repeated,
+            "lags": {str(lag): count for lag, count in sorted(self.lags.items())}, "lost": self.lost,
+        }  # fmt: skip
+
+    def found(self, name: str) -> dict[str, Any] | None:
+        """What a trainer may do now; None: nothing."""
+        if self._orphans:
+            return self._take(self._orphans.pop(0), name)
+        if self.total is not None and self._next >= self.total:
+            return self._at_the_end(name)
+        if self.every and self._next - self._saved >= self.every:
+            if self._taken or self._saver:
+                return None
+            self._saver = name
+            return {"save": self._next}
+        if self._next // self.width - self.oldest // self.width > self.staleness:
+            return None
+        self._next += 1
+        return self._take(self._next - 1, name)
+
+    def _at_the_end(self, name: str) -> dict[str, Any] | None:
+        if self._taken or self._saver:
+            return None
+        if self.every and self._saved < self._next:
+            self._saver = name
+            return {"save": self._next}
+        return {"end": self.total}
+
+    def _take(self, batch: int, name: str) -> dict[str, Any]:
+        self._taken[batch] = name
+        lag = batch // self.width - self.oldest // self.width
+        self.lags[lag] += 1
+        return {"batch": batch, "lag": lag}
+
+    def dropped(self, name: str) -> None:
+        """Have the batches of a trainer that was left out be trained by others."""
+        mine = [batch for batch, who in self._taken.items() if who == name]
+        self.repeated += len(mine)
+        self._orphans += mine
+        self._taken = {batch: who for batch, who in self._taken.items() if who != name}
+        self._saver = "" if self._saver == name else self._saver

@@ -1,0 +1,193 @@
+"""Which trainers there are, as server 0 knows it: they gather, step together, and one that is silent is left out.
+
+A step is committed when every trainer has pushed it to every server. Until then no server applies any of it, so that a
+step during which a trainer dies is trained once more by the others, and by halves on no server.
+"""
+
+import math
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from recsmith.training.systems.remote.calls import LONG, LeftOut, Regroup
+
+ENDED = "ended"  # a file in the folder of a process that has ended before the job was done
+HOLD = 0.25  # of the timeout: a server keeps a caller waiting for so long at most, who then asks again
+
+
+class HeardTrainers:
+    """Trainers as server 0 hears of them. timeout_s: of silence, after which one is left out for good.
+
+    ended: names of those whose process is known to have ended, heard before or not; nobody waits for them.
+    """
+
+    def __init__(self, timeout_s: float) -> None:
+        self.timeout_s = timeout_s
+        self.ended: Callable[[], set[str]] = set
+        self.lost: list[str] = []  # trainers that were left out
+        self._turn = threading.Condition()
+        self._heard = dict[str, float]()
+        self._looked = time.monotonic()
+
+    def alive(self, name: str, generation: int = 0) -> dict[str, Any]:
+        """A trainer says that it lives; who was left out, and whether the trainers that it steps with lack one."""
+        with self._turn:
+            self.hear(name)
+            self.drop_silent()
+            return {"lost": self.lost, "broken": self.lacks_one(generation)}
+
+    def lacks_one(self, generation: int) -> bool:
+        """Whether one of the trainers that step together was left out."""
+        del generation
+        return False
+
+    def hear(self, name: str) -> None:
+        """Note that a trainer lives.
+
+        Raises:
+            LeftOut: it was silent for too long before.
+        """
+        if name in self.lost:
+            raise LeftOut(
+                f"{name} was silent for more than {self.timeout_s:g} s (remote.timeout_s), and the others go on "
+                "without it; to add a trainer, run `recsmith train` with --join"
+            )
+        self._heard[name] = time.monotonic()
+
+    def drop_silent(self) -> None:
+        """Leave out who has ended or is silent for too long; where this server was stopped, nobody was silent."""
+        now, before = time.monotonic(), self._looked
+        self._looked = now
+        if now - before > self.timeout_s:
+            self._heard = dict.fromkeys(self._heard, now)
+        silent = {each for each, heard in self._heard.items() if now - heard > self.timeout_s}
+        self._drop((silent | self.ended()) - set(self.lost))
+
+    def _drop(self, names: set[str]) -> None:
+        """Leave these out for good."""
+        for name in sorted(names):
+            self._heard.pop(name, None)
+            self.lost.append(name)
+            self.dropped(name)
+            self._turn.notify_all()
+
+    def dropped(self, name: str) -> None:
+        """What follows from a trainer's being left out."""
+
+    def wait(self, done: Callable[[], bool], look: Callable[[], object]) -> None:
+        """Wait until it is done, for a while, and look again and again."""
+        until = time.monotonic() + HOLD * self.timeout_s
+        look()
+        while not done() and time.monotonic() < until:
+            self._turn.wait(min(0.1, HOLD * self.timeout_s))
+            look()
+
+
+class Members(HeardTrainers):
+    """The trainers of a job that keep step.
+
+    wanted: that gather before it begins, those left out counted. step: committed so far. can_share: whether so many
+    trainers can share a step evenly; of more trainers than that, the last ones wait until they are needed.
+
+    Nobody is waited for longer than LONG times the timeout: who has not come by then is left out.
+    """
+
+    def __init__(
+        self, wanted: int, timeout_s: float, *, step: int = 0, can_share: Callable[[int], bool] = lambda _: True
+    ) -> None:
+        super().__init__(timeout_s)
+        self.wanted, self.step, self.generation, self._can_share = wanted, step, 0, can_share
+        self.ranks: dict[str, int] = {}  # of this generation
+        self._here, self._arrived = dict[str, None](), set[str]()
+        self._regroup, self._lacks, self._over = True, False, False
+        self._gathering: float | None = None  # since when trainers gather
+
+    def gather(self, name: str) -> dict[str, Any] | None:
+        """Its place among the trainers, once all are here; None: ask again."""
+        with self._turn:
+            self.hear(name)
+            if self._over:
+                return {"over": self.step, "lost": self.lost}
+            self._here[name] = None
+            self._gathering = self._gathering or time.monotonic()
+            if name not in self.ranks and self._most(len({*self.ranks, *self._here})) > len(self.ranks):
+                self._regroup = True
+            self._turn.notify_all()
+            self.wait(lambda: self._over or name in self._placed(), self._all_here)
+            return self._place(name) if name in self._placed() else None
+
+    def commit(self, name: str, generation: int, step: int) -> bool | None:
+        """Whether all trainers have pushed the step after `step`; None: ask again.
+
+        Raises:
+            Regroup: the trainers have changed, and the step is void.
+        """
+        with self._turn:
+            self.hear(name)
+            if step >= self.step:
+                if generation == self.generation and not self._regroup:
+                    self._arrived.add(name)
+                    if self._arrived >= self.ranks.keys():
+                        self.step, self._arrived = self.step + 1, set()
+                        self._turn.notify_all()
+                    self.wait(lambda: self.step > step or self._regroup, self.drop_silent)
+                if step >= self.step and (self._regroup or generation != self.generation):
+                    raise Regroup("the trainers of this job have changed")
+            return True if self.step > step else None
+
+    def changed(self, name: str, generation: int) -> bool | None:
+        """Whether the trainers of a generation have changed; None: ask again."""
+        with self._turn:
+            self.hear(name)
+            self.wait(lambda: self._regroup or generation != self.generation, self.drop_silent)
+            return True if self._regroup or generation != self.generation else None
+
+    def leave(self, name: str) -> None:
+        """A trainer is done, and with it the job: nobody waits for it any more."""
+        with self._turn:
+            self._heard.pop(name, None)
+            self.ranks.pop(name, None)
+            self._over = True
+            self._turn.notify_all()
+
+    def lacks_one(self, generation: int) -> bool:
+        """Whether one was left out since this generation began."""
+        return self._lacks and generation == self.generation
+
+    def dropped(self, name: str) -> None:
+        """Have the others gather."""
+        self._here.pop(name, None)
+        if self.ranks.pop(name, None) is not None:
+            self._regroup = self._lacks = True
+
+    def _placed(self) -> dict[str, int]:
+        return {} if self._regroup else self.ranks
+
+    def _place(self, name: str) -> dict[str, Any]:
+        self._here.pop(name, None)
+        return {
+            "rank": self.ranks[name], "world": len(self.ranks), "generation": self.generation, "step": self.step,
+            "lost": self.lost, "waiting": len(self._here),
+        }  # fmt: skip
+
+    def _most(self, count: int) -> int:
+        """The most trainers of so many that can share a step."""
+        return next((each for each in range(count, 0, -1) if self._can_share(each)), 0)
+
+    def _all_here(self) -> None:
+        """Make a generation of those who are here, once everybody is who lives."""
+        self.drop_silent()
+        late = self._gathering is not None and time.monotonic() - self._gathering > LONG * self.timeout_s
+        if self._regroup and late:
+            self._drop(self.ranks.keys() - self._here.keys())
+        enough = len(self._here) >= (1 if self.generation or late else max(1, self.wanted - len(self.lost)))
+        if not self._regroup or not enough or self.ranks.keys() - self._here.keys():
+            return
+        self._gathering = None
+        ordered = sorted(self._here, key=lambda name: self.ranks.get(name, math.inf))  # newcomers are last
+        self.ranks = {name: rank for rank, name in enumerate(ordered[: self._most(len(ordered))])}
+        self._here = dict.fromkeys(ordered[len(self.ranks) :])
+        self.generation += 1
+        self._arrived, self._regroup, self._lacks = set(), False, False
+        self._turn.notify_all()

@@ -1,0 +1,160 @@
+"""What trainers of a job with servers have alike: a model of dense layers, and checkpoints that servers write."""
+
+import time
+from collections.abc import Callable, Generator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torchrec.distributed import collective_utils
+from torchrec.distributed.model_parallel import DistributedModelParallel
+from torchrec.distributed.types import ShardingPlan
+from torchrec.optim.keyed import CombinedOptimizer
+
+from recsmith.adapters.rank_0 import from_rank_0
+from recsmith.errors import RecSmithError
+from recsmith.files import Raw
+from recsmith.plans import Plan
+from recsmith.training.agreement import Agreement
+from recsmith.training.batches import TrainingBatch
+from recsmith.training.job import Progress, TrainingJob, progress_from
+from recsmith.training.log import RunLog, starting_lines
+from recsmith.training.models import Task, Unsharded, unsharded
+from recsmith.training.optimizers.building import combined_optimizer, set_schedule
+from recsmith.training.random_states import random_states
+from recsmith.training.resuming import CHECKPOINTS, Saved
+from recsmith.training.run import Run, save_run
+from recsmith.training.sharded import ShardedJob, rank_device, table_of
+from recsmith.training.systems.remote.calls import AGAIN, Tensors
+from recsmith.training.systems.remote.client import TableClient
+from recsmith.training.systems.remote.tables import RemoteRows, with_remote_tables
+
+Batches = Generator[TrainingBatch]
+STEP = "recsmith.training.systems.remote.tables:RemoteStep"
+
+
+def trainer_job(
+    run: Run, client: TableClient, number: int, width: int | None,
+    batches_of: Callable[[Unsharded, ShardedJob, Progress, RunLog], Batches],
+) -> tuple[TrainingJob, Batches]:  # fmt: skip
+    """The job of a trainer, from where the servers are, and the batches that come next.
+
+    number: of this trainer; 0 writes the log. width: trainers that train a step; None: those that the job began with.
+
+    Raises:
+        RecSmithError: the servers are steps ahead of what is known of dense layers.
+    """
+    begun, output = time.perf_counter(), Path(run.output)
+    with client.group.opening():
+        agreement = Agreement()
+    parts, (plan, raw, names, dense) = unsharded(run), client.begin()
+    parameters, samples = parts.parameters, parts.source.length
+    trainers = width or client.trainers
+    with_remote_tables(parts.task, client)
+    sharded = trainer_model(run, parts.task, client, names)
+    progress = Progress() if raw is None else progress_from(raw, "server 0's progress")
+    if progress.step < client.clock:
+        raise RecSmithError(f"all trainers that had trained are gone, and their dense layers with them; {AGAIN}")
+    log = RunLog(output, number, tensorboard=run.metrics.tensorboard, step=progress.step)
+    counted = replace(client.counts)
+    batches = batches_of(parts, sharded, progress, log)
+    client.counts = counted  # without the pass that settles sums
+    copy_dense(sharded, dense)
+    set_schedule(sharded.optimizer, progress.step)
+    sharded.optimizer.set_optimizer_step(progress.step)
+    saved = Saved(output / CHECKPOINTS / f"step-{progress.step:08d}")
+    told = saved.told(run, trainers) if saved.folder.is_dir() else []
+    torch.manual_seed(run.seed * trainers + number)
+    if width is not None and saved.folder.is_dir():
+        saved.restore_random()
+    if number == 0:
+        save_run(run, output / "run.json")
+    lines = starting_lines(run, plan, parameters=parameters, samples=samples, ranks=trainers)
+    for line in [*lines, *parts.source.notes(run.data.batch_sizes(trainers), trainers, progress.position), *told]:
+        log.say({"note": line})
+    log.write("start", {"step": progress.step, "seconds": time.perf_counter() - begun, "plan": plan.digest})
+    checkpoints: Any = RemoteCheckpoints(output / CHECKPOINTS, client, agreement)
+    made = replace(run, pipeline=STEP)
+    job = TrainingJob(made, plan, parts.source, parts.features, sharded, agreement, checkpoints, log, progress)
+    return job, batches
+
+
+def trainer_model(run: Run, task: Task, client: TableClient, names: dict[str, str]) -> ShardedJob:
+    """The model of a trainer: its dense layers in DistributedDataParallel, as the planned job has them."""
+    device = rank_device()
+    collective_utils._INITIALIZED = True  # the first model of a process asks all others, and newcomers would ask alone
+    model = DistributedModelParallel(task, device=device, plan=ShardingPlan({}), sharders=[])
+    optimizer = combined_optimizer(model.fused_optimizer, {}, dict(model.named_parameters()), run.optimizers)
+    return ShardedJob(model, optimizer, RemoteRows(model, optimizer, client, names), {}, device)
+
+
+class RemoteCheckpoints:
+    """Checkpoints of a job whose servers write them."""
+
+    def __init__(self, folder: Path, client: TableClient, agreement: Agreement) -> None:
+        self.folder, self.client, self.agreement = folder, client, agreement
+
+    def save(self, job: ShardedJob, _: Run, __: Plan, progress: Raw) -> str | None:
+        """Save the state after a step, on every trainer; what went wrong, in words."""
+        job.rows.flush()
+        random: list[Any] = [None] * self.client.world
+        dist.all_gather_object(random, random_states(), group=self.agreement.group)
+        dense: Tensors = flat_tensors(job)
+
+        def save() -> dict[str, Any]:
+            return {"problem": self.client.save(dense, progress, random)}
+
+        return from_rank_0(save, self.agreement.group)["problem"]
+
+    def poll(self) -> None:
+        """Servers write before they answer."""
+
+    def finish(self) -> None:
+        """Servers write before they answer."""
+
+
+def learning_rate(optimizer: CombinedOptimizer, step: int) -> float:
+    """Of tables, in the step after so many."""
+    set_schedule(optimizer, step)
+    groups: Any = next(part.param_groups for name, part in optimizer.optimizers if name == "sparse")
+    return groups[0]["lr"]
+
+
+def flat_tensors(job: ShardedJob, *, made: bool = False) -> Tensors:
+    """The weights of dense layers and the state of their optimizer, by one name each; written into, they change.
+
+    made: have the optimizer make its state where it has none yet; write into all of it then, for that changes it.
+    """
+    for name, part in job.optimizer.optimizers:
+        if name == "dense" and made and all(key.startswith("__") for key in part.state_dict()["state"]):
+            part.init_state()  # beside that of a schedule, which is there from the start
+    found: Tensors = {f"model.{name}": each for name, each in job.model.state_dict().items() if table_of(name) is None}
+    for name, part in job.optimizer.optimizers:
+        for parameter, kept in part.state_dict()["state"].items() if name == "dense" else ():
+            if not parameter.startswith("__"):  # of a schedule, which follows from the step
+                found |= {f"dense.{parameter}.{key}": each for key, each in kept.items()}
+    return found
+
+
+def dense_step(job: ShardedJob, tensors: Tensors, run: Run, batch: int, trainers: int) -> None:
+    """Update dense layers by the gradients of one batch, at the rate of a step divided by the number of trainers."""
+    for name, parameter in job.model.named_parameters():
+        if table_of(name) is None:
+            parameter.grad = tensors[f"grad.{name}"]
+    part: Any = next(part for name, part in job.optimizer.optimizers if name == "dense")
+    for group in part.param_groups:
+        group["lr"] = run.optimizers.dense.learning_rate
+    set_schedule(job.optimizer, batch // trainers)
+    for group in part.param_groups:
+        group["lr"] /= trainers
+    part.step()
+
+
+def copy_dense(job: ShardedJob, tensors: Tensors) -> None:
+    """Write such tensors of another process into a job."""
+    with torch.no_grad():
+        for name, each in flat_tensors(job, made=any(name.startswith("dense.") for name in tensors)).items():
+            if name in tensors:
+                each.copy_(tensors[name])

@@ -1,0 +1,164 @@
+"""The backend of torch.distributed.rpc (Damania et al., MLSys 2023), over TensorPipe, for who asks for it by name.
+
+TensorPipe is in maintenance, and asks nobody for a password: who reaches it may call PyTorch's own operators. Nothing
+else in RecSmith imports torch.distributed.rpc. PyTorch pickles what crosses, and would run whatever a message names;
+here a message is JSON and tensors, and can name nothing but `answer_call`. Processes join and leave one by one:
+PyTorch's own way of it has each newcomer call every other process, and fails where one of them has died.
+"""
+
+import json
+import os
+import warnings
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import torch
+from torch._C._distributed_autograd import _init
+from torch._C._distributed_c10d import PrefixStore, TCPStore
+from torch.distributed import rpc
+from torch.distributed.rpc import api, internal
+
+from recsmith.errors import RecSmithError
+from recsmith.jobs.machine import LOOPBACK, loopback_interface
+from recsmith.training.systems.remote.calls import (
+    TIMEOUT_S,
+    Pending,
+    ServerCalls,
+    ServerFunctions,
+    ServerPlace,
+    Tensors,
+    answered,
+    gone,
+    not_ready,
+    too_late,
+)
+
+THREADS = 16  # of a server: so many calls wait or run at once
+PICKLER = internal._internal_rpc_pickler  # PyTorch's own
+LATE = "ran for more than set timeout"  # in PyTorch's words
+
+
+class PlainMessages:
+    """What PyTorch calls to make bytes of messages and back, in place of its pickler: JSON and a list of tensors."""
+
+    def serialize(self, obj: Any) -> tuple[bytes, list[torch.Tensor]]:
+        """A call of `answer_call`, its answer, or what went wrong in PyTorch."""
+        if isinstance(obj, internal.PythonUDF):
+            caller, key, function, tensors = obj.args
+            said = {"call": [caller, key, function], "names": list(tensors)}
+        elif isinstance(obj, internal.RemoteException):
+            tensors, said = {}, {"failed": obj.msg}
+        else:
+            tensors, said = obj, {"names": list(obj)}
+        return json.dumps(said).encode(), [each.contiguous() for each in tensors.values()]
+
+    def _register_reducer(self, *_: Any) -> None:
+        """PyTorch says how it would pickle a module, when it imports some of its own; nothing is pickled here."""
+
+    def deserialize(self, binary_data: bytes, tensor_table: list[torch.Tensor]) -> Any:
+        """What was sent; a call is one of `answer_call`, whatever the message says."""
+        said = json.loads(binary_data)
+        if "failed" in said:
+            return internal.RemoteException(said["failed"], RuntimeError)
+        tensors = dict(zip(said["names"], tensor_table, strict=True))
+        return internal.PythonUDF(answer_call, (*said["call"], tensors), {}) if "call" in said else tensors
+
+
+_answers: Callable[[str, str, str, Tensors], Tensors] | None = None  # of the server that this process is
+
+
+def answer_call(caller: str, key: str, function: str, tensors: Tensors) -> Tensors:
+    """What the server of this process answers."""
+    if _answers is None:
+        raise RecSmithError("a trainer answers no calls")
+    return _answers(caller, key, function, tensors)
+
+
+class RpcServer:
+    """A server: it answers from here on. The store of `hosted_meeting` is there before it."""
+
+    def __init__(self, place: ServerPlace, functions: ServerFunctions) -> None:
+        global _answers
+        _answers = functions.answer
+        _join(place, functions.server)
+
+    def close(self) -> None:
+        """Answer no more."""
+        _leave()
+
+
+class RpcCalls(ServerCalls):
+    """Calls of a trainer; the servers are there before it.
+
+    Raises:
+        RecSmithError: nobody listens at the place.
+    """
+
+    def __init__(self, place: ServerPlace, name: str) -> None:
+        super().__init__(place, name)
+        _join(place, None)
+
+    def begin(self, server: int, function: str, tensors: Tensors, timeout: float) -> Pending:
+        """Call by rpc_async."""
+
+        def wait() -> Tensors:
+            try:
+                return answered(future.wait())
+            except RuntimeError as error:
+                raise _failure(error, server, function, timeout) from None
+
+        given = (self.name, self.place.key, function, tensors)
+        try:
+            future: Any = rpc.rpc_async(_server_name(server), answer_call, given, timeout=timeout)
+        except RuntimeError as error:
+            raise _failure(error, server, function, timeout) from None
+        return wait
+
+    def close(self) -> None:
+        """Leave."""
+        _leave()
+
+
+def _failure(error: RuntimeError, server: int, function: str, timeout: float) -> RecSmithError:
+    late = LATE in str(error)
+    return too_late(server, function, timeout) if late else gone(server, function, str(error))
+
+
+def _server_name(server: int) -> str:
+    return f"server{server}"  # PyTorch cuts names at a hyphen
+
+
+def _join(place: ServerPlace, server: int | None) -> None:
+    """Have this process be one of those that call and are called. server: its number, where it is one."""
+    host, _, port = place.address.rpartition(":")
+    if host == LOOPBACK:
+        os.environ.setdefault("TP_SOCKET_IFNAME", loopback_interface())
+    try:
+        store = TCPStore(host, int(port), is_master=False, timeout=timedelta(seconds=TIMEOUT_S))
+    except RuntimeError as error:
+        raise RecSmithError(f"no servers are at {place.address} ({str(error).splitlines()[0]})") from None
+    own = PrefixStore(f"{place.job}/rpc", store)
+    # PyTorch reads a list of names, adds its own and writes it back: of two servers at a time one would be forgotten.
+    before = [f"ready/{each}" for each in range(place.servers if server is None else server)]
+    try:
+        own.wait(before, timedelta(seconds=place.long_s))
+    except RuntimeError:
+        raise not_ready(place) from None
+    number = place.servers + int(own.add("trainers", 1)) if server is None else server
+    plain: Any = PlainMessages()
+    api._default_pickler = internal._internal_rpc_pickler = plain  # until it leaves
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTorch's, that it is in maintenance: docs/remote.md says so first
+        options = rpc.TensorPipeRpcBackendOptions(num_worker_threads=THREADS, rpc_timeout=TIMEOUT_S)
+        name = f"trainer{number}" if server is None else _server_name(server)
+        _init(number)
+        agent: Any = rpc.TensorPipeAgent(own, name, number, None, options, {}, [])
+        api._init_rpc_states(agent)
+    if server is not None:
+        own.set(f"ready/{server}", name)
+
+
+def _leave() -> None:
+    rpc.shutdown(graceful=False)
+    api._default_pickler = internal._internal_rpc_pickler = PICKLER

@@ -1,0 +1,145 @@
+"""What a run with its tables on servers refuses, and where; without torch."""
+
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from typing import Any
+
+from recsmith._components import parsed
+from recsmith._install import RAY
+from recsmith.errors import MissingExtra, UsageError, check_rules
+from recsmith.training.collectives import collectives_of
+from recsmith.training.parts import (
+    BACKGROUND,
+    BF16_PRODUCTS,
+    COPIED,
+    EXCHANGE,
+    GPU,
+    OF_ONE_MODEL,
+    Messages,
+    NarrowTables,
+    OwnStep,
+    Part,
+    PlannedTables,
+    Sequences,
+    TableOptimizer,
+    owns,
+)
+from recsmith.training.refusals import check_together, data_parts, model_parts, trained_by
+from recsmith.training.run import Run, names_component
+from recsmith.training.systems.remote.settings import OPTIMIZERS_OF_SERVERS, RunRemote
+
+
+@dataclass(frozen=True)
+class TablesOnServers:
+    """Tables on processes beside the trainers."""
+
+    label: str = "remote"
+
+    def refuses(self, other: Any, /) -> str | None:
+        """What servers do not hold, update or send yet, and what steps, tables and checkpoints of trainers have not."""
+        if owns(other, *OF_ONE_MODEL, EXCHANGE):
+            return f"{other.label} does not go with remote yet; leave one of them out"
+        if other is GPU:
+            return "remote is for CPUs, since PyTorch discourages its RPC on GPUs; leave it out there"
+        if isinstance(other, Sequences):
+            return f"table '{other.table}' has pooling none, which remote does not have yet; leave remote out"
+        if isinstance(other, NarrowTables):
+            return f"remote keeps tables in fp32, and table '{other.table}' has {other.data_type}; give it fp32"
+        if isinstance(other, TableOptimizer) and other.name not in OPTIMIZERS_OF_SERVERS:
+            return (
+                f"optimizers.sparse.name is {other.name}, and servers have {', '.join(OPTIMIZERS_OF_SERVERS)}; use one "
+                "of these, or leave remote out"
+            )
+        if isinstance(other, Messages):
+            return _refused_messages(other.comms)
+        if isinstance(other, PlannedTables):
+            copied = [each.table for each in other.plan.placements if each.sharding_type == COPIED]
+            return _copied(min(copied)) if copied else None
+        return None
+
+
+def _refused_messages(comms: Any) -> str | None:
+    named = parsed(comms, "comms")[0] if names_component(comms) else "quantised"
+    made: Any = None if named != "quantised" else collectives_of(comms)
+    codec = named if made is None else next((each for each in (made.forward, made.backward) if each != "fp32"), None)
+    if codec is None:
+        return None
+    return f"comms: {codec} does not go with remote yet, whose rows cross in fp32; leave comms out"
+
+
+def _copied(table: str) -> str:
+    return (
+        f"remote keeps each row on one server, and the plan copies table {table} to every rank; use a plan without "
+        "data_parallel, or leave remote out"
+    )
+
+
+def check_remote(run: Run, *, launched: bool) -> None:
+    """Refuse a run whose servers cannot be started. launched: whether a launcher has started this process.
+
+    Raises:
+        UsageError: it asks for what servers do not have.
+        MissingExtra: the backend is not installed, or this PyTorch lacks it.
+    """
+    remote = run.remote
+    if remote is None:
+        return
+    check_rules(
+        "a launcher started this job, and remote starts its servers and trainers itself; run `recsmith train` once, "
+        "without the launcher"
+        if launched
+        else None,
+        f"remote.staleness is {remote.staleness}, under which batches are leased one by one, and data.batch_changes "
+        "come after steps; leave one of them out"
+        if remote.staleness and run.data.batch_changes
+        else None,
+        "remote does not go with array yet; leave one of them out" if run.array is not None else None,
+        "remote does not go with capture yet; leave one of them out" if run.capture is not None else None,
+    )
+    if remote.backend == "ray" and find_spec("ray") is None:
+        raise MissingExtra(f"`remote.backend: ray` needs Ray: {RAY}; or write backend: sockets")
+    if remote.backend == "rpc":
+        import torch
+
+        if not hasattr(torch._C, "_rpc_init"):  # as torch.distributed.rpc.is_available looks
+            raise MissingExtra(
+                "`remote.backend: rpc` needs a PyTorch that is built with RPC, and this one is not; install one that "
+                "is, or write backend: sockets"
+            )
+
+
+def check_restarts(restarts: int) -> None:
+    """UsageError for ranks that are to be started again."""
+    if restarts:
+        raise UsageError(
+            "--max-restarts starts all ranks again, and a job with remote goes on without a trainer that "
+            "fails; leave it out"
+        )
+
+
+def remote_parts(run: Run, device: str = "cpu") -> list[Part]:
+    """The parts of a run whose tables are on servers, on a kind of device; none of another one."""
+    if run.remote is None:
+        return []
+    step = parsed(run.pipeline, "pipeline")[0]
+    narrow = sorted((each.data_type, each.name) for each in run.model.tables if each.data_type != "fp32")
+    return [
+        TablesOnServers(), *data_parts(run), *model_parts(run.model, tables=run.model.tables), *trained_by(run),
+        TableOptimizer(run.optimizers.sparse.name),
+        *(NarrowTables(name, kind) for kind, name in narrow[:1]),
+        *([OwnStep(step)] if step not in ("auto", "base") else []),
+        *([BF16_PRODUCTS] if run.model.precision == "bf16" else []),
+        *([GPU] if "cuda" in (run.device, device) else []),
+        *([BACKGROUND] if run.checkpoint is not None and run.checkpoint.background else []),
+    ]  # fmt: skip
+
+
+def remote_refusal(run: Run, staleness: int) -> str | None:
+    """Why a run cannot have its tables on servers with a staleness; None where it can."""
+    served = replace(run, remote=replace(run.remote or RunRemote(), staleness=staleness))
+    try:
+        check_remote(served, launched=False)
+        check_together(remote_parts(served))
+    except (UsageError, MissingExtra) as error:
+        return str(error)
+    return None

@@ -1,0 +1,100 @@
+"""How tables on servers are planned for, and what is told of them before and after a job; without torch."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from recsmith.errors import UsageError
+from recsmith.files import Raw
+from recsmith.jobs.machine import is_loopback
+from recsmith.plans import Plan
+from recsmith.prediction.job_step import JobStep
+from recsmith.prediction.servers import remote_lines, slow_trainer_of
+from recsmith.training.log_lines import slow_trainer_of_run
+from recsmith.training.run import Run
+from recsmith.training.systems.remote.parts import remote_refusal
+
+PLACE = "remote.json"  # in the folder of a run, while its servers are there
+
+
+def server_lines(run: Run, plan: Plan, trainers: int, step: JobStep | None) -> list[str]:
+    """What servers of tables would hold and cost, and would have brought the run before."""
+    stale = run.remote is not None and run.remote.staleness > 0
+    slow = None if stale else slow_trainer_of_run(run.output)
+    told = [] if slow is None else [f"in the run before, {slow}"]
+    if run.remote is None:
+        return told
+    check_servers(plan)
+    embeddings, whole = plan.cost.total_s, plan.cost.total_s if step is None else step.step_s
+    batch = run.data.local_batch_size(trainers)
+    lines = remote_lines(plan, batch, trainers, embeddings_s=embeddings, step_s=whole)
+    return [*listening_line(run), *lines, *([] if stale else shares_line(run, trainers)), *told]
+
+
+def instead_of_waiting(run: Run, times: Raw) -> str | None:
+    """What servers would bring where one rank is slow, and why the run cannot have them; None elsewhere."""
+    slow: Any = slow_trainer_of(times)
+    if slow is None:
+        return None
+    refused = None if slow.served or slow.gain() <= 1 else remote_refusal(run, slow.staleness)
+    return f"{slow}" + (f"; this run cannot: {refused}" if refused else "")
+
+
+def check_servers(plan: Plan) -> None:
+    """UsageError where a server would hold nothing. plan: of as many ranks as there are servers."""
+    shards = plan.shards()
+    idle = plan.cluster.world_size - len({each.rank for each in shards})
+    if idle:
+        raise UsageError(
+            f"remote.servers is {plan.cluster.world_size}, and the plan has {len(shards)} shards, so that {idle} of "
+            f"them would hold none; give at most {plan.cluster.world_size - idle}, or a plan that splits tables further"
+        )
+
+
+def listening_line(run: Run) -> list[str]:
+    """Where the servers of a run listen, where other machines can reach it."""
+    remote = run.remote
+    if remote is None or remote.address is None or remote.backend == "ray":
+        return []
+    host, _, port = remote.address.rpartition(":")
+    if is_loopback(host):
+        return []
+    if remote.backend == "rpc":
+        return [f"servers meet at {remote.address}, which other machines reach: its store asks nobody for a password"]
+    ports = f"port {port}" if remote.servers == 1 else f"ports {port} to {int(port) + remote.servers - 1}"
+    return [
+        f"servers listen at {host}, {ports}, which other machines reach: they answer whoever has the key of the job "
+        f"(in '{remote_file(run.output)}' while it runs), and what crosses is not encrypted"
+    ]
+
+
+def remote_file(output: str) -> Path:
+    """The file that tells this user's processes where the servers of a run are, while the job runs."""
+    return Path(output) / PLACE
+
+
+def can_share(run: Run, trainers: int) -> bool:
+    """Whether so many trainers can share each step of a run evenly."""
+    try:
+        run.data.batch_sizes(trainers)
+    except UsageError:
+        return False
+    return True
+
+
+def shares_line(run: Run, trainers: int) -> list[str]:
+    """Which numbers of trainers a run can have, where not each will do, for people."""
+    able = [each for each in range(1, trainers + 1) if can_share(run, each)]
+    if len(able) == trainers:
+        return []
+    return [
+        f"{', '.join(map(str, able))} of {trainers} trainers can share data.global_batch_size "
+        f"{run.data.global_batch_size} evenly; where so many are left as cannot, the last of them wait"
+    ]
+
+
+def run_of_servers(run: Run, trainers: int, servers: int) -> Run:
+    """The run as its servers plan for it: they look up as many samples as the trainers train on."""
+    samples = run.data.local_batch_size(trainers) * trainers
+    data = replace(run.data, batch_size=-(-samples // servers), global_batch_size=None, batch_changes=())
+    return replace(run, data=data)

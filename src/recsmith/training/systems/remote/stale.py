@@ -1,0 +1,132 @@
+"""A trainer that waits for nobody: it leases batches, and dense layers are on server 0 beside the tables.
+
+Gradients of tables are divided by the number of trainers that the job began with, as in a step of all of them. Dense
+layers take the gradient of each batch, at their learning rate divided by that number.
+"""
+
+import os
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from dataclasses import asdict, replace
+from typing import Any
+
+import torch.distributed as dist
+from torch._C._distributed_c10d import HashStore
+
+from recsmith.files import Raw
+from recsmith.training.agreement import END, Ending
+from recsmith.training.batches import TrainingBatch, training_batches
+from recsmith.training.job import Progress, finish
+from recsmith.training.log import RunLog, StepTimes
+from recsmith.training.loop import train_steps
+from recsmith.training.models import Unsharded
+from recsmith.training.random_states import random_states
+from recsmith.training.run import Run
+from recsmith.training.run_data import BatchSizes
+from recsmith.training.systems.remote.client import TableClient
+from recsmith.training.systems.remote.model import copy_dense, flat_tensors, trainer_job
+from recsmith.training.trained_models import OneModel
+from recsmith.training.watchers import Watchers
+
+KEPT = 1000  # places in the data: more than may be under way at once
+
+
+def train_stale(run: Run, client: TableClient, number: int, watchers: Watchers, ending: Ending) -> Raw:
+    """Train the batches that this trainer leases; what came of it. number: of this trainer; 0 writes the log."""
+    dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
+    os.environ["RANK"] = str(number)  # of those who write messages, 0
+    job, batches = trainer_job(
+        run, client, number, None, lambda parts, _, progress, log: leased(run, parts, client, log, progress)
+    )
+    data = replace(run.data, batch_size=run.data.local_batch_size(client.trainers), global_batch_size=None)
+    metrics = replace(run.metrics, evaluate_every=None)
+    job = replace(job, run=replace(job.run, data=data, steps=None, checkpoint=None, metrics=metrics))
+    client.dense = {name: each for name, each in flat_tensors(job.sharded).items() if name.startswith("model.")}
+    client.parameters = dict(job.sharded.model.named_parameters())
+    with closing(job.log), closing(batches):
+        watchers.watch(job)
+        left_by = train_steps(OneModel(job), batches, watchers, ending, StepTimes())
+        if left_by == END:
+            client.ask("stop")
+        client.batch = None
+        chief = client.wait_for("drained")
+        client.lost = chief["told"]["lost"]
+        told = {**chief["told"], **asdict(client.counts)}
+        job.log.write("remote", {"step": job.progress.step, **told})
+        job.progress.step = chief["step"]
+        if not chief["mine"]:
+            return {"step": chief["step"], "complete": left_by != END, "remote": told}
+        copy_dense(job.sharded, client.begin()[3])
+        return {**finish(job, ended=left_by == END), "remote": told}
+
+
+def leased(
+    run: Run, parts: Unsharded, client: TableClient, log: RunLog, progress: Progress
+) -> Generator[TrainingBatch]:
+    """The batches that this trainer leases, of all that it reads in order; it saves the job where it is asked to."""
+    reader = Reader(run, parts, progress, client.trainers)
+    with closing(reader):
+        while True:
+            found = client.wait_for("lease")
+            if "end" in found:
+                return
+            if "save" in found:
+                problem = _save(client, reader.state_before(found["save"]), found["save"])
+                if problem:
+                    log.say({"note": f"no checkpoint before batch {found['save']:,}: {problem}; training goes on"})
+                continue
+            batch = reader.batch(found["batch"])
+            if batch is None:
+                client.ask("end_at", batch=found["batch"])
+                continue
+            client.batch = found["batch"]
+            yield batch
+
+
+class Reader:
+    """The batches of a job by their numbers, as one trainer would read them all."""
+
+    def __init__(self, run: Run, parts: Unsharded, progress: Progress, width: int) -> None:
+        self._next, self._state = progress.step * width, progress.position
+        self._states = {self._next: self._state}  # of the data, before batches that may come again
+        sizes = BatchSizes(((0, run.data.local_batch_size(width)),))
+        self._open = lambda state: training_batches(parts.source, sizes, parts.features, rank=0, ranks=1, state=state)
+        self._batches: Iterator[TrainingBatch] = self._open(self._state)
+        self._held: TrainingBatch | None = None
+
+    def batch(self, number: int) -> TrainingBatch | None:
+        """The batch of a number; None where the data ends before it. One from before begins anew."""
+        if number < self._next:
+            self.close()
+            self._next = max(each for each in self._states if each <= number)
+            self._state = self._states[self._next]
+            self._batches = self._open(self._state)
+        while self._next <= number:
+            self._held = next(self._batches, None)
+            if self._held is None:
+                return None
+            self._next, self._state = self._next + 1, self._held.place.state
+            self._states[self._next] = self._state
+            if len(self._states) > KEPT:
+                del self._states[min(self._states)]
+        return self._held
+
+    def state_before(self, number: int) -> Any:
+        """Where the data goes on with a batch."""
+        self.batch(number - 1)
+        return self._state
+
+    def close(self) -> None:
+        """End what reads."""
+        if isinstance(self._batches, Generator):
+            self._batches.close()
+
+
+def _save(client: TableClient, position: Any, batch: int) -> str | None:
+    """Have the servers save all that is before a batch; what went wrong, in words."""
+    width = client.trainers
+    dense = {name: each for name, each in client.begin()[3].items() if name.startswith(("model.", "dense."))}
+    progress = {"step": batch // width, "ranks": width, "position": position, "scores": None}
+    problem = client.save(dense, progress, [random_states()])
+    client.ask("saved", batch=batch)
+    return problem

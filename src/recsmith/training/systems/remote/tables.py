@@ -1,0 +1,162 @@
+"""Tables of a model whose rows are on servers: the client of the seams of rows and steps.
+
+n distinct ids of a table in a batch, D its columns, B samples
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+from torchrec import EmbeddingBagCollection, KeyedJaggedTensor, KeyedTensor
+from torchrec.modules.embedding_configs import PoolingType
+from torchrec.optim.keyed import CombinedOptimizer
+
+from recsmith.jobs.sharded_model import NamedShard
+from recsmith.training.batches import TrainingBatch
+from recsmith.training.sharded import ShardedJob
+from recsmith.training.steps.protocol import StepOutcome
+from recsmith.training.stores.device import DeviceRows
+from recsmith.training.stores.protocol import WholeTensor
+from recsmith.training.systems.remote.client import TableClient
+
+BLOCK = 65536  # rows that are read at once, for the exported model
+
+
+class RemoteTables(nn.Module):
+    """Pooled tables without weights of their own: each pass pulls the distinct rows of its batch."""
+
+    on_servers = True
+
+    def __init__(self, collection: EmbeddingBagCollection, client: TableClient) -> None:
+        super().__init__()
+        self._configs, self._client = collection.embedding_bag_configs(), client
+        self._names = list(collection._embedding_names)
+
+    def forward(self, features: KeyedJaggedTensor) -> KeyedTensor:
+        """(B, sum of D), pooled as the collection would."""
+        bags = features.to_dict()
+        ids, places = dict[str, torch.Tensor](), dict[str, torch.Tensor]()
+        for config in self._configs:
+            looked_up = torch.cat([bags[name].values() for name in config.feature_names])
+            ids[config.name], places[config.name] = looked_up.unique(return_inverse=True)
+        training = torch.is_grad_enabled()
+        rows = self._client.pull(ids, train=training)
+        if training:
+            for table, each in rows.items():
+                each.requires_grad_()
+                self._client.lookups.append((table, ids[table], each))
+        pooled: list[torch.Tensor] = []
+        for config in self._configs:
+            each = [bags[name] for name in config.feature_names]
+            for bag, place in zip(each, places[config.name].split([len(bag.values()) for bag in each]), strict=True):
+                pooled.append(_pooled(rows[config.name], place, bag, config.pooling))
+        return KeyedTensor(self._names, [each.shape[1] for each in pooled], torch.cat(pooled, dim=1))
+
+
+def _pooled(rows: torch.Tensor, places: torch.Tensor, bag: Any, pooling: PoolingType) -> torch.Tensor:
+    """Bags of rows, summed or averaged (B, D)."""
+    if not len(rows):
+        return rows.new_zeros(len(bag.lengths()), rows.shape[1]) + rows.sum()
+    mode = "mean" if pooling is PoolingType.MEAN else "sum"
+    weights = bag.weights_or_none()
+    return nn.functional.embedding_bag(
+        places, rows, bag.offsets().to(places), mode=mode, include_last_offset=True,
+        per_sample_weights=None if mode == "mean" else weights,
+    )  # fmt: skip
+
+
+def with_remote_tables(model: nn.Module, client: TableClient) -> None:
+    """Have every pooled collection of a model be on servers."""
+    for parent in list(model.modules()):
+        for name, child in list(parent.named_children()):
+            if isinstance(child, EmbeddingBagCollection):
+                setattr(parent, name, RemoteTables(child, client))
+
+
+class RemoteRows(DeviceRows):
+    """The rows of tables on servers, and dense layers here; what is under way are steps that nobody has committed."""
+
+    def __init__(
+        self, model: nn.Module, optimizer: CombinedOptimizer, client: TableClient, names: dict[str, str]
+    ) -> None:
+        super().__init__(model, optimizer)
+        self.client, self._names = client, names
+        self.due: Callable[[], object] | None = None  # the update of dense layers by the step under way
+        self.position: Any = None  # of the data, after the steps that are committed
+
+    @property
+    def server_s(self) -> float:
+        """Seconds of a mean step that pulls and pushes took."""
+        return self.client.counts.server_s / max(1, self.client.counts.steps)
+
+    def shards(self) -> Iterator[NamedShard]:
+        """Dense layers, and this trainer's share of the tables, block by block as they are on the servers."""
+        yield from super().shards()
+        client = self.client
+        for table, name in self._names.items():
+            for shard in client.shards(table):
+                if shard.rank % client.world == client.rank:
+                    rows = shard.rows[1] - shard.rows[0]
+                    for first in range(0, rows, BLOCK):
+                        tensor = client.read(shard, first, min(first + BLOCK, rows))
+                        yield NamedShard(name, (shard.rows[0] + first, shard.columns[0]), tensor, everywhere=False)
+
+    def whole(self) -> dict[str, WholeTensor]:
+        """Of dense layers, and of tables."""
+        found = super().whole()
+        for table, name in self._names.items():
+            last = self.client.shards(table)[-1]
+            found[name] = WholeTensor(torch.float32, (last.rows[1], last.columns[1]))
+        return found
+
+    def flush(self) -> None:
+        """Wait until the step under way is committed, and update dense layers by it.
+
+        Raises:
+            Regroup: the trainers have changed, and the step is void.
+        """
+        due, self.due = self.due, None
+        if due is not None:
+            self.client.commit()
+            due()
+
+
+class RemoteStep:
+    """Pull, forward, backward, push; what dense layers learn is applied once all trainers have pushed.
+
+    A batch that is leased waits for nobody: dense layers are pulled with it, and servers apply what came at once.
+    """
+
+    batches_ahead = 0
+
+    def __init__(self, job: ShardedJob) -> None:
+        assert isinstance(job.rows, RemoteRows)
+        self.job, self.rows = job, job.rows
+
+    def __call__(self, batches: Iterator[TrainingBatch]) -> StepOutcome:
+        """Train on the next batch."""
+        batch, client = next(batches), self.rows.client
+        leased = client.batch is not None
+        if leased:
+            client.pull_dense()
+        self.rows.flush()
+        self.job.optimizer.zero_grad()
+        client.lookups = []
+        loss, (told, logits, labels, place) = self.job.model(batch)
+        loss.backward()
+        client.push()
+        self.rows.due = None if leased else partial(self._update, place.state)
+        return StepOutcome(told, logits, labels, (place,))
+
+    def _update(self, position: Any) -> None:
+        self.job.optimizer.step()
+        self.rows.position = position
+
+    def pause(self) -> None:
+        """Have the step under way be committed."""
+        self.rows.flush()
+
+    def resume(self) -> None:
+        """Nothing has been put aside."""

@@ -1,0 +1,113 @@
+"""A trainer of a job whose tables are on servers: the planned job's loop, whose rows and steps cross processes."""
+
+import os
+from contextlib import suppress
+from dataclasses import asdict
+from typing import Any
+
+import torch.distributed as dist
+
+from recsmith.errors import RecSmithError
+from recsmith.files import Raw
+from recsmith.training.agreement import Ending, heeding_sigterm
+from recsmith.training.job import TrainingJob, batches_from, kept_progress, settled
+from recsmith.training.log import tell_note, tell_pid
+from recsmith.training.loop import train_prepared
+from recsmith.training.run import Run, run_from_raw
+from recsmith.training.systems.remote.calls import Regroup, ServerPlace, connected
+from recsmith.training.systems.remote.client import TableClient
+from recsmith.training.systems.remote.group import TrainerGroup
+from recsmith.training.systems.remote.model import Batches, flat_tensors, trainer_job
+from recsmith.training.systems.remote.stale import train_stale
+from recsmith.training.trained_models import OneModel
+from recsmith.training.watchers import Watchers
+
+
+def train_on_trainer(run: Raw, place: Raw, meet: str, name: str) -> Raw:
+    """Train a run as one of its trainers; what came of it (JSON data), or why this one was `left_out`.
+
+    place: of the servers. meet: 'host:port' of the store where process groups form. name: of this trainer.
+    """
+    made, where = run_from_raw(run, "the run"), ServerPlace(**place)
+    assert made.remote is not None
+    calls = connected(where, name)
+    client = TableClient(calls)
+    calls.greet()
+    with client.living(), heeding_sigterm() as ending, Watchers(made.watched) as watchers:
+        try:
+            if made.remote.staleness:
+                tell_pid()
+                told = train_stale(made, client, int(os.environ["RANK"]), watchers, ending)
+            else:
+                told = _train_together(made, client, meet, watchers, ending)
+            client.ask("leave")
+        except (RecSmithError, RuntimeError):
+            if (why := client.left_out()) is not None:
+                return {"left_out": why}
+            raise
+        told["remote"]["lost"] = client.lost
+        return told
+
+
+def _train_together(run: Run, client: TableClient, meet: str, watchers: Watchers, ending: Ending) -> Raw:
+    """Train in step with the other trainers, whoever they are; what came of it."""
+    job: TrainingJob | None = None
+    while True:
+        before, place = client.generation, client.gather()
+        if "over" in place:  # this trainer waited until the others were done
+            return {"step": place["over"], "remote": asdict(client.counts)}
+        client.group = TrainerGroup()
+        try:
+            client.group.join(
+                client.calls.place, meet, generation=client.generation, rank=client.rank, world=client.world
+            )
+            tell_pid()
+            if place["waiting"]:
+                tell_note(f"{client.world} trainers share a step, and {place['waiting']} wait until they are needed")
+            if client.generation > 1:
+                _hand_over(client, job if client.generation == before + 1 else None)
+            job, batches = prepared_trainer(run, client)
+            result = train_prepared(OneModel(job), batches, watchers, ending)
+            break
+        except (Regroup, RuntimeError) as error:
+            _after(error, client, job)
+    if not isinstance(result, dict):
+        raise RecSmithError(
+            f"a watcher asked to {result.what} ({result.because}), which a job with `remote` does not do; start it "
+            "again from its newest checkpoint, or leave the watcher out"
+        )
+    counts = asdict(client.counts)
+    job.log.write("remote", {"step": job.progress.step, **counts})
+    with suppress(RuntimeError):  # of those who died when all was done
+        dist.barrier()
+    return {**result, "remote": counts}
+
+
+def _after(error: Exception, client: TableClient, job: TrainingJob | None) -> None:
+    """Leave the process group after a step that others have left, or died in; the error where neither is so."""
+    if dist.is_initialized():
+        dist.destroy_process_group()  # whoever waits for this trainer hears of it
+    if job is not None:
+        with suppress(Regroup):
+            job.sharded.rows.flush()  # a step that all have pushed counts
+    if not isinstance(error, Regroup) and not client.changed():
+        raise error
+
+
+def _hand_over(client: TableClient, job: TrainingJob | None) -> None:
+    """Give the servers dense layers and how far trainer 0 is, which all go on from; newcomers are the last."""
+    if client.rank == 0 and job is not None:
+        rows: Any = job.sharded.rows
+        progress = {**kept_progress(job), "step": client.clock, "position": rows.position, "ranks": client.world}
+        client.to_all("keep", flat_tensors(job.sharded), progress)
+    dist.barrier()
+
+
+def prepared_trainer(run: Run, client: TableClient) -> tuple[TrainingJob, Batches]:
+    """The job of this trainer, from where the servers are, and the batches that come next."""
+    job, batches = trainer_job(
+        run, client, client.rank, client.world,
+        lambda parts, sharded, progress, _: settled(sharded, batches_from(parts, progress)),
+    )  # fmt: skip
+    job.sharded.rows.position = job.progress.position  # type: ignore[attr-defined]
+    return job, batches

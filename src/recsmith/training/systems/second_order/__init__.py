@@ -1,0 +1,70 @@
+"""Dense layers by second order: progressive L-BFGS and DANCE, as steps and as a refit of a trained model.
+
+docs/optimizers.md and docs/refit.md. progressive_lbfgs.py and dance.py are the methods, on parameters as a vector
+(flat.py); steps.py trains by them, on what tables gave (cached_tables.py); refit.py fits layers of a trained model.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from recsmith._components import parsed, register
+from recsmith.plans import Plan
+from recsmith.training.seams.kinds import STEP
+from recsmith.training.seams.system import System
+
+register(STEP, "progressive_lbfgs", "recsmith.training.systems.second_order.steps:ProgressiveLbfgsStep")
+register(STEP, "dance", "recsmith.training.systems.second_order.steps:DanceStep")
+
+PIPELINES = ("progressive_lbfgs", "dance")
+
+
+class SecondOrder(System):
+    """Dense layers by a step of their own."""
+
+    key = "pipeline"
+
+    def layer_parts(self, run: Any, *, undecided: bool = False) -> Sequence[Any]:
+        """The step, and the settings that it does not use."""
+        from recsmith.training.systems.second_order.parts import LayersByStep, UnusedSettings, unused_settings
+
+        if not self.trains_layers(run):
+            return ()
+        unused = unused_settings(run, rest=self.tables_rest(run))
+        return (LayersByStep(_named(run)[0]), *([UnusedSettings(unused)] if unused else []))
+
+    def data_parts(self, run: Any) -> Sequence[Any]:
+        """The step, whose loss is its own."""
+        from recsmith.training.systems.second_order.parts import LayersByStep
+
+        return (LayersByStep(_named(run)[0]),) if self.trains_layers(run) else ()
+
+    def check_model(self, run: Any, model: Any) -> None:
+        """Refuse layers of which a vector cannot be made."""
+        from recsmith.training.systems.second_order.flat import check_layers
+
+        if self.trains_layers(run):
+            check_layers(model, _named(run)[0])
+
+    def trains_layers(self, run: Any) -> bool:
+        """Where the run names it as its pipeline."""
+        return _named(run)[0] in PIPELINES
+
+    def tables_rest(self, run: Any) -> bool:
+        """Under DANCE, and where `tables` is rest."""
+        name, settings = _named(run)
+        return name == "dance" or (name in PIPELINES and settings.get("tables") == "rest")
+
+    def start_lines(self, run: Any, plan: Plan) -> Sequence[str]:
+        """What a step takes, which passes over its samples again and again."""
+        if not self.trains_layers(run):
+            return ()
+        from recsmith.training.systems.second_order.steps import cost_line
+
+        return (cost_line(run.pipeline),)
+
+
+def _named(run: Any) -> tuple[str, dict[str, Any]]:
+    return parsed(run.pipeline, "pipeline")
+
+
+SYSTEM = SecondOrder()

@@ -1,0 +1,115 @@
+"""What a model's tables give for a batch, kept, so that dense layers can look at the batch again without them.
+
+B samples of a batch on this rank
+"""
+
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch.func import functional_call
+from torchrec import EmbeddingBagCollection, EmbeddingCollection
+from torchrec.distributed.types import ShardedModule
+from torchrec.sparse.jagged_tensor import JaggedTensor, KeyedTensor
+
+from recsmith.training.batches import TrainingBatch
+from recsmith.training.models import Task
+from recsmith.training.systems.second_order.flat import FlatLayers
+
+TABLES = (ShardedModule, EmbeddingBagCollection, EmbeddingCollection)
+
+
+@dataclass(frozen=True)
+class CachedBatch:
+    """A batch, and what the tables gave for it, in the order in which the model asked them."""
+
+    batch: TrainingBatch
+    tables: tuple[Any, ...]
+
+    @property
+    def samples(self) -> int:
+        """Those that could be read."""
+        return len(self.batch.place.samples)
+
+
+class CachedTables:
+    """The tables of a task, sharded or not, which can be listened to, and answered for."""
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self.modules = _outermost(task)
+
+    @contextmanager
+    def recorded(self, batch: TrainingBatch, found: list[CachedBatch]) -> Generator[None]:
+        """Within, the task is called once with the batch; what its tables gave is appended to `found` at the end."""
+        given: list[Any] = []
+
+        def listen(ask: Callable[..., Any]) -> Callable[..., Any]:
+            def asked(*inputs: Any) -> Any:
+                made = ask(*inputs)
+                made = made.wait() if hasattr(made, "wait") else made
+                given.append(_detached(made))
+                return made
+
+            return asked
+
+        with self._answering(listen):
+            yield
+        found.append(CachedBatch(batch, tuple(given)))
+
+    def losses(self, parameters: Mapping[str, torch.Tensor], part: CachedBatch) -> torch.Tensor:
+        """A loss for each sample (B,), under other dense parameters, by their names in the model."""
+        left = iter(part.tables)
+        batch, whole = part.batch, part.samples
+        with self._answering(lambda _: lambda *_: next(left)):
+            logits = functional_call(
+                self.task.model, dict(parameters), (batch.dense_features, batch.sparse_features), tie_weights=False
+            )
+        logits, labels = logits.float().reshape(batch.labels.shape)[:whole], batch.labels[:whole]
+        return nn.functional.binary_cross_entropy_with_logits(logits, labels, reduction="none").mean(1)
+
+    def layers(self, parameters: Mapping[str, nn.Parameter]) -> FlatLayers:
+        """Parameters of the model as a vector, whose losses are those of cached batches."""
+        return FlatLayers(parameters, self.losses)
+
+    @contextmanager
+    def _answering(self, how: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Generator[None]:
+        """Within, tables answer as `how` makes of their own forward pass."""
+        before = [(module, module.__dict__.get("forward"), module.forward) for module in self.modules]
+        for module, _, forward in before:
+            module.forward = how(forward)
+        try:
+            yield
+        finally:
+            for module, own, _ in before:
+                if own is None:
+                    del module.forward
+                else:
+                    module.forward = own
+
+
+def dense_parameters(task: Task, kept: Mapping[Any, Any]) -> dict[str, nn.Parameter]:
+    """The parameters of a task's model among those that are kept, by their names in the model."""
+    wanted = {id(each) for each in kept.values()}
+    return {name: each for name, each in task.model.named_parameters() if id(each) in wanted}
+
+
+def _outermost(module: nn.Module) -> list[Any]:
+    """Modules with tables that lie in no other."""
+    if isinstance(module, TABLES):
+        return [module]
+    return [found for child in module.children() for found in _outermost(child)]
+
+
+def _detached(made: Any) -> Any:
+    """The same outputs without what led to them."""
+    if isinstance(made, KeyedTensor):
+        return KeyedTensor(made.keys(), made.length_per_key(), made.values().detach(), made.key_dim())
+    if isinstance(made, dict):
+        return {name: _detached(each) for name, each in made.items()}
+    if isinstance(made, JaggedTensor):
+        return JaggedTensor(made.values().detach(), lengths=made.lengths(), offsets=made.offsets())
+    return made.detach() if isinstance(made, torch.Tensor) else made

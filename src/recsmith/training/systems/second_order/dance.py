@@ -1,0 +1,139 @@
+"""Newton steps by conjugate gradients on samples that double, for dense parameters as a vector.
+
+Jahani et al. 2020, DANCE (arXiv 1810.11507): with n samples a model is known to V_n = n^-gamma and no better, so the
+loss is damped by c V_n and solved to sqrt(2 c) V_n; the solution starts the next stage, whose samples contain these. A
+Newton step is shortened by its own length (damped Newton), and conjugate gradients stop where the curvature is not
+positive.
+
+d numbers of all parameters; n samples of all ranks
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from recsmith._types import noun, record
+from recsmith.errors import check_rules, too_small
+from recsmith.training.systems.second_order.flat import DampedLoss, FlatLayers
+
+FLAT = 1e-10  # curvature along a direction, beside its length, below which it is taken for not positive
+
+
+@noun
+class DanceSettings:
+    """Settings of DANCE.
+
+    gamma: n samples tell a model to n^-gamma. c: of the damping c n^-gamma. beta: share of a gradient that conjugate
+    gradients may leave. inner: of their steps, at most. newton: steps of a stage, at most. growth: of samples from one
+    stage to the next.
+    """
+
+    gamma: float = 0.5
+    c: float = 0.1
+    beta: float = 0.1
+    inner: int = 30
+    newton: int = 10
+    growth: float = 2.0
+
+    def __post_init__(self) -> None:
+        check_rules(
+            too_small("inner", self.inner, 1),
+            too_small("newton", self.newton, 1),
+            None if 0.5 <= self.gamma <= 1 else f"gamma is {self.gamma}; it lies from 0.5 to 1",
+            None if self.c > 0 else f"c is {self.c}; it must be above 0",
+            None if 0 < self.beta < 1 else f"beta is {self.beta}; it lies between 0 and 1",
+            None if self.growth > 1 else f"growth is {self.growth}; it must be above 1",
+        )
+
+    def known_to(self, samples: int) -> float:
+        """V_n, to which so many samples tell a model."""
+        return samples**-self.gamma
+
+
+@record
+class NewtonOutcome:
+    """What some Newton steps came to.
+
+    loss, norm: damped, and of its gradient, at the end. steps: that were taken. products: with Hessians. solved: the
+    norm is below what was asked. failed: no length of the last step lowered the loss, and it was taken back.
+    """
+
+    loss: float
+    norm: float
+    steps: int
+    products: int
+    solved: bool
+    failed: bool = False
+
+
+def newton(
+    damped: DampedLoss, *, least: float, settings: DanceSettings, curvature: Sequence[Any] | None = None
+) -> NewtonOutcome:
+    """Damped Newton steps from where the parameters stand, until the gradient's norm is at most `least`.
+
+    curvature: parts whose Hessian serves, where it is not that of all.
+    """
+    layers, steps, products = damped.layers, 0, 0
+    bent = damped if curvature is None else DampedLoss(layers, curvature, damped.damping, damped.centre)
+    at = layers.weights()
+    loss, slope = damped.gradient(at)
+    while float(slope.norm()) > least and steps < settings.newton:
+        way, squared, used = conjugate_gradients(bent, at, slope, settings)
+        products += used
+        found = damped.lowered(at, loss, slope, way, 1 / (1 + max(squared, 0.0) ** 0.5))
+        if found is None:
+            layers.put(at)
+            norm = float(slope.norm())
+            return NewtonOutcome(loss=loss, norm=norm, steps=steps, products=products, solved=False, failed=True)
+        (_, at, loss, slope), steps = found, steps + 1
+        layers.put(at)
+    norm = float(slope.norm())
+    return NewtonOutcome(loss=loss, norm=norm, steps=steps, products=products, solved=norm <= least)
+
+
+def conjugate_gradients(
+    damped: DampedLoss, at: torch.Tensor, slope: torch.Tensor, settings: DanceSettings
+) -> tuple[torch.Tensor, float, int]:
+    """(v, v^T H v, products) with |H v - g| <= beta |g|, or as far as curvature is positive; g if it never is."""
+    found, product = torch.zeros_like(slope), torch.zeros_like(slope)
+    left, way = slope.clone(), slope.clone()
+    size = float(left @ left)
+    enough = settings.beta * size**0.5
+    for number in range(settings.inner):
+        bent = damped.times_hessian(at, way)
+        curvature = float(way @ bent)
+        if not math.isfinite(curvature) or curvature <= FLAT * float(way @ way):
+            return (slope.clone(), 0.0, 1) if number == 0 else (found, float(found @ product), number + 1)
+        share = size / curvature
+        found, product, left = found + share * way, product + share * bent, left - share * bent
+        after = float(left @ left)
+        if after**0.5 <= enough:
+            return found, float(found @ product), number + 1
+        way, size = left + (after / size) * way, after
+    return found, float(found @ product), settings.inner
+
+
+def stages(first: int, samples: int, growth: float) -> Iterator[int]:
+    """Samples of each stage, from the first to all."""
+    count = min(first, samples)
+    while count < samples:
+        yield count
+        count = min(math.ceil(count * growth), samples)
+    yield samples
+
+
+def dance(
+    layers: FlatLayers, parts: Sequence[Any], sizes: Sequence[int], *, first: int, settings: DanceSettings
+) -> list[NewtonOutcome]:
+    """Train on all parts in stages. sizes: samples of all ranks in each part, so that a stage takes whole parts."""
+    made: list[NewtonOutcome] = []
+    for wanted in stages(first, sum(sizes), settings.growth):
+        taken, count = 0, 0
+        while count < wanted:
+            count, taken = count + sizes[taken], taken + 1
+        known = settings.known_to(count)
+        damped = DampedLoss(layers, parts[:taken], settings.c * known)
+        made.append(newton(damped, least=(2 * settings.c) ** 0.5 * known, settings=settings))
+    return made

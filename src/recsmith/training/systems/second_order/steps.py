@@ -1,0 +1,177 @@
+"""Steps that own their samples and their line search: progressive L-BFGS and DANCE on the dense layers of a job.
+
+    pipeline: {name: progressive_lbfgs, tables: follow}
+    pipeline: {name: dance, samples: 65536}
+
+Tables give their vectors once for each batch; dense layers then look at the batch as often as the method wants. With
+`follow` tables learn from each new batch by their own optimizer, and with `rest` they stay as they are. The optimizer
+of dense layers that the run names is not used.
+
+B samples of a batch on this rank
+"""
+
+import inspect
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import Any, Literal
+
+import torch
+import torch.distributed as dist
+
+from recsmith._components import find, parsed
+from recsmith.errors import check_rules, too_small
+from recsmith.training.batches import TrainingBatch
+from recsmith.training.seams import STEP
+from recsmith.training.sharded import ShardedJob
+from recsmith.training.steps.protocol import StepOutcome, UnpipelinedStep
+from recsmith.training.systems.second_order.cached_tables import CachedBatch, CachedTables, dense_parameters
+from recsmith.training.systems.second_order.dance import DanceSettings, NewtonOutcome, newton
+from recsmith.training.systems.second_order.flat import GRADIENT, HALVINGS, PRODUCT, DampedLoss
+from recsmith.training.systems.second_order.progressive_lbfgs import LbfgsOutcome, LbfgsSettings, ProgressiveLbfgs
+
+
+class SecondOrderStep(UnpipelinedStep):
+    """What both have in common: batches are looked up once, and tables learn from them or rest.
+
+    tables: follow or rest. most: batches of a rank that are kept at once.
+    """
+
+    method_settings: type[LbfgsSettings | DanceSettings]
+
+    @classmethod
+    def check_settings(cls, *, samples: int = 1, most: int = 1, **others: Any) -> None:
+        """UsageError for a setting that is out of its range; before there is a job."""
+        check_rules(too_small("pipeline.samples", samples, 1), too_small("pipeline.most", most, 1))
+        names = {each.name for each in fields(cls.method_settings)}
+        cls.method_settings(**{name: value for name, value in others.items() if name in names})
+
+    def __init__(self, job: ShardedJob, *, samples: int, tables: Literal["follow", "rest"], most: int) -> None:
+        self.check_settings(samples=samples, most=most)
+        self.job, self.follow, self.most = job, tables == "follow", most
+        self.parts: dict[str, Any] = dict(job.optimizer.optimizers)
+        dense = self.parts.pop("dense")
+        self.tables = CachedTables(job.model.module)  # type: ignore[arg-type]
+        self.layers = self.tables.layers(dense_parameters(self.tables.task, dense.params))
+
+    def taken(self, batches: Iterator[TrainingBatch], wanted: int) -> tuple[list[CachedBatch], StepOutcome]:
+        """So many samples of all ranks as whole batches, or as many as are left, and what the model said of them.
+
+        Raises:
+            StopIteration: none is left.
+        """
+        cached, outcomes, count = list[CachedBatch](), list[Any](), 0
+        while len(cached) < self.most and (not cached or count < wanted):
+            try:
+                batch = next(batches).to(self.job.device)
+            except StopIteration:
+                if not cached:
+                    raise
+                break
+            outcomes.append(self._looked_up(batch, cached))
+            count += batch.place.asked * dist.get_world_size()
+        losses, logits, labels, places = zip(*outcomes, strict=True)
+        loss = torch.stack(losses).mean()
+        return cached, StepOutcome(loss, torch.cat(logits), torch.cat(labels), places)
+
+    def _looked_up(self, batch: TrainingBatch, cached: list[CachedBatch]) -> Any:
+        """Have the tables give their vectors, and learn from the batch where they do; what the model says of it."""
+        with self.tables.recorded(batch, cached), torch.set_grad_enabled(self.follow):
+            loss, outcome = self.job.model(batch)
+        if self.follow:
+            self.job.optimizer.zero_grad()
+            loss.backward()  # optimizers of tables are fused into it
+            for part in self.parts.values():
+                part.step()
+            self.job.optimizer.zero_grad(set_to_none=True)
+        return outcome
+
+
+def cost_line(pipeline: Any) -> str:
+    """What a step of a run's pipeline takes, as a line: how many samples, and how often they are passed over."""
+    name, settings = parsed(pipeline, "pipeline")
+    step: Any = find(STEP, name)
+    given = inspect.signature(step).bind(None, **settings)
+    given.apply_defaults()
+    words, searched = given.arguments, HALVINGS * GRADIENT  # of a line search
+    passes = GRADIENT + searched if step is ProgressiveLbfgsStep else (
+        GRADIENT + words["newton"] * (words["inner"] * PRODUCT + searched)
+    )  # fmt: skip
+    return (
+        f"pipeline {name}: a step has {words['samples']:,} samples at first, up to {words['growth']:g} times as many "
+        f"each time, and at most {words['most']:,} batches a rank; it passes over them up to {passes:,.0f} times, "
+        "forward and backward through dense layers, and nothing was measured of how long that takes"
+    )
+
+
+def samples_of(cached: list[CachedBatch]) -> int:
+    """Of all ranks."""
+    count = torch.tensor(sum(each.samples for each in cached), dtype=torch.int64, device=cached[0].batch.labels.device)
+    dist.all_reduce(count)
+    return int(count)
+
+
+class ProgressiveLbfgsStep(SecondOrderStep):
+    """L-BFGS on a sample that grows when its noise would turn the direction.
+
+    samples: of all ranks in the first step. tables: follow or rest. most: batches of a rank in a step. memory, theta,
+    growth, tested: of LbfgsSettings.
+
+    Raises:
+        UsageError: a setting is out of its range.
+    """
+
+    method_settings = LbfgsSettings
+
+    def __init__(
+        self, job: ShardedJob, *, samples: int = 512, tables: Literal["follow", "rest"] = "follow", most: int = 64,
+        memory: int = 20, theta: float = 0.9, growth: float = 4.0, tested: int = 512,
+    ) -> None:  # fmt: skip
+        self.method = ProgressiveLbfgs(LbfgsSettings(memory=memory, theta=theta, growth=growth, tested=tested))
+        super().__init__(job, samples=samples, tables=tables, most=most)
+        self.wanted = samples
+        self.outcome: LbfgsOutcome | None = None
+
+    def __call__(self, batches: Iterator[TrainingBatch]) -> StepOutcome:
+        """Train on as many of the next batches as the method wants."""
+        cached, seen = self.taken(batches, self.wanted)
+        tested, count = list[CachedBatch](), 0
+        for each in cached:
+            if count < self.method.settings.tested:
+                tested, count = [*tested, each], count + each.batch.place.asked
+        self.outcome = self.method.step(DampedLoss(self.layers, cached), samples_of(cached), tested)
+        self.wanted = self.outcome.wanted
+        return seen
+
+
+class DanceStep(SecondOrderStep):
+    """A stage of DANCE: the samples that it has and as many new ones, and Newton steps on all of them.
+
+    samples: of all ranks in the first stage. most: batches of a rank that are kept; the oldest go then. gamma, c, beta,
+    inner, newton, growth: of DanceSettings. Tables rest: vectors that are kept would no longer be theirs.
+
+    Raises:
+        UsageError: a setting is out of its range.
+    """
+
+    method_settings = DanceSettings
+
+    def __init__(
+        self, job: ShardedJob, *, samples: int = 4096, most: int = 256, gamma: float = 0.5, c: float = 0.1,
+        beta: float = 0.1, inner: int = 30, newton: int = 10, growth: float = 2.0,
+    ) -> None:  # fmt: skip
+        self.settings = DanceSettings(gamma=gamma, c=c, beta=beta, inner=inner, newton=newton, growth=growth)
+        super().__init__(job, samples=samples, tables="rest", most=most)
+        self.first = samples
+        self.kept: list[CachedBatch] = []
+        self.outcome: NewtonOutcome | None = None
+
+    def __call__(self, batches: Iterator[TrainingBatch]) -> StepOutcome:
+        """Train a stage."""
+        before = samples_of(self.kept) if self.kept else 0
+        share = self.settings.growth - 1 if len(self.kept) < self.most else 0.5  # once there is no room for more
+        new, seen = self.taken(batches, round(before * share) or self.first)
+        self.kept = [*self.kept, *new][-self.most :]
+        known = self.settings.known_to(samples_of(self.kept))
+        damped = DampedLoss(self.layers, self.kept, self.settings.c * known, self.layers.weights())
+        self.outcome = newton(damped, least=(2 * self.settings.c) ** 0.5 * known, settings=self.settings)
+        return seen

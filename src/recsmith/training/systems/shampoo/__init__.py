@@ -1,0 +1,54 @@
+"""Distributed Shampoo for dense layers (Shi et al. 2023, arXiv 2309.06497): docs/optimizers.md.
+
+blocks.py cuts layers into blocks and gives them owners, cost.py says what that costs and whether it pays, without
+torch; optimizer.py is the optimizer.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from recsmith._components import register
+from recsmith.training.seams.system import OpenRun, System, trains_layers
+
+register("optimizer", "shampoo", "recsmith.training.systems.shampoo.optimizer:ShampooOptimizer")
+register("optimizer", "auto", "recsmith.training.systems.shampoo.optimizer:ShampooOptimizer")  # decided before
+
+
+class Shampoo(System):
+    """Dense layers by Shampoo, where `optimizers.dense` names it, or is auto and it costs little."""
+
+    key = "optimizers.dense"
+
+    def layer_parts(self, run: Any, *, undecided: bool = False) -> Sequence[Any]:
+        """The layers, where Shampoo trains them, also below an optimizer that wraps it."""
+        from recsmith.training.systems.shampoo.cost import AUTO, SHAMPOO
+        from recsmith.training.systems.shampoo.parts import FactoredLayers
+
+        dense = run.optimizers.dense
+        named = SHAMPOO in (dense.name, (dense.arguments or {}).get("optimizer"))
+        return (FactoredLayers(),) if named or (undecided and dense.name == AUTO) else ()
+
+    def needs_step(self, run: Any) -> bool:
+        """Where it is named, or may be taken."""
+        from recsmith.training.systems.shampoo.cost import AUTO, SHAMPOO
+
+        return run.optimizers.dense.name in (AUTO, SHAMPOO)
+
+    def decide(self, made: OpenRun) -> OpenRun:
+        """Take it or leave it; the optimizer of a checkpoint stays, which has its state."""
+        from recsmith.training.systems.shampoo.cost import AUTO, SHAMPOO, optimizer_decided
+
+        run, before, dense = made.run, made.before, made.run.optimizers.dense
+        if dense.name not in (AUTO, SHAMPOO) or trains_layers(run):
+            return made
+        decided, told, added = optimizer_decided(dense, made.shapes, made.priced, made.step)
+        if dense.name == AUTO and before is not None and before.optimizers.dense.name != decided.name:
+            decided = replace(before.optimizers.dense, learning_rate=dense.learning_rate, clip_norm=dense.clip_norm)
+            told = [f"optimizers.dense, which is auto, stays {decided.name}, whose state the checkpoint has"]
+        step = made.step and replace(made.step, optimizer_s=made.step.optimizer_s + added)
+        run = replace(run, optimizers=replace(run.optimizers, dense=decided))
+        return replace(made, run=run, step=step).telling(self.key, decided.name == SHAMPOO, told)
+
+
+SYSTEM = Shampoo()

@@ -1,0 +1,94 @@
+"""What Shampoo costs a step, before anything is trained, and whether that pays; without torch.
+
+W ranks
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from recsmith._types import record
+from recsmith.clusters import Cluster
+from recsmith.plans import Plan
+from recsmith.prediction.job_step import JobStep
+from recsmith.prediction.speeds import flops_per_s
+from recsmith.training.optimizers.settings import DenseOptimizer
+from recsmith.training.systems.shampoo.blocks import ShampooSettings, blocks_of, owners
+from recsmith.units import format_size, format_time
+
+AUTO, SHAMPOO = "auto", "shampoo"
+MOST = 0.1  # of the predicted step: what auto lets Shampoo cost
+CPU_BLOCK_S = 6e-5  # of a block beside its products: a dozen operators of PyTorch (benchmarks/optimizers.py rates)
+NUMBER_BYTES = 4
+Shapes = Sequence[Sequence[int]]
+
+
+@record
+class OptimizerCost:
+    """What an optimizer of dense layers adds to a step.
+
+    flops: of the rank that does most. sent_bytes: of the others' directions, that each rank receives. state_bytes: of
+    the rank that keeps most. seconds: of a step; None where no figure says how fast products are. share: of the
+    predicted step without it.
+    """
+
+    flops: float
+    sent_bytes: int
+    state_bytes: int
+    seconds: float | None
+    share: float | None
+
+
+def shampoo_cost(settings: ShampooSettings, shapes: Shapes, cluster: Cluster, step_s: float) -> OptimizerCost:
+    """What Shampoo costs in a job on a cluster. shapes: of all dense parameters. step_s: of a step without it."""
+    ranks = cluster.world_size
+    blocks = blocks_of(shapes, settings.max_preconditioner_dim)
+    owned = owners(blocks, ranks, settings)
+    mine = [[block for block, owner in zip(blocks, owned, strict=True) if owner == rank] for rank in range(ranks)]
+    most = max(sum(block.factored for block in each) for each in mine)
+    flops = max(sum(block.step_flops(settings) for block in each) for each in mine)
+    state = max(sum(block.state_bytes(settings.grafting) for block in each) for each in mine)
+    sent = (ranks - 1) * NUMBER_BYTES * max(sum(block.numbers for block in each) for each in mine)
+    if cluster.device.kind != "cpu":
+        return OptimizerCost(flops=flops, sent_bytes=sent, state_bytes=state, seconds=None, share=None)
+    latency = (cluster.links.inter_host_latency_s if cluster.hosts > 1 else cluster.links.intra_host_latency_s) or 0.0
+    sending_s = sent / cluster.ring_bandwidth + latency if ranks > 1 else 0.0
+    seconds = flops / flops_per_s("cpu") + most * CPU_BLOCK_S + sending_s
+    return OptimizerCost(
+        flops=flops, sent_bytes=sent, state_bytes=state, seconds=seconds, share=seconds / max(step_s, 1e-12)
+    )
+
+
+def optimizer_decided(
+    optimizer: DenseOptimizer, shapes: Shapes, plan: Plan, step: JobStep | None
+) -> tuple[DenseOptimizer, list[str], float]:
+    """The optimizer of dense layers of a run, lines on what Shampoo costs and if auto takes it, and what it adds.
+
+    step: of the job without it; None where it is not predicted. What it adds to a step is in seconds.
+    """
+    if optimizer.name not in (AUTO, SHAMPOO):
+        return optimizer, [], 0.0
+    settings = ShampooSettings.of(optimizer.arguments or {})
+    cost = shampoo_cost(settings, shapes, plan.cluster, 0.0 if step is None else step.step_s)
+    told = cost_line(cost)
+    if optimizer.name == SHAMPOO:
+        return optimizer, [told], cost.seconds or 0.0
+    if cost.flops and cost.share is not None and cost.share <= MOST:
+        taken = f"{told}; so optimizers.dense, which is auto, takes it"
+        return replace(optimizer, name=SHAMPOO), [taken], cost.seconds or 0.0
+    plain = replace(optimizer, name=settings.grafting, arguments=None)
+    why = "nothing was measured on GPUs" if cost.share is None else f"auto lets it cost {MOST:.0%}"
+    why = why if cost.flops else "no layer has a matrix"
+    return plain, [f"{told}; {why}, so optimizers.dense, which is auto, takes {plain.name}"], 0.0
+
+
+def cost_line(cost: OptimizerCost) -> str:
+    """What is said of a cost."""
+    time = (
+        f"{cost.flops / 1e9:.3g} GFLOP"
+        if cost.seconds is None or cost.share is None
+        else f"{format_time(cost.seconds)}, {cost.share:.1%} of the predicted step without it"
+    )
+    return (
+        f"shampoo adds to a step {time}; directions of {format_size(cost.sent_bytes)} reach each rank; it keeps "
+        f"{format_size(cost.state_bytes)} on the rank that keeps most"
+    )

@@ -1,0 +1,37 @@
+"""Sparse copies of a trained model, and copies that stay fresh while it goes on learning (docs/refit.md).
+
+sparsify.py makes one, watcher.py makes one between periods of a stream.
+"""
+
+from typing import Any
+
+from recsmith._components import parsed, register
+from recsmith.errors import UsageError
+from recsmith.training.seams.kinds import WATCHER
+from recsmith.training.seams.system import System
+
+SPARSE_COPY = "sparse_copy"
+register(WATCHER, SPARSE_COPY, "recsmith.training.systems.sparse.watcher:SparseCopies")
+
+
+class Sparse(System):
+    """A sparse copy between periods."""
+
+    key = "watchers"
+
+    def check(self, run: Any, *, launched: bool) -> None:
+        """Refuse settings out of their ranges, and a run without periods."""
+        for watcher in run.watchers:
+            if parsed(watcher, "watchers")[0] != SPARSE_COPY:
+                continue
+            from recsmith.training.watchers import watcher_of
+
+            watcher_of(watcher)
+            if run.data.periods is None:
+                raise UsageError(
+                    f"watcher {SPARSE_COPY} makes copies between periods, and the run has no data.periods; say how "
+                    "long a period is, or make a copy of what was trained (recsmith sparse)"
+                )
+
+
+SYSTEM = Sparse()

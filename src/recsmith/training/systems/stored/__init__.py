@@ -1,0 +1,48 @@
+"""Tables that are stored smaller: fewer columns, shared rows, learned hashes (docs/compress.md).
+
+tables.py is the torch module; compressing.py proposes rules for data, id_maps.py counts and learns what they need,
+relearning.py carries a job over to newer hashes, and curve.py trains methods and factors side by side.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from recsmith._components import NAME, register
+from recsmith.training.seams.kinds import TABLES
+from recsmith.training.seams.system import RunFacts, System, SystemTold
+
+register(TABLES, "stored", "recsmith.training.systems.stored.tables:StoredTables")
+
+
+class StoredSmaller(System):
+    """Tables that are stored smaller."""
+
+    key = "model.compression"
+
+    def table_parts(self, model: Any) -> Sequence[Any]:
+        """The rules of a model."""
+        from recsmith.training.systems.stored.parts import COMPRESSION
+
+        return (COMPRESSION,) if model.compression else ()
+
+    def data_parts(self, run: Any) -> Sequence[Any]:
+        """The same, which deduplicated data do not go with."""
+        return self.table_parts(run.model)
+
+    def table_module(self, model: Any, tables: Sequence[Any]) -> Any:
+        """Tables whose rows and columns follow from the rules."""
+        from recsmith.embeddings import LogicalTable, transforms_of
+
+        sizes = [LogicalTable(table.name, table.num_embeddings, table.embedding_dim or 0) for table in tables]
+        transforms = transforms_of(model.compression, sizes)
+        return {NAME: "stored", "transforms": transforms} if transforms else None
+
+    def told(self, run: Any, told: RunFacts) -> Sequence[SystemTold]:
+        """Which tables, by which method."""
+        if not run.model.compression:
+            return ()
+        rules = ", ".join(f"{each.tables} by {each.method}" for each in run.model.compression)
+        return (SystemTold(key=self.key, on=True, said=f"compression: tables are stored smaller: {rules}"),)
+
+
+SYSTEM = StoredSmaller()

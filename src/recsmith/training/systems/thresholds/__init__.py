@@ -1,0 +1,69 @@
+"""Fewer numbers on the wire: the largest gradients and columns (Gupta et al., "DCT", KDD 2021): docs/thresholding.md.
+
+settings.py is what a run says, and deciding.py whether that pays, without torch. dense.py is the hook of gradients,
+pooled.py the exchange of embeddings, kept_columns.py what a model keeps of them where it is served.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from recsmith._components import register
+from recsmith.files import Raw, encode
+from recsmith.plans import Plan
+from recsmith.training.seams.system import OpenRun, System
+from recsmith.training.systems.thresholds.settings import KeptColumns
+
+register("collective", "thresholded", "recsmith.training.systems.thresholds.settings:Thresholded")
+
+
+class Thresholds(System):
+    """The largest numbers alone cross ranks."""
+
+    key = "comms"
+    cards: ClassVar[Mapping[str, Any]] = {"columns": KeptColumns}
+
+    def change_step(self, run: Any, plan: Plan, step: Any, numbers: int) -> Any:
+        """Gradients of which a share crosses."""
+        from recsmith.training.collectives import collectives_of
+
+        comms: Any = collectives_of(run.comms)
+        if getattr(comms, "dense", None) in (None, "auto") or plan.cluster.world_size == 1:
+            return step
+        _, sent, work = comms.step_seconds(plan.cluster, numbers)
+        return replace(step, gradients_s=sent + work)
+
+    def decide(self, made: OpenRun) -> OpenRun:
+        """Which share of the gradients crosses, where `dense` is auto."""
+        from recsmith.training.collectives import collectives_of
+        from recsmith.training.systems.thresholds.deciding import decided
+
+        comms, lines = decided(made.comms, made.plan, made.numbers)
+        on = getattr(collectives_of(comms), "dense", None) is not None
+        step = made.step
+        if step is not None and comms != made.comms:
+            step = self.change_step(replace(made.run, comms=comms), made.priced, step, made.numbers)
+        return replace(made, comms=comms, step=step).telling(self.key, on, lines)
+
+    def scored_run(self, run: Any, card: Any, folder: Any) -> Any:
+        """All columns cross: those that the model has not learned from are left out where it reads them."""
+        from recsmith.training.collectives import RunComms
+
+        return run if card.columns is None else replace(run, comms=RunComms())
+
+    def exported(self, run: Any, model: Any) -> Raw:
+        """The columns that a model has learned from."""
+        from recsmith.training.systems.thresholds.kept_columns import kept_columns
+
+        columns = kept_columns(model)
+        return {"columns": encode(columns)} if columns else {}
+
+    def before_serving(self, model: Any, card: Any) -> None:
+        """Have the model see those columns alone."""
+        from recsmith.training.systems.thresholds.kept_columns import keep_columns
+
+        if card.columns is not None:
+            keep_columns(model, card.columns)
+
+
+SYSTEM = Thresholds()

@@ -1,0 +1,75 @@
+"""Columns of pooled embeddings that a model keeps where it is evaluated and served: the largest, as in its training.
+
+A model that was trained with the largest columns of each rank's tables has never seen the others, which are not what
+it would have learned: with all of them, its probabilities are several times too high.
+
+B samples; D columns of a group
+"""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torchrec import EmbeddingBagCollection, KeyedTensor
+from torchrec.distributed.embeddingbag import ShardedEmbeddingBagCollection
+
+from recsmith.training.systems.thresholds.pooled import TYPES, LargestColumns, among_zeros, largest
+from recsmith.training.systems.thresholds.settings import KeptColumns
+
+
+def kept_columns(model: nn.Module) -> KeptColumns | None:
+    """What a sharded model keeps of its pooled embeddings; None where all columns cross."""
+    groups: list[tuple[tuple[str, int, int], ...]] = []
+    settings: Any = None
+    for module in model.modules():
+        if isinstance(module, ShardedEmbeddingBagCollection):
+            for sharding, sent in zip(module._embedding_shardings, module._output_dists, strict=True):
+                exchange = getattr(sent, "_dist", None)
+                if isinstance(exchange, LargestColumns):
+                    settings = exchange.settings
+                    groups += _groups(sharding)
+    return settings and KeptColumns(share=settings.pooled, values=settings.values, groups=tuple(groups))
+
+
+def _groups(sharding: Any) -> list[tuple[tuple[str, int, int], ...]]:
+    """(feature, first column, end) of what every rank sends of one sharding type."""
+    pieces = iter(sharding.embedding_shard_metadata())
+    made: list[tuple[tuple[str, int, int], ...]] = []
+    for features in sharding.embedding_names_per_rank():
+        placed = [(name, next(pieces)) for name in features]
+        made.append(tuple((name, at.shard_offsets[1], at.shard_offsets[1] + at.shard_sizes[1]) for name, at in placed))
+    return [group for group in made if group]
+
+
+def keep_columns(model: nn.Module, kept: KeptColumns) -> None:
+    """Let a model's tables, sharded or not, give the largest columns of each group, and zeros for the others."""
+    for module in model.modules():
+        if isinstance(module, EmbeddingBagCollection | ShardedEmbeddingBagCollection):
+            module.register_forward_hook(_hook(kept))
+
+
+def _hook(kept: KeptColumns) -> Any:
+    def thinned(keyed: KeyedTensor) -> KeyedTensor:
+        first = dict(zip(keyed.keys(), keyed.offset_per_key(), strict=False))
+        values = keyed.values().clone()
+        for group in kept.groups:
+            if group[0][0] in first:  # of this collection
+                columns = torch.cat([torch.arange(first[name] + a, first[name] + b) for name, a, b in group])
+                columns = columns.to(values.device)
+                values[:, columns] = _thin(values[:, columns], kept)
+        return KeyedTensor(keyed.keys(), keyed.length_per_key(), values)
+
+    def hook(_: nn.Module, __: Any, output: Any) -> Any:
+        if isinstance(output, KeyedTensor):
+            return thinned(output)
+        output.callbacks.append(thinned)  # embeddings of other ranks are on their way
+        return output
+
+    return hook
+
+
+def _thin(rows: Tensor, kept: KeptColumns) -> Tensor:
+    """rows: (B, D)."""
+    columns = largest(rows, math.ceil(kept.share * rows.shape[1]))
+    return among_zeros(columns, rows.gather(1, columns).to(TYPES[kept.values]), rows.shape[1], rows.dtype)

@@ -1,0 +1,102 @@
+"""Tables in files, behind caches in memory: larger than memory, on CPU (Song et al., "MTrainS", 2023): docs/tiers.md.
+
+shares.py says which tables and how many of their rows are in memory, price.py what that takes, parts.py what does not
+go with it, without torch. rows.py is the store, tables.py FBGEMM's kernel on caches, cache.py which slot has which row.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from recsmith._components import parsed, register
+from recsmith.files import Raw
+from recsmith.plans import Plan
+from recsmith.sharding import KEY_VALUE
+from recsmith.training.seams.kinds import ROWS
+from recsmith.training.seams.system import RunFacts, System, SystemTold
+from recsmith.units import counted
+
+register(ROWS, "tiered", "recsmith.training.systems.tiers.rows:TieredRows")
+
+
+class Tiers(System):
+    """Tables in files."""
+
+    key = "rows"
+
+    def row_parts(self, run: Any) -> Sequence[Any]:
+        """All tables, or those that the plan says."""
+        from recsmith.training.systems.tiers.parts import TablesInFile
+
+        return (TablesInFile("cache" in parsed(run.rows, "rows")[1]),) if is_tiered(run) else ()
+
+    def placed_parts(self, run: Any, plan: Plan) -> Sequence[Any]:
+        """Tables that a plan keeps on disk."""
+        from recsmith.training.systems.tiers.parts import OnDisk
+
+        stored = sorted(each.table for each in plan.placements if each.compute_kernel == KEY_VALUE.name)
+        return (OnDisk(next(iter(stored), None), run.rows),) if stored or is_tiered(run) else ()
+
+    def kept_plan(self, run: Any, plan: Plan) -> Plan:
+        """Tables that are in files say so, with what is in memory of each."""
+        from recsmith.training.systems.tiers.shares import stored_plan
+
+        return stored_plan(run, plan) if is_tiered(run) else plan
+
+    def change_step(self, run: Any, plan: Plan, step: Any, numbers: int) -> Any:
+        """Lookups wait for rows that no cache has."""
+        from recsmith.training.systems.tiers.price import rows_s
+
+        return replace(step, embeddings_s=step.embeddings_s + rows_s(run, plan)) if is_tiered(run) else step
+
+    def told(self, run: Any, told: RunFacts) -> Sequence[SystemTold]:
+        """What is in files and in memory, how many lookups find a row there, and how long they wait."""
+        from recsmith.training.systems.tiers.price import tiers_line
+
+        return (
+            (SystemTold(key=self.key, on=True, said=tiers_line(run, told.plan, told.memory)),) if is_tiered(run) else ()
+        )
+
+    def kernel_facts(self, run: Any, plan: Plan) -> Mapping[str, Any]:
+        """Rows that the cache of each table holds at least."""
+        from recsmith.training.systems.tiers.shares import least_slots
+
+        return {"least": least_slots(run, plan)} if is_tiered(run) else {}
+
+    def worded_plan(self, run: Any, plan: Plan, device: str) -> tuple[Plan, Mapping[str, Any]] | None:
+        """Tables on disk in TorchRec's words, on CPU."""
+        if device != "cpu" or all(each.compute_kernel != KEY_VALUE.name for each in plan.placements):
+            return None
+        from recsmith.training.systems.tiers.rows import on_disk
+
+        return on_disk(plan)
+
+    def scored_run(self, run: Any, card: Any, folder: Any) -> Any:
+        """By the run's own plan, which says which tables are on disk, where the run does not."""
+        by_plan = is_tiered(run) and "cache" not in parsed(run.rows, "rows")[1]
+        return replace(run, plan=str(folder / "plan.json")) if by_plan else run
+
+    def start_facts(self, run: Any, plan: Plan) -> Raw:
+        """The share of lookups that is predicted to find a row in memory."""
+        from recsmith.training.systems.tiers.shares import predicted_hits
+
+        hits = predicted_hits(run, plan)
+        return {} if hits is None else {"predicted_hit_share": hits}
+
+    def start_lines(self, run: Any, plan: Plan) -> Sequence[str]:
+        """The same, for people."""
+        from recsmith.training.systems.tiers.shares import cached_tables, predicted_hits
+
+        hits = predicted_hits(run, plan)
+        if hits is None:
+            return ()
+        tables = counted(len(cached_tables(run, plan)), "table")
+        return (f"rows: {tables} of these in files; {hits:.1%} of their lookups find a row in memory, predicted",)
+
+
+def is_tiered(run: Any) -> bool:
+    """Whether a run keeps rows so."""
+    return parsed(run.rows, "rows")[0] == "tiered"
+
+
+SYSTEM = Tiers()

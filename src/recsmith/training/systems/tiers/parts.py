@@ -1,0 +1,88 @@
+"""Tables in files behind caches, as parts of a run: what does not go with them; without torch."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from recsmith._components import parsed
+from recsmith.plans import Plan
+from recsmith.sharding import KEY_VALUE
+from recsmith.training.parts import (
+    BACKGROUND,
+    BAGS,
+    CPU,
+    GPU,
+    ROWS,
+    NarrowTables,
+    Owned,
+    PlannedTables,
+    Sequences,
+    owns,
+)
+
+
+@dataclass(frozen=True)
+class OnDisk:
+    """Tables that the plan keeps on disk, by the name of the first, or none; and a run's rows."""
+
+    table: str | None
+    rows: Any
+
+    @property
+    def label(self) -> str:
+        """The kernel, where a table has it."""
+        return "plan: key_value" if self.table is not None else "plan: fused"
+
+    def refuses(self, other: Any, /) -> str | None:
+        """A CPU, where nobody is told in which folder the tables are, or a folder is given and no table goes there."""
+        name, settings = parsed(self.rows, "rows")
+        if other is not CPU or (name == "tiered" and "cache" in settings):
+            return None
+        if self.table is not None and name != "tiered":
+            return (
+                f"table '{self.table}' is on disk in the plan (key_value), and rows is {name}; write rows: {{name: "
+                "tiered, folder: FOLDER}"
+            )
+        if self.table is None and name == "tiered":
+            return (
+                "rows is tiered, and the plan keeps no table on disk (key_value); give rows.cache a share, and all "
+                "pooled tables are, or plan with --kernels fused,dense,key_value"
+            )
+        return None
+
+
+@dataclass(frozen=True)
+class TablesInFile:
+    """Tables that are kept in a file: all of them, or those that the plan says."""
+
+    owns: ClassVar[Owned] = Owned({ROWS})
+    all_of_them: bool = True
+    label: str = "rows: tiered"
+
+    def refuses(self, other: Any, /) -> str | None:
+        """Copies of whole tables in memory, and tables and devices without a cache in front of a file."""
+        if other is BACKGROUND:
+            return "checkpoint.background copies whole tables to memory, which rows: tiered keeps out of it; drop it"
+        if isinstance(other, Sequences) and self.all_of_them:
+            return (
+                f"table '{other.table}' has pooling none, which rows: tiered keeps in memory; drop rows.cache, and let "
+                "a plan with --kernels fused,dense,key_value say which tables are on disk"
+            )
+        if isinstance(other, NarrowTables):
+            return f"rows: tiered keeps tables in fp32, and table '{other.table}' has {other.data_type}; give it fp32"
+        if owns(other, BAGS):
+            return "rows: tiered does not take deduplicated features yet; drop data.deduplicate, or leave rows out"
+        if isinstance(other, PlannedTables) and (odd := self._split_by_columns(other.plan)) is not None:
+            return (
+                f"table '{odd}' is split by columns in the plan, and rows: tiered keeps whole rows; use a plan of "
+                "table_wise and row_wise"
+            )
+        if other is GPU:
+            return "rows: tiered is for CPUs; on GPUs leave rows out; plan with --kernels fused,dense,fused_uvm_caching"
+        return None
+
+    def _split_by_columns(self, plan: Plan) -> str | None:
+        """The first table in a file whose columns are on several ranks."""
+        dims = {table.name: table.embedding_dim for table in plan.workload.tables if table.pooled}
+        cut = [each for each in plan.placements if each.widths and each.widths != (dims.get(each.table),)]
+        stored = [each.table for each in cut if self.all_of_them or each.compute_kernel == KEY_VALUE.name]
+        return min((name for name in stored if name in dims), default=None)

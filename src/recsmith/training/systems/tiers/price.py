@@ -1,0 +1,59 @@
+"""What tables in files take of a step, and what is told of them before a job; without torch."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from recsmith._components import parsed
+from recsmith.costs.fetches import AHEAD, disk_fetches
+from recsmith.plans import Plan
+from recsmith.training.run import Run
+from recsmith.training.run_step import RankMemory
+from recsmith.training.systems.tiers.shares import cached_tables, least_slots, predicted_hits, stored_plan
+from recsmith.units import counted, format_size, format_time
+
+FETCH_S = (
+    4e-6  # of a row that a cache lacks, from a file that the operating system has in memory (benchmarks/dry_run.py)
+)
+CACHED_ID_S = 4e-7  # of an id of a table with a cache: its slot
+
+
+def rows_s(run: Run, plan: Plan) -> float:
+    """Seconds in which lookups of a step wait for rows that no cache has, by the plan's disk or the system's memory."""
+    cached, hits = cached_tables(run, plan), predicted_hits(run, plan)
+    if not cached or hits is None:
+        return 0.0
+    ids = plan.workload.batch_size * sum(
+        each.pooling_factor * each.num_poolings for one in cached for each in one.table.features
+    )
+    if "cache" not in parsed(run.rows, "rows")[1]:
+        return ids * CACHED_ID_S  # the plan has the tables on disk, and its cost what they wait for
+    if plan.cluster.disk is None:
+        return ids * (CACHED_ID_S + (1 - hits) * FETCH_S)
+    found = disk_fetches(stored_plan(run, plan))
+    return ids * CACHED_ID_S + (0.0 if found is None else found.longest_s)
+
+
+def tiers_line(run: Run, plan: Plan, memory: Sequence[RankMemory]) -> str:
+    """What is in files, what of it in memory, and what lookups wait. plan: as `planned_as_run` makes it."""
+    folder: Any = parsed(run.rows, "rows")[1].get("folder", "")
+    cached, hits, least = cached_tables(run, plan), predicted_hits(run, plan), least_slots(run, plan)
+    whole = sum(each.share >= 1 for each in cached)
+    raised = sum(each.share * each.table.num_embeddings <= least[each.table.name] for each in cached) - whole
+    more = [f"{counted(whole, 'table')} whole, for two batches may read all of their rows"] if whole else []
+    more += [f"{counted(raised, 'table')} with the rows of two batches"] if raised > 0 else []
+    slots = sum(each.share * each.table.weight_bytes for each in cached)
+    wait = rows_s(run, plan)
+    found = None if plan.cluster.disk is None else disk_fetches(plan)
+    ahead = f", beside the step before (pipeline {AHEAD})" if _waits_ahead(run) else ""
+    by = "a disk as the plan knows it" if found is not None else "a file that the system's memory holds"
+    return (
+        f"rows: tiered: {counted(len(cached), 'table')} in files in '{folder}', "
+        f"{format_size(max(each.file for each in memory))} on the rank that has most; in memory are "
+        f"{format_size(round(slots))} of their weights{''.join(f', {each}' for each in more)}; "
+        f"{hits or 0.0:.1%} of lookups find a row there, and rows take {format_time(wait)} of a step{ahead}, from {by}"
+    )
+
+
+def _waits_ahead(run: Run) -> bool:
+    """Whether rows of the next batch come while this one trains."""
+    return run.pipeline != "auto" and parsed(run.pipeline, "pipeline")[0] == AHEAD

@@ -1,0 +1,85 @@
+"""Which tables of a run lie in files, how many of their rows are in memory, and how often lookups find one there."""
+
+import math
+from dataclasses import replace
+
+from recsmith._components import parsed
+from recsmith.errors import check_rules
+from recsmith.plans import Cache, Placement, Plan
+from recsmith.problems.cached_lookups import CachedTable, cached_tables_of, hit_share
+from recsmith.sharding import KEY_VALUE
+from recsmith.training.parts import COPIED
+from recsmith.training.run import Run
+from recsmith.workloads import Table
+
+PROFILE = 1000  # batches whose reads are counted, of policy static
+BATCHES = 2  # whose rows a cache holds at least: the one that trains, and the one that is fetched ahead of it
+SPREAD = 1.25  # times the mean ids of a batch, of features whose bags differ in length
+
+
+def check_caches(cache: float | None = None, policy: str | None = None, profile: int = PROFILE) -> None:
+    """Refuse settings of the caches of `rows: tiered` that mean nothing (UsageError)."""
+    fits, alone = cache is None or 0 < cache <= 1, policy is not None and cache is None
+    check_rules(
+        None if fits else f"rows.cache is {cache}; it is a share of rows, above 0 and at most 1",
+        "rows.policy goes with rows.cache; without it the plan says both: plan with --cache-policy static"
+        if alone else None,
+        None if alone or profile >= 1 else f"rows.profile is {profile}; it is a number of batches, at least 1",
+    )  # fmt: skip
+
+
+def cached_tables(run: Run, plan: Plan) -> list[CachedTable]:
+    """The tables that a run on CPU keeps in files, each with the share of its rows that is in memory."""
+    name, settings = parsed(run.rows, "rows")
+    if name != "tiered":
+        return []
+    check_caches(**{each: settings[each] for each in ("cache", "policy", "profile") if each in settings})
+    tables = {table.name: table for table in plan.workload.tables if table.pooled}
+    placed = [each for each in plan.placements if each.table in tables and each.sharding_type != COPIED]
+    if "cache" in settings:
+        static = settings.get("policy") == "static"
+        wanted = [CachedTable(tables[each.table], settings["cache"], static) for each in placed]
+    else:
+        stored = {each.table for each in placed if each.compute_kernel == KEY_VALUE.name}
+        wanted = [each for each in cached_tables_of(plan) if each.table.name in stored]
+    least = least_slots(run, plan)
+    return [each._replace(share=share_of(each, least[each.table.name])) for each in wanted]
+
+
+def share_of(cached: CachedTable, least: int) -> float:
+    """The share of a table's rows that its cache holds: what is asked for, and never fewer rows than `least`."""
+    return min(1.0, max(cached.share, least / cached.table.num_embeddings))
+
+
+def least_slots(run: Run, plan: Plan) -> dict[str, int]:
+    """Rows that the cache of each table holds at least: those that two batches of all ranks may read."""
+    ranks = plan.cluster.world_size
+    samples = run.data.local_batch_size(ranks) * ranks * run.data.batches_of_a_step
+    return {table.name: min(table.num_embeddings, BATCHES * _ids(table, samples)) for table in plan.workload.tables}
+
+
+def _ids(table: Table, samples: int) -> int:
+    ids = sum(
+        each.pooling_factor * each.num_poolings * (1.0 if each.pooling_factor == 1 else SPREAD)
+        for each in table.features
+    )
+    return math.ceil(samples * ids)
+
+
+def stored_plan(run: Run, plan: Plan) -> Plan:
+    """The plan as the run keeps its rows: tables that are in files say so, with what is in memory of each."""
+    cached = {each.table.name: each for each in cached_tables(run, plan)}
+    return replace(plan, digest="", placements=tuple(_stored(each, cached.get(each.table)) for each in plan.placements))
+
+
+def _stored(placement: Placement, cached: CachedTable | None) -> Placement:
+    if cached is None:
+        return placement
+    cache = Cache(load_factor=cached.share, policy="static" if cached.static else "lru")
+    return replace(placement, compute_kernel=KEY_VALUE.name, cache=cache)
+
+
+def predicted_hits(run: Run, plan: Plan) -> float | None:
+    """The share of the lookups of these tables that is predicted to find its row in memory; None without any."""
+    cached = cached_tables(run, plan)
+    return hit_share(plan.workload, cached, plan.cluster.world_size) if cached else None

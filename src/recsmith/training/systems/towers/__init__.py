@@ -1,0 +1,65 @@
+"""Tables in towers, of which each host has one (Luo et al., "Disaggregated Multi-Tower", MLSys 2024): docs/towers.md.
+
+settings.py is what a run says, of_run.py which tables are a tower and whether that pays, parts.py what does not go with
+it: none of them needs torch. tables.py is the module of a model, hosts.py how ids and outputs cross hosts.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from recsmith._components import register
+from recsmith.plans import Plan
+from recsmith.problems import TableRule
+from recsmith.training.seams.kinds import TABLES
+from recsmith.training.seams.system import System, SystemTold, TablesAsked
+
+register(TABLES, "towers", "recsmith.training.systems.towers.tables:TowerTables")
+
+
+class TowerSystem(System):
+    """Tables in towers."""
+
+    key = "model.table_module"
+
+    def table_parts(self, model: Any) -> Sequence[Any]:
+        """The towers of a model."""
+        from recsmith.training.systems.towers.parts import TowersOfHosts
+        from recsmith.training.systems.towers.settings import towers_of
+
+        towers = towers_of(model)
+        return () if towers is None else (TowersOfHosts(towers=towers),)
+
+    def placed_parts(self, run: Any, plan: Plan) -> Sequence[Any]:
+        """The same: a plan may tear one apart."""
+        return self.table_parts(run.model)
+
+    def plan_rules(self, run: Any, hosts: int) -> Sequence[TableRule]:
+        """Each tower on its host."""
+        from recsmith.training.systems.towers.settings import towers_of
+
+        towers = towers_of(run.model)
+        return towers.rules(hosts) if towers else ()
+
+    def tables(self, run: Any, source: Any) -> TablesAsked:
+        """The run that names all that its towers are; without them where `auto` sees that they do not pay."""
+        from recsmith.training.systems.towers.of_run import tower_lines, with_towers
+        from recsmith.training.systems.towers.settings import towers_of
+
+        lines, made = tower_lines(run, source.schema), with_towers(run, source.schema)
+        on = towers_of(made.model) is not None
+        return TablesAsked(made, told=tuple(SystemTold(key=self.key, on=on, said=line) for line in lines))
+
+    def check_goes_on(self, before: Any, run: Any) -> None:
+        """Refuse other towers."""
+        from recsmith.training.systems.towers.of_run import check_same_towers
+
+        check_same_towers(before.model, run.model)
+
+    def host_parts(self, task: Any, plan: Plan, device: Any, codecs: Any) -> Any:
+        """The towers of a model, each on its host."""
+        from recsmith.training.systems.towers.hosts import place_towers
+
+        return place_towers(task, plan, device, codecs)
+
+
+SYSTEM = TowerSystem()

@@ -1,0 +1,72 @@
+"""Tables in towers, as a part of a run: what does not go with them; without torch."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from recsmith.plans import Plan
+from recsmith.plans.towers import ON_A_HOST
+from recsmith.training.parts import (
+    LAYERS,
+    ROWS,
+    TABLES,
+    Messages,
+    Owned,
+    OwnTables,
+    PlannedTables,
+    Sequences,
+    not_as_plain,
+    owns,
+)
+from recsmith.training.systems.towers.settings import Towers
+
+
+@dataclass(frozen=True)
+class TowersOfHosts:
+    """Tables in towers, of which each host of a job has one."""
+
+    owns: ClassVar[Owned] = Owned({TABLES})
+    towers: Towers
+    label: str = "model.table_module: towers"
+
+    def refuses(self, other: Any, /) -> str | None:
+        """What would build the tables too; what towers do not look up, keep or send; plans that tear one apart."""
+        built = OwnTables().refuses(other)
+        if built is not None:
+            return built.replace("model.table_module", self.label)
+        if isinstance(other, Sequences):
+            return f"table '{other.table}' has pooling none, which towers do not have; pool it, or leave towers out"
+        if owns(other, ROWS):
+            return f"{other.label} does not go with towers yet; leave rows out, or model.table_module"
+        if owns(other, LAYERS):
+            instead = getattr(other, "instead", "use adam")
+            return f"{other.label} treats dense layers as those of all ranks, and towers are those of a host; {instead}"
+        if isinstance(other, Messages):
+            of_int8 = "comms ask for int8, which towers do not send back yet; use fp16 or bf16"
+            return not_as_plain(other.comms, "towers", of_int8)
+        return self._refused_plan(other.plan) if isinstance(other, PlannedTables) else None
+
+    def _refused_plan(self, plan: Plan) -> str | None:
+        """Why a plan does not have each tower on a host of its own; on one host all is well."""
+        hosts, local = plan.cluster.hosts, plan.cluster.local_world_size
+        if hosts == 1:
+            return None
+        if hosts != len(self.towers.towers):
+            what = "more towers than hosts" if len(self.towers.towers) > hosts else "fewer towers than hosts"
+            return (
+                f"there are {what}: {len(self.towers.towers)} towers, and the plan is for {hosts} hosts; give as many, "
+                "or train on one host"
+            )
+        at = {name: host for host, tower in enumerate(self.towers.towers) for name in tower}
+        for placement in plan.placements:
+            if placement.sharding_type not in ON_A_HOST:
+                return (
+                    f"table '{placement.table}' is {placement.sharding_type} in the plan, which crosses hosts, and it "
+                    f"is of a tower; use a plan of {', '.join(ON_A_HOST)}"
+                )
+            odd = next((rank for rank in placement.ranks if rank // local != at.get(placement.table)), None)
+            if odd is not None:
+                return (
+                    f"table '{placement.table}' of tower {at.get(placement.table)} is on rank {odd} in the plan, which "
+                    f"is of host {odd // local}; plan with --towers, or give towers as the plan has them"
+                )
+        return None

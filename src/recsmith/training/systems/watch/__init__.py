@@ -1,0 +1,46 @@
+"""What goes wrong in a job is told while it trains: `watch` of a run (docs/watch.md).
+
+settings.py is what a run says; looking.py what a rank sees of its step, anomalies.py the watcher, plan_watch.py whether
+another plan pays; sketch_files.py and alarm_log.py write and read what was seen.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from recsmith._components import register
+from recsmith.training.seams.kinds import WATCHER
+from recsmith.training.seams.system import System
+from recsmith.training.systems.watch.settings import watch_settings, watcher_spec
+
+register(WATCHER, "anomalies", "recsmith.training.systems.watch.anomalies:AnomalyWatcher")
+register(WATCHER, "plan_watch", "recsmith.training.systems.watch.plan_watch:WatchedPlan")
+
+
+class Watch(System):
+    """A job is watched."""
+
+    key = "watch"
+
+    def wrong(self, run: Any) -> Iterable[str | None]:
+        """Settings; a plan of a file is not planned anew."""
+        settings = watch_settings(run.watch)
+        if settings is not None and "replan" in settings.actions.values() and run.plan not in ("auto", "torchrec"):
+            yield (
+                f"watch.actions asks for replan, and plan is the file '{run.plan}', which a job that is started again "
+                "would train under once more; write plan: auto, or leave replan out"
+            )
+
+    def watchers(self, run: Any) -> Sequence[Any]:
+        """The watcher that it stands for."""
+        return watcher_spec(run.watch)
+
+    def notes(self, run: Any, source: Any, steps: int | None) -> Sequence[str]:
+        """From when on something could be told."""
+        settings = watch_settings(run.watch)
+        if settings is None:
+            return ()
+        settings.check_features(source.schema.feature_names)
+        return (f"watch: {settings.told_from(steps)}",)
+
+
+SYSTEM = Watch()

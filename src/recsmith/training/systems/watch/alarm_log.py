@@ -1,0 +1,130 @@
+"""Reads what the log of a run says of its watch: alarms, what was done, signals; also of a run that was not watched.
+
+Imports no torch.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from recsmith._types import noun
+from recsmith.errors import RecSmithError, UsageError
+from recsmith.files import decode
+from recsmith.streaming.series import AlarmingSeries
+from recsmith.training.log_lines import LOG, ODD, lacking, logged, slow_trainer_of_run
+from recsmith.training.run import NONE, load_run
+
+RUN = "run.json"
+
+ALARM, SIGNALS = "alarm", "watch"  # events of a watch
+LOGGED = ("logloss", "ne", "calibration", "auc", "samples_per_s")  # of lines of training, where nothing was watched
+REPLAY = {"name": "ewma", "warm": 10, "half_life": 30.0, "threshold": 8.0}  # a line is the mean of many steps
+
+
+@noun
+class RunAlarm:
+    """An alarm of a run: the step it was told at, the step since when, its kind, why, and what was done about it."""
+
+    step: int
+    since: int
+    kind: str
+    because: str
+    done: str = ""
+
+
+@noun
+class WatchedRun:
+    """How a run does. signals: newest values by name. watched: whether it was; else its lines were judged here.
+
+    slow: which trainer the others waited for until the end, and what servers would bring; none: no trainer.
+    """
+
+    folder: str
+    step: int
+    watched: bool
+    ended: bool
+    signals: dict[str, float]
+    alarms: tuple[RunAlarm, ...]
+    slow: str | None = None
+
+
+def read_watched(folder: str, until: int | None = None) -> WatchedRun:
+    """What the log of a run's folder says, up to a step where one is given.
+
+    Raises:
+        UsageError: the folder has no log.
+        CorruptFile: a line lacks something.
+    """
+    file = Path(folder) / LOG
+    if not file.exists():
+        raise UsageError(f"'{folder}' has no {LOG}; give the output folder of a run, or a CSV file")
+    events = logged(file, until=until)
+    looks = [each for each in events if each["event"] == SIGNALS]
+    lines = [each for each in events if each["event"] == "train"]
+    told = [each for each in events if each["event"] == ALARM]
+    done = [each for each in events if each["event"] == "watcher"]
+    watched = bool(looks or told) or _was_watched(Path(folder))
+    newest: dict[str, Any] = looks[-1] if looks else lines[-1] if lines else {}
+    try:
+        numbers = {
+            name: float(value) for name, value in newest.items() if isinstance(value, int | float) and name != "step"
+        }
+        alarms = _told(told, done) if watched else (*_judged(lines), *_told([], done))
+    except ODD as error:
+        raise lacking(file, error) from None
+    slow = slow_trainer_of_run(folder, until)
+    return WatchedRun(
+        folder=folder, step=max((each.get("step", 0) for each in events), default=0), watched=watched,
+        ended=(Path(folder) / "model" / "card.json").is_file() and until is None, signals=numbers,
+        alarms=tuple(sorted(alarms, key=lambda alarm: alarm.step)), slow=None if slow is None else str(slow),
+    )  # fmt: skip
+
+
+def _was_watched(folder: Path) -> bool:
+    """Whether the run of a folder says that it is watched; then there may be no look yet."""
+    try:
+        return load_run(folder / RUN).watch != NONE
+    except RecSmithError:
+        return False
+
+
+def _told(told: list[dict[str, Any]], done: list[dict[str, Any]]) -> tuple[RunAlarm, ...]:
+    """Alarms that the job told, each with what was done about it; then what was done for other reasons."""
+    left, found = list(done), list[RunAlarm]()
+    for each in told:
+        then = next((event for event in left if _follows(event, each)), None)
+        if then is not None:
+            left.remove(then)
+        text = "" if then is None else f"{then['what']}: {then['done']}"
+        found.append(_alarm(each, each["since"], each["kind"], text))
+    return (*found, *(
+        _alarm(each, each["step"], each["what"], each["done"]) for each in left
+    ))  # fmt: skip
+
+
+def _alarm(line: dict[str, Any], since: Any, kind: Any, done: Any) -> RunAlarm:
+    told = {"step": line["step"], "since": since, "kind": kind, "because": line["because"], "done": done}
+    return decode(RunAlarm, told, "an alarm")
+
+
+def _follows(event: dict[str, Any], alarm: dict[str, Any]) -> bool:
+    """Whether something was done because of an alarm."""
+    return (
+        event["what"] == alarm["action"]
+        and event["step"] >= alarm["step"]
+        and event["because"].startswith(alarm["because"])
+    )
+
+
+def _judged(lines: list[dict[str, Any]]) -> tuple[RunAlarm, ...]:
+    """Alarms that detectors raise over the lines of a run that was not watched."""
+    found: list[RunAlarm] = []
+    for name in LOGGED:
+        series, before = AlarmingSeries(REPLAY), 0
+        for each in lines:
+            if not isinstance(each.get(name), int | float):
+                continue
+            if series.add(float(each[name])) is not None:
+                because = f"{name} is {each[name]:.4g}, {series.last:.0f} robust deviations from its mean"
+                found.append(RunAlarm(step=each["step"], since=before, kind=name, because=because))
+            before = each["step"]
+    return tuple(found)

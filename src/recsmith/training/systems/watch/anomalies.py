@@ -1,0 +1,234 @@
+"""Tells what goes wrong in a job, and acts where asked: `watch: auto` of a run.
+
+Every so many steps each rank adds up what it sees. The sums cross ranks while training goes on, and are judged at the
+next look, by every rank alike: so all alarm at the same step, and wish the same.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import torch.distributed as dist
+
+from recsmith.data import Batch
+from recsmith.data.deduplication import expanded
+from recsmith.errors import CorruptFile, MissingExtra
+from recsmith.files import Raw
+from recsmith.streaming.job_signals import KINDS, Finding, JobSignals
+from recsmith.streaming.job_sums import JobLayout
+from recsmith.streaming.repeats import MOST, SeenSamples
+from recsmith.training.job import TrainingJob, log_wish
+from recsmith.training.systems.watch.alarm_log import ALARM, SIGNALS
+from recsmith.training.systems.watch.looking import (
+    RankView,
+    SumsOnTheirWay,
+    choose_full,
+    counts_of_all,
+    gathered,
+    layout_of,
+    samples_of,
+)
+from recsmith.training.systems.watch.plan_watch import WatchedPlan
+from recsmith.training.systems.watch.settings import Action, WatchSettings
+from recsmith.training.systems.watch.sketch_files import SketchFiles
+from recsmith.training.watchers.protocol import Seen, Watcher, Wish
+
+VERSION = 2  # of the state that checkpoints keep
+PLAN_STEPS, PLAN_SKIP, PLAN_SEARCH_S = 20, 2, 20.0  # of the watch that a replan begins with; seconds a limit
+
+
+class AnomalyWatcher(Watcher):
+    """Looks at a job every so many steps; settings are those of WatchSettings."""
+
+    every = 1
+
+    def __init__(
+        self, *, every: int = 8, ids: int = 256, kinds: tuple[str, ...] = (), features: tuple[str, ...] = (),
+        actions: dict[str, Action] | None = None, cooldown: int = 1000, sketch_every: int = 1000,
+    ) -> None:  # fmt: skip
+        self.settings = WatchSettings(
+            every=every, ids=ids, kinds=kinds, features=features, actions=actions or {}, cooldown=cooldown,
+            sketch_every=sketch_every,
+        )  # fmt: skip
+        self.signals: JobSignals | None = None
+        self.sums = SumsOnTheirWay()
+        self._job: TrainingJob | None = None
+        self._raw: Raw | None = None  # state to go on from
+        self._replanning: tuple[Finding, WatchedPlan] | None = None
+        self._acted: int | None = None  # step of the last action
+        self._step, self._written = 0, 0  # of the last look, and of the last line of signals
+
+    def look(self, seen: Seen) -> Wish | None:
+        """Take the times of a step; at a look, judge the sums of the one before and send those of this one."""
+        if seen.job is not self._job:
+            self._prepare(seen.job, seen.step)
+        self._step = seen.step
+        self.view.step(seen)
+        samples: Batch | None = None
+        for place in seen.outcome.places:
+            samples = expanded(place.samples)
+            self.samples.add(samples.sample_ids, (place.state or {}).get("epoch", 0))
+        wish = self._replanned(seen)
+        if seen.step % self.settings.every == 0 and samples is not None:
+            findings = self._judged()
+            self._send(seen, samples)
+            for finding in findings:
+                wish = self._tell(seen, finding) or wish
+            self._write(seen)
+        return wish
+
+    # --- looks ---------------------------------------------------------------------------------------------------
+
+    def _prepare(self, job: TrainingJob, step: int) -> None:
+        """Begin, or go on with a job that was prepared anew: under another plan, or from a checkpoint."""
+        layout = layout_of(job)
+        self._job, self.view = job, RankView(job, layout, self.settings.ids)
+        if self.signals is None:
+            self._begin(job, layout)
+            return
+        self.signals.relaid(layout)
+        if self._replanning is not None:  # its steps were those of the model before
+            self._replanning = self._replanning[0], _plan_watch()
+        if step <= self._step:  # samples are trained on again, which is no fault, and sums of steps are gone
+            self.sums.take()
+            self.samples, self._written = SeenSamples(most=self.samples.most), min(self._written, step)
+            self._acted = None if self._acted is None else min(self._acted, step)
+
+    def _begin(self, job: TrainingJob, layout: JobLayout) -> None:
+        wanted, notes = self.settings, list[str]()
+        wanted.check_features(layout.features)
+        self.signals = self._new_signals(layout)
+        if self.signals.missing:
+            notes.append(f"hot sets and drifts are left out: {self.signals.missing}")
+        self.samples = SeenSamples(most=max(64, MOST // layout.ranks))
+        self.sketches: SketchFiles | None = None
+        if wanted.sketch_every:
+            try:
+                self.sketches = SketchFiles(job.output, dist.get_rank(), layout.features, wanted.sketch_every)
+            except MissingExtra as error:
+                notes.append(f"no sketches are written: {error}")
+        if self._raw is not None and (problem := self._go_on(self._raw, layout)):
+            notes.append(f"begins anew: {problem}")
+        self._raw = None
+        for note in (wanted.told_from(job.total_steps), *notes):
+            job.log.say({"note": f"watch: {note}"})
+
+    def _new_signals(self, layout: JobLayout) -> JobSignals:
+        return JobSignals(layout, kinds=self.settings.kinds or KINDS, watched=self.settings.features or None)
+
+    def _send(self, seen: Seen, samples: Batch) -> None:
+        """Add up this rank's step, and begin to add up all ranks'."""
+        assert self.signals is not None
+        group = seen.job.agreement.group
+        sums = self.view.sums(seen, samples, self.signals.hot, self.sketches)
+        sums["checked"], sums["repeated"] = self.samples.take()
+        choose_full(self.signals.hot, group)
+        self.sums.send(seen.step, sums, group)
+
+    def _judged(self) -> list[Finding]:
+        """What the sums of the look before say."""
+        assert self.signals is not None
+        sent = self.sums.take()
+        return [] if sent is None else self.signals.look(*sent)
+
+    # --- what is told and done -----------------------------------------------------------------------------------
+
+    def _tell(self, seen: Seen, finding: Finding) -> Wish | None:
+        """Log an alarm; the wish that is asked for about it."""
+        job, action = seen.job, self.settings.actions.get(finding.kind)
+        if self._acted is not None and seen.step - self._acted < self.settings.cooldown:
+            action = None
+        job.log.write(ALARM, {"step": seen.step, "since": finding.step, "kind": finding.kind, "of": finding.of,
+                              "because": finding.because, "action": action})  # fmt: skip
+        job.log.show(seen.step, f"alarm/{finding.kind}", finding.because)
+        job.log.say({"note": f"step {seen.step:,}: ALARM {finding.kind}: {finding.because}"})
+        if action is None:
+            return None
+        self._acted = seen.step
+        if action != "replan":
+            return Wish(action, finding.because)
+        if job.total_steps is None:
+            log_wish(job, Wish(action, finding.because), "not planned: give `steps`, for what pays depends on them")
+        else:
+            self._replanning = finding, _plan_watch()
+        return None
+
+    def _replanned(self, seen: Seen) -> Wish | None:
+        """The plan that pays, once enough steps were counted since the alarm."""
+        if self._replanning is None:
+            return None
+        finding, watch = self._replanning
+        wish = watch.look(seen)
+        if watch.done:
+            self._replanning = None
+            if wish is None:
+                log_wish(seen.job, Wish("replan", finding.because), "no other plan pays for the steps that are left")
+        return None if wish is None else replace(wish, because=f"{finding.because}; {wish.because}")
+
+    def _write(self, seen: Seen) -> None:
+        """Signals for the log, as often as its other lines; sketches at the end of their period."""
+        assert self.signals is not None
+        every = seen.job.run.metrics.every
+        if seen.step // every > self._written // every and self.signals.values:
+            values = {name: value for name, value in self.signals.values.items() if np.isfinite(value)}
+            hot = {f"hot_set/{name}": each.share for name, each in self.signals.hot.items() if each.chosen}
+            seen.job.log.write(SIGNALS, {"step": seen.step, **values, **hot})
+            self._written = seen.step
+        if self.sketches is not None and seen.step % _rounded(self.settings.sketch_every, self.settings.every) == 0:
+            self._warn(self.sketches.write(seen.step))
+
+    def close(self, error: BaseException | None) -> None:
+        """Write the sketches of a job that was shorter than their period."""
+        if error is None and self.signals is not None and self.sketches is not None:
+            self._warn(self.sketches.finish(self._step))
+
+    def _warn(self, problem: str | None) -> None:
+        if problem is not None and self._job is not None:
+            self._job.log.warn(problem)
+
+    # --- state ---------------------------------------------------------------------------------------------------
+
+    def to_raw(self) -> Raw | None:
+        """What all ranks know; called on every rank at the same step, for what single ranks keep is gathered."""
+        if self.signals is None or self._job is None:
+            return self._raw  # no step was trained since
+        group, layout = self._job.agreement.group, self.signals.layout
+        sums, signals = self.sums.to_raw(), self.signals.to_raw()
+        for name, counts in counts_of_all(self.signals.hot, group).items():
+            signals["hot"][name]["_counts"] = counts
+        return {
+            "version": VERSION, "features": list(layout.features), "dense": list(layout.dense), "sums": sums,
+            "signals": signals, "samples": gathered(self.samples.to_raw(), group), "acted": self._acted,
+        }  # fmt: skip
+
+    def from_raw(self, raw: Raw) -> None:
+        """Go on from there at the first look; state of another version is left out, and that is said."""
+        self._raw = raw
+
+    def _go_on(self, raw: Raw, layout: JobLayout) -> str | None:
+        """Go on from a state; why not, where it is of something else, and the watch begins anew."""
+        assert self.signals is not None
+        if raw.get("version") != VERSION:
+            return f"its state is of version {raw.get('version')}, not {VERSION}"
+        if (raw.get("features"), raw.get("dense")) != (list(layout.features), list(layout.dense)):
+            return "its state is of other features"
+        rank = dist.get_rank()
+        try:
+            self.signals.from_raw(raw["signals"])
+            self.samples = samples_of(raw["samples"], rank, layout.ranks, self.samples.most)
+            self.sums.from_raw(raw["sums"], layout)
+            self._acted = raw["acted"]
+        except (CorruptFile, LookupError, TypeError, ValueError) as error:
+            self.signals, self.sums = self._new_signals(layout), SumsOnTheirWay()
+            return str(error)
+        for hot in self.signals.hot.values() if rank else ():
+            hot.forget_counts()  # rank 0 has them
+        return None
+
+
+def _plan_watch() -> WatchedPlan:
+    return WatchedPlan(steps=PLAN_STEPS, skip=PLAN_SKIP, search_s=PLAN_SEARCH_S)
+
+
+def _rounded(steps: int, every: int) -> int:
+    """The smallest multiple of `every` that is not less."""
+    return -(-steps // every) * every

@@ -1,0 +1,94 @@
+"""What `watch` of a run says: how often a job is looked at, for what, and what is done about it. Imports no torch."""
+
+from collections.abc import Sequence
+from dataclasses import field
+from typing import Literal
+
+from recsmith._types import noun
+from recsmith.errors import MOST_STEPS, UsageError, check_rules, outside
+from recsmith.files import decode_part, did_you_mean, encode
+from recsmith.streaming.causes import LOOKS
+from recsmith.streaming.hot_sets import LOOKS as HOT_LOOKS
+from recsmith.streaming.job_signals import KINDS
+
+MOST_IDS = 2**20  # of a feature at a look: they are counted one by one
+AUTO, NONE = "auto", "none"  # what a run may say in place of settings
+MOST_IDS = 2**20  # of a feature in a look: more than that is no sample any more
+Action = Literal["save", "stop", "fail", "evaluate", "replan", "refresh", "roll_back"]
+
+
+@noun
+class WatchSettings:
+    """How a job is watched.
+
+    every: steps between two looks. ids: of a feature that are looked at then, of all ranks together. kinds: of what is
+    told; all of them where none is named. features: whose hot sets are watched; all of them where none is named.
+    actions: what is done about a kind, beside telling it. cooldown: steps after an action before there is another one.
+    sketch_every: steps that go into one file of sketches; 0 writes none.
+    """
+
+    every: int = 8
+    ids: int = 256
+    kinds: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()
+    actions: dict[str, Action] = field(default_factory=dict[str, Action])
+    cooldown: int = 1000
+    sketch_every: int = 1000
+
+    def __post_init__(self) -> None:
+        check_rules(
+            *(
+                outside(f"watch.{name}", getattr(self, name), least, most)
+                for name, least, most in (
+                    ("every", 1, MOST_STEPS),
+                    ("ids", 16, MOST_IDS),
+                    ("cooldown", 1, MOST_STEPS),
+                    ("sketch_every", 0, MOST_STEPS),
+                )
+            ),
+            None if self.ids <= MOST_IDS else f"watch.ids is {self.ids}; at most {MOST_IDS:,}",
+            *(
+                None
+                if kind in KINDS
+                else f"watch.{where} names '{kind}'{did_you_mean(kind, list(KINDS))}; there are {', '.join(KINDS)}"
+                for where, named in (("kinds", self.kinds), ("actions", tuple(self.actions)))
+                for kind in named
+            ),
+            *(
+                f"watch.actions names '{kind}', which watch.kinds does not"
+                for kind in self.actions
+                if self.kinds and kind not in self.kinds and kind in KINDS
+            ),
+        )
+
+    def told_from(self, steps: int | None) -> str:
+        """From which step on something can be told, of a job of so many."""
+        every, first, hot = self.every, LOOKS * self.every, HOT_LOOKS * self.every
+        if steps is not None and steps <= first:
+            return f"nothing can be told of {steps:,} steps, for what is usual is known after {first:,}; watch: none"
+        return f"a look every {every} steps; what is usual is known after {first:,} steps, of hot sets after {hot:,}"
+
+    def check_features(self, names: Sequence[str]) -> None:
+        """Refuse features that the data does not have."""
+        strange = next((each for each in self.features if each not in names), None)
+        if strange is not None:
+            hint = did_you_mean(strange, list(names))
+            raise UsageError(f"watch.features names '{strange}', which the data does not have{hint}")
+
+
+def watch_settings(watch: str | dict[str, object]) -> WatchSettings | None:
+    """The settings of a run's `watch`: auto, none, or a mapping; None where nothing is watched."""
+    if watch == NONE:
+        return None
+    if isinstance(watch, str):
+        check_rules(None if watch == AUTO else f"watch is '{watch}'; it is auto, none, or a mapping of settings")
+        return WatchSettings()
+    empty = next((name for name in ("kinds", "features") if watch.get(name) in ([], ())), None)
+    check_rules(None if empty is None else f"watch.{empty} is empty; name some, or leave it out, which means all")
+    return decode_part(WatchSettings, watch, "watch")
+
+
+def watcher_spec(watch: str | dict[str, object]) -> tuple[dict[str, object], ...]:
+    """The watcher that a run's `watch` stands for, as `watchers` would name it."""
+    settings = watch_settings(watch)
+    return () if settings is None else ({"name": "anomalies", **encode(settings)},)

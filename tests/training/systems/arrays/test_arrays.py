@@ -1,0 +1,151 @@
+"""What arrays are: the runs of their members, what may not differ, and whether they pay; without torch."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recsmith.data import DataFeature, DataSchema
+from recsmith.errors import CorruptFile, UsageError
+from recsmith.training import Run, RunData, RunModel, load_run, run_from_raw, run_to_raw
+from recsmith.training.refusals import check_together
+from recsmith.training.systems.arrays.gains import LEAST, predicted_gain
+from recsmith.training.systems.arrays.members import check_array, members_of
+from recsmith.training.systems.arrays.parts import array_parts
+from recsmith.training.systems.arrays.settings import RunArray
+
+RUN = Run(
+    data=RunData(train="clicks.tsv"), output="out", seed=5,
+    array=RunArray(members={"a": (), "b": ("seed=7", "optimizers.dense.learning_rate=0.1"), "c": ("model.top=[8]",)}),
+)  # fmt: skip
+SCHEMA = DataSchema(
+    features=tuple(DataFeature(name=name, num_embeddings=100) for name in "abcdefgh"), dense=("x",), labels=("y",)
+)
+
+
+def with_members(**members: tuple[str, ...]) -> Run:
+    return replace(RUN, array=RunArray(members=members))
+
+
+def test_members_are_runs_of_their_own_in_the_order_of_the_array() -> None:
+    found = members_of(RUN)
+    assert [each.output for each in found.values()] == ["out/a", "out/b", "out/c"]
+    assert [each.seed for each in found.values()] == [5, 7, 5]
+    assert [each.order_seed for each in found.values()] == [5, 5, 5]
+    assert found["b"].optimizers.dense.learning_rate == 0.1
+    assert found["c"].model.top == (8,)
+    assert all(each.array is None for each in found.values())
+    assert run_from_raw(run_to_raw(RUN), "it") == RUN
+
+
+@pytest.mark.parametrize(
+    ("members", "words"),
+    [
+        ({"a": (), "b": ("data.batch_size=7",)}, "'b' sets data.batch_size, and members share"),
+        ({"a": (), "b": ("data.train=other.tsv",)}, "'b' sets data.train"),
+        ({"a": (), "b": ("model.embedding_dim=32",)}, "'b' sets model.embedding_dim"),
+        ({"a": (), "b": ("model.tables=[{name: t, num_embeddings: 3}]",)}, "'b' sets model.tables"),
+        ({"a": (), "b": ("optimizers.warmup_steps=3",)}, "'b' sets optimizers.warmup_steps"),
+        ({"a": (), "b": ("optimizers.sparse.name=sgd",)}, "'b' sets optimizers.sparse.name"),
+        ({"a": (), "b": ("output=a",)}, "'b' sets output"),
+        ({"a": ("seed=1",), "b": ("seed=1",)}, "'a' and 'b' have the same settings"),
+        ({"a": (), "b": ("seed=5",)}, "'a' and 'b' have the same settings"),
+        ({"a": (), "b": ("sead=5",)}, "array.members: 'b': sead is not a known field; did you mean 'seed'"),
+        ({"a": (), "b": ("nonsense",)}, "array.members: 'b': 'nonsense' is not key=value"),
+    ],
+)
+def test_what_members_may_not_be(members: dict[str, tuple[str, ...]], words: str) -> None:
+    with pytest.raises((UsageError, CorruptFile), match=words):
+        members_of(with_members(**members))
+
+
+@pytest.mark.parametrize(
+    ("members", "words"),
+    [({"a": []}, "has 1; an array has two or more"), ({"a": [], "../b": []}, "use letters, digits"),
+     ({"a": [], "A": ["seed=1"]}, "a and A are one folder on disks that do not tell A from a"),
+     ({"a": [], "model": []}, "none of model"), ({"a": [], "b.c": []}, "use letters, digits")],
+)  # fmt: skip
+def test_names_and_numbers_of_members(members: Any, words: str) -> None:
+    with pytest.raises((UsageError, CorruptFile), match=words):
+        run_from_raw({**run_to_raw(RUN), "array": {"members": members}}, "it")
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ("comms.forward=int8", "comms ask for int8"),
+        ("rows={name: tiered, folder: x}", "rows: tiered does not go with array"),
+        ("model.precision=bf16", "model.precision: bf16 does not go"),
+        ("data.deduplicate=auto", "data.deduplicate does not go"),
+        ("data.periods={samples: 10}", "data.periods does not go"),
+        ("pipeline=dance", "pipeline: dance does not go"),
+        ("checkpoint.background=true", "checkpoint.background does not go"),
+        ("optimizers.dense.name=shampoo", "shampoo does not go"),
+        ("watch=auto", "watch looks at the steps of one model"),
+        ("capture=trace", "capture looks at the steps of one model"),
+    ],
+)
+def test_what_does_not_go_together(setting: str, words: str) -> None:
+    run = load_run(RUN, (setting,))
+    with pytest.raises(UsageError, match=words):
+        checked(run)
+
+
+def checked(run: Run) -> None:
+    check_array(run)
+    check_together(array_parts(run))
+
+
+@given(st.integers(2, 6), st.sampled_from(["dlrm", "dlrm_dcn", "deepfm"]), st.integers(1, 4096))
+def test_a_gain_is_between_nothing_and_the_number_of_members(count: int, name: str, batch: int) -> None:
+    run = replace(
+        RUN, model=RunModel(name=name), data=RunData(train="x", batch_size=batch),
+        array=RunArray(members={str(each): (f"seed={each}",) for each in range(count)}),
+    )  # fmt: skip
+    gain = predicted_gain(run, SCHEMA, on_gpu=False)
+    assert 0 < gain.value <= count
+    assert gain.together == (gain.value >= LEAST)
+    assert not predicted_gain(run, SCHEMA, on_gpu=True).together
+
+
+def test_large_layers_are_trained_in_turn() -> None:
+    large = replace(RUN, model=RunModel(bottom=(4096, 4096), top=(4096, 4096)), data=RunData(train="x"))
+    gain = predicted_gain(large, SCHEMA, on_gpu=False)
+    assert not gain.together
+    assert "in turn (array.together: auto, which wants 1.1 times)" in gain.line()
+    assert array_of(large, "always").together
+    assert "trained together (array.together: always)" in array_of(large, "always").line()
+    assert not array_of(RUN, "never").together
+
+
+def array_of(run: Run, together: Any) -> Any:
+    assert run.array is not None
+    return predicted_gain(replace(run, array=replace(run.array, together=together)), SCHEMA, on_gpu=False)
+
+
+# Of docs/benchmarks/array.md, by the clock, alone on the machine that `cpu` was measured on: models a second together
+# beside in turn, and a step of a model alone in ms.
+MEASURED = {
+    "small": (2.16, 18.4), "mlperf": (1.37, 38.7), "dlrm_dcn": (1.93, 20.3), "small of 8": (2.21, 16.1),
+    "small of 2": (1.31, 20.9), "mlperf of 2": (1.21, 43.6), "64 columns": (1.29, 27.7), "8 tables": (2.13, 11.7),
+    "widths differ": (1.71, 17.6), "batch 1024": (1.44, 33.5),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_gains_and_steps_are_near_those_that_were_measured(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the one step of prediction/job_step.py, which narrow layers, Shampoo and dry runs take too."""
+    from importlib import import_module
+    from pathlib import Path
+
+    from recsmith.training.sources import open_source
+
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[4] / "benchmarks"))
+    arrays = import_module("arrays")
+    run = arrays.an_array(Path("nowhere"), **arrays.CASES[name])
+    gain = predicted_gain(run, open_source(run).schema, on_gpu=False)
+    alone = gain.value * gain.step.step_s / gain.members * 1e3
+    assert gain.value == pytest.approx(MEASURED[name][0], rel=0.2)
+    assert alone == pytest.approx(MEASURED[name][1], rel=0.25)

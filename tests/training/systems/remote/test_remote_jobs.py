@@ -1,0 +1,257 @@
+"""Real jobs whose tables are on servers: the losses of the planned job, its checkpoints, and what is counted."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.listeners import watched_listeners
+from training.test_jobs import BATCH, DIM, EVERY, SIZES, STEPS, a_run, data, from_step, losses
+from training.unsharded import unsharded_losses
+
+import recsmith
+from recsmith.errors import RecSmithError, UsageError
+from recsmith.files import dump_json
+from recsmith.training import Checkpointing, Run, RunData, RunOptimizers, SparseOptimizer, train
+from recsmith.training.systems.remote.settings import RunRemote
+
+pytestmark = [
+    pytest.mark.skipif(find_spec("torchrec") is None, reason="needs TorchRec"),
+    pytest.mark.usefixtures("torchrec"),
+]
+JOINED_STEPS = 3000  # of a job that another trainer joins: it needs seconds to start
+KINDS = {"a": "table_wise", "b": "row_wise", "c": "table_wise", "d": "column_wise"}
+
+
+def plan_of_servers(folder: Path, optimizer: str) -> str:
+    """A plan for two servers: a table in rows, and one in columns."""
+    tables = [{"name": n, "num_embeddings": s, "embedding_dim": DIM, "pooling_factor": 1} for n, s in SIZES.items()]
+    workload = {"schema": "recsmith/workload/1", "batch_size": BATCH // 2, "optimizer": optimizer, "tables": tables}
+    rules = [{"tables": name, "sharding_types": [kind]} for name, kind in KINDS.items()]
+    (folder / "tables.json").write_text(dump_json(workload))
+    (folder / "rules.json").write_text(dump_json({"schema": "recsmith/constraints/1", "rules": rules}))
+    made = recsmith.plan(folder / "tables.json", "cpu:2", constraints=folder / "rules.json", planner="size_greedy").plan
+    recsmith.save_plan(made, folder / "plan.json")
+    return str(folder / "plan.json")
+
+
+def optimizers(name: Any) -> RunOptimizers:
+    return RunOptimizers(sparse=SparseOptimizer(name=name, learning_rate=0.05))
+
+
+def wait_for_lines(output: Path, lines: int) -> int:
+    """How many lines of training are in a log, once there are so many."""
+    log, found, until = output / "log.jsonl", 0, time.monotonic() + 300
+    while time.monotonic() < until and (found := log.read_text().count('"train"') if log.exists() else 0) < lines:
+        time.sleep(0.02)
+    return found
+
+
+def send(signal_: signal.Signals, name: str) -> bool:
+    """Send a trainer of this process's job, or a server, a signal; whether there was one."""
+    sent = False
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError, IndexError):
+            mine = file.read_text().rpartition(")")[2].split()[1] == str(os.getpid())
+            if mine and f"/{name}\0" in file.with_name("cmdline").read_text():
+                os.kill(int(file.parent.name), signal_)
+                sent = True
+    return sent
+
+
+def killed(run: Run, lines: int, name: str) -> tuple[dict[str, Any], list[str]]:
+    """What came of a run of which a process was killed once so many lines were logged, and what it said."""
+    return disturbed(run, lambda: wait_for_lines(Path(run.output), lines) and send(signal.SIGKILL, name))
+
+
+def disturbed(run: Run, disturb: Callable[[], object]) -> tuple[dict[str, Any], list[str]]:
+    """What came of a run beside which something was done, and what it said."""
+    said, other = list[str](), threading.Thread(target=disturb)
+    other.start()
+    try:
+        with watched_listeners():
+            return train(run, on_progress=lambda message: said.append(message.get("note", ""))), said
+    finally:
+        other.join()
+
+
+on_ray = pytest.param("ray", marks=[
+    pytest.mark.soak, pytest.mark.skipif(find_spec("ray") is None, reason="needs Ray"),
+    pytest.mark.filterwarnings("ignore"),
+])  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=["sockets", pytest.param("rpc", marks=pytest.mark.soak), on_ray])
+def trained(tmp_path_factory: pytest.TempPathFactory, request: Any) -> tuple[Run, dict[str, Any], list[str]]:
+    """A run of two servers and two trainers, one of which is killed on the way, what came of it, and what it said."""
+    folder = tmp_path_factory.mktemp("remote")
+    run = a_run(
+        folder / "out", plan=plan_of_servers(folder, "adagrad"), ranks=2, optimizers=optimizers("adagrad"),
+        remote=RunRemote(servers=2, backend=request.param, timeout_s=10),
+    )  # fmt: skip
+    return run, *killed(run, EVERY + 1, "trainer-1")
+
+
+def test_losses_are_those_of_the_planned_job(trained: tuple[Run, dict[str, Any], list[str]]) -> None:
+    """No sample is left out, and no step counts twice, though a trainer was killed."""
+    run, result, said = trained
+    assert "trainer 1 has ended (by SIGKILL); the others go on" in said
+    expected = unsharded_losses(run, STEPS)
+    assert losses(Path(run.output)) == pytest.approx(expected, rel=1e-6)
+    assert result["complete"]
+    counts = result["remote"]
+    assert STEPS <= counts["steps"] <= STEPS + 1  # one was repeated
+    assert counts["row_bytes"] == counts["rows"] * DIM * 4
+    assert 2 * counts["row_bytes"] + counts["id_bytes"] < counts["sent_bytes"] + counts["received_bytes"]
+
+
+def test_a_trainer_that_dies_while_it_starts_is_not_waited_for(tmp_path: Path) -> None:
+    """Nobody has heard of it yet; the other trains every sample."""
+    run = a_run(tmp_path / "out", ranks=2, steps=6, remote=RunRemote(servers=1, timeout_s=60), checkpoint=None)
+
+    def kill_at_once() -> None:
+        until = time.monotonic() + 60
+        while not send(signal.SIGKILL, "trainer-0") and time.monotonic() < until:
+            time.sleep(0.02)
+
+    result, said = disturbed(run, kill_at_once)
+    assert "trainer 0 has ended (by SIGKILL); the others go on" in said
+    assert (result["complete"], result["remote"]["lost"]) == (True, ["trainer-0"])
+    assert losses(tmp_path / "out") == pytest.approx(unsharded_losses(run, 6), rel=1e-6)
+
+
+@pytest.mark.soak
+def test_a_planned_job_goes_on_from_servers(trained: tuple[Run, dict[str, Any], list[str]], tmp_path: Path) -> None:
+    """As if it had trained all along."""
+    run, result, _ = trained
+    again = replace(run, remote=None, output=str(from_step(run, EVERY, tmp_path / "planned")))
+    done = train(again)
+    assert losses(Path(again.output)) == pytest.approx(losses(Path(run.output)), rel=1e-6)
+    assert done["test"]["logloss"] == pytest.approx(result["test"]["logloss"], rel=1e-6)
+
+
+@pytest.mark.soak
+def test_a_server_that_dies_ends_the_job_in_a_sentence(tmp_path: Path) -> None:
+    run = a_run(tmp_path / "out", ranks=2, steps=60, remote=RunRemote(servers=2, timeout_s=10))
+    with pytest.raises(RecSmithError, match=r"server 1 (has ended \(by SIGKILL\)|cannot be reached)"):
+        killed(run, EVERY + 2, "server-1")
+    found = train(run)
+    assert found["complete"]
+    assert losses(tmp_path / "out") == pytest.approx(unsharded_losses(run, 60), rel=1e-6)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("staleness", [0, 2])
+def test_a_trainer_joins(staleness: int, tmp_path: Path) -> None:
+    remote = RunRemote(servers=1, staleness=staleness, timeout_s=20)
+    run = a_run(
+        tmp_path / "out", ranks=1, steps=JOINED_STEPS, remote=remote, optimizers=optimizers("adagrad"),
+        checkpoint=Checkpointing(every=1000),
+    )  # fmt: skip
+    with pytest.raises(UsageError, match="no job with servers runs in"):
+        train(run, join=True)
+    results = list[dict[str, Any]]()
+
+    def join() -> None:
+        while not (tmp_path / "out/remote.json").exists() or not (tmp_path / "out/log.jsonl").exists():
+            time.sleep(0.05)
+        assert (tmp_path / "out/remote.json").stat().st_mode & 0o777 == 0o600
+        results.append(train(run, join=True))
+
+    newcomer = threading.Thread(target=join)
+    newcomer.start()
+    result = train(run)
+    newcomer.join()
+    assert result["step"] == results[0]["step"] == JOINED_STEPS
+    assert results[0]["remote"]["steps"] > 0
+    if not staleness:
+        assert losses(tmp_path / "out") == pytest.approx(unsharded_losses(run, JOINED_STEPS), rel=1e-5)
+    assert not (tmp_path / "out/remote.json").exists()
+
+
+@pytest.mark.soak
+def test_batches_are_leased_within_the_bound_though_a_trainer_dies(tmp_path: Path) -> None:
+    run = a_run(tmp_path / "out", ranks=2, steps=60, remote=RunRemote(servers=2, staleness=2, timeout_s=8))
+    result, said = killed(run, 10, "trainer-1")
+    told = result["remote"]
+    assert "trainer 1 has ended (by SIGKILL); the others go on" in said
+    assert told["batches"] == 120
+    assert told["repeated"] <= 1
+    assert told["lost"] == ["trainer-1"]
+    assert max(map(int, told["lags"])) <= 2
+    assert sum(told["lags"].values()) == 120 + told["repeated"]
+    assert sorted(each.name for each in (tmp_path / "out/checkpoints").iterdir())[-1] == "step-00000060"
+    again = replace(run, remote=None, steps=64)
+    assert train(again)["step"] == 64
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("optimizer", ["sgd", "adagrad", "rowwise_adagrad"])
+def test_checkpoints_go_on_both_ways(optimizer: str, tmp_path: Path) -> None:
+    """From a planned job to servers, and from servers to a planned job, each on two ranks; the state is carried."""
+    warm = replace(optimizers(optimizer), warmup_steps=3)
+    plan = plan_of_servers(tmp_path, optimizer)
+    planned = a_run(tmp_path / "planned", ranks=2, optimizers=warm, plan=plan)
+    served = replace(planned, remote=RunRemote(servers=2), output=str(tmp_path / "served"))
+    for run, other in ((planned, served), (served, planned)):
+        train(run)
+        expected = losses(Path(planned.output))
+        assert losses(Path(run.output)) == pytest.approx(expected, rel=1e-6)
+        again = replace(other, output=str(from_step(run, EVERY, tmp_path / f"after-{Path(run.output).name}")))
+        train(again)
+        assert losses(Path(again.output)) == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.soak
+def test_of_four_trainers_one_is_killed(tmp_path: Path) -> None:
+    """Three cannot share 32 samples, so two go on with all of them, and one waits."""
+    steps = 60
+    run = a_run(
+        tmp_path / "out", ranks=4, steps=steps, remote=RunRemote(servers=2, timeout_s=10),
+        data=RunData(train=data(0, 20_000), test=data(20_000, 101), global_batch_size=32),
+    )  # fmt: skip
+    result, said = killed(run, 10, "trainer-1")
+    assert "2 trainers share a step, and 1 wait until they are needed" in said
+    assert losses(tmp_path / "out") == pytest.approx(unsharded_losses(run, steps), rel=1e-6)
+    assert (result["complete"], result["remote"]["lost"]) == (True, ["trainer-1"])
+    assert steps <= result["remote"]["steps"] <= steps + 1
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("staleness", [0, 2])
+def test_a_stopped_trainer_is_left_out_and_refused_later(staleness: int, tmp_path: Path) -> None:
+    """The first of two, which leads: the other goes on within the timeout, and nothing counts twice."""
+    steps, timeout, waited, output = 1000, 5, list[float](), tmp_path / "out"
+    run = a_run(
+        output, ranks=2, steps=steps, remote=RunRemote(servers=2, timeout_s=timeout, staleness=staleness),
+        checkpoint=Checkpointing(every=100),
+    )  # fmt: skip
+
+    def stop() -> None:
+        wait_for_lines(output, 10)
+        send(signal.SIGSTOP, "trainer-0")
+        begun = time.monotonic()
+        if not staleness:
+            wait_for_lines(output, wait_for_lines(output, 10) + 2)
+        else:
+            time.sleep(2 * timeout)
+        waited.append(time.monotonic() - begun)
+        send(signal.SIGCONT, "trainer-0")
+
+    result, said = disturbed(run, stop)
+    refused = f"trainer-0 was silent for more than {timeout} s (remote.timeout_s), and the others go on without it"
+    assert any(each.startswith(refused) for each in said)
+    assert result["remote"]["lost"] == ["trainer-0"]
+    assert timeout < waited[0] < 4 * timeout  # the rest is a busy machine's
+    if staleness:
+        assert result["remote"]["batches"] == 2 * steps
+        assert result["remote"]["repeated"] <= 1
+    else:
+        assert losses(output) == pytest.approx(unsharded_losses(run, steps), rel=1e-5)

@@ -1,0 +1,171 @@
+"""Who trains what: trainers that keep step, those that lease batches, and those that die."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from recsmith.training.systems.remote.calls import LeftOut, Regroup
+from recsmith.training.systems.remote.leases import BatchLeases
+from recsmith.training.systems.remote.members import Members
+
+
+@given(
+    trainers=st.integers(1, 4), staleness=st.integers(0, 3), total=st.integers(1, 40), every=st.integers(1, 5),
+    turns=st.lists(st.tuples(st.integers(0, 5), st.sampled_from(["go", "go", "go", "die"])), max_size=200),
+)  # fmt: skip
+def test_leases(trainers: int, staleness: int, total: int, every: int, turns: list[tuple[int, str]]) -> None:
+    """No batch is leased further ahead than the bound, each is trained, and again only where a trainer died."""
+    leases, deaths = BatchLeases(trainers, staleness, 1000.0, every * trainers, 0, total), Counter[int]()
+    holds, trained, again, saves = dict[str, int](), Counter[int](), Counter[int](), list[int]()
+    asked = 0
+    for who, what in [*turns, *((each % 6, "go") for each in range(1000))]:
+        name = f"trainer-{who}-{deaths[who]}"
+        if what == "die":
+            if name in holds:
+                again[holds.pop(name)] += 1
+            leases.dropped(name)
+            deaths[who] += 1
+        elif name in holds:
+            trained[holds[name]] += 1
+            leases.push(name, holds.pop(name))
+        elif (found := leases.found(name)) is not None:
+            asked += 1
+            if "save" in found:
+                assert not holds
+                assert set(trained) == set(range(found["save"]))
+                saves.append(found["save"])
+                leases.saved(name, found["save"])
+            elif "batch" in found:
+                holds[name] = found["batch"]
+                assert found["batch"] // trainers - min(holds.values()) // trainers <= staleness
+                assert found["lag"] <= staleness
+    assert asked > 1
+    assert trained == Counter(range(total))
+    assert leases.repeated == sum(again.values())
+    assert max(leases.lags) <= staleness
+    assert saves == sorted(set(saves))
+    assert saves[-1] == total
+
+
+def together(*calls: Callable[[], object]) -> list[object]:
+    """What calls return that wait for each other."""
+    answers: list[object] = [None] * len(calls)
+
+    def run(number: int) -> None:
+        for _ in range(100):
+            answers[number] = calls[number]()
+            if answers[number] is not None:
+                return
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(len(calls))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return answers
+
+
+def test_a_trainer_that_is_silent_is_left_out() -> None:
+    members = Members(3, timeout_s=0.4)
+    names = ("a", "b", "c")
+    places = together(*(lambda name=name: members.gather(name) for name in names))
+    assert sorted(place["rank"] for place in places) == [0, 1, 2]  # type: ignore[index]
+    assert {place["world"] for place in places} == {3}  # type: ignore[index]
+    generation = members.generation
+    assert together(*(lambda name=name: members.commit(name, generation, 0) for name in names)) == [True] * 3
+    assert members.commit("a", generation, 0) is True  # asked again
+    dead = next(name for name, rank in members.ranks.items() if rank == 1)
+    living = [name for name in names if name != dead]
+    said = together(*(lambda name=name: void(members, name, generation, 1) for name in living))
+    assert said == ["void"] * 2
+    assert members.lost == [dead]
+    assert members.alive(living[0], generation)["broken"]
+    places = together(*(lambda name=name: members.gather(name) for name in living))
+    assert sorted((place["rank"], place["world"], place["step"]) for place in places) == [(0, 2, 1), (1, 2, 1)]  # type: ignore[index]
+    assert not members.alive(living[0], members.generation)["broken"]
+    for call in (members.gather, members.alive, lambda name: members.commit(name, generation, 1)):
+        with pytest.raises(LeftOut, match=rf"^{dead} was silent for more than 0.4 s \(remote.timeout_s\), .* --join$"):
+            call(dead)
+
+    # one joins: the others hear of it when they commit, and all gather
+    def step_and_gather(name: str) -> object:
+        return members.gather(name) if void(members, name, members.generation, 1) == "void" else None
+
+    places = together(lambda: members.gather("d"), *(lambda name=name: step_and_gather(name) for name in living))
+    assert next(place["rank"] for place in places) == 2  # type: ignore[index]
+    assert {place["world"] for place in places} == {3}  # type: ignore[index]
+
+
+def test_who_ended_before_it_was_ever_heard_is_not_waited_for() -> None:
+    members = Members(3, timeout_s=0.4)
+    members.ended = lambda: {"b"}
+    places = together(lambda: members.gather("a"), lambda: members.gather("c"))
+    assert sorted((place["rank"], place["world"]) for place in places) == [(0, 2), (1, 2)]  # type: ignore[index]
+    assert members.lost == ["b"]
+    members.ended = lambda: {"b", next(name for name, rank in members.ranks.items() if rank == 1)}
+    [stays] = [name for name, rank in members.ranks.items() if rank == 0]
+    begun = time.monotonic()
+    assert void(members, stays, 1, 0) == "void"
+    assert time.monotonic() - begun < 0.3  # sooner than its silence would tell
+
+
+def test_nobody_is_waited_for_without_an_end() -> None:
+    """Of two that are wanted one never comes; and of two that gather anew one lives and does not come."""
+    members = Members(2, timeout_s=0.02)
+    [place] = together(lambda: members.gather("a"))
+    assert place["world"] == 1  # type: ignore[index]
+    members = Members(2, timeout_s=0.1)
+    together(lambda: members.gather("a"), lambda: members.gather("b"))
+    beating = threading.Event()
+
+    def beat() -> None:
+        while not beating.wait(0.02):
+            with suppress(LeftOut):
+                members.alive("b")
+
+    living = threading.Thread(target=beat)
+    living.start()
+    until = time.monotonic() + 60
+    members._regroup = True
+    place = None
+    while place is None and time.monotonic() < until:
+        place = members.gather("a")
+    beating.set()
+    living.join()
+    assert place is not None
+    assert (place["world"], place["lost"]) == (1, ["b"])
+
+
+def void(members: Members, name: str, generation: int, step: int) -> object:
+    """What becomes of a step."""
+    try:
+        return members.commit(name, generation, step)
+    except Regroup:
+        return "void"
+
+
+def test_trainers_that_cannot_share_a_step_wait() -> None:
+    """Of three where two or four share, the last waits; it is called when another is left out, and told of the end."""
+    members = Members(2, timeout_s=0.4, can_share=lambda count: count in (1, 2, 4))
+    together(lambda: members.gather("a"), lambda: members.gather("b"))
+    assert members.gather("c") is None
+    assert (members.generation, sorted(members.ranks)) == (1, ["a", "b"])
+    members.alive("c")
+    gone, stays = sorted(members.ranks, key=members.ranks.__getitem__)
+    time.sleep(0.5)
+    members.alive(stays)  # nobody was heard meanwhile: as if the server had been stopped, so nobody is left out
+    assert not members.lost
+    places = together(
+        lambda: members.gather(stays) if void(members, stays, 1, 0) == "void" else None, lambda: members.gather("c")
+    )
+    assert members.lost == [gone]
+    assert [(place["rank"], place["world"]) for place in places] == [(0, 2), (1, 2)]  # type: ignore[index]
+    assert members.gather("d") is None
+    members.leave(stays)
+    assert members.gather("d") == {"over": 0, "lost": [gone]}

@@ -1,0 +1,83 @@
+"""A system of another package: one file, and it is in dry runs, checkpoints, the card and the schema of a run."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torchrec")
+pytestmark = pytest.mark.usefixtures("torchrec")
+
+from recsmith.errors import RecSmithError, UsageError  # noqa: E402
+from recsmith.training import (  # noqa: E402
+    Checkpointing,
+    Run,
+    RunData,
+    RunMetrics,
+    RunModel,
+    RunOptimizers,
+    load_model,
+    run_from_raw,
+    run_to_raw,
+    train,
+)
+from recsmith.training.launching import dry_run  # noqa: E402
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
+NAME = "own_system:WarmRestarts"
+CLICKS = {"format": "generator", "num_samples": 1280, "features": [{"name": "item", "num_embeddings": 100}]}
+
+
+@pytest.fixture(autouse=True)
+def examples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The example's module is found."""
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+
+
+def a_run(output: Path, steps: int | None = None, **settings: Any) -> Run:
+    return Run(
+        data=RunData(train=CLICKS, batch_size=64), output=str(output), steps=steps,
+        model=RunModel(embedding_dim=4, bottom=(4,), top=(4,)), checkpoint=Checkpointing(every=5),
+        metrics=RunMetrics(every=5), systems={NAME: {"first": 4, **settings}},
+    )  # fmt: skip
+
+
+def test_it_is_told_kept_and_goes_on_with_the_same_bits(tmp_path: Path) -> None:
+    at_once = a_run(tmp_path / "once", steps=20)
+    assert any("learning rates fall for 4 steps" in line for line in dry_run(at_once))
+    train(at_once)
+    train(a_run(tmp_path / "twice", steps=10))
+    progress = json.loads((tmp_path / "twice" / "checkpoints" / "step-00000010" / "progress.json").read_text())
+    assert progress["warm_restarts"] == {"begun": 4, "length": 8}
+    train(a_run(tmp_path / "twice", steps=20))
+    weights = [(tmp_path / name / "model" / "weights.safetensors").read_bytes() for name in ("once", "twice")]
+    assert weights[0] == weights[1]
+    train(replace(at_once, output=str(tmp_path / "plain"), systems={}))
+    assert (tmp_path / "plain" / "model" / "weights.safetensors").read_bytes() != weights[0]
+    assert load_model(tmp_path / "once" / "model").card.systems == {NAME: {"first": 4, "growth": 2}}
+
+
+def test_its_state_is_checked_when_a_checkpoint_is_read(tmp_path: Path) -> None:
+    train(a_run(tmp_path, steps=5))
+    file = tmp_path / "checkpoints" / "step-00000005" / "progress.json"
+    progress = json.loads(file.read_text())
+    file.write_text(json.dumps({**progress, "warm_restarts": {"begun": "four", "length": 8}}))
+    with pytest.raises(RecSmithError, match=r"warm_restarts.*begun"):
+        dry_run(a_run(tmp_path, steps=10))
+
+
+def test_its_settings_are_those_of_any_part_of_a_run(tmp_path: Path) -> None:
+    run = a_run(tmp_path)
+    assert run_from_raw(run_to_raw(run), "the run") == run
+    with pytest.raises(UsageError, match=r"systems\.own_system:WarmRestarts\.first is missing"):
+        replace(run, systems={NAME: {}})
+    with pytest.raises(UsageError, match=r"growths is not a known field.*growth"):
+        a_run(tmp_path, growths=3)
+    with pytest.raises(UsageError, match="optimizers has warm-up or decay, too"):
+        replace(run, optimizers=RunOptimizers(warmup_steps=3))
+    with pytest.raises(UsageError, match=r"systems\.warm: no installed package offers a system of this name"):
+        replace(run, systems={"warm": {}})
+    with pytest.raises(UsageError, match="it is no System"):
+        replace(run, systems={"own_watcher:SlowerSteps": {}})

@@ -1,0 +1,227 @@
+"""`watch` of a run: faults are named, on any ranks and after a restart at the same step; actions; bad input."""
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("torchrec")
+pytest.importorskip("river")
+pytest.importorskip("datasketches")
+
+import torch
+import torch.distributed as dist
+from training.watchers import contract
+from training.watchers.contract import WatcherContract
+
+from recsmith.data import DataFeature, DataSchema
+from recsmith.errors import UsageError
+from recsmith.streaming.levels import LEVELS
+from recsmith.training import Checkpointing, Run, RunData, RunMetrics, RunModel, train
+from recsmith.training.launching import dry_run
+from recsmith.training.systems.watch.anomalies import AnomalyWatcher
+from recsmith.training.systems.watch.sketch_files import read_sketches
+from recsmith.training.watchers.protocol import Seen
+
+BENCHMARKS = Path(__file__).parents[4] / "benchmarks"
+pytestmark = pytest.mark.usefixtures("torchrec")
+BATCH, STEPS = 128, 336
+FAULTS = {
+    "zeros": [201, 240], "no_labels": [241, 264], "flipped": [273, STEPS],
+    **{fault: [289, STEPS] for fault in ("shifted", "scaled", "missing", "one_id", "no_ids")},
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sources that break are on the path, of ranks too."""
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    monkeypatch.setenv("PYTHONPATH", str(BENCHMARKS), prepend=":")
+
+
+def a_run(output: Path, **fields: Any) -> Run:
+    features = [{"name": name, "num_embeddings": 500, "zipf": 1.05} for name in ("f0", "f1", "f2")]
+    generator = {
+        "num_samples": BATCH * (STEPS + 10),
+        "features": features,
+        "dense": 3,
+        "seed": 3,
+        "teacher": {"signal": 3.0},
+    }
+    values: dict[str, Any] = {
+        "data": RunData(train={"source": "watching_jobs:Disturbed", "generator": generator, "faults": FAULTS},
+                        global_batch_size=BATCH),
+        "model": RunModel(embedding_dim=8, bottom=(8,), top=(8,)), "output": str(output), "steps": STEPS, "ranks": 1,
+        "watch": {"sketch_every": 96, "cooldown": 200,
+                  "kinds": ["constant_feature", "flipped_labels", "hot_set", "frequent_id", *LEVELS],
+                  "actions": {"constant_feature": "save", "flipped_labels": "save"}},
+        "checkpoint": Checkpointing(every=1000), "metrics": RunMetrics(every=64), "plan": "auto",
+    }  # fmt: skip
+    return Run(**{**values, **fields})
+
+
+def alarms(folder: Path) -> list[tuple[int, str, str]]:
+    lines = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+    return [(each["step"], each["kind"], each["because"]) for each in lines if each["event"] == "alarm"]
+
+
+def test_faults_are_named_at_the_same_step_on_ranks_and_after_a_restart(tmp_path: Path) -> None:
+    train(a_run(tmp_path / "one"))
+    found = alarms(tmp_path / "one")
+    lines = [json.loads(line) for line in (tmp_path / "one/log.jsonl").read_text().splitlines()]
+    told = [(each["step"], each["kind"], each["of"]) for each in lines if each["event"] == "alarm"]
+    assert told == [
+        (216, "constant_feature", "f0"), (264, "label_rate", "label"), (288, "flipped_labels", ""),
+        (304, "dense_mean", "dense_0"), (304, "dense_mean", "dense_1"), (304, "missing_values", "dense_2"),
+        (304, "missing_values", "f2"), (328, "frequent_id", "f1"),
+    ]  # fmt: skip
+    assert found[0][2] == "all ids of feature 'f0' are 0"
+    assert found[-1][2].endswith("of the ids of feature 'f1' than before are 7")
+
+    done = [(each["what"], each["because"], each["done"]) for each in lines if each["event"] == "watcher"]
+    assert done == [("save", "all ids of feature 'f0' are 0", "saved")]  # once in 200 steps
+    assert [each["action"] for each in lines if each["event"] == "alarm"] == ["save", *[None] * 7]
+
+    train(a_run(tmp_path / "cut", steps=267, ranks=1))
+    train(a_run(tmp_path / "cut", ranks=2))
+    assert alarms(tmp_path / "cut") == found
+    step, sketches = read_sketches(tmp_path / "cut")
+    _, of_one = read_sketches(tmp_path / "one")
+    assert step == 288
+    for name in ("f0", "f1"):  # of the steps after the restart, on both ranks
+        assert sketches[name].bags == pytest.approx(of_one[name].bags * (288 - 267) / 96, rel=0.15)
+
+
+def test_samples_that_come_again_after_going_back_or_in_the_next_epoch_are_no_repeats(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(Path(__file__).parents[3])
+    features = [{"name": "f0", "num_embeddings": 500}]
+    data = {"format": "generator", "num_samples": 64 * 100, "features": features, "dense": 1, "seed": 3}
+    run = a_run(tmp_path / "out", data=RunData(train=data, global_batch_size=64, epochs=3), steps=None,
+                watch={"kinds": ["repeated_samples"]}, checkpoint=Checkpointing(every=80),
+                watchers=({"name": "training.watchers.test_watchers:Asks", "wishes": {"140": "roll_back"}, "rank": 0},),
+                )  # fmt: skip
+    assert train(run)["step"] == 300
+    lines = [json.loads(line) for line in (tmp_path / "out/log.jsonl").read_text().splitlines()]
+    assert [each["what"] for each in lines if each["event"] == "watcher"] == ["roll_back"]
+    assert alarms(tmp_path / "out") == []
+
+
+class TestAnomalies(WatcherContract):
+    """Of one rank in this process."""
+
+    @pytest.fixture(autouse=True)
+    def jobs_to_look_at(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+        """Jobs that have what the watcher looks at."""
+        own = not dist.is_initialized()  # a job before, of one rank in this process, may have left one
+        if own:
+            dist.init_process_group("gloo", init_method=f"file://{tmp_path / 'store'}", rank=0, world_size=1)
+        self.said = list[str]()
+        monkeypatch.setattr(contract, "seen", with_a_job(contract.seen, self.said))
+        yield
+        if own:
+            dist.destroy_process_group()
+
+    def make(self, folder: Path) -> Any:
+        """A busy one."""
+        return AnomalyWatcher(every=2, sketch_every=4)
+
+    @pytest.mark.parametrize(
+        ("change", "said"),
+        [
+            ({"version": 1}, "begins anew: its state is of version 1, not 2"),
+            ({"features": ["f7"]}, "begins anew: its state is of other features"),
+            ({"signals": {}}, "begins anew: state of JobSignals holds nothing instead of"),
+            ({"samples": [{}]}, "begins anew: state of SeenSamples holds nothing instead of"),
+        ],
+    )
+    def test_a_state_of_something_else_is_left_out_and_that_is_said(
+        self, tmp_path: Path, change: dict[str, Any], said: str
+    ) -> None:
+        watcher, other = self.make(tmp_path), self.make(tmp_path)
+        for step in range(1, 20):
+            watcher.look(contract.seen(step, tmp_path))
+        other.from_raw({**watcher.to_raw(), **change})
+        other.look(contract.seen(20, tmp_path))
+        assert self.said.pop().startswith(f"watch: {said}")
+        assert {text.split(";")[0] for text in self.said} == {"watch: a look every 2 steps"}
+
+    def test_a_job_that_is_too_short_hears_so(self, tmp_path: Path) -> None:
+        job: Any = contract.seen(2, tmp_path).job
+        job.total_steps = 16
+        self.make(tmp_path).look(contract.seen(2, tmp_path))
+        assert self.said == ["watch: nothing can be told of 16 steps, for what is usual is known after 16; watch: none"]
+
+    def test_a_job_shorter_than_a_file_of_sketches_writes_one_at_its_end(self, tmp_path: Path) -> None:
+        for error, last, kept in ((None, 2, 2), (RuntimeError("stopped"), 2, None), (None, 6, 4)):
+            folder = tmp_path / f"{last}-{kept}"
+            watcher = self.make(folder)
+            for step in range(1, last + 1):
+                watcher.look(contract.seen(step, folder))
+            watcher.close(error)
+            if kept is None:
+                with pytest.raises(UsageError, match="has no sketches"):
+                    read_sketches(folder)
+            else:
+                assert read_sketches(folder)[0] == kept  # of 6 steps, the whole period of 4
+
+
+def with_a_job(seen: Any, said: list[str]) -> Any:
+    """`seen`, with one job that lasts."""
+    layer = torch.nn.Linear(1, 1)
+    schema = DataSchema(features=(DataFeature(name="f", num_embeddings=5),), dense=("d0",), labels=("label",))
+    plan = SimpleNamespace(workload=SimpleNamespace(tables=()), placements=())
+    job = SimpleNamespace(
+        total_steps=None, batch_size=2, plan=plan, source=SimpleNamespace(schema=schema, length=None),
+        sharded=SimpleNamespace(model=layer, device=torch.device("cpu"), optimizer=SimpleNamespace(optimizers=[])),
+        agreement=SimpleNamespace(group=None), run=SimpleNamespace(metrics=RunMetrics(every=4)),
+        log=SimpleNamespace(say=lambda told: said.append(told["note"]), write=lambda *_: None, show=lambda *_: None),
+    )  # fmt: skip
+
+    def made(step: int, folder: Path, loss: float = 0.5) -> Seen:
+        job.output = folder
+        return replace(seen(step, folder, loss), job=job)
+
+    return made
+
+
+def test_what_is_wrong_is_said(tmp_path: Path) -> None:
+    for watch, message in (
+        ("on", "watch is 'on'; it is auto, none, or a mapping"),
+        ({"every": 0}, "watch.every is 0; it must be at least 1"),
+        ({"kinds": ["los"]}, "watch.kinds names 'los'; did you mean 'loss'"),
+        ({"kinds": []}, "watch.kinds is empty; name some, or leave it out"),
+        ({"features": []}, "watch.features is empty; name some, or leave it out"),
+        ({"actions": {"hot_sets": "save"}}, "watch.actions names 'hot_sets'; did you mean 'hot_set'"),
+        ({"actions": {"loss": "sve"}}, "save"),
+        ({"kinds": ["loss"], "actions": {"ne": "save"}}, "which watch.kinds does not"),
+        ({"evry": 3}, "every"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            a_run(tmp_path, watch=watch)
+    with pytest.raises(UsageError, match=r"plan is the file 'p.json'.* write plan: auto"):
+        a_run(tmp_path, watch={"actions": {"hot_set": "replan"}}, plan="p.json")
+    for start in (train, dry_run):
+        with pytest.raises(UsageError, match=r"watch.features names 'f9', which the data does not have"):
+            start(a_run(tmp_path / "out", watch={"features": ["f9"]}))
+    assert "watch: a look every 4 steps; what is usual is known after 32 steps, of hot sets after 256" in dry_run(
+        a_run(tmp_path / "out", watch={"every": 4})
+    )
+
+
+def test_a_watch_without_its_packages_says_what_it_leaves_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    from recsmith.streaming.job_signals import JobSignals
+    from recsmith.streaming.job_sums import JobLayout
+
+    monkeypatch.setitem(sys.modules, "river.drift", None)
+    signals = JobSignals(JobLayout(("f",), (), 1, ((1.0,),)))
+    assert signals.missing is not None
+    assert "needs river: pip install" in signals.missing
+    assert not signals.hot
+    assert "loss" in signals.series
