@@ -37,6 +37,8 @@ wheel: $(VENV)/.core
 
 # Compiled modules and tests are kept, also where the environment says otherwise: each process would compile them anew.
 test check soak: export PYTHONDONTWRITEBYTECODE =
+# A worker has one core. A second thread would wait for it, and OpenMP's threads wait by counting; `soak` has them all.
+test check: export OMP_NUM_THREADS = 1
 
 test: venv
 	$(VENV)/bin/python -m pytest --numprocesses auto --dist loadfile

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import recsmith
@@ -38,9 +38,25 @@ def test_nothing_moves_where_nothing_may() -> None:
     assert len(now) == 22
 
 
-@settings(max_examples=6, deadline=None)
-@given(st.integers(0, 5), st.integers(0, 15), st.sampled_from(["0.5%", "3%", "20%", "100%"]))
+CHANGES = given(st.integers(0, 5), st.integers(0, 15), st.sampled_from(["0.5%", "3%", "20%", "100%"]))
+
+
+@settings(max_examples=2)
+@example(0, 15, "3%")  # where a looser limit would be used
+@CHANGES
 def test_no_more_moves_than_may(gone: int, busier: int, limit: str) -> None:
+    moved_within(gone, busier, limit)
+
+
+@pytest.mark.soak
+@settings(max_examples=100)
+@CHANGES
+def test_no_more_moves_than_may_of_many(gone: int, busier: int, limit: str) -> None:
+    moved_within(gone, busier, limit)
+
+
+def moved_within(gone: int, busier: int, limit: str) -> None:
+    """Plan anew within a limit of moves, which holds."""
     found = replan(OLD, changed(TABLES, gone, busier), max_moved=limit, planner=QUICK)
     assert found.moved_bytes <= round(float(limit[:-1]) / 100 * found.staying_bytes)
     assert found.moved_bytes == diff(OLD, found.result.plan).moved_bytes - found.new_bytes

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from support.cases import (
     BOTH,
     LOOSE,
@@ -216,8 +216,20 @@ def _runs(plan: Plan) -> bool:
     return True
 
 
+@settings(max_examples=10)
 @given(PRICED)
 def test_given_placements_cost_what_a_plan_of_them_costs(priced: tuple[Case, Plan]):
+    cost_the_same(priced)
+
+
+@pytest.mark.soak
+@given(PRICED)
+def test_many_given_placements_cost_what_plans_of_them_cost(priced: tuple[Case, Plan]):
+    cost_the_same(priced)
+
+
+def cost_the_same(priced: tuple[Case, Plan]) -> None:
+    """Price placements as they are given, and as a plan."""
     case, made = priced
     assume(_runs(made))
     found = price_given(
