@@ -18,7 +18,7 @@ import numpy as np
 from recsmith._types import Bools, Floats
 from recsmith.costs.neural.files import weights_of
 from recsmith.learning.costs import Groups, Origin, noise_floor, read_groups, work_of_case
-from recsmith.learning.costs.baselines import Affine, analytic_factor, analytic_seconds, cluster_of
+from recsmith.learning.costs.baselines import Affine, beside, cluster_of, formula_seconds
 from recsmith.learning.costs.learn import predict
 from recsmith.learning.costs.training import CostRecipe, train
 from recsmith.learning.preparation import bands, errors, held_out, split
@@ -64,8 +64,8 @@ def models_of(epochs: int, seed: int, origin: Origin) -> dict[str, Learn]:
         cluster = cluster_of(origin)
         assert cluster is not None, "the catalogue lacks the device"
         some = training.take(np.arange(len(training)) % max(1, len(training) // 300) == 0)
-        factor = analytic_factor(some.seconds, analytic_seconds(some, cluster))
-        return lambda groups: factor * analytic_seconds(groups, cluster)
+        factor = beside(some.seconds, formula_seconds(some, cluster)).factor
+        return lambda groups: factor * formula_seconds(groups, cluster)
 
     models: dict[str, Learn] = {"analytic x factor": analytic} if cluster_of(origin) else {}
     models |= {"affine": lambda training, _: Affine(training).predict}

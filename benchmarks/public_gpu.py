@@ -24,7 +24,8 @@ from recsmith.clusters import Cluster, load_cluster
 from recsmith.costs.analytic import AnalyticCostModel
 from recsmith.costs.collectives import latency, seconds_per_byte
 from recsmith.costs.embedding_kernels import LINK_EFFICIENCY
-from recsmith.costs.published import COLLECTIVES, DEVICE, HOST, LARGE_BYTES, PUBLISHED, PublishedTimes
+from recsmith.costs.published import COLLECTIVES, DEVICE, HOST, LARGE_BYTES, published
+from recsmith.plans.predicted_error import PublishedTimes
 from recsmith.problems import Space, build_problem
 from recsmith.sharding import Collective
 from recsmith.workloads import AccessProfile, Feature, Table, Workload
@@ -190,7 +191,7 @@ def summary(found: Iterable[Figure]) -> tuple[int, int, float, float, float, flo
 
 
 def seen_by(found: Iterable[Figure]) -> dict[str, dict[str, PublishedTimes]]:
-    """What `recsmith.costs.published` holds: figures, laboratories and error by part and device."""
+    """What costs/weights/published-times.json holds: figures, laboratories and error by part and device."""
     groups: dict[tuple[str, str], list[Figure]] = defaultdict(list)
     for each in found:
         if each.part != LINK and not (each.part == COLLECTIVES and each.size == "to 1 MiB"):
@@ -287,8 +288,8 @@ def main() -> None:
         large = [each for each in found if each.part != COLLECTIVES or each.size != "to 1 MiB"]
         table("kernel | direction or operation | optimizer or way | GPU | round", large, by_kernel)
         table("collective | where | message", [each for each in found if each.part == COLLECTIVES], by_size)
-    if (now := seen_by(found)) != PUBLISHED:
-        raise SystemExit(f"recsmith.costs.published is out of step; it should be:\n{now}")
+    if (now := seen_by(found)) != published():
+        raise SystemExit(f"published-times.json is out of step; it should be:\n{now}")
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from recsmith.errors import RecSmithError
 from recsmith.hardware import Case, load_hardware
 from recsmith.hardware.simulated import SM_COUNTS
 from recsmith.learning.costs import Groups, read_groups
-from recsmith.learning.costs.baselines import analytic_seconds, cluster_of, workload_of
+from recsmith.learning.costs.baselines import cluster_of, formula_seconds, workload_of
 from recsmith.measuring.about import locate
 
 MOST_GROUPS = 2000
@@ -43,7 +43,7 @@ def table(folders: Sequence[Path], most: int = MOST_GROUPS) -> Iterator[str]:
     groups = groups.take(np.arange(len(groups)) % -(-len(groups) // most) == 0)
     cluster = cluster_of(origin)
     assert cluster is not None, f"the catalogue lacks {origin.device}"
-    models = {"analytic": analytic_seconds(groups, cluster)}
+    models = {"analytic": formula_seconds(groups, cluster)}
     if cluster.device.name in SM_COUNTS:
         models["simulated"] = simulated_seconds(groups, cluster.device.name)
     yield f"{origin.hardware}, {origin.device}; {len(groups):,} groups\n"

@@ -289,7 +289,6 @@ def test_a_row_is_found_by_its_name():
 def test_ties_are_plans_closer_to_the_best_than_the_published_error():
     found = compare(WORK, "h100:2", planners=GREEDIES, judges=())
     error = published_error_of(found)
-    assert error is not None
     over = {row.name: row.judgements[0].over_best or 0.0 for row in found.rows[1:]}
     assert ties(found) == tuple(name for name, share in over.items() if share <= error.spread)
     near = [replace(row, judgements=(replace(row.judgements[0], over_best=error.spread),)) for row in found.rows[1:]]
@@ -300,7 +299,16 @@ def test_ties_are_plans_closer_to_the_best_than_the_published_error():
     assert ties(replace(found, rows=(found.rows[0], *far))) == ()
 
 
-def test_other_judges_know_no_ties():
+def test_judges_that_nothing_is_known_of_know_no_ties():
     found = compared(**TORCHREC)
-    assert published_error_of(found) is None
+    assert published_error_of(found).checked == {}
     assert ties(found) == ()
+
+
+def test_ties_under_a_learned_model_are_plans_within_its_own_error():
+    found = compare(WORK, "h100:2", planners=GREEDIES, judges=(), cost_model="best")
+    error = published_error_of(found)
+    assert error == found.plans[found.rows[0].name].error
+    assert error.spread < published_error_of(compare(WORK, "h100:2", planners=GREEDIES, judges=())).spread
+    over = {row.name: row.judgements[0].over_best or 0.0 for row in found.rows[1:]}
+    assert ties(found) == tuple(name for name, share in over.items() if share <= error.spread)

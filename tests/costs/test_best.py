@@ -1,5 +1,6 @@
 """Cost model `best`: learned where the device was measured with such tables, formulas elsewhere, continuous between."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -52,15 +53,17 @@ def test_tables_that_were_measured_have_the_learned_price_whatever_stands_beside
     assert terms_of(evaluator_of(TRAINED, GIANT), "z")[1] == 0
 
 
-def test_a_table_far_from_all_that_was_measured_has_the_formulas_price():
+def test_a_table_far_from_all_that_was_measured_has_the_formulas_price_and_no_less_than_the_models():
     best = evaluator_of(GIANT)
     assert isinstance(best, NeuralEvaluator)
     mode = best.problem.find_mode(0, "table_wise", "fused")
     terms = best.terms(np.array([mode]), np.array([64]))[0]
     formula = best.analytic.terms(np.array([mode]), np.array([64]))[0] * best.card.analytic_factor
     assert terms[1 : 1 + len(best.weights.base)].tolist() == [0.0] * len(best.weights.base)
+    alone = replace(best, share=None).terms(np.array([mode]), np.array([64]))[:, : 1 + len(best.weights.base)]
+    learned = best.weights.head.seconds(alone)[:, 0]
     assert terms[[OTHER_FORWARD, OTHER_BACKWARD]] == pytest.approx(
-        [max(formula[1], formula[2]), max(formula[3], formula[4])]
+        np.maximum([max(formula[1], formula[2]), max(formula[3], formula[4])], learned)
     )
 
 

@@ -11,6 +11,7 @@ from recsmith.analyses.explain import explain
 from recsmith.costs.neural.files import find_model, load_model, shipped_models
 from recsmith.planning import Result, plan
 from recsmith.plans import PARTS, diff, inexact_tables
+from recsmith.plans.predicted_error import PublishedError
 from recsmith.reports.plans import diff_report, diff_to_raw, part_words, plan_report, price_to_raw, result_to_raw
 from recsmith.workloads import Table
 
@@ -181,11 +182,14 @@ def test_the_data_of_a_difference_is_that_of_the_noun():
 
 
 def test_below_the_step_of_a_learned_model_stands_how_far_its_kernels_were_off(capsys: pytest.CaptureFixture[str]):
-    """Of a shipped model; a plan of one that is not here is shown without."""
+    """Of a shipped model on its device; of one that is not here nothing is known. A plan's own word goes before."""
     name = next(name for name in shipped_models() if name == "h100")
     off = load_model(find_model(name))[1].held_out
-    text = text_of(plan_report(replace(made(), cost_model=f"neural:{name}"), "a run"), capsys)
-    assert f"error    kernels were off by {off.median:.1%} at the median, {off.mean:.1%} in the mean" in text
-    assert "that training never saw" in " ".join(text.split())
-    gone = text_of(plan_report(replace(made(), cost_model="neural:./gone"), "a run"), capsys)
-    assert "kernels were off" not in gone
+    text = text_of(plan_report(replace(made(), cost_model=f"neural:{name}", error=None), "a run"), capsys)
+    told = f"measured kernels ±{off.median:.1%} ({off.samples:,} groups that training never saw)"
+    assert told in " ".join(text.split())
+    gone = text_of(plan_report(replace(made(), cost_model="neural:./gone", error=None), "a run"), capsys)
+    assert "error    the step may be off: " in gone
+    assert "training never saw" not in gone
+    own = PublishedError(device="toy", checked={}, unchecked=(), share=0.25, spread=0.25)
+    assert "error    the step may be off by about 25%" in text_of(plan_report(replace(made(), error=own), "x"), capsys)

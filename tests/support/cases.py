@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from recsmith.clusters import Cluster, Device, Disk, Links
 from recsmith.costs import COST_MODELS, Evaluator
+from recsmith.costs import cost_model as find_cost_model
 from recsmith.errors import PlanMismatch, UsageError
 from recsmith.planning import Result, plan
 from recsmith.plans import Placement, Plan, check_placements
@@ -81,7 +82,7 @@ class Case:
 
     @cached_property
     def evaluator(self) -> Evaluator:
-        return COST_MODELS[self.cost_model].compile(self.problem)
+        return find_cost_model(self.cost_model).compile(self.problem)
 
     def plan(self, planner: str = "auto", **words: Any) -> Result:
         return plan(

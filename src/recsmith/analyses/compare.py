@@ -17,7 +17,6 @@ from recsmith.bounds import lower_bound
 from recsmith.clusters import Cluster, load_cluster
 from recsmith.costs import CostModel, Evaluator, price
 from recsmith.costs import cost_model as find_cost_model
-from recsmith.costs.protocol import parts_of
 from recsmith.costs.published import PublishedError, error_of
 from recsmith.errors import NoPlanFound, UsageError
 from recsmith.files import Source, source_text
@@ -135,13 +134,12 @@ def ties(comparison: Comparison) -> tuple[str, ...]:
     """Rows whose plans have room and cost more than the best by less than the first judge's published error."""
     found, (_, *others) = published_error_of(comparison), _room(comparison.rows)
     over = {row.name: row.judgements[0].over_best or 0.0 for row in others if row.fits}
-    return tuple(name for name, share in over.items() if found is not None and found.ties(share))
+    return tuple(name for name, share in over.items() if found.ties(share))
 
 
-def published_error_of(comparison: Comparison) -> PublishedError | None:
-    """How far the step of the best plan may be off under the first judge; None where that carries no error."""
-    plan = comparison.plans[_room(comparison.rows)[0].name]
-    return error_of(comparison.judges[0], plan.cluster, plan.placements, parts_of(plan.cost))
+def published_error_of(comparison: Comparison) -> PublishedError:
+    """How far the step of the best plan may be off under the first judge."""
+    return error_of(comparison.plans[_room(comparison.rows)[0].name])
 
 
 def _winner(rows: Sequence[PlannerRow], judge: int) -> PlannerRow:
@@ -251,7 +249,7 @@ class _Judges:
         evaluators = self.evaluators if wider is self.problem else [model.compile(wider) for model in self.models]
         footprint = problems.footprint_of(wider, placements)
         costs = [price(evaluator, footprint) for evaluator in evaluators]
-        plan, room = self._plan(name, placements, costs[0]), problems.fits(wider, footprint)
+        plan, room = self._plan(name, placements, costs[0], evaluators[0]), problems.fits(wider, footprint)
         inside = room and problems.in_space(self.problem, placements)
         judgements = tuple(self._judgement(i, cost, inside) for i, cost in enumerate(costs))
         row = PlannerRow(
@@ -268,9 +266,9 @@ class _Judges:
             cost_model=self.models[judge].name, total_s=cost.total_s, bound_s=bound.value_s, gap=gap, over_best=None
         )
 
-    def _plan(self, name: str, placements: tuple[Placement, ...], cost: StepCost) -> Plan:
+    def _plan(self, name: str, placements: tuple[Placement, ...], cost: StepCost, evaluator: Evaluator) -> Plan:
         """The plan of placements under the first judge, its gap still open."""
         return assemble_plan(
             self.problem, placements, cost, planner=name, cost_model=self.models[0].name, bound=self.bounds[0],
-            gap=None, extrapolated=self.evaluators[0].extrapolated,
+            gap=None, evaluator=evaluator,
         )  # fmt: skip

@@ -12,7 +12,7 @@ from recsmith.analyses.alternatives import Alternative, alternatives_to
 from recsmith.analyses.placed_costs import PlacedCosts
 from recsmith.costs import CostModel, phase_seconds
 from recsmith.costs import cost_model as find_cost_model
-from recsmith.costs.published import PublishedError, error_of
+from recsmith.costs.published import PublishedError, error_under
 from recsmith.errors import UsageError
 from recsmith.files import Source, did_you_mean
 from recsmith.plans import PARTS, Placement, Plan, load_plan
@@ -123,7 +123,7 @@ def explain(plan: Plan | Source, table: str | None = None, cost_model: str | Cos
     return Explanation(
         plan=plan, cost_model=model.name, total_s=placed.total_s, phases=phases_of(placed),
         account=None if table is None else _account(placed, model, plan, problem, table),
-        published_error=error_of(model.name, plan.cluster, plan.placements, placed.parts),
+        published_error=error_under(placed.evaluator, model.name, plan.placements, placed.parts),
     )  # fmt: skip
 
 

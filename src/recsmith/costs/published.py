@@ -1,153 +1,221 @@
-"""How far cost model `analytic` was off beside GPU times that others have published, by part of a step and device.
+"""How far predictions are off, by part of a step and device: of every cost model, by one rule.
 
-`PUBLISHED` is what benchmarks/public_gpu.py finds for its list of figures, `MEASURED` what the learned model of a GPU
-that we measured says of `analytic`; tests hold them equal. What was neither is not checked: a device that is missing
-from a part may be off by more than others.
-Only `analytic` carries such an error, and only on GPUs.
+Kernels of a learned model are off by what its card says of groups that training never saw. Those of formulas are off by
+what the card of the device's model says of formulas on the same samples, else by times that others have published.
+Links are those of `analytic`, off by published times. What is none of these is not checked: it may be off by more.
 
-Legend: W ranks; the four parts of a step are recsmith.plans.PARTS.
+The figures are data: cards lie beside the weights, and weights/published-times.json is what benchmarks/public_gpu.py
+finds for its list; tests hold it equal.
+
+Legend: N pieces, W ranks; the four parts of a step are recsmith.plans.PARTS.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Any
 
 from recsmith._types import Floats, noun
-from recsmith.clusters import Cluster
-from recsmith.plans import Placement
-from recsmith.sharding import KEY_VALUE, UVM, UVM_CACHING
-from recsmith.units import counted
+from recsmith.clusters import Device
+from recsmith.costs.analytic import AnalyticCostModel, AnalyticEvaluator
+from recsmith.costs.best import BestCostModel
+from recsmith.costs.neural.evaluator import NeuralEvaluator
+from recsmith.costs.neural.files import Card, find_model, load_model, shipped_cards
+from recsmith.costs.neural.model import PREFIX, SIMULATED, is_device
+from recsmith.costs.pricing import device_parts
+from recsmith.costs.protocol import Evaluator, parts_of
+from recsmith.costs.weight_files import data_file
+from recsmith.errors import RecSmithError
+from recsmith.files import check_schema, decode, parse_json
+from recsmith.plans import Placement, Plan
+from recsmith.plans.predicted_error import (
+    COLLECTIVES,
+    DEVICE,
+    DISK,
+    HOST,
+    LEARNED,
+    PublishedError,
+    PublishedTimes,
+)
+from recsmith.problems import footprint_of
+from recsmith.sharding import KERNELS, KEY_VALUE, UVM, UVM_CACHING
 
-MODEL = "analytic"
+ANALYTIC = AnalyticCostModel.name
 LARGE_BYTES = 2**20  # of a message; smaller ones are latency, which the model overstates by its kernels that pack
-DEVICE, HOST, DISK, COLLECTIVES = "device memory", "host memory", "tables on disk", "collectives"
+LEAST_SHARE = 1e-9  # of the kernels that are learned: less is rounding
+PUBLISHED_TIMES, SCHEMA = "published-times.json", "recsmith/published-times/1"
 
 _PLACES = {UVM.name: HOST, UVM_CACHING.name: HOST, KEY_VALUE.name: DISK}
 
 
 @noun
-class PublishedTimes:
-    """Published figures of a part of a step on a device: how many, by how many laboratories, and the error.
+class _Published:
+    """The figures of weights/published-times.json: by part and device."""
 
-    laboratories: 0 where they are kernels that we measured, which a learned model knows (docs/benchmarks/gpu.md).
-    error: the geometric mean of how far predicted and measured are apart, less 1: 0.2 is 20 %; of kernels that we
-    measured, by how much they took longer at the median. spread: what is left of it, as a geometric mean, where all
-    take longer by the same factor, which decides between no plans; 0 where that is not known apart from the error.
-    """
-
-    figures: int
-    laboratories: int
-    error: float
-    spread: float = 0.0
-
-    def __str__(self) -> str:
-        if not self.laboratories:
-            return f"+{self.error:.0%} ({counted(self.figures, 'measured group')})"
-        alone = ", one laboratory" if self.laboratories == 1 else ""
-        by = "by " if self.error >= 1 else ""
-        return f"{by}{_off(self.error)} ({counted(self.figures, 'published time')}{alone})"
+    parts: dict[str, dict[str, PublishedTimes]]
 
 
-PUBLISHED: dict[str, dict[str, PublishedTimes]] = {
-    DEVICE: {
-        "h100": PublishedTimes(figures=5, laboratories=2, error=0.12),
-        "v100-32": PublishedTimes(figures=8, laboratories=1, error=0.22),
-    },
-    HOST: {
-        "h100": PublishedTimes(figures=40, laboratories=1, error=0.15),
-    },
-    COLLECTIVES: {
-        "a100-80": PublishedTimes(figures=21, laboratories=2, error=0.26),
-        "b200": PublishedTimes(figures=60, laboratories=3, error=0.3),
-        "gb200": PublishedTimes(figures=25, laboratories=2, error=0.19),
-        "h100": PublishedTimes(figures=30, laboratories=7, error=0.19),
-        "h200": PublishedTimes(figures=21, laboratories=2, error=0.18),
-        "l40s": PublishedTimes(figures=16, laboratories=1, error=14.77),
-        "mi300x": PublishedTimes(figures=14, laboratories=1, error=0.33),
-    },
-}
-
-MEASURED = {  # kernels on tables in device memory, before what was published of them
-    "h100": PublishedTimes(figures=14114, laboratories=0, error=0.51, spread=0.26),
-    "h200": PublishedTimes(figures=14942, laboratories=0, error=0.76, spread=0.26),
-}
+@cache
+def published() -> dict[str, dict[str, PublishedTimes]]:
+    """What was published of cost model `analytic`: by part of a step and device."""
+    path = data_file(PUBLISHED_TIMES)
+    raw: Any = parse_json(path.read_text(), str(path))
+    return decode(_Published, check_schema(raw, SCHEMA, str(path)), str(path)).parts
 
 
-@noun
-class PublishedError:
-    """How far a prediction may be off, by what others have published.
-
-    device: of the catalogue. checked: what was published of the parts that the plan uses on this device. unchecked:
-    parts of which nothing was. share: of the step, each part by its seconds and error; an unchecked part by the error
-    that it has on the other devices, all of them together. spread: the same, with each part's spread where it is known.
-    """
-
-    device: str
-    checked: dict[str, PublishedTimes]
-    unchecked: tuple[str, ...]
-    share: float
-    spread: float
-
-    def __str__(self) -> str:
-        found = ", ".join(f"{part} {seen}" for part, seen in self.checked.items())
-        are = "are" if len(self.unchecked) > 1 or {COLLECTIVES, DISK} & set(self.unchecked) else "is"
-        missing = f"{' and '.join(self.unchecked)} {are} not checked on {self.device}" if self.unchecked else ""
-        ours = any(not seen.laboratories for seen in self.checked.values())
-        better = f"cost model neural:{self.device} knows its kernels" if ours else ""
-        total = "" if self.unchecked else f" by about {self.off}"
-        return f"the step may be off{total}: {'; '.join(each for each in (found, missing, better) if each)}"
-
-    @property
-    def off(self) -> str:
-        """The share in words."""
-        return f"{_off(self.share).lstrip('±')}{' or more' if self.unchecked else ''}"
-
-    @property
-    def apart(self) -> str:
-        """What plans must differ by for the model to tell them apart, in words."""
-        return f"{_off(self.spread).lstrip('±')}{' or more' if self.unchecked else ''}"
-
-    def ties(self, difference: float) -> bool:
-        """Whether steps that differ by this share of the smaller one are too close for the model to tell apart."""
-        return difference <= self.spread
+@cache
+def measured() -> dict[str, PublishedTimes]:
+    """What the learned models of GPUs say of `analytic`'s kernels on tables in device memory, by name of the model."""
+    found = {name: _beside(card, ANALYTIC) for name, card in shipped_cards().items() if card.hardware == "cuda"}
+    return {name: each for name, each in found.items() if each}
 
 
-def error_of(
-    cost_model: str, cluster: Cluster, placements: Iterable[Placement], parts: Floats
-) -> PublishedError | None:
-    """The error of a step from its parts (W, 4); None for other cost models, and where the device is no GPU."""
-    if cost_model != MODEL or cluster.device.kind == "cpu":
-        return None
-    places = {_PLACES.get(placement.compute_kernel, DEVICE) for placement in placements}
-    kernels = [part for part in (DEVICE, HOST, DISK) if part in places]
+def error_of(plan: Plan) -> PublishedError:
+    """How far the step of a plan may be off: what it says itself, or worked out for one that does not."""
+    return plan.error or _error(plan.cost_model, None, plan.cluster.device, plan.placements, parts_of(plan.cost), {})
+
+
+def error_under(
+    evaluator: Evaluator, cost_model: str, placements: tuple[Placement, ...], parts: Floats
+) -> PublishedError:
+    """How far a step may be off that an evaluator of a cost model prices, from its parts (W, 4)."""
+    by_formula = formula_seconds(evaluator, placements) if isinstance(evaluator, NeuralEvaluator) else {}
+    return _error(cost_model, evaluator, evaluator.problem.cluster.device, placements, parts, by_formula)
+
+
+def formula_seconds(evaluator: NeuralEvaluator, placements: tuple[Placement, ...]) -> dict[str, float]:
+    """Seconds of kernels on all ranks that a learned model leaves to formulas, by part; launches, where it is all."""
+    problem = evaluator.problem
+    placed = footprint_of(problem, placements)
+    seconds = evaluator.formula_seconds(placed.mode, placed.width) * problem.modes.coverage[placed.mode]
+    kernels = problem.modes.kernel[placed.mode]
+    found: dict[str, float] = {DEVICE: 0.0, HOST: 0.0, DISK: 0.0}
+    for kernel in KERNELS:
+        found[_place(kernel.name)] += float(seconds[kernels == kernel.number].sum())
+    found = {part: each for part, each in found.items() if each}
+    if (evaluator.covered if evaluator.share is None else evaluator.share > 0)[placed.mode].any():
+        return found
+    launches = device_parts(evaluator, placed)[:, :2].sum() - sum(found.values())
+    return {part: each + launches / len(found) for part, each in found.items()}
+
+
+def _error(
+    cost_model: str,
+    evaluator: Evaluator | None,
+    device: Device,
+    placements: Iterable[Placement],
+    parts: Floats,
+    by_formula: Mapping[str, float],
+) -> PublishedError:
     forward_compute, backward_compute, forward_comm, backward_comm = parts.sum(axis=0).tolist()
     compute, comm = forward_compute + backward_compute, forward_comm + backward_comm
-    used = kernels + ([COLLECTIVES] if comm else [])
-    seen = {part: _seen(part, cluster.device.name) for part in used}
+    card, formula = _learned(cost_model, evaluator, device), _formula(cost_model, evaluator)
+    if card:
+        seconds = dict[str, float](by_formula)
+        learned = compute - sum(seconds.values())
+        seconds |= {LEARNED: learned} if learned > compute * LEAST_SHARE or not seconds else {}
+        order = [part for part in (LEARNED, DEVICE, HOST, DISK) if part in seconds]
+        seen = {part: _held_out(card) if part == LEARNED else _rest(part, device, card) for part in order}
+    else:
+        places = {_place(placement.compute_kernel) for placement in placements}
+        seen = {part: _seen(part, device, formula) for part in (DEVICE, HOST, DISK) if part in places}
+        worst = max(seen, key=lambda part: _off_by(part, seen[part], formula), default=DEVICE)
+        seconds = {part: compute if part == worst else 0.0 for part in seen}
+    if comm:
+        seconds[COLLECTIVES] = comm
+        seen[COLLECTIVES] = _seen(COLLECTIVES, device, formula)
+    whole = sum(seconds.values()) or 1.0
 
-    def weighed(errors: dict[str, float]) -> float:
-        worst = max((errors[part] for part in kernels), default=0.0)
-        off = compute * worst + comm * errors.get(COLLECTIVES, 0.0)
-        return off / (compute + comm) if compute + comm else 0.0
+    def weighed(spread: bool) -> float:
+        return sum(each * _off_by(part, seen[part], formula, spread) for part, each in seconds.items()) / whole
 
     return PublishedError(
-        device=cluster.device.name,
+        device=device.name,
         checked={part: found for part, found in seen.items() if found},
         unchecked=tuple(part for part, found in seen.items() if not found),
-        share=weighed({part: found.error if found else _elsewhere(part) for part, found in seen.items()}),
-        spread=weighed(
-            {part: found.spread or found.error if found else _elsewhere(part) for part, found in seen.items()}
-        ),
+        share=weighed(spread=False), spread=weighed(spread=True),
+        known_by="" if card or formula != ANALYTIC or DEVICE not in seen else _known_by(device),
+    )  # fmt: skip
+
+
+# --- which cost model is asked ---------------------------------------------------------------------------------------
+
+
+def _learned(cost_model: str, evaluator: Evaluator | None, device: Device) -> Card | None:
+    """The card of the model that learned from measurements and prices the plan; None where formulas do."""
+    if evaluator is not None:
+        card = evaluator.card if isinstance(evaluator, NeuralEvaluator) else None
+    elif cost_model == BestCostModel.name:
+        card = _card_of(device)
+    elif cost_model.startswith(PREFIX):
+        try:
+            card = load_model(find_model(cost_model.removeprefix(PREFIX)))[1]
+        except RecSmithError:
+            return None  # a plan of a model that is not here
+    else:
+        return None
+    return None if card is None or card.hardware.startswith(SIMULATED) else card
+
+
+def _formula(cost_model: str, evaluator: Evaluator | None) -> str:
+    """The cost model whose formulas price what no measurement covers: `analytic` for all that begin with it."""
+    ours = isinstance(evaluator, NeuralEvaluator | AnalyticEvaluator) or cost_model.startswith(PREFIX)
+    return ANALYTIC if ours or cost_model == BestCostModel.name else cost_model
+
+
+def _card_of(device: Device) -> Card | None:
+    """The card of the learned model that ships for a device."""
+    cards = (card for card in shipped_cards().values() if not card.hardware.startswith(SIMULATED))
+    return next((card for card in cards if is_device(card.hardware, card.device, device)), None)
+
+
+def _known_by(device: Device) -> str:
+    found = _card_of(device)
+    return next((f"{PREFIX}{name}" for name, card in shipped_cards().items() if card is found), "") if found else ""
+
+
+# --- what is known of a part -----------------------------------------------------------------------------------------
+
+
+def _place(kernel: str) -> str:
+    return _PLACES.get(kernel, DEVICE)
+
+
+def _held_out(card: Card) -> PublishedTimes:
+    return PublishedTimes(figures=card.held_out.samples, laboratories=0, error=card.held_out.median)
+
+
+def _beside(card: Card, formula: str) -> PublishedTimes | None:
+    """What a card says of a cost model of formulas on its samples."""
+    found = card.beside.get(formula)
+    if found is None:
+        return None
+    return PublishedTimes(
+        figures=card.samples, laboratories=0, error=round(found.factor - 1, 2), spread=round(found.spread, 2)
     )
 
 
-def _seen(part: str, device: str) -> PublishedTimes | None:
-    return (MEASURED.get(device) if part == DEVICE else None) or PUBLISHED.get(part, {}).get(device)
+def _rest(part: str, device: Device, card: Card) -> PublishedTimes | None:
+    """Kernels of `analytic` beside learned ones: in device memory times the card's factor, so only a spread is left."""
+    if part != DEVICE:
+        return _seen(part, device, ANALYTIC)
+    found = _beside(card, ANALYTIC)
+    return found and PublishedTimes(figures=found.figures, laboratories=0, error=found.spread)
+
+
+def _seen(part: str, device: Device, formula: str) -> PublishedTimes | None:
+    """What is known of a part under a cost model of formulas; links of others than `analytic` were never checked."""
+    card = _card_of(device) if part == DEVICE else None
+    found = _beside(card, formula) if card else None
+    return found or (published().get(part, {}).get(device.name) if formula == ANALYTIC else None)
+
+
+def _off_by(part: str, seen: PublishedTimes | None, formula: str, spread: bool = False) -> float:
+    if seen is None:
+        return _elsewhere(part) if formula == ANALYTIC else 0.0
+    return seen.spread or abs(seen.error) if spread else abs(seen.error)
 
 
 def _elsewhere(part: str) -> float:
     """The error of a part over all devices, each by its figures; of tables on disk, that of tables in host memory."""
-    found = PUBLISHED.get(part, PUBLISHED[HOST]).values()
+    found = published().get(part, published()[HOST]).values()
     return sum(each.figures * each.error for each in found) / sum(each.figures for each in found)
-
-
-def _off(error: float) -> str:
-    return f"±{error:.0%}" if error < 1 else f"a factor of {1 + error:.0f}"

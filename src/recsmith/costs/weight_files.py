@@ -82,6 +82,11 @@ def shipped() -> list[str]:
     return sorted(file.name.removesuffix(SUFFIX) for file in _home().glob(f"*{SUFFIX}"))
 
 
+def data_file(name: str) -> Path:
+    """A file of figures that ships beside the weights."""
+    return _home() / name
+
+
 def starts_with_card(schema: str) -> bytes:
     """How weights begin that carry a card of a schema, as a regular expression: its card stands first."""
     family = schema.rpartition("/")[0].encode()

@@ -153,7 +153,7 @@ class ChangedProblem:
         bound = lower_bound(self.evaluator).bound
         return assemble_plan(
             self.problem, moves.placements, cost, planner=planner, cost_model=self.model.name, bound=bound,
-            gap=bound.gap(cost.total_s), extrapolated=self.evaluator.extrapolated,
+            gap=bound.gap(cost.total_s), evaluator=self.evaluator,
         )  # fmt: skip
 
 

@@ -5,6 +5,8 @@ from typing import TypedDict
 from recsmith._types import noun
 from recsmith.bounds import lower_bound
 from recsmith.costs import CostModel, Evaluator, price
+from recsmith.costs.protocol import parts_of
+from recsmith.costs.published import error_under
 from recsmith.errors import UsageError
 from recsmith.planners import Budget
 from recsmith.plans import Bound, Placement, Plan, StepCost, digest_of, sorted_by_name
@@ -76,9 +78,9 @@ def assemble_plan(
     cost_model: str,
     bound: Bound,
     gap: float | None,
-    extrapolated: dict[str, float],
+    evaluator: Evaluator,
 ) -> Plan:
-    """The Plan of priced placements: tables by name, the space and rules of the problem, and the digest."""
+    """The Plan of placements that an evaluator priced: tables by name, the problem's space and rules, error, digest."""
     workload = sorted_by_name(problem.workload)
     constraints = constraints_to_raw(problem.space, problem.constraints)
     return Plan(
@@ -91,7 +93,8 @@ def assemble_plan(
         cost=cost,
         bound=bound,
         gap=gap,
-        extrapolated=extrapolated,
+        extrapolated=evaluator.extrapolated,
+        error=error_under(evaluator, cost_model, placements, parts_of(cost)),
         digest=digest_of(workload, problem.cluster, constraints, placements),
     )
 
@@ -107,5 +110,5 @@ def make_plan(
     cost = price(evaluator, footprint)
     return assemble_plan(
         problem, placements, cost, planner=planner, cost_model=cost_model,
-        bound=bound, gap=bound.gap(cost.total_s), extrapolated=evaluator.extrapolated,
+        bound=bound, gap=bound.gap(cost.total_s), evaluator=evaluator,
     )  # fmt: skip

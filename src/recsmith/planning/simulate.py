@@ -13,6 +13,8 @@ from recsmith.clusters import Cluster, load_cluster
 from recsmith.costs import CostModel, Evaluator
 from recsmith.costs import cost_model as find_cost_model
 from recsmith.costs import price as price_footprint
+from recsmith.costs.protocol import parts_of
+from recsmith.costs.published import error_under
 from recsmith.errors import UsageError
 from recsmith.files import Source, source_text
 from recsmith.planning.result import assemble_plan
@@ -51,6 +53,7 @@ def _priced_again(plan: Plan, cost_model: str | CostModel | None) -> Plan:
     return replace(
         plan, cost_model=model.name, cost=priced.cost, bound=bound,
         gap=bound.gap(priced.cost.total_s) if priced.is_legal else None, extrapolated=priced.evaluator.extrapolated,
+        error=error_under(priced.evaluator, model.name, plan.placements, parts_of(priced.cost)),
     )  # fmt: skip
 
 
@@ -83,7 +86,7 @@ def price(
     bound = lower_bound(priced.evaluator).bound
     return assemble_plan(
         problem, placements, priced.cost, planner=GIVEN, cost_model=model.name, bound=bound,
-        gap=bound.gap(priced.cost.total_s) if priced.is_legal else None, extrapolated=priced.evaluator.extrapolated,
+        gap=bound.gap(priced.cost.total_s) if priced.is_legal else None, evaluator=priced.evaluator,
     )  # fmt: skip
 
 

@@ -14,6 +14,7 @@ from recsmith.files import Raw, Source, decode, encode
 from recsmith.plans.check import check_placements, check_shards
 from recsmith.plans.dumped import is_dump
 from recsmith.plans.plan import Bound, PlacedTables, Placement, Plan, StepCost, shards_of
+from recsmith.plans.predicted_error import PublishedError
 from recsmith.plans.printed import is_printed
 from recsmith.plans.towers import check_towers
 from recsmith.sharding import Shard
@@ -38,6 +39,7 @@ class PricedBody:
     bound: Bound
     gap: float | None
     extrapolated: dict[str, float] = field(default_factory=dict[str, float])
+    error: PublishedError | None = None
     towers: tuple[tuple[str, ...], ...] = ()
     digest: str = ""
     shards: tuple[Shard, ...] | None = None
@@ -55,6 +57,7 @@ class Body:
     bound: Bound | None = None
     gap: float | None = None
     extrapolated: dict[str, float] = field(default_factory=dict[str, float])
+    error: PublishedError | None = None
     towers: tuple[tuple[str, ...], ...] = ()
     digest: str = ""
     shards: tuple[Shard, ...] | None = None
@@ -112,6 +115,7 @@ def plan_to_raw(plan: Plan) -> Raw:
         "cost_model": plan.cost_model,
         "gap": plan.gap,
         **({"extrapolated": plan.extrapolated} if plan.extrapolated else {}),
+        **({} if plan.error is None else {"error": encode(plan.error)}),
         **({"towers": [list(tower) for tower in plan.towers]} if plan.towers else {}),
         "bound": encode(plan.bound) | {"value_s": plan.bound.value_s},
         "versions": {"recsmith": __version__},
@@ -201,7 +205,7 @@ def placed_from_raw(raw: Raw, source: str) -> Plan | PlacedTables:
     return Plan(
         workload=workload, cluster=cluster, placements=rest.placements, constraints=rest.constraints or {},
         planner=rest.planner, cost_model=rest.cost_model, cost=rest.cost, bound=rest.bound, gap=rest.gap,
-        extrapolated=rest.extrapolated, towers=rest.towers,
+        extrapolated=rest.extrapolated, error=rest.error, towers=rest.towers,
         digest=digest_of(workload, cluster, rest.constraints or {}, rest.placements),
     )  # fmt: skip
 

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from recsmith._types import noun
 from recsmith.clusters import Cluster
 from recsmith.errors import UsageError, check_rules
+from recsmith.plans.predicted_error import PublishedError
 from recsmith.sharding import CACHED_KERNELS, NOTED_ON_CUDA, Shard, ShardingType, sharding_type
 from recsmith.sharding.memory import CACHE_LOAD_FACTOR
 from recsmith.workloads import Workload
@@ -180,6 +181,7 @@ class Plan:
 
     constraints: the space that was searched and what had to be kept, as plain data (they travel with the bound).
     extrapolated: inputs beyond what a learned cost model was trained on, by what factor, the largest first.
+    error: how far the predicted step may be off; None in files of before (recsmith.costs.published works it out).
     towers: the tables of each host, where they were planned as towers. digest: of workload, cluster, constraints and
         placements; equal digests mean equal plans.
     """
@@ -194,6 +196,7 @@ class Plan:
     bound: Bound
     gap: float | None
     extrapolated: dict[str, float] = field(default_factory=dict[str, float])
+    error: PublishedError | None = None
     towers: tuple[tuple[str, ...], ...] = ()
     digest: str = ""
 

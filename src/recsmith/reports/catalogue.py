@@ -14,7 +14,7 @@ from recsmith.clusters import Cluster, catalogue, cluster_to_raw, load_cluster
 from recsmith.costs import BEST, COST_MODELS, DEFAULT_COST_MODEL
 from recsmith.costs.neural.files import find_model, load_model, shipped_models
 from recsmith.costs.neural.model import PREFIX
-from recsmith.costs.published import COLLECTIVES, DEVICE, HOST, MEASURED, PUBLISHED
+from recsmith.costs.published import COLLECTIVES, DEVICE, HOST, measured, published
 from recsmith.files import Raw, encode
 from recsmith.planning.registry import PLANNERS
 from recsmith.reports.layout import Grid, grid, line, plain_line
@@ -35,7 +35,7 @@ LABEL_WIDTH = 12  # characters: the longest module, `fbgemm_gpu`, and two spaces
 def devices_report() -> RenderableType:
     """A row for each device of the catalogue; a dash where no source was found for a figure."""
     made = grid(left=("device",), right=HEADINGS, optional=("checked", "host link", "cache", "between"))
-    hosted = PUBLISHED[HOST]
+    hosted, ours = published()[HOST], measured()
     for name in catalogue():
         made.add_row(*_device_row(load_cluster(name)))
     return Group(
@@ -49,8 +49,8 @@ def devices_report() -> RenderableType:
         ),
         line(
             "measured",
-            f"kernels of {' and '.join(MEASURED)}, {' and '.join(f'{each.figures:,}' for each in MEASURED.values())} "
-            f"groups of tables: cost models {' and '.join(f'{PREFIX}{name}' for name in MEASURED)} know them",
+            f"kernels of {' and '.join(ours)}, {' and '.join(f'{each.figures:,}' for each in ours.values())} "
+            f"groups of tables: cost models {' and '.join(f'{PREFIX}{name}' for name in ours)} know them",
         ),
         line("use", "--cluster h100:8x12 is 12 hosts of 8; a host of gb200 is its NVLink domain"),
         line(
@@ -75,7 +75,7 @@ def _device_row(cluster: Cluster) -> tuple[str, ...]:
 
 def _checked_words(device: str) -> str:
     """Published times of a device: those of kernels, and of collectives."""
-    counts = {part: seen[device].figures if device in seen else 0 for part, seen in PUBLISHED.items()}
+    counts = {part: seen[device].figures if device in seen else 0 for part, seen in published().items()}
     kernels = counts[DEVICE] + counts[HOST]
     return f"{kernels} + {counts[COLLECTIVES]}" if any(counts.values()) else "-"
 
@@ -85,8 +85,8 @@ def devices_to_raw() -> Raw:
     return {
         "schema": DEVICES_SCHEMA,
         "devices": [cluster_to_raw(load_cluster(name)) for name in catalogue()],
-        "published": {part: {name: encode(each) for name, each in seen.items()} for part, seen in PUBLISHED.items()},
-        "measured": {name: encode(each) for name, each in MEASURED.items()},
+        "published": {part: {name: encode(each) for name, each in seen.items()} for part, seen in published().items()},
+        "measured": {name: encode(each) for name, each in measured().items()},
     }
 
 

@@ -13,11 +13,12 @@ from recsmith.analyses.compare import BASELINE, Comparison, Judgement, PlannerRo
 from recsmith.analyses.data_types import DataTypeForm
 from recsmith.analyses.scaling import Fewest, Fixed, Knee, Point, Sweep
 from recsmith.analyses.sensitivity import Spread
+from recsmith.costs.published import error_of
 from recsmith.errors import printable
 from recsmith.files import Raw, encode, starts_with_schema
 from recsmith.problems.space import space_words
 from recsmith.reports.layout import Grid, grid, line
-from recsmith.reports.plans import error_line, published_error
+from recsmith.reports.plans import error_line
 from recsmith.units import counted, format_gap, format_size, format_time
 
 DATA_TYPES_SCHEMA = "recsmith/data_types/1"
@@ -59,7 +60,7 @@ def _error_lines(comparison: Comparison) -> Iterator[line]:
     """How far steps may be off, and which plans differ by less."""
     found, tied = published_error_of(comparison), ties(comparison)
     yield from error_line(found)
-    if found is not None and tied:
+    if tied:
         yield line(
             "ties", f"{', '.join(tied)}: over the best by less than {found.apart}, which the model cannot tell apart"
         )
@@ -285,7 +286,7 @@ def data_types_report(forms: Sequence[DataTypeForm]) -> RenderableType:
         line("workload", f"{counted(len(plan.workload.tables), 'table')} under {plan.workload.optimizer}"),
         line("cluster", plan.cluster.describe()),
         line("steps", f"of cost model {plan.cost_model}, predicted; devices: the fewest for which a plan was found"),
-        *error_line(published_error(plan)),
+        *error_line(error_of(plan)),
     ]
     table = grid(
         left=("tables",), right=("weights", "state", "devices", "fullest\ndevice", "step", "beside\nas given"),

@@ -8,11 +8,8 @@ from rich.console import Group, RenderableType
 from recsmith._types import record
 from recsmith.analyses.towers import imbalance
 from recsmith.costs.collectives import synchronisation_of
-from recsmith.costs.neural.files import find_model, load_model
-from recsmith.costs.neural.model import PREFIX
 from recsmith.costs.protocol import parts_of, rule_of
 from recsmith.costs.published import PublishedError, error_of
-from recsmith.errors import RecSmithError
 from recsmith.files import Raw, encode
 from recsmith.planning import Result
 from recsmith.plans import (
@@ -53,7 +50,7 @@ def plan_report(plan: Plan, run: str | None = None) -> RenderableType:
         line("cluster", plan.cluster.describe()),
         *reserve_line(plan),
         line("step", f"{format_time(plan.cost.total_s)} (cost model {plan.cost_model}, predicted)"),
-        *(error_line(published_error(plan)) or learned_line(plan.cost_model)),
+        *error_line(error_of(plan)),
         line("slowest", slowest_words(slowest_of(plan.cost, plan.cost_model))),
         line("bound", _bound_words(plan)),
     ]
@@ -73,29 +70,8 @@ def reserve_line(plan: Plan) -> list[line]:
     return [line("reserve", str(found))] if found else []
 
 
-def published_error(plan: Plan) -> PublishedError | None:
-    """How far the step of a plan may be off, by what others have published."""
-    return error_of(plan.cost_model, plan.cluster, plan.placements, parts_of(plan.cost))
-
-
-def learned_line(cost_model: str) -> list[line]:
-    """The line that says how far a learned cost model was off kernels that its training never saw; none of others."""
-    if not cost_model.startswith(PREFIX):
-        return []
-    try:
-        card = load_model(find_model(cost_model.removeprefix(PREFIX)))[1]
-    except RecSmithError:
-        return []  # a plan of a model that is not here
-    off = card.held_out
-    told = (
-        f"kernels were off by {off.median:.1%} at the median, {off.mean:.1%} in the mean, in {off.samples:,} groups on "
-        f"{card.device} that training never saw; collectives are those of analytic"
-    )
-    return [line("error", told)]
-
-
 def error_line(found: PublishedError | None) -> list[line]:
-    """The line that stands below a predicted step; none where the cost model carries no error."""
+    """The line that stands below a predicted step."""
     return [] if found is None else [line("error", str(found))]
 
 
@@ -307,7 +283,7 @@ def price_to_raw(plan: Plan) -> Raw:
         "bound": encode(plan.bound) | {"value_s": plan.bound.value_s},
         "gap": plan.gap,
         **({"extrapolated": plan.extrapolated} if plan.extrapolated else {}),
-        **({} if (found := published_error(plan)) is None else {"published_error": encode(found)}),
+        "published_error": encode(error_of(plan)),
     }
 
 

@@ -8,12 +8,12 @@ from recsmith.analyses.compare import PlannerRow
 from recsmith.analyses.explain import Phase, TableAccount
 from recsmith.analyses.scaling import Fewest, Knee, Point
 from recsmith.clusters.files import cluster_schema, plain_cluster_schema
-from recsmith.costs.published import PublishedError
 from recsmith.data.dataset import FORMAT, TransformedSpec
 from recsmith.data.dataset import SCHEMA as DATASET_SCHEMA
 from recsmith.files import Raw, json_schema
 from recsmith.plans import Bound, Placement, StepCost
 from recsmith.plans.files import SCHEMA as PLAN_SCHEMA
+from recsmith.plans.predicted_error import PublishedError
 from recsmith.prediction.models import MODEL_SCHEMA, Model
 from recsmith.problems.constraint_files import CONSTRAINTS_SCHEMA, ConstraintsFile
 from recsmith.reports.comparisons import COMPARISON_SCHEMA, SWEEP_SCHEMA
@@ -97,6 +97,7 @@ def _plan() -> Raw:
             "versions": {"type": "object"},
             "digest": text,
             "extrapolated": json_schema(dict[str, float]),
+            "error": json_schema(PublishedError),
             "towers": json_schema(tuple[tuple[str, ...], ...]),
         },
     )

@@ -14,6 +14,7 @@ from recsmith.analyses.explain import Phase, phases_of
 from recsmith.analyses.placed_costs import PlacedCosts
 from recsmith.analyses.sensitivity import Spread, spread_of
 from recsmith.costs import cost_model as find_cost_model
+from recsmith.costs.published import error_of
 from recsmith.errors import UsageError
 from recsmith.plans import Bound, DeviceCost, Placement, Plan, diff
 from recsmith.plans.diff import is_same_table
@@ -25,7 +26,6 @@ from recsmith.reports.plans import (
     inexact_words,
     overfull_words,
     placement_words,
-    published_error,
     sync_words,
     towers_words,
     wide_text,
@@ -192,11 +192,10 @@ def _summary(plan: Plan, name: str) -> ShownPlan:
 
 def notes_of(plan: Plan) -> Iterator[str]:
     """What a reader should know besides the figures; the terminal, the page and the report say the same."""
-    error = published_error(plan)
     towers = towers_words(plan)
     words = (overfull_words(plan.cost), towers and f"towers: {towers}", sync_words(plan), beneath_words(plan),
              inexact_words(plan), wide_text(plan))  # fmt: skip
-    for text in (*words, str(error) if error else None):
+    for text in (*words, str(error_of(plan))):
         if text:
             yield f"{text[0].upper()}{text[1:]}."
     if plan.extrapolated:

@@ -17,9 +17,9 @@ from recsmith.learning.costs.baselines import (
     BLOCKS,
     WHOLE,
     Affine,
-    analytic_factor,
-    analytic_seconds,
+    beside,
     cluster_of,
+    formula_seconds,
     with_corrected_work,
     workload_of,
 )
@@ -34,12 +34,16 @@ def test_an_affine_model_learns_what_is_affine() -> None:
     assert np.median(np.abs(affine.sum(axis=1) / found.total - 1)) < 0.2
 
 
-def test_analytic_seconds_grow_with_the_work() -> None:
+def test_seconds_of_formulas_grow_with_the_work() -> None:
     found = groups(5)
-    seconds = analytic_seconds(found, load_cluster("h100:1"))
+    seconds = formula_seconds(found, load_cluster("h100:1"))
     assert seconds.shape == (5, 2)
     assert (seconds > 22 * 3e-6 / 11).all()
-    assert analytic_factor(found.seconds, found.seconds / 3) == pytest.approx(3)
+    third = beside(found.seconds, found.seconds / 3)
+    assert (third.samples, third.factor) == (len(found), pytest.approx(3))
+    assert third.spread == pytest.approx(0, abs=1e-9)
+    unpriced = beside(found.seconds, np.where(np.arange(len(found))[:, None] == 0, 0.0, found.seconds / 3))
+    assert (unpriced.samples, unpriced.factor) == (len(found) - 1, pytest.approx(3))
 
 
 def test_each_table_has_its_own_figures_whatever_stands_beside_it() -> None:

@@ -13,7 +13,7 @@ from recsmith.costs.neural.files import FROM_ANALYTIC, Variant, load_model, save
 from recsmith.costs.neural.inputs import FIRST_INPUTS
 from recsmith.costs.pricing import one_device
 from recsmith.learning.costs import Groups
-from recsmith.learning.costs.baselines import analytic_seconds, with_corrected_work
+from recsmith.learning.costs.baselines import formula_seconds, with_corrected_work
 from recsmith.learning.costs.learn import predict
 
 pytest.importorskip("torch")
@@ -52,7 +52,7 @@ def test_it_begins_near_analytic_and_numpy_computes_what_pytorch_does(tmp_path: 
     samples = with_corrected_work(groups(40), one_device(load_cluster("h100")))
     begun = training._first_network(CostRecipe(variant=variant), samples)  # pyright: ignore[reportPrivateUsage]
     predicted = training.predict(begun, samples)
-    analytic = replace(samples, seconds=analytic_seconds(samples, one_device(load_cluster("h100"))))
+    analytic = replace(samples, seconds=formula_seconds(samples, one_device(load_cluster("h100"))))
     assert _error(predicted, analytic) < 0.4
     truth = replace(samples, seconds=1.5 * predicted)
     network, _ = train(CostRecipe(variant=variant, epochs=30), truth, truth)

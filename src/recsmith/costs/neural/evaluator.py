@@ -40,9 +40,11 @@ class NeuralEvaluator:
     """A learned model for one problem.
 
     covered (M,): modes whose kernels were measured. extrapolated: inputs beyond the trained range, by what factor.
-    share (M,): what the learned price of a mode counts where formulas count the rest (costs/best.py); None where it is
-    all of each covered mode's. lift: seconds that every group on a rank costs more than the model says; 0 except in the
-    models of `lifted`.
+    share (M,): what the learned price of a mode counts where formulas count the rest (costs/best.py), which is no less
+    than what the model says of the piece alone: no table is cheaper for lying beyond. None where it is all of each
+    covered mode's. factors (M, 2): what seconds of `analytic` are multiplied with, forward and backward;
+    None where it is the card's factor for all. lift: seconds that every group on a rank costs more than the model says;
+    0 except in the models of `lifted`.
     """
 
     problem: Problem
@@ -54,6 +56,7 @@ class NeuralEvaluator:
     lift: float = 0.0
     additive: bool = False
     share: Floats | None = None
+    factors: Floats | None = None
 
     @property
     def kernels(self) -> EmbeddingKernels:
@@ -86,6 +89,7 @@ class NeuralEvaluator:
         terms = np.zeros((len(modes), 1 + learned + self._owned + AROUND))
         terms[:, PIECES] = 1.0
         covered, analytic = self.covered[modes], self.analytic.terms(modes, widths)
+        formula, rest = self._formula(modes, analytic), self._rest(modes)
         known = np.flatnonzero(covered)
         for start in range(0, len(known), PIECE_BLOCK):
             some = known[start : start + PIECE_BLOCK]
@@ -93,14 +97,28 @@ class NeuralEvaluator:
             work = self._work(piece, modes[some], widths[some], analytic[some, 1:5])
             terms[some, 1 : 1 + learned] = self.weights.terms(work, inputs_of(piece))
             if self.share is not None:
+                partly = some[rest[some] > 0]
+                alone = self.weights.head.seconds(terms[partly, : 1 + learned]).T
+                formula[partly] = np.maximum(formula[partly], alone)
                 terms[some, 1 : 1 + learned] *= self.share[modes[some], None]
             if isinstance(self.weights.head, CorrectedHead):
                 terms[some, 1 + learned : -AROUND] = self.weights.head.own(terms[some, : 1 + learned])
-        other = np.maximum(analytic[:, [1, 3]], analytic[:, [2, 4]]) * self.card.analytic_factor
-        rest = ~covered if self.share is None else 1 - self.share[modes]
-        terms[:, [OTHER_FORWARD, OTHER_BACKWARD]] = other * rest[:, None]
+        terms[:, [OTHER_FORWARD, OTHER_BACKWARD]] = formula * rest[:, None]
         terms[:, [FORWARD_COMM, BACKWARD_COMM]] = analytic[:, [ANALYTIC_FORWARD_COMM, ANALYTIC_BACKWARD_COMM]]
         return terms
+
+    def formula_seconds(self, modes: Ints, widths: Ints) -> Floats:
+        """Seconds (N,) of pieces that are left to formulas."""
+        return self.terms(modes, widths)[:, [OTHER_FORWARD, OTHER_BACKWARD]].sum(axis=1)
+
+    def _formula(self, modes: Ints, analytic: Floats) -> Floats:
+        """Seconds of formulas (N, 2) for pieces, forward and backward. analytic: its terms."""
+        other = np.maximum(analytic[:, [1, 3]], analytic[:, [2, 4]])
+        return other * (self.card.analytic_factor if self.factors is None else self.factors[modes])
+
+    def _rest(self, modes: Ints) -> Floats:
+        """What formulas count of pieces (N,), from 0 to 1."""
+        return (~self.covered[modes]).astype(np.float64) if self.share is None else 1 - self.share[modes]
 
     def _work(self, piece: PieceWork, modes: Ints, widths: Ints, analytic: Floats) -> Floats:
         """The figures of pieces (N, b or c) that the model takes. analytic: seconds of that cost model (N, 4)."""

@@ -3,7 +3,8 @@
 Reading checks names, shapes, signs and that every number is finite.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -24,6 +25,7 @@ from recsmith.costs.neural.inputs import (
 from recsmith.costs.weight_files import (
     COMM,
     POLICIES,
+    card_path,
     check_tensors,
     damaged,
     find_weights,
@@ -32,7 +34,7 @@ from recsmith.costs.weight_files import (
     write_weights,
 )
 from recsmith.elementary import exp, matmul, tanh
-from recsmith.files import check_schema, decode, encode
+from recsmith.files import check_schema, decode, encode, parse_json
 
 SCHEMA = "recsmith/cost-model-card/1"
 MADE_BY = "recsmith learn cost"
@@ -74,6 +76,26 @@ class Range:
 
 
 @noun
+class Beside:
+    """How a cost model of formulas does on the samples. factor: median of measured over its seconds.
+
+    spread: geometric mean, less 1, of how far the two are apart once the factor is taken off.
+    """
+
+    samples: int
+    factor: float
+    spread: float
+
+
+@noun
+class CopySeconds:
+    """Seconds of data_parallel kernels beyond their launch: for each table, and for each byte of its weights."""
+
+    table_s: float
+    byte_s: float
+
+
+@noun
 class Card:
     """What a learned cost model is, and how far it can be trusted.
 
@@ -81,7 +103,8 @@ class Card:
     not used (docs/learning.md). train, validation: samples used; those of `held_out` are the rest. ranges: of tables
     and of whole groups (`device ids`, `device tables` ...). analytic_factor: what the seconds of cost model analytic
     are multiplied with for kernels that were not measured. start: the model whose weights training began with.
-    regions: `held_out` by kinds of groups; none in cards of before.
+    regions: `held_out` by kinds of groups. beside: formulas on the same samples, by cost model. copies: what was
+    measured of data_parallel tables, by optimizer (benchmarks/gpu/copies.py). Cards of before have none of these.
     """
 
     hardware: str
@@ -103,6 +126,8 @@ class Card:
     analytic_factor: float = 1.0
     start: str | None = None
     regions: tuple[Region, ...] = ()
+    beside: dict[str, Beside] = field(default_factory=dict[str, Beside])
+    copies: dict[str, CopySeconds] = field(default_factory=dict[str, CopySeconds])
 
 
 @dataclass(frozen=True)
@@ -139,6 +164,13 @@ def save_model(target: str, tensors: dict[str, Any], card: Card) -> None:
 def shipped_models() -> list[str]:
     """Names of the learned cost models that ship."""
     return [name for name in shipped() if not name.startswith((COMM, *POLICIES))]
+
+
+@cache
+def shipped_cards() -> dict[str, Card]:
+    """The cards of these models, from the files beside their weights: quicker than the weights."""
+    paths = {name: card_path(str(find_model(name))) for name in shipped_models()}
+    return {name: card_from_raw(parse_json(path.read_text(), str(path)), str(path)) for name, path in paths.items()}
 
 
 def find_model(name: str) -> Path:

@@ -19,20 +19,21 @@ import numpy as np
 
 from recsmith._types import Bools, Floats
 from recsmith.clusters import Device
-from recsmith.costs.analytic import AnalyticCostModel
+from recsmith.costs.analytic import AnalyticCostModel, AnalyticEvaluator
 from recsmith.costs.neural.evaluator import NeuralEvaluator
 from recsmith.costs.neural.files import Card, find_model, load_model
 from recsmith.costs.neural.inputs import distances, figures_of
 from recsmith.elementary import log2
 from recsmith.errors import UsageError
 from recsmith.problems import Problem
-from recsmith.sharding import FUSED
+from recsmith.sharding import CACHED, DATA_PARALLEL, FUSED, UVM
 from recsmith.workloads import Workload
 
 PREFIX = "neural:"
 SIMULATED = "simulated:"  # the prefix of hardware whose samples come from a formula
 CLOSE = 1.0 + 1e-9  # a factor; up to it an input counts as within the range
 FAR = 16.0  # times a figure is off the edge of a trained cell: two cells. Trade-off; not tuned further
+LEAST_S = 1e-15  # a formula of less, which has no factor
 LEAST = 1e-9  # what a most of 0 is taken for, so that factors are finite
 
 
@@ -83,7 +84,10 @@ class NeuralCostModel:
         share, unique = np.zeros(len(covered)), analytic.kernels.unique
         if covered.any():
             share[covered] = _shares(_distances(problem, covered, unique, self.weights.cells))
-        return NeuralEvaluator(problem, self.weights, self.card, analytic, share > 0, {}, share=share)
+        factors = _factors(problem, self.card, analytic)
+        return NeuralEvaluator(
+            problem, self.weights, self.card, analytic, covered, {}, share=share, factors=factors
+        )  # fmt: skip
 
     def _check(self, problem: Problem) -> None:
         device, card = problem.cluster.device, self.card
@@ -190,6 +194,25 @@ def _distances(problem: Problem, covered: Bools, unique: Floats, cells: Floats |
         ),
         cells,
     )  # fmt: skip
+
+
+def _factors(problem: Problem, card: Card, analytic: AnalyticEvaluator) -> Floats:
+    """What seconds of `analytic` count (M, 2), forward and backward.
+
+    The card's factor is of kernels on device memory: links and disks are not slower by it. Kernels of data_parallel
+    tables have the seconds that were measured of them with the optimizer, where they were.
+    """
+    modes, demand = problem.modes, problem.demand
+    factors = np.full((len(modes.table), 2), card.analytic_factor)
+    factors[np.isin(modes.kernel, (UVM.number, *CACHED))] = 1.0
+    copies, fitted = np.flatnonzero(modes.type == DATA_PARALLEL), card.copies.get(problem.workload.optimizer)
+    if fitted and len(copies):
+        table = modes.table[copies]
+        terms = analytic.terms(copies, demand.dim[table])
+        seconds = fitted.table_s + fitted.byte_s * demand.rows[table] * demand.dim[table] * demand.element_bytes[table]
+        factors[copies, 0] = 1.0
+        factors[copies, 1] = seconds / np.maximum(np.maximum(terms[:, 3], terms[:, 4]), LEAST_S)
+    return factors
 
 
 def _shares(far: Floats) -> Floats:

@@ -1,4 +1,4 @@
-"""Baselines that a learned cost model must beat: an affine fit, and cost model `analytic` times one factor.
+"""Baselines that a learned cost model must beat: an affine fit, and cost models of formulas times one factor.
 
 Legend: N groups, f figures of work.
 """
@@ -13,6 +13,7 @@ from recsmith.clusters import Cluster, catalogue, load_cluster
 from recsmith.costs import cost_model
 from recsmith.costs.analytic import BACKWARD_CACHE, FORWARD_MEMORY
 from recsmith.costs.embedding_kernels import EmbeddingKernels
+from recsmith.costs.neural.files import Beside
 from recsmith.costs.neural.inputs import (
     CORRECTED,
     DATA_TYPES,
@@ -61,9 +62,9 @@ class Affine:
         return np.hstack([np.full((len(groups), 1), LAUNCH_SCALE_S), *columns])
 
 
-def analytic_seconds(groups: Groups, cluster: Cluster) -> Floats:
-    """Seconds (N, 2) of cost model `analytic` on one device of a cluster; about 10 ms a group."""
-    model = cost_model("analytic")
+def formula_seconds(groups: Groups, cluster: Cluster, formula: str = "analytic") -> Floats:
+    """Seconds (N, 2) of a cost model of formulas on one device of a cluster; about 10 ms a group."""
+    model = cost_model(formula)
     return np.stack([group_seconds(model, workload_of(groups, i), cluster) for i in range(len(groups))]).reshape(-1, 2)
 
 
@@ -138,6 +139,11 @@ def cluster_of(origin: Origin) -> Cluster | None:
     return one_device(load_cluster(name))
 
 
-def analytic_factor(measured: Floats, analytic: Floats) -> float:
-    """The factor that brings analytic seconds (N, 2) to measured ones at the median."""
-    return float(np.exp(np.median(np.log(measured.sum(axis=1) / analytic.sum(axis=1)))))
+def beside(measured: Floats, predicted: Floats) -> Beside:
+    """How seconds (N, 2) of a cost model of formulas do beside measured ones, of groups that it has a price for."""
+    priced = predicted.sum(axis=1) > 0
+    ratios = np.log(measured[priced].sum(axis=1) / predicted[priced].sum(axis=1))
+    middle = np.median(ratios)
+    return Beside(
+        samples=len(ratios), factor=float(np.exp(middle)), spread=float(np.exp(np.abs(ratios - middle).mean()) - 1)
+    )

@@ -17,6 +17,7 @@ from recsmith._types import Floats, Ints
 from recsmith.costs.neural.files import (
     CELLS,
     FROM_ANALYTIC,
+    Beside,
     Card,
     Range,
     Variant,
@@ -30,10 +31,11 @@ from recsmith.costs.neural.files import (
 from recsmith.costs.neural.inputs import DATA_TYPES, OPTIMIZERS, Region, cells_of, figures_of
 from recsmith.errors import UsageError
 from recsmith.learning.costs import Groups, Origin, noise_floor, read_groups
-from recsmith.learning.costs.baselines import analytic_factor, analytic_seconds, cluster_of, with_corrected_work
+from recsmith.learning.costs.baselines import beside, cluster_of, formula_seconds, with_corrected_work
 from recsmith.learning.preparation import check_output, held_out, import_training, noise_floor_of, split
 
-SCALED_BY = 300  # groups, of 10 ms each, that the factor of `analytic` is the median of; not tuned further
+SCALED_BY = 300  # groups, of 10 ms each, that formulas are held beside; not tuned further
+FORMULAS = ("analytic", "torchrec")  # cost models that learn nothing
 
 
 def learn_cost(
@@ -64,7 +66,7 @@ def learn_cost(
     digest, groups = groups.digest, _with_figures(groups, origin, recipe.variant)
     parts = [groups.take(part) for part in split(groups.case, recipe.seed)]
     learning, choosing, judging = parts
-    factor = _factor(learning, origin)
+    formulas = formulas_beside(learning, origin)
     network, epochs = training.train(recipe, learning, choosing, on_epoch)
     tensors = network.tensors() | {CELLS: cells_of(figures(learning))}
     predicted = predict(weights_of(tensors, recipe.variant, output), judging)
@@ -75,7 +77,7 @@ def learn_cost(
         held_out=held_out(predicted, judging.seconds),
         optimizers=tuple(name for i, name in enumerate(OPTIMIZERS) if i in groups.optimizer),
         data_types=tuple(name for i, name in enumerate(DATA_TYPES) if i in groups.data_type),
-        analytic_factor=factor, start=start,
+        analytic_factor=formulas["analytic"].factor if formulas else 1.0, start=start, beside=formulas,
         regions=regions_of(names_of(judging), predicted.sum(axis=1) / judging.total - 1),
     )  # fmt: skip
     save_model(output, tensors, card)
@@ -121,13 +123,13 @@ def ranges_of(groups: Groups) -> dict[str, Range]:
     return {name: Range(least=float(values.min()), most=float(values.max())) for name, values in inputs.items()}
 
 
-def _factor(groups: Groups, origin: Origin) -> float:
-    """The factor of cost model `analytic` on this device, of whole tables; 1 where the catalogue lacks the device."""
+def formulas_beside(groups: Groups, origin: Origin) -> dict[str, Beside]:
+    """How FORMULAS do on this device, by whole tables; none where the catalogue lacks the device."""
     cluster, groups = cluster_of(origin), groups.take(groups.blocks == 1)
     if cluster is None or not len(groups):
-        return 1.0
+        return {}
     some = groups.take(np.arange(len(groups)) % max(1, len(groups) // SCALED_BY) == 0)
-    return analytic_factor(some.seconds, analytic_seconds(some, cluster))
+    return {name: beside(some.seconds, formula_seconds(some, cluster, name)) for name in FORMULAS}
 
 
 EDGES: dict[str, tuple[int, ...]] = {

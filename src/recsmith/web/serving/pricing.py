@@ -129,7 +129,7 @@ class Bench:
         gap = None if found.gap is None else bound.gap(found.cost.total_s)
         return assemble_plan(
             self.problem, found.placements, found.cost, planner=GIVEN, cost_model=self.plan.cost_model,
-            bound=bound, gap=gap, extrapolated=self.evaluator.extrapolated,
+            bound=bound, gap=gap, evaluator=self.evaluator,
         )  # fmt: skip
 
 
