@@ -9,6 +9,8 @@ from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import Any, get_args, get_type_hints
 
 from recsmith.files import Raw, encode, json_schema
+from recsmith.training.component_settings import shipped_schemas
+from recsmith.training.docstrings import meanings
 from recsmith.training.run import SCHEMA, Run
 
 
@@ -20,7 +22,28 @@ def run_schema() -> Raw:
         for name, meaning in meanings(noun).items():
             found["properties"][name]["description"] = meaning
     first_key = {"schema": {"const": SCHEMA}}
+    made["$defs"]["components"] = found = shipped_schemas()
+    for key, named in found.items():
+        _name_components(made, key, list(named))
     return {**made, "properties": {**first_key, **made["properties"]}, "required": ["schema", *made["required"]]}
+
+
+def _name_components(schema: Raw, key: str, names: list[str]) -> None:
+    """Have a key of the run say which components it may name with settings, where it says any mapping.
+
+    A class of the user's has settings of its own.
+    """
+    *path, last = key.split(".")
+    noun = {"": schema, "data.periods": "Periods", "model": "RunModel"}.get(".".join(path))
+    if noun is None:  # optimizers.dense, whose settings are its arguments
+        return
+    place = (schema if isinstance(noun, dict) else schema["$defs"][noun])["properties"][last]
+    place = place.get("items", place)
+    mine = {"type": "object", "required": ["name"], "properties": {"name": {"type": "string", "pattern": ":"}}}
+    place["anyOf"] = [
+        *(each for each in place["anyOf"] if each.get("type") != "object"),
+        *({"$ref": f"#/$defs/components/{key}/{name}"} for name in names), mine,
+    ]  # fmt: skip
 
 
 def run_tables() -> str:
@@ -41,21 +64,6 @@ def nouns(noun: Any = Run, path: str = "") -> dict[Any, str]:
         for inner, many in _inner(hint):
             here = f"{path}.{name}" if path else name
             found |= {each: place for each, place in nouns(inner, here + many).items() if each not in found}
-    return found
-
-
-def meanings(noun: Any) -> dict[str, str]:
-    """What the docstring of a noun says of each field: `key: meaning`, or `key, key: meaning` of several.
-
-    A meaning ends where the next one begins, or with its paragraph.
-    """
-    names = "|".join(re.escape(each.name) for each in fields(noun))
-    found: dict[str, str] = {}
-    for paragraph in re.split(r"\n\s*\n", noun.__doc__ or ""):
-        text = " ".join(paragraph.split())
-        parts = re.split(rf"(?:^|(?<=[.)] ))((?:(?:{names})(?:, )?)+): ", text)
-        for keys, meaning in zip(parts[1::2], parts[2::2], strict=True):
-            found |= {key: meaning.strip() for key in keys.split(", ") if key not in found}
     return found
 
 

@@ -5,7 +5,11 @@ from recsmith.training.watchers.protocol import Seen, Watcher, Wish
 
 
 class CaptureWatcher(Watcher):
-    """Captures steps from the beginning of the job on: folder, and how many are timed, plain and skipped."""
+    """Captures steps from the beginning of the job on.
+
+    folder: of the traces. skip: steps before anything is taken. plain: that are timed without being traced. steps: that
+    are traced.
+    """
 
     def __init__(self, *, folder: str, steps: int = 5, plain: int = 10, skip: int = 3) -> None:
         self.capture = capture(folder, steps=steps, plain=plain, skip=skip)

@@ -168,6 +168,7 @@ class DeduplicatedTables(nn.Module, TableModule):
     deduplication: which features are in which collection; tables of no such feature are in the plain one.
     """
 
+    settings_noun = None  # data.deduplicate asks for it
     reads_by_name = True
 
     def __init__(

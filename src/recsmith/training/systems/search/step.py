@@ -36,10 +36,10 @@ BETAS, EPS = (0.9, 0.999), 1e-8  # of the choices' Adam
 class SearchStep(UnpipelinedStep):
     """Weights learn from each batch, and after a warm-up choices do.
 
-    steps: of the whole search, over which the temperature falls from `hot` to `cold`, by the same factor a step.
-    warm_up: steps before choices move. coefficient: of the logarithm of the expected price, as a share of the run's.
-    ceiling: expected prices below this share are as good as the ceiling. fixed: share of the run's price that no choice
-    changes. learning_rate: of the choices' Adam.
+    steps: of the whole search, over which the temperature falls by the same factor a step. hot, cold: the temperature
+    at its beginning and at its end. warm_up: steps before choices move. coefficient: of the logarithm of the expected
+    price, as a share of the run's. ceiling: expected prices below this share are as good as the ceiling. fixed: share
+    of the run's price that no choice changes. learning_rate: of the choices' Adam.
 
     Raises:
         UsageError: the model has no choices, or a setting is out of its range.

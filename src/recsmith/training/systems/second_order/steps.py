@@ -113,14 +113,17 @@ def samples_of(cached: list[CachedBatch]) -> int:
 class ProgressiveLbfgsStep(SecondOrderStep):
     """L-BFGS on a sample that grows when its noise would turn the direction.
 
-    samples: of all ranks in the first step. tables: follow or rest. most: batches of a rank in a step. memory, theta,
-    growth, tested: of LbfgsSettings.
+    Beside LbfgsSettings.
+
+    samples: of all ranks in the first step. tables: follow learns them by their own optimizer, rest leaves them as they
+    are. most: batches of a rank in a step.
 
     Raises:
         UsageError: a setting is out of its range.
     """
 
     method_settings = LbfgsSettings
+    described_by = (LbfgsSettings,)
 
     def __init__(
         self, job: ShardedJob, *, samples: int = 512, tables: Literal["follow", "rest"] = "follow", most: int = 64,
@@ -146,14 +149,16 @@ class ProgressiveLbfgsStep(SecondOrderStep):
 class DanceStep(SecondOrderStep):
     """A stage of DANCE: the samples that it has and as many new ones, and Newton steps on all of them.
 
-    samples: of all ranks in the first stage. most: batches of a rank that are kept; the oldest go then. gamma, c, beta,
-    inner, newton, growth: of DanceSettings. Tables rest: vectors that are kept would no longer be theirs.
+    Beside DanceSettings. Tables rest, since vectors that are kept would no longer be theirs.
+
+    samples: of all ranks in the first stage. most: batches of a rank that are kept; the oldest go then.
 
     Raises:
         UsageError: a setting is out of its range.
     """
 
     method_settings = DanceSettings
+    described_by = (DanceSettings,)
 
     def __init__(
         self, job: ShardedJob, *, samples: int = 4096, most: int = 256, gamma: float = 0.5, c: float = 0.1,

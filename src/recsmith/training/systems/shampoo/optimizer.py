@@ -29,6 +29,7 @@ class ShampooOptimizer(torch.optim.Optimizer):
         UsageError: a setting is out of its range, or a parameter is not fp32 (or fp64).
     """
 
+    described_by = (ShampooSettings,)
     state_by_shapes = True  # no small weight can tell of it
 
     def __init__(self, params: Any, lr: float, **settings: Any) -> None:

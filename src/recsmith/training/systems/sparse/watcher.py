@@ -61,8 +61,9 @@ class SparseRefresh:
 
 
 class SparseCopies(Watcher):
-    """Makes a copy before a period is trained; settings are those of SparseRefresh."""
+    """Makes a copy before a period is trained; settings are those of SparsitySettings and of SparseRefresh."""
 
+    described_by = (SparsitySettings, SparseRefresh)
     every = 1 << 30  # it looks at periods
 
     def __init__(

@@ -47,7 +47,7 @@ class Thresholded:
     and of their gradients, such as 0.125; none: all. values: element type of what is sent. gradients: of pooled
     embeddings: largest takes their own largest columns, which needs places of their own; same takes the columns that
     the forward pass took, as the paper does. renew: steps between two measurements of a parameter's threshold; early in
-    training there are more. residuals: false forgets what was not sent, to see what that costs. forward and backward:
+    training there are more. residuals: false forgets what was not sent, to see what that costs. forward, backward:
     element types of embeddings and of their gradients where all columns cross, as comms without a name have them.
     """
 

@@ -110,7 +110,8 @@ class TieredRows(DeviceRows):
     folder: on the disk that holds the file of each rank, of rows and their optimizer state. cache: share of the rows of
     all tables that is in memory, and never less than the rows of two batches; without it the tables that the plan keeps
     on disk (key_value) are in the file, each with the plan's share and policy. policy: lru keeps the rows that were
-    read last; static those that were read most in the first `profile` batches of the job.
+    read last; static those that were read most at the beginning of the job. profile: batches of the job whose reads are
+    counted for that.
 
     Raises:
         UsageError: the model has no such table on any rank, the share is none, or the policy is not known.

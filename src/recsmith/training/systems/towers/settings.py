@@ -23,7 +23,8 @@ class Towers:
     ratio: columns of a tower's tables for each column that leaves it; 1: all leave it, and nothing is learned; auto: 4
     where that pays by the plan file's links, else plain tables. towers: names of the tables of each; none: those of the
     run's plan file. module: what a tower learns; linear, or cross: a cross layer of `rank` before the linear one; none:
-    cross for dlrm_dcn, whose layers are such, and linear for others.
+    cross for dlrm_dcn, whose layers are such, and linear for others. rank: of that
+    cross layer.
     """
 
     ratio: int | Literal["auto"]

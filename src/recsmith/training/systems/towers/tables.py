@@ -28,9 +28,10 @@ ACROSS = "ids cross hosts by towers when their batch trains"
 class TowerTables(nn.Module, TableModule):
     """Embedding tables in towers; to a model they are one EmbeddingBagCollection of narrower tables.
 
-    ratio, towers, module, rank: as Towers has them. hosts: how ids and outputs cross hosts, where each has a tower.
+    Settings are those of Towers. hosts: how ids and outputs cross hosts, where each has a tower.
     """
 
+    settings_noun = Towers
     reads_by_name = True
 
     def __init__(

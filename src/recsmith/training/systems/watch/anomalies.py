@@ -39,6 +39,7 @@ PLAN_STEPS, PLAN_SKIP, PLAN_SEARCH_S = 20, 2, 20.0  # of the watch that a replan
 class AnomalyWatcher(Watcher):
     """Looks at a job every so many steps; settings are those of WatchSettings."""
 
+    described_by = (WatchSettings,)
     every = 1
 
     def __init__(

@@ -17,7 +17,8 @@ from recsmith.units import format_time
 class WatchedPlan(Watcher):
     """Watches some steps and, where another plan pays in those that are left, asks for it.
 
-    steps: that are measured, after `skip` others. search_s: of planning anew on rank 0, while the other ranks wait.
+    skip: steps before those that are measured. steps: that are measured. search_s: of planning anew on rank 0, while
+    the other ranks wait.
     """
 
     def __init__(self, *, steps: int = STEPS, skip: int = SKIP, search_s: float = SEARCH_S) -> None:
