@@ -32,6 +32,7 @@ def test_every_page_of_a_row_shows_one_of_its_scripts():
 
 SHIPPED = ("--data", "shipped:cpu")
 SMALL: dict[str, tuple[str, ...]] = {
+    "affected": ("--since", "HEAD"),
     "analytic_figures": (),
     "annealing_speed": ("4", "h100:2"),
     "comm_network": ("--data", "shipped:comm-2", "--model", "comm-cpu"),

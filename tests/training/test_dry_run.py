@@ -231,6 +231,7 @@ def begun(tmp_path_factory: pytest.TempPathFactory, forks: Forks) -> Run:
 
 
 OTHER_DATA = {"train": {**DATA, "seed": 2}, "batch_size": 32}
+HALF = [{**each, "data_type": "fp16"} for each in FEATURES]
 CHANGED: list[tuple[dict[str, Any], str]] = [
     ({"data": OTHER_DATA}, "the position is of other data .* or give another output, which begins with new weights"),
     ({"seed": 3}, "the position is of seed 0 and shuffle True, not seed 3 .* or give another output"),
@@ -238,6 +239,10 @@ CHANGED: list[tuple[dict[str, Any], str]] = [
     ({"model": {"embedding_dim": 16}}, "is of another model: .*; give another output"),
     ({"model": {"embedding_dim": 8, "top": [16, 16]}}, "is of another model: .*; give another output"),
     ({"optimizers": {"sparse": {"name": "adagrad"}}}, "optimizers.sparse .* give the run the optimizer"),
+    (
+        {"model": {"embedding_dim": 8, "bottom": [16], "top": [16], "tables": HALF}},
+        "has another precision: .* float32 there and float16 here",
+    ),
 ]
 
 

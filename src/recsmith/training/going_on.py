@@ -16,6 +16,7 @@ from recsmith.training.resuming import CHECKPOINTS, Saved, checkpoint_folders
 from recsmith.training.run import Run
 from recsmith.training.seams import systems
 from recsmith.training.seams.system import trains_layers
+from recsmith.training.sharded import table_of
 from recsmith.training.sources import check_state
 from recsmith.workloads.optimizers import OPTIMIZERS
 
@@ -85,6 +86,9 @@ def check_job(run: Run, saved: Saved, parts: Unsharded) -> None:
     Raises:
         CorruptFile: the checkpoint is of others, or damaged.
     """
-    shapes = {name: tuple(each.shape) for name, each in parts.task.state_dict().items()}
+    weights = {
+        name: (tuple(each.shape), str(each.dtype).removeprefix("torch.") if table_of(name) else None)
+        for name, each in parts.task.state_dict().items()
+    }  # an optimizer may keep dense layers in another form
     kept = {"dense": state_bytes(run.optimizers.dense), "sparse": OPTIMIZERS[run.optimizers.sparse.name].fused_states}
-    saved.check_job(run, shapes, [group for group, some in kept.items() if some and not trains_layers(run)])
+    saved.check_job(run, weights, [group for group, some in kept.items() if some and not trains_layers(run)])

@@ -101,19 +101,21 @@ class Saved:
         """The run that it was saved by."""
         return load_run(self.folder / RUN_FILE)
 
-    def check_job(self, run: Run, shapes: Mapping[str, Shape], stateful: Sequence[str]) -> None:
+    def check_job(self, run: Run, weights: Mapping[str, tuple[Shape, str | None]], stateful: Sequence[str]) -> None:
         """Refuse, before anything is sharded, another model or another optimizer, as `load` does.
 
-        shapes: of the model's weights by their names. stateful: those of `sparse` and `dense` whose optimizers keep
-        any state.
+        weights: shapes of the model's weights by their names, and element types, None where checkpoints have others.
+        stateful: those of `sparse` and `dense` whose optimizers keep any state.
 
         Raises:
             CorruptFile: the checkpoint is of another model or of another optimizer, or damaged.
         """
         there = CheckpointRows(self.folder / STATE).whole()
-        for key in sorted(f"model.{name}" for name in shapes):
-            shape = tuple(there[key].shape) if key in there else None
-            self._check_shape(key, shape, shapes[key.removeprefix("model.")])
+        for key in sorted(f"model.{name}" for name in weights):
+            shape, kind = weights[key.removeprefix("model.")]
+            self._check_shape(key, tuple(there[key].shape) if key in there else None, shape)
+            if kind is not None:
+                self._check_type(key, _type(there[key].dtype), kind)
         for group in stateful:
             self._check_name(group, run)
 
@@ -197,11 +199,7 @@ class Saved:
                 self._check_optimizer(key, rest.partition(".")[0], shape, here[key][1], run)
                 continue
             self._check_shape(key, there[key][1] if key in there else None, here[key][1])
-            if there[key][0] != here[key][0]:
-                raise CorruptFile(
-                    f"checkpoint '{self.folder}' has another precision: '{key}' is {there[key][0]} there and "
-                    f"{here[key][0]} here; give the run the precision that it was saved with, or another output folder"
-                )
+            self._check_type(key, there[key][0], here[key][0])
 
     def _check_shape(self, key: str, there: Shape | None, here: Shape) -> None:
         """Refuse weights that the checkpoint lacks, or has in another shape."""
@@ -210,6 +208,14 @@ class Saved:
         if there != here:
             raise CorruptFile(
                 f"checkpoint '{self.folder}' is of another model: '{key}' is {there} there and {here} here; {_ADVICE}"
+            )
+
+    def _check_type(self, key: str, there: str, here: str) -> None:
+        """Refuse weights of another element type."""
+        if there != here:
+            raise CorruptFile(
+                f"checkpoint '{self.folder}' has another precision: '{key}' is {there} there and {here} here; give the "
+                "run the precision that it was saved with, or another output folder"
             )
 
     def _check_optimizer(self, key: str, part: str, there: Any, here: tuple[int, ...], run: Run) -> None:
