@@ -33,11 +33,13 @@ def _name_components(schema: Raw, key: str, names: list[str]) -> None:
 
     A class of the user's has settings of its own.
     """
-    *path, last = key.split(".")
-    noun = {"": schema, "data.periods": "Periods", "model": "RunModel"}.get(".".join(path))
-    if noun is None:  # optimizers.dense, whose settings are its arguments
+    before, _, last = key.rpartition(".")
+    noun = {"": schema, "data.periods": schema["$defs"].get("Periods"), "model": schema["$defs"]["RunModel"]}.get(
+        before
+    )
+    if noun is None:  # optimizers.dense, whose settings are its arguments; or a system that is not there
         return
-    place = (schema if isinstance(noun, dict) else schema["$defs"][noun])["properties"][last]
+    place = noun["properties"][last]
     place = place.get("items", place)
     mine = {"type": "object", "required": ["name"], "properties": {"name": {"type": "string", "pattern": ":"}}}
     place["anyOf"] = [
