@@ -28,10 +28,10 @@ from recsmith.embeddings.compression import method_of
 from recsmith.reports.compressions import curve_picture
 from recsmith.training import Run, load_run, train
 from recsmith.training.batches import as_tensors, training_batches
-from recsmith.training.models import build_task
+from recsmith.training.job.models import build_task
+from recsmith.training.job.sharded import draw_weights
 from recsmith.training.optimizers.building import sparse_arguments, table_class
-from recsmith.training.run_tables import tables_of
-from recsmith.training.sharded import draw_weights
+from recsmith.training.run.tables import tables_of
 from recsmith.training.sources import open_data, open_source
 from recsmith.training.stores.device import DeviceRows
 from recsmith.training.systems.stored.curve import TrainedSmaller, points

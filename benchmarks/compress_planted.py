@@ -28,7 +28,7 @@ from recsmith.embeddings import CompressionRule, LogicalTable, learn_hash, param
 from recsmith.training import Run, RunData, RunModel
 from recsmith.training.batches import as_tensors
 from recsmith.training.optimizers.settings import RunOptimizers, SparseOptimizer
-from recsmith.training.run_tables import tables_of
+from recsmith.training.run.tables import tables_of
 from recsmith.training.sources import open_data
 from recsmith.training.systems.stored.id_maps import cheap_columns, id_counts
 from recsmith.training.tables.plain import features_of

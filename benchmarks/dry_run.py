@@ -109,8 +109,8 @@ def by_hand(folder: Path, run: Run, kinds: dict[str, str]) -> Run:
     from recsmith.planning.simulate import price
     from recsmith.plans import save_plan
     from recsmith.training.collectives import collectives_of, sharders_of
-    from recsmith.training.models import unsharded
-    from recsmith.training.plan import this_cluster
+    from recsmith.training.job.models import unsharded
+    from recsmith.training.job.plan import this_cluster
 
     ranks, parts = run.ranks or 1, unsharded(run)
     workload = read_workload(
@@ -255,7 +255,7 @@ CALIBRATION: dict[int, tuple[Words, ...]] = {  # by ranks: jobs whose steps say 
 
 def told(run: Run) -> Words:
     """What the dry run tells: memory of the rank that holds most, seconds of a step, systems that are on."""
-    from recsmith.training.dry_run import described
+    from recsmith.training.launch.dry_run import described
 
     made = described(run).to_raw()
     return {"memory": max(each["total_bytes"] for each in made["memory"]), "step_s": made["step"]["step_s"],

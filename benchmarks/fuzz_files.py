@@ -295,7 +295,7 @@ def go_on_with(words: dict[str, Any], folder: Path) -> None:
 
 def read_log(folder: Path) -> None:
     """What a job that goes on, and benchmarks, read of a log."""
-    from recsmith.training.log import RunLog
+    from recsmith.training.job.log import RunLog
     from recsmith.training.log_lines import LOG, logged, logged_number
     from recsmith.training.systems.watch.alarm_log import slow_trainer_of_run
 
@@ -355,8 +355,8 @@ def read_model(folder: Path) -> None:
 def evaluate_model(folder: Path) -> None:
     """Score a trained model in this process, as `recsmith evaluate` does on each rank."""
     from recsmith.files import encode
-    from recsmith.training.card import read_card
-    from recsmith.training.evaluation import evaluate_on_rank
+    from recsmith.training.job.card import read_card
+    from recsmith.training.results.evaluation import evaluate_on_rank
 
     model = encode(read_card(folder).model)
     with one_rank():
@@ -516,8 +516,8 @@ def _told(home: Path) -> None:
 
     from recsmith.feeding.status import FeedStatus, status_file, write_status
     from recsmith.files import encode
-    from recsmith.training.card import Sparsified, SparsitySettings
-    from recsmith.training.export import export_changed
+    from recsmith.training.job.card import Sparsified, SparsitySettings
+    from recsmith.training.job.export import export_changed
     from recsmith.training.systems.remote.calls import ServerPlace
 
     made = Sparsified(settings=SparsitySettings(), samples=9, layers={"over": 0.5}, weights=8, zeros=4,
@@ -641,7 +641,7 @@ def _maps(file: Path) -> None:
 def _replayed(folder: Path, decision: Path) -> None:
     """What two arms reached, by logs of a training, and what was decided."""
     from recsmith.reports.online import online_to_raw
-    from recsmith.training.log import LOG
+    from recsmith.training.job.log import LOG
     from recsmith.training.systems.periods.arms import ARMS, judged
 
     def log(run: Any) -> dict[str, bool]:

@@ -64,10 +64,10 @@ def ours(job: Any, batches: list[Any], steps: int, run: Any, folder: str) -> Spe
 
     import torch.distributed as dist
 
-    from recsmith.training.agreement import Agreement, Ending
-    from recsmith.training.checkpoints import Checkpoints
-    from recsmith.training.job import Progress, TrainingJob
-    from recsmith.training.log import RunLog, StepTimes
+    from recsmith.training.job.agreement import Agreement, Ending
+    from recsmith.training.job.checkpoints import Checkpoints
+    from recsmith.training.job.job import Progress, TrainingJob
+    from recsmith.training.job.log import RunLog, StepTimes
     from recsmith.training.loop import train_steps
     from recsmith.training.run import Checkpointing
     from recsmith.training.sources import open_source
@@ -100,10 +100,10 @@ def pairs(run: dict[str, Any], count: int, steps: int, folder: str) -> list[tupl
     import torch.distributed as dist
 
     from recsmith.training.batches import pinned, training_batches
-    from recsmith.training.models import unsharded
-    from recsmith.training.plan import agreed_plan
+    from recsmith.training.job.models import unsharded
+    from recsmith.training.job.plan import agreed_plan
+    from recsmith.training.job.sharded import draw_weights, rank_device, shard
     from recsmith.training.run import run_from_raw
-    from recsmith.training.sharded import draw_weights, rank_device, shard
 
     made, ranks = run_from_raw(run, "run"), dist.get_world_size()
     parts = unsharded(made)

@@ -23,7 +23,7 @@ from recsmith.plans import plan_from_raw
 from recsmith.prediction.capturing import StepTimer, capture
 from recsmith.prediction.kernels.times import usual
 from recsmith.prediction.models import Model
-from recsmith.training.sharded import rank_device
+from recsmith.training.job.sharded import rank_device
 
 BATCHES = 4  # that a job repeats
 

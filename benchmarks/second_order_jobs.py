@@ -14,11 +14,11 @@ from optimizer_jobs import CLICKS, FEATURES, Clicks, beside, mean_of
 from precision import one_rank
 
 from recsmith.training import DenseOptimizer, Run, RunData, RunModel, RunOptimizers, SparseOptimizer, load_model
-from recsmith.training.card import RefitSettings
+from recsmith.training.job.card import RefitSettings
+from recsmith.training.job.sharded import table_of
 from recsmith.training.optimizers.building import table_class
 from recsmith.training.optimizers.dense import dense_optimizer
 from recsmith.training.run import run_to_raw
-from recsmith.training.sharded import table_of
 from recsmith.training.systems.second_order.cached_tables import CachedBatch, CachedTables
 from recsmith.training.systems.second_order.dance import DanceSettings, newton, stages
 from recsmith.training.systems.second_order.flat import DampedLoss, FlatLayers
@@ -291,7 +291,7 @@ class Drifting:
 
     def platt(self, period: int) -> float:
         """NE on the next period of logits times a slope and plus a bias, both fitted to a period by Newton steps."""
-        from recsmith.training.metrics import exact_scores
+        from recsmith.training.job.metrics import exact_scores
 
         (logits, labels), (later, truth) = (self._logits(each) for each in (period, period + 1))
         line = torch.tensor([1.0, 0.0], dtype=torch.float64)

@@ -29,12 +29,12 @@ from thresholding_scores import show_progress, show_scores
 from torch import nn
 from two_networks import INTERFACE, run_ranks, sent_bytes, two_networks, why_not
 
-from recsmith.training.models import unsharded
-from recsmith.training.plan import plan_here
+from recsmith.training.job.models import unsharded
+from recsmith.training.job.plan import plan_here
+from recsmith.training.job.sharded import numbers_across
+from recsmith.training.results.variants import TrainBench, bench_train, load_bench
 from recsmith.training.run import load_run
-from recsmith.training.sharded import numbers_across
 from recsmith.training.systems.thresholds.deciding import decided
-from recsmith.training.variants import TrainBench, bench_train, load_bench
 
 HERE = Path(__file__).parent
 SHARES = (0.02, 0.005, 0.001)

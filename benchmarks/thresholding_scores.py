@@ -12,7 +12,7 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import HashStore
 
 from recsmith.files import encode
-from recsmith.training.card import read_card
+from recsmith.training.job.card import read_card
 from recsmith.training.run import load_run
 from recsmith.training.scores import mean_within
 
@@ -86,8 +86,8 @@ def test_batches(run: Path) -> list[Any]:
 
 def scored(model: Path, batches: list[Any], all_columns: bool) -> dict[str, float]:
     """Scores of an exported model, as it is served, or with all columns of its pooled embeddings."""
-    from recsmith.training.metrics import Window
-    from recsmith.training.serving import load_model
+    from recsmith.training.job.metrics import Window
+    from recsmith.training.results.serving import load_model
 
     if not dist.is_initialized():
         dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)

@@ -41,8 +41,8 @@ from recsmith.training import (
     SparseOptimizer,
     run_to_raw,
 )
-from recsmith.training.bytes_sent import BytesSent
-from recsmith.training.variants import TrainBench, bench_train
+from recsmith.training.job.bytes_sent import BytesSent
+from recsmith.training.results.variants import TrainBench, bench_train
 
 HERE = Path(__file__).parent
 SEEDS = (0, 1, 2, 3, 4)

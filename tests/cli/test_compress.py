@@ -12,7 +12,7 @@ from recsmith.embeddings import LogicalTable, load_maps, parameters, transforms_
 from recsmith.embeddings.compression import METHOD, method_of
 from recsmith.errors import RecSmithError
 from recsmith.training import load_run
-from recsmith.training.run_tables import tables_of
+from recsmith.training.run.tables import tables_of
 from recsmith.training.sources import open_data
 from recsmith.training.systems.stored.id_maps import id_counts
 from recsmith.workloads import load_workload

@@ -30,6 +30,7 @@ for _ in range(int(sys.argv[1])):
     inputs = torch.ones(256, 32)
     torch.nn.functional.binary_cross_entropy_with_logits(net(inputs).squeeze(-1), labels).backward()
     made.step()
+torch.distributed.destroy_process_group()
 """
 MODEL = Model(kind="mlp", dense_features=32, layers=(64,))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from training.test_log import files_of_at_most
+from training.job.test_log import files_of_at_most
 from training.unsharded import unsharded_losses
 
 import recsmith
@@ -88,14 +88,14 @@ def test_corrupt_samples_are_left_out_and_counted(tmp_path: Path):
     ],
 )
 def test_data_that_cannot_be_used_is_named(tmp_path: Path, words: dict[str, Any], kind: type, said: str):
-    from recsmith.training.launching import dry_run
+    from recsmith.training.launch.launching import dry_run
 
     with pytest.raises(kind, match=said):
         dry_run(a_run(tmp_path, clicks(tmp_path, **words)))
 
 
 def test_a_file_that_is_not_there_is_not_called_of_an_unknown_format(tmp_path: Path):
-    from recsmith.training.launching import dry_run
+    from recsmith.training.launch.launching import dry_run
 
     with pytest.raises(UsageError, match="cannot read 'nowhere': there is no such file"):
         dry_run(a_run(tmp_path, "nowhere"))

@@ -170,7 +170,7 @@ def test_the_exported_model_predicts_what_was_scored(trained: tuple[Run, dict[st
 
 
 def test_a_dry_run_writes_nothing(tmp_path: Path):
-    from recsmith.training.launching import dry_run
+    from recsmith.training.launch.launching import dry_run
 
     lines = dry_run(a_run(tmp_path / "out", ranks=2))
     assert not (tmp_path / "out").exists()

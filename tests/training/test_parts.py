@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("torchrec")
 def test_weights_do_not_depend_on_how_a_table_is_cut(rows: int, first: int, count: int, left: int):
     import torch
 
-    from recsmith.training.sharded import _fill  # pyright: ignore[reportPrivateUsage]
+    from recsmith.training.job.sharded import _fill  # pyright: ignore[reportPrivateUsage]
     from recsmith.training.tables.protocol import InitialWeights
 
     size = InitialWeights(rows, 8, 0.0, rows**-0.5)
@@ -39,7 +39,7 @@ def test_weights_do_not_depend_on_how_a_table_is_cut(rows: int, first: int, coun
 def test_auc_is_the_chance_that_a_positive_is_above_a_negative(drawn: list[tuple[int, bool]]):
     import torch
 
-    from recsmith.training.metrics import _binned_auc, _histogram, exact_auc  # pyright: ignore[reportPrivateUsage]
+    from recsmith.training.job.metrics import _binned_auc, _histogram, exact_auc  # pyright: ignore[reportPrivateUsage]
 
     up = [value for value, label in drawn if label]
     down = [value for value, label in drawn if not label]
@@ -54,7 +54,7 @@ def test_auc_is_the_chance_that_a_positive_is_above_a_negative(drawn: list[tuple
 def test_scores_are_those_of_their_formulas():
     import torch
 
-    from recsmith.training.metrics import _scores, _sums  # pyright: ignore[reportPrivateUsage]
+    from recsmith.training.job.metrics import _scores, _sums  # pyright: ignore[reportPrivateUsage]
 
     logits, labels = torch.tensor([0.5, -1.0, 2.0, 0.0]), torch.tensor([1.0, 0.0, 1.0, 0.0])
     found = _scores(_sums(logits, labels), 0.75)
@@ -96,7 +96,7 @@ def test_optimizers_that_do_not_exist_are_named():
 
 
 def test_sigterm_is_noted_and_a_later_one_obeyed(monkeypatch: pytest.MonkeyPatch):
-    from recsmith.training.agreement import heeding_sigterm
+    from recsmith.training.job.agreement import heeding_sigterm
 
     def end(*_: object) -> None:
         raise SystemExit(3)
@@ -109,7 +109,7 @@ def test_sigterm_is_noted_and_a_later_one_obeyed(monkeypatch: pytest.MonkeyPatch
             assert ending.asked
             os.kill(os.getpid(), signal.SIGTERM)  # together with the first one, such as of a launcher
             assert ending.asked
-            monkeypatch.setattr("recsmith.training.agreement.TOGETHER_S", 0.0)
+            monkeypatch.setattr("recsmith.training.job.agreement.TOGETHER_S", 0.0)
             with pytest.raises(SystemExit):
                 os.kill(os.getpid(), signal.SIGTERM)
     finally:

@@ -203,7 +203,7 @@ def test_the_exported_model_predicts_what_was_scored(trained: tuple[Run, dict[st
     ],
 )  # fmt: skip
 def test_sequences_that_cannot_be_trained_are_refused(tmp_path: Path, model: RunModel, words: str):
-    from recsmith.training.models import build_task
+    from recsmith.training.job.models import build_task
     from recsmith.training.sources import open_data
 
     schema = open_data(a_run(tmp_path).data.train, "data.train").schema
@@ -212,7 +212,7 @@ def test_sequences_that_cannot_be_trained_are_refused(tmp_path: Path, model: Run
 
 
 def test_plans_that_would_pool_a_sequence_table_are_refused(tmp_path: Path):
-    from recsmith.training.launching import dry_run
+    from recsmith.training.launch.launching import dry_run
 
     with pytest.raises(PlanMismatch, match="is a pooled one in the plan and a sequence table in the model"):
         dry_run(a_run(tmp_path / "out", plan=a_plan(tmp_path, pooling="sum"), ranks=2))

@@ -15,9 +15,9 @@ def trained_unsharded(run: Run, steps: int) -> tuple[Any, list[float]]:
     import torch
 
     from recsmith.training.batches import training_batches
-    from recsmith.training.models import build_task
+    from recsmith.training.job.models import build_task
+    from recsmith.training.job.sharded import draw_weights
     from recsmith.training.optimizers.building import sparse_arguments, table_class
-    from recsmith.training.sharded import draw_weights
     from recsmith.training.sources import open_source
     from recsmith.training.stores.device import DeviceRows
     from recsmith.training.tables.plain import features_of, initial_weights_of

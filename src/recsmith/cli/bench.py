@@ -122,7 +122,7 @@ def train(bench: str, output: str, format_: str) -> None:
     from recsmith.cli.printing import say
     from recsmith.files import encode
     from recsmith.reports.benchmarks import variant_lines
-    from recsmith.training.variants import bench_train, load_bench
+    from recsmith.training.results.variants import bench_train, load_bench
 
     rows = bench_train(load_bench(bench), output, on_progress=say)
     print_as(format_, lambda: variant_lines(rows), lambda: {"rows": [encode(row) for row in rows]})

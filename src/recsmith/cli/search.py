@@ -82,7 +82,7 @@ def search_command(run: str, settings: tuple[str, ...], output: str, format_: st
     if options["dry_run"]:
         print_as(format_, lambda: space_lines(prepared.space), lambda: encode(prepared.space))
         return
-    from recsmith.training.log import progress_text
+    from recsmith.training.job.log import progress_text
 
     found = search(prepared, on_progress=lambda message: say(progress_text(message)))
     for each in found.samples:

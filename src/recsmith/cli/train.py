@@ -39,7 +39,7 @@ def train_command(
     if capture is not None:
         settings = (*settings, f"capture={capture}")
     if dry_run:
-        from recsmith.training.dry_run import described
+        from recsmith.training.launch.dry_run import described
 
         made = described(run, settings)
         if format_ == "json":
@@ -48,8 +48,8 @@ def train_command(
         for line in made.lines:
             click.echo(line)
         return
-    from recsmith.training.launching import train
-    from recsmith.training.log import progress_text
+    from recsmith.training.job.log import progress_text
+    from recsmith.training.launch.launching import train
 
     result = train(
         run, settings=settings, max_restarts=max_restarts, join=join, on_progress=lambda w: say(progress_text(w))
@@ -106,7 +106,7 @@ def evaluate_command(folder: str, data: str | None, ranks: int | None, format_: 
     recsmith evaluate runs/first --data criteo/day_23.tsv.gz --ranks 2 --format json
     """
     from recsmith.files import encode
-    from recsmith.training.evaluation import evaluate
+    from recsmith.training.results.evaluation import evaluate
 
     scores = encode(evaluate(folder, data=data, ranks=ranks, on_progress=say))
     if format_ == "json":
@@ -142,7 +142,7 @@ def refit_command(
     recsmith refit runs/first --data clicks/today.parquet
     recsmith refit runs/first --data today.yaml --test tomorrow.yaml --layers dense
     """
-    from recsmith.training.card import RefitSettings
+    from recsmith.training.job.card import RefitSettings
     from recsmith.training.systems.second_order.refit import refit
 
     refitted, scores = refit(
@@ -179,7 +179,7 @@ def sparse_command(
     recsmith sparse runs/first --share 0.8
     recsmith sparse runs/first --share 0.9 --data clicks/today.parquet --test clicks/tomorrow.parquet
     """
-    from recsmith.training.card import SparsitySettings
+    from recsmith.training.job.card import SparsitySettings
     from recsmith.training.systems.sparse.sparsify import sparsify
 
     made, scores = sparsify(

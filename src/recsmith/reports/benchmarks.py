@@ -25,7 +25,7 @@ from recsmith.reports.layout import plain_line, plain_row, plus_minus
 from recsmith.units import counted, format_size
 
 if TYPE_CHECKING:
-    from recsmith.training.variants import VariantRow
+    from recsmith.training.results.variants import VariantRow
 
 BENCH_SCHEMA = "recsmith/bench-sharding-result/1"
 LABEL_WIDTH = 10  # characters of a heading's label

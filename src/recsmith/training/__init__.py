@@ -24,21 +24,21 @@ from recsmith.training.run import (
     run_to_raw,
     save_run,
 )
-from recsmith.training.run_data import BatchChange, RunData
+from recsmith.training.run.data import BatchChange, RunData
 from recsmith.training.scores import Scores
 from recsmith.training.seams.system import OpenRun, RunFacts, System, SystemTold
 
 if TYPE_CHECKING:
-    from recsmith.training.evaluation import evaluate
-    from recsmith.training.launching import train
-    from recsmith.training.serving import load_model
+    from recsmith.training.launch.launching import train
+    from recsmith.training.results.evaluation import evaluate
+    from recsmith.training.results.serving import load_model
     from recsmith.training.systems.periods.settings import Periods
 
 _LATE = {
     "Periods": "recsmith.training.systems.periods.settings",
-    "evaluate": "recsmith.training.evaluation",
-    "load_model": "recsmith.training.serving",
-    "train": "recsmith.training.launching",
+    "evaluate": "recsmith.training.results.evaluation",
+    "load_model": "recsmith.training.results.serving",
+    "train": "recsmith.training.launch.launching",
 }
 
 __all__ = [

@@ -15,7 +15,7 @@ from torchrec.streamable import Pipelineable
 
 from recsmith.data import Batch, Dataset
 from recsmith.data.deduplication import expanded
-from recsmith.training.run_data import BatchSizes
+from recsmith.training.run.data import BatchSizes
 from recsmith.training.sources.protocol import BatchSource, State
 from recsmith.training.tables.features import Features
 

@@ -15,10 +15,10 @@ import torch.distributed as dist
 
 from recsmith.errors import RecSmithError
 from recsmith.files import Raw
-from recsmith.training.agreement import END, FAILURES, Agreement, Ending, heeding_sigterm
 from recsmith.training.batches import TrainingBatch, pinned
-from recsmith.training.bytes_sent import BytesSent
-from recsmith.training.job import (
+from recsmith.training.job.agreement import END, FAILURES, Agreement, Ending, heeding_sigterm
+from recsmith.training.job.bytes_sent import BytesSent
+from recsmith.training.job.job import (
     Progress,
     TrainingJob,
     log_wish,
@@ -26,8 +26,8 @@ from recsmith.training.job import (
     plan_anew,
     prepared,
 )
-from recsmith.training.log import StepTimes, tell_note, tell_pid, time_forward, timed
-from recsmith.training.rank_times import RankTimes
+from recsmith.training.job.log import StepTimes, tell_note, tell_pid, time_forward, timed
+from recsmith.training.job.rank_times import RankTimes
 from recsmith.training.run import Run, run_from_raw, run_to_raw
 from recsmith.training.seams import systems
 from recsmith.training.seams.system import first_of

@@ -3,9 +3,9 @@
 from typing import Protocol
 
 from recsmith.files import Raw
-from recsmith.training.job import TrainingJob, evaluate_now, finish, log_progress, save
-from recsmith.training.log import StepTimes
-from recsmith.training.metrics import Window
+from recsmith.training.job.job import TrainingJob, evaluate_now, finish, log_progress, save
+from recsmith.training.job.log import StepTimes
+from recsmith.training.job.metrics import Window
 from recsmith.training.steps.protocol import StepOutcome
 
 

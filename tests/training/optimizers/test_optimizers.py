@@ -21,9 +21,9 @@ from torchrec.optim.keyed import KeyedOptimizerWrapper
 
 from recsmith.errors import UsageError
 from recsmith.training import DenseOptimizer, SparseOptimizer
+from recsmith.training.job.sharded import set_steps, uncounted
 from recsmith.training.optimizers.building import fuse, sparse_arguments, table_class
 from recsmith.training.optimizers.dense import check_dense_optimizer, dense_class
-from recsmith.training.sharded import set_steps, uncounted
 from recsmith.workloads.optimizers import OPTIMIZERS, Optimizer
 
 KIND = EmbOptimType.PARTIAL_ROWWISE_ADAM  # corrects by the count

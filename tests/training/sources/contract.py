@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from recsmith.data import Batch
-from recsmith.training.run_data import BatchSizes
+from recsmith.training.run.data import BatchSizes
 from recsmith.training.sources.protocol import State
 
 STEPS = 5  # that are looked at: fewer than any source has

@@ -7,7 +7,7 @@ import pytest
 from training.sources.contract import SIZE, numbers, read
 
 from recsmith.training import Run, RunData
-from recsmith.training.run_data import BatchSizes
+from recsmith.training.run.data import BatchSizes
 from recsmith.training.sources import open_source
 
 TRAIN: dict[str, Any] = {

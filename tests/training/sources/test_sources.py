@@ -12,7 +12,7 @@ from training.sources.contract import SIZE, BatchSourceContract, numbers, read
 from recsmith.data import GeneratorSpec, open_dataset, spec_from_raw, write_dataset
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.training import Run, RunData
-from recsmith.training.run_data import BatchSizes
+from recsmith.training.run.data import BatchSizes
 from recsmith.training.sources import check_state, first_batch, open_source
 
 EXAMPLES = Path(__file__).parents[3] / "examples"

@@ -42,8 +42,8 @@ def try_step(run: dict[str, Any]) -> dict[str, Any]:
     """On a rank: train all batches, with an evaluation in the middle; what the contract looks at."""
     import torch
 
-    from recsmith.training.agreement import Agreement
-    from recsmith.training.job import prepared
+    from recsmith.training.job.agreement import Agreement
+    from recsmith.training.job.job import prepared
     from recsmith.training.steps import step_of
 
     made = run_from_raw(run, "the run")

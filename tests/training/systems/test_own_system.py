@@ -23,7 +23,7 @@ from recsmith.training import (  # noqa: E402
     run_to_raw,
     train,
 )
-from recsmith.training.launching import dry_run  # noqa: E402
+from recsmith.training.launch.launching import dry_run  # noqa: E402
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 NAME = "own_system:WarmRestarts"

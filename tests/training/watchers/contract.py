@@ -13,8 +13,8 @@ pytest.importorskip("torchrec")
 import torch
 
 from recsmith.data import Batch, JaggedIds
-from recsmith.training.agreement import What, Wish
 from recsmith.training.batches import Place
+from recsmith.training.job.agreement import What, Wish
 from recsmith.training.steps.protocol import StepOutcome
 from recsmith.training.watchers.protocol import Seen
 

@@ -12,7 +12,7 @@ from training.watchers.contract import WatcherContract, seen
 
 from recsmith.errors import RecSmithError, UsageError
 from recsmith.training import Checkpointing, Run, RunData, RunMetrics, RunModel, train
-from recsmith.training.agreement import Wish
+from recsmith.training.job.agreement import Wish
 from recsmith.training.systems.watch.plan_watch import WatchedPlan
 from recsmith.training.watchers import Watchers, watcher_of
 from recsmith.training.watchers.capture import CaptureWatcher

@@ -9,7 +9,7 @@ from recsmith.data.slices import SlicedSource
 from recsmith.errors import UsageError
 from recsmith.feeding import Feed, FeedSettings, engine_of, status_file
 from recsmith.files import decode, encode
-from recsmith.training.run_data import BatchSizes, RunData
+from recsmith.training.run.data import BatchSizes, RunData
 from recsmith.training.sources.protocol import State
 
 BEGINS, ENDS = "begins", "ends"  # of the state of a source of periods: samples that the period is trained on

@@ -14,7 +14,7 @@ from torchrec.distributed.types import ShardedModule
 
 from recsmith.errors import UsageError
 from recsmith.training.batches import TrainingBatch
-from recsmith.training.sharded import ShardedJob
+from recsmith.training.job.sharded import ShardedJob
 from recsmith.training.steps.protocol import StepOutcome, UnpipelinedStep
 from recsmith.training.tables import plain as tables
 

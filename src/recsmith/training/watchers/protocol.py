@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from recsmith.files import Raw
-from recsmith.training.agreement import Wish
-from recsmith.training.job import TrainingJob
+from recsmith.training.job.agreement import Wish
+from recsmith.training.job.job import TrainingJob
 from recsmith.training.scores import Scores
 from recsmith.training.steps.protocol import StepOutcome
 

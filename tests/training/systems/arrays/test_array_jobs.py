@@ -26,7 +26,7 @@ from recsmith.training import (
     evaluate,
     run_to_raw,
 )
-from recsmith.training.launching import dry_run
+from recsmith.training.launch.launching import dry_run
 from recsmith.training.systems.arrays.members import members_of, read_ended
 from recsmith.training.systems.arrays.settings import RunArray
 

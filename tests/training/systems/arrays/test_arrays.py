@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from recsmith.data import DataFeature, DataSchema
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.training import Run, RunData, RunModel, load_run, run_from_raw, run_to_raw
-from recsmith.training.refusals import check_together
+from recsmith.training.run.refusals import check_together
 from recsmith.training.systems.arrays.gains import LEAST, predicted_gain
 from recsmith.training.systems.arrays.members import check_array, members_of
 from recsmith.training.systems.arrays.parts import array_parts

@@ -108,8 +108,8 @@ def test_a_resumed_job_that_is_fed_by_processes_ends_with_the_same_bits(
 
 
 def test_what_gains_is_chosen_and_counted_in_the_plan(trained: tuple[Run, dict[str, Any]]) -> None:
-    from recsmith.training.models import unsharded
-    from recsmith.training.plan import plan_here
+    from recsmith.training.job.models import unsharded
+    from recsmith.training.job.plan import plan_here
     from recsmith.training.sources import open_source
     from recsmith.training.systems.dedup.groups import deduplication_of
 

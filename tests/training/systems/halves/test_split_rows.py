@@ -212,7 +212,7 @@ def test_a_job_in_halves_resumes_to_the_bit_and_leaves_fp32(tmp_path: Path) -> N
 
 def test_what_it_has_not_is_refused_before_the_start(tmp_path: Path) -> None:
     from recsmith.plans import load_plan
-    from recsmith.training.refusals import check_together, placed_parts
+    from recsmith.training.run.refusals import check_together, placed_parts
 
     run = a_run(tmp_path, optimizer="adagrad", rows="split")
     with pytest.raises(UsageError, match=r"rows: split has no form of adagrad; use sgd or rowwise_adagrad"):
@@ -220,7 +220,7 @@ def test_what_it_has_not_is_refused_before_the_start(tmp_path: Path) -> None:
 
 
 def test_plans_that_are_made_for_it_copy_no_table(tmp_path: Path) -> None:
-    from recsmith.training.plan_rules import plan_limits
+    from recsmith.training.job.plan_rules import plan_limits
 
     run = a_run(tmp_path)
     for rows, copied in (("device", True), ("split", False)):

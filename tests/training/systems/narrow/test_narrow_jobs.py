@@ -20,7 +20,7 @@ from recsmith.training import (
     RunOptimizers,
     train,
 )
-from recsmith.training.launching import dry_run
+from recsmith.training.launch.launching import dry_run
 from recsmith.training.systems.narrow.settings import NarrowSettings
 
 pytestmark = [

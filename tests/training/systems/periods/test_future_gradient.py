@@ -119,7 +119,7 @@ def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], said: str
 
 def test_what_does_not_go_with_it_is_refused() -> None:
     from recsmith.training import Run, RunData
-    from recsmith.training.refusals import check_together, data_parts
+    from recsmith.training.run.refusals import check_together, data_parts
     from recsmith.training.systems.periods.settings import Periods
 
     periods = Periods(samples=10, update="future_gradient")

@@ -171,8 +171,8 @@ def test_a_weighted_loss_has_the_sum_of_the_weighted_gradients() -> None:
     import torch
 
     from recsmith.training.batches import training_batches
-    from recsmith.training.models import build_task
-    from recsmith.training.run_data import BatchSizes
+    from recsmith.training.job.models import build_task
+    from recsmith.training.run.data import BatchSizes
     from recsmith.training.sources import open_source
     from recsmith.training.systems.periods.source import PeriodSource
     from recsmith.training.tables.plain import features_of

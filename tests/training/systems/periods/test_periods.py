@@ -13,7 +13,7 @@ from training.sources.contract import SIZE, BatchSourceContract, numbers, read
 from recsmith.data import GeneratorSpec, open_dataset, spec_from_raw, write_dataset
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.training import Run, RunData, load_run
-from recsmith.training.run_data import BatchSizes
+from recsmith.training.run.data import BatchSizes
 from recsmith.training.sources import open_source
 from recsmith.training.systems.periods.settings import Periods
 from recsmith.training.systems.periods.source import PeriodSource

@@ -107,7 +107,7 @@ def masked_and_narrow() -> tuple[Any, Any, tuple[Any, ...]]:
 
     from recsmith.files import encode
     from recsmith.searching.samples import settings_of
-    from recsmith.training.models import build_task
+    from recsmith.training.job.models import build_task
     from recsmith.training.sources import open_data
     from recsmith.training.systems.search.tables import pick
 

@@ -19,8 +19,8 @@ from recsmith.cli.train import refit_command
 from recsmith.data.batch import ValueMeaning
 from recsmith.errors import RecSmithError, UsageError
 from recsmith.training import Run, RunData, RunModel, evaluate, load_model, train
-from recsmith.training.card import CopyOrigin, RefitSettings, SparsitySettings, read_card
-from recsmith.training.export import weights_digest
+from recsmith.training.job.card import CopyOrigin, RefitSettings, SparsitySettings, read_card
+from recsmith.training.job.export import weights_digest
 from recsmith.training.sources import open_data
 from recsmith.training.systems.second_order.refit import refit
 from recsmith.training.systems.sparse.sparsify import sparsify

@@ -261,7 +261,7 @@ SET = ("optimizers.dense.learning_rate=777", "optimizers.dense.clip_norm=1e-9", 
 
 @pytest.mark.parametrize("pipeline", ["dance", "progressive_lbfgs"])
 def test_settings_that_a_step_would_ignore_are_refused_before_anything_is_trained(pipeline: str) -> None:
-    from recsmith.training.launching import dry_run
+    from recsmith.training.launch.launching import dry_run
 
     run = a_run(pipeline)
     for setting in SET:
@@ -276,7 +276,7 @@ def test_settings_that_a_step_would_ignore_are_refused_before_anything_is_traine
 
 
 def test_what_a_step_takes_is_told_before() -> None:
-    from recsmith.training.launching import dry_run
+    from recsmith.training.launch.launching import dry_run
 
     lines = dry_run(a_run("dance"), ("pipeline={name: dance, newton: 2, inner: 5}",))
     assert any(line.endswith("tables rest, dance for the rest") for line in lines)

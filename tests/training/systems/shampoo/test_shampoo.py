@@ -250,8 +250,8 @@ def test_layers_of_a_described_model_are_those_that_are_trained(kind: Any) -> No
     from recsmith.data import DataSchema
     from recsmith.data.batch import DataFeature
     from recsmith.prediction.models import Model, layer_shapes
-    from recsmith.training.models import build_task
-    from recsmith.training.sharded import dense_shapes
+    from recsmith.training.job.models import build_task
+    from recsmith.training.job.sharded import dense_shapes
 
     schema = DataSchema(
         features=tuple(DataFeature(name=name, num_embeddings=9) for name in "abc"), dense=("x", "y"), labels=("label",)

@@ -10,7 +10,7 @@ import pytest
 from recsmith.embeddings import CompressionRule, learn_hash, save_maps
 from recsmith.training import Run, RunData, RunModel
 from recsmith.training.optimizers.settings import RunOptimizers, SparseOptimizer
-from recsmith.training.run_tables import tables_of
+from recsmith.training.run.tables import tables_of
 from recsmith.training.sources import open_data
 from recsmith.training.systems.stored.id_maps import id_counts
 

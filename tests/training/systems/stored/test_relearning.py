@@ -82,7 +82,7 @@ def test_vectors_and_state_go_along_and_training_goes_on(tmp_path: Path) -> None
 
 
 def _counts(run: Run, id_counts: Any) -> Any:
-    from recsmith.training.run_tables import tables_of
+    from recsmith.training.run.tables import tables_of
     from recsmith.training.sources import open_data
 
     dataset = open_data(run.data.train, "data.train")

@@ -33,9 +33,9 @@ from recsmith.training import (
     SparseOptimizer,
     train,
 )
-from recsmith.training.card import read_card
 from recsmith.training.collectives import collectives_of
-from recsmith.training.serving import load_model
+from recsmith.training.job.card import read_card
+from recsmith.training.results.serving import load_model
 from recsmith.training.sources import open_data
 from recsmith.training.systems.thresholds.deciding import decided
 from recsmith.training.systems.thresholds.dense import DenseThresholds, _counts, decoded, encoded

@@ -158,7 +158,7 @@ def test_it_trains_as_tables_in_memory_do(tmp_path: Path, ranks: int, optimizer:
 def test_a_small_cache_holds_the_rows_of_two_batches_and_says_so(tmp_path: Path) -> None:
     """A share of a table that a batch does not fit into is raised; what a dry run takes trains."""
     from recsmith.training import train
-    from recsmith.training.dry_run import described
+    from recsmith.training.launch.dry_run import described
 
     run = a_run(tmp_path, rows={"name": "tiered", "folder": str(tmp_path / "rows"), "cache": 0.01})
     told = described(run)
@@ -208,7 +208,7 @@ def test_caches_beyond_the_memory_limit_are_refused(monkeypatch: pytest.MonkeyPa
 def test_checkpoints_in_the_background_are_refused(tmp_path: Path) -> None:
     from recsmith.plans import load_plan
     from recsmith.training import Checkpointing
-    from recsmith.training.refusals import check_together, placed_parts
+    from recsmith.training.run.refusals import check_together, placed_parts
 
     run = a_run(tmp_path, rows={"name": "tiered", "folder": "rows"})
     run = replace(run, checkpoint=Checkpointing(background=True))
@@ -249,8 +249,8 @@ def test_a_plan_says_which_tables_are_on_disk(tmp_path: Path) -> None:
 
 def looked_up(run: dict[str, Any]) -> int:
     """On a rank: lookups that a job has counted when it ends."""
-    from recsmith.training.agreement import Agreement, Ending
-    from recsmith.training.job import prepared
+    from recsmith.training.job.agreement import Agreement, Ending
+    from recsmith.training.job.job import prepared
     from recsmith.training.loop import train_prepared
     from recsmith.training.run import run_from_raw
     from recsmith.training.stores import cache_lookups

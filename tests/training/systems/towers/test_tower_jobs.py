@@ -28,7 +28,7 @@ from recsmith.training import (
     run_to_raw,
     train,
 )
-from recsmith.training.run_data import BatchChange
+from recsmith.training.run.data import BatchChange
 from recsmith.workloads.optimizers import OptimizerName
 
 pytestmark = [

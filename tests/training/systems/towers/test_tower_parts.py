@@ -13,7 +13,7 @@ from recsmith.plans import Plan
 from recsmith.plans.towers import placed_towers
 from recsmith.problems import Constraints, TableRule
 from recsmith.training import Run, RunData, RunModel, RunTable
-from recsmith.training.parts import PlannedTables
+from recsmith.training.run.parts import PlannedTables
 from recsmith.training.systems.towers.of_run import check_same_towers, tower_lines, with_towers
 from recsmith.training.systems.towers.parts import TowersOfHosts
 from recsmith.training.systems.towers.settings import Towers, towers_of

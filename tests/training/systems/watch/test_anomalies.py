@@ -23,7 +23,7 @@ from recsmith.data import DataFeature, DataSchema
 from recsmith.errors import UsageError
 from recsmith.streaming.levels import LEVELS
 from recsmith.training import Checkpointing, Run, RunData, RunMetrics, RunModel, train
-from recsmith.training.launching import dry_run
+from recsmith.training.launch.launching import dry_run
 from recsmith.training.systems.watch.anomalies import AnomalyWatcher
 from recsmith.training.systems.watch.sketch_files import read_sketches
 from recsmith.training.watchers.protocol import Seen

@@ -6,16 +6,16 @@ from pathlib import Path
 import torch
 
 from recsmith.adapters.topology import device_type
-from recsmith.training.dry_run import DryRun, check_limit, described_run, ranks_of
-from recsmith.training.going_on import newest_of_members
-from recsmith.training.log import starting_lines
+from recsmith.training.job.going_on import newest_of_members
+from recsmith.training.job.log import starting_lines
+from recsmith.training.job.plan import plan_to_go_on
+from recsmith.training.job.run_step import checkpoint_bytes, memory_of, planned_as_run
+from recsmith.training.job.sharded import dense_shapes
+from recsmith.training.launch.dry_run import DryRun, check_limit, described_run, ranks_of
+from recsmith.training.launch.prerequisites import check_run
 from recsmith.training.optimizers.building import state_bytes
-from recsmith.training.plan import plan_to_go_on
-from recsmith.training.prerequisites import check_run
 from recsmith.training.run import Run
-from recsmith.training.run_step import checkpoint_bytes, memory_of, planned_as_run
 from recsmith.training.seams.system import SystemTold
-from recsmith.training.sharded import dense_shapes
 from recsmith.training.sources import check_state, open_source
 from recsmith.training.systems.arrays.members import members_of, read_ended
 from recsmith.training.systems.arrays.model import unsharded_array, weighed

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from recsmith.data import DataSchema
 from recsmith.prediction.job_step import OPTIMIZER_S, JobStep, numbers_of, reading_s, trainer_s
 from recsmith.prediction.speeds import layers_s
-from recsmith.training.layer_shapes import PAIRS, shapes_of
+from recsmith.training.job.layer_shapes import PAIRS, shapes_of
 from recsmith.training.run import Run, RunModel
-from recsmith.training.run_tables import tables_of
+from recsmith.training.run.tables import tables_of
 from recsmith.training.systems.arrays.members import members_of
 
 LEAST = 1.1  # times the models a second, under which `auto` trains in turn

@@ -18,11 +18,11 @@ from recsmith.adapters.rank_0 import from_rank_0
 from recsmith.errors import RecSmithError
 from recsmith.files import Raw, decode, encode
 from recsmith.plans import Plan, save_plan
-from recsmith.training.agreement import Agreement, Diverged, Ending
 from recsmith.training.batches import TrainingBatch
-from recsmith.training.checkpoints import Checkpoints, step_name
-from recsmith.training.going_on import newest_in_common
-from recsmith.training.job import (
+from recsmith.training.job.agreement import Agreement, Diverged, Ending
+from recsmith.training.job.checkpoints import Checkpoints, step_name
+from recsmith.training.job.going_on import newest_in_common
+from recsmith.training.job.job import (
     Progress,
     TrainingJob,
     batches_from,
@@ -36,13 +36,13 @@ from recsmith.training.job import (
     set_state,
     settled,
 )
-from recsmith.training.log import RunLog, StepTimes, starting_lines, tell_note
-from recsmith.training.metrics import Window, score_each
-from recsmith.training.plan import agreed_plan
-from recsmith.training.resuming import CHECKPOINTS, Saved
+from recsmith.training.job.log import RunLog, StepTimes, starting_lines, tell_note
+from recsmith.training.job.metrics import Window, score_each
+from recsmith.training.job.plan import agreed_plan
+from recsmith.training.job.resuming import CHECKPOINTS, Saved
+from recsmith.training.job.sharded import ShardedJob, rank_device
 from recsmith.training.run import Checkpointing, Run, run_to_raw, save_run
 from recsmith.training.scores import Scores
-from recsmith.training.sharded import ShardedJob, rank_device
 from recsmith.training.sources import open_data, open_source
 from recsmith.training.sources.protocol import BatchSource
 from recsmith.training.steps.protocol import StepOutcome

@@ -17,9 +17,9 @@ from torchrec import EmbeddingBagCollection, EmbeddingBagConfig, KeyedTensor
 from torchrec.modules.embedding_modules import get_embedding_names_by_table
 
 from recsmith.training.batches import Place, TrainingBatch
-from recsmith.training.models import Task, Unsharded, build_task, by_label
-from recsmith.training.refusals import check_together
+from recsmith.training.job.models import Task, Unsharded, build_task, by_label
 from recsmith.training.run import BUILT_IN, Run
+from recsmith.training.run.refusals import check_together
 from recsmith.training.sources import BatchSource, open_source
 from recsmith.training.systems.arrays.gains import ArrayGain, predicted_gain
 from recsmith.training.systems.arrays.layer_memory import LayerMemory, StepWithin

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from recsmith._components import parsed
-from recsmith.training.parts import (
+from recsmith.training.run import Run
+from recsmith.training.run.parts import (
     BACKGROUND,
     BF16_PRODUCTS,
     OF_ONE_MODEL,
@@ -15,8 +16,7 @@ from recsmith.training.parts import (
     not_as_plain,
     owns,
 )
-from recsmith.training.refusals import data_parts, model_parts, trained_by
-from recsmith.training.run import Run
+from recsmith.training.run.refusals import data_parts, model_parts, trained_by
 
 PIPELINES = ("auto", "base", "sparse_dist", "prefetch_sparse_dist")
 

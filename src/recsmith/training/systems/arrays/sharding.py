@@ -24,12 +24,12 @@ from recsmith.planning.simulate import price
 from recsmith.plans import Placement, Plan
 from recsmith.training.batches import TrainingBatch
 from recsmith.training.collectives import collectives_of, sharders_of
-from recsmith.training.models import Unsharded
+from recsmith.training.job.models import Unsharded
+from recsmith.training.job.plan import with_collections
+from recsmith.training.job.sharded import ShardedJob, table_of
 from recsmith.training.optimizers.building import combined_optimizer, fuse
 from recsmith.training.optimizers.settings import RunOptimizers
-from recsmith.training.plan import with_collections
-from recsmith.training.refusals import check_together, placed_parts
-from recsmith.training.sharded import ShardedJob, table_of
+from recsmith.training.run.refusals import check_together, placed_parts
 from recsmith.training.stores.device import DeviceRows
 from recsmith.training.stores.kernels import kernels_of, own_kernels
 from recsmith.training.stores.protocol import WholeTensor

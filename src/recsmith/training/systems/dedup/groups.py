@@ -8,9 +8,9 @@ from recsmith.data.deduplication import DedupGroup, chosen, counted, dedup_group
 from recsmith.errors import UsageError
 from recsmith.files import did_you_mean
 from recsmith.prediction.dedup import dedup_price
-from recsmith.training.refusals import check_together, data_parts
 from recsmith.training.run import Run, RunTable
-from recsmith.training.run_tables import tables_of
+from recsmith.training.run.refusals import check_together, data_parts
+from recsmith.training.run.tables import tables_of
 from recsmith.training.sources import BatchSource, first_batch
 from recsmith.units import counted as counted_of
 

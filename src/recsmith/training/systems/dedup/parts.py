@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from recsmith.training.parts import BAGS, EXCHANGE, TABLES, Owned, owns
+from recsmith.training.run.parts import BAGS, EXCHANGE, TABLES, Owned, owns
 
 AHEAD = "deduplicated features are padded to equal numbers of rows on all ranks when their batch trains"
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from recsmith.training.collectives import collectives_of
-from recsmith.training.parts import (
+from recsmith.training.run.parts import (
     BAGS,
     FP32_PRODUCTS,
     GPU,

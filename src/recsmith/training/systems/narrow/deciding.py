@@ -8,8 +8,8 @@ from torch import nn
 from recsmith.adapters.topology import device_type
 from recsmith.errors import UsageError
 from recsmith.training.collectives import collectives_of
-from recsmith.training.refusals import placed_parts, refusals
 from recsmith.training.run import Run
+from recsmith.training.run.refusals import placed_parts, refusals
 from recsmith.training.seams.system import OpenRun
 from recsmith.training.sources import total_steps
 from recsmith.training.systems.narrow.cost import NarrowCost, cost_line, narrow_cost, why_not

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 from recsmith._components import known
 from recsmith.training.optimizers import KIND
 from recsmith.training.optimizers.settings import DenseOptimizer
-from recsmith.training.parts import LAYERS, Owned, RefusesNothing, owns
+from recsmith.training.run.parts import LAYERS, Owned, RefusesNothing, owns
 
 ADAMW_DECAY = 0.01  # of torch.optim.AdamW, where it is given none
 PARKING = ("sgd", "adam", "adamw", "adagrad", "rmsprop")  # without a gradient and moments they leave a weight alone

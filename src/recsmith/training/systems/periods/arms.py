@@ -15,7 +15,7 @@ from recsmith._types import noun
 from recsmith.errors import RecSmithError, UsageError, check_rules
 from recsmith.files import Raw, decode, encode
 from recsmith.training.log_lines import LOG, logged, logged_number
-from recsmith.training.measured import keep_reached, reached_before, told
+from recsmith.training.results.measured import keep_reached, reached_before, told
 from recsmith.training.run import Run
 from recsmith.training.scores import mean_within
 from recsmith.training.seams import UPDATE

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from recsmith.training.parts import BAGS, ORDER, STEP, Owned, OwnSource, owns
+from recsmith.training.run.parts import BAGS, ORDER, STEP, Owned, OwnSource, owns
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from recsmith.errors import UsageError
 from recsmith.files import Raw, Source, decode, encode, source_text
 from recsmith.jobs.launch import launch
 from recsmith.jobs.log import write_message
-from recsmith.training.launching import engine_for_ranks, passing_on_signals
-from recsmith.training.prerequisites import check_run, lines_told, own_modules
-from recsmith.training.ranks import local_ranks
+from recsmith.training.launch.launching import engine_for_ranks, passing_on_signals
+from recsmith.training.launch.prerequisites import check_run, lines_told, own_modules
+from recsmith.training.launch.ranks import local_ranks
 from recsmith.training.run import Run, load_run, names_modules, run_from_raw, run_to_raw
 from recsmith.training.sources import open_source
 from recsmith.training.systems.periods.arms import (

@@ -20,9 +20,9 @@ from recsmith.data.slices import SlicedSource
 from recsmith.data.source import GrowingSource
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.files import decode, encode
-from recsmith.training.refusals import check_together, data_parts
 from recsmith.training.run import Run
-from recsmith.training.run_data import BatchSizes
+from recsmith.training.run.data import BatchSizes
+from recsmith.training.run.refusals import check_together, data_parts
 from recsmith.training.sources.dataset import BEGINS, ENDS, DatasetSource
 from recsmith.training.sources.protocol import State
 from recsmith.training.systems.periods.settings import edges_of

@@ -7,8 +7,8 @@ from typing import Any
 
 from recsmith.files import encode
 from recsmith.training.batches import TrainingBatch
-from recsmith.training.job import TrainingJob
-from recsmith.training.metrics import score
+from recsmith.training.job.job import TrainingJob
+from recsmith.training.job.metrics import score
 from recsmith.training.scores import scores_text
 from recsmith.training.sources import with_distinct
 from recsmith.training.step_clock import STEPS

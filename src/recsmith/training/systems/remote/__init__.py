@@ -28,7 +28,7 @@ class Remote(System):
         if run.remote is None:
             return
         from recsmith.adapters.topology import device_type
-        from recsmith.training.refusals import check_together
+        from recsmith.training.run.refusals import check_together
         from recsmith.training.systems.remote.parts import check_remote, remote_parts
 
         check_remote(run, launched=launched)

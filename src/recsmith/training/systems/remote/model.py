@@ -17,16 +17,16 @@ from recsmith.adapters.rank_0 import from_rank_0
 from recsmith.errors import RecSmithError
 from recsmith.files import Raw
 from recsmith.plans import Plan
-from recsmith.training.agreement import Agreement
 from recsmith.training.batches import TrainingBatch
-from recsmith.training.job import Progress, TrainingJob, progress_from
-from recsmith.training.log import RunLog, starting_lines
-from recsmith.training.models import Task, Unsharded, unsharded
+from recsmith.training.job.agreement import Agreement
+from recsmith.training.job.job import Progress, TrainingJob, progress_from
+from recsmith.training.job.log import RunLog, starting_lines
+from recsmith.training.job.models import Task, Unsharded, unsharded
+from recsmith.training.job.resuming import CHECKPOINTS, Saved
+from recsmith.training.job.sharded import ShardedJob, rank_device, table_of
 from recsmith.training.optimizers.building import combined_optimizer, set_schedule
 from recsmith.training.random_states import random_states
-from recsmith.training.resuming import CHECKPOINTS, Saved
 from recsmith.training.run import Run, save_run
-from recsmith.training.sharded import ShardedJob, rank_device, table_of
 from recsmith.training.systems.remote.calls import AGAIN, Tensors
 from recsmith.training.systems.remote.client import TableClient
 from recsmith.training.systems.remote.tables import RemoteRows, with_remote_tables

@@ -8,7 +8,8 @@ from recsmith._components import parsed
 from recsmith._install import RAY
 from recsmith.errors import MissingExtra, UsageError, check_rules
 from recsmith.training.collectives import collectives_of
-from recsmith.training.parts import (
+from recsmith.training.run import Run, names_component
+from recsmith.training.run.parts import (
     BACKGROUND,
     BF16_PRODUCTS,
     COPIED,
@@ -24,8 +25,7 @@ from recsmith.training.parts import (
     TableOptimizer,
     owns,
 )
-from recsmith.training.refusals import check_together, data_parts, model_parts, trained_by
-from recsmith.training.run import Run, names_component
+from recsmith.training.run.refusals import check_together, data_parts, model_parts, trained_by
 from recsmith.training.systems.remote.settings import OPTIMIZERS_OF_SERVERS, RunRemote
 
 

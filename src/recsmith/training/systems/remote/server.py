@@ -19,16 +19,16 @@ from torch._C._distributed_c10d import PrefixStore, TCPStore
 from recsmith.files import Raw
 from recsmith.jobs.machine import LOOPBACK, loopback_interface
 from recsmith.plans import plan_to_raw
-from recsmith.training.agreement import Agreement
-from recsmith.training.checkpoints import Checkpoints
-from recsmith.training.job import progress_of, set_state
-from recsmith.training.models import unsharded
+from recsmith.training.job.agreement import Agreement
+from recsmith.training.job.checkpoints import Checkpoints
+from recsmith.training.job.job import progress_of, set_state
+from recsmith.training.job.models import unsharded
+from recsmith.training.job.plan import agreed_plan
+from recsmith.training.job.plan_rules import check_loadable
+from recsmith.training.job.resuming import CHECKPOINTS
+from recsmith.training.job.sharded import rank_device, shard, table_of
 from recsmith.training.optimizers.building import set_schedule
-from recsmith.training.plan import agreed_plan
-from recsmith.training.plan_rules import check_loadable
-from recsmith.training.resuming import CHECKPOINTS
 from recsmith.training.run import Checkpointing, Run, run_from_raw
-from recsmith.training.sharded import rank_device, shard, table_of
 from recsmith.training.systems.remote.calls import (
     Function,
     Regroup,

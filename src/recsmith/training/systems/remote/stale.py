@@ -14,15 +14,15 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import HashStore
 
 from recsmith.files import Raw
-from recsmith.training.agreement import END, Ending
 from recsmith.training.batches import TrainingBatch, training_batches
-from recsmith.training.job import Progress, finish
-from recsmith.training.log import RunLog, StepTimes
+from recsmith.training.job.agreement import END, Ending
+from recsmith.training.job.job import Progress, finish
+from recsmith.training.job.log import RunLog, StepTimes
+from recsmith.training.job.models import Unsharded
 from recsmith.training.loop import train_steps
-from recsmith.training.models import Unsharded
 from recsmith.training.random_states import random_states
 from recsmith.training.run import Run
-from recsmith.training.run_data import BatchSizes
+from recsmith.training.run.data import BatchSizes
 from recsmith.training.systems.remote.client import TableClient
 from recsmith.training.systems.remote.model import copy_dense, flat_tensors, trainer_job
 from recsmith.training.trained_models import OneModel

@@ -15,7 +15,7 @@ from torchrec.optim.keyed import CombinedOptimizer
 
 from recsmith.jobs.sharded_model import NamedShard
 from recsmith.training.batches import TrainingBatch
-from recsmith.training.sharded import ShardedJob
+from recsmith.training.job.sharded import ShardedJob
 from recsmith.training.steps.protocol import StepOutcome
 from recsmith.training.stores.device import DeviceRows
 from recsmith.training.stores.protocol import WholeTensor

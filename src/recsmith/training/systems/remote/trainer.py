@@ -9,9 +9,9 @@ import torch.distributed as dist
 
 from recsmith.errors import RecSmithError
 from recsmith.files import Raw
-from recsmith.training.agreement import Ending, heeding_sigterm
-from recsmith.training.job import TrainingJob, batches_from, kept_progress, settled
-from recsmith.training.log import tell_note, tell_pid
+from recsmith.training.job.agreement import Ending, heeding_sigterm
+from recsmith.training.job.job import TrainingJob, batches_from, kept_progress, settled
+from recsmith.training.job.log import tell_note, tell_pid
 from recsmith.training.loop import train_prepared
 from recsmith.training.run import Run, run_from_raw
 from recsmith.training.systems.remote.calls import Regroup, ServerPlace, connected

@@ -14,7 +14,7 @@ import torch
 
 from recsmith.plans import Plan
 from recsmith.sharding import Shard
-from recsmith.training.sharded import ShardedJob, table_of
+from recsmith.training.job.sharded import ShardedJob, table_of
 
 
 def shard_key(shard: Shard) -> str:

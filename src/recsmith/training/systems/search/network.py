@@ -14,10 +14,10 @@ from recsmith._types import Floats
 from recsmith.errors import UsageError
 from recsmith.searching import Picks, SearchSpace
 from recsmith.training.batches import as_tensors
-from recsmith.training.card import MODEL
-from recsmith.training.metrics import exact_auc
+from recsmith.training.job.card import MODEL
+from recsmith.training.job.metrics import exact_auc
+from recsmith.training.results.serving import load_model
 from recsmith.training.run import Run
-from recsmith.training.serving import load_model
 from recsmith.training.sources import open_data
 from recsmith.training.systems.search.tables import draws_of, pick
 from recsmith.training.tables.plain import features_of

@@ -10,9 +10,9 @@ from recsmith.embeddings.workloads import compress, compress_to
 from recsmith.errors import UsageError
 from recsmith.searching.prices import planned
 from recsmith.searching.samples import rules_of, rules_setting
+from recsmith.training.results.variants import TrainBench, VariantRow, bench_train
 from recsmith.training.run import save_run
 from recsmith.training.systems.search.searching import RUN, Prepared, SearchOutcome
-from recsmith.training.variants import TrainBench, VariantRow, bench_train
 from recsmith.workloads import Workload
 
 AS_IT_IS, SEARCH, UNIFORM, POWER = "as it is", "search", "uniform", "power rule"

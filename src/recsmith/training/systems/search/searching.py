@@ -21,8 +21,8 @@ from recsmith.searching import Picks, SearchSpace, SpaceOptions
 from recsmith.searching.prices import PlannedPrice, Priced, check_pays, replanned, with_prices
 from recsmith.searching.samples import drawn, frontier, settings_of
 from recsmith.searching.space import BOTTOM, TOP, make_space
-from recsmith.training.launching import train
-from recsmith.training.ranks import local_ranks
+from recsmith.training.launch.launching import train
+from recsmith.training.launch.ranks import local_ranks
 from recsmith.training.run import MADE_HERE, Checkpointing, Run, load_run
 from recsmith.training.sources import open_source
 from recsmith.training.systems.stored.compressing import run_workload
@@ -172,7 +172,7 @@ def _cluster(run: Run, request: NetworkSearch) -> Cluster:
         return load_cluster(request.cluster)
     if run.plan not in MADE_HERE:
         return load_plan(run.plan).cluster
-    from recsmith.training.plan import this_cluster
+    from recsmith.training.job.plan import this_cluster
 
     return this_cluster(local_ranks(run), local_ranks(run))
 

@@ -23,8 +23,8 @@ from recsmith._random import buckets, salt
 from recsmith._types import Bools, Ints
 from recsmith.errors import UsageError, check_rules, too_small
 from recsmith.training.batches import TrainingBatch
-from recsmith.training.models import by_label
-from recsmith.training.sharded import ShardedJob
+from recsmith.training.job.models import by_label
+from recsmith.training.job.sharded import ShardedJob
 from recsmith.training.steps.protocol import StepOutcome, UnpipelinedStep
 from recsmith.training.systems.search import NO_CHOICES
 from recsmith.training.systems.search.tables import Draws, draws_of

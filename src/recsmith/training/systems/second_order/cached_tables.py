@@ -16,7 +16,7 @@ from torchrec.distributed.types import ShardedModule
 from torchrec.sparse.jagged_tensor import JaggedTensor, KeyedTensor
 
 from recsmith.training.batches import TrainingBatch
-from recsmith.training.models import Task
+from recsmith.training.job.models import Task
 from recsmith.training.systems.second_order.flat import FlatLayers
 
 TABLES = (ShardedModule, EmbeddingBagCollection, EmbeddingCollection)

@@ -7,7 +7,8 @@ from recsmith._components import known
 from recsmith.training.collectives import collectives_of
 from recsmith.training.optimizers import AUTO, KIND
 from recsmith.training.optimizers.settings import DenseOptimizer, RunOptimizers, SparseOptimizer
-from recsmith.training.parts import (
+from recsmith.training.run import Run
+from recsmith.training.run.parts import (
     LAYER_WEIGHTS,
     LAYERS,
     NO_LAYERS,
@@ -18,7 +19,6 @@ from recsmith.training.parts import (
     RefusesNothing,
     owns,
 )
-from recsmith.training.run import Run
 
 
 @dataclass(frozen=True)

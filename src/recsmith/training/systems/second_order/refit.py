@@ -23,8 +23,9 @@ from recsmith.data import Batch
 from recsmith.errors import RecSmithError, UsageError
 from recsmith.files import Source, encode, source_text
 from recsmith.training.batches import as_tensors
-from recsmith.training.card import ModelCard, RefitSettings, Refitted, found_model, read_card
-from recsmith.training.copies import (
+from recsmith.training.job.card import ModelCard, RefitSettings, Refitted, found_model, read_card
+from recsmith.training.job.export import export_changed
+from recsmith.training.results.copies import (
     batches_like,
     check_classes,
     check_target,
@@ -33,9 +34,8 @@ from recsmith.training.copies import (
     origin_of,
     scored,
 )
-from recsmith.training.export import export_changed
+from recsmith.training.results.serving import Predictor, load_model
 from recsmith.training.scores import Scores
-from recsmith.training.serving import Predictor, load_model
 from recsmith.training.sources import open_data
 from recsmith.training.systems.second_order.dance import DanceSettings, newton, stages
 from recsmith.training.systems.second_order.flat import DampedLoss, FlatLayers

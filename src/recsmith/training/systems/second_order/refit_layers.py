@@ -10,8 +10,8 @@ from torch import nn
 
 from recsmith.errors import UsageError
 from recsmith.training.batches import TrainingBatch
-from recsmith.training.models import Task
-from recsmith.training.sharded import table_of
+from recsmith.training.job.models import Task
+from recsmith.training.job.sharded import table_of
 from recsmith.training.systems.second_order.cached_tables import CachedBatch, CachedTables
 from recsmith.training.systems.second_order.flat import FlatLayers
 

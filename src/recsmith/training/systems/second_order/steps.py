@@ -21,8 +21,8 @@ import torch.distributed as dist
 from recsmith._components import find, parsed
 from recsmith.errors import check_rules, too_small
 from recsmith.training.batches import TrainingBatch
+from recsmith.training.job.sharded import ShardedJob
 from recsmith.training.seams import STEP
-from recsmith.training.sharded import ShardedJob
 from recsmith.training.steps.protocol import StepOutcome, UnpipelinedStep
 from recsmith.training.systems.second_order.cached_tables import CachedBatch, CachedTables, dense_parameters
 from recsmith.training.systems.second_order.dance import DanceSettings, NewtonOutcome, newton

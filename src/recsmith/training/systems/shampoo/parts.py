@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from recsmith.training.parts import LAYER_WEIGHTS, LAYERS, NO_LAYERS, Owned, owns
+from recsmith.training.run.parts import LAYER_WEIGHTS, LAYERS, NO_LAYERS, Owned, owns
 
 
 @dataclass(frozen=True)

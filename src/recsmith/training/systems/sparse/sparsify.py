@@ -25,8 +25,10 @@ from recsmith.data import Batch
 from recsmith.errors import UsageError
 from recsmith.files import Source, encode, source_text
 from recsmith.training.batches import as_tensors
-from recsmith.training.card import Sparsified, SparsitySettings, found_model, read_card
-from recsmith.training.copies import (
+from recsmith.training.job.card import Sparsified, SparsitySettings, found_model, read_card
+from recsmith.training.job.export import export_changed
+from recsmith.training.job.sharded import table_of
+from recsmith.training.results.copies import (
     batches_like,
     check_classes,
     check_target,
@@ -35,11 +37,9 @@ from recsmith.training.copies import (
     origin_of,
     scored,
 )
-from recsmith.training.export import export_changed
+from recsmith.training.results.serving import Predictor, load_model
 from recsmith.training.run import load_run
 from recsmith.training.scores import Scores
-from recsmith.training.serving import Predictor, load_model
-from recsmith.training.sharded import table_of
 from recsmith.training.sources import open_data
 from recsmith.training.systems.second_order.cached_tables import CachedBatch, CachedTables
 

@@ -16,8 +16,8 @@ from recsmith.embeddings.workloads import Compressed, compress, compress_to, mil
 from recsmith.errors import UsageError
 from recsmith.files import parse, read_text, source_text
 from recsmith.training.run import SCHEMA, Run, RunModel, RunTable, load_run
-from recsmith.training.run_data import RunData
-from recsmith.training.run_tables import tables_of
+from recsmith.training.run.data import RunData
+from recsmith.training.run.tables import tables_of
 from recsmith.training.sources import open_data
 from recsmith.training.systems.stored.id_maps import OnProgress, hash_maps, id_counts
 from recsmith.workloads import Feature, Table, Workload

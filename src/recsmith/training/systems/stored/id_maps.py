@@ -16,10 +16,10 @@ from recsmith.data import Dataset
 from recsmith.embeddings import IdMap, by_popularity, learn_hash
 from recsmith.embeddings.hashing import KNOWN
 from recsmith.errors import UsageError
-from recsmith.training.card import MODEL
-from recsmith.training.launching import train
+from recsmith.training.job.card import MODEL
+from recsmith.training.launch.launching import train
 from recsmith.training.run import Run, RunTable
-from recsmith.training.run_tables import tables_of
+from recsmith.training.run.tables import tables_of
 from recsmith.training.sources import open_data
 
 BATCH = 65_536  # samples that are counted at once
@@ -52,7 +52,7 @@ def hash_maps(
     Raises:
         UsageError: no table is so large, or what training and clustering raise.
     """
-    from recsmith.training.export import WEIGHTS  # needs torch, which counting does not
+    from recsmith.training.job.export import WEIGHTS  # needs torch, which counting does not
 
     dataset = open_data(run.data.train, "data.train")
     tables = [

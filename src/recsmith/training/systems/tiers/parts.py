@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 from recsmith._components import parsed
 from recsmith.plans import Plan
 from recsmith.sharding import KEY_VALUE
-from recsmith.training.parts import (
+from recsmith.training.run.parts import (
     BACKGROUND,
     BAGS,
     CPU,

@@ -6,8 +6,8 @@ from typing import Any
 from recsmith._components import parsed
 from recsmith.costs.fetches import AHEAD, disk_fetches
 from recsmith.plans import Plan
+from recsmith.training.job.run_step import RankMemory
 from recsmith.training.run import Run
-from recsmith.training.run_step import RankMemory
 from recsmith.training.systems.tiers.shares import cached_tables, least_slots, predicted_hits, stored_plan
 from recsmith.units import counted, format_size, format_time
 

@@ -8,8 +8,8 @@ from recsmith.errors import check_rules
 from recsmith.plans import Cache, Placement, Plan
 from recsmith.problems.cached_lookups import CachedTable, cached_tables_of, hit_share
 from recsmith.sharding import KEY_VALUE
-from recsmith.training.parts import COPIED
 from recsmith.training.run import Run
+from recsmith.training.run.parts import COPIED
 from recsmith.workloads import Table
 
 PROFILE = 1000  # batches whose reads are counted, of policy static

@@ -14,9 +14,9 @@ from recsmith.plans import load_plan
 from recsmith.plans.towers import placed_towers
 from recsmith.prediction.job_step import numbers_of
 from recsmith.prediction.towers import TowerSteps, tower_steps
-from recsmith.training.layer_shapes import shapes_of
+from recsmith.training.job.layer_shapes import shapes_of
+from recsmith.training.job.run_step import plain_step, planned_as_run
 from recsmith.training.run import MADE_HERE, Run, RunModel
-from recsmith.training.run_step import plain_step, planned_as_run
 from recsmith.training.systems.towers.settings import AUTO_RATIO, TOWERS, WHERE, Towers, towers_of
 
 

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 
 from recsmith.plans import Plan
 from recsmith.plans.towers import ON_A_HOST
-from recsmith.training.parts import (
+from recsmith.training.run.parts import (
     LAYERS,
     ROWS,
     TABLES,

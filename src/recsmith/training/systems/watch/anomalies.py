@@ -16,7 +16,7 @@ from recsmith.files import Raw
 from recsmith.streaming.job_signals import KINDS, Finding, JobSignals
 from recsmith.streaming.job_sums import JobLayout
 from recsmith.streaming.repeats import MOST, SeenSamples
-from recsmith.training.job import TrainingJob, log_wish
+from recsmith.training.job.job import TrainingJob, log_wish
 from recsmith.training.systems.watch.alarm_log import ALARM, SIGNALS
 from recsmith.training.systems.watch.looking import (
     RankView,

@@ -8,8 +8,8 @@ from recsmith.files import Raw
 from recsmith.plans import Plan
 from recsmith.problems import constraints_from_raw, constraints_to_raw
 from recsmith.training.batches import as_tensors
-from recsmith.training.job import TrainingJob
-from recsmith.training.plan_rules import loadable_rules
+from recsmith.training.job.job import TrainingJob
+from recsmith.training.job.plan_rules import loadable_rules
 from recsmith.training.watchers.protocol import Seen, Watcher, Wish
 from recsmith.units import format_time
 

@@ -1,0 +1,245 @@
+"""Checkpoints of a job: complete or absent, the newest ones kept, written while training goes on where the run says so.
+
+    checkpoints/step-00001000/
+      state/             torch.distributed.checkpoint: weights as `model.*`, optimizers as `optimizer.<part>.state.*`
+      progress.json      step, position of the data, last scores
+      random-<rank>.json states of random number generators
+      run.json plan.json what was trained, and under which plan
+
+A checkpoint is written beside, as step-00001000.partial, and renamed when every rank has written its part.
+"""
+
+import json
+import os
+import shutil
+from concurrent.futures import Future
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed._shard.metadata import ShardMetadata
+from torch.distributed._shard.sharded_tensor.api import ShardedTensor
+from torch.distributed._shard.sharded_tensor.shard import Shard
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.state_dict_saver import async_save, save
+
+from recsmith.errors import RecSmithError, UsageError
+from recsmith.files import Raw
+from recsmith.plans import Plan, save_plan
+from recsmith.training.job.agreement import Agreement
+from recsmith.training.job.resuming import PLAN_FILE, PROGRESS, RUN_FILE, STATE, Saved, checkpoint_folders, kept_by_hook
+from recsmith.training.job.sharded import ShardedJob
+from recsmith.training.random_states import random_states
+from recsmith.training.run import Checkpointing, Run, save_run
+from recsmith.training.stores.checkpoint import first_cause
+from recsmith.units import format_size
+
+PARTIAL = ".partial"
+NO_ROOM = ("No space left", "File too large", "Disk quota exceeded", "PytorchStreamWriter", "inline_container")
+
+
+class Checkpoints:
+    """The checkpoints of a run's folder.
+
+    alone: the newest ones are kept as each is written; of an array, whose checkpoint is one of each member, `prune` and
+    `drop` say when.
+    """
+
+    def __init__(self, folder: Path, settings: Checkpointing, agreement: Agreement, *, alone: bool = True) -> None:
+        self.folder, self.settings, self.agreement, self.alone = folder, settings, agreement, alone
+        self._pending: tuple[Future[Any], Path, int] | None = None
+        self._writers: Any = dist.new_group(backend="gloo") if settings.background else None  # of a thread of its own
+        if dist.get_rank() == 0:
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise UsageError(
+                    f"the run's output '{folder.parent}' cannot be written: {error.strerror or error}; give another "
+                    "output"
+                ) from None
+            for left in folder.glob(f"*{PARTIAL}"):
+                shutil.rmtree(left, ignore_errors=True)
+        dist.barrier()
+
+    def newest(self) -> Saved | None:
+        """The newest complete checkpoint."""
+        found = self.all()
+        return Saved(found[-1]) if found else None
+
+    def save(self, job: ShardedJob, run: Run, plan: Plan, progress: Raw) -> str | None:
+        """Save the state after a step, on every rank; what went wrong, in words, where the disk refuses it.
+
+        In the background, only what is written before training goes on can be told here, and the rest by `finish`.
+        """
+        problem = self.finish()
+        if problem is not None:
+            return problem
+        target = self.folder / step_name(progress["step"])
+        partial = target.with_name(target.name + PARTIAL)
+        job.rows.flush()
+        state = {**job.rows.state_dict(), **kept_by_hook(job)}
+        size = state_bytes(state)
+        problem = self._without_room(size) or self._small_files(partial, run, plan, progress)
+        if not self.agreement.everywhere(problem is None):
+            return self._give_up(partial, problem or "another rank could not write")
+        if self.settings.background:
+            stager: Any = Copies()
+            future: Any = async_save(
+                state, checkpoint_id=partial / STATE, process_group=self._writers, async_stager=stager
+            )
+            self._pending = future, partial, size
+            return None
+        try:
+            save(state, checkpoint_id=partial / STATE)
+        except (CheckpointException, OSError, RuntimeError) as error:
+            return self._give_up(partial, self._refused(error, size))
+        self._complete(partial)
+        return None
+
+    def poll(self) -> None:
+        """Complete a checkpoint that was written in the background, once it is; only rank 0 has to."""
+        if self._pending is not None and self._pending[0].done() and self._pending[0].exception() is None:
+            self._complete(self._pending[1])
+            self._pending = None
+
+    def finish(self) -> str | None:
+        """Wait for a checkpoint in the background; what went wrong with it, in words."""
+        pending, self._pending = self._pending, None
+        if pending is None:
+            return None
+        future, partial, size = pending
+        error = future.exception()
+        if error is not None:
+            return self._give_up(partial, self._refused(error, size))
+        self._complete(partial)
+        return None
+
+    def random_states(self) -> dict[int, Raw]:
+        """The states of random number generators that this rank writes, by rank."""
+        return {dist.get_rank(): random_states()}
+
+    def _without_room(self, size: int) -> str | None:
+        """Why a checkpoint of so many bytes does not fit beside those that are kept; None where it does."""
+        free = shutil.disk_usage(self.folder).free
+        if free >= size:
+            return None
+        return (
+            f"it takes {format_size(size)}, and the disk of '{self.folder}' has {format_size(free)} free; make room, "
+            "keep fewer (checkpoint.keep), or give an output on another disk"
+        )
+
+    def _refused(self, error: BaseException, size: int) -> str:
+        """Why a checkpoint could not be written: of a full disk in words of ours, else the cause as PyTorch has it."""
+        cause = first_cause(error)
+        if any(words in cause for words in NO_ROOM):
+            free = format_size(shutil.disk_usage(self.folder).free)
+            return (
+                f"the disk of '{self.folder}' took only a part of {format_size(size)}, and has {free} free; make room, "
+                "or give an output on another disk"
+            )
+        return cause
+
+    def _small_files(self, partial: Path, run: Run, plan: Plan, progress: Raw) -> str | None:
+        """Everything but the tensors; what went wrong, in words."""
+        try:
+            partial.mkdir(parents=True, exist_ok=True)
+            for rank, states in self.random_states().items():
+                (partial / f"random-{rank}.json").write_text(json.dumps(states))
+            if dist.get_rank() == 0:
+                (partial / PROGRESS).write_text(json.dumps(progress, allow_nan=False, indent=1))
+                save_plan(plan, partial / PLAN_FILE)
+                save_run(run, partial / RUN_FILE)
+        except (OSError, RecSmithError) as error:
+            return str(error)
+        return None
+
+    def _give_up(self, partial: Path, problem: str) -> str:
+        dist.barrier(group=self.agreement.group)  # nobody still writes
+        if dist.get_rank() == 0:
+            shutil.rmtree(partial, ignore_errors=True)
+        dist.barrier(group=self.agreement.group)
+        return problem
+
+    def _complete(self, partial: Path) -> None:
+        """Rename what every rank has written, and remove checkpoints beyond those kept."""
+        if dist.get_rank() != 0:
+            return
+        os.sync()
+        partial.rename(partial.with_name(partial.name.removesuffix(PARTIAL)))
+        if self.alone:
+            self.prune()
+
+    def prune(self) -> None:
+        """Remove checkpoints beyond those kept; only rank 0 has to."""
+        for old in self.all()[: -self.settings.keep]:
+            shutil.rmtree(old, ignore_errors=True)
+
+    def drop(self, after: int) -> bool:
+        """Remove checkpoints of later steps, which are trained again; whether there were any. Only rank 0 has to."""
+        found = [each for each in self.all() if each.name > step_name(after)]
+        for each in found:
+            shutil.rmtree(each, ignore_errors=True)
+        return bool(found)
+
+    def all(self) -> list[Path]:
+        """Folders of the complete checkpoints, the newest last."""
+        return checkpoint_folders(self.folder)
+
+
+def step_name(step: int) -> str:
+    """The name of the folder of a step's checkpoint."""
+    return f"step-{step:08d}"
+
+
+class Copies:
+    """A stager of `async_save` that copies the job's state to host memory, and that nobody waits for afterwards.
+
+    The stager of PyTorch 2.13 cannot copy ShardedTensors (it asks them for a data pointer).
+    """
+
+    should_synchronize_after_execute = False
+
+    def stage(self, state_dict: dict[str, Any]) -> dict[str, Any]:
+        """The same state, its tensors copied to host memory."""
+        return copied(state_dict)
+
+    def synchronize_staging(self) -> None:
+        """The copy is complete when `stage` returns."""
+
+    def close(self) -> None:
+        """There is nothing to give back."""
+
+
+def state_bytes(value: Any) -> int:
+    """Bytes of the tensors of a nested state, over all ranks."""
+    if isinstance(value, dict):
+        return sum(state_bytes(inner) for inner in value.values())
+    if isinstance(value, ShardedTensor | torch.Tensor):
+        return value.size().numel() * value.dtype.itemsize
+    return 0
+
+
+def copied(value: Any) -> Any:
+    """A nested state with copies of its tensors in host memory; other values as they are."""
+    if isinstance(value, dict):
+        return {key: copied(inner) for key, inner in value.items()}
+    if isinstance(value, ShardedTensor):
+        whole = value.metadata()
+        shards = [Shard(_copy(shard.tensor), _in_host_memory(shard.metadata)) for shard in value.local_shards()]
+        return ShardedTensor._init_from_local_shards_and_global_metadata(
+            shards,
+            sharded_tensor_metadata=replace(whole, shards_metadata=list(map(_in_host_memory, whole.shards_metadata))),
+            process_group=value._process_group,
+        )
+    return _copy(value) if isinstance(value, torch.Tensor) else value
+
+
+def _in_host_memory(shard: ShardMetadata) -> ShardMetadata:
+    placement: Any = shard.placement
+    return ShardMetadata(shard.shard_offsets, shard.shard_sizes, f"rank:{placement.rank()}/cpu")
+
+
+def _copy(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.detach().to("cpu", copy=True)

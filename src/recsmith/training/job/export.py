@@ -1,0 +1,195 @@
+"""The trained model without its sharding: weights.safetensors and card.json, written by all ranks at once.
+
+No rank ever holds a whole table: rank 0 makes the file at its full size, and every rank writes its shards in place.
+Format: https://github.com/huggingface/safetensors (8 bytes length, JSON header, tensors one after the other).
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from safetensors import SafetensorError, safe_open
+
+from recsmith.adapters.chunk_bytes import BLOCK
+from recsmith.data import DataSchema
+from recsmith.errors import CorruptFile, RecSmithError
+from recsmith.files import Raw, check_is_file, dump_json, parse_json, read_text, write_text
+from recsmith.training.job.card import CARD, described, keep_maps
+from recsmith.training.job.sharded import ShardedJob
+from recsmith.training.run import Run
+from recsmith.training.seams import systems
+from recsmith.training.stores.protocol import WholeTensor
+from recsmith.training.tables.plain import exported_names
+
+WEIGHTS = "weights.safetensors"
+TYPE_NAMES = {
+    torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64", torch.float64: "F64",
+}  # fmt: skip
+RAW = {torch.float32: "<f4", torch.float16: "<f2", torch.bfloat16: "<u2", torch.int64: "<i8", torch.float64: "<f8"}
+
+
+def export(job: ShardedJob, run: Run, schema: DataSchema, folder: Path, card: Raw) -> None:
+    """Write the model of a job into a folder that every rank sees; called on every rank.
+
+    Raises:
+        RecSmithError: the disk refuses it.
+    """
+    job.rows.flush()
+    whole = job.rows.whole()
+    names = exported_names(job.model, whole)
+    partial = folder.with_name(folder.name + ".partial")
+    if dist.get_rank() == 0:
+        try:
+            partial.mkdir(parents=True, exist_ok=True)
+            _make_file(partial / WEIGHTS, {names[name]: each for name, each in whole.items()})
+        except OSError as error:
+            raise RecSmithError(
+                f"the trained model cannot be written to '{partial}': {error.strerror or error}; make room, and "
+                "start the same command again"
+            ) from None
+        model = keep_maps(run.model, partial)
+        raw = {**described(model, schema, run.seed), **card}
+        told = [(system.name, system.exported(run, job.model)) for system in systems()]
+        raw |= {key: value for name, each in told if not name for key, value in each.items()}
+        raw |= {"systems": others} if (others := {name: each for name, each in told if name and each}) else {}
+        write_text(str(partial / CARD), dump_json(raw))
+    dist.barrier()
+    arrays = _arrays(partial / WEIGHTS)
+    for name, corner, tensor, everywhere in job.rows.shards():
+        if not everywhere or dist.get_rank() == 0:
+            arrays[names[name]][_window(corner, tensor)] = _plain(tensor.detach().cpu())
+    del arrays
+    dist.barrier()
+    if dist.get_rank() == 0:
+        if folder.exists():
+            folder.rename(folder.with_name(folder.name + ".old"))
+        partial.rename(folder)
+        shutil.rmtree(folder.with_name(folder.name + ".old"), ignore_errors=True)
+    dist.barrier()
+
+
+def export_changed(model: Path, folder: Path, changed: Mapping[str, torch.Tensor], card: Raw) -> None:
+    """Write an exported model into another folder, with some tensors and lines of its card changed; whole or not.
+
+    Raises:
+        RecSmithError: the disk refuses it.
+    """
+    partial = folder.with_name(folder.name + ".partial")
+    try:
+        shutil.rmtree(partial, ignore_errors=True)
+        shutil.copytree(model, partial)
+        arrays = _arrays(partial / WEIGHTS)
+        for name, tensor in changed.items():
+            arrays[name][_window((0,) * tensor.dim(), tensor)] = _plain(tensor.cpu())
+        del arrays
+        raw = parse_json(read_text(str(partial / CARD)), str(partial / CARD))
+        write_text(str(partial / CARD), dump_json({**cast(Raw, raw), **card}))
+        shutil.rmtree(folder, ignore_errors=True)
+        partial.rename(folder)
+    except OSError as error:
+        raise RecSmithError(
+            f"the model cannot be written to '{folder}': {error.strerror or error}; make room, or give another output"
+        ) from None
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def weights_digest(model: Path) -> str:
+    """A digest of the weights of an exported model."""
+    with (model / WEIGHTS).open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()[:16]
+
+
+def load_into(job: ShardedJob, file: Path) -> None:
+    """Read exported weights into this rank's shards; CorruptFile where they are of another model, or damaged."""
+    whole = job.rows.whole()
+    names = exported_names(job.model, whole)
+    with torch.no_grad(), opened_weights(file, {names[name]: each for name, each in whole.items()}) as opened:
+        for parameter, corner, tensor, _ in job.rows.shards():
+            name = names[parameter]
+            if not corner:
+                tensor.copy_(opened.get_tensor(name))
+                continue
+            there, (first, *others) = opened.get_slice(name), _window(corner, tensor)
+            for rows in tensor.split(max(1, BLOCK // max(1, tensor[:1].nbytes))):  # a whole shard may not fit
+                rows.copy_(there[(slice(first.start, first.start + len(rows)), *others)])
+                first = slice(first.start + len(rows), first.stop)
+    job.rows.flush()
+
+
+@contextmanager
+def opened_weights(file: Path, expected: Mapping[str, WholeTensor]) -> Iterator[Any]:
+    """An exported model's weights, opened: safetensors reads what is asked for.
+
+    Raises:
+        CorruptFile: the file is damaged, or holds other tensors than expected.
+    """
+    check_is_file(file)  # a pipe would be waited for
+    try:
+        with safe_open(file, framework="pt") as opened:
+            there = {name: WholeTensor(*_kind(opened.get_slice(name))) for name in opened.keys()}  # noqa: SIM118
+            odd = min((name for name in {*there, *expected} if there.get(name) != expected.get(name)), default=None)
+            if odd is not None:
+                raise CorruptFile(
+                    f"'{file}' is of another model: '{odd}' is {_said(there.get(odd))} there, and its card makes it "
+                    f"{_said(expected.get(odd))}; export the model again"
+                )
+            yield opened
+    except (SafetensorError, OSError) as error:
+        raise CorruptFile(f"'{file}' is not a sound safetensors file: {error}; export the model again") from None
+
+
+def _kind(entry: Any) -> tuple[torch.dtype, tuple[int, ...]]:
+    kinds = {name: kind for kind, name in TYPE_NAMES.items()}
+    return kinds.get(entry.get_dtype(), torch.bool), tuple(entry.get_shape())  # others are never exported
+
+
+def _said(whole: WholeTensor | None) -> str:
+    return "missing" if whole is None else f"{whole.shape} of {str(whole.dtype).removeprefix('torch.')}"
+
+
+def _arrays(file: Path) -> dict[str, Any]:
+    """The tensors of a safetensors file of our own as arrays in mapped memory, to write into; bf16 as its 16 bits."""
+    with file.open("rb") as opened:
+        length = int.from_bytes(opened.read(8), "little")
+        header = json.loads(opened.read(length))
+    types = {name: RAW[kind] for kind, name in TYPE_NAMES.items()}
+    made: dict[str, Any] = {}
+    for name, entry in header.items():
+        shape, start = tuple(entry["shape"]), 8 + length + entry["data_offsets"][0]
+        made[name] = np.memmap(file, types[entry["dtype"]], "r+", offset=start, shape=shape or (1,))
+    return made
+
+
+def _make_file(file: Path, weights: dict[str, WholeTensor]) -> None:
+    """The header and room for every tensor, which the disk must have now: later, mapped memory could not say so."""
+    header: Raw = {}
+    end = 0
+    for name in sorted(weights):
+        kind, shape = weights[name]
+        begin, end = end, end + int(np.prod(shape, dtype=np.int64)) * kind.itemsize
+        header[name] = {"dtype": TYPE_NAMES[kind], "shape": list(shape), "data_offsets": [begin, end]}
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with file.open("wb") as opened:
+        opened.write(len(text).to_bytes(8, "little") + text)
+        opened.flush()
+        os.posix_fallocate(opened.fileno(), 0, 8 + len(text) + end)
+
+
+def _window(corner: tuple[int, ...], tensor: torch.Tensor) -> tuple[slice, ...]:
+    """Where a shard lies in its whole tensor; a number's own place is everything."""
+    return tuple(slice(first, first + size) for first, size in zip(corner, tensor.shape, strict=True)) or (slice(None),)
+
+
+def _plain(tensor: torch.Tensor) -> Any:
+    """The tensor as an array; bf16, which NumPy lacks, as its 16 bits."""
+    return tensor.view(torch.uint16).numpy() if tensor.dtype == torch.bfloat16 else tensor.numpy()

@@ -1,0 +1,404 @@
+"""A rank's training while it is under way: what it consists of, how far it is, and what is done beside the steps."""
+
+import os
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from recsmith._process import proc_bytes
+from recsmith.adapters.rank_0 import from_rank_0
+from recsmith.errors import Infeasible, NoPlanFound, UsageError
+from recsmith.files import Raw, decode, encode, locked_folder
+from recsmith.plans import Plan, save_plan
+from recsmith.training.batches import TrainingBatch, training_batches
+from recsmith.training.job.agreement import Agreement, Wish
+from recsmith.training.job.card import MODEL, keep_maps
+from recsmith.training.job.checkpoints import Checkpoints, Saved
+from recsmith.training.job.export import export
+from recsmith.training.job.going_on import check_goes_on, check_job
+from recsmith.training.job.log import RunLog, StepTimes, starting_lines
+from recsmith.training.job.metrics import score
+from recsmith.training.job.models import Unsharded, unsharded
+from recsmith.training.job.plan import agreed_anew, agreed_plan
+from recsmith.training.job.preparing import decided_run
+from recsmith.training.job.resuming import CHECKPOINTS, kept_in
+from recsmith.training.job.sharded import (
+    ShardedJob,
+    draw_weights,
+    rank_device,
+    set_steps,
+    settle,
+    shard,
+)
+from recsmith.training.optimizers.building import set_schedule
+from recsmith.training.random_states import random_kept
+from recsmith.training.run import Checkpointing, Run, save_run
+from recsmith.training.scores import Scores, scores_text
+from recsmith.training.seams import systems
+from recsmith.training.seams.system import Attached
+from recsmith.training.sources import BatchSource, data_digest, open_data, total_steps, with_distinct
+from recsmith.training.sources.protocol import State
+from recsmith.training.step_clock import STEPS
+from recsmith.training.stores import cache_lookups, rows_waited
+from recsmith.training.tables.features import Features
+
+KILLED_S = 5.0  # in which all processes of a job that was killed are gone
+Keeps = Callable[[], Raw | None]
+
+
+@dataclass
+class Progress:
+    """How far training is."""
+
+    step: int = 0
+    position: State | None = None  # of the data, as its source says it
+    scores: Scores | None = None
+    begun: int = 0  # step after which this job began
+    saved: int = 0  # step of the newest checkpoint
+    kept: dict[str, Raw] = field(default_factory=dict[str, Raw])  # what parts of the job kept in that checkpoint
+    corrupt: int = 0  # samples that this rank has left out since the job started
+    cached: tuple[int, int] = (0, 0)  # lookups of tables with caches by the last line, and those that missed
+    waited_s: float = 0.0  # of this rank's lookups for rows, by the last line
+    sent_bytes: int = 0  # that a rank gives to collectives in a step: the most of any rank, in the first usual one
+
+
+@dataclass(frozen=True)
+class TrainingJob:
+    """All that a rank's training consists of; only `progress` changes.
+
+    attached: what systems have in the job, by the keys of progress.json under which it is kept. keeps: by such a key,
+    what a part of the job has to keep in a checkpoint now; None for nothing. What it kept in the one that training goes
+    on from is in `progress.kept`.
+    """
+
+    run: Run
+    plan: Plan
+    source: BatchSource
+    features: Features
+    sharded: ShardedJob
+    agreement: Agreement
+    checkpoints: Checkpoints
+    log: RunLog
+    progress: Progress
+    attached: dict[str, Attached] = field(default_factory=dict[str, Attached])
+    keeps: dict[str, Keeps] = field(default_factory=dict[str, Keeps])
+
+    @property
+    def output(self) -> Path:
+        """The run's folder."""
+        return Path(self.run.output)
+
+    @property
+    def total_steps(self) -> int | None:
+        """Steps of the whole run, where the number of samples is known."""
+        return total_steps(self.run, self.source, dist.get_world_size())
+
+    def batches_of(self, source: BatchSource, state: State | None = None) -> Iterator[TrainingBatch]:
+        """This rank's batches of a source, in the steps that come next. state: from where on; None: its beginning."""
+        ranks = dist.get_world_size()
+        return training_batches(
+            source, self.run.data.batch_sizes(ranks), self.features, rank=dist.get_rank(), ranks=ranks, state=state,
+            step=self.progress.step,
+        )  # fmt: skip
+
+    @property
+    def batch_size(self) -> int:
+        """Samples of this rank in the largest step."""
+        return self.run.data.local_batch_size(dist.get_world_size())
+
+
+@contextmanager
+def owning(output: Path) -> Generator[None]:
+    """The folder of a run for this job alone; rank 0 holds it, at the longest until its process ends.
+
+    A job that was killed a moment ago may hold it still, so this waits a little.
+
+    Raises:
+        UsageError: another job writes there, or the folder cannot be made; on every rank.
+    """
+    with ExitStack() as held:
+
+        def take() -> dict[str, Any]:
+            begun = time.monotonic()
+            while True:
+                try:
+                    held.enter_context(locked_folder(output))
+                    return {}
+                except UsageError:
+                    if not output.is_dir() or time.monotonic() - begun > KILLED_S:
+                        raise
+                time.sleep(0.1)
+
+        from_rank_0(take)
+        yield
+
+
+def progress_of(saved: Saved | None) -> Progress:
+    """How far a checkpoint is."""
+    if saved is None:
+        return Progress()
+    return progress_from(saved.progress, str(saved.folder))
+
+
+def progress_from(raw: Raw, where: str) -> Progress:
+    """How far a job was, by what it keeps of that. where: it was found, for errors."""
+    return Progress(
+        step=raw["step"],
+        begun=raw["step"],
+        saved=raw["step"],
+        position=raw["position"],
+        scores=None if raw["scores"] is None else decode(Scores, raw["scores"], where),
+        kept=kept_in(raw),
+    )
+
+
+def prepared(
+    run: Run, agreement: Agreement, *, plan: Plan | None = None
+) -> tuple[TrainingJob, Generator[TrainingBatch]]:
+    """A job, fresh or from its newest checkpoint, and the batches that come next.
+
+    Args:
+        run: what is trained.
+        agreement: of this process's ranks; one serves for as long as the process lives.
+        plan: to train under, where the job has another one by now than its run and its checkpoint say.
+    """
+    begun, output = time.perf_counter(), Path(run.output)
+    parts = unsharded(run)
+    run = parts.run
+    checkpoints = Checkpoints(output / CHECKPOINTS, run.checkpoint or Checkpointing(), agreement)
+    saved = checkpoints.newest() if run.checkpoint else None
+    plan = plan or agreed_plan(parts, saved.plan if saved else None, ranks_per_host())
+    if saved is not None:
+        check_goes_on(parts, saved, plan, dist.get_world_size())
+    made = decided_run(parts, plan, saved.run if saved else None)
+    if saved is not None:
+        from_rank_0(lambda: check_job(made.run, saved, parts) or {})  # it reads the names of all that was saved
+    run, parameters = made.run, parts.parameters  # before tables are sharded, and each rank has its own of them
+    progress = progress_of(saved)
+    found = {system.kept: system.attached(run, parts.task.model) for system in systems() if system.kept}
+    attached = {key: each for key, each in found.items() if each is not None}
+    sharded = shard(replace(run, comms=made.comms), plan, parts.task, rank_device())
+    batches = settled(sharded, batches_from(parts, progress))
+    said = starting_lines(run, plan, parameters=parameters, samples=parts.source.length)  # counted for the first batch
+    said += [each.said for each in (*parts.told, *made.told)]
+    said += parts.source.notes(run.data.batch_sizes(dist.get_world_size()), dist.get_world_size(), progress.position)
+    set_state(sharded, run, saved, progress)
+    for key, each in attached.items():
+        each.begin(total_steps(run, parts.source, dist.get_world_size()), progress.kept.get(key))
+
+    log = RunLog(output, dist.get_rank(), tensorboard=run.metrics.tensorboard, step=progress.step)
+    if dist.get_rank() == 0:
+        keep_maps(run.model, output)
+        save_run(run, output / "run.json")
+        save_plan(plan, output / "plan.json")
+    for line in [*said, *(saved.told(run, dist.get_world_size()) if saved else [])]:
+        log.say({"note": line})
+    facts = {name: fact for each in systems() for name, fact in each.start_facts(run, plan).items()}
+    log.write("start", {"step": progress.step, "seconds": time.perf_counter() - begun, "plan": plan.digest, **facts})
+    keeps: dict[str, Keeps] = {key: each.to_raw for key, each in attached.items()}
+    job = TrainingJob(
+        run, plan, parts.source, parts.features, sharded, agreement, checkpoints, log, progress, attached, keeps
+    )
+    return job, batches
+
+
+def batches_from(parts: Unsharded, progress: Progress) -> Iterator[TrainingBatch]:
+    """The batches of this rank that come after the progress."""
+    ranks, source = dist.get_world_size(), with_distinct(parts.source, parts.features.groups)
+    return training_batches(
+        source, parts.run.data.batch_sizes(ranks), parts.features, rank=dist.get_rank(), ranks=ranks,
+        state=progress.position, step=progress.step,
+    )  # fmt: skip
+
+
+def settled(sharded: ShardedJob, batches: Iterator[TrainingBatch]) -> Generator[TrainingBatch]:
+    """The batches, of which the first has settled the order of sums; readers end when this is closed."""
+    first = next(batches, None)
+    if first is not None:
+        with STEPS.standing():
+            settle(sharded, first)
+
+    def rest() -> Generator[TrainingBatch]:
+        if first is not None:
+            yield first
+        yield from batches
+
+    return rest()
+
+
+def set_state(sharded: ShardedJob, run: Run, saved: Saved | None, progress: Progress) -> None:
+    """Weights, state of optimizers and random states: of the checkpoint, or of a fresh start."""
+    if saved is None:
+        draw_weights(sharded.rows, sharded.initial, run.seed)
+        torch.manual_seed(run.seed * dist.get_world_size() + dist.get_rank())  # of dropout: every rank draws its own
+        return
+    saved.load(sharded, run)
+    set_schedule(sharded.optimizer, progress.step)
+    set_steps(sharded, progress.step)
+    saved.restore_random()
+
+
+def ranks_per_host() -> int:
+    """Ranks of this machine, as the launcher says; all of them elsewhere."""
+    return int(os.environ.get("LOCAL_WORLD_SIZE", dist.get_world_size()))
+
+
+def save(job: TrainingJob) -> None:
+    """Save the state; where the disk refuses it, say so and train on."""
+    begun, progress, log = time.perf_counter(), job.progress, job.log
+    with STEPS.standing(), random_kept():
+        problem = job.checkpoints.save(job.sharded, job.run, job.plan, kept_progress(job))
+    seconds = time.perf_counter() - begun
+    log.write("checkpoint", {"step": progress.step, "seconds": seconds, **({"problem": problem} if problem else {})})
+    progress.saved = progress.saved if problem else progress.step
+    if problem:
+        log.say({"note": f"no checkpoint of step {progress.step:,}: {problem}; training goes on, older ones stay"})
+
+
+def kept_progress(job: TrainingJob) -> Raw:
+    """What a checkpoint keeps of how far a job is."""
+    progress = job.progress
+    return {
+        "step": progress.step,
+        "ranks": dist.get_world_size(),
+        "position": progress.position,
+        "scores": None if progress.scores is None else encode(progress.scores),
+        **{key: kept for key, keeps in job.keeps.items() if (kept := keeps()) is not None},
+    }
+
+
+def log_progress(job: TrainingJob, times: StepTimes, total: int | None) -> None:
+    """Scores and times since the last line, for the log and for people."""
+    progress, log = job.progress, job.log
+    steps, asked = times.steps, over_ranks(times.samples, dist.ReduceOp.SUM)
+    seconds, parts = times.take()
+    assert progress.scores is not None
+    corrupt = asked - progress.scores.samples
+    values = {
+        "step": progress.step,
+        **encode(progress.scores),
+        **({"corrupt": corrupt} if corrupt else {}),
+        "samples_per_s": progress.scores.samples / seconds,
+        "step_s": seconds / max(steps, 1),
+        **{f"{part}_s": spent for part, spent in parts.items()},
+        **_hits(job, max(steps, 1)),
+    }
+    log.write("train", values)
+    left = None if total is None else (total - progress.step) * seconds / max(steps, 1)
+    told = {name: values[name] for name in ("step", "samples_per_s", "step_s")}
+    told |= {name: values[name] for name in ("hit_share", "rows_wait_s") if name in values}
+    log.say({**told, "steps": total, "scores": encode(progress.scores), "parts_s": parts, "left_s": left})
+
+
+def _hits(job: TrainingJob, steps: int) -> Raw:
+    """Since the last line, where tables have caches: the share of lookups whose row was in one, and seconds of waiting.
+
+    steps: since then; lookups of this rank waited for rows for so long in a mean one.
+    """
+    before, now, waited = job.progress.cached, _cache_lookups(job), rows_waited(job.sharded.rows)
+    if now is None or waited is None:
+        return {}
+    since, job.progress.cached, job.progress.waited_s = waited - job.progress.waited_s, now, waited
+    return {"hit_share": hit_share_of(now[0] - before[0], now[1] - before[1]), "rows_wait_s": since / steps}
+
+
+def _cache_lookups(job: TrainingJob) -> tuple[int, int] | None:
+    """(lookups of tables with caches so far, those that missed) of all ranks; None where no table has a cache."""
+    mine = cache_lookups(job.sharded.rows)
+    return None if mine is None else (over_ranks(mine[0], dist.ReduceOp.SUM), over_ranks(mine[1], dist.ReduceOp.SUM))
+
+
+def hit_share_of(lookups: int, missed: int) -> float:
+    """The share (0..1) of lookups that did not miss; 1 of none."""
+    return 1 - missed / lookups if lookups else 1.0
+
+
+def evaluate_now(job: TrainingJob, scores: Scores | None = None) -> Scores:
+    """Scores on data.test. scores: these, where they are known."""
+    if scores is None:
+        dataset = open_data(job.run.data.test, "data.test")
+        scores = score(job.sharded, dataset, job.features, job.batch_size)
+    job.log.write("test", {"step": job.progress.step, **encode(scores)})
+    job.log.say({"note": f"test, step {job.progress.step:,}: {scores_text(scores)}"})
+    return scores
+
+
+def log_wish(job: TrainingJob, wish: Wish, done: str) -> None:
+    """Say what a watcher asked for, why, and what was done."""
+    step = job.progress.step
+    job.log.write("watcher", {"step": step, "what": wish.what, "because": wish.because, "done": done})
+    job.log.show(step, f"watcher/{wish.what}", f"{wish.because}: {done}")
+    job.log.say({"note": f"step {step:,}: {wish.because} ({wish.what}): {done}"})
+
+
+def plan_anew(job: TrainingJob, wish: Wish) -> tuple[Plan | None, str]:
+    """Another plan to go on under from the state that was just saved; None where none is better, and why."""
+    if job.progress.saved != job.progress.step:
+        return None, "the state could not be saved; training goes on under the plan that it has"
+    try:
+        with STEPS.standing(), random_kept():
+            plan = agreed_anew(unsharded(job.run), job.plan, ranks_per_host(), wish.plan)
+    except (UsageError, Infeasible, NoPlanFound) as error:
+        return None, f"no other plan: {error}; training goes on under the plan that it has"
+    if plan.placements == job.plan.placements:
+        return None, "the plan that would be made is the one that runs"
+    problem = job.checkpoints.finish()
+    return (None, f"the state could not be saved: {problem}") if problem else (plan, f"plan {plan.digest[:12]}")
+
+
+def finish(job: TrainingJob, *, ended: bool, test: Scores | None = None) -> Raw:
+    """A last checkpoint, scores and the exported model; of a job that a signal ended, which has saved already, none.
+
+    test: scores on data.test, where they are known.
+    """
+    run, progress, log = job.run, job.progress, job.log
+    if run.checkpoint is not None and not ended and progress.step > progress.saved:
+        save(job)
+    problem = job.checkpoints.finish()
+    if problem:
+        log.say({"note": f"the last checkpoint failed: {problem}"})
+    corrupt = over_ranks(progress.corrupt, dist.ReduceOp.SUM)
+    result: Raw = {
+        "step": progress.step, "complete": not ended, "sent_bytes": progress.sent_bytes, "peak_bytes": peak_bytes(),
+        "corrupt": corrupt,
+    }  # fmt: skip
+    if (cached := _cache_lookups(job)) is not None:
+        result["hit_share"] = hit_share_of(*cached)
+    if corrupt:
+        log.say({"note": f"{corrupt:,} corrupt samples were left out; `recsmith data check` says which"})
+    if ended:
+        kept = f"saved after step {progress.step:,}; the same command goes on from there"
+        lost = f"ended after step {progress.step:,} with nothing saved, since the run has no checkpoint"
+        log.say({"note": f"asked to end: {lost if run.checkpoint is None else kept}"})
+        return result
+    if run.data.test is not None:
+        result["test"] = encode(evaluate_now(job, test))
+    folder = job.output / MODEL
+    trained_on = {} if (digest := data_digest(job.source)) is None else {"trained_on": digest}
+    card = {"step": progress.step, "test": result.get("test"), **trained_on}
+    export(job.sharded, run, job.source.schema, folder, card)
+    done = f"trained {progress.step:,} steps"
+    if progress.step == progress.begun:
+        done = f"nothing was left to train after step {progress.step:,}"
+    log.say({"note": f"{done}; the model is in '{folder}'"})
+    return result
+
+
+def peak_bytes() -> int:
+    """The most memory that a rank has held: of its GPU, or resident; the most of any rank."""
+    on_gpu = torch.cuda.is_available()
+    mine = torch.cuda.max_memory_allocated() if on_gpu else proc_bytes("self/status", "VmHWM")
+    return over_ranks(mine, dist.ReduceOp.MAX)
+
+
+def over_ranks(number: int, how: Any) -> int:
+    """The sum, or the most, of every rank's number."""
+    found = torch.tensor(number, dtype=torch.int64, device=rank_device())
+    dist.all_reduce(found, how)
+    return int(found)

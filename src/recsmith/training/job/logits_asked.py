@@ -1,0 +1,36 @@
+"""Whether a model of one's own returns a logit for each label, asked before there are tables.
+
+The model is called on PyTorch's device `meta`, which knows shapes and holds no numbers, so tables of any size cost
+nothing.
+"""
+
+import torch
+from torch.func import functional_call
+from torchrec import KeyedJaggedTensor
+
+from recsmith.training.batches import as_tensors
+from recsmith.training.job.models import Unsharded, by_label
+from recsmith.training.sources import first_batch
+
+SAMPLES = 2
+SHAPES = torch.device("meta")
+
+
+def check_logits(parts: Unsharded) -> None:
+    """Refuse what `by_label` refuses in a first step; a model that cannot be called without numbers is left to that.
+
+    Raises:
+        UsageError: it returns more or fewer logits than samples have labels.
+    """
+    if ":" not in parts.run.model.name:
+        return
+    batch = as_tensors(first_batch(parts.source, SAMPLES), parts.features)
+    if isinstance(batch.sparse_features, KeyedJaggedTensor):
+        batch.sparse_features.sync()  # which ids are whose, while they are numbers
+    model, batch = parts.task.model, batch.to(SHAPES)
+    weights = {name: each.to(SHAPES) for name, each in model.state_dict(keep_vars=True).items()}
+    try:
+        logits = functional_call(model, weights, (batch.dense_features, batch.sparse_features))
+    except (RuntimeError, TypeError):  # what it computes depends on numbers
+        return
+    by_label(logits, batch)

@@ -1,0 +1,224 @@
+"""The model of a run: one of torchrec.models or a function of yours, with its loss.
+
+B samples, D dense columns, L labels
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torchrec import EmbeddingBagConfig, EmbeddingCollection, EmbeddingConfig
+from torchrec.models.deepfm import SimpleDeepFMNN
+from torchrec.models.dlrm import DLRM, DLRM_DCN
+from torchrec.modules.embedding_configs import DataType, PoolingType
+
+from recsmith._components import load, make
+from recsmith.data import DataSchema
+from recsmith.errors import UsageError
+from recsmith.training.batches import Place, TrainingBatch
+from recsmith.training.run import Run, RunModel, RunTable
+from recsmith.training.run.parts import Part
+from recsmith.training.run.refusals import check_together, model_parts
+from recsmith.training.run.tables import name_refused, tables_of
+from recsmith.training.seams import TABLES, systems
+from recsmith.training.seams.system import SystemTold, first_of
+from recsmith.training.sources import BatchSource, open_source
+from recsmith.training.tables.features import Features
+from recsmith.training.tables.plain import features_of
+
+DATA_TYPES = {"fp32": DataType.FP32, "fp16": DataType.FP16, "bf16": DataType.BF16}
+POOLINGS = {"sum": PoolingType.SUM, "mean": PoolingType.MEAN}
+Outcome = tuple[torch.Tensor, torch.Tensor, torch.Tensor, Place]  # loss, logits (B, L), labels (B, L), place
+
+
+class Task(nn.Module):
+    """A model with its loss.
+
+    TorchRec's pipelines follow the code of modules with tables symbolically: it neither branches on a batch nor counts
+    its samples. The loss does, in a module of its own.
+    """
+
+    def __init__(self, model: nn.Module, precision: str = "fp32") -> None:
+        super().__init__()
+        self.model = model
+        self.loss = Loss()
+        self.precision = precision
+
+    def forward(self, batch: TrainingBatch) -> tuple[torch.Tensor, Outcome]:
+        """(loss, outcome), as TorchRec's pipelines want it."""
+        if self.precision == "bf16":
+            with torch.autocast(next(self.parameters()).device.type, torch.bfloat16):
+                logits = self.model(batch.dense_features, batch.sparse_features)
+        else:
+            logits = self.model(batch.dense_features, batch.sparse_features)
+        return self.loss(logits, batch)
+
+
+class Loss(nn.Module):
+    """Binary cross entropy, the mean over a batch and its labels.
+
+    A corrupt sample has its place in the batch and a loss of zero, so that nothing depends on which rank has read it.
+    Where samples have weights (`Batch.loss_weights`), it is the mean of their weighted losses.
+    """
+
+    def forward(self, logits: torch.Tensor, batch: TrainingBatch) -> tuple[torch.Tensor, Outcome]:
+        """logits: as many as labels (B, L), in any shape; UsageError where there are more or fewer."""
+        whole, weights = len(batch.place.samples), batch.place.samples.loss_weights
+        logits, labels = by_label(logits.float(), batch)[:whole], batch.labels[:whole]
+        if weights is not None:
+            losses = nn.functional.binary_cross_entropy_with_logits(logits, labels, reduction="none")
+            loss = (losses * torch.from_numpy(weights).to(losses)[:, None]).sum() / batch.labels.numel()
+        elif whole == len(batch.labels):
+            loss = nn.functional.binary_cross_entropy_with_logits(logits, labels)
+        else:
+            losses = nn.functional.binary_cross_entropy_with_logits(logits, labels, reduction="sum")
+            loss = losses / batch.labels.numel()
+        return loss, (loss.detach(), logits.detach(), labels, batch.place)
+
+
+def by_label(logits: torch.Tensor, batch: TrainingBatch) -> torch.Tensor:
+    """The logits of a batch (B, L), of any shape with as many; UsageError where there are more or fewer."""
+    if logits.numel() != batch.labels.numel():
+        names = batch.place.samples.label_names
+        raise UsageError(
+            f"the model returns logits of shape {tuple(logits.shape)} for {len(batch.labels)} samples, and the data "
+            f"has {len(names)} label{'s' * (len(names) > 1)} ({', '.join(names[:8])}); return one logit for each label "
+            "of a sample, or name as many labels"
+        )
+    return logits.reshape(batch.labels.shape)
+
+
+def build_task(
+    model: RunModel, schema: DataSchema, seed: int, tables_on: str = "meta", module: Any = None,
+    parts: Sequence[Part] = (),
+) -> Task:  # fmt: skip
+    """The model of a run for data of a schema; dense parameters depend on the seed alone.
+
+    tables_on: device of the embedding tables; on 'meta' they take no memory until they are sharded. module: the table
+    module of pooled tables, as a run names one, where it is not the model's; weights are the same. parts: of a run,
+    that go with such tables or not.
+
+    Raises:
+        UsageError: layers, tables and data do not fit together.
+    """
+    torch.manual_seed(seed)
+    tables, device = tables_of(model, schema), torch.device(tables_on)
+    weighted = any(feature.weighted for feature in schema.features)
+    check_together([*model_parts(model, tables=tables, weighted=weighted), *parts])
+    pooled = [table for table in tables if table.pooling != "none"]
+    unpooled = [table for table in tables if table.pooling == "none"]
+    collection = _pooled(model, schema, pooled, device, module) if pooled else None
+    sequences = _sequences(unpooled, device) if unpooled else None
+    torch.manual_seed(seed)  # again: tables that lie on a device have drawn numbers, tables on meta have not
+    return Task(_built(model, collection, sequences, max(1, len(schema.dense)), len(schema.labels)), model.precision)
+
+
+@dataclass(frozen=True)
+class Unsharded:
+    """A run with its data and its model, whose tables have no memory yet."""
+
+    run: Run
+    source: BatchSource
+    task: Task
+    features: Features  # that the model looks up
+    told: tuple[SystemTold, ...] = ()  # of what was decided to build it so
+
+    @property
+    def parameters(self) -> int:
+        """Weights of the model, those of tables counted."""
+        return sum(parameter.numel() for parameter in self.task.parameters())
+
+
+def unsharded(run: Run, source: BatchSource | None = None) -> Unsharded:
+    """A run's model, built for its data as systems want its tables. source: other data.
+
+    Raises what opening data, counting what repeats in it and building the model raise.
+    """
+    source = source or open_source(run)
+    told: list[SystemTold] = []
+    module, parts = None, list[Part]()
+    for system in systems():
+        asked = system.tables(run, source)
+        run, module = asked.run, asked.module or module
+        told += asked.told
+        parts += asked.parts
+    task = build_task(run.model, source.schema, run.seed, module=module, parts=parts)
+    for system in systems():
+        system.check_model(run, task.model)
+    return Unsharded(run, source, task, features_of(task), tuple(told))
+
+
+def _pooled(
+    model: RunModel, schema: DataSchema, tables: Sequence[RunTable], device: torch.device, module: Any
+) -> nn.Module:
+    """The pooled tables of a model: the module that is asked for, that the run names, or that its settings want."""
+    own: Any = model.table_module or "plain"
+    wanted = module or first_of(system.table_module(model, tables) for system in systems()) or own
+    configs = [EmbeddingBagConfig(**_config_fields(table), pooling=POOLINGS[table.pooling]) for table in tables]
+    return make(TABLES, wanted, configs, device, any(feature.weighted for feature in schema.features))
+
+
+def _sequences(tables: Sequence[RunTable], device: torch.device) -> EmbeddingCollection:
+    """The tables of a model whose rows are not pooled."""
+    first = tables[0]
+    wider = next((table for table in tables if table.embedding_dim != first.embedding_dim), None)
+    if wider is not None:
+        raise UsageError(
+            f"tables '{first.name}' and '{wider.name}' have pooling none and {first.embedding_dim} and "
+            f"{wider.embedding_dim} columns; TorchRec wants one embedding_dim for all of these"
+        )
+    return EmbeddingCollection(device=device, tables=[EmbeddingConfig(**_config_fields(table)) for table in tables])
+
+
+def _built(model: RunModel, collection: Any, sequences: Any, dense: int, labels: int) -> nn.Module:
+    if ":" in model.name:
+        return _own(model, collection, sequences, dense)
+    if labels != 1:
+        raise UsageError(f"{model.name} predicts one label and the data has {labels}; name a model of your own")
+    try:
+        made = _built_in(model, collection, dense)
+    except (RuntimeError, MemoryError, TypeError, ValueError, AssertionError, OverflowError) as error:  # PyTorch's own
+        reason = str(error).partition("\n")[0] or "no memory is left"
+        raise UsageError(f"the layers of model {model.name} cannot be made ({reason}); give it smaller ones") from None
+    if hasattr(collection, "mask_layers"):  # of a search, whose choices are of layers, too
+        collection.mask_layers(made)
+    return made
+
+
+def _built_in(model: RunModel, collection: Any, dense: int) -> nn.Module:
+    """A model of torchrec.models."""
+    if model.name == "deepfm":
+        made = SimpleDeepFMNN(dense, collection, model.hidden, model.factors)
+        made.over_arch.model = next(made.over_arch.model.children())  # without its sigmoid: losses here are of logits
+        return made
+    layers: Mapping[str, Any] = {
+        "dense_in_features": dense,
+        "dense_arch_layer_sizes": [*model.bottom, model.embedding_dim // getattr(collection, "ratio", 1)],
+        "over_arch_layer_sizes": [*model.top, 1],
+    }
+    if model.name == "dlrm":
+        return DLRM(collection, **layers)
+    return DLRM_DCN(collection, **layers, dcn_num_layers=model.cross_layers, dcn_low_rank_dim=model.cross_rank)
+
+
+def _own(model: RunModel, collection: Any, sequences: Any, dense: int) -> nn.Module:
+    """What the user's function makes of the tables; it must return a module of (dense, features) -> logits."""
+    more = {} if sequences is None else {"sequences": sequences}
+    made = load(model.name)(collection, dense, **more, **(model.arguments or {}))
+    if not isinstance(made, nn.Module):
+        raise UsageError(f"model '{model.name}' returned a {type(made).__name__}; it must return a torch.nn.Module")
+    return made
+
+
+def _config_fields(table: RunTable) -> dict[str, Any]:
+    """What configs of pooled and of other tables have in common."""
+    if table.data_type not in DATA_TYPES:
+        raise UsageError(f"table '{table.name}' is {table.data_type}; TorchRec trains {', '.join(DATA_TYPES)}")
+    if any(hasattr(each(), table.name) for each in (nn.ModuleDict, nn.ParameterDict)):
+        raise UsageError(name_refused(table))
+    return {
+        "name": table.name, "num_embeddings": table.num_embeddings, "embedding_dim": table.embedding_dim or 0,
+        "feature_names": list(table.features), "data_type": DATA_TYPES[table.data_type],
+    }  # fmt: skip

@@ -1,0 +1,266 @@
+"""The plan of a job: read from its file, or made for the model, its data and these ranks; the same on every rank."""
+
+import logging
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import nn
+from torchrec import EmbeddingConfig
+from torchrec.distributed.planner import EmbeddingShardingPlanner, ParameterConstraints, Topology
+from torchrec.distributed.planner.types import PlannerError
+from torchrec.distributed.types import ModuleSharder
+
+from recsmith.adapters.convert import from_sharding_plan
+from recsmith.adapters.drop_in_planner import RecSmithPlanner
+from recsmith.adapters.rank_0 import from_rank_0
+from recsmith.adapters.topology import device_type, read_cluster, to_topology
+from recsmith.adapters.torchrec_planner import quiet
+from recsmith.adapters.workload import read_workload
+from recsmith.clusters import Cluster, Links
+from recsmith.costs.neural.model import NeuralCostModel
+from recsmith.data import Batch, DataSchema
+from recsmith.errors import Infeasible, NoPlanFound, PlanMismatch, UsageError
+from recsmith.jobs.machine import free_bytes
+from recsmith.planning.simulate import price
+from recsmith.plans import Plan, load_plan, plan_from_raw, plan_to_raw
+from recsmith.problems import Constraints, Space
+from recsmith.training.collectives import collectives_of, sharders_of
+from recsmith.training.job.models import Unsharded
+from recsmith.training.job.plan_rules import check_loadable, plan_limits
+from recsmith.training.run import MADE_HERE, Run
+from recsmith.training.run.refusals import check_together, device_parts
+from recsmith.training.sources import first_batch
+from recsmith.training.tables.plain import configs_of, features_of
+
+TORCHREC = "torchrec"
+LEARNED_ON_CPU = "neural:cpu"  # of FBGEMM's kernels, with the caches of a processor; of some optimizers and data types
+UNSPLIT = Space(types=("table_wise", "data_parallel"))  # gloo makes split tables slower than any cost model says
+COUNTED = 1024  # samples in which ids are counted where the data does not say how many a bag has
+TABLES_SHARE = 0.8  # of free memory that an auto plan gives to tables; the rest is for batches, outputs and the program
+GLOO = Links(
+    intra_host_bandwidth=2.0e9, inter_host_bandwidth=1.0e9, intra_host_latency_s=2e-4, inter_host_latency_s=4e-4
+)
+"""What processes of one host reach over gloo: the curves of `recsmith measure kernels` that ship for `cpu`, rounded.
+
+An all_to_all of 2 processes takes 0.14 ms and 3.3 GB/s, of 4 on two cores 0.5 ms and 1.8 GB/s; an all_reduce of 2
+0.29 ms and 1.5 GB/s. TorchRec has 600 GiB/s and no latency for it. Between hosts nothing was measured: half is assumed.
+"""
+
+
+def agreed_plan(parts: Unsharded, before: Plan | None, ranks_per_host: int) -> Plan:
+    """The plan of this job, made or read by rank 0. before: the plan of its checkpoint, kept where it still fits."""
+    ranks = dist.get_world_size()
+    made = from_rank_0(lambda: plan_to_raw(plan_to_go_on(parts, before, ranks, ranks_per_host)))
+    return plan_from_raw(made, "rank 0's plan")
+
+
+def agreed_anew(parts: Unsharded, running: Plan, ranks_per_host: int, proposed: Plan | None) -> Plan:
+    """Another plan for a job that runs, agreed by all ranks: the one proposed, or one made now by rank 0.
+
+    Raises:
+        UsageError: the state of the running plan cannot be loaded under the one proposed.
+        Infeasible, NoPlanFound: there is none.
+    """
+
+    def make() -> Plan:
+        run = replace(parts.run, plan="auto")
+        plan = proposed or plan_here(replace(parts, run=run), dist.get_world_size(), ranks_per_host, running)
+        check_loadable(running, plan)
+        return plan
+
+    return plan_from_raw(from_rank_0(lambda: plan_to_raw(make())), "rank 0's plan")
+
+
+def plan_to_go_on(parts: Unsharded, before: Plan | None, ranks: int, ranks_per_host: int) -> Plan:
+    """The plan of a run: that of its checkpoint where it still fits and no other is given, else made or read here."""
+    if before is not None and parts.run.plan in MADE_HERE and before.cluster.world_size == ranks:
+        return before
+    return plan_here(parts, ranks, ranks_per_host, before)
+
+
+def plan_here(parts: Unsharded, ranks: int, ranks_per_host: int, before: Plan | None = None) -> Plan:
+    """The plan of a run for so many ranks, made or read in this process. before: the plan of its checkpoint."""
+    sample, schema = first_batch(parts.source, COUNTED), parts.source.schema
+    return make_plan(parts.run, parts.task, schema, sample, ranks=ranks, ranks_per_host=ranks_per_host, before=before)
+
+
+def make_plan(
+    run: Run, model: nn.Module, schema: DataSchema, sample: Batch, *, ranks: int, ranks_per_host: int,
+    before: Plan | None = None,
+) -> Plan:  # fmt: skip
+    """The plan that a run trains under: of its file, or one made now.
+
+    sample: a batch of the data, from which ids per sample are counted where the data does not say them. before: plan of
+    the checkpoint that training goes on from, on another number of ranks; what is made now can load its state.
+
+    Raises:
+        PlanMismatch: the file's plan is for another number of ranks or other tables.
+        UsageError: tables cannot have their optimizer on this kind of device.
+        Infeasible, NoPlanFound: the tables do not fit on these ranks.
+    """
+    if run.plan not in MADE_HERE:
+        return _plan_of_file(run.plan, ranks)
+    check_together(device_parts(run, device_type()))
+    cluster, batches = this_cluster(ranks, ranks_per_host), run.data.batches_of_a_step
+    batch_size = run.data.local_batch_size(ranks) * batches
+    lookups = _lookups(model, schema, sample, batch_size)
+    if run.plan != TORCHREC:
+        names = [config.name for config in configs_of(model) if isinstance(config, EmbeddingConfig)]
+        limits = plan_limits(run, before, sequences=names, device=device_type(), hosts=cluster.hosts)
+        return _auto_plan(run, model, cluster, batch_size, lookups, limits)
+    return plan_as_torchrec(
+        model,
+        sharders_of(collectives_of(run.comms)),
+        cluster,
+        lookups,
+        batch_size=batch_size,
+        optimizer=run.optimizers.sparse.name,
+    )
+
+
+def _auto_plan(
+    run: Run, model: nn.Module, cluster: Cluster, batch_size: int, lookups: dict[str, ParameterConstraints],
+    limits: Constraints,
+) -> Plan:  # fmt: skip
+    """RecSmith's plan; on CPU under the learned cost model, of tables that stay whole where memory allows it."""
+    sharders, optimizer = sharders_of(collectives_of(run.comms)), run.optimizers.sparse.name
+
+    def plan(cost_model: str | None = None, space: Space | None = None) -> Plan:
+        planner = RecSmithPlanner(
+            cluster,
+            batch_size=batch_size,
+            constraints=lookups,
+            optimizer=optimizer,
+            limits=limits,
+            reserve_bytes=0,
+            seed=run.seed,
+            cost_model=cost_model,
+            space=space,
+        )
+        with warnings.catch_warnings():  # of columns that are split inexactly: keep_exact forbids them
+            warnings.simplefilter("ignore")
+            return planner.make(model, sharders).plan
+
+    if device_type() != "cpu":
+        return plan()
+    workload = read_workload(model, sharders, batch_size=batch_size, optimizer=optimizer)
+    learned = LEARNED_ON_CPU if NeuralCostModel(LEARNED_ON_CPU).knows(workload) else None
+    try:
+        return plan(learned, UNSPLIT)
+    except (Infeasible, NoPlanFound):  # a table is larger than the memory of a rank
+        return plan(learned)
+
+
+def _plan_of_file(file: str, ranks: int) -> Plan:
+    plan = load_plan(file)
+    if plan.cluster.job_world_size != ranks:
+        raise PlanMismatch(
+            f"'{file}' is a plan for {plan.cluster.job_world_size} ranks and the job has {ranks}; start as many, or "
+            "plan for this cluster"
+        )
+    if plan.cluster.replication is not None:
+        raise UsageError(
+            f"'{file}' is a plan for a 2D job, which `train` does not run yet; plan for one sharding group"
+        )
+    return plan
+
+
+def _lookups(model: nn.Module, schema: DataSchema, sample: Batch, batch_size: int) -> dict[str, ParameterConstraints]:
+    """Ids a bag of each feature that the model's tables look up: those that the data says, else those of the sample.
+
+    Of deduplicated features, the batch is of their distinct rows.
+    """
+    features = features_of(model)
+    known = {feature.name: feature.pooling_factor for feature in schema.features}
+    bags, repeated = features.bags(sample), features.repeats
+
+    def factor(feature: str) -> float:
+        counted = known.get(feature)
+        found = float(np.mean(bags[feature].lengths)) if counted is None else counted
+        of_part, own = repeated.get(feature, (1.0, 1.0))
+        return found * of_part / own
+
+    return {
+        config.name: ParameterConstraints(
+            pooling_factors=[factor(feature) for feature in config.feature_names],
+            batch_sizes=[math.ceil(batch_size / repeated[feature][0]) for feature in config.feature_names]
+            if config.feature_names[0] in repeated
+            else None,
+        )
+        for config in configs_of(model)
+    }
+
+
+def with_collections(plan: Plan, run: Run, model: nn.Module) -> Plan:
+    """The plan with the paths of this model's modules, which files made for a list of tables do not know.
+
+    Raises:
+        PlanMismatch: plan and model do not have the same tables.
+    """
+    found = read_workload(
+        model,
+        sharders_of(collectives_of(run.comms)),
+        batch_size=plan.workload.batch_size,
+        optimizer=plan.workload.optimizer,
+    )
+    paths = {table.name: table.collection for table in found.tables}
+    pooled = {table.name: table.pooled for table in found.tables}
+    planned = {table.name for table in plan.workload.tables}
+    if planned != set(paths):
+        odd = min(planned ^ set(paths))
+        where = "the plan places and the model lacks" if odd in planned else "the model has and the plan does not place"
+        raise PlanMismatch(f"table '{odd}' is one that {where}; plan again for this run")
+    for table in plan.workload.tables:
+        if table.pooled != pooled[table.name]:
+            kinds = ("a sequence table", "a pooled one")
+            raise PlanMismatch(
+                f"table '{table.name}' is {kinds[table.pooled]} in the plan and {kinds[pooled[table.name]]} in the "
+                "model; plan again for this run"
+            )
+    tables = tuple(replace(table, collection=paths[table.name]) for table in plan.workload.tables)
+    return replace(plan, workload=replace(plan.workload, tables=tables))
+
+
+def plan_as_torchrec(
+    model: nn.Module,
+    sharders: Sequence[ModuleSharder[nn.Module]],
+    cluster: Cluster,
+    lookups: Mapping[str, ParameterConstraints],
+    *,
+    batch_size: int,
+    optimizer: str,
+) -> Plan:
+    """TorchRec's plan for a model, priced by RecSmith. lookups: ids of a bag of each feature, by table.
+
+    Raises:
+        NoPlanFound: TorchRec's planner found none.
+    """
+    workload = read_workload(model, sharders, batch_size=batch_size, constraints=lookups, optimizer=optimizer)
+    try:
+        with quiet():
+            planner = EmbeddingShardingPlanner(
+                topology=to_topology(cluster), batch_size=batch_size, constraints=dict(lookups), stats=[], debug=False
+            )
+            found = planner.plan(model, list(sharders))
+    except PlannerError as error:
+        raise NoPlanFound(f"TorchRec's planner: {str(error).splitlines()[0][:200]}; use plan: auto") from None
+    return replace(price(workload, cluster, from_sharding_plan(found, workload, cluster)), planner=TORCHREC)
+
+
+def this_cluster(ranks: int, ranks_per_host: int) -> Cluster:
+    """The cluster of a job of so many ranks, started on machines like this one."""
+    kind = device_type()
+    logging.getLogger("torchrec").setLevel(logging.ERROR)  # it warns of topologies that are made directly
+    if kind == "cuda":
+        capacity = torch.cuda.get_device_properties(0).total_memory
+        return read_cluster(
+            Topology(ranks, kind, hbm_cap=int(capacity * TABLES_SHARE), local_world_size=ranks_per_host)
+        )
+    capacity = int((free_bytes() or 2**33) * TABLES_SHARE)
+    topology = Topology(ranks, kind, ddr_cap=capacity // ranks_per_host, local_world_size=ranks_per_host)
+    return replace(read_cluster(topology), links=GLOO)

@@ -1,0 +1,70 @@
+"""Which plans a run can train under: with its codecs, on this device, and from the state of its checkpoint.
+
+A checkpoint of one plan is loaded under another shard by shard, as it lies on disk: torch.distributed.checkpoint reads
+any rectangle of a tensor that was saved under the same name and size. Weights always are. State of optimizers is,
+unless a table changes between copied and sharded (another optimizer holds it), or its columns are cut in another way
+under an optimizer that keeps one number a row (each cut has numbers of its own).
+"""
+
+from collections.abc import Sequence
+
+from recsmith.errors import UsageError
+from recsmith.plans import Placement, Plan
+from recsmith.problems import Constraints, TableRule
+from recsmith.sharding import TYPE_NAMES
+from recsmith.training.collectives import collectives_of
+from recsmith.training.run import Run
+from recsmith.training.run.parts import COPIED, SEQUENCES_ON_CPU
+from recsmith.training.seams import systems
+from recsmith.workloads.optimizers import OPTIMIZERS
+
+
+def check_loadable(saved: Plan, plan: Plan) -> None:
+    """UsageError where state of the saved plan must be rearranged before this one can go on from it."""
+    before = {placement.table: placement for placement in saved.placements}
+    dims = {table.name: table.embedding_dim for table in plan.workload.tables}
+    for placement in plan.placements:
+        old = before.get(placement.table)
+        if old is None:
+            continue  # another model, which the weights' names tell better
+        reason = _reason(old, placement, dims[placement.table], plan.workload.optimizer)
+        if reason:
+            raise UsageError(
+                f"the checkpoint was saved under another plan, and table '{placement.table}' {reason}; reshard the "
+                "checkpoint for the new plan, or give the run a plan that keeps this table as it was (plan: FILE)"
+            )
+
+
+def loadable_rules(saved: Plan) -> tuple[TableRule, ...]:
+    """Rules under which every plan that splits columns exactly can go on from state of the saved one."""
+    copied = [placement.table for placement in saved.placements if placement.sharding_type == COPIED]
+    sharded = [placement.table for placement in saved.placements if placement.sharding_type != COPIED]
+    others = tuple(name for name in TYPE_NAMES if name != COPIED)
+    return tuple(
+        TableRule(tables=table, sharding_types=types)
+        for tables, types in ((copied, (COPIED,)), (sharded, others))
+        for table in tables
+    )
+
+
+def _reason(old: Placement, new: Placement, dim: int, optimizer: str) -> str | None:
+    if (old.sharding_type == COPIED) != (new.sharding_type == COPIED):
+        return f"changes from {old.sharding_type} to {new.sharding_type}"
+    if OPTIMIZERS[optimizer].is_row_wise and old.widths_of(dim) != new.widths_of(dim):
+        return f"has columns cut as {old.widths_of(dim)} there and {new.widths_of(dim)} here, under {optimizer}"
+    return None
+
+
+def plan_limits(run: Run, before: Plan | None, *, sequences: Sequence[str], device: str, hosts: int = 1) -> Constraints:
+    """No plan changes what training computes, each can be run with the run's codecs, and load the state of `before`.
+
+    sequences: tables that are not pooled. hosts: of the job.
+    """
+    carried = collectives_of(run.comms).sharding_types()
+    rules = [TableRule(tables="*", sharding_types=carried)] if carried else []
+    if not OPTIMIZERS[run.optimizers.sparse.name].copies:
+        rules.append(TableRule(tables="*", sharding_types=tuple(name for name in TYPE_NAMES if name != COPIED)))
+    rules += [rule for system in systems() for rule in system.plan_rules(run, hosts)]
+    if device == "cpu":
+        rules += [TableRule(tables=name, sharding_types=SEQUENCES_ON_CPU) for name in sequences]
+    return Constraints(keep_exact=True, rules=(*rules, *(loadable_rules(before) if before else ())))

@@ -1,0 +1,54 @@
+"""How long the steps of each rank take, how much of it is the rank's own work, and which one the others wait for."""
+
+from collections import deque
+from statistics import median
+from typing import Any
+
+import torch.distributed as dist
+
+from recsmith.files import Raw
+from recsmith.prediction.servers import remote_cost
+from recsmith.training.job.dense_timer import DenseTimer
+from recsmith.training.job.job import TrainingJob
+from recsmith.training.log_lines import RANKS
+from recsmith.training.seams import systems
+from recsmith.training.step_clock import STEPS
+
+KEPT = 1000  # steps, the newest, whose median is told
+FEW = 20  # steps, below which nothing is told
+
+
+class RankTimes:
+    """Times of this rank's newest steps: of the whole, and of its own work.
+
+    Own work is what is known to wait for no other rank: waiting for data, forward passes of dense layers, watchers.
+    """
+
+    def __init__(self, job: TrainingJob) -> None:
+        self._timer, self._last = DenseTimer(job.sharded.model, job.sharded.device), STEPS.now()
+        self._steps = deque[tuple[float, float]](maxlen=KEPT)
+
+    def step(self, waited_s: float, looked_s: float) -> None:
+        """Take those of a step, which waited for its data, and was looked at for so long."""
+        now, own = STEPS.now(), self._timer.seconds + waited_s + looked_s
+        self._steps.append((now - self._last, own))
+        self._last, self._timer.seconds = now, 0.0
+
+    def tell(self, job: TrainingJob) -> Raw:
+        """Log the times of all ranks, and what systems say of them. All ranks call it."""
+        if dist.get_world_size() == 1 or len(self._steps) < FEW or job.sharded.device.type == "cuda":
+            return {}
+        found: list[Any] = [None] * dist.get_world_size()
+        mine = [median(part) for part in zip(*self._steps, strict=True)]
+        dist.all_gather_object(found, mine, group=job.agreement.group)
+        served = getattr(job.sharded.rows, "server_s", None)  # of rows that are on servers
+        cost = remote_cost(job.plan, job.batch_size, len(found)).seconds
+        told: Raw = {
+            "step_s": max(step for step, _ in found), "own_s": [own for _, own in found],
+            "servers_s": cost if served is None else served, "served": served is not None,
+        }  # fmt: skip
+        job.log.write(RANKS, {"step": job.progress.step, **told})
+        for system in systems():
+            if (line := system.at_the_end(job, told)) is not None:
+                job.log.say({"note": line})
+        return {RANKS: told}

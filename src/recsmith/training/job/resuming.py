@@ -1,0 +1,280 @@
+"""A checkpoint that a job goes on from: read without running anything that it names, and compared with the job.
+
+A checkpoint's `.metadata` is a pickle, and PyTorch's reader runs what it names. So it is read inertly first, on rank 0,
+and refused on every rank where it names anything that PyTorch does not write.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.checkpoint._nested_dict import flatten_state_dict
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.state_dict_loader import load
+
+from recsmith._types import noun
+from recsmith.adapters.chunk_bytes import RowReader
+from recsmith.adapters.rank_0 import from_rank_0
+from recsmith.clusters.cluster import LARGEST_WORLD
+from recsmith.errors import CorruptFile, check_rules, too_small
+from recsmith.files import Raw, decode, parse_json, read_text
+from recsmith.plans import Plan, load_plan
+from recsmith.training.job.sharded import ShardedJob
+from recsmith.training.random_states import restore_random_states
+from recsmith.training.run import Run, load_run
+from recsmith.training.seams import systems
+from recsmith.training.stores.checkpoint import CheckpointRows, PlainObjects, first_cause
+
+CHECKPOINTS = "checkpoints"
+STATE, PROGRESS, PLAN_FILE, RUN_FILE = "state", "progress.json", "plan.json", "run.json"
+OPTIMIZERS = {"sparse": "sparse", "copied": "sparse", "dense": "dense"}  # by part of a job's state: which of the run's
+UNTOLD = ("output", "steps", "plan", "ranks", "checkpoint", "metrics", "watchers", "watch", "capture", "data.test",
+          "data.feed", "data.engine", "data.ray_address", "data.epochs")  # fmt: skip  # training goes on as before
+Shape = tuple[int, ...]
+WATCHERS = "watchers"  # key of progress.json, beside those of systems
+HOOK = "gradient_hook"  # part of a job's state, by rank
+SHOWN = 40  # characters of a changed value
+
+
+@noun
+class SavedProgress:
+    """What progress.json holds beside what systems keep: how far training was, on how many ranks, and watchers."""
+
+    step: int
+    ranks: int
+    position: dict[str, Any] | None = None
+    scores: dict[str, Any] | None = None
+    watchers: dict[str, dict[str, Any]] | None = None
+
+    def __post_init__(self) -> None:
+        check_rules(
+            None if 1 <= self.ranks <= LARGEST_WORLD else
+            f"ranks is {self.ranks}; a job has at least 1 and at most {LARGEST_WORLD:,}",
+            too_small("step", self.step),
+        )  # fmt: skip
+
+
+def checked_states(raw: Raw, source: str) -> Raw:
+    """What progress.json holds without what systems keep there, each of which is checked; CorruptFile."""
+    for each in systems():
+        if each.kept and raw.get(each.kept) is not None:
+            decode(each.state, raw[each.kept], f"{source}: {each.kept}")
+    return {key: value for key, value in raw.items() if key not in {each.kept for each in systems()}}
+
+
+def kept_in(raw: Raw) -> dict[str, Raw]:
+    """What watchers and systems kept, by their keys of progress.json."""
+    keys = (WATCHERS, *(each.kept for each in systems()))
+    return {key: raw[key] for key in keys if key and raw.get(key) is not None}
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A complete checkpoint on disk."""
+
+    folder: Path
+
+    @property
+    def progress(self) -> Raw:
+        """What progress.json holds (SavedProgress); CorruptFile where it is damaged."""
+        raw = self._json(PROGRESS)
+        if not raw.keys() <= {each.name for each in fields(SavedProgress)} | {each.kept for each in systems()}:
+            _ = self.run  # whose systems may have kept the others
+        read = decode(SavedProgress, checked_states(raw, str(self.folder / PROGRESS)), str(self.folder / PROGRESS))
+        if self.folder.name.startswith("step-") and self.folder.name != f"step-{read.step:08d}":
+            raise CorruptFile(
+                f"'{self.folder / PROGRESS}' is of step {read.step:,}, unlike its folder; remove that folder, and "
+                "training goes on from the checkpoint before it"
+            )
+        return {"position": None, "scores": None, **raw, "step": read.step, "ranks": read.ranks}
+
+    @property
+    def plan(self) -> Plan:
+        """The plan that it was trained under."""
+        return load_plan(self.folder / PLAN_FILE)
+
+    @property
+    def run(self) -> Run:
+        """The run that it was saved by."""
+        return load_run(self.folder / RUN_FILE)
+
+    def check_job(self, run: Run, weights: Mapping[str, tuple[Shape, str | None]], stateful: Sequence[str]) -> None:
+        """Refuse, before anything is sharded, another model or another optimizer, as `load` does.
+
+        weights: shapes of the model's weights by their names, and element types, None where checkpoints have others.
+        stateful: those of `sparse` and `dense` whose optimizers keep any state.
+
+        Raises:
+            CorruptFile: the checkpoint is of another model or of another optimizer, or damaged.
+        """
+        there = CheckpointRows(self.folder / STATE).whole()
+        for key in sorted(f"model.{name}" for name in weights):
+            shape, kind = weights[key.removeprefix("model.")]
+            self._check_shape(key, tuple(there[key].shape) if key in there else None, shape)
+            if kind is not None:
+                self._check_type(key, _type(there[key].dtype), kind)
+        for group in stateful:
+            self._check_name(group, run)
+
+    def load(self, job: ShardedJob, run: Run) -> None:
+        """Weights and state of optimizers into this rank's shards; called on every rank.
+
+        Raises:
+            CorruptFile: the checkpoint is of another model or of another optimizer, or damaged.
+        """
+        saved = from_rank_0(
+            lambda: {
+                key: [_type(each.dtype), list(each.shape)]
+                for key, each in CheckpointRows(self.folder / STATE).whole().items()
+            }
+        )
+        state = job.rows.state_to_load()
+        self._check_same(state, {key: (kind, tuple(shape)) for key, (kind, shape) in saved.items()}, run)
+        try:
+            load(state, storage_reader=RowReader(self.folder / STATE), planner=PlainObjects())
+            self._load_hook(job, {key: shape for key, (_, shape) in saved.items()})
+        except CheckpointException as error:
+            raise CorruptFile(
+                f"checkpoint '{self.folder}' is damaged: {first_cause(error)}; without its folder training goes on "
+                "from the one before it"
+            ) from None
+        job.rows.load_state_dict(state)
+
+    def _load_hook(self, job: ShardedJob, there: dict[str, list[int]]) -> None:
+        """What the hook of dense gradients kept: of this rank, or of all of them where their number has changed."""
+        ranks = self.progress["ranks"]
+        wanted = [dist.get_rank()] if ranks == dist.get_world_size() else list(range(ranks))
+        prefixes = [f"{HOOK}.{_of_rank(rank)}." for rank in wanted]
+        if job.hook is None or not all(any(key.startswith(each) for key in there) for each in prefixes):
+            return
+        kinds = {key: torch.float64 if key.endswith(".threshold") else torch.float32 for key in there}
+        flat = {key: torch.empty(there[key], dtype=kinds[key]) for key in there if key.startswith(tuple(prefixes))}
+        load(flat, checkpoint_id=self.folder / STATE, planner=PlainObjects(), no_dist=True)
+        job.hook.load_state_dicts(
+            [
+                {key.removeprefix(each): value for key, value in flat.items() if key.startswith(each)}
+                for each in prefixes
+            ]
+        )
+
+    def restore_random(self) -> None:
+        """States of random number generators, where this rank had one; CorruptFile where they are damaged."""
+        name = f"random-{dist.get_rank()}.json"
+        if (self.folder / name).exists():
+            try:
+                restore_random_states(self._json(name))
+            except (LookupError, TypeError, ValueError, OverflowError, RuntimeError) as error:
+                raise CorruptFile(
+                    f"'{self.folder / name}' holds no states of random number generators ({error}); without the file "
+                    "training goes on with other random numbers"
+                ) from None
+
+    def told(self, run: Run, ranks: int) -> list[str]:
+        """Lines on what training goes on from, and what has changed since that changes what is learned."""
+        progress = self.progress
+        before, now = dict(_settings(self.run)), dict(_settings(run))
+        told = [f"{key} {_shown(before.get(key))} -> {_shown(now.get(key))}"
+                for key in dict.fromkeys((*before, *now)) if before.get(key) != now.get(key)]  # fmt: skip
+        told += [f"ranks {progress['ranks']} -> {ranks}"] if progress["ranks"] != ranks else []
+        begun = f"going on after step {progress['step']:,} of '{self.folder}'"
+        return [begun, f"changed since that checkpoint: {', '.join(told)}"] if told else [begun]
+
+    def _json(self, name: str) -> Raw:
+        raw = parse_json(read_text(str(self.folder / name)), str(self.folder / name))
+        if not isinstance(raw, dict):
+            raise CorruptFile(f"'{self.folder / name}' holds no object, as every checkpoint's does; it is damaged")
+        return raw
+
+    def _check_same(self, state: dict[str, Any], there: dict[str, tuple[str, tuple[int, ...]]], run: Run) -> None:
+        """Refuse a checkpoint whose weights or optimizer state are not those of this job. there: type and shape."""
+        flat = flatten_state_dict(state)[0].items()
+        here = {key: (_type(value.dtype), tuple(value.size())) for key, value in flat if _is_tensor(value)}
+        for key in sorted(here, key=lambda key: (not key.startswith("model."), key)):
+            kind, _, rest = key.partition(".")
+            if kind == "optimizer":
+                shape = there[key][1] if key in there else None
+                self._check_optimizer(key, rest.partition(".")[0], shape, here[key][1], run)
+                continue
+            self._check_shape(key, there[key][1] if key in there else None, here[key][1])
+            self._check_type(key, there[key][0], here[key][0])
+
+    def _check_shape(self, key: str, there: Shape | None, here: Shape) -> None:
+        """Refuse weights that the checkpoint lacks, or has in another shape."""
+        if there is None:
+            raise CorruptFile(f"checkpoint '{self.folder}' is of another model: it has no '{key}'; {_ADVICE}")
+        if there != here:
+            raise CorruptFile(
+                f"checkpoint '{self.folder}' is of another model: '{key}' is {there} there and {here} here; {_ADVICE}"
+            )
+
+    def _check_type(self, key: str, there: str, here: str) -> None:
+        """Refuse weights of another element type."""
+        if there != here:
+            raise CorruptFile(
+                f"checkpoint '{self.folder}' has another precision: '{key}' is {there} there and {here} here; give the "
+                "run the precision that it was saved with, or another output folder"
+            )
+
+    def _check_optimizer(self, key: str, part: str, there: Any, here: tuple[int, ...], run: Run) -> None:
+        """Refuse state of another optimizer, also where it has the same shape."""
+        group = OPTIMIZERS.get(part, part)
+        self._check_name(group, run)
+        if there != here:
+            raise self._of_other(group, f"keeps other state: '{key}' is {there or 'missing'} there and {here} here")
+
+    def _check_name(self, group: str, run: Run) -> None:
+        before, now = (getattr(getattr(each.optimizers, group, None), "name", group) for each in (self.run, run))
+        if before != now:
+            raise self._of_other(group, f"is {before} there and {now} here")
+
+    def _of_other(self, group: str, reason: str) -> CorruptFile:
+        return CorruptFile(
+            f"checkpoint '{self.folder}' is sound, and optimizers.{group} {reason}; give the run the optimizer that it "
+            "was saved with, or another output folder, where training begins anew"
+        )
+
+
+def checkpoint_folders(folder: Path) -> list[Path]:
+    """Folders of the complete checkpoints in a folder, the newest last."""
+    return sorted(folder.glob("step-*[0-9]"))
+
+
+def kept_by_hook(job: ShardedJob) -> dict[str, Any]:
+    """What the hook of dense gradients keeps of this rank, as it stands in a checkpoint."""
+    kept = {} if job.hook is None else job.hook.state_dict()
+    return {HOOK: {_of_rank(dist.get_rank()): kept}} if kept else {}
+
+
+def _of_rank(rank: int) -> str:
+    return f"rank-{rank}"
+
+
+_ADVICE = "give another output folder, or train the model that it was saved from"
+
+
+def _type(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _is_tensor(value: object) -> bool:
+    return hasattr(value, "size") and hasattr(value, "dtype")
+
+
+def _settings(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Every field of a run and of the nouns inside it, by its key in a file, but those of UNTOLD."""
+    for each in fields(value):
+        key, inner = f"{path}{each.name}", getattr(value, each.name)
+        if key in UNTOLD:
+            continue
+        if is_dataclass(inner):
+            yield from _settings(inner, f"{key}.")
+        else:
+            yield key, inner
+
+
+def _shown(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"

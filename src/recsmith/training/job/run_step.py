@@ -1,0 +1,128 @@
+"""The step and the memory of a run: those of the plain job, and what each system of the run changes of them.
+
+Every price of a run stands on this: the dry run, and all that is `auto`. What a system takes was measured on other jobs
+than those that the whole is checked on (docs/benchmarks/dry-run.md). Without torch.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+
+from recsmith._types import noun
+from recsmith.errors import RecSmithError
+from recsmith.planning.simulate import simulate
+from recsmith.plans import Plan
+from recsmith.prediction.job_step import NUMBER_BYTES, JobStep, copied_numbers, job_step, numbers_of
+from recsmith.prediction.speeds import Shapes
+from recsmith.sharding.memory import STATE_BYTES
+from recsmith.training.job.layer_shapes import PAIRS
+from recsmith.training.run import Run
+from recsmith.training.seams import systems
+from recsmith.training.seams.system import first_of
+from recsmith.verifying.jobs import bytes_on_disk, predicted_bytes
+from recsmith.workloads import Feature
+from recsmith.workloads.optimizers import OPTIMIZERS
+
+BF16_PRODUCTS = 1.3  # times fp32: with casts of what goes in and comes out (benchmarks/precision.py)
+COPIED_UPDATES = 2  # times its weights that the update of a copied table has beside them
+Repeats = Mapping[str, tuple[float, float]]
+
+
+@noun
+class RankMemory:
+    """Bytes that a rank holds at the peak of a step beside the program and its libraries.
+
+    tables: their weights and optimizer state, or what is in memory of them. batch: ids, outputs and gradients of a
+    step. layers: weights, gradients and state of dense layers, and what they keep of a batch. file: on disk.
+    """
+
+    tables: int
+    batch: int
+    layers: int
+    file: int = 0
+
+    @property
+    def total(self) -> int:
+        """All but the file."""
+        return self.tables + self.batch + self.layers
+
+
+def planned_as_run(run: Run, plan: Plan, repeats: Repeats | None = None) -> Plan:
+    """The plan of what the run will do: with its own batch and optimizer, priced by the plan's cost model.
+
+    A plan of servers has the batches of trainers already. repeats: of deduplicated features, samples for each row of
+    its part's batch, and of its own (tables/features.py).
+    """
+    if any(system.run_of_plan(run, 1) for system in systems()):
+        return simulate(plan)
+    batch = run.data.local_batch_size(plan.cluster.world_size) * run.data.batches_of_a_step
+    optimizer = run.optimizers.sparse.name
+    tables = tuple(
+        replace(table, features=tuple(_distinct(each, batch, repeats or {}) for each in table.features))
+        for table in plan.workload.tables
+    )
+    workload = replace(plan.workload, batch_size=batch, optimizer=optimizer, tables=tables)
+    made = plan if workload == plan.workload else replace(plan, workload=workload, digest="")
+    try:
+        return simulate(made)
+    except RecSmithError:  # the cost model does not know the run's optimizer
+        return simulate(replace(made, workload=replace(workload, optimizer=plan.workload.optimizer)))
+
+
+def _distinct(feature: Feature, batch: int, repeats: Repeats) -> Feature:
+    """A feature that is looked up for distinct rows alone, where its plan does not say so yet."""
+    if feature.batch_size is not None or feature.name not in repeats:
+        return feature
+    part, own = repeats[feature.name]
+    return replace(
+        feature, batch_size=math.ceil(batch / part), pooling_factor=feature.pooling_factor * part / own
+    )  # fmt: skip
+
+
+def plain_step(run: Run, plan: Plan, shapes: Shapes, numbers: int) -> JobStep | None:
+    """The step of a run before its optimizer and narrow layers are decided; None on GPUs.
+
+    plan: as `planned_as_run` makes it. shapes: of dense parameters. numbers: of gradients that cross ranks.
+    """
+    made = job_step(plan, shapes, pairs=run.model.name == PAIRS)
+    if made is None:
+        return None
+    if run.model.precision == "bf16":
+        made = replace(made, layers_s=BF16_PRODUCTS * made.layers_s)
+    for system in systems():
+        made = system.change_step(run, plan, made, numbers)
+    return made
+
+
+def memory_of(run: Run, plan: Plan, shapes: Shapes, state: float) -> list[RankMemory]:
+    """What each rank holds, and has on disk.
+
+    plan: as `planned_as_run` makes it. shapes: of dense parameters. state: bytes that their optimizer keeps of each.
+    """
+    stored, layers = plan, layers_bytes(run, plan, shapes, state)
+    for system in systems():
+        stored = system.kept_plan(run, stored)
+    more = NUMBER_BYTES * COPIED_UPDATES * copied_numbers(plan) + sum(each.more_bytes(run, plan) for each in systems())
+    return [
+        RankMemory(tables=tables, batch=batch + more, layers=layers, file=file)
+        for (tables, batch), file in zip(predicted_bytes(stored), bytes_on_disk(stored), strict=True)
+    ]
+
+
+def layers_bytes(run: Run, plan: Plan, shapes: Shapes, state: float) -> int:
+    """Weights, gradients and DDP's buckets of them, state of dense layers; outputs of layers and their gradients."""
+    wide = first_of(each.bytes_of_number(run) for each in systems()) or NUMBER_BYTES
+    copies = 2 + (plan.cluster.world_size > 1)
+    outputs = sum(shape[0] for shape in shapes if len(shape) > 1)
+    return round(numbers_of(shapes) * (copies * wide + state) + NUMBER_BYTES * 2 * outputs * plan.workload.batch_size)
+
+
+def checkpoint_bytes(plan: Plan, shapes: Shapes, state: float) -> int:
+    """Of a checkpoint: all weights and the state of their optimizers. state: bytes of a number of dense layers."""
+    kept = OPTIMIZERS[plan.workload.optimizer]
+    tables, total = {table.name: table for table in plan.workload.tables}, 0.0
+    for placement in plan.placements:
+        table, pieces = tables[placement.table], max(1, len(placement.widths))
+        numbers = table.num_embeddings * (table.embedding_dim * kept.element_states + pieces * kept.row_states)
+        total += table.weight_bytes + STATE_BYTES * numbers
+    return round(total + numbers_of(shapes) * (NUMBER_BYTES + state))

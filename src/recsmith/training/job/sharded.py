@@ -1,0 +1,213 @@
+"""A run's model on this rank: sharded by its plan, with weights at the start and its optimizer."""
+
+import hashlib
+import os
+import re
+import warnings
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from fbgemm_gpu.split_table_batched_embeddings_ops_training import SplitTableBatchedEmbeddingBagsCodegen
+from torch.nn.parallel import DistributedDataParallel
+from torchrec.distributed.model_parallel import DefaultDataParallelWrapper, DistributedModelParallel
+from torchrec.distributed.planner import ParameterConstraints
+from torchrec.distributed.types import CacheParams
+from torchrec.optim.keyed import CombinedOptimizer
+from torchrec.optim.optimizers import in_backward_optimizer_filter
+
+from recsmith._components import parsed
+from recsmith.adapters.convert import to_sharding_plan
+from recsmith.adapters.feature_order import keep_feature_order
+from recsmith.costs.fetches import AHEAD
+from recsmith.plans import Plan
+from recsmith.sharding import UVM_CACHING
+from recsmith.training.batches import TrainingBatch
+from recsmith.training.collectives import collectives_of, sharders_of
+from recsmith.training.job.models import Task
+from recsmith.training.job.plan import with_collections
+from recsmith.training.optimizers.building import combined_optimizer, fuse
+from recsmith.training.optimizers.dense import prepare_weights
+from recsmith.training.optimizers.settings import DenseOptimizer
+from recsmith.training.run import Run
+from recsmith.training.run.refusals import check_together, layer_parts, placed_parts
+from recsmith.training.seams import systems
+from recsmith.training.seams.system import first_of, trains_layers
+from recsmith.training.stores import store_of
+from recsmith.training.stores.host_parts import HostParts
+from recsmith.training.stores.kernels import kernels_in, kernels_of, own_kernels
+from recsmith.training.stores.protocol import RowStore
+from recsmith.training.tables.plain import initial_weights_of
+from recsmith.training.tables.protocol import InitialWeights
+from recsmith.workloads.optimizers import OPTIMIZERS
+
+_TABLE = re.compile(r"(?:^|\.)(?:embedding_bags|embeddings)\.([^.]+)\.weight$")
+UNUSED = DenseOptimizer(name="sgd")  # of dense layers that a step trains: it keeps no state
+BLOCK = 4096  # rows drawn at once: few megabytes at any width, and few blocks that a shard uses in part
+
+
+@dataclass(frozen=True)
+class ShardedJob:
+    """What a rank trains: the sharded model and its optimizer."""
+
+    model: DistributedModelParallel
+    optimizer: CombinedOptimizer
+    rows: RowStore
+    initial: dict[str, InitialWeights]
+    device: torch.device
+    hook: Any = None  # state of what sums dense gradients, where a collective has its own
+
+
+def shard(run: Run, plan: Plan, task: Task, device: torch.device) -> ShardedJob:
+    """The model sharded by the plan, on this rank. Its tables are drawn by `draw_weights`, or loaded."""
+    plan, collectives = with_collections(plan, run, task), collectives_of(run.comms)
+    check_together(placed_parts(run, plan, device.type))
+    initial = initial_weights_of(task)
+    codecs = collectives.codecs()
+    mine: HostParts = first_of(each.host_parts(task, plan, device, codecs) for each in systems()) or HostParts()
+    copied = {placement.table for placement in plan.placements if placement.sharding_type == "data_parallel"}
+    names = [name for name, _ in task.named_parameters() if table_of(name) in initial]
+    parameters = dict(task.named_parameters())
+    fuse([parameters[name] for name in names if table_of(name) not in copied], run.optimizers.sparse)
+    dense = [parameter for name, parameter in parameters.items() if table_of(name) not in initial]
+    check_together(layer_parts(run, [tuple(each.shape) for each in dense]))
+    prepare_weights(dense, run.optimizers.dense)
+    sharders = sharders_of(collectives)
+    worded, limits = first_of(each.worded_plan(run, plan, device.type) for each in systems()) or (
+        plan, {} if device.type == "cpu" else _fetched_ahead(run, plan))  # fmt: skip
+    facts = {name: fact for each in systems() for name, fact in each.kernel_facts(run, plan).items()}
+    with warnings.catch_warnings(), own_kernels(kernels_of(run.rows, **facts)):
+        warnings.simplefilter("ignore")
+        model = DistributedModelParallel(
+            task, device=device, sharders=mine.sharders(sharders),
+            data_parallel_wrapper=data_parallel(params_to_ignore=list(mine.local)),
+            plan=to_sharding_plan(worded, task, sharders=sharders, constraints=limits),
+        )  # fmt: skip
+    keep_feature_order(model)
+    if "beta1" in OPTIMIZERS[run.optimizers.sparse.name].settings:
+        for tables in kernels_in(model, SplitTableBatchedEmbeddingBagsCodegen):
+            tables.register_forward_pre_hook(uncounted)
+    hook = collectives.attach(model)
+    if hook is not None:
+        _ddp_of(model).register_comm_hook(*hook)
+    rest = dict(in_backward_optimizer_filter(model.named_parameters()))
+    copies = {name: parameter for name, parameter in rest.items() if table_of(name) in copied}
+    others = {name: parameter for name, parameter in rest.items() if name not in copies}
+    across = mine.average(model.module)
+    optimizers = replace(run.optimizers, dense=UNUSED) if trains_layers(run) else run.optimizers
+    optimizer = combined_optimizer(model.fused_optimizer, copies, others, optimizers, across)
+    rows = store_of(run.rows, model, optimizer)
+    return ShardedJob(model, optimizer, rows, initial, device, None if hook is None else hook[0])
+
+
+def data_parallel(params_to_ignore: list[str]) -> DefaultDataParallelWrapper:
+    """DDP whose sums over ranks have one order in every step of every process.
+
+    DDP lays its buckets anew after the first step, unless it looks for parameters without a gradient. More than two
+    ranks add up a number in an order that follows from its place in a bucket, so a job that goes on would train other
+    bits than one that was never ended.
+    """
+    kept = dist.get_world_size() > 2
+    return DefaultDataParallelWrapper(
+        params_to_ignore=params_to_ignore, static_graph=not kept, find_unused_parameters=kept
+    )
+
+
+def _fetched_ahead(run: Run, plan: Plan) -> dict[str, ParameterConstraints]:
+    """What TorchRec must know of tables with caches on a GPU where the rows of coming batches are fetched."""
+    if parsed(run.pipeline, "pipeline")[0] != AHEAD:
+        return {}
+    cached = [each.table for each in plan.placements if each.compute_kernel == UVM_CACHING.name]
+    return {name: ParameterConstraints(cache_params=CacheParams(prefetch_pipeline=True)) for name in cached}
+
+
+def numbers_across(task: Task, plan: Plan) -> int:
+    """Numbers of the gradients that cross ranks: those of dense layers, and of tables that every rank has a copy of."""
+    placed = {placement.table: placement.sharding_type for placement in plan.placements}
+    parameters = task.named_parameters()
+    return sum(each.numel() for name, each in parameters if placed.get(table_of(name) or "") in (None, "data_parallel"))
+
+
+def dense_shapes(task: Task) -> list[tuple[int, ...]]:
+    """Shapes of the parameters of dense layers."""
+    initial = initial_weights_of(task)
+    return [tuple(each.shape) for name, each in task.named_parameters() if table_of(name) not in initial]
+
+
+def table_of(parameter: str) -> str | None:
+    """The table of a parameter's name, such as 'model.embedding_bags.t0.weight'; None where it is of none."""
+    found = _TABLE.search(parameter)
+    return found and found[1]
+
+
+def _ddp_of(model: DistributedModelParallel) -> Any:
+    """The DistributedDataParallel in which TorchRec wraps what is no sharded table."""
+    return next(module for module in model.modules() if isinstance(module, DistributedDataParallel))
+
+
+def draw_weights(rows: RowStore, initial: dict[str, InitialWeights], seed: int) -> None:
+    """Weights of a fresh start, by table and row from the seed alone: no plan and no number of ranks changes them."""
+    with torch.no_grad():
+        for shard in rows.shards():
+            table = table_of(shard.parameter)
+            if table is not None and table in initial:
+                _fill(shard.tensor, table, shard.corner, initial[table], seed)
+    rows.flush()
+
+
+def _fill(tensor: torch.Tensor, table: str, corner: tuple[int, ...], start: InitialWeights, seed: int) -> None:
+    """A shard whose first weight is the table's at `corner`, block after block of whole rows."""
+    first, left = corner
+    for block in range(first // BLOCK, -(-(first + tensor.shape[0]) // BLOCK)):
+        begin, end = block * BLOCK, min((block + 1) * BLOCK, start.rows)
+        drawn = torch.rand(end - begin, start.columns, generator=_generator(seed, table, block))
+        drawn.mul_(2 * start.reach).sub_(start.reach).add_(start.center)
+        top, bottom = max(begin, first), min(end, first + tensor.shape[0])
+        tensor[top - first : bottom - first].copy_(drawn[top - begin : bottom - begin, left : left + tensor.shape[1]])
+
+
+def _generator(seed: int, table: str, block: int) -> torch.Generator:
+    digest = hashlib.sha256(f"{seed}/{block}/{table}".encode()).digest()
+    return torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
+
+
+def settle(job: ShardedJob, batch: TrainingBatch) -> None:
+    """One backward pass of a loss of zero, on every rank, before weights are drawn or loaded.
+
+    DDP arranges the gradients that it sums when it has seen one backward pass, and the order of a sum is part of its
+    last bits. After this a job that resumes sums in the order of one that was never interrupted. The learning rates are
+    zero meanwhile, and the optimizers' count of steps begins anew.
+    """
+    groups: list[tuple[Any, float]] = [(group, group["lr"]) for group in job.optimizer.param_groups]
+    for group, _ in groups:
+        group["lr"] = 0.0
+    job.optimizer.zero_grad()
+    job.rows.prefetch(batch)
+    loss, _ = job.model(batch.to(job.device))
+    (loss * 0.0).backward()
+    for group, rate in groups:
+        group["lr"] = rate
+    job.optimizer.zero_grad(set_to_none=True)
+    set_steps(job, 0)
+
+
+def uncounted(tables: Any, *_: Any) -> None:
+    """Before a lookup of tables: FBGEMM counts each as a step, by which it corrects means; evaluations are none."""
+    if not (tables.training and torch.is_grad_enabled()):
+        tables.iter_cpu -= 1
+        tables.iter -= 1
+
+
+def set_steps(job: ShardedJob, step: int) -> None:
+    """Have optimizers count on from a step. FBGEMM has two counts, of which its own call sets the one that is saved."""
+    job.optimizer.set_optimizer_step(step)
+    for tables in kernels_in(job.model, SplitTableBatchedEmbeddingBagsCodegen):
+        tables.iter_cpu.fill_(step)
+
+
+def rank_device() -> torch.device:
+    """This rank's device."""
+    if torch.cuda.is_available():
+        return torch.device("cuda", int(os.environ.get("LOCAL_RANK", dist.get_rank() % torch.cuda.device_count())))
+    return torch.device("cpu")

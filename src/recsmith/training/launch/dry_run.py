@@ -1,0 +1,182 @@
+"""A dry run: what a run would do, told before anything is trained, by the preparation that training begins with.
+
+Data is opened and a batch of it read; nothing is written.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from recsmith._components import parsed
+from recsmith._process import memory_limit
+from recsmith.adapters.installed import require_torchrec
+from recsmith.costs.fetches import AHEAD, disk_fetches
+from recsmith.errors import UsageError
+from recsmith.files import Raw, Source, encode
+from recsmith.plans import Plan, plan_to_raw
+from recsmith.prediction.job_step import ERROR, JobStep, numbers_of
+from recsmith.training.job.log import starting_lines
+from recsmith.training.job.run_step import RankMemory, checkpoint_bytes, memory_of
+from recsmith.training.job.told import told_of
+from recsmith.training.launch.prerequisites import PROGRAM_BYTES, check_run, lines_told, own_modules
+from recsmith.training.launch.ranks import launcher_environment, local_ranks
+from recsmith.training.run import Run, load_run
+from recsmith.training.seams import systems
+from recsmith.training.seams.system import RunFacts, SystemTold, first_of
+from recsmith.units import format_size, format_time
+
+SCHEMA = "recsmith/dry-run/1"
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """What a run would do.
+
+    run: with all that was decided. plan: of its tables. memory: of each rank. step: predicted; None where it is not.
+    systems: that it asks for, and whether they are on. checkpoint_bytes: of one; None where it saves none. about: of
+    model, data and plan. notes: of the data and of what watches.
+    """
+
+    run: Run
+    plan: Plan
+    memory: Sequence[RankMemory]
+    step: JobStep | None
+    systems: Sequence[SystemTold]
+    checkpoint_bytes: int | None
+    about: Sequence[str]
+    notes: Sequence[str]
+    folders: str = ""
+
+    @property
+    def lines(self) -> list[str]:
+        """For people."""
+        totals = ", ".join(format_size(each.total) for each in self.memory)
+        parts = max(self.memory, key=lambda each: each.total)
+        saved = "no checkpoints" if self.checkpoint_bytes is None or self.run.checkpoint is None else (
+            f"checkpoints of {format_size(self.checkpoint_bytes)} each ({self.run.checkpoint.keep} kept)")  # fmt: skip
+        return [
+            *self.about,
+            *(each.said for each in self.systems),
+            f"memory at the peak of a step, by rank: {totals} (of the most, {format_size(parts.tables)} for tables and "
+            f"their state, {format_size(parts.batch)} for ids and outputs of a step, {format_size(parts.layers)} for "
+            "dense layers; on CPU; not counted: the program itself and what readers hold)",
+            self._step_line(),
+            *_from_disk(self.run, self.plan),
+            f"written to {self.folders or repr(self.run.output)}: run.json, plan.json, log.jsonl, {saved}, model; "
+            "nothing is downloaded",
+            *self.notes,
+        ]
+
+    def _step_line(self) -> str:
+        if self.step is not None:
+            return f"a step takes {self.step}"
+        cost = self.plan.cost.total_s
+        return (
+            f"embeddings take {format_time(cost)} of a step under the plan's cost model ({self.plan.cost_model}), on "
+            f"{self.plan.cluster.device.name} and its links as the plan knows them; the rest was not measured on GPUs"
+        )
+
+    def to_raw(self) -> Raw:
+        """Plain data, for programs."""
+        return {
+            "schema": SCHEMA,
+            "output": self.run.output,
+            "plan": plan_to_raw(self.plan),
+            "memory": [
+                {"rank": rank, "total_bytes": each.total, "tables_bytes": each.tables, "batch_bytes": each.batch,
+                 "layers_bytes": each.layers, "file_bytes": each.file}
+                for rank, each in enumerate(self.memory)
+            ],
+            "step": None if self.step is None else {
+                "step_s": self.step.step_s, "error": ERROR, **encode(self.step)},
+            "systems": [encode(each) for each in self.systems],
+            "checkpoint_bytes": self.checkpoint_bytes,
+            "lines": self.lines,
+        }  # fmt: skip
+
+
+def described(run: Run | Source, settings: tuple[str, ...] = ()) -> DryRun:
+    """What a run would do that is not started.
+
+    Raises what `train` would raise before its first step.
+    """
+    made = load_run(run, settings)
+    require_torchrec()
+    with lines_told(run, settings), own_modules(made, run):
+        otherwise = first_of(system.describe(made) for system in systems())
+        return described_run(made) if otherwise is None else otherwise
+
+
+def ranks_of(run: Run) -> tuple[int, int]:
+    """Ranks of the job, and of this machine as far as it is known."""
+    environment = launcher_environment()
+    if environment is None:
+        return (ranks := local_ranks(run)), ranks
+    return int(environment["WORLD_SIZE"]), int(environment["LOCAL_RANK"]) + 1
+
+
+def described_run(made: Run) -> DryRun:
+    """What a run would do, when its modules are found."""
+    from recsmith.training.job.going_on import check_goes_on, check_job, newest_of
+    from recsmith.training.job.logits_asked import check_logits
+    from recsmith.training.job.models import unsharded
+    from recsmith.training.job.plan import plan_to_go_on
+    from recsmith.training.job.preparing import decided_run
+    from recsmith.training.optimizers.building import state_bytes
+    from recsmith.training.sources import open_data, total_steps
+
+    ranks, here = ranks_of(made)
+    check_run(made, here)
+    parts = unsharded(made)
+    check_logits(parts)
+    if made.data.test is not None:
+        open_data(made.data.test, "data.test")
+    held, holders = first_of(system.run_of_plan(parts.run, ranks) for system in systems()) or (parts.run, ranks)
+    planned = replace(parts, run=held)
+    saved = newest_of(parts.run)
+    plan = plan_to_go_on(planned, saved and saved.plan, holders, holders)
+    if saved is not None:
+        check_goes_on(parts, saved, plan, ranks)
+    found = decided_run(parts, plan, saved and saved.run, priced=True)
+    state = state_bytes(found.run.optimizers.dense)
+    if saved is not None:
+        check_job(found.run, saved, parts)
+    memory = memory_of(found.run, found.priced, found.shapes, state)
+    check_limit(memory, here)
+    steps = total_steps(made, parts.source, ranks)
+    size = None if made.checkpoint is None else checkpoint_bytes(found.priced, found.shapes, state)
+    step = found.step
+    for system in systems():
+        step = step and system.change_told_step(made, found.priced, ranks, step)
+    facts = RunFacts(found.priced, found.step, memory, numbers_of(found.shapes), ranks)
+    return DryRun(
+        run=found.run, plan=found.priced, memory=memory, step=step,
+        systems=told_of(found.run, facts, [*parts.told, *found.told]),
+        checkpoint_bytes=size,
+        about=starting_lines(found.run, plan, parameters=parts.parameters, samples=parts.source.length, ranks=ranks),
+        notes=[*parts.source.notes(made.data.batch_sizes(ranks), ranks, saved and saved.progress["position"]),
+               *([] if saved is None else saved.told(found.run, ranks)),
+               *(line for each in systems() for line in each.notes(made, parts.source, steps))],
+    )  # fmt: skip
+
+
+def check_limit(memory: Sequence[RankMemory], here: int) -> None:
+    """UsageError where ranks of this machine hold more than its cgroup allows. here: how many they are."""
+    limit, most = memory_limit(), sum(sorted((each.total for each in memory), reverse=True)[:here])
+    needed = most + (1 + here) * PROGRAM_BYTES
+    if limit is not None and limit < needed:
+        raise UsageError(
+            f"the memory limit of this process is {format_size(limit)}, and its ranks hold {format_size(most)} at the "
+            f"peak of a step, beside {1 + here} processes of at least {format_size(PROGRAM_BYTES)}; raise the limit, "
+            "use more machines, or keep rows on disk (rows: tiered)"
+        )
+
+
+def _from_disk(made: Run, plan: Plan) -> list[str]:
+    """What the rows of tables that the plan keeps on disk take of a step, and whether the run's pipeline hides it."""
+    found = disk_fetches(plan)
+    if found is None:
+        return []
+    taken = f"rows come from disk for {format_time(found.longest_s)} of it"
+    if made.pipeline != "auto" and parsed(made.pipeline, "pipeline")[0] == AHEAD:
+        return [f"{taken}, beside the step before (pipeline {AHEAD}): {format_time(found.ahead_s)} in place of it"]
+    return [f"{taken}; pipeline: {AHEAD} would fetch them beside the step before: {format_time(found.ahead_s)}"]

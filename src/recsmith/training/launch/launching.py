@@ -1,0 +1,165 @@
+"""Starts a run: joins a launcher's job where there is one, and launches this machine's devices elsewhere.
+
+What a run would do is in dry_run.py.
+"""
+
+import os
+import signal
+import time
+import warnings
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any
+
+from recsmith.adapters.installed import require_torchrec
+from recsmith.errors import UsageError
+from recsmith.files import Raw, Source
+from recsmith.jobs.launch import launch
+from recsmith.jobs.processes import TOGETHER_S
+from recsmith.jobs.worker import join_group
+from recsmith.training.launch.prerequisites import check_memory_limit, check_run, lines_told, own_modules
+from recsmith.training.launch.ranks import launcher_environment, local_ranks
+from recsmith.training.run import Run, load_run, names_modules, run_to_raw
+from recsmith.training.seams import systems
+from recsmith.training.seams.system import first_of
+
+LOOP = "recsmith.training.loop:train_on_rank"
+WEIGHT_BYTES = 4  # of a dense parameter; Adam keeps two more of them beside it, and DDP its gradient
+OnProgress = Callable[[Any], object]
+
+
+def train(
+    run: Run | Source, *, settings: tuple[str, ...] = (), max_restarts: int = 0, join: bool = False,
+    on_progress: OnProgress | None = None,
+) -> Raw:  # fmt: skip
+    """Train a run; what came of it: step, whether it is complete, scores on data.test.
+
+    run: a Run or its file. settings: 'key=value' over it. max_restarts: how often ranks that failed are started again
+    from the newest checkpoint. join: be one more trainer of the job with servers that runs in the run's folder.
+    on_progress(message): hears of notes and steps, which `progress_text` makes lines of.
+
+    Under torchrun, SLURM's srun or another launcher that sets their variables this process becomes a rank of that
+    job. Elsewhere a job of this machine's ranks starts. A run that was ended goes on from its newest checkpoint.
+
+    Raises:
+        UsageError: the run, its data or its plan break a rule.
+        MissingExtra: torch is not installed, or TensorBoard where the run wants it.
+        RecSmithError: a rank failed.
+    """
+    made = load_run(run, settings)
+    require_torchrec()
+    environment = launcher_environment()
+    check_memory_limit(made, starts_ranks=environment is None)
+    with lines_told(run, settings), own_modules(made, run):
+        for each in first_of(system.trained_runs(made) for system in systems()) or [made]:
+            check_run(each, int(environment["LOCAL_RANK"]) + 1 if environment else local_ranks(made))
+        if join:
+            return join_running(made, on_progress)
+        return _launched(made, max_restarts, on_progress) if environment is None else join_and_train(made, environment)
+
+
+def join_running(run: Run, on_progress: OnProgress | None) -> Raw:
+    """Be one more trainer of a job that runs; UsageError where none can be joined."""
+
+    def hear(message: Any) -> None:
+        if on_progress is not None and "pid" not in message:
+            on_progress(message)
+
+    joined = first_of(each.join(run, hear) for each in systems())
+    if joined is None:
+        raise UsageError("no system of this job takes another trainer; start the run without --join")
+    return joined
+
+
+def _launched(run: Run, max_restarts: int, on_progress: OnProgress | None) -> Raw:
+    """Train on ranks of this machine, which this process starts."""
+    pid: list[int] = []
+
+    def hear(message: Any) -> None:
+        if "pid" in message:
+            pid[:] = [message["pid"]]
+        elif on_progress is not None:
+            on_progress(message)
+
+    with passing_on_signals(pid), engine_for_ranks(run):
+        started = first_of(each.launch(run, local_ranks(run), max_restarts, hear) for each in systems())
+        if started is not None:
+            return started
+        results = launch(
+            LOOP, {"run": run_to_raw(run)}, ranks=local_ranks(run), timeout_s=float("inf"), restarts=max_restarts,
+            on_message=hear, names_modules=names_modules(run),
+        )  # fmt: skip
+    return results[0]
+
+
+@contextmanager
+def engine_for_ranks(run: Run) -> Generator[None]:
+    """What the ranks' feeds share: a Ray of this machine, where the run asks for one and names no cluster."""
+    if run.data.engine == "ray" and run.data.ray_address is None:
+        from recsmith.feeding.on_ray import ray_for_ranks
+
+        with ray_for_ranks():
+            yield
+    else:
+        yield
+
+
+def join_and_train(run: Run, environment: dict[str, str]) -> Raw:
+    """Join the launcher's job, train, and end this process as TorchRec on gloo must end; rank 0 prints the result."""
+    if run.data.engine == "ray" and not (run.data.ray_address or os.environ.get("RAY_ADDRESS")):
+        raise UsageError(
+            "a launcher started this job and nobody says which Ray cluster feeds it; start one (ray start --head) and "
+            "give its address as data.ray_address, or as RAY_ADDRESS"
+        )
+    import torch
+
+    from recsmith.training.loop import train_on_rank
+
+    os.environ.update(environment)
+    warnings.simplefilter("ignore")  # PyTorch's, of what TorchRec uses; our own errors are raised
+    local = int(environment["LOCAL_RANK"])
+    on_gpu = torch.cuda.device_count() > local
+    if on_gpu:
+        torch.cuda.set_device(local)
+    join_group("nccl" if on_gpu else "gloo")
+    return train_on_rank(run_to_raw(run))
+
+
+@contextmanager
+def passing_on_signals(pid: list[int]) -> Generator[None]:
+    """SIGTERM and Ctrl-C go to the job's rank 0 within, which saves and ends the job; a later one ends it at once."""
+    first: list[float] = []
+
+    def pass_on(number: int, *_: object) -> None:
+        if first and time.monotonic() - first[0] < TOGETHER_S:
+            return
+        if first:
+            signal.signal(number, before[number])
+            os.kill(os.getpid(), number)
+        elif pid:
+            first.append(time.monotonic())
+            os.kill(pid[0], signal.SIGTERM)
+        else:
+            raise KeyboardInterrupt
+
+    before: dict[int, Any] = {}
+    try:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            before[number] = signal.signal(number, pass_on)
+    except ValueError:  # not in the main thread, where no handler can be set
+        before.clear()
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def dry_run(run: Run | Source, settings: tuple[str, ...] = ()) -> list[str]:
+    """Lines about a run that is not started; data is opened and a batch of it read.
+
+    Raises what `train` would raise before its first step.
+    """
+    from recsmith.training.launch.dry_run import described
+
+    return described(run, settings).lines

@@ -1,0 +1,104 @@
+"""What copies of a trained model have in common: the data that they are made by, their target, and what they came from.
+
+n samples, L labels
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from recsmith.data import Batch, Dataset
+from recsmith.errors import RecSmithError, UsageError
+from recsmith.files import Raw, Source, encode, source_text
+from recsmith.files.writable import check_writable
+from recsmith.training.batches import as_tensors
+from recsmith.training.job.card import CARD, CopyOrigin, ModelCard, read_card
+from recsmith.training.job.export import weights_digest
+from recsmith.training.job.metrics import exact_scores
+from recsmith.training.results.serving import Predictor
+from recsmith.training.same_data import check_same_data
+from recsmith.training.scores import Scores
+
+READ = 4096  # samples of a part
+
+
+def check_target(target: Path, model: Path, *, force: bool, made: str, what: str) -> None:
+    """UsageError where an output is the model itself, or holds something else than the card's `made` says."""
+    if target.resolve() == model.resolve():
+        raise UsageError(f"'{target}' is the model itself, which stays as it is; give another output")
+    check_writable(target, "the output", "give another output")
+    if not target.exists() or force:
+        return
+    if not (target / CARD).exists() or getattr(read_card(target), made) is None:
+        raise UsageError(f"'{target}' is there and holds no {what}; give another output, or --force")
+
+
+def origin_of(folder: Source, model: Path, data: Any, dataset: Dataset) -> Raw:
+    """What the card of a copy says that it was made of: a model, as its folder was given, and data."""
+    named = data if isinstance(data, dict) else source_text(data, "data")
+    where = source_text(folder, "the folder of a model")
+    return encode(CopyOrigin(model=where, weights=weights_digest(model), data=named, digest=dataset.source.digest))
+
+
+def batches_like(
+    card: ModelCard, dataset: Dataset, where: str, *, samples: int | None = None, size: int = READ
+) -> Iterator[Batch]:
+    """The samples of a dataset that means what the model was trained on, as they come; UsageError where it does not.
+
+    samples: as many as these at most, from the first.
+    """
+    check_same_data(card.data, dataset.schema, where)
+    batches = dataset.batches(rank=0, world_size=1, batch_size=size, seed=0, shuffle=False, drop_last=False)
+    return batches if samples is None else _first(batches, samples)
+
+
+def _first(batches: Iterator[Batch], samples: int) -> Iterator[Batch]:
+    for batch in batches:
+        taken = batch if len(batch) <= samples else replace(batch.take(np.arange(samples)), corrupt=batch.corrupt)
+        samples -= len(taken)
+        yield taken
+        if not samples:
+            return
+
+
+def check_classes(labels: torch.Tensor, names: Sequence[str]) -> None:
+    """UsageError where all samples have one label: the best model of these is sure of it, whatever a sample says."""
+    for name, column in zip(names, labels.T, strict=True):
+        if column.min() == column.max():
+            raise UsageError(
+                f"all {len(column):,} samples have {name} {float(column[0]):g}; give data with both classes"
+            )
+
+
+def entropy_of(labels: torch.Tensor) -> float:
+    """The mean log loss of always saying the mean of each label (n, L)."""
+    labels = labels.double()
+    return float(nn.functional.binary_cross_entropy(labels.mean(0).expand_as(labels), labels))
+
+
+def check_useful(loss: float, entropy: float, what: str) -> None:
+    """RecSmithError where a model tells samples apart no better than their mean label; nothing is written then."""
+    if not loss < entropy:
+        raise RecSmithError(
+            f"{what} has log loss {loss:.6g}, and always saying the mean label has {entropy:.6g}; nothing was written: "
+            "look at the values of the data (recsmith data check)"
+        )
+
+
+def scored(predictor: Predictor, batches: Sequence[Batch]) -> Scores:
+    """Scores of a model on samples in this process."""
+    logits, labels = list[torch.Tensor](), list[torch.Tensor]()
+    with torch.no_grad():
+        for batch in batches:
+            predictor.check(batch)
+            _, (_, found, given, _) = predictor.task(as_tensors(batch, predictor.features))
+            logits.append(found)
+            labels.append(given)
+    if not logits:
+        raise UsageError("--test has no samples; give data to score the models on")
+    return exact_scores(torch.cat(logits), torch.cat(labels), predictor.schema.labels)

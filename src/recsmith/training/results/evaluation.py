@@ -1,0 +1,86 @@
+"""Scoring of an exported model, sharded over this machine's ranks as in training."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from recsmith.errors import UsageError
+from recsmith.files import Raw, Source, decode, encode, source_text
+from recsmith.jobs.launch import launch
+from recsmith.training.job.card import found_model, read_card
+from recsmith.training.launch.ranks import local_ranks
+from recsmith.training.optimizers.settings import DenseOptimizer
+from recsmith.training.run import Run, load_run, names_modules, run_from_raw, run_to_raw
+from recsmith.training.run.data import RunData
+from recsmith.training.same_data import check_same_data
+from recsmith.training.scores import Scores
+from recsmith.training.seams import systems
+
+RANK = "recsmith.training.results.evaluation:evaluate_on_rank"
+
+
+def evaluate(
+    folder: Source, *, data: Any = None, ranks: int | None = None, on_progress: Callable[[str], object] | None = None
+) -> Scores:
+    """Scores of the model in a run's folder, or of a copy of it, on its data.test or on other data.
+
+    data: a path, or a mapping with the format. ranks: processes that share tables and samples.
+
+    Raises:
+        UsageError: the folder holds no trained model, or there is no data to score; or it means something else than
+            what the model was trained on.
+    """
+    output = Path(source_text(folder, "the folder of a run"))
+    if (output / "run.json").exists() and load_run(output / "run.json").array:
+        raise UsageError(f"'{output}' holds no trained model; give the folder of one of its members, '{output}/NAME'")
+    model = found_model(folder)
+    card, run = read_card(model), replace(_run_of(model, data), plan="auto")
+    for system in systems():
+        run = system.scored_run(run, card, model.parent)
+    run = replace(
+        run, output=str(model.parent), model=card.model, data=replace(run.data, test=data or run.data.test),
+        optimizers=replace(run.optimizers, dense=DenseOptimizer()), pipeline="auto",
+    )  # fmt: skip
+    if run.data.test is None:
+        raise UsageError("the run names no data.test; say which data to score (--data)")
+    count = ranks or local_ranks(run)
+    if on_progress is not None:
+        on_progress(f"scoring on {count} ranks")
+    results = launch(
+        RANK,
+        {"run": run_to_raw(run), "model": str(model)},
+        ranks=count,
+        timeout_s=float("inf"),
+        names_modules=names_modules(run),
+    )
+    return decode(Scores, results[0], "scores")
+
+
+def _run_of(model: Path, data: Any) -> Run:
+    """The run that a model lies in the folder of; of a copy somewhere else, one of its data."""
+    file = model.parent / "run.json"
+    return load_run(file) if file.exists() else Run(data=RunData(train=data), output=str(model.parent))
+
+
+def evaluate_on_rank(run: Raw, model: str) -> Raw:
+    """Scores of an exported model, on every rank. run: by whose settings it is sharded."""
+    import torch.distributed as dist
+
+    from recsmith.training.job.export import WEIGHTS, load_into
+    from recsmith.training.job.metrics import score
+    from recsmith.training.job.models import unsharded
+    from recsmith.training.job.plan import agreed_plan
+    from recsmith.training.job.sharded import rank_device, shard
+    from recsmith.training.sources import DatasetSource, open_data
+
+    made = run_from_raw(run, "the run")
+    dataset, card = open_data(made.data.test, "data.test"), read_card(Path(model))
+    check_same_data(card.data, dataset.schema, "data.test")
+    parts = unsharded(made, DatasetSource(dataset, made.data, made.seed))
+    sharded = shard(made, agreed_plan(parts, None, dist.get_world_size()), parts.task, rank_device())
+    for system in systems():
+        system.before_serving(sharded.model, card)
+    load_into(sharded, Path(model) / WEIGHTS)
+    batch_size = made.data.local_batch_size(dist.get_world_size())
+    return encode(score(sharded, dataset, parts.features, batch_size))

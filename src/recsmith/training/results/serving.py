@@ -1,0 +1,158 @@
+"""A trained model in one process, to predict with: tables unsharded, on CPU.
+
+B samples
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from recsmith.data import Batch, DataSchema, JaggedIds
+from recsmith.data.domain import id_outside, wrong_values
+from recsmith.errors import UsageError
+from recsmith.files import Source, source_text
+from recsmith.training.batches import as_tensors
+from recsmith.training.job.card import ModelCard, read_card
+from recsmith.training.job.export import WEIGHTS, opened_weights
+from recsmith.training.job.models import Task, build_task
+from recsmith.training.run.tables import tables_of
+from recsmith.training.seams import systems
+from recsmith.training.stores.protocol import WholeTensor
+from recsmith.training.tables.plain import features_of, vectors_of
+
+
+class Predictor:
+    """A trained model: probabilities of samples. schema: which features and dense columns a sample has."""
+
+    def __init__(self, task: Task, card: ModelCard) -> None:
+        self.card = card
+        self.task, self.schema, self.features = task.eval(), card.data, features_of(task)
+        tables = tables_of(card.model, card.data)
+        self.rows = {name: table.num_embeddings for table in tables for name in table.features}
+
+    def predict(self, batch: Batch) -> np.ndarray:
+        """Probabilities (B, L) of the samples of a batch, whose labels do not matter.
+
+        Raises:
+            UsageError: an id is no row of its table, or a dense value or weight is no finite number.
+        """
+        self.check(batch)
+        with torch.no_grad():
+            _, (_, logits, _, _) = self.task(as_tensors(batch, self.features))
+        return logits.sigmoid().numpy()
+
+    def check(self, batch: Batch) -> None:
+        """Refuse values that the model was not trained on, by the rule of all data.
+
+        Raises:
+            UsageError: an id is no row of its table, or a dense value or weight is no finite number.
+        """
+        for rows, text in wrong_values(replace(batch, labels=np.zeros_like(batch.labels)), self.schema.dense).values():
+            raise UsageError(f"sample {int(rows.argmax())} has {text}")
+        for name, rows in self.rows.items():
+            odd = id_outside(batch.ids[name].values, rows)
+            if odd is not None:
+                raise UsageError(
+                    f"feature '{name}' has id {odd}, and its table {rows:,} rows; give whole numbers from 0 to "
+                    f"{rows - 1:,}, as the data that the model was trained on has them"
+                )
+
+    def table(self, name: str) -> np.ndarray:
+        """The vectors of all ids of a table (rows, columns), whatever it is stored as.
+
+        Raises:
+            UsageError: there is no such table.
+        """
+        return vectors_of(self.task, name).numpy()
+
+    def __call__(
+        self,
+        ids: Mapping[str, Sequence[Sequence[int]]],
+        dense: Sequence[Sequence[float]] | None = None,
+        weights: Mapping[str, Sequence[Sequence[float]]] | None = None,
+    ) -> np.ndarray:
+        """Probabilities (B, L) of samples.
+
+        Args:
+            ids: by feature, a list for each sample.
+            dense: a row for each sample.
+            weights: by feature whose ids have weights, a list for each sample: one for each of its ids.
+
+        Raises:
+            UsageError: features, samples or weights are missing or too many, or a value is none that the model knows.
+        """
+        return self.predict(_batch_of(self.schema, ids, dense, weights or {}))
+
+
+def _batch_of(schema: DataSchema, ids: Mapping[str, Any], dense: Any, weights: Mapping[str, Any]) -> Batch:
+    """Samples given as lists."""
+    weighted = [feature.name for feature in schema.features if feature.weighted]
+    for what, given, known in (("ids", ids, schema.feature_names), ("weights", weights, weighted)):
+        if set(given) != set(known):
+            odd = min(set(given) ^ set(known))
+            state = "missing" if odd in known else "not known" if what == "ids" else "given"
+            raise UsageError(f"{what} of feature '{odd}' are {state}; give {what} of {', '.join(known) or 'none'}")
+    count = len(next(iter(ids.values())))
+    columns = _numbers([[] for _ in range(count)] if dense is None else dense, "dense")
+    if columns.shape != (count, len(schema.dense)) or any(len(bags) != count for bags in ids.values()):
+        raise UsageError(
+            f"there are {count} samples of one feature; give as many of each, and of {len(schema.dense)} dense columns"
+        )
+    return Batch(
+        dense=columns,
+        ids={name: _bags(name, bags, weights.get(name)) for name, bags in ids.items()},
+        labels=np.zeros((count, len(schema.labels)), np.float32),
+        label_names=schema.labels,
+        sample_ids=np.arange(count),
+    )
+
+
+def _bags(name: str, bags: Sequence[Sequence[int]], weights: Sequence[Sequence[float]] | None) -> JaggedIds:
+    """The ids of a feature, and their weights."""
+    try:
+        values, lengths = [each for bag in bags for each in bag], np.array([len(bag) for bag in bags], np.int32)
+    except TypeError:
+        raise UsageError(f"feature '{name}' is {bags!r:.60}; give a list of ids for each sample") from None
+    odd = next((each for each in values if not isinstance(each, int | np.integer)), None)
+    if odd is not None:
+        raise UsageError(f"feature '{name}' has id {odd!r}; ids are whole numbers, rows of their tables")
+    kept = np.array(values, np.int64 if all(-(2**63) <= each < 2**63 for each in values) else object)
+    if weights is None:
+        return JaggedIds(values=kept, lengths=lengths)
+    if [len(each) for each in weights] != lengths.tolist():
+        raise UsageError(f"feature '{name}' has weights for other numbers of ids than its samples have; give one an id")
+    flat = _numbers([each for bag in weights for each in bag], f"weights of '{name}'")
+    return JaggedIds(values=kept, lengths=lengths, weights=flat)
+
+
+def _numbers(values: Any, what: str) -> np.ndarray:
+    try:
+        return np.asarray(values, np.float32)
+    except (TypeError, ValueError):
+        raise UsageError(
+            f"{what} are not numbers in rows of one length; give a list of numbers for each sample"
+        ) from None
+
+
+def load_model(folder: Source) -> Predictor:
+    """The model that a run left in `<output>/model`.
+
+    Raises:
+        UsageError: the folder cannot be read.
+        CorruptFile: card and weights do not belong together, or are damaged.
+    """
+    logging.getLogger("torch.fx._symbolic_trace").setLevel(logging.ERROR)  # it warns of how TorchRec asks it
+    path = Path(source_text(folder, "the folder of a model"))
+    card = read_card(path)
+    task = build_task(card.model, card.data, card.seed, tables_on="cpu")
+    expected = {name: WholeTensor(value.dtype, tuple(value.shape)) for name, value in task.state_dict().items()}
+    with opened_weights(path / WEIGHTS, expected) as opened:
+        task.load_state_dict({name: opened.get_tensor(name) for name in expected})
+    for system in systems():
+        system.before_serving(task, card)
+    return Predictor(task, card)

@@ -1,0 +1,153 @@
+"""`recsmith bench train`: variants of a run on the same data and seeds, side by side.
+
+A variant is a name and settings over the base run, such as {"fp16": ["comms.forward=fp16"]}. Every variant trains once
+for each seed, in a folder of its own; what is there already is not trained again.
+"""
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from recsmith._types import noun
+from recsmith.errors import RecSmithError, UsageError
+from recsmith.files import Source, decode, read_raw, source_text
+from recsmith.training.launch.launching import train
+from recsmith.training.log_lines import LOG, logged, logged_number
+from recsmith.training.results.measured import keep_reached, reached_before, told
+from recsmith.training.run import Run, load_run
+from recsmith.training.scores import known_score, mean_within
+
+SCHEMA = "recsmith/train-bench/1"
+
+
+@noun
+class TrainBench:
+    """What is compared: a base run, settings of each variant by its name, and the seeds."""
+
+    run: str
+    variants: dict[str, tuple[str, ...]]
+    seeds: tuple[int, ...] = (0, 1, 2)
+
+    def __post_init__(self) -> None:
+        """Check that there is something to compare."""
+        if not self.variants or not self.seeds:
+            raise UsageError("a comparison has at least one variant and one seed")
+
+
+@noun
+class TrainedOnce:
+    """What one training of a variant took and reached; steps before the first line are left out of times."""
+
+    samples_per_s: float
+    data_s: float
+    forward_s: float
+    backward_s: float
+    sent_bytes: float
+    peak_bytes: int
+    auc: float
+    ne: float
+
+
+@noun
+class VariantRow:
+    """A variant: medians of times and bytes over seeds, and means of scores with half their 95 % intervals.
+
+    faster: samples/s beside the first variant's of the same seed: the least, the median and the most over seeds; None
+    for the first.
+    """
+
+    name: str
+    samples_per_s: float
+    data_s: float
+    forward_s: float
+    backward_s: float
+    sent_bytes: float
+    peak_bytes: int
+    auc: float
+    auc_within: float | None
+    ne: float
+    ne_within: float | None
+    faster: tuple[float, float, float] | None = None
+
+
+def load_bench(source: Source) -> TrainBench:
+    """The comparison that a YAML or JSON file describes; its run's path is beside it."""
+    name = source_text(source, "a comparison")
+    made = decode(TrainBench, read_raw(name, SCHEMA), name)
+    return replace(made, run=str(Path(name).parent / made.run))
+
+
+def bench_train(
+    bench: TrainBench, folder: Source, *, on_progress: Callable[[str], object] | None = None
+) -> list[VariantRow]:
+    """Train every variant for every seed, seed after seed, so that what disturbs this machine disturbs all of them.
+
+    Every other seed has the variants in the opposite order, so that none has always the same neighbour.
+
+    Raises what `train` raises.
+    """
+    base, target = load_run(bench.run), Path(source_text(folder, "a folder"))
+    if base.data.test is None:
+        raise UsageError(
+            f"'{bench.run}' names no data.test; scores of a comparison are of data that was not trained on"
+        )
+    found: dict[str, list[TrainedOnce]] = {name: [] for name in bench.variants}
+    for number, seed in enumerate(bench.seeds):
+        for name, settings in list(bench.variants.items())[:: -1 if number % 2 else 1]:
+            if on_progress is not None:
+                on_progress(f"{name}, seed {seed}")
+            found[name].append(_trained(base, (*settings, f"seed={seed}"), target / f"{name}-{seed}"))
+    first = next(iter(found.values()))
+    return [_row(name, runs, None if runs is first else first) for name, runs in found.items()]
+
+
+def _trained(base: Run, settings: Sequence[str], folder: Path) -> TrainedOnce:
+    """A training, or what it reached when it was done before."""
+    wanted = told(base) | {"settings": list(settings)}
+    found = reached_before(folder, wanted, TrainedOnce)
+    if found is None:
+        found = _measured(train(base, settings=(*settings, f"output={folder}", "checkpoint=null")), folder)
+        keep_reached(folder, wanted, found)
+    return found
+
+
+def _measured(result: Mapping[str, Any], folder: Path) -> TrainedOnce:
+    """What a training reached; RecSmithError where a signal ended it."""
+    if not result["complete"]:
+        raise RecSmithError(f"'{folder}' was asked to end; trainings that are done are kept: start the command again")
+    lines = logged(folder / LOG, "train")
+    timed = lines[1:] or lines
+    if not timed:
+        raise UsageError("a run is shorter than metrics.every steps, so no line tells its speed; lower metrics.every")
+
+    def median(name: str) -> float:
+        return statistics.median(logged_number(folder / LOG, line, name) for line in timed)
+
+    return TrainedOnce(
+        **{name: median(name) for name in ("samples_per_s", "data_s", "forward_s", "backward_s")},
+        sent_bytes=result["sent_bytes"],
+        peak_bytes=result["peak_bytes"],
+        auc=known_score(result["test"], "auc", "data.test"),
+        ne=known_score(result["test"], "ne", "data.test"),
+    )
+
+
+def _row(name: str, runs: Sequence[TrainedOnce], beside: Sequence[TrainedOnce] | None) -> VariantRow:
+    middle = {
+        key: statistics.median(getattr(run, key) for run in runs)
+        for key in ("samples_per_s", "data_s", "forward_s", "backward_s", "sent_bytes")
+    }
+    auc, auc_within = mean_within([run.auc for run in runs])
+    ne, ne_within = mean_within([run.ne for run in runs])
+    return VariantRow(
+        name=name, **middle, peak_bytes=max(run.peak_bytes for run in runs), auc=auc, auc_within=auc_within, ne=ne,
+        ne_within=ne_within, faster=None if beside is None else _faster(runs, beside),
+    )  # fmt: skip
+
+
+def _faster(runs: Sequence[TrainedOnce], beside: Sequence[TrainedOnce]) -> tuple[float, float, float]:
+    """Ratios of samples/s, seed by seed: (least, median, most)."""
+    ratios = [run.samples_per_s / other.samples_per_s for run, other in zip(runs, beside, strict=True)]
+    return min(ratios), statistics.median(ratios), max(ratios)

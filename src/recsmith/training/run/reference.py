@@ -1,0 +1,97 @@
+"""Every key of a run with its default and meaning, from the nouns and their docstrings: the one source of it.
+
+`recsmith schema run` prints it as JSON Schema, and docs/train.md holds it as tables.
+"""
+
+import json
+import re
+from dataclasses import MISSING, Field, fields, is_dataclass
+from typing import Any, get_args, get_type_hints
+
+from recsmith.files import Raw, encode, json_schema
+from recsmith.training.run import SCHEMA, Run
+from recsmith.training.run.component_settings import shipped_schemas
+from recsmith.training.run.docstrings import meanings
+
+
+def run_schema() -> Raw:
+    """JSON Schema of a run file, each key with its default and meaning."""
+    made = json_schema(Run)
+    for noun in nouns():
+        found = made if noun is Run else made["$defs"][noun.__name__]
+        for name, meaning in meanings(noun).items():
+            found["properties"][name]["description"] = meaning
+    first_key = {"schema": {"const": SCHEMA}}
+    made["$defs"]["components"] = found = shipped_schemas()
+    for key, named in found.items():
+        _name_components(made, key, list(named))
+    return {**made, "properties": {**first_key, **made["properties"]}, "required": ["schema", *made["required"]]}
+
+
+def _name_components(schema: Raw, key: str, names: list[str]) -> None:
+    """Have a key of the run say which components it may name with settings, where it says any mapping.
+
+    A class of the user's has settings of its own.
+    """
+    before, _, last = key.rpartition(".")
+    noun = {"": schema, "data.periods": schema["$defs"].get("Periods"), "model": schema["$defs"]["RunModel"]}.get(
+        before
+    )
+    if noun is None:  # optimizers.dense, whose settings are its arguments; or a system that is not there
+        return
+    place = noun["properties"][last]
+    place = place.get("items", place)
+    mine = {"type": "object", "required": ["name"], "properties": {"name": {"type": "string", "pattern": ":"}}}
+    place["anyOf"] = [
+        *(each for each in place["anyOf"] if each.get("type") != "object"),
+        *({"$ref": f"#/$defs/components/{key}/{name}"} for name in names), mine,
+    ]  # fmt: skip
+
+
+def run_tables() -> str:
+    """The same as tables in Markdown, one for each group of keys."""
+    lines: list[str] = []
+    for noun, path in nouns().items():
+        lines += [f"**{path or 'Of a run'}**: {_summary(noun)}", "", "| key | default | meaning |", "|---|---|---|"]
+        said = meanings(noun)
+        lines += [f"| `{each.name}` | {_default(each)} | {_cell(said[each.name])} |" for each in fields(noun)]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def nouns(noun: Any = Run, path: str = "") -> dict[Any, str]:
+    """A noun and those inside it, each with the keys that lead to it."""
+    found = {noun: path}
+    for name, hint in get_type_hints(noun).items():
+        for inner, many in _inner(hint):
+            here = f"{path}.{name}" if path else name
+            found |= {each: place for each, place in nouns(inner, here + many).items() if each not in found}
+    return found
+
+
+def _inner(hint: Any) -> list[tuple[Any, str]]:
+    """Nouns in a type, each with [] where there are several of them."""
+    if is_dataclass(hint):
+        return [(hint, "")]
+    many = "[]" if getattr(hint, "__origin__", None) is tuple else ""
+    return [(noun, many + deeper) for part in get_args(hint) for noun, deeper in _inner(part)]
+
+
+def _summary(noun: Any) -> str:
+    """What a docstring says before its first meaning."""
+    text = " ".join((noun.__doc__ or "").split("\n\n")[0].split())
+    first = next(iter(meanings(noun)), "")
+    return re.split(rf" (?:[a-z_]+, )*{first}(?:, [a-z_]+)*: ", text)[0] if first else text
+
+
+def _default(field: Field[Any]) -> str:
+    if field.default is MISSING:
+        return "needed" if field.default_factory is MISSING else "none"
+    value = encode(field.default) if is_dataclass(field.default) else field.default
+    if isinstance(value, dict):
+        return "its own"
+    return "none" if value is None else f"`{json.dumps(value).strip(chr(34))}`"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")

@@ -1,0 +1,154 @@
+"""Which parts of a run do not go together, and why; without torch.
+
+Each part says of another in a sentence why it refuses it (parts.py, and those of systems), and `check_together` walks
+all pairs. Two parts that would own the same thing are refused where neither says more. docs/train.md has the table of
+pairs, which `pairs_table` makes.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import permutations
+from typing import Any, cast
+
+from recsmith._components import parsed
+from recsmith.errors import UsageError
+from recsmith.plans import Plan
+from recsmith.training.run import BUILT_IN, Run, RunModel, RunTable
+from recsmith.training.run.parts import (
+    BACKGROUND,
+    BF16_PRODUCTS,
+    BUILT_IN_MODEL,
+    CPU,
+    FEED,
+    FP32_PRODUCTS,
+    GPU,
+    NO_LAYERS,
+    NOTHING,
+    WEIGHTS,
+    AheadOfBatches,
+    Messages,
+    NarrowTables,
+    OwnSource,
+    OwnStep,
+    OwnTables,
+    Part,
+    PlannedTables,
+    Sequences,
+    TableOptimizer,
+)
+from recsmith.training.seams import systems
+
+
+def model_parts(model: RunModel, *, tables: Sequence[RunTable], weighted: bool = False) -> list[Part]:
+    """The parts of a model. weighted: whether ids of its data have weights."""
+    sequences = [each.name for each in tables if each.pooling == "none"]
+    built = [part for each in systems() for part in each.table_parts(model)]
+    named = any(part.label.startswith("model.table_module") for part in built)
+    found: list[tuple[bool, Part]] = [
+        (bool(sequences), Sequences(next(iter(sequences), ""), model.name)),
+        *((True, part) for part in built),
+        (model.table_module is not None and not named, OwnTables()),
+        (model.name in BUILT_IN, BUILT_IN_MODEL),
+        (weighted, WEIGHTS),
+    ]
+    return [part for present, part in found if present]
+
+
+def data_parts(run: Run) -> list[Part]:
+    """The parts of a run's data, and of what reads them."""
+    own = isinstance(run.data.train, dict) and "source" in cast(dict[str, Any], run.data.train)
+    step = "auto" if run.pipeline == "auto" else parsed(run.pipeline, "pipeline")[0]
+    found: list[tuple[bool, Part]] = [
+        (own, OwnSource()),
+        (run.data.feed is not None, FEED),
+        *((True, part) for each in systems() for part in each.data_parts(run)),
+        (":" in step, OwnStep(step)),
+        (True, Messages(run.comms)),
+        *((True, part) for part in row_parts(run)),
+        (step == "sparse_dist" and run.data.deduplicate != "auto", AheadOfBatches()),
+    ]
+    return [part for present, part in found if present]
+
+
+def row_parts(run: Run) -> list[Part]:
+    """Who holds the rows of a run, where that refuses anything."""
+    return [part for each in systems() for part in each.row_parts(run)]
+
+
+def device_parts(run: Run, device: str) -> list[Part]:
+    """The parts of a run that go with a kind of device or not, whatever its plan is."""
+    return [CPU if device == "cpu" else GPU, TableOptimizer(run.optimizers.sparse.name)]
+
+
+def placed_parts(run: Run, plan: Plan, device: str) -> list[Part]:
+    """The parts of a run under a plan, on a kind of device."""
+    sequences = sorted(table.name for table in plan.workload.tables if not table.pooled)
+    named = sorted(((table.data_type, table.name) for table in plan.workload.tables), reverse=True)
+    narrow = {kind: name for kind, name in named if kind != "fp32"}  # the first of each
+    return [
+        *device_parts(run, device), Messages(run.comms),
+        *(Sequences(name, run.model.name) for name in sequences[:1]), PlannedTables(plan, device),
+        *(NarrowTables(name, kind) for kind, name in narrow.items()), *row_parts(run),
+        FP32_PRODUCTS if run.model.precision == "fp32" else BF16_PRODUCTS,
+        *trained_by(run),
+        *(part for each in systems() for part in each.placed_parts(run, plan)),
+        *([BACKGROUND] if run.checkpoint is not None and run.checkpoint.background else []),
+    ]  # fmt: skip
+
+
+def layer_parts(run: Run, shapes: Sequence[Sequence[int]]) -> list[Part]:
+    """The parts of a run's dense layers. shapes: of their parameters."""
+    return [*trained_by(run), *([NO_LAYERS] if all(len(shape) < 2 for shape in shapes) else [])]
+
+
+def trained_by(run: Run, *, undecided: bool = False) -> list[Part]:
+    """What trains dense layers, where it is not an optimizer like any other, and what that looks at.
+
+    undecided: what `auto` may switch on counts, too.
+    """
+    return [part for each in systems() for part in each.layer_parts(run, undecided=undecided)]
+
+
+def refusals(parts: Sequence[Part]) -> Iterator[str]:
+    """What parts say of others that they do not go with."""
+    return (sentence for _, _, sentence in refused_pairs(parts))
+
+
+def refused_pairs(parts: Sequence[Part]) -> Iterator[tuple[Part, Part, str]]:
+    """(part, another one that it does not go with, why); what parts say themselves comes first."""
+    told = set[frozenset[int]]()  # each pair once; a part that was found twice goes with itself
+    for refused in (_refused, _owns_the_same):
+        for part, other in permutations(parts, 2):
+            pair = frozenset((id(part), id(other)))
+            if part != other and pair not in told and (why := refused(part, other)) is not None:
+                told.add(pair)
+                yield part, other, why
+
+
+def _refused(part: Part, other: Part) -> str | None:
+    return part.refuses(other)
+
+
+def _owns_the_same(part: Part, other: Part) -> str | None:
+    """What to say of two parts of other keys that own the same; None where they do not."""
+    both = getattr(part, "owns", NOTHING) & getattr(other, "owns", NOTHING)
+    if not both or _key(part) == _key(other):
+        return None
+    return f"{part.label} and {other.label} both say {min(both)}; drop one of them"
+
+
+def _key(part: Part) -> str:
+    """The key of the run by which it has a part: of several values, a run has one."""
+    return part.label.partition(": ")[0]
+
+
+def check_together(parts: Sequence[Part]) -> None:
+    """UsageError of the first pair of parts that do not go together."""
+    for sentence in refusals(parts):
+        raise UsageError(sentence)
+
+
+def pairs_table(parts: Sequence[Part]) -> str:
+    """Pairs of these parts that do not go together, as a table in Markdown."""
+    lines = ["| part | does not go with | because |", "|---|---|---|"]
+    lines += [f"| {part.label} | {other.label} | {sentence} |" for part, other, sentence in refused_pairs(parts)]
+    return "\n".join(lines)

@@ -1,0 +1,58 @@
+"""What `plan: auto` chooses on a CPU: whole tables under the learned model, and splits where memory asks for them."""
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from recsmith.errors import Infeasible, UsageError
+from recsmith.plans import Plan
+from recsmith.training import Run, RunData, RunModel, RunOptimizers, SparseOptimizer
+from recsmith.workloads.optimizers import CPU_OPTIMIZERS
+
+pytestmark = [
+    pytest.mark.skipif(find_spec("torchrec") is None, reason="needs TorchRec"),
+    pytest.mark.usefixtures("torchrec"),
+]
+SIZES = {"large": 20_000, "a": 300, "b": 4000, "c": 50}
+DIM, ROW_BYTES = 32, 33 * 4  # under row-wise Adagrad: weights, and one number of state
+
+
+def planned(folder: Path, **words: Any) -> Plan:
+    from recsmith.training.job.models import unsharded
+    from recsmith.training.job.plan import plan_here
+
+    features = [{"name": name, "num_embeddings": size} for name, size in SIZES.items()]
+    data = {"format": "generator", "seed": 1, "dense": 2, "features": features, "num_samples": 500}
+    model = RunModel(embedding_dim=DIM, bottom=(8,), top=(8,))
+    run = Run(data=RunData(train=data, batch_size=64), model=model, output=str(folder), plan="auto", **words)
+    return plan_here(unsharded(run), ranks=2, ranks_per_host=2)
+
+
+@pytest.mark.parametrize("optimizer", CPU_OPTIMIZERS)
+def test_tables_stay_whole_on_a_cpu(tmp_path: Path, optimizer: Any) -> None:
+    plan = planned(tmp_path, optimizers=RunOptimizers(sparse=SparseOptimizer(name=optimizer)))
+    assert plan.cost_model == "neural:cpu"
+    assert {placement.sharding_type for placement in plan.placements} <= {"table_wise", "data_parallel"}
+    assert plan.cluster.links.intra_host_bandwidth < 10e9  # gloo's; TorchRec names 600 GiB/s
+
+
+def test_an_optimizer_that_no_cpu_has_is_told_before_a_search(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"optimizers\.sparse\.name is adam, which FBGEMM has on GPUs"):
+        planned(tmp_path, optimizers=RunOptimizers(sparse=SparseOptimizer(name="adam")))
+
+
+def test_a_table_larger_than_a_rank_is_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    of_a_rank = SIZES["large"] * ROW_BYTES * 0.8
+    monkeypatch.setattr("recsmith.training.job.plan.free_bytes", lambda: int(2 * of_a_rank / 0.8))
+    plan = planned(tmp_path)
+    large = next(placement for placement in plan.placements if placement.table == "large")
+    assert large.sharding_type not in ("table_wise", "data_parallel")
+    assert set(large.ranks) == {0, 1}
+
+
+def test_tables_larger_than_all_ranks_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("recsmith.training.job.plan.free_bytes", lambda: SIZES["large"] * ROW_BYTES)
+    with pytest.raises(Infeasible, match="fit"):
+        planned(tmp_path)

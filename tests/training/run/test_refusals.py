@@ -1,0 +1,282 @@
+"""Which parts of a run do not go together: every pair of the table in docs/train.md, and no other."""
+
+from dataclasses import replace
+from itertools import permutations
+from pathlib import Path
+
+import pytest
+from support.plans import two_tables
+
+from recsmith.errors import UsageError
+from recsmith.plans import Plan
+from recsmith.training import DenseOptimizer, Run, RunComms, RunData, RunModel, RunOptimizers, RunTable, SparseOptimizer
+from recsmith.training.run.parts import (
+    BF16_PRODUCTS,
+    BUILT_IN_MODEL,
+    CPU,
+    FEED,
+    FP32_PRODUCTS,
+    GPU,
+    NO_LAYERS,
+    ROWS,
+    WEIGHTS,
+    AheadOfBatches,
+    Messages,
+    NarrowTables,
+    Owned,
+    OwnSource,
+    OwnStep,
+    OwnTables,
+    Part,
+    PlainPart,
+    PlannedTables,
+    Sequences,
+    TableOptimizer,
+)
+from recsmith.training.run.refusals import (
+    check_together,
+    data_parts,
+    layer_parts,
+    model_parts,
+    pairs_table,
+    placed_parts,
+    refusals,
+    refused_pairs,
+)
+from recsmith.training.systems.arrays.parts import TrainedTogether
+from recsmith.training.systems.dedup.parts import Deduplicated
+from recsmith.training.systems.halves.parts import HalfLayers, SplitHalves
+from recsmith.training.systems.narrow.parts import FewerUnits, LayerOptimizer
+from recsmith.training.systems.periods.parts import InPeriods, MixedPeriods
+from recsmith.training.systems.remote.parts import TablesOnServers
+from recsmith.training.systems.second_order.parts import LayersByStep, UnusedSettings
+from recsmith.training.systems.shampoo.parts import FactoredLayers
+from recsmith.training.systems.stored.parts import COMPRESSION
+from recsmith.training.systems.tiers.parts import OnDisk, TablesInFile
+from recsmith.training.systems.towers.parts import TowersOfHosts
+from recsmith.training.systems.towers.settings import Towers
+
+TRAIN = Path(__file__).parents[3] / "docs" / "train.md"
+
+
+def placed(kind: str) -> Plan:
+    """A plan of two tables, the first a sequence table and by one sharding type on two ranks."""
+    plan = two_tables()
+    first, *rest = plan.workload.tables
+    tables = (replace(first, pooling="none", features=first.features), *rest)
+    ranks = (0, 1) if kind == "row_wise" else tuple(range(plan.cluster.world_size))
+    here = replace(plan.placements[0], sharding_type=kind, ranks=ranks, widths=())
+    others = tuple(replace(each, sharding_type="table_wise", ranks=(0,), widths=()) for each in plan.placements[1:])
+    return replace(plan, placements=(here, *others), workload=replace(plan.workload, tables=tables))
+
+
+PARTS: tuple[Part, ...] = (
+    Deduplicated(), COMPRESSION, Sequences("a", "dlrm"), WEIGHTS, BUILT_IN_MODEL, OwnTables(), OwnSource(), FEED,
+    InPeriods(), MixedPeriods("future_gradient"), OwnStep("mine:Step"),
+    AheadOfBatches(), CPU, TableOptimizer("rowwise_adagrad"), TableOptimizer("adam"),
+    TableOptimizer("lamb"),
+    TableOptimizer("partial_rowwise_adam"), NarrowTables("a"), NarrowTables("a", "fp16"),
+    NarrowTables("a", "int8"), SplitHalves(), TablesInFile(), OnDisk("a", "device"), OnDisk(None, "tiered"), GPU,
+    HalfLayers("split"), FactoredLayers(), LayersByStep("dance"), UnusedSettings(("optimizers.dense.clip_norm",)),
+    NO_LAYERS, FP32_PRODUCTS, BF16_PRODUCTS,
+    TableOptimizer("adagrad"), Messages(RunComms()),
+    Messages(RunComms(forward="int8")),
+    Messages({"name": "thresholded", "pooled": 0.125}),
+    PlannedTables(placed("row_wise"), "cpu"), PlannedTables(placed("data_parallel"), "cpu"),
+    TowersOfHosts(towers=Towers(ratio=2, towers=(("a",), ("b",)))),
+    FewerUnits(), LayerOptimizer("adam"), LayerOptimizer("adamw", 0.01), LayerOptimizer("lbfgs"),
+    TrainedTogether(), TablesOnServers(),
+)  # fmt: skip
+REFUSED = {
+    ("data.deduplicate", "model.compression"),
+    ("model.compression", "data.deduplicate"),
+    ("data.deduplicate", "pipeline: sparse_dist"),
+    ("pipeline: dance", "model.narrow"),
+    ("pooling: none", "model.compression"),
+    ("pooling: none", "data.deduplicate"),
+    ("pooling: none", "weights of ids"),
+    ("pooling: none", "model.name of torchrec.models"),
+    ("pooling: none", "plan: data_parallel, table_wise"),
+    ("model.table_module", "model.compression"),
+    ("model.table_module", "data.deduplicate"),
+    ("model.table_module: towers", "model.compression"),
+    ("model.table_module: towers", "data.deduplicate"),
+    ("model.table_module: towers", "pooling: none"),
+    ("model.table_module: towers", "rows: split"),
+    ("model.table_module: towers", "rows: tiered"),
+    ("model.table_module: towers", "optimizers.dense.name: split"),
+    ("model.table_module: towers", "optimizers.dense.name: shampoo"),
+    ("model.table_module: towers", "comms: int8"),
+    ("model.table_module: towers", "comms: thresholded"),
+    ("data.train: {source: ...}", "data.feed"),
+    ("data.train: {source: ...}", "data.deduplicate"),
+    ("data.periods", "data.train: {source: ...}"),
+    ("data.periods.update: future_gradient", "data.deduplicate"),
+    ("data.periods.update: future_gradient", "pipeline: module:Class"),
+    ("data.periods.update: future_gradient", "pipeline: dance"),
+    ("optimizers.sparse.name: adam", "a CPU"),
+    ("optimizers.sparse.name: adam", "plan: data_parallel, table_wise"),
+    ("optimizers.sparse.name: lamb", "a CPU"),
+    ("optimizers.sparse.name: partial_rowwise_adam", "a CPU"),
+    ("optimizers.sparse.name: lamb", "plan: data_parallel, table_wise"),
+    ("optimizers.sparse.name: partial_rowwise_adam", "plan: data_parallel, table_wise"),
+    ("data_type: bf16", "a CPU"),
+    ("data_type: bf16", "a GPU"),
+    ("optimizers.dense.name: split", "model.precision: fp32"),
+    ("optimizers.dense.name: split", "comms: thresholded"),
+    ("optimizers.dense.name: shampoo", "optimizers.dense.name: split"),
+    ("optimizers.dense.name: shampoo", "a model without dense layers"),
+    ("pipeline: dance", "a model without dense layers"),
+    ("model.table_module: towers", "pipeline: dance"),
+    ("pipeline: dance", "model.precision: bf16"),
+    ("pipeline: dance", "optimizers.dense.clip_norm"),
+    ("pipeline: dance", "comms: thresholded"),
+    ("pipeline: dance", "optimizers.dense.name: split"),
+    ("pipeline: dance", "optimizers.dense.name: shampoo"),
+    ("model.narrow", "optimizers.dense.name: adamw, weight_decay 0.01"),
+    ("model.narrow", "optimizers.dense.name: lbfgs"),
+    ("model.narrow", "optimizers.dense.name: shampoo"),
+    ("model.narrow", "optimizers.dense.name: split"),
+    ("model.narrow", "pipeline: dance"),
+    ("model.table_module: towers", "model.narrow"),
+    ("plan: key_value", "a CPU"),
+    ("plan: fused", "a CPU"),
+    ("rows: tiered", "data.deduplicate"),
+    ("rows: tiered", "pooling: none"),
+    ("rows: tiered", "data_type: bf16"),
+    ("rows: tiered", "data_type: fp16"),
+    ("rows: tiered", "data_type: int8"),
+    ("rows: tiered", "a GPU"),
+    ("rows: split", "data.deduplicate"),
+    ("rows: split", "pooling: none"),
+    ("rows: split", "optimizers.sparse.name: adagrad"),
+    ("rows: split", "optimizers.sparse.name: adam"),
+    ("rows: split", "optimizers.sparse.name: lamb"),
+    ("rows: split", "optimizers.sparse.name: partial_rowwise_adam"),
+    ("rows: split", "data_type: bf16"),
+    ("rows: split", "data_type: fp16"),
+    ("rows: split", "data_type: int8"),
+    ("rows: split", "a GPU"),
+    ("rows: split", "plan: data_parallel, table_wise"),
+    ("array", "model.compression"),
+    ("array", "model.precision: bf16"),
+    ("array", "data.deduplicate"),
+    ("array", "model.table_module"),
+    ("array", "model.table_module: towers"),
+    ("array", "pooling: none"),
+    ("array", "data.periods"),
+    ("array", "pipeline: dance"),
+    ("array", "pipeline: module:Class"),
+    ("array", "optimizers.dense.name: split"),
+    ("array", "optimizers.dense.name: shampoo"),
+    ("array", "rows: split"),
+    ("array", "model.narrow"),
+    ("array", "rows: tiered"),
+    ("array", "comms: int8"),
+    ("array", "comms: thresholded"),
+    ("remote", "data.deduplicate"),
+    ("remote", "model.compression"),
+    ("remote", "pooling: none"),
+    ("remote", "model.table_module"),
+    ("remote", "data.periods"),
+    ("remote", "pipeline: module:Class"),
+    ("remote", "pipeline: sparse_dist"),
+    ("remote", "optimizers.sparse.name: adam"),
+    ("remote", "optimizers.sparse.name: lamb"),
+    ("remote", "optimizers.sparse.name: partial_rowwise_adam"),
+    ("remote", "data_type: bf16"),
+    ("remote", "data_type: fp16"),
+    ("remote", "data_type: int8"),
+    ("remote", "rows: split"),
+    ("remote", "rows: tiered"),
+    ("remote", "a GPU"),
+    ("remote", "optimizers.dense.name: split"),
+    ("remote", "optimizers.dense.name: shampoo"),
+    ("remote", "pipeline: dance"),
+    ("remote", "model.precision: bf16"),
+    ("remote", "comms: int8"),
+    ("remote", "comms: thresholded"),
+    ("remote", "plan: data_parallel, table_wise"),
+    ("remote", "model.table_module: towers"),
+    ("remote", "model.narrow"),
+    ("comms: int8", "plan: row_wise, table_wise"),
+    ("comms: thresholded", "data.deduplicate"),
+    ("comms: thresholded", "plan: row_wise, table_wise"),
+}
+
+
+@pytest.mark.parametrize(("part", "other"), list(permutations(PARTS, 2)), ids=lambda part: part.label)
+def test_pairs(part: Part, other: Part) -> None:
+    found = {(a.label, b.label): sentence for a, b, sentence in refused_pairs([part, other])}
+    pair = (part.label, other.label)
+    assert (pair in REFUSED) == (pair in found)
+    if found:
+        with pytest.raises(UsageError) as refused:
+            check_together([part, other])
+        assert str(refused.value) in found.values()
+
+
+def test_a_system_that_nobody_tried_with_others_is_refused_where_both_own_the_same() -> None:
+    mine = PlainPart("mine", Owned({ROWS}))
+    assert list(refusals([mine, COMPRESSION, WEIGHTS])) == []
+    assert list(refusals([mine, SplitHalves()])) == [
+        "mine and rows: split both say where the rows of tables are; drop one of them"
+    ]
+    for alone in (TrainedTogether(), TablesOnServers()):
+        with pytest.raises(UsageError, match="mine does not go with"):
+            check_together([alone, mine])
+
+
+def test_docs_have_the_table_of_pairs() -> None:
+    assert pairs_table(PARTS) in TRAIN.read_text("utf-8")
+
+
+def test_on_a_gpu_copies_of_sequence_tables_go() -> None:
+    plan = placed("data_parallel")
+    assert not list(refusals([Sequences("a", "mine:build"), TableOptimizer("adagrad"), PlannedTables(plan, "cuda")]))
+
+
+def test_parts_are_found_in_a_run() -> None:
+    run = Run(
+        data=RunData(train={"source": "mine:Clicks"}, feed=2, deduplicate="auto"), output="out",
+        model=RunModel(compression=(), tables=(RunTable(name="a", num_embeddings=9, pooling="none"),)),
+        optimizers=RunOptimizers(sparse=SparseOptimizer(name="lamb")), comms=RunComms(forward="int8"),
+    )  # fmt: skip
+    assert data_parts(run) == [OwnSource(), FEED, Deduplicated(), Messages(run.comms)]
+    found = model_parts(run.model, tables=run.model.tables, weighted=True)
+    assert found == [Sequences("a", "dlrm"), BUILT_IN_MODEL, WEIGHTS]
+    plan = placed("data_parallel")
+    assert placed_parts(run, plan, "cpu") == [
+        CPU, TableOptimizer("lamb"), Messages(run.comms), Sequences("a", "dlrm"), PlannedTables(plan, "cpu"),
+        FP32_PRODUCTS,
+    ]  # fmt: skip
+    first, second, *rest = plan.workload.tables
+    narrow = (replace(first, data_type="bf16"), replace(second, data_type="fp16"), *rest)
+    half = replace(plan, workload=replace(plan.workload, tables=narrow))
+    found = placed_parts(replace(run, rows={"name": "split", "upper": "truncated"}), half, "cuda")
+    for part in (NarrowTables(first.name), NarrowTables(second.name, "fp16"), SplitHalves(), GPU):
+        assert part in found
+    assert not [part for part in placed_parts(run, plan, "cpu") if isinstance(part, NarrowTables)]
+    assert SplitHalves() in data_parts(replace(run, rows="split"))
+    layers = replace(run, optimizers=replace(run.optimizers, dense=DenseOptimizer(name="master")))
+    assert HalfLayers("master") in placed_parts(layers, plan, "cpu")
+    ahead = replace(run, pipeline={"name": "sparse_dist"}, data=replace(run.data, deduplicate=(("a",),)))
+    assert AheadOfBatches() in data_parts(ahead)
+
+
+def test_layers_are_found_in_a_run() -> None:
+    run = Run(data=RunData(train="x"), output="out")
+
+    def parts(name: str, shapes: list[tuple[int, ...]], **arguments: object) -> list[Part]:
+        dense = DenseOptimizer(name=name, arguments=dict(arguments))
+        return layer_parts(replace(run, optimizers=RunOptimizers(dense=dense)), shapes)
+
+    assert parts("adam", [(3, 2), (3,)]) == []
+    assert parts("shampoo", [(3, 2), (3,)]) == [FactoredLayers()]
+    assert parts("shampoo", [(3,)]) == [FactoredLayers(), NO_LAYERS]
+    assert parts("split", [(3, 2)], optimizer="shampoo") == [FactoredLayers(), HalfLayers("split")]
+    narrow = replace(run, pipeline={"name": "dance"}, model=RunModel(precision="bf16"))
+    assert layer_parts(narrow, [(3, 2)]) == [LayersByStep("dance")]
+    found = placed_parts(narrow, placed("row_wise"), "cpu")
+    assert LayersByStep("dance") in found
+    assert BF16_PRODUCTS in found
