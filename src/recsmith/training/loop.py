@@ -1,7 +1,7 @@
 """Training on one rank, from top to bottom: batch -> step -> metrics -> watchers -> checkpoint.
 
 Every rank of a job runs `train_on_rank`. What happens in a step stands in `train_steps`; what is done beside steps, in
-job.py. A step is made by one of steps/, and what watchers/ ask for is done by all ranks at the same step.
+job/. A step is made by one of steps/, and what watchers/ ask for is done by all ranks at the same step.
 """
 
 import gc

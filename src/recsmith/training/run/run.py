@@ -2,7 +2,7 @@
 
     Run(data=RunData(train="criteo/train.tsv.gz"), output="runs/first")
 
-Those of data stand in run_data.py, those of optimizers in optimizers/settings.py. Runs are read from YAML or JSON, with
+Those of data stand in data.py, those of optimizers in optimizers/settings.py. Runs are read from YAML or JSON, with
 `--set key=value` over them. Nothing here imports torch. What a run does is in loop.py, from top to bottom.
 """
 

@@ -41,7 +41,7 @@ class TablesAsked:
     """How a run's tables are built, as far as a system says so.
 
     run: with what the system decided. module: the table module that it wants, as a run names one; None for that of the
-    run. told: what was decided, and why. parts: what tables so built refuse (parts.py).
+    run. told: what was decided, and why. parts: what tables so built refuse (run/parts.py).
     """
 
     run: Any

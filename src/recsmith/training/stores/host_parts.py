@@ -7,7 +7,7 @@ from torch import nn
 
 
 def towers_in(model: nn.Module) -> Iterator[tuple[str, Any]]:
-    """The towers of a model (tables/towers.py), and their place in it."""
+    """The towers of a model (systems/towers/tables.py), and their place in it."""
     for path, module in model.named_modules():
         if hasattr(module, "of_this_host"):
             yield path, module

@@ -1,7 +1,7 @@
 """What a store of rows is: who holds the shards of a rank, and lets them be walked, fetched and saved.
 
 A store of yours is made of the sharded model and its optimizer, `Class(model, optimizer, **settings)`, and named in a
-run as `rows: module:Class`. examples/rows_that_count.py is one. Every rank has its own.
+run as `rows: module:Class`. examples/own_rows.py is one. Every rank has its own.
 """
 
 from collections.abc import Iterator

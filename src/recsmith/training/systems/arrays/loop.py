@@ -1,7 +1,7 @@
 """An array on one rank: its members, which the loop of all jobs trains together, each with a folder and log of its own.
 
 A member is a TrainingJob like any other, whose folder is what it would be had it been trained alone. What is done
-beside the steps is done for each by job.py.
+beside the steps is done for each by job/job.py.
 """
 
 import copy

@@ -18,7 +18,7 @@ from torch._C._distributed_c10d import GradBucket
 
 from recsmith.errors import RecSmithError
 
-GAPS = torch.int16  # in which distances between numbers are sent (GAP_BYTES of thresholded.py)
+GAPS = torch.int16  # in which distances between numbers are sent (GAP_BYTES of settings.py)
 FARTHEST = 1 << 16  # places from one number to the next that two bytes can say
 SAMPLED = 1 << 17  # numbers of which a threshold is measured; of larger parameters, every n-th
 # A threshold rises by so much where a step sent twice as many as it should, and for each step's worth sent so far

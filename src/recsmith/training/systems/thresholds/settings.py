@@ -1,7 +1,7 @@
 """Fewer numbers on the wire: the largest gradients of dense layers, and the largest columns of pooled embeddings.
 
 Gupta et al., "Training Recommender Systems at Scale: Communication-Efficient Model and Data Parallelism" (KDD 2021,
-arXiv 2010.08899). Nothing here imports torch; what runs stands in dense_thresholds.py and pooled_thresholds.py.
+arXiv 2010.08899). Nothing here imports torch; what runs stands in dense.py and pooled.py.
 """
 
 from typing import Any, Literal
@@ -19,7 +19,7 @@ AUTO_SHARE = 0.005  # of dense gradients where dense is auto: the share whose AU
 # Seconds that choosing, sending and summing take for a number of the dense layers: on one CPU core, measured by
 # benchmarks/thresholding.py cost. Of a GPU no time was measured: its memory is passed over so many times.
 CPU_S_PER_NUMBER, GPU_PASSES = 3.3e-9, 8
-GAP_BYTES = 2  # of a gradient's place: how many it is after the one before (dense_thresholds.py)
+GAP_BYTES = 2  # of a gradient's place: how many it is after the one before (dense.py)
 COLUMN_BYTES = 2  # of a column's number, at most; one byte where a rank has at most 256 columns of a group
 POOLED_TYPES = ("table_wise", "column_wise", "table_column_wise", "data_parallel")  # embeddings that cross whole
 

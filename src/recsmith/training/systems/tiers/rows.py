@@ -4,7 +4,7 @@ Kassa et al. 2023 (MTrainS, arXiv 2305.01515): lookups are local in time, so a c
 fetch ahead of the batch stand in for most of the table. Every table has a cache of its own, since FBGEMM sums the
 gradients of several tables in one in another order. Optimizers are FBGEMM's, on the rows of the cache.
 
-The kernel (tiered_tables.py) maps the ids of a batch to slots, reads the rows that it lacks, and writes rows that it no
+The kernel (tables.py) maps the ids of a batch to slots, reads the rows that it lacks, and writes rows that it no
 longer holds. Under the step `prefetch_sparse_dist` a thread does so for the next batch while this one goes backward.
 The file is scratch: it has no name, and a job that resumes fills a new one from its checkpoint.
 """

@@ -3,7 +3,7 @@
 A tower is some tables and a small module of its own, whose outputs are narrower. On one host, all towers are looked up
 in one collection, and their modules are dense layers like any other. Where each tower has a host, ids go to the
 tower's host, its tables are looked up among the ranks of that host alone, and only outputs cross hosts
-(tower_hosts.py). Both compute the same, and have parameters of the same names.
+(hosts.py). Both compute the same, and have parameters of the same names.
 
 B samples, F features of a tower, D columns of a table, T towers
 """

@@ -1,4 +1,4 @@
-"""Which update pays on a stream is measured on its first periods, before it is trained (periods/replay.py)."""
+"""Which update pays on a stream is measured on its first periods, before it is trained (replay.py)."""
 
 from typing import Any
 
