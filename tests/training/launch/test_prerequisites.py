@@ -16,10 +16,10 @@ from recsmith.training import (
     RunMetrics,
     RunModel,
     RunOptimizers,
-    prerequisites,
     save_run,
     train,
 )
+from recsmith.training.launch import prerequisites
 from recsmith.training.launch.launching import dry_run
 from recsmith.training.launch.prerequisites import check_machine
 

@@ -9,7 +9,8 @@ import pytest
 from recsmith.errors import CorruptFile, RecSmithError
 from recsmith.files import dump_json
 from recsmith.reports.benchmarks import variant_lines
-from recsmith.training import Run, RunData, load_run, save_run, variants
+from recsmith.training import Run, RunData, load_run, save_run
+from recsmith.training.results import variants
 from recsmith.training.results.variants import TrainBench, bench_train
 from recsmith.training.run import run_to_raw
 
