@@ -68,6 +68,7 @@ class InCycles:
 class WarmRestarts(System):
     """Learning rates that begin anew."""
 
+    name = "warm_restarts"  # of its entry point, where a package offers it
     settings, kept, state = Cycles, "warm_restarts", CycleState
 
     def wrong(self, run: Run) -> Iterable[str | None]:

@@ -28,7 +28,7 @@ from recsmith.training.job.job import (
 )
 from recsmith.training.job.log import StepTimes, tell_note, tell_pid, time_forward, timed
 from recsmith.training.job.rank_times import RankTimes
-from recsmith.training.run import Run, run_from_raw, run_to_raw
+from recsmith.training.run import Run, run_of_job, run_to_raw
 from recsmith.training.seams import systems
 from recsmith.training.seams.system import first_of
 from recsmith.training.step_clock import STEPS
@@ -49,7 +49,7 @@ def train_on_rank(run: Raw) -> Raw:
     """Train a run on this rank of a job, from its newest checkpoint if it has one; what came of it (JSON data)."""
     with heeding_sigterm() as ending:
         tell_pid()
-        made, agreement = run_from_raw(run, "the run"), Agreement()
+        made, agreement = run_of_job(run), Agreement()
         asked = (each.train(made, agreement, ending, train_on_rank, train_prepared) for each in systems())
         if (trained := first_of(asked)) is not None:
             return trained

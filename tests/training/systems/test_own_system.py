@@ -1,6 +1,7 @@
 """A system of another package: one file, and it is in dry runs, checkpoints, the card and the schema of a run."""
 
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from recsmith.training import (  # noqa: E402
     RunModel,
     RunOptimizers,
     load_model,
+    load_run,
     run_from_raw,
     run_to_raw,
     train,
@@ -68,16 +70,57 @@ def test_its_state_is_checked_when_a_checkpoint_is_read(tmp_path: Path) -> None:
         dry_run(a_run(tmp_path, steps=10))
 
 
+def test_it_is_found_beside_the_file_of_the_run_and_read_without_being_loaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "beside_it.py").write_text((EXAMPLES / "own_system.py").read_text().replace("warm_restarts", "beside"))
+    raw = {**run_to_raw(a_run(tmp_path / "out")), "systems": {"beside_it:WarmRestarts": {"first": 7}}}
+    (tmp_path / "run.json").write_text(json.dumps(raw))
+    monkeypatch.chdir(tmp_path.parent)
+    load_run(tmp_path / "run.json")
+    assert "beside_it" not in sys.modules
+    assert any("learning rates fall for 7 steps" in line for line in dry_run(tmp_path / "run.json"))
+
+
+def test_a_package_offers_it_by_an_entry_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "offered.py").write_text((EXAMPLES / "own_system.py").read_text().replace("warm_restarts", "offered"))
+    metadata = tmp_path / "offered-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: offered\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text("[recsmith.systems]\noffered = offered:WarmRestarts\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    run = replace(a_run(tmp_path / "out"), systems={"offered": {"first": 9}})
+    assert any("learning rates fall for 9 steps" in line for line in dry_run(run))
+    with pytest.raises(UsageError, match=r"systems\.ofered: no installed package .*did you mean 'offered'"):
+        dry_run(replace(run, systems={"ofered": {}}))
+
+
 def test_its_settings_are_those_of_any_part_of_a_run(tmp_path: Path) -> None:
     run = a_run(tmp_path)
     assert run_from_raw(run_to_raw(run), "the run") == run
-    with pytest.raises(UsageError, match=r"systems\.own_system:WarmRestarts\.first is missing"):
-        replace(run, systems={NAME: {}})
-    with pytest.raises(UsageError, match=r"growths is not a known field.*growth"):
-        a_run(tmp_path, growths=3)
+    for systems, said in (
+        ({NAME: {}}, r"systems\.own_system:WarmRestarts\.first is missing"),
+        ({NAME: {"first": 4, "growths": 3}}, "growths is not a known field.*growth"),
+        ({"warm": {}}, r"systems\.warm: no installed package offers a system of this name"),
+        ({"own_watcher:SlowerSteps": {}}, "it is no System"),
+    ):
+        with pytest.raises(RecSmithError, match=said):
+            dry_run(replace(run, systems=systems))
     with pytest.raises(UsageError, match="optimizers has warm-up or decay, too"):
-        replace(run, optimizers=RunOptimizers(warmup_steps=3))
-    with pytest.raises(UsageError, match=r"systems\.warm: no installed package offers a system of this name"):
-        replace(run, systems={"warm": {}})
-    with pytest.raises(UsageError, match="it is no System"):
-        replace(run, systems={"own_watcher:SlowerSteps": {}})
+        dry_run(replace(run, optimizers=RunOptimizers(warmup_steps=3)))
+
+
+def test_what_is_not_tried_with_it_is_refused(tmp_path: Path) -> None:
+    run = a_run(tmp_path)
+    together = {"members": {"x": [], "y": ["seed=1"]}, "together": "always"}
+    with pytest.raises(UsageError, match="systems: own_system:WarmRestarts does not go with array"):
+        dry_run(run_from_raw({**run_to_raw(run), "array": together}, "the run"))
+    with pytest.raises(UsageError, match="systems: own_system:WarmRestarts does not go with remote"):
+        dry_run(run_from_raw({**run_to_raw(run), "remote": {}}, "the run"))
+
+
+def test_a_job_goes_on_without_it(tmp_path: Path) -> None:
+    train(a_run(tmp_path, steps=5))
+    train(replace(a_run(tmp_path, steps=10), systems={}))
+    progress = json.loads((tmp_path / "checkpoints" / "step-00000010" / "progress.json").read_text())
+    assert "warm_restarts" not in progress

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from recsmith.errors import UsageError
 from recsmith.plans import Placement, Plan
 from recsmith.problems import Constraints, TableRule
-from recsmith.sharding import TYPE_NAMES
 from recsmith.training.collectives import collectives_of
 from recsmith.training.run import Run
 from recsmith.training.run.parts import COPIED, SEQUENCES_ON_CPU
 from recsmith.training.seams import systems
+from recsmith.training.seams.system import NO_COPIES
 from recsmith.workloads.optimizers import OPTIMIZERS
 
 
@@ -39,10 +39,9 @@ def loadable_rules(saved: Plan) -> tuple[TableRule, ...]:
     """Rules under which every plan that splits columns exactly can go on from state of the saved one."""
     copied = [placement.table for placement in saved.placements if placement.sharding_type == COPIED]
     sharded = [placement.table for placement in saved.placements if placement.sharding_type != COPIED]
-    others = tuple(name for name in TYPE_NAMES if name != COPIED)
     return tuple(
         TableRule(tables=table, sharding_types=types)
-        for tables, types in ((copied, (COPIED,)), (sharded, others))
+        for tables, types in ((copied, (COPIED,)), (sharded, NO_COPIES.sharding_types))
         for table in tables
     )
 
@@ -63,7 +62,7 @@ def plan_limits(run: Run, before: Plan | None, *, sequences: Sequence[str], devi
     carried = collectives_of(run.comms).sharding_types()
     rules = [TableRule(tables="*", sharding_types=carried)] if carried else []
     if not OPTIMIZERS[run.optimizers.sparse.name].copies:
-        rules.append(TableRule(tables="*", sharding_types=tuple(name for name in TYPE_NAMES if name != COPIED)))
+        rules.append(NO_COPIES)
     rules += [rule for system in systems() for rule in system.plan_rules(run, hosts)]
     if device == "cpu":
         rules += [TableRule(tables=name, sharding_types=SEQUENCES_ON_CPU) for name in sequences]

@@ -81,9 +81,10 @@ class Saved:
     def progress(self) -> Raw:
         """What progress.json holds (SavedProgress); CorruptFile where it is damaged."""
         raw = self._json(PROGRESS)
-        if not raw.keys() <= {each.name for each in fields(SavedProgress)} | {each.kept for each in systems()}:
-            _ = self.run  # whose systems may have kept the others
-        read = decode(SavedProgress, checked_states(raw, str(self.folder / PROGRESS)), str(self.folder / PROGRESS))
+        known = checked_states(raw, str(self.folder / PROGRESS))
+        if not known.keys() <= (ours := {each.name for each in fields(SavedProgress)}) and self.run.systems:
+            known = {key: value for key, value in known.items() if key in ours}  # of systems that are not there
+        read = decode(SavedProgress, known, str(self.folder / PROGRESS))
         if self.folder.name.startswith("step-") and self.folder.name != f"step-{read.step:08d}":
             raise CorruptFile(
                 f"'{self.folder / PROGRESS}' is of step {read.step:,}, unlike its folder; remove that folder, and "

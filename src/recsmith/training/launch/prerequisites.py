@@ -19,6 +19,7 @@ from recsmith.files.writable import check_writable
 from recsmith.jobs.log import require_tensorboard
 from recsmith.training.run import Component, Run, names_component, names_modules
 from recsmith.training.seams import systems
+from recsmith.training.seams.system import use_systems
 from recsmith.units import format_size
 
 KEYS = {each.name for each in fields(Run)}
@@ -33,6 +34,7 @@ def check_run(run: Run, ranks: int) -> None:
         UsageError: the run asks for GPUs, and this machine does not have one for each of its ranks; its output cannot
             be written; a module, function or class that it names cannot be loaded, or does not take its settings.
     """
+    use_systems(run)
     check_machine(run, ranks)
     check_output(run.output)
     if run.capture is not None:

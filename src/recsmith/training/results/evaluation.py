@@ -40,7 +40,7 @@ def evaluate(
         run = system.scored_run(run, card, model.parent)
     run = replace(
         run, output=str(model.parent), model=card.model, data=replace(run.data, test=data or run.data.test),
-        optimizers=replace(run.optimizers, dense=DenseOptimizer()), pipeline="auto",
+        optimizers=replace(run.optimizers, dense=DenseOptimizer()), pipeline="auto", systems={},
     )  # fmt: skip
     if run.data.test is None:
         raise UsageError("the run names no data.test; say which data to score (--data)")

@@ -21,11 +21,13 @@ from recsmith.training.run.run import (
     names_component,
     names_modules,
     run_from_raw,
+    run_of_job,
     run_to_raw,
     save_run,
 )
 
 __all__ = [
     "BUILT_IN", "MADE_HERE", "NONE", "SCHEMA", "Checkpointing", "Component", "Run", "RunComms", "RunMetrics",
-    "RunModel", "RunTable", "load_run", "names_component", "names_modules", "run_from_raw", "run_to_raw", "save_run",
+    "RunModel", "RunTable", "load_run", "names_component", "names_modules", "run_from_raw", "run_of_job", "run_to_raw",
+    "save_run",
 ]  # fmt: skip

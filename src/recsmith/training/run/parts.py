@@ -21,7 +21,8 @@ TABLES, BAGS, IDS = "how tables are built", "which bags are looked up", "which r
 LAYERS, LAYER_WEIGHTS = "how dense layers are trained", "how the weights of dense layers are kept"
 STEP, ORDER, PRODUCTS = "how a step is made", "in which order samples come", "how dense layers are multiplied"
 ROWS, EXCHANGE, COPIES = "where the rows of tables are", "when ids cross ranks", "when whole tables are copied"
-OF_ONE_MODEL = frozenset({TABLES, BAGS, IDS, ROWS, LAYERS, LAYER_WEIGHTS, STEP, ORDER, PRODUCTS, COPIES})
+BETWEEN = "what is done between steps"
+OF_ONE_MODEL = frozenset({TABLES, BAGS, IDS, ROWS, LAYERS, LAYER_WEIGHTS, STEP, ORDER, PRODUCTS, COPIES, BETWEEN})
 Owned = frozenset[str]
 NOTHING = Owned()
 

@@ -15,6 +15,7 @@ from recsmith.plans import Plan
 from recsmith.training.run import BUILT_IN, Run, RunModel, RunTable
 from recsmith.training.run.parts import (
     BACKGROUND,
+    BETWEEN,
     BF16_PRODUCTS,
     BUILT_IN_MODEL,
     CPU,
@@ -27,10 +28,12 @@ from recsmith.training.run.parts import (
     AheadOfBatches,
     Messages,
     NarrowTables,
+    Owned,
     OwnSource,
     OwnStep,
     OwnTables,
     Part,
+    PlainPart,
     PlannedTables,
     Sequences,
     TableOptimizer,
@@ -42,7 +45,7 @@ def model_parts(model: RunModel, *, tables: Sequence[RunTable], weighted: bool =
     """The parts of a model. weighted: whether ids of its data have weights."""
     sequences = [each.name for each in tables if each.pooling == "none"]
     built = [part for each in systems() for part in each.table_parts(model)]
-    named = any(part.label.startswith("model.table_module") for part in built)
+    named = any(_key(part) == "model.table_module" for part in built)
     found: list[tuple[bool, Part]] = [
         (bool(sequences), Sequences(next(iter(sequences), ""), model.name)),
         *((True, part) for part in built),
@@ -62,6 +65,7 @@ def data_parts(run: Run) -> list[Part]:
         (run.data.feed is not None, FEED),
         *((True, part) for each in systems() for part in each.data_parts(run)),
         (":" in step, OwnStep(step)),
+        (bool(run.systems), PlainPart(f"systems: {', '.join(run.systems)}", Owned({BETWEEN}))),
         (True, Messages(run.comms)),
         *((True, part) for part in row_parts(run)),
         (step == "sparse_dist" and run.data.deduplicate != "auto", AheadOfBatches()),

@@ -209,7 +209,6 @@ class Run:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        use_systems(self.systems)
         check_rules(
             outside("ranks", self.ranks, 1, MOST_RANKS),
             outside("steps", self.steps, 1),
@@ -282,6 +281,13 @@ def _raw_of(source: Source) -> Raw:
 def run_from_raw(raw: Raw, source: str) -> Run:
     """A run from plain data of schema recsmith/run/1."""
     return decode(Run, check_schema(raw, SCHEMA, source), source)
+
+
+def run_of_job(raw: Raw) -> Run:
+    """The run that a process of a job is given, with the systems of other packages that it names."""
+    run = run_from_raw(raw, "the run")
+    use_systems(run)
+    return run
 
 
 def run_to_raw(run: Run) -> Raw:

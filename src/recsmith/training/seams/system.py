@@ -13,10 +13,11 @@ from typing import Any, ClassVar, Protocol, TypeVar
 from recsmith._components import load
 from recsmith._plugins import load_plugin, plugin_names
 from recsmith._types import noun
-from recsmith.errors import UsageError
+from recsmith.errors import UsageError, check_rules
 from recsmith.files import Raw, decode_part, did_you_mean
 from recsmith.plans import Plan
 from recsmith.problems import TableRule
+from recsmith.sharding import TYPE_NAMES
 
 FOLDER = "recsmith.training.systems"
 OTHERS = "recsmith.systems"  # entry points of other packages
@@ -24,6 +25,7 @@ SYSTEMS = (
     "towers", "dedup", "stored", "thresholds", "shampoo", "narrow", "halves", "tiers", "second_order", "search",
     "sparse", "periods", "watch", "arrays", "remote",
 )  # fmt: skip  # in the order in which they decide: each rests on those before
+NO_COPIES = TableRule(tables="*", sharding_types=tuple(name for name in TYPE_NAMES if name != "data_parallel"))
 Class = TypeVar("Class")
 
 
@@ -112,7 +114,8 @@ class System:
     key: of the run, such as 'model.narrow', that says whether a run has it. settings: the type of what stands there;
     None where the key is of the core, as that of a component is. kept: under which its part of a job is kept in
     checkpoints, and state: the noun of that. cards: by key of a trained model's card, the noun of what it says there.
-    name: of a system of another package, whose settings stand in `systems` of the run; '' of one of RecSmith's.
+    name: of a system of another package, that of its entry point; its settings stand in `systems` of the run. '' of one
+    of RecSmith's.
     """
 
     name: str = ""
@@ -319,18 +322,20 @@ def _ours() -> tuple[System, ...]:
 _others: dict[str, System] = {}
 
 
-def use_systems(named: Mapping[str, Any]) -> None:
-    """Load the systems of other packages that a run names, from now on in this process, and check their settings.
+def use_systems(run: Any) -> None:
+    """Load the systems of other packages that a run names, from now on in this process, and ask what is wrong with it.
 
-    named: settings by name: of an entry point of the group `recsmith.systems`, or 'module:Class'.
+    Their names are those of entry points of the group `recsmith.systems`, or 'module:Class'. Whoever starts, tries or
+    trains a run calls this; to read a run loads nothing.
 
     Raises:
-        UsageError: no package offers one, or a setting is wrong.
+        UsageError: no package offers one, or something is wrong with its settings or the run.
     """
-    for name, settings in named.items():
+    for name in run.systems:
         if name not in _others:
             _others[name] = _loaded(name)
-        decode_part(_others[name].settings, settings, f"systems.{name}")
+        _others[name].settings_in(run)
+        check_rules(*_others[name].wrong(run))
 
 
 def _loaded(name: str) -> System:
@@ -342,6 +347,12 @@ def _loaded(name: str) -> System:
         )
     if not isinstance(found, System) or found.settings is None:
         raise UsageError(f"systems.{name}: it is no System with settings; derive one from recsmith.training.System")
+    others = [each for each in systems() if type(each) is not type(found)]
+    twin = next((each.key for each in others if found.kept and each.kept == found.kept), None)
+    if twin is not None:
+        raise UsageError(
+            f"systems.{name} is kept in checkpoints as '{found.kept}', as {twin} is; give it another `kept`"
+        )
     found.name, found.key = name, f"systems.{name}"
     return found
 

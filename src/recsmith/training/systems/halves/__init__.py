@@ -10,9 +10,8 @@ from typing import Any
 from recsmith._components import parsed, register
 from recsmith.plans import Plan
 from recsmith.problems import TableRule
-from recsmith.sharding import TYPE_NAMES
 from recsmith.training.seams.kinds import ROWS
-from recsmith.training.seams.system import RunFacts, System, SystemTold
+from recsmith.training.seams.system import NO_COPIES, RunFacts, System, SystemTold
 from recsmith.units import format_size, format_time
 
 register("optimizer", "split", "recsmith.training.systems.halves.dense:SplitOptimizer")
@@ -45,8 +44,7 @@ class Halves(System):
 
     def plan_rules(self, run: Any, hosts: int) -> Sequence[TableRule]:
         """No copies of tables, which would be updated in another way."""
-        whole = tuple(name for name in TYPE_NAMES if name != "data_parallel")
-        return (TableRule(tables="*", sharding_types=whole),) if _rows(run) else ()
+        return (NO_COPIES,) if _rows(run) else ()
 
     def change_step(self, run: Any, plan: Plan, step: Any, numbers: int) -> Any:
         """Kernels of ours take longer."""

@@ -12,8 +12,7 @@ from typing import Any
 from recsmith.files import Raw
 from recsmith.plans import Plan
 from recsmith.problems import TableRule
-from recsmith.sharding import TYPE_NAMES
-from recsmith.training.seams.system import RunFacts, System, SystemTold
+from recsmith.training.seams.system import NO_COPIES, RunFacts, System, SystemTold
 from recsmith.training.systems.remote.settings import RunRemote
 
 
@@ -42,8 +41,7 @@ class Remote(System):
 
     def plan_rules(self, run: Any, hosts: int) -> Sequence[TableRule]:
         """Each row is on one server."""
-        whole = tuple(name for name in TYPE_NAMES if name != "data_parallel")
-        return () if run.remote is None else (TableRule(tables="*", sharding_types=whole),)
+        return () if run.remote is None else (NO_COPIES,)
 
     def run_of_plan(self, run: Any, ranks: int) -> tuple[Any, int] | None:
         """Servers look up as many samples as trainers train on."""

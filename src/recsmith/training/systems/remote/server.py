@@ -28,7 +28,7 @@ from recsmith.training.job.plan_rules import check_loadable
 from recsmith.training.job.resuming import CHECKPOINTS
 from recsmith.training.job.sharded import rank_device, shard, table_of
 from recsmith.training.optimizers.building import set_schedule
-from recsmith.training.run import Checkpointing, Run, run_from_raw
+from recsmith.training.run import Checkpointing, Run, run_of_job
 from recsmith.training.systems.remote.calls import (
     Function,
     Regroup,
@@ -58,7 +58,7 @@ def serve(place: ServerPlace, server: int, settings: dict[str, Any]) -> ServerFu
     store = PrefixStore(f"{place.job}/servers", TCPStore(host, int(port), is_master=False))
     longest = timedelta(seconds=place.long_s)
     dist.init_process_group("gloo", store=store, rank=server, world_size=place.servers, timeout=longest)
-    made = TableServer(run_from_raw(settings["run"], "the run"), settings["trainers"])
+    made = TableServer(run_of_job(settings["run"]), settings["trainers"])
     processes = Path(settings["processes"])
     made.heard.ended = lambda: {each.parent.name for each in processes.glob(f"trainer-*/{ENDED}")}
     return ServerFunctions(server, place.key, made.functions())

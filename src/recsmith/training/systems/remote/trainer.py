@@ -13,7 +13,7 @@ from recsmith.training.job.agreement import Ending, heeding_sigterm
 from recsmith.training.job.job import TrainingJob, batches_from, kept_progress, settled
 from recsmith.training.job.log import tell_note, tell_pid
 from recsmith.training.loop import train_prepared
-from recsmith.training.run import Run, run_from_raw
+from recsmith.training.run import Run, run_of_job
 from recsmith.training.systems.remote.calls import Regroup, ServerPlace, connected
 from recsmith.training.systems.remote.client import TableClient
 from recsmith.training.systems.remote.group import TrainerGroup
@@ -28,7 +28,7 @@ def train_on_trainer(run: Raw, place: Raw, meet: str, name: str) -> Raw:
 
     place: of the servers. meet: 'host:port' of the store where process groups form. name: of this trainer.
     """
-    made, where = run_from_raw(run, "the run"), ServerPlace(**place)
+    made, where = run_of_job(run), ServerPlace(**place)
     assert made.remote is not None
     calls = connected(where, name)
     client = TableClient(calls)
