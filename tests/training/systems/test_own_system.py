@@ -124,3 +124,17 @@ def test_a_job_goes_on_without_it(tmp_path: Path) -> None:
     train(replace(a_run(tmp_path, steps=10), systems={}))
     progress = json.loads((tmp_path / "checkpoints" / "step-00000010" / "progress.json").read_text())
     assert "warm_restarts" not in progress
+
+
+def test_it_may_keep_nothing(tmp_path: Path) -> None:
+    (tmp_path / "keeps_nothing.py").write_text(
+        (EXAMPLES / "own_system.py")
+        .read_text()
+        .replace('settings, kept, state = Cycles, "warm_restarts", CycleState', "settings = Cycles")
+    )
+    raw = {**run_to_raw(a_run(tmp_path / "out", steps=5)), "systems": {"keeps_nothing:WarmRestarts": {"first": 2}}}
+    (tmp_path / "run.json").write_text(json.dumps(raw))
+    train(tmp_path / "run.json")
+    train(replace(a_run(tmp_path / "plain", steps=5), systems={}))
+    weights = [(tmp_path / name / "model" / "weights.safetensors").read_bytes() for name in ("out", "plain")]
+    assert weights[0] != weights[1]

@@ -72,9 +72,9 @@ class Progress:
 class TrainingJob:
     """All that a rank's training consists of; only `progress` changes.
 
-    attached: what systems have in the job, by the keys of progress.json under which it is kept. keeps: by such a key,
-    what a part of the job has to keep in a checkpoint now; None for nothing. What it kept in the one that training goes
-    on from is in `progress.kept`.
+    attached: what systems have in the job, by the keys of progress.json under which it is kept, or by those of the run
+    where nothing is. keeps: by a key of progress.json, what a part of the job has to keep in a checkpoint now; None for
+    nothing. What it kept in the one that training goes on from is in `progress.kept`.
     """
 
     run: Run
@@ -181,8 +181,8 @@ def prepared(
         from_rank_0(lambda: check_job(made.run, saved, parts) or {})  # it reads the names of all that was saved
     run, parameters = made.run, parts.parameters  # before tables are sharded, and each rank has its own of them
     progress = progress_of(saved)
-    found = {system.kept: system.attached(run, parts.task.model) for system in systems() if system.kept}
-    attached = {key: each for key, each in found.items() if each is not None}
+    found = [(system, system.attached(run, parts.task.model)) for system in systems()]
+    attached = {system.kept or system.key: each for system, each in found if each is not None}
     sharded = shard(replace(run, comms=made.comms), plan, parts.task, rank_device())
     batches = settled(sharded, batches_from(parts, progress))
     said = starting_lines(run, plan, parameters=parameters, samples=parts.source.length)  # counted for the first batch
@@ -201,7 +201,7 @@ def prepared(
         log.say({"note": line})
     facts = {name: fact for each in systems() for name, fact in each.start_facts(run, plan).items()}
     log.write("start", {"step": progress.step, "seconds": time.perf_counter() - begun, "plan": plan.digest, **facts})
-    keeps: dict[str, Keeps] = {key: each.to_raw for key, each in attached.items()}
+    keeps: dict[str, Keeps] = {system.kept: each.to_raw for system, each in found if system.kept and each is not None}
     job = TrainingJob(
         run, plan, parts.source, parts.features, sharded, agreement, checkpoints, log, progress, attached, keeps
     )

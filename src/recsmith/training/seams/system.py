@@ -345,8 +345,11 @@ def _loaded(name: str) -> System:
             f"systems.{name}: no installed package offers a system of this name"
             f"{did_you_mean(name, plugin_names(OTHERS))}; install it, or give module:Class"
         )
-    if not isinstance(found, System) or found.settings is None:
-        raise UsageError(f"systems.{name}: it is no System with settings; derive one from recsmith.training.System")
+    if not isinstance(found, System) or found.settings is None or (found.kept and found.state is None):
+        raise UsageError(
+            f"systems.{name}: it is no System with `settings`, and a `state` for what it keeps; derive one from "
+            "recsmith.training.System"
+        )
     others = [each for each in systems() if type(each) is not type(found)]
     twin = next((each.key for each in others if found.kept and each.kept == found.kept), None)
     if twin is not None:
