@@ -516,9 +516,9 @@ def _told(home: Path) -> None:
 
     from recsmith.feeding.status import FeedStatus, status_file, write_status
     from recsmith.files import encode
-    from recsmith.training.job.card import Sparsified, SparsitySettings
     from recsmith.training.job.export import export_changed
     from recsmith.training.systems.remote.calls import ServerPlace
+    from recsmith.training.systems.sparse.settings import Sparsified, SparsitySettings
 
     made = Sparsified(settings=SparsitySettings(), samples=9, layers={"over": 0.5}, weights=8, zeros=4,
                       loss_full=0.5, loss=0.6)  # fmt: skip

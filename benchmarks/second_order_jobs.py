@@ -14,7 +14,6 @@ from optimizer_jobs import CLICKS, FEATURES, Clicks, beside, mean_of
 from precision import one_rank
 
 from recsmith.training import DenseOptimizer, Run, RunData, RunModel, RunOptimizers, SparseOptimizer, load_model
-from recsmith.training.job.card import RefitSettings
 from recsmith.training.job.sharded import table_of
 from recsmith.training.optimizers.building import table_class
 from recsmith.training.optimizers.dense import dense_optimizer
@@ -23,6 +22,7 @@ from recsmith.training.systems.second_order.cached_tables import CachedBatch, Ca
 from recsmith.training.systems.second_order.dance import DanceSettings, newton, stages
 from recsmith.training.systems.second_order.flat import DampedLoss, FlatLayers
 from recsmith.training.systems.second_order.progressive_lbfgs import ProgressiveLbfgs
+from recsmith.training.systems.second_order.settings import RefitSettings
 
 STEPS, PASSES, LOOKS = 100, 4.0, 25  # batches of a pass, passes of each method, and steps between two looks
 RATES = {

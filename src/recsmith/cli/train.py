@@ -142,8 +142,8 @@ def refit_command(
     recsmith refit runs/first --data clicks/today.parquet
     recsmith refit runs/first --data today.yaml --test tomorrow.yaml --layers dense
     """
-    from recsmith.training.job.card import RefitSettings
     from recsmith.training.systems.second_order.refit import refit
+    from recsmith.training.systems.second_order.settings import RefitSettings
 
     refitted, scores = refit(
         run, data, settings=RefitSettings(**settings), test=test, output=output, force=force, on_progress=say
@@ -179,7 +179,7 @@ def sparse_command(
     recsmith sparse runs/first --share 0.8
     recsmith sparse runs/first --share 0.9 --data clicks/today.parquet --test clicks/tomorrow.parquet
     """
-    from recsmith.training.job.card import SparsitySettings
+    from recsmith.training.systems.sparse.settings import SparsitySettings
     from recsmith.training.systems.sparse.sparsify import sparsify
 
     made, scores = sparsify(

@@ -126,15 +126,28 @@ def test_a_job_goes_on_without_it(tmp_path: Path) -> None:
     assert "warm_restarts" not in progress
 
 
-def test_it_may_keep_nothing(tmp_path: Path) -> None:
+TELLS = """
+    def line(self, job, steps):
+        return {"told_after": steps}, "told"
+
+    def result(self, job):
+        return {"told": "at the end"}
+
+"""
+
+
+def test_it_may_keep_nothing_and_tell_of_steps(tmp_path: Path) -> None:
     (tmp_path / "keeps_nothing.py").write_text(
         (EXAMPLES / "own_system.py")
         .read_text()
         .replace('settings, kept, state = Cycles, "warm_restarts", CycleState', "settings = Cycles")
+        .replace("    def exported(", f"{TELLS}    def exported(")
     )
     raw = {**run_to_raw(a_run(tmp_path / "out", steps=5)), "systems": {"keeps_nothing:WarmRestarts": {"first": 2}}}
     (tmp_path / "run.json").write_text(json.dumps(raw))
-    train(tmp_path / "run.json")
+    assert train(tmp_path / "run.json")["told"] == "at the end"
+    log = [json.loads(line) for line in (tmp_path / "out" / "log.jsonl").read_text().splitlines()]
+    assert [line["told_after"] for line in log if line["event"] == "train"] == [5]
     train(replace(a_run(tmp_path / "plain", steps=5), systems={}))
     weights = [(tmp_path / name / "model" / "weights.safetensors").read_bytes() for name in ("out", "plain")]
     assert weights[0] != weights[1]

@@ -4,113 +4,21 @@ Weights mean nothing under other maps, so those of a run are kept with what was 
 """
 
 from collections.abc import Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from recsmith._types import noun
 from recsmith.data import DataSchema
 from recsmith.embeddings import load_maps, save_maps
-from recsmith.errors import UsageError, check_rules, too_small
+from recsmith.errors import UsageError
 from recsmith.files import Raw, Source, decode, read_raw, source_text, spell_out
 from recsmith.training.run import RunModel
 from recsmith.training.seams.system import cards_of_systems
 
 SCHEMA, CARD, MODEL = "recsmith/model/1", "card.json", "model"
-
-
-@noun
-class RefitSettings:
-    """How layers of a trained model are fitted to other data.
-
-    layers: last, the linear one that makes the logits; dense: all that are of no table. method: dance or
-    progressive_lbfgs. damping: that holds new layers near the old ones; none: the one that a held-out fifth of the
-    samples likes best. samples: that are read at most, from the first.
-    """
-
-    layers: Literal["last", "dense"] = "last"
-    method: Literal["dance", "progressive_lbfgs"] = "dance"
-    damping: float | None = None
-    samples: int = 200_000
-
-    def __post_init__(self) -> None:
-        check_rules(
-            None if self.damping is None or self.damping > 0 else f"damping is {self.damping}; it must be above 0",
-            too_small("samples", self.samples, 1),
-        )
-
-
-@noun
-class Refitted:
-    """How layers of a model were fitted to other data.
-
-    settings: as they were given. samples: that were read. loss_before, loss: their mean log loss, of the old and of the
-    new layers. damped: the new one with what holds it near the old layers. norm: of its gradient. bound: what it is at
-    most above its least; none where the problem is not convex. passes: over the samples, forward and backward. damping:
-    that was used. tried: mean log loss of held-out samples by damping, and of the `old` layers, where it was picked.
-    corrupt: samples beside them that were left out.
-    """
-
-    settings: RefitSettings
-    samples: int
-    loss_before: float
-    loss: float
-    damped: float
-    norm: float
-    bound: float | None = None
-    passes: float = 0.0
-    damping: float | None = None
-    tried: dict[str, float] = field(default_factory=dict[str, float])
-    corrupt: int = 0
-
-
-@noun
-class SparsitySettings:
-    """How a sparse copy of a trained model is made.
-
-    share: of the weights of linear layers that become zero. masks: steps in which a mask learns which, at most. steps:
-    in which the weights that are left are tuned. batch_size: samples of a step. learning_rate: of Adam, which tunes.
-    samples: that are read at most, from the first. per_layer: the same share of each layer, to compare.
-    """
-
-    share: float = 0.8
-    masks: int = 100
-    steps: int = 200
-    batch_size: int = 512
-    learning_rate: float = 1e-3
-    samples: int = 200_000
-    per_layer: bool = False
-
-    def __post_init__(self) -> None:
-        check_rules(
-            None if 0 < self.share < 1 else f"share is {self.share}; it lies between 0 and 1",
-            too_small("masks", self.masks),
-            too_small("steps", self.steps),
-            too_small("batch_size", self.batch_size, 1),
-            too_small("samples", self.samples, 1),
-            None if self.learning_rate > 0 else f"learning_rate is {self.learning_rate}; it must be above 0",
-        )
-
-
-@noun
-class Sparsified:
-    """What became of a model's linear layers.
-
-    settings: as they were given. samples: that were read. layers: share of zeros of each, by name. weights, zeros: of
-    all of them. loss_full, loss: mean log loss on the samples, of the whole model and of its copy. corrupt: samples
-    beside them that were left out.
-    """
-
-    settings: SparsitySettings
-    samples: int
-    layers: dict[str, float]
-    weights: int
-    zeros: int
-    loss_full: float
-    loss: float
-    corrupt: int = 0
 
 
 @noun
@@ -128,7 +36,7 @@ class CopyOrigin:
 
 
 @noun
-@cards_of_systems("columns")
+@cards_of_systems("columns", "refit", "sparse")
 class ModelCard:
     """What card.json says: the model, the data it reads, the seed, and the step and scores that it was exported at.
 
@@ -144,8 +52,8 @@ class ModelCard:
     test: dict[str, Any] | None = None
     columns: Any = None
     systems: dict[str, dict[str, Any]] | None = None
-    refit: Refitted | None = None
-    sparse: Sparsified | None = None
+    refit: Any = None
+    sparse: Any = None
     trained_on: str | None = None
     origin: CopyOrigin | None = None
 

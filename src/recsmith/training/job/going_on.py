@@ -3,10 +3,8 @@
 A start asks, and a dry run asks the same.
 """
 
-from collections.abc import Mapping, Set
 from pathlib import Path
 
-from recsmith.errors import UsageError
 from recsmith.plans import Plan
 from recsmith.training.job.card import check_maps
 from recsmith.training.job.models import Unsharded
@@ -25,41 +23,6 @@ def newest_of(run: Run) -> Saved | None:
     """The newest complete checkpoint in a run's folder, from which it goes on; None where it begins anew."""
     found = checkpoint_folders(Path(run.output) / CHECKPOINTS) if run.checkpoint else []
     return Saved(found[-1]) if found else None
-
-
-def newest_of_members(runs: Mapping[str, Run]) -> Saved | None:
-    """The newest checkpoint that all members of an array have, as the first of them has it; None where there is none.
-
-    Raises:
-        UsageError: members were trained apart, and have no step in common.
-    """
-    folders = {name: Path(run.output) / CHECKPOINTS for name, run in runs.items() if run.checkpoint}
-    if not folders:
-        return None
-    newest = newest_in_common(
-        {name: {each.name for each in checkpoint_folders(folder)} for name, folder in folders.items()}
-    )
-    return Saved(next(iter(folders.values())) / newest) if newest else None
-
-
-def newest_in_common(found: Mapping[str, Set[str]]) -> str | None:
-    """The newest checkpoint that every member has, by the name of its folder; None where there is none yet.
-
-    found: the names of those of each member.
-
-    Raises:
-        UsageError: members were trained apart, and have no step in common.
-    """
-    common = set.intersection(*map(set, found.values()))
-    without = next((name for name, steps in found.items() if not steps), None)
-    most = max(found, key=lambda name: len(found[name]))
-    if not common and (without is None or len(found[most]) > 1):
-        lacks = f"'{without}' has none" if without else "each has others"
-        raise UsageError(
-            f"the members of the array have no checkpoint of one step in common: {lacks}, and '{most}' has "
-            f"{len(found[most]):,} up to {max(found[most])}; train that one as a run of its own, or give another output"
-        )
-    return max(common, default=None)
 
 
 def check_goes_on(parts: Unsharded, saved: Saved, plan: Plan, ranks: int) -> None:

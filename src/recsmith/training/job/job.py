@@ -45,7 +45,6 @@ from recsmith.training.seams.system import Attached
 from recsmith.training.sources import BatchSource, data_digest, open_data, total_steps, with_distinct
 from recsmith.training.sources.protocol import State
 from recsmith.training.step_clock import STEPS
-from recsmith.training.stores import cache_lookups, rows_waited
 from recsmith.training.tables.features import Features
 
 KILLED_S = 5.0  # in which all processes of a job that was killed are gone
@@ -63,8 +62,6 @@ class Progress:
     saved: int = 0  # step of the newest checkpoint
     kept: dict[str, Raw] = field(default_factory=dict[str, Raw])  # what parts of the job kept in that checkpoint
     corrupt: int = 0  # samples that this rank has left out since the job started
-    cached: tuple[int, int] = (0, 0)  # lookups of tables with caches by the last line, and those that missed
-    waited_s: float = 0.0  # of this rank's lookups for rows, by the last line
     sent_bytes: int = 0  # that a rank gives to collectives in a step: the most of any rank, in the first usual one
 
 
@@ -280,6 +277,8 @@ def log_progress(job: TrainingJob, times: StepTimes, total: int | None) -> None:
     seconds, parts = times.take()
     assert progress.scores is not None
     corrupt = asked - progress.scores.samples
+    of_systems = [system.line(job, max(steps, 1)) for system in systems()]
+    facts = {name: fact for more, _ in of_systems for name, fact in more.items()}
     values = {
         "step": progress.step,
         **encode(progress.scores),
@@ -287,36 +286,13 @@ def log_progress(job: TrainingJob, times: StepTimes, total: int | None) -> None:
         "samples_per_s": progress.scores.samples / seconds,
         "step_s": seconds / max(steps, 1),
         **{f"{part}_s": spent for part, spent in parts.items()},
-        **_hits(job, max(steps, 1)),
+        **facts,
     }
     log.write("train", values)
     left = None if total is None else (total - progress.step) * seconds / max(steps, 1)
-    told = {name: values[name] for name in ("step", "samples_per_s", "step_s")}
-    told |= {name: values[name] for name in ("hit_share", "rows_wait_s") if name in values}
-    log.say({**told, "steps": total, "scores": encode(progress.scores), "parts_s": parts, "left_s": left})
-
-
-def _hits(job: TrainingJob, steps: int) -> Raw:
-    """Since the last line, where tables have caches: the share of lookups whose row was in one, and seconds of waiting.
-
-    steps: since then; lookups of this rank waited for rows for so long in a mean one.
-    """
-    before, now, waited = job.progress.cached, _cache_lookups(job), rows_waited(job.sharded.rows)
-    if now is None or waited is None:
-        return {}
-    since, job.progress.cached, job.progress.waited_s = waited - job.progress.waited_s, now, waited
-    return {"hit_share": hit_share_of(now[0] - before[0], now[1] - before[1]), "rows_wait_s": since / steps}
-
-
-def _cache_lookups(job: TrainingJob) -> tuple[int, int] | None:
-    """(lookups of tables with caches so far, those that missed) of all ranks; None where no table has a cache."""
-    mine = cache_lookups(job.sharded.rows)
-    return None if mine is None else (over_ranks(mine[0], dist.ReduceOp.SUM), over_ranks(mine[1], dist.ReduceOp.SUM))
-
-
-def hit_share_of(lookups: int, missed: int) -> float:
-    """The share (0..1) of lookups that did not miss; 1 of none."""
-    return 1 - missed / lookups if lookups else 1.0
+    told = {**{name: values[name] for name in ("step", "samples_per_s", "step_s")}, **facts}
+    said = [words for _, words in of_systems if words]
+    log.say({**told, "steps": total, "scores": encode(progress.scores), "parts_s": parts, "said": said, "left_s": left})
 
 
 def evaluate_now(job: TrainingJob, scores: Scores | None = None) -> Scores:
@@ -368,8 +344,7 @@ def finish(job: TrainingJob, *, ended: bool, test: Scores | None = None) -> Raw:
         "step": progress.step, "complete": not ended, "sent_bytes": progress.sent_bytes, "peak_bytes": peak_bytes(),
         "corrupt": corrupt,
     }  # fmt: skip
-    if (cached := _cache_lookups(job)) is not None:
-        result["hit_share"] = hit_share_of(*cached)
+    result |= {name: fact for system in systems() for name, fact in system.result(job).items()}
     if corrupt:
         log.say({"note": f"{corrupt:,} corrupt samples were left out; `recsmith data check` says which"})
     if ended:

@@ -181,13 +181,10 @@ def progress_text(message: Raw) -> str:
     scores = message["scores"]
     parts = ", ".join(f"{part} {_ms(seconds)}" for part, seconds in message["parts_s"].items())
     whole = f"/{message['steps']:,}" if message.get("steps") else ""
-    hits = ""
-    if "hit_share" in message:
-        waited = _ms(message["rows_wait_s"])
-        hits = f", {message['hit_share']:.1%} of lookups found a row in memory, the others waited {waited}"
+    more = "".join(f", {said}" for said in message.get("said", ()))
     left = f", {format_time(message['left_s'])} left" if message.get("left_s") is not None else ""
     speed = f"{message['samples_per_s']:,.0f} samples/s (step {_ms(message['step_s'])}: {parts})"
-    return f"step {message['step']:,}{whole}: {shown_scores(scores, ('logloss', 'ne', 'auc'))}, {speed}{hits}{left}"
+    return f"step {message['step']:,}{whole}: {shown_scores(scores, ('logloss', 'ne', 'auc'))}, {speed}{more}{left}"
 
 
 def _ms(seconds: Any) -> str:

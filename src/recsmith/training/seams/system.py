@@ -232,6 +232,14 @@ class System:
         """What it has in a job while that trains. model: before it is sharded."""
         return None
 
+    def line(self, job: Any, steps: int) -> tuple[Raw, str]:
+        """(what a line of log.jsonl says of a job, the same in words), on every rank. steps: since the line before."""
+        return {}, ""
+
+    def result(self, job: Any) -> Raw:
+        """What the result of a training says of it; called on every rank."""
+        return {}
+
     def check_goes_on(self, before: Any, run: Any) -> None:
         """Raise where a run cannot go on from a checkpoint of `before`."""
 

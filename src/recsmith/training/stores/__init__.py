@@ -20,18 +20,6 @@ def store_of(wanted: object, model: Any, optimizer: Any) -> Any:
     return make(ROWS, wanted, model, optimizer, where="rows")
 
 
-def cache_lookups(rows: Any) -> tuple[int, int] | None:
-    """(lookups of this rank so far, those whose row was not in memory) of a store with caches; None of others."""
-    counted = getattr(rows, "lookups", None)
-    return None if counted is None else counted()
-
-
-def rows_waited(rows: Any) -> float | None:
-    """Seconds so far in which lookups of this rank waited for rows, of a store with caches; None of others."""
-    waited = getattr(rows, "waited_s", None)
-    return None if waited is None else waited()
-
-
 def fetched_ahead(batches: Iterable[Any], rows: Any) -> Iterator[Any]:
     """The batches, each with its rows fetched by the store before anybody trains on it."""
     for batch in batches:

@@ -19,10 +19,12 @@ from recsmith.cli.train import refit_command
 from recsmith.data.batch import ValueMeaning
 from recsmith.errors import RecSmithError, UsageError
 from recsmith.training import Run, RunData, RunModel, evaluate, load_model, train
-from recsmith.training.job.card import CopyOrigin, RefitSettings, SparsitySettings, read_card
+from recsmith.training.job.card import CopyOrigin, read_card
 from recsmith.training.job.export import weights_digest
 from recsmith.training.sources import open_data
 from recsmith.training.systems.second_order.refit import refit
+from recsmith.training.systems.second_order.settings import RefitSettings
+from recsmith.training.systems.sparse.settings import SparsitySettings
 from recsmith.training.systems.sparse.sparsify import sparsify
 
 pytestmark = pytest.mark.usefixtures("torchrec")

@@ -253,7 +253,6 @@ def looked_up(run: dict[str, Any]) -> int:
     from recsmith.training.job.job import prepared
     from recsmith.training.loop import train_prepared
     from recsmith.training.run import run_from_raw
-    from recsmith.training.stores import cache_lookups
     from recsmith.training.trained_models import OneModel
     from recsmith.training.watchers import Watchers
 
@@ -261,9 +260,7 @@ def looked_up(run: dict[str, Any]) -> int:
     job, batches = prepared(made, Agreement())
     with Watchers(()) as watchers:
         train_prepared(OneModel(job), batches, watchers, Ending())
-    counted = cache_lookups(job.sharded.rows)
-    assert counted is not None
-    return counted[0]
+    return job.sharded.rows.lookups()[0]  # type: ignore[attr-defined]
 
 
 @pytest.mark.usefixtures("torchrec")

@@ -6,7 +6,6 @@ from pathlib import Path
 import torch
 
 from recsmith.adapters.topology import device_type
-from recsmith.training.job.going_on import newest_of_members
 from recsmith.training.job.log import starting_lines
 from recsmith.training.job.plan import plan_to_go_on
 from recsmith.training.job.run_step import checkpoint_bytes, memory_of, planned_as_run
@@ -17,6 +16,7 @@ from recsmith.training.optimizers.building import state_bytes
 from recsmith.training.run import Run
 from recsmith.training.seams.system import SystemTold
 from recsmith.training.sources import check_state, open_source
+from recsmith.training.systems.arrays.going_on import newest_of_members
 from recsmith.training.systems.arrays.members import members_of, read_ended
 from recsmith.training.systems.arrays.model import unsharded_array, weighed
 from recsmith.training.systems.arrays.sharding import member_plan, wide_tables, with_members

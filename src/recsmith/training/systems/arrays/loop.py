@@ -20,8 +20,7 @@ from recsmith.files import Raw, decode, encode
 from recsmith.plans import Plan, save_plan
 from recsmith.training.batches import TrainingBatch
 from recsmith.training.job.agreement import Agreement, Diverged, Ending
-from recsmith.training.job.checkpoints import Checkpoints, step_name
-from recsmith.training.job.going_on import newest_in_common
+from recsmith.training.job.checkpoints import Checkpoints
 from recsmith.training.job.job import (
     Progress,
     TrainingJob,
@@ -39,13 +38,13 @@ from recsmith.training.job.job import (
 from recsmith.training.job.log import RunLog, StepTimes, starting_lines, tell_note
 from recsmith.training.job.metrics import Window, score_each
 from recsmith.training.job.plan import agreed_plan
-from recsmith.training.job.resuming import CHECKPOINTS, Saved
 from recsmith.training.job.sharded import ShardedJob, rank_device
-from recsmith.training.run import Checkpointing, Run, run_to_raw, save_run
+from recsmith.training.run import Run, run_to_raw, save_run
 from recsmith.training.scores import Scores
 from recsmith.training.sources import open_data, open_source
 from recsmith.training.sources.protocol import BatchSource
 from recsmith.training.steps.protocol import StepOutcome
+from recsmith.training.systems.arrays.going_on import checkpoints_of, newest_of_all
 from recsmith.training.systems.arrays.members import (
     FILE,
     EndedMember,
@@ -215,9 +214,9 @@ def _prepared(run: Run, source: BatchSource, agreement: Agreement) -> tuple[Arra
     output = Path(run.output)
     ended = decode(EndedMembers, from_rank_0(lambda: encode(read_ended(output, run))), FILE).ended
     array = unsharded_array(run, source, without=list(ended))
-    checkpoints = [_checkpoints(member, agreement) for member in array.members]
+    checkpoints = [checkpoints_of(member, agreement) for member in array.members]
     named = dict(zip([member.name for member in array.members], checkpoints, strict=True))
-    saved, removed = _newest(named) if run.checkpoint else (None, [])
+    saved, removed = newest_of_all(named) if run.checkpoint else (None, [])
     before = None if saved is None else saved[0].plan  # all members lie alike
     plan = with_members(agreed_plan(wide_tables(array), before, ranks_per_host()), array.members)
     parameters = array.parts.parameters
@@ -267,28 +266,3 @@ def _member_job(
     return TrainingJob(
         member.run, own, parts.source, parts.features, sharded, checkpoints.agreement, checkpoints, log, progress
     )
-
-
-def _checkpoints(member: Member, agreement: Agreement) -> Checkpoints:
-    """The checkpoints of a member, of which none goes before every member has a newer one."""
-    folder = Path(member.run.output) / CHECKPOINTS
-    return Checkpoints(folder, member.run.checkpoint or Checkpointing(), agreement, alone=False)
-
-
-def _newest(checkpoints: Mapping[str, Checkpoints]) -> tuple[list[Saved] | None, list[str]]:
-    """The checkpoints of all members of the newest step that each of them has, and lines on what was removed.
-
-    Those of later steps are of a job that was ended between two members' checkpoints; they are removed, since the array
-    trains these steps again.
-
-    Raises:
-        UsageError: members were trained apart, and have no step in common.
-    """
-    newest = newest_in_common({name: {path.name for path in each.all()} for name, each in checkpoints.items()})
-    step = int((newest or step_name(0)).removeprefix("step-"))
-    dist.barrier()  # all ranks have seen what is there
-    gone = [name for name, each in checkpoints.items() if dist.get_rank() == 0 and each.drop(step)]
-    dist.barrier()
-    told = f"{', '.join(gone)}: checkpoints after step {step:,} were removed, which not all members have"
-    lines = [told] if gone else []
-    return [Saved(each.folder / newest) for each in checkpoints.values()] if newest else None, lines

@@ -4,13 +4,14 @@ docs/optimizers.md and docs/refit.md. progressive_lbfgs.py and dance.py are the 
 (flat.py); steps.py trains by them, on what tables gave (cached_tables.py); refit.py fits layers of a trained model.
 """
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 from recsmith._components import parsed, register
 from recsmith.plans import Plan
 from recsmith.training.seams.kinds import STEP
 from recsmith.training.seams.system import System
+from recsmith.training.systems.second_order.settings import Refitted
 
 register(STEP, "progressive_lbfgs", "recsmith.training.systems.second_order.steps:ProgressiveLbfgsStep")
 register(STEP, "dance", "recsmith.training.systems.second_order.steps:DanceStep")
@@ -22,6 +23,7 @@ class SecondOrder(System):
     """Dense layers by a step of their own."""
 
     key = "pipeline"
+    cards: ClassVar[Mapping[str, Any]] = {"refit": Refitted}
 
     def layer_parts(self, run: Any, *, undecided: bool = False) -> Sequence[Any]:
         """The step, and the settings that it does not use."""

@@ -23,7 +23,7 @@ from recsmith.data import Batch
 from recsmith.errors import RecSmithError, UsageError
 from recsmith.files import Source, encode, source_text
 from recsmith.training.batches import as_tensors
-from recsmith.training.job.card import ModelCard, RefitSettings, Refitted, found_model, read_card
+from recsmith.training.job.card import ModelCard, found_model, read_card
 from recsmith.training.job.export import export_changed
 from recsmith.training.results.copies import (
     batches_like,
@@ -41,6 +41,7 @@ from recsmith.training.systems.second_order.dance import DanceSettings, newton, 
 from recsmith.training.systems.second_order.flat import DampedLoss, FlatLayers
 from recsmith.training.systems.second_order.progressive_lbfgs import ProgressiveLbfgs
 from recsmith.training.systems.second_order.refit_layers import LAYERS, size_of
+from recsmith.training.systems.second_order.settings import RefitSettings, Refitted
 
 REFIT = "refit"  # the folder beside `model`
 FOLDS = 5  # of the samples, of which one is held out where a damping is picked

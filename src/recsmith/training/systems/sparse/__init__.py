@@ -3,12 +3,14 @@
 sparsify.py makes one, watcher.py makes one between periods of a stream.
 """
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from recsmith._components import parsed, register
 from recsmith.errors import UsageError
 from recsmith.training.seams.kinds import WATCHER
 from recsmith.training.seams.system import System
+from recsmith.training.systems.sparse.settings import Sparsified
 
 SPARSE_COPY = "sparse_copy"
 register(WATCHER, SPARSE_COPY, "recsmith.training.systems.sparse.watcher:SparseCopies")
@@ -18,6 +20,7 @@ class Sparse(System):
     """A sparse copy between periods."""
 
     key = "watchers"
+    cards: ClassVar[Mapping[str, Any]] = {"sparse": Sparsified}
 
     def check(self, run: Any, *, launched: bool) -> None:
         """Refuse settings out of their ranges, and a run without periods."""

@@ -25,7 +25,7 @@ from recsmith.data import Batch
 from recsmith.errors import UsageError
 from recsmith.files import Source, encode, source_text
 from recsmith.training.batches import as_tensors
-from recsmith.training.job.card import Sparsified, SparsitySettings, found_model, read_card
+from recsmith.training.job.card import found_model, read_card
 from recsmith.training.job.export import export_changed
 from recsmith.training.job.sharded import table_of
 from recsmith.training.results.copies import (
@@ -42,6 +42,7 @@ from recsmith.training.run import load_run
 from recsmith.training.scores import Scores
 from recsmith.training.sources import open_data
 from recsmith.training.systems.second_order.cached_tables import CachedBatch, CachedTables
+from recsmith.training.systems.sparse.settings import Sparsified, SparsitySettings
 
 LEAST = 0.02  # of a layer's weights that are kept in any case: a layer without any would pass nothing on
 MASK_RATE = 0.05  # of the steps of Adam that move a mask: 20 of them take it from 1 to 0

@@ -16,12 +16,13 @@ from recsmith._types import noun
 from recsmith.adapters.rank_0 import from_rank_0
 from recsmith.errors import CorruptFile, UsageError, check_rules, too_small
 from recsmith.files import Raw, check_is_file, encode
-from recsmith.training.job.card import CARD, SparsitySettings
+from recsmith.training.job.card import CARD
 from recsmith.training.job.export import WEIGHTS, export, export_changed
 from recsmith.training.job.job import TrainingJob
 from recsmith.training.results.copies import batches_like, scored
 from recsmith.training.results.serving import load_model
 from recsmith.training.systems.periods.source import PeriodSource
+from recsmith.training.systems.sparse.settings import SparsitySettings
 from recsmith.training.systems.sparse.sparsify import SPARSE, DenseCopy, Masks, looked_up
 from recsmith.training.watchers.protocol import Seen, SeenPeriod, Watcher
 

@@ -1,7 +1,8 @@
 """Tables in files, behind caches in memory: larger than memory, on CPU (Song et al., "MTrainS", 2023): docs/tiers.md.
 
 shares.py says which tables and how many of their rows are in memory, price.py what that takes, parts.py what does not
-go with it, without torch. rows.py is the store, tables.py FBGEMM's kernel on caches, cache.py which slot has which row.
+go with it, without torch. rows.py is the store, hits.py what its caches find, tables.py FBGEMM's kernel on caches,
+cache.py which slot has which row.
 """
 
 from collections.abc import Mapping, Sequence
@@ -75,6 +76,26 @@ class Tiers(System):
         """By the run's own plan, which says which tables are on disk, where the run does not."""
         by_plan = is_tiered(run) and "cache" not in parsed(run.rows, "rows")[1]
         return replace(run, plan=str(folder / "plan.json")) if by_plan else run
+
+    def attached(self, run: Any, model: Any) -> Any:
+        """What caches had found by the last line."""
+        if not is_tiered(run):
+            return None
+        from recsmith.training.systems.tiers.hits import CacheHits
+
+        return CacheHits()
+
+    def line(self, job: Any, steps: int) -> tuple[Raw, str]:
+        """What caches found since the line before."""
+        return job.attached[self.key].line(job, steps) if is_tiered(job.run) else ({}, "")
+
+    def result(self, job: Any) -> Raw:
+        """What they found in the whole job."""
+        if not is_tiered(job.run):
+            return {}
+        from recsmith.training.systems.tiers.hits import hit_share_of, lookups_of
+
+        return {"hit_share": hit_share_of(*lookups_of(job))}
 
     def start_facts(self, run: Any, plan: Plan) -> Raw:
         """The share of lookups that is predicted to find a row in memory."""

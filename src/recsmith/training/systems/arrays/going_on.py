@@ -1,0 +1,73 @@
+"""The checkpoint that the members of an array go on from: the newest step that each of them has."""
+
+from collections.abc import Mapping, Set
+from pathlib import Path
+
+import torch.distributed as dist
+
+from recsmith.errors import UsageError
+from recsmith.training.job.agreement import Agreement
+from recsmith.training.job.checkpoints import Checkpoints, step_name
+from recsmith.training.job.resuming import CHECKPOINTS, Saved, checkpoint_folders
+from recsmith.training.run import Checkpointing, Run
+from recsmith.training.systems.arrays.model import Member
+
+
+def newest_of_members(runs: Mapping[str, Run]) -> Saved | None:
+    """The newest checkpoint that all members of an array have, as the first of them has it; None where there is none.
+
+    Raises:
+        UsageError: members were trained apart, and have no step in common.
+    """
+    folders = {name: Path(run.output) / CHECKPOINTS for name, run in runs.items() if run.checkpoint}
+    if not folders:
+        return None
+    newest = newest_in_common(
+        {name: {each.name for each in checkpoint_folders(folder)} for name, folder in folders.items()}
+    )
+    return Saved(next(iter(folders.values())) / newest) if newest else None
+
+
+def newest_in_common(found: Mapping[str, Set[str]]) -> str | None:
+    """The newest checkpoint that every member has, by the name of its folder; None where there is none yet.
+
+    found: the names of those of each member.
+
+    Raises:
+        UsageError: members were trained apart, and have no step in common.
+    """
+    common = set.intersection(*map(set, found.values()))
+    without = next((name for name, steps in found.items() if not steps), None)
+    most = max(found, key=lambda name: len(found[name]))
+    if not common and (without is None or len(found[most]) > 1):
+        lacks = f"'{without}' has none" if without else "each has others"
+        raise UsageError(
+            f"the members of the array have no checkpoint of one step in common: {lacks}, and '{most}' has "
+            f"{len(found[most]):,} up to {max(found[most])}; train that one as a run of its own, or give another output"
+        )
+    return max(common, default=None)
+
+
+def checkpoints_of(member: Member, agreement: Agreement) -> Checkpoints:
+    """The checkpoints of a member, of which none goes before every member has a newer one."""
+    folder = Path(member.run.output) / CHECKPOINTS
+    return Checkpoints(folder, member.run.checkpoint or Checkpointing(), agreement, alone=False)
+
+
+def newest_of_all(checkpoints: Mapping[str, Checkpoints]) -> tuple[list[Saved] | None, list[str]]:
+    """The checkpoints of all members of the newest step that each of them has, and lines on what was removed.
+
+    Those of later steps are of a job that was ended between two members' checkpoints; they are removed, since the array
+    trains these steps again.
+
+    Raises:
+        UsageError: members were trained apart, and have no step in common.
+    """
+    newest = newest_in_common({name: {path.name for path in each.all()} for name, each in checkpoints.items()})
+    step = int((newest or step_name(0)).removeprefix("step-"))
+    dist.barrier()  # all ranks have seen what is there
+    gone = [name for name, each in checkpoints.items() if dist.get_rank() == 0 and each.drop(step)]
+    dist.barrier()
+    told = f"{', '.join(gone)}: checkpoints after step {step:,} were removed, which not all members have"
+    lines = [told] if gone else []
+    return [Saved(each.folder / newest) for each in checkpoints.values()] if newest else None, lines

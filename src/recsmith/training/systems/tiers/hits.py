@@ -1,0 +1,46 @@
+"""How many lookups of a job find a row in memory, and how long the others wait: in its log and its result."""
+
+from typing import Any
+
+import torch.distributed as dist
+
+from recsmith.files import Raw
+from recsmith.training.job.job import TrainingJob, over_ranks
+
+
+class CacheHits:
+    """What was counted by the last line of the log: lookups of all ranks, those that missed, seconds of waiting."""
+
+    def __init__(self) -> None:
+        self.lookups, self.missed, self.waited_s = 0, 0, 0.0
+
+    def begin(self, steps: int | None, kept: Raw | None) -> None:
+        """Nothing: stores count from zero whenever a job is prepared."""
+
+    def before_step(self, job: Any) -> None:
+        """Nothing: it is asked between steps."""
+
+    def to_raw(self) -> Raw | None:
+        """Nothing."""
+        return None
+
+    def line(self, job: TrainingJob, steps: int) -> tuple[Raw, str]:
+        """Since the last line: the share of lookups whose row was in memory, and seconds of waiting in a mean step."""
+        rows: Any = job.sharded.rows
+        (lookups, missed), waited = lookups_of(job), rows.waited_s()
+        share, wait = hit_share_of(lookups - self.lookups, missed - self.missed), (waited - self.waited_s) / steps
+        self.lookups, self.missed, self.waited_s = lookups, missed, waited
+        said = f"{share:.1%} of lookups found a row in memory, the others waited {wait * 1e3:.1f} ms"
+        return {"hit_share": share, "rows_wait_s": wait}, said
+
+
+def lookups_of(job: TrainingJob) -> tuple[int, int]:
+    """(lookups of tables with caches so far, those that missed) of all ranks."""
+    rows: Any = job.sharded.rows
+    lookups, missed = rows.lookups()
+    return over_ranks(lookups, dist.ReduceOp.SUM), over_ranks(missed, dist.ReduceOp.SUM)
+
+
+def hit_share_of(lookups: int, missed: int) -> float:
+    """The share (0..1) of lookups that did not miss; 1 of none."""
+    return 1 - missed / lookups if lookups else 1.0
