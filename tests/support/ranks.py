@@ -19,11 +19,12 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
+from pkgutil import walk_packages
 from typing import Any, NoReturn
 
 from recsmith.jobs.agent import PARENT, end_with_parent, hosted_store
@@ -34,10 +35,14 @@ IMPORTED = (
     "recsmith.training.loop",
     "fsspec",
     "numpy.ma",
+    "torch.distributed.checkpoint._fsspec_filesystem",
     "torch.distributed.optim",
+    "torch.profiler._cupti_monitor",
+    "torch.utils.serialization.config",
     "yaml",
     "zoneinfo",
 )  # before the first job: what most jobs need. torch.distributed.optim compiles TorchScript while it is imported
+ROOMS = ("analyses", "bounds", "planners.annealing", "planners.auto", "planners.search", "prediction", "problems", "training")
 READ = (
     "clusters.cluster:Cluster",
     "data.batch:DataSchema",
@@ -183,7 +188,7 @@ def _warm_up() -> None:
     """Do once what every rank would do; no thread may be left, for a fork has none but its first."""
     from recsmith.files.validators import adapter
 
-    for name in IMPORTED:
+    for name in (*IMPORTED, *_modules_of_rooms()):
         import_module(name)
     for name in READ:
         module, _, noun = name.partition(":")
@@ -191,6 +196,15 @@ def _warm_up() -> None:
     assert [each.name for each in Path("/proc/self/task").iterdir()] == [str(os.getpid())]
     gc.collect()
     gc.freeze()  # a collection in a rank would write to the pages that it shares with this process, and so copy them
+
+
+def _modules_of_rooms() -> Iterator[str]:
+    """What rooms that every job needs import late, systems among it."""
+    for room in ROOMS:
+        package = import_module(f"recsmith.{room}")
+        for module in walk_packages(package.__path__, f"{package.__name__}."):
+            if not module.name.endswith("__main__"):
+                yield module.name
 
 
 def _agent(job: dict[str, Any]) -> NoReturn:
