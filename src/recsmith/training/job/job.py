@@ -21,12 +21,11 @@ from recsmith.training.job.agreement import Agreement, Wish
 from recsmith.training.job.card import MODEL, keep_maps
 from recsmith.training.job.checkpoints import Checkpoints, Saved
 from recsmith.training.job.export import export
-from recsmith.training.job.going_on import check_goes_on, check_job
-from recsmith.training.job.log import RunLog, StepTimes, starting_lines
+from recsmith.training.job.log import RunLog, StepTimes
 from recsmith.training.job.metrics import score
 from recsmith.training.job.models import Unsharded, unsharded
 from recsmith.training.job.plan import agreed_anew, agreed_plan
-from recsmith.training.job.preparing import decided_run
+from recsmith.training.job.preparing import done_by_rank_0, prepare
 from recsmith.training.job.resuming import CHECKPOINTS, kept_in
 from recsmith.training.job.sharded import (
     ShardedJob,
@@ -166,25 +165,18 @@ def prepared(
         plan: to train under, where the job has another one by now than its run and its checkpoint say.
     """
     begun, output = time.perf_counter(), Path(run.output)
-    parts = unsharded(run)
-    run = parts.run
     checkpoints = Checkpoints(output / CHECKPOINTS, run.checkpoint or Checkpointing(), agreement)
     saved = checkpoints.newest() if run.checkpoint else None
-    plan = plan or agreed_plan(parts, saved.plan if saved else None, ranks_per_host())
-    if saved is not None:
-        check_goes_on(parts, saved, plan, dist.get_world_size())
-    made = decided_run(parts, plan, saved.run if saved else None)
-    if saved is not None:
-        from_rank_0(lambda: check_job(made.run, saved, parts) or {})  # it reads the names of all that was saved
-    run, parameters = made.run, parts.parameters  # before tables are sharded, and each rank has its own of them
-    progress = progress_of(saved)
+    made = prepare(
+        run, dist.get_world_size(), saved=saved, check_by=done_by_rank_0,
+        plan_by=lambda parts, before, _: plan or agreed_plan(parts, before, ranks_per_host()),
+    )  # fmt: skip
+    run, plan, parts, progress = made.run, made.plan, made.parts, progress_of(saved)
     found = [(system, system.attached(run, parts.task.model)) for system in systems()]
     attached = {system.kept or system.key: each for system, each in found if each is not None}
     sharded = shard(replace(run, comms=made.comms), plan, parts.task, rank_device())
     batches = settled(sharded, batches_from(parts, progress))
-    said = starting_lines(run, plan, parameters=parameters, samples=parts.source.length)  # counted for the first batch
-    said += [each.said for each in (*parts.told, *made.told)]
-    said += parts.source.notes(run.data.batch_sizes(dist.get_world_size()), dist.get_world_size(), progress.position)
+    said = [*made.about, *(each.said for each in made.told), *made.notes(progress.position)]
     set_state(sharded, run, saved, progress)
     for key, each in attached.items():
         each.begin(total_steps(run, parts.source, dist.get_world_size()), progress.kept.get(key))
@@ -194,7 +186,7 @@ def prepared(
         keep_maps(run.model, output)
         save_run(run, output / "run.json")
         save_plan(plan, output / "plan.json")
-    for line in [*said, *(saved.told(run, dist.get_world_size()) if saved else [])]:
+    for line in said:
         log.say({"note": line})
     facts = {name: fact for each in systems() for name, fact in each.start_facts(run, plan).items()}
     log.write("start", {"step": progress.step, "seconds": time.perf_counter() - begun, "plan": plan.digest, **facts})

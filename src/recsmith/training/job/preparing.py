@@ -1,55 +1,125 @@
-"""What a run is once nothing is left to `auto`, and what can be refused has been: the same for a start and a dry run.
+"""The one preparation of a run: a dry run tells what it makes, and jobs, arrays, servers and trainers train it.
 
-Systems decide in one order (seams/system.py), for each rests on those before. The step that they decide by is that of
-run_step.py.
+The order is part of what it means: the model is built for the data, the plan is made for the model, a checkpoint is
+compared with both, systems decide what is open (in the order of seams/system.py, for each rests on those before), and
+what is left is compared with the checkpoint. The step that they decide by is that of run_step.py.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+from recsmith.adapters.rank_0 import from_rank_0
 from recsmith.adapters.topology import device_type
 from recsmith.plans import Plan
 from recsmith.prediction.job_step import JobStep
-from recsmith.training.job.models import Unsharded
-from recsmith.training.job.plan import with_collections
+from recsmith.training.job.going_on import check_goes_on, check_job
+from recsmith.training.job.log import starting_lines
+from recsmith.training.job.models import Unsharded, unsharded
+from recsmith.training.job.plan import plan_to_go_on, with_collections
+from recsmith.training.job.resuming import Saved
 from recsmith.training.job.run_step import plain_step, planned_as_run
 from recsmith.training.job.sharded import dense_shapes, numbers_across
 from recsmith.training.run import Run
 from recsmith.training.run.refusals import check_together, layer_parts, placed_parts
 from recsmith.training.seams import systems
-from recsmith.training.seams.system import OpenRun, SystemTold
+from recsmith.training.seams.system import OpenRun, SystemTold, first_of
+from recsmith.training.sources.protocol import State
+
+PlanMaker = Callable[[Unsharded, Plan | None, int], Plan]  # (tables, plan of the checkpoint, ranks that hold them)
+Check = Callable[[], None]
 
 
 @dataclass(frozen=True)
-class DecidedRun:
-    """A run with nothing left to decide.
+class Prepared:
+    """A run with nothing left to decide, of which all has been refused that can be before it is sharded.
 
-    run: with its optimizer and its narrow layers; its comms are as they were written. comms: what crosses ranks. plan:
-    as it was given. priced: the plan with the run's batch and optimizer, by which it is priced. shapes: of dense
-    parameters. step: predicted, of the run as it is; None where it is not, or was not asked for. told: what was
-    decided, and why.
+    run: with its optimizer and its narrow layers; its comms are as they were written. comms: what crosses ranks. ranks:
+    that train. parts: its data and its model, whose tables have no memory yet. parameters: weights of the model, those
+    of tables counted. saved: the checkpoint that training goes on from. plan: of the tables. priced: the plan with the
+    run's batch and optimizer, by which it is priced. shapes: of dense parameters. step: predicted, of the run as it is;
+    None where it is not, or was not asked for. told: what was decided, and why.
     """
 
     run: Run
     comms: Any
+    ranks: int
+    parts: Unsharded
+    parameters: int
+    saved: Saved | None
     plan: Plan
     priced: Plan
     shapes: Sequence[Sequence[int]]
     step: JobStep | None
     told: tuple[SystemTold, ...]
 
+    @property
+    def about(self) -> list[str]:
+        """Lines about model, data and plan."""
+        samples = self.parts.source.length
+        return starting_lines(self.run, self.plan, parameters=self.parameters, samples=samples, ranks=self.ranks)
 
-def decided_run(parts: Unsharded, plan: Plan, before: Run | None = None, *, priced: bool = False) -> DecidedRun:
-    """Decide what a run leaves open, under a plan of its tables.
+    def notes(self, position: State | None) -> list[str]:
+        """Lines of the data, from a position on, and about the checkpoint that training goes on from."""
+        sizes = self.run.data.batch_sizes(self.ranks)
+        return [
+            *self.parts.source.notes(sizes, self.ranks, position),
+            *(self.saved.told(self.run, self.ranks) if self.saved else []),
+        ]
 
-    before: the run of the checkpoint that training goes on from, whose choices stay. priced: predict its step, whether
-    a decision needs it or not.
+
+def made_here(parts: Unsharded, before: Plan | None, holders: int) -> Plan:
+    """The plan of a run that one process prepares for all ranks, as if these were of this machine."""
+    return plan_to_go_on(parts, before, holders, holders)
+
+
+def done_here(check: Check) -> None:
+    """Have this process check something."""
+    check()
+
+
+def done_by_rank_0(check: Check) -> None:
+    """Have rank 0 check something, on every rank of a job: all raise what it raises."""
+    from_rank_0(lambda: check() or {})
+
+
+def prepare(
+    run: Run, ranks: int, *, saved: Saved | None = None, parts: Unsharded | None = None,
+    plan_by: PlanMaker = made_here, check_by: Callable[[Check], None] = done_here, priced: bool = False,
+) -> Prepared:  # fmt: skip
+    """Prepare a run that so many ranks train.
+
+    Args:
+        run: as it is written.
+        ranks: that train.
+        saved: the checkpoint that training goes on from; choices that were `auto` stay as they are there.
+        parts: data and model, where they are built already.
+        plan_by: makes the plan of the ranks that hold the tables, or knows it.
+        check_by: lets one process look at what all ranks would see alike.
+        priced: predict the step, whether a decision needs it or not.
 
     Raises:
-        UsageError: parts of the run do not go together, or what it names cannot be had.
+        UsageError: parts of the run do not go together, what it names cannot be had, or it cannot go on from `saved`.
+        CorruptFile: the checkpoint is of another model, of other data or damaged.
         PlanMismatch: the plan is of other tables.
+        Infeasible, NoPlanFound: the tables do not fit.
     """
+    parts = parts or unsharded(run)
+    held, holders = first_of(system.run_of_plan(parts.run, ranks) for system in systems()) or (parts.run, ranks)
+    plan = plan_by(replace(parts, run=held), saved.plan if saved else None, holders)
+    if saved is not None:
+        check_goes_on(parts, saved, plan, ranks)
+    made = _decided(parts, plan, saved.run if saved else None, priced=priced)
+    if saved is not None:
+        check_by(lambda: check_job(made.run, saved, parts))
+    return Prepared(
+        made.run, made.comms, ranks, parts, parts.parameters, saved, plan, made.priced, made.shapes, made.step,
+        (*parts.told, *made.told),
+    )  # fmt: skip
+
+
+def _decided(parts: Unsharded, plan: Plan, before: Run | None, *, priced: bool) -> OpenRun:
+    """Let systems decide what a run leaves open, under a plan of its tables."""
     run, task, plan = parts.run, parts.task, with_collections(plan, parts.run, parts.task)
     shapes, numbers = dense_shapes(task), numbers_across(task, plan)
     check_together([*placed_parts(run, plan, device_type()), *layer_parts(run, shapes)])
@@ -59,4 +129,4 @@ def decided_run(parts: Unsharded, plan: Plan, before: Run | None = None, *, pric
     made = OpenRun(run, parts, plan, own, shapes, numbers, comms=run.comms, step=step, before=before)
     for system in systems():
         made = system.decide(made)
-    return DecidedRun(made.run, made.comms, plan, own, shapes, made.step, made.told)
+    return made

@@ -4,7 +4,7 @@ Data is opened and a batch of it read; nothing is written.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from recsmith._components import parsed
 from recsmith._process import memory_limit
@@ -14,7 +14,6 @@ from recsmith.errors import UsageError
 from recsmith.files import Raw, Source, encode
 from recsmith.plans import Plan, plan_to_raw
 from recsmith.prediction.job_step import ERROR, JobStep, numbers_of
-from recsmith.training.job.log import starting_lines
 from recsmith.training.job.run_step import RankMemory, checkpoint_bytes, memory_of
 from recsmith.training.job.told import told_of
 from recsmith.training.launch.prerequisites import PROGRAM_BYTES, check_run, lines_told, own_modules
@@ -116,11 +115,10 @@ def ranks_of(run: Run) -> tuple[int, int]:
 
 def described_run(made: Run) -> DryRun:
     """What a run would do, when its modules are found."""
-    from recsmith.training.job.going_on import check_goes_on, check_job, newest_of
+    from recsmith.training.job.going_on import newest_of
     from recsmith.training.job.logits_asked import check_logits
     from recsmith.training.job.models import unsharded
-    from recsmith.training.job.plan import plan_to_go_on
-    from recsmith.training.job.preparing import decided_run
+    from recsmith.training.job.preparing import prepare
     from recsmith.training.optimizers.building import state_bytes
     from recsmith.training.sources import open_data, total_steps
 
@@ -130,19 +128,10 @@ def described_run(made: Run) -> DryRun:
     check_logits(parts)
     if made.data.test is not None:
         open_data(made.data.test, "data.test")
-    held, holders = first_of(system.run_of_plan(parts.run, ranks) for system in systems()) or (parts.run, ranks)
-    planned = replace(parts, run=held)
-    saved = newest_of(parts.run)
-    plan = plan_to_go_on(planned, saved and saved.plan, holders, holders)
-    if saved is not None:
-        check_goes_on(parts, saved, plan, ranks)
-    found = decided_run(parts, plan, saved and saved.run, priced=True)
-    state = state_bytes(found.run.optimizers.dense)
-    if saved is not None:
-        check_job(found.run, saved, parts)
+    found = prepare(made, ranks, saved=newest_of(made), parts=parts, priced=True)
+    state, steps = state_bytes(found.run.optimizers.dense), total_steps(made, parts.source, ranks)
     memory = memory_of(found.run, found.priced, found.shapes, state)
     check_limit(memory, here)
-    steps = total_steps(made, parts.source, ranks)
     size = None if made.checkpoint is None else checkpoint_bytes(found.priced, found.shapes, state)
     step = found.step
     for system in systems():
@@ -150,11 +139,8 @@ def described_run(made: Run) -> DryRun:
     facts = RunFacts(found.priced, found.step, memory, numbers_of(found.shapes), ranks)
     return DryRun(
         run=found.run, plan=found.priced, memory=memory, step=step,
-        systems=told_of(found.run, facts, [*parts.told, *found.told]),
-        checkpoint_bytes=size,
-        about=starting_lines(found.run, plan, parameters=parts.parameters, samples=parts.source.length, ranks=ranks),
-        notes=[*parts.source.notes(made.data.batch_sizes(ranks), ranks, saved and saved.progress["position"]),
-               *([] if saved is None else saved.told(found.run, ranks)),
+        systems=told_of(found.run, facts, found.told), checkpoint_bytes=size, about=found.about,
+        notes=[*found.notes(found.saved and found.saved.progress["position"]),
                *(line for each in systems() for line in each.notes(made, parts.source, steps))],
     )  # fmt: skip
 

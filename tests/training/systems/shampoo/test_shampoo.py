@@ -1,5 +1,6 @@
 """Shampoo is the published one to the bit that counts, on any number of ranks, and goes on where it was saved."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 pytest.importorskip("torchrec")
 
 import torch
+from support.systems import needs_systems
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 from torchrec.optim.keyed import KeyedOptimizerWrapper
@@ -16,7 +18,17 @@ from training.test_jobs import a_run, from_step, losses
 
 from recsmith.errors import UsageError
 from recsmith.jobs.launch import launch
-from recsmith.training import DenseOptimizer, Run, RunModel, RunOptimizers, SparseOptimizer, train
+from recsmith.training import (
+    DenseOptimizer,
+    Run,
+    RunModel,
+    RunOptimizers,
+    SparseOptimizer,
+    run_from_raw,
+    run_to_raw,
+    train,
+)
+from recsmith.training.launch.launching import dry_run
 from recsmith.training.optimizers.dense import dense_optimizer
 from recsmith.training.systems.shampoo.optimizer import ShampooOptimizer, inverse_fourth_root
 
@@ -277,8 +289,6 @@ def test_predict_says_what_shampoo_adds(tmp_path: Path) -> None:
 
 
 def test_auto_stays_with_the_optimizer_whose_state_a_checkpoint_has() -> None:
-    from dataclasses import replace
-
     from support.plans import two_tables
 
     from recsmith.training import RunData
@@ -302,3 +312,18 @@ def test_auto_stays_with_the_optimizer_whose_state_a_checkpoint_has() -> None:
     assert (dense.name, dense.learning_rate, dense.clip_norm) == (other, run.optimizers.dense.learning_rate, 2.0)
     assert told == [f"optimizers.dense, which is auto, stays {other}, whose state the checkpoint has"]
     assert decided(replace(run, pipeline="dance"))[1] == []
+
+
+@needs_systems("remote", "arrays")
+def test_auto_is_decided_in_every_kind_of_job_or_refused(tmp_path: Path) -> None:
+    """A trainer of servers and members of an array had Shampoo by it, which a run that names it is refused."""
+    run = replace(a_run(tmp_path / "out"), checkpoint=None, optimizers=RunOptimizers(dense=DenseOptimizer(name="auto")))
+    served = run_from_raw({**run_to_raw(run), "remote": {}}, "the run")
+    told = "optimizers.dense, which is auto, takes adam: optimizers.dense.name: shampoo does not go with remote"
+    assert any(line.startswith(told) for line in dry_run(served))
+    heard = list[str]()
+    train(served, settings=("steps=2",), on_progress=lambda message: heard.append(message.get("note", "")))
+    assert any(line.startswith(told) for line in heard)
+    members = {"members": {"x": [], "y": ["seed=1"]}, "together": "always"}
+    with pytest.raises(UsageError, match=r"optimizers\.dense\.name: auto does not go with array"):
+        dry_run(run_from_raw({**run_to_raw(run), "array": members}, "the run"))

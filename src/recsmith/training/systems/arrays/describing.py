@@ -6,8 +6,7 @@ from pathlib import Path
 import torch
 
 from recsmith.adapters.topology import device_type
-from recsmith.training.job.log import starting_lines
-from recsmith.training.job.plan import plan_to_go_on
+from recsmith.training.job.preparing import done_here, made_here
 from recsmith.training.job.run_step import checkpoint_bytes, memory_of, planned_as_run
 from recsmith.training.job.sharded import dense_shapes
 from recsmith.training.launch.dry_run import DryRun, check_limit, described_run, ranks_of
@@ -15,11 +14,11 @@ from recsmith.training.launch.prerequisites import check_run
 from recsmith.training.optimizers.building import state_bytes
 from recsmith.training.run import Run
 from recsmith.training.seams.system import SystemTold
-from recsmith.training.sources import check_state, open_source
-from recsmith.training.systems.arrays.going_on import newest_of_members
+from recsmith.training.sources import open_source
+from recsmith.training.systems.arrays.going_on import newest_of_members, prepared_array
 from recsmith.training.systems.arrays.members import members_of, read_ended
 from recsmith.training.systems.arrays.model import unsharded_array, weighed
-from recsmith.training.systems.arrays.sharding import member_plan, wide_tables, with_members
+from recsmith.training.systems.arrays.sharding import member_plan
 
 
 def described_array(made: Run) -> DryRun:
@@ -36,10 +35,8 @@ def described_array(made: Run) -> DryRun:
         check_run(each, here)
     array = unsharded_array(made, source, without=list(read_ended(Path(made.output), made).ended))
     saved = newest_of_members({each.name: each.run for each in array.members})
-    position = saved and saved.progress["position"]
-    wide = plan_to_go_on(wide_tables(array), saved and saved.plan, ranks, ranks)
-    plan = planned_as_run(made, with_members(wide, array.members))
-    check_state(source, position, ranks, made.data.local_batch_size(ranks))
+    prepared = prepared_array(array, saved, ranks, plan_by=made_here, check_by=done_here)
+    plan = planned_as_run(made, prepared.plan)
     shapes = [shape for member in array.members for shape in dense_shapes(member.task)]
     state = state_bytes(made.optimizers.dense)
     memory = memory_of(made, plan, shapes, state)
@@ -49,7 +46,6 @@ def described_array(made: Run) -> DryRun:
     return DryRun(
         run=made, plan=plan, memory=memory, step=None if gain.on_gpu else gain.step,
         systems=[told], checkpoint_bytes=None if made.checkpoint is None else size,
-        about=starting_lines(made, plan, parameters=array.parts.parameters, samples=source.length),
-        notes=source.notes(made.data.batch_sizes(ranks), ranks, position),
+        about=prepared.about, notes=prepared.notes(saved[0].progress["position"] if saved else None),
         folders=f"'{made.output}/MEMBER' of each ({', '.join(members)})",
     )  # fmt: skip

@@ -1,31 +1,57 @@
-"""The checkpoint that the members of an array go on from: the newest step that each of them has."""
+"""An array is prepared as any run is, and goes on from the newest step that each of its members has."""
 
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from pathlib import Path
 
 import torch.distributed as dist
 
 from recsmith.errors import UsageError
+from recsmith.plans import Plan
 from recsmith.training.job.agreement import Agreement
 from recsmith.training.job.checkpoints import Checkpoints, step_name
+from recsmith.training.job.going_on import check_goes_on
+from recsmith.training.job.models import Unsharded
+from recsmith.training.job.preparing import Check, PlanMaker, Prepared, prepare
 from recsmith.training.job.resuming import CHECKPOINTS, Saved, checkpoint_folders
 from recsmith.training.run import Checkpointing, Run
-from recsmith.training.systems.arrays.model import Member
+from recsmith.training.systems.arrays.model import Member, UnshardedArray
+from recsmith.training.systems.arrays.sharding import member_plan, wide_tables, with_members
 
 
-def newest_of_members(runs: Mapping[str, Run]) -> Saved | None:
-    """The newest checkpoint that all members of an array have, as the first of them has it; None where there is none.
+def prepared_array(
+    array: UnshardedArray, saved: Sequence[Saved], ranks: int, plan_by: PlanMaker, check_by: Callable[[Check], None]
+) -> Prepared:
+    """The array, prepared as one run: its plan is made for the tables of one member, as wide as those of all.
+
+    saved: the checkpoint of each member that training goes on from; none where it begins anew.
+
+    Raises what `prepare` raises.
+    """
+
+    def plan(_: Unsharded, __: Plan | None, holders: int) -> Plan:
+        before = saved[0].plan if saved else None  # all members lie alike
+        return with_members(plan_by(wide_tables(array), before, holders), array.members)
+
+    made = prepare(array.parts.run, ranks, parts=array.parts, plan_by=plan, check_by=check_by)
+    for member, each in zip(array.members, saved, strict=False):
+        alone = Unsharded(member.run, array.parts.source, member.task, array.parts.features)
+        check_goes_on(alone, each, member_plan(made.plan, member), ranks)
+    return made
+
+
+def newest_of_members(runs: Mapping[str, Run]) -> list[Saved]:
+    """The newest checkpoint that all members of an array have, of each of them; none where there is none.
 
     Raises:
         UsageError: members were trained apart, and have no step in common.
     """
     folders = {name: Path(run.output) / CHECKPOINTS for name, run in runs.items() if run.checkpoint}
     if not folders:
-        return None
+        return []
     newest = newest_in_common(
         {name: {each.name for each in checkpoint_folders(folder)} for name, folder in folders.items()}
     )
-    return Saved(next(iter(folders.values())) / newest) if newest else None
+    return [Saved(folder / newest) for folder in folders.values()] if newest else []
 
 
 def newest_in_common(found: Mapping[str, Set[str]]) -> str | None:
@@ -54,7 +80,7 @@ def checkpoints_of(member: Member, agreement: Agreement) -> Checkpoints:
     return Checkpoints(folder, member.run.checkpoint or Checkpointing(), agreement, alone=False)
 
 
-def newest_of_all(checkpoints: Mapping[str, Checkpoints]) -> tuple[list[Saved] | None, list[str]]:
+def newest_of_all(checkpoints: Mapping[str, Checkpoints]) -> tuple[list[Saved], list[str]]:
     """The checkpoints of all members of the newest step that each of them has, and lines on what was removed.
 
     Those of later steps are of a job that was ended between two members' checkpoints; they are removed, since the array
@@ -70,4 +96,4 @@ def newest_of_all(checkpoints: Mapping[str, Checkpoints]) -> tuple[list[Saved] |
     dist.barrier()
     told = f"{', '.join(gone)}: checkpoints after step {step:,} were removed, which not all members have"
     lines = [told] if gone else []
-    return [Saved(each.folder / newest) for each in checkpoints.values()] if newest else None, lines
+    return [Saved(each.folder / newest) for each in checkpoints.values()] if newest else [], lines

@@ -35,16 +35,17 @@ from recsmith.training.job.job import (
     set_state,
     settled,
 )
-from recsmith.training.job.log import RunLog, StepTimes, starting_lines, tell_note
+from recsmith.training.job.log import RunLog, StepTimes, tell_note
 from recsmith.training.job.metrics import Window, score_each
 from recsmith.training.job.plan import agreed_plan
+from recsmith.training.job.preparing import done_by_rank_0
 from recsmith.training.job.sharded import ShardedJob, rank_device
 from recsmith.training.run import Run, run_to_raw, save_run
 from recsmith.training.scores import Scores
 from recsmith.training.sources import open_data, open_source
 from recsmith.training.sources.protocol import BatchSource
 from recsmith.training.steps.protocol import StepOutcome
-from recsmith.training.systems.arrays.going_on import checkpoints_of, newest_of_all
+from recsmith.training.systems.arrays.going_on import checkpoints_of, newest_of_all, prepared_array
 from recsmith.training.systems.arrays.members import (
     FILE,
     EndedMember,
@@ -54,7 +55,7 @@ from recsmith.training.systems.arrays.members import (
     write_ended,
 )
 from recsmith.training.systems.arrays.model import Member, UnshardedArray, unsharded_array, weighed
-from recsmith.training.systems.arrays.sharding import member_plan, shard_array, wide_tables, with_members
+from recsmith.training.systems.arrays.sharding import member_plan, shard_array
 from recsmith.training.watchers import Watchers
 
 DIVERGED = (
@@ -216,10 +217,12 @@ def _prepared(run: Run, source: BatchSource, agreement: Agreement) -> tuple[Arra
     array = unsharded_array(run, source, without=list(ended))
     checkpoints = [checkpoints_of(member, agreement) for member in array.members]
     named = dict(zip([member.name for member in array.members], checkpoints, strict=True))
-    saved, removed = newest_of_all(named) if run.checkpoint else (None, [])
-    before = None if saved is None else saved[0].plan  # all members lie alike
-    plan = with_members(agreed_plan(wide_tables(array), before, ranks_per_host()), array.members)
-    parameters = array.parts.parameters
+    saved, removed = newest_of_all(named) if run.checkpoint else ([], [])
+    made = prepared_array(
+        array, saved, dist.get_world_size(), check_by=done_by_rank_0,
+        plan_by=lambda parts, before, _: agreed_plan(parts, before, ranks_per_host()),
+    )  # fmt: skip
+    plan = made.plan
     sharded, jobs = shard_array(array, plan, rank_device())
     progress = [progress_of(each) for each in saved or [None] * len(jobs)]
     batches = settled(sharded, batches_from(array.parts, progress[0]))
@@ -232,13 +235,12 @@ def _prepared(run: Run, source: BatchSource, agreement: Agreement) -> tuple[Arra
     ]
     for number, job in enumerate(members):
         set_state(job.sharded, job.run, saved[number] if saved else None, job.progress)
-    ranks = dist.get_world_size()
     if dist.get_rank() == 0:
         save_run(run, output / "run.json")
         save_plan(plan, output / "plan.json")
     for line in [
-        *starting_lines(run, plan, parameters=parameters, samples=array.parts.source.length),
-        *array.parts.source.notes(run.data.batch_sizes(ranks), ranks, progress[0].position),
+        *made.about,
+        *made.notes(progress[0].position),
         *removed,
         *([f"going on after step {progress[0].step:,}"] if saved else []),
     ]:

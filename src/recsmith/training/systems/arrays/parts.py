@@ -43,7 +43,8 @@ def array_parts(run: Run) -> list[Part]:
     """The parts of a run that trains several models in one job."""
     step = parsed(run.pipeline, "pipeline")[0]
     found = [
-        TrainedTogether(), *data_parts(run), *model_parts(run.model, tables=run.model.tables), *trained_by(run),
+        TrainedTogether(), *data_parts(run), *model_parts(run.model, tables=run.model.tables),
+        *trained_by(run, undecided=True),
         *([OwnStep(step)] if step not in PIPELINES else []),
         *([BF16_PRODUCTS] if run.model.precision == "bf16" else []),
         *([BACKGROUND] if run.checkpoint is not None and run.checkpoint.background else []),

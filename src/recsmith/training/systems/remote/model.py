@@ -20,8 +20,9 @@ from recsmith.plans import Plan
 from recsmith.training.batches import TrainingBatch
 from recsmith.training.job.agreement import Agreement
 from recsmith.training.job.job import Progress, TrainingJob, progress_from
-from recsmith.training.job.log import RunLog, starting_lines
-from recsmith.training.job.models import Task, Unsharded, unsharded
+from recsmith.training.job.log import RunLog
+from recsmith.training.job.models import Task, Unsharded
+from recsmith.training.job.preparing import prepare
 from recsmith.training.job.resuming import CHECKPOINTS, Saved
 from recsmith.training.job.sharded import ShardedJob, rank_device, table_of
 from recsmith.training.optimizers.building import combined_optimizer, set_schedule
@@ -49,9 +50,10 @@ def trainer_job(
     begun, output = time.perf_counter(), Path(run.output)
     with client.group.opening():
         agreement = Agreement()
-    parts, (plan, raw, names, dense) = unsharded(run), client.begin()
-    parameters, samples = parts.parameters, parts.source.length
+    plan, raw, names, dense = client.begin()
     trainers = width or client.trainers
+    prepared = prepare(run, trainers, plan_by=lambda *_: plan)  # servers compare the checkpoint
+    run, parts = prepared.run, prepared.parts
     with_remote_tables(parts.task, client)
     sharded = trainer_model(run, parts.task, client, names)
     progress = Progress() if raw is None else progress_from(raw, "server 0's progress")
@@ -65,14 +67,13 @@ def trainer_job(
     set_schedule(sharded.optimizer, progress.step)
     sharded.optimizer.set_optimizer_step(progress.step)
     saved = Saved(output / CHECKPOINTS / f"step-{progress.step:08d}")
-    told = saved.told(run, trainers) if saved.folder.is_dir() else []
+    prepared = replace(prepared, saved=saved if saved.folder.is_dir() else None)
     torch.manual_seed(run.seed * trainers + number)
-    if width is not None and saved.folder.is_dir():
+    if width is not None and prepared.saved:
         saved.restore_random()
     if number == 0:
         save_run(run, output / "run.json")
-    lines = starting_lines(run, plan, parameters=parameters, samples=samples, ranks=trainers)
-    for line in [*lines, *parts.source.notes(run.data.batch_sizes(trainers), trainers, progress.position), *told]:
+    for line in [*prepared.about, *(each.said for each in prepared.told), *prepared.notes(progress.position)]:
         log.say({"note": line})
     log.write("start", {"step": progress.step, "seconds": time.perf_counter() - begun, "plan": plan.digest})
     checkpoints: Any = RemoteCheckpoints(output / CHECKPOINTS, client, agreement)

@@ -7,7 +7,6 @@ and its checkpoints, and so a checkpoint is that of the planned job.
 import os
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -22,9 +21,8 @@ from recsmith.plans import plan_to_raw
 from recsmith.training.job.agreement import Agreement
 from recsmith.training.job.checkpoints import Checkpoints
 from recsmith.training.job.job import progress_of, set_state
-from recsmith.training.job.models import unsharded
 from recsmith.training.job.plan import agreed_plan
-from recsmith.training.job.plan_rules import check_loadable
+from recsmith.training.job.preparing import done_by_rank_0, prepare
 from recsmith.training.job.resuming import CHECKPOINTS
 from recsmith.training.job.sharded import rank_device, shard, table_of
 from recsmith.training.optimizers.building import set_schedule
@@ -42,7 +40,7 @@ from recsmith.training.systems.remote.calls import (
 from recsmith.training.systems.remote.leases import BatchLeases
 from recsmith.training.systems.remote.members import ENDED, HOLD, Members
 from recsmith.training.systems.remote.model import copy_dense, dense_step, flat_tensors, learning_rate
-from recsmith.training.systems.remote.planning import can_share, check_servers, run_of_servers
+from recsmith.training.systems.remote.planning import can_share, check_servers
 from recsmith.training.systems.remote.updates import held_shards, merged
 
 
@@ -76,18 +74,15 @@ class TableServer:
         assert run.remote is not None
         self.number = dist.get_rank()
         self.run, self.agreement, self._turn = run, Agreement(), threading.RLock()
-        parts = unsharded(run)
         folder, settings = Path(run.output) / CHECKPOINTS, run.checkpoint or Checkpointing()
         self.checkpoints = ServerCheckpoints(folder, settings, self.agreement)
         saved = self.checkpoints.newest() if run.checkpoint else None
-        parts = replace(parts, run=run_of_servers(run, trainers, dist.get_world_size()))
-        self.plan = agreed_plan(parts, saved.plan if saved else None, dist.get_world_size())
+        made = prepare(run, trainers, saved=saved, plan_by=agreed_plan, check_by=done_by_rank_0)
+        self.run, self.plan = made.run, made.plan
         check_servers(self.plan)
-        if saved is not None:
-            check_loadable(saved.plan, self.plan)
-        self.job = shard(run, self.plan, parts.task, rank_device())
+        self.job = shard(made.run, self.plan, made.parts.task, rank_device())
         progress = progress_of(saved)
-        set_state(self.job, run, saved, progress)
+        set_state(self.job, made.run, saved, progress)
         self.step, self.progress = progress.step, saved.progress if saved else None
         self.trainers = trainers
         self.leases = leases_of(run, trainers, progress.step)

@@ -27,7 +27,9 @@ class Shampoo(System):
 
         dense = run.optimizers.dense
         named = SHAMPOO in (dense.name, (dense.arguments or {}).get("optimizer"))
-        return (FactoredLayers(),) if named or (undecided and dense.name == AUTO) else ()
+        if named:
+            return (FactoredLayers(),)
+        return (FactoredLayers(AUTO),) if undecided and dense.name == AUTO else ()
 
     def needs_step(self, run: Any) -> bool:
         """Where it is named, or may be taken."""
@@ -37,18 +39,25 @@ class Shampoo(System):
 
     def decide(self, made: OpenRun) -> OpenRun:
         """Take it or leave it; the optimizer of a checkpoint stays, which has its state."""
+        from recsmith.adapters.topology import device_type
+        from recsmith.training.run.refusals import placed_parts, refusals
         from recsmith.training.systems.shampoo.cost import AUTO, SHAMPOO, optimizer_decided
 
         run, before, dense = made.run, made.before, made.run.optimizers.dense
         if dense.name not in (AUTO, SHAMPOO) or trains_layers(run):
             return made
-        decided, told, added = optimizer_decided(dense, made.shapes, made.priced, made.step)
+        shampoo = _with(run, replace(dense, name=SHAMPOO))
+        refused = next(refusals(placed_parts(shampoo, made.priced, device_type())), None)
+        decided, told, added = optimizer_decided(dense, made.shapes, made.priced, made.step, refused=refused)
         if dense.name == AUTO and before is not None and before.optimizers.dense.name != decided.name:
             decided = replace(before.optimizers.dense, learning_rate=dense.learning_rate, clip_norm=dense.clip_norm)
             told = [f"optimizers.dense, which is auto, stays {decided.name}, whose state the checkpoint has"]
         step = made.step and replace(made.step, optimizer_s=made.step.optimizer_s + added)
-        run = replace(run, optimizers=replace(run.optimizers, dense=decided))
-        return replace(made, run=run, step=step).telling(self.key, decided.name == SHAMPOO, told)
+        return replace(made, run=_with(run, decided), step=step).telling(self.key, decided.name == SHAMPOO, told)
+
+
+def _with(run: Any, dense: Any) -> Any:
+    return replace(run, optimizers=replace(run.optimizers, dense=dense))
 
 
 SYSTEM = Shampoo()

@@ -59,23 +59,25 @@ def shampoo_cost(settings: ShampooSettings, shapes: Shapes, cluster: Cluster, st
 
 
 def optimizer_decided(
-    optimizer: DenseOptimizer, shapes: Shapes, plan: Plan, step: JobStep | None
+    optimizer: DenseOptimizer, shapes: Shapes, plan: Plan, step: JobStep | None, *, refused: str | None = None
 ) -> tuple[DenseOptimizer, list[str], float]:
     """The optimizer of dense layers of a run, lines on what Shampoo costs and if auto takes it, and what it adds.
 
-    step: of the job without it; None where it is not predicted. What it adds to a step is in seconds.
+    step: of the job without it; None where it is not predicted. refused: why the run cannot have it. What it adds to a
+    step is in seconds.
     """
     if optimizer.name not in (AUTO, SHAMPOO):
         return optimizer, [], 0.0
     settings = ShampooSettings.of(optimizer.arguments or {})
     cost = shampoo_cost(settings, shapes, plan.cluster, 0.0 if step is None else step.step_s)
-    told = cost_line(cost)
+    told, plain = cost_line(cost), replace(optimizer, name=settings.grafting, arguments=None)
     if optimizer.name == SHAMPOO:
         return optimizer, [told], cost.seconds or 0.0
+    if refused is not None:
+        return plain, [f"optimizers.dense, which is auto, takes {plain.name}: {refused}"], 0.0
     if cost.flops and cost.share is not None and cost.share <= MOST:
         taken = f"{told}; so optimizers.dense, which is auto, takes it"
         return replace(optimizer, name=SHAMPOO), [taken], cost.seconds or 0.0
-    plain = replace(optimizer, name=settings.grafting, arguments=None)
     why = "nothing was measured on GPUs" if cost.share is None else f"auto lets it cost {MOST:.0%}"
     why = why if cost.flops else "no layer has a matrix"
     return plain, [f"{told}; {why}, so optimizers.dense, which is auto, takes {plain.name}"], 0.0

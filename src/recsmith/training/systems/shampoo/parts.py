@@ -11,7 +11,12 @@ class FactoredLayers:
     """Dense layers by Shampoo, which keeps statistics of their rows and columns."""
 
     owns: ClassVar[Owned] = Owned({LAYERS})
-    label: str = "optimizers.dense.name: shampoo"
+    name: str = "shampoo"
+
+    @property
+    def label(self) -> str:
+        """Its key and name, which may be auto."""
+        return f"optimizers.dense.name: {self.name}"
 
     def refuses(self, other: Any, /) -> str | None:
         """Models without any, and weights in bf16."""
