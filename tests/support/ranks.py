@@ -42,7 +42,16 @@ IMPORTED = (
     "yaml",
     "zoneinfo",
 )  # before the first job: what most jobs need. torch.distributed.optim compiles TorchScript while it is imported
-ROOMS = ("analyses", "bounds", "planners.annealing", "planners.auto", "planners.search", "prediction", "problems", "training")
+ROOMS = (
+    "analyses",
+    "bounds",
+    "planners.annealing",
+    "planners.auto",
+    "planners.search",
+    "prediction",
+    "problems",
+    "training",
+)
 READ = (
     "clusters.cluster:Cluster",
     "data.batch:DataSchema",

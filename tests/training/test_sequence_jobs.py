@@ -198,7 +198,7 @@ def test_the_exported_model_predicts_what_was_scored(trained: tuple[Run, dict[st
                 name="test_sequence_jobs:attending", tables=(a_table("t"),),
                 compression=(CompressionRule(tables="t", method="hash", factor=2),),
             ),
-            "which model.compression does not have yet",
+            "model.compression needs pooled tables",
         ),
     ],
 )  # fmt: skip

@@ -39,7 +39,7 @@ def test_tables_stay_whole_on_a_cpu(tmp_path: Path, optimizer: Any) -> None:
 
 
 def test_an_optimizer_that_no_cpu_has_is_told_before_a_search(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"optimizers\.sparse\.name is adam, which FBGEMM has on GPUs"):
+    with pytest.raises(UsageError, match=r"optimizers\.sparse\.name: adam needs ranks on GPUs"):
         planned(tmp_path, optimizers=RunOptimizers(sparse=SparseOptimizer(name="adam")))
 
 

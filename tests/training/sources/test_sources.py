@@ -74,7 +74,7 @@ class TestOnesOwn(BatchSourceContract):
     def test_what_is_wrong_with_it_is_told(self) -> None:
         with pytest.raises(UsageError, match=r"data\.train\.sed is no setting; did you mean"):
             a_source({"source": "own_source:Clicks", "sed": 1})
-        with pytest.raises(UsageError, match=r"go with formats, and data\.train names a source"):
+        with pytest.raises(UsageError, match=r"needs data in files of a format, and data\.train names a source"):
             a_source({"source": "own_source:Clicks"}, feed=1)
 
     def test_a_state_that_it_refuses_is_refused_before_a_start(self) -> None:

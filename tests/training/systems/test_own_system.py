@@ -113,9 +113,13 @@ def test_its_settings_are_those_of_any_part_of_a_run(tmp_path: Path) -> None:
 def test_what_is_not_tried_with_it_is_refused(tmp_path: Path) -> None:
     run = a_run(tmp_path)
     together = {"members": {"x": [], "y": ["seed=1"]}, "together": "always"}
-    with pytest.raises(UsageError, match="systems: own_system:WarmRestarts does not go with array"):
+    with pytest.raises(
+        UsageError, match="own_system:WarmRestarts changes what is done between steps, which does not go with array"
+    ):
         dry_run(run_from_raw({**run_to_raw(run), "array": together}, "the run"))
-    with pytest.raises(UsageError, match="systems: own_system:WarmRestarts does not go with remote"):
+    with pytest.raises(
+        UsageError, match="own_system:WarmRestarts changes what is done between steps, which does not go with remote"
+    ):
         dry_run(run_from_raw({**run_to_raw(run), "remote": {}}, "the run"))
 
 

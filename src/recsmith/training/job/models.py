@@ -19,10 +19,10 @@ from recsmith.data import DataSchema
 from recsmith.errors import UsageError
 from recsmith.training.batches import Place, TrainingBatch
 from recsmith.training.run import Run, RunModel, RunTable
-from recsmith.training.run.parts import Part
 from recsmith.training.run.refusals import check_together, model_parts
 from recsmith.training.run.tables import name_refused, tables_of
 from recsmith.training.seams import TABLES, systems
+from recsmith.training.seams.capabilities import Part
 from recsmith.training.seams.system import SystemTold, first_of
 from recsmith.training.sources import BatchSource, open_source
 from recsmith.training.tables.features import Features

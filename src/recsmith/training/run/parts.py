@@ -1,107 +1,66 @@
-"""What a run, its data, its plan or its machine bring along, and what each of these parts refuses; without torch.
+"""What a run, its data, its plan or its machine bring along: the parts of the core; without torch.
 
-A part says of another in a sentence why it does not go with it (`refuses`), and what it owns of a job, which no other
-part can own beside it. refusals.py finds the parts of a run and asks all pairs. Parts of systems are in their folders.
+What a part owns, needs and lacks is in seams/capabilities.py, and refuses most pairs; a part says the rest itself
+(`refuses`). refusals.py finds the parts of a run and asks all pairs. Parts of systems are in their folders.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 from recsmith._components import parsed
 from recsmith.plans import Plan
 from recsmith.training.collectives import collectives_of
 from recsmith.training.run import names_component
+from recsmith.training.seams.capabilities import (
+    BF16_PRODUCTS_NEEDED,
+    COPIES,
+    EXCHANGE,
+    FORMATS,
+    FP32_PRODUCTS_NEEDED,
+    FP32_TABLES,
+    MATRICES,
+    NOTHING,
+    ON_CPU,
+    ON_GPU,
+    ONE_PLACE,
+    POOLED,
+    PRODUCTS,
+    STEP,
+    TABLES,
+    Capabilities,
+    PlainPart,
+    RefusesNothing,
+)
 from recsmith.workloads.optimizers import COPYING_OPTIMIZERS, CPU_OPTIMIZERS, OPTIMIZERS
 
 COPIED = "data_parallel"
 SEQUENCES_ON_CPU = ("table_wise", "column_wise", "row_wise")  # FBGEMM 1.8 pools copies of sequence tables there
 
-# What a part of a job may say that no other part can say beside it; errors have it as it stands here.
-TABLES, BAGS, IDS = "how tables are built", "which bags are looked up", "which rows ids stand for"
-LAYERS, LAYER_WEIGHTS = "how dense layers are trained", "how the weights of dense layers are kept"
-STEP, ORDER, PRODUCTS = "how a step is made", "in which order samples come", "how dense layers are multiplied"
-ROWS, EXCHANGE, COPIES = "where the rows of tables are", "when ids cross ranks", "when whole tables are copied"
-BETWEEN = "what is done between steps"
-OF_ONE_MODEL = frozenset({TABLES, BAGS, IDS, ROWS, LAYERS, LAYER_WEIGHTS, STEP, ORDER, PRODUCTS, COPIES, BETWEEN})
-Owned = frozenset[str]
-NOTHING = Owned()
 
-
-class Part(Protocol):
-    """Something that a run has, under the name that docs have for it."""
-
-    @property
-    def label(self) -> str:
-        """What people call it: a key of the run, with its value where that matters."""
-        ...
-
-    def refuses(self, other: Any, /) -> str | None:
-        """Why it does not go with another part, and what to do; None where it does."""
-        ...
-
-
-def owns(part: Any, *things: str) -> bool:
-    """Whether a part owns one of these."""
-    return not getattr(part, "owns", NOTHING).isdisjoint(things)
-
-
-class RefusesNothing:
-    """Of a part that others refuse, and that refuses nothing by itself."""
-
-    def refuses(self, _: Any, /) -> str | None:
-        """None: others say what they refuse."""
-        return None
-
-
-@dataclass(frozen=True)
-class PlainPart(RefusesNothing):
-    """A part that is its name, and what it owns."""
-
-    label: str
-    owns: Owned = NOTHING
-
-
-FEED = PlainPart("data.feed")
+FEED = PlainPart("data.feed", needs=Capabilities({FORMATS}))
 WEIGHTS, BUILT_IN_MODEL = PlainPart("weights of ids"), PlainPart("model.name of torchrec.models")
-CPU, GPU = PlainPart("a CPU"), PlainPart("a GPU")
-FP32_PRODUCTS = PlainPart("model.precision: fp32")
-BF16_PRODUCTS = PlainPart("model.precision: bf16", Owned({PRODUCTS}))
-NO_LAYERS = PlainPart("a model without dense layers")
-BACKGROUND = PlainPart("checkpoint.background", Owned({COPIES}))
-
-
-@dataclass(frozen=True)
-class OwnTables:
-    """Pooled tables that a class of the user's builds."""
-
-    owns: ClassVar[Owned] = Owned({TABLES})
-    label: str = "model.table_module"
-
-    def refuses(self, other: Any, /) -> str | None:
-        """What would build them too."""
-        if owns(other, BAGS, IDS):
-            return f"model.table_module builds the tables, which {other.label} would too; drop one of them"
-        return None
-
-
-@dataclass(frozen=True)
-class OwnSource:
-    """Batches of a class of the user's."""
-
-    label: str = "data.train: {source: ...}"
-
-    def refuses(self, other: Any, /) -> str | None:
-        """What formats alone have."""
-        if other is FEED or owns(other, BAGS):
-            return "data.feed and data.deduplicate go with formats, and data.train names a source; drop them"
-        return None
+CPU = PlainPart("a CPU", lacks=Capabilities({ON_GPU}), stands="this job is on CPUs")
+GPU = PlainPart("a GPU", lacks=Capabilities({ON_CPU}), stands="this job is on GPUs")
+FP32_PRODUCTS = PlainPart(
+    "model.precision: fp32", lacks=Capabilities({BF16_PRODUCTS_NEEDED}), stands="model.precision is fp32"
+)
+BF16_PRODUCTS = PlainPart(
+    "model.precision: bf16", Capabilities({PRODUCTS}), lacks=Capabilities({FP32_PRODUCTS_NEEDED}),
+    stands="model.precision is bf16",
+)  # fmt: skip
+NO_LAYERS = PlainPart("a model without dense layers", lacks=Capabilities({MATRICES}), stands="the model has none")
+BACKGROUND = PlainPart("checkpoint.background", Capabilities({COPIES}))
+OWN_TABLES = PlainPart("model.table_module", Capabilities({TABLES}))
+OWN_SOURCE = PlainPart("data.train: {source: ...}", lacks=Capabilities({FORMATS}), stands="data.train names a source")
+AHEAD_OF_BATCHES = PlainPart("pipeline: sparse_dist", Capabilities({EXCHANGE}))
 
 
 @dataclass(frozen=True)
 class OwnStep(RefusesNothing):
     """A step that a class of the user's makes."""
 
-    owns: ClassVar[Owned] = Owned({STEP})
+    owns: ClassVar[Capabilities] = Capabilities({STEP})
     name: str
     label: str = "pipeline: module:Class"
 
@@ -123,30 +82,48 @@ class PlannedTables(RefusesNothing):
         """The first table, by name, that every rank has a copy of."""
         return min((each.table for each in self.plan.placements if each.sharding_type == COPIED), default=None)
 
+    @property
+    def lacks(self) -> Capabilities:
+        """Of copies."""
+        return Capabilities({ONE_PLACE}) if self.copied else NOTHING
+
+    @property
+    def stands(self) -> str:
+        """Which table is copied."""
+        return f"the plan copies table {self.copied} to every rank"
+
 
 @dataclass(frozen=True)
 class Sequences:
     """A table that is not pooled, and the name of its model."""
 
+    lacks: ClassVar[Capabilities] = Capabilities({POOLED})
     table: str
     model: str
     label: str = "pooling: none"
 
+    @property
+    def stands(self) -> str:
+        """Which table it is."""
+        return f"table '{self.table}' has pooling none"
+
     def refuses(self, other: Any, /) -> str | None:
-        """Models that pool, tables that are stored or looked up in another way, weights, and copies on a CPU."""
+        """Models that pool, weights of ids, and copies on a CPU."""
         if other is BUILT_IN_MODEL:
             return f"{self.model} pools all its tables, and '{self.table}' has pooling none; name a model of yours"
-        if owns(other, BAGS, IDS):
-            return f"table '{self.table}' has pooling none, which {other.label} does not have yet; drop one of them"
         if other is WEIGHTS:
             return f"table '{self.table}' has pooling none, and the data's ids have weights; leave one of them out"
         return _pooled_copy(other) if isinstance(other, PlannedTables) and other.device == "cpu" else None
 
 
 @dataclass(frozen=True)
-class TableOptimizer:
-    """The optimizer of embedding tables."""
+class TableOptimizer(RefusesNothing):
+    """The optimizer of embedding tables: FBGEMM has some on GPUs alone, and some for sharded tables alone."""
 
+    cures: ClassVar[Mapping[str, str]] = {
+        ON_GPU: f"on CPU use {', '.join(CPU_OPTIMIZERS)}",
+        ONE_PLACE: f"use {', '.join(COPYING_OPTIMIZERS)}, or a plan without data_parallel",
+    }
     name: str
 
     @property
@@ -154,19 +131,11 @@ class TableOptimizer:
         """Its key and name."""
         return f"optimizers.sparse.name: {self.name}"
 
-    def refuses(self, other: Any, /) -> str | None:
-        """A CPU that FBGEMM does not have it for, and copied tables, which it would train in another way."""
-        if other is CPU and self.name not in CPU_OPTIMIZERS:
-            return (
-                f"optimizers.sparse.name is {self.name}, which FBGEMM has on GPUs alone; on CPU use "
-                f"{', '.join(CPU_OPTIMIZERS)}"
-            )
-        if isinstance(other, PlannedTables) and other.copied and not OPTIMIZERS[self.name].copies:
-            return (
-                f"{self.name} trains sharded tables alone, and the plan copies table {other.copied} to every rank; "
-                f"use {', '.join(COPYING_OPTIMIZERS)}, or a plan without data_parallel"
-            )
-        return None
+    @property
+    def needs(self) -> Capabilities:
+        """A GPU, and rows that are in one place."""
+        found = {ON_GPU: self.name not in CPU_OPTIMIZERS, ONE_PLACE: not OPTIMIZERS[self.name].copies}
+        return Capabilities(need for need, needed in found.items() if needed)
 
 
 @dataclass(frozen=True)
@@ -181,15 +150,14 @@ class Messages:
         name = parsed(self.comms, "comms")[0] if names_component(self.comms) else self.comms.forward
         return f"comms: {name}"
 
+    @property
+    def needs(self) -> Capabilities:
+        """What its collectives need."""
+        return getattr(collectives_of(self.comms), "needs", NOTHING)
+
     def refuses(self, other: Any, /) -> str | None:
-        """Plans that its collectives refuse; features whose rows differ in number where their largest columns cross."""
-        made: Any = collectives_of(self.comms)
-        if owns(other, BAGS) and getattr(made, "pooled", None) is not None:
-            return (
-                "comms.pooled sends as many columns of each sample, and data.deduplicate looks up other numbers of "
-                "rows on each rank; drop one of them"
-            )
-        return made.refuses(other.plan) if isinstance(other, PlannedTables) else None
+        """Plans that its collectives refuse."""
+        return collectives_of(self.comms).refuses(other.plan) if isinstance(other, PlannedTables) else None
 
 
 def not_as_plain(comms: Any, system: str, why_not_int8: str) -> str | None:
@@ -201,17 +169,10 @@ def not_as_plain(comms: Any, system: str, why_not_int8: str) -> str | None:
 
 
 @dataclass(frozen=True)
-class AheadOfBatches(RefusesNothing):
-    """A pipeline under which ids cross ranks ahead of their batch."""
-
-    owns: ClassVar[Owned] = Owned({EXCHANGE})
-    label: str = "pipeline: sparse_dist"
-
-
-@dataclass(frozen=True)
 class NarrowTables:
     """Tables whose weights are narrower than fp32: the name of the first, and its data type."""
 
+    lacks: ClassVar[Capabilities] = Capabilities({FP32_TABLES})
     table: str
     data_type: str = "bf16"
 
@@ -219,6 +180,11 @@ class NarrowTables:
     def label(self) -> str:
         """Its key and value."""
         return f"data_type: {self.data_type}"
+
+    @property
+    def stands(self) -> str:
+        """Which table it is."""
+        return f"table '{self.table}' has data_type {self.data_type}"
 
     def refuses(self, other: Any, /) -> str | None:
         """bf16, whose rows no training kernel of FBGEMM looks up: fp32, fp16 and bytes are what they take."""

@@ -1,7 +1,7 @@
 """Which parts of a run do not go together, and why; without torch.
 
-Each part says of another in a sentence why it refuses it (parts.py, and those of systems), and `check_together` walks
-all pairs. Two parts that would own the same thing are refused where neither says more. docs/train.md has the table of
+`check_together` walks all pairs of a run's parts (parts.py, and those of systems): what a part says of another itself,
+what it needs that another owns or lacks, and what both own (seams/capabilities.py). docs/train.md has the table of
 pairs, which `pairs_table` makes.
 """
 
@@ -14,8 +14,8 @@ from recsmith.errors import UsageError
 from recsmith.plans import Plan
 from recsmith.training.run import BUILT_IN, Run, RunModel, RunTable
 from recsmith.training.run.parts import (
+    AHEAD_OF_BATCHES,
     BACKGROUND,
-    BETWEEN,
     BF16_PRODUCTS,
     BUILT_IN_MODEL,
     CPU,
@@ -23,33 +23,37 @@ from recsmith.training.run.parts import (
     FP32_PRODUCTS,
     GPU,
     NO_LAYERS,
-    NOTHING,
+    OWN_SOURCE,
+    OWN_TABLES,
     WEIGHTS,
-    AheadOfBatches,
     Messages,
     NarrowTables,
-    Owned,
-    OwnSource,
     OwnStep,
-    OwnTables,
-    Part,
-    PlainPart,
     PlannedTables,
     Sequences,
     TableOptimizer,
 )
 from recsmith.training.seams import systems
+from recsmith.training.seams.capabilities import (
+    BETWEEN,
+    Capabilities,
+    Part,
+    PlainPart,
+    key_of,
+    owned_by_both,
+    unmet_need,
+)
 
 
 def model_parts(model: RunModel, *, tables: Sequence[RunTable], weighted: bool = False) -> list[Part]:
     """The parts of a model. weighted: whether ids of its data have weights."""
     sequences = [each.name for each in tables if each.pooling == "none"]
     built = [part for each in systems() for part in each.table_parts(model)]
-    named = any(_key(part) == "model.table_module" for part in built)
+    named = any(key_of(part) == "model.table_module" for part in built)
     found: list[tuple[bool, Part]] = [
         (bool(sequences), Sequences(next(iter(sequences), ""), model.name)),
         *((True, part) for part in built),
-        (model.table_module is not None and not named, OwnTables()),
+        (model.table_module is not None and not named, OWN_TABLES),
         (model.name in BUILT_IN, BUILT_IN_MODEL),
         (weighted, WEIGHTS),
     ]
@@ -61,14 +65,14 @@ def data_parts(run: Run) -> list[Part]:
     own = isinstance(run.data.train, dict) and "source" in cast(dict[str, Any], run.data.train)
     step = "auto" if run.pipeline == "auto" else parsed(run.pipeline, "pipeline")[0]
     found: list[tuple[bool, Part]] = [
-        (own, OwnSource()),
+        (own, OWN_SOURCE),
         (run.data.feed is not None, FEED),
         *((True, part) for each in systems() for part in each.data_parts(run)),
         (":" in step, OwnStep(step)),
-        (bool(run.systems), PlainPart(f"systems: {', '.join(run.systems)}", Owned({BETWEEN}))),
+        (bool(run.systems), PlainPart(f"systems: {', '.join(run.systems)}", Capabilities({BETWEEN}))),
         (True, Messages(run.comms)),
         *((True, part) for part in row_parts(run)),
-        (step == "sparse_dist" and run.data.deduplicate != "auto", AheadOfBatches()),
+        (step == "sparse_dist" and run.data.deduplicate != "auto", AHEAD_OF_BATCHES),
     ]
     return [part for present, part in found if present]
 
@@ -120,7 +124,7 @@ def refusals(parts: Sequence[Part]) -> Iterator[str]:
 def refused_pairs(parts: Sequence[Part]) -> Iterator[tuple[Part, Part, str]]:
     """(part, another one that it does not go with, why); what parts say themselves comes first."""
     told = set[frozenset[int]]()  # each pair once; a part that was found twice goes with itself
-    for refused in (_refused, _owns_the_same):
+    for refused in (_refused, owned_by_both):
         for part, other in permutations(parts, 2):
             pair = frozenset((id(part), id(other)))
             if part != other and pair not in told and (why := refused(part, other)) is not None:
@@ -129,20 +133,8 @@ def refused_pairs(parts: Sequence[Part]) -> Iterator[tuple[Part, Part, str]]:
 
 
 def _refused(part: Part, other: Part) -> str | None:
-    return part.refuses(other)
-
-
-def _owns_the_same(part: Part, other: Part) -> str | None:
-    """What to say of two parts of other keys that own the same; None where they do not."""
-    both = getattr(part, "owns", NOTHING) & getattr(other, "owns", NOTHING)
-    if not both or _key(part) == _key(other):
-        return None
-    return f"{part.label} and {other.label} both say {min(both)}; drop one of them"
-
-
-def _key(part: Part) -> str:
-    """The key of the run by which it has a part: of several values, a run has one."""
-    return part.label.partition(": ")[0]
+    """Why a part refuses another one: for a reason of its own, or because it lacks something beside it."""
+    return part.refuses(other) or unmet_need(part, other)
 
 
 def check_together(parts: Sequence[Part]) -> None:

@@ -124,11 +124,13 @@ def test_what_does_not_go_with_it_is_refused() -> None:
 
     periods = Periods(samples=10, update="future_gradient")
     run = Run(data=RunData(train="x", periods=periods, deduplicate="auto"), output="x")
-    with pytest.raises(UsageError, match=r"data.deduplicate does not keep the samples of several periods apart yet"):
+    with pytest.raises(
+        UsageError, match=r"data.deduplicate changes which bags are looked up, which does not go with data.periods"
+    ):
         check_together(data_parts(run))
     own = replace(run, data=replace(run.data, deduplicate="off"), pipeline="mine:Step")
-    with pytest.raises(UsageError, match=r"pipeline mine:Step has a loss of its own, which may not; write incremental"):
+    with pytest.raises(UsageError, match=r"pipeline: module:Class changes how a step is made, .*; write incremental"):
         check_together(data_parts(own))
-    with pytest.raises(UsageError, match=r"pipeline dance has a loss of its own"):
+    with pytest.raises(UsageError, match=r"pipeline: dance changes how a step is made"):
         check_together(data_parts(replace(own, pipeline={"name": "dance"})))
     check_together(data_parts(replace(own, data=replace(own.data, periods=Periods(samples=10)))))

@@ -224,7 +224,9 @@ def test_what_makes_no_stream_is_refused(tmp_path: Path) -> None:
         stream(update="auto")
     with pytest.raises(UsageError, match=r"period 2 has 100 samples \(200 to 299\), and a step takes 120; give longer"):
         stream().steps(BatchSizes(((0, 30), (2, 60))), 2)
-    with pytest.raises(UsageError, match=r"data.train names a source, whose order is its own"):
+    with pytest.raises(
+        UsageError, match=r"data.periods needs data in files of a format, and data.train names a source"
+    ):
         stream({"source": "own_source:Clicks"})
     with pytest.raises(
         UsageError, match=r"data.epochs is 2, and with data.periods each period is trained when it comes"

@@ -212,7 +212,7 @@ def test_checkpoints_in_the_background_are_refused(tmp_path: Path) -> None:
 
     run = a_run(tmp_path, rows={"name": "tiered", "folder": "rows"})
     run = replace(run, checkpoint=Checkpointing(background=True))
-    with pytest.raises(UsageError, match="background copies whole tables to memory"):
+    with pytest.raises(UsageError, match="background changes when whole tables are copied"):
         check_together(placed_parts(run, load_plan(str(run.plan)), "cpu"))
 
 

@@ -1,22 +1,14 @@
 """Several models in one job, as a part of a run: what does not go with that; without torch."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from recsmith._components import parsed
 from recsmith.training.run import Run
-from recsmith.training.run.parts import (
-    BACKGROUND,
-    BF16_PRODUCTS,
-    OF_ONE_MODEL,
-    Messages,
-    OwnStep,
-    Part,
-    Sequences,
-    not_as_plain,
-    owns,
-)
+from recsmith.training.run.parts import BACKGROUND, BF16_PRODUCTS, Messages, OwnStep, not_as_plain
 from recsmith.training.run.refusals import data_parts, model_parts, trained_by
+from recsmith.training.seams.capabilities import ANYTHING, OF_ONE_MODEL, POOLED, Capabilities, Part
 
 PIPELINES = ("auto", "base", "sparse_dist", "prefetch_sparse_dist")
 
@@ -25,12 +17,12 @@ PIPELINES = ("auto", "base", "sparse_dist", "prefetch_sparse_dist")
 class TrainedTogether:
     """Several models in one job."""
 
+    needs: ClassVar[Capabilities] = OF_ONE_MODEL | {POOLED}
+    cures: ClassVar[Mapping[str, str]] = {ANYTHING: "leave it out, or write array.together: never"}
     label: str = "array"
 
     def refuses(self, other: Any, /) -> str | None:
-        """What tables, layers or checkpoints of several models do not have yet, and codecs that mix their columns."""
-        if owns(other, *OF_ONE_MODEL) or isinstance(other, Sequences):
-            return f"{other.label} does not go with array yet; leave it out, or write array.together: never"
+        """Codecs that mix columns of several models."""
         if isinstance(other, Messages):
             return not_as_plain(
                 other.comms, "array", "comms ask for int8, whose scale is of a sample's vectors of all members; use "

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from recsmith.training.run.parts import BAGS, EXCHANGE, TABLES, Owned, owns
+from recsmith.training.seams.capabilities import BAGS, EXCHANGE, FORMATS, POOLED, TABLES, Capabilities, owns
 
 AHEAD = "deduplicated features are padded to equal numbers of rows on all ranks when their batch trains"
 
@@ -12,7 +12,8 @@ AHEAD = "deduplicated features are padded to equal numbers of rows on all ranks 
 class Deduplicated:
     """Features whose distinct bags alone are looked up."""
 
-    owns: ClassVar[Owned] = Owned({TABLES, BAGS})
+    owns: ClassVar[Capabilities] = Capabilities({TABLES, BAGS})
+    needs: ClassVar[Capabilities] = Capabilities({POOLED, FORMATS})
     label: str = "data.deduplicate"
 
     def refuses(self, other: Any, /) -> str | None:

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 from recsmith._components import known
 from recsmith.training.optimizers import KIND
 from recsmith.training.optimizers.settings import DenseOptimizer
-from recsmith.training.run.parts import LAYERS, Owned, RefusesNothing, owns
+from recsmith.training.seams.capabilities import LAYERS, Capabilities, RefusesNothing
 
 ADAMW_DECAY = 0.01  # of torch.optim.AdamW, where it is given none
 PARKING = ("sgd", "adam", "adamw", "adagrad", "rmsprop")  # without a gradient and moments they leave a weight alone
@@ -30,12 +30,12 @@ class LayerOptimizer(RefusesNothing):
 class FewerUnits:
     """Dense layers of which some units are parked for a time, without gradients or moments."""
 
-    owns: ClassVar[Owned] = Owned({LAYERS})
-    instead: ClassVar[str] = "leave it out"
+    owns: ClassVar[Capabilities] = Capabilities({LAYERS})
+    instead: ClassVar[str] = "leave model.narrow out"
     label: str = "model.narrow"
 
     def refuses(self, other: Any, /) -> str | None:
-        """What moves weights that have no gradient, or keeps state of another shape than they have."""
+        """What moves weights that have no gradient."""
         if isinstance(other, LayerOptimizer) and other.weight_decay:
             return (
                 f"optimizers.dense has weight_decay {other.weight_decay:g}, which would shrink the weights of units "
@@ -46,8 +46,6 @@ class FewerUnits:
                 f"optimizers.dense.name is {other.name}, and model.narrow knows what becomes of parked units under "
                 f"{', '.join(PARKING)} alone; use one of these, or leave model.narrow out"
             )
-        if owns(other, LAYERS):
-            return f"{other.label} does not go with model.narrow, whose parked units have no state; drop one of them"
         return None
 
 

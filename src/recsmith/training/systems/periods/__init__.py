@@ -29,13 +29,13 @@ class InOrder(System):
 
     def data_parts(self, run: Any) -> Sequence[Any]:
         """The periods, and an update that mixes them."""
-        from recsmith.training.systems.periods.parts import InPeriods, MixedPeriods
+        from recsmith.training.systems.periods.parts import IN_PERIODS, MixedPeriods
 
         periods = run.data.periods
         if periods is None:
             return ()
         mixes = [MixedPeriods(_update(periods))] if periods.mixed > 1 else []
-        return (InPeriods(), *mixes)
+        return (IN_PERIODS, *mixes)
 
     def source(self, run: Any, dataset: Any) -> Any:
         """The dataset as a stream."""

@@ -1,31 +1,27 @@
 """What a run with its tables on servers refuses, and where; without torch."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, ClassVar
 
 from recsmith._components import parsed
 from recsmith._install import RAY
 from recsmith.errors import MissingExtra, UsageError, check_rules
 from recsmith.training.collectives import collectives_of
 from recsmith.training.run import Run, names_component
-from recsmith.training.run.parts import (
-    BACKGROUND,
-    BF16_PRODUCTS,
-    COPIED,
-    EXCHANGE,
-    GPU,
-    OF_ONE_MODEL,
-    Messages,
-    NarrowTables,
-    OwnStep,
-    Part,
-    PlannedTables,
-    Sequences,
-    TableOptimizer,
-    owns,
-)
+from recsmith.training.run.parts import BACKGROUND, BF16_PRODUCTS, GPU, Messages, NarrowTables, OwnStep, TableOptimizer
 from recsmith.training.run.refusals import check_together, data_parts, model_parts, trained_by
+from recsmith.training.seams.capabilities import (
+    EXCHANGE,
+    FP32_TABLES,
+    OF_ONE_MODEL,
+    ON_CPU,
+    ONE_PLACE,
+    POOLED,
+    Capabilities,
+    Part,
+)
 from recsmith.training.systems.remote.settings import OPTIMIZERS_OF_SERVERS, RunRemote
 
 
@@ -33,29 +29,22 @@ from recsmith.training.systems.remote.settings import OPTIMIZERS_OF_SERVERS, Run
 class TablesOnServers:
     """Tables on processes beside the trainers."""
 
+    needs: ClassVar[Capabilities] = OF_ONE_MODEL | {EXCHANGE, POOLED, FP32_TABLES, ON_CPU, ONE_PLACE}
+    cures: ClassVar[Mapping[str, str]] = {
+        FP32_TABLES: "give it fp32",
+        ON_CPU: "leave remote out there, since PyTorch discourages its RPC on GPUs",
+        ONE_PLACE: "use a plan without data_parallel, or leave remote out",
+    }
     label: str = "remote"
 
     def refuses(self, other: Any, /) -> str | None:
-        """What servers do not hold, update or send yet, and what steps, tables and checkpoints of trainers have not."""
-        if owns(other, *OF_ONE_MODEL, EXCHANGE):
-            return f"{other.label} does not go with remote yet; leave one of them out"
-        if other is GPU:
-            return "remote is for CPUs, since PyTorch discourages its RPC on GPUs; leave it out there"
-        if isinstance(other, Sequences):
-            return f"table '{other.table}' has pooling none, which remote does not have yet; leave remote out"
-        if isinstance(other, NarrowTables):
-            return f"remote keeps tables in fp32, and table '{other.table}' has {other.data_type}; give it fp32"
+        """Optimizers that servers do not have, and messages that they do not send."""
         if isinstance(other, TableOptimizer) and other.name not in OPTIMIZERS_OF_SERVERS:
             return (
                 f"optimizers.sparse.name is {other.name}, and servers have {', '.join(OPTIMIZERS_OF_SERVERS)}; use one "
                 "of these, or leave remote out"
             )
-        if isinstance(other, Messages):
-            return _refused_messages(other.comms)
-        if isinstance(other, PlannedTables):
-            copied = [each.table for each in other.plan.placements if each.sharding_type == COPIED]
-            return _copied(min(copied)) if copied else None
-        return None
+        return _refused_messages(other.comms) if isinstance(other, Messages) else None
 
 
 def _refused_messages(comms: Any) -> str | None:
@@ -65,13 +54,6 @@ def _refused_messages(comms: Any) -> str | None:
     if codec is None:
         return None
     return f"comms: {codec} does not go with remote yet, whose rows cross in fp32; leave comms out"
-
-
-def _copied(table: str) -> str:
-    return (
-        f"remote keeps each row on one server, and the plan copies table {table} to every rank; use a plan without "
-        "data_parallel, or leave remote out"
-    )
 
 
 def check_remote(run: Run, *, launched: bool) -> None:

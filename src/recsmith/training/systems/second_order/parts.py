@@ -1,31 +1,39 @@
 """A step that trains dense layers itself, as a part of a run: what does not go with it; without torch."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 from recsmith._components import known
-from recsmith.training.collectives import collectives_of
 from recsmith.training.optimizers import AUTO, KIND
 from recsmith.training.optimizers.settings import DenseOptimizer, RunOptimizers, SparseOptimizer
 from recsmith.training.run import Run
-from recsmith.training.run.parts import (
-    LAYER_WEIGHTS,
+from recsmith.training.seams.capabilities import (
+    FP32_PRODUCTS_NEEDED,
+    FP32_WEIGHTS,
+    GRADIENTS,
     LAYERS,
-    NO_LAYERS,
-    PRODUCTS,
+    MATRICES,
     STEP,
-    Messages,
-    Owned,
+    Capabilities,
     RefusesNothing,
-    owns,
 )
+
+BY_LOSSES = "its line search compares losses that bf16 cannot tell apart, so train dense layers in fp32"
 
 
 @dataclass(frozen=True)
 class LayersByStep:
     """A pipeline that trains dense layers itself, by gradients and Hessians of the whole sample."""
 
-    owns: ClassVar[Owned] = Owned({LAYERS, STEP})
+    owns: ClassVar[Capabilities] = Capabilities({LAYERS, STEP})
+    needs: ClassVar[Capabilities] = Capabilities({MATRICES, FP32_WEIGHTS, FP32_PRODUCTS_NEEDED})
+    lacks: ClassVar[Capabilities] = Capabilities({GRADIENTS})
+    cures: ClassVar[Mapping[str, str]] = {
+        MATRICES: "write pipeline: base",
+        FP32_WEIGHTS: BY_LOSSES,
+        FP32_PRODUCTS_NEEDED: BY_LOSSES,
+    }
     instead: ClassVar[str] = "write pipeline: base"
     name: str
 
@@ -34,25 +42,17 @@ class LayersByStep:
         """Its key and name."""
         return f"pipeline: {self.name}"
 
+    @property
+    def stands(self) -> str:
+        """What becomes of gradients."""
+        return f"pipeline {self.name} sums all of them for a line search of its own"
+
     def refuses(self, other: Any, /) -> str | None:
-        """Models without layers, precisions in which a loss is not surely lower, and what trains layers too."""
-        if other is NO_LAYERS:
-            return f"pipeline is {self.name}, which trains dense layers, and the model has none; write pipeline: base"
-        if owns(other, PRODUCTS, LAYER_WEIGHTS):
-            return (
-                f"pipeline is {self.name}, whose line search compares losses that bf16 cannot tell apart; train dense "
-                "layers in fp32"
-            )
+        """Settings that it would not use."""
         if isinstance(other, UnusedSettings):
             return (
                 f"pipeline is {self.name}, which trains dense layers by a line search of its own, so that "
                 f"{other.label} would have no effect; leave {'it' if len(other.names) == 1 else 'them'} out"
-            )
-        if owns(other, LAYERS):
-            return f"pipeline is {self.name}, and {other.label} would train the same layers; drop one of them"
-        if isinstance(other, Messages) and getattr(collectives_of(other.comms), "dense", None) is not None:
-            return (
-                f"comms.dense sends the largest gradients, and pipeline {self.name} needs sums of all; drop one of them"
             )
         return None
 

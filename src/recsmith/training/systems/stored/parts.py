@@ -1,5 +1,5 @@
 """Tables that are stored smaller, as a part of a run; without torch."""
 
-from recsmith.training.run.parts import IDS, TABLES, Owned, PlainPart
+from recsmith.training.seams.capabilities import IDS, POOLED, TABLES, Capabilities, PlainPart
 
-COMPRESSION = PlainPart("model.compression", Owned({TABLES, IDS}))
+COMPRESSION = PlainPart("model.compression", Capabilities({TABLES, IDS}), Capabilities({POOLED}))

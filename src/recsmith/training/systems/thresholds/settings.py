@@ -13,6 +13,7 @@ from recsmith.plans import Plan
 from recsmith.prediction.job_step import crossing_s, gradients_s
 from recsmith.training.collectives.protocol import Codecs, GradientHook
 from recsmith.training.collectives.quantised import RunComms
+from recsmith.training.seams.capabilities import BAGS, FP32_WEIGHTS, GRADIENTS, Capabilities
 from recsmith.workloads.data_types import ELEMENT_BYTES, DataType
 
 AUTO_SHARE = 0.005  # of dense gradients where dense is auto: the share whose AUC is measured (docs)
@@ -91,6 +92,12 @@ class Thresholded:
     def sharding_types(self) -> tuple[str, ...] | None:
         """Types whose pooled embeddings cross ranks whole; all where they are sent as they are."""
         return self.columns.sharding_types() if self.pooled is None else POOLED_TYPES
+
+    @property
+    def needs(self) -> Capabilities:
+        """The gradients of dense layers in fp32, and as many columns of each sample."""
+        dense = {GRADIENTS, FP32_WEIGHTS} if self.dense is not None else set[str]()
+        return Capabilities(dense | ({BAGS} if self.pooled is not None else set()))
 
     def refuses(self, plan: Plan) -> str | None:
         """Tables whose embeddings are sums of several ranks, or are not pooled."""

@@ -1,23 +1,14 @@
 """Tables in files behind caches, as parts of a run: what does not go with them; without torch."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from recsmith._components import parsed
 from recsmith.plans import Plan
 from recsmith.sharding import KEY_VALUE
-from recsmith.training.run.parts import (
-    BACKGROUND,
-    BAGS,
-    CPU,
-    GPU,
-    ROWS,
-    NarrowTables,
-    Owned,
-    PlannedTables,
-    Sequences,
-    owns,
-)
+from recsmith.training.run.parts import CPU, PlannedTables
+from recsmith.training.seams.capabilities import BAGS, COPIES, FP32_TABLES, ON_CPU, POOLED, ROWS, Capabilities
 
 
 @dataclass(frozen=True)
@@ -54,30 +45,28 @@ class OnDisk:
 class TablesInFile:
     """Tables that are kept in a file: all of them, or those that the plan says."""
 
-    owns: ClassVar[Owned] = Owned({ROWS})
+    owns: ClassVar[Capabilities] = Capabilities({ROWS})
+    cures: ClassVar[Mapping[str, str]] = {
+        FP32_TABLES: "give it fp32",
+        ON_CPU: "leave rows out there, and plan with --kernels fused,dense,fused_uvm_caching",
+        POOLED: "drop rows.cache, and let a plan with --kernels fused,dense,key_value say which tables are on disk",
+    }
     all_of_them: bool = True
     label: str = "rows: tiered"
 
+    @property
+    def needs(self) -> Capabilities:
+        """Whole bags of fp32 on CPUs, and pooled tables where all of them are in the file."""
+        plain = {FP32_TABLES, BAGS, COPIES, ON_CPU}
+        return Capabilities({*plain, POOLED} if self.all_of_them else plain)
+
     def refuses(self, other: Any, /) -> str | None:
-        """Copies of whole tables in memory, and tables and devices without a cache in front of a file."""
-        if other is BACKGROUND:
-            return "checkpoint.background copies whole tables to memory, which rows: tiered keeps out of it; drop it"
-        if isinstance(other, Sequences) and self.all_of_them:
-            return (
-                f"table '{other.table}' has pooling none, which rows: tiered keeps in memory; drop rows.cache, and let "
-                "a plan with --kernels fused,dense,key_value say which tables are on disk"
-            )
-        if isinstance(other, NarrowTables):
-            return f"rows: tiered keeps tables in fp32, and table '{other.table}' has {other.data_type}; give it fp32"
-        if owns(other, BAGS):
-            return "rows: tiered does not take deduplicated features yet; drop data.deduplicate, or leave rows out"
+        """Rows of which a rank has a part."""
         if isinstance(other, PlannedTables) and (odd := self._split_by_columns(other.plan)) is not None:
             return (
                 f"table '{odd}' is split by columns in the plan, and rows: tiered keeps whole rows; use a plan of "
                 "table_wise and row_wise"
             )
-        if other is GPU:
-            return "rows: tiered is for CPUs; on GPUs leave rows out; plan with --kernels fused,dense,fused_uvm_caching"
         return None
 
     def _split_by_columns(self, plan: Plan) -> str | None:

@@ -5,41 +5,22 @@ from typing import Any, ClassVar
 
 from recsmith.plans import Plan
 from recsmith.plans.towers import ON_A_HOST
-from recsmith.training.run.parts import (
-    LAYERS,
-    ROWS,
-    TABLES,
-    Messages,
-    Owned,
-    OwnTables,
-    PlannedTables,
-    Sequences,
-    not_as_plain,
-    owns,
-)
+from recsmith.training.run.parts import Messages, PlannedTables, not_as_plain
+from recsmith.training.seams.capabilities import LAYERS, POOLED, ROWS, TABLES, Capabilities
 from recsmith.training.systems.towers.settings import Towers
 
 
 @dataclass(frozen=True)
 class TowersOfHosts:
-    """Tables in towers, of which each host of a job has one."""
+    """Tables in towers, of which each host of a job has one, and dense layers of a host beside those of all ranks."""
 
-    owns: ClassVar[Owned] = Owned({TABLES})
+    owns: ClassVar[Capabilities] = Capabilities({TABLES})
+    needs: ClassVar[Capabilities] = Capabilities({POOLED, ROWS, LAYERS})
     towers: Towers
     label: str = "model.table_module: towers"
 
     def refuses(self, other: Any, /) -> str | None:
-        """What would build the tables too; what towers do not look up, keep or send; plans that tear one apart."""
-        built = OwnTables().refuses(other)
-        if built is not None:
-            return built.replace("model.table_module", self.label)
-        if isinstance(other, Sequences):
-            return f"table '{other.table}' has pooling none, which towers do not have; pool it, or leave towers out"
-        if owns(other, ROWS):
-            return f"{other.label} does not go with towers yet; leave rows out, or model.table_module"
-        if owns(other, LAYERS):
-            instead = getattr(other, "instead", "use adam")
-            return f"{other.label} treats dense layers as those of all ranks, and towers are those of a host; {instead}"
+        """What towers do not send, and plans that tear one apart."""
         if isinstance(other, Messages):
             of_int8 = "comms ask for int8, which towers do not send back yet; use fp16 or bf16"
             return not_as_plain(other.comms, "towers", of_int8)

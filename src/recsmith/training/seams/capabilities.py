@@ -1,0 +1,109 @@
+"""What parts of a run own, need and lack: by these, pairs that nobody thought of are refused; without torch.
+
+A plain job provides everything: its tables are pooled and in fp32, its layers have gradients, and so on. A part *owns*
+what no other part can say beside it. It *lacks* what a job with it does not provide. It *needs* what others may own or
+lack. refusals.py (run/) walks all pairs: two owners of one thing, and a need that a part leaves without a provider, are
+each refused by one sentence that is made of labels.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+Capabilities = frozenset[str]
+NOTHING = Capabilities()
+
+# What one part alone can say of a job; errors have it as it stands here.
+TABLES, BAGS, IDS = "how tables are built", "which bags are looked up", "which rows ids stand for"
+LAYERS, LAYER_WEIGHTS = "how dense layers are trained", "how the weights of dense layers are kept"
+STEP, ORDER, PRODUCTS = "how a step is made", "in which order samples come", "how dense layers are multiplied"
+ROWS, EXCHANGE, COPIES = "where the rows of tables are", "when ids cross ranks", "when whole tables are copied"
+BETWEEN = "what is done between steps"
+OF_ONE_MODEL = Capabilities(
+    {TABLES, BAGS, IDS, ROWS, LAYERS, LAYER_WEIGHTS, STEP, ORDER, PRODUCTS, COPIES, BETWEEN}
+)  # what a system that trains in another way has of a plain job, until it is tried with more
+
+# What a part may need, and another one may lack.
+POOLED, FP32_TABLES, ONE_PLACE = "pooled tables", "tables in fp32", "each row in one place"
+FORMATS, ON_CPU, ON_GPU = "data in files of a format", "ranks on CPUs", "ranks on GPUs"
+MATRICES, FP32_WEIGHTS = "a dense layer with a matrix", "weights of dense layers in fp32"
+FP32_PRODUCTS_NEEDED, BF16_PRODUCTS_NEEDED = "products of dense layers in fp32", "products of dense layers in bf16"
+GRADIENTS = "gradients of dense layers that cross ranks"
+
+ANYTHING = "*"  # key of `cures`: what to do whatever is missing
+
+
+class Part(Protocol):
+    """Something that a run has, under the name that docs have for it.
+
+    Beside `label` and `refuses` a part may have `owns`, `needs` and `lacks`; `stands`, what the run or its data say
+    where it lacks something; and `cures`, by what it needs, what to do where that is not there.
+    """
+
+    @property
+    def label(self) -> str:
+        """What people call it: a key of the run, with its value where that matters."""
+        ...
+
+    def refuses(self, other: Any, /) -> str | None:
+        """Why it does not go with another part for a reason that capabilities cannot tell, and what to do."""
+        ...
+
+
+class RefusesNothing:
+    """Of a part whose refusals all follow from what it owns, needs and lacks."""
+
+    def refuses(self, _: Any, /) -> str | None:
+        """None: capabilities say it."""
+        return None
+
+
+@dataclass(frozen=True)
+class PlainPart(RefusesNothing):
+    """A part that is its name, what it owns, needs and lacks, and what stands in the run where it lacks something."""
+
+    label: str
+    owns: Capabilities = NOTHING
+    needs: Capabilities = NOTHING
+    lacks: Capabilities = NOTHING
+    stands: str = ""
+
+
+def owned(part: Any) -> Capabilities:
+    """What a part owns."""
+    return getattr(part, "owns", NOTHING)
+
+
+def owns(part: Any, *things: str) -> bool:
+    """Whether a part owns one of these."""
+    return not owned(part).isdisjoint(things)
+
+
+def owned_by_both(part: Any, other: Any) -> str | None:
+    """Why two parts do not go together that own the same; None where they do not, or one key of the run has both."""
+    both = owned(part) & owned(other)
+    if not both or key_of(part) == key_of(other):
+        return None
+    return f"{part.label} and {other.label} both say {min(both)}; leave one of them out"
+
+
+def unmet_need(part: Any, other: Any) -> str | None:
+    """Why a part does not go with another one that owns or lacks what it needs; None where all is there."""
+    needs: Capabilities = getattr(part, "needs", NOTHING)
+    if lacking := needs & getattr(other, "lacks", NOTHING):
+        need = min(lacking)
+        return f"{part.label} needs {need}, and {other.stands}; {_cure(part, other, need)}"
+    if taken := needs & owned(other):
+        need = min(taken)
+        return f"{other.label} changes {need}, which does not go with {part.label} yet; {_cure(part, other, need)}"
+    return None
+
+
+def _cure(part: Any, other: Any, need: str) -> str:
+    cures: Mapping[str, str] = getattr(part, "cures", {})
+    return cures.get(need) or cures.get(ANYTHING) or getattr(other, "instead", "leave one of them out")
+
+
+def key_of(part: Part) -> str:
+    """The key of the run by which it has a part: of several values, a run has one."""
+    return part.label.partition(": ")[0]
