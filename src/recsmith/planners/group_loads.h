@@ -13,15 +13,28 @@
 
 typedef struct {
     i64 F, maxima, all_planes, inputs, hidden, extras, columns;  /* phases; of what pieces add */
+    i64 wide_hidden, wide_extras;                          /* filled up to multiples of 4 */
     const i64 *planes;                                     /* (maxima, 3): phase, linear functions, whether with extras */
     const f64 *offset, *opening;                           /* of each linear function of the maxima; (F,) */
-    const f64 *behind, *behind_bias, *gate_bias;           /* (inputs, hidden), (hidden,), (extras,) */
-    f64 gate[MOST_HIDDEN * MOST_EXTRAS];                   /* (hidden, extras) */
+    /* The network in single precision, which is the model's own, input by input and filled up with zeros. */
+    float behind[MOST_INPUTS * MOST_HIDDEN], behind_bias[MOST_HIDDEN];  /* (inputs, wide_hidden), (wide_hidden,) */
+    float gate[MOST_HIDDEN * MOST_EXTRAS], gate_bias[MOST_EXTRAS];  /* (hidden, wide_extras), (wide_extras,) */
 } GroupLoads;
 
+static i64 filled_up(i64 number) { return (number + 3) / 4 * 4; }
+
+static void read_network(GroupLoads *g, const f64 *behind, const f64 *behind_bias, const f64 *gate, const f64 *gate_bias) {
+    g->wide_hidden = filled_up(g->hidden), g->wide_extras = filled_up(g->extras);
+    for (i64 m = 0; m < g->hidden; m++) {
+        for (i64 i = 0; i < g->inputs; i++) g->behind[i * g->wide_hidden + m] = (float)behind[i * g->hidden + m];
+        for (i64 e = 0; e < g->extras; e++) g->gate[m * g->wide_extras + e] = (float)gate[e * g->hidden + m];
+        g->behind_bias[m] = (float)behind_bias[m];
+    }
+    for (i64 e = 0; e < g->extras; e++) g->gate_bias[e] = (float)gate_bias[e];
+}
+
 static int read_group_loads(GroupLoads *g, void *const array[], const i64 lengths[]) {  /* 0 where a length is wrong */
-    g->planes = array[0], g->offset = array[1], g->opening = array[2], g->behind = array[3], g->behind_bias = array[4];
-    g->gate_bias = array[6];
+    g->planes = array[0], g->offset = array[1], g->opening = array[2];
     g->maxima = lengths[0] / 3, g->F = lengths[2], g->hidden = lengths[4], g->extras = lengths[6];
     g->inputs = g->hidden ? lengths[3] / g->hidden : 0, g->columns = g->inputs;
     for (const i64 *each = g->planes; each < g->planes + 3 * g->maxima; each += 3) {
@@ -31,36 +44,36 @@ static int read_group_loads(GroupLoads *g, void *const array[], const i64 length
     if (g->inputs > MOST_INPUTS || g->hidden > MOST_HIDDEN || g->extras > MOST_EXTRAS || lengths[0] != 3 * g->maxima
         || lengths[1] != g->all_planes || lengths[3] != g->inputs * g->hidden || lengths[5] != g->extras * g->hidden)
         return 0;
-    for (i64 m = 0; m < g->hidden; m++)
-        for (i64 e = 0; e < g->extras; e++) g->gate[m * g->extras + e] = ((const f64 *)array[5])[e * g->hidden + m];
+    read_network(g, array[3], array[4], array[5], array[6]);
     return 1;
 }
 
-/* weight (inputs, outputs) @ input + bias; four outputs at a time, whose sums stay in registers. */
-static void layer(const f64 *weight, const f64 *bias, i64 inputs, i64 outputs, const f64 *input, f64 *output) {
-    typedef f64 Pair __attribute__((vector_size(16), aligned(8), may_alias));
-    i64 o = 0;
-    for (; o + 3 < outputs; o += 4) {
-        const f64 *row = weight + o;
-        Pair left = *(const Pair *)(bias + o), right = *(const Pair *)(bias + o + 2);
-        for (i64 i = 0; i < inputs; i++, row += outputs)
-            left += *(const Pair *)row * input[i], right += *(const Pair *)(row + 2) * input[i];
-        *(Pair *)(output + o) = left, *(Pair *)(output + o + 2) = right;
-    }
-    for (; o < outputs; o++) {
-        f64 sum = bias[o];
-        for (i64 i = 0; i < inputs; i++) sum += weight[i * outputs + o] * input[i];
-        output[o] = sum;
+/* weight (inputs, outputs) @ input + bias, outputs a multiple of 4; sums of eight at a time stay in registers. */
+static inline void layer(const float *weight, const float *bias, i64 inputs, i64 outputs, const float *input, float *output) {
+    for (i64 o = 0; o < outputs; o += 8) {
+        const float *row = weight + o;
+        Four left = *(const Four *)(bias + o), right = left;
+        if (o + 4 < outputs) {
+            right = *(const Four *)(bias + o + 4);
+            for (i64 i = 0; i < inputs; i++, row += outputs)
+                left += *(const Four *)row * input[i], right += *(const Four *)(row + 4) * input[i];
+            *(Four *)(output + o + 4) = right;
+        } else for (i64 i = 0; i < inputs; i++, row += outputs) left += *(const Four *)row * input[i];
+        *(Four *)(output + o) = left;
     }
 }
 
 static void name_shares(const GroupLoads *g, const f64 *input, f64 *share) {  /* a network of logarithms of sums */
-    f64 logs[MOST_INPUTS], hidden[MOST_HIDDEN];
-    for (i64 i = 0; i < g->inputs; i++) logs[i] = (float)same_log(1 + input[i]);  /* the model itself has single precision here */
-    layer(g->behind, g->behind_bias, g->inputs, g->hidden, logs, hidden);
-    for (i64 m = 0; m < g->hidden; m++) hidden[m] = hidden[m] > 0 ? hidden[m] : 0;
-    layer(g->gate, g->gate_bias, g->hidden, g->extras, hidden, share);
-    for (i64 e = 0; e < g->extras; e++) share[e] = 1 / (1 + same_exp(-share[e]));
+    float logs[MOST_INPUTS], hidden[MOST_HIDDEN], named[MOST_EXTRAS];
+    const Four none = {0, 0, 0, 0};
+    for (i64 i = 0; i < g->inputs; i++) logs[i] = (float)(1 + input[i]);
+    for (i64 i = g->inputs; i % 4; i++) logs[i] = 1;
+    for (i64 i = 0; i < g->inputs; i += 4) *(Four *)(logs + i) = four_logs(*(const Four *)(logs + i));
+    layer(g->behind, g->behind_bias, g->inputs, g->wide_hidden, logs, hidden);
+    for (i64 m = 0; m < g->hidden; m += 4) *(Four *)(hidden + m) = larger_of(*(const Four *)(hidden + m), none);
+    layer(g->gate, g->gate_bias, g->hidden, g->wide_extras, hidden, named);
+    for (i64 e = 0; e < g->extras; e += 4) *(Four *)(named + e) = 1.0f / (1.0f + four_exps(-*(const Four *)(named + e)));
+    for (i64 e = 0; e < g->extras; e++) share[e] = named[e];
 }
 
 static inline void price_group(const GroupLoads *g, const f64 *sums, f64 *loads) {  /* (F,) of summed columns */

@@ -9,9 +9,11 @@ from support.searched import heap, lopsided
 
 from recsmith.bounds import lower_bound
 from recsmith.bounds.relaxation import shared_relaxation
-from recsmith.costs import step_seconds
+from recsmith.clusters import load_cluster
+from recsmith.costs import cost_model, step_seconds
 from recsmith.errors import NoPlanFound
 from recsmith.planners import protocol
+from recsmith.planners.annealing.kernel import is_compiled
 from recsmith.planners.auto import drafts as module
 from recsmith.planners.auto.drafts import Drafts
 from recsmith.planners.auto.improvement import StoppingRule
@@ -19,6 +21,8 @@ from recsmith.planners.greedy import GREEDIES
 from recsmith.planners.neuroshard import NeuroShard
 from recsmith.planners.protocol import Search
 from recsmith.planners.search.device_state import Assignment, DeviceState
+from recsmith.problems import build_problem
+from recsmith.workloads.sample import sample_workload
 
 
 def drafts(case: Case, size: int = 10) -> Drafts:
@@ -56,6 +60,15 @@ def test_each_draft_is_priced_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert made.work()
     assert made.finished == ["candidates", "cost_greedy", "ldm", "neuroshard"]
     assert len(priced) <= made.search.iterations + NeuroShard().depth + 1
+
+
+@pytest.mark.skipif(not is_compiled(), reason="built without a C compiler")
+def test_neuroshard_is_left_out_where_a_learned_model_is_annealed() -> None:
+    evaluator = cost_model("best").compile(build_problem(sample_workload(6, seed=1), load_cluster("h100:2")))
+    search = Search(evaluator)
+    made = Drafts(search, DeviceState(evaluator), shared_relaxation(evaluator), StoppingRule(search, 0.0, 12), [])
+    assert made.work()
+    assert made.finished == ["candidates", "cost_greedy", "ldm"]
 
 
 @pytest.mark.parametrize("model", BOTH)

@@ -46,6 +46,7 @@ class Drafts:
     def work(self) -> bool:
         """Candidates first, then other planners where they are quick; False where the plan is already good enough."""
         others = (("ldm", self._ldm), ("neuroshard", self._neuroshard)) if self._quick else ()
+        others = others[:1] if self._learned_is_annealed else others
         for name, member in (("candidates", self._candidates), ("cost_greedy", self._greedy), *others):
             if self.search.best is not None and self.stopping.reached:
                 return False
@@ -74,6 +75,11 @@ class Drafts:
     def _is_annealed(self) -> bool:
         """Whether compiled annealing goes on from the drafts."""
         return self.devices.compiled_loads is not None
+
+    @property
+    def _learned_is_annealed(self) -> bool:
+        """Whether compiled annealing goes on under a learned model, so that neuroshard's draft adds nothing but its time."""
+        return is_compiled() and self._is_annealed and self.devices.linear_pieces is None
 
     def _candidates(self) -> bool:
         """What tables select under the limits that the bound found promising, placed longest first."""
