@@ -7,7 +7,7 @@ import pytest
 from support.cases import Case, cluster, table, workload
 from support.searched import lopsided
 
-from recsmith.bounds import lower_bound
+from recsmith.bounds import first_bound, lower_bound
 from recsmith.bounds.groups import groups_dominated_by_type
 from recsmith.bounds.relaxation import shared_relaxation
 from recsmith.clusters import load_cluster
@@ -18,6 +18,7 @@ from recsmith.planners.annealing.starts import Start, starts_of
 from recsmith.planners.annealing.successive_halving import Round, SuccessiveHalving, halving_of
 from recsmith.planners.search.device_state import Assignment, DeviceState
 from recsmith.problems import Footprint, Space, build_problem
+from recsmith.workloads import load_workload
 from recsmith.workloads.sample import sample_workload
 
 pytestmark = pytest.mark.skipif(not is_compiled(), reason="built without a C compiler")
@@ -164,3 +165,15 @@ def test_few_sets_of_groups_have_a_second_start_of_other_options() -> None:
     drafts = [(1.0 + number, Assignment.of(case.problem, option)) for number, option in enumerate(others)]
     found = starts_of(devices, relaxation, lower_bound(case.evaluator), drafts)
     assert [start.seconds for start in found] == [begun(case)[0].seconds, 2.0]
+
+
+def test_where_groups_cost_more_than_their_pieces_the_set_whose_tables_cost_least_is_among_the_first() -> None:
+    evaluator = cost_model("best").compile(build_problem(load_workload("dlrm-v2"), load_cluster("h100:8")))
+    devices, known = DeviceState(evaluator), first_bound(evaluator)
+    relaxation = shared_relaxation(evaluator, known.linear)
+    found = starts_of(devices, relaxation, known, ())
+    promised = known.promising[0].groups
+    places = [place for place, start in enumerate(found) if (start.groups == promised).all()]
+    assert places
+    assert places[0] < 6
+    assert found[places[0]].seconds > found[0].seconds * 1.1, "by its first plan's seconds it would come last"

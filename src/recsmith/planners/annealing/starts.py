@@ -14,7 +14,8 @@ import numpy as np
 
 from recsmith._types import Bools, Ints
 from recsmith.bounds import LowerBound, SelectionLimits
-from recsmith.bounds.groups import groups_dominated_by_type
+from recsmith.bounds.groups import GroupCosts, groups_dominated_by_type
+from recsmith.bounds.linear_bounds import least_opening
 from recsmith.bounds.lower_bound import always
 from recsmith.bounds.relaxation import Relaxation
 from recsmith.planners.search.candidates import place_candidate
@@ -52,17 +53,17 @@ def starts_of(
     """First plans, best first: the best draft of each set of groups that drafts use, and placements of our own.
 
     Where these are few, sets also have a second one, of other options: the best first plan may be one that annealing
-    does not get away from.
+    does not get away from. Where two groups may cost less than one of both, a set also takes part with all groups that
+    others could replace; and since first plans then say little of what annealing makes of them, every second start is
+    of the set whose tables cost least, each at its cheapest.
 
     keep_on: asked before each placement whether there is time for it.
     """
     kept: dict[bytes, list[Start]] = {}
-    dominated = groups_dominated_by_type(devices.evaluator)
-    if devices.linear_pieces is None:  # two groups may cost less than one of both
-        dominated = np.zeros_like(dominated)
+    dominated, bends = groups_dominated_by_type(devices.evaluator), devices.linear_pieces is None
     found = [Start(seconds, _used(relaxation, draft), draft) for seconds, draft in drafts]
     left = PLACED // (len(devices.problem.tables) * len(devices.free))
-    for groups in _sets(known, ~dominated):
+    for groups in _sets(known, ~dominated, dominated & bends):
         for limit in LIMITS if left > 0 else ():
             if not keep_on():
                 break
@@ -78,9 +79,28 @@ def starts_of(
         alike = kept.setdefault(start.groups.tobytes(), [])
         if not any((other.draft.option == start.draft.option).all() for other in alike):
             alike.append(start)
-    best = [alike[0] for alike in kept.values()][:MOST_SETS]
+    best = [alike[0] for alike in kept.values()]
     second = sorted((alike[1] for alike in kept.values() if len(alike) > 1), key=lambda each: each.seconds)
-    return sorted([*best, *second[: max(0, MANY_STARTS - len(best))]], key=lambda each: each.seconds)
+    if bends:
+        best = _in_turns(best, sorted(best, key=lambda each: _least_seconds(relaxation, each.groups)))
+    best = best[:MOST_SETS]
+    chosen = [*best, *second[: max(0, MANY_STARTS - len(best))]]
+    return chosen if bends else sorted(chosen, key=lambda each: each.seconds)
+
+
+def _in_turns(first: Sequence[Start], second: Sequence[Start]) -> list[Start]:
+    """Starts of two orders of the same ones in turns, each once."""
+    return list({id(each): each for pair in zip(first, second, strict=True) for each in pair}.values())
+
+
+def _least_seconds(relaxation: Relaxation, groups: Bools) -> float:
+    """Seconds of a step under which no plan of these groups (G,) may go: tables at their cheapest, evenly spread."""
+    evaluator, choice = relaxation.evaluator, relaxation.choose(SelectionLimits(groups=groups))
+    if (choice.option == NO_PIECE).any():
+        return np.inf
+    used: Bools = np.isin(np.arange(len(groups)), relaxation.option_group[choice.option])
+    opening = GroupCosts(evaluator, least_opening(evaluator)).certain(used)
+    return float(choice.seconds.sum()) / evaluator.problem.cluster.world_size + opening
 
 
 def _used(relaxation: Relaxation, draft: Assignment) -> Bools:
@@ -90,13 +110,17 @@ def _used(relaxation: Relaxation, draft: Assignment) -> Bools:
     return used
 
 
-def _sets(known: LowerBound, useful: Bools) -> Iterator[Bools]:
-    """Sets of the groups (G,) that a best plan may need: all of them, or those that the bound found promising."""
+def _sets(known: LowerBound, useful: Bools, more: Bools) -> Iterator[Bools]:
+    """Sets of the groups (G,) that a best plan may need: all of them, or those that the bound found promising.
+
+    more (G,): groups with which each set takes part once again.
+    """
     seen: set[bytes] = set()
     for groups in _listed(known, useful):
-        if groups.any() and groups.tobytes() not in seen:
-            seen.add(groups.tobytes())
-            yield groups
+        for some in (groups, groups | more):
+            if groups.any() and some.tobytes() not in seen:
+                seen.add(some.tobytes())
+                yield some
 
 
 def _listed(known: LowerBound, useful: Bools) -> Iterator[Bools]:
