@@ -81,6 +81,16 @@ def shares(**counts: int) -> tuple[float, ...]:
     return tuple(count / sum(bins) for count in bins)
 
 
+def blocks(rows: int, reads: dict[int, int], batches: int = 1) -> Any:
+    """Reads of rows, and different rows, by block of a table; each row was in so many batches."""
+    count = min(128, rows)
+    made = {"block_lookups": [0.0] * count, "block_unique_rows": [0.0] * count}
+    for row, times in reads.items():
+        made["block_lookups"][row * count // rows] += times
+        made["block_unique_rows"][row * count // rows] += batches
+    return {name: tuple(values) for name, values in made.items()}
+
+
 # --- what is measured ---------------------------------------------------------------------------------------------
 
 
@@ -89,11 +99,15 @@ def test_a_known_batch_gives_known_numbers() -> None:
     assert (workload.batch_size, workload.optimizer, workload.source) == (2, "adagrad", "observed: 1 batches")
     (user_id,) = table(workload, "user").features
     assert (user_id.pooling_factor, user_id.num_poolings, user_id.weighted) == (1.5, 1.0, False)
-    assert table(workload, "user").access == AccessProfile(reuse_bins=shares(bin0=1), lookups=3, unique_rows=3)
+    rows = table(workload, "user").num_embeddings
+    where = blocks(rows, {1: 1, 2: 1, 3: 1})
+    assert table(workload, "user").access == AccessProfile(reuse_bins=shares(bin0=1), lookups=3, unique_rows=3, **where)
     clicked, bought = table(workload, "item").features
     assert (clicked.name, clicked.pooling_factor, bought.name, bought.pooling_factor) == ("clicked", 2.0, "bought", 0.5)
     # Row 7 is read four times, by two features; row 8 once.
-    assert table(workload, "item").access == AccessProfile(reuse_bins=shares(bin0=1, bin2=1), lookups=5, unique_rows=2)
+    where = blocks(table(workload, "item").num_embeddings, {7: 4, 8: 1})
+    counted = AccessProfile(reuse_bins=shares(bin0=1, bin2=1), lookups=5, unique_rows=2, **where)
+    assert table(workload, "item").access == counted
 
 
 def test_all_but_the_amounts_is_read_workloads() -> None:
@@ -119,7 +133,10 @@ def test_amounts_are_means_over_batches_and_reads_are_counted_within_one() -> No
     assert workload.batch_size == round((1 + 4) / 2)
     assert user_id.pooling_factor == 6 / 5
     # Row 1 is read 3 times in one batch and once in the other, never 4 times.
-    assert table(workload, "user").access == AccessProfile(reuse_bins=shares(bin0=3, bin2=1), lookups=3, unique_rows=2)
+    access = table(workload, "user").access
+    assert (access.reuse_bins, access.lookups, access.unique_rows) == (shares(bin0=3, bin2=1), 3, 2)
+    assert access.block_lookups[:6] == (0, 4, 1, 0, 0, 1)
+    assert access.block_unique_rows[:6] == (0, 2, 1, 0, 0, 1)
 
 
 @pytest.mark.parametrize("reads", [1, 2, 3, 4, 5, 16_384, 16_385, 32_768, 32_769, 100_000])

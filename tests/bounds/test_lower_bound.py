@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import assume, given, reject
 from hypothesis import strategies as st
@@ -11,6 +12,7 @@ from support.cases import (
     BOTH,
     OFF_DISK,
     Case,
+    brute_force,
     cluster,
     drawn,
     fits,
@@ -18,8 +20,10 @@ from support.cases import (
     random_placements,
     seeded,
     shards_of,
+    small_case,
     table,
     under,
+    with_blocks,
     workload,
 )
 
@@ -33,7 +37,7 @@ from recsmith.bounds.lower_bound import (
 from recsmith.errors import Infeasible, NoPlanFound
 from recsmith.plans import Placement
 from recsmith.problems import Constraints, Space, TableRule, build_problem
-from recsmith.sharding import TYPE_NAMES
+from recsmith.sharding import SPLIT_ROWS, TYPE_NAMES
 
 
 @FEW
@@ -45,6 +49,28 @@ def test_no_plan_of_the_random_planner_costs_less_than_its_bound(case: Case, see
         reject()  # so that as many other cases are asked
     assert plan.bound.value_s is not None
     assert plan.bound.value_s <= plan.cost.total_s * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("seeds", [range(40), pytest.param(range(40, 1000), marks=pytest.mark.soak)])
+def test_no_plan_of_tables_with_uneven_blocks_costs_less_than_the_bound(seeds: range) -> None:
+    """Every plan is listed, with loads of blocks that are counted row by row; a tight bound shows that it sees them."""
+    asked = uneven = tight = 0
+    for seed in seeds:
+        pick = seeded(seed)
+        case = with_blocks(pick, small_case(pick, models=BOTH))
+        least = brute_force(case).least_s
+        if least is None:
+            continue
+        asked += 1
+        bound = bound_of(case)
+        assert bound is not None
+        assert 0 <= bound <= least * (1 + 1e-9)
+        modes = case.problem.modes
+        uneven += bool((modes.spread < modes.coverage)[np.isin(modes.type, SPLIT_ROWS)].any())
+        tight += bound >= 0.5 * least
+    assert asked > len(seeds) / 3
+    assert uneven > asked / 4
+    assert tight > asked / 2
 
 
 @FEW

@@ -61,8 +61,26 @@ def test_kernels_bags_and_ids_are_those_that_cost_models_price():
         assert sorted(bags) == sorted(modes.bags[mine].tolist())
         assert sum(case.outputs for case in load) == (modes.bags[mine] * widths).sum()
         unique = np.sum([sum(hardware.measure(case).unique_rows) for case in load if case.blocks == 1])
-        whole = kernels.blocks[mine] == 1
+        whole = modes.spread[mine] == 1
         assert unique == pytest.approx(kernels.unique[mine][whole].sum(), rel=0.01)
+
+
+def test_uneven_blocks_look_up_what_their_rows_are_read():
+    """With hot rows in front each rank has its own share of ids and different rows, and the cost model the first's."""
+    work = workload(
+        shaped("a", 40_000, 16, 20, 1.0), shaped("b", 1_000, 16, 4, 0.2), batch_size=512, hot_rows="in_front"
+    )
+    plan = plan_of(work, cluster(local=4), placed("a", "row_wise", (0, 1, 2, 3)), placed("b", "row_wise", (0, 1, 2, 3)))
+    problem, hardware = problem_of(plan), load_hardware("simulated:h100")
+    mode = footprint_of(problem, plan.placements).mode
+    loads = loads_of(plan)
+    lookups = [sum(sum(case.lookups) for case in load) for load in loads]
+    assert sum(lookups) == pytest.approx(4 * 512 * 24, rel=1e-3)
+    assert lookups == sorted(lookups, reverse=True)
+    assert lookups[0] == pytest.approx(problem.modes.ids[mode].sum(), rel=1e-3)
+    assert lookups[0] > 3 * lookups[3]
+    unique = [sum(sum(hardware.measure(case).unique_rows) for case in load) for load in loads]
+    assert unique[0] == pytest.approx(EmbeddingKernels.of(problem).unique[mode].sum(), rel=0.02)
 
 
 def test_rows_of_all_ranks_are_those_of_the_tables():

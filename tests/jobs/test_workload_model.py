@@ -4,7 +4,7 @@ import pytest
 from support.build import cluster, placed, plan_of, table, workload
 
 from recsmith.errors import UsageError
-from recsmith.workloads import Feature, Workload
+from recsmith.workloads import AccessProfile, Feature, Workload
 
 pytestmark = pytest.mark.usefixtures("torchrec")
 
@@ -52,6 +52,24 @@ def test_a_model_answers_every_feature_of_a_batch():
     assert set(pooled["b/x"].lengths().tolist()) == {2, 3}
     assert pooled.weights_or_none() is None
     assert weighted["w/w"].weights().shape == (128,)
+
+
+def test_ids_are_uniform_but_where_a_table_says_where_its_hot_rows_lie():
+    import torch
+
+    from recsmith.jobs.workload_model import random_batch
+
+    front, told = AccessProfile(hot_rows="in_front"), AccessProfile(block_lookups=(1.0, 0.0, 0.0, 3.0))
+    work = workload(
+        table("even", 1000, pooling_factor=8.0), table("front", 1000, pooling_factor=8.0, access=front),
+        table("told", 1000, pooling_factor=8.0, access=told), batch_size=512,
+    )  # fmt: skip
+    (features,) = random_batch(work, 512, torch.Generator().manual_seed(0)).features
+    drawn = {name: features[f"{name}/{name}"].values() for name in ("even", "front", "told")}
+    quarter = {name: torch.bincount(ids // 250) / 4096 for name, ids in drawn.items()}
+    assert quarter["even"].tolist() == pytest.approx([0.25] * 4, abs=0.03)
+    assert quarter["front"][0] > 0.7
+    assert quarter["told"].tolist() == pytest.approx([0.25, 0, 0, 0.75], abs=0.03)
 
 
 def test_data_types_that_torchrec_does_not_train_are_refused():

@@ -169,6 +169,35 @@ def test_rows_that_are_never_read_do_not_steepen_what_is_read() -> None:
         assert reuse.unique_rows(first, np.array([1024.0])) == pytest.approx(np.mean(batches), rel=0.15)
 
 
+def test_reads_of_blocks_of_rows_are_exact_merge_and_reach_the_profile() -> None:
+    draw, rows = np.random.default_rng(3), 1000
+    parts = [draw.integers(0, 250, 4000), draw.integers(0, rows, 1000)]
+    sketches = [IdSketch(blocks_of=rows) for _ in parts]
+    for sketch, ids in zip(sketches, parts, strict=True):
+        sketch.count(len(ids), len(ids))
+        sketch.update(ids, np.ones(len(ids), np.int32))
+    together = IdSketch()
+    for sketch in sketches:
+        together.merge(IdSketch.from_raw(sketch.to_raw(), "raw"))
+    assert together.blocks == np.bincount(np.concatenate(parts) * 128 // rows, minlength=128).tolist()
+    access = counted_access(together, rows)
+    assert access.block_lookups == tuple(together.blocks)
+    damaged = sketches[0].to_raw() | {"blocks": [1, 2]}
+    with pytest.raises(CorruptFile, match="'blocks' is of 3 ids, and 4,000 were sketched"):
+        IdSketch.from_raw(damaged, "raw")
+
+
+def test_blocks_are_not_counted_where_ids_are_no_rows_or_one_sketch_has_none() -> None:
+    beyond, inside, plain = IdSketch(blocks_of=10), IdSketch(blocks_of=10), IdSketch()
+    for sketch, ids in ((beyond, [3, 10]), (inside, [3, 4]), (plain, [3, 4])):
+        sketch.count(1, 2)
+        sketch.update(np.array(ids), np.array([2], np.int32))
+    assert (beyond.blocks, inside.blocks[3:5], plain.blocks) == ([], [1, 1], [])
+    assert counted_access(beyond, 11).block_lookups is None
+    inside.merge(plain)
+    assert inside.blocks == []
+
+
 def test_a_workload_needs_features_that_it_has() -> None:
     workload = Workload(
         tables=(Table(name="t", num_embeddings=9, embedding_dim=4, features=(Feature(name="f", pooling_factor=1.0),)),),

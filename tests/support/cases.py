@@ -37,6 +37,7 @@ from recsmith.sharding.kernel_limits import VARYING_OPTIMIZERS, KernelLimits
 from recsmith.sharding.memory import ACCOUNTINGS, Pieces
 from recsmith.sharding.on_disk import ON_DISK
 from recsmith.workloads import AccessProfile, Feature, Table, Workload
+from recsmith.workloads.reuse import DEFAULT_ZIPF
 
 Pick = Callable[[Sequence[Any]], Any]
 
@@ -363,8 +364,46 @@ def demand_of(case: Case, t: Table, kind_name: str) -> tuple[float, float, float
         outputs += min(1.0, feature.pooling_factor) * feature.num_poolings * batch
     served = 1 if kind_name == "data_parallel" else world
     shared = {"row_wise": world, "table_row_wise": local, "grid_shard": local}.get(kind_name, 1)
-    ids = ids / shared * served
+    ids = ids * busiest_share(t, shared, case.workload.hot_rows) * served
     return (ids, bags * served, outputs * served) if t.pooled else (ids, ids, ids)
+
+
+def busiest_share(t: Table, blocks: int, assumed: str | None) -> float:
+    """The share of lookups that the busiest of TorchRec's blocks of rows finds, row by row."""
+    access, rows = t.access, t.num_embeddings
+    counted = access.block_lookups if access else None
+    in_front = ((access.hot_rows if access else None) or assumed) == "in_front"
+    if blocks == 1 or (counted is None and not in_front):
+        return 1 / blocks
+    if counted is None:
+        zipf = access.zipf if access is not None and access.zipf is not None else DEFAULT_ZIPF
+        chance = [(row + 1.0) ** -zipf for row in range(rows)]
+    else:
+        block = [row * len(counted) // rows for row in range(rows)]
+        chance = [counted[each] / block.count(each) for each in block]
+    size = -(-rows // blocks)
+    return max(sum(chance[first : first + size]) for first in range(0, rows, size)) / sum(chance)
+
+
+def with_blocks(pick: Pick, case: Case) -> Case:
+    """The case with tables that say where their hot rows lie, or how busy each block of their rows is."""
+    work = case.workload
+    tables = tuple(replace(t, access=_with_blocks(pick, t)) for t in work.tables)
+    return replace(case, workload=replace(work, tables=tables, hot_rows=pick((None, None, "scattered", "in_front"))))
+
+
+def _with_blocks(pick: Pick, t: Table) -> AccessProfile | None:
+    access, form = t.access, pick(("as it is", "in_front", "counted", "counted"))
+    if form == "as it is" or (access is not None and access.reuse_bins is not None and form == "in_front"):
+        return AccessProfile(zipf=0.7) if access is not None and access.reuse_bins is not None else access
+    if form == "in_front":
+        return replace(access, hot_rows="in_front") if access else AccessProfile(hot_rows="in_front")
+    blocks = pick([each for each in (2, 3, 4, 7, 16) if each <= t.num_embeddings] or [1])
+    lookups = (1.0, *(pick((0.0, 1.0, 2.0, 9.0, 40.0)) for _ in range(blocks - 1)))
+    unique = pick((None, (1.0, *(pick((0.0, 1.0, 3.0)) for _ in range(blocks - 1)))))
+    if access is None:
+        return AccessProfile(block_lookups=lookups, block_unique_rows=unique)
+    return replace(access, block_lookups=lookups, block_unique_rows=unique)
 
 
 def shard_bytes(

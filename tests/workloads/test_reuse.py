@@ -13,8 +13,8 @@ from support.build import table
 
 from recsmith._types import Floats, Ints
 from recsmith.workloads import AccessProfile
+from recsmith.workloads.access import NUM_REUSE_BINS
 from recsmith.workloads.reuse import DEFAULT_ZIPF, Reuse
-from recsmith.workloads.workload import NUM_REUSE_BINS
 from recsmith.workloads.zipf import fit_zipf, reads_per_bin, zipf_hot_share, zipf_reuse_bins, zipf_unique_rows
 
 ENDS = np.array([0, *(2**k for k in range(NUM_REUSE_BINS - 1)), np.inf])  # of the bins: (0,1], (1,2], (2,4] ...

@@ -4,6 +4,7 @@ A batch may hold its KeyedJaggedTensors anywhere near its top: they are found by
 
 values (I,)  ids of one table in one batch      rows, reads (U,)  its different ids, and how often each is read
 bins (17,)   rows by their reads: (0,1], (1,2], (2,4] ... (16384,32768], >32768
+blocks (2, K)  reads, and different ids, of K equal blocks of rows
 """
 
 from collections import Counter
@@ -18,7 +19,8 @@ from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
 
 from recsmith.errors import UsageError
 from recsmith.workloads import AccessProfile, Feature, Table
-from recsmith.workloads.workload import NUM_REUSE_BINS
+from recsmith.workloads.access import NUM_REUSE_BINS
+from recsmith.workloads.row_blocks import blocks_of
 
 DEPTH = 2  # levels of a batch that are searched: its members, and theirs; trade-off, deeper takes longer; not tuned
 MOST_NAMES = 20  # names that an error lists: a few lines of a terminal
@@ -116,6 +118,9 @@ class AccessCounts:
         self.ids: Counter[tuple[str, str]] = Counter()  # by table and feature
         self.bags: Counter[tuple[str, str]] = Counter()
         self.bins = {table.name: torch.zeros(NUM_REUSE_BINS, dtype=torch.int64) for table in tables}
+        self.blocks = {
+            table.name: torch.zeros(2, blocks_of(table.num_embeddings), dtype=torch.int64) for table in tables
+        }
         self.weighted = {table.name for table in tables if table.weighted}
         self.wanted = {feature.name for table in tables for feature in table.features}
 
@@ -134,6 +139,7 @@ class AccessCounts:
         return {
             "batches": self.batches, "samples": self.samples, "keys": sorted(self.keys),
             "weighted": sorted(self.weighted), "bins": {name: bins.tolist() for name, bins in self.bins.items()},
+            "blocks": {name: blocks.tolist() for name, blocks in self.blocks.items()},
             "ids": [[*key, count] for key, count in self.ids.items()],
             "bags": [[*key, count] for key, count in self.bags.items()],
         }  # fmt: skip
@@ -146,6 +152,7 @@ class AccessCounts:
         self.weighted.update(counts["weighted"])
         for name, bins in counts["bins"].items():
             self.bins[name] += torch.tensor(bins)
+            self.blocks[name] += torch.tensor(counts["blocks"][name])
         for mine, theirs in ((self.ids, counts["ids"]), (self.bags, counts["bags"])):
             mine.update({(table, feature): count for table, feature, count in theirs})
 
@@ -163,7 +170,9 @@ class AccessCounts:
             if jagged.weighted and not table.pooled:
                 self.weighted.add(table.name)
         if parts:
-            self.bins[table.name] += _bins(torch.cat(parts) if len(parts) > 1 else parts[0], table)
+            rows, reads = _rows_read(torch.cat(parts) if len(parts) > 1 else parts[0], table)
+            self.bins[table.name] += _bins(reads)
+            self.blocks[table.name] += _blocks(rows, reads, table)
 
     def check(self) -> None:
         """Refuse what is too little to measure: no batch, a feature that no batch has, no samples."""
@@ -202,6 +211,8 @@ class AccessCounts:
             reuse_bins=tuple(rows / unique for rows in bins),
             lookups=max(1, round(lookups / self.batches)),
             unique_rows=max(1, round(unique / self.batches)),
+            block_lookups=tuple(map(float, self.blocks[table.name][0].tolist())),
+            block_unique_rows=tuple(map(float, self.blocks[table.name][1].tolist())),
         )
 
 
@@ -219,8 +230,8 @@ def _that_holds(feature: Feature, table: Table, found: Sequence[Jagged]) -> Jagg
     return holders[0] if holders else None
 
 
-def _bins(ids: torch.Tensor, table: Table) -> torch.Tensor:
-    """The table's rows in one batch, counted by how often each is read, (17,)."""
+def _rows_read(ids: torch.Tensor, table: Table) -> tuple[torch.Tensor, torch.Tensor]:
+    """The table's rows that one batch reads, in order, and how often it reads each (U,)."""
     if ids.is_floating_point():
         raise UsageError(f"ids of table '{table.name}' are {ids.dtype}; ids must be whole numbers, such as torch.int64")
     rows, reads = torch.unique(ids, return_counts=True)  # sorted
@@ -230,7 +241,20 @@ def _bins(ids: torch.Tensor, table: Table) -> torch.Tensor:
                 f"id {bad} is outside table '{table.name}', which has {table.num_embeddings} rows (ids 0 to "
                 f"{table.num_embeddings - 1}); hash or remap the ids as training does, or make the table larger"
             )
+    return rows, reads
+
+
+def _bins(reads: torch.Tensor) -> torch.Tensor:
+    """Rows by how often each is read, (17,)."""
     return torch.bincount(torch.bucketize(reads, _EDGES.to(reads.device)), minlength=NUM_REUSE_BINS).cpu()
+
+
+def _blocks(rows: torch.Tensor, reads: torch.Tensor, table: Table) -> torch.Tensor:
+    """Reads, and different rows, by block of rows (2, K)."""
+    count = blocks_of(table.num_embeddings)
+    block = rows.to(torch.int64) * count // table.num_embeddings
+    made = torch.zeros(2, count, dtype=torch.int64, device=rows.device)
+    return made.index_add_(1, block, torch.stack([reads, torch.ones_like(reads)])).cpu()
 
 
 @contextmanager

@@ -9,6 +9,7 @@ import numpy as np
 
 from recsmith._types import noun
 from recsmith.analyses.alternatives import Alternative, alternatives_to
+from recsmith.analyses.hot_rows import HotRowsCost, hot_rows_costs
 from recsmith.analyses.placed_costs import PlacedCosts
 from recsmith.costs import CostModel, phase_seconds
 from recsmith.costs import cost_model as find_cost_model
@@ -93,13 +94,17 @@ class TableAccount:
 
 @noun
 class Explanation:
-    """Why a step of a plan takes as long as it does under a cost model; and of one table, if one was asked for."""
+    """Why a step of a plan takes as long as it does under a cost model; and of one table, if one was asked for.
+
+    hot_rows: tables whose hot rows make one block of rows busier than others, and what that costs the step.
+    """
 
     plan: Plan
     cost_model: str
     total_s: float
     phases: tuple[Phase, ...]
     account: TableAccount | None = None
+    hot_rows: tuple[HotRowsCost, ...] = ()
     published_error: PublishedError | None = None
 
 
@@ -123,6 +128,7 @@ def explain(plan: Plan | Source, table: str | None = None, cost_model: str | Cos
     return Explanation(
         plan=plan, cost_model=model.name, total_s=placed.total_s, phases=phases_of(placed),
         account=None if table is None else _account(placed, model, plan, problem, table),
+        hot_rows=hot_rows_costs(placed, plan, model),
         published_error=error_under(placed.evaluator, model.name, plan.placements, placed.parts),
     )  # fmt: skip
 
@@ -184,14 +190,14 @@ def _account(placed: PlacedCosts, model: CostModel, plan: Plan, problem: Problem
             for rank, row in zip(ranks.tolist(), saved.tolist(), strict=True)
         ),
         ids=ids,
-        unique_ratio=_unique_ratio(table, ids, int(placed.problem.modes.coverage[mode[0]]), placement),
+        unique_ratio=_unique_ratio(table, ids, float(placed.problem.modes.spread[mode[0]])),
         alternatives=alternatives_to(placed, model, plan, problem, placement),
     )
 
 
-def _unique_ratio(table: Table, ids: float, coverage: int, placement: Placement) -> float | None:
+def _unique_ratio(table: Table, ids: float, spread: float) -> float | None:
     if table.access is None or ids == 0:
         return None
-    lookups = ids * coverage if placement.kind.splits_rows else ids  # of all blocks
+    lookups = ids * spread  # of all blocks
     unique = Reuse.of((table,)).unique_rows(np.zeros(1, dtype=np.int64), np.array([lookups]))
     return float(unique[0]) / lookups

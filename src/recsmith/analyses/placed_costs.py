@@ -32,6 +32,10 @@ class PlacedCosts:
         """Table of each piece (N,)."""
         return self.problem.modes.table[self.footprint.mode]
 
+    def names_of(self, tables: Ints) -> list[str]:
+        """Names of tables (n,) by index."""
+        return [self.problem.tables[int(table)].name for table in tables]
+
     @cached_property
     def group(self) -> Ints:
         """Fusion group of each piece (N,)."""

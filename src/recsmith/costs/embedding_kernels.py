@@ -83,12 +83,11 @@ class _Piece(NamedTuple):
 class EmbeddingKernels:
     """The kernels of a problem: what pieces cost on a rank, forward and backward.
 
-    blocks, unique, fetched (M,): row blocks of a mode, different rows read in each, and those that its cache lacks.
+    unique, fetched (M,): different rows that a covered rank reads for a mode, and those that its cache lacks.
     """
 
     problem: Problem
     reuse: Reuse
-    blocks: Ints
     unique: Floats
     fetched: Floats
 
@@ -107,12 +106,13 @@ class EmbeddingKernels:
             )
         reuse = Reuse.of(problem.tables)
         blocks = np.where(np.isin(modes.type, SPLIT_ROWS), modes.coverage, 1)
-        lookups = modes.ids * blocks
+        lookups = modes.ids * modes.spread
         fetched, cached = np.zeros(len(blocks)), np.flatnonzero(np.isin(modes.kernel, CACHED))
-        held = modes.load_factor * problem.demand.rows[modes.table]
+        held = modes.load_factor * problem.demand.rows[modes.table] * (modes.spread / blocks)
         missed = reuse.missed_static if modes.static.any() else reuse.missed_rows  # a space has one kind of cache
         fetched[cached] = missed(modes.table[cached], lookups[cached], held[cached])
-        return cls(problem, reuse, blocks, reuse.unique_rows(modes.table, lookups) / blocks, fetched / blocks)
+        unique = reuse.unique_rows(modes.table, lookups) / modes.row_spread
+        return cls(problem, reuse, unique, fetched / modes.row_spread)
 
     def work(self, modes: Ints, widths: Ints) -> tuple[Work, Work]:
         """Seconds of pieces of these modes and widths (N,), forward and backward."""
@@ -182,8 +182,9 @@ class EmbeddingKernels:
         ids, unique = self.problem.modes.ids[modes], self.unique[modes]
         held: Floats = np.minimum(L2_SHARE * (self.problem.cluster.device.l2_bytes or 0) / row, unique)
         missed, overflowing = unique.copy(), np.flatnonzero(held < unique)
-        table, blocks = self.problem.modes.table[modes[overflowing]], self.blocks[modes[overflowing]]
-        hot, all_hot = self.reuse.hot_share(table, held[overflowing] * blocks), self._all_hot[modes[overflowing]]
+        table = self.problem.modes.table[modes[overflowing]]
+        hot = self.hot_share(table, held[overflowing], modes[overflowing])
+        all_hot = self._all_hot[modes[overflowing]]
         repeats = np.maximum(ids[overflowing] - unique[overflowing], 0.0)
         missed[overflowing] += repeats * (1 - np.minimum(hot / np.maximum(all_hot, 1e-300), 1.0))
         return missed
@@ -191,7 +192,15 @@ class EmbeddingKernels:
     @cached_property
     def _all_hot(self) -> Floats:
         """The share (M,) of a table's reads that goes to as many of its hottest rows as a batch of a mode reads."""
-        return self.reuse.hot_share(self.problem.modes.table, self.unique * self.blocks)
+        return self.hot_share(self.problem.modes.table, self.unique)
+
+    def hot_share(self, table: Ints, rows: Floats, modes: Ints | None = None) -> Floats:
+        """The share of a table's reads that its hottest rows serve, of which each rank holds so many of its own (N,).
+
+        All blocks have their part of hot rows where these are scattered. Where one block has them all, its own count.
+        """
+        spread = self.problem.modes.spread if modes is None else self.problem.modes.spread[modes]
+        return self.reuse.hot_share(table, rows * spread)
 
     def crowded(self, modes: Ints, widths: Ints, missing: Floats) -> tuple[Floats, Floats]:
         """What sharing the cache with other tables costs pieces, and what they take of it.
@@ -245,7 +254,7 @@ class EmbeddingKernels:
 
     def _remote_reads(self, modes: Ints) -> Floats:
         """Ids whose rows are read over the host link: all but those of the few hottest rows of a table."""
-        hot = self.reuse.hot_share(self.problem.modes.table[modes], HOT_ROWS * self.blocks[modes].astype(np.float64))
+        hot = self.hot_share(self.problem.modes.table[modes], np.full(len(modes), HOT_ROWS), modes)
         return self.problem.modes.ids[modes] * (1 - np.minimum(hot, 1.0))
 
     def _memory_speed(self, efficiency: float) -> float:

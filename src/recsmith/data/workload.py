@@ -3,9 +3,6 @@
 import math
 import warnings
 
-import numpy as np
-
-from recsmith._types import Ints
 from recsmith.data.batch import DataFeature, DataSchema, JaggedIds
 from recsmith.data.dataset import Dataset
 from recsmith.data.deduplication import LEAST_FACTOR
@@ -14,11 +11,10 @@ from recsmith.data.generator.spec import GeneratedFeature, GeneratorSpec
 from recsmith.errors import UsageError
 from recsmith.workloads import AccessProfile, Feature, Table, Workload
 from recsmith.workloads.optimizers import OptimizerName
-from recsmith.workloads.workload import NUM_REUSE_BINS
+from recsmith.workloads.row_blocks import access_of_ids
 
 EMBEDDING_DIM = 64  # of every table, unless another is given
 FULL_BAG = 1.0  # ids in a bag, where their mean is not known
-EDGES = 2 ** np.arange(NUM_REUSE_BINS - 1)  # upper ends of all bins but the last: 1, 2, 4 ... 32768
 
 
 def schema_workload(
@@ -131,7 +127,7 @@ def _counted_table(
                 batch_size=None if len(bags.lengths) == samples else of_batch,
             ),
         ),
-        access=_access(bags.values),
+        access=access_of_ids(bags.values, feature.num_embeddings),
     )
 
 
@@ -141,12 +137,3 @@ def _repeating(bags: JaggedIds, batch_size: int) -> JaggedIds:
     found = bags.take(rows)
     gains = len(bags.lengths) >= LEAST_FACTOR * len(rows) and len(found.values) < len(bags.values)
     return found if gains else bags
-
-
-def _access(ids: Ints) -> AccessProfile | None:
-    """How often the rows that were read were read, in NeuroShard's bins; None where nothing was."""
-    if not len(ids):
-        return None
-    _, counts = np.unique(ids, return_counts=True)
-    bins = np.bincount(np.searchsorted(EDGES, counts), minlength=NUM_REUSE_BINS) / len(counts)
-    return AccessProfile(reuse_bins=tuple(bins.tolist()), lookups=len(ids), unique_rows=len(counts))

@@ -3,7 +3,8 @@
 A rank runs one kernel for each of its fusion groups (collection, sharding type, data type and pooling; see
 problems/modes.py), forward one after the other and backward in reverse. Every kernel serves the bags of all ranks; a
 block of rows finds its share of their ids. Ids are drawn by the table's own law; a table whose reads were counted is
-read by the Zipf law fitted to the counts.
+read by the Zipf law fitted to the counts. Where a table says how busy its blocks are, each block of a kernel is read by
+a law of its own.
 
 Ranks that hold the same shapes have equal loads, whatever their tables are called and whichever plan they belong to.
 """
@@ -13,14 +14,17 @@ from dataclasses import replace
 from typing import NamedTuple
 from zlib import crc32
 
+import numpy as np
+
 from recsmith.errors import UsageError
 from recsmith.hardware import Case, CaseScale, default_scale, scale_of
 from recsmith.hardware.case import end_of
 from recsmith.plans import Placement, Plan
-from recsmith.sharding import FUSED, Shard
+from recsmith.sharding import FUSED, Shard, ShardingType
 from recsmith.workloads import AccessProfile, Feature, Table, Workload
 from recsmith.workloads.data_types import DataType, Pooling
 from recsmith.workloads.reuse import Reuse
+from recsmith.workloads.row_blocks import hot_rows_of, range_zipf
 
 SMALLEST = 2**20  # ids, and elements, that a scale has room for in any case: its probe needs some
 
@@ -48,21 +52,36 @@ def loads_of(plan: Plan, seed: int = 0) -> tuple[Load, ...]:
     tables = {table.name: table for table in plan.workload.tables}
     for placement in plan.placements:
         _check(tables[placement.table], placement)
-    zipf = dict(zip(tables, Reuse.of(list(tables.values())).zipf.tolist(), strict=True))
+    zipf, hot_rows = (
+        dict(zip(tables, Reuse.of(list(tables.values())).zipf.tolist(), strict=True)),
+        plan.workload.hot_rows,
+    )
     ranks: list[dict[_Group, list[Table]]] = [{} for _ in range(plan.cluster.world_size)]
     kinds = {placement.table: placement.kind for placement in plan.placements}
+    uneven = {
+        _group(tables[name], kind, plan) for name, kind in kinds.items()
+        if kind.splits_rows and hot_rows_of(tables[name], hot_rows) != "scattered"
+    }  # fmt: skip
     for shard in plan.shards():
         table, kind = tables[shard.table], kinds[shard.table]
-        blocks, _ = kind.lookup_share(plan.cluster)
-        pooling = "sum" if kind.splits_rows else table.pooling  # TorchRec divides parts of means once they are added
-        group = _Group(kind.name, table.collection, table.data_type, pooling, blocks)
-        piece = _piece(table, shard, group, zipf[table.name])
-        ranks[shard.rank].setdefault(group, []).append(piece)
+        group, law = _group(table, kind, plan), zipf[table.name]
+        if group in uneven:
+            group = group._replace(blocks=1)
+            lookups = table.features[0].pooling_factor * plan.workload.batch_size * kind.samples_share(plan.cluster)
+            law = float(range_zipf(table, np.array(shard.rows, dtype=np.float64), lookups, hot_rows)[0])
+        spread = kind.spread(table, shard.rows, plan.cluster, hot_rows)
+        ranks[shard.rank].setdefault(group, []).append(_piece(table, shard, group, law, spread))
     bags = plan.workload.batch_size * plan.cluster.world_size
     return tuple(
         tuple(_case(plan.workload, groups[group], bags, group.blocks, seed) for group in sorted(groups))
         for groups in ranks
     )
+
+
+def _group(table: Table, kind: ShardingType, plan: Plan) -> _Group:
+    """What TorchRec fuses a table's pieces into."""
+    pooling = "sum" if kind.splits_rows else table.pooling  # TorchRec divides parts of means once they are added
+    return _Group(kind.name, table.collection, table.data_type, pooling, kind.blocks(plan.cluster))
 
 
 def _check(table: Table, placement: Placement) -> None:
@@ -83,10 +102,13 @@ def _check(table: Table, placement: Placement) -> None:
     raise UsageError(f"{where} {why}: kernels are measured for fused, pooled tables that one feature reads")
 
 
-def _piece(table: Table, shard: Shard, group: _Group, zipf: float) -> Table:
-    """A shard as a table of its own, without the name and the collection that it comes from."""
+def _piece(table: Table, shard: Shard, group: _Group, zipf: float, spread: float) -> Table:
+    """A shard as a table of its own, without the name and the collection that it comes from.
+
+    spread: how many as busy as it would hold all lookups.
+    """
     rows, columns = (end - start for start, end in (shard.rows, shard.columns))
-    feature = Feature(name="f", pooling_factor=table.features[0].pooling_factor / group.blocks)
+    feature = Feature(name="f", pooling_factor=table.features[0].pooling_factor / spread)
     return Table(
         name="t", num_embeddings=rows, embedding_dim=columns, data_type=group.data_type, pooling=group.pooling,
         features=(feature,), access=AccessProfile(zipf=zipf),

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from recsmith.hardware.case import IDS, Case, KeyedRandom
 from recsmith.workloads import Table
-from recsmith.workloads.workload import NUM_REUSE_BINS
+from recsmith.workloads.access import NUM_REUSE_BINS
 
 HEAD = 64  # ranks drawn exactly; beyond them the midpoint rule is off by less than 5e-5 of a rank's chance
 GOLDEN = (math.sqrt(5) - 1) / 2  # share of the rows that lie between two ranks: its multiples fill a table evenly

@@ -5,6 +5,7 @@ its own, `<table>/<feature>`, so that outputs of features that share an id stay 
 """
 
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -17,6 +18,8 @@ from torchrec.sparse.jagged_tensor import JaggedTensor, KeyedJaggedTensor, Keyed
 from recsmith.errors import UsageError
 from recsmith.plans import Plan
 from recsmith.workloads import Feature, Table, Workload
+from recsmith.workloads.access import HotRows
+from recsmith.workloads.row_blocks import draw_rows, hot_rows_of, law_of
 
 DATA_TYPES = {"fp32": DataType.FP32, "fp16": DataType.FP16, "bf16": DataType.BF16}
 POOLINGS = {"sum": PoolingType.SUM, "mean": PoolingType.MEAN}
@@ -109,14 +112,18 @@ def _config(table: Table) -> dict[str, Any]:
 
 
 def random_batch(workload: Workload, batch_size: int, generator: torch.Generator) -> CollectionBatch:
-    """A batch of uniformly drawn ids; bags are as long as the pooling factor of their feature, in the mean.
+    """A batch of random ids; bags are as long as the pooling factor of their feature, in the mean.
 
-    The poolings of a sample count as one bag.
+    Ids are uniform; of tables that say where their hot rows lie, as they or the workload do, by that law. The poolings
+    of a sample count as one bag.
     """
-    return CollectionBatch([_random_features(tables, batch_size, generator) for tables in collection_groups(workload)])
+    groups = collection_groups(workload)
+    return CollectionBatch([_random_features(each, batch_size, generator, workload.hot_rows) for each in groups])
 
 
-def _random_features(tables: list[Table], batch_size: int, generator: torch.Generator) -> KeyedJaggedTensor:
+def _random_features(
+    tables: list[Table], batch_size: int, generator: torch.Generator, hot_rows: HotRows | None
+) -> KeyedJaggedTensor:
     keys: list[str] = []
     lengths: list[torch.Tensor] = []
     values: list[torch.Tensor] = []
@@ -124,10 +131,20 @@ def _random_features(tables: list[Table], batch_size: int, generator: torch.Gene
         for feature in table.features:
             keys.append(feature_key(table, feature))
             lengths.append(_lengths(feature.pooling_factor * feature.num_poolings, batch_size, generator))
-            values.append(torch.randint(0, table.num_embeddings, (int(lengths[-1].sum()),), generator=generator))
+            values.append(_random_ids(table, int(lengths[-1].sum()), generator, hot_rows))
     ids = torch.cat(values)
     weights = torch.rand(len(ids), generator=generator) if tables[0].weighted else None
     return KeyedJaggedTensor(keys=keys, values=ids, lengths=torch.cat(lengths), weights=weights)
+
+
+def _random_ids(table: Table, count: int, generator: torch.Generator, hot_rows: HotRows | None) -> torch.Tensor:
+    if hot_rows_of(table, hot_rows) == "scattered":
+        return torch.randint(0, table.num_embeddings, (count,), generator=generator)
+    uniform = torch.rand(count, generator=generator, dtype=torch.float64)
+    return torch.from_numpy(draw_rows(_law(table, hot_rows), uniform.numpy()))
+
+
+_law = lru_cache(maxsize=256)(law_of)  # of batch after batch; more tables than that are drawn slowly, not wrongly
 
 
 def _lengths(mean: float, batch_size: int, generator: torch.Generator) -> torch.Tensor:

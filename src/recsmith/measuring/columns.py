@@ -11,8 +11,8 @@ from typing import Literal, cast
 
 from recsmith._types import noun
 from recsmith.measuring.journal import Row
+from recsmith.workloads.access import NUM_REUSE_BINS
 from recsmith.workloads.optimizers import OPTIMIZERS
-from recsmith.workloads.workload import NUM_REUSE_BINS
 
 SCHEMA = "recsmith/measurements/1"
 MAY_BE_EMPTY = (

@@ -24,7 +24,7 @@ from recsmith.measuring.about import About, load_about
 from recsmith.measuring.columns import ADDED, COMPUTE
 from recsmith.measuring.folder import read_columns, whole_rows
 from recsmith.measuring.parquet_parts import part_files, read_part
-from recsmith.workloads.workload import NUM_REUSE_BINS
+from recsmith.workloads.access import NUM_REUSE_BINS
 
 BLOCK_SAMPLES = 20  # samples that take turns. Trade-off: more put visits further apart, and leave more open at the end
 MOST_VISITS = 5  # of a sample. With 5, nine samples of ten have two that agree (measured: docs/decisions/0007)

@@ -24,7 +24,9 @@ from recsmith.sharding import (
 )
 from recsmith.sharding.kernel_limits import FIX, KernelLimits
 from recsmith.workloads import Table, Workload
+from recsmith.workloads.access import HotRows
 from recsmith.workloads.reuse import Reuse
+from recsmith.workloads.row_blocks import hot_rows_of
 
 Rules = dict[str, TableRule | None]
 
@@ -83,6 +85,8 @@ class Modes:
     static: the cache keeps the rows that are read most, and otherwise those that were read last.
     group: tables that TorchRec fuses into one kernel share it.
     head_rows: rows on each covered rank but the last; tail_rows: on the last.
+    spread, row_spread: lookups of a piece on all its ranks, and their different rows, over those of its busiest rank,
+        which every rank is priced as; the blocks of rows where all are equally busy, and 1 where rows are whole.
     """
 
     table: Ints
@@ -98,20 +102,26 @@ class Modes:
     outputs: Floats
     head_rows: Ints
     tail_rows: Ints
+    spread: Floats
+    row_spread: Floats
 
 
 def build_modes(
-    tables: tuple[Table, ...], demand: Demand, limits: KernelLimits, cluster: Cluster, space: Space, rules: Rules
-) -> Modes:
-    """All modes, in order of tables, types, kernels and factors; UsageError for a table that has none."""
+    tables: tuple[Table, ...], demand: Demand, limits: KernelLimits, cluster: Cluster, space: Space, rules: Rules,
+    hot_rows: HotRows | None,
+) -> Modes:  # fmt: skip
+    """All modes, in order of tables, types, kernels and factors; UsageError for a table that has none.
+
+    hot_rows: where they are taken to lie in tables that do not say.
+    """
     legal = sorted(_legal_modes(tables, limits, cluster, space, rules))
     table, kind, kernel = (np.array(column, dtype=np.int64) for column in list(zip(*legal, strict=True))[:3])
     coverage = np.array([sharding.coverage(cluster) for sharding in SHARDING_TYPES])[kind]
-    blocks = np.where(np.array([sharding.splits_rows for sharding in SHARDING_TYPES])[kind], coverage, 1)
-    shares = np.array([sharding.lookup_share(cluster) for sharding in SHARDING_TYPES])[kind]
-    divisor, multiplier = shares[:, 0], shares[:, 1]
+    blocks = np.array([sharding.blocks(cluster) for sharding in SHARDING_TYPES])[kind]
+    multiplier = np.array([sharding.samples_share(cluster) for sharding in SHARDING_TYPES])[kind]
+    spread, row_spread = _spreads(tables, table, kind, demand.ids[table] * multiplier, cluster, hot_rows)
     head = -(-demand.rows[table] // blocks)
-    ids = demand.ids[table] / divisor * multiplier
+    ids = demand.ids[table] / spread * multiplier
     return Modes(
         table=table, type=kind, kernel=kernel, coverage=coverage, ids=ids,
         load_factor=np.array([factor for *_, factor in legal], dtype=np.float64),
@@ -122,7 +132,28 @@ def build_modes(
         outputs=np.where(demand.pooled[table], demand.outputs[table] * multiplier, ids),
         head_rows=head,
         tail_rows=demand.rows[table] - (blocks - 1) * head,
+        spread=spread,
+        row_spread=row_spread,
     )  # fmt: skip
+
+
+def _spreads(
+    tables: tuple[Table, ...], table: Ints, kind: Ints, lookups: Floats, cluster: Cluster, hot_rows: HotRows | None
+) -> tuple[Floats, Floats]:
+    """Spread and row spread (M,) of modes with these tables, types, and lookups of all their ranks."""
+    spreads = np.array([sharding.blocks(cluster) for sharding in SHARDING_TYPES], dtype=np.float64)[kind]
+    both, found = np.stack([spreads, spreads]), dict[tuple[int, int], tuple[float, float]]()
+    uneven = np.array([hot_rows_of(each, hot_rows) != "scattered" for each in tables])
+    some = np.flatnonzero(uneven[table] & (spreads > 1)).tolist()
+    reuse = Reuse.of(tables) if some else None
+    for mode in some:
+        key = int(table[mode]), int(kind[mode])
+        if key not in found:
+            assert reuse is not None
+            alone, asked = reuse.only(key[0]), float(lookups[mode])
+            found[key] = SHARDING_TYPES[key[1]].busiest(tables[key[0]], alone, asked, cluster, hot_rows)
+        both[:, mode] = found[key]
+    return both[0], both[1]
 
 
 def _legal_modes(
@@ -163,8 +194,8 @@ def holds_two_batches(tables: tuple[Table, ...], modes: Modes) -> Bools:
 
     The rows of a batch are those that the access profile lets expect.
     """
-    lookups = modes.ids * np.where(np.isin(modes.type, SPLIT_ROWS), modes.coverage, 1)
-    rows = Reuse.of(tables).unique_rows(modes.table, lookups)
+    blocks = np.where(np.isin(modes.type, SPLIT_ROWS), modes.coverage, 1)
+    rows = Reuse.of(tables).unique_rows(modes.table, modes.ids * modes.spread) * (blocks / modes.row_spread)
     held = modes.load_factor * np.array([table.num_embeddings for table in tables], dtype=np.float64)[modes.table]
     return (modes.kernel != KEY_VALUE.number) | (2 * rows <= held)
 

@@ -164,7 +164,7 @@ def build_problem(
     limits = TableLimits.of(constraints, tables, rules, cluster)
     demand = Demand.of(workload, tables)
     _check_sizes(tables, demand, cluster)
-    modes = build_modes(tables, demand, kernels, cluster, space, rules)
+    modes = build_modes(tables, demand, kernels, cluster, space, rules, workload.hot_rows)
     if opened.has_caches and not needless:
         memory = MemoryModel.of(workload, cluster, constraints, demand, modes)
         modes = kept_modes(modes, _useful_caches(tables, memory, cluster) | np.isin(modes.table, limits.pinned))
@@ -237,7 +237,9 @@ def _access_key(access: AccessProfile | None) -> str:
     """A text that puts profiles in a fixed order."""
     if access is None:
         return "None"
-    return f"AccessProfile(zipf={access.zipf}, reuse_bins={access.reuse_bins}, {access.lookups}, {access.unique_rows})"
+    told = f"AccessProfile(zipf={access.zipf}, reuse_bins={access.reuse_bins}, {access.lookups}, {access.unique_rows})"
+    where = (access.hot_rows, access.block_lookups, access.block_unique_rows)
+    return told if where == (None, None, None) else f"{told}, {where}"
 
 
 def canonical_order(

@@ -37,7 +37,22 @@ def explanation_report(explanation: Explanation) -> RenderableType:
     if explanation.account is not None:
         return Group(*lines, *account_report(explanation.account), *_ties_of(explanation))
     phases = (each for i, phase in enumerate(explanation.phases) for each in _phase_report(phase, i, explanation))
-    return Group(*lines, *phases, *_cache_report(cache_curve(plan)))
+    return Group(*lines, *phases, *_hot_rows_report(explanation), *_cache_report(cache_curve(plan)))
+
+
+def _hot_rows_report(explanation: Explanation) -> Iterator[RenderableType]:
+    """Which tables' hot rows make a block of rows busier than others; nothing where none do."""
+    for i, each in enumerate(explanation.hot_rows[:MOST_TABLES]):
+        if i == 0:
+            yield Text()
+        share = f" ({each.seconds / explanation.total_s:.1%} of the step)" if explanation.total_s else ""
+        yield line(
+            "hot rows",
+            f"the busiest block of '{each.table}' has {each.times:.2f} times the mean lookups, which costs "
+            f"{format_time(each.seconds)}{share}",
+        )
+    if len(explanation.hot_rows) > MOST_TABLES:
+        yield line("", f"… {len(explanation.hot_rows) - MOST_TABLES} more tables")
 
 
 def _cache_report(curve: CacheCurve | None) -> Iterator[RenderableType]:
@@ -121,6 +136,7 @@ def explanation_to_raw(explanation: Explanation) -> Raw:
         "gap": plan.gap if same else None,
         "phases": [encode(phase) for phase in explanation.phases],
         "account": None if explanation.account is None else encode(explanation.account),
+        **({"hot_rows": [encode(each) for each in explanation.hot_rows]} if explanation.hot_rows else {}),
         **({} if explanation.published_error is None else {"published_error": encode(explanation.published_error)}),
         **({} if (curve := cache_curve(plan)) is None else {"caches": encode(curve)}),
     }

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from rich.console import Group, RenderableType
 
 from recsmith._types import record
+from recsmith.analyses.hot_rows import row_blocks_of
 from recsmith.analyses.towers import imbalance
 from recsmith.costs.collectives import synchronisation_of
 from recsmith.costs.protocol import parts_of, rule_of
@@ -57,7 +58,7 @@ def plan_report(plan: Plan, run: str | None = None) -> RenderableType:
     remarks = (
         ("towers", towers_words(plan)), ("sync", sync_words(plan)), ("search", run),
         (beneath_label(plan), beneath_words(plan)),
-        ("note", inexact_words(plan)), ("note", wide_text(plan)),
+        ("note", inexact_words(plan)), ("note", wide_text(plan)), *(("note", text) for text in hot_rows_words(plan)),
     )  # fmt: skip
     lines += [line(label, text) for label, text in remarks if text]
     lines.append(line("digest", plan.digest[:16]))
@@ -153,6 +154,28 @@ def wide_text(plan: Plan) -> str | None:
         f"{count} pieces of more than {NOTED_ON_CUDA:,} columns, for which releases of FBGEMM returned zeros "
         "(meta-pytorch/torchrec#3673): check yours, or limit `widths` in constraints"
     )
+
+
+def hot_rows_words(plan: Plan) -> list[str]:
+    """Where hot rows of tables that are split by rows are known or taken to lie, in sentences; none without such."""
+    split, made = row_blocks_of(plan), list[str]()
+    assumed = [each for each in split if each.known == "scattered"]
+    if assumed:
+        how = "as stated" if all(each.stated for each in assumed) else "assumed"
+        count = "for " + counted(len(assumed), "table") + " split by rows"
+        made.append(
+            f"hot rows scattered ({how}, {count}): equally busy blocks, as of hashed ids; count them (observe, "
+            "`recsmith data workload`), or state `hot_rows: in_front` for ids by frequency"
+        )
+    for known, where in (("in_front", "hot rows in front (as stated)"), ("counted", "hot rows as counted")):
+        found = [each for each in split if each.known == known]
+        if found:
+            more = f" of {counted(len(found), 'table')} split by rows" if len(found) > 1 else ""
+            made.append(
+                f"{where}: the busiest block of '{found[0].table}' has {found[0].times:.2f} times the mean lookups"
+                f"{', the most' if more else ''}{more}; every rank is priced as the busiest"
+            )
+    return made
 
 
 def _plan_words(plan: Plan) -> str:

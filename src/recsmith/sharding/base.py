@@ -10,11 +10,16 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import ClassVar, Literal, NamedTuple
 
+import numpy as np
+
 from recsmith._types import noun, unchecked
 from recsmith.clusters import Cluster
 from recsmith.errors import PlanMismatch
 from recsmith.sharding.coverage import covering_target, first_rank, last_rank
 from recsmith.workloads import Table
+from recsmith.workloads.access import HotRows
+from recsmith.workloads.reuse import Reuse
+from recsmith.workloads.row_blocks import busiest_block, hot_rows_of, lookups_before
 
 WIDTH_STEP = 4  # columns; FBGEMM's kernels read rows in vectors of four elements
 WIDEST_ON_CUDA = 2048  # columns of a piece: max_embedding_dim of FBGEMM 1.8, fbgemm_gpu/codegen/genscript/
@@ -116,9 +121,32 @@ class ShardingType:
         """Ranks that one piece covers."""
         return (1, cluster.local_world_size, cluster.world_size)[self.span]
 
-    def lookup_share(self, cluster: Cluster) -> tuple[int, int]:
-        """(divisor, multiplier): a covered rank looks up local ids / divisor * multiplier ids a step."""
-        return (self.coverage(cluster) if self.splits_rows else 1), cluster.world_size
+    def samples_share(self, cluster: Cluster) -> int:
+        """The ranks whose samples a covered rank serves."""
+        return cluster.world_size
+
+    def blocks(self, cluster: Cluster) -> int:
+        """Blocks of rows that each piece of a table is cut into."""
+        return self.coverage(cluster) if self.splits_rows else 1
+
+    def busiest(
+        self, table: Table, reuse: Reuse, lookups: float, cluster: Cluster, hot_rows: HotRows | None
+    ) -> tuple[float, float]:
+        """How many blocks as busy as the busiest one would hold all lookups of a step, and all their different rows.
+
+        Every covered rank is priced as that one, for no rank does more. Blocks that are equally busy are as many as
+        there are. reuse: of the table alone. hot_rows: where they lie in tables that do not say.
+        """
+        blocks = self.blocks(cluster)
+        found = busiest_block(table, reuse, blocks, lookups, hot_rows)
+        return (float(blocks), float(blocks)) if found is None else (1 / found.lookups, 1 / found.unique_rows)
+
+    def spread(self, table: Table, rows: tuple[int, int], cluster: Cluster, hot_rows: HotRows | None) -> float:
+        """How many blocks as busy as this one, of a shard's rows, would hold all lookups of a table in a step."""
+        if not self.splits_rows or hot_rows_of(table, hot_rows) == "scattered":
+            return float(self.blocks(cluster))
+        before, until = lookups_before(table, np.array(rows, dtype=np.float64), hot_rows).tolist()
+        return 1 / (until - before) if until > before else math.inf
 
     def column_counts(self, table: Table, cluster: Cluster) -> tuple[int, int]:
         """Least and largest number of column pieces of the table."""

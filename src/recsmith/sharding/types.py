@@ -137,9 +137,9 @@ class DataParallel(ShardingType):
     forward = ()
     backward = (Collective("all_reduce", "world", "table"),)
 
-    def lookup_share(self, cluster: Cluster) -> tuple[int, int]:
-        """The local batch only."""
-        return 1, 1
+    def samples_share(self, cluster: Cluster) -> int:
+        """Only its own."""
+        return 1
 
 
 SHARDING_TYPES: tuple[ShardingType, ...] = (

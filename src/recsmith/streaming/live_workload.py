@@ -9,7 +9,7 @@ from recsmith._types import Floats, Ints
 from recsmith.errors import UsageError
 from recsmith.streaming.sketches import IdSketch
 from recsmith.workloads import AccessProfile, Feature, Table, Workload
-from recsmith.workloads.workload import NUM_REUSE_BINS
+from recsmith.workloads.access import NUM_REUSE_BINS
 
 BUCKETS = 400  # of ranks, evenly spaced in their logarithm, over which sums are taken
 HALVINGS = 40  # of an interval, in the search for a power
@@ -22,7 +22,8 @@ def live_workload(workload: Workload, sketches: Mapping[str, IdSketch], *, sourc
 
     workload: the tables, such as those of the plan that runs. sketches: by feature; a table whose features have none
     stays as it is. A table's profile holds counts: the shares of the rows that are read most, and how many different
-    rows are read, are those of the sketch, also where most rows of a table are never read.
+    rows are read, are those of the sketch, also where most rows of a table are never read. So are the reads of its
+    blocks of rows, where the sketches counted them.
 
     Raises:
         UsageError: a feature is unknown, or nothing was sketched.
@@ -76,7 +77,10 @@ def counted_access(sketch: IdSketch, rows: int) -> AccessProfile:
     bins = np.bincount(
         np.searchsorted(ENDS, each), np.append(np.ones(len(heavy)), count), minlength=NUM_REUSE_BINS
     )  # fmt: skip
-    return AccessProfile(reuse_bins=tuple((bins / bins.sum()).tolist()), lookups=lookups, unique_rows=distinct)
+    return AccessProfile(
+        reuse_bins=tuple((bins / bins.sum()).tolist()), lookups=lookups, unique_rows=distinct,
+        block_lookups=tuple(map(float, sketch.blocks)) if any(sketch.blocks) else None,
+    )  # fmt: skip
 
 
 def _ranks(first: int, last: int) -> tuple[Ints, Floats]:

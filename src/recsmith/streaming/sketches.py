@@ -14,6 +14,8 @@ from recsmith._types import Ints
 from recsmith.data.domain import id_outside
 from recsmith.errors import CorruptFile, MissingExtra, UsageError
 from recsmith.files import Raw
+from recsmith.workloads.row_blocks import blocks_of as block_count
+from recsmith.workloads.row_blocks import count_blocks
 
 SCHEMA = "recsmith/id-sketch/1"
 LG_DISTINCT = 12  # HyperLogLog of 4,096 registers: the number of different ids is off by 1.6 % (one deviation)
@@ -38,17 +40,19 @@ class IdSketch:
     """What a stream of bags of ids looks like, in 30 to 80 kB, however long it is. Those of ranks and hours merge.
 
     bags, lookups: exact counts of what was seen; `sketched` of these ids went into the sketches.
-    rows: of the table whose ids they are; None: not known.
+    rows: of the table whose ids they are; None: not known. blocks_of: rows of the table whose reads are counted by
+    equal blocks, until an id is none of them; None: they are not counted.
     """
 
-    def __init__(self, rows: int | None = None) -> None:
-        self._rows = MOST if rows is None else rows
+    def __init__(self, rows: int | None = None, blocks_of: int | None = None) -> None:
+        self._rows, self._cut = MOST if rows is None else rows, blocks_of or 0
         self._library = made = library()
         self.bags, self.lookups, self.sketched = 0, 0, 0
         self._distinct = made.hll_sketch(LG_DISTINCT, made.HLL_8)
         self._frequent = made.frequent_items_sketch(LG_FREQUENT)
         self._lengths = made.kll_ints_sketch(LENGTH_K)
         self._counts = made.count_min_sketch(HASHES, BUCKETS)
+        self._blocks = np.zeros(block_count(self._cut), dtype=np.int64)
 
     def count(self, bags: int, lookups: int) -> None:
         """Count bags and their ids that are not sketched, or will be in part; UsageError where a count is negative."""
@@ -72,6 +76,9 @@ class IdSketch:
         self.sketched += len(values)
         self._lengths.update(np.ascontiguousarray(lengths, np.int32))
         ids, times = np.unique(values, return_counts=True)
+        if len(self._blocks) and len(ids):
+            known = ids[-1] < self._cut
+            self._blocks = self._blocks + count_blocks(ids, self._cut, times) if known else self._blocks[:0]
         distinct, frequent, counts = self._distinct.update, self._frequent.update, self._counts.update
         for value, weight in zip(ids.tolist(), times.tolist(), strict=True):
             distinct(value)
@@ -79,13 +86,23 @@ class IdSketch:
             counts(value, weight)
 
     def merge(self, other: "IdSketch") -> None:
-        """Add what another one has seen."""
+        """Add what another one has seen; reads by block of rows go on where both counted them in as many blocks."""
+        if not self.sketched:
+            self._blocks = np.zeros_like(other._blocks)
+        if other.sketched:
+            same = len(self._blocks) == len(other._blocks)
+            self._blocks = self._blocks + other._blocks if same else self._blocks[:0]
         self.count(other.bags, other.lookups)
         self.sketched += other.sketched
         self._distinct = _union(self._library, self._distinct, other._distinct)
         self._frequent.merge(other._frequent)
         self._lengths.merge(other._lengths)
         self._counts.merge(other._counts)
+
+    @property
+    def blocks(self) -> list[int]:
+        """How many sketched lookups read each of equal blocks of the table's rows; none where these are not known."""
+        return self._blocks.tolist()
 
     @property
     def distinct(self) -> float:
@@ -131,6 +148,7 @@ class IdSketch:
             "lengths": self._lengths.serialize(), "counts": self._counts.serialize(),
         }  # fmt: skip
         numbers = {"bags": self.bags, "lookups": self.lookups, "sketched": self.sketched}
+        numbers |= {"blocks": self.blocks} if self.blocks else {}
         return {"schema": SCHEMA, **numbers, **{name: base64.b64encode(each).decode() for name, each in parts.items()}}
 
     @classmethod
@@ -151,6 +169,7 @@ class IdSketch:
             made._frequent = package.frequent_items_sketch.deserialize(data["frequent"], serde)
             made._lengths = package.kll_ints_sketch.deserialize(data["lengths"])
             made._counts = package.count_min_sketch.deserialize(data["counts"])
+            made._blocks = np.array([_whole(each, "a block") for each in raw.get("blocks", [])], dtype=np.int64)
             made._check()
         except (LookupError, TypeError, ValueError, RuntimeError, MemoryError, UnicodeError) as error:
             raise CorruptFile(f"{source} holds no sketch of ids: {error}; it is damaged") from None
@@ -166,6 +185,7 @@ class IdSketch:
             if found != wanted:
                 raise ValueError(f"'{name}' is of size {found}, not {wanted}")
         sums = {"frequent": self._frequent.total_weight, "counts": self._counts.total_weight}
+        sums |= {"blocks": sum(self.blocks)} if self.blocks else {}
         for name, found in sums.items():
             if found != self.sketched:
                 raise ValueError(f"'{name}' is of {found:g} ids, and {self.sketched:,} were sketched")
@@ -180,7 +200,10 @@ class IdSketch:
 
 
 def _count(raw: Raw, name: str) -> int:
-    value = raw[name]
+    return _whole(raw[name], name)
+
+
+def _whole(value: object, name: str) -> int:
     if type(value) is not int or not 0 <= value < MOST:
         raise ValueError(f"{name} is {str(value)[:40]!r}, and it is a whole number of 0 or more")
     return value

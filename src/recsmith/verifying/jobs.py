@@ -65,8 +65,12 @@ def _pieces_of(plan: Plan, shards: tuple[Shard, ...]) -> Pieces:
     mine = [tables[shard.table] for shard in shards]
     types = [kinds[shard.table] for shard in shards]
     demand = Demand.of(plan.workload, tuple(mine))
-    divisor, times = np.array([kind.lookup_share(plan.cluster) for kind in types]).T
-    ids = demand.ids / divisor * times
+    times = np.array([kind.samples_share(plan.cluster) for kind in types])
+    spreads = [
+        kind.spread(table, shard.rows, plan.cluster, plan.workload.hot_rows)
+        for kind, table, shard in zip(types, mine, shards, strict=True)
+    ]
+    ids = demand.ids / np.array(spreads) * times
     return Pieces(
         rows=np.array([shard.rows[1] - shard.rows[0] for shard in shards]),
         width=np.array([shard.columns[1] - shard.columns[0] for shard in shards]),

@@ -23,6 +23,7 @@ from recsmith.problems import Problem, footprint_of, problem_holding, problem_of
 from recsmith.problems.footprint import memory_parts
 from recsmith.reports.plans import (
     beneath_words,
+    hot_rows_words,
     inexact_words,
     overfull_words,
     placement_words,
@@ -194,7 +195,7 @@ def notes_of(plan: Plan) -> Iterator[str]:
     """What a reader should know besides the figures; the terminal, the page and the report say the same."""
     towers = towers_words(plan)
     words = (overfull_words(plan.cost), towers and f"towers: {towers}", sync_words(plan), beneath_words(plan),
-             inexact_words(plan), wide_text(plan))  # fmt: skip
+             inexact_words(plan), wide_text(plan), *hot_rows_words(plan))  # fmt: skip
     for text in (*words, str(error_of(plan))):
         if text:
             yield f"{text[0].upper()}{text[1:]}."

@@ -1,5 +1,6 @@
 """What is trained: features, embedding tables, batch size and optimizer; and their files."""
 
+from recsmith.workloads.access import AccessProfile
 from recsmith.workloads.files import (
     WORKLOAD_FILE,
     builtins,
@@ -9,7 +10,7 @@ from recsmith.workloads.files import (
     workload_schema,
     workload_to_raw,
 )
-from recsmith.workloads.workload import AccessProfile, Feature, Table, Workload, check_name
+from recsmith.workloads.workload import Feature, Table, Workload, check_name
 
 __all__ = [
     "WORKLOAD_FILE", "AccessProfile", "Feature", "Table", "Workload", "builtins", "check_name", "load_workload",

@@ -7,13 +7,14 @@ Legend: T tables; N questions, each of a table (by index) and an amount; 17 bins
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
 from recsmith._types import Bools, Floats, Ints
 from recsmith.elementary import expm1, log1p, power
-from recsmith.workloads.workload import NUM_REUSE_BINS, AccessProfile, Table
+from recsmith.workloads.access import NUM_REUSE_BINS, AccessProfile
+from recsmith.workloads.workload import Table
 from recsmith.workloads.zipf import fit_zipf, zipf_hot_share, zipf_unique_rows
 
 DEFAULT_ZIPF = 0.893  # assumed for tables that say nothing: with it the 856 tables of sample.py's shared pool read 0.14
@@ -53,9 +54,9 @@ class Reuse:
     def of(cls, tables: Sequence[Table]) -> "Reuse":
         """The reuse of tables, from their access profiles; counts of more rows than a table has mean all its rows."""
         rows = np.array([table.num_embeddings for table in tables], dtype=np.float64)
-        profiles = [table.access or AccessProfile(zipf=DEFAULT_ZIPF) for table in tables]
+        profiles = [table.access or _UNKNOWN for table in tables]
         has_counts = np.array([profile.reuse_bins is not None for profile in profiles], dtype=bool)
-        zipf, scale = np.array([profile.zipf or 0.0 for profile in profiles]), np.ones(len(tables))
+        zipf, scale = np.array([_exponent(profile) for profile in profiles]), np.ones(len(tables))
         counted = has_counts * np.array([profile.lookups or 0.0 for profile in profiles])
         unique = has_counts * np.minimum(rows, np.array([profile.unique_rows or 0.0 for profile in profiles]))
         bins = unique[:, None] * _shares(profiles)
@@ -64,6 +65,10 @@ class Reuse:
         scale[some] = unique[some] / zipf_unique_rows(zipf[some], rows[some], counted[some])
         reads = _reads_of_a_row(bins, counted)
         return cls(rows=rows, zipf=zipf, scale=scale, counted=counted, unique=unique, bins=bins, reads=reads)
+
+    def only(self, table: int) -> "Reuse":
+        """The reuse of one table alone."""
+        return Reuse(**{field.name: getattr(self, field.name)[[table]] for field in fields(self)})
 
     def unique_rows(self, table: Ints, lookups: Floats) -> Floats:
         """The expected number of different rows in so many lookups of a table (N,); at most its rows, and lookups."""
@@ -150,6 +155,15 @@ class Reuse:
             taken = np.minimum(left, self.bins[table, bin_])
             left, served = left - taken, served + taken * self.reads[table, bin_]
         return np.where(rows >= self.unique[table], 1.0, np.minimum(served / total[table], 1))
+
+
+_UNKNOWN = AccessProfile(zipf=DEFAULT_ZIPF)
+
+
+def _exponent(profile: AccessProfile) -> float:
+    """The exponent of a profile: 0 where it has counts, and the assumed one where it says only where hot rows lie."""
+    assumed = DEFAULT_ZIPF if profile.reuse_bins is None else 0.0
+    return assumed if profile.zipf is None else profile.zipf
 
 
 def _shares(profiles: Sequence[AccessProfile]) -> Floats:

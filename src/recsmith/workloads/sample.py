@@ -19,9 +19,10 @@ from recsmith.elementary import exp, log, log10
 from recsmith.errors import UsageError
 from recsmith.files import decode, did_you_mean, parse_yaml
 from recsmith.units import format_size
+from recsmith.workloads.access import AccessProfile
 from recsmith.workloads.data_types import ELEMENT_BYTES
 from recsmith.workloads.optimizers import OPTIMIZERS, OptimizerName
-from recsmith.workloads.workload import MOST_TABLES, AccessProfile, Feature, Table, Workload
+from recsmith.workloads.workload import MOST_TABLES, Feature, Table, Workload
 
 LARGEST_SEED = 2**63
 BATCH_SIZE = 8192  # samples of a device and step, unless another is given

@@ -21,7 +21,7 @@ import numpy as np
 
 from recsmith._types import Floats
 from recsmith.elementary import exp, expm1, log, log1p, power
-from recsmith.workloads.workload import NUM_REUSE_BINS, STEEPEST_ZIPF
+from recsmith.workloads.access import NUM_REUSE_BINS, STEEPEST_ZIPF
 
 HALVINGS = 40  # of the interval of a fitted exponent, which is 1e-11 wide at the end
 EDGES = 2 ** np.arange(NUM_REUSE_BINS - 1)  # upper ends of all bins but the last: 1, 2, 4 ... 32768

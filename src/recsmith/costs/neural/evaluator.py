@@ -130,7 +130,7 @@ class NeuralEvaluator:
     def _missing(self) -> Floats:
         """What caches of several sizes miss of each mode's repeated reads (M, h)."""
         kernels, table = self.kernels, self.problem.modes.table
-        return missing_shares(lambda rows: kernels.reuse.hot_share(table, rows * kernels.blocks), kernels.unique)
+        return missing_shares(lambda rows: kernels.hot_share(table, rows), kernels.unique)
 
     def _piece(self, modes: Ints, widths: Ints) -> PieceWork:
         found, table = self.problem.modes, self.problem.modes.table[modes]

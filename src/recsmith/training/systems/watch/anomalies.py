@@ -104,7 +104,10 @@ class AnomalyWatcher(Watcher):
         self.sketches: SketchFiles | None = None
         if wanted.sketch_every:
             try:
-                self.sketches = SketchFiles(job.output, dist.get_rank(), layout.features, wanted.sketch_every)
+                rows = {
+                    each.name: table.num_embeddings for table in job.plan.workload.tables for each in table.features
+                }
+                self.sketches = SketchFiles(job.output, dist.get_rank(), layout.features, wanted.sketch_every, rows)
             except MissingExtra as error:
                 notes.append(f"no sketches are written: {error}")
         if self._raw is not None and (problem := self._go_on(self._raw, layout)):

@@ -1,6 +1,7 @@
 """Sketches of a job's ids as files of its ranks, a period each: `RUN/watch/`. Imports no torch."""
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -17,15 +18,21 @@ KEPT = 4  # periods
 
 
 class SketchFiles:
-    """Sketches of this rank's ids, by feature; written every so many steps, the newest periods kept."""
+    """Sketches of this rank's ids, by feature; written every so many steps, the newest periods kept.
 
-    def __init__(self, output: Path, rank: int, features: tuple[str, ...], every: int) -> None:
+    rows: of the table that a feature reads, by which its reads are counted block by block.
+    """
+
+    def __init__(
+        self, output: Path, rank: int, features: tuple[str, ...], every: int, rows: Mapping[str, int] | None = None
+    ) -> None:
         self.folder, self.rank, self.features, self.every = output / FOLDER, rank, features, every
+        self.rows = rows or {}
         self._wrote, self._refused = False, False
         self._begin()
 
     def _begin(self) -> None:
-        self.sketches = {name: IdSketch() for name in self.features}
+        self.sketches = {name: IdSketch(blocks_of=self.rows.get(name)) for name in self.features}
 
     def add(self, name: str, lengths: npt.NDArray[np.int32], values: Ints, sampled: npt.NDArray[np.int32]) -> None:
         """Count all bags of a batch, and sketch the sampled ones."""

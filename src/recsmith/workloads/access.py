@@ -1,0 +1,79 @@
+"""How unevenly the rows of a table are read, and where those lie that are read most."""
+
+import math
+from typing import Literal
+
+from recsmith._types import noun
+from recsmith.errors import UsageError
+
+NUM_REUSE_BINS = 17  # (0,1], (1,2], (2,4] ... (16384,32768], >32768 reads of a row in the counted batch
+STEEPEST_ZIPF = 10.0  # largest exponent of a profile; with it, nearly all reads go to one row
+ROUNDED = 1e-3  # how far shares may be from adding up to 1: files round them
+MOST_BLOCKS = 65_536  # blocks of rows that a profile may count; more are taken for a mistake
+
+HotRows = Literal["scattered", "in_front"]
+"""Where the rows lie that are read most: anywhere, as hashed ids are, or in front, as ids that go by frequency."""
+
+
+@noun
+class AccessProfile:
+    """How unevenly the rows of a table are read, and where the rows lie that are read most.
+
+    zipf: the i-th most read row is read in proportion to i ** -zipf; 0 is uniform.
+    reuse_bins: share of the unique rows whose reads fall in (0,1], (1,2], (2,4] ... >32768 (NeuroShard's bins),
+        counted over `lookups` reads of `unique_rows` different rows.
+    block_lookups: reads of each of K equal blocks of rows, in order of rows, as counts or as shares.
+    block_unique_rows: different rows that a batch reads in each of these blocks.
+    hot_rows: where the rows lie that are read most, if blocks were not counted.
+    """
+
+    zipf: float | None = None
+    reuse_bins: tuple[float, ...] | None = None
+    lookups: int | None = None
+    unique_rows: int | None = None
+    block_lookups: tuple[float, ...] | None = None
+    block_unique_rows: tuple[float, ...] | None = None
+    hot_rows: HotRows | None = None
+
+    def __post_init__(self) -> None:
+        nowhere = self.block_lookups is None and self.hot_rows is None
+        if (self.zipf is not None and self.reuse_bins is not None) or (
+            self.zipf is None and self.reuse_bins is None and nowhere
+        ):
+            raise UsageError(
+                "an access profile is either {zipf} or {reuse_bins, lookups, unique_rows}; give one of the two"
+            )
+        if self.zipf is not None and not (math.isfinite(self.zipf) and 0 <= self.zipf <= STEEPEST_ZIPF):
+            raise UsageError(f"zipf is {self.zipf}; it must lie between 0 (uniform) and {STEEPEST_ZIPF:g}")
+        if self.reuse_bins is not None:
+            self._check_bins(self.reuse_bins)
+        self._check_blocks()
+
+    def _check_bins(self, bins: tuple[float, ...]) -> None:
+        if len(bins) != NUM_REUSE_BINS or any(not 0 <= share <= 1 for share in bins) or abs(sum(bins) - 1) > ROUNDED:
+            raise UsageError(f"reuse_bins must be {NUM_REUSE_BINS} shares of the unique rows that add up to 1")
+        if self.lookups is None or self.unique_rows is None or not 1 <= self.unique_rows <= self.lookups:
+            raise UsageError(
+                "reuse_bins need the `lookups` and `unique_rows` they were counted at (1 <= unique_rows <= lookups)"
+            )
+
+    def _check_blocks(self) -> None:
+        counted = self.block_lookups is not None
+        if counted and self.hot_rows is not None:
+            raise UsageError(
+                f"an access profile has block_lookups and also hot_rows {self.hot_rows}; the counted blocks say where "
+                "hot rows lie, so leave hot_rows out"
+            )
+        if self.block_unique_rows is not None and (
+            self.block_lookups is None or len(self.block_unique_rows) != len(self.block_lookups)
+        ):
+            raise UsageError("block_unique_rows need block_lookups of the same blocks; give both, of equally many")
+        for name, amounts in (("block_lookups", self.block_lookups), ("block_unique_rows", self.block_unique_rows)):
+            wrong = amounts is not None and not all(math.isfinite(each) and each >= 0 for each in amounts)
+            if wrong or (
+                amounts is not None and not (1 <= len(amounts) <= MOST_BLOCKS and 0 < sum(amounts) < math.inf)
+            ):
+                raise UsageError(
+                    f"{name} must be counts or shares, finite and 0 or more, of 1 to {MOST_BLOCKS:,} equal blocks of "
+                    "rows, of which one is above 0"
+                )
