@@ -86,18 +86,30 @@ def forks() -> Iterator[Forks]:
     made.end()
 
 
-@pytest.fixture(autouse=True)
-def quick_ranks(request: pytest.FixtureRequest, forks: Forks, monkeypatch: pytest.MonkeyPatch) -> None:
+UNDER_TORCHRUN = [False]  # whether jobs of the test that runs, and of its fixtures, start as users' do
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Jobs of a test with the mark `torchrun`, and of fixtures that it is the first to ask for, run under torchrun."""
+    UNDER_TORCHRUN[0] = item.get_closest_marker("torchrun") is not None
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_ranks(forks: Forks) -> Iterator[None]:
     """Fork the ranks of local jobs (support/ranks.py), but for tests marked `torchrun` and restarts.
 
-    Whatever a job is for, its processes must listen on the loopback alone.
+    It is there before fixtures of modules, whose jobs take most of a run. Whatever a job is for, its processes must
+    listen on the loopback alone.
     """
-    torchrun, quick = launch._agents, request.node.get_closest_marker("torchrun") is None
+    torchrun = launch._agents
 
     @contextmanager
     def agents(*job: Any) -> Generator[list[Any]]:
-        begun = forks.forked(*job) if quick and not job[3] else torchrun(*job)
+        begun = torchrun(*job) if UNDER_TORCHRUN[0] or job[3] else forks.forked(*job)
         with begun as started, watched_listeners(*(each.pid for each in started)):
             yield started
 
-    monkeypatch.setattr(launch, "_agents", agents)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(launch, "_agents", agents)
+        yield

@@ -2,11 +2,12 @@
 
 import os
 import socket
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.listeners import listening
+from support.listeners import LOOK_S, listening, watched_listeners
 from support.listeners import wide as beyond_loopback
 
 from recsmith.errors import RecSmithError
@@ -80,6 +81,15 @@ def test_a_listener_is_where_it_was_asked_for_alone():
         assert len(found) == 3
         assert len(beyond_loopback(found)) == 2
         assert narrow.getsockname()[0] == LOOPBACK
+
+
+def test_a_wide_listener_is_noticed_while_a_job_runs():
+    with (
+        pytest.raises(AssertionError, match="listens where other machines reach it"),
+        watched_listeners(),
+        socket.create_server(("", 0)),
+    ):
+        time.sleep(5 * LOOK_S)
 
 
 @pytest.mark.parametrize(("host", "inner"), [

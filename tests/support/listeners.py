@@ -24,21 +24,32 @@ def descendants(process: int) -> list[int]:
     return found
 
 
-def listening(processes: Iterable[int]) -> set[str]:
-    """The addresses at which processes listen for TCP, as /proc/net has them: 'hexadecimal address:port'."""
-    sockets = set[str]()
+def sockets_of(processes: Iterable[int]) -> set[str]:
+    """Numbers of the sockets that processes have open."""
+    found = set[str]()
     for process in processes:
         with suppress(OSError):
             for link in Path(f"/proc/{process}/fd").iterdir():
                 with suppress(OSError):
-                    sockets.add(str(link.readlink()))
-    found = set[str]()
+                    found.add(str(link.readlink()).removeprefix("socket:[").removesuffix("]"))
+    return found
+
+
+def all_listening() -> dict[str, str]:
+    """Where anything on this machine listens for TCP, as /proc/net has it, by the number of the socket."""
+    found = dict[str, str]()
     for name in ("tcp", "tcp6"):
         for line in Path(f"/proc/net/{name}").read_text().splitlines()[1:]:
-            _, local, _, state, *_, inode = line.split()[:10]
-            if state == LISTENS and f"socket:[{inode}]" in sockets:
-                found.add(local)
+            _, local, _, state, *_, number = line.split()[:10]
+            if state == LISTENS:
+                found[number] = local
     return found
+
+
+def listening(processes: Iterable[int]) -> set[str]:
+    """The addresses at which processes listen for TCP, as /proc/net has them: 'hexadecimal address:port'."""
+    own = sockets_of(processes)
+    return {place for number, place in all_listening().items() if number in own}
 
 
 def wide(addresses: Iterable[str]) -> set[str]:
@@ -47,16 +58,20 @@ def wide(addresses: Iterable[str]) -> set[str]:
 
 
 @contextmanager
-def watched_listeners(*processes: int) -> Generator[set[str]]:
+def watched_listeners(*processes: int) -> Generator[None]:
     """Look again and again where processes (without any: this one), and all that they have started, listen.
 
-    At the end of the block none of them may have listened beyond the loopback.
+    At the end of the block none of them may have listened beyond the loopback. Whose a wide socket is, is looked up
+    once: that takes milliseconds, and most machines have sockets of other programs that stay.
     """
-    seen, ended = set[str](), threading.Event()
+    found, others, ended = set[str](), set[str](), threading.Event()
 
     def look() -> None:
-        for top in processes or (os.getpid(),):
-            seen.update(listening([top, *descendants(top)]))
+        listeners = all_listening()
+        if unknown := {number for number, place in listeners.items() if wide([place])} - others:
+            own = sockets_of(each for top in processes or (os.getpid(),) for each in (top, *descendants(top)))
+            found.update(listeners[number] for number in unknown & own)
+            others.update(unknown - own)
 
     def watch() -> None:
         while not ended.wait(LOOK_S):
@@ -65,8 +80,8 @@ def watched_listeners(*processes: int) -> Generator[set[str]]:
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
     try:
-        yield seen
+        yield
     finally:
         ended.set()
         watcher.join()
-    assert not wide(seen), "a job listens where other machines reach it"
+    assert not found, "a job listens where other machines reach it"

@@ -9,10 +9,8 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from support.ranks import Forks
 
 from recsmith.errors import RecSmithError, UsageError
-from recsmith.jobs import launch
 from recsmith.plans import Placement, load_plan, save_plan
 from recsmith.training import Checkpointing, Run, RunData, RunModel, RunOptimizers, SparseOptimizer, run_from_raw, train
 from recsmith.training.run import run_to_raw, save_run
@@ -221,12 +219,10 @@ def test_what_a_dry_run_of_a_small_cache_takes_trains(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def begun(tmp_path_factory: pytest.TempPathFactory, forks: Forks) -> Run:
+def begun(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A run whose folder has checkpoints."""
     run = replace(a_run(tmp_path_factory.mktemp("begun")), steps=4, checkpoint=Checkpointing(every=2), ranks=1)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(launch, "_agents", lambda *job: forks.forked(*job))
-        train(run)
+    train(run)
     return run
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.ranks import Forks
 
 from recsmith.errors import CorruptFile, NoPlanFound, UsageError
 from recsmith.jobs import launch as jobs
@@ -100,7 +99,7 @@ def a_plan(file: Path, types: dict[str, tuple[str, tuple[int, ...]]]) -> str:
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory, forks: Forks) -> dict[str, tuple[Run, Any]]:
+def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Run, Any]]:
     folder = tmp_path_factory.mktemp("array")
     mixed = {"a": ("table_wise", (1,)), "b": ("row_wise", (0, 1)), "c": ("table_wise", (0,))}
     array = replace(
@@ -133,9 +132,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory, forks: Forks) -> dict[str,
         "in turn": replace(array, output=str(folder / "turn"), array=RunArray(members=broken, together="never")),
     }  # fmt: skip
     arguments = {"runs": [run_to_raw(run) if isinstance(run, Run) else run for run in runs.values()]}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(jobs, "_agents", lambda *job: forks.forked(*job))
-        results = jobs.launch("support.array_jobs:train_all", arguments, ranks=2)[0]
+    results = jobs.launch("support.array_jobs:train_all", arguments, ranks=2)[0]
     return dict(zip(runs, zip(runs.values(), results, strict=True), strict=True))
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.ranks import Forks
 from training.unsharded import unsharded_losses
 
 from recsmith.errors import RecSmithError
@@ -87,7 +86,7 @@ def apart(one: str, other: str) -> float:
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory, forks: Forks) -> dict[str, tuple[Run, Any]]:
+def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Run, Any]]:
     folder = tmp_path_factory.mktemp("towers")
     growing = RunData(
         train=data(0, 20_000), global_batch_size=BATCH, batch_changes=(BatchChange(after_steps=4, size=2 * BATCH),)
@@ -99,9 +98,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory, forks: Forks) -> dict[str,
         "cross": a_run(folder / "cross", ratio=4, name="dlrm_dcn"),
         "int8": replace(a_run(folder / "int8"), comms=RunComms(backward="int8")),
     }
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(jobs, "_agents", lambda *job: forks.forked(*job))
-        return dict(zip(runs, zip(runs.values(), on_two_hosts(*runs.values()), strict=True), strict=True))
+    return dict(zip(runs, zip(runs.values(), on_two_hosts(*runs.values()), strict=True), strict=True))
 
 
 def test_ratio_1_trains_as_plain_tables_do(trained: dict[str, tuple[Run, Any]]) -> None:
