@@ -1,9 +1,11 @@
 """Shared by all tests: where the public data lies, FBGEMM where it is installed, and ranks that start at once."""
 
+import itertools
 import logging
 import os
 import signal
 import warnings
+from collections import Counter
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -19,16 +21,38 @@ from recsmith.jobs import launch
 
 pytest.register_assert_rewrite("recsmith.testing.planners")  # before any test file imports it
 STARTED = os.times().elapsed
+SPENT = [0.0]  # CPU seconds of this process and of what it started, when the last part of a test ended
+FORKS: list[Forks | None] = [None]
 settings.register_profile("default", deadline=None, derandomize=True, max_examples=25)
 settings.register_profile("soak", deadline=None, max_examples=1000)  # of `make soak`: other examples every time
 settings.load_profile("default")
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say what the run took of all processors, workers and jobs that tests started included."""
+def _cpu_seconds(forks: Forks | None) -> float:
+    """What this process has spent of all processors so far, with the processes that it waited for and forked ranks."""
     spent = os.times()
-    seconds = spent.user + spent.system + spent.children_user + spent.children_system
-    terminalreporter.write_line(f"{seconds:.0f} CPU seconds, {spent.elapsed - STARTED:.0f} s by the clock")
+    ranks = forks.cpu_seconds() if forks else 0.0
+    return spent.user + spent.system + spent.children_user + spent.children_system + ranks
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Note in each report what was spent since the one before; what a run takes before its first is the first's."""
+    report = yield
+    now = _cpu_seconds(FORKS[0])
+    report.cpu_s, SPENT[0] = now - SPENT[0], now  # pyright: ignore[reportAttributeAccessIssue]
+    return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say what the run took of all processors, workers and jobs that tests started included, and its rooms."""
+    rooms = Counter[str]()
+    for report in itertools.chain.from_iterable(terminalreporter.stats.values()):
+        if hasattr(report, "cpu_s"):
+            rooms[report.nodeid.partition("::")[0].split("/")[1]] += report.cpu_s
+    terminalreporter.write_line(", ".join(f"{room} {spent:.0f}" for room, spent in rooms.most_common()))
+    seconds = _cpu_seconds(FORKS[0])
+    terminalreporter.write_line(f"{seconds:.0f} CPU seconds, {os.times().elapsed - STARTED:.0f} s by the clock")
 
 
 def find_data() -> Path | None:
@@ -81,7 +105,7 @@ def ctrl_c() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def forks() -> Iterator[Forks]:
     """The process that forks the ranks of local jobs; it starts with the first job."""
-    made = Forks()
+    made = FORKS[0] = Forks()
     yield made
     made.end()
 

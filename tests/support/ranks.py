@@ -132,6 +132,13 @@ class Forks:
             self._hear("")
         return self.codes.get(pid)
 
+    def cpu_seconds(self) -> float:
+        """What the process and the jobs that have ended took of all processors; none where it has ended."""
+        if self.process is None:
+            return 0.0
+        spent = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()[11:15]
+        return sum(map(int, spent)) / os.sysconf("SC_CLK_TCK")
+
     def end(self) -> None:
         """End the process, and all jobs with it."""
         if self.process is not None:
