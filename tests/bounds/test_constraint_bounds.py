@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from support.amounts import seeds, some
 from support.cases import Case, all_placements, cluster, seeded, table, workload
 from support.constrained import constrained_case, least_s
 
@@ -26,7 +27,7 @@ def confined(case: Case) -> float:
 @pytest.mark.parametrize("model", BOTH)
 def test_no_plan_that_keeps_the_constraints_costs_less(model: str) -> None:
     asked = decided = 0
-    for seed in range(140):
+    for seed in seeds(70, 140):
         case = replace(constrained_case(seeded(seed)), cost_model=model)
         if math.prod(map(len, all_placements(replace(case, constraints=Constraints())).values())) > MOST_PLANS:
             continue
@@ -41,8 +42,8 @@ def test_no_plan_that_keeps_the_constraints_costs_less(model: str) -> None:
         free = lower_bound(replace(case, constraints=Constraints()).evaluator).bound.value_s
         decided += free is not None and confined(case) > free
         assert bound <= best * (1 + 1e-9), f"seed {seed}"
-    assert asked > 8
-    assert decided > 2 or model == "analytic"  # where launches outweigh such small tables
+    assert asked > some(4, 8)
+    assert decided > some(1, 2) or model == "analytic"  # where launches outweigh such small tables
 
 
 TABLES = tuple(table(f"t{i}", 400_000, 64, 40.0) for i in range(8))
@@ -77,7 +78,7 @@ def counted(case: Case) -> float:
 @pytest.mark.parametrize("model", BOTH)
 def test_no_plan_that_keeps_the_counts_costs_less(model: str) -> None:
     asked = decided = 0
-    for seed in range(400):
+    for seed in seeds(200, 400):
         case = replace(constrained_case(seeded(seed)), cost_model=model)
         given = case.constraints
         if not (given.apart or given.per_rank):
@@ -94,8 +95,8 @@ def test_no_plan_that_keeps_the_counts_costs_less(model: str) -> None:
         asked += 1
         decided += bound > (lower_bound(replace(case, constraints=Constraints()).evaluator).bound.value_s or 0.0)
         assert bound <= best * (1 + 1e-9), f"seed {seed}"
-    assert asked > 8
-    assert decided > 2 or model == "analytic"  # where launches outweigh such small tables
+    assert asked > some(4, 8)
+    assert decided > some(1, 2) or model == "analytic"  # where launches outweigh such small tables
 
 
 UNEQUAL_TABLES = tuple(table(f"t{i}", 400_000, 64, 40.0 * (i + 1)) for i in range(4))

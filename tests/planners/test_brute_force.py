@@ -17,9 +17,9 @@ from recsmith.planning import PLANNERS
 from recsmith.plans import Placement, Plan, check_placements
 from recsmith.problems import footprint_of, memory_used
 
-SEEDS = range(96)
-MOST_PRICED = 16  # cases of up to 200 plans, each of which is priced
-MORE = pytest.param(range(96, 1000), marks=pytest.mark.soak, id="soak")
+SEEDS = range(48)
+FEWEST_PRICED = 8  # cases of up to 200 plans, each of which is priced
+MORE = pytest.param(range(48, 1000), marks=pytest.mark.soak, id="soak")
 every_size = pytest.mark.parametrize("seeds", [SEEDS, MORE], ids=["sample", "soak"])
 
 
@@ -94,11 +94,11 @@ def test_brute_force_is_the_least_of_all_plans_priced_one_by_one(model: str) -> 
     tried = 0
     for seed in SEEDS:
         case, every = known(seed, model)
-        if tried < MOST_PRICED and math.prod(len(found) for found in every.placements.values()) <= 200:
+        if math.prod(len(found) for found in every.placements.values()) <= 200:
             tried += 1
             costs = [_price(case, plan) for plan in itertools.product(*every.placements.values())]
             assert min(costs) == pytest.approx(math.inf if every.least_s is None else every.least_s, rel=1e-12)
-    assert tried == MOST_PRICED
+    assert tried >= FEWEST_PRICED
 
 
 def _price(case: Case, placements: tuple[Placement, ...]) -> float:

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.amounts import some
 from support.dlrm_plans import DLRM, a_plan
 from support.machines import a_machine
 
@@ -33,7 +34,7 @@ def plain() -> Graph:
     return model_graph(DLRM, a_machine(), plan=a_plan((0, 1, 0, 1, 0)), ranks=2, batch=None)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=some(8, 20), deadline=None)
 @given(st.floats(2.0, 9.0))
 def test_a_step_takes_the_longer_of_its_rest_and_its_fetch(power: float):
     waits, beside = on_disk(10**power, "none"), on_disk(10**power, AHEAD)

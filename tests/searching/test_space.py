@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.amounts import seeds, some
 
 from recsmith.clusters import load_cluster
 from recsmith.embeddings.workloads import compress
@@ -72,12 +73,12 @@ def test_seconds_of_samples_that_choose_alike_are_those_of_their_plan() -> None:
 def test_seconds_of_random_samples_are_within_a_quarter_of_their_plan() -> None:
     space, priced = priced_space("step", layers=(0.25, 0.5))
     rng, asked = np.random.default_rng(1), 0
-    for _ in range(20):
+    for _ in seeds(8, 20):
         picks = tuple(int(rng.integers(len(part.options))) for part in space.parts)
         ratio = space.price(picks) / replanned(space, picks, priced, planner="size_greedy").price
         assert 0.75 <= ratio <= 1.25
         asked += 1
-    assert asked == 20
+    assert asked == some(8, 20)
 
 
 @given(st.lists(st.floats(-3, 3), min_size=12, max_size=12), st.floats(0.3, 1.0))
