@@ -19,7 +19,7 @@ from support.ranks import Forks
 
 from recsmith.jobs import launch
 
-pytest.register_assert_rewrite("recsmith.testing.planners")  # before any test file imports it
+pytest.register_assert_rewrite("recsmith.testing")  # before any test file imports it
 STARTED = os.times().elapsed
 SPENT = [0.0]  # CPU seconds of this process and of what it started, when the last part of a test ended
 FORKS: list[Forks | None] = [None]

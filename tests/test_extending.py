@@ -25,7 +25,7 @@ def blocks(page: str, language: str) -> list[str]:
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The names that the page's Python defines, from its planner to its tests."""
-    uses, *code = blocks("extending.md", "python")
+    uses, *code = (each for each in blocks("extending.md", "python") if "TrainedSystemContract" not in each)
     assert uses.startswith("recsmith.plan(")
     file = tmp_path_factory.mktemp("docs") / "shown.py"
     file.write_text("\n".join(code), "utf-8")
@@ -54,6 +54,16 @@ def test_the_planner_with_options_of_the_page_reads_them(shown: dict[str, Any]):
 )
 def test_the_contracts_of_the_page_ask_their_laws(shown: dict[str, Any], contract: str, law: str):
     getattr(shown[contract](), law)()
+
+
+def test_the_contract_of_a_system_on_the_page_is_that_of_the_example(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    pytest.importorskip("torchrec")
+    monkeypatch.syspath_prepend(str(ROOT / "examples"))
+    (code,) = (each for each in blocks("extending.md", "python") if "TrainedSystemContract" in each)
+    (tmp_path / "shown.py").write_text(code.replace("my_package.restarts:", "own_system:"))
+    runpy.run_path(str(tmp_path / "shown.py"))["TestWarmRestarts"]().test_its_settings_are_a_noun_that_is_read_strictly(
+        tmp_path
+    )
 
 
 def test_contracts_need_no_pytest():

@@ -39,7 +39,6 @@ ROOMS = (
     ("planners",),
     ("planning",),
     ("analyses",),
-    ("testing",),
     ("data",),
     ("embeddings",),
     ("streaming",),
@@ -55,6 +54,7 @@ ROOMS = (
     ("feeding",),
     ("searching",),
     ("training",),
+    ("testing",),
     ("reports",),
     ("web",),
     ("cli",),
@@ -63,7 +63,8 @@ LEVEL = {room: level for level, rooms in enumerate(ROOMS) for room in rooms}
 CORE = {"numpy", "pydantic", "pydantic_core", "yaml", "click", "rich", "safetensors"}  # what pyproject.toml names
 TORCH = {"torch", "torchrec", "fbgemm_gpu", "tensordict", "torchmetrics"}
 TORCH_ROOMS = {
-    *("embeddings", "adapters", "jobs", "hardware", "measuring", "learning", "prediction", "verifying", "training")
+    *("embeddings", "adapters", "jobs", "hardware", "measuring", "learning", "prediction", "verifying", "training"),
+    "testing",
 }
 SOLVER_FILES = ("cp_sat*.py", "tower_groups.py")  # imported when a planner solves, and when towers are balanced
 WATCH = {"river", "datasketches"}  # of streaming, imported when a detector or a sketch needs them

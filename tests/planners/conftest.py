@@ -2,4 +2,4 @@
 
 import pytest
 
-pytest.register_assert_rewrite("recsmith.testing.planners")
+pytest.register_assert_rewrite("recsmith.testing")

@@ -1,15 +1,53 @@
-"""Contract tests for planners and cost models of your own: subclass one, name your object, and run pytest.
+"""Contract tests for what is of your own: subclass one, name your object, and run pytest.
 
     from recsmith.testing import PlannerContract
 
     class TestMine(PlannerContract):
         planner = MyPlanner()
 
-pytest is not imported here; any runner that calls methods named test_* will do.
+pytest is not imported here; any runner that calls methods named test_* will do, and gives those that ask for `tmp_path`
+an empty folder. Contracts of training import torch, and load when they are first asked for.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from recsmith.testing.cost_models import CostModelContract
 from recsmith.testing.planners import PlannerCase, PlannerContract
 from recsmith.testing.problems import sample_problems
 
-__all__ = ["CostModelContract", "PlannerCase", "PlannerContract", "sample_problems"]
+if TYPE_CHECKING:
+    from recsmith.testing.collectives import CollectiveContract
+    from recsmith.testing.optimizers import DenseOptimizerContract
+    from recsmith.testing.sources import BatchSourceContract
+    from recsmith.testing.steps import StepContract
+    from recsmith.testing.stores import RowStoreContract, TrainedStoreContract
+    from recsmith.testing.systems import SystemContract, TrainedSystemContract
+    from recsmith.testing.tables import TableModuleContract
+    from recsmith.testing.watchers import WatcherContract
+
+_LATE = {
+    "BatchSourceContract": "sources",
+    "CollectiveContract": "collectives",
+    "DenseOptimizerContract": "optimizers",
+    "RowStoreContract": "stores",
+    "StepContract": "steps",
+    "SystemContract": "systems",
+    "TableModuleContract": "tables",
+    "TrainedStoreContract": "stores",
+    "TrainedSystemContract": "systems",
+    "WatcherContract": "watchers",
+}
+
+__all__ = [
+    "BatchSourceContract", "CollectiveContract", "CostModelContract", "DenseOptimizerContract", "PlannerCase",
+    "PlannerContract", "RowStoreContract", "StepContract", "SystemContract", "TableModuleContract",
+    "TrainedStoreContract", "TrainedSystemContract", "WatcherContract", "sample_problems",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    """A contract of training, when it is asked for."""
+    if name not in _LATE:
+        raise AttributeError(f"module 'recsmith.testing' has no attribute '{name}'")
+    return getattr(import_module(f"recsmith.testing.{_LATE[name]}"), name)

@@ -13,8 +13,8 @@ from support.plans import two_tables
 import recsmith
 from recsmith.errors import UsageError
 from recsmith.planning.simulate import price
+from recsmith.testing import CollectiveContract
 from recsmith.training import Run, RunComms, RunData, RunModel, train
-from recsmith.training.collectives import collectives_of, sharders_of
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 ROUNDED: dict[str, Any] = {"name": "own_collective:Rounded", "bits": 6}
@@ -29,18 +29,20 @@ def examples(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(EXAMPLES)
 
 
-@pytest.mark.parametrize("comms", [RunComms(), RunComms(forward="fp16", backward="bf16"), ROUNDED])
-def test_every_collective_keeps_the_contract(comms: Any) -> None:
-    made = collectives_of(comms)
-    forward, backward = made.bytes_per_value()
-    assert (forward is None) == (backward is None) == (comms == RunComms())
-    types = made.sharding_types()
-    plan = two_tables()
-    assert made.refuses(plan) is None
-    assert types is None or {placement.sharding_type for placement in plan.placements} <= set(types)
-    codecs = made.codecs()
-    assert (codecs is None) == (comms == RunComms())
-    assert len(sharders_of(made)) == 2
+class TestPlain(CollectiveContract):
+    comms, changes = RunComms(), False
+
+
+class TestHalves(CollectiveContract):
+    comms = RunComms(forward="fp16", backward="bf16")
+
+
+class TestBytes(CollectiveContract):
+    comms = RunComms(forward="int8", backward="int8")
+
+
+class TestOnesOwn(CollectiveContract):
+    comms = ROUNDED
 
 
 def test_types_that_cannot_be_carried_are_refused_in_a_sentence() -> None:

@@ -19,9 +19,9 @@ import torchrec.optim
 from torch._C._distributed_c10d import HashStore
 from torch.distributed.checkpoint.state_dict_saver import save
 from torchrec.optim.keyed import CombinedOptimizer, KeyedOptimizerWrapper
-from training.stores.contract import a_model
 
 from recsmith.errors import CorruptFile, RecSmithError
+from recsmith.testing.stores import a_model
 from recsmith.training import DenseOptimizer, Run, RunData, RunOptimizers, SparseOptimizer, save_run
 from recsmith.training.job.log import progress_text
 from recsmith.training.job.resuming import Saved

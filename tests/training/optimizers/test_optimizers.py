@@ -17,9 +17,9 @@ from fbgemm_gpu.split_table_batched_embeddings_ops_training import (
     SplitTableBatchedEmbeddingBagsCodegen,
 )
 from torchrec.distributed.utils import convert_to_fbgemm_types, optimizer_type_to_emb_opt_type
-from torchrec.optim.keyed import KeyedOptimizerWrapper
 
 from recsmith.errors import UsageError
+from recsmith.testing.optimizers import DenseOptimizerContract, step_down
 from recsmith.training import DenseOptimizer, SparseOptimizer
 from recsmith.training.job.sharded import set_steps, uncounted
 from recsmith.training.optimizers.building import fuse, sparse_arguments, table_class
@@ -37,45 +37,20 @@ def examples(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(EXAMPLES)
 
 
-def squares(parameters: list[torch.nn.Parameter]) -> float:
-    """The sum of squares."""
-    return sum(float((parameter.detach() ** 2).sum()) for parameter in parameters)
+class TestAdam(DenseOptimizerContract):
+    name = "adam"
 
 
-def stepped(made: torch.optim.Optimizer, parameters: list[torch.nn.Parameter], steps: int) -> None:
-    """Steps towards zero of the sum of squares."""
-    for _ in range(steps):
-        made.zero_grad()
-        sum((parameter**2).sum() for parameter in parameters).backward()  # type: ignore[union-attr]
-        made.step()
+class TestSgdInCapitals(DenseOptimizerContract):
+    name = "SGD"
 
 
-@pytest.mark.parametrize("name", ["adam", "SGD", "adamw", "own_optimizer:SignDescent"])
-def test_every_dense_optimizer_keeps_the_contract(name: str) -> None:
-    torch.manual_seed(0)
-    parameters = [torch.nn.Parameter(torch.randn(3, 2)), torch.nn.Parameter(torch.randn(4))]
-    wrapped = KeyedOptimizerWrapper(
-        {str(i): each for i, each in enumerate(parameters)}, lambda ps: dense_class(name)(ps, lr=1e-2)
-    )
-    begun = squares(parameters)
-    stepped(wrapped, parameters, 5)
-    assert squares(parameters) < begun
-    state: Any = wrapped.state_dict()["state"]
-    kept = [{key: type(value) for key, value in each.items()} for each in state.values()]
-    assert all(each == kept[0] for each in kept)  # the same names for each parameter
-    assert all(issubclass(kind, torch.Tensor) for each in kept for kind in each.values())
+class TestAdamW(DenseOptimizerContract):
+    name = "adamw"
 
-    copies = [torch.nn.Parameter(parameter.detach().clone()) for parameter in parameters]
-    again = KeyedOptimizerWrapper(
-        {str(i): each for i, each in enumerate(copies)}, lambda ps: dense_class(name)(ps, lr=1e-2)
-    )
-    again.init_state()
-    for mine, given in zip(copies, parameters, strict=True):
-        mine.data.copy_(given.data)
-    again.load_state_dict(wrapped.state_dict())
-    stepped(wrapped, parameters, 3)
-    stepped(again, copies, 3)
-    assert all(torch.equal(a, b) for a, b in zip(parameters, copies, strict=True))
+
+class TestOnesOwn(DenseOptimizerContract):
+    name = "own_optimizer:SignDescent"
 
 
 def test_unknown_optimizers_get_the_nearest_name() -> None:
@@ -94,7 +69,7 @@ def test_the_noun_of_an_optimizer_of_tables_holds(optimizer: Optimizer, fbgemm: 
     table = torch.nn.Parameter(torch.randn(5, 4))
     made = cls([table], **arguments)
     if optimizer.copies:  # TorchRec has the others in fused kernels alone
-        stepped(made, [table], 1)
+        step_down(made, [table], 1)
         shapes = {
             name: "scalar" if value.numel() == 1 else "row-wise" if value.numel() == 5 else "element-wise"
             for name, value in made.state[table].items()

@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from training.sources.contract import SIZE, numbers, read
 
+from recsmith.testing.sources import SIZE, numbers, read
 from recsmith.training import Run, RunData
 from recsmith.training.run.data import BatchSizes
 from recsmith.training.sources import open_source

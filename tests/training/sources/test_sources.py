@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from training.sources.contract import SIZE, BatchSourceContract, numbers, read
 
 from recsmith.data import GeneratorSpec, open_dataset, spec_from_raw, write_dataset
 from recsmith.errors import CorruptFile, UsageError
+from recsmith.testing.sources import SIZE, BatchSourceContract, numbers, read
 from recsmith.training import Run, RunData
 from recsmith.training.run.data import BatchSizes
 from recsmith.training.sources import check_state, first_batch, open_source
@@ -53,9 +53,10 @@ class TestFeed(BatchSourceContract):
         """One worker."""
         return a_source(GENERATED, epochs=2, feed=1)
 
-    def test_any_state_goes_on_as_if_nothing_had_happened(self, source: Any, tmp_path: Path) -> None:
+    def test_any_state_goes_on_as_if_nothing_had_happened(self, tmp_path: Path) -> None:
         """Its batches are those of the thread, whose states are looked at."""
-        ours, others = (read(each, 1, 2, SIZE, steps=3) for each in (source, a_source(GENERATED, epochs=2)))
+        sources = (self.make(tmp_path), a_source(GENERATED, epochs=2))
+        ours, others = (read(each, 1, 2, SIZE, steps=3) for each in sources)
         assert [(numbers(batch), state) for batch, state in ours] == [(numbers(b), state) for b, state in others]
 
 

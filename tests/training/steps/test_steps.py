@@ -10,9 +10,9 @@ pytest.importorskip("torchrec")
 
 import torch
 from torch import nn
-from training.steps.contract import StepContract
 
 from recsmith.errors import UsageError
+from recsmith.testing.steps import StepContract
 from recsmith.training import Run, RunData
 from recsmith.training.steps import step_of
 

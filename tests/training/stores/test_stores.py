@@ -9,9 +9,9 @@ import pytest
 pytest.importorskip("torchrec")
 
 import torch
-from training.stores.contract import RowStoreContract, TrainedStoreContract, a_model, an_optimizer
 
 from recsmith.errors import UsageError
+from recsmith.testing.stores import RowStoreContract, TrainedStoreContract, a_model, an_optimizer
 from recsmith.training.stores import fetched_ahead, store_of
 from recsmith.training.stores.checkpoint import CheckpointRows, write_checkpoint
 

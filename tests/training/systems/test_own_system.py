@@ -19,6 +19,7 @@ from recsmith.training import (  # noqa: E402
     RunMetrics,
     RunModel,
     RunOptimizers,
+    evaluate,
     load_model,
     load_run,
     run_from_raw,
@@ -46,19 +47,13 @@ def a_run(output: Path, steps: int | None = None, **settings: Any) -> Run:
     )  # fmt: skip
 
 
-def test_it_is_told_kept_and_goes_on_with_the_same_bits(tmp_path: Path) -> None:
-    at_once = a_run(tmp_path / "once", steps=20)
-    assert any("learning rates fall for 4 steps" in line for line in dry_run(at_once))
-    train(at_once)
-    train(a_run(tmp_path / "twice", steps=10))
-    progress = json.loads((tmp_path / "twice" / "checkpoints" / "step-00000010" / "progress.json").read_text())
+def test_it_is_told_and_kept_and_stands_in_the_card(tmp_path: Path) -> None:
+    run = a_run(tmp_path / "own", steps=10)
+    assert any("learning rates fall for 4 steps" in line for line in dry_run(run))
+    train(run)
+    progress = json.loads((tmp_path / "own" / "checkpoints" / "step-00000010" / "progress.json").read_text())
     assert progress["warm_restarts"] == {"begun": 4, "length": 8}
-    train(a_run(tmp_path / "twice", steps=20))
-    weights = [(tmp_path / name / "model" / "weights.safetensors").read_bytes() for name in ("once", "twice")]
-    assert weights[0] == weights[1]
-    train(replace(at_once, output=str(tmp_path / "plain"), systems={}))
-    assert (tmp_path / "plain" / "model" / "weights.safetensors").read_bytes() != weights[0]
-    assert load_model(tmp_path / "once" / "model").card.systems == {NAME: {"first": 4, "growth": 2}}
+    assert load_model(tmp_path / "own" / "model").card.systems == {NAME: {"first": 4, "growth": 2}}
 
 
 def test_its_state_is_checked_when_a_checkpoint_is_read(tmp_path: Path) -> None:
@@ -123,13 +118,6 @@ def test_what_is_not_tried_with_it_is_refused(tmp_path: Path) -> None:
         dry_run(run_from_raw({**run_to_raw(run), "remote": {}}, "the run"))
 
 
-def test_a_job_goes_on_without_it(tmp_path: Path) -> None:
-    train(a_run(tmp_path, steps=5))
-    train(replace(a_run(tmp_path, steps=10), systems={}))
-    progress = json.loads((tmp_path / "checkpoints" / "step-00000010" / "progress.json").read_text())
-    assert "warm_restarts" not in progress
-
-
 TELLS = """
     def line(self, job, steps):
         return {"told_after": steps}, "told"
@@ -138,6 +126,49 @@ TELLS = """
         return {"told": "at the end"}
 
 """
+
+
+SHIFT = """
+from recsmith.training import System, noun
+
+@noun
+class By:
+    by: float
+
+class Shift(System):
+    settings = By
+
+    def exported(self, run, model):
+        settings = self.settings_in(run)
+        return {} if settings is None else {"by": settings.by}
+
+    def before_serving(self, model, card):
+        said = self.said_in(card)
+        for module in model.modules() if said else ():
+            if type(module).__name__ == "DLRM":
+                module.register_forward_hook(lambda *given: given[-1] + said["by"])
+"""
+
+
+def test_evaluate_and_load_model_ask_what_said_something_in_the_card(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "shift_logits.py").write_text(SHIFT)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    data = RunData(train=CLICKS, test={**CLICKS, "num_samples": 128}, batch_size=64)
+    run = replace(a_run(tmp_path / "out", steps=3), data=data, systems={"shift_logits:Shift": {"by": 9.0}})
+    trained = train(run)["test"]["logloss"]
+    assert evaluate(tmp_path / "out").logloss > trained + 2
+    assert load_model(tmp_path / "out" / "model")({"item": [[1], [2]]}).min() > 0.95
+    card = tmp_path / "out" / "model" / "card.json"
+    raw = json.loads(card.read_text())
+    card.write_text(json.dumps({**raw, "systems": {"shift_logit:Shift": {"by": 9.0}}}))
+    for score in (evaluate, lambda folder: load_model(folder / "model")):
+        with pytest.raises(UsageError, match=r"'shift_logit:Shift' cannot be loaded.*take it out of `systems` there"):
+            score(tmp_path / "out")
+    card.write_text(json.dumps({key: each for key, each in raw.items() if key != "systems"}))
+    assert evaluate(tmp_path / "out").logloss == pytest.approx(trained, rel=1e-6)
 
 
 def test_it_may_keep_nothing_and_tell_of_steps(tmp_path: Path) -> None:

@@ -10,13 +10,13 @@ pytest.importorskip("torchrec")
 
 import torch
 from embeddings.stored import TRANSFORMS
-from training.tables.contract import COLUMNS, TableModuleContract, batch, configs
 
 from recsmith._components import make
 from recsmith.embeddings import CompressionRule, LogicalTable, transforms_of
 from recsmith.errors import UsageError
 from recsmith.files import encode
 from recsmith.searching import PartChoice, PartChoices, SearchSpace
+from recsmith.testing.tables import COLUMNS, TableModuleContract, batch, configs
 from recsmith.training.seams import TABLES
 from recsmith.training.systems.dedup.groups import Deduplication
 from recsmith.training.systems.dedup.tables import DeduplicatedTables

@@ -8,9 +8,8 @@ import pytest
 
 pytest.importorskip("torchrec")
 
-from training.watchers.contract import WatcherContract, seen
-
 from recsmith.errors import RecSmithError, UsageError
+from recsmith.testing.watchers import WatcherContract, seen
 from recsmith.training import Checkpointing, Run, RunData, RunMetrics, RunModel, train
 from recsmith.training.job.agreement import Wish
 from recsmith.training.systems.watch.plan_watch import WatchedPlan

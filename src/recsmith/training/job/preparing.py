@@ -31,7 +31,7 @@ Check = Callable[[], None]
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedRun:
     """A run with nothing left to decide, of which all has been refused that can be before it is sharded.
 
     run: with its optimizer and its narrow layers; its comms are as they were written. comms: what crosses ranks. ranks:
@@ -86,7 +86,7 @@ def done_by_rank_0(check: Check) -> None:
 def prepare(
     run: Run, ranks: int, *, saved: Saved | None = None, parts: Unsharded | None = None,
     plan_by: PlanMaker = made_here, check_by: Callable[[Check], None] = done_here, priced: bool = False,
-) -> Prepared:  # fmt: skip
+) -> PreparedRun:  # fmt: skip
     """Prepare a run that so many ranks train.
 
     Args:
@@ -112,7 +112,7 @@ def prepare(
     made = _decided(parts, plan, saved.run if saved else None, priced=priced)
     if saved is not None:
         check_by(lambda: check_job(made.run, saved, parts))
-    return Prepared(
+    return PreparedRun(
         made.run, made.comms, ranks, parts, parts.parameters, saved, plan, made.priced, made.shapes, made.step,
         (*parts.told, *made.told),
     )  # fmt: skip

@@ -8,7 +8,8 @@ from typing import Any
 from recsmith.errors import UsageError
 from recsmith.files import Raw, Source, decode, encode, source_text
 from recsmith.jobs.launch import launch
-from recsmith.training.job.card import found_model, read_card
+from recsmith.training.job.card import CARD, found_model, read_card
+from recsmith.training.launch.prerequisites import own_modules
 from recsmith.training.launch.ranks import local_ranks
 from recsmith.training.optimizers.settings import DenseOptimizer
 from recsmith.training.run import Run, load_run, names_modules, run_from_raw, run_to_raw
@@ -16,6 +17,7 @@ from recsmith.training.run.data import RunData
 from recsmith.training.same_data import check_same_data
 from recsmith.training.scores import Scores
 from recsmith.training.seams import systems
+from recsmith.training.seams.system import use_systems_of
 
 RANK = "recsmith.training.results.evaluation:evaluate_on_rank"
 
@@ -36,11 +38,14 @@ def evaluate(
         raise UsageError(f"'{output}' holds no trained model; give the folder of one of its members, '{output}/NAME'")
     model = found_model(folder)
     card, run = read_card(model), replace(_run_of(model, data), plan="auto")
-    for system in systems():
-        run = system.scored_run(run, card, model.parent)
+    run = replace(run, systems={name: run.systems.get(name, {}) for name in card.systems or {}})
+    with own_modules(run, Path.cwd() / "run.json"):
+        use_systems_of(card, str(model / CARD))
+        for system in systems():
+            run = system.scored_run(run, card, model.parent)
     run = replace(
         run, output=str(model.parent), model=card.model, data=replace(run.data, test=data or run.data.test),
-        optimizers=replace(run.optimizers, dense=DenseOptimizer()), pipeline="auto", systems={},
+        optimizers=replace(run.optimizers, dense=DenseOptimizer()), pipeline="auto",
     )  # fmt: skip
     if run.data.test is None:
         raise UsageError("the run names no data.test; say which data to score (--data)")
@@ -76,6 +81,7 @@ def evaluate_on_rank(run: Raw, model: str) -> Raw:
 
     made = run_from_raw(run, "the run")
     dataset, card = open_data(made.data.test, "data.test"), read_card(Path(model))
+    use_systems_of(card, str(Path(model) / CARD))
     check_same_data(card.data, dataset.schema, "data.test")
     parts = unsharded(made, DatasetSource(dataset, made.data, made.seed))
     sharded = shard(made, agreed_plan(parts, None, dist.get_world_size()), parts.task, rank_device())

@@ -17,11 +17,12 @@ from recsmith.data.domain import id_outside, wrong_values
 from recsmith.errors import UsageError
 from recsmith.files import Source, source_text
 from recsmith.training.batches import as_tensors
-from recsmith.training.job.card import ModelCard, read_card
+from recsmith.training.job.card import CARD, ModelCard, read_card
 from recsmith.training.job.export import WEIGHTS, opened_weights
 from recsmith.training.job.models import Task, build_task
 from recsmith.training.run.tables import tables_of
 from recsmith.training.seams import systems
+from recsmith.training.seams.system import use_systems_of
 from recsmith.training.stores.protocol import WholeTensor
 from recsmith.training.tables.plain import features_of, vectors_of
 
@@ -143,12 +144,13 @@ def load_model(folder: Source) -> Predictor:
     """The model that a run left in `<output>/model`.
 
     Raises:
-        UsageError: the folder cannot be read.
+        UsageError: the folder cannot be read, or a system that its card names is not installed.
         CorruptFile: card and weights do not belong together, or are damaged.
     """
     logging.getLogger("torch.fx._symbolic_trace").setLevel(logging.ERROR)  # it warns of how TorchRec asks it
     path = Path(source_text(folder, "the folder of a model"))
     card = read_card(path)
+    use_systems_of(card, str(path / CARD))
     task = build_task(card.model, card.data, card.seed, tables_on="cpu")
     expected = {name: WholeTensor(value.dtype, tuple(value.shape)) for name, value in task.state_dict().items()}
     with opened_weights(path / WEIGHTS, expected) as opened:

@@ -130,6 +130,10 @@ class System:
         raw = run.systems.get(self.name)
         return None if raw is None else decode_part(self.settings, raw, f"systems.{self.name}")
 
+    def said_in(self, card: Any) -> Raw | None:
+        """What it said in the card of a trained model (`exported`), of one of another package; None for nothing."""
+        return (card.systems or {}).get(self.name)
+
     def wrong(self, run: Any) -> Iterable[str | None]:
         """What is wrong with a run as it is written, a sentence each."""
         return ()
@@ -268,7 +272,10 @@ class System:
         return {}
 
     def scored_run(self, run: Any, card: Any, folder: Any) -> Any:
-        """The run by whose settings a trained model is scored. card: the model's. folder: of the run."""
+        """The run by whose settings a trained model is scored. card: the model's. folder: of the run.
+
+        One of another package is asked where it said something in the card.
+        """
         return run
 
     def before_serving(self, model: Any, card: Any) -> None:
@@ -340,10 +347,26 @@ def use_systems(run: Any) -> None:
         UsageError: no package offers one, or something is wrong with its settings or the run.
     """
     for name in run.systems:
-        if name not in _others:
-            _others[name] = _loaded(name)
-        _others[name].settings_in(run)
-        check_rules(*_others[name].wrong(run))
+        found = _others.get(name) or _others.setdefault(name, _loaded(name))
+        found.settings_in(run)
+        check_rules(*found.wrong(run))
+
+
+def use_systems_of(card: Any, where: str) -> None:
+    """Load the systems of other packages that said something in the card of a trained model; where: it stands.
+
+    Raises:
+        UsageError: no package offers one, so that nobody knows what the model needs of it.
+    """
+    for name in card.systems or {}:
+        try:
+            if name not in _others:
+                _others[name] = _loaded(name)
+        except UsageError as error:
+            raise UsageError(
+                f"{error}; '{where}' says that the model was trained with it: take it out of `systems` there where the "
+                "model is to be scored without"
+            ) from None
 
 
 def _loaded(name: str) -> System:

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
-from training.sources.contract import SIZE, BatchSourceContract, numbers, read
 
 from recsmith.data import GeneratorSpec, open_dataset, spec_from_raw, write_dataset
 from recsmith.errors import CorruptFile, UsageError
+from recsmith.testing.sources import SIZE, BatchSourceContract, numbers, read
 from recsmith.training import Run, RunData, load_run
 from recsmith.training.run.data import BatchSizes
 from recsmith.training.sources import open_source

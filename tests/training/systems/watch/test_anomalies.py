@@ -16,12 +16,12 @@ pytest.importorskip("datasketches")
 
 import torch
 import torch.distributed as dist
-from training.watchers import contract
-from training.watchers.contract import WatcherContract
 
 from recsmith.data import DataFeature, DataSchema
 from recsmith.errors import UsageError
 from recsmith.streaming.levels import LEVELS
+from recsmith.testing import watchers as contract
+from recsmith.testing.watchers import WatcherContract
 from recsmith.training import Checkpointing, Run, RunData, RunMetrics, RunModel, train
 from recsmith.training.launch.launching import dry_run
 from recsmith.training.systems.watch.anomalies import AnomalyWatcher

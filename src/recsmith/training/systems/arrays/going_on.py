@@ -11,7 +11,7 @@ from recsmith.training.job.agreement import Agreement
 from recsmith.training.job.checkpoints import Checkpoints, step_name
 from recsmith.training.job.going_on import check_goes_on
 from recsmith.training.job.models import Unsharded
-from recsmith.training.job.preparing import Check, PlanMaker, Prepared, prepare
+from recsmith.training.job.preparing import Check, PlanMaker, PreparedRun, prepare
 from recsmith.training.job.resuming import CHECKPOINTS, Saved, checkpoint_folders
 from recsmith.training.run import Checkpointing, Run
 from recsmith.training.systems.arrays.model import Member, UnshardedArray
@@ -20,7 +20,7 @@ from recsmith.training.systems.arrays.sharding import member_plan, wide_tables, 
 
 def prepared_array(
     array: UnshardedArray, saved: Sequence[Saved], ranks: int, plan_by: PlanMaker, check_by: Callable[[Check], None]
-) -> Prepared:
+) -> PreparedRun:
     """The array, prepared as one run: its plan is made for the tables of one member, as wide as those of all.
 
     saved: the checkpoint of each member that training goes on from; none where it begins anew.

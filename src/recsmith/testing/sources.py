@@ -1,11 +1,9 @@
-"""What holds for every source of batches."""
+"""What holds for every source of batches: of your own (write `make`), and of RecSmith's."""
 
 import itertools
 import json
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from recsmith.data import Batch
 from recsmith.training.run.data import BatchSizes
@@ -16,18 +14,18 @@ SIZE = 16
 
 
 class BatchSourceContract:
-    """The laws of sources. Subclass it as a test class, with a `make` of a source of at least 400 samples."""
+    """The laws of sources. Subclass it as a test class, with a `make` of a source of at least 400 samples.
+
+    tmp_path: an empty folder, as pytest gives one.
+    """
 
     def make(self, folder: Path) -> Any:
         """A new source of the same samples each time."""
         raise NotImplementedError
 
-    @pytest.fixture
-    def source(self, tmp_path: Path) -> Any:
-        """The source."""
-        return self.make(tmp_path)
-
-    def test_batches_are_of_the_schema(self, source: Any) -> None:
+    def test_batches_are_of_the_schema(self, tmp_path: Path) -> None:
+        """Batches are of the schema."""
+        source = self.make(tmp_path)
         schema = source.schema
         for batch, _ in read(source, 0, 2, SIZE):
             assert len(batch) == SIZE
@@ -35,20 +33,26 @@ class BatchSourceContract:
             assert batch.label_names == schema.labels
             assert batch.dense.shape[1] == len(schema.dense)
 
-    def test_ranks_share_the_samples_of_a_step_and_their_states(self, source: Any) -> None:
+    def test_ranks_share_the_samples_of_a_step_and_their_states(self, tmp_path: Path) -> None:
+        """Ranks share the samples of a step and their states."""
+        source = self.make(tmp_path)
         ranks = [read(source, rank, 2, SIZE) for rank in range(2)]
         used = [number for each in ranks for batch, _ in each for number in numbers(batch)]
         assert len(used) == len(set(used)) == 2 * STEPS * SIZE
         assert [state for _, state in ranks[0]] == [state for _, state in ranks[1]]
 
-    def test_any_state_goes_on_as_if_nothing_had_happened(self, source: Any, tmp_path: Path) -> None:
+    def test_any_state_goes_on_as_if_nothing_had_happened(self, tmp_path: Path) -> None:
+        """Any state goes on as if nothing had happened."""
+        source = self.make(tmp_path)
         whole = read(source, 1, 2, SIZE)
         for step, (_, state) in enumerate(whole[:-1]):
             kept = json.loads(json.dumps(state, allow_nan=False))
             rest = read(self.make(tmp_path), 1, 2, SIZE, kept, STEPS - step - 1)
             assert [numbers(batch) for batch, _ in rest] == [numbers(batch) for batch, _ in whole[step + 1 :]]
 
-    def test_other_ranks_and_sizes_take_the_samples_that_are_left(self, source: Any) -> None:
+    def test_other_ranks_and_sizes_take_the_samples_that_are_left(self, tmp_path: Path) -> None:
+        """Other ranks and sizes take the samples that are left."""
+        source = self.make(tmp_path)
         before = {number for rank in range(2) for batch, _ in read(source, rank, 2, SIZE) for number in numbers(batch)}
         state = read(source, 0, 2, SIZE)[-1][1]
         after = [
@@ -57,7 +61,9 @@ class BatchSourceContract:
         assert len(after) == len(set(after)) == 3 * STEPS * 7
         assert not before & set(after)
 
-    def test_its_steps_are_the_steps_that_there_are(self, source: Any) -> None:
+    def test_its_steps_are_the_steps_that_there_are(self, tmp_path: Path) -> None:
+        """Its steps are the steps that there are."""
+        source = self.make(tmp_path)
         sizes = BatchSizes(((0, SIZE),))
         steps = source.steps(sizes, 2)
         if steps is not None:

@@ -1,9 +1,9 @@
-"""What every table module keeps; tests of one inherit it and say which module, and which ids its bags may hold."""
+"""What holds for every table module: of your own (write `make`), and of RecSmith's."""
 
 from typing import Any
 
 import numpy as np
-import pytest
+import torch
 from torchrec import EmbeddingBagConfig
 from torchrec.modules.embedding_configs import PoolingType
 
@@ -44,7 +44,7 @@ def batch(longest: int = 3) -> Batch:
 
 
 class TableModuleContract:
-    """Inherit it, and make the module of some configs on the CPU."""
+    """The laws of table modules. Subclass it as a test class, and write `make`, of some configs on the CPU."""
 
     longest = 3  # ids in a bag
 
@@ -54,8 +54,6 @@ class TableModuleContract:
 
     def made(self, pooling: PoolingType = PoolingType.SUM) -> Any:
         """The module with weights that were drawn."""
-        import torch
-
         torch.manual_seed(0)
         module = self.make(configs(pooling))
         with torch.no_grad():
@@ -64,19 +62,23 @@ class TableModuleContract:
         return module
 
     def test_a_model_finds_one_table_module(self) -> None:
+        """A model finds one table module."""
         (found,) = table_modules(self.made())
         assert sorted(found.names()) == ["t", "u"]
 
     def test_to_the_model_it_is_a_collection_of_the_logical_tables(self) -> None:
+        """To the model it is a collection of the logical tables."""
         made = self.made().embedding_bag_configs()
         assert [(config.name, config.num_embeddings, config.embedding_dim) for config in made] == [
             ("t", 90, COLUMNS), ("u", 30, COLUMNS),
         ]  # fmt: skip
 
-    @pytest.mark.parametrize("pooling", [PoolingType.SUM, PoolingType.MEAN])
-    def test_a_bag_is_the_sum_or_mean_of_the_vectors_of_its_ids(self, pooling: PoolingType) -> None:
-        import torch
+    def test_a_bag_is_the_sum_or_mean_of_the_vectors_of_its_ids(self) -> None:
+        """A bag is the sum or mean of the vectors of its ids."""
+        for pooling in (PoolingType.SUM, PoolingType.MEAN):
+            self._check_bags(pooling)
 
+    def _check_bags(self, pooling: PoolingType) -> None:
         module, samples = self.made(pooling), batch(self.longest)
         found = module(features_of(module).tensors(samples)).to_dict()
         for table, features in (("t", "fg"), ("u", "h")):
@@ -91,6 +93,7 @@ class TableModuleContract:
                 torch.testing.assert_close(vector.detach(), wanted, rtol=1e-5, atol=1e-5)
 
     def test_batches_hold_what_stored_tables_look_up_and_each_starts_somewhere(self) -> None:
+        """Batches hold what stored tables look up and each starts somewhere."""
         module = self.made()
         stored = configs_of(module)
         assert sorted(features_of(module).names) == sorted(name for each in stored for name in each.feature_names)
@@ -101,10 +104,12 @@ class TableModuleContract:
         assert all(each.reach >= 0 for each in initial.values())
 
     def test_an_unknown_table_has_no_vectors(self) -> None:
+        """An unknown table has no vectors."""
         (found,) = table_modules(self.made())
         assert found.vectors("tt") is None
 
     def test_exported_names_are_unique_and_others_stay(self) -> None:
+        """Exported names are unique and others stay."""
         module = self.made()
         (found,) = table_modules(module)
         names = [found.exported(f"model.{name}") for name in module.state_dict()]

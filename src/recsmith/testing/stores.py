@@ -1,13 +1,9 @@
-"""What every store of rows keeps; tests of one inherit it and make it, of a model and its optimizer or of a file."""
+"""What holds for every store of rows: of your own (write `make`), and of RecSmith's."""
 
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
-
-pytest.importorskip("torchrec")
-
 import torch
 from torch import nn
 from torchrec import EmbeddingBagCollection, EmbeddingBagConfig
@@ -28,13 +24,14 @@ def an_optimizer(model: nn.Module) -> CombinedOptimizer:
 
 
 class RowStoreContract:
-    """Inherit it, and make the store."""
+    """The laws of stores. Subclass it as a test class, and write `make`."""
 
     def make(self, folder: Path) -> Any:
         """The store. folder: for its files."""
         raise NotImplementedError
 
     def test_shards_make_up_every_parameter(self, tmp_path: Path) -> None:
+        """Shards make up every parameter."""
         store = self.make(tmp_path)
         counted = {name: np.zeros(whole.shape, int) for name, whole in store.whole().items()}
         assert counted
@@ -44,6 +41,7 @@ class RowStoreContract:
         assert all((each == 1).all() for each in counted.values())
 
     def test_a_walk_gives_the_same_again(self, tmp_path: Path) -> None:
+        """A walk gives the same again."""
         store = self.make(tmp_path)
         first = [(name, corner, tensor.clone()) for name, corner, tensor, _ in store.shards()]
         store.flush()
@@ -53,9 +51,10 @@ class RowStoreContract:
 
 
 class TrainedStoreContract(RowStoreContract):
-    """Of a store that a job trains with."""
+    """The laws of a store that a job trains with: `make` gives one of the same model each time."""
 
     def test_what_is_written_into_shards_is_kept(self, tmp_path: Path) -> None:
+        """What is written into shards is kept."""
         store = self.make(tmp_path)
         with torch.no_grad():
             for number, shard in enumerate(store.shards()):
@@ -65,6 +64,7 @@ class TrainedStoreContract(RowStoreContract):
         assert all((value == value.flatten()[0]).all() for value in store.state_dict()["model"].values())
 
     def test_its_state_can_be_loaded_into_another(self, tmp_path: Path) -> None:
+        """Its state can be loaded into another."""
         from torch.distributed.checkpoint.state_dict_loader import load
         from torch.distributed.checkpoint.state_dict_saver import save
 

@@ -1,4 +1,4 @@
-"""What every training step keeps; tests of one inherit it and name it, as a run does."""
+"""What holds for every training step: of your own (set `pipeline`, as a run names it), and of RecSmith's."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ BATCH, BATCHES = 16, 6  # of a rank
 
 
 class StepContract:
-    """Inherit it, and name the step."""
+    """The laws of steps. Subclass it as a test class, and set `pipeline`. batches_a_step: that a step of it takes."""
 
     pipeline: Any
     batches_a_step = 1
@@ -25,7 +25,7 @@ class StepContract:
             data=data, output=str(tmp_path / "out"), model=RunModel(embedding_dim=8), checkpoint=None,
             pipeline=self.pipeline,
         )  # fmt: skip
-        ranks = launch("training.steps.contract:try_step", {"run": run_to_raw(run)}, ranks=2, names_modules=True)
+        ranks = launch("recsmith.testing.steps:try_step", {"run": run_to_raw(run)}, ranks=2, names_modules=True)
         steps = BATCHES // self.batches_a_step
         for rank in ranks:
             assert len(rank["losses"]) == steps

@@ -1,4 +1,4 @@
-"""What every watcher keeps; tests of one inherit it and make it."""
+"""What holds for every watcher: of your own (write `make`), and of RecSmith's."""
 
 import json
 from pathlib import Path
@@ -6,10 +6,6 @@ from types import SimpleNamespace
 from typing import Any, get_args
 
 import numpy as np
-import pytest
-
-pytest.importorskip("torchrec")
-
 import torch
 
 from recsmith.data import Batch, JaggedIds
@@ -34,13 +30,14 @@ def seen(step: int, folder: Path, loss: float = 0.5) -> Seen:
 
 
 class WatcherContract:
-    """Inherit it, and make the watcher."""
+    """The laws of watchers. Subclass it as a test class, and write `make`."""
 
     def make(self, folder: Path) -> Any:
         """The watcher. folder: for its files."""
         raise NotImplementedError
 
     def test_what_it_asks_for_is_known_and_has_a_reason(self, tmp_path: Path) -> None:
+        """What it asks for is known and has a reason."""
         watcher = self.make(tmp_path)
         assert watcher.every >= 1
         for step in range(watcher.every, 30 * watcher.every, watcher.every):
@@ -49,6 +46,7 @@ class WatcherContract:
         watcher.close(None)
 
     def test_its_state_is_json_and_another_goes_on_from_it(self, tmp_path: Path) -> None:
+        """Its state is json and another goes on from it."""
         watcher, other = self.make(tmp_path), self.make(tmp_path / "other")
         for step in range(watcher.every, 5 * watcher.every, watcher.every):
             watcher.look(seen(step, tmp_path))
