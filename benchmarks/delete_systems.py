@@ -1,26 +1,34 @@
-"""Each system of training can be deleted: its folder and its line go, in a copy of src, and a plain run still trains.
+"""Each system of training can be deleted: its folder, its tests and its line go, in a copy, and the rest is as it was.
 
-    python benchmarks/delete_systems.py                  # all of them, a minute
+    python benchmarks/delete_systems.py                  # all of them, some minutes
     python benchmarks/delete_systems.py towers arrays
+    python benchmarks/delete_systems.py towers --tests   # the tests of the rest of training run, too
 
 After each deletion the copy is asked for the schema of a run, a dry run, and a run of ten steps on one rank, whose loss
-must be what it is with all systems. What still imports the system is told: commands and reports that show it, and other
-systems that use it.
+must be what it is with all systems; and pytest collects all other tests. --tests runs those of `REST`. What still names
+the system is told: its commands.
 """
 
 import argparse
-import ast
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-SRC = Path(__file__).resolve().parents[1] / "src"
-SEAMS = Path("recsmith/training/seams/system.py")
-FOLDER = Path("recsmith/training/systems")
+ROOT = Path(__file__).resolve().parents[1]
+SEAMS = Path("src/recsmith/training/seams/system.py")
+FOLDER = Path("src/recsmith/training/systems")
+TESTS = Path("tests/training/systems")
+COPIED = ("src", "tests", "docs", "examples", "benchmarks", "packages", "web", "pyproject.toml", "README.md",
+          "CONTRIBUTING.md", "CHANGELOG.md", "Makefile", ".ci")  # fmt: skip
+REST = ["tests/training/run", "tests/training/job", "tests/training/launch", "tests/training/optimizers",
+        "tests/training/collectives", "tests/training/tables", "tests/training/stores", "tests/training/watchers",
+        "tests/training/results", "tests/training/sources", "tests/training/steps", "tests/training/test_jobs.py",
+        "tests/training/test_log_lines.py", "tests/cli/test_train.py", "tests/cli/test_surface.py"]  # fmt: skip
 RUN = {
     "schema": "recsmith/run/1",
     "output": "out",
@@ -36,42 +44,65 @@ def main() -> None:
     """Delete one after the other, and print a row for each; exit 1 where something does not hold."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("systems", nargs="*", help="their folders; all of them where none is named")
-    known = [each.name for each in sorted((SRC / FOLDER).iterdir()) if (each / "__init__.py").exists()]
-    chosen = parser.parse_args().systems or known
-    whole, _ = trained(SRC)
-    print("| system | a plain run without it | still imported by |\n|---|---|---|")
+    parser.add_argument("--tests", action="store_true", help="run the tests of the rest of training, too")
+    known = [each.name for each in sorted((ROOT / FOLDER).iterdir()) if (each / "__init__.py").exists()]
+    options = parser.parse_args()
+    whole, _ = trained(ROOT / "src")
+    print("| system | a plain run without it | the other tests | named outside its folder by |\n|---|---|---|---|")
     broken = 0
-    for name in chosen:
+    for name in options.systems or known:
         with tempfile.TemporaryDirectory() as folder:
-            copy = Path(folder) / "src"
-            shutil.copytree(SRC, copy, ignore=shutil.ignore_patterns("__pycache__"))
+            copy = Path(folder)
+            for each in COPIED:
+                take(ROOT / each, copy / each)
             delete(copy, name)
-            loss, said = trained(copy)
-            used = ", ".join(sorted(importers(copy, name))) or "nothing"
+            loss, said = trained(copy / "src")
+            tests = tested(copy, ["--collect-only", "tests"])
+            if options.tests and not tests:
+                tests = tested(copy, REST)
+            used = ", ".join(sorted(names(copy, name))) or "nothing"
         same = loss is not None and loss == whole
-        broken += not same
-        print(f"| {name} | {'the same loss' if same else said or f'{loss} instead of {whole}'} | {used} |", flush=True)
+        broken += not same or bool(tests)
+        run = "the same loss" if same else said or f"{loss} instead of {whole}"
+        green = "green" if options.tests else "collected"
+        print(f"| {name} | {run} | {tests or green} | {used} |", flush=True)
     sys.exit(bool(broken))
 
 
-def delete(src: Path, name: str) -> None:
-    """Remove a system's folder, and its name in the list of systems."""
-    shutil.rmtree(src / FOLDER / name)
-    file = src / SEAMS
+def take(source: Path, target: Path) -> None:
+    """Copy a file or folder of the repository, without what Python compiled."""
+    if source.is_dir():
+        shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__", "_build", "node_modules"))
+    elif source.exists():
+        shutil.copy(source, target)
+
+
+def delete(copy: Path, name: str) -> None:
+    """Remove a system's folder, its tests, and its name in the list of systems."""
+    shutil.rmtree(copy / FOLDER / name)
+    shutil.rmtree(copy / TESTS / name, ignore_errors=True)
+    file = copy / SEAMS
     text = file.read_text()
     assert text.count(f'"{name}", ') + text.count(f'"{name}",\n') == 1, name
     file.write_text(text.replace(f'"{name}", ', "").replace(f'"{name}",\n', "\n"))
 
 
-def importers(src: Path, name: str) -> set[str]:
-    """Modules that import from a system's folder."""
-    package = ".".join((*FOLDER.parts, name))
-    found: set[str] = set()
-    for file in (src / "recsmith").rglob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text())):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(package):
-                found.add(str(file.relative_to(src / "recsmith").with_suffix("")))
-    return found
+def names(copy: Path, name: str) -> set[str]:
+    """Sources outside the folders of systems that name a system's folder."""
+    named = re.compile(rf"training\.systems\.{name}\b")
+    sources = (each for each in (copy / "src").rglob("*.py") if FOLDER.name not in each.parts)
+    return {str(each.relative_to(copy / "src" / "recsmith")) for each in sources if named.search(each.read_text())}
+
+
+def tested(copy: Path, words: list[str]) -> str:
+    """What is wrong with the tests of a copy; nothing where all are well."""
+    environment = {**os.environ, "PYTHONPATH": str(copy / "src")}
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider", *words], cwd=copy, env=environment,
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    wrong = re.findall(r"^(?:ERROR|FAILED) (\S+)", done.stdout, re.MULTILINE)
+    return ", ".join(wrong) or ("" if done.returncode == 0 else done.stdout[-300:] + done.stderr[-300:])
 
 
 def trained(src: Path) -> tuple[float | None, str]:

@@ -381,7 +381,7 @@ def _replay(folder: Path, arms: Any, train: Any) -> Any:
 def read_replay(folder: Path) -> None:
     """Arms that a replay takes from its folder, and the one that pays."""
     from recsmith.reports.online import online_lines
-    from recsmith.training.systems.periods.arms import judged
+    from recsmith.training.results.arms import judged
 
     arms = {"incremental": "incremental", "window": {"name": "window", "periods": 3}}
     print(*online_lines(judged(_replay(folder, arms, None), 3)), sep="\n")
@@ -642,7 +642,8 @@ def _replayed(folder: Path, decision: Path) -> None:
     """What two arms reached, by logs of a training, and what was decided."""
     from recsmith.reports.online import online_to_raw
     from recsmith.training.job.log import LOG
-    from recsmith.training.systems.periods.arms import ARMS, judged
+    from recsmith.training.results.arms import judged
+    from recsmith.training.systems.periods.arms import ARMS
 
     def log(run: Any) -> dict[str, bool]:
         lines = [{"event": "period", "period": at, "ahead": ahead, "logloss": 0.5 + 0.01 * at, "ne": 0.9 + 0.01 * ahead}

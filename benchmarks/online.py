@@ -23,8 +23,8 @@ from recsmith.data import GeneratorSpec, planted_optimum, spec_from_raw
 from recsmith.files import decode, dump_json, encode, write_text
 from recsmith.reports.online import online_picture
 from recsmith.training import DenseOptimizer, Run, RunData, RunModel, RunOptimizers, SparseOptimizer
+from recsmith.training.results.arms import OnlineResult, above, chosen, rows_of
 from recsmith.training.scores import mean_within
-from recsmith.training.systems.periods.arms import OnlineResult, above, chosen, rows_of
 from recsmith.training.systems.periods.replay import bench_online
 from recsmith.training.systems.periods.settings import Periods
 

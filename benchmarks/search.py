@@ -47,6 +47,7 @@ from recsmith.training.job.metrics import exact_auc
 from recsmith.training.job.models import build_task
 from recsmith.training.job.sharded import draw_weights
 from recsmith.training.optimizers.building import sparse_arguments, table_class
+from recsmith.training.results.points import CompressionPoint
 from recsmith.training.scores import mean_within
 from recsmith.training.sources import open_data, open_source
 from recsmith.training.stores.device import DeviceRows
@@ -54,7 +55,6 @@ from recsmith.training.systems.search.network import scores_of
 from recsmith.training.systems.search.searching import NetworkSearch, candidates, expected, front, prepare
 from recsmith.training.systems.search.step import SearchStep
 from recsmith.training.systems.search.tables import pick
-from recsmith.training.systems.stored.curve import CompressionPoint
 from recsmith.training.tables.plain import features_of, initial_weights_of
 
 warnings.filterwarnings("ignore", module="torch")

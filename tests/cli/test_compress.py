@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
+from support.systems import needs_systems
 
 from recsmith._components import known
 from recsmith.cli.compress import METHODS, compress_command
@@ -14,8 +15,9 @@ from recsmith.errors import RecSmithError
 from recsmith.training import load_run
 from recsmith.training.run.tables import tables_of
 from recsmith.training.sources import open_data
-from recsmith.training.systems.stored.id_maps import id_counts
 from recsmith.workloads import load_workload
+
+pytestmark = needs_systems("stored")
 
 
 def run(*words: object) -> Result:
@@ -75,6 +77,8 @@ def test_a_run_for_data_is_written_and_can_be_trained(method: str, tmp_path: Pat
     assert before / sum(parameters(each) for each in transforms.values()) >= 0.995 * 6
     if method == "mixed_dimension":
         assert "run.maps.safetensors" in found.stderr
+        from recsmith.training.systems.stored.id_maps import id_counts
+
         counts = id_counts(open_data(made.data.train, "data.train"), tables)["item"]
         row = load_maps("run.maps.safetensors")["item"].numbers
         assert (np.diff(counts[np.argsort(row)]) <= 0).all()

@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 import pytest
 
 pytest.importorskip("torchrec")
+pytest.importorskip("recsmith.training.systems.search")
 
 from click.testing import CliRunner, Result
 

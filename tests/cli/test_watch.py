@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 pytest.importorskip("torchrec")
+pytest.importorskip("recsmith.training.systems.watch")
 pytest.importorskip("datasketches")
 
 import recsmith

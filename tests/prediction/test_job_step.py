@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 from support.plans import two_tables
+from support.systems import needs_systems
 
 from recsmith.clusters import Links, load_cluster
 from recsmith.plans import Plan
@@ -47,6 +48,7 @@ def test_gradients_take_the_links_and_not_less_than_was_measured() -> None:
     assert crossing_s(1.0, cluster) == pytest.approx(load_machine("cpu").latency_s("all_reduce", 2))
 
 
+@needs_systems("arrays", "shampoo")
 def test_every_price_of_products_follows_the_machine_that_ships(monkeypatch: pytest.MonkeyPatch) -> None:
     """Narrow layers, Shampoo, towers, arrays and search ask one place: a machine half as fast halves them all."""
     from recsmith.training.systems.arrays.scheduling.profiling import cpu_rates

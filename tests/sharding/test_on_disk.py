@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.cases import cluster, table, workload
+from support.systems import needs_systems
 
 from recsmith.clusters import Cluster, Disk, load_cluster
 from recsmith.errors import PlanMismatch, UsageError
@@ -15,7 +16,6 @@ from recsmith.problems import Constraints, Space, build_problem
 from recsmith.sharding import KERNEL_NAMES
 from recsmith.sharding.memory import LOG_PART, Pieces, real_bytes
 from recsmith.sharding.on_disk import disk_seconds, stays_in_memory
-from recsmith.training.systems.tiers.cache import RowCache
 from recsmith.workloads import AccessProfile
 
 SPACE = Space(kernels=("fused", "dense", "key_value"))
@@ -106,9 +106,12 @@ def test_only_caches_of_tables_on_disk_on_cpu_keep_the_rows_that_are_read_most()
         check_placements(placed[1:], workload(table("b", 1000, 8)), with_disk())
 
 
+@needs_systems("tiers")
 @pytest.mark.parametrize("profile", [0, 5])
 @pytest.mark.parametrize(("rows", "factor"), [(1000, 0.1), (101, 0.5), (7, 0.01)])
 def test_a_cache_on_cpu_weighs_what_it_allocates(rows: int, factor: float, profile: int) -> None:
+    from recsmith.training.systems.tiers.cache import RowCache
+
     sizes = {"rows": rows, "width": 8, "table_rows": rows, "table_dim": 8, "element_bytes": 4, "ids": 0.0, "bags": 0.0,
              "outputs": 0.0, "weighted": False, "int8": False, "data_parallel": False, "cache_load_factor": factor,
              "kernel": KERNEL_NAMES.index("key_value"), "counted": profile > 0}  # fmt: skip

@@ -1,6 +1,6 @@
 """What a replay of a stream found, without one."""
 
-from recsmith.training.systems.periods.arms import OnlineResult, PeriodLoss, Replayed, judged
+from recsmith.training.results.arms import OnlineResult, PeriodLoss, Replayed, judged
 
 
 def a_stream() -> OnlineResult:

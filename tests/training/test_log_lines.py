@@ -8,9 +8,7 @@ import pytest
 
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.files import lines
-from recsmith.training.log_lines import LOG, logged, logged_number
-from recsmith.training.systems.periods.arms import _measured
-from recsmith.training.systems.watch.alarm_log import read_watched, slow_trainer_of_run
+from recsmith.training.log_lines import LOG, logged, logged_number, slow_trainer_of_run
 
 WHOLE = [{"event": "train", "step": step, "ne": 0.9} for step in range(1, 5)]
 DAMAGED = [
@@ -30,7 +28,6 @@ def test_a_damaged_line_is_left_out(tmp_path: Path, line: bytes) -> None:
     file = write(tmp_path, line)
     assert logged(file, "train") == WHOLE
     assert logged(file, "train", until=2) == WHOLE[:2]
-    assert read_watched(str(tmp_path)).step == 4
     assert slow_trainer_of_run(str(tmp_path)) is None
 
 
@@ -38,17 +35,6 @@ def test_a_line_without_an_end_is_left_out_in_bounded_memory(tmp_path: Path, mon
     monkeypatch.setattr(lines, "LONGEST_LINE", 100)
     assert logged(write(tmp_path, b"x" * 950), "train") == WHOLE
     assert logged(write(tmp_path, b"x" * 99, b"x" * 100, b"x" * 199), "train") == WHOLE
-
-
-@pytest.mark.parametrize("line", [
-    {"event": "alarm", "step": 3, "kind": "ne", "because": "b", "action": None},
-    {"event": "alarm", "step": 3, "since": "x", "kind": "ne", "because": 5, "action": None},
-    {"event": "ranks", "step": 3, "step_s": "a", "own_s": [0.1, "x"], "servers_s": None},
-])  # fmt: skip
-def test_a_line_that_lacks_something_is_named(tmp_path: Path, line: dict[str, object]) -> None:
-    write(tmp_path, json.dumps(line).encode())
-    with pytest.raises(CorruptFile, match=r"lacks|is \"x\"|fields are wrong"):
-        read_watched(str(tmp_path))
 
 
 @pytest.mark.parametrize("value", ["a", None, True, float("nan"), float("inf"), [1], 10**400])
@@ -59,17 +45,7 @@ def test_a_number_that_is_none_is_refused(tmp_path: Path, value: object) -> None
         logged_number(tmp_path, {"event": "trained", "cpu_s": value}, "cpu_s")
 
 
-def test_a_benchmark_refuses_a_period_that_is_none(tmp_path: Path) -> None:
-    class Made:
-        output = str(tmp_path)
-
-    write(tmp_path, json.dumps({"event": "period", "period": "x", "ahead": 1, "logloss": 0.5, "ne": None}).encode())
-    with pytest.raises(CorruptFile, match='period is "x"'):
-        _measured(Made(), "arm", 0)  # type: ignore[arg-type]
-
-
 def test_a_pipe_in_its_place_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / LOG)
-    for reads in (lambda: logged(tmp_path / LOG), lambda: read_watched(str(tmp_path))):
-        with pytest.raises(UsageError, match="it is a pipe; data lies in files"):
-            reads()
+    with pytest.raises(UsageError, match="it is a pipe; data lies in files"):
+        logged(tmp_path / LOG)

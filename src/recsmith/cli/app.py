@@ -60,6 +60,7 @@ GROUPS = {  # of `recsmith --help`: each command's module of recsmith.cli, and w
 COMMANDS = {name: command for group in GROUPS.values() for name, command in group.items()}
 LONGEST = max(map(len, COMMANDS))
 NEW_OBJECTS = 100_000  # after which Python looks for garbage: plans have as many, which stay, and each look takes long
+SYSTEMS = "recsmith.training.systems."  # each of which can be deleted, and its commands say so
 SEARCHING = ("plan", "compare", "sweep", "replan")  # commands whose searches take options that narrow them
 
 
@@ -110,6 +111,11 @@ def main() -> NoReturn:
         _drop_stdout()
     except RecSmithError as error:
         _fail(str(error), error.exit_code)
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith(SYSTEMS):
+            raise
+        system = (error.name or "").removeprefix(SYSTEMS).partition(".")[0]
+        _fail(f"'{' '.join(sys.argv[1:2])}' needs training/systems/{system}, which was deleted; put it back", 2)
     except MemoryError:
         _fail(_out_of_memory(sys.argv[1:2]), 1)
     except UnicodeEncodeError as error:

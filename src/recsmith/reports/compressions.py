@@ -12,7 +12,7 @@ from recsmith.units import format_size, format_time
 from recsmith.workloads import Workload
 
 if TYPE_CHECKING:
-    from recsmith.training.systems.stored.curve import CompressionPoint
+    from recsmith.training.results.points import CompressionPoint
 
 SHOWN = ("method", "tables", "above_rows", "factor", "temperature", "operation")  # fields of a rule, for a run
 WIDE, HIGH = 640, 400

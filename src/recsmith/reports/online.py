@@ -9,7 +9,7 @@ from recsmith.reports.compressions import COLOURS
 from recsmith.reports.layout import plus_minus
 
 if TYPE_CHECKING:
-    from recsmith.training.systems.periods.arms import OnlineResult
+    from recsmith.training.results.arms import OnlineResult
 
 ONLINE_SCHEMA = "recsmith/bench-online-result/1"
 WIDE, HIGH, LEFT, RIGHT, TOP, BOTTOM = 480, 300, 60, 20, 40, 40
@@ -46,7 +46,7 @@ def online_from_raw(raw: Raw, source: str) -> "OnlineResult":
     Raises:
         CorruptFile: it is none, or is about other arms here than there.
     """
-    from recsmith.training.systems.periods.arms import OnlineResult
+    from recsmith.training.results.arms import OnlineResult
 
     return decode(OnlineResult, check_schema(raw, ONLINE_SCHEMA, source), source)
 

@@ -11,8 +11,8 @@ from recsmith.searching.samples import picked
 from recsmith.units import counted, format_size, format_time
 
 if TYPE_CHECKING:
-    from recsmith.training.systems.search.points import SearchedPoint
-    from recsmith.training.systems.search.searching import SearchOutcome
+    from recsmith.searching.outcome import SearchOutcome
+    from recsmith.training.results.points import SearchedPoint
 
 SCHEMA = "recsmith/search/1"
 MOST = 12  # tables whose prices are listed
@@ -85,7 +85,7 @@ def point_lines(points: Sequence["SearchedPoint"]) -> list[str]:
 
 def points_picture(space: SearchSpace, points: Sequence["SearchedPoint"]) -> str:
     """An SVG: price across, AUC up, a line each for the search, uniform widths and the power rule."""
-    from recsmith.training.systems.stored.curve import CompressionPoint
+    from recsmith.training.results.points import CompressionPoint
 
     scale = NANO if space.unit == "step" else 1.0
     drawn = [

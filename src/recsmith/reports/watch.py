@@ -10,7 +10,7 @@ from recsmith.reports.layout import grid, line
 from recsmith.streaming.csv_series import NamedSeries
 from recsmith.streaming.series import Alarm
 from recsmith.streaming.sketches import IdSketch
-from recsmith.training.systems.watch.alarm_log import WatchedRun
+from recsmith.training.results.watched import WatchedRun
 from recsmith.units import counted
 
 SCHEMA = "recsmith/watch/1"

@@ -12,7 +12,6 @@ from recsmith.errors import RecSmithError, UsageError
 from recsmith.testing.watchers import WatcherContract, seen
 from recsmith.training import Checkpointing, Run, RunData, RunMetrics, RunModel, train
 from recsmith.training.job.agreement import Wish
-from recsmith.training.systems.watch.plan_watch import WatchedPlan
 from recsmith.training.watchers import Watchers, watcher_of
 from recsmith.training.watchers.capture import CaptureWatcher
 from recsmith.training.watchers.functions import FunctionWatcher
@@ -22,22 +21,6 @@ from recsmith.training.watchers.protocol import Seen, Watcher
 EXAMPLES = Path(__file__).parents[3] / "examples"
 HERE = "training.watchers.test_watchers"
 pytestmark = pytest.mark.usefixtures("torchrec")
-
-
-class TestPlanWatch(WatcherContract):
-    """Of the running plan."""
-
-    def make(self, folder: Path) -> Any:
-        """A short one."""
-        return WatchedPlan(steps=2, skip=0)
-
-
-class TestSparseCopies(WatcherContract):
-    """Of a sparse copy, which is made between periods."""
-
-    def make(self, folder: Path) -> Any:
-        """With its defaults."""
-        return watcher_of("sparse_copy")
 
 
 class TestCapture(WatcherContract):

@@ -220,7 +220,19 @@ class Run:
         )
         if not isinstance(self.comms, RunComms) and not names_component(self.comms):
             decode_part(RunComms, self.comms, "comms")  # says which of its fields is wrong
-        check_rules(*(sentence for system in systems() for sentence in system.wrong(self)))
+        check_rules(*self._unprovided(), *(sentence for system in systems() for sentence in system.wrong(self)))
+
+    def _unprovided(self) -> Generator[str]:
+        """What it asks for that only a system has, and no system is there for."""
+        asked = {
+            "model.compression": bool(self.model.compression),
+            "data.deduplicate": self.data.deduplicate != "off",
+            "watch": self.watch != NONE,
+        }
+        there = {system.key for system in systems()}
+        for key, given in asked.items():
+            if given and key not in there:
+                yield f"{key} is given, and the system that has it was deleted; leave it out, or put its folder back"
 
     @property
     def order_seed(self) -> int:

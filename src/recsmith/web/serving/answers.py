@@ -6,7 +6,7 @@ from recsmith._types import record
 from recsmith.plans import Placement, StepCost
 from recsmith.problems import Space
 from recsmith.reports.plans import Slowest
-from recsmith.training.systems.periods.arms import ArmRow
+from recsmith.training.results.arms import ArmRow
 from recsmith.web.serving.requests import ConstraintsBody, ProblemChanges
 
 Ending = Literal["done", "failed", "cancelled"]

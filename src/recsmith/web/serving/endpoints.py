@@ -14,7 +14,7 @@ from recsmith.plans.files import plan_from_raw
 from recsmith.problems import constraints_to_raw
 from recsmith.problems.space import space_words
 from recsmith.reports.plans import slowest_of
-from recsmith.training.systems.periods.arms import OnlineResult
+from recsmith.training.results.arms import OnlineResult
 from recsmith.units import format_time
 from recsmith.web.report import html_of
 from recsmith.web.report_data import notes_of, report_data

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 from recsmith.clusters import Cluster
 from recsmith.plans import Plan
-from recsmith.training.systems.periods.arms import OnlineResult
+from recsmith.training.results.arms import OnlineResult
 from recsmith.web.serving.settings import Refused, Settings
 from recsmith.workloads import Workload
 

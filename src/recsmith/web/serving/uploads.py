@@ -20,7 +20,7 @@ from recsmith.plans.files import load_placed
 from recsmith.problems import Constraints, load_constraints
 from recsmith.problems.constraint_files import CONSTRAINTS_SCHEMA
 from recsmith.reports.online import ONLINE_SCHEMA, online_from_raw
-from recsmith.training.systems.periods.arms import OnlineResult
+from recsmith.training.results.arms import OnlineResult
 from recsmith.web.serving.settings import Refused, Settings
 from recsmith.workloads import Workload, load_workload
 from recsmith.workloads.torchrec_log import find_report

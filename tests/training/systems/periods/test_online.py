@@ -8,26 +8,28 @@ from pathlib import Path
 import numpy as np
 import pytest
 from training.systems.periods.test_period_jobs import a_run, data, events, of_periods
+from training.test_log_lines import write
 
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.reports.online import online_lines, online_picture, online_to_raw
 from recsmith.training import RunData, RunMetrics
-from recsmith.training.systems.periods.arms import (
-    ARMS,
-    PeriodLoss,
-    Replayed,
-    chosen,
-    first_judged,
-    judged,
-    read_arms,
-    rows_of,
-)
+from recsmith.training.results.arms import PeriodLoss, Replayed, chosen, judged, rows_of
+from recsmith.training.systems.periods.arms import ARMS, _measured, first_judged, read_arms
 from recsmith.training.systems.periods.settings import Periods
 
 needs_torchrec = [
     pytest.mark.skipif(find_spec("torchrec") is None, reason="needs TorchRec"),
     pytest.mark.usefixtures("torchrec"),
 ]
+
+
+def test_a_benchmark_refuses_a_period_that_is_none(tmp_path: Path) -> None:
+    class Made:
+        output = str(tmp_path)
+
+    write(tmp_path, json.dumps({"event": "period", "period": "x", "ahead": 1, "logloss": 0.5, "ne": None}).encode())
+    with pytest.raises(CorruptFile, match='period is "x"'):
+        _measured(Made(), "arm", 0)  # type: ignore[arg-type]
 
 
 def replayed(arm: str, seed: int, losses: list[float], cost: float) -> Replayed:

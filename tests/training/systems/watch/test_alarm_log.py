@@ -1,12 +1,15 @@
 """What the log of a run says of its watch: alarms with what was done, of a live, a finished or an unwatched run."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 pytest.importorskip("torchrec")
+
+from training.test_log_lines import DAMAGED, write
 
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.training.systems.watch.alarm_log import read_watched, slow_trainer_of_run
@@ -21,6 +24,29 @@ def a_log(folder: Path, *events: dict[str, Any], end: str = "") -> str:
     folder.mkdir(exist_ok=True)
     (folder / "log.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events) + end)
     return str(folder)
+
+
+@pytest.mark.parametrize("line", DAMAGED)
+def test_damaged_lines_are_left_out(tmp_path: Path, line: bytes) -> None:
+    write(tmp_path, line)
+    assert read_watched(str(tmp_path)).step == 4
+
+
+@pytest.mark.parametrize("line", [
+    {"event": "alarm", "step": 3, "kind": "ne", "because": "b", "action": None},
+    {"event": "alarm", "step": 3, "since": "x", "kind": "ne", "because": 5, "action": None},
+    {"event": "ranks", "step": 3, "step_s": "a", "own_s": [0.1, "x"], "servers_s": None},
+])  # fmt: skip
+def test_a_line_that_lacks_something_is_named(tmp_path: Path, line: dict[str, object]) -> None:
+    write(tmp_path, json.dumps(line).encode())
+    with pytest.raises(CorruptFile, match=r"lacks|is \"x\"|fields are wrong"):
+        read_watched(str(tmp_path))
+
+
+def test_a_pipe_in_its_place_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "log.jsonl")
+    with pytest.raises(UsageError, match="it is a pipe; data lies in files"):
+        read_watched(str(tmp_path))
 
 
 def test_alarms_are_shown_with_what_was_done(tmp_path: Path) -> None:

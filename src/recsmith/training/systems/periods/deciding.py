@@ -10,8 +10,9 @@ from recsmith._types import noun
 from recsmith.adapters.rank_0 import from_rank_0
 from recsmith.errors import UsageError
 from recsmith.files import Raw, decode, dump_json, encode, parse_json, read_text, write_text
+from recsmith.training.results.arms import judged
 from recsmith.training.run import Run
-from recsmith.training.systems.periods.arms import first_judged, judged, replay
+from recsmith.training.systems.periods.arms import first_judged, replay
 from recsmith.training.systems.periods.updates import update_of
 from recsmith.training.systems.periods.updates.auto import AutoUpdate
 

@@ -12,17 +12,10 @@ from recsmith.jobs.log import write_message
 from recsmith.training.launch.launching import engine_for_ranks, passing_on_signals
 from recsmith.training.launch.prerequisites import check_run, lines_told, own_modules
 from recsmith.training.launch.ranks import local_ranks
+from recsmith.training.results.arms import OnlineResult, Replayed, judged
 from recsmith.training.run import Run, load_run, names_modules, run_from_raw, run_to_raw
 from recsmith.training.sources import open_source
-from recsmith.training.systems.periods.arms import (
-    ARMS,
-    OnlineResult,
-    Replayed,
-    first_judged,
-    judged,
-    replay,
-    with_update,
-)
+from recsmith.training.systems.periods.arms import ARMS, first_judged, replay, with_update
 from recsmith.training.systems.periods.source import PeriodSource
 
 RANK = "recsmith.training.systems.periods.replay:replay_on_rank"

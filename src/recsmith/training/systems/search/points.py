@@ -5,30 +5,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from recsmith._types import noun
 from recsmith.embeddings.workloads import compress, compress_to
 from recsmith.errors import UsageError
+from recsmith.searching.outcome import SearchOutcome
 from recsmith.searching.prices import planned
 from recsmith.searching.samples import rules_of, rules_setting
+from recsmith.training.results.points import SearchedPoint
 from recsmith.training.results.variants import TrainBench, VariantRow, bench_train
 from recsmith.training.run import save_run
-from recsmith.training.systems.search.searching import RUN, Prepared, SearchOutcome
+from recsmith.training.systems.search.searching import RUN, Prepared
 from recsmith.workloads import Workload
 
 AS_IT_IS, SEARCH, UNIFORM, POWER = "as it is", "search", "uniform", "power rule"
 TRAINED = "trained"
-
-
-@noun
-class SearchedPoint:
-    """A variant of the run. price: planned anew. auc_within: half of its 95 % interval over seeds; None for one."""
-
-    kind: str
-    name: str
-    settings: tuple[str, ...]
-    price: float
-    auc: float | None = None
-    auc_within: float | None = None
 
 
 def points(

@@ -18,7 +18,8 @@ from recsmith.errors import RecSmithError, UsageError, check_rules
 from recsmith.files import decode, encode
 from recsmith.plans import load_plan
 from recsmith.searching import Picks, SearchSpace, SpaceOptions
-from recsmith.searching.prices import PlannedPrice, Priced, check_pays, replanned, with_prices
+from recsmith.searching.outcome import Sample, SearchOutcome
+from recsmith.searching.prices import Priced, check_pays, replanned, with_prices
 from recsmith.searching.samples import drawn, frontier, settings_of
 from recsmith.searching.space import BOTTOM, TOP, make_space
 from recsmith.training.launch.launching import train
@@ -66,32 +67,6 @@ class Prepared:
     space: SearchSpace
     priced: Priced
     search: dict[str, Any]
-
-
-@noun
-class Sample:
-    """One that was found.
-
-    price: the sum of its choices' prices. replanned: what the planner says. network_auc: on data.test, masked in the
-    one network, whose weights it shares with all others. settings: over the run.
-    """
-
-    name: str
-    picks: Picks
-    price: float
-    replanned: PlannedPrice
-    network_auc: float
-    settings: tuple[str, ...]
-
-
-@noun
-class SearchOutcome:
-    """What a search found. expected: price of the choices' likelihoods at its end; whole: of the run as it is."""
-
-    space: SearchSpace
-    expected: float
-    whole: PlannedPrice
-    samples: tuple[Sample, ...]
 
 
 def prepare(run: Run, request: NetworkSearch, folder: str, **search: Any) -> Prepared:

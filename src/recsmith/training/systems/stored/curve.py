@@ -15,6 +15,7 @@ from recsmith._types import noun
 from recsmith.errors import UsageError
 from recsmith.files import Raw, decode, dump_json, encode, parse_json, read_text, write_text
 from recsmith.training.launch.launching import train
+from recsmith.training.results.points import CompressionPoint
 from recsmith.training.run import Run, run_to_raw
 from recsmith.training.scores import known_score, mean_within
 from recsmith.training.systems.stored.compressing import OnProgress, propose, run_workload
@@ -35,24 +36,6 @@ class TrainedSmaller:
     auc: float
     weight_bytes: int
     map_bytes: int
-
-
-@noun
-class CompressionPoint:
-    """A method at a factor: mean AUC over seeds, and half its 95 % interval by Student's t; None for one seed."""
-
-    method: str
-    factor: float
-    weight_bytes: int
-    map_bytes: int
-    auc: float
-    auc_within: float | None
-    seeds: int
-
-    @property
-    def bytes(self) -> int:
-        """Weights and maps together."""
-        return self.weight_bytes + self.map_bytes
 
 
 def compression_curve(

@@ -6,11 +6,11 @@ Imports no torch.
 from pathlib import Path
 from typing import Any
 
-from recsmith._types import noun
 from recsmith.errors import RecSmithError, UsageError
 from recsmith.files import decode
 from recsmith.streaming.series import AlarmingSeries
 from recsmith.training.log_lines import LOG, ODD, lacking, logged, slow_trainer_of_run
+from recsmith.training.results.watched import RunAlarm, WatchedRun
 from recsmith.training.run import NONE, load_run
 
 RUN = "run.json"
@@ -18,33 +18,6 @@ RUN = "run.json"
 ALARM, SIGNALS = "alarm", "watch"  # events of a watch
 LOGGED = ("logloss", "ne", "calibration", "auc", "samples_per_s")  # of lines of training, where nothing was watched
 REPLAY = {"name": "ewma", "warm": 10, "half_life": 30.0, "threshold": 8.0}  # a line is the mean of many steps
-
-
-@noun
-class RunAlarm:
-    """An alarm of a run: the step it was told at, the step since when, its kind, why, and what was done about it."""
-
-    step: int
-    since: int
-    kind: str
-    because: str
-    done: str = ""
-
-
-@noun
-class WatchedRun:
-    """How a run does. signals: newest values by name. watched: whether it was; else its lines were judged here.
-
-    slow: which trainer the others waited for until the end, and what servers would bring; none: no trainer.
-    """
-
-    folder: str
-    step: int
-    watched: bool
-    ended: bool
-    signals: dict[str, float]
-    alarms: tuple[RunAlarm, ...]
-    slow: str | None = None
 
 
 def read_watched(folder: str, until: int | None = None) -> WatchedRun:
