@@ -155,3 +155,11 @@ def test_errors_of_the_system_say_what_they_are_of(
     monkeypatch.setattr("recsmith.cli.app._drop_stdout", lambda: None)
     done = run(*words)
     assert (done.code, said in done.err) == (1, True), done.err
+
+
+def test_a_command_of_a_deleted_system_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Shell):
+    monkeypatch.setitem(sys.modules, "recsmith.training.systems.watch.alarm_log", None)
+    (tmp_path / "log.jsonl").touch()
+    done = run("watch", tmp_path)
+    assert done.code == 2
+    assert "'watch' needs training/systems/watch, which was deleted; put it back" in done.err

@@ -2,8 +2,10 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
+from support.systems import needs_systems
 
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.plans import Placement
@@ -152,3 +154,22 @@ def test_the_file_of_a_run_names_what_it_does_not_say(tmp_path: Path):
     (tmp_path / "run.json").write_text(json.dumps({"schema": "recsmith/run/1", "output": "x"}))
     with pytest.raises(CorruptFile, match="data is missing"):
         load_run(tmp_path / "run.json")
+
+
+@needs_systems("stored", "dedup", "watch")
+@pytest.mark.parametrize(
+    ("words", "key"),
+    [
+        ({"model": {"compression": [{"method": "hash"}]}}, "model.compression"),
+        ({"data": {"train": "x", "deduplicate": "auto"}}, "data.deduplicate"),
+        ({"watch": "auto"}, "watch"),
+    ],
+)
+def test_what_a_deleted_system_would_do_is_refused(
+    words: dict[str, Any], key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raw = {"schema": "recsmith/run/1", "data": {"train": "x"}, "output": "out", **words}
+    run_from_raw(raw, "run.json")
+    monkeypatch.setattr("recsmith.training.run.run.systems", lambda: ())
+    with pytest.raises(CorruptFile, match=f"{key} is given, and the system that has it was deleted; leave it out"):
+        run_from_raw(raw, "run.json")
