@@ -60,6 +60,7 @@ SMALL: dict[str, tuple[str, ...]] = {
     "split_trainings": ("parts", "--rows", "2x20", "--tasks", "1", "--small"),
     "learned_variants": ("--variants", "dims", "--tasks", "2", "--iterations", "1"),
     "learning": (*SHIPPED, "--epochs", "1"),
+    "loads": ("bounds", "--problems", "10"),
     "measuring": ("--budget", "1s"),
     "mutants": ("--only", "no mutant is called so"),
     "narrow": ("rates", "--quick"),

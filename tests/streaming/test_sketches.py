@@ -182,9 +182,13 @@ def test_reads_of_blocks_of_rows_are_exact_merge_and_reach_the_profile() -> None
     assert together.blocks == np.bincount(np.concatenate(parts) * 128 // rows, minlength=128).tolist()
     access = counted_access(together, rows)
     assert access.block_lookups == tuple(together.blocks)
+    assert access.busiest_lookups is not None
+    assert access.busiest_lookups[:2] == pytest.approx((0.8 + 0.2 / 2, 0.8 + 0.2 / 4), abs=0.02)
     damaged = sketches[0].to_raw() | {"blocks": [1, 2]}
     with pytest.raises(CorruptFile, match="'blocks' is of 3 ids, and 4,000 were sketched"):
         IdSketch.from_raw(damaged, "raw")
+    with pytest.raises(CorruptFile, match="'busiest' are not 7 numbers from 0 to the 4,000 ids"):
+        IdSketch.from_raw(sketches[0].to_raw() | {"busiest": [9e9] * 7}, "raw")
 
 
 def test_blocks_are_not_counted_where_ids_are_no_rows_or_one_sketch_has_none() -> None:

@@ -16,6 +16,7 @@ from recsmith.workloads.row_blocks import (
     access_of_ids,
     block_ends,
     busiest_block,
+    busiest_shares,
     draw_rows,
     hot_rows_of,
     law_of,
@@ -125,6 +126,31 @@ def test_the_law_of_a_range_reads_as_many_different_rows():
         assert found[0] == pytest.approx(len(np.unique(own)), rel=0.05)
 
 
+def test_small_batches_of_even_ids_have_no_block_that_is_busier():
+    """Every other id says which block is the busiest, so the most of some counts is not taken for its share."""
+    draw = np.random.default_rng(0)
+    found = np.mean([busiest_shares(draw.integers(0, 10_000, 256), 10_000) for _ in range(400)], axis=0)
+    assert found * 2.0 ** np.arange(1, 8) == pytest.approx([1.0] * 7, rel=0.05)
+    naive = np.mean([np.bincount(draw.integers(0, 16, 256), minlength=16).max() / 16 for _ in range(400)])
+    assert naive > 1.3, "which the most would be"
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 8, 16, 48, 128])
+def test_rows_that_are_hot_now_and_others_later_count_batch_by_batch(ranks: int):
+    """In each batch half of the lookups read one stretch of rows; over all batches every block is read alike."""
+    rows, draw = 12_800, np.random.default_rng(1)
+    batches: list[Ints] = []
+    for newest in draw.integers(0, rows - rows // 200, 400).tolist():
+        new = newest + draw.integers(0, rows // 200, 2000)
+        batches.append(np.where(draw.random(2000) < 0.5, new, draw.integers(0, rows, 2000)))
+    together, ends = np.concatenate(batches), np.cumsum([len(each) for each in batches])[:-1].tolist()
+    counted = replace(_table(rows), access=access_of_ids(together, rows, ends))
+    found = busiest_block(counted, Reuse.of((counted,)), ranks, 2000.0)
+    assert found is not None
+    assert _blocks(together, rows, ranks)[0] < 2 / ranks
+    assert found.lookups == pytest.approx(np.mean([_blocks(each, rows, ranks)[0] for each in batches]), rel=0.1)
+
+
 @pytest.mark.parametrize(
     ("access", "rule"),
     [
@@ -135,6 +161,9 @@ def test_the_law_of_a_range_reads_as_many_different_rows():
         ({"block_lookups": ()}, "of 1 to 65,536 equal blocks"),
         ({"block_lookups": (1.0, float("nan"))}, "finite and 0 or more"),
         ({"block_lookups": (1.0, -1.0)}, "finite and 0 or more"),
+        ({"busiest_lookups": (0.5,), "zipf": 1.0}, "give block_lookups beside them"),
+        ({"busiest_lookups": (1.5,), "block_lookups": (1.0,)}, "shares, from 0 to 1"),
+        ({"busiest_lookups": (0.5,) * 17, "block_lookups": (1.0,)}, "at most 16"),
         ({"block_lookups": (1e308, 1e308)}, "finite and 0 or more"),
     ],
 )

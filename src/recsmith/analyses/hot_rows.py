@@ -99,4 +99,4 @@ def _scattered(table: Table) -> Table:
         return table
     if access.zipf is None and access.reuse_bins is None:
         return replace(table, access=None)
-    return replace(table, access=replace(access, block_lookups=None, block_unique_rows=None, hot_rows=None))
+    return replace(table, access=access.scattered())

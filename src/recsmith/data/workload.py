@@ -3,6 +3,8 @@
 import math
 import warnings
 
+import numpy as np
+
 from recsmith.data.batch import DataFeature, DataSchema, JaggedIds
 from recsmith.data.dataset import Dataset
 from recsmith.data.deduplication import LEAST_FACTOR
@@ -127,8 +129,13 @@ def _counted_table(
                 batch_size=None if len(bags.lengths) == samples else of_batch,
             ),
         ),
-        access=access_of_ids(bags.values, feature.num_embeddings),
+        access=access_of_ids(bags.values, feature.num_embeddings, _ends(bags, of_batch)),
     )
+
+
+def _ends(bags: JaggedIds, of_batch: int) -> list[int]:
+    """Where the ids of batches of so many bags end."""
+    return np.cumsum(bags.lengths, dtype=np.int64)[of_batch - 1 : -1 : of_batch].tolist()
 
 
 def _repeating(bags: JaggedIds, batch_size: int) -> JaggedIds:

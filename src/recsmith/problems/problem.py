@@ -238,8 +238,8 @@ def _access_key(access: AccessProfile | None) -> str:
     if access is None:
         return "None"
     told = f"AccessProfile(zipf={access.zipf}, reuse_bins={access.reuse_bins}, {access.lookups}, {access.unique_rows})"
-    where = (access.hot_rows, access.block_lookups, access.block_unique_rows)
-    return told if where == (None, None, None) else f"{told}, {where}"
+    where = (access.hot_rows, access.block_lookups, access.block_unique_rows, access.busiest_lookups)
+    return told if where == (None,) * len(where) else f"{told}, {where}"
 
 
 def canonical_order(

@@ -1,6 +1,7 @@
 """How unevenly the rows of a table are read, and where those lie that are read most."""
 
 import math
+from dataclasses import replace
 from typing import Literal
 
 from recsmith._types import noun
@@ -10,6 +11,7 @@ NUM_REUSE_BINS = 17  # (0,1], (1,2], (2,4] ... (16384,32768], >32768 reads of a 
 STEEPEST_ZIPF = 10.0  # largest exponent of a profile; with it, nearly all reads go to one row
 ROUNDED = 1e-3  # how far shares may be from adding up to 1: files round them
 MOST_BLOCKS = 65_536  # blocks of rows that a profile may count; more are taken for a mistake
+MOST_HALVINGS = 16  # of all rows, down to one of so many blocks
 
 HotRows = Literal["scattered", "in_front"]
 """Where the rows lie that are read most: anywhere, as hashed ids are, or in front, as ids that go by frequency."""
@@ -24,6 +26,8 @@ class AccessProfile:
         counted over `lookups` reads of `unique_rows` different rows.
     block_lookups: reads of each of K equal blocks of rows, in order of rows, as counts or as shares.
     block_unique_rows: different rows that a batch reads in each of these blocks.
+    busiest_lookups: the share of a batch's lookups in its busiest of 2, 4, 8, ... equal blocks, in the mean of batches:
+        more than the busiest block has of all batches where now these rows are hot, now those.
     hot_rows: where the rows lie that are read most, if blocks were not counted.
     """
 
@@ -33,6 +37,7 @@ class AccessProfile:
     unique_rows: int | None = None
     block_lookups: tuple[float, ...] | None = None
     block_unique_rows: tuple[float, ...] | None = None
+    busiest_lookups: tuple[float, ...] | None = None
     hot_rows: HotRows | None = None
 
     def __post_init__(self) -> None:
@@ -48,6 +53,10 @@ class AccessProfile:
         if self.reuse_bins is not None:
             self._check_bins(self.reuse_bins)
         self._check_blocks()
+
+    def scattered(self) -> "AccessProfile":
+        """The profile without what it says of where hot rows lie."""
+        return replace(self, block_lookups=None, block_unique_rows=None, busiest_lookups=None, hot_rows=None)
 
     def _check_bins(self, bins: tuple[float, ...]) -> None:
         if len(bins) != NUM_REUSE_BINS or any(not 0 <= share <= 1 for share in bins) or abs(sum(bins) - 1) > ROUNDED:
@@ -68,6 +77,14 @@ class AccessProfile:
             self.block_lookups is None or len(self.block_unique_rows) != len(self.block_lookups)
         ):
             raise UsageError("block_unique_rows need block_lookups of the same blocks; give both, of equally many")
+        busiest = self.busiest_lookups
+        if busiest is not None and (
+            not counted or not 1 <= len(busiest) <= MOST_HALVINGS or not all(0 <= share <= 1 for share in busiest)
+        ):
+            raise UsageError(
+                f"busiest_lookups are shares, from 0 to 1, of the busiest of 2, 4, 8, ... blocks, at most "
+                f"{MOST_HALVINGS}; give block_lookups beside them"
+            )
         for name, amounts in (("block_lookups", self.block_lookups), ("block_unique_rows", self.block_unique_rows)):
             wrong = amounts is not None and not all(math.isfinite(each) and each >= 0 for each in amounts)
             if wrong or (

@@ -7,17 +7,20 @@ are taken to lie in front, as ids that go by frequency: then the first rows are 
 Legend: E ends of ranges, in rows from the first; B blocks.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from recsmith._types import Floats, Ints
+from recsmith.elementary import log2
 from recsmith.workloads.access import NUM_REUSE_BINS, AccessProfile, HotRows
 from recsmith.workloads.reuse import Reuse
 from recsmith.workloads.workload import Table
 from recsmith.workloads.zipf import fit_zipf, zipf_hot_share, zipf_unique_rows
 
-BLOCKS = 128  # that are counted; trade-off: more tell apart the blocks of more ranks, and make larger files
+HALVINGS = 7  # of all rows, to blocks that are counted
+BLOCKS = 2**HALVINGS  # that are counted; trade-off: more tell apart the blocks of more ranks, and make larger files
 SINGLE, LONGER = 64, 256  # rows that a law tells apart one by one, and ranges of rows beyond them
 EDGES = 2 ** np.arange(NUM_REUSE_BINS - 1)  # upper ends of all reuse bins but the last: 1, 2, 4 ... 32768
 
@@ -45,6 +48,12 @@ def block_ends(rows: int, blocks: int) -> Floats:
     return np.minimum(np.arange(blocks + 1) * -(-rows // blocks), rows).astype(np.float64)
 
 
+def equal_ends(rows: int, blocks: int) -> Floats:
+    """Where equal blocks end, and where the first begins (B + 1,): row i is in block i B // rows."""
+    numbers: Ints = np.arange(blocks + 1, dtype=np.int64)
+    return (-(-numbers * rows // blocks)).astype(np.float64)
+
+
 def lookups_before(table: Table, ends: Floats, assumed: HotRows | None = None, reuse: Reuse | None = None) -> Floats:
     """The share (0..1) of a table's lookups that read rows before these (E,).
 
@@ -63,8 +72,7 @@ def lookups_before(table: Table, ends: Floats, assumed: HotRows | None = None, r
 def _counted_before(amounts: tuple[float, ...], rows: int, ends: Floats) -> Floats:
     """The share of amounts of equal blocks, as `count_blocks` has them, of the rows before these (E,)."""
     sums = np.concatenate([[0.0], np.cumsum(amounts)])
-    counted = -(-np.arange(len(sums)) * rows // len(amounts))
-    return _interpolated(ends, counted.astype(np.float64), sums / sums[-1])
+    return _interpolated(ends, equal_ends(rows, len(amounts)), sums / sums[-1])
 
 
 def _interpolated(at: Floats, places: Floats, values: Floats) -> Floats:
@@ -102,12 +110,28 @@ def busiest_block(
     if hot_rows_of(table, assumed) == "scattered" or blocks == 1:
         return None
     ends = block_ends(table.num_embeddings, blocks)
-    share = float(np.diff(lookups_before(table, ends, assumed, reuse)).max())
+    share = min(1.0, float(np.diff(lookups_before(table, ends, assumed, reuse)).max()) * _of_a_batch(table, blocks))
     total = float(reuse.unique_rows(np.zeros(1, dtype=np.int64), np.array([lookups]))[0])
     if total <= 0:
         return Busiest(share, share)
     found = float(np.diff(unique_before(table, ends, lookups, assumed, reuse)).max())
     return Busiest(share, min(total, found, float(ends[1]), lookups * share) / total)
+
+
+def _of_a_batch(table: Table, blocks: int) -> float:
+    """How much busier the busiest block of a batch is than that of all batches, at least 1.
+
+    As counted for 2, 4, 8, ... equal blocks, along straight lines over halvings between them, and as for the smallest
+    ones beyond.
+    """
+    shares, rows = table.access.busiest_lookups if table.access is not None else None, table.num_embeddings
+    if shares is None:
+        return 1.0
+    more = [1.0]
+    for halvings, share in enumerate(shares, 1):
+        more.append(share / float(np.diff(lookups_before(table, equal_ends(rows, 2**halvings))).max()))
+    found = _interpolated(log2(np.array([float(blocks)])), np.arange(len(more), dtype=np.float64), np.array(more))
+    return max(1.0, float(found[0]))
 
 
 def range_zipf(table: Table, ends: Floats, lookups: float, assumed: HotRows | None = None) -> Floats:
@@ -134,13 +158,13 @@ def law_of(table: Table, assumed: HotRows | None = None) -> tuple[Floats, Floats
     if access is None or access.block_lookups is None:
         ends = _steps(rows)
         return ends, lookups_before(table, ends, assumed)
-    block = np.unique(-(-np.arange(len(access.block_lookups) + 1) * rows // len(access.block_lookups)))
-    before = lookups_before(table, block.astype(np.float64))
+    block = np.unique(equal_ends(rows, len(access.block_lookups)))
+    before = lookups_before(table, block)
     made, shares = [np.zeros(1)], [np.zeros(1)]
     counted = access.lookups if access.block_unique_rows is not None else None
     laws = np.full(len(block) - 1, float(Reuse.of((table,)).zipf[0]))
     if counted is not None:
-        laws = range_zipf(table, block.astype(np.float64), float(counted))
+        laws = range_zipf(table, block, float(counted))
     for i, (first, last) in enumerate(zip(block[:-1].tolist(), block[1:].tolist(), strict=True)):
         steps = _steps(last - first)[1:]
         made.append(first + steps)
@@ -149,7 +173,7 @@ def law_of(table: Table, assumed: HotRows | None = None) -> tuple[Floats, Floats
     return np.concatenate(made), np.concatenate(shares)
 
 
-def _steps(rows: int) -> Floats:
+def _steps(rows: float) -> Floats:
     """Ends of ranges from no row to all rows: of single rows first, then each longer by the same factor."""
     single = min(rows, SINGLE)
     longer = np.geomspace(single, rows, LONGER)[1:] if rows > single else np.zeros(0)
@@ -163,20 +187,39 @@ def draw_rows(law: tuple[Floats, Floats], uniform: Floats) -> Ints:
     return np.minimum(found, int(ends[-1]) - 1)
 
 
-def access_of_ids(ids: Ints, rows: int) -> AccessProfile | None:
-    """How often the rows of a table were read, and where they lie, of ids of one or more batches together.
+def access_of_ids(ids: Ints, rows: int, ends: Sequence[int] = ()) -> AccessProfile | None:
+    """How often the rows of a table were read, and where they lie, of the ids of some batches; None without any id.
 
-    None where nothing was read.
+    ends: where batches end within ids; without them all are one batch. Reads of a row are counted over all of them.
     """
     if not len(ids):
         return None
     found, reads = np.unique(ids, return_counts=True)
     bins = np.bincount(np.searchsorted(EDGES, reads), minlength=NUM_REUSE_BINS) / len(found)
     lookups, unique = (count_blocks(found, rows, each) for each in (reads, np.ones_like(reads)))
+    batches = [each for each in np.split(ids, ends) if len(each)]
+    busiest = sum(busiest_shares(each, rows) * len(each) for each in batches) / len(ids)
     return AccessProfile(
         reuse_bins=tuple(bins.tolist()), lookups=len(ids), unique_rows=len(found),
         block_lookups=tuple(map(float, lookups)), block_unique_rows=tuple(map(float, unique)),
+        busiest_lookups=tuple(np.asarray(busiest).tolist()),
     )  # fmt: skip
+
+
+def busiest_shares(ids: Ints, rows: int) -> Floats:
+    """The share of a batch's lookups in the busiest of 2, 4, 8 ... BLOCKS equal blocks of rows.
+
+    Which block is the busiest is asked of every other id, and how busy it is of those between. So chance alone makes no
+    block of a small batch busier than those of a large one.
+    """
+    block = ids * BLOCKS // rows
+    halves = np.stack([np.bincount(block[first::2], minlength=BLOCKS) for first in (0, 1)]).astype(np.float64)
+    found: list[float] = []
+    for blocks in 2 ** np.arange(1, HALVINGS + 1):
+        counts = halves.reshape(2, blocks, -1).sum(axis=2)
+        shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1.0)
+        found.append(float(shares[[1, 0], counts.argmax(axis=1)].mean()))
+    return np.array(found)
 
 
 def blocks_of(rows: int) -> int:
