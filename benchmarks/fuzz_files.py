@@ -297,7 +297,7 @@ def read_log(folder: Path) -> None:
     """What a job that goes on, and benchmarks, read of a log."""
     from recsmith.training.job.log import RunLog
     from recsmith.training.log_lines import LOG, logged, logged_number
-    from recsmith.training.systems.watch.alarm_log import slow_trainer_of_run
+    from recsmith.training.results.watched import slow_trainer_of_run
 
     slow_trainer_of_run(str(folder))
     for line in logged(folder / LOG, "train"):

@@ -27,8 +27,8 @@ import recsmith
 from recsmith import Feature, Placement, Plan, Table, Workload
 from recsmith.files import write_text
 from recsmith.planning.simulate import price
+from recsmith.problems.rank_bytes import predicted_bytes
 from recsmith.units import format_size
-from recsmith.verifying.jobs import predicted_bytes
 
 RANKS, FOLDER, EVERY = 2, "RECSMITH_BENCH_MEMORY", 10  # environment of ranks: where they write; steps between two lines
 FEW = 256  # rows of the tables that stand in for those of a model

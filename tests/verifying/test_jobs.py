@@ -18,8 +18,9 @@ from recsmith.cli import printing, verify
 from recsmith.cli.app import app
 from recsmith.clusters import sharding_group
 from recsmith.errors import UsageError
+from recsmith.problems.rank_bytes import predicted_bytes
 from recsmith.verifying import jobs as room
-from recsmith.verifying.jobs import check_memory, check_plan, predicted_bytes, runnable
+from recsmith.verifying.jobs import check_memory, check_plan, runnable
 from recsmith.workloads import Feature
 
 needs_torchrec = pytest.mark.skipif(find_spec("torchrec") is None, reason="needs TorchRec")

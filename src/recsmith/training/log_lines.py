@@ -6,7 +6,6 @@ from typing import Any
 
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.files import json_lines
-from recsmith.prediction.servers import SlowTrainer, slow_trainer_of
 
 LOG = "log.jsonl"
 RANKS = "ranks"  # event of the times of all ranks, at the end of training
@@ -41,20 +40,6 @@ def logged_number(file: Path, line: dict[str, Any], name: str) -> float:
             "damaged"
         )
     return float(value)
-
-
-def slow_trainer_of_run(folder: str, until: int | None = None) -> SlowTrainer | None:
-    """The trainer that the others of a former run waited for; None where there was none, or no such run.
-
-    Raises:
-        CorruptFile: a line of its log lacks something.
-    """
-    file = Path(folder) / LOG
-    told = logged(file, RANKS, until) if file.exists() else []
-    try:
-        return slow_trainer_of(told[-1]) if told else None
-    except ODD as error:
-        raise lacking(file, error) from None
 
 
 def lacking(file: Path, error: Exception) -> CorruptFile:

@@ -10,8 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from recsmith._process import proc_bytes
 from recsmith.adapters.installed import require_torchrec
 from recsmith.clusters import group_and_rank, whole_job
@@ -19,91 +17,13 @@ from recsmith.errors import UsageError
 from recsmith.jobs.launch import launch
 from recsmith.planning.simulate import simulate
 from recsmith.plans import Placement, Plan, plan_to_raw
-from recsmith.problems.memory import local_batch_bytes
-from recsmith.problems.modes import Demand
-from recsmith.sharding import DEVICE_KERNELS, KERNEL_NAMES, KEY_VALUE, Shard
-from recsmith.sharding.memory import Pieces, real_bytes, real_parts
+from recsmith.problems.rank_bytes import predicted_bytes
+from recsmith.sharding import DEVICE_KERNELS, KEY_VALUE
 from recsmith.units import format_size
 from recsmith.verifying.job_ranks import WARM_UP
 from recsmith.verifying.verification import JobProgress, JobVerification, RankMeasure
 from recsmith.workloads import Table
 from recsmith.workloads.optimizers import CPU_OPTIMIZERS
-
-ALL_TO_ALL = ("table_wise", "column_wise")  # pooled outputs arrive as columns, which backward sorts by rank
-
-
-def predicted_bytes(plan: Plan) -> list[tuple[int, int]]:
-    """(bytes of its shards in the `real` accounting on CPU, bytes of its batch and outputs) of each rank.
-
-    Of tables that the plan keeps on disk, what is in memory counts.
-    """
-    shards = plan.shards()
-    pieces, optimizer, pipeline = _pieces_of(plan, shards), plan.workload.optimizer, plan.workload.pipeline
-    parts, whole = real_parts(pieces, optimizer, pipeline), real_bytes(pieces, optimizer, pipeline).device
-    ranks = np.array([shard.rank for shard in shards])
-    return [
-        (int(whole[ranks == rank].sum()), _batch_bytes(plan, int(parts.sort[ranks == rank].sum())))
-        for rank in range(plan.cluster.world_size)
-    ]
-
-
-def bytes_on_disk(plan: Plan) -> list[int]:
-    """Bytes of the file of each rank, of tables that the plan keeps on disk, with their optimizer state."""
-    shards = plan.shards()
-    stored = real_bytes(_pieces_of(plan, shards), plan.workload.optimizer, plan.workload.pipeline).host
-    ranks = np.array([shard.rank for shard in shards])
-    return [int(stored[ranks == rank].sum()) for rank in range(plan.cluster.world_size)]
-
-
-def _pieces_of(plan: Plan, shards: tuple[Shard, ...]) -> Pieces:
-    """Every shard on its own rank, with what is looked up in it."""
-    tables = {table.name: table for table in plan.workload.tables}
-    kinds = {placement.table: placement.kind for placement in plan.placements}
-    kernels = {placement.table: KERNEL_NAMES.index(placement.compute_kernel) for placement in plan.placements}
-    factors = {placement.table: placement.load_factor for placement in plan.placements}
-    policies = {placement.table: placement.cache_policy for placement in plan.placements}
-    mine = [tables[shard.table] for shard in shards]
-    types = [kinds[shard.table] for shard in shards]
-    demand = Demand.of(plan.workload, tuple(mine))
-    times = np.array([kind.samples_share(plan.cluster) for kind in types])
-    spreads = [
-        kind.spread(table, shard.rows, plan.cluster, plan.workload.hot_rows)
-        for kind, table, shard in zip(types, mine, shards, strict=True)
-    ]
-    ids = demand.ids / np.array(spreads) * times
-    return Pieces(
-        rows=np.array([shard.rows[1] - shard.rows[0] for shard in shards]),
-        width=np.array([shard.columns[1] - shard.columns[0] for shard in shards]),
-        table_rows=demand.rows, table_dim=demand.dim, element_bytes=demand.element_bytes,
-        ids=ids, bags=np.where(demand.pooled, demand.bags * times, ids),
-        outputs=np.where(demand.pooled, demand.outputs * times, ids),
-        weighted=demand.weighted, int8=demand.int8,
-        data_parallel=np.array([kind.name == "data_parallel" for kind in types]),
-        kernel=np.array([kernels[shard.table] for shard in shards]),
-        cache_load_factor=np.array([factors[shard.table] for shard in shards]),
-        on_cpu=True, counted=np.array([policies[shard.table] == "static" for shard in shards]),
-        sequence=~demand.pooled, mean=np.array([table.pooling == "mean" for table in mine]),
-        gathered=np.array([kind.splits_rows for kind in types]) & demand.pooled,
-    )  # fmt: skip
-
-
-def _batch_bytes(plan: Plan, sort: int) -> int:
-    """Bytes of the local batch, its outputs and their gradients at the peak of a step; every rank has the same batch.
-
-    Gradients of outputs (and, where they leave by an all-to-all, their copy in order of ranks) are freed before FBGEMM
-    sorts ids, so they count only as far as they exceed the sort. One rank sends nothing: its lookups are its outputs.
-    """
-    workload, types = plan.workload, {placement.table: placement.sharding_type for placement in plan.placements}
-    alone = plan.cluster.world_size == 1
-    batch, outputs, gradients = 0.0, 0.0, 0.0
-    for table in workload.tables:
-        ids, given = local_batch_bytes(table, workload)
-        outputs += given
-        if not alone and types[table.name] != "data_parallel":  # which looks up in the local batch itself
-            batch += ids
-            gradients += given * (2 if types[table.name] in ALL_TO_ALL or not table.pooled else 1)
-    return int(batch + outputs + max(0.0, gradients - sort))
-
 
 MOST_RANKS = 16  # processes of one machine; trade-off: more could run, but share its cores
 RANK_BYTES = 450 << 20  # resident in a rank before it has tables: torch, FBGEMM, TorchRec

@@ -7,7 +7,6 @@ from typing import Any
 import torch.distributed as dist
 
 from recsmith.files import Raw
-from recsmith.prediction.servers import remote_cost
 from recsmith.training.job.dense_timer import DenseTimer
 from recsmith.training.job.job import TrainingJob
 from recsmith.training.log_lines import RANKS
@@ -41,12 +40,8 @@ class RankTimes:
         found: list[Any] = [None] * dist.get_world_size()
         mine = [median(part) for part in zip(*self._steps, strict=True)]
         dist.all_gather_object(found, mine, group=job.agreement.group)
-        served = getattr(job.sharded.rows, "server_s", None)  # of rows that are on servers
-        cost = remote_cost(job.plan, job.batch_size, len(found)).seconds
-        told: Raw = {
-            "step_s": max(step for step, _ in found), "own_s": [own for _, own in found],
-            "servers_s": cost if served is None else served, "served": served is not None,
-        }  # fmt: skip
+        told: Raw = {"step_s": max(step for step, _ in found), "own_s": [own for _, own in found]}
+        told |= {name: seconds for each in systems() for name, seconds in each.rank_times(job, len(found)).items()}
         job.log.write(RANKS, {"step": job.progress.step, **told})
         for system in systems():
             if (line := system.at_the_end(job, told)) is not None:

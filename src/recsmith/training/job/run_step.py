@@ -14,12 +14,12 @@ from recsmith.planning.simulate import simulate
 from recsmith.plans import Plan
 from recsmith.prediction.job_step import NUMBER_BYTES, JobStep, copied_numbers, job_step, numbers_of
 from recsmith.prediction.speeds import Shapes
+from recsmith.problems.rank_bytes import bytes_on_disk, predicted_bytes
 from recsmith.sharding.memory import STATE_BYTES
 from recsmith.training.job.layer_shapes import PAIRS
 from recsmith.training.run import Run
 from recsmith.training.seams import systems
 from recsmith.training.seams.system import first_of
-from recsmith.verifying.jobs import bytes_on_disk, predicted_bytes
 from recsmith.workloads import Feature
 from recsmith.workloads.optimizers import OPTIMIZERS
 

@@ -1,6 +1,10 @@
 """How a job does, as its log says: alarms, what was done about them, and the newest signals."""
 
+from pathlib import Path
+
 from recsmith._types import noun
+from recsmith.prediction.servers import SlowTrainer, slow_trainer_of
+from recsmith.training.log_lines import LOG, ODD, RANKS, lacking, logged
 
 
 @noun
@@ -28,3 +32,17 @@ class WatchedRun:
     signals: dict[str, float]
     alarms: tuple[RunAlarm, ...]
     slow: str | None = None
+
+
+def slow_trainer_of_run(folder: str, until: int | None = None) -> SlowTrainer | None:
+    """The trainer that the others of a former run waited for; None where there was none, or no such run.
+
+    Raises:
+        CorruptFile: a line of its log lacks something.
+    """
+    file = Path(folder) / LOG
+    told = [each for each in (logged(file, RANKS, until) if file.exists() else []) if "servers_s" in each]
+    try:
+        return slow_trainer_of(told[-1]) if told else None
+    except ODD as error:
+        raise lacking(file, error) from None

@@ -297,6 +297,10 @@ class System:
         """Train beside a job of a run that is there already; None where no job can be joined."""
         return None
 
+    def rank_times(self, job: Any, ranks: int) -> Raw:
+        """What the times of all ranks, which a job writes at its end, say of it."""
+        return {}
+
     def at_the_end(self, job: Any, times: Raw) -> str | None:
         """What it would bring, by the times of all ranks."""
         return None

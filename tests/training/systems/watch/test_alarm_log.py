@@ -12,7 +12,8 @@ pytest.importorskip("torchrec")
 from training.test_log_lines import DAMAGED, write
 
 from recsmith.errors import CorruptFile, UsageError
-from recsmith.training.systems.watch.alarm_log import read_watched, slow_trainer_of_run
+from recsmith.training.results.watched import slow_trainer_of_run
+from recsmith.training.systems.watch.alarm_log import read_watched
 
 ALARM = {"event": "alarm", "step": 208, "since": 200, "kind": "flipped_labels", "of": "", "because": "labels oppose",
          "action": "save"}  # fmt: skip

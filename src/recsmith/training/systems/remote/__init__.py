@@ -87,6 +87,14 @@ class Remote(System):
 
         return join_remote(run, hear)
 
+    def rank_times(self, job: Any, ranks: int) -> Raw:
+        """What a step waits for servers, or would wait: predicted where there are none."""
+        from recsmith.prediction.servers import remote_cost
+
+        served = getattr(job.sharded.rows, "server_s", None)
+        cost = remote_cost(job.plan, job.batch_size, ranks).seconds if served is None else served
+        return {"servers_s": cost, "served": served is not None}
+
     def at_the_end(self, job: Any, times: Raw) -> str | None:
         """What servers would bring where one rank is slow."""
         from recsmith.training.systems.remote.planning import instead_of_waiting

@@ -10,7 +10,7 @@ from recsmith.jobs.machine import is_loopback
 from recsmith.plans import Plan
 from recsmith.prediction.job_step import JobStep
 from recsmith.prediction.servers import remote_lines, slow_trainer_of
-from recsmith.training.log_lines import slow_trainer_of_run
+from recsmith.training.results.watched import slow_trainer_of_run
 from recsmith.training.run import Run
 from recsmith.training.systems.remote.parts import remote_refusal
 
