@@ -29,14 +29,50 @@ def test_a_topology_is_read_as_a_cluster() -> None:
     assert read_cluster(Topology(world_size=2, compute_device="cpu")).device.kind == "cpu"
 
 
-def test_pods_of_several_hosts_are_refused() -> None:
+def test_a_pod_of_several_hosts_is_a_host_of_trays() -> None:
+    from torchrec.distributed.planner import Topology
+
+    from recsmith.adapters.topology import to_topology
+    from recsmith.torchrec import read_cluster
+
+    pods = Topology(world_size=64, local_world_size=4, pod_size=8, compute_device="cuda")
+    read = read_cluster(pods)
+    assert (read.hosts, read.local_world_size, read.devices_per_tray, read.machine_devices) == (2, 32, 4, 4)
+    assert read.ddr_bytes_per_host == 32 * pods.devices[0].storage.ddr
+    back = to_topology(read)
+    assert (back.local_world_size, back.intra_group_size, back.world_size) == (4, 32, 64)
+    plain = read_cluster(Topology(world_size=8, local_world_size=4, pod_size=1, compute_device="cuda"))
+    assert (plain.local_world_size, plain.devices_per_tray) == (4, None)
+
+
+@pytest.mark.parametrize(("ranks", "pod"), [(48, 8), (16, 8)])
+def test_pods_that_do_not_tile_the_ranks_are_refused(ranks: int, pod: int) -> None:
     from torchrec.distributed.planner import Topology
 
     from recsmith.torchrec import read_cluster
 
-    pods = Topology(world_size=16, local_world_size=4, pod_size=8, compute_device="cuda")
-    with pytest.raises(UsageError, match="pods of several hosts"):
+    pods = Topology(world_size=ranks, local_world_size=4, pod_size=pod, compute_device="cuda")
+    with pytest.raises(
+        UsageError, match=f"pods of 8 hosts of 4 devices do not tile the topology's {ranks}; give a pod"
+    ):
         read_cluster(pods)
+
+
+def test_shards_on_trays_are_on_the_devices_of_their_machine() -> None:
+    import torch
+    from support.build import placed, plan_of, table, workload
+    from torchrec import EmbeddingBagCollection, EmbeddingBagConfig
+
+    from recsmith import load_cluster
+    from recsmith.torchrec import to_sharding_plan
+
+    config = EmbeddingBagConfig(name="a", num_embeddings=7200, embedding_dim=32, feature_names=["a"])
+    model = torch.nn.ModuleDict({"ebc": EmbeddingBagCollection(tables=[config], device=torch.device("meta"))})
+    rack = load_cluster("gb300:72")
+    plan = plan_of(workload(table("a", rows=7200, collection="ebc")), rack, placed("a", "row_wise", range(72)))
+    sharding = to_sharding_plan(plan, model, device="cuda").plan["ebc"]
+    words = [str(shard.placement) for shard in sharding["a"].sharding_spec.shards]  # type: ignore[index]
+    assert words[:2] + words[69:71] == ["rank:0/cuda:0", "rank:1/cuda:1", "rank:69/cuda:1", "rank:70/cuda:2"]
 
 
 PAGE = Path(__file__).parents[2] / "docs" / "torchrec.md"

@@ -1,5 +1,6 @@
 """Clusters by name and from files: the catalogue loads, names parse, sizes are checked, memory is per rank."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -186,3 +187,20 @@ def test_a_report_says_what_was_taken():
     made = load_cluster("h100:8x12").with_memory(60 * 2**30, 10 * 2**30)
     assert made.describe() == "h100:8x12, 60 GiB less 10 GiB reserve a device"
     assert load_cluster("h100:8").describe() == "h100:8, 79.2 GiB a device"
+
+
+def test_a_machine_is_a_tray_where_trays_fill_the_host():
+    rack = load_cluster("gb300:72x2")
+    assert (rack.machine_devices, rack.hosts, load_cluster("h100:8").machine_devices) == (4, 2, 8)
+    assert [load_cluster(f"gb300:{local}").machine_devices for local in (1, 2, 4, 6, 8)] == [1, 2, 4, 6, 4]
+    with pytest.raises(UsageError, match="devices_per_tray is -1; a tray has at least 1 device"):
+        replace(rack, devices_per_tray=-1)
+
+
+def test_hosts_are_no_larger_than_the_mesh_that_joins_their_devices():
+    with pytest.raises(UsageError, match="'mi355x:16' has hosts of 16 devices, and their links join 8; ask for 8 or"):
+        load_cluster("mi355x:16")
+    with pytest.raises(
+        UsageError, match="mesh_devices is 1; links that pairs have of their own join 2 devices or more"
+    ):
+        replace(load_cluster("mi355x:8").links, mesh_devices=1)

@@ -177,8 +177,8 @@ def figures_of(name: str) -> dict[str, str]:
 
 def test_the_catalogue_is_frozen():
     assert catalogue() == [
-        "a100-40", "a100-80", "a10g", "b200", "cpu", "gb200", "h100", "h200", "l4", "l40s", "mi300x",
-        "torchrec-default", "v100-32",
+        "a100-40", "a100-80", "a10g", "b200", "b300", "cpu", "gb200", "gb300", "h100", "h200", "l4", "l40s", "mi300x",
+        "mi325x", "mi350x", "mi355x", "torchrec-default", "v100-32",
     ]  # fmt: skip
 
 
@@ -202,7 +202,7 @@ def test_every_figure_has_a_source_and_every_source_is_cited(name: str):
 @pytest.mark.parametrize("name", catalogue())
 def test_figures_of_a_device_agree_with_each_other(name: str):
     device, links = load_cluster(name).device, load_cluster(name).links
-    assert 2**34 < device.hbm_bytes < 2**38
+    assert 2**34 < device.hbm_bytes < 2**39
     assert device.l2_bytes is None or device.l2_bytes < device.hbm_bytes / 100
     assert device.l2_bandwidth is None or 2 <= device.l2_bandwidth / device.hbm_bandwidth < 7
     assert links.inter_host_bandwidth < links.intra_host_bandwidth
@@ -230,6 +230,10 @@ def test_figures_of_a_device_agree_with_each_other(name: str):
         ("NVIDIA A10", None),
         ("AMD Instinct MI300X", "mi300x"),
         ("AMD Instinct MI300X VF", "mi300x"),
+        ("AMD Instinct MI325X", "mi325x"),
+        ("AMD Instinct MI355X", "mi355x"),
+        ("NVIDIA B300 SXM6 AC", "b300"),
+        ("NVIDIA GB300", "gb300"),
     ],
 )
 def test_a_gpu_is_one_device_of_the_catalogue_or_none(gpu: str, name: str | None):
@@ -242,7 +246,7 @@ def test_a_name_without_its_size_gets_both_sizes():
     assert unknown_device("v100") == "; did you mean v100-32?"
 
 
-@pytest.mark.parametrize("name", ["b300:8", "b300", "tpu:4"])
+@pytest.mark.parametrize("name", ["b400:8", "b400", "tpu:4"])
 def test_a_device_that_is_not_there_is_told_of_cluster_files(name: str):
     with pytest.raises(UsageError, match="A device of your own goes into a YAML file"):
         load_cluster(name)

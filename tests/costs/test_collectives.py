@@ -8,10 +8,10 @@ from support.analytic import COUNTED, INTER, INTRA, case_of, cluster_of, placed,
 from support.cases import Case, brute_force, fits, random_placements, seeded, table
 
 from recsmith.bounds import lower_bound
-from recsmith.clusters import Cluster, sharding_group
-from recsmith.costs.collectives import synchronisation_of
+from recsmith.clusters import Cluster, load_cluster, sharding_group
+from recsmith.costs.collectives import INTRA_HOST_EFFICIENCY, seconds_per_byte, synchronisation_of
 from recsmith.problems import Space, footprint_of
-from recsmith.sharding import TYPE_NAMES
+from recsmith.sharding import TYPE_NAMES, Collective
 
 NEVER = 10**9  # steps between synchronisations
 
@@ -201,3 +201,11 @@ def test_what_reports_say_is_what_the_step_holds() -> None:
 def test_without_replicas_nothing_is_added() -> None:
     job = cluster_of(4, 2)
     assert backward_comm("table_wise", job) == backward_comm("table_wise", group_of(job, 8))
+
+
+@pytest.mark.parametrize("local", [2, 4, 8])
+def test_fewer_devices_of_a_mesh_use_the_links_that_they_have(local: int):
+    """One link of 64 GB/s a pair: an all-to-all of any number of devices sends each other one its part over its own."""
+    cluster = load_cluster(f"mi300x:{local}")
+    seconds = seconds_per_byte(Collective("all_to_all", "world"), cluster)
+    assert seconds == pytest.approx(1 / local / (64e9 * INTRA_HOST_EFFICIENCY))

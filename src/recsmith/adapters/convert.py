@@ -102,7 +102,7 @@ def _parameter(
         ShardMetadata(
             shard_offsets=[shard.rows[0], shard.columns[0]],
             shard_sizes=[shard.rows[1] - shard.rows[0], shard.columns[1] - shard.columns[0]],
-            placement=device_word(device, shard.rank, cluster.local_world_size),
+            placement=device_word(device, shard.rank, cluster.machine_devices),
         )
         for shard in shards
     ]

@@ -16,14 +16,21 @@ PER_S = 1000  # TorchRec's bandwidths are bytes per millisecond
 def read_cluster(topology: Topology) -> Cluster:
     """The cluster of a TorchRec topology: counts, capacities and bandwidths.
 
+    A pod of several hosts, whose fast links they share, is one host of the cluster, and they are its trays. TorchRec's
+    planner has it so, and its jobs where TOPOLOGY_DOMAIN_MULTIPLE says how many hosts a pod has.
+
     Raises:
-        UsageError: the topology has pods of several hosts.
+        UsageError: the topology's pods do not tile its ranks.
     """
-    if topology.intra_group_size != topology.local_world_size:
-        raise UsageError("the topology has pods of several hosts, which are not covered; leave pod_size out")
+    tray, pod = topology.local_world_size, topology.intra_group_size
+    if topology.world_size % pod:
+        raise UsageError(
+            f"pods of {pod // tray} hosts of {tray} devices do not tile the topology's {topology.world_size}; give a "
+            f"pod_size that divides its {topology.world_size // tray} hosts, or leave it out"
+        )
     on_device = topology.compute_device != "cpu"
     sizes = tuple(device.storage.hbm if on_device else device.storage.ddr for device in topology.devices)
-    per_host = topology.devices[0].storage.ddr * topology.local_world_size
+    per_host = topology.devices[0].storage.ddr * pod
     return Cluster(
         device=Device(
             name=f"topology-{topology.compute_device}",
@@ -32,8 +39,9 @@ def read_cluster(topology: Topology) -> Cluster:
             hbm_bandwidth=(topology.hbm_mem_bw if on_device else topology.ddr_mem_bw) * PER_S,
             host_link_bandwidth=topology.hbm_to_ddr_mem_bw * PER_S if on_device else None,
         ),
-        local_world_size=topology.local_world_size,
-        hosts=topology.world_size // topology.local_world_size,
+        local_world_size=pod,
+        hosts=topology.world_size // pod,
+        devices_per_tray=tray if tray < pod else None,
         links=Links(
             intra_host_bandwidth=topology.intra_host_bw * PER_S, inter_host_bandwidth=topology.inter_host_bw * PER_S
         ),
@@ -55,6 +63,19 @@ def find_cluster(cluster: Cluster | Topology | Source | None, reserve_bytes: int
     return cluster.with_memory(reserve_bytes=reserve)
 
 
+class Counts(TypedDict, total=False):
+    """Arguments of a Topology that say which devices share a machine, and which machines fast links."""
+
+    local_world_size: int
+    pod_size: int
+
+
+def counts_of(cluster: Cluster) -> Counts:
+    """Devices of a machine; and how many machines are a pod, where it has several."""
+    machine, host = cluster.machine_devices, cluster.local_world_size
+    return Counts(local_world_size=machine) | (Counts(pod_size=host // machine) if machine < host else Counts())
+
+
 def to_topology(cluster: Cluster) -> Topology:
     """A TorchRec topology with the counts of a cluster and the memory of its devices, before the cluster's reserve.
 
@@ -64,7 +85,7 @@ def to_topology(cluster: Cluster) -> Topology:
     per_rank = (cluster.ddr_bytes_per_host or 0) // cluster.local_world_size
     topology = Topology(
         world_size=cluster.world_size,
-        local_world_size=cluster.local_world_size,
+        **counts_of(cluster),
         compute_device=cluster.device.kind,
         ddr_cap=per_rank,
     )

@@ -32,7 +32,7 @@ from torchrec.distributed.planner.types import Enumerator, PlannerError, Propose
 from torchrec.distributed.types import ShardingPlan
 
 from recsmith.adapters.convert import from_sharding_plan
-from recsmith.adapters.topology import PER_S
+from recsmith.adapters.topology import PER_S, counts_of
 from recsmith.adapters.torchrec_settings import STOCK, TorchRecSettings, least_width
 from recsmith.clusters import Cluster
 from recsmith.costs import Evaluator, step_seconds
@@ -178,7 +178,7 @@ def _topology(cluster: Cluster, settings: TorchRecSettings) -> Topology:
     on_cpu = cluster.device.kind == "cpu"
     return Topology(
         world_size=cluster.world_size,
-        local_world_size=cluster.local_world_size,
+        **counts_of(cluster),
         compute_device="cpu" if on_cpu else "cuda",
         ddr_cap=capacity if on_cpu else None,
         hbm_cap=None if on_cpu else capacity,

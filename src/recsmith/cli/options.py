@@ -19,8 +19,8 @@ TYPES = (
 )  # fmt: skip
 KERNELS = ("fused", "dense", "fused_uvm", "fused_uvm_caching", "key_value")
 DEVICES = (
-    "a100-40", "a100-80", "a10g", "b200", "cpu", "gb200", "h100", "h200", "l4", "l40s", "mi300x", "torchrec-default",
-    "v100-32",
+    "a100-40", "a100-80", "a10g", "b200", "b300", "cpu", "gb200", "gb300", "h100", "h200", "l4", "l40s", "mi300x",
+    "mi325x", "mi350x", "mi355x", "torchrec-default", "v100-32",
 )  # fmt: skip
 
 OPTION_GROUPS = {  # of commands that search: the names of options under the titles of `--help`

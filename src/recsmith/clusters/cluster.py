@@ -123,12 +123,17 @@ class Device:
 
 @noun
 class Links:
-    """What connects devices: bytes per second per device and direction, and seconds per message."""
+    """What connects devices: bytes per second per device and direction, and seconds per message.
+
+    mesh_devices: where every pair of so many devices of a host has a link of its own: intra_host_bandwidth is that of
+        all links of a device, of which fewer devices use fewer.
+    """
 
     intra_host_bandwidth: float
     inter_host_bandwidth: float
     intra_host_latency_s: float | None = None
     inter_host_latency_s: float | None = None
+    mesh_devices: int | None = None
 
     def __post_init__(self) -> None:
         check_rules(
@@ -136,7 +141,9 @@ class Links:
             _wrong_speed(self.inter_host_bandwidth, "inter_host_bandwidth"),
             _wrong_latency(self.intra_host_latency_s, "intra_host_latency_s"),
             _wrong_latency(self.inter_host_latency_s, "inter_host_latency_s"),
-        )
+            None if self.mesh_devices is None or self.mesh_devices >= 2 else
+            f"mesh_devices is {self.mesh_devices}; links that pairs have of their own join 2 devices or more",
+        )  # fmt: skip
 
 
 @noun
@@ -170,6 +177,8 @@ class Cluster:
     ddr_bytes_per_host, ssd_bytes_per_host: host memory and disks for tables that live outside device memory.
     disk: how fast a host reads and writes rows that stand on its disks.
     replication: where the cluster is one sharding group of a 2D job (`sharding_group` makes it): what the job is.
+    devices_per_tray: that one operating system runs, where the fast links of a host join several such machines, as in a
+        rack of NVLink: TorchRec calls the host a pod then, and the trays hosts. None: a host is one machine.
     """
 
     device: Device
@@ -183,6 +192,7 @@ class Cluster:
     disk: Disk | None = None
     sources: tuple[str, ...] = ()
     replication: Replication | None = None
+    devices_per_tray: int | None = None
 
     def __post_init__(self) -> None:
         if self.local_world_size < 1 or self.hosts < 1 or self.world_size > LARGEST_WORLD:
@@ -202,7 +212,9 @@ class Cluster:
             _wrong_bytes(self.ssd_bytes_per_host, "ssd_bytes_per_host", least=0),
             _wrong_bytes(least, "hbm_bytes") or _wrong_bytes(max(self.hbm_per_rank), "hbm_bytes"),
             self.replication and _wrong_layout(self.replication, self.world_size, self.local_world_size),
-        )
+            None if (self.devices_per_tray or 1) >= 1 else
+            f"devices_per_tray is {self.devices_per_tray}; a tray has at least 1 device",
+        )  # fmt: skip
         if least <= (self.reserve_bytes or 0):
             reserve = format_size(self.reserve_bytes or 0)
             raise UsageError(
@@ -213,6 +225,12 @@ class Cluster:
     def world_size(self) -> int:
         """Number of devices; of a sharding group, those of the group."""
         return self.hosts * self.local_world_size
+
+    @property
+    def machine_devices(self) -> int:
+        """Devices that one operating system runs: those of a tray, where trays fill the host; otherwise of the host."""
+        tray = self.devices_per_tray or self.local_world_size
+        return self.local_world_size if self.local_world_size % tray else tray
 
     @property
     def ring_bandwidth(self) -> float:

@@ -82,6 +82,9 @@ def named_cluster(name: str) -> Cluster | None:
         raise UsageError(f"no device is called '{match['device']}'{unknown_device(match['device'])}")
     cluster = _catalogue_cluster(match["device"])
     local = int(match["local"]) if match["local"] else cluster.local_world_size
+    mesh = cluster.links.mesh_devices
+    if mesh is not None and local > mesh:
+        raise UsageError(f"'{name}' has hosts of {local} devices, and their links join {mesh}; ask for {mesh} or fewer")
     return replace(cluster, local_world_size=local, hosts=int(match["hosts"] or 1), reserve_bytes=None)
 
 

@@ -41,7 +41,7 @@ def sharding_group(
     )  # fmt: skip
     local = replication.group_local_world_size(group_size)
     return replace(
-        job, local_world_size=local, hosts=group_size // local, replication=replication,
+        job, local_world_size=local, hosts=group_size // local, replication=replication, devices_per_tray=None,
         hbm_bytes=_least_of_replicas(job, replication),
         ddr_bytes_per_host=_share(job.ddr_bytes_per_host, local, job),
         ssd_bytes_per_host=_share(job.ssd_bytes_per_host, local, job),

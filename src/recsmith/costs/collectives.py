@@ -78,7 +78,10 @@ def _ring(call: Collective, cluster: Cluster) -> float:
 
 
 def _intra(cluster: Cluster) -> float:
-    return cluster.links.intra_host_bandwidth * INTRA_HOST_EFFICIENCY
+    """Of the links between the devices that take part; in a mesh of one link a pair, of so many links as they have."""
+    mesh, local = cluster.links.mesh_devices, cluster.local_world_size
+    share = 1.0 if mesh is None or local == 1 else min(1.0, (local - 1) / (mesh - 1))
+    return cluster.links.intra_host_bandwidth * INTRA_HOST_EFFICIENCY * share
 
 
 def _inter(cluster: Cluster) -> float:
