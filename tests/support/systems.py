@@ -8,11 +8,21 @@ import pytest
 
 from recsmith.training.seams.system import FOLDER, SYSTEMS
 
+EVERY = (
+    "arrays", "dedup", "halves", "narrow", "periods", "remote", "search", "second_order", "shampoo", "sparse", "stored",
+    "thresholds", "tiers", "towers", "watch",
+)  # fmt: skip  # of a tree as it ships
+
 
 def needs_systems(*names: str) -> pytest.MarkDecorator:
     """A mark of a test that needs systems beside those of its folder."""
     gone = [name for name in names if name not in SYSTEMS]
     return pytest.mark.skipif(bool(gone), reason=f"{', '.join(gone)} of systems/ was deleted")
+
+
+def needing(name: str, *values: Any) -> Any:
+    """A case of a parametrized test that needs a system."""
+    return pytest.param(*values, marks=needs_systems(name))
 
 
 def of_system(name: str, module: str, make: Callable[[Any], Sequence[Any]]) -> tuple[Any, ...]:

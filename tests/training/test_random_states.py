@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.systems import needs_systems
 
 from recsmith.training import Checkpointing, Run, RunData, RunMetrics, RunModel, train
 
@@ -51,6 +52,7 @@ def exported(run: Run) -> bytes:
     return Path(run.output, "model", "weights.safetensors").read_bytes()
 
 
+@needs_systems("halves")
 def test_saving_scoring_and_looking_change_nothing_that_is_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Stochastic rows and dropout: a job without a checkpoint, and one that saves, scores, is watched, and resumes."""
     monkeypatch.syspath_prepend(str(Path(__file__).parent))

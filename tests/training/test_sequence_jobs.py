@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.systems import needing
 from training.test_jobs import from_step, losses
 from training.unsharded import unsharded_losses
 
@@ -193,7 +194,8 @@ def test_the_exported_model_predicts_what_was_scored(trained: tuple[Run, dict[st
             RunModel(name="test_sequence_jobs:attending", tables=(a_table("t"), a_table("c", embedding_dim=4))),
             "'t' and 'c' have pooling none and 16 and 4 columns",
         ),
-        (
+        needing(
+            "stored",
             RunModel(
                 name="test_sequence_jobs:attending", tables=(a_table("t"),),
                 compression=(CompressionRule(tables="t", method="hash", factor=2),),

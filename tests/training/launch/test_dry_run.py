@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from support.systems import needing, needs_systems
 
 from recsmith.errors import RecSmithError, UsageError
 from recsmith.plans import Placement, load_plan, save_plan
@@ -48,18 +49,28 @@ def systems(run: Run) -> dict[str, tuple[bool, str]]:
         ({"output": "/proc/nowhere"}, "the run's output '/proc/nowhere' cannot be written"),
         ({"output": "/dev/null/x"}, "cannot be written: Not a directory"),
         ({"capture": "/proc/nowhere"}, "capture '/proc/nowhere' cannot be written"),
-        ({"pipeline": "search"}, r"pipeline\.steps, pipeline\.warm_up are missing; give them"),
-        (
+        needing("search", {"pipeline": "search"}, r"pipeline\.steps, pipeline\.warm_up are missing; give them"),
+        needing(
+            "search",
             {"pipeline": {"name": "search", "steps": 9, "warm_up": 1}},
             "pipeline is search, and the model has no choices",
         ),
-        ({"rows": {"name": "split", "upper": "even"}}, "rows.upper is even"),
-        ({"rows": {"name": "split", "upper": "stochastic"}}, "rows.upper is stochastic, which lower: true has not"),
-        (
+        needing("halves", {"rows": {"name": "split", "upper": "even"}}, "rows.upper is even"),
+        needing(
+            "halves",
+            {"rows": {"name": "split", "upper": "stochastic"}},
+            "rows.upper is stochastic, which lower: true has not",
+        ),
+        needing(
+            "tiers",
             {"rows": {"name": "tiered", "folder": "/dev/null", "cache": 0.5}},
             "rows.folder '/dev/null' cannot be written",
         ),
-        ({"rows": {"name": "tiered", "folder": "/proc/x", "cache": 0.5}}, "rows.folder '/proc/x' cannot be written"),
+        needing(
+            "tiers",
+            {"rows": {"name": "tiered", "folder": "/proc/x", "cache": 0.5}},
+            "rows.folder '/proc/x' cannot be written",
+        ),
     ],
 )
 def test_what_the_start_refuses_the_dry_run_refuses_alike(words: dict[str, Any], said: str, tmp_path: Path) -> None:
@@ -70,6 +81,7 @@ def test_what_the_start_refuses_the_dry_run_refuses_alike(words: dict[str, Any],
     assert not (tmp_path / "out").exists()
 
 
+@needs_systems("tiers")
 def test_tables_split_by_columns_are_no_rows_in_a_file(tmp_path: Path) -> None:
     plan = told(a_run(tmp_path, ranks=2)).plan
     halves = [
@@ -87,21 +99,45 @@ def test_tables_split_by_columns_are_no_rows_in_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "key", "parts"),
     [
-        ({"rows": "split"}, "rows", ("rows: split: lookups read", "of a step")),
+        needing("halves", {"rows": "split"}, "rows", ("rows: split: lookups read", "of a step")),
         ({"model": {"precision": "bf16"}}, "model.precision", ("products of dense layers are of bf16", "of a step")),
-        ({"optimizers": {"dense": {"name": "master"}}, "model": {"precision": "bf16"}}, "optimizers.dense",
-         ("of weights of dense layers", "their update takes")),
-        ({"optimizers": {"dense": {"name": "shampoo"}}}, "optimizers.dense", ("shampoo adds to a step", "it keeps")),
-        ({"data": {"train": DATA, "batch_size": 32, "periods": {"count": 5}}}, "data.periods", ("is scored by",)),
-        ({"comms": {"name": "thresholded", "dense": None, "pooled": 0.5}, "ranks": 2}, "comms",
-         ("of pooled embeddings a rank sends",)),
+        needing(
+            "halves",
+            {"optimizers": {"dense": {"name": "master"}}, "model": {"precision": "bf16"}},
+            "optimizers.dense",
+            ("of weights of dense layers", "their update takes"),
+        ),
+        needing(
+            "shampoo",
+            {"optimizers": {"dense": {"name": "shampoo"}}},
+            "optimizers.dense",
+            ("shampoo adds to a step", "it keeps"),
+        ),
+        needing(
+            "periods",
+            {"data": {"train": DATA, "batch_size": 32, "periods": {"count": 5}}},
+            "data.periods",
+            ("is scored by",),
+        ),
+        needing(
+            "thresholds",
+            {"comms": {"name": "thresholded", "dense": None, "pooled": 0.5}, "ranks": 2},
+            "comms",
+            ("of pooled embeddings a rank sends",),
+        ),
         ({"comms": {"forward": "fp16", "backward": "bf16"}, "ranks": 2}, "comms", ("a rank sends",)),
-        ({"remote": {"servers": 2}, "ranks": 2}, "remote", ("2 servers hold",)),
-        ({"array": {"members": {"x": [], "y": ["seed=1"]}, "together": "always"}}, "array", ("2 members",)),
-        ({"model": {"compression": [{"method": "hash", "tables": "a", "factor": 2}]}}, "model.compression",
-         ("a by hash",)),
+        needing("remote", {"remote": {"servers": 2}, "ranks": 2}, "remote", ("2 servers hold",)),
+        needing(
+            "arrays", {"array": {"members": {"x": [], "y": ["seed=1"]}, "together": "always"}}, "array", ("2 members",)
+        ),
+        needing(
+            "stored",
+            {"model": {"compression": [{"method": "hash", "tables": "a", "factor": 2}]}},
+            "model.compression",
+            ("a by hash",),
+        ),
     ],
-)  # fmt: skip
+)
 def test_every_system_that_is_on_is_named(words: dict[str, Any], key: str, parts: Any, tmp_path: Path) -> None:
     made = told(a_run(tmp_path, words))
     on = [each for each in made.systems if each.key == key]
@@ -157,6 +193,7 @@ def repeated(ids: float) -> dict[str, Any]:
     return {"format": "generator", "seed": 1, "num_samples": 4_000, "features": features, "sessions": {"size": 16}}
 
 
+@needs_systems("dedup")
 @pytest.mark.parametrize(("ids", "batch", "on"), [(2.0, 64, False), (60.0, 512, True)])
 def test_deduplicate_auto_decides_by_its_price_and_says_so(ids: float, batch: int, on: bool, tmp_path: Path) -> None:
     words = {"data": {"train": repeated(ids), "batch_size": batch, "deduplicate": "auto", "keep_together": 16}}
@@ -172,6 +209,7 @@ def _seconds(text: str) -> float:
     return float(number) * {"µs": 1e-6, "ms": 1e-3, "s": 1.0}[unit]
 
 
+@needs_systems("towers")
 def test_a_towers_job_has_one_plain_step(tmp_path: Path) -> None:
     """What towers would save is told of the step that a job of plain tables is told to have."""
     from recsmith.clusters import load_cluster
@@ -205,6 +243,7 @@ def test_a_checkpoint_is_as_large_as_was_told(tmp_path: Path) -> None:
     assert size == pytest.approx(made, rel=0.03)
 
 
+@needs_systems("tiers")
 def test_what_a_dry_run_of_a_small_cache_takes_trains(tmp_path: Path) -> None:
     """Tables of 4 to 9,000 rows and a cache of a thousandth: two batches' rows of each have room."""
     rows = {"name": "tiered", "folder": str(tmp_path / "rows"), "cache": 0.001}
@@ -228,10 +267,12 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 OTHER_DATA = {"train": {**DATA, "seed": 2}, "batch_size": 32}
 HALF = [{**each, "data_type": "fp16"} for each in FEATURES]
-CHANGED: list[tuple[dict[str, Any], str]] = [
+CHANGED: list[Any] = [
     ({"data": OTHER_DATA}, "the position is of other data .* or give another output, which begins with new weights"),
     ({"seed": 3}, "the position is of seed 0 and shuffle True, not seed 3 .* or give another output"),
-    ({"data": {"train": DATA, "batch_size": 32, "periods": {"count": 4}}}, "a run without data.periods"),
+    needing(
+        "periods", {"data": {"train": DATA, "batch_size": 32, "periods": {"count": 4}}}, "a run without data.periods"
+    ),
     ({"model": {"embedding_dim": 16}}, "is of another model: .*; give another output"),
     ({"model": {"embedding_dim": 8, "top": [16, 16]}}, "is of another model: .*; give another output"),
     ({"optimizers": {"sparse": {"name": "adagrad"}}}, "optimizers.sparse .* give the run the optimizer"),
@@ -262,6 +303,7 @@ def test_what_goes_on_is_told_and_another_output_is_a_cure(begun: Run, tmp_path:
     assert train(anew)["complete"]
 
 
+@needs_systems("arrays")
 def test_a_finished_array_goes_on_in_a_dry_run_and_not_with_other_data(tmp_path: Path) -> None:
     together = {"array": {"members": {"x": [], "y": ["seed=1"]}, "together": "always"}}
     run = replace(a_run(tmp_path, together), steps=4, checkpoint=Checkpointing(every=2), ranks=1)
@@ -325,16 +367,17 @@ def test_rows_of_its_own_model_are_never_made(tmp_path: Path, monkeypatch: pytes
 @pytest.mark.parametrize(
     ("lines", "said", "line"),
     [
-        ("rows: tiered", "rows.folder is missing; give it", 6),
-        ("rows:\n  name: split\n  uper: even", "rows.uper is no setting; did you mean 'upper'?", 8),
-        (
+        needing("tiers", "rows: tiered", "rows.folder is missing; give it", 6),
+        needing("halves", "rows:\n  name: split\n  uper: even", "rows.uper is no setting; did you mean 'upper'?", 8),
+        needing(
+            "thresholds",
             "comms:\n  name: thresholded\n  dense: often",
             'comms.dense is "often": input should be a valid number, or',
             8,
         ),
-        ("model:\n  table_module: {name: towers, ratio: x}", "model.table_module.ratio is", 7),
+        needing("towers", "model:\n  table_module: {name: towers, ratio: x}", "model.table_module.ratio is", 7),
         ("watchers:\n  - loss_guard\n  - {name: loss_guard, last: 1}", "watchers[1].last is no setting", 8),
-        ("pipeline: search", "pipeline.steps, pipeline.warm_up are missing; give them", 6),
+        needing("search", "pipeline: search", "pipeline.steps, pipeline.warm_up are missing; give them", 6),
     ],
 )
 def test_a_setting_of_a_part_is_told_with_its_file_and_line(lines: str, said: str, line: int, tmp_path: Path) -> None:
@@ -348,6 +391,7 @@ def test_a_setting_of_a_part_is_told_with_its_file_and_line(lines: str, said: st
         assert str(refused.value).endswith(f" (line {line})")
 
 
+@needs_systems("tiers")
 def test_a_setting_of_the_command_line_has_no_line(tmp_path: Path) -> None:
     from recsmith.training.launch.dry_run import described
 

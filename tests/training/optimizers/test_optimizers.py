@@ -16,6 +16,7 @@ from fbgemm_gpu.split_table_batched_embeddings_ops_training import (
     ComputeDevice,
     SplitTableBatchedEmbeddingBagsCodegen,
 )
+from support.systems import needing
 from torchrec.distributed.utils import convert_to_fbgemm_types, optimizer_type_to_emb_opt_type
 
 from recsmith.errors import UsageError
@@ -141,7 +142,7 @@ CANNOT = {"lbfgs": "pipeline: progressive_lbfgs", "sparseadam": "sparse gradient
           "optimizer": "all of them are made from"}  # fmt: skip
 
 
-@pytest.mark.parametrize("within", [None, "split", "master"])
+@pytest.mark.parametrize("within", [None, needing("halves", "split"), needing("halves", "master")])
 @pytest.mark.parametrize("name", TORCHS)
 def test_each_optimizer_of_torch_trains_dense_layers_or_is_refused_before_anything_starts(
     name: str, within: str | None
@@ -170,7 +171,9 @@ class WantsClosure(torch.optim.SGD):
             {"name": "adam", "arguments": {"betas": 3}},
             r"adam cannot be made with arguments \{betas: 3\} \(.*\)",
         ),
-        ({"name": "split", "arguments": {"betas": 3}}, r"split cannot be made with arguments \{betas: 3\}"),
+        needing(
+            "halves", {"name": "split", "arguments": {"betas": 3}}, r"split cannot be made with arguments \{betas: 3\}"
+        ),
         ({"name": "adam", "arguments": {"weight_decay": "x"}}, r"cannot be made with arguments \{weight_decay: x\}"),
         ({"name": f"{__name__}:WantsClosure"}, r"WantsClosure cannot take a step with no arguments \(.*closure"),
     ],

@@ -4,6 +4,7 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from support.systems import EVERY, needs_systems
 
 from recsmith.training.run.component_settings import component_schemas, component_tables, components, shipped_schemas
 from recsmith.training.run.docstrings import meanings
@@ -34,6 +35,7 @@ def test_the_schema_has_defaults_and_meanings() -> None:
     assert made["$defs"]["Checkpointing"]["properties"]["every"]["description"] == "steps between two of them."
 
 
+@needs_systems(*EVERY)
 @pytest.mark.usefixtures("torchrec")
 class TestComponents:
     """What can be named with settings, where all that they need is installed."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.plans import two_tables
-from support.systems import needs_systems, of_system
+from support.systems import EVERY, needs_systems, of_system
 
 from recsmith.errors import UsageError
 from recsmith.plans import Plan
@@ -60,10 +60,6 @@ def placed(kind: str) -> Plan:
     return replace(plan, placements=(here, *others), workload=replace(plan.workload, tables=tables))
 
 
-ALL = (
-    "arrays", "dedup", "halves", "narrow", "periods", "remote", "second_order", "shampoo", "stored", "thresholds",
-    "tiers", "towers",
-)  # fmt: skip  # systems with parts
 PARTS: tuple[Part, ...] = (
     *of_system("dedup", "parts", lambda own: [own.Deduplicated()]),
     *of_system("stored", "parts", lambda own: [own.COMPRESSION]),
@@ -250,7 +246,7 @@ def test_a_part_that_nobody_tried_with_others_is_refused_by_what_it_owns_and_nee
                 check_together([alone, mine])
 
 
-@needs_systems(*ALL)
+@needs_systems(*EVERY)
 def test_docs_have_the_table_of_pairs() -> None:
     assert pairs_table(PARTS) in TRAIN.read_text("utf-8")
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.systems import needs_systems
+from support.systems import needing, needs_systems
 
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.plans import Placement
@@ -58,10 +58,10 @@ def test_settings_replace_values(setting: str, field, value):  # type: ignore[no
         (f"data.feed={10**9}", "data.feed is 1,000,000,000; it must be at most 1,024"),
         (f"model.embedding_dim={10**18}", "at most 1,048,576"),
         (f"model.bottom=[{10**9}]", r"model.bottom is .*; it must be at most 1,048,576"),
-        (f"model.narrow={{cycles: {10**9}}}", "model.narrow.cycles is .*; it must be at most 10,000"),
-        (f"remote={{servers: {10**9}}}", "remote.servers is .*; it must be at most 1,024"),
-        (f"remote={{timeout_s: {10**18}}}", r"remote.timeout_s is 1e\+18; .* at most 1e\+06"),
-        (f"watch={{ids: {10**9}}}", "watch.ids is .*; it must be at most 1,048,576"),
+        needing("narrow", f"model.narrow={{cycles: {10**9}}}", "model.narrow.cycles is .*; it must be at most 10,000"),
+        needing("remote", f"remote={{servers: {10**9}}}", "remote.servers is .*; it must be at most 1,024"),
+        needing("remote", f"remote={{timeout_s: {10**18}}}", r"remote.timeout_s is 1e\+18; .* at most 1e\+06"),
+        needing("watch", f"watch={{ids: {10**9}}}", "watch.ids is .*; it must be at most 1,048,576"),
         (f"checkpoint.every={10**18}", "checkpoint.every is .*; it must be at most"),
         ("model.cross_layers=1001", "model.cross_layers has more than 1,000 layers"),
         ("optimizers={warmup_steps: 10, decay_start: 5}", "within the warm-up"),
@@ -79,12 +79,12 @@ def test_wrong_words_are_named(setting: str, words: str):
 @pytest.mark.parametrize(
     ("lines", "said"),
     [
-        ("watch:\n  ids: 64\n  every: 0", "watch.every is 0; it must be at least 1 (line 8)"),
-        ("watch: {evry: 3}", "watch.evry is not a known field; did you mean 'every'? (line 6)"),
-        ("watch: true", "watch is true: input should be a valid string, or an object (line 6)"),
+        needing("watch", "watch:\n  ids: 64\n  every: 0", "watch.every is 0; it must be at least 1 (line 8)"),
+        needing("watch", "watch: {evry: 3}", "watch.evry is not a known field; did you mean 'every'? (line 6)"),
+        needing("watch", "watch: true", "watch is true: input should be a valid string, or an object (line 6)"),
         ("comms:\n  dense: 1%", "comms.dense is not a known field; known: backward, forward (line 7)"),
-        ("rows:\n  name: tired", "rows: no row store is called 'tired'; did you mean 'tiered'?; or give module:Class "
-                                "(line 7)"),
+        needing("tiers", "rows:\n  name: tired", "rows: no row store is called 'tired'; did you mean 'tiered'?; or "
+                "give module:Class (line 7)"),
     ],
 )  # fmt: skip
 def test_one_sentence_tells_the_field_and_the_line_where_it_stands(tmp_path: Path, lines: str, said: str):

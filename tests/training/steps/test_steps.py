@@ -32,18 +32,6 @@ class TestSparseDist(StepContract):
     pipeline = "sparse_dist"
 
 
-class TestProgressiveLbfgs(StepContract):
-    """L-BFGS on one batch a step: so large a theta never asks for more."""
-
-    pipeline: ClassVar = {"name": "progressive_lbfgs", "samples": 1, "theta": 1e9}
-
-
-class TestDance(StepContract):
-    """DANCE on the newest batch alone."""
-
-    pipeline: ClassVar = {"name": "dance", "samples": 1, "most": 1, "newton": 2}
-
-
 class TestExample(StepContract):
     """examples/own_step.py: a step with a closure in one file, which nothing else knows of."""
 

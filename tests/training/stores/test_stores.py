@@ -9,6 +9,7 @@ import pytest
 pytest.importorskip("torchrec")
 
 import torch
+from support.systems import needs_systems
 
 from recsmith.errors import UsageError
 from recsmith.testing.stores import RowStoreContract, TrainedStoreContract, a_model, an_optimizer
@@ -67,6 +68,7 @@ class TestCheckpoint(RowStoreContract):
             self.make(tmp_path).state_to_load()
 
 
+@needs_systems("stored")
 @pytest.mark.usefixtures("torchrec")
 def test_a_job_trains_with_components_that_it_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from recsmith.embeddings import CompressionRule
