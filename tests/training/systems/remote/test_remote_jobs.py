@@ -4,9 +4,9 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import replace
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,11 @@ from training.unsharded import unsharded_losses
 import recsmith
 from recsmith.errors import RecSmithError, UsageError
 from recsmith.files import dump_json
-from recsmith.training import Checkpointing, Run, RunData, RunOptimizers, SparseOptimizer, train
+from recsmith.jobs.launch import job_environment, job_folder
+from recsmith.jobs.log import LOG_FILE
+from recsmith.training import Checkpointing, Run, RunData, RunOptimizers, SparseOptimizer, run_to_raw, train
+from recsmith.training.systems.remote import hosting
+from recsmith.training.systems.remote.calls import ServerPlace
 from recsmith.training.systems.remote.settings import RunRemote
 
 pytestmark = [
@@ -125,6 +129,55 @@ def test_a_trainer_that_dies_while_it_starts_is_not_waited_for(tmp_path: Path) -
     assert "trainer 0 has ended (by SIGKILL); the others go on" in said
     assert (result["complete"], result["remote"]["lost"]) == (True, ["trainer-0"])
     assert losses(tmp_path / "out") == pytest.approx(unsharded_losses(run, 6), rel=1e-6)
+
+
+@contextmanager
+def servers_of(run: Run) -> Generator[ServerPlace]:
+    """The servers of a run, without its trainers."""
+    assert run.remote is not None
+    with ExitStack() as held:
+        folder = held.enter_context(job_folder())
+        address, _store, meet = held.enter_context(hosting._meeting(run.remote, folder))
+        place = ServerPlace(
+            backend="sockets", address=address, job=folder.name, key="0" * 32, servers=run.remote.servers,
+            timeout_s=run.remote.timeout_s,
+        )  # fmt: skip
+        words = {"run": run_to_raw(run), "place": asdict(place), "meet": meet, "trainers": 1, "processes": str(folder)}
+        environment = job_environment(3, own=True)
+
+        def start(number: int, function: str, arguments: Any, *passed: int) -> Any:
+            own = folder / f"server-{number}"
+            log = {LOG_FILE: str(own / "log.jsonl")}
+            return held.enter_context(hosting._started(own, function, arguments, number, environment | log, passed))
+
+        list(hosting._own_servers(place, words, start))
+        yield place
+
+
+@pytest.mark.soak
+def test_a_trainer_that_dies_while_it_asks_for_a_checkpoint_holds_up_nobody(tmp_path: Path) -> None:
+    """It has asked one server of two, which writes nothing and answers the others."""
+    from recsmith.training.systems.remote.calls import connected, worded, words_of
+    from recsmith.training.systems.remote.client import TableClient
+
+    run = a_run(tmp_path / "out", ranks=1, remote=RunRemote(servers=2, timeout_s=5))
+    with servers_of(run) as place:
+        calls = connected(place, "trainer-0")
+        client = TableClient(calls)
+        calls.greet()
+        with client.living():
+            client.gather()
+            dense = client.begin()[3]
+            progress = {"step": 0, "position": 0, "ranks": 1}
+            said = worded(dense, progress=progress, committed=0, generation=1, random=[], save="asked of one")
+            calls.call(0, "save", said, place.timeout_s)
+            begun = time.monotonic()
+            client.begin()
+            while not (told := words_of(calls.call(0, "written", worded(), place.timeout_s)))["done"]:
+                continue
+            assert time.monotonic() - begun < 3 * place.timeout_s, "as long as writing may take would be 20 times"
+            assert "has ended before it asked all servers" in told["problem"]
+        calls.close()
 
 
 @pytest.mark.soak

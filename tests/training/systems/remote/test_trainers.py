@@ -169,3 +169,15 @@ def test_trainers_that_cannot_share_a_step_wait() -> None:
     assert members.gather("d") is None
     members.leave(stays)
     assert members.gather("d") == {"over": 0, "lost": [gone]}
+
+
+def test_servers_write_together_or_not_at_all() -> None:
+    """One that waits hears of the others; one that was asked alone does not wait long, nor who is asked after that."""
+    dist = pytest.importorskip("torch.distributed")
+    from recsmith.training.systems.remote.asked import ServersAsked
+
+    asked = ServersAsked(dist.HashStore(), 2, timeout_s=0.2)
+    assert together(lambda: asked.all("first"), lambda: time.sleep(0.05) or asked.all("first")) == [True, True]
+    assert not asked.all("second")
+    assert not asked.all("second"), "the other has given up"
+    assert together(lambda: asked.all("third"), lambda: asked.all("third")) == [True, True]

@@ -1,6 +1,7 @@
 """A trainer's side of the servers: which rows lie where, pulled and pushed once a step, and counted."""
 
 import os
+import secrets
 import threading
 import time
 from collections.abc import Generator
@@ -211,7 +212,7 @@ class TableClient:
 
     def save(self, dense: Tensors, progress: Any, random: list[Any]) -> str | None:
         """Have the servers save the job; what went wrong, in words. Writing may take longer than a call may."""
-        self.to_all("save", dense, progress, random=random)
+        self.to_all("save", dense, progress, random=random, save=secrets.token_hex(8))
         problems: list[str | None] = []
         for server in range(self.calls.place.servers):
             said: dict[str, Any] = {"done": False}

@@ -27,6 +27,7 @@ from recsmith.training.job.resuming import CHECKPOINTS
 from recsmith.training.job.sharded import rank_device, shard, table_of
 from recsmith.training.optimizers.building import set_schedule
 from recsmith.training.run import Checkpointing, Run, run_of_job
+from recsmith.training.systems.remote.asked import ServersAsked
 from recsmith.training.systems.remote.calls import (
     Function,
     Regroup,
@@ -56,7 +57,8 @@ def serve(place: ServerPlace, server: int, settings: dict[str, Any]) -> ServerFu
     store = PrefixStore(f"{place.job}/servers", TCPStore(host, int(port), is_master=False))
     longest = timedelta(seconds=place.long_s)
     dist.init_process_group("gloo", store=store, rank=server, world_size=place.servers, timeout=longest)
-    made = TableServer(run_of_job(settings["run"]), settings["trainers"])
+    asked = ServersAsked(store, place.servers, place.timeout_s)
+    made = TableServer(run_of_job(settings["run"]), settings["trainers"], asked)
     processes = Path(settings["processes"])
     made.heard.ended = lambda: {each.parent.name for each in processes.glob(f"trainer-*/{ENDED}")}
     return ServerFunctions(server, place.key, made.functions())
@@ -65,13 +67,14 @@ def serve(place: ServerPlace, server: int, settings: dict[str, Any]) -> ServerFu
 class TableServer:
     """A server of a run, on every rank of the servers' process group.
 
-    trainers: that the job begins with.
+    trainers: that the job begins with. asked: how servers agree that all were asked to save.
 
     Raises what preparing a planned job raises.
     """
 
-    def __init__(self, run: Run, trainers: int) -> None:
+    def __init__(self, run: Run, trainers: int, asked: ServersAsked) -> None:
         assert run.remote is not None
+        self.asked = asked
         self.number = dist.get_rank()
         self.run, self.agreement, self._turn = run, Agreement(), threading.RLock()
         folder, settings = Path(run.output) / CHECKPOINTS, run.checkpoint or Checkpointing()
@@ -164,6 +167,8 @@ class TableServer:
 
     def _save(self, tensors: Tensors) -> str | None:
         said = words_of(tensors)
+        if not self.asked.all(said["save"]):
+            return "the trainer that asked for it has ended before it asked all servers"
         with self._turn:
             self.keep("", tensors)
             self.checkpoints.random = said["random"]
