@@ -39,11 +39,12 @@ def test_no_plan_that_keeps_the_constraints_costs_less(model: str) -> None:
         if bound is None or not np.isfinite(best):
             continue
         asked += 1
-        free = lower_bound(replace(case, constraints=Constraints()).evaluator).bound.value_s
-        decided += free is not None and confined(case) > free
         assert bound <= best * (1 + 1e-9), f"seed {seed}"
+        if model != "analytic":  # where launches outweigh such small tables
+            free = lower_bound(replace(case, constraints=Constraints()).evaluator).bound.value_s
+            decided += free is not None and confined(case) > free
     assert asked > some(4, 8)
-    assert decided > some(1, 2) or model == "analytic"  # where launches outweigh such small tables
+    assert decided > some(1, 2) or model == "analytic"
 
 
 TABLES = tuple(table(f"t{i}", 400_000, 64, 40.0) for i in range(8))
@@ -93,10 +94,11 @@ def test_no_plan_that_keeps_the_counts_costs_less(model: str) -> None:
         if not np.isfinite(best):
             continue
         asked += 1
-        decided += bound > (lower_bound(replace(case, constraints=Constraints()).evaluator).bound.value_s or 0.0)
         assert bound <= best * (1 + 1e-9), f"seed {seed}"
+        if model != "analytic":
+            decided += bound > (lower_bound(replace(case, constraints=Constraints()).evaluator).bound.value_s or 0.0)
     assert asked > some(4, 8)
-    assert decided > some(1, 2) or model == "analytic"  # where launches outweigh such small tables
+    assert decided > some(1, 2) or model == "analytic"
 
 
 UNEQUAL_TABLES = tuple(table(f"t{i}", 400_000, 64, 40.0 * (i + 1)) for i in range(4))

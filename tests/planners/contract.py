@@ -16,6 +16,7 @@ PROVERS, PROVABLE = {"exact"}, 16  # planners that prove get cases of few tables
 WORDS = ("dreamshard?splits=4",)  # planners of another kind than the name alone
 NEED_SOLVER = {"exact"}
 ALIKE = {"dim_greedy", "size_greedy", "lookup_greedy", "size_lookup_greedy"}  # cost_greedy with another score
+FEW_TABLES = 4  # on one device
 FEW_GROUPS = 10  # every law prices every case anew, and bounds of convex models branch over fusion groups
 
 
@@ -41,8 +42,14 @@ def planners_here() -> list[str]:
 
 def _light(make: Callable[[int], Case], number: int) -> Iterator[Case]:
     every = (make(seed) for seed in count())
-    light = (case for case in every if case.evaluator.additive or case.evaluator.groups <= FEW_GROUPS)
+    light = (case for case in every if _is_light(case))
     return islice((case for case in light if not impossible(case)), number)
+
+
+def _is_light(case: Case) -> bool:
+    """Whether its bound takes tenths of a second at most: that of many tables on one device is tightened for longer."""
+    few = case.evaluator.additive or case.evaluator.groups <= FEW_GROUPS
+    return few and (case.cluster.world_size > 1 or len(case.workload.tables) <= FEW_TABLES)
 
 
 def _medium(seed: int) -> Case:

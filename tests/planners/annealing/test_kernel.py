@@ -10,7 +10,7 @@ from support.learned import write_model
 from support.learned_cases import cpus
 from support.searched import heap, lopsided
 
-from recsmith.bounds import lower_bound
+from recsmith.bounds import first_bound
 from recsmith.bounds.relaxation import shared_relaxation
 from recsmith.clusters import load_cluster
 from recsmith.costs import Evaluator, cost_model, price, step_seconds
@@ -41,7 +41,7 @@ def flat(case: Case) -> tuple[FlatProblem, FlatOptions]:
 def first_draft(case: Case) -> Assignment | None:
     devices, relaxation = DeviceState(case.evaluator), shared_relaxation(case.evaluator)
     placed = (place_candidate(devices, relaxation, each)
-              for each in candidates(relaxation, lower_bound(case.evaluator).promising))  # fmt: skip
+              for each in candidates(relaxation, first_bound(case.evaluator).promising))  # fmt: skip
     return next((draft for draft in placed if draft is not None), None)
 
 
@@ -93,7 +93,7 @@ def check_learned(evaluator: Evaluator) -> None:
     assert devices.linear_pieces is None
     flat = FlatProblem(evaluator, devices.compiled_loads)
     draft = next(filter(None, (place_candidate(devices, relaxation, each)
-                               for each in candidates(relaxation, lower_bound(evaluator).promising))))  # fmt: skip
+                               for each in candidates(relaxation, first_bound(evaluator).promising))))  # fmt: skip
     start = flat.plan(draft)
     assert start is not None
     cooling = Cooling(flat, FlatOptions(flat, TriedOptions(devices, relaxation)), start, 0)

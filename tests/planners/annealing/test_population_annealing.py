@@ -10,7 +10,7 @@ from support.amounts import seeds, some
 from support.cases import LOOSE, Case, cluster, fits, make_workload, medium_case, seeded, table, workload
 from support.placing import random_assignment
 
-from recsmith.bounds import lower_bound
+from recsmith.bounds import first_bound
 from recsmith.bounds.relaxation import Relaxation, shared_relaxation
 from recsmith.costs import step_seconds
 from recsmith.planners.annealing import population_annealing
@@ -27,10 +27,10 @@ STEPS = 120
 def drafts(case: Case) -> tuple[DeviceState, AnnealingOptions, list[Assignment]]:
     """What annealing starts from."""
     evaluator = case.evaluator
-    devices, relaxation = DeviceState(evaluator), Relaxation(evaluator, linear=lower_bound(evaluator).linear)
+    devices, relaxation = DeviceState(evaluator), Relaxation(evaluator, linear=first_bound(evaluator).linear)
     found = [
         place_candidate(devices, relaxation, choice)
-        for choice in candidates(relaxation, lower_bound(evaluator).promising)
+        for choice in candidates(relaxation, first_bound(evaluator).promising)
     ]
     options = AnnealingOptions(devices, relaxation)
     return devices, options, [draft for draft in found if draft is not None and options.reaches(draft)]

@@ -34,7 +34,7 @@ def short_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def begun(case: Case) -> list[Start]:
     devices, relaxation = DeviceState(case.evaluator), shared_relaxation(case.evaluator)
-    return starts_of(devices, relaxation, lower_bound(case.evaluator), ())
+    return starts_of(devices, relaxation, first_bound(case.evaluator), ())
 
 
 def halving(case: Case, seed: int = 0) -> SuccessiveHalving:
@@ -122,7 +122,7 @@ def test_a_cost_model_that_compiled_code_does_not_know_has_none(monkeypatch: pyt
     problem = build_problem(sample_workload(8, seed=3), load_cluster("h100:4"))
     evaluator = cost_model("neural:simulated-h100").compile(problem)
     devices, relaxation = DeviceState(evaluator), shared_relaxation(evaluator)
-    found = starts_of(devices, relaxation, lower_bound(evaluator), ())
+    found = starts_of(devices, relaxation, first_bound(evaluator), ())
     assert halving_of(devices, relaxation, found, 0) is not None
     monkeypatch.setattr(DeviceState, "compiled_loads", None)
     assert halving_of(DeviceState(evaluator), relaxation, found, 0) is None
@@ -163,7 +163,7 @@ def test_few_sets_of_groups_have_a_second_start_of_other_options() -> None:
     first, beyond = case.problem.options.start[:-1], case.problem.options.start[1:]
     others = [np.minimum(first + more, beyond - 1) for more in (0, 1, 1, 2)]
     drafts = [(1.0 + number, Assignment.of(case.problem, option)) for number, option in enumerate(others)]
-    found = starts_of(devices, relaxation, lower_bound(case.evaluator), drafts)
+    found = starts_of(devices, relaxation, first_bound(case.evaluator), drafts)
     assert [start.seconds for start in found] == [begun(case)[0].seconds, 2.0]
 
 

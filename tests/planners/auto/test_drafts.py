@@ -7,7 +7,7 @@ import pytest
 from support.cases import BOTH, LOOSE, Case, medium_case, seeded
 from support.searched import heap, lopsided
 
-from recsmith.bounds import lower_bound
+from recsmith.bounds import first_bound
 from recsmith.bounds.relaxation import shared_relaxation
 from recsmith.clusters import load_cluster
 from recsmith.costs import cost_model, step_seconds
@@ -27,7 +27,7 @@ from recsmith.workloads.sample import sample_workload
 
 def drafts(case: Case, size: int = 10) -> Drafts:
     search, devices = Search(case.evaluator), DeviceState(case.evaluator)
-    relaxation = shared_relaxation(case.evaluator, lower_bound(case.evaluator).linear)
+    relaxation = shared_relaxation(case.evaluator, first_bound(case.evaluator).linear)
     return Drafts(search, devices, relaxation, StoppingRule(search, 0.0, size), finished=[])
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from support.cases import BOTH, Case, cluster, fits, medium_case, seeded, table, workload
 
-from recsmith.bounds import lower_bound
+from recsmith.bounds import first_bound
 from recsmith.bounds.relaxation import shared_relaxation
 from recsmith.planners.search.candidates import candidates, light_candidates, place_candidate
 from recsmith.planners.search.device_state import DeviceState
@@ -18,7 +18,7 @@ def test_no_selection_comes_twice_and_placements_fit(model: str) -> None:
     placed = 0
     for seed in range(8):
         case = medium_case(seeded(seed), models=(model,))
-        known = lower_bound(case.evaluator)
+        known = first_bound(case.evaluator)
         relaxation = shared_relaxation(case.evaluator, known.linear)
         found = list(islice(candidates(relaxation, known.promising), 12))
         assert len({choice.option.tobytes() for choice in found}) == len(found)
@@ -35,7 +35,7 @@ def test_where_memory_is_scarce_bytes_decide_too() -> None:
     """Two heavy tables that are hardly read go to different devices."""
     tables = [table(f"t{i}", 1000, 16, 0.001) for i in range(2)] + [table(f"s{i}", 10, 16, 50.0) for i in range(2)]
     case = Case(workload(*tables, optimizer="sgd"), cluster(2, hbm=110_000), Space(types=("table_wise",)))
-    known = lower_bound(case.evaluator)
+    known = first_bound(case.evaluator)
     relaxation = shared_relaxation(case.evaluator, known.linear)
     choice = next(candidates(relaxation, known.promising))
     devices = DeviceState(case.evaluator)

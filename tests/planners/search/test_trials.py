@@ -6,7 +6,7 @@ from support.amounts import seeds
 from support.cases import BOTH, LOOSE, medium_case, seeded
 from support.searched import begun, lopsided
 
-from recsmith.bounds import lower_bound
+from recsmith.bounds import first_bound
 from recsmith.bounds.relaxation import shared_relaxation
 from recsmith.planners.search.candidates import candidates, place_candidate
 from recsmith.planners.search.device_state import DeviceState
@@ -20,7 +20,7 @@ def test_a_plan_has_the_score_of_the_trial_and_fits(model: str) -> None:
     for seed in seeds(6, 12):
         case = medium_case(seeded(seed), LOOSE, (model,))
         relaxation = shared_relaxation(case.evaluator)
-        choice = next(candidates(relaxation, lower_bound(case.evaluator).promising), None)
+        choice = next(candidates(relaxation, first_bound(case.evaluator).promising), None)
         draft = choice and place_candidate(DeviceState(case.evaluator), relaxation, choice)
         if draft is None:
             continue
