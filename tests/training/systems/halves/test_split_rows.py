@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from training.systems.tiers.test_tiered import ROWS, a_plan, a_run
+from support.two_table_jobs import ROWS, a_plan, a_run
 
 from recsmith.errors import UsageError
 

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as fn
 from hypothesis import given
 from hypothesis import strategies as st
+from support.systems import needs_systems
 from torch import nn
 
 from recsmith.errors import CorruptFile, UsageError
@@ -22,7 +23,6 @@ from recsmith.training.systems.narrow.deciding import check_units
 from recsmith.training.systems.narrow.layers import NarrowedLayers
 from recsmith.training.systems.narrow.settings import NarrowSettings, NarrowState, Units
 from recsmith.training.systems.narrow.units import units_of
-from recsmith.training.systems.thresholds.dense import ParameterState
 
 pytestmark = pytest.mark.usefixtures("torchrec")
 
@@ -133,8 +133,11 @@ OPTIMIZERS = {
 }
 
 
+@needs_systems("thresholds")
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_parked_units_stay_as_they_are_and_others_train(name: str) -> None:
+    from recsmith.training.systems.thresholds.dense import ParameterState
+
     torch.manual_seed(0)
     model = layers(4, 96, 72, 2)
     optimizer = OPTIMIZERS[name](model.parameters())

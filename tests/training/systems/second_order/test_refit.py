@@ -14,6 +14,7 @@ pytest.importorskip("torchrec")
 
 import torch
 from click.testing import CliRunner
+from support.systems import needs_systems
 
 from recsmith.cli.train import refit_command
 from recsmith.data.batch import ValueMeaning
@@ -24,8 +25,6 @@ from recsmith.training.job.export import weights_digest
 from recsmith.training.sources import open_data
 from recsmith.training.systems.second_order.refit import refit
 from recsmith.training.systems.second_order.settings import RefitSettings
-from recsmith.training.systems.sparse.settings import SparsitySettings
-from recsmith.training.systems.sparse.sparsify import sparsify
 
 pytestmark = pytest.mark.usefixtures("torchrec")
 FEATURES = [{"name": name, "num_embeddings": size} for name, size in (("a", 40), ("b", 90))]
@@ -228,7 +227,10 @@ def transformed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@needs_systems("sparse")
 def test_data_whose_values_mean_something_else_is_refused_everywhere(transformed: Path, tmp_path: Path) -> None:
+    from recsmith.training.systems.sparse.sparsify import sparsify
+
     data, run = transformed / "data", transformed / "out"
     clip = "clip(dense: price, least: -2, most: 2)"
     cases: list[tuple[dict[str, Any], str]] = [
@@ -249,7 +251,11 @@ def test_data_whose_values_mean_something_else_is_refused_everywhere(transformed
     assert load_model(run / "model").schema.values == ValueMeaning(modulo={"item": 2000}, transforms=(CLIP,))
 
 
+@needs_systems("sparse")
 def test_copies_are_models_for_all_commands_and_say_what_they_came_from(transformed: Path, tmp_path: Path) -> None:
+    from recsmith.training.systems.sparse.settings import SparsitySettings
+    from recsmith.training.systems.sparse.sparsify import sparsify
+
     data = spec(transformed / "data", transforms=[CLIP])
     run, digest = transformed / "out", open_data(data, "data").source.digest
     assert read_card(run / "model").trained_on == digest
@@ -275,7 +281,10 @@ def test_copies_are_models_for_all_commands_and_say_what_they_came_from(transfor
     refit(tmp_path / "old", spec(transformed / "data"), output=tmp_path / "third", settings=RefitSettings(damping=0.1))
 
 
+@needs_systems("sparse")
 def test_what_is_no_success_is_refused(transformed: Path, tmp_path: Path) -> None:
+    from recsmith.training.systems.sparse.sparsify import sparsify
+
     run, data = transformed / "out", {"transforms": [CLIP]}
     drawn = np.random.default_rng(1)
     few = columns(tmp_path / "few", 4, clicked=[0, 1, 0, 1]) | data
@@ -303,9 +312,13 @@ def test_what_is_no_success_is_refused(transformed: Path, tmp_path: Path) -> Non
     assert not (tmp_path / "new").exists()
 
 
+@needs_systems("sparse")
 def test_as_many_samples_are_read_as_are_asked_for_and_corrupt_ones_are_counted(
     transformed: Path, tmp_path: Path
 ) -> None:
+    from recsmith.training.systems.sparse.settings import SparsitySettings
+    from recsmith.training.systems.sparse.sparsify import sparsify
+
     price = np.random.default_rng(5).normal(size=600)
     price[[5, 70]] = np.nan
     data = columns(tmp_path / "data", 600, price=price) | {"transforms": [CLIP], "wrong": "skip"}

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 pytest.importorskip("torchrec")
+pytest.importorskip("recsmith.training.systems.periods")  # between which copies are made
+pytest.importorskip("recsmith.training.systems.second_order")  # whose kept tables they learn on
 
 from recsmith.testing.watchers import WatcherContract
 from recsmith.training.watchers import watcher_of

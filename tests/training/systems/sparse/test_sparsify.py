@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 pytest.importorskip("torchrec")
+pytest.importorskip("recsmith.training.systems.periods")  # between which copies are made
+pytest.importorskip("recsmith.training.systems.second_order")  # whose kept tables they learn on
 
 import torch
 from click.testing import CliRunner

@@ -9,16 +9,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.two_table_jobs import ROWS, a_plan, a_run
 
-from recsmith.clusters import Disk, load_cluster
+from recsmith.clusters import Disk
 from recsmith.errors import UsageError
 from recsmith.planning.simulate import price
-from recsmith.plans import Cache, Placement, load_plan, save_plan
+from recsmith.plans import Cache, load_plan, save_plan
 from recsmith.training.systems.tiers import cache
 from recsmith.training.systems.tiers.cache import EMPTY, RowCache, ScratchFile
-from recsmith.workloads import Feature, Table, Workload
-
-ROWS = {"a": 3000, "b": 2000}
 
 
 @given(st.lists(st.lists(st.integers(0, 29), max_size=5, unique=True), max_size=40))
@@ -82,38 +80,6 @@ def test_a_file_has_no_name(tmp_path: Path) -> None:
     file.arrays[1][:] = 5
     assert (file.arrays[0] == 0).all()
     assert not list(tmp_path.iterdir())
-
-
-def a_plan(folder: Path, ranks: int, optimizer: str, widths: tuple[int, ...] = ()) -> str:
-    """Table a on rank 0, by columns where it has widths; b split by rows."""
-    tables = tuple(
-        Table(name=name, num_embeddings=rows, embedding_dim=8, features=(Feature(name=name, pooling_factor=1.0),))
-        for name, rows in ROWS.items()
-    )
-    workload: Any = Workload(batch_size=64 // ranks, optimizer=optimizer, tables=tables)  # type: ignore[arg-type]
-    kind = "column_wise" if widths else "table_wise"
-    placed = [
-        Placement(table="a", sharding_type=kind, compute_kernel="fused", ranks=(0,) * max(1, len(widths)),
-                  widths=widths),
-        Placement(table="b", sharding_type="row_wise", compute_kernel="fused", ranks=tuple(range(ranks))),
-    ]  # fmt: skip
-    save_plan(price(workload, load_cluster(f"cpu:{ranks}"), placed), folder / "plan.json")
-    return str(folder / "plan.json")
-
-
-def a_run(folder: Path, *, ranks: int = 1, optimizer: Any = "rowwise_adagrad", **changed: Any) -> Any:
-    """A job of two tables under such a plan."""
-    from recsmith.training import Checkpointing, Run, RunData, RunMetrics, RunModel, RunOptimizers, SparseOptimizer
-
-    folder.mkdir(exist_ok=True)
-    features = [{"name": name, "num_embeddings": rows} for name, rows in ROWS.items()]
-    data = {"format": "generator", "num_samples": 64 * 12, "dense": 2, "features": features}
-    of: dict[str, Any] = {"plan": a_plan(folder, ranks, optimizer), "output": str(folder / "out"), "ranks": ranks}
-    return Run(
-        data=RunData(train=data, global_batch_size=64), model=RunModel(embedding_dim=8, bottom=(8,), top=(8,)),
-        metrics=RunMetrics(every=2), checkpoint=Checkpointing(every=5),
-        optimizers=RunOptimizers(sparse=SparseOptimizer(name=optimizer, learning_rate=0.5)), **of | changed,
-    )  # fmt: skip
 
 
 def weights(run: Any) -> dict[str, Any]:
