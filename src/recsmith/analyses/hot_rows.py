@@ -15,7 +15,7 @@ from recsmith.problems import build_problem, footprint_of
 from recsmith.problems.modes import Demand
 from recsmith.workloads import Table, Workload
 from recsmith.workloads.reuse import Reuse
-from recsmith.workloads.row_blocks import hot_rows_of
+from recsmith.workloads.row_blocks import busiest_block, hot_rows_of
 
 Known = Literal["counted", "in_front", "scattered"]
 
@@ -59,8 +59,9 @@ def _row_blocks(table: Table, placement: Placement, plan: Plan) -> RowBlocks:
     times = 1.0
     if where != "scattered":
         lookups = float(Demand.of(plan.workload, (table,)).ids[0]) * kind.samples_share(plan.cluster)
-        spread, _ = kind.busiest(table, Reuse.of((table,)), lookups, plan.cluster, assumed)
-        times = kind.blocks(plan.cluster) / spread
+        blocks = kind.blocks(plan.cluster)
+        busiest = busiest_block(table, Reuse.of((table,)), blocks, lookups, assumed)
+        times = blocks * busiest.lookups if busiest else 1.0
     return RowBlocks(table=table.name, known=where or "counted", stated=stated, times=times)
 
 

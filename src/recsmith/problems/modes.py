@@ -26,7 +26,7 @@ from recsmith.sharding.kernel_limits import FIX, KernelLimits
 from recsmith.workloads import Table, Workload
 from recsmith.workloads.access import HotRows
 from recsmith.workloads.reuse import Reuse
-from recsmith.workloads.row_blocks import hot_rows_of
+from recsmith.workloads.row_blocks import busiest_blocks, hot_rows_of
 
 Rules = dict[str, TableRule | None]
 
@@ -142,18 +142,17 @@ def _spreads(
 ) -> tuple[Floats, Floats]:
     """Spread and row spread (M,) of modes with these tables, types, and lookups of all their ranks."""
     spreads = np.array([sharding.blocks(cluster) for sharding in SHARDING_TYPES], dtype=np.float64)[kind]
-    both, found = np.stack([spreads, spreads]), dict[tuple[int, int], tuple[float, float]]()
+    row_spreads = spreads.copy()
     uneven = np.array([hot_rows_of(each, hot_rows) != "scattered" for each in tables])
-    some = np.flatnonzero(uneven[table] & (spreads > 1)).tolist()
-    reuse = Reuse.of(tables) if some else None
-    for mode in some:
-        key = int(table[mode]), int(kind[mode])
-        if key not in found:
-            assert reuse is not None
-            alone, asked = reuse.only(key[0]), float(lookups[mode])
-            found[key] = SHARDING_TYPES[key[1]].busiest(tables[key[0]], alone, asked, cluster, hot_rows)
-        both[:, mode] = found[key]
-    return both[0], both[1]
+    some = np.flatnonzero(uneven[table] & (spreads > 1))
+    if some.size:
+        keys, first, inverse = np.unique(
+            table[some] * len(SHARDING_TYPES) + kind[some], return_index=True, return_inverse=True
+        )
+        asked, index = some[first], keys // len(SHARDING_TYPES)
+        busiest = busiest_blocks(tables, Reuse.of(tables), index, spreads[asked], lookups[asked], hot_rows)
+        spreads[some], row_spreads[some] = (1 / share[inverse] for share in busiest)
+    return spreads, row_spreads
 
 
 def _legal_modes(

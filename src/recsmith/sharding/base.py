@@ -18,8 +18,7 @@ from recsmith.errors import PlanMismatch
 from recsmith.sharding.coverage import covering_target, first_rank, last_rank
 from recsmith.workloads import Table
 from recsmith.workloads.access import HotRows
-from recsmith.workloads.reuse import Reuse
-from recsmith.workloads.row_blocks import busiest_block, hot_rows_of, lookups_before
+from recsmith.workloads.row_blocks import hot_rows_of, lookups_before
 
 WIDTH_STEP = 4  # columns; FBGEMM's kernels read rows in vectors of four elements
 WIDEST_ON_CUDA = 2048  # columns of a piece: max_embedding_dim of FBGEMM 1.8, fbgemm_gpu/codegen/genscript/
@@ -128,18 +127,6 @@ class ShardingType:
     def blocks(self, cluster: Cluster) -> int:
         """Blocks of rows that each piece of a table is cut into."""
         return self.coverage(cluster) if self.splits_rows else 1
-
-    def busiest(
-        self, table: Table, reuse: Reuse, lookups: float, cluster: Cluster, hot_rows: HotRows | None
-    ) -> tuple[float, float]:
-        """How many blocks as busy as the busiest one would hold all lookups of a step, and all their different rows.
-
-        Every covered rank is priced as that one, for no rank does more. Blocks that are equally busy are as many as
-        there are. reuse: of the table alone. hot_rows: where they lie in tables that do not say.
-        """
-        blocks = self.blocks(cluster)
-        found = busiest_block(table, reuse, blocks, lookups, hot_rows)
-        return (float(blocks), float(blocks)) if found is None else (1 / found.lookups, 1 / found.unique_rows)
 
     def spread(self, table: Table, rows: tuple[int, int], cluster: Cluster, hot_rows: HotRows | None) -> float:
         """How many blocks as busy as this one, of a shard's rows, would hold all lookups of a table in a step."""

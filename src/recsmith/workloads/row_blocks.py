@@ -8,6 +8,8 @@ Legend: E ends of ranges, in rows from the first; B blocks.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +17,7 @@ import numpy as np
 from recsmith._types import Floats, Ints
 from recsmith.elementary import log2
 from recsmith.workloads.access import NUM_REUSE_BINS, AccessProfile, HotRows
-from recsmith.workloads.reuse import Reuse
+from recsmith.workloads.reuse import TINY, Reuse
 from recsmith.workloads.workload import Table
 from recsmith.workloads.zipf import fit_zipf, zipf_hot_share, zipf_unique_rows
 
@@ -71,8 +73,7 @@ def lookups_before(table: Table, ends: Floats, assumed: HotRows | None = None, r
 
 def _counted_before(amounts: tuple[float, ...], rows: int, ends: Floats) -> Floats:
     """The share of amounts of equal blocks, as `count_blocks` has them, of the rows before these (E,)."""
-    sums = np.concatenate([[0.0], np.cumsum(amounts)])
-    return _interpolated(ends, equal_ends(rows, len(amounts)), sums / sums[-1])
+    return _interpolated(ends, equal_ends(rows, len(amounts)), _sums(amounts))
 
 
 def _interpolated(at: Floats, places: Floats, values: Floats) -> Floats:
@@ -105,33 +106,97 @@ def busiest_block(
 ) -> Busiest | None:
     """The busiest of TorchRec's blocks when a step has so many lookups; None where all are equally busy.
 
-    reuse: of the table alone. No block has more different rows than rows, and than lookups.
+    reuse: of the table alone.
     """
     if hot_rows_of(table, assumed) == "scattered" or blocks == 1:
         return None
-    ends = block_ends(table.num_embeddings, blocks)
-    share = min(1.0, float(np.diff(lookups_before(table, ends, assumed, reuse)).max()) * _of_a_batch(table, blocks))
-    total = float(reuse.unique_rows(np.zeros(1, dtype=np.int64), np.array([lookups]))[0])
-    if total <= 0:
-        return Busiest(share, share)
-    found = float(np.diff(unique_before(table, ends, lookups, assumed, reuse)).max())
-    return Busiest(share, min(total, found, float(ends[1]), lookups * share) / total)
+    first = np.zeros(1, dtype=np.int64)
+    shares, unique = busiest_blocks((table,), reuse, first, np.array([float(blocks)]), np.array([lookups]), assumed)
+    return Busiest(float(shares[0]), float(unique[0]))
 
 
-def _of_a_batch(table: Table, blocks: int) -> float:
-    """How much busier the busiest block of a batch is than that of all batches, at least 1.
+def busiest_blocks(
+    tables: Sequence[Table], reuse: Reuse, table: Ints, blocks: Floats, lookups: Floats, assumed: HotRows | None = None
+) -> tuple[Floats, Floats]:
+    """Shares of lookups, and of different rows, of the busiest of so many of TorchRec's blocks (N,) of tables.
 
-    As counted for 2, 4, 8, ... equal blocks, along straight lines over halvings between them, and as for the smallest
-    ones beyond.
+    table: by index (N,), each with hot rows that are not scattered. lookups: of all blocks in a step (N,). reuse: of
+    the tables. No block has more different rows than rows, and than lookups.
     """
-    shares, rows = table.access.busiest_lookups if table.access is not None else None, table.num_embeddings
-    if shares is None:
-        return 1.0
-    more = [1.0]
-    for halvings, share in enumerate(shares, 1):
-        more.append(share / float(np.diff(lookups_before(table, equal_ends(rows, 2**halvings))).max()))
-    found = _interpolated(log2(np.array([float(blocks)])), np.arange(len(more), dtype=np.float64), np.array(more))
-    return max(1.0, float(found[0]))
+    rows = reuse.rows[table]
+    ends = np.ceil(rows / blocks)  # of the first block, which with hot rows in front is the busiest
+    total = reuse.unique_rows(table, lookups)
+    front = np.array([hot_rows_of(each, assumed) == "in_front" for each in tables], dtype=bool)[table]
+    shares, unique = np.ones(len(table)), total.copy()
+    some = np.flatnonzero(front)
+    shares[some] = reuse.hot_share(table[some], ends[some])
+    by_law = zipf_unique_rows(reuse.zipf[table[some]], ends[some], lookups[some] * shares[some])
+    unique[some] = np.where(reuse.counted[table[some]] > 0, ends[some], by_law)
+    found: dict[int, _Counted] = {}
+    for i in np.flatnonzero(~front).tolist():
+        at = int(table[i])
+        if at not in found:
+            found[at] = _Counted.of(tables[at])
+        shares[i], share = found[at].busiest(int(blocks[i]))
+        unique[i] = total[i] * share
+    most = np.minimum(np.minimum(total, unique), np.minimum(ends, lookups * shares))
+    return shares, np.where(total > 0, most / np.maximum(total, TINY), shares)
+
+
+@dataclass(frozen=True, slots=True)
+class _Counted:
+    """What was counted of a table by K blocks: sums of lookups, and of different rows, before their ends (K + 1,).
+
+    more: how much busier the busiest of 1, 2, 4, 8, ... equal blocks of a batch is than that of all batches.
+    """
+
+    rows: int
+    ends: Floats
+    lookups: Floats
+    unique: Floats
+    more: Floats
+
+    @classmethod
+    def of(cls, table: Table) -> "_Counted":
+        access, rows = table.access, table.num_embeddings
+        assert access is not None
+        assert access.block_lookups is not None
+        ends = equal_ends(rows, len(access.block_lookups))
+        lookups = _sums(access.block_lookups)
+        unique = lookups if access.block_unique_rows is None else _sums(access.block_unique_rows)
+        more = [1.0]
+        for halvings, share in enumerate(access.busiest_lookups or (), 1):
+            each, rest = divmod(len(access.block_lookups), 2**halvings)  # counted blocks of one
+            whole = lookups[::each] if not rest else _interpolated(equal_ends(rows, 2**halvings), ends, lookups)
+            more.append(share / float((whole[1:] - whole[:-1]).max()))
+        return cls(rows, ends, lookups, unique, np.array(more))
+
+    def busiest(self, blocks: int) -> tuple[float, float]:
+        """The shares of TorchRec's busiest block, of a batch.
+
+        How much busier it is than that of all batches lies along straight lines over halvings; the smallest counted
+        blocks are read evenly.
+        """
+        cut = block_ends(self.rows, blocks)
+        more = _interpolated(_halvings(blocks), np.arange(len(self.more), dtype=np.float64), self.more)
+        share = _most(cut, self.ends, self.lookups) * max(1.0, float(more[0]))
+        return min(1.0, share), _most(cut, self.ends, self.unique)
+
+
+@cache
+def _halvings(blocks: int) -> Floats:
+    """How often all rows are halved to be so many blocks."""
+    return log2(np.array([float(blocks)]))
+
+
+def _sums(amounts: tuple[float, ...]) -> Floats:
+    sums = np.concatenate([[0.0], np.cumsum(amounts)])
+    return sums / sums[-1]
+
+
+def _most(cut: Floats, ends: Floats, sums: Floats) -> float:
+    """The largest share of a range between cuts, from sums before ends."""
+    return float(np.diff(_interpolated(cut, ends, sums)).max())
 
 
 def range_zipf(table: Table, ends: Floats, lookups: float, assumed: HotRows | None = None) -> Floats:
