@@ -111,7 +111,7 @@ def plan_of(sizes: Sizes, batch: int, ranks: int) -> Plan:
     )  # fmt: skip
     workload = recsmith.Workload(batch_size=batch, optimizer="sgd", tables=tables)
     space = recsmith.Space(types=("table_wise",), kernels=("fused",))
-    return recsmith.plan(workload, f"{sizes.cluster}:{ranks}", space=space, iterations=200).plan
+    return recsmith.plan(workload, f"{sizes.cluster}:{ranks}", cost_model="analytic", space=space, iterations=200).plan
 
 
 def measure(home: Path, sizes: Sizes, *, again: bool) -> None:

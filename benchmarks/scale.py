@@ -25,7 +25,8 @@ SIZES = ((1_000, "h200:8x4", 2048), (2_000, "h200:8x8", 2048), (5_000, "h200:8x1
          (100_000, "h200:8x512", 256))  # fmt: skip
 ON_256 = tuple((count, "h200:8x32", 2048) for count in (5_000, 10_000, 20_000, 40_000))
 ROOM = ("--hbm", "1TiB")  # of each of these 256 devices: 40,000 tables need 192 GiB
-STARTS = ("--help", "plan dlrm-v2 --cluster h100:8", "plan criteo-kaggle --cluster h100:4")
+STARTS = ("--help", "plan dlrm-v2 --cluster h100:8 --cost-model analytic",
+          "plan criteo-kaggle --cluster h100:4 --cost-model analytic")  # fmt: skip
 
 
 def generate(count: int, batch: int, path: Path) -> None:

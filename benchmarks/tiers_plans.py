@@ -122,7 +122,7 @@ def planned(cluster: Cluster, batch: int, kernels: tuple[str, ...], size: str = 
     where = f"{cluster.hosts} x {cluster.local_world_size} {cluster.device.name}"
     what = f"| {size} on {where} | {batch} | {', '.join(kernels)} | "
     try:
-        plan = recsmith.plan(synthetic(size, batch), cluster, space=Space(kernels=kernels)).plan
+        plan = recsmith.plan(synthetic(size, batch), cluster, cost_model="analytic", space=Space(kernels=kernels)).plan
         took, spent = time.perf_counter() - begun, time.process_time() - cpu
         bound = plan.bound.value_s or 0.0
         what += f"{plan.cost.total_s * 1e3:.2f} ms | {bound * 1e3:.2f} ms | {plan.gap:.1%} | {took:.0f} | {spent:.0f} |"

@@ -97,8 +97,8 @@ def replan(folder: Path) -> None:
         print(f"regained of the balance of {part}: {(stayed - moved) / (stayed - before):.0%}")
     stayed, moved = (load_plan(folder / f"replan-{action}" / "plan.json") for action in found)
     now = live_workload(stayed.workload, read_sketches(folder / "replan-None")[1])
-    best = recsmith.plan(now, stayed.cluster).plan
-    costs = {name: price(now, stayed.cluster, plan.placements).cost.total_s
+    best = recsmith.plan(now, stayed.cluster, cost_model=stayed.cost_model).plan
+    costs = {name: price(now, stayed.cluster, plan.placements, cost_model=stayed.cost_model).cost.total_s
              for name, plan in (("stayed", stayed), ("planned anew", moved), ("best", best))}  # fmt: skip
     lost = costs["stayed"] - costs["best"]
     print(f"predicted steps under the ids of now: {({name: f'{cost * 1e3:.3f} ms' for name, cost in costs.items()})}; "

@@ -24,8 +24,8 @@ def test_versions_stand_in_one_column_beside_the_wanted_ones():
 def test_every_planner_and_cost_model_is_listed_with_words_of_its_own():
     assert [each.name for each in planners()] == [*PLANNERS, *plugin_names("recsmith.planners")]
     assert [each.name for each in cost_models()] == [
-        *COST_MODELS,
         "best",
+        *COST_MODELS,
         "neural:cpu",
         "neural:h100",
         "neural:h200",

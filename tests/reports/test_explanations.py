@@ -16,7 +16,7 @@ from recsmith.workloads import AccessProfile
 
 def test_a_phase_names_its_rank_its_parts_and_its_tables(capsys: pytest.CaptureFixture[str]):
     text = text_of(explanation_report(EXPLANATION), capsys)
-    assert "step     1 s (cost model torchrec, predicted; 900 ms proven as the least)" in text
+    assert "step     1 s (cost model torchrec, predicted; 900 ms proven under it as the least)" in text
     assert "phase 1  forward compute + backward compute + backward comm, 60% of the step" in text
     assert "slowest  rank 1: 600 ms, 20.0% above the mean rank (500 ms)" in text
     assert "50% backward compute, 300 ms (of it 2 µs launches)" in text

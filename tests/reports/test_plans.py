@@ -24,7 +24,7 @@ def test_a_report_says_what_the_plan_does_costs_and_weighs(capsys: pytest.Captur
     assert "toy:2, 1 GiB a device" in text
     assert "1 s (cost model torchrec, predicted)" in text
     assert "slowest  rank 0, mostly forward compute (25%); 0.0% over the mean rank" in text
-    assert "900 ms proven, at most 11% above the best" in text
+    assert "900 ms proven under this cost model, at most 11% above the best" in text
     assert "valid for: all 7 sharding types" in text
     assert "search   a run" in text
     assert made(value_s=0.9).digest[:16] in text
@@ -36,7 +36,7 @@ def test_a_plan_without_a_bound_says_so(capsys: pytest.CaptureFixture[str]):
 
 def test_a_plan_outside_the_space_of_its_bound_says_so(capsys: pytest.CaptureFixture[str]):
     plan = replace(made(value_s=0.9), gap=None)
-    assert "900 ms proven, the plan lies outside this space" in text_of(plan_report(plan), capsys)
+    assert "900 ms proven under this cost model, the plan lies outside this space" in text_of(plan_report(plan), capsys)
 
 
 def test_many_devices_are_summed_up(capsys: pytest.CaptureFixture[str]):

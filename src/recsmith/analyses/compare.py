@@ -15,7 +15,7 @@ from recsmith._types import noun
 from recsmith.analyses.sensitivity import Spread, spread_of
 from recsmith.bounds import lower_bound
 from recsmith.clusters import Cluster, load_cluster
-from recsmith.costs import CostModel, Evaluator, price
+from recsmith.costs import DEFAULT_COST_MODEL, CostModel, Evaluator, price
 from recsmith.costs import cost_model as find_cost_model
 from recsmith.costs.published import PublishedError, error_of
 from recsmith.errors import NoPlanFound, UsageError
@@ -33,7 +33,7 @@ from recsmith.workloads import Workload, load_workload
 
 TIE = 0.005  # plans that cost this much over the best, as a share of it, count as equally good
 DEFAULT_PLANNERS = ("auto", "cost_greedy", "size_lookup_greedy", "size_greedy")
-DEFAULT_JUDGES = ("analytic", "torchrec")
+DEFAULT_JUDGES = (DEFAULT_COST_MODEL, "torchrec")
 BASELINE = "baseline"
 Named = TypeVar("Named", Planner, CostModel)
 

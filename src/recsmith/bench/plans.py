@@ -17,7 +17,8 @@ from recsmith.adapters.installed import require_torchrec
 from recsmith.adapters.torchrec_settings import fair_settings
 from recsmith.bench.tasks import SPACE
 from recsmith.bounds import lower_bound
-from recsmith.costs import DEFAULT_COST_MODEL, Evaluator, cost_model
+from recsmith.costs import Evaluator, cost_model
+from recsmith.costs.analytic import AnalyticCostModel
 from recsmith.errors import Infeasible, MissingExtra, NoPlanFound, UsageError
 from recsmith.learning.policies.tasks import PlacementTask
 from recsmith.planning import find_planner
@@ -62,7 +63,7 @@ def default_model(hardware: str) -> str:
             warnings.simplefilter("ignore")  # what it warns of is said where it is used
             cost_model(name)
     except UsageError:
-        return DEFAULT_COST_MODEL
+        return AnalyticCostModel.name
     return name
 
 

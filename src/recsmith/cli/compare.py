@@ -38,9 +38,7 @@ from recsmith.units import counted
     "--planners", cls=PluginOption, group=PLANNERS, callback=split_commas, metavar="A,B",
     help="Planners to compare (default: auto,cost_greedy,size_lookup_greedy,size_greedy).",
 )  # fmt: skip
-@click.option(
-    "--judges", callback=split_commas, metavar="A,B", help="Cost models that judge (default: analytic,torchrec)."
-)
+@click.option("--judges", callback=split_commas, metavar="A,B", help="Cost models that judge (default: best,torchrec).")
 @click.option("--baseline", metavar="PLAN", help="The running plan: a plan, a planner's log, or a dumped ShardingPlan.")
 @limit_options
 @format_option

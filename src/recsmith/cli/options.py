@@ -187,7 +187,7 @@ replan_options = stack(  # of a problem that an old plan states, where something
 limit_options = stack(
     click.option(
         "--cost-model", cls=PluginOption, group=_plugins.COST_MODELS, metavar="M",
-        help="analytic (default), torchrec, best (learned where the device was measured, else analytic), neural:cpu, "
+        help="best (default: learned where the device was measured, else analytic), analytic, torchrec, neural:cpu, "
         "neural:h100, neural:h200, neural:simulated-h100 (a formula, no device), or neural:<.safetensors>.",
     ),
     count_option("--iterations", help="Stop after N iterations."),

@@ -87,7 +87,7 @@ def plan_command(
     else:
         result = _for_step(step, asked)
     end_line()
-    note_other_processor(result.plan.cost_model)
+    note_other_processor(_prices_kernels(result.plan))
     if result.truncated:
         note("the search was cut short; this is the best plan by then")
     print_plan(result.plan, output, format_, lambda: _report(result, output), lambda: result_to_raw(result))
@@ -154,6 +154,14 @@ def _report(result: Any, output: str | None) -> Any:
     lost = "".join(f"; {reason}" for reason in result.left_out)
     plan = result.plan
     return plan_report(plan, f"planner {plan.planner}, {tries}, {result.elapsed_s:.2f} s{written}{lost}")
+
+
+def _prices_kernels(plan: Any) -> str:
+    """The cost model that prices the kernels of a plan: of the mixed one, that of the plan's device."""
+    from recsmith.costs import BEST, kernels_of
+
+    is_mixed = plan.cost_model == BEST.name
+    return kernels_of(plan.cluster.device, plan.workload.optimizer) if is_mixed else plan.cost_model
 
 
 def note_other_processor(cost_model: str) -> None:

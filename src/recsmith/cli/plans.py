@@ -72,7 +72,7 @@ def diff_command(before: str, after: str, format_: str) -> None:
 @click.option("--workload", metavar="W", help="The tables of the job (default: RUNNING, if it is a planner's log).")
 @cluster_options
 @group_options
-@click.option("--cost-model", metavar="M", help="Cost model (default: analytic).")
+@click.option("--cost-model", metavar="M", help="Cost model (default: best).")
 @click.option("-o", "--output", metavar="FILE", help="Write the plan to a file ('-' for stdout).")
 @force_option
 @format_option

@@ -7,12 +7,12 @@ formula's seconds times what is left. So the price is continuous in the sizes of
 learned model do, and its bounds hold. Without a model of the device, or of the optimizer, it is `analytic`.
 """
 
-import warnings
 from functools import cache
 
+from recsmith.clusters import Device
 from recsmith.costs.analytic import AnalyticCostModel
-from recsmith.costs.neural.files import shipped_models
-from recsmith.costs.neural.model import PREFIX, SIMULATED, NeuralCostModel
+from recsmith.costs.neural.files import shipped_cards
+from recsmith.costs.neural.model import PREFIX, SIMULATED, NeuralCostModel, is_device
 from recsmith.costs.protocol import Evaluator
 from recsmith.problems import Problem
 
@@ -30,15 +30,22 @@ class BestCostModel:
 
 def learned_for(problem: Problem) -> NeuralCostModel | None:
     """The learned model that ships for a problem's device and knows its optimizer; None where there is none."""
-    device, optimizer = problem.cluster.device, problem.workload.optimizer
-    found = (each for each in _measured() if each.is_of(device) and optimizer in each.card.optimizers)
-    return next(found, None)
+    name = kernels_of(problem.cluster.device, problem.workload.optimizer)
+    return _learned(name) if name.startswith(PREFIX) else None
+
+
+def kernels_of(device: Device, optimizer: str) -> str:
+    """The cost model that prices kernels of a device under an optimizer: the learned one of the device, or `analytic`.
+
+    Models of formulas, which stand for no device that was measured, are left out.
+    """
+    for name, card in shipped_cards().items():
+        measured = not card.hardware.startswith(SIMULATED) and is_device(card.hardware, card.device, device)
+        if measured and optimizer in card.optimizers:
+            return f"{PREFIX}{name}"
+    return AnalyticCostModel.name
 
 
 @cache
-def _measured() -> tuple[NeuralCostModel, ...]:
-    """The models that ship of devices which were measured; those of formulas are left out."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of models of formulas
-        models = [NeuralCostModel(f"{PREFIX}{name}") for name in shipped_models()]
-    return tuple(each for each in models if not each.card.hardware.startswith(SIMULATED))
+def _learned(name: str) -> NeuralCostModel:
+    return NeuralCostModel(name)

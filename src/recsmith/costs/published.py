@@ -133,7 +133,7 @@ def _error(
         checked={part: found for part, found in seen.items() if found},
         unchecked=tuple(part for part, found in seen.items() if not found),
         share=weighed(spread=False), spread=weighed(spread=True),
-        known_by="" if card or formula != ANALYTIC or DEVICE not in seen else _known_by(device),
+        known_by=_known_by(device) if cost_model == ANALYTIC and not card and DEVICE in seen else "",
     )  # fmt: skip
 
 

@@ -97,7 +97,10 @@ def _proof(search: Search) -> "Proof":
         return EnumerationProof(search, shares, arrangements, monotone=linear_pieces is not None)
     limit = f"{MOST_TABLES} tables and {MOST_ARRANGEMENTS:,} ways to lay them"
     if linear_pieces is None:
-        raise UsageError(f"the cost model is not made of planes, so planner exact takes at most {limit}; use auto")
+        raise UsageError(
+            f"the cost model is not made of planes, so planner exact takes at most {limit}; use auto, or prove under "
+            "cost model analytic"
+        )
     raise MissingExtra(f"planner exact needs OR-Tools for more than {limit}: {SOLVER}; or use planner auto")
 
 

@@ -106,8 +106,8 @@ def planners() -> tuple[Named, ...]:
 
 
 def cost_models() -> tuple[Named, ...]:
-    """Every cost model: those with formulas, the default one first, the mixed one, and the learned ones that ship."""
-    formulas = (Named(name=model.name, about=_about(model)) for model in (*COST_MODELS.values(), BEST))
+    """Every cost model: the default one first, which is mixed, those with formulas, and the learned ones that ship."""
+    formulas = (Named(name=model.name, about=_about(model)) for model in (BEST, *COST_MODELS.values()))
     return (*formulas, *map(_learned, shipped_models()), *_of_packages(_plugins.COST_MODELS, COST_MODELS))
 
 

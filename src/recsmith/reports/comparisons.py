@@ -18,7 +18,7 @@ from recsmith.errors import printable
 from recsmith.files import Raw, encode, starts_with_schema
 from recsmith.problems.space import space_words
 from recsmith.reports.layout import Grid, grid, line
-from recsmith.reports.plans import error_line
+from recsmith.reports.plans import error_line, model_words
 from recsmith.units import counted, format_gap, format_size, format_time
 
 DATA_TYPES_SCHEMA = "recsmith/data_types/1"
@@ -32,13 +32,14 @@ HEADINGS = (
 )  # fmt: skip
 GROUP_HEADINGS = ("group", "sync", "devices", *HEADINGS[2:])  # of sweeps of 2D jobs, whose hosts make way
 OPTIONAL = ("planned\nin", "\na million", "device time\na step", "global\nbatch", "hosts", "sync", "memory", "bound")
-STEPS = "steps are those of the embeddings, predicted, not measured; bounds are proven"
+STEPS = "steps are those of the embeddings, predicted, not measured; bounds are proven under it"
 OUTCOMES = {"infeasible": "infeasible", "not_found": "no plan found", "refused": "refused"}
 
 
 def comparison_report(comparison: Comparison) -> RenderableType:
     """Planners and the baseline as rows, what each judge says of them as columns, and who is best."""
     plan = next(iter(comparison.plans.values()))
+    model = model_words(comparison.judges[0], plan)
     work, weights = plan.workload, format_size(plan.workload.weight_bytes)
     lines = [
         line(
@@ -46,7 +47,7 @@ def comparison_report(comparison: Comparison) -> RenderableType:
             f"{counted(len(work.tables), 'table')}, {weights} of weights; {work.batch_size:,} samples a device",
         ),
         line("cluster", plan.cluster.describe()),
-        line("search", f"under cost model {comparison.judges[0]}; steps are predicted, not measured; gaps are proven"),
+        line("search", f"under cost model {model}; steps are predicted, not measured; gaps are proven under it"),
         line("bounds", f"valid for {space_words(plan.bound.space)}"),
         line("verdict", comparison.verdict),
         *_error_lines(comparison),
@@ -282,10 +283,11 @@ def _plain(value: object) -> object:
 def data_types_report(forms: Sequence[DataTypeForm]) -> RenderableType:
     """Forms of the tables as rows: bytes, the fewest devices that hold them, the fullest device, and the step."""
     plan = forms[0].plan
+    model = model_words(plan.cost_model, plan)
     lines = [
         line("workload", f"{counted(len(plan.workload.tables), 'table')} under {plan.workload.optimizer}"),
         line("cluster", plan.cluster.describe()),
-        line("steps", f"of cost model {plan.cost_model}, predicted; devices: the fewest for which a plan was found"),
+        line("steps", f"of cost model {model}, predicted; devices: the fewest for which a plan was found"),
         *error_line(error_of(plan)),
     ]
     table = grid(

@@ -13,7 +13,7 @@ from recsmith.analyses.explain import Explanation, PartShare, Phase, RankShare, 
 from recsmith.files import Raw, encode
 from recsmith.plans import PARTS, describe_kernel
 from recsmith.reports.layout import Grid, add_first, grid, line
-from recsmith.reports.plans import error_line, part_words
+from recsmith.reports.plans import error_line, model_words, part_words
 from recsmith.units import counted, format_size, format_time
 from recsmith.workloads import Table
 
@@ -82,8 +82,9 @@ def _ties_of(explanation: Explanation) -> Iterator[RenderableType]:
 
 def _step_words(explanation: Explanation) -> str:
     bound = explanation.plan.bound.value_s if explanation.cost_model == explanation.plan.cost_model else None
-    proven = f"; {format_time(bound)} proven as the least" if bound else ""
-    return f"{format_time(explanation.total_s)} (cost model {explanation.cost_model}, predicted{proven})"
+    proven = f"; {format_time(bound)} proven under it as the least" if bound else ""
+    model = model_words(explanation.cost_model, explanation.plan)
+    return f"{format_time(explanation.total_s)} (cost model {model}, predicted{proven})"
 
 
 def _phase_report(phase: Phase, number: int, explanation: Explanation) -> Iterator[RenderableType]:

@@ -13,7 +13,7 @@ from recsmith.files import Raw, encode
 from recsmith.planning.replan import Replanned
 from recsmith.plans import Plan, plan_to_raw
 from recsmith.reports.layout import add_first, grid, line
-from recsmith.reports.plans import plan_report
+from recsmith.reports.plans import model_words, plan_report
 from recsmith.units import counted, format_gap, format_size, format_speed, format_time
 
 CURVE_COLUMNS = (
@@ -78,7 +78,7 @@ def _curve_report(old: Plan, name: str, curve: ReplanCurve, output: str | None) 
         line("old", f"{name}: {format_time(old.cost.total_s)}, for its own tables and devices"),
         line("cluster", first.cluster.describe()),
         line("stays", f"{format_size(plans[0].staying_bytes)} of weights are of tables that stay"),
-        line("search", f"planner {first.planner}, cost model {first.cost_model}, predicted"),
+        line("search", f"planner {first.planner}, cost model {model_words(first.cost_model, first)}, predicted"),
         *([line("pays", _pays_words(curve, output))] if curve.recommended is not None else []),
         *(line("note", point.error) for point in curve.points if point.error),
     ]

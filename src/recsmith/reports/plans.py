@@ -8,6 +8,7 @@ from rich.console import Group, RenderableType
 from recsmith._types import record
 from recsmith.analyses.hot_rows import row_blocks_of
 from recsmith.analyses.towers import imbalance
+from recsmith.costs import BEST, kernels_of
 from recsmith.costs.collectives import synchronisation_of
 from recsmith.costs.protocol import parts_of, rule_of
 from recsmith.costs.published import PublishedError, error_of
@@ -50,7 +51,7 @@ def plan_report(plan: Plan, run: str | None = None) -> RenderableType:
         line("plan", _plan_words(plan)),
         line("cluster", plan.cluster.describe()),
         *reserve_line(plan),
-        line("step", f"{format_time(plan.cost.total_s)} (cost model {plan.cost_model}, predicted)"),
+        line("step", f"{format_time(plan.cost.total_s)} (cost model {model_words(plan.cost_model, plan)}, predicted)"),
         *error_line(error_of(plan)),
         line("slowest", slowest_words(slowest_of(plan.cost, plan.cost_model))),
         line("bound", _bound_words(plan)),
@@ -197,7 +198,14 @@ def _bound_words(plan: Plan) -> str:
     if not bound.value_s:
         return f"none ({bound.kind})"
     gap = "the plan lies outside this space" if plan.gap is None else f"at most {format_gap(plan.gap)} above the best"
-    return f"{format_time(bound.value_s)} proven, {gap}\nvalid for: {space_words(bound.space)}"
+    return f"{format_time(bound.value_s)} proven under this cost model, {gap}\nvalid for: {space_words(bound.space)}"
+
+
+def model_words(cost_model: str, plan: Plan) -> str:
+    """A cost model by name; of the mixed one also which prices the kernels of a plan's device and optimizer."""
+    if cost_model != BEST.name:
+        return cost_model
+    return f"{cost_model}, here {kernels_of(plan.cluster.device, plan.workload.optimizer)}"
 
 
 def overfull_words(cost: StepCost) -> str | None:

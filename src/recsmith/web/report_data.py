@@ -25,6 +25,7 @@ from recsmith.reports.plans import (
     beneath_words,
     hot_rows_words,
     inexact_words,
+    model_words,
     overfull_words,
     placement_words,
     sync_words,
@@ -186,8 +187,8 @@ def report_data(plan: Plan, name: str = "", against: Plan | None = None, other_n
 def _summary(plan: Plan, name: str) -> ShownPlan:
     return ShownPlan(
         name=name or plan.workload.name or "plan", digest=plan.digest, planner=plan.planner,
-        cost_model=plan.cost_model, cluster=plan.cluster.describe(), total_s=plan.cost.total_s, bound=plan.bound,
-        gap=plan.gap, devices=plan.cost.per_device, notes=tuple(notes_of(plan)),
+        cost_model=model_words(plan.cost_model, plan), cluster=plan.cluster.describe(), total_s=plan.cost.total_s,
+        bound=plan.bound, gap=plan.gap, devices=plan.cost.per_device, notes=tuple(notes_of(plan)),
     )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ interface Chosen {
 }
 
 const chosen: Chosen = {
-  workload: "dlrm-v2", cluster: "h100", perHost: 8, hosts: 1, planner: "auto", costModel: "analytic", seed: 0, seconds: null,
+  workload: "dlrm-v2", cluster: "h100", perHost: 8, hosts: 1, planner: "auto", costModel: "best", seed: 0, seconds: null,
   batch: null, types: [], kernels: ["fused", "dense"], widths: "any", exact: false, reserve: null, rules: null, rulesName: "",
 };
 const COMMON = ["auto", "exact", "cost_greedy"]; // planners that stand at the top; those of research are behind "more"

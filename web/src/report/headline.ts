@@ -24,11 +24,11 @@ export function headline(data: ReportData): HTMLElement {
     h("h1", { id: "title" }, `${seconds(plan.total_s)} a step`, best(data)),
     h("p", { class: "lead" }, `${counted(workload.tables, "embedding table")} with ${bytes(workload.weight_bytes)} of weights on `,
       `${counted(memory.length, "device")} (${plan.cluster}). Device ${phase.rank} sets the pace; `,
-      `the largest part of its time is ${partWords(part.part).toLowerCase()}. Seconds are predicted by cost model ${plan.cost_model}, not measured.`),
+      `the largest part of its time is ${partWords(part.part).toLowerCase()}. Seconds are predicted, not measured: cost model ${plan.cost_model}.`),
     h("dl", { class: "figures" },
       figure("Step", seconds(plan.total_s), "its embedding part, forward and backward"),
       plan.bound.value_s && plan.gap !== null
-        ? figure("Above the proven bound", percent(plan.gap), `no plan in the space takes less than ${seconds(plan.bound.value_s)}`)
+        ? figure("Above the proven bound", percent(plan.gap), `no plan in the space takes less than ${seconds(plan.bound.value_s)} under this cost model`)
         : figure("Above the proven bound", "–", plan.bound.value_s ? "the plan lies outside the bound's space" : "nothing is proved"),
       figure("What binds", partWords(part.part), `${percent(part.seconds / plan.total_s)} of the step, on device ${phase.rank}`),
       figure("Fullest device", percent(shares[fullest]!), `${bytes(used[fullest]!)} of ${bytes(memory[fullest]!.capacity)} on device ${fullest}`, over)),

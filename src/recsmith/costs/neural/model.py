@@ -68,10 +68,6 @@ class NeuralCostModel:
             warnings.warn(f"cost model {self.name} extrapolates beyond what it was trained on: {inputs}", stacklevel=2)
         return NeuralEvaluator(problem, self.weights, self.card, analytic, covered, beyond)
 
-    def is_of(self, device: Device) -> bool:
-        """Whether it was measured on such a device."""
-        return is_device(self.card.hardware, self.card.device, device)
-
     def mixed(self, problem: Problem) -> NeuralEvaluator:
         """The model where it was trained, and `analytic` times the card's factor elsewhere (costs/best.py).
 

@@ -78,7 +78,7 @@ class Drafts:
 
     @property
     def _learned_is_annealed(self) -> bool:
-        """Whether compiled annealing goes on under a learned model, so that neuroshard's draft adds nothing but its time."""
+        """Whether compiled annealing goes on under a learned model: neuroshard's draft adds nothing to it."""
         return is_compiled() and self._is_annealed and self.devices.linear_pieces is None
 
     def _candidates(self) -> bool:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from recsmith._types import noun
 from recsmith.clusters import Cluster, catalogue, named_cluster
 from recsmith.clusters.files import unknown_device
+from recsmith.costs import DEFAULT_COST_MODEL
 from recsmith.errors import UsageError, check_rules
 from recsmith.files import did_you_mean
 from recsmith.plans import Plan
@@ -81,7 +82,7 @@ class SearchRequest:
     constraints: ConstraintsBody | None = None
     space: Space | None = None
     planner: str = "auto"
-    cost_model: str = "analytic"
+    cost_model: str = DEFAULT_COST_MODEL
     seed: int = 0
     iterations: int | None = None
     time_limit_s: float | None = 30.0
