@@ -48,7 +48,7 @@ def pictures(folder: Path) -> None:
             opened(browser, folder / "plan.html", scheme).screenshot(path=PICTURES / f"report-{scheme}.png")
         page = opened(browser, folder / "plan.html")
         page.evaluate("document.querySelector('header').style.position = 'static'")
-        page.click("#shards button.link:has-text('cat_21') >> nth=0")
+        page.click("#shards button.link:has-text('cat_20') >> nth=0")
         page.locator("#shards").screenshot(path=PICTURES / "report-shards.png")
         page = opened(browser, folder / "against.html")
         page.evaluate("document.querySelector('header').style.position = 'static'")
