@@ -21,7 +21,7 @@ from recsmith.jobs import launch
 
 pytest.register_assert_rewrite("recsmith.testing")  # before any test file imports it
 STARTED = os.times().elapsed
-SPENT = [0.0]  # CPU seconds of this process and of what it started, when the last part of a test ended
+SPENT = [0.0]  # CPU seconds of this process and of what it started, when the last test ended
 FORKS: list[Forks | None] = [None]
 settings.register_profile("default", deadline=None, derandomize=True, max_examples=25)
 settings.register_profile("soak", deadline=None, max_examples=1000)  # of `make soak`: other examples every time
@@ -37,10 +37,11 @@ def _cpu_seconds(forks: Forks | None) -> float:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Note in each report what was spent since the one before; what a run takes before its first is the first's."""
+    """Note in a test's last report what it took: by then nothing is patched that this needs."""
     report = yield
-    now = _cpu_seconds(FORKS[0])
-    report.cpu_s, SPENT[0] = now - SPENT[0], now  # pyright: ignore[reportAttributeAccessIssue]
+    if report.when == "teardown":
+        now = _cpu_seconds(FORKS[0])
+        report.cpu_s, SPENT[0] = now - SPENT[0], now  # pyright: ignore[reportAttributeAccessIssue]
     return report
 
 
