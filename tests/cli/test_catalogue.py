@@ -110,7 +110,7 @@ def test_the_table_and_json_say_the_same(run: Run):
         assert each["name"] in out
         assert each["about"] in out
     assert "auto (default)" in out
-    assert "analytic (default)" in out
+    assert "best (default)" in out
 
 
 def test_help_lists_the_names_of_the_registries(run: Run):

@@ -31,7 +31,7 @@ def test_shells_can_complete_its_words(shell: Shell):
 def test_a_plan_goes_through_a_pipe(shell: Shell):
     done = shell(f"set -o pipefail; {PLAN} -o - | $RECSMITH simulate - --format json")
     assert done.code == 0
-    assert json.loads(done.out)["cost_model"] == "analytic"
+    assert json.loads(done.out)["cost_model"] == "best"
 
 
 @pytest.mark.parametrize("words", ["--format json", "--help"])

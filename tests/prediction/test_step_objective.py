@@ -55,9 +55,9 @@ def test_the_plan_with_the_shortest_step_is_taken_and_priced_by_the_model_itself
     assert [weight for weight, _ in found.steps] == list(WEIGHTS)
     assert found.step_s == 2.0
     assert found.result.plan.placements == asked[1].placements
-    assert found.result.plan.cost_model == "analytic"
+    assert found.result.plan.cost_model == "best"
     assert asked[0].placements == recsmith.plan(**WORDS).plan.placements
-    assert found.result.plan.cost == recsmith.simulate(found.result.plan, "analytic").cost
+    assert found.result.plan.cost == recsmith.simulate(found.result.plan, "best").cost
 
 
 def test_weights_scale_collectives_alone():

@@ -102,8 +102,8 @@ def test_what_predicts_the_collectives_is_said(alone: KernelVerification):
     (plan,) = alone.plans
     without_model = replace(alone, plans=(replace(plan, exchanges=()),))
     priced = replace(alone, plans=(replace(plan, exchanges=(), collectives="one rank exchanges nothing"),))
-    assert "cost model best, all ranks at once" in "\n".join(kernel_verification_lines(without_model))
-    assert "collectives are those of cost model best: one rank" in "\n".join(kernel_verification_lines(priced))
+    assert "cost model analytic, all ranks at once" in "\n".join(kernel_verification_lines(without_model))
+    assert "collectives are those of cost model analytic: one rank" in "\n".join(kernel_verification_lines(priced))
     measured = replace(without_model, hardware="cpu")
     assert "all-to-alls were measured between 4 local ranks" in "\n".join(kernel_verification_lines(measured))
     cut = "\n".join(kernel_verification_lines(replace(alone, complete=False)))
