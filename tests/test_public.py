@@ -188,6 +188,18 @@ def test_errors_are_one_tree_with_exit_codes():
 # --- who may import whom ------------------------------------------------------------------------------------------
 
 
+NAMED_BY = {"stored": 3, "periods": 2}  # files outside the folder of a system, where it is more than one
+
+
+def test_a_system_is_named_in_one_file_outside_its_folder():
+    """So it can be deleted: benchmarks/delete_systems.py does so with each."""
+    folder = PACKAGE / "training" / "systems"
+    outside = [path.read_text("utf-8") for path in FILES if not path.is_relative_to(folder)]
+    for system in (each.name for each in folder.iterdir() if (each / "__init__.py").exists()):
+        named = sum(re.search(rf"training\.systems\.{system}\b", text) is not None for text in outside)
+        assert named <= NAMED_BY.get(system, 1), f"{named} files outside its folder name {system}"
+
+
 def test_every_file_lies_in_a_known_room():
     assert {room_of(path) for path in FILES} == {*LEVEL, *BASE, "__init__", "__main__"}
 
