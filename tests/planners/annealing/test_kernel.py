@@ -4,7 +4,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.amounts import seeds, some
 from support.cases import Case, check_plan, cluster, fits, medium_case, seeded, table, workload
 from support.learned import write_model
 from support.learned_cases import cpus
@@ -58,7 +57,7 @@ def cooled(case: Case, draft: Assignment, seed: int = 0, at_once: int = STEPS) -
 @pytest.mark.parametrize("model", ["torchrec", "analytic"])
 def test_a_plan_costs_what_annealing_says_is_legal_and_fits(model: str) -> None:
     solved = 0
-    for seed in seeds(12, 24):
+    for seed in range(24):
         case = medium_case(seeded(seed), models=(model,))
         draft = first_draft(case)
         if draft is None or not flat(case)[1].usable:
@@ -73,7 +72,7 @@ def test_a_plan_costs_what_annealing_says_is_legal_and_fits(model: str) -> None:
         assert fits(case, placements)
         assert price(case.evaluator, footprint).total_s == pytest.approx(total)
         solved += 1
-    assert solved > some(3, 6)
+    assert solved > 6
 
 
 @pytest.mark.parametrize("variant", ["convex", "corrected", "monotone"])

@@ -6,7 +6,6 @@ Changes that are marked legal lead to plans that TorchRec runs; guided ones begi
 import numpy as np
 import pytest
 from planners.annealing.test_population import population
-from support.amounts import seeds, some
 from support.cases import LOOSE, Case, cluster, fits, make_workload, medium_case, seeded, table, workload
 from support.placing import random_assignment
 
@@ -46,7 +45,7 @@ def cooled(devices: DeviceState, options: AnnealingOptions, starts: list[Assignm
 @pytest.mark.parametrize("model", ["torchrec", "analytic"])
 def test_a_plan_costs_what_annealing_says_and_fits(model: str):
     solved = 0
-    for seed in seeds(10, 20):
+    for seed in range(20):
         case = medium_case(seeded(seed), models=(model,))
         devices, options, starts = drafts(case)
         if not starts or not options.usable:
@@ -59,7 +58,7 @@ def test_a_plan_costs_what_annealing_says_and_fits(model: str):
         assert total <= start * (1 + 1e-9)
         assert fits(case, placements_of(case.problem, footprint))
         solved += 1
-    assert solved > some(2, 4)
+    assert solved > 4
 
 
 def lopsided() -> Case:
