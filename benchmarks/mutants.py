@@ -38,7 +38,7 @@ class Mutant:
     tests: tuple[str, ...]
 
 
-SHARDS = ("sharding/test_shards.py",)
+SHARDS = ("sharding",)
 TORCHREC = ("costs/test_torchrec.py",)
 BOUNDS = ("bounds", "planners/test_brute_force.py")
 SIMULATE = ("planning/test_simulate.py",)
@@ -77,7 +77,7 @@ MUTANTS = (
            "twice = 2 if hosts > 2 else 1", "twice = 2 if hosts > 1 else 1", TORCHREC),
     Mutant("rows of 128 columns pay a penalty", "costs/torchrec.py", "(128, 1.15)", "(132, 1.15)", TORCHREC),
     Mutant("fp32 on the wire is four bytes for every table", "costs/torchrec.py",
-           'set(kinds) <= {None, "fp32"}', "set(kinds) <= {None}", TORCHREC),
+           'set(workload.comm_dtypes) <= {None, "fp32"}', "set(workload.comm_dtypes) <= {None}", TORCHREC),
     Mutant("gradients travel in the forward type", "costs/torchrec.py",
            "outputs[modes] * widths * returned", "outputs[modes] * widths * sent", TORCHREC),
     Mutant("every lookup of a cache crosses the host link", "costs/torchrec.py",
@@ -108,8 +108,8 @@ MUTANTS = (
            "max(least, self._least_limit(limits, low) or least)",
            "max(least, 1.02 * (self._least_limit(limits, low) or least))", BOUNDS),
     Mutant("a piece's largest share counts once too often", "bounds/relaxation.py",
-           "np.where(used, self.piece_alone[piece], 0.0).max(axis=1)",
-           "np.where(used, self.piece_alone[piece], 0.0).sum(axis=1)", BOUNDS),
+           "self.piece_alone[options.piece], 0.0).max(axis=1)",
+           "self.piece_alone[options.piece], 0.0).sum(axis=1)", BOUNDS),
     # --- what devices carry ---
     Mutant("a piece may be a byte too heavy", "planners/search/device_state.py",
            "room = self.free >= tail\n", "room = self.free >= tail - 1\n", (*CONTRACT, *STATES)),
@@ -177,17 +177,18 @@ MUTANTS = (
     Mutant("the proven minimum is a fiftieth too high", "planning/feasibility.py",
            "format_size(least / world)", "format_size(1.02 * least / world)", FEASIBLE),
     Mutant("hosts are named that were not tried", "planning/feasibility.py",
-           "        if _has_plan(problem, model, hosts=hosts):\n", "        if hosts:\n", FEASIBLE),
+           "        if has_plan(problem, model, in_time, hosts=hosts):\n", "        if hosts:\n", FEASIBLE),
     Mutant("a plan over memory has a gap", "planning/simulate.py",
-           "in_space(problem, placements) and fits(wider, footprint)", "in_space(problem, placements)",
+           "in_space(problem, placements) and problems.fits(wider, footprint)", "in_space(problem, placements)",
            SIMULATE),
     Mutant("simulate sums in another order", "planning/simulate.py",
-           "return evaluator, wider, _in_order_of(problem, holding, footprint)", "return evaluator, wider, footprint",
+           "_in_order_of(problem, wider, problems.footprint_of(wider, placements))",
+           "problems.footprint_of(wider, placements)",
            SIMULATE),
     # --- files and the command ---
     Mutant("a failed write leaves half a file", "files/texts.py",
-           "    if _is_stream(target):\n        return _write_stream(target, text)",
-           "    return _write_stream(target, text)", PROCESS),
+           "    if is_stream(target):\n        _write_stream(target, text)\n        return\n",
+           "    _write_stream(target, text)\n    return\n", PROCESS),
     Mutant("every error ends with 1", "cli/app.py",
            "_fail(str(error), error.exit_code)", "_fail(str(error), 1)", PROCESS),
     Mutant("a reader that goes away is a failure", "cli/app.py",
