@@ -63,17 +63,17 @@ def find_cluster(cluster: Cluster | Topology | Source | None, reserve_bytes: int
     return cluster.with_memory(reserve_bytes=reserve)
 
 
-class Counts(TypedDict, total=False):
+class TopologyShape(TypedDict, total=False):
     """Arguments of a Topology that say which devices share a machine, and which machines fast links."""
 
     local_world_size: int
     pod_size: int
 
 
-def counts_of(cluster: Cluster) -> Counts:
+def counts_of(cluster: Cluster) -> TopologyShape:
     """Devices of a machine; and how many machines are a pod, where it has several."""
     machine, host = cluster.machine_devices, cluster.local_world_size
-    return Counts(local_world_size=machine) | (Counts(pod_size=host // machine) if machine < host else Counts())
+    return TopologyShape(local_world_size=machine) | (TopologyShape(pod_size=host // machine) if machine < host else TopologyShape())
 
 
 def to_topology(cluster: Cluster) -> Topology:
