@@ -73,7 +73,9 @@ class TopologyShape(TypedDict, total=False):
 def counts_of(cluster: Cluster) -> TopologyShape:
     """Devices of a machine; and how many machines are a pod, where it has several."""
     machine, host = cluster.machine_devices, cluster.local_world_size
-    return TopologyShape(local_world_size=machine) | (TopologyShape(pod_size=host // machine) if machine < host else TopologyShape())
+    if machine == host:
+        return TopologyShape(local_world_size=machine)
+    return TopologyShape(local_world_size=machine, pod_size=host // machine)
 
 
 def to_topology(cluster: Cluster) -> Topology:
