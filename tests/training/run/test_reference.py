@@ -20,6 +20,7 @@ def test_every_key_has_a_meaning(noun: type) -> None:
     assert all(len(meaning) > 5 for meaning in said.values())
 
 
+@needs_systems(*EVERY)
 def test_docs_have_the_reference_as_the_nouns_have_it() -> None:
     section = TRAIN.read_text("utf-8").partition("\n## Every key\n")[2]
     assert run_tables().strip() in section
