@@ -236,7 +236,7 @@ def show_loads(quick: bool) -> None:
     """How much busier the busiest host is than the mean, under the cost model, and what towers cost the plan."""
     print("| tables | cluster | busiest host above the mean | step beside the plan without towers |\n|---|---|---|---|")
     for name, cluster in [(name, cluster) for name in LOADED for cluster in CLUSTERS][: 1 if quick else None]:
-        words = {"workload": name, "cluster": cluster, "cost_model": "analytic"}
+        words: dict[str, Any] = {"workload": name, "cluster": cluster, "cost_model": "analytic"}
         hosts = int(cluster.partition("x")[2])
         found, free = plan_towers(TowerRequest(hosts), **words).plan, recsmith.plan(**words).plan
         print(f"| {name} | {cluster} | {imbalance(found):.1%} | {found.cost.total_s / free.cost.total_s - 1:+.1%} |",
