@@ -1,6 +1,6 @@
 """The report of a plan: one HTML file that opens without a network, in any browser of today.
 
-The page's script and style (src/recsmith/web/static/report, built from web/) stand in the file, and so does what it
+The page's scripts and style (src/recsmith/web/static, built from web/) stand in the file, and so does what it
 shows, as JSON. A strict Content-Security-Policy names both by their digests, so that nothing else runs, whatever the
 plan's names hold; and nothing is loaded from anywhere.
 """
@@ -68,8 +68,9 @@ def _name_of(plan: Plan | Source | None) -> str:
 def html_of(shown: ReportData) -> str:
     """The page of a report's data."""
     static = files("recsmith.web") / "static"
-    names = ("report/report.js", "report/report.css", "LICENSES.txt")
-    script, style, licences = ((static / name).read_text("utf-8") for name in names)
+    names = ("app/charts.js", "report/report.js", "report/report.css", "LICENSES.txt")
+    charts, report, style, licences = ((static / name).read_text("utf-8") for name in names)
+    script = f"{charts}\n{report}"
     return BEGINNING + PAGE.format(
         title=html.escape(one_line(f"{shown.plan.name}: sharding plan")), sentence=html.escape(sentence_of(shown)),
         script=script, script_hash=_hash_of(script), style=style, style_hash=_hash_of(style), data=_data_block(shown),

@@ -1,13 +1,9 @@
 // A chart in the page: drawn anew when its box or the colours change, with words for those who do not see it.
 
-import { BarChart, CustomChart, LineChart } from "echarts/charts";
-import { GridComponent, MarkLineComponent, TooltipComponent } from "echarts/components";
-import { init, use, type ECharts, type EChartsCoreOption } from "echarts/core";
-import { CanvasRenderer } from "echarts/renderers";
+import type { ECharts, EChartsCoreOption } from "echarts/core";
 import { h } from "../dom";
+import { init } from "./library";
 import { themeOf, type Theme } from "./theme";
-
-use([BarChart, CustomChart, LineChart, GridComponent, MarkLineComponent, TooltipComponent, CanvasRenderer]);
 
 const PRINTED_WIDTH = 680; // CSS pixels: what an A4 page leaves between its margins
 
