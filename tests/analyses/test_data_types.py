@@ -18,7 +18,7 @@ GIB = 2**30
 TABLES = (table("wide", 4_000_000, 64, 1.0), table("hot", 2_000_000, 64, 20.0))
 WORK = replace(workload(*TABLES, batch_size=256), optimizer="rowwise_adagrad")
 CPUS = replace(load_cluster("cpu:4"), hbm_bytes=2 * GIB)
-FAST: dict[str, Any] = {"planner": "cost_greedy"}
+FAST: dict[str, Any] = {"planner": "cost_greedy", "cost_model": "analytic"}  # whose seconds follow bytes
 
 
 def test_bf16_halves_weights_and_devices_and_lookups() -> None:

@@ -323,7 +323,7 @@ def test_the_report_says_what_is_missing(run: Run, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(auto, "is_installed", lambda: False)
     monkeypatch.setattr(annealing_turns, "is_compiled", lambda: False)
-    report = " ".join(run("plan", "criteo-kaggle", "--cluster", "h100:4").out.split())
+    report = " ".join(run("plan", "criteo-kaggle", "--cluster", "h100:4", "--cost-model", "analytic").out.split())
     assert "; neighbourhoods: left out, needs OR-Tools" in report
     assert "; annealing: not compiled for want of a C compiler; plans may be a few per cent longer" in report
 

@@ -40,7 +40,7 @@ def test_simulate_prints_the_price_that_the_plan_was_made_with(run: Run, plans: 
     assert done.out.endswith("}\n")
     assert not done.out.endswith("\n\n")
     price = json.loads(done.out)
-    assert "device memory" in price.pop("published_error")["checked"]
+    assert "measured kernels" in price.pop("published_error")["checked"]
     assert price == {key: made[key] for key in ("cost_model", "cost", "bound", "gap")}
 
 

@@ -86,16 +86,18 @@ def keeps_rules(problem: Problem, shares: Shares, table: int, held: list[int]) -
 def _fillings(sizes: list[tuple[int, int]], targets: int, columns: int) -> Iterator[tuple[int, ...]]:
     """Every choice of a (share, its columns) for each target whose columns add up. sizes: the first is of no share.
 
-    Without recursion, since there may be thousands of targets: shares are taken back where columns do not add up.
+    Without recursion, since there may be thousands of targets: shares are taken back where columns do not add up. What is
+    left must fit the targets behind, so that tables wider than a piece may be are not tried in vain.
     """
-    none = sizes[0][0]
+    none, widest = sizes[0][0], max(size for _, size in sizes)
     chosen: list[int] = []
     left, untried = [columns], [iter(sizes)]  # columns that later targets hold, and shares to try, by target
     while untried:
         open_targets = targets - len(chosen)
         if left[-1] == 0:
             yield (*chosen, *[none] * open_targets)
-        fits = (each for each in untried[-1] if open_targets and left[-1] and each[1] <= left[-1])
+        room = (open_targets - 1) * widest  # of targets behind
+        fits = (each for each in untried[-1] if open_targets and left[-1] and left[-1] - room <= each[1] <= left[-1])
         share, size = next(fits, (None, 0))
         if share is None:
             untried.pop()
