@@ -309,6 +309,7 @@ def test_ties_under_a_learned_model_are_plans_within_its_own_error():
     found = compare(WORK, "h100:2", planners=GREEDIES, judges=(), cost_model="best")
     error = published_error_of(found)
     assert error == found.plans[found.rows[0].name].error
-    assert error.spread < published_error_of(compare(WORK, "h100:2", planners=GREEDIES, judges=(), cost_model="analytic")).spread
+    formulas = compare(WORK, "h100:2", planners=GREEDIES, judges=(), cost_model="analytic")
+    assert error.spread < published_error_of(formulas).spread
     over = {row.name: row.judgements[0].over_best or 0.0 for row in found.rows[1:]}
     assert ties(found) == tuple(name for name, share in over.items() if share <= error.spread)

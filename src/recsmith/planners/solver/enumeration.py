@@ -86,8 +86,8 @@ def keeps_rules(problem: Problem, shares: Shares, table: int, held: list[int]) -
 def _fillings(sizes: list[tuple[int, int]], targets: int, columns: int) -> Iterator[tuple[int, ...]]:
     """Every choice of a (share, its columns) for each target whose columns add up. sizes: the first is of no share.
 
-    Without recursion, since there may be thousands of targets: shares are taken back where columns do not add up. What is
-    left must fit the targets behind, so that tables wider than a piece may be are not tried in vain.
+    Without recursion, since there may be thousands of targets: shares are taken back where columns do not add up. What
+    is left must fit the targets behind, so that tables wider than a piece may be are not tried in vain.
     """
     none, widest = sizes[0][0], max(size for _, size in sizes)
     chosen: list[int] = []
