@@ -68,7 +68,7 @@ def plan_command(
     from recsmith.files import check_target
     from recsmith.planning import plan
     from recsmith.plans import PLAN_FILE
-    from recsmith.reports.plans import result_to_raw
+    from recsmith.reports.plans import kernel_model, result_to_raw
 
     check_target(output, inputs=inputs_of(workload, *options.values()), kind=PLAN_FILE, force=force)
     towers = read_towers(options)
@@ -87,7 +87,7 @@ def plan_command(
     else:
         result = _for_step(step, asked)
     end_line()
-    note_other_processor(_prices_kernels(result.plan))
+    note_other_processor(kernel_model(result.plan.cost_model, result.plan))
     if result.truncated:
         note("the search was cut short; this is the best plan by then")
     print_plan(result.plan, output, format_, lambda: _report(result, output), lambda: result_to_raw(result))
@@ -154,14 +154,6 @@ def _report(result: Any, output: str | None) -> Any:
     lost = "".join(f"; {reason}" for reason in result.left_out)
     plan = result.plan
     return plan_report(plan, f"planner {plan.planner}, {tries}, {result.elapsed_s:.2f} s{written}{lost}")
-
-
-def _prices_kernels(plan: Any) -> str:
-    """The cost model that prices the kernels of a plan: of the mixed one, that of the plan's device."""
-    from recsmith.costs import BEST, kernels_of
-
-    is_mixed = plan.cost_model == BEST.name
-    return kernels_of(plan.cluster.device, plan.workload.optimizer) if is_mixed else plan.cost_model
 
 
 def note_other_processor(cost_model: str) -> None:

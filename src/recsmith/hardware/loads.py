@@ -52,10 +52,8 @@ def loads_of(plan: Plan, seed: int = 0) -> tuple[Load, ...]:
     tables = {table.name: table for table in plan.workload.tables}
     for placement in plan.placements:
         _check(tables[placement.table], placement)
-    zipf, hot_rows = (
-        dict(zip(tables, Reuse.of(list(tables.values())).zipf.tolist(), strict=True)),
-        plan.workload.hot_rows,
-    )
+    zipf = dict(zip(tables, Reuse.of(list(tables.values())).zipf.tolist(), strict=True))
+    hot_rows = plan.workload.hot_rows
     ranks: list[dict[_Group, list[Table]]] = [{} for _ in range(plan.cluster.world_size)]
     kinds = {placement.table: placement.kind for placement in plan.placements}
     uneven = {

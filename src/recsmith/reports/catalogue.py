@@ -52,7 +52,7 @@ def devices_report() -> RenderableType:
             f"kernels of {' and '.join(ours)}, {' and '.join(f'{each.figures:,}' for each in ours.values())} "
             f"groups of tables: cost models {' and '.join(f'{PREFIX}{name}' for name in ours)} know them",
         ),
-        line("use", "--cluster h100:8x12 is 12 hosts of 8; a host of gb200 and gb300 is its NVLink domain"),
+        line("use", "--cluster h100:8x12 is 12 hosts of 8; a host of gb200 or gb300 is its NVLink domain"),
         line(
             "own", "in a YAML file: `schema: recsmith/cluster/1`, `device: {base: h100, name: mine, hbm_bytes: 60GiB}`"
         ),

@@ -203,9 +203,13 @@ def _bound_words(plan: Plan) -> str:
 
 def model_words(cost_model: str, plan: Plan) -> str:
     """A cost model by name; of the mixed one also which prices the kernels of a plan's device and optimizer."""
-    if cost_model != BEST.name:
-        return cost_model
-    return f"{cost_model}, here {kernels_of(plan.cluster.device, plan.workload.optimizer)}"
+    of_kernels = kernel_model(cost_model, plan)
+    return cost_model if of_kernels == cost_model else f"{cost_model}, here {of_kernels}"
+
+
+def kernel_model(cost_model: str, plan: Plan) -> str:
+    """The cost model that prices the kernels of a plan: of the mixed one, that of the plan's device and optimizer."""
+    return kernels_of(plan.cluster.device, plan.workload.optimizer) if cost_model == BEST.name else cost_model
 
 
 def overfull_words(cost: StepCost) -> str | None:

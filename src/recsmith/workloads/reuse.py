@@ -7,7 +7,7 @@ Legend: T tables; N questions, each of a table (by index) and an amount; 17 bins
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -65,10 +65,6 @@ class Reuse:
         scale[some] = unique[some] / zipf_unique_rows(zipf[some], rows[some], counted[some])
         reads = _reads_of_a_row(bins, counted)
         return cls(rows=rows, zipf=zipf, scale=scale, counted=counted, unique=unique, bins=bins, reads=reads)
-
-    def only(self, table: int) -> "Reuse":
-        """The reuse of one table alone."""
-        return Reuse(**{field.name: getattr(self, field.name)[[table]] for field in fields(self)})
 
     def unique_rows(self, table: Ints, lookups: Floats) -> Floats:
         """The expected number of different rows in so many lookups of a table (N,); at most its rows, and lookups."""
