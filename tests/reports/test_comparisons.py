@@ -15,6 +15,7 @@ from support.schema import problems
 from recsmith.analyses.compare import Comparison, Judgement, PlannerRow, ranked, verdict_on
 from recsmith.analyses.scaling import Fixed, Knee, Point, Sweep, with_knees
 from recsmith.analyses.sensitivity import Spread
+from recsmith.clusters import load_cluster
 from recsmith.files import dump_json
 from recsmith.reports.comparisons import (
     COLUMNS,
@@ -176,6 +177,15 @@ def row_of(text: str, devices: int) -> str:
 
 
 # --- text ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_sweep_under_the_default_says_which_model_prices_its_devices(capsys: pytest.CaptureFixture[str]):
+    here = {
+        device: replace(PLAN, cost_model="best", cluster=load_cluster(f"{device}:2")) for device in ("h100", "b200")
+    }
+    found = replace(sweep(point(4, 1e-3)), cost_model="best", plans=here)
+    assert "cost model best, here neural:h100 and analytic;" in text_of_sweep(found, capsys)
+    assert "cost model best;" in text_of_sweep(replace(found, plans={}), capsys)
 
 
 def test_a_row_holds_the_figures_of_a_point(capsys: pytest.CaptureFixture[str]):

@@ -18,7 +18,7 @@ from recsmith.errors import printable
 from recsmith.files import Raw, encode, starts_with_schema
 from recsmith.problems.space import space_words
 from recsmith.reports.layout import Grid, grid, line
-from recsmith.reports.plans import error_line, model_words
+from recsmith.reports.plans import error_line, kernel_model, model_words
 from recsmith.units import counted, format_gap, format_size, format_time
 
 DATA_TYPES_SCHEMA = "recsmith/data_types/1"
@@ -138,13 +138,20 @@ def sweep_report(sweep: Sweep) -> RenderableType:
     work, weights = sweep.workload, format_size(sweep.workload.weight_bytes)
     lines = [
         line("workload", f"{counted(len(work.tables), 'table')}, {weights} of weights"),
-        line("search", f"planner {sweep.planner}, cost model {sweep.cost_model}; {STEPS}"),
+        line("search", f"planner {sweep.planner}, cost model {_model_words_of(sweep)}; {STEPS}"),
         line("bounds", f"valid for {space_words(sweep.space)}"),
         *(line("fewest", fewest_words(each, sweep.fixed)) for each in sweep.fewest),
         *(line("knee", knee_words(knee, sweep.fixed)) for knee in sweep.knees),
         *(line("note", text) for text in _reasons(sweep)),
     ]
     return Group(*lines, _points_grid(sweep))
+
+
+def _model_words_of(sweep: Sweep) -> str:
+    """The cost model of a sweep; of the mixed one also which prices the kernels of its devices."""
+    of_kernels = {kernel_model(sweep.cost_model, plan): None for plan in sweep.plans.values()}  # in order, each once
+    named = [model for model in of_kernels if model != sweep.cost_model]
+    return f"{sweep.cost_model}, here {' and '.join(named)}" if named else sweep.cost_model
 
 
 def knee_words(knee: Knee, fixed: Fixed) -> str:
