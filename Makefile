@@ -41,18 +41,18 @@ test check soak: export PYTHONDONTWRITEBYTECODE =
 test check: export OMP_NUM_THREADS = 1
 
 test: venv
-	$(VENV)/bin/python -m pytest --numprocesses auto --dist loadfile
+	$(VENV)/bin/python -m pytest --numprocesses auto --dist worksteal
 
 # SINCE: what the changes are counted from.
 SINCE ?= main
 
 check: venv
 	$(VENV)/bin/python benchmarks/affected.py --since $(SINCE) \
-	    | xargs --no-run-if-empty $(VENV)/bin/python -m pytest --numprocesses auto --dist loadfile
+	    | xargs --no-run-if-empty $(VENV)/bin/python -m pytest --numprocesses auto --dist worksteal
 
 # Also what carries the mark `soak`, and laws with other random examples every time.
 soak: venv
-	$(VENV)/bin/python -m pytest --numprocesses auto --dist loadfile -m '' --hypothesis-profile soak
+	$(VENV)/bin/python -m pytest --numprocesses auto --dist worksteal -m '' --hypothesis-profile soak
 
 venv: $(VENV)/.test
 

@@ -22,7 +22,7 @@ from torchrec.optim.keyed import CombinedOptimizer, KeyedOptimizerWrapper
 
 from recsmith.errors import CorruptFile, RecSmithError
 from recsmith.testing.stores import a_model
-from recsmith.training import DenseOptimizer, Run, RunData, RunOptimizers, SparseOptimizer, save_run
+from recsmith.training import DenseOptimizer, Run, RunData, RunOptimizers, SparseOptimizer, save_run, train
 from recsmith.training.job.log import progress_text
 from recsmith.training.job.resuming import Saved
 from recsmith.training.random_states import random_states, restore_random_states
@@ -222,15 +222,8 @@ def test_a_checkpoint_that_is_written_here_is_read_here(tmp_path: Path) -> None:
     assert torch.equal(rows["model.t"], torch.arange(6.0).reshape(3, 2))
 
 
-@pytest.mark.filterwarnings("ignore:.*an autograd kernel was not registered")
-def test_samples_of_click_logs_are_counted_when_a_run_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_samples_of_click_logs_are_counted_when_a_run_goes_on(tmp_path: Path) -> None:
     """They are known once the first batch was asked for, whether the plan is made or taken from a checkpoint."""
-    from recsmith.training.loop import train_on_rank
-
-    for name in ("RANK", "LOCAL_RANK", "GROUP_RANK"):
-        monkeypatch.setenv(name, "0")
-    for name in ("WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_WORLD_SIZE"):
-        monkeypatch.setenv(name, "1")
     line = "\t".join(["0", *["5"] * 13, *["abcdef01"] * 26]) + "\n"
     (tmp_path / "train.txt").write_text(line * 20)
     (tmp_path / "test.txt").write_text(line * 3 + line.replace("0", "-1", 1) * 2)
@@ -243,11 +236,10 @@ def test_samples_of_click_logs_are_counted_when_a_run_goes_on(tmp_path: Path, mo
         "metrics": {"every": 1}, "model": {"embedding_dim": 4, "bottom": [4], "top": [4]},
         "data": {**clicks, "batch_size": 8},
     }  # fmt: skip
-    told: list[str] = []
-    monkeypatch.setattr("recsmith.training.job.log.RunLog.say", lambda _, message: told.append(progress_text(message)))
     for steps in (1, 2):
-        told.clear()
-        train_on_rank(run | {"steps": steps})
+        told: list[str] = []
+        (tmp_path / "run.json").write_text(json.dumps(run | {"steps": steps}))
+        train(str(tmp_path / "run.json"), on_progress=lambda message, told=told: told.append(progress_text(message)))
         assert any("data: 20 samples; 8 a rank and step" in line for line in told), told
         assert any("4 of 20 samples fill no step" in line for line in told), told
         assert any(line.endswith("of 3 samples; 2 corrupt ones were left out") for line in told), told
