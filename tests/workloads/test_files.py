@@ -65,6 +65,11 @@ profiles = st.builds(AccessProfile, zipf=st.floats(0, 10)) | st.builds(
     counts,
 )
 CRITEO = ("criteo-1tb", "criteo-kaggle", "dlrm-v2")
+SEQUENCES = {  # name: tables, columns, weights in GiB, ids per sample, samples a device
+    "dlrm-v4": (11, 512, 558.95, 8000, 1024),
+    "dlrm-v4-streaming": (3, 512, 963.21, 5391, 1024),
+    "kuairand-hstu": (7, 256, 9.537, 2056, 16),
+}
 NVIDIA = {  # name: tables and GiB as published, devices of the largest published run
     "tiny": (55, 4.2, 16),
     "small": (107, 26.3, 32),
@@ -263,7 +268,7 @@ def ids_per_sample(work: Workload) -> np.ndarray:
 
 
 def test_the_list_of_built_ins_is_frozen():
-    assert builtins() == tuple(sorted([*CRITEO, *(f"nvidia-{size}" for size in NVIDIA)]))
+    assert builtins() == tuple(sorted([*CRITEO, *SEQUENCES, *(f"nvidia-{size}" for size in NVIDIA)]))
 
 
 @pytest.mark.parametrize("name", builtins())
@@ -307,7 +312,27 @@ def test_nvidia_models_have_the_published_tables(size: str, data: Path):
     ]
 
 
-@pytest.mark.parametrize("name", builtins())
+@pytest.mark.parametrize("name", SEQUENCES)
+def test_sequence_models_have_the_published_tables_and_none_is_pooled(name: str):
+    tables, columns, gib, ids, batch = SEQUENCES[name]
+    work = load_workload(name)
+    assert len(work.tables) == tables
+    assert {(table.embedding_dim, table.pooling) for table in work.tables} == {(columns, "none")}
+    assert work.weight_bytes / 2**30 == pytest.approx(gib, abs=0.005)
+    assert ids_per_sample(work).sum() == ids
+    assert (work.batch_size, work.optimizer) == (batch, "rowwise_adagrad")
+
+
+@pytest.mark.parametrize(("name", "unique"), [("item_id", 0.024), ("album_id", 0.015), ("artist_id", 0.006)])
+def test_a_batch_of_dlrm_v4_reads_as_many_different_rows_as_its_reference_measured(name: str, unique: float):
+    (table,) = (table for table in load_workload("dlrm-v4").tables if table.name == name)
+    assert table.access
+    lookups = np.array([2.69e6])  # of a batch of 1,024 samples, as published
+    rows = zipf_unique_rows(np.array([table.access.zipf]), np.array([float(table.num_embeddings)]), lookups)
+    assert rows[0] / lookups[0] == pytest.approx(unique, rel=0.01)
+
+
+@pytest.mark.parametrize("name", [name for name in builtins() if name not in SEQUENCES])
 def test_a_batch_of_65536_reads_014_unique_rows_a_lookup(name: str):
     work = load_workload(name)
     (exponent,) = {table.access.zipf for table in work.tables if table.access}

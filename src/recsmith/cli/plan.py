@@ -55,8 +55,8 @@ def plan_command(
 ) -> None:
     """Find a sharding plan for WORKLOAD on a cluster.
 
-    WORKLOAD is a built-in (dlrm-v2, criteo-1tb, criteo-kaggle, nvidia-tiny .. nvidia-colossal) or a file: YAML, JSON,
-    CSV, or a job's log with the report of TorchRec's planner in it; '-' reads stdin.
+    WORKLOAD is a built-in (dlrm-v2, dlrm-v4, criteo-1tb, criteo-kaggle, nvidia-tiny .. nvidia-colossal, ...) or a
+    file: YAML, JSON, CSV, or a job's log with the report of TorchRec's planner in it; '-' reads stdin.
 
     \b
     recsmith plan dlrm-v2 --cluster h100:8
