@@ -58,7 +58,8 @@ def _row_blocks(table: Table, placement: Placement, plan: Plan) -> RowBlocks:
     )
     times = 1.0
     if where != "scattered":
-        lookups = float(Demand.of(plan.workload, (table,)).ids[0]) * kind.samples_share(plan.cluster)
+        demand = Demand.of(plan.workload, (table,))
+        lookups = float(demand.ids[0] * demand.repeats[0]) * kind.samples_share(plan.cluster)
         blocks = kind.blocks(plan.cluster)
         busiest = busiest_block(table, Reuse.of((table,)), blocks, lookups, assumed)
         times = blocks * busiest.lookups if busiest else 1.0

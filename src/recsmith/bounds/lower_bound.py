@@ -178,7 +178,8 @@ def _different_tables(problem: Problem) -> int:
     demand = problem.demand
     if len(problem.tables) > MOST_ALIKE:
         return len(problem.tables)
-    facts = (demand.rows, demand.dim, demand.element_bytes, demand.ids, demand.bags, demand.pooled, demand.weighted)
+    facts = (demand.rows, demand.dim, demand.element_bytes, demand.ids, demand.bags, demand.pooled, demand.weighted,
+             demand.repeats)  # fmt: skip
     return len(np.unique(np.column_stack(facts), axis=0))
 
 

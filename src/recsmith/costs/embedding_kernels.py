@@ -106,7 +106,7 @@ class EmbeddingKernels:
             )
         reuse = Reuse.of(problem.tables)
         blocks = np.where(np.isin(modes.type, SPLIT_ROWS), modes.coverage, 1)
-        lookups = modes.ids * modes.spread
+        lookups = modes.lookups
         fetched, cached = np.zeros(len(blocks)), np.flatnonzero(np.isin(modes.kernel, CACHED))
         held = modes.load_factor * problem.demand.rows[modes.table] * (modes.spread / blocks)
         missed = reuse.missed_static if modes.static.any() else reuse.missed_rows  # a space has one kind of cache

@@ -9,6 +9,7 @@ import numpy as np
 
 from recsmith._types import Floats, Ints
 from recsmith.clusters import Cluster
+from recsmith.costs.index_dedup import dedup_seconds
 from recsmith.costs.protocol import CostModel, Evaluator
 from recsmith.plans import PARTS, DeviceCost, StepCost
 from recsmith.problems import Footprint, Space, build_problem, memory_taken, sum_per_rank
@@ -67,6 +68,7 @@ def price(evaluator: Evaluator, footprint: Footprint) -> StepCost:
             )
             for rank, (row, idle, size, room) in enumerate(devices)
         ),
+        dedup_s=dedup_seconds(evaluator.problem.workload, evaluator.problem.cluster),
     )
 
 

@@ -158,6 +158,8 @@ class Case:
         for what in ("data_type", "pooling"):
             if len({getattr(table, what) for table in self.tables}) > 1:
                 raise UsageError(f"the tables of a case differ in {what}; one fused kernel serves tables of one")
+        if not self.tables[0].pooled and len({table.embedding_dim for table in self.tables}) > 1:
+            raise UsageError("the tables of a case of sequences differ in embedding_dim; one kernel returns rows of one")
 
     @property
     def tables(self) -> tuple[Table, ...]:
@@ -188,7 +190,9 @@ class Case:
 
     @property
     def outputs(self) -> int:
-        """Elements that an iteration returns."""
+        """Elements that an iteration returns: a vector of each bag, or of each id of sequences."""
+        if not self.tables[0].pooled:
+            return sum(self.lookups) * self.tables[0].embedding_dim
         return self.workload.batch_size * sum(table.embedding_dim for table in self.tables)
 
     def check(self, scale: CaseScale) -> None:

@@ -163,7 +163,8 @@ class FusedHardware:
         groups: list[FusedGroup] = []
         for i, (case, case_lookups) in enumerate(zip(cases, lookups, strict=True)):
             memory = self._memory.beyond(elements[i], outputs[i]).of_case(case)
-            gradient = memory.gradient[: case.outputs].view(case.workload.batch_size, -1)
+            shape = (case.workload.batch_size, -1) if case.tables[0].pooled else (-1, case.tables[0].embedding_dim)
+            gradient = memory.gradient[: case.outputs].view(shape)
             groups.append(FusedGroup(FusedTables(case, memory), case_lookups, gradient))
         return groups
 

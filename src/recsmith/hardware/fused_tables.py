@@ -29,7 +29,7 @@ logging.disable(logging.NOTSET)
 GPU_OPTIMIZERS: tuple[OptimizerName, ...] = (*CPU_OPTIMIZERS, "adam")  # FBGEMM has no CPU kernels of Adam
 FUSED = {name: EmbOptimType[OPTIMIZERS[name].fbgemm_name] for name in GPU_OPTIMIZERS}
 DATA_TYPES = {"fp32": SparseType.FP32, "fp16": SparseType.FP16}
-POOLINGS = {"sum": PoolingMode.SUM, "mean": PoolingMode.MEAN}
+POOLINGS = {"sum": PoolingMode.SUM, "mean": PoolingMode.MEAN, "none": PoolingMode.NONE}
 WEIGHT_BITS = 0x3C00  # 1 as fp16, two of them 0.0078 as fp32: arithmetic never meets denormal numbers
 STATE, GRADIENT = 1e-3, 1e-2  # of every element: any values whose squares and roots are no denormal numbers
 

@@ -27,6 +27,7 @@ from torchrec.optim.apply_optimizer_in_backward import apply_optimizer_in_backwa
 
 from recsmith._components import load
 from recsmith.adapters.convert import to_sharding_plan
+from recsmith.adapters.index_dedup import deduplicating
 from recsmith.adapters.topology import collection_arguments, device_type
 from recsmith.clusters import Cluster
 from recsmith.jobs.workload_model import WorkloadModel, with_model_collections
@@ -129,7 +130,7 @@ def sharded_model(plan: Plan, optimizer: str) -> tuple[DistributedModelParallel,
     for name, parameter in model.named_parameters():
         if table_of(name) not in copies:
             apply_optimizer_in_backward(cls, [parameter], dict(keywords))
-    sharders = get_default_sharders()
+    sharders = deduplicating(get_default_sharders(), plan.workload)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         sharding_plan = to_sharding_plan(plan, model, sharders=sharders)

@@ -17,6 +17,7 @@ from recsmith.planners import Budget, OnImprove, Planner, Solution
 from recsmith.planning.advice import AdviceBudget
 from recsmith.planning.contradictions import Question, any_plan, contradiction
 from recsmith.planning.feasibility import check_feasible, what_helps
+from recsmith.planning.index_dedup import DEDUP_CHOICES, deduplicated_where_it_pays
 from recsmith.planning.registry import PLANNERS, find_planner
 from recsmith.planning.result import Result, SearchOptions, make_plan
 from recsmith.plans import Bound, Plan, check_placements, load_plan
@@ -84,6 +85,15 @@ def plan_with(
     """`plan`, with the options of the search in one noun."""
     begun = time.perf_counter()
     workload, cluster = load_workload(workload), load_cluster(cluster)
+    if workload.index_dedup == "auto":
+        half = replace(options, time_limit_s=options.time_limit_s and options.time_limit_s / len(DEDUP_CHOICES))
+        return deduplicated_where_it_pays(
+            workload,
+            lambda one: plan_with(
+                half, one, cluster, planner=planner, constraints=constraints, start=start, on_improve=on_improve,
+                prove=prove, on_bound=on_bound, on_proof=on_proof,
+            ),
+        )  # fmt: skip
     model, searcher = find_cost_model(options.cost_model), find_planner(planner)
     limits = Constraints() if constraints is None else problems.load_constraints(constraints)
     question = Question(workload, cluster, options.space)

@@ -54,13 +54,23 @@ class DeviceCost:
 
 @noun
 class StepCost:
-    """Seconds of a training step's embedding part, and where they go."""
+    """Seconds of a training step's embedding part, and where they go.
+
+    dedup_s: what every rank takes beside it, under any plan, to find its equal ids and to give each id its row again.
+    """
 
     total_s: float
     per_device: tuple[DeviceCost, ...]
+    dedup_s: float = 0.0
 
     def __post_init__(self) -> None:
         _check_seconds(self.total_s, "total_s")
+        _check_seconds(self.dedup_s, "dedup_s")
+
+    @property
+    def step_s(self) -> float:
+        """Seconds of the step, those of deduplication included."""
+        return self.total_s + self.dedup_s
 
     @property
     def mean_s(self) -> float:

@@ -43,7 +43,8 @@ class CachedLookups:
     def of(cls, workload: Workload, tables: Sequence[Table], ranks: int) -> "CachedLookups":
         """Of some tables of a workload. ranks: whose batches a table serves in a step."""
         rows = np.array([table.num_embeddings for table in tables], dtype=np.float64)
-        return cls(Reuse.of(tables), rows, Demand.of(workload, tuple(tables)).ids * ranks)
+        demand = Demand.of(workload, tuple(tables))
+        return cls(Reuse.of(tables), rows, demand.ids * demand.repeats * ranks)
 
     def hit_share(self, shares: Floats, static: Bools) -> float:
         """The share (0..1) of all lookups whose row is in its table's cache; 0 without lookups.

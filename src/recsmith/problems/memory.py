@@ -13,7 +13,7 @@ from recsmith.problems.constraints import Constraints
 from recsmith.problems.modes import Demand, Modes
 from recsmith.problems.shared_caches import SharedSlots, shares_slots, slot_widths, too_wide
 from recsmith.sharding import CACHED, DATA_PARALLEL, FUSED, SHARDING_TYPES, SPLIT_ROWS, UVM_CACHING, WIDTH_STEP
-from recsmith.sharding.memory import ACCOUNTINGS, PIPELINE_DEPTH, Bytes, Pieces, device_parts
+from recsmith.sharding.memory import ACCOUNTINGS, ID_BYTES, PIPELINE_DEPTH, Bytes, Pieces, device_parts
 from recsmith.workloads import Table, Workload
 
 ROUNDED = {"torchrec": 4, "real": 0}  # bytes by which rounding moves an accounting off a straight line over widths
@@ -170,5 +170,8 @@ def batch_bytes(workload: Workload, world_size: int) -> int:
 def _local_bytes(tables: tuple[Table, ...], workload: Workload) -> tuple[float, float]:
     demand = Demand.of(workload, tables)
     features = sum(len(table.features) for table in tables)
-    ids = float((demand.ids * np.where(demand.weighted, 12, 8)).sum()) + workload.batch_size * features * BAG_BYTES
-    return ids, float((demand.bags * demand.dim).sum()) * OUTPUT_BYTES
+    given, once = demand.ids * demand.repeats, demand.repeats > 1  # a batch has all ids, and their places among those
+    ids = float((given * np.where(demand.weighted, 12, 8)).sum()) + workload.batch_size * features * BAG_BYTES
+    ids += float((np.where(once, demand.ids + given, 0.0)).sum()) * ID_BYTES
+    bags = demand.bags + np.where(once, given, 0.0)  # rows that come back, and one for each id
+    return ids, float((bags * demand.dim).sum()) * OUTPUT_BYTES

@@ -25,7 +25,7 @@ from recsmith.sharding import (
 from recsmith.sharding.kernel_limits import FIX, KernelLimits
 from recsmith.workloads import Table, Workload
 from recsmith.workloads.access import HotRows
-from recsmith.workloads.reuse import Reuse
+from recsmith.workloads.reuse import TINY, Reuse
 from recsmith.workloads.row_blocks import busiest_blocks, hot_rows_of
 
 Rules = dict[str, TableRule | None]
@@ -35,8 +35,9 @@ Rules = dict[str, TableRule | None]
 class Demand:
     """Per table (T,): its shape, and what the local batch of one device asks of it in a step.
 
-    ids: rows looked up. bags: embeddings returned (poolings; for sequences, ids).
-    outputs: bags as TorchRec's estimator counts them, min(1, pooling factor) for each pooling.
+    ids: rows looked up, equal ones once where ids are deduplicated. bags: embeddings returned (poolings; for sequences,
+        ids). outputs: bags as TorchRec's estimator counts them, min(1, pooling factor) for each pooling.
+    repeats: how many ids of the batch each of those that are looked up stands for; 1 without deduplication.
     """
 
     rows: Ints
@@ -45,6 +46,7 @@ class Demand:
     ids: Floats
     bags: Floats
     outputs: Floats
+    repeats: Floats
     pooled: Bools
     mean: Bools
     weighted: Bools
@@ -54,6 +56,8 @@ class Demand:
     def of(cls, workload: Workload, tables: tuple[Table, ...]) -> "Demand":
         """The demand of a workload on these tables."""
         batch = np.array([_batch_demand(table, workload.batch_size) for table in tables]).reshape(-1, 3)
+        repeats = _repeats(workload, tables, batch[:, 0])
+        batch /= repeats[:, None]
         return cls(
             rows=np.array([table.num_embeddings for table in tables], dtype=np.int64),
             dim=np.array([table.embedding_dim for table in tables], dtype=np.int64),
@@ -61,6 +65,7 @@ class Demand:
             ids=batch[:, 0],
             bags=batch[:, 1],
             outputs=batch[:, 2],
+            repeats=repeats,
             pooled=np.array([table.pooled for table in tables]),
             mean=np.array([table.pooling == "mean" for table in tables]),
             weighted=np.array([table.weighted for table in tables]),
@@ -77,6 +82,16 @@ def _batch_demand(table: Table, batch_size: int) -> tuple[float, float, float]:
     return (ids, bags, outputs) if table.pooled else (ids, ids, ids)
 
 
+def _repeats(workload: Workload, tables: tuple[Table, ...], ids: Floats) -> Floats:
+    """How many of a rank's ids (T,) are equal to each one that is looked up; 1 of tables without deduplication."""
+    repeats = np.ones(len(tables))
+    some = np.flatnonzero([workload.deduplicates(table) for table in tables])
+    if some.size:
+        different = Reuse.of([tables[t] for t in some]).unique_rows(np.arange(some.size), ids[some])
+        repeats[some] = np.where(different > 0, ids[some] / np.maximum(different, TINY), 1.0)
+    return repeats
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Modes:
     """Per mode (M,): what one covered rank does a step, and how its rows are cut.
@@ -85,6 +100,7 @@ class Modes:
     static: the cache keeps the rows that are read most, and otherwise those that were read last.
     group: tables that TorchRec fuses into one kernel share it.
     head_rows: rows on each covered rank but the last; tail_rows: on the last.
+    repeats: as of Demand.
     spread, row_spread: lookups of a piece on all its ranks, and their different rows, over those of its busiest rank,
         which every rank is priced as; the blocks of rows where all are equally busy, and 1 where rows are whole.
     """
@@ -102,8 +118,14 @@ class Modes:
     outputs: Floats
     head_rows: Ints
     tail_rows: Ints
+    repeats: Floats
     spread: Floats
     row_spread: Floats
+
+    @property
+    def lookups(self) -> Floats:
+        """Ids (M,) that the batches of all ranks ask of all ranks of a piece, equal ones too."""
+        return self.ids * self.spread * self.repeats
 
 
 def build_modes(
@@ -119,7 +141,11 @@ def build_modes(
     coverage = np.array([sharding.coverage(cluster) for sharding in SHARDING_TYPES])[kind]
     blocks = np.array([sharding.blocks(cluster) for sharding in SHARDING_TYPES])[kind]
     multiplier = np.array([sharding.samples_share(cluster) for sharding in SHARDING_TYPES])[kind]
-    spread, row_spread = _spreads(tables, table, kind, demand.ids[table] * multiplier, cluster, hot_rows)
+    lookups = demand.ids[table] * demand.repeats[table]
+    spread, row_spread = _spreads(tables, table, kind, lookups * multiplier, cluster, hot_rows)
+    once = np.flatnonzero(demand.repeats[table] > 1)
+    if once.size:  # of the different rows of each rank, the busiest block has its share of those
+        spread[once] = _spreads(tables, table[once], kind[once], lookups[once], cluster, hot_rows)[1]
     head = -(-demand.rows[table] // blocks)
     ids = demand.ids[table] / spread * multiplier
     return Modes(
@@ -132,6 +158,7 @@ def build_modes(
         outputs=np.where(demand.pooled[table], demand.outputs[table] * multiplier, ids),
         head_rows=head,
         tail_rows=demand.rows[table] - (blocks - 1) * head,
+        repeats=demand.repeats[table],
         spread=spread,
         row_spread=row_spread,
     )  # fmt: skip
@@ -194,7 +221,7 @@ def holds_two_batches(tables: tuple[Table, ...], modes: Modes) -> Bools:
     The rows of a batch are those that the access profile lets expect.
     """
     blocks = np.where(np.isin(modes.type, SPLIT_ROWS), modes.coverage, 1)
-    rows = Reuse.of(tables).unique_rows(modes.table, modes.ids * modes.spread) * (blocks / modes.row_spread)
+    rows = Reuse.of(tables).unique_rows(modes.table, modes.lookups) * (blocks / modes.row_spread)
     held = modes.load_factor * np.array([table.num_embeddings for table in tables], dtype=np.float64)[modes.table]
     return (modes.kernel != KEY_VALUE.number) | (2 * rows <= held)
 

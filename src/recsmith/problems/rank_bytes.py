@@ -46,8 +46,10 @@ def _pieces_of(plan: Plan, shards: tuple[Shard, ...]) -> Pieces:
     demand = Demand.of(plan.workload, tuple(mine))
     times = np.array([kind.samples_share(plan.cluster) for kind in types])
     spreads = [
-        kind.spread(table, shard.rows, plan.cluster, plan.workload.hot_rows)
-        for kind, table, shard in zip(types, mine, shards, strict=True)
+        kind.spread(table, shard.rows, plan.cluster, plan.workload.hot_rows, ids if repeats > 1 else None)
+        for kind, table, shard, ids, repeats in zip(
+            types, mine, shards, (demand.ids * demand.repeats).tolist(), demand.repeats.tolist(), strict=True
+        )
     ]
     ids = demand.ids / np.array(spreads) * times
     return Pieces(

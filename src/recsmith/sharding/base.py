@@ -18,7 +18,7 @@ from recsmith.errors import PlanMismatch
 from recsmith.sharding.coverage import covering_target, first_rank, last_rank
 from recsmith.workloads import Table
 from recsmith.workloads.access import HotRows
-from recsmith.workloads.row_blocks import hot_rows_of, lookups_before
+from recsmith.workloads.row_blocks import hot_rows_of, lookups_before, unique_before
 
 WIDTH_STEP = 4  # columns; FBGEMM's kernels read rows in vectors of four elements
 WIDEST_ON_CUDA = 2048  # columns of a piece: max_embedding_dim of FBGEMM 1.8, fbgemm_gpu/codegen/genscript/
@@ -128,12 +128,21 @@ class ShardingType:
         """Blocks of rows that each piece of a table is cut into."""
         return self.coverage(cluster) if self.splits_rows else 1
 
-    def spread(self, table: Table, rows: tuple[int, int], cluster: Cluster, hot_rows: HotRows | None) -> float:
-        """How many blocks as busy as this one, of a shard's rows, would hold all lookups of a table in a step."""
+    def spread(
+        self, table: Table, rows: tuple[int, int], cluster: Cluster, hot_rows: HotRows | None, once: float | None = None
+    ) -> float:
+        """How many blocks as busy as this one, of a shard's rows, would hold all lookups of a table in a step.
+
+        once: ids of a rank's batch, of which equal ones are looked up once.
+        """
         if not self.splits_rows or hot_rows_of(table, hot_rows) == "scattered":
             return float(self.blocks(cluster))
-        before, until = lookups_before(table, np.array(rows, dtype=np.float64), hot_rows).tolist()
-        return 1 / (until - before) if until > before else math.inf
+        ends = np.array((*rows, table.num_embeddings), dtype=np.float64)
+        sums = lookups_before(table, ends, hot_rows) if once is None else unique_before(table, ends, once, hot_rows)
+        before, until, total = sums.tolist()
+        if until <= before:
+            return math.inf
+        return 1 / (until - before) if once is None else total / (until - before)
 
     def column_counts(self, table: Table, cluster: Cluster) -> tuple[int, int]:
         """Least and largest number of column pieces of the table."""

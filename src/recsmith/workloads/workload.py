@@ -15,6 +15,8 @@ from recsmith.workloads.optimizers import OptimizerName
 LARGEST_COUNT = 2**53  # counts stay exact as floating-point numbers
 MOST_TABLES = 1_000_000  # more are taken for a mistake
 Pipeline = Literal["none", "sparse_dist", "prefetch_sparse_dist"]
+IndexDedup = Literal["off", "on", "auto"]
+"""Whether each rank looks its equal ids of a sequence table up once (TorchRec's use_index_dedup); auto: where it pays."""
 
 
 def wrong_name(name: str, what: str) -> str | None:
@@ -141,6 +143,8 @@ class Workload:
     comm_bytes: bytes of a value on its way, forward and backward, where codecs of a job send no such element type.
     pipeline: the TorchRec train pipeline, which decides how many batches of ids are in flight.
     hot_rows: where the rows lie that are read most, of tables that do not say; None takes them for scattered.
+    index_dedup: whether each rank looks its equal ids of a sequence table up once. auto is for planning to decide, and
+        counts as off until then.
     name, source: for people; where the figures come from.
     """
 
@@ -152,6 +156,7 @@ class Workload:
     comm_bytes: tuple[float, float] | None = None
     pipeline: Pipeline = "none"
     hot_rows: HotRows | None = None
+    index_dedup: IndexDedup = "off"
     name: str = ""
     source: str = ""
 
@@ -186,6 +191,10 @@ class Workload:
             return self.comm_bytes
         forward, backward = (None if kind is None else float(ELEMENT_BYTES[kind]) for kind in self.comm_dtypes)
         return forward, backward
+
+    def deduplicates(self, table: Table) -> bool:
+        """Whether equal ids of a rank are looked up once in a table: TorchRec does so in EmbeddingCollection alone."""
+        return self.index_dedup == "on" and not table.pooled
 
     @property
     def weight_bytes(self) -> int:

@@ -1,0 +1,36 @@
+"""Whether ids of sequence tables are deduplicated: planned without and with, and the shorter step is taken.
+
+It is one switch of a job, TorchRec's EmbeddingCollectionSharder(use_index_dedup=...), so both of its settings are tried.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from recsmith.errors import Infeasible, NoPlanFound
+from recsmith.planning.result import Result
+from recsmith.workloads import Workload
+from recsmith.workloads.workload import IndexDedup
+
+DEDUP_CHOICES: tuple[IndexDedup, ...] = ("off", "on")
+
+
+def deduplicated_where_it_pays(workload: Workload, plan: Callable[[Workload], Result]) -> Result:
+    """The better of two results, whose plan says which it is; off where no table is one of sequences, or both are equal.
+
+    Raises:
+        Infeasible, NoPlanFound: neither has a plan; the error is of the workload without deduplication.
+    """
+    without = replace(workload, index_dedup="off")
+    if all(table.pooled for table in workload.tables):
+        return plan(without)
+    found: list[Result] = []
+    errors: list[Infeasible | NoPlanFound] = []
+    for choice in DEDUP_CHOICES:
+        try:
+            found.append(plan(replace(workload, index_dedup=choice)))
+        except (Infeasible, NoPlanFound) as error:
+            errors.append(error)
+    if not found:
+        raise errors[0]
+    best = min(found, key=lambda each: each.plan.cost.step_s)
+    return replace(best, elapsed_s=sum(each.elapsed_s for each in found))
