@@ -151,7 +151,6 @@ def test_means_are_means_only_where_a_rank_has_whole_rows():
     [
         (table("odd"), "data_parallel", "dense", "is data_parallel"),
         (table("odd"), "table_wise", "fused_uvm", "uses kernel fused_uvm"),
-        (table("odd", pooling="none"), "table_wise", "fused", "returns sequences"),
         (read_by(Feature(name="f", pooling_factor=1, weighted=True)), "table_wise", "fused", "has weighted ids"),
         (read_by(Feature(name="f", pooling_factor=1, num_poolings=2)), "table_wise", "fused", "has several features"),
         (read_by(Feature(name="f", pooling_factor=1, batch_size=9)), "table_wise", "fused", "or a batch_size"),

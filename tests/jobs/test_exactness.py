@@ -1,5 +1,6 @@
 """A sharded model trains like the unsharded one, in real processes; a 2D job like one model per sharding group."""
 
+from dataclasses import replace
 from importlib.util import find_spec
 
 import pytest
@@ -8,6 +9,7 @@ from support.exactness import COLUMN_SPLITS, cpu_cluster, every_type
 from recsmith import Plan, load_cluster
 from recsmith.clusters import sharding_group
 from recsmith.plans import plan_to_raw
+from recsmith.workloads.workload import IndexDedup
 
 pytestmark = pytest.mark.skipif(find_spec("torchrec") is None, reason="torchrec is not installed")
 
@@ -18,16 +20,22 @@ LEAST_MOVE = 1e-3  # a table that training left alone proves nothing
 
 
 @pytest.mark.parametrize(
-    ("local", "hosts", "steps"),
+    ("local", "hosts", "steps", "dedup"),
     [
-        (2, 2, STEPS),
-        *(pytest.param(*shape, MANY_STEPS, marks=pytest.mark.soak) for shape in ((1, 1), (2, 1), (4, 1), (2, 2))),
+        (2, 2, STEPS, "on"),
+        *(
+            pytest.param(*shape, MANY_STEPS, dedup, marks=pytest.mark.soak)
+            for shape in ((1, 1), (2, 1), (4, 1), (2, 2))
+            for dedup in ("off", "on")
+        ),
     ],
 )
-def test_every_type_trains_like_the_unsharded_model(local: int, hosts: int, steps: int) -> None:
+def test_every_type_trains_like_the_unsharded_model(local: int, hosts: int, steps: int, dedup: IndexDedup) -> None:
+    """Pooled tables of all types; sequences of their own, with equal ids looked up once or each by itself."""
     from recsmith.jobs.launch import launch
 
     plan = every_type(cpu_cluster(local, hosts))
+    plan = replace(plan, workload=replace(plan.workload, index_dedup=dedup))
     arguments = {"plan": plan_to_raw(plan), "optimizers": OPTIMIZERS, "steps": steps, "batch_size": 4}
     results = launch("support.trained_exactness:compare", arguments, ranks=local * hosts, hosts=hosts)
     seen: set[str] = set()

@@ -159,7 +159,7 @@ class Case:
             if len({getattr(table, what) for table in self.tables}) > 1:
                 raise UsageError(f"the tables of a case differ in {what}; one fused kernel serves tables of one")
         if not self.tables[0].pooled and len({table.embedding_dim for table in self.tables}) > 1:
-            raise UsageError("the tables of a case of sequences differ in embedding_dim; one kernel returns rows of one")
+            raise UsageError("the tables of a case of sequences differ in embedding_dim; a kernel returns rows of one")
 
     @property
     def tables(self) -> tuple[Table, ...]:

@@ -46,10 +46,15 @@ def loads_of(plan: Plan, seed: int = 0) -> tuple[Load, ...]:
     """The load of each rank (W,). seed: of the ids.
 
     Raises:
-        UsageError: a table that cannot be measured, by name: a kernel other than fused (data_parallel, host memory), a
-            sequence, weights of ids, several features or poolings.
+        UsageError: a table that cannot be measured, by name: a kernel other than fused (data_parallel, host memory),
+            weights of ids, several features or poolings; or ids that are deduplicated.
     """
     tables = {table.name: table for table in plan.workload.tables}
+    if any(plan.workload.deduplicates(table) for table in plan.workload.tables):
+        raise UsageError(
+            "ids of the plan are deduplicated (index_dedup: on), and kernels are measured with ids as a law draws "
+            "them; verify it by a job (--torchrec), or plan without"
+        )
     for placement in plan.placements:
         _check(tables[placement.table], placement)
     zipf = dict(zip(tables, Reuse.of(list(tables.values())).zipf.tolist(), strict=True))
@@ -78,7 +83,8 @@ def loads_of(plan: Plan, seed: int = 0) -> tuple[Load, ...]:
 
 def _group(table: Table, kind: ShardingType, plan: Plan) -> _Group:
     """What TorchRec fuses a table's pieces into."""
-    pooling = "sum" if kind.splits_rows else table.pooling  # TorchRec divides parts of means once they are added
+    divided = kind.splits_rows and table.pooled  # TorchRec divides parts of means once they are added
+    pooling = "sum" if divided else table.pooling
     return _Group(kind.name, table.collection, table.data_type, pooling, kind.blocks(plan.cluster))
 
 
@@ -89,15 +95,13 @@ def _check(table: Table, placement: Placement) -> None:
         why = "is data_parallel, a dense kernel; plan without it (--types)"
     elif placement.compute_kernel != FUSED.name:
         why = f"uses kernel {placement.compute_kernel}; plan with --kernels fused"
-    elif not table.pooled:
-        why = "returns sequences (pooling: none); leave it out of the workload"
     elif table.weighted:
         why = "has weighted ids; leave out its weights"
     elif more or first.num_poolings != 1 or first.batch_size is not None:
         why = "has several features or poolings, or a batch_size of its own; give it one feature with one pooling"
     else:
         return
-    raise UsageError(f"{where} {why}: kernels are measured for fused, pooled tables that one feature reads")
+    raise UsageError(f"{where} {why}: kernels are measured for fused tables that one feature reads")
 
 
 def _piece(table: Table, shard: Shard, group: _Group, zipf: float, spread: float) -> Table:

@@ -1,6 +1,6 @@
 """Whether ids of sequence tables are deduplicated: planned without and with, and the shorter step is taken.
 
-It is one switch of a job, TorchRec's EmbeddingCollectionSharder(use_index_dedup=...), so both of its settings are tried.
+It is one switch of a job, EmbeddingCollectionSharder(use_index_dedup=...) of TorchRec, so both settings are tried.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ DEDUP_CHOICES: tuple[IndexDedup, ...] = ("off", "on")
 
 
 def deduplicated_where_it_pays(workload: Workload, plan: Callable[[Workload], Result]) -> Result:
-    """The better of two results, whose plan says which it is; off where no table is one of sequences, or both are equal.
+    """The better of two results, whose plan says which it is; off where no table is one of sequences, or if equal.
 
     Raises:
         Infeasible, NoPlanFound: neither has a plan; the error is of the workload without deduplication.

@@ -16,7 +16,7 @@ LARGEST_COUNT = 2**53  # counts stay exact as floating-point numbers
 MOST_TABLES = 1_000_000  # more are taken for a mistake
 Pipeline = Literal["none", "sparse_dist", "prefetch_sparse_dist"]
 IndexDedup = Literal["off", "on", "auto"]
-"""Whether each rank looks its equal ids of a sequence table up once (TorchRec's use_index_dedup); auto: where it pays."""
+"""Whether a rank looks its equal ids of a sequence table up once (TorchRec's use_index_dedup); auto: where it pays."""
 
 
 def wrong_name(name: str, what: str) -> str | None:

@@ -6,6 +6,7 @@ forward and backward, and of collectives forward and backward.
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -26,8 +27,11 @@ from recsmith.costs.neural.inputs import (
     missing_shares,
     work_of,
 )
+from recsmith.costs.neural.sequences import SequenceSeconds, sequence_figures, sequences_of
 from recsmith.costs.protocol import Evaluator, Plane, StepRule, ready_and_forward
+from recsmith.elementary import matmul
 from recsmith.problems import Problem
+from recsmith.sharding import FUSED
 
 AROUND = 4  # terms that are not learned, behind those that are
 PIECES = 0  # the column of the count of pieces
@@ -89,7 +93,7 @@ class NeuralEvaluator:
         terms = np.zeros((len(modes), 1 + learned + self._owned + AROUND))
         terms[:, PIECES] = 1.0
         covered, analytic = self.covered[modes], self.analytic.terms(modes, widths)
-        formula, rest = self._formula(modes, analytic), self._rest(modes)
+        formula, rest = self._formula(modes, widths, analytic), self._rest(modes)
         known = np.flatnonzero(covered)
         for start in range(0, len(known), PIECE_BLOCK):
             some = known[start : start + PIECE_BLOCK]
@@ -111,10 +115,32 @@ class NeuralEvaluator:
         """Seconds (N,) of pieces that are left to formulas."""
         return self.terms(modes, widths)[:, [OTHER_FORWARD, OTHER_BACKWARD]].sum(axis=1)
 
-    def _formula(self, modes: Ints, analytic: Floats) -> Floats:
+    def _formula(self, modes: Ints, widths: Ints, analytic: Floats) -> Floats:
         """Seconds of formulas (N, 2) for pieces, forward and backward. analytic: its terms."""
         other = np.maximum(analytic[:, [1, 3]], analytic[:, [2, 4]])
-        return other * (self.card.analytic_factor if self.factors is None else self.factors[modes])
+        other *= self.card.analytic_factor if self.factors is None else self.factors[modes]
+        for data_type in {table.data_type for table in self.problem.tables if not table.pooled}:
+            fitted = self.card.sequences.get(sequences_of(self.problem.workload.optimizer, data_type))
+            some = np.flatnonzero((self._sequences == data_type)[modes]) if fitted else []
+            if fitted and len(some):
+                other[some] = self._sequence_seconds(modes[some], widths[some], fitted)
+        return other
+
+    @cached_property
+    def _sequences(self) -> Any:
+        """The data type of each mode (M,) that is a fused kernel of sequences on the device; '' of others."""
+        types = np.array(["" if table.pooled else table.data_type for table in self.problem.tables])
+        return np.where(self.problem.modes.kernel == FUSED.number, types[self.problem.modes.table], "")
+
+    def _sequence_seconds(self, modes: Ints, widths: Ints, fitted: SequenceSeconds) -> Floats:
+        """Seconds (N, 2) of pieces of sequence tables, as they were measured."""
+        found, demand = self.problem.modes, self.problem.demand
+        figures = sequence_figures(
+            found.ids[modes], self.kernels.unique[modes], widths.astype(np.float64),
+            demand.element_bytes[found.table[modes]].astype(np.float64),
+        )  # fmt: skip
+        ways = zip(figures, (fitted.forward, fitted.backward), strict=True)
+        return np.stack([matmul(each, np.array(units)) for each, units in ways], axis=1)
 
     def _rest(self, modes: Ints) -> Floats:
         """What formulas count of pieces (N,), from 0 to 1."""

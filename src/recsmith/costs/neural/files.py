@@ -22,6 +22,7 @@ from recsmith.costs.neural.inputs import (
     WORK,
     Region,
 )
+from recsmith.costs.neural.sequences import SequenceSeconds
 from recsmith.costs.weight_files import (
     COMM,
     POLICIES,
@@ -104,7 +105,8 @@ class Card:
     and of whole groups (`device ids`, `device tables` ...). analytic_factor: what the seconds of cost model analytic
     are multiplied with for kernels that were not measured. start: the model whose weights training began with.
     regions: `held_out` by kinds of groups. beside: formulas on the same samples, by cost model. copies: what was
-    measured of data_parallel tables, by optimizer (benchmarks/gpu/copies.py). Cards of before have none of these.
+    measured of data_parallel tables, by optimizer (benchmarks/gpu/copies.py). sequences: what was measured of unpooled
+    tables, by 'optimizer data type' (benchmarks/sequences.py). Cards of before have none of these.
     """
 
     hardware: str
@@ -128,6 +130,7 @@ class Card:
     regions: tuple[Region, ...] = ()
     beside: dict[str, Beside] = field(default_factory=dict[str, Beside])
     copies: dict[str, CopySeconds] = field(default_factory=dict[str, CopySeconds])
+    sequences: dict[str, SequenceSeconds] = field(default_factory=dict[str, SequenceSeconds])
 
 
 @dataclass(frozen=True)
