@@ -1,8 +1,8 @@
 """Kernels of sequence tables (pooling: none) on a CPU core: measured, fitted, and judged on shapes held apart.
 
-    python benchmarks/sequences.py measure samples/sequences-cpu.jsonl --seconds 600
-    python benchmarks/sequences.py fit samples/sequences-cpu.jsonl           # docs/benchmarks/loads.md
-    python benchmarks/sequences.py fit samples/sequences-cpu.jsonl --write   # ... into the card of neural:cpu
+    python benchmarks/sequences.py measure rows.jsonl --seconds 1400
+    python benchmarks/sequences.py fit samples/cpu-sequences/rows.jsonl.xz           # docs/benchmarks/loads.md
+    python benchmarks/sequences.py fit samples/cpu-sequences/rows.jsonl.xz --write   # ... into the card of neural:cpu
 
 Shapes are drawn evenly in the logarithm of rows, columns, ids and tables; a tenth of them are pooled ones, whose
 measured seconds over those of neural:cpu are this machine's factor. Sequences' seconds are divided by it. Shapes of odd
@@ -11,6 +11,7 @@ numbers fit, those of even numbers judge: a shape has tables of its own.
 
 import argparse
 import json
+import lzma
 import time
 from collections import defaultdict
 from collections.abc import Iterator
@@ -97,8 +98,9 @@ class Shapes:
     def take(self, which: Bools) -> "Shapes":
         """Some of them."""
         visits = tuple(each for each, kept in zip(self.visits, which, strict=True) if kept)
-        parts = (self.number, self.kind, self.forward, self.backward, self.seconds)
-        return Shapes(*(each[which] for each in parts), visits)
+        return Shapes(
+            self.number[which], self.kind[which], self.forward[which], self.backward[which], self.seconds[which], visits
+        )
 
 
 KINDS = [(optimizer, data_type) for optimizer in CPU_OPTIMIZERS for data_type in ("fp32", "fp16")]
@@ -109,15 +111,16 @@ STEPS = 30  # of a fit, each of which weighs shapes by how far the last one was 
 
 def shapes_of(path: Path) -> tuple[Shapes, float]:
     """The sequences among measured shapes, and the machine's factor over neural:cpu, of the pooled ones."""
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
-    rows = [row for row in rows if row["status"] == "ok" and row["probe_moved"] < MOVED]
+    text = lzma.decompress(path.read_bytes()).decode() if path.suffix == ".xz" else path.read_text()
+    rows = [json.loads(line) for line in text.splitlines()]
+    rows = [row for row in rows if row["status"] == "ok"]
     usual = float(np.median([row["probe_s"] for row in rows]))
     visits: dict[int, list[tuple[float, float]]] = defaultdict(list)
-    unique: dict[int, list[int]] = {}
+    unique = {row["number"]: row["unique_rows"] for row in rows if "unique_rows" in row}
+    rows = [row for row in rows if row["probe_moved"] < MOVED]
     for row in rows:
         slow = row["probe_s"] / usual
         visits[row["number"]].append((row["forward_s"] / slow, row["backward_s"] / slow))
-        unique[row["number"]] = row["unique_rows"]
     model, device = cost_model("neural:cpu"), one_device(load_cluster("cpu:1"))
     pooled = [number for number in visits if number % POOLED_EVERY == 0]
     ratios = [

@@ -77,6 +77,7 @@ SMALL: dict[str, tuple[str, ...]] = {
     "scratch_annealing": ("--seconds", "1", "--tasks", "1"),
     "search": ("prices", "--quick"),
     "second_order": ("logistic", "--quick", "-o", "logistic.json"),
+    "sequences": ("fit", str(ROOT / "samples" / "cpu-sequences" / "rows.jsonl.xz")),
     "serve": ("start",),
     "shared_caches": ("neural:simulated-h100", "--count", "5"),
     "shown_commands": ("docs/compare.md",),

@@ -41,8 +41,6 @@ def deduplicates(sharder: Any) -> bool:
 @cache
 def on_cpu() -> None:
     """Have CPU tensors deduplicated, too; nothing where FBGEMM does so itself."""
-    import fbgemm_gpu  # noqa: F401 - it registers the operator
-
     if torch._C._dispatch_has_kernel_for_dispatch_key(NAME, "CPU"):
         return
     _library().impl(NAME.partition("::")[2], jagged_unique_indices, "CPU")

@@ -102,7 +102,7 @@ _CALLED_BY_JOB = carried("the job calls it")
 SETTINGS: dict[str, FieldPolicy] = {
     "fused_params": counted("key by key, as the rows below say"),
     "qcomm_codecs_registry": counted("bytes of the all-to-alls, forward and backward"),
-    "use_index_dedup": carried("planning counts every id, equal ones too"),
+    "use_index_dedup": counted("equal ids of a rank are looked up once in sequence tables"),
     "sharded_module_order_overwrite": carried("planning does not depend on the order of kernels"),
     "ebc_sharder": counted("its settings count as a sharder's own"),
     "ec_sharder": counted("its settings count as a sharder's own"),

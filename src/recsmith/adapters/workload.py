@@ -13,6 +13,7 @@ from torchrec.modules.embedding_configs import BaseEmbeddingConfig, DataType, Po
 from torchrec.modules.embedding_modules import EmbeddingBagCollection
 
 from recsmith.adapters.embedding_collections import Collection, collections, table_names
+from recsmith.adapters.index_dedup import deduplicates
 from recsmith.adapters.sharders import fused_optimizer, read_optimizer
 from recsmith.errors import UsageError
 from recsmith.workloads import Feature, Table, Workload
@@ -139,6 +140,7 @@ def read_workload(
         comm_dtype=forward,
         backward_comm_dtype=backward,
         comm_bytes=comm_bytes(found),
+        index_dedup="on" if any(deduplicates(collection.embedding_sharder) for collection in found) else "off",
     )
 
 

@@ -121,8 +121,8 @@ class NeuralEvaluator:
         other *= self.card.analytic_factor if self.factors is None else self.factors[modes]
         for data_type in {table.data_type for table in self.problem.tables if not table.pooled}:
             fitted = self.card.sequences.get(sequences_of(self.problem.workload.optimizer, data_type))
-            some = np.flatnonzero((self._sequences == data_type)[modes]) if fitted else []
-            if fitted and len(some):
+            if fitted:
+                some = np.flatnonzero((self._sequences == data_type)[modes])
                 other[some] = self._sequence_seconds(modes[some], widths[some], fitted)
         return other
 

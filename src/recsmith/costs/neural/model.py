@@ -5,7 +5,8 @@ terms; a head turns their sums over a fusion group on a rank into seconds, forwa
 table are kernels with their share of ids and rows. Collectives and the phases of the step are those of `analytic`.
 
 Kernels that no measurement covers keep the seconds of `analytic` times the card's `analytic_factor`: tables in host
-memory and their caches, dense data_parallel copies, sequences and weighted features.
+memory and their caches, dense data_parallel copies, sequences and weighted features. Of data_parallel copies and of
+sequences a card may have seconds that were fitted to their own measurements.
 
 Source: Zha et al., Pre-train and Search (MLSys 2023), 3.2: a network of tables, their sum, a network of the sum. Ours
 differs in that terms are work times a bounded factor, in the convex head, and in what it is told (docs/learning.md).

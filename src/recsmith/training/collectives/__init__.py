@@ -23,8 +23,11 @@ def collectives_of(comms: object) -> Collectives:
     return comms if isinstance(comms, RunComms) else make(KIND, comms, where="comms")
 
 
-def sharders_of(collective: Collectives) -> Any:
-    """TorchRec's sharders of pooled and of sequence embeddings, with a collective's codecs (imports torch)."""
+def sharders_of(collective: Collectives, *, index_dedup: bool = False) -> Any:
+    """TorchRec's sharders of pooled and of sequence embeddings, with a collective's codecs (imports torch).
+
+    index_dedup: whether equal ids of a rank are looked up once in sequence tables.
+    """
     from torchrec.distributed.embedding import EmbeddingCollectionSharder
     from torchrec.distributed.embeddingbag import EmbeddingBagCollectionSharder
 
@@ -34,8 +37,13 @@ def sharders_of(collective: Collectives) -> Any:
             for codec, sent in zip((pair.forward, pair.backward), collective.bytes_per_value(), strict=True):
                 codec.bytes_per_value = sent
     made: list[Any] = [
-        sharder(qcomm_codecs_registry=codecs) for sharder in (EmbeddingBagCollectionSharder, EmbeddingCollectionSharder)
+        EmbeddingBagCollectionSharder(qcomm_codecs_registry=codecs),
+        EmbeddingCollectionSharder(qcomm_codecs_registry=codecs, use_index_dedup=index_dedup),
     ]
+    if index_dedup:
+        from recsmith.adapters.index_dedup import on_cpu
+
+        on_cpu()
     if not codecs:
         made[0].bytes_per_value = collective.bytes_per_value()  # of pooled embeddings
     return made

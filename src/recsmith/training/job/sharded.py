@@ -73,7 +73,7 @@ def shard(run: Run, plan: Plan, task: Task, device: torch.device) -> ShardedJob:
     dense = [parameter for name, parameter in parameters.items() if table_of(name) not in initial]
     check_together(layer_parts(run, [tuple(each.shape) for each in dense]))
     prepare_weights(dense, run.optimizers.dense)
-    sharders = sharders_of(collectives)
+    sharders = sharders_of(collectives, index_dedup=plan.workload.index_dedup == "on")
     worded, limits = first_of(each.worded_plan(run, plan, device.type) for each in systems()) or (
         plan, {} if device.type == "cpu" else _fetched_ahead(run, plan))  # fmt: skip
     facts = {name: fact for each in systems() for name, fact in each.kernel_facts(run, plan).items()}
