@@ -15,7 +15,7 @@ def test_a_disk_is_measured_and_nothing_is_left(tmp_path: Path) -> None:
     except UsageError as error:
         pytest.skip(str(error))  # a file system without O_DIRECT, or without room
     assert found.access_bytes == disk.ACCESS
-    assert found.bandwidth > found.access_bytes * found.reads_per_s > 0
+    assert min(found.bandwidth, found.reads_per_s) > 0  # which is larger by bytes, only an idle machine says
     assert not list(tmp_path.iterdir())
 
 
