@@ -200,7 +200,7 @@ def build_report(plan: Plan, steps: int, found: list[Any], options: ReportOption
     tables = tuple(counts.measured(table) for table in plan.workload.tables)
     size = max(1, round(counts.samples / counts.batches))
     workload = replace(plan.workload, batch_size=size, tables=tables, source=f"watched: {steps} steps")
-    running = price(workload, plan.cluster, plan, cost_model=plan.cost_model)
+    running = price(workload, plan.cluster, plan, cost_model=plan.cost_model, bound=False)
     report = WatchReport(
         steps=steps, workload=workload, planned_s=plan.cost.total_s, running_s=running.cost.total_s,
         ranks=tuple(

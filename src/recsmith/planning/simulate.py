@@ -9,6 +9,7 @@ import numpy as np
 
 from recsmith import problems
 from recsmith.bounds import lower_bound
+from recsmith.bounds.lower_bound import describe_space
 from recsmith.clusters import Cluster, load_cluster
 from recsmith.costs import CostModel, Evaluator
 from recsmith.costs import cost_model as find_cost_model
@@ -18,21 +19,22 @@ from recsmith.costs.published import error_under
 from recsmith.errors import UsageError
 from recsmith.files import Source, source_text
 from recsmith.planning.result import assemble_plan
-from recsmith.plans import PlacedTables, Placement, Plan, StepCost, check_placements, load_placed
+from recsmith.plans import Bound, PlacedTables, Placement, Plan, StepCost, check_placements, load_placed
 from recsmith.plans.running import load_placements, placements_for
 from recsmith.problems import Constraints, Footprint, Problem, Space
 from recsmith.workloads import Workload, load_workload
 
 GIVEN = "given"  # the planner of plans whose placements the user gave
+NOT_ASKED = "none: it was not asked for"
 
 
-def simulate(plan: Plan | Source, cost_model: str | CostModel | None = None) -> Plan:
+def simulate(plan: Plan | Source, cost_model: str | CostModel | None = None, *, bound: bool = True) -> Plan:
     """The same plan priced by a cost model (its own by default): cost, bound of its space, and gap.
 
     plan: a Plan, or its file, which may be written by hand: workload, cluster and placements are enough.
-    cost_model: a name, or an object of your own.
+    cost_model: a name, or an object of your own. bound: whether to look for a bound, which takes up to a second.
 
-    The gap is None where the plan lies outside the space it names, or where the model gives no bound. A bound that a
+    The gap is None where the plan lies outside the space it names, or where there is no bound. A bound that a
     search has proved is believed, for a plan that still costs what it says.
 
     Raises:
@@ -40,19 +42,19 @@ def simulate(plan: Plan | Source, cost_model: str | CostModel | None = None) -> 
     """
     found = load_placed(plan)
     if isinstance(found, PlacedTables):
-        return _price_placed(found, cost_model)
-    return _priced_again(found, cost_model)
+        return _price_placed(found, cost_model, bound)
+    return _priced_again(found, cost_model, bound)
 
 
-def _priced_again(plan: Plan, cost_model: str | CostModel | None) -> Plan:
+def _priced_again(plan: Plan, cost_model: str | CostModel | None, bound: bool) -> Plan:
     model = find_cost_model(cost_model or plan.cost_model)
     priced = _Priced.of(problems.problem_of(plan), plan.placements, model)
-    bound = lower_bound(priced.evaluator).bound
-    if plan.bound.searched and (plan.cost_model, plan.cost, plan.bound.space) == (model.name, priced.cost, bound.space):
-        bound = plan.bound
+    found = priced.bound(bound)
+    if plan.bound.searched and (plan.cost_model, plan.cost, plan.bound.space) == (model.name, priced.cost, found.space):
+        found = plan.bound
     return replace(
-        plan, cost_model=model.name, cost=priced.cost, bound=bound,
-        gap=bound.gap(priced.cost.total_s) if priced.is_legal else None, extrapolated=priced.evaluator.extrapolated,
+        plan, cost_model=model.name, cost=priced.cost, bound=found,
+        gap=found.gap(priced.cost.total_s) if priced.is_legal else None, extrapolated=priced.evaluator.extrapolated,
         error=error_under(priced.evaluator, model.name, plan.placements, parts_of(priced.cost)),
     )  # fmt: skip
 
@@ -65,12 +67,14 @@ def price(
     cost_model: str | CostModel | None = None,
     constraints: Constraints | Source | None = None,
     space: Space | None = None,
+    bound: bool = True,
 ) -> Plan:
     """The plan of placements of your own, or of the job that runs today, with cost, bound and gap.
 
     placements: one for each table, in any order; a Plan; or a file: a plan, the text that TorchRec's planner logs, a
     ShardingPlan dumped by `json.dump(plan._serialize(), file)`, or what `print(plan)` writes. space: what the bound is
-    about; by default the space that is searched by default, and what the placements use besides.
+    about; by default the space that is searched by default, and what the placements use besides. bound: whether to look
+    for it, which takes up to a second.
 
     Raises:
         UsageError: a name, value or file breaks a rule; CorruptFile where the file cannot be read.
@@ -83,10 +87,10 @@ def price(
     problem = problems.build_problem(workload, cluster, space or problems.space_holding(Space(), placements), limits)
     model = find_cost_model(cost_model)
     priced = _Priced.of(problem, placements, model)
-    bound = lower_bound(priced.evaluator).bound
+    found = priced.bound(bound)
     return assemble_plan(
-        problem, placements, priced.cost, planner=GIVEN, cost_model=model.name, bound=bound,
-        gap=bound.gap(priced.cost.total_s) if priced.is_legal else None, evaluator=priced.evaluator,
+        problem, placements, priced.cost, planner=GIVEN, cost_model=model.name, bound=found,
+        gap=found.gap(priced.cost.total_s) if priced.is_legal else None, evaluator=priced.evaluator,
     )  # fmt: skip
 
 
@@ -105,13 +109,13 @@ def _placements(
     return placements
 
 
-def _price_placed(placed: PlacedTables, cost_model: str | CostModel | None) -> Plan:
+def _price_placed(placed: PlacedTables, cost_model: str | CostModel | None, bound: bool) -> Plan:
     """The plan of a file without a price; without constraints, its space is that of `price`."""
     raw = placed.constraints
     space, constraints = (None, None) if raw is None else problems.constraints_from_raw(raw, "constraints of the plan")
     return price(
         placed.workload, placed.cluster, placed.placements, cost_model=cost_model or placed.cost_model,
-        constraints=constraints, space=space,
+        constraints=constraints, space=space, bound=bound,
     )  # fmt: skip
 
 
@@ -137,6 +141,12 @@ class _Priced:
         footprint = _in_order_of(problem, wider, problems.footprint_of(wider, placements))
         legal = problems.in_space(problem, placements) and problems.fits(wider, footprint)
         return cls(evaluator, price_footprint(pricing, footprint), legal)
+
+    def bound(self, asked: bool) -> Bound:
+        """The bound of the problem's space; one that says nothing where it is not asked for."""
+        if asked:
+            return lower_bound(self.evaluator).bound
+        return Bound(value_s=None, kind=NOT_ASKED, space=describe_space(self.evaluator.problem))
 
 
 def _in_order_of(problem: Problem, wider: Problem, footprint: Footprint) -> Footprint:

@@ -12,7 +12,7 @@ from recsmith._types import Source, record
 from recsmith.clusters import Cluster, load_cluster
 from recsmith.costs.fetches import disk_fetches
 from recsmith.errors import UsageError
-from recsmith.planning.simulate import simulate
+from recsmith.planning.simulate import price_plan
 from recsmith.plans import Plan, load_plan
 from recsmith.prediction.fetching import with_fetches
 from recsmith.prediction.graph import Graph
@@ -138,7 +138,7 @@ def _step(
     graph = model_graph(model, machine, plan=plan, ranks=ranks, batch=batch)
     if plan is not None and cost_model is not None:
         workload = replace(plan.workload, batch_size=batch or plan.workload.batch_size)
-        cost = simulate(replace(plan, workload=workload, digest=""), cost_model).cost.per_device
+        cost = price_plan(replace(plan, workload=workload, digest=""), cost_model).per_device
         factors = corrected.machine.kernels.factors if corrected else {}
         disks = disk_fetches(plan, batch)
         waits = disks.seconds if disks else (0.0,) * len(cost)  # which the graph has by itself

@@ -15,7 +15,7 @@ from recsmith.adapters.installed import require_torchrec
 from recsmith.clusters import group_and_rank, whole_job
 from recsmith.errors import UsageError
 from recsmith.jobs.launch import launch
-from recsmith.planning.simulate import simulate
+from recsmith.planning.simulate import price_plan
 from recsmith.plans import Placement, Plan, plan_to_raw
 from recsmith.problems.rank_bytes import predicted_bytes
 from recsmith.sharding import DEVICE_KERNELS, KEY_VALUE
@@ -117,7 +117,7 @@ def verify_job(
     predicted = predicted_bytes(plan)
     replicas = plan.cluster.job_world_size // plan.cluster.world_size
     check_memory([shards + base for shards, base in predicted] * replicas)
-    times = simulate(plan).cost.per_device
+    times = price_plan(plan).per_device
     measured = _measured(plan, steps, on_progress or (lambda _: None))
     ranks = tuple(
         RankMeasure(

@@ -54,7 +54,7 @@ def planned_as_run(run: Run, plan: Plan, repeats: Repeats | None = None) -> Plan
     its part's batch, and of its own (tables/features.py).
     """
     if any(system.run_of_plan(run, 1) for system in systems()):
-        return simulate(plan)
+        return simulate(plan, bound=False)
     batch = run.data.local_batch_size(plan.cluster.world_size) * run.data.batches_of_a_step
     optimizer = run.optimizers.sparse.name
     tables = tuple(
@@ -64,9 +64,10 @@ def planned_as_run(run: Run, plan: Plan, repeats: Repeats | None = None) -> Plan
     workload = replace(plan.workload, batch_size=batch, optimizer=optimizer, tables=tables)
     made = plan if workload == plan.workload else replace(plan, workload=workload, digest="")
     try:
-        return simulate(made)
+        return simulate(made, bound=False)
     except RecSmithError:  # the cost model does not know the run's optimizer
-        return simulate(replace(made, workload=replace(workload, optimizer=plan.workload.optimizer)))
+        known = replace(workload, optimizer=plan.workload.optimizer)
+        return simulate(replace(made, workload=known), bound=False)
 
 
 def _distinct(feature: Feature, batch: int, repeats: Repeats) -> Feature:

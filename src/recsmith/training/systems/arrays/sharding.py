@@ -237,7 +237,8 @@ def member_plan(plan: Plan, member: Member) -> Plan:
         if table.name in names
     )  # fmt: skip
     placements = [replace(each, table=names[each.table]) for each in plan.placements if each.table in names]
-    made = price(replace(plan.workload, tables=tables), plan.cluster, placements, cost_model=plan.cost_model)
+    workload = replace(plan.workload, tables=tables)
+    made = price(workload, plan.cluster, placements, cost_model=plan.cost_model, bound=False)
     return replace(made, planner=plan.planner)
 
 
@@ -258,7 +259,8 @@ def with_members(plan: Plan, members: Sequence[Member]) -> Plan:
                    for each in plan.workload.tables]  # fmt: skip
         placements += [replace(each, table=member.table(each.table)) for each in plan.placements]
     workload = replace(plan.workload, tables=tuple(tables))
-    return replace(price(workload, plan.cluster, placements, cost_model=plan.cost_model), planner=plan.planner)
+    made = price(workload, plan.cluster, placements, cost_model=plan.cost_model, bound=False)
+    return replace(made, planner=plan.planner)
 
 
 def wide_tables(array: UnshardedArray) -> Unsharded:
