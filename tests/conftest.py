@@ -14,12 +14,15 @@ from typing import Any
 
 import pytest
 from hypothesis import settings
+from support.amounts import soaking
 from support.listeners import watched_listeners
+from support.quick_bounds import tighten_less
 from support.ranks import Forks
 
 from recsmith.jobs import launch
 
 pytest.register_assert_rewrite("recsmith.testing")  # before any test file imports it
+HERE = Path(__file__).parent
 STARTED = os.times().elapsed
 SPENT = [0.0]  # CPU seconds of this process and of what it started, when the last test ended
 FORKS: list[Forks | None] = [None]
@@ -109,6 +112,18 @@ def forks() -> Iterator[Forks]:
     made = FORKS[0] = Forks()
     yield made
     made.end()
+
+
+TIGHT = ("bounds", "docs", "planners/test_brute_force.py", "planners/test_exact.py")  # tests of how tight bounds are
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_bounds(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Tighten bounds for less long, but for `make soak` and where tests ask how tight they are."""
+    with pytest.MonkeyPatch.context() as patch:
+        if not soaking() and not any(request.path.is_relative_to(HERE / each) for each in TIGHT):
+            tighten_less(patch.setattr)
+        yield
 
 
 UNDER_TORCHRUN = [False]  # whether jobs of the test that runs, and of its fixtures, start as users' do
