@@ -60,9 +60,8 @@ def imported(path: Path, known: dict[str, Path], *, typing: bool = True) -> Iter
 
     typing: whether imports for type checkers alone count.
     """
-    tree = _tree(path)
-    skipped = set[ast.AST]() if typing else set(_for_type_checkers(tree))
-    for node in ast.walk(tree):
+    skipped = set[ast.AST]() if typing else set(_for_type_checkers(path))
+    for node in nodes(path):
         if node in skipped:
             continue
         if isinstance(node, ast.Import):
@@ -74,13 +73,14 @@ def imported(path: Path, known: dict[str, Path], *, typing: bool = True) -> Iter
 
 
 @cache
-def _tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text("utf-8"))
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """The syntax tree of a file, read once: all of its nodes."""
+    return tuple(ast.walk(ast.parse(path.read_text("utf-8"))))
 
 
-def _for_type_checkers(tree: ast.Module) -> Iterator[ast.AST]:
+def _for_type_checkers(path: Path) -> Iterator[ast.AST]:
     """All that stands under `if TYPE_CHECKING`."""
-    for node in ast.walk(tree):
+    for node in nodes(path):
         if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
             for statement in node.body:
                 yield from ast.walk(statement)
@@ -220,23 +220,23 @@ def sizes(root: Path) -> Sizes:
     """The sizes of the package below a folder."""
     known = modules(root)
     lines = {name: path.read_text("utf-8").count("\n") for name, path in known.items()}
-    nodes = [(name, node) for name, path in known.items() for node in ast.walk(_tree(path))]
+    found = [(name, node) for name, path in known.items() for node in nodes(path)]
     importers = Counter(other for others in module_graph(root).values() for other in others)
     classes: dict[str, list[str]] = {}
-    for name, node in nodes:
+    for name, node in found:
         if isinstance(node, ast.ClassDef):
             classes.setdefault(node.name, []).append(name)
     graph = module_graph(root, typing=False)
     return Sizes(
         lines=sum(lines.values()),
         modules=len(known),
-        import_share=sum(_lines(node) for _, node in nodes if isinstance(node, ast.Import | ast.ImportFrom))
+        import_share=sum(_lines(node) for _, node in found if isinstance(node, ast.Import | ast.ImportFrom))
         / sum(lines.values()),
         closures={start: len(closure(graph, start)) for start in STARTS if start in known},
         single=[name for name, path in known.items()
                 if importers[name] == 1 and lines[name] <= SMALL and path.name != "__init__.py"],
         twins={name: where for name, where in sorted(classes.items()) if len(where) > 1},
-        functions=sorted(_lines(node) for _, node in nodes if isinstance(node, Function)),
+        functions=sorted(_lines(node) for _, node in found if isinstance(node, Function)),
     )  # fmt: skip
 
 

@@ -77,13 +77,24 @@ def room_of(path: Path) -> str:
 
 
 @cache
+def import_graph() -> ModuleType:
+    """The script that draws the graph of imports, as a module."""
+    spec = spec_from_file_location("import_graph", PACKAGE.parents[1] / "benchmarks" / "import_graph.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@cache
 def imports(path: Path) -> list[str]:
     """Full names of the modules that a file imports, wherever in it they are imported."""
     return sorted(set(_imports(path)))
 
 
 def _imports(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for node in import_graph().nodes(path):
         if isinstance(node, ast.Import):
             yield from (name.name for name in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -241,17 +252,6 @@ def test_only_the_core_is_imported_and_torch_only_where_it_belongs():
         wrong += [f"{path} imports {name}" for name in (foreign - foreign_allowed(path)) | for_others]
     assert found >= CORE | WEB | {"torch", "ortools"}
     assert wrong == []
-
-
-@cache
-def import_graph() -> ModuleType:
-    """The script that draws the graph of imports, as a module."""
-    spec = spec_from_file_location("import_graph", PACKAGE.parents[1] / "benchmarks" / "import_graph.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @cache

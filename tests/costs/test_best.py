@@ -69,11 +69,11 @@ def test_a_table_far_from_all_that_was_measured_has_the_formulas_price_and_no_le
 
 def test_the_price_is_continuous_between():
     device, prices = one_device(load_cluster("h100")), list[float]()
-    for rows in np.rint(10 ** np.arange(7, 12, 0.01)).astype(int).tolist():
+    for rows in np.rint(10 ** np.arange(7, 12, 0.02)).astype(int).tolist():
         work = workload(replace_rows(GIANT, rows), batch_size=4096)
         prices.append(float(group_seconds(cost_model("best"), work, device).sum()))
     steps = np.abs(np.diff(np.log(prices)))
-    assert len(prices) == 500
+    assert len(prices) == 250
     assert np.isfinite(prices).all()
     assert steps.max() < 0.05
 

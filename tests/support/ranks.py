@@ -13,6 +13,7 @@ import gc
 import json
 import os
 import random
+import resource
 import select
 import signal
 import socket
@@ -115,6 +116,7 @@ class Forks:
             "hosts": hosts,
             "environment": environment,
             "cwd": str(Path.cwd()),
+            "largest": resource.getrlimit(resource.RLIMIT_FSIZE),  # of a file, which children of this process have too
         }
         requests.write(json.dumps(job) + "\n")
         requests.flush()
@@ -283,6 +285,7 @@ def _rank(job: dict[str, Any], rank: int, meeting: socket.socket) -> NoReturn:
         "TORCHELASTIC_RUN_ID": "none",
         PARENT: os.getpid(),
     }  # fmt: skip
+    resource.setrlimit(resource.RLIMIT_FSIZE, tuple(job["largest"]))
     os.environ.clear()
     os.environ.update(job["environment"] | {name: str(value) for name, value in own.items()})
     os.chdir(job["cwd"])

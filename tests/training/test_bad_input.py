@@ -101,7 +101,6 @@ def test_a_file_that_is_not_there_is_not_called_of_an_unknown_format(tmp_path: P
         dry_run(a_run(tmp_path, "nowhere"))
 
 
-@pytest.mark.torchrun  # the limit on files is this process's, which forked ranks do not have
 def test_a_full_disk_costs_checkpoints_and_then_one_sentence_for_the_model(tmp_path: Path):
     said: list[str] = []
     data = {

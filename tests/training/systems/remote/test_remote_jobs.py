@@ -116,8 +116,9 @@ def test_losses_are_those_of_the_planned_job(trained: tuple[Run, dict[str, Any],
     assert 2 * counts["row_bytes"] + counts["id_bytes"] < counts["sent_bytes"] + counts["received_bytes"]
 
 
+@pytest.mark.soak
 def test_a_trainer_that_dies_while_it_starts_is_not_waited_for(tmp_path: Path) -> None:
-    """Nobody has heard of it yet; the other trains every sample."""
+    """Nobody has heard of it yet; the other trains every sample. test_trainers.py asks the same without processes."""
     run = a_run(tmp_path / "out", ranks=2, steps=6, remote=RunRemote(servers=1, timeout_s=60), checkpoint=None)
 
     def kill_at_once() -> None:
