@@ -251,3 +251,16 @@ def test_the_default_space_of_given_placements_holds_them():
     assert "0.3" in found.bound.space
     with pytest.raises(PlanMismatch, match="'a'"):
         price_given(work, machines, [])
+
+
+def test_a_plan_is_priced_alike_without_its_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, plan = _priced(seeded(3))
+    again, given = simulate(plan), price_given(plan.workload, plan.cluster, plan, cost_model=plan.cost_model)
+    assert again.bound.value_s is not None
+    monkeypatch.setattr("recsmith.planning.simulate.lower_bound", None)  # nobody may ask it
+    without = simulate(plan, bound=False)
+    assert (without.bound.value_s, without.gap) == (None, None)
+    assert without.bound.space == again.bound.space
+    assert replace(without, bound=again.bound, gap=again.gap) == again
+    told = price_given(plan.workload, plan.cluster, plan, cost_model=plan.cost_model, bound=False)
+    assert replace(told, bound=given.bound, gap=given.gap) == given

@@ -9,6 +9,7 @@ import pytest
 from recsmith.errors import Infeasible, UsageError
 from recsmith.plans import Plan
 from recsmith.training import Run, RunData, RunModel, RunOptimizers, SparseOptimizer
+from recsmith.training.job.run_step import planned_as_run
 from recsmith.workloads.optimizers import CPU_OPTIMIZERS
 
 pytestmark = [
@@ -19,15 +20,18 @@ SIZES = {"large": 20_000, "a": 300, "b": 4000, "c": 50}
 DIM, ROW_BYTES = 32, 33 * 4  # under row-wise Adagrad: weights, and one number of state
 
 
+def a_run(folder: Path, **words: Any) -> Run:
+    features = [{"name": name, "num_embeddings": size} for name, size in SIZES.items()]
+    data = {"format": "generator", "seed": 1, "dense": 2, "features": features, "num_samples": 500}
+    model = RunModel(embedding_dim=DIM, bottom=(8,), top=(8,))
+    return Run(data=RunData(train=data, batch_size=64), model=model, output=str(folder), plan="auto", **words)
+
+
 def planned(folder: Path, **words: Any) -> Plan:
     from recsmith.training.job.models import unsharded
     from recsmith.training.job.plan import plan_here
 
-    features = [{"name": name, "num_embeddings": size} for name, size in SIZES.items()]
-    data = {"format": "generator", "seed": 1, "dense": 2, "features": features, "num_samples": 500}
-    model = RunModel(embedding_dim=DIM, bottom=(8,), top=(8,))
-    run = Run(data=RunData(train=data, batch_size=64), model=model, output=str(folder), plan="auto", **words)
-    return plan_here(unsharded(run), ranks=2, ranks_per_host=2)
+    return plan_here(unsharded(a_run(folder, **words)), ranks=2, ranks_per_host=2)
 
 
 @pytest.mark.parametrize("optimizer", CPU_OPTIMIZERS)
@@ -56,3 +60,12 @@ def test_tables_larger_than_all_ranks_are_refused(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr("recsmith.training.job.plan.free_bytes", lambda: SIZES["large"] * ROW_BYTES)
     with pytest.raises(Infeasible, match="fit"):
         planned(tmp_path)
+
+
+def test_what_the_run_will_do_is_priced_and_not_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bound takes longer than all else that a small job prepares, and nobody reads it."""
+    plan = planned(tmp_path)
+    monkeypatch.setattr("recsmith.planning.simulate.lower_bound", None)
+    own = planned_as_run(a_run(tmp_path, seed=1), plan)
+    assert own.cost == plan.cost
+    assert own.gap is None
