@@ -114,14 +114,16 @@ def forks() -> Iterator[Forks]:
     made.end()
 
 
-TIGHT = ("bounds", "docs", "planners/test_brute_force.py", "planners/test_exact.py")  # tests of how tight bounds are
+QUICK = ("planners",)  # rooms whose tests ask for valid bounds
+TIGHT = ("planners/test_brute_force.py", "planners/test_exact.py")  # but these ask for tight ones, too
 
 
 @pytest.fixture(scope="module", autouse=True)
 def quick_bounds(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Tighten bounds for less long, but for `make soak` and where tests ask how tight they are."""
+    """Tighten bounds for less long where tests do not ask how tight they are; `make soak` tightens all."""
+    rooms, files = ([request.path.is_relative_to(HERE / each) for each in some] for some in (QUICK, TIGHT))
     with pytest.MonkeyPatch.context() as patch:
-        if not soaking() and not any(request.path.is_relative_to(HERE / each) for each in TIGHT):
+        if not soaking() and any(rooms) and not any(files):
             tighten_less(patch.setattr)
         yield
 
