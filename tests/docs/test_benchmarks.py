@@ -136,6 +136,7 @@ MODES: dict[str, tuple[str, ...]] = {  # that pages show beside
 }  # fmt: skip
 LEFT_OUT = {
     **dict.fromkeys(("production", "replan", "table_population"), "reads a public file that is not kept here"),
+    "advise": "four jobs with each switch in turn; tests/training/launch/test_advising.py prices one",
     "dry_run": "twelve jobs of one and two ranks on a machine on which nothing else runs",
     "tiers": "three jobs; tests/training/systems/tiers/test_tiered.py trains them small",
     "tiers_steps": "four jobs in turns on a machine on which nothing else runs",

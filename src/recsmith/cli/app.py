@@ -21,6 +21,7 @@ GROUPS = {  # of `recsmith --help`: each command's module of recsmith.cli, and w
         "compare": ("compare", "Compare planners, and the plan that runs today."),
         "sweep": ("compare", "Plan for several numbers of devices, and show where more stop to pay."),
         "replan": ("replan", "Plan anew from the plan of a running job, without moving much."),
+        "advise": ("advise", "Say what a job could switch on, and which of it pays."),
         "compress": ("compress", "Propose tables that are stored smaller, and plan them."),
     },
     "Look at plans": {

@@ -16,7 +16,7 @@ from recsmith.training import Run, RunData, RunMetrics, RunModel, load_model, tr
 from recsmith.training.job.card import MODEL, read_card
 from recsmith.training.job.resuming import CHECKPOINTS, PROGRESS
 from recsmith.training.launch.launching import dry_run
-from recsmith.training.run import Checkpointing
+from recsmith.training.run import Checkpointing, load_run
 from recsmith.training.seams.system import System, systems, use_systems
 
 SAMPLES, BATCH = 640, 32  # twenty steps
@@ -101,6 +101,14 @@ class SystemContract:
         except FrozenInstanceError:
             return
         raise AssertionError(f"the settings of {record.key} can be changed; decorate them with recsmith.training.noun")
+
+    def test_what_it_offers_is_another_run(self, tmp_path: Path) -> None:
+        """What it offers is another run."""
+        run = self.plain(tmp_path)
+        for switch in self.record(tmp_path).switches(run):
+            made = load_run(run, switch.settings)
+            assert made != run, f"'{switch.name}' changes nothing of a run: {switch.settings}"
+            assert switch not in self.record(tmp_path).switches(made), f"'{switch.name}' is offered where it is on"
 
     def test_its_record_loads_without_torch(self, tmp_path: Path) -> None:
         """Its record loads without torch."""

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 from recsmith._components import load
 from recsmith._plugins import load_plugin, plugin_names
 from recsmith._types import noun
+from recsmith.analyses.advice import Switch
 from recsmith.errors import UsageError, check_rules
 from recsmith.files import Raw, decode_part, did_you_mean
 from recsmith.plans import Plan
@@ -226,6 +227,10 @@ class System:
 
     def told(self, run: Any, told: RunFacts) -> Sequence[SystemTold]:
         """What a run has of it, and what that does to bytes and time, where `decide` has not said so."""
+        return ()
+
+    def switches(self, run: Any) -> Sequence[Switch]:
+        """What a run could switch on of it and has not yet: `recsmith advise` prices a dry run with each."""
         return ()
 
     def notes(self, run: Any, source: Any, steps: int | None) -> Sequence[str]:

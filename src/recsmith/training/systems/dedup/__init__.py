@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from recsmith._components import NAME, register
+from recsmith.analyses.advice import Switch
 from recsmith.plans import Plan
 from recsmith.training.seams.kinds import TABLES
 from recsmith.training.seams.system import System, SystemTold, TablesAsked
@@ -33,6 +34,14 @@ class DedupSystem(System):
         if not found:
             return TablesAsked(run, told=told)
         return TablesAsked(run, {NAME: "deduplicated", "deduplication": found}, told, _parts())
+
+    def switches(self, run: Any) -> Sequence[Switch]:
+        """Features that repeat their bags."""
+        made = Switch(
+            name="distinct bags alone", change="data.deduplicate: auto", settings=("data.deduplicate=auto",),
+            quality="exact", page="recd.md",
+        )  # fmt: skip
+        return (made,) if run.data.deduplicate == "off" else ()
 
     def scored_run(self, run: Any, card: Any, folder: Any) -> Any:
         """Tables give the same for all bags."""

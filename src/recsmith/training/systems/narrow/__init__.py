@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
+from recsmith.analyses.advice import Switch
 from recsmith.training.seams.system import OpenRun, System, trains_layers
 from recsmith.training.systems.narrow.settings import NarrowSettings, NarrowState
 
@@ -28,6 +29,14 @@ class Narrow(System):
             return ()
         optimizer = None if trains_layers(run) else optimizer_to_park_under(run.optimizers.dense)
         return (FewerUnits(), *(() if optimizer is None else (LayerOptimizer(*optimizer),)))
+
+    def switches(self, run: Any) -> Sequence[Switch]:
+        """Layers that are narrow for a time, by the default settings."""
+        made = Switch(
+            name="narrow dense layers", change="model.narrow: {}", settings=("model.narrow={}",),
+            quality="0.0009 ± 0.0011 of AUC on MovieLens (five seeds)", page="narrow.md",
+        )  # fmt: skip
+        return (made,) if run.model.narrow is None else ()
 
     def needs_step(self, run: Any) -> bool:
         """Where it is asked for."""

@@ -4,11 +4,12 @@ settings.py is what a run says, and deciding.py whether that pays, without torch
 pooled.py the exchange of embeddings, kept_columns.py what a model keeps of them where it is served.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
 from recsmith._components import register
+from recsmith.analyses.advice import Switch
 from recsmith.files import Raw, encode
 from recsmith.plans import Plan
 from recsmith.training.seams.system import OpenRun, System
@@ -44,6 +45,18 @@ class Thresholds(System):
         if step is not None and comms != made.comms:
             step = self.change_step(replace(made.run, comms=comms), made.priced, step, made.numbers)
         return replace(made, comms=comms, step=step).telling(self.key, on, lines)
+
+    def switches(self, run: Any) -> Sequence[Switch]:
+        """Half a per cent of the gradients of dense layers."""
+        from recsmith.training.collectives import RunComms
+
+        made = Switch(
+            name="thresholded gradients", change="comms: {name: thresholded, dense: 0.005, values: bf16}",
+            settings=('comms={"name": "thresholded", "dense": 0.005, "values": "bf16"}',),
+            quality="0.004 ± 0.136 points of AUC after an epoch (five seeds, generated clicks), behind before that",
+            page="thresholding.md",
+        )  # fmt: skip
+        return (made,) if run.comms == RunComms() else ()
 
     def scored_run(self, run: Any, card: Any, folder: Any) -> Any:
         """All columns cross: those that the model has not learned from are left out where it reads them."""

@@ -5,11 +5,13 @@ go with it, without torch. rows.py is the store, hits.py what its caches find, t
 cache.py which slot has which row.
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from recsmith._components import parsed, register
+from recsmith._components import NAME, parsed, register
+from recsmith.analyses.advice import Switch
 from recsmith.files import Raw
 from recsmith.plans import Plan
 from recsmith.sharding import KEY_VALUE
@@ -43,6 +45,15 @@ class Tiers(System):
         from recsmith.training.systems.tiers.shares import stored_plan
 
         return stored_plan(run, plan) if is_tiered(run) else plan
+
+    def switches(self, run: Any) -> Sequence[Switch]:
+        """A tenth of all rows in memory."""
+        rows = {NAME: "tiered", "folder": f"{run.output}/rows", "cache": 0.1}
+        made = Switch(
+            name="tables on disk", change=f"rows: {{name: tiered, folder: {run.output}/rows, cache: 0.1}}",
+            settings=(f"rows={json.dumps(rows)}",), quality="exact", page="tiers.md",
+        )  # fmt: skip
+        return (made,) if run.rows == "device" else ()
 
     def change_step(self, run: Any, plan: Plan, step: Any, numbers: int) -> Any:
         """Lookups wait for rows that no cache has."""

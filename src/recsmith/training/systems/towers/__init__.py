@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from recsmith._components import register
+from recsmith.analyses.advice import Switch
 from recsmith.plans import Plan
 from recsmith.problems import TableRule
 from recsmith.training.seams.kinds import TABLES
@@ -48,6 +49,15 @@ class TowerSystem(System):
         lines, made = tower_lines(run, source.schema), with_towers(run, source.schema)
         on = towers_of(made.model) is not None
         return TablesAsked(made, told=tuple(SystemTold(key=self.key, on=on, said=line) for line in lines))
+
+    def switches(self, run: Any) -> Sequence[Switch]:
+        """A tower a host, which sends an eighth of its columns."""
+        made = Switch(
+            name="towers", change="model.table_module: {name: towers, ratio: 8}",
+            settings=('model.table_module={"name": "towers", "ratio": 8}',),
+            quality="0.63 points of AUC less on MovieLens, none on generated clicks (five seeds)", page="towers.md",
+        )  # fmt: skip
+        return (made,) if run.model.table_module is None else ()
 
     def check_goes_on(self, before: Any, run: Any) -> None:
         """Refuse other towers."""

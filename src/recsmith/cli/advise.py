@@ -1,0 +1,102 @@
+"""The command `recsmith advise`."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from recsmith.cli.options import (
+    BEGINNING,
+    GroupedCommand,
+    count_option,
+    format_option,
+    limit_options,
+    read_cluster,
+    read_search,
+    read_time,
+    tables_of,
+)
+from recsmith.cli.printing import is_watched, print_as, say
+from recsmith.errors import UsageError
+
+RUN = b"recsmith/run/1"
+
+
+@click.command(name="advise", cls=GroupedCommand)
+@click.argument("job")
+@click.option("-c", "--cluster", metavar="C", help="`<device>:<per host>[x<hosts>]` or a file; a run needs none.")
+@click.option("--hbm", metavar="SIZE", help="Device memory, such as 60GiB.")
+@click.option("--reserve", metavar="SIZE", help="Memory kept free on every device.")
+@count_option("--batch-size", help="Samples per device and step, instead of the tables' own.")
+@click.option("--running", metavar="PLAN", help="The plan that the job runs today, in any form that compare reads.")
+@click.option("--step-time", callback=read_time, metavar="TIME", help="What a whole step takes, measured: such as 8ms.")
+@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Replace a value of a run.")
+@limit_options
+@format_option
+def advise_command(job: str, format_: str, **options: Any) -> None:
+    """Say which of what JOB could switch on pays: predicted gain, memory, quality, and the line that does it.
+
+    JOB is a run of `recsmith train`, or tables as `recsmith plan` reads them (a built-in, a file, a
+    job's log), or a plan, which is then the one that runs on its own cluster.
+
+    \b
+    recsmith advise dlrm-v2 --cluster h100:8x4
+    recsmith advise job.log --cluster h100:8 --running job.log --step-time 9.5ms
+    recsmith advise run.yaml
+    """
+    from recsmith.reports.advice import advice_lines, advice_to_raw
+
+    advice = _of_run(job, options) if _is_run(job) else _of_tables(job, options)
+    print_as(format_, lambda: advice_lines(advice), lambda: advice_to_raw(advice))
+
+
+def _is_run(job: str) -> bool:
+    """Whether a file says at its beginning that it is a run; what cannot be read is told by who reads tables."""
+    try:
+        with Path(job).open("rb") as file:
+            return RUN in file.read(BEGINNING)
+    except (OSError, ValueError):
+        return False
+
+
+def _of_run(job: str, options: dict[str, Any]) -> Any:
+    from recsmith.training.launch.advising import advise_run
+
+    for name in ("running", "batch_size"):
+        if options[name] is not None:
+            raise UsageError(f"'{job}' is a run, which says its plan and batch itself; use --set in place of --{name}")
+    cluster = options["cluster"] and read_cluster(options["cluster"], options)
+    return advise_run(
+        job, options["settings"], cluster=cluster, step_s=options["step_time"], on_switch=_heard()
+    )  # fmt: skip
+
+
+def _of_tables(job: str, options: dict[str, Any]) -> Any:
+    from recsmith.analyses.table_switches import advise
+    from recsmith.plans import load_plan
+    from recsmith.workloads import load_workload
+
+    if options["settings"]:
+        raise UsageError(f"--set changes a run, and '{job}' is none; use --batch-size, --cluster or the file itself")
+    found, named = tables_of(job), options["cluster"]
+    own = load_plan(job) if found is not job and named is None else None  # a plan says where it runs
+    if own is None and named is None:
+        raise UsageError(f"'{job}' is no run and no plan, so say on which devices it trains: --cluster h100:8, say")
+    tables = load_workload(found)
+    if options["batch_size"] is not None:
+        tables = tables.with_batch_size(options["batch_size"])
+    where = own.cluster.with_memory(options["hbm"], options["reserve"]) if own else read_cluster(named or "", options)
+    return advise(
+        tables, where, running=options["running"] or own, step_s=options["step_time"], on_switch=_heard(),
+        **read_search(options),
+    )  # fmt: skip
+
+
+def _heard() -> Callable[[str], object] | None:
+    """What tells a terminal which switch is being priced."""
+
+    def tell(name: str) -> None:
+        say(f"trying {name}")
+
+    return tell if is_watched() else None

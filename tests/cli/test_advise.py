@@ -1,0 +1,66 @@
+"""`recsmith advise`: what it reads, prints and refuses."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from recsmith.cli.advise import advise_command
+from recsmith.errors import RecSmithError, UsageError
+from recsmith.planning import plan
+from recsmith.plans import save_plan
+
+FAST = ("--cost-model", "torchrec")
+
+
+def run(*words: object) -> Result:
+    return CliRunner().invoke(advise_command, list(map(str, words)))
+
+
+def test_tables_on_a_cluster(tables: Path):
+    done = run(tables, "--cluster", "h100:2", *FAST)
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert done.stdout.startswith("advice   ")
+    assert "the plan that is made now: " in done.stdout
+    assert "quality: " in done.stdout
+    assert "switch on: " in done.stdout
+
+
+def test_json_has_every_switch_and_its_price(tables: Path):
+    done = run(tables, "--cluster", "h100:2", "--format", "json", "--batch-size", "512", *FAST)
+    raw = json.loads(done.stdout)
+    assert raw["schema"] == "recsmith/advice/1"
+    assert raw["base"]["samples"] == 512
+    assert all(each["price"]["step_s"] > 0 for each in raw["switches"] if each["verdict"] != "cannot")
+
+
+def test_a_plan_runs_on_its_own_cluster(tables: Path, tmp_path: Path):
+    made = plan(str(tables), "h100:2", planner="random", cost_model="torchrec").plan
+    save_plan(made, str(tmp_path / "plan.json"))
+    done = run(tmp_path / "plan.json", *FAST)
+    assert "the plan that runs: " in done.stdout
+    assert "a new plan" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((), "is no run and no plan, so say on which devices it trains"),
+        (("--cluster", "h100:2", "--set", "data.batch_size=4"), "--set changes a run, and .* is none"),
+        (("--cluster", "h100:2", "--step-time", "0.0001ms"), "a whole step is said to take 0.1 µs"),
+        (("--cluster", "h100:2", "--running", "nothing.json"), "nothing.json"),
+    ],
+)
+def test_wrong_questions_are_refused(words: tuple[str, ...], said: str, tables: Path):
+    done = run(tables, *words, *FAST)
+    assert isinstance(done.exception, RecSmithError)
+    assert re.search(said, str(done.exception))
+
+
+def test_options_of_tables_are_refused_for_a_run(tmp_path: Path):
+    (tmp_path / "run.yaml").write_text("schema: recsmith/run/1\noutput: out\n")
+    done = run(tmp_path / "run.yaml", "--batch-size", "4")
+    assert isinstance(done.exception, UsageError)
+    assert "is a run, which says its plan and batch itself" in str(done.exception)

@@ -1,0 +1,75 @@
+"""Advice on a run is a dry run with each switch, beside the dry run as it is."""
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torchrec")
+
+from recsmith.analyses.advice import Advice
+from recsmith.errors import UsageError
+from recsmith.training import DenseOptimizer, Run, RunData, RunModel, RunOptimizers, load_run
+from recsmith.training.launch.advising import advise_run
+from recsmith.training.launch.dry_run import described
+from recsmith.training.seams import systems
+
+pytestmark = pytest.mark.usefixtures("torchrec")
+FEATURES = [{"name": name, "num_embeddings": 3000, "pooling_factor": 4} for name in "ab"]
+DATA = {"format": "generator", "seed": 1, "dense": 2, "features": FEATURES, "num_samples": 5000}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """On two ranks, with layers that are wide enough to be narrow."""
+    return Run(
+        data=RunData(train=DATA, batch_size=256), model=RunModel(embedding_dim=16, bottom=(128,), top=(128, 64)),
+        optimizers=RunOptimizers(dense=DenseOptimizer(name="adam")), ranks=2, steps=400,
+        output=str(tmp_path_factory.mktemp("runs") / "out"),
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def advice(run: Run, torchrec: None) -> Advice:
+    return advise_run(run)
+
+
+def test_every_switch_is_tried_and_priced_by_its_dry_run(run: Run, advice: Advice):
+    found = {each.switch.name: each for each in advice.switches}
+    assert {
+        "products in bf16", "twice the batch", "towers", "distinct bags alone", "thresholded gradients",
+        "narrow dense layers", "tables in halves", "tables on disk",
+    } <= set(found)  # fmt: skip
+    base = described(run).step
+    assert base is not None
+    assert advice.base.step_s == base.step_s
+    narrow = found["narrow dense layers"]
+    step, priced = described(run, narrow.switch.settings).step, narrow.price
+    assert step is not None
+    assert priced is not None
+    assert (priced.step_s, narrow.gain) == (step.step_s, pytest.approx(1 - step.step_s / base.step_s))
+    assert found["towers"].verdict == "cannot"
+    assert "nobody says which tables are a tower" in found["towers"].why
+    double = found["twice the batch"].price
+    assert double is not None
+    assert double.samples == 512
+    assert not Path(run.output).exists()
+
+
+def test_switches_of_systems_are_settings_of_a_run(run: Run):
+    """Each is a run that another one is made of, and is offered no more where it is on."""
+    for system in systems():
+        for switch in system.switches(run):
+            made = load_run(run, switch.settings)
+            assert made != run
+            assert switch not in system.switches(made)
+            assert (Path(__file__).parents[3] / "docs" / switch.page).is_file()
+
+
+def test_on_a_cluster_the_tables_of_a_run_are_planned(run: Run):
+    advice = advise_run(run, cluster="h100:2")
+    assert "tables in fp16" in [each.switch.name for each in advice.switches]
+
+
+def test_what_a_whole_step_takes_is_of_a_cluster(run: Run):
+    with pytest.raises(UsageError, match="say what a whole step takes together with a cluster"):
+        advise_run(run, step_s=0.01)
