@@ -6,9 +6,13 @@ tests/conftest.py puts it in the place of torchrun's agents). Their bits are the
 Jobs of tests with the mark `torchrun`, and those whose ranks are started again after a failure, run under torchrun as
 users' jobs do.
 
-    python -m support.ranks     the process that forks: a job a line on stdin, an exit code a line on stdout
+Processes that are no ranks, such as servers of tables, are forked, too (`Forks.popen`).
+
+    python -m support.ranks 5   the process that forks: a job a line on stdin, an exit code a line on stdout; open files
+                                of a job come over the socket 5
 """
 
+import fcntl
 import gc
 import json
 import os
@@ -20,13 +24,13 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
-from typing import Any, NoReturn
+from typing import IO, Any, NoReturn
 
 from recsmith.jobs.agent import PARENT, end_with_parent, hosted_store
 from recsmith.jobs.machine import LOOPBACK, listener
@@ -65,10 +69,11 @@ READ = (
 )  # nouns that most jobs read, whose validators pydantic takes a while to build
 GRACE_S = 5.0  # seconds between asking ranks to end and killing them
 POLL_S = 0.02
+FIRST_FILE = 512  # number of the first of a job's open files in its process, before they get their own numbers
 
 
 class Ranks:
-    """All ranks of one job; looks like the process of a torchrun agent. pid: of the process that waits for them."""
+    """All ranks of one job, or a process; looks like a process. pid: of it, or of the one that waits for the ranks."""
 
     def __init__(self, forks: "Forks", pid: int) -> None:
         self.forks, self.pid = forks, pid
@@ -77,10 +82,16 @@ class Ranks:
         """The job's exit code; None while it runs."""
         return self.forks.code_of(self.pid)
 
+    @property
+    def returncode(self) -> int | None:
+        """The exit code, once it has ended."""
+        return self.poll()
+
     def send_signal(self, number: int) -> None:
-        """Send a signal to the process that waits for the ranks, which ends them."""
-        with suppress(ProcessLookupError):
-            os.kill(self.pid, number)
+        """Send a signal to the process; of ranks, it ends them."""
+        if self.poll() is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
 
     def kill(self) -> None:
         """End it at once, and its ranks with it."""
@@ -96,31 +107,24 @@ class Ranks:
         return code
 
 
+PROCESSES: dict[str, Ranks] = {}  # the newest process by the name of its folder
+
+
 class Forks:
     """The process that forks, as the tests see it."""
 
     def __init__(self) -> None:
-        self.process: subprocess.Popen[str] | None = None
+        self.process: subprocess.Popen[bytes] | None = None
         self.codes: dict[int, int] = {}
+        self.begun: list[int] = []
+        self.heard = b""
 
     @contextmanager
     def forked(
         self, folder: Path, ranks: int, hosts: int, _restarts: int, environment: dict[str, str]
     ) -> Generator[list[Ranks]]:
         """What `recsmith.jobs.launch` calls agents: here one that stands for those of all hosts."""
-        requests = self._started().stdin
-        assert requests is not None
-        job = {
-            "folder": str(folder),
-            "ranks": ranks,
-            "hosts": hosts,
-            "environment": environment,
-            "cwd": str(Path.cwd()),
-            "largest": resource.getrlimit(resource.RLIMIT_FSIZE),  # of a file, which children of this process have too
-        }
-        requests.write(json.dumps(job) + "\n")
-        requests.flush()
-        agent = Ranks(self, self._hear("pid"))
+        agent = self._ask({"folder": str(folder), "ranks": ranks, "hosts": hosts, "environment": environment})
         try:
             yield [agent]
         finally:
@@ -128,10 +132,33 @@ class Forks:
                 agent.send_signal(signal.SIGTERM)
                 agent.wait()
 
+    def popen(
+        self, command: Sequence[str], *, stdout: IO[bytes], stderr: IO[bytes], env: dict[str, str],
+        start_new_session: bool, pass_fds: Sequence[int] = (),
+    ) -> Ranks:  # fmt: skip
+        """What `subprocess.Popen` makes of `python -m recsmith.jobs.worker FOLDER`."""
+        assert command[-3:-1] == ["-m", "recsmith.jobs.worker"]
+        assert stdout is stderr
+        assert start_new_session
+        job = {"alone": command[-1], "environment": env, "numbers": [1, *pass_fds]}
+        found = PROCESSES[Path(command[-1]).name] = self._ask(job, [stdout.fileno(), *pass_fds])
+        return found
+
+    def _ask(self, job: dict[str, Any], files: Sequence[int] = ()) -> Ranks:
+        requests = self._started().stdin
+        assert requests is not None
+        if files:
+            socket.send_fds(self.passing, [b"."], list(files))
+        largest = resource.getrlimit(resource.RLIMIT_FSIZE)  # of a file, which children of this process have, too
+        requests.write(json.dumps(job | {"cwd": str(Path.cwd()), "largest": largest}).encode() + b"\n")
+        requests.flush()
+        while not self.begun:
+            self._listen(None)
+        return Ranks(self, self.begun.pop())
+
     def code_of(self, pid: int) -> int | None:
         """The exit code of a job that has ended."""
-        while self.process and self.process.stdout and select.select([self.process.stdout], [], [], 0)[0]:
-            self._hear("")
+        self._listen(0)
         return self.codes.get(pid)
 
     def cpu_seconds(self) -> float:
@@ -146,33 +173,39 @@ class Forks:
         if self.process is not None:
             self.process.kill()
             self.process.communicate()
+            self.passing.close()
             self.process = None
 
-    def _started(self) -> subprocess.Popen[str]:
+    def _started(self) -> subprocess.Popen[bytes]:
         if self.process is None:
             environment = os.environ | {
                 PARENT: str(os.getpid()), "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path),
                 "PYTHONWARNINGS": "ignore", "TORCH_CPP_LOG_LEVEL": "ERROR",
             }  # fmt: skip
-            self.process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "support.ranks"], env=environment, text=True, bufsize=1,
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            )  # fmt: skip
+            self.passing, theirs = socket.socketpair()
+            with theirs:
+                self.process = subprocess.Popen(
+                    [sys.executable, "-P", "-m", "support.ranks", str(theirs.fileno())], env=environment,
+                    stdin=subprocess.PIPE, stdout=subprocess.PIPE, pass_fds=[theirs.fileno()],
+                )  # fmt: skip
         return self.process
 
-    def _hear(self, wanted: str) -> int:
-        """Read what the process says, up to a word that is wanted."""
-        assert self.process is not None
+    def _listen(self, wait_s: float | None) -> None:
+        """Take in what the process has said; None waits until it says something."""
+        if self.process is None:
+            return
         assert self.process.stdout is not None
-        while True:
-            line = self.process.stdout.readline()
-            if not line:
+        while select.select([self.process.stdout], [], [], wait_s)[0]:
+            more = os.read(self.process.stdout.fileno(), 2**16)
+            if not more:
                 raise RuntimeError("the process that forks ranks has ended; its stderr says why")
-            said: dict[str, int] = json.loads(line)
-            if "code" in said:
-                self.codes[said["ended"]] = said["code"]
-            if not wanted or wanted in said:
-                return said.get("pid", 0)
+            *lines, self.heard = (self.heard + more).split(b"\n")
+            for said in map(json.loads, lines):
+                if "pid" in said:
+                    self.begun.append(said["pid"])
+                else:
+                    self.codes[said["ended"]] = said["code"]
+            wait_s = 0
 
 
 # --- in the process that forks ------------------------------------------------------------------------------------
@@ -187,12 +220,17 @@ def main() -> None:
     warnings.simplefilter("ignore")
     _warm_up()
     living: set[int] = set()
+    passing = socket.socket(fileno=int(sys.argv[1]))
     while True:
         if select.select([sys.stdin], [], [], POLL_S if living else None)[0]:
             line = sys.stdin.readline()
             if not line:
                 return
-            pid = os.fork() or _agent(json.loads(line))
+            job = json.loads(line)
+            files = socket.recv_fds(passing, 1, len(job["numbers"]))[1] if "alone" in job else []
+            pid = os.fork() or (_process(job, files) if files else _agent(job))
+            for each in files:
+                os.close(each)
             living.add(pid)
             print(json.dumps({"pid": pid}), flush=True)
         for pid in list(living):
@@ -265,13 +303,21 @@ def _end(ranks: dict[int, int]) -> NoReturn:
     os._exit(1)
 
 
+def _process(job: dict[str, Any], files: Sequence[int]) -> NoReturn:
+    """A process with open files, which get the numbers that they had where they come from."""
+    os.setsid()
+    os.environ[PARENT] = str(os.getppid())
+    end_with_parent()
+    for file, number in [(fcntl.fcntl(each, fcntl.F_DUPFD, FIRST_FILE), number)
+                         for each, number in zip(files, job["numbers"], strict=True)]:  # fmt: skip
+        os.dup2(file, number)
+        os.close(file)
+    os.dup2(1, 2)
+    _work(job, Path(job["alone"]), {})
+
+
 def _rank(job: dict[str, Any], rank: int, meeting: socket.socket) -> NoReturn:
-    """What torchrun and the start of Python would have done for a rank, then its work."""
-    import numpy
-    import torch
-
-    from recsmith.jobs.worker import main as work
-
+    """What torchrun would have done for a rank, then its work."""
     os.environ[PARENT] = str(os.getppid())
     end_with_parent()
     port = meeting.getsockname()[1]
@@ -283,23 +329,33 @@ def _rank(job: dict[str, Any], rank: int, meeting: socket.socket) -> NoReturn:
         "ROLE_WORLD_SIZE": job["ranks"], "MASTER_ADDR": LOOPBACK, "MASTER_PORT": port, "ROLE_NAME": "default",
         "TORCHELASTIC_USE_AGENT_STORE": True, "TORCHELASTIC_RESTART_COUNT": 0, "TORCHELASTIC_MAX_RESTARTS": 0,
         "TORCHELASTIC_RUN_ID": "none",
-        PARENT: os.getpid(),
     }  # fmt: skip
-    resource.setrlimit(resource.RLIMIT_FSIZE, tuple(job["largest"]))
-    os.environ.clear()
-    os.environ.update(job["environment"] | {name: str(value) for name, value in own.items()})
-    os.chdir(job["cwd"])
-    wanted = os.environ["PYTHONPATH"].split(os.pathsep)
-    sys.path[:] = [*wanted, *(place for place in sys.path if place not in wanted)]
     logs = Path(job["folder"]) / f"logs-{rank // local}" / str(rank % local)
     logs.mkdir(parents=True)
     for stream, name in ((1, "stdout.log"), (2, "stderr.log")):
         os.dup2(os.open(logs / name, os.O_WRONLY | os.O_CREAT), stream)
+    _work(job, Path(job["folder"]), own)
+
+
+def _work(job: dict[str, Any], folder: Path, own: dict[str, Any]) -> NoReturn:
+    """What the start of Python would have done, then the work of a folder. own: variables of this process."""
+    import numpy
+    import torch
+
+    from recsmith.jobs.worker import main as work
+
+    resource.setrlimit(resource.RLIMIT_FSIZE, tuple(job["largest"]))
+    os.environ.clear()
+    os.environ.update(job["environment"] | {name: str(value) for name, value in own.items()})
+    os.environ[PARENT] = str(os.getpid())
+    os.chdir(job["cwd"])
+    wanted = os.environ["PYTHONPATH"].split(os.pathsep)
+    sys.path[:] = [*wanted, *(place for place in sys.path if place not in wanted)]
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     random.seed()
     numpy.random.seed()  # which every rank of torchrun draws for itself
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
-    work(Path(job["folder"]))
+    work(folder)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from support.listeners import watched_listeners
+from support.ranks import PROCESSES
 from training.test_jobs import BATCH, DIM, EVERY, SIZES, STEPS, a_run, data, from_step, losses
 from training.unsharded import unsharded_losses
 
@@ -59,15 +60,12 @@ def wait_for_lines(output: Path, lines: int) -> int:
 
 
 def send(signal_: signal.Signals, name: str) -> bool:
-    """Send a trainer of this process's job, or a server, a signal; whether there was one."""
-    sent = False
-    for file in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError, IndexError):
-            mine = file.read_text().rpartition(")")[2].split()[1] == str(os.getpid())
-            if mine and f"/{name}\0" in file.with_name("cmdline").read_text():
-                os.kill(int(file.parent.name), signal_)
-                sent = True
-    return sent
+    """Send a trainer, or a server, a signal; whether there was one."""
+    if name in PROCESSES:
+        with suppress(ProcessLookupError):
+            os.kill(PROCESSES[name].pid, signal_)
+            return True
+    return False
 
 
 def killed(run: Run, lines: int, name: str) -> tuple[dict[str, Any], list[str]]:
@@ -116,9 +114,8 @@ def test_losses_are_those_of_the_planned_job(trained: tuple[Run, dict[str, Any],
     assert 2 * counts["row_bytes"] + counts["id_bytes"] < counts["sent_bytes"] + counts["received_bytes"]
 
 
-@pytest.mark.soak
 def test_a_trainer_that_dies_while_it_starts_is_not_waited_for(tmp_path: Path) -> None:
-    """Nobody has heard of it yet; the other trains every sample. test_trainers.py asks the same without processes."""
+    """Nobody has heard of it yet; the other trains every sample."""
     run = a_run(tmp_path / "out", ranks=2, steps=6, remote=RunRemote(servers=1, timeout_s=60), checkpoint=None)
 
     def kill_at_once() -> None:
