@@ -1,6 +1,7 @@
 """`recsmith data`."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -203,6 +204,46 @@ def _say(manifest: Any, output: str) -> None:
     )
     if manifest.corrupt:
         note(f"{counted(manifest.corrupt, 'sample')} of the source were corrupt and are left out")
+
+
+@data_command.command(name="sequences")
+@click.argument("events")
+@_layout_options
+@click.option("--longest", type=int, default=None, help="Events of a history: the newest ones.  [default: 200]")
+@click.option("--least", type=int, default=None, help="Events that a target must have before it.  [default: 1]")
+@click.option("--negatives", type=int, default=None, help="Samples of an item that the user never had, a target.")
+@click.option("--split", type=click.Choice(["train", "valid", "test", "all"]), default=None,
+              help="80, 10 and 10 % of the targets, or all.")  # fmt: skip
+@click.option("--split-by", type=click.Choice(["time", "last"]), default=None,
+              help="By time of targets, or each user's last ones for valid and test.")  # fmt: skip
+def sequences(events: str, **options: Any) -> None:
+    """Write events as samples: each event is a target, with what its user did strictly before it.
+
+    EVENTS is a spec with `format: sequences` (docs/sequences.md), or a MovieLens folder. What is written is Parquet;
+    training can read the spec itself.
+
+    \b
+    recsmith data sequences events.yaml -o histories
+    recsmith data sequences ml-latest-small -o histories --longest 50 --split train
+    """
+    from recsmith.data import MovieLensEvents, MovieLensSpec, SequencesSpec, load_spec, open_dataset
+    from recsmith.data.converting import KeyColumns, convert_dataset
+    from recsmith.errors import UsageError
+
+    names = ("longest", "least", "negatives", "split", "split_by")
+    given = {name: options[name] for name in names if options[name] is not None}
+    found = load_spec(events)
+    if isinstance(found, MovieLensSpec):
+        found = SequencesSpec(movielens=MovieLensEvents(path=found.path))
+    if not isinstance(found, SequencesSpec):
+        raise UsageError(f"'{events}' is no spec with `format: sequences`, nor a MovieLens folder; give one of these")
+    dataset = open_dataset(replace(found, **given))
+    if dataset.note:
+        note(dataset.note)
+    _tell_part(dataset)
+    columns = KeyColumns(session=None, time=options["time"])
+    manifest = convert_dataset(dataset, Path(options["output"]), _layout(options), columns, _printer())
+    _say(manifest, options["output"])
 
 
 @data_command.command(name="workload")

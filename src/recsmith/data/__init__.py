@@ -11,14 +11,15 @@ from recsmith.data.generator.spec import DriftSpec, GeneratedFeature, GeneratorS
 from recsmith.data.movielens import MovieLensSpec
 from recsmith.data.order import Position
 from recsmith.data.parquet.columns import ParquetFeature, ParquetSpec
+from recsmith.data.sequences.spec import EventFiles, GeneratedEvents, MovieLensEvents, SequencesSpec
 from recsmith.data.workload import counted_workload, generator_like, schema_workload
 from recsmith.data.write import check_folder, write_dataset
 
 __all__ = [
     "Batch", "Batches", "Counts", "CriteoSpec", "DataCheck", "DataFeature", "DataFigures", "DataSchema", "DataSpec",
-    "Dataset", "DriftSpec", "FeatureFigures", "GeneratedFeature", "GeneratorSpec", "JaggedIds", "MovieLensSpec",
-    "Optimum", "ParquetFeature", "ParquetSpec", "Position", "SessionFigures", "SessionSpec", "SwapSpec", "TeacherSpec",
-    "area_under_curve", "check_data", "check_folder", "check_spec", "count_figures", "counted_workload",
-    "generator_like", "load_spec", "open_dataset", "planted_optimum", "schema_workload", "spec_from_raw",
-    "spec_to_raw", "write_dataset",
+    "Dataset", "DriftSpec", "EventFiles", "FeatureFigures", "GeneratedEvents", "GeneratedFeature", "GeneratorSpec",
+    "JaggedIds", "MovieLensEvents", "MovieLensSpec", "Optimum", "ParquetFeature", "ParquetSpec", "Position",
+    "SequencesSpec", "SessionFigures", "SessionSpec", "SwapSpec", "TeacherSpec", "area_under_curve", "check_data",
+    "check_folder", "check_spec", "count_figures", "counted_workload", "generator_like", "load_spec", "open_dataset",
+    "planted_optimum", "schema_workload", "spec_from_raw", "spec_to_raw", "write_dataset",
 ]  # fmt: skip

@@ -9,7 +9,7 @@ from typing import Any
 from recsmith._types import noun
 from recsmith.data.dataset import Dataset, DataSpec, TransformedSpec, open_dataset
 from recsmith.data.parquet.arrow import ColumnFile, column_files, pyarrow
-from recsmith.data.parquet.columns import ParquetFeature, ParquetSpec, flattened, ids_outside
+from recsmith.data.parquet.columns import UNCOUNTED, ParquetFeature, ParquetSpec, flattened, ids_outside
 from recsmith.data.parquet.source import ParquetSource, columns_of, written_spec
 from recsmith.data.parquet.write import read_manifest
 from recsmith.errors import CorruptFile
@@ -114,7 +114,7 @@ def block_faults(source: ParquetSource, block: int, error: CorruptFile) -> list[
 
 
 def _id_faults(feature: ParquetFeature, outside: tuple[int, int], path: Path) -> list[Fault]:
-    rows = feature.num_embeddings
+    rows = feature.num_embeddings or UNCOUNTED
     kinds = (
         f"feature '{feature.name}' has negative ids; leave them out, or give `ids: modulo`",
         f"feature '{feature.name}' has ids of {rows:,} and more, and its table has {rows:,} rows; give a larger "

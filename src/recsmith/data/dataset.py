@@ -15,6 +15,7 @@ from recsmith.data.generator.spec import GeneratorSpec
 from recsmith.data.movielens import MovieLensSpec
 from recsmith.data.order import WINDOW, EpochOrder, Position
 from recsmith.data.parquet.columns import ParquetSpec
+from recsmith.data.sequences.spec import SequencesSpec
 from recsmith.data.source import BlockSource, FirstBlocks, GrowingSource
 from recsmith.data.transforms.declared import Transform, transform_from_raw, transform_to_raw
 from recsmith.data.transforms.graph import TransformedSource
@@ -41,6 +42,7 @@ register(FORMAT, "criteo", "recsmith.data.criteo.source:CriteoSource")
 register(FORMAT, "generator", "recsmith.data.generator.source:GeneratorSource")
 register(FORMAT, "movielens", "recsmith.data.movielens:MovieLensSource")
 register(FORMAT, "parquet", "recsmith.data.parquet.source:ParquetSource")
+register(FORMAT, "sequences", "recsmith.data.sequences.source:SequencesSource")
 
 
 class Dataset:
@@ -178,7 +180,7 @@ class OwnSpec:
         return cast(BlockSource, CheckedSource(made, self.format))
 
 
-PlainSpec = CriteoSpec | GeneratorSpec | MovieLensSpec | ParquetSpec | OwnSpec
+PlainSpec = CriteoSpec | GeneratorSpec | MovieLensSpec | ParquetSpec | SequencesSpec | OwnSpec
 
 
 @noun
@@ -250,12 +252,23 @@ def _beside(spec: DataSpec, folder: Path) -> DataSpec:
         return replace(spec, data=cast(PlainSpec, _beside(spec.data, folder)))
     if isinstance(spec, MovieLensSpec):
         return replace(spec, path=_found(spec.path, folder))
+    if isinstance(spec, SequencesSpec):
+        return _events_beside(spec, folder)
     if not isinstance(spec, CriteoSpec | ParquetSpec):
         return spec
     paths = tuple(_found(path, folder) for path in spec.paths)
     if isinstance(spec, CriteoSpec) and spec.index and paths != spec.paths:
         spec = replace(spec, index=str(folder / spec.index))
     return replace(spec, paths=paths)
+
+
+def _events_beside(spec: SequencesSpec, folder: Path) -> SequencesSpec:
+    if spec.movielens is not None:
+        spec = replace(spec, movielens=replace(spec.movielens, path=_found(spec.movielens.path, folder)))
+    if spec.files is not None:
+        paths = tuple(_found(path, folder) for path in spec.files.paths)
+        spec = replace(spec, files=replace(spec.files, paths=paths))
+    return spec
 
 
 def _found(path: str, folder: Path) -> str:

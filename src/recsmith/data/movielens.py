@@ -57,7 +57,7 @@ class MovieLensSource(MemorySource):
 def _samples_of(spec: MovieLensSpec) -> tuple[DataSchema, Batch, dict[str, Ints], int]:
     """Schema, samples of the split and their times, and how many samples there are of all splits."""
     folder = Path(spec.path)
-    users, movies, stars, times = _ratings(folder / "ratings.csv")
+    users, movies, stars, times = read_ratings(folder / "ratings.csv")
     wanted = np.flatnonzero(users <= (spec.max_user_id or users.max(initial=0)))
     if not len(wanted):
         raise UsageError(f"no rating in '{folder}' is of a user up to {spec.max_user_id}; give a larger max_user_id")
@@ -97,7 +97,7 @@ def _samples_of(spec: MovieLensSpec) -> tuple[DataSchema, Batch, dict[str, Ints]
     return schema, samples.take(kept), {"timestamp": times[wanted][kept]}, len(wanted)
 
 
-def _ratings(path: Path) -> tuple[Ints, Ints, "np.ndarray[tuple[int], np.dtype[np.float64]]", Ints]:
+def read_ratings(path: Path) -> tuple[Ints, Ints, "np.ndarray[tuple[int], np.dtype[np.float64]]", Ints]:
     """Users, movies, stars and times of all ratings."""
     rows = _rows(path, RATINGS)
     try:

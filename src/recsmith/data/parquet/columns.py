@@ -13,6 +13,7 @@ from recsmith.errors import CorruptFile, check_rules, too_small
 from recsmith.units import counted
 from recsmith.workloads.workload import wrong_count
 
+UNCOUNTED = 2**63 - 1  # ids of a feature that no table has
 SCHEMA_KEY = b"recsmith.dataset"  # of a file's metadata: its DataSchema as JSON
 
 
@@ -27,13 +28,12 @@ class ParquetFeature:
 
     column: where it has another name than the feature. weights: a column of as many weights.
     key: of a column of maps or structs that holds many features; `column` is its name then.
-    num_embeddings: rows of its table. ids: `exact` ones are 0 to num_embeddings - 1 or an error; `modulo` takes the
-    rest of
-        any whole number when divided by num_embeddings.
+    num_embeddings: rows of its table; none: numbers that no table has, such as times. ids: `exact` ones are 0 to
+        num_embeddings - 1 or an error; `modulo` takes the rest of any whole number when divided by num_embeddings.
     """
 
     name: str
-    num_embeddings: int
+    num_embeddings: int | None = None
     column: str | None = None
     weights: str | None = None
     key: str | None = None
@@ -42,6 +42,9 @@ class ParquetFeature:
     def __post_init__(self) -> None:
         check_rules(
             wrong_count(self.num_embeddings, f"num_embeddings of feature '{self.name}'"),
+            f"feature '{self.name}' has ids: modulo and no num_embeddings; give the rows of its table"
+            if self.ids == "modulo" and self.num_embeddings is None
+            else None,
             f"feature '{self.name}' has a key and no column; give the column of maps or structs that the key is in"
             if self.key is not None and self.column is None
             else None,
@@ -95,11 +98,11 @@ def bags(table: Any, feature: ParquetFeature, place: str) -> tuple[JaggedIds, Fa
     """
     name, faults = feature.name, Faults()
     values, lengths, gaps = _lists(table, feature.key or feature.column or feature.name, place, whole=True)
-    if feature.ids == "modulo":
+    if feature.ids == "modulo" and feature.num_embeddings is not None:
         wide = values if values.dtype == np.uint64 else values.astype(np.int64, copy=False)
         values = wide % wide.dtype.type(feature.num_embeddings)
     else:
-        check_ids(values, feature.num_embeddings, f"{place}: column '{feature.column or feature.name}'")
+        check_ids(values, feature.num_embeddings or UNCOUNTED, f"{place}: column '{feature.column or feature.name}'")
     ids = values.astype(np.int64, copy=False)
     if gaps.any():
         faults[f"rows with a null among the ids of '{name}'"] = gaps, f"has a null among the ids of '{name}'"
@@ -125,7 +128,7 @@ def ids_outside(table: Any, feature: ParquetFeature, place: str) -> tuple[int, i
     values, _, _ = _lists(table, feature.key or feature.column or feature.name, place, whole=True)
     if feature.ids == "modulo":
         return 0, 0
-    return int(np.count_nonzero(values < 0)), int(np.count_nonzero(values >= feature.num_embeddings))
+    return int(np.count_nonzero(values < 0)), int(np.count_nonzero(values >= (feature.num_embeddings or UNCOUNTED)))
 
 
 def numbers(table: Any, names: tuple[str, ...], place: str) -> tuple[Singles, Bools]:

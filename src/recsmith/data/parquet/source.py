@@ -61,7 +61,7 @@ class ParquetSource:
             for each in self.spec.features
         ]
         values = ValueMeaning(
-            modulo={each.name: each.num_embeddings for each in self.spec.features if each.ids == "modulo"}
+            modulo={each.name: each.num_embeddings or 1 for each in self.spec.features if each.ids == "modulo"}
         )
         return DataSchema(features=tuple(features), dense=self.spec.dense, labels=self.spec.labels, values=values)
 
@@ -178,7 +178,7 @@ def written_spec(spec: ParquetSpec, file: ColumnFile) -> ParquetSpec:
     features = [
         ParquetFeature(
             name=each.name,
-            num_embeddings=each.num_embeddings or 1,
+            num_embeddings=each.num_embeddings,
             weights=weights_column(each.name) if each.weighted else None,
         )
         for each in schema.features

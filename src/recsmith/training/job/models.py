@@ -14,10 +14,11 @@ from torchrec.models.deepfm import SimpleDeepFMNN
 from torchrec.models.dlrm import DLRM, DLRM_DCN
 from torchrec.modules.embedding_configs import DataType, PoolingType
 
-from recsmith._components import load, make
+from recsmith._components import find, known, load, make
 from recsmith.data import DataSchema
 from recsmith.errors import UsageError
 from recsmith.training.batches import Place, TrainingBatch
+from recsmith.training.models import MODEL, check_tables, sequence_settings
 from recsmith.training.run import Run, RunModel, RunTable
 from recsmith.training.run.refusals import check_together, model_parts
 from recsmith.training.run.tables import name_refused, tables_of
@@ -112,7 +113,11 @@ def build_task(
     collection = _pooled(model, schema, pooled, device, module) if pooled else None
     sequences = _sequences(unpooled, device) if unpooled else None
     torch.manual_seed(seed)  # again: tables that lie on a device have drawn numbers, tables on meta have not
-    return Task(_built(model, collection, sequences, max(1, len(schema.dense)), len(schema.labels)), model.precision)
+    if model.name in known(MODEL):
+        built = _of_histories(model, schema, tables, collection, sequences)
+    else:
+        built = _built(model, collection, sequences, max(1, len(schema.dense)), len(schema.labels))
+    return Task(built, model.precision)
 
 
 @dataclass(frozen=True)
@@ -170,6 +175,16 @@ def _sequences(tables: Sequence[RunTable], device: torch.device) -> EmbeddingCol
             f"{wider.embedding_dim} columns; TorchRec wants one embedding_dim for all of these"
         )
     return EmbeddingCollection(device=device, tables=[EmbeddingConfig(**_config_fields(table)) for table in tables])
+
+
+def _of_histories(
+    model: RunModel, schema: DataSchema, tables: Sequence[RunTable], collection: Any, sequences: Any
+) -> nn.Module:
+    """A model of histories (recsmith.training.models), made of its tables; UsageError where they are not those."""
+    settings = sequence_settings(model.name, model.arguments)
+    assert settings is not None  # of its name
+    check_tables(model.name, settings, tables, schema)
+    return find(MODEL, model.name)(settings, sequences, collection, max(1, len(schema.dense)), len(schema.labels))
 
 
 def _built(model: RunModel, collection: Any, sequences: Any, dense: int, labels: int) -> nn.Module:

@@ -12,11 +12,13 @@ from recsmith._types import noun
 from recsmith.errors import RecSmithError
 from recsmith.planning.simulate import simulate
 from recsmith.plans import Plan
+from recsmith.prediction.histories import HistoryWork, history_layers_s
 from recsmith.prediction.job_step import NUMBER_BYTES, JobStep, copied_numbers, job_step, numbers_of
 from recsmith.prediction.speeds import Shapes
 from recsmith.problems.rank_bytes import bytes_on_disk, predicted_bytes
 from recsmith.sharding.memory import STATE_BYTES
 from recsmith.training.job.layer_shapes import PAIRS
+from recsmith.training.models import layer_work, sequence_settings
 from recsmith.training.run import Run
 from recsmith.training.seams import systems
 from recsmith.training.seams.system import first_of
@@ -88,11 +90,25 @@ def plain_step(run: Run, plan: Plan, shapes: Shapes, numbers: int) -> JobStep | 
     made = job_step(plan, shapes, pairs=run.model.name == PAIRS)
     if made is None:
         return None
+    if (work := history_work(run, plan)) is not None:
+        made = replace(made, layers_s=history_layers_s(work, plan.workload.batch_size))
     if run.model.precision == "bf16":
         made = replace(made, layers_s=BF16_PRODUCTS * made.layers_s)
     for system in systems():
         made = system.change_step(run, plan, made, numbers)
     return made
+
+
+def history_work(run: Run, plan: Plan) -> HistoryWork | None:
+    """What the layers of a model of histories compute for a sample; None of other models."""
+    settings = sequence_settings(run.model.name, run.model.arguments)
+    if settings is None:
+        return None
+    features = {each.name: (each, table) for table in plan.workload.tables for each in table.features}
+    events, table = features[settings.history[0]]
+    pooled = [each for each in plan.workload.tables if each.pooled]
+    others = sum(each.embedding_dim * len(each.features) for each in pooled)
+    return layer_work(settings, table.embedding_dim, events=events.pooling_factor, others=others, labels=1)
 
 
 def memory_of(run: Run, plan: Plan, shapes: Shapes, state: float) -> list[RankMemory]:
@@ -114,8 +130,9 @@ def layers_bytes(run: Run, plan: Plan, shapes: Shapes, state: float) -> int:
     """Weights, gradients and DDP's buckets of them, state of dense layers; outputs of layers and their gradients."""
     wide = first_of(each.bytes_of_number(run) for each in systems()) or NUMBER_BYTES
     copies = 2 + (plan.cluster.world_size > 1)
-    outputs = sum(shape[0] for shape in shapes if len(shape) > 1)
-    return round(numbers_of(shapes) * (copies * wide + state) + NUMBER_BYTES * 2 * outputs * plan.workload.batch_size)
+    work = history_work(run, plan)
+    kept = work.kept_numbers if work else 2 * sum(shape[0] for shape in shapes if len(shape) > 1)
+    return round(numbers_of(shapes) * (copies * wide + state) + NUMBER_BYTES * kept * plan.workload.batch_size)
 
 
 def checkpoint_bytes(plan: Plan, shapes: Shapes, state: float) -> int:

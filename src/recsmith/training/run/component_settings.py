@@ -19,6 +19,7 @@ from recsmith._components import find, known
 from recsmith.errors import UsageError
 from recsmith.files import Raw, dump_json, json_schema
 from recsmith.training.collectives import KIND as COLLECTIVES
+from recsmith.training.models import MODEL
 from recsmith.training.optimizers import KIND as OPTIMIZERS
 from recsmith.training.run.docstrings import meanings, said_of
 from recsmith.training.seams import ROWS, STEP, TABLES, UPDATE, WATCHER
@@ -26,7 +27,8 @@ from recsmith.training.seams import ROWS, STEP, TABLES, UPDATE, WATCHER
 # By key of a run: the kind of its components, and how many arguments their maker hands over before settings.
 KINDS: Mapping[str, tuple[str, int]] = {
     "pipeline": (STEP, 1), "rows": (ROWS, 2), "comms": (COLLECTIVES, 0), "watchers": (WATCHER, 0),
-    "data.periods.update": (UPDATE, 0), "model.table_module": (TABLES, 3), "optimizers.dense": (OPTIMIZERS, 2),
+    "data.periods.update": (UPDATE, 0), "model.table_module": (TABLES, 3), "model.arguments": (MODEL, 0),
+    "optimizers.dense": (OPTIMIZERS, 2),
 }  # fmt: skip
 
 

@@ -33,6 +33,8 @@ def _name_components(schema: Raw, key: str, names: list[str]) -> None:
 
     A class of the user's has settings of its own.
     """
+    if key == "model.arguments":  # whose model has another key
+        return
     before, _, last = key.rpartition(".")
     noun = {"": schema, "data.periods": schema["$defs"].get("Periods"), "model": schema["$defs"]["RunModel"]}.get(
         before

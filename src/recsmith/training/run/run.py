@@ -32,6 +32,7 @@ from recsmith.files import (
 )
 from recsmith.training.collectives import KIND as COLLECTIVES
 from recsmith.training.collectives.quantised import RunComms
+from recsmith.training.models import SEQUENCE_MODELS, sequence_settings
 from recsmith.training.optimizers.settings import RunOptimizers
 from recsmith.training.run.data import RunData
 from recsmith.training.seams import ROWS, STEP, WATCHER, systems
@@ -71,13 +72,13 @@ class RunTable:
 class RunModel:
     """Which model is trained.
 
-    name: dlrm, dlrm_dcn, deepfm (torchrec.models), or a function of yours, 'module:function'. embedding_dim: of every
-    table that names no other. bottom, top: layer sizes of the dense and of the last part, without their last layers,
-    which follow from embedding_dim and from the one label. cross_layers, cross_rank: of dlrm_dcn. hidden, factors: of
-    deepfm. tables: instead of one table for each feature of the data. arguments: of a function of yours
-    (docs/train.md). compression: which tables are stored smaller, and how (docs/compress.md). table_module: what pooled
-    tables are built as: towers (docs/towers.md), searched (docs/search.md), or 'module:Class' of yours with its
-    settings (docs/train.md).
+    name: dlrm, dlrm_dcn, deepfm (torchrec.models); hstu, sasrec, din, which read histories (docs/sequences.md); or a
+    function of yours, 'module:function'. embedding_dim: of every table that names no other. bottom, top: layer sizes of
+    the dense and of the last part, without their last layers, which follow from embedding_dim and from the one label.
+    cross_layers, cross_rank: of dlrm_dcn. hidden, factors: of deepfm. tables: instead of one table for each feature of
+    the data. arguments: of a model of histories, or of a function of yours (docs/train.md). compression: which tables
+    are stored smaller, and how (docs/compress.md). table_module: what pooled tables are built as: towers
+    (docs/towers.md), searched (docs/search.md), or 'module:Class' of yours with its settings (docs/train.md).
     precision: of the dense layers' products; bf16 is autocast. narrow: steps in which dense layers multiply a part of
     their units (docs/narrow.md); auto: where that pays; none: never.
     """
@@ -98,7 +99,7 @@ class RunModel:
     narrow: Any = None
 
     def __post_init__(self) -> None:
-        known = self.name in BUILT_IN or ":" in self.name
+        known = self.name in BUILT_IN or self.name in SEQUENCE_MODELS or ":" in self.name
         twin = next((name for name, count in Counter(table.name for table in self.tables).items() if count > 1), None)
         deep = next((name for name in ("bottom", "top") if len(getattr(self, name)) > MOST_LAYERS), None)
         if self.cross_layers > MOST_LAYERS:
@@ -106,7 +107,8 @@ class RunModel:
         check_rules(
             None
             if known
-            else f"model.name is '{self.name}'; known: {', '.join(BUILT_IN)}, or 'package.module:function'",
+            else f"model.name is '{self.name}'; known: {', '.join((*BUILT_IN, *SEQUENCE_MODELS))}, or "
+            "'package.module:function'",
             None
             if 0 < self.embedding_dim <= MOST_UNITS and self.embedding_dim % 4 == 0
             else f"model.embedding_dim is {self.embedding_dim}; it must be a positive multiple of 4, "
@@ -119,6 +121,7 @@ class RunModel:
             None if twin is None else f"model.tables names '{twin}' twice; names of tables are unique",
             None if deep is None else f"model.{deep} has more than {MOST_LAYERS:,} layers; name fewer",
         )
+        sequence_settings(self.name, self.arguments)  # says which of its arguments is wrong
 
 
 def _listed(sizes: int | tuple[int, ...]) -> tuple[int, ...]:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from recsmith.data import DataSchema
 from recsmith.errors import UsageError
 from recsmith.files import did_you_mean
+from recsmith.training.models import POOLING, sequence_settings, sequence_tables
 from recsmith.training.run import RunModel, RunTable
 
 
@@ -16,6 +17,17 @@ def tables_of(model: RunModel, schema: DataSchema) -> tuple[RunTable, ...]:
         UsageError: a table names a feature that the data lacks, two look up the same one, a table is smaller than the
             data's ids, or the data does not say how many ids a feature has.
     """
+    if not model.tables and (settings := sequence_settings(model.name, model.arguments)) is not None:
+        sizes = {feature.name: feature.num_embeddings for feature in schema.features}
+        found = sequence_tables(settings, sizes, pools=model.name in POOLING)
+        made = tuple(
+            RunTable(
+                name=name, num_embeddings=rows, embedding_dim=model.embedding_dim, features=features, pooling=pooling
+            )
+            for name, features, rows, pooling in found
+        )
+        _check_names(made)
+        return made
     if not model.tables:
         made = tuple(_table_of(feature.name, feature.num_embeddings, model) for feature in schema.features)
         _check_names(made)

@@ -1,0 +1,173 @@
+"""Samples of events, block by block: a target with what its user did strictly before, cut out of the events.
+
+E events, B samples of a block
+"""
+
+import hashlib
+import json
+
+import numpy as np
+
+from recsmith._random import random_words, uniform
+from recsmith._types import Ints
+from recsmith.data.batch import Batch, DataFeature, DataSchema, JaggedIds
+from recsmith.data.sequences.events import read_events
+from recsmith.data.sequences.spec import SHARES, SequencesSpec
+from recsmith.data.source import SampleBlock
+from recsmith.errors import UsageError
+from recsmith.files import encode
+from recsmith.units import counted
+
+BLOCK = 4096  # targets of a block
+TRIES = 8  # draws of a negative item before one that the user had is taken as it is
+HISTORY, ACTIONS, TIMES, TARGET, TARGET_TIME, USER = "history", "actions", "times", "target", "target_time", "user"
+NEXT = "next"
+
+
+class SequencesSource:
+    """The samples of a spec, in order of their targets' times; histories are cut out of the events when read."""
+
+    settings = SequencesSpec
+    files: tuple[tuple[int, int], ...] = ()
+    max_corrupt = 0
+
+    def __init__(self, spec: SequencesSpec) -> None:
+        self.spec, self.events = spec, read_events(spec)
+        events = self.events
+        begins = np.searchsorted(events.users, events.users)  # the first event of the same user
+        ties = np.ones(len(events.users), np.bool_)
+        ties[1:] = (np.diff(events.times) != 0) | (np.diff(events.users) != 0)
+        before = np.maximum.accumulate(np.where(ties, np.arange(len(ties)), 0))  # the first one of the same time
+        self._begins = np.maximum(begins, before - spec.longest)
+        self._ends = before
+        enough = before - begins >= spec.least
+        self.left_out = int((~enough).sum())
+        self._targets = self._of_split(np.flatnonzero(enough))
+        if not len(self._targets):
+            raise UsageError(
+                f"no target is left: {counted(self.left_out, 'event')} of {len(enough):,} have fewer than {spec.least} "
+                f"events of their user before them, and split is {spec.split}; give a smaller `least`, or another split"
+            )
+        had = np.unique(events.users * np.int64(events.num_items) + events.items)
+        self._had = had if spec.negatives else had[:0]
+        self.num_samples = len(self._targets) * (1 + spec.negatives)
+        self.schema = self._schema()
+        self.note = self._note()
+        self.part = "" if spec.split == "all" else f"split {spec.split}: {len(self._targets):,} targets"
+
+    def _of_split(self, targets: Ints) -> Ints:
+        """The targets of the split, in order of their times."""
+        low, high = SHARES[self.spec.split]
+        if self.spec.split_by == "last":
+            users = self.events.users[targets]
+            ends = np.searchsorted(users, users, side="right")
+            left = ends - 1 - np.arange(len(targets))  # targets of the user after this one
+            wanted = {"test": left == 0, "valid": left == 1, "train": left > 1, "all": left >= 0}[self.spec.split]
+            targets = targets[wanted]
+            low, high = 0.0, 1.0
+        ordered = targets[np.argsort(self.events.times[targets], kind="stable")]
+        return ordered[round(low * len(ordered)) : round(high * len(ordered))]
+
+    def _schema(self) -> DataSchema:
+        events = self.events
+        lengths = self._ends[self._targets] - self._begins[self._targets]
+        mean = float(lengths.mean())
+        acted = [] if events.actions is None else [
+            DataFeature(name=ACTIONS, num_embeddings=events.num_actions, pooling_factor=mean)]  # fmt: skip
+        return DataSchema(
+            features=(
+                DataFeature(name=USER, num_embeddings=events.num_users, pooling_factor=1.0, single=True),
+                DataFeature(name=HISTORY, num_embeddings=events.num_items, pooling_factor=mean),
+                *acted,
+                DataFeature(name=TIMES, pooling_factor=mean),
+                DataFeature(name=TARGET, num_embeddings=events.num_items, pooling_factor=1.0, single=True),
+                DataFeature(name=TARGET_TIME, pooling_factor=1.0, single=True),
+            ),
+            dense=(),
+            labels=(NEXT,) if self.spec.negatives else events.label_names,
+        )
+
+    def _note(self) -> str:
+        told: list[str] = []
+        if self.events.out_of_order:
+            many = counted(self.events.out_of_order, "event")
+            told.append(f"{many} came after a later one of their user, and were put in order of time")
+        if self.left_out:
+            told.append(
+                f"{counted(self.left_out, 'event')} have fewer than {counted(self.spec.least, 'event')} of their user "
+                "before them, and are no targets"
+            )
+        return "; ".join(told)
+
+    @property
+    def digest(self) -> str:
+        """A digest, which changes with the spec and the events."""
+        described = encode(self.spec)
+        for source in ("files", "movielens"):
+            if described.get(source):
+                described[source] = {
+                    key: each for key, each in described[source].items() if key not in ("path", "paths")
+                }
+        held = self.events.digest + json.dumps(described, sort_keys=True)
+        return hashlib.sha256(held.encode()).hexdigest()[:16]
+
+    def sizes(self) -> Ints:
+        """Samples of each block."""
+        each = np.diff(np.append(np.arange(0, len(self._targets), BLOCK), len(self._targets)))
+        return each * (1 + self.spec.negatives)
+
+    def read(self, block: int) -> SampleBlock:
+        """The samples of a block: each target, then its negatives."""
+        events, copies = self.events, 1 + self.spec.negatives
+        places = np.arange(block * BLOCK, min((block + 1) * BLOCK, len(self._targets)))
+        targets = np.repeat(self._targets[places], copies)
+        begins, lengths = self._begins[targets], (self._ends[targets] - self._begins[targets]).astype(np.int32)
+        ends = np.cumsum(lengths, dtype=np.int64)
+        at = np.arange(int(lengths.sum(dtype=np.int64))) + np.repeat(begins - (ends - lengths), lengths)
+        ones = np.ones(len(targets), np.int32)
+        sampled = np.arange(len(targets)) % copies > 0
+        items = events.items[targets].copy()
+        if self.spec.negatives:
+            items[sampled] = self._negatives(block, events.users[targets[sampled]])
+            labels = (~sampled).astype(np.float32)[:, None]
+        else:
+            labels = events.labels[targets]
+        ids = {
+            USER: JaggedIds(values=events.users[targets], lengths=ones),
+            HISTORY: JaggedIds(values=events.items[at], lengths=lengths),
+            **({} if events.actions is None else {ACTIONS: JaggedIds(values=events.actions[at], lengths=lengths)}),
+            TIMES: JaggedIds(values=events.times[at], lengths=lengths),
+            TARGET: JaggedIds(values=items, lengths=ones),
+            TARGET_TIME: JaggedIds(values=events.times[targets], lengths=ones),
+        }
+        return SampleBlock(
+            samples=Batch(
+                dense=np.zeros((len(targets), 0), np.float32), ids=ids, labels=labels, label_names=self.schema.labels,
+                sample_ids=np.repeat(places, copies) * copies + np.arange(len(targets)) % copies,
+            )
+        )  # fmt: skip
+
+    def _negatives(self, block: int, users: Ints) -> Ints:
+        """An item for each of these users that they never had, as far as some draws find one."""
+        count, keys = self.events.num_items, users * np.int64(self.events.num_items)
+        items = np.zeros(len(users), np.int64)
+        open_ = np.arange(len(users))
+        for draw in range(TRIES):
+            words = random_words(self.spec.seed, block, f"negatives {draw}", len(users))
+            items[open_] = (uniform(words)[open_] * count).astype(np.int64)
+            wanted = keys[open_] + items[open_]
+            found = np.searchsorted(self._had, wanted)
+            open_ = open_[self._had[np.minimum(found, len(self._had) - 1)] == wanted]
+            if not len(open_):
+                break
+        return items
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """Columns beside those of the schema."""
+        return ("timestamp",)
+
+    def column(self, block: int, name: str) -> Ints:
+        """Times of the targets of a block."""
+        places = np.arange(block * BLOCK, min((block + 1) * BLOCK, len(self._targets)))
+        return self.events.times[np.repeat(self._targets[places], 1 + self.spec.negatives)]

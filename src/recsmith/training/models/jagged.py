@@ -1,0 +1,151 @@
+"""Histories of different lengths without padding: the positions of all samples one after the other.
+
+Samples of one length lie side by side, so that each product of attention is one of matrices of their own size.
+
+B samples, T positions of all of them, G samples of one length, n positions of each, D columns
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+from torchrec.modules.embedding_configs import BaseEmbeddingConfig
+
+from recsmith.errors import UsageError
+from recsmith.training.tables.features import Features
+from recsmith.training.tables.protocol import TableModule
+
+Part = tuple[torch.Tensor, torch.Tensor]  # values (n, ...), lengths (B,)
+
+
+class SameLength(NamedTuple):
+    """Samples of one length: the first of their positions, how many samples, and positions of each."""
+
+    start: int
+    samples: int
+    length: int
+
+    def of(self, values: torch.Tensor) -> torch.Tensor:
+        """The values (T, ...) of these samples (G, n, ...); a view."""
+        rows = values[self.start : self.start + self.samples * self.length]
+        return rows.view(self.samples, self.length, *values.shape[1:])
+
+
+class Layout(NamedTuple):
+    """Where the positions of samples are: from short to long, those of equal length in their order.
+
+    groups: samples of each length; none of samples without positions. order: where each position was (T,), with the
+    parts of all samples one after the other. place: of each position in its sample (T,). sample: of each position (T,).
+    last: the last position of each sample that has one. samples: those samples.
+    """
+
+    groups: list[SameLength]
+    order: torch.Tensor
+    place: torch.Tensor
+    sample: torch.Tensor
+    last: torch.Tensor
+    samples: torch.Tensor
+
+    def laid(self, parts: Sequence[torch.Tensor]) -> torch.Tensor:
+        """Values of the parts in this layout (T, ...)."""
+        return torch.cat(list(parts)).index_select(0, self.order)
+
+
+def layout(lengths: Sequence[torch.Tensor]) -> Layout:
+    """How parts of samples lie side by side. lengths: of each part (B,)."""
+    each = torch.stack([part.long() for part in lengths])  # (parts, B)
+    total = each.sum(0)
+    samples = torch.argsort(total, stable=True)
+    ends = torch.empty_like(total)
+    ends[samples] = total[samples].cumsum(0)
+    within = each.cumsum(0) - each + (ends - total)  # where each part of a sample begins
+    flat = each.reshape(-1)
+    starts = flat.cumsum(0) - flat
+    positions = torch.arange(int(flat.sum()), device=flat.device)
+    there = positions + torch.repeat_interleave(within.reshape(-1) - starts, flat)
+    order = torch.empty_like(positions)
+    order[there] = positions
+    sample = torch.repeat_interleave(samples, total[samples])
+    place = positions - (ends - total)[sample]
+    present = samples[total[samples] > 0]
+    groups: list[SameLength] = []
+    found, counts = torch.unique_consecutive(total[present], return_counts=True)
+    begin = 0
+    for length, count in zip(found.tolist(), counts.tolist(), strict=True):
+        groups.append(SameLength(begin, count, length))
+        begin += length * count
+    return Layout(groups, order, place, sample, ends[present] - 1, present)
+
+
+def newest(part: Part, longest: int) -> Part:
+    """The last so many values of each sample."""
+    values, lengths = part
+    kept = lengths.clamp(max=longest)
+    if len(lengths) == 0 or int((lengths - kept).max()) == 0:
+        return part
+    ends = torch.repeat_interleave(lengths.long().cumsum(0), lengths.long())
+    return values[torch.arange(len(values), device=values.device) >= ends - longest], kept
+
+
+def added(rows: Mapping[str, Any], names: Sequence[str], lengths: torch.Tensor | None = None) -> Part:
+    """The vectors of features of the same events, added up.
+
+    Raises:
+        UsageError: they have other numbers of events.
+    """
+    first = rows[names[0]]
+    values, wanted = first.values(), first.lengths() if lengths is None else lengths
+    for name in names if lengths is not None else names[1:]:
+        check_alike(names[0], wanted, name, rows[name].lengths())
+    for name in names[1:]:
+        values = values + rows[name].values()
+    return values, wanted
+
+
+def check_alike(name: str, lengths: torch.Tensor, other: str, others: torch.Tensor) -> None:
+    """UsageError where two features of the same events differ in how many a sample has."""
+    if not torch.equal(lengths, others):
+        at = int((lengths != others).nonzero()[0])
+        raise UsageError(
+            f"a sample has {int(lengths[at])} events of feature '{name}' and {int(others[at])} of '{other}'; a history "
+            "has one of each for every event"
+        )
+
+
+def check_single(name: str, lengths: torch.Tensor) -> None:
+    """UsageError where a sample has several of what there is one of."""
+    if len(lengths) and int(lengths.max()) > 1:
+        raise UsageError(f"a sample has {int(lengths.max())} ids of feature '{name}', and there is one of it; give one")
+
+
+def spread(rows: torch.Tensor, samples: torch.Tensor, count: int) -> torch.Tensor:
+    """Rows of some samples among all of them (B, ...), the others zero."""
+    return rows.new_zeros(count, *rows.shape[1:]).index_copy(0, samples, rows)
+
+
+class CarriedNumbers(nn.Module, TableModule):
+    """Numbers of features that are read and looked up nowhere, such as times: they cross no rank and no table."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        super().__init__()
+        self.carried = tuple(names)
+
+    def forward(self, features: Any) -> dict[str, Part]:
+        """(values, lengths) of each."""
+        if not self.carried:
+            return {}
+        found = features.to_dict()
+        return {name: (found[name].values(), found[name].lengths()) for name in self.carried}
+
+    def features(self) -> Features:
+        """Those features."""
+        return Features(self.carried)
+
+    def stored(self) -> list[BaseEmbeddingConfig]:
+        """None."""
+        return []
+
+    def vectors(self, name: str) -> torch.Tensor | None:
+        """None of any table."""
+        return None

@@ -1,0 +1,104 @@
+"""SASRec: a transformer over a history, each event seeing those before it; its last vector scores the target.
+
+B samples, T positions of all, D columns, G samples of one length, n positions of each, H heads
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from recsmith.errors import UsageError
+from recsmith.training.models.jagged import SameLength, added, check_single, layout, newest, spread
+from recsmith.training.models.settings import SASRecSettings
+
+EPSILON = 1e-8  # of the paper's norms
+
+
+class SASRec(nn.Module):
+    """Logits of a target after a history (B, 1)."""
+
+    settings_noun = SASRecSettings
+
+    def __init__(self, settings: SASRecSettings, sequences: Any, tables: Any, dense: int, labels: int) -> None:
+        super().__init__()
+        width = sequences.embedding_configs()[0].embedding_dim
+        if labels != 1:
+            raise UsageError(f"sasrec gives one logit, and the data has {labels} labels; name one, or take hstu")
+        if width % settings.heads:
+            raise UsageError(
+                f"model.arguments.heads is {settings.heads}, and tables have {width} columns; heads of sasrec share "
+                "them evenly"
+            )
+        self.sequences = sequences
+        self.body = SASRecBody(settings, width)
+
+    def forward(self, dense_features: torch.Tensor, sparse_features: Any) -> torch.Tensor:
+        """Logits (B, 1)."""
+        return self.body(self.sequences(sparse_features))
+
+    def encode(self, sparse_features: Any) -> torch.Tensor:
+        """The vectors of users (B, D), whose products with rows of a table score items."""
+        return self.body.encode(self.sequences(sparse_features))
+
+
+class SASRecBody(nn.Module):
+    """All of the model but its tables."""
+
+    def __init__(self, settings: SASRecSettings, width: int) -> None:
+        super().__init__()
+        self.settings = settings
+        self.place = nn.Parameter(torch.empty(settings.longest, width).normal_(std=math.sqrt(1 / width)))
+        self.blocks = nn.ModuleList(SASRecBlock(settings, width) for _ in range(settings.blocks))
+        self.norm = nn.LayerNorm(width, eps=EPSILON)
+
+    def forward(self, rows: Mapping[str, Any]) -> torch.Tensor:
+        """Logits (B, 1)."""
+        target, lengths = added(rows, self.settings.target)
+        check_single(self.settings.target[0], lengths)
+        scored = spread(target, lengths.nonzero()[:, 0], len(lengths))
+        return (self.encode(rows) * scored).sum(1, keepdim=True)
+
+    def encode(self, rows: Mapping[str, Any]) -> torch.Tensor:
+        """The last vectors (B, D); zero without a history."""
+        names = [*self.settings.history, *([self.settings.actions] if self.settings.actions else [])]
+        values, lengths = newest(added(rows, names), self.settings.longest)
+        places = layout([lengths])
+        x = places.laid([values])
+        x = x * math.sqrt(x.shape[1]) + self.place.index_select(0, places.place)
+        x = functional.dropout(x, self.settings.dropout, self.training)
+        for block in self.blocks:
+            x = block(x, places.groups)
+        return spread(self.norm(x.index_select(0, places.last)), places.samples, len(lengths))
+
+
+class SASRecBlock(nn.Module):
+    """A layer: attention, then two linear ones at each position."""
+
+    def __init__(self, settings: SASRecSettings, width: int) -> None:
+        super().__init__()
+        hidden = settings.hidden or width
+        self.heads, self.dropout = settings.heads, settings.dropout
+        self.before, self.between = (nn.LayerNorm(width, eps=EPSILON) for _ in range(2))
+        self.query, self.key, self.value, self.out = (nn.Linear(width, width) for _ in range(4))
+        self.wide, self.narrow = nn.Linear(width, hidden), nn.Linear(hidden, width)
+
+    def forward(self, x: torch.Tensor, groups: Sequence[SameLength]) -> torch.Tensor:
+        """(T, D)."""
+        normed = self.before(x)
+        q, k, v = self.query(normed), self.key(x), self.value(x)
+        attended = [self.attend(group, q, k, v) for group in groups]
+        y = self.between(normed + self.out(torch.cat(attended) if attended else v + 0 * (q.sum() + k.sum())))
+        inner = functional.dropout(functional.relu(self.wide(y)), self.dropout, self.training)
+        return y + functional.dropout(self.narrow(inner), self.dropout, self.training)
+
+    def attend(self, group: SameLength, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        """What the positions of samples of one length see (G n, D)."""
+        shape = group.samples, group.length, self.heads, -1
+        heads = [group.of(each).view(shape).transpose(1, 2) for each in (q, k, v)]
+        dropout = self.dropout if self.training else 0.0
+        seen = functional.scaled_dot_product_attention(*heads, dropout_p=dropout, is_causal=True)
+        return seen.transpose(1, 2).reshape(group.samples * group.length, -1)

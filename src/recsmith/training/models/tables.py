@@ -1,0 +1,126 @@
+"""Which tables a model of histories reads: those made for the data, and what is wrong with those of a run; no torch."""
+
+from collections.abc import Mapping, Sequence
+from typing import Literal, Protocol
+
+from recsmith.data import DataSchema
+from recsmith.errors import UsageError
+from recsmith.files import did_you_mean
+from recsmith.training.models.settings import SequenceSettings
+
+POOLING = ("din",)  # models that read pooled tables and dense columns, too
+
+
+class NamedTable(Protocol):
+    """A table of a run, as far as it is looked at here."""
+
+    @property
+    def name(self) -> str:
+        """Unlike any other."""
+        ...
+
+    @property
+    def pooling(self) -> str:
+        """Such as none."""
+        ...
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """That it looks up."""
+        ...
+
+
+def shared(settings: SequenceSettings) -> list[tuple[str, tuple[str, ...]]]:
+    """(table, features) of what a model looks up as sequences, where a run names no tables."""
+    found = [(target, (history, target)) for history, target in zip(settings.history, settings.target, strict=True)]
+    single = [*((settings.actions,) if settings.actions else ()), *getattr(settings, "context", ())]
+    return [*found, *((name, (name,)) for name in single)]
+
+
+def carried(settings: SequenceSettings) -> tuple[str, ...]:
+    """Features of numbers that a model reads and looks up nowhere: times."""
+    times = getattr(settings, "times", None), getattr(settings, "target_time", None)
+    return tuple(each for each in times if each is not None)
+
+
+def sequence_tables(
+    settings: SequenceSettings, sizes: Mapping[str, int | None], *, pools: bool
+) -> list[tuple[str, tuple[str, ...], int, Literal["sum", "none"]]]:
+    """(name, features, rows, pooling) of the tables of a sequence model, where a run names none.
+
+    sizes: ids of each feature of the data. pools: whether the model reads the data's other features, too, pooled: those
+    whose ids are counted, since the rest may be times.
+
+    Raises:
+        UsageError: the data lacks a feature, or does not say how many ids it has.
+    """
+    wanted = shared(settings)
+    read = {name for _, features in wanted for name in features} | set(carried(settings))
+    for name in sorted(read):
+        if name not in sizes:
+            raise UsageError(
+                f"the model reads feature '{name}', and the data has none of that name"
+                f"{did_you_mean(name, list(sizes))}; name it in model.arguments"
+            )
+    pooled = [name for name, size in sizes.items() if pools and size is not None and name not in read]
+    made = [*wanted, *((name, (name,)) for name in pooled)]
+    for table, features in made:
+        unsaid = next((name for name in features if sizes[name] is None), None)
+        if unsaid is not None:
+            raise UsageError(
+                f"the data does not say how many ids feature '{unsaid}' has; name the tables of the model "
+                f"(model.tables: [{{name: {table}, features: [{', '.join(features)}], num_embeddings: ...}}])"
+            )
+    return [
+        (table, features, max(sizes[name] or 1 for name in features), "sum" if table in pooled else "none")
+        for table, features in made
+    ]
+
+
+def check_tables(name: str, settings: SequenceSettings, tables: Sequence[NamedTable], schema: DataSchema) -> None:
+    """Refuse tables and data that are not what a model of histories reads. name: of the model.
+
+    Raises:
+        UsageError: a feature is looked up in no sequence table, times are looked up, or there is more than it reads.
+    """
+    held = {feature: table for table in tables for feature in table.features}
+    for each in carried(settings):
+        if each in held:
+            raise UsageError(
+                f"table '{held[each].name}' looks up '{each}', which {name} reads as times; leave it out of "
+                "model.tables"
+            )
+        if each not in schema.feature_names:
+            raise UsageError(
+                f"{name} reads times from feature '{each}', and the data has none of that name"
+                f"{did_you_mean(each, list(schema.feature_names))}; name it in model.arguments"
+            )
+    for home, features in shared(settings):
+        _check_shared(name, home, features, held)
+    if name in POOLING:
+        return
+    pooled = next((table.name for table in tables if table.pooling != "none"), None)
+    if pooled is not None:
+        raise UsageError(f"table '{pooled}' is pooled, and {name} reads sequences alone; leave it out, or take din")
+    if schema.dense:
+        raise UsageError(
+            f"{name} reads no dense columns, and the data has {len(schema.dense)} ({', '.join(schema.dense[:4])}); "
+            "leave them out, or take din"
+        )
+
+
+def _check_shared(name: str, home: str, features: Sequence[str], held: Mapping[str, NamedTable]) -> None:
+    """Features that are looked up as sequences, all in one table."""
+    for feature in features:
+        table = held.get(feature)
+        if table is None or table.pooling != "none":
+            found = "no table looks it up" if table is None else f"table '{table.name}' pools it"
+            raise UsageError(
+                f"{name} reads the rows of feature '{feature}', and {found}; write model.tables: [{{name: {home}, "
+                f"features: [{', '.join(features)}], pooling: none, ...}}], or leave model.tables out"
+            )
+        if table is not held[features[0]]:
+            raise UsageError(
+                f"features '{features[0]}' and '{feature}' are looked up in '{held[features[0]].name}' and "
+                f"'{table.name}', and {name} scores a target by the rows of its history; look both up in one table"
+            )

@@ -1,0 +1,153 @@
+"""Jobs of the models of histories: losses of the unsharded model on 1, 2 and 4 ranks, resumed to the bit, served."""
+
+import json
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from training.test_jobs import from_step, losses
+from training.unsharded import unsharded_losses
+
+from recsmith.data import open_dataset, spec_from_raw
+from recsmith.errors import UsageError
+from recsmith.training import (
+    Checkpointing,
+    Run,
+    RunData,
+    RunMetrics,
+    RunModel,
+    RunOptimizers,
+    SparseOptimizer,
+    evaluate,
+    train,
+)
+
+pytestmark = [
+    pytest.mark.skipif(find_spec("torchrec") is None, reason="needs TorchRec"),
+    pytest.mark.usefixtures("torchrec"),
+]
+STEPS, EVERY, BATCH = 8, 4, 48
+EVENTS = {"users": 60, "items": 150, "kinds": 5, "events": 20}
+DATA = {"format": "sequences", "generated": EVENTS, "longest": 8, "negatives": 1}
+ARGUMENTS: dict[str, dict[str, Any]] = {
+    "hstu": {"times": "times", "target_time": "target_time", "context": ["user"], "longest": 8, "dropout": 0.0},
+    "sasrec": {"longest": 8, "dropout": 0.0},
+    "din": {"longest": 8},
+}
+
+
+def a_run(output: Path, name: str = "hstu", **words: Any) -> Run:
+    values: dict[str, Any] = {
+        "data": RunData(train={**DATA, "split": "train"}, test={**DATA, "split": "test"}, global_batch_size=BATCH),
+        "model": RunModel(name=name, embedding_dim=8, arguments=ARGUMENTS[name]),
+        "output": str(output),
+        "steps": STEPS,
+        "optimizers": RunOptimizers(sparse=SparseOptimizer(name="adagrad", learning_rate=0.05)),
+        "checkpoint": Checkpointing(every=EVERY, keep=3),
+        "metrics": RunMetrics(every=1),
+    }
+    return Run(**{**values, **words})
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, dict[str, Any]]:
+    run = a_run(tmp_path_factory.mktemp("hstu") / "out", ranks=2)
+    return run, train(run)
+
+
+def test_losses_are_those_of_the_unsharded_model(trained: tuple[Run, dict[str, Any]]):
+    expected = unsharded_losses(trained[0], STEPS)
+    assert losses(Path(trained[0].output)) == pytest.approx(expected, rel=1e-6)
+    assert len(set(expected)) == STEPS
+
+
+def test_a_job_that_goes_on_ends_with_the_same_bits(trained: tuple[Run, dict[str, Any]], tmp_path: Path):
+    run, result = trained
+    again = from_step(run, EVERY, tmp_path / "again")
+    assert train(run, settings=(f"output={again}",))["test"] == result["test"]
+    weights = "model/weights.safetensors"
+    assert (again / weights).read_bytes() == Path(run.output, weights).read_bytes()
+    assert losses(again) == losses(Path(run.output))
+
+
+def test_other_numbers_of_ranks_go_on_with_the_same_losses(trained: tuple[Run, dict[str, Any]], tmp_path: Path):
+    elsewhere = from_step(trained[0], EVERY, tmp_path / "elsewhere")
+    train(trained[0], settings=(f"output={elsewhere}", "ranks=1"))
+    assert losses(elsewhere) == pytest.approx(losses(Path(trained[0].output)), rel=1e-6)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", ARGUMENTS)
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+@pytest.mark.parametrize("kind", ["table_wise", "row_wise"])
+def test_every_model_is_the_unsharded_one_on_any_ranks(name: str, ranks: int, kind: str, tmp_path: Path):
+    import recsmith
+
+    run = a_run(tmp_path / "out", name, ranks=ranks)
+    train(run)
+    assert losses(Path(run.output)) == pytest.approx(unsharded_losses(run, STEPS), rel=1e-6)
+    plan = recsmith.load_plan(Path(run.output, "plan.json"))
+    tables = {"schema": "recsmith/constraints/1", "rules": [{"tables": "*", "sharding_types": [kind]}]}
+    (tmp_path / "rules.json").write_text(json.dumps(tables))
+    split = recsmith.plan(plan.workload, plan.cluster, constraints=tmp_path / "rules.json", planner="size_greedy").plan
+    recsmith.save_plan(split, tmp_path / "plan.json")
+    other = a_run(tmp_path / "other", name, ranks=ranks, plan=str(tmp_path / "plan.json"))
+    train(other)
+    assert losses(Path(other.output)) == pytest.approx(losses(Path(run.output)), rel=1e-6)
+
+
+def test_the_exported_model_serves_raw_histories(trained: tuple[Run, dict[str, Any]]):
+    from recsmith.training import load_model
+
+    run, result = trained
+    scores = evaluate(run.output, ranks=1)
+    assert scores.logloss == pytest.approx(result["test"]["logloss"], rel=1e-6)
+    model = load_model(Path(run.output) / "model")
+    test = open_dataset(spec_from_raw(dict(run.data.test), "test"))
+    with test.batches(rank=0, world_size=1, batch_size=20, seed=0, shuffle=False) as batches:
+        batch = next(batches)
+    ends = {name: np.cumsum(bags.lengths) for name, bags in batch.ids.items()}
+    lists = {
+        name: [bags.values[end - length : end].tolist() for end, length in zip(ends[name], bags.lengths, strict=True)]
+        for name, bags in batch.ids.items()
+    }
+    np.testing.assert_allclose(model(lists), model.predict(batch), rtol=1e-6)
+    none = {name: [[]] if name in ("history", "times") else each[:1] for name, each in lists.items()}
+    assert 0 < float(model(none)[0, 0]) < 1  # a user of whom nothing is known
+
+
+@pytest.mark.parametrize(
+    ("times", "asked", "words"),
+    [
+        ([5, 9, 7], 10, "feature 'times' of a sample goes from 9 back to 7"),
+        ([5, 7, 9], 8, "a history has an event at 9, after its target at 8"),
+    ],
+)
+def test_times_that_go_back_or_tell_the_future_are_refused(
+    trained: tuple[Run, dict[str, Any]], times: list[int], asked: int, words: str
+):
+    from recsmith.training import load_model
+
+    model = load_model(Path(trained[0].output) / "model")
+    with pytest.raises(UsageError, match=words):
+        model({"user": [[0]], "history": [[1, 2, 3]], "times": [times], "target": [[4]], "target_time": [[asked]]})
+
+
+def test_a_dry_run_prices_attention_and_counts_its_memory(tmp_path: Path):
+    from recsmith.training.launch.dry_run import described
+
+    def of(longest: int) -> Any:
+        data = RunData(
+            train={**DATA, "generated": {**EVENTS, "events": 4 * longest}, "longest": longest}, global_batch_size=BATCH
+        )
+        arguments = {**ARGUMENTS["hstu"], "longest": longest}
+        model = RunModel(name="hstu", embedding_dim=8, arguments=arguments)
+        return described(a_run(tmp_path / "out", data=data, model=model, ranks=1))
+
+    short, long = of(10), of(100)
+    assert short.step is not None
+    assert long.step is not None
+    assert long.step.layers_s > 4 * short.step.layers_s
+    assert long.memory[0].layers > 10 * short.memory[0].layers
