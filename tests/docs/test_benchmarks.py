@@ -53,6 +53,7 @@ SMALL: dict[str, tuple[str, ...]] = {
     "hand_written_loop": ("--pairs", "1", "--steps", "3", "--ranks", "1"),
     "identical_plans": ("record", "plans.json", "--only", "criteo"),
     "delete_systems": ("towers",),
+    "dedup": ("--small", "--steps", "3"),
     "import_graph": ("--sizes",),
     "launches": ("--count", "1"),
     "learned_policies": ("updates", "--seeds", "1", "--tasks", "2", "--iterations", "1", "--folder", "policies"),

@@ -2,6 +2,7 @@
 that grow: losses of the unsharded model, the same bits when resumed."""
 
 import json
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -131,6 +132,15 @@ def test_losses_are_those_of_the_unsharded_model(trained: tuple[Run, dict[str, A
     expected = unsharded_losses(run, STEPS)
     assert losses(Path(run.output)) == pytest.approx(expected, rel=1e-6)
     assert len(set(expected)) == STEPS
+
+
+def test_a_run_that_looks_equal_ids_up_once_has_the_losses_of_the_unsharded_model(tmp_path: Path):
+    run = a_run(tmp_path / "out", ranks=2)
+    run = replace(run, model=replace(run.model, index_dedup="on"))
+    train(run)
+    saved = sorted(Path(run.output).rglob("plan.json"))
+    assert recsmith.load_plan(saved[-1]).workload.index_dedup == "on"
+    assert losses(Path(run.output)) == pytest.approx(unsharded_losses(run, STEPS), rel=1e-6)
 
 
 def test_batches_grow_when_the_run_says_so(trained: tuple[Run, dict[str, Any]]):

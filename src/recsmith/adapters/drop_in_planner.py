@@ -30,11 +30,14 @@ from recsmith.planning import Result, SearchArguments, SearchOptions, plan_with
 from recsmith.plans import Plan, inexact_tables, plan_from_raw, plan_to_raw, wide_tables
 from recsmith.problems import Constraints, Space, load_constraints
 from recsmith.sharding import NOTED_ON_CUDA
+from recsmith.workloads import AccessProfile
+from recsmith.workloads.workload import IndexDedup
 
 TORCHREC_BATCH_SIZE = 512  # samples of a rank and step: BATCH_SIZE of torchrec/distributed/planner/constants.py
 OWN_ARGUMENTS = (
     "cluster", "batch_size", "constraints", "optimizer", "reserve_bytes", "storage_reservation", "dense_optimizer",
     "limits", "planner", "sharding_group_size", "steps_per_sync", "use_inter_host_allreduce",
+    "index_dedup", "access",
 )  # fmt: skip
 TORCHREC_ARGUMENTS = {  # of TorchRec's EmbeddingShardingPlanner: what takes their place
     "topology": "give the topology first: RecSmithPlanner(topology, batch_size=...)",
@@ -75,6 +78,10 @@ class RecSmithPlanner(ShardingPlanner):
     iterations, time_limit_s and space) are those of `recsmith.plan`. After planning, `result` holds cost, bound and
     gap, and `reserve` what was kept free.
 
+    index_dedup: whether equal ids of a rank are looked up once in sequence tables, instead of what the sharders say;
+    auto: where that pays, and `result.plan.workload.index_dedup` says what to give EmbeddingCollectionSharder as
+    use_index_dedup. access: how unevenly rows are read, by table.
+
     Of a 2D job (DMPCollection), give the cluster of the whole job, and: sharding_group_size: devices of a group;
     steps_per_sync: how often the job calls `sync()`; use_inter_host_allreduce: TorchRec's layout of the groups.
 
@@ -98,6 +105,8 @@ class RecSmithPlanner(ShardingPlanner):
         sharding_group_size: int | None = None,
         steps_per_sync: int = 1,
         use_inter_host_allreduce: bool = False,
+        index_dedup: IndexDedup | None = None,
+        access: Mapping[str, AccessProfile] | None = None,
         **search: Unpack[SearchArguments],
     ) -> None:
         check_search_arguments(search)
@@ -112,6 +121,7 @@ class RecSmithPlanner(ShardingPlanner):
         self.optimizer = optimizer
         self.limits = Constraints() if limits is None else load_constraints(limits)
         self.planner, self.options = planner, SearchOptions(**search)
+        self.index_dedup, self.access = index_dedup, access or {}
         self.result: Result | None = None
         self.reserve: Reserve | None = None
 
@@ -133,6 +143,11 @@ class RecSmithPlanner(ShardingPlanner):
         workload = read_workload(
             module, sharders, batch_size=self.batch_size, constraints=constraints, optimizer=self.optimizer
         )
+        tables = tuple(
+            replace(table, access=self.access[table.name]) if table.name in self.access else table
+            for table in workload.tables
+        )
+        workload = replace(workload, tables=tables, index_dedup=self.index_dedup or workload.index_dedup)
         rules = (
             *rules_of(constraints, found),
             *sharder_rules(found, constraints, self.cluster, self.options.space or Space()),

@@ -9,8 +9,8 @@ import numpy as np
 
 from recsmith._types import Floats, Ints
 from recsmith.clusters import Cluster
-from recsmith.costs.index_dedup import dedup_seconds
 from recsmith.costs.protocol import CostModel, Evaluator
+from recsmith.costs.sequence_rows import sequence_seconds
 from recsmith.plans import PARTS, DeviceCost, StepCost
 from recsmith.problems import Footprint, Space, build_problem, memory_taken, sum_per_rank
 from recsmith.workloads import Workload
@@ -68,7 +68,7 @@ def price(evaluator: Evaluator, footprint: Footprint) -> StepCost:
             )
             for rank, (row, idle, size, room) in enumerate(devices)
         ),
-        dedup_s=dedup_seconds(evaluator.problem.workload, evaluator.problem.cluster),
+        sequences_s=sequence_seconds(evaluator.problem.workload, evaluator.problem.cluster),
     )
 
 

@@ -56,21 +56,22 @@ class DeviceCost:
 class StepCost:
     """Seconds of a training step's embedding part, and where they go.
 
-    dedup_s: what every rank takes beside it, under any plan, to find its equal ids and to give each id its row again.
+    sequences_s: what every rank takes beside it, under any plan, for rows of sequence tables: to find equal ids and to
+        give each its row again where ids are deduplicated, and on CPU to send them.
     """
 
     total_s: float
     per_device: tuple[DeviceCost, ...]
-    dedup_s: float = 0.0
+    sequences_s: float = 0.0
 
     def __post_init__(self) -> None:
         _check_seconds(self.total_s, "total_s")
-        _check_seconds(self.dedup_s, "dedup_s")
+        _check_seconds(self.sequences_s, "sequences_s")
 
     @property
     def step_s(self) -> float:
-        """Seconds of the step, those of deduplication included."""
-        return self.total_s + self.dedup_s
+        """Seconds of the step, those beside it included."""
+        return self.total_s + self.sequences_s
 
     @property
     def mean_s(self) -> float:

@@ -57,7 +57,7 @@ def plan_report(plan: Plan, run: str | None = None) -> RenderableType:
         line("bound", _bound_words(plan)),
     ]
     remarks = (
-        ("towers", towers_words(plan)), ("sync", sync_words(plan)), ("search", run),
+        ("towers", towers_words(plan)), ("sync", sync_words(plan)), ("rows", sequences_words(plan)), ("search", run),
         (beneath_label(plan), beneath_words(plan)),
         ("note", inexact_words(plan)), ("note", wide_text(plan)), *(("note", text) for text in hot_rows_words(plan)),
     )  # fmt: skip
@@ -95,6 +95,18 @@ def sync_words(plan: Plan) -> str | None:
     return (
         f"{format_size(sync.size)} on the rank with most, {format_time(sync.seconds)} of a step, {counted}; "
         "ranks are those of one sharding group"
+    )
+
+
+def sequences_words(plan: Plan) -> str | None:
+    """What rows of sequence tables take beside the step, and whether equal ids are looked up once; None if nothing."""
+    if plan.cost.sequences_s == 0:
+        return None
+    tables = counted(sum(not table.pooled for table in plan.workload.tables), "sequence table")
+    once = "each rank looks its equal ids up once (index_dedup: on)"
+    how = once if plan.workload.index_dedup == "on" else "equal ids are looked up one by one (index_dedup: off)"
+    return (
+        f"{format_time(plan.cost.sequences_s)} more of every rank under any plan for rows of {tables}, in which {how}"
     )
 
 

@@ -27,11 +27,11 @@ from recsmith.costs.neural.inputs import (
     missing_shares,
     work_of,
 )
-from recsmith.costs.neural.sequences import SequenceSeconds, sequence_figures, sequences_of
+from recsmith.costs.neural.sequences import IN_ORDER_S, SequenceSeconds, sequence_figures, sequences_of
 from recsmith.costs.protocol import Evaluator, Plane, StepRule, ready_and_forward
 from recsmith.elementary import matmul
 from recsmith.problems import Problem
-from recsmith.sharding import FUSED
+from recsmith.sharding import FUSED, SPLIT_ROWS
 
 AROUND = 4  # terms that are not learned, behind those that are
 PIECES = 0  # the column of the count of pieces
@@ -109,6 +109,8 @@ class NeuralEvaluator:
                 terms[some, 1 + learned : -AROUND] = self.weights.head.own(terms[some, : 1 + learned])
         terms[:, [OTHER_FORWARD, OTHER_BACKWARD]] = formula * rest[:, None]
         terms[:, [FORWARD_COMM, BACKWARD_COMM]] = analytic[:, [ANALYTIC_FORWARD_COMM, ANALYTIC_BACKWARD_COMM]]
+        if self.card.sequences:
+            terms[:, [FORWARD_COMM, BACKWARD_COMM]] += self._put_in_order(modes, widths)
         return terms
 
     def formula_seconds(self, modes: Ints, widths: Ints) -> Floats:
@@ -132,12 +134,24 @@ class NeuralEvaluator:
         types = np.array(["" if table.pooled else table.data_type for table in self.problem.tables])
         return np.where(self.problem.modes.kernel == FUSED.number, types[self.problem.modes.table], "")
 
+    def _put_in_order(self, modes: Ints, widths: Ints) -> Floats:
+        """Seconds (N, 2) in which a rank puts rows of sequences that are split by rows back into the order of its ids.
+
+        Ids that were deduplicated are in order of rows already.
+        """
+        found, table = self.problem.modes, self.problem.modes.table[modes]
+        split = np.isin(found.type[modes], SPLIT_ROWS) & ~self.problem.demand.pooled[table]
+        numbers = found.ids[modes] * found.spread[modes] / found.coverage[modes] * widths
+        return np.where(split & (found.repeats[modes] == 1), numbers, 0.0)[:, None] * IN_ORDER_S
+
     def _sequence_seconds(self, modes: Ints, widths: Ints, fitted: SequenceSeconds) -> Floats:
         """Seconds (N, 2) of pieces of sequence tables, as they were measured."""
         found, demand = self.problem.modes, self.problem.demand
+        unique = self.kernels.unique[modes]
         figures = sequence_figures(
-            found.ids[modes], self.kernels.unique[modes], widths.astype(np.float64),
+            found.ids[modes], unique, widths.astype(np.float64),
             demand.element_bytes[found.table[modes]].astype(np.float64),
+            np.where(found.repeats[modes] > 1, unique / found.head_rows[modes], 0.0),
         )  # fmt: skip
         ways = zip(figures, (fitted.forward, fitted.backward), strict=True)
         return np.stack([matmul(each, np.array(units)) for each, units in ways], axis=1)

@@ -36,6 +36,8 @@ from recsmith.training.run import MADE_HERE, Run
 from recsmith.training.run.refusals import check_together, device_parts
 from recsmith.training.sources import first_batch
 from recsmith.training.tables.plain import configs_of, features_of
+from recsmith.workloads import AccessProfile
+from recsmith.workloads.row_blocks import access_of_ids
 
 TORCHREC = "torchrec"
 LEARNED_ON_CPU = "neural:cpu"  # of FBGEMM's kernels, with the caches of a processor; of some optimizers and data types
@@ -112,7 +114,8 @@ def make_plan(
     if run.plan != TORCHREC:
         names = [config.name for config in configs_of(model) if isinstance(config, EmbeddingConfig)]
         limits = plan_limits(run, before, sequences=names, device=device_type(), hosts=cluster.hosts)
-        return _auto_plan(run, model, cluster, batch_size, lookups, limits)
+        access = {} if run.model.index_dedup == "off" else access_of_sequences(model, sample)
+        return _auto_plan(run, model, cluster, batch_size, lookups, limits, access)
     return plan_as_torchrec(
         model,
         sharders_of(collectives_of(run.comms)),
@@ -125,7 +128,7 @@ def make_plan(
 
 def _auto_plan(
     run: Run, model: nn.Module, cluster: Cluster, batch_size: int, lookups: dict[str, ParameterConstraints],
-    limits: Constraints,
+    limits: Constraints, access: dict[str, AccessProfile],
 ) -> Plan:  # fmt: skip
     """RecSmith's plan; on CPU under the learned cost model, of tables that stay whole where memory allows it."""
     sharders, optimizer = sharders_of(collectives_of(run.comms)), run.optimizers.sparse.name
@@ -141,6 +144,8 @@ def _auto_plan(
             seed=run.seed,
             cost_model=cost_model,
             space=space,
+            index_dedup=run.model.index_dedup,
+            access=access,
         )
         with warnings.catch_warnings():  # of columns that are split inexactly: keep_exact forbids them
             warnings.simplefilter("ignore")
@@ -194,6 +199,18 @@ def _lookups(model: nn.Module, schema: DataSchema, sample: Batch, batch_size: in
         )
         for config in configs_of(model)
     }
+
+
+def access_of_sequences(model: nn.Module, sample: Batch) -> dict[str, AccessProfile]:
+    """How often the rows of sequence tables are read, counted in a batch of the data; where they lie is left open."""
+    bags, found = features_of(model).bags(sample), dict[str, AccessProfile]()
+    for config in configs_of(model):
+        if isinstance(config, EmbeddingConfig):
+            ids = np.concatenate([bags[feature].values for feature in config.feature_names])
+            counted = access_of_ids(ids, config.num_embeddings)
+            if counted is not None:
+                found[config.name] = counted.scattered()
+    return found
 
 
 def with_collections(plan: Plan, run: Run, model: nn.Module) -> Plan:

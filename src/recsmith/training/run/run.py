@@ -38,6 +38,7 @@ from recsmith.training.run.data import RunData
 from recsmith.training.seams import ROWS, STEP, WATCHER, systems
 from recsmith.training.seams.system import settings_of_systems, use_systems
 from recsmith.workloads.data_types import DataType
+from recsmith.workloads.workload import IndexDedup
 
 SCHEMA = "recsmith/run/1"
 BUILT_IN = ("dlrm", "dlrm_dcn", "deepfm")  # models of torchrec.models
@@ -80,7 +81,8 @@ class RunModel:
     are stored smaller, and how (docs/compress.md). table_module: what pooled tables are built as: towers
     (docs/towers.md), searched (docs/search.md), or 'module:Class' of yours with its settings (docs/train.md).
     precision: of the dense layers' products; bf16 is autocast. narrow: steps in which dense layers multiply a part of
-    their units (docs/narrow.md); auto: where that pays; none: never.
+    their units (docs/narrow.md); auto: where that pays; none: never. index_dedup: whether a rank looks its equal ids
+    up once in tables that are not pooled, where the plan is made here; auto: where that pays.
     """
 
     name: str = "dlrm"
@@ -97,6 +99,7 @@ class RunModel:
     table_module: str | dict[str, Any] | None = None
     precision: Literal["fp32", "bf16"] = "fp32"
     narrow: Any = None
+    index_dedup: IndexDedup = "off"
 
     def __post_init__(self) -> None:
         known = self.name in BUILT_IN or self.name in SEQUENCE_MODELS or ":" in self.name
