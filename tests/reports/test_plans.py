@@ -12,8 +12,10 @@ from recsmith.costs.neural.files import find_model, load_model, shipped_models
 from recsmith.planning import Result, plan
 from recsmith.plans import PARTS, diff, inexact_tables
 from recsmith.plans.predicted_error import PublishedError
+from recsmith.problems import Space
 from recsmith.reports.plans import diff_report, diff_to_raw, part_words, plan_report, price_to_raw, result_to_raw
 from recsmith.workloads import Table
+from recsmith.workloads.workload import IndexDedup
 
 ODD = "[bold]a[/b] :smile: \\[x]"
 
@@ -193,3 +195,15 @@ def test_below_the_step_of_a_learned_model_stands_how_far_its_kernels_were_off(c
     assert "training never saw" not in gone
     own = PublishedError(device="toy", checked={}, unchecked=(), share=0.25, spread=0.25)
     assert "error    the step may be off by about 25%" in text_of(plan_report(replace(made(), error=own), "x"), capsys)
+
+
+@pytest.mark.parametrize(("dedup", "words"), [("on", "looks its equal ids up once"), ("off", "looked up one by one")])
+def test_a_report_says_what_rows_of_sequences_take_beside_the_plan(
+    dedup: IndexDedup, words: str, capsys: pytest.CaptureFixture[str]
+):
+    work = workload(table("s", pooling="none"), table("p"), index_dedup=dedup)
+    found = plan(work, "cpu:2", space=Space(kernels=("fused",))).plan
+    text = " ".join(text_of(plan_report(found), capsys).split())
+    assert "more of every rank under any plan for rows of 1 sequence table" in text
+    assert f"{words} (index_dedup: {dedup})" in text
+    assert "sequence table" not in text_of(plan_report(plan(workload(table("p")), "cpu:2").plan), capsys)

@@ -28,6 +28,7 @@ from recsmith.reports.plans import (
     model_words,
     overfull_words,
     placement_words,
+    sequences_words,
     sync_words,
     towers_words,
     wide_text,
@@ -195,8 +196,8 @@ def _summary(plan: Plan, name: str) -> ShownPlan:
 def notes_of(plan: Plan) -> Iterator[str]:
     """What a reader should know besides the figures; the terminal, the page and the report say the same."""
     towers = towers_words(plan)
-    words = (overfull_words(plan.cost), towers and f"towers: {towers}", sync_words(plan), beneath_words(plan),
-             inexact_words(plan), wide_text(plan), *hot_rows_words(plan))  # fmt: skip
+    words = (overfull_words(plan.cost), towers and f"towers: {towers}", sync_words(plan), sequences_words(plan),
+             beneath_words(plan), inexact_words(plan), wide_text(plan), *hot_rows_words(plan))  # fmt: skip
     for text in (*words, str(error_of(plan))):
         if text:
             yield f"{text[0].upper()}{text[1:]}."
