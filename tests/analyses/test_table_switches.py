@@ -1,4 +1,4 @@
-"""What the owner of tables could switch on: each is planned by the search that planned the tables as they are."""
+"""What the owner of tables could switch on: each is priced under the job's plan, or under one of its own."""
 
 from dataclasses import replace
 from typing import Any
@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from recsmith.analyses.table_switches import advise, switches_of
-from recsmith.clusters import load_cluster
+from recsmith.clusters import load_cluster, sharding_group
 from recsmith.errors import Infeasible, PlanMismatch, UsageError
 from recsmith.planning import plan
+from recsmith.planning.simulate import price
 from recsmith.workloads import Feature, Table, Workload
 
 SEARCH: dict[str, Any] = {"planner": "cost_greedy", "cost_model": "analytic"}
@@ -28,7 +29,7 @@ def tables(**changes: Any) -> Workload:
     return Workload(**{"batch_size": 4096, "optimizer": "adagrad", "tables": made, **changes})
 
 
-def test_each_switch_is_what_a_plan_of_the_changed_tables_costs():
+def test_each_switch_is_what_the_plan_costs_with_it():
     work = tables()
     advice = advise(work, "h100:2x2", **SEARCH)
     found = {each.switch.name: each for each in advice.switches}
@@ -36,10 +37,14 @@ def test_each_switch_is_what_a_plan_of_the_changed_tables_costs():
         "fp16 and bf16 between devices", "tables in fp16", "optimizer rowwise_adagrad", "2D groups of 2 devices",
         "twice the batch",
     }  # fmt: skip
-    base = plan(work, "h100:2x2", **SEARCH).plan.cost.total_s
-    sent = plan(tables(comm_dtype="fp16", backward_comm_dtype="bf16"), "h100:2x2", **SEARCH).plan.cost.total_s
+    base = plan(work, "h100:2x2", **SEARCH).plan
+    sent = price(tables(comm_dtype="fp16", backward_comm_dtype="bf16"), "h100:2x2", base, cost_model="analytic")
     first = found["fp16 and bf16 between devices"]
-    assert first.gain == pytest.approx(1 - sent / base)
+    assert first.gain == pytest.approx(1 - sent.cost.total_s / base.cost.total_s)
+    groups = found["2D groups of 2 devices"].price
+    assert groups is not None
+    group = sharding_group(load_cluster("h100:2x2"), 2)
+    assert groups.step_s == pytest.approx(plan(work, group, **SEARCH).plan.cost.total_s)
     assert first.verdict == "tie"  # formulas cannot tell steps apart that are this close
     row_wise = found["optimizer rowwise_adagrad"].price
     assert row_wise is not None

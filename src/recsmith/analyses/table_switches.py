@@ -1,7 +1,8 @@
 """What the owner of embedding tables could switch on, by a plan for each: `recsmith advise` on tables and a cluster.
 
-Every switch changes the tables, the batch or the cluster, and is planned anew by the same search, so what is compared
-are the best plans that are found for each. The rest of the step is what a whole step takes beyond the embeddings.
+Every switch changes the tables, the batch or the cluster. Where the placements of the job can stay, they do, so that a
+switch takes a price and no search, and its gain is at least what is told: planning anew can only add to it. A new plan
+and 2D groups are planned, and so is what is joined with them. The rest of the step is what it takes beyond embeddings.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,7 +15,7 @@ from recsmith.costs.published import error_of
 from recsmith.errors import UsageError
 from recsmith.files import Source
 from recsmith.planning import plan
-from recsmith.planning.simulate import price
+from recsmith.planning.simulate import price, price_plan
 from recsmith.plans import Placement, Plan
 from recsmith.units import format_time
 from recsmith.workloads import Workload, load_workload
@@ -26,10 +27,11 @@ ROW_WISE: dict[str, OptimizerName] = {"adagrad": "rowwise_adagrad", "adam": "par
 
 @dataclass(frozen=True)
 class TableSwitch:
-    """A switch and what it changes. edit: of tables and cluster."""
+    """A switch and what it changes. edit: of tables and cluster. planned: whether it needs other placements."""
 
     switch: Switch
     edit: Edit
+    planned: bool = False
 
 
 def advise(
@@ -60,15 +62,29 @@ def advise(
     rest = _rest(base, step_s)
     found = {each.switch.name: each for each in switches_of(tables, where, running=running is not None)}
 
+    plans: dict[tuple[str, ...], Plan] = {(): base}
+
     def price_of(switches: Sequence[Switch]) -> JobPrice:
-        if not switches:
-            return _priced(base, rest, tables.batch_size)
-        changed = tables, where
-        for switch in switches:
-            changed = found[switch.name].edit(*changed)
-        return _priced(plan(*changed, **search).plan, rest, tables.batch_size)
+        edits = [found[switch.name] for switch in switches]
+        names = tuple(each.switch.name for each in edits if each.planned)
+        if names not in plans:
+            plans[names] = plan(*_edited(tables, where, edits, planned=True), **search).plan
+        made = plans[names]
+        work, _ = _edited(made.workload, made.cluster, edits, planned=False)
+        if work != made.workload:
+            made = replace(made, workload=work, digest="")
+            made = replace(made, cost=price_plan(made))
+        return _priced(made, rest, tables.batch_size)
 
     return advise_by(price_of, [each.switch for each in found.values()], _about(base, step_s, running), on_switch)
+
+
+def _edited(work: Workload, where: Cluster, edits: Sequence[TableSwitch], *, planned: bool) -> tuple[Workload, Cluster]:
+    """Tables and cluster after those edits that need other placements, or after those that do not."""
+    for each in edits:
+        if each.planned == planned:
+            work, where = each.edit(work, where)
+    return work, where
 
 
 def _running(
@@ -126,7 +142,7 @@ def switches_of(tables: Workload, cluster: Cluster, *, running: bool = False) ->
             quality="exact",
             page="planning.md",
         )
-        found.append(TableSwitch(made, lambda work, where: (work, where)))
+        found.append(TableSwitch(made, lambda work, where: (work, where), planned=True))
     if cluster.world_size > 1 and tables.bytes_per_value == (None, None):
         made = Switch(
             name="fp16 and bf16 between devices",
@@ -151,7 +167,8 @@ def switches_of(tables: Workload, cluster: Cluster, *, running: bool = False) ->
     if other := ROW_WISE.get(tables.optimizer):
         made = Switch(name=f"optimizer {other}", change=f"optimizer: {other}", quality="not measured", page="memory.md")
         found.append(TableSwitch(made, _with_optimizer(other)))
-    found += [_groups(size) for size in _group_sizes(cluster)]
+    if cluster.replication is None and cluster.hosts > 1 and not isinstance(cluster.hbm_bytes, tuple):
+        found.append(_groups(cluster.world_size // 2))
     double = 2 * tables.batch_size
     made = Switch(
         name="twice the batch", change=f"batch_size: {double}",
@@ -174,16 +191,9 @@ def _half_tables(work: Workload, where: Cluster) -> tuple[Workload, Cluster]:
     return replace(work, tables=halves), where
 
 
-def _group_sizes(cluster: Cluster) -> list[int]:
-    """Sizes of sharding groups that are worth a try: half of the job, and a host."""
-    if cluster.replication is not None or cluster.hosts == 1 or isinstance(cluster.hbm_bytes, tuple):
-        return []
-    return sorted({cluster.world_size // 2, cluster.local_world_size}, reverse=True)
-
-
 def _groups(size: int) -> TableSwitch:
     made = Switch(
         name=f"2D groups of {size} devices", change=f"--group-size {size} (TorchRec's DMPCollection)",
         quality="exact where groups synchronise after every step", page="planning.md",
     )  # fmt: skip
-    return TableSwitch(made, lambda work, where: (work, sharding_group(where, size)))
+    return TableSwitch(made, lambda work, where: (work, sharding_group(where, size)), planned=True)

@@ -37,12 +37,12 @@ RUN = b"recsmith/run/1"
 def advise_command(job: str, format_: str, **options: Any) -> None:
     """Say which of what JOB could switch on pays: predicted gain, memory, quality, and the line that does it.
 
-    JOB is a run of `recsmith train`, or tables as `recsmith plan` reads them (a built-in, a file, a
-    job's log), or a plan, which is then the one that runs on its own cluster.
+    JOB is a run of `recsmith train`; tables as `recsmith plan` reads them: a built-in or a file; or what runs today: a
+    plan, on its own cluster, or a job's log with the report of TorchRec's planner.
 
     \b
     recsmith advise dlrm-v2 --cluster h100:8x4
-    recsmith advise job.log --cluster h100:8 --running job.log --step-time 9.5ms
+    recsmith advise job.log --cluster h100:8 --step-time 9.5ms
     recsmith advise run.yaml
     """
     from recsmith.reports.advice import advice_lines, advice_to_raw
@@ -87,10 +87,20 @@ def _of_tables(job: str, options: dict[str, Any]) -> Any:
     if options["batch_size"] is not None:
         tables = tables.with_batch_size(options["batch_size"])
     where = own.cluster.with_memory(options["hbm"], options["reserve"]) if own else read_cluster(named or "", options)
+    running = options["running"] or own or _of_log(job)
     return advise(
-        tables, where, running=options["running"] or own, step_s=options["step_time"], on_switch=_heard(),
-        **read_search(options),
-    )  # fmt: skip
+        tables, where, running=running, step_s=options["step_time"], on_switch=_heard(), **read_search(options)
+    )
+
+
+def _of_log(job: str) -> str | None:
+    """A job's log is also the plan that runs, for it has the report of TorchRec's planner."""
+    from recsmith.files import read_text
+    from recsmith.workloads.torchrec_log import find_report
+
+    if not Path(job).is_file():
+        return None
+    return job if find_report(read_text(job), job) is not None else None
 
 
 def _heard() -> Callable[[str], object] | None:
