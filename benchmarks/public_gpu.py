@@ -1,4 +1,4 @@
-"""Cost model `analytic` beside GPU times that others have published: benchmarks/public_gpu.csv, figure by figure.
+"""Cost models `analytic` and `fitted` beside GPU times that others have published: benchmarks/public_gpu.csv.
 
     python benchmarks/public_gpu.py                          # error by part, kernel, GPU and size
     python benchmarks/public_gpu.py --points                 # every figure
@@ -21,10 +21,11 @@ from pathlib import Path
 import numpy as np
 
 from recsmith.clusters import Cluster, load_cluster
-from recsmith.costs.analytic import AnalyticCostModel
+from recsmith.costs import COST_MODELS
+from recsmith.costs.analytic import AnalyticEvaluator
 from recsmith.costs.collectives import latency, seconds_per_byte
 from recsmith.costs.embedding_kernels import LINK_EFFICIENCY
-from recsmith.costs.published import COLLECTIVES, DEVICE, HOST, LARGE_BYTES, published
+from recsmith.costs.published import ANALYTIC, COLLECTIVES, DEVICE, FITTED, FITTED_DEVICE, HOST, LARGE_BYTES, published
 from recsmith.plans.predicted_error import PublishedTimes
 from recsmith.problems import Space, build_problem
 from recsmith.sharding import Collective
@@ -36,7 +37,7 @@ LIKE = {  # card, memory bandwidth
     "h100-96": ("h100", 2.4e12), "h20": ("h100", None), "h800": ("h100", None), "mi325x": ("mi300x", None),
 }  # fmt: skip
 BATCHES = 100  # whose rows are the footprint of which recsys-examples makes its cache a share (benchmark README)
-LAUNCHES = {"forward": 2, "backward": 20}  # that a published time of the kernel alone leaves out
+KINDS = ("forward", "backward")  # of kernels
 PARTS = {"fused": DEVICE, "fused_uvm": HOST, "fused_uvm_caching": HOST}
 LINK = "host link"
 OTHER_NETWORK = "one 100 Gb/s card for 8 GPUs"  # less than the catalogue's V100 has
@@ -71,7 +72,7 @@ class Figure:
         """What of a step it is."""
         if self.row["kind"] == "host_link":
             return LINK
-        return PARTS[self.row["kernel"]] if self.row["kind"] in LAUNCHES else COLLECTIVES
+        return PARTS[self.row["kernel"]] if self.row["kind"] in KINDS else COLLECTIVES
 
     @property
     def size(self) -> str:
@@ -85,10 +86,10 @@ class Figure:
         return self.row["source"].split(":")[0]
 
 
-def figures() -> list[Figure]:
-    """All figures, priced where that can be done."""
+def figures(kernels: str = ANALYTIC) -> list[Figure]:
+    """All figures, priced where that can be done; kernels by a cost model of formulas."""
     with FIGURES.open(newline="", encoding="utf-8") as file:
-        return [Figure(row, measured(row), predicted(row)) for row in csv.DictReader(file)]
+        return [Figure(row, measured(row), predicted(row, kernels)) for row in csv.DictReader(file)]
 
 
 def comparable(found: Iterable[Figure]) -> list[Figure]:
@@ -108,15 +109,15 @@ def measured(row: dict[str, str]) -> float:
     return times * (ranks - 1) / ranks * float(row["bytes"]) / (float(row["gigabytes_a_second"]) * 1e9)
 
 
-def predicted(row: dict[str, str]) -> float | None:
+def predicted(row: dict[str, str], kernels: str = ANALYTIC) -> float | None:
     """Seconds by the model; None where shape or GPU is not known."""
     card, bandwidth = LIKE.get(row["gpu"], (row["gpu"], None))
     if "?" in card or card.startswith("unnamed") or row["kind"] == "step":
         return None
-    if row["kind"] in LAUNCHES:
+    if row["kind"] in KINDS:
         if not (row["rows"].isdigit() and row["dim"].isdigit()):
             return None
-        return kernel_seconds(row, one_device(card, bandwidth))
+        return kernel_seconds(row, one_device(card, bandwidth), kernels)
     if row["kind"] == "host_link":
         link = load_cluster(f"{card}:1").device.host_link_bandwidth
         return None if link is None else GIGABYTE / (link * LINK_EFFICIENCY)
@@ -140,17 +141,19 @@ def one_device(card: str, bandwidth: float | None) -> Cluster:
     return replace(cluster, device=device, ddr_bytes_per_host=2**42)
 
 
-def kernel_seconds(row: dict[str, str], cluster: Cluster) -> float:
+def kernel_seconds(row: dict[str, str], cluster: Cluster, kernels: str = ANALYTIC) -> float:
     """Seconds of the kernel of a row, without launches where its time has none."""
     factors = (cache_share(row),) if row["cache_share"] else Space().cache_factors
     space = Space(types=("table_wise",), kernels=(row["kernel"],), cache_factors=factors)
     problem = build_problem(workload_of(row), cluster, space=space)  # a mode for each table
-    evaluator = AnalyticCostModel().compile(problem)
+    evaluator = COST_MODELS[kernels].compile(problem)
+    assert isinstance(evaluator, AnalyticEvaluator)
     modes = np.arange(len(problem.modes.table))
     terms = evaluator.terms(modes, problem.demand.dim[problem.modes.table])
     forward_s, backward_s, *_ = evaluator.head(terms.sum(axis=0, keepdims=True))[0].tolist()
-    launches = LAUNCHES[row["kind"]] if "without launches" in row["setting"] else 0
-    return (forward_s if row["kind"] == "forward" else backward_s) - launches * evaluator.launch_s
+    part = KINDS.index(row["kind"])
+    launches = evaluator.launched[part] if "without launches" in row["setting"] else 0
+    return (forward_s, backward_s)[part] - launches * evaluator.launch_s
 
 
 def cache_share(row: dict[str, str]) -> float:
@@ -190,12 +193,19 @@ def summary(found: Iterable[Figure]) -> tuple[int, int, float, float, float, flo
     return len(logs), laboratories, math.exp(mean), math.exp(apart), math.exp(min(logs)), math.exp(max(logs))
 
 
+def device_by_fitted() -> list[Figure]:
+    """Kernels in device memory, by cost model `fitted`."""
+    return [each for each in comparable(figures(FITTED)) if each.part == DEVICE]
+
+
 def seen_by(found: Iterable[Figure]) -> dict[str, dict[str, PublishedTimes]]:
     """What costs/weights/published-times.json holds: figures, laboratories and error by part and device."""
     groups: dict[tuple[str, str], list[Figure]] = defaultdict(list)
     for each in found:
         if each.part != LINK and not (each.part == COLLECTIVES and each.size == "to 1 MiB"):
             groups[each.part, each.card].append(each)
+    for each in device_by_fitted():
+        groups[FITTED_DEVICE, each.card].append(each)
     seen: dict[str, dict[str, PublishedTimes]] = defaultdict(dict)
     for (part, card), chosen in sorted(groups.items()):
         count, laboratories, _, error, *_ = summary(chosen)
@@ -286,6 +296,8 @@ def main() -> None:
         print("held back, for decisions to come:\n")
         table("part | round", [each for each in found if each.held_back], judgement)
         large = [each for each in found if each.part != COLLECTIVES or each.size != "to 1 MiB"]
+        print("kernels in device memory by cost model fitted; those of sequences are analytic's:\n")
+        table("kernel | direction or operation | optimizer or way | GPU | round", device_by_fitted(), by_kernel)
         table("kernel | direction or operation | optimizer or way | GPU | round", large, by_kernel)
         table("collective | where | message", [each for each in found if each.part == COLLECTIVES], by_size)
     if (now := seen_by(found)) != published():

@@ -15,6 +15,8 @@ from recsmith._types import Floats
 from recsmith.clusters import load_cluster
 from recsmith.costs import Evaluator, cost_model
 from recsmith.costs.analytic import AnalyticEvaluator
+from recsmith.costs.fitted import FittedCostModel
+from recsmith.costs.fitted_kernels import FittedKernels
 from recsmith.costs.neural.evaluator import OTHER_BACKWARD, OTHER_FORWARD, NeuralEvaluator
 from recsmith.costs.neural.model import NeuralCostModel
 from recsmith.costs.pricing import group_seconds, one_device
@@ -58,7 +60,7 @@ def test_a_table_far_from_all_that_was_measured_has_the_formulas_price_and_no_le
     assert isinstance(best, NeuralEvaluator)
     mode = best.problem.find_mode(0, "table_wise", "fused")
     terms = best.terms(np.array([mode]), np.array([64]))[0]
-    formula = best.analytic.terms(np.array([mode]), np.array([64]))[0] * best.card.analytic_factor
+    formula = FittedCostModel().compile(best.problem).terms(np.array([mode]), np.array([64]))[0]
     assert terms[1 : 1 + len(best.weights.base)].tolist() == [0.0] * len(best.weights.base)
     alone = replace(best, share=None).terms(np.array([mode]), np.array([64]))[:, : 1 + len(best.weights.base)]
     learned = best.weights.head.seconds(alone)[:, 0]
@@ -79,9 +81,10 @@ def test_the_price_is_continuous_between():
 
 
 @pytest.mark.parametrize(("device", "optimizer"), [("a100-80:4", "sgd"), ("h100:4", "lamb")])
-def test_without_measurements_it_is_the_formula(device: str, optimizer: str):
+def test_without_measurements_it_is_the_fitted_formula(device: str, optimizer: str):
     best = evaluator_of(TRAINED, on=device, optimizer=optimizer)
     assert isinstance(best, AnalyticEvaluator)
+    assert isinstance(best.kernels, FittedKernels)
 
 
 def test_a_table_of_a_type_that_was_not_measured_has_the_formulas_price_alone(tmp_path: Path):

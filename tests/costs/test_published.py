@@ -21,6 +21,7 @@ from recsmith.costs.protocol import parts_of
 from recsmith.costs.published import (
     COLLECTIVES,
     DEVICE,
+    FITTED_DEVICE,
     HOST,
     LEARNED,
     error_of,
@@ -158,13 +159,24 @@ def test_what_a_learned_model_leaves_to_formulas_counts_by_its_seconds() -> None
     plan = recsmith.plan(work, machines, planner="size_greedy", space=space, cost_model="best").plan
     assert plan.error is not None
     learned, card = plan.error, shipped_cards()["h100"]
-    assert learned.checked[DEVICE].error == round(card.beside["analytic"].spread, 2)
+    assert learned.checked[DEVICE].error == round(card.beside["fitted"].spread, 2)
     assert card.held_out.median < learned.share < learned.checked[DEVICE].error
 
 
 def test_a_plan_of_formulas_alone_under_best_speaks_of_no_learned_kernels() -> None:
     assert set(error_of(plan_on("h100:8", "fused_uvm", "best")).checked) == {HOST, COLLECTIVES}
-    assert error_of(plan_on("a100-80:8", cost_model="best")) == error_of(plan_on("a100-80:8"))
+    assert error_of(plan_on("a100-80:8", cost_model="best")) == error_of(plan_on("a100-80:8", cost_model="fitted"))
+
+
+def test_a_plan_of_a_gpu_that_nobody_measured_says_whose_kernels_are_scaled() -> None:
+    found = error_of(plan_on("b200:8", cost_model="best"))
+    assert (found.scaled_from, found.unchecked) == ("h100", (DEVICE,))
+    assert str(found).endswith("not checked on b200; kernels are h100's as measured, scaled by this device's figures")
+    measured = error_of(plan_on("h200:8", cost_model="fitted"))
+    assert measured.scaled_from == ""
+    assert measured.checked[DEVICE].error == round(shipped_cards()["h200"].beside["fitted"].spread, 2)
+    assert measured.known_by == "neural:h200"
+    assert error_of(plan_on("v100-32:8", cost_model="fitted")).checked[DEVICE] == published()[FITTED_DEVICE]["v100-32"]
 
 
 def test_other_models_and_processors_say_what_is_known_of_them() -> None:

@@ -22,6 +22,10 @@ class TestAnalytic(CostModelContract):
     cost_model = COST_MODELS["analytic"]
 
 
+class TestFitted(CostModelContract):
+    cost_model = COST_MODELS["fitted"]
+
+
 class TestTorchRec(CostModelContract):
     cost_model = COST_MODELS["torchrec"]
 

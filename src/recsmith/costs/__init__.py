@@ -7,6 +7,7 @@ A cost model of your own fulfils `CostModel` and gives an `Evaluator`; `Additive
 from recsmith import _plugins
 from recsmith.costs.analytic import AnalyticCostModel
 from recsmith.costs.best import BestCostModel, kernels_of
+from recsmith.costs.fitted import FittedCostModel
 from recsmith.costs.neural.files import shipped_models
 from recsmith.costs.neural.model import PREFIX, NeuralCostModel
 from recsmith.costs.pricing import (
@@ -27,7 +28,9 @@ __all__ = [
     "piece_seconds", "price", "step_of", "step_seconds",
 ]  # fmt: skip
 
-COST_MODELS: dict[str, CostModel] = {model.name: model for model in (AnalyticCostModel(), TorchRecCostModel())}
+COST_MODELS: dict[str, CostModel] = {
+    model.name: model for model in (AnalyticCostModel(), FittedCostModel(), TorchRecCostModel())
+}
 BEST = BestCostModel()
 DEFAULT_COST_MODEL = BEST.name
 

@@ -38,7 +38,10 @@ PIECES, FORWARD_MEMORY, FORWARD_CACHE, BACKWARD_MEMORY, BACKWARD_CACHE, FORWARD_
 
 @dataclass(frozen=True)
 class AnalyticEvaluator:
-    """The analytic model for one problem; terms are a count and seconds."""
+    """The analytic model for one problem; terms are a count and seconds.
+
+    launched: kernels that a fusion group launches, forward and backward.
+    """
 
     problem: Problem
     kernels: EmbeddingKernels
@@ -47,6 +50,7 @@ class AnalyticEvaluator:
     groups: int
     shared: Floats
     planes: tuple[Plane, ...]
+    launched: tuple[float, float] = (FORWARD_KERNELS, BACKWARD_KERNELS)
     additive: bool = False
     step_rule: StepRule = READY_THEN_FORWARD
     extrapolated: dict[str, float] = field(default_factory=dict[str, float])  # it was not trained
@@ -105,8 +109,8 @@ class AnalyticEvaluator:
         launched = self.launch_s * (sums[..., PIECES] > 0)
         np.maximum(sums[..., FORWARD_MEMORY], sums[..., FORWARD_CACHE], out=parts[0])
         np.maximum(sums[..., BACKWARD_MEMORY], sums[..., BACKWARD_CACHE], out=parts[1])
-        parts[0] += FORWARD_KERNELS * launched
-        parts[1] += BACKWARD_KERNELS * launched
+        parts[0] += self.launched[0] * launched
+        parts[1] += self.launched[1] * launched
         parts[2], parts[3] = sums[..., FORWARD_COMM], sums[..., BACKWARD_COMM]
         return np.moveaxis(parts, 0, -1)
 
@@ -118,7 +122,7 @@ class AnalyticEvaluator:
         """Launch + max(memory, cache), forward and backward."""
         seconds = np.maximum(sums[..., FORWARD_MEMORY], sums[..., FORWARD_CACHE])
         seconds += np.maximum(sums[..., BACKWARD_MEMORY], sums[..., BACKWARD_CACHE])
-        seconds += (FORWARD_KERNELS + BACKWARD_KERNELS) * self.launch_s * (sums[..., PIECES] > 0)
+        seconds += sum(self.launched) * self.launch_s * (sums[..., PIECES] > 0)
         return seconds
 
 
@@ -130,11 +134,15 @@ class AnalyticCostModel:
 
     def compile(self, problem: Problem) -> AnalyticEvaluator:
         """The model for a problem; UsageError where the device lacks a figure that its kernels need."""
+        return self._compiled(problem, EmbeddingKernels.of(problem), (FORWARD_KERNELS, BACKWARD_KERNELS))
+
+    @staticmethod
+    def _compiled(problem: Problem, kernels: EmbeddingKernels, launched: tuple[float, float]) -> AnalyticEvaluator:
         launch_s = LAUNCH_S if problem.cluster.device.launch_s is None else problem.cluster.device.launch_s
         group = problem.modes.group
         return AnalyticEvaluator(
-            problem, EmbeddingKernels.of(problem), launch_s, group=group, groups=int(group.max()) + 1,
-            shared=_latencies(problem), planes=_planes(launch_s),
+            problem, kernels, launch_s, group=group, groups=int(group.max()) + 1, shared=_latencies(problem),
+            planes=_planes(sum(launched) * launch_s), launched=launched,
         )  # fmt: skip
 
 
@@ -157,7 +165,7 @@ def _taking_part(call: Collective, cluster: Cluster) -> Cluster:
     return whole_job(cluster) if call.payload == "table" else cluster
 
 
-def _planes(launch_s: float) -> tuple[Plane, ...]:
+def _planes(opening: float) -> tuple[Plane, ...]:
     """Memory or cache decides, forward and backward: four planes."""
     planes: list[Plane] = []
     for forward in (FORWARD_MEMORY, FORWARD_CACHE):
@@ -165,5 +173,5 @@ def _planes(launch_s: float) -> tuple[Plane, ...]:
             slopes = np.zeros((2, 7))
             slopes[0, [forward, backward, BACKWARD_COMM]] = 1.0
             slopes[1, FORWARD_COMM] = 1.0
-            planes.append(Plane(slopes, (FORWARD_KERNELS + BACKWARD_KERNELS) * launch_s))
+            planes.append(Plane(slopes, opening))
     return tuple(planes)

@@ -18,14 +18,14 @@ Legend: N pieces, M modes.
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 
 from recsmith._types import Bools, Floats, Ints
 from recsmith.errors import UsageError
 from recsmith.problems import Problem
-from recsmith.sharding import CACHED, DATA_PARALLEL, KEY_VALUE, SPLIT_ROWS, UVM, UVM_CACHING
+from recsmith.sharding import CACHED, DATA_PARALLEL, FUSED, KEY_VALUE, SPLIT_ROWS, UVM, UVM_CACHING
 from recsmith.sharding.memory import CACHE_SET, ID_BYTES, OUTPUT_BYTES, STATE_BYTES
 from recsmith.sharding.on_disk import disk_seconds, log_seconds
 from recsmith.workloads.optimizers import OPTIMIZERS
@@ -92,7 +92,7 @@ class EmbeddingKernels:
     fetched: Floats
 
     @classmethod
-    def of(cls, problem: Problem) -> "EmbeddingKernels":
+    def of(cls, problem: Problem) -> Self:
         """The kernels of a problem; UsageError where the device lacks a figure that they need."""
         modes, device = problem.modes, problem.cluster.device
         if device.host_link_bandwidth is None and np.isin(modes.kernel, (_UVM, _UVM_CACHING)).any():
@@ -161,14 +161,14 @@ class EmbeddingKernels:
 
     def _piece(self, modes: Ints, widths: Ints) -> _Piece:
         table, kernel = self.problem.modes.table[modes], self.problem.modes.kernel[modes]
-        row = _sectors(widths * self.problem.demand.element_bytes[table]) * _narrow(widths)
+        row = sectors(widths * self.problem.demand.element_bytes[table]) * _narrow(widths)
         optimizer = OPTIMIZERS[self.problem.workload.optimizer]
         by_element, by_row = optimizer.element_states, optimizer.row_states
         return _Piece(
             ids=self.problem.modes.ids[modes], bags=self.problem.modes.bags[modes], unique=self.unique[modes],
             missed=self._missed(modes, row), fetched=self.fetched[modes], row=row,
-            gradient=_sectors(widths * OUTPUT_BYTES) * _narrow(widths),
-            row_state=np.full(len(modes), float(by_row * SECTOR)), state=by_element * _sectors(widths * STATE_BYTES),
+            gradient=sectors(widths * OUTPUT_BYTES) * _narrow(widths),
+            row_state=np.full(len(modes), float(by_row * SECTOR)), state=by_element * sectors(widths * STATE_BYTES),
             remote=kernel == _UVM, hosted=np.isin(kernel, (_UVM, _UVM_CACHING)), stored=kernel == KEY_VALUE.number,
         )  # fmt: skip
 
@@ -266,7 +266,14 @@ class EmbeddingKernels:
         return device.l2_bandwidth or CACHE_OVER_MEMORY * device.hbm_bandwidth
 
 
-def _sectors(size: Ints) -> Floats:
+def plain_modes(problem: Problem) -> Bools:
+    """Modes (M,) of fused kernels on the device, pooled and without weights: what measurements have."""
+    table = problem.modes.table
+    plain = problem.demand.pooled[table] & ~problem.demand.weighted[table]
+    return plain & (problem.modes.kernel == FUSED.number)
+
+
+def sectors(size: Ints) -> Floats:
     """Bytes rounded up to whole sectors."""
     return (-(-size // SECTOR) * SECTOR).astype(np.float64)
 

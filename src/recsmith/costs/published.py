@@ -18,6 +18,8 @@ from recsmith._types import Floats, noun
 from recsmith.clusters import Device
 from recsmith.costs.analytic import AnalyticCostModel, AnalyticEvaluator
 from recsmith.costs.best import BestCostModel
+from recsmith.costs.fitted import FittedCostModel
+from recsmith.costs.fitted_kernels import FITTED_TO, FittedKernels
 from recsmith.costs.neural.evaluator import NeuralEvaluator
 from recsmith.costs.neural.files import Card, find_model, load_model, shipped_cards
 from recsmith.costs.neural.model import PREFIX, SIMULATED, is_device
@@ -39,7 +41,9 @@ from recsmith.plans.predicted_error import (
 from recsmith.problems import footprint_of
 from recsmith.sharding import KERNELS, KEY_VALUE, UVM, UVM_CACHING
 
-ANALYTIC = AnalyticCostModel.name
+ANALYTIC, FITTED = AnalyticCostModel.name, FittedCostModel.name
+OURS = (ANALYTIC, FITTED)
+FITTED_DEVICE = f"{DEVICE}, {FITTED}"  # the part of published times under which those of cost model `fitted` stand
 LARGE_BYTES = 2**20  # of a message; smaller ones are latency, which the model overstates by its kernels that pack
 LEAST_SHARE = 1e-9  # of the kernels that are learned: less is rounding
 PUBLISHED_TIMES, SCHEMA = "published-times.json", "recsmith/published-times/1"
@@ -108,13 +112,13 @@ def _error(
 ) -> PublishedError:
     forward_compute, backward_compute, forward_comm, backward_comm = parts.sum(axis=0).tolist()
     compute, comm = forward_compute + backward_compute, forward_comm + backward_comm
-    card, formula = _learned(cost_model, evaluator, device), _formula(cost_model, evaluator)
+    card, formula = _learned(cost_model, evaluator, device), _formula(cost_model, evaluator, device)
     if card:
         seconds = dict[str, float](by_formula)
         learned = compute - sum(seconds.values())
         seconds |= {LEARNED: learned} if learned > compute * LEAST_SHARE or not seconds else {}
         order = [part for part in (LEARNED, DEVICE, HOST, DISK) if part in seconds]
-        seen = {part: _held_out(card) if part == LEARNED else _rest(part, device, card) for part in order}
+        seen = {part: _held_out(card) if part == LEARNED else _rest(part, device, card, formula) for part in order}
     else:
         places = {_place(placement.compute_kernel) for placement in placements}
         seen = {part: _seen(part, device, formula) for part in (DEVICE, HOST, DISK) if part in places}
@@ -133,7 +137,8 @@ def _error(
         checked={part: found for part, found in seen.items() if found},
         unchecked=tuple(part for part, found in seen.items() if not found),
         share=weighed(spread=False), spread=weighed(spread=True),
-        known_by=_known_by(device) if cost_model == ANALYTIC and not card and DEVICE in seen else "",
+        known_by=_known_by(device) if cost_model in (ANALYTIC, FITTED) and not card and DEVICE in seen else "",
+        scaled_from=FITTED_TO if formula == FITTED and DEVICE in seen and not _card_of(device) else "",
     )  # fmt: skip
 
 
@@ -156,10 +161,15 @@ def _learned(cost_model: str, evaluator: Evaluator | None, device: Device) -> Ca
     return None if card is None or card.hardware.startswith(SIMULATED) else card
 
 
-def _formula(cost_model: str, evaluator: Evaluator | None) -> str:
-    """The cost model whose formulas price what no measurement covers: `analytic` for all that begin with it."""
-    ours = isinstance(evaluator, NeuralEvaluator | AnalyticEvaluator) or cost_model.startswith(PREFIX)
-    return ANALYTIC if ours or cost_model == BestCostModel.name else cost_model
+def _formula(cost_model: str, evaluator: Evaluator | None, device: Device) -> str:
+    """The cost model whose formulas price what no measurement covers: `fitted` or `analytic` for all that begin so."""
+    if isinstance(evaluator, NeuralEvaluator):
+        evaluator = evaluator.formulas or evaluator.analytic
+    if isinstance(evaluator, AnalyticEvaluator):
+        return FITTED if isinstance(evaluator.kernels, FittedKernels) else ANALYTIC
+    if cost_model == BestCostModel.name:
+        return FITTED if device.kind == "cuda" else ANALYTIC
+    return ANALYTIC if cost_model.startswith(PREFIX) else cost_model
 
 
 def _card_of(device: Device) -> Card | None:
@@ -189,29 +199,36 @@ def _beside(card: Card, formula: str) -> PublishedTimes | None:
     found = card.beside.get(formula)
     if found is None:
         return None
+    if formula == FITTED:
+        return PublishedTimes(figures=found.samples, laboratories=0, error=round(found.spread, 2))
     return PublishedTimes(
         figures=card.samples, laboratories=0, error=round(found.factor - 1, 2), spread=round(found.spread, 2)
     )
 
 
-def _rest(part: str, device: Device, card: Card) -> PublishedTimes | None:
-    """Kernels of `analytic` beside learned ones: in device memory times the card's factor, so only a spread is left."""
+def _rest(part: str, device: Device, card: Card, formula: str) -> PublishedTimes | None:
+    """Kernels of formulas beside learned ones: `analytic`'s times the card's factor, so only a spread is left."""
     if part != DEVICE:
-        return _seen(part, device, ANALYTIC)
-    found = _beside(card, ANALYTIC)
-    return found and PublishedTimes(figures=found.figures, laboratories=0, error=found.spread)
+        return _seen(part, device, formula)
+    found = _beside(card, formula)
+    return found and PublishedTimes(figures=found.figures, laboratories=0, error=found.spread or found.error)
 
 
 def _seen(part: str, device: Device, formula: str) -> PublishedTimes | None:
-    """What is known of a part under a cost model of formulas; links of others than `analytic` were never checked."""
+    """What is known of a part under a cost model of formulas; links of others than ours were never checked."""
     card = _card_of(device) if part == DEVICE else None
     found = _beside(card, formula) if card else None
-    return found or (published().get(part, {}).get(device.name) if formula == ANALYTIC else None)
+    return found or (published().get(_listed(part, formula), {}).get(device.name) if formula in OURS else None)
+
+
+def _listed(part: str, formula: str) -> str:
+    """The part of published times that has those of a part under a cost model."""
+    return FITTED_DEVICE if part == DEVICE and formula == FITTED else part
 
 
 def _off_by(part: str, seen: PublishedTimes | None, formula: str, spread: bool = False) -> float:
     if seen is None:
-        return _elsewhere(part) if formula == ANALYTIC else 0.0
+        return _elsewhere(_listed(part, formula)) if formula in OURS else 0.0
     return seen.spread or abs(seen.error) if spread else abs(seen.error)
 
 

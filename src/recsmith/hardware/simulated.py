@@ -28,14 +28,13 @@ from recsmith._version import __version__
 from recsmith.clusters import Cluster, catalogue, load_cluster
 from recsmith.costs.analytic import BACKWARD_KERNELS, FORWARD_KERNELS, LAUNCH_S
 from recsmith.costs.embedding_kernels import L2_SHARE, EmbeddingKernels, Work
+from recsmith.costs.fitted_kernels import MULTIPROCESSORS
 from recsmith.errors import UsageError
 from recsmith.hardware.case import NOISE, REPETITIONS, Case, CaseScale, KeyedRandom, Measurement
 from recsmith.problems import Problem, Space, build_problem
 from recsmith.workloads import Table
 from recsmith.workloads.zipf import zipf_reuse_bins
 
-SM_COUNTS = {"v100-32": 80, "torchrec-default": 80, "a100-40": 108, "a100-80": 108, "h100": 132, "h200": 132}
-"""Streaming multiprocessors: NVIDIA's V100, A100 and H100 white papers; H200 has H100's die."""
 WARPS_PER_SM = 45  # that FBGEMM's kernels keep on an SM at once: 64 x 0.71 occupancy (Lin et al., HiPC 2022)
 CACHED_CASES = 32  # cases whose seconds are stored for their next visits; more than the 20 that take turns in a run
 
@@ -108,7 +107,7 @@ class Simulated:
 
     @property
     def _sm_count(self) -> int:
-        return SM_COUNTS[self._cluster.device.name]
+        return MULTIPROCESSORS[self._cluster.device.name]
 
 
 def check_noise(noise: float) -> None:
@@ -119,10 +118,10 @@ def check_noise(noise: float) -> None:
 
 def _one_gpu(source: str) -> Cluster:
     cluster = load_cluster(source)
-    if cluster.device.name not in SM_COUNTS:
+    if cluster.device.name not in MULTIPROCESSORS:
         raise UsageError(
             f"simulated:{source} is device '{cluster.device.name}', and the simulation knows the figures of "
-            f"{', '.join(name for name in catalogue() if name in SM_COUNTS)}; take one of these"
+            f"{', '.join(name for name in catalogue() if name in MULTIPROCESSORS)}; take one of these"
         )
     hbm = cluster.device.hbm_bytes
     return replace(cluster, local_world_size=1, hosts=1, hbm_bytes=hbm, reserve_bytes=0)

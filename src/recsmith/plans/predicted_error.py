@@ -55,6 +55,7 @@ class PublishedError:
     share: float
     spread: float
     known_by: str = ""
+    scaled_from: str = ""
 
     def __post_init__(self) -> None:
         if not (0 <= self.share < math.inf and 0 <= self.spread < math.inf):
@@ -65,8 +66,9 @@ class PublishedError:
         are = "are" if len(self.unchecked) > 1 or {COLLECTIVES, DISK} & set(self.unchecked) else "is"
         missing = f"{' and '.join(self.unchecked)} {are} not checked on {self.device}" if self.unchecked else ""
         better = f"cost model {self.known_by} knows its kernels" if self.known_by else ""
+        scaled = f"kernels are {self.scaled_from}'s as measured, scaled by this device's figures" if self.scaled_from else ""
         total = "" if self.unchecked else f" by about {self.off}"
-        return f"the step may be off{total}: {'; '.join(each for each in (found, missing, better) if each)}"
+        return f"the step may be off{total}: {'; '.join(each for each in (found, missing, better, scaled) if each)}"
 
     @property
     def off(self) -> str:

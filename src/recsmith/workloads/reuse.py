@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from recsmith._types import Bools, Floats, Ints
-from recsmith.elementary import expm1, log1p, power
+from recsmith.elementary import exp, expm1, log, log1p, power
 from recsmith.workloads.access import NUM_REUSE_BINS, AccessProfile
 from recsmith.workloads.workload import Table
 from recsmith.workloads.zipf import fit_zipf, zipf_hot_share, zipf_unique_rows
@@ -23,6 +23,7 @@ DEFAULT_ZIPF = 0.893  # assumed for tables that say nothing: with it the 856 tab
 HORIZON = 40  # powers of 2 of lookups for each cached row: the most that a cache is taken to remember
 HALVINGS = 20  # of that range: lookups are then found within a factor 2 ** (40 / 2 ** 20)
 SLOPE_STEP = 0.01  # of the lookups that are remembered: over it the growth of different rows is taken
+FLAT = 1e-9  # in place of an exponent of 0, where it divides
 TINY = 1e-300  # in place of no rows, where they divide
 
 _MOST = 2.0 ** np.arange(NUM_REUSE_BINS)  # reads of a row of each bin: 1, 2, 4, 8 ...; the last has no such end
@@ -88,6 +89,24 @@ class Reuse:
         share[counted] = self._counted_share(table[counted], rows[counted])
         share[~counted] = zipf_hot_share(self.zipf[other], self.rows[other], rows[~counted])
         return share
+
+    def read_often(self, table: Ints, lookups: Floats, reads: float) -> Floats:
+        """How many rows of a table so many lookups are expected to read `reads` times and more (N,).
+
+        By a Zipf law the row of rank r is read in proportion to r ** -zipf, so as many as bring the most read one's
+        reads down to that; by counts, the rows of the bins that are read so often.
+        """
+        rows, counted = np.empty(len(table)), self.counted[table] > 0
+        if counted.any():
+            some = table[counted]
+            share = lookups[counted] / self.counted[some]
+            rows[counted] = (self.bins[some] * (self.reads[some] * share[:, None] >= reads)).sum(axis=1)
+        other, more = table[~counted], lookups[~counted]
+        above = more * self.hot_share(other, np.ones(len(other))) / reads
+        last = log(np.maximum(above, 1.0)) / np.maximum(self.zipf[other], FLAT)
+        law = exp(np.minimum(last, log(self.rows[other])))
+        rows[~counted] = np.where(above >= 1, law, 0.0)
+        return rows
 
     def missed_rows(self, table: Ints, lookups: Floats, cached: Floats) -> Floats:
         """How many different rows of so many lookups miss a cache of the `cached` rows that were read last (N,).

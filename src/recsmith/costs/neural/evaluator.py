@@ -46,8 +46,9 @@ class NeuralEvaluator:
     covered (M,): modes whose kernels were measured. extrapolated: inputs beyond the trained range, by what factor.
     share (M,): what the learned price of a mode counts where formulas count the rest (costs/best.py), which is no less
     than what the model says of the piece alone: no table is cheaper for lying beyond. None where it is all of each
-    covered mode's. factors (M, 2): what seconds of `analytic` are multiplied with, forward and backward;
-    None where it is the card's factor for all. lift: seconds that every group on a rank costs more than the model says;
+    covered mode's. factors (M, 2): what seconds of formulas are multiplied with, forward and backward;
+    None where it is the card's factor for all. formulas: the model that prices what is not learned; None where that is
+    `analytic`, whose seconds learned terms are worked out from. lift: seconds that every group on a rank costs more than the model says;
     0 except in the models of `lifted`.
     """
 
@@ -61,6 +62,7 @@ class NeuralEvaluator:
     additive: bool = False
     share: Floats | None = None
     factors: Floats | None = None
+    formulas: AnalyticEvaluator | None = None
 
     @property
     def kernels(self) -> EmbeddingKernels:
@@ -120,6 +122,10 @@ class NeuralEvaluator:
     def _formula(self, modes: Ints, widths: Ints, analytic: Floats) -> Floats:
         """Seconds of formulas (N, 2) for pieces, forward and backward. analytic: its terms."""
         other = np.maximum(analytic[:, [1, 3]], analytic[:, [2, 4]])
+        if self.formulas is not None:
+            left = np.flatnonzero(self._rest(modes) > 0)
+            terms = self.formulas.terms(modes[left], widths[left])
+            other[left] = np.maximum(terms[:, [1, 3]], terms[:, [2, 4]])
         other *= self.card.analytic_factor if self.factors is None else self.factors[modes]
         for data_type in {table.data_type for table in self.problem.tables if not table.pooled}:
             fitted = self.card.sequences.get(sequences_of(self.problem.workload.optimizer, data_type))

@@ -21,13 +21,16 @@ import numpy as np
 from recsmith._types import Bools, Floats
 from recsmith.clusters import Device
 from recsmith.costs.analytic import AnalyticCostModel, AnalyticEvaluator
+from recsmith.costs.embedding_kernels import plain_modes
+from recsmith.costs.fitted import FittedCostModel
+from recsmith.costs.fitted_kernels import FittedKernels
 from recsmith.costs.neural.evaluator import NeuralEvaluator
 from recsmith.costs.neural.files import Card, find_model, load_model
 from recsmith.costs.neural.inputs import distances, figures_of
 from recsmith.elementary import log2
 from recsmith.errors import UsageError
 from recsmith.problems import Problem
-from recsmith.sharding import CACHED, DATA_PARALLEL, FUSED, UVM
+from recsmith.sharding import CACHED, DATA_PARALLEL, UVM
 from recsmith.workloads import Workload
 
 PREFIX = "neural:"
@@ -61,7 +64,7 @@ class NeuralCostModel:
             UsageError: the model was measured on another device, optimizer or data type.
         """
         self._check(problem)
-        covered = _covered(problem)
+        covered = plain_modes(problem)
         analytic = AnalyticCostModel().compile(problem)
         beyond = extrapolations(problem, covered, self.card, analytic.kernels.unique, self.weights.cells)
         if beyond:
@@ -70,21 +73,22 @@ class NeuralCostModel:
         return NeuralEvaluator(problem, self.weights, self.card, analytic, covered, beyond)
 
     def mixed(self, problem: Problem) -> NeuralEvaluator:
-        """The model where it was trained, and `analytic` times the card's factor elsewhere (costs/best.py).
+        """The model where it was trained, and formulas elsewhere (costs/best.py): `fitted`, times a factor where it must.
 
         Its device and the workload's optimizer must be those of the problem.
         """
         names = [table.data_type for table in problem.tables]
         known = np.array([name in self.card.data_types for name in names], dtype=bool)
-        covered = _covered(problem) & known[problem.modes.table]
+        covered = plain_modes(problem) & known[problem.modes.table]
         analytic = AnalyticCostModel().compile(problem)
         share, unique = np.zeros(len(covered)), analytic.kernels.unique
         if covered.any():
             share[covered] = _shares(_distances(problem, covered, unique, self.weights.cells))
-        factors = _factors(problem, self.card, analytic)
+        formulas = FittedCostModel().compile(problem)
+        factors = _factors(problem, self.card, formulas)
         return NeuralEvaluator(
-            problem, self.weights, self.card, analytic, covered, {}, share=share, factors=factors
-        )  # fmt: skip
+            problem, self.weights, self.card, analytic, covered, {}, share=share, factors=factors, formulas=formulas
+        )
 
     def _check(self, problem: Problem) -> None:
         device, card = problem.cluster.device, self.card
@@ -131,13 +135,6 @@ def is_device(hardware: str, measured: str, device: Device) -> bool:
     if hardware == "cuda":
         return device.is_called(measured.partition(",")[0])  # its figures follow
     return device.name == measured.removesuffix(", simulated")
-
-
-def _covered(problem: Problem) -> Bools:
-    """Modes (M,) of fused kernels on the device, pooled and without weights: what measurements have."""
-    table = problem.modes.table
-    plain = problem.demand.pooled[table] & ~problem.demand.weighted[table]
-    return plain & (problem.modes.kernel == FUSED.number)
 
 
 def extrapolations(
@@ -193,19 +190,22 @@ def _distances(problem: Problem, covered: Bools, unique: Floats, cells: Floats |
     )  # fmt: skip
 
 
-def _factors(problem: Problem, card: Card, analytic: AnalyticEvaluator) -> Floats:
-    """What seconds of `analytic` count (M, 2), forward and backward.
+def _factors(problem: Problem, card: Card, formulas: AnalyticEvaluator) -> Floats:
+    """What seconds of formulas count (M, 2), forward and backward.
 
-    The card's factor is of kernels on device memory: links and disks are not slower by it. Kernels of data_parallel
-    tables have the seconds that were measured of them with the optimizer, where they were.
+    Fitted ones are what was measured. The card's factor is of other kernels on device memory: links and disks are not
+    slower by it. Kernels of data_parallel tables have the seconds that were measured of them with the optimizer, where
+    they were.
     """
     modes, demand = problem.modes, problem.demand
     factors = np.full((len(modes.table), 2), card.analytic_factor)
     factors[np.isin(modes.kernel, (UVM.number, *CACHED))] = 1.0
+    if isinstance(formulas.kernels, FittedKernels):
+        factors[formulas.kernels.plain] = 1.0
     copies, fitted = np.flatnonzero(modes.type == DATA_PARALLEL), card.copies.get(problem.workload.optimizer)
     if fitted and len(copies):
         table = modes.table[copies]
-        terms = analytic.terms(copies, demand.dim[table])
+        terms = formulas.terms(copies, demand.dim[table])
         seconds = fitted.table_s + fitted.byte_s * demand.rows[table] * demand.dim[table] * demand.element_bytes[table]
         factors[copies, 0] = 1.0
         factors[copies, 1] = seconds / np.maximum(np.maximum(terms[:, 3], terms[:, 4]), LEAST_S)

@@ -3,6 +3,7 @@
 Legend: N groups, f figures of work.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import product
 
@@ -26,7 +27,7 @@ from recsmith.costs.neural.model import is_device
 from recsmith.costs.pricing import group_seconds, one_device
 from recsmith.learning.costs import Groups, Origin
 from recsmith.learning.preparation import non_negative_fit
-from recsmith.problems import Space, build_problem
+from recsmith.problems import Problem, Space, build_problem
 from recsmith.workloads import AccessProfile, Feature, Table, Workload
 from recsmith.workloads.zipf import zipf_hot_share
 
@@ -69,17 +70,33 @@ def formula_seconds(groups: Groups, cluster: Cluster, formula: str = "analytic")
 
 
 def with_corrected_work(groups: Groups, cluster: Cluster) -> Groups:
-    """The groups with the figures of a corrected model: seconds of `analytic` on a device, and what caches miss.
+    """The groups with the figures of a corrected model: seconds of `analytic` on a device, and what caches miss."""
+    model, owner, bags = cost_model("analytic"), groups.owner, groups.bags
+    work: Floats = np.empty((len(owner), len(CORRECTED)))
+    missing = missing_shares(
+        lambda rows: zipf_hot_share(groups.zipf, groups.rows * groups.blocks[owner], rows * groups.blocks[owner]),
+        groups.unique,
+    )
+    for some, problem in problems_of(groups, cluster):
+        modes, widths = np.arange(len(some)), problem.demand.dim[problem.modes.table]
+        seconds = model.compile(problem).terms(modes, widths)[:, ANALYTIC_SECONDS]
+        piece = PieceWork(
+            groups.ids[some], bags[some], groups.unique[some], groups.rows[some], groups.dim[some],
+            groups.optimizer[owner[some]], groups.data_type[owner[some]],
+        )  # fmt: skip
+        kernels = EmbeddingKernels.of(problem)
+        work[some] = corrected_work_of(piece, kernels, modes, widths, seconds, missing[some])
+    return replace(groups, work=work)
+
+
+def problems_of(groups: Groups, cluster: Cluster) -> Iterator[tuple[Ints, Problem]]:
+    """Problems that hold the pieces of all groups, one a mode in order, and which pieces each holds (N,).
 
     Tables of many groups are one problem, each with its group's batch size: 20 times as fast as a problem for a group.
     Row blocks are pieces of row-wise tables, over as many devices as a table has blocks.
     """
-    model, owner, bags = cost_model("analytic"), groups.owner, groups.bags
-    work: Floats = np.empty((len(owner), len(CORRECTED)))
+    owner = groups.owner
     parts = groups.blocks[owner]
-    missing = missing_shares(
-        lambda rows: zipf_hot_share(groups.zipf, groups.rows * parts, rows * parts), groups.unique
-    )  # fmt: skip
     for blocks, optimizer in product(np.unique(parts).tolist(), range(len(OPTIMIZERS))):
         own: Ints = np.flatnonzero((parts == blocks) & (groups.optimizer[owner] == optimizer))
         devices = cluster if blocks == 1 else replace(cluster, local_world_size=blocks)
@@ -87,16 +104,7 @@ def with_corrected_work(groups: Groups, cluster: Cluster) -> Groups:
             problem = build_problem(
                 _workload(groups, pieces, optimizer, blocks=blocks), devices, WHOLE if blocks == 1 else BLOCKS
             )
-            some: Ints = np.array([int(table.name) for table in problem.tables])  # problems have an order of their own
-            modes, widths = np.arange(len(some)), problem.demand.dim[problem.modes.table]
-            seconds = model.compile(problem).terms(modes, widths)[:, ANALYTIC_SECONDS]
-            piece = PieceWork(
-                groups.ids[some], bags[some], groups.unique[some], groups.rows[some], groups.dim[some],
-                groups.optimizer[owner[some]], groups.data_type[owner[some]],
-            )  # fmt: skip
-            kernels = EmbeddingKernels.of(problem)
-            work[some] = corrected_work_of(piece, kernels, modes, widths, seconds, missing[some])
-    return replace(groups, work=work)
+            yield np.array([int(table.name) for table in problem.tables]), problem  # problems have an order of their own
 
 
 def workload_of(groups: Groups, index: int) -> Workload:

@@ -1,0 +1,23 @@
+"""Cost model `fitted`: as `analytic`, with kernels of GPUs priced by formulas that were fitted to measurements.
+
+Prices were measured on one GPU, an H100, and scale by the figures of others (costs/fitted_kernels.py); on what was
+measured of an H200 that was found right. Links, tables in host memory and on disk, weighted features, sequences and
+data_parallel copies are those of `analytic`, and so are all kernels of devices that are no GPUs.
+"""
+
+from recsmith.costs.analytic import AnalyticCostModel, AnalyticEvaluator
+from recsmith.costs.fitted_kernels import LAUNCHED, FittedKernels
+from recsmith.problems import Problem
+
+
+class FittedCostModel(AnalyticCostModel):
+    """Seconds of kernels fitted to an H100 and scaled by the device's figures, and collectives as in `analytic`."""
+
+    name = "fitted"
+    about = "Kernels as formulas fitted to an H100 have them, scaled by the figures of the device."
+
+    def compile(self, problem: Problem) -> AnalyticEvaluator:
+        """The model for a problem; UsageError where the device lacks a figure that its kernels need."""
+        if problem.cluster.device.kind != "cuda":
+            return super().compile(problem)
+        return self._compiled(problem, FittedKernels.of(problem), LAUNCHED)
