@@ -184,7 +184,7 @@ def test_a_sweep_under_the_default_says_which_model_prices_its_devices(capsys: p
         device: replace(PLAN, cost_model="best", cluster=load_cluster(f"{device}:2")) for device in ("h100", "b200")
     }
     found = replace(sweep(point(4, 1e-3)), cost_model="best", plans=here)
-    assert "cost model best, here neural:h100 and analytic;" in text_of_sweep(found, capsys)
+    assert "cost model best, here neural:h100 and fitted;" in text_of_sweep(found, capsys)
     assert "cost model best;" in text_of_sweep(replace(found, plans={}), capsys)
 
 
