@@ -42,7 +42,7 @@ UNIT = 1e-6  # seconds: it only brings prices and figures near each other
 OPTIMIZERS = tuple(UPDATES)
 MODELS = ("fitted", "analytic")
 TERMS = 7  # of these models
-HEADER = "| samples | groups | model | predicted / measured, median | off by, median | 90th percentile | forward | backward |"
+HEADER = "| samples | groups | model | predicted / measured, median | off by, 90th percentile | forward | backward |"
 
 
 @dataclass(frozen=True)
@@ -184,7 +184,7 @@ def row(name: str, model: str, measured: Floats, predicted: Floats) -> str:
     middle, high = np.percentile(np.abs(ratios - 1), (50, 90))
     forward, backward = np.median(np.abs(predicted / measured - 1), axis=0)
     return (
-        f"| {name} | {len(ratios):,} | {model} | {np.median(ratios):.2f} | {middle:.1%} | {high:.0%} "
+        f"| {name} | {len(ratios):,} | {model} | {np.median(ratios):.2f} | {middle:.1%}, {high:.0%} "
         f"| {forward:.1%} | {backward:.1%} |"
     )
 

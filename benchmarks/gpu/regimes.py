@@ -15,10 +15,10 @@ from pathlib import Path
 import numpy as np
 
 from recsmith._types import Bools, Floats
+from recsmith.costs.fitted_kernels import MULTIPROCESSORS
 from recsmith.costs.neural.inputs import DATA_TYPES, OPTIMIZERS
 from recsmith.errors import RecSmithError
 from recsmith.hardware import Case, load_hardware
-from recsmith.hardware.simulated import SM_COUNTS
 from recsmith.learning.costs import Groups, read_groups
 from recsmith.learning.costs.baselines import cluster_of, formula_seconds, workload_of
 from recsmith.measuring.about import locate
@@ -44,7 +44,7 @@ def table(folders: Sequence[Path], most: int = MOST_GROUPS) -> Iterator[str]:
     cluster = cluster_of(origin)
     assert cluster is not None, f"the catalogue lacks {origin.device}"
     models = {"analytic": formula_seconds(groups, cluster)}
-    if cluster.device.name in SM_COUNTS:
+    if cluster.device.name in MULTIPROCESSORS:
         models["simulated"] = simulated_seconds(groups, cluster.device.name)
     yield f"{origin.hardware}, {origin.device}; {len(groups):,} groups\n"
     parts = [f"{name} {part}" for name in models for part in ("forward", "backward")]

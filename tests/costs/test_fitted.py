@@ -42,7 +42,8 @@ def test_a_table_costs_the_sum_of_its_figures() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "by", "times"), [({"hbm_bandwidth": 3.35e12 / 2}, "memory", 2.0), ({"name": "a100-80"}, "chip", 132 / 108)]
+    ("changes", "by", "times"),
+    [({"hbm_bandwidth": 3.35e12 / 2}, "memory", 2.0), ({"name": "a100-80"}, "chip", 132 / 108)],
 )
 def test_prices_scale_by_the_figures_of_a_device(changes: dict[str, Any], by: str, times: float) -> None:
     other = replace(H100, device=replace(H100.device, **changes))

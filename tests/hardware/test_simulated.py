@@ -12,15 +12,16 @@ from support.measured import group
 from recsmith.clusters import load_cluster
 from recsmith.costs import cost_model
 from recsmith.costs.analytic import BACKWARD_KERNELS, FORWARD_KERNELS, LAUNCH_S
+from recsmith.costs.fitted_kernels import MULTIPROCESSORS
 from recsmith.hardware import SCALES, Case, Hardware, load_hardware
-from recsmith.hardware.simulated import SM_COUNTS, WARPS_PER_SM
+from recsmith.hardware.simulated import WARPS_PER_SM
 from recsmith.measuring.cases import Cases
 from recsmith.problems import Space, build_problem
 
 H100 = load_hardware("simulated:h100")
 SMALL = Cases(seed=5, scale=SCALES["gpu"])
 FEW = settings(max_examples=25)
-SLOTS = SM_COUNTS["h100"] * WARPS_PER_SM
+SLOTS = MULTIPROCESSORS["h100"] * WARPS_PER_SM
 
 
 def times(case: Case, hardware: Hardware = H100) -> tuple[float, float]:
@@ -96,7 +97,7 @@ def test_noise_is_seeded_and_differs_between_visits():
     assert np.std(factors) == pytest.approx(0.05, rel=0.15)
 
 
-@pytest.mark.parametrize("device", SM_COUNTS)
+@pytest.mark.parametrize("device", MULTIPROCESSORS)
 def test_every_gpu_of_the_catalogue_answers(device: str):
     forward, backward = times(group((10_000, 64, 10.0, 0.5), batch_size=8192), load_hardware(f"simulated:{device}"))
     assert 0 < forward < backward < 1

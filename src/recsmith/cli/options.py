@@ -187,8 +187,8 @@ replan_options = stack(  # of a problem that an old plan states, where something
 limit_options = stack(
     click.option(
         "--cost-model", cls=PluginOption, group=_plugins.COST_MODELS, metavar="M",
-        help="best (default: learned where the device was measured, else analytic), analytic, torchrec, neural:cpu, "
-        "neural:h100, neural:h200, neural:simulated-h100 (a formula, no device), or neural:<.safetensors>.",
+        help="best (default: learned where the device was measured, else fitted), fitted, analytic, torchrec, "
+        "neural:cpu, neural:h100, neural:h200, neural:simulated-h100 (a formula, no device), or neural:<.safetensors>.",
     ),
     count_option("--iterations", help="Stop after N iterations."),
     click.option("--time-limit", callback=read_time, metavar="TIME", help="Stop after a time such as 10s."),

@@ -6,8 +6,8 @@ gradients, the update by optimizer, and rows that a step reads often, which FBGE
 a table costs does not hang on the tables beside it, so prices add up, and a bound of sums is exact.
 
 The prices are seconds on an H100. Those of memory grow on other devices as its bandwidth falls, those of the chip as it
-has fewer multiprocessors; launches and what a table costs however little it does stay. benchmarks/gpu/fitted.py fits them
-to one half of an H100's samples and judges by the other half and by an H200, whose samples none was fitted to.
+has fewer multiprocessors; launches and what a table costs however little it does stay. benchmarks/gpu/fitted.py fits
+them to one half of an H100's samples, and judges by the other half and by an H200, to which nothing was fitted.
 
 Sources: FBGEMM 1.8, fbgemm_gpu/codegen. Legend: N pieces, M modes, f figures.
 """
@@ -19,7 +19,6 @@ import numpy as np
 
 from recsmith._types import Bools, Floats, Ints
 from recsmith.costs.embedding_kernels import EmbeddingKernels, Work, plain_modes, sectors
-from recsmith.elementary import exp, log
 from recsmith.sharding.memory import OUTPUT_BYTES
 from recsmith.workloads.optimizers import OPTIMIZERS
 
@@ -115,7 +114,7 @@ class FittedKernels(EmbeddingKernels):
     def often(self) -> Floats:
         """Rows (M,) that a rank reads OFTEN in a step and more, of a mode."""
         modes = self.problem.modes
-        return self.reuse.read_often(modes.table, modes.ids * modes.spread, OFTEN) / modes.row_spread
+        return self.reuse.read_often(modes.table, modes.lookups, OFTEN) / modes.row_spread
 
     def slower(self, by: str) -> float:
         """How many times as long something takes here as on an H100."""

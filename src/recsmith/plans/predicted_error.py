@@ -66,9 +66,10 @@ class PublishedError:
         are = "are" if len(self.unchecked) > 1 or {COLLECTIVES, DISK} & set(self.unchecked) else "is"
         missing = f"{' and '.join(self.unchecked)} {are} not checked on {self.device}" if self.unchecked else ""
         better = f"cost model {self.known_by} knows its kernels" if self.known_by else ""
-        scaled = f"kernels are {self.scaled_from}'s as measured, scaled by this device's figures" if self.scaled_from else ""
+        scaled = f"kernels are {self.scaled_from}'s as measured, scaled by this device's figures"
         total = "" if self.unchecked else f" by about {self.off}"
-        return f"the step may be off{total}: {'; '.join(each for each in (found, missing, better, scaled) if each)}"
+        said = (found, missing, better, scaled if self.scaled_from else "")
+        return f"the step may be off{total}: {'; '.join(each for each in said if each)}"
 
     @property
     def off(self) -> str:

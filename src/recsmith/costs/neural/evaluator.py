@@ -48,8 +48,8 @@ class NeuralEvaluator:
     than what the model says of the piece alone: no table is cheaper for lying beyond. None where it is all of each
     covered mode's. factors (M, 2): what seconds of formulas are multiplied with, forward and backward;
     None where it is the card's factor for all. formulas: the model that prices what is not learned; None where that is
-    `analytic`, whose seconds learned terms are worked out from. lift: seconds that every group on a rank costs more than the model says;
-    0 except in the models of `lifted`.
+    `analytic`, whose seconds learned terms are worked out from. lift: seconds that every group on a rank costs more
+    than the model says; 0 except in the models of `lifted`.
     """
 
     problem: Problem

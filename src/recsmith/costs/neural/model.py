@@ -73,7 +73,7 @@ class NeuralCostModel:
         return NeuralEvaluator(problem, self.weights, self.card, analytic, covered, beyond)
 
     def mixed(self, problem: Problem) -> NeuralEvaluator:
-        """The model where it was trained, and formulas elsewhere (costs/best.py): `fitted`, times a factor where it must.
+        """The model where it was trained, and cost model `fitted` elsewhere (costs/best.py).
 
         Its device and the workload's optimizer must be those of the problem.
         """

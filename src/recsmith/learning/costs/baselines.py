@@ -104,7 +104,8 @@ def problems_of(groups: Groups, cluster: Cluster) -> Iterator[tuple[Ints, Proble
             problem = build_problem(
                 _workload(groups, pieces, optimizer, blocks=blocks), devices, WHOLE if blocks == 1 else BLOCKS
             )
-            yield np.array([int(table.name) for table in problem.tables]), problem  # problems have an order of their own
+            named = [int(table.name) for table in problem.tables]  # problems have an order of their own
+            yield np.array(named), problem
 
 
 def workload_of(groups: Groups, index: int) -> Workload:
