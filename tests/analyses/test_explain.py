@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from support.build import placed, plan_of
 from support.cases import (
+    BOTH,
     Case,
     cluster,
     drawn,
@@ -29,7 +30,7 @@ from recsmith.plans import PARTS, Placement, Plan, check_placements
 from recsmith.problems import Footprint, Space, constraints_to_raw, footprint_of, problem_holding, problem_of
 from recsmith.workloads import AccessProfile
 
-MODELS = tuple(COST_MODELS)
+MODELS = BOTH
 
 
 def plan_of_case(case: Case) -> Plan:

@@ -29,7 +29,7 @@ __all__ = [
 ]  # fmt: skip
 
 COST_MODELS: dict[str, CostModel] = {
-    model.name: model for model in (AnalyticCostModel(), FittedCostModel(), TorchRecCostModel())
+    model.name: model for model in (AnalyticCostModel(), TorchRecCostModel(), FittedCostModel())
 }
 BEST = BestCostModel()
 DEFAULT_COST_MODEL = BEST.name

@@ -11,7 +11,7 @@ Convex and monotone in the summed terms, and exactly incremental. Its planes are
 Legend: N pieces, G fusion groups, k = 7 terms.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -56,6 +56,10 @@ class AnalyticEvaluator:
     extrapolated: dict[str, float] = field(default_factory=dict[str, float])  # it was not trained
     bends: tuple[Plane, ...] = ()
     lifted: tuple[tuple[float, Evaluator], ...] = ()  # no plane lies below zero
+
+    def with_kernels(self, kernels: EmbeddingKernels, launched: tuple[float, float]) -> "AnalyticEvaluator":
+        """The model with other kernels and launches."""
+        return replace(self, kernels=kernels, launched=launched, planes=_planes(sum(launched) * self.launch_s))
 
     def terms(self, modes: Ints, widths: Ints) -> Floats:
         """A one, seconds of memory and cache forward and backward, and seconds of comm forward and backward (N, 7)."""
@@ -134,15 +138,11 @@ class AnalyticCostModel:
 
     def compile(self, problem: Problem) -> AnalyticEvaluator:
         """The model for a problem; UsageError where the device lacks a figure that its kernels need."""
-        return self._compiled(problem, EmbeddingKernels.of(problem), (FORWARD_KERNELS, BACKWARD_KERNELS))
-
-    @staticmethod
-    def _compiled(problem: Problem, kernels: EmbeddingKernels, launched: tuple[float, float]) -> AnalyticEvaluator:
         launch_s = LAUNCH_S if problem.cluster.device.launch_s is None else problem.cluster.device.launch_s
         group = problem.modes.group
         return AnalyticEvaluator(
-            problem, kernels, launch_s, group=group, groups=int(group.max()) + 1, shared=_latencies(problem),
-            planes=_planes(sum(launched) * launch_s), launched=launched,
+            problem, EmbeddingKernels.of(problem), launch_s, group=group, groups=int(group.max()) + 1,
+            shared=_latencies(problem), planes=_planes((FORWARD_KERNELS + BACKWARD_KERNELS) * launch_s),
         )  # fmt: skip
 
 

@@ -18,6 +18,13 @@ class FittedCostModel(AnalyticCostModel):
 
     def compile(self, problem: Problem) -> AnalyticEvaluator:
         """The model for a problem; UsageError where the device lacks a figure that its kernels need."""
-        if problem.cluster.device.kind != "cuda":
-            return super().compile(problem)
-        return self._compiled(problem, FittedKernels.of(problem), LAUNCHED)
+        return self.fitted(super().compile(problem))
+
+    @staticmethod
+    def fitted(analytic: AnalyticEvaluator) -> AnalyticEvaluator:
+        """The model for the problem that `analytic` was compiled for."""
+        if analytic.problem.cluster.device.kind != "cuda":
+            return analytic
+        kernels = analytic.kernels
+        priced = FittedKernels(kernels.problem, kernels.reuse, kernels.unique, kernels.fetched)
+        return analytic.with_kernels(priced, LAUNCHED)

@@ -84,7 +84,7 @@ class NeuralCostModel:
         share, unique = np.zeros(len(covered)), analytic.kernels.unique
         if covered.any():
             share[covered] = _shares(_distances(problem, covered, unique, self.weights.cells))
-        formulas = FittedCostModel().compile(problem)
+        formulas = FittedCostModel.fitted(analytic)
         factors = _factors(problem, self.card, formulas)
         return NeuralEvaluator(
             problem, self.weights, self.card, analytic, covered, {}, share=share, factors=factors, formulas=formulas
