@@ -82,8 +82,11 @@ def error_under(
     evaluator: Evaluator, cost_model: str, placements: tuple[Placement, ...], parts: Floats
 ) -> PublishedError:
     """How far a step may be off that an evaluator of a cost model prices, from its parts (W, 4)."""
-    by_formula = formula_seconds(evaluator, placements) if isinstance(evaluator, NeuralEvaluator) else {}
-    return _error(cost_model, evaluator, evaluator.problem.cluster.device, placements, parts, by_formula)
+    device = evaluator.problem.cluster.device
+    if not isinstance(evaluator, NeuralEvaluator):
+        return _error(cost_model, evaluator, device, placements, parts, {})
+    by_formula, fitted = formula_seconds(evaluator, placements), leaves_to_fitted(evaluator, placements)
+    return _error(cost_model, evaluator, device, placements, parts, by_formula, fitted)
 
 
 def formula_seconds(evaluator: NeuralEvaluator, placements: tuple[Placement, ...]) -> dict[str, float]:
@@ -102,6 +105,16 @@ def formula_seconds(evaluator: NeuralEvaluator, placements: tuple[Placement, ...
     return {part: each + launches / len(found) for part, each in found.items()}
 
 
+def leaves_to_fitted(evaluator: NeuralEvaluator, placements: tuple[Placement, ...]) -> bool:
+    """Whether a learned model leaves kernels to fitted formulas, and not only others that these do not price."""
+    kernels = evaluator.formulas.kernels if evaluator.formulas else None
+    if not isinstance(kernels, FittedKernels):
+        return False
+    placed = footprint_of(evaluator.problem, placements)
+    plain = kernels.plain[placed.mode]
+    return bool(evaluator.formula_seconds(placed.mode[plain], placed.width[plain]).any())
+
+
 def _error(
     cost_model: str,
     evaluator: Evaluator | None,
@@ -109,6 +122,7 @@ def _error(
     placements: Iterable[Placement],
     parts: Floats,
     by_formula: Mapping[str, float],
+    left_fitted: bool = False,
 ) -> PublishedError:
     forward_compute, backward_compute, forward_comm, backward_comm = parts.sum(axis=0).tolist()
     compute, comm = forward_compute + backward_compute, forward_comm + backward_comm
@@ -118,7 +132,8 @@ def _error(
         learned = compute - sum(seconds.values())
         seconds |= {LEARNED: learned} if learned > compute * LEAST_SHARE or not seconds else {}
         order = [part for part in (LEARNED, DEVICE, HOST, DISK) if part in seconds]
-        seen = {part: _held_out(card) if part == LEARNED else _rest(part, device, card, formula) for part in order}
+        beside = FITTED if left_fitted else ANALYTIC
+        seen = {part: _held_out(card) if part == LEARNED else _rest(part, device, card, beside) for part in order}
     else:
         places = {_place(placement.compute_kernel) for placement in placements}
         seen = {part: _seen(part, device, formula) for part in (DEVICE, HOST, DISK) if part in places}
