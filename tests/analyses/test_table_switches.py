@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from recsmith.analyses import table_switches
 from recsmith.analyses.table_switches import advise, switches_of
 from recsmith.clusters import load_cluster, sharding_group
 from recsmith.errors import Infeasible, PlanMismatch, UsageError
@@ -29,7 +30,9 @@ def tables(**changes: Any) -> Workload:
     return Workload(**{"batch_size": 4096, "optimizer": "adagrad", "tables": made, **changes})
 
 
-def test_each_switch_is_what_the_plan_costs_with_it():
+@pytest.mark.parametrize("searched", [0, 2000])
+def test_each_switch_is_what_the_plan_costs_with_it(searched: int, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(table_switches, "SEARCHED", searched)
     work = tables()
     advice = advise(work, "h100:2x2", **SEARCH)
     found = {each.switch.name: each for each in advice.switches}
@@ -38,9 +41,12 @@ def test_each_switch_is_what_the_plan_costs_with_it():
         "twice the batch",
     }  # fmt: skip
     base = plan(work, "h100:2x2", **SEARCH).plan
-    sent = price(tables(comm_dtype="fp16", backward_comm_dtype="bf16"), "h100:2x2", base, cost_model="analytic")
+    short = tables(comm_dtype="fp16", backward_comm_dtype="bf16")
+    kept = price(short, "h100:2x2", base, cost_model="analytic")
+    sent = plan(short, "h100:2x2", **SEARCH).plan if searched else kept
     first = found["fp16 and bf16 between devices"]
     assert first.gain == pytest.approx(1 - sent.cost.total_s / base.cost.total_s)
+    assert any("keep the job's placements" in each for each in advice.about) == (not searched)
     groups = found["2D groups of 2 devices"].price
     assert groups is not None
     group = sharding_group(load_cluster("h100:2x2"), 2)

@@ -1,8 +1,8 @@
 """What the owner of embedding tables could switch on, by a plan for each: `recsmith advise` on tables and a cluster.
 
-Every switch changes the tables, the batch or the cluster. Where the placements of the job can stay, they do, so that a
-switch takes a price and no search, and its gain is at least what is told: planning anew can only add to it. A new plan
-and 2D groups are planned, and so is what is joined with them. The rest of the step is what it takes beyond embeddings.
+Every switch changes the tables, the batch or the cluster, and is planned anew by the search that planned the job. Where
+a search takes long, placements stay where they can, so that a switch takes a price alone; planning anew can only add to
+its gain. The rest of a step is what it takes beyond its embeddings.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,6 +22,8 @@ from recsmith.workloads import Workload, load_workload
 from recsmith.workloads.optimizers import OptimizerName
 
 Edit = Callable[[Workload, Cluster], tuple[Workload, Cluster]]
+SEARCHED = 2000  # tables times devices: with more of them, one search takes longer than all prices
+KEPT = "changes keep the job's placements where they can, for so many tables; planning anew can only add to their gains"
 ROW_WISE: dict[str, OptimizerName] = {"adagrad": "rowwise_adagrad", "adam": "partial_rowwise_adam"}
 
 
@@ -60,7 +62,11 @@ def advise(
     tables, where = load_workload(workload), load_cluster(cluster)
     base = _running(tables, where, running, search)
     rest = _rest(base, step_s)
-    found = {each.switch.name: each for each in switches_of(tables, where, running=running is not None)}
+    anew = len(tables.tables) * where.world_size <= SEARCHED
+    found = {
+        each.switch.name: replace(each, planned=each.planned or anew)
+        for each in switches_of(tables, where, running=running is not None)
+    }
 
     plans: dict[tuple[str, ...], Plan] = {(): base}
 
@@ -76,7 +82,8 @@ def advise(
             made = replace(made, cost=price_plan(made))
         return _priced(made, rest, tables.batch_size)
 
-    return advise_by(price_of, [each.switch for each in found.values()], _about(base, step_s, running), on_switch)
+    about = [*_about(base, step_s, running), *([] if anew else [KEPT])]
+    return advise_by(price_of, [each.switch for each in found.values()], about, on_switch)
 
 
 def _edited(work: Workload, where: Cluster, edits: Sequence[TableSwitch], *, planned: bool) -> tuple[Workload, Cluster]:
