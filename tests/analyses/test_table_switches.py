@@ -45,12 +45,12 @@ def test_each_switch_is_what_the_plan_costs_with_it(searched: int, monkeypatch: 
     kept = price(short, "h100:2x2", base, cost_model="analytic")
     sent = plan(short, "h100:2x2", **SEARCH).plan if searched else kept
     first = found["fp16 and bf16 between devices"]
-    assert first.gain == pytest.approx(1 - sent.cost.total_s / base.cost.total_s)
+    assert first.gain == pytest.approx(1 - sent.cost.step_s / base.cost.step_s)
     assert any("keep the job's placements" in each for each in advice.about) == (not searched)
     groups = found["2D groups of 2 devices"].price
     assert groups is not None
     group = sharding_group(load_cluster("h100:2x2"), 2)
-    assert groups.step_s == pytest.approx(plan(work, group, **SEARCH).plan.cost.total_s)
+    assert groups.step_s == pytest.approx(plan(work, group, **SEARCH).plan.cost.step_s)
     assert first.verdict == "tie"  # formulas cannot tell steps apart that are this close
     row_wise = found["optimizer rowwise_adagrad"].price
     assert row_wise is not None
@@ -74,7 +74,7 @@ def test_the_plan_that_runs_is_the_base_and_a_new_one_is_a_switch():
     work = tables()
     running = plan(work, "h100:4", planner="random", cost_model="analytic", seed=3).plan
     advice = advise(work, "h100:4", running=running, **SEARCH)
-    assert advice.base.step_s == pytest.approx(running.cost.total_s)
+    assert advice.base.step_s == pytest.approx(running.cost.step_s)
     assert "a new plan" in [each.switch.name for each in advice.switches]
     assert advice.about[0].startswith("the plan that runs: ")
 

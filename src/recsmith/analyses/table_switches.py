@@ -106,7 +106,7 @@ def _rest(base: Plan, step_s: float | None) -> float:
     """Seconds of a step that are not the embeddings'; 0 where nobody says what a whole step takes."""
     if step_s is None:
         return 0.0
-    embeddings = base.cost.total_s
+    embeddings = base.cost.step_s
     if step_s < embeddings:
         raise UsageError(
             f"a whole step is said to take {format_time(step_s)}, and its embeddings alone are predicted to take "
@@ -119,8 +119,8 @@ def _priced(made: Plan, rest: float, batch_size: int) -> JobPrice:
     """The step of a plan with the rest of the job, which grows with the batch."""
     samples = made.workload.batch_size
     rest *= samples / batch_size
-    step_s, known = made.cost.total_s + rest, error_of(made)
-    share = made.cost.total_s / step_s if step_s else 0.0
+    step_s, known = made.cost.step_s + rest, error_of(made)
+    share = made.cost.step_s / step_s if step_s else 0.0
     return JobPrice(
         step_s=step_s, samples=samples, memory_bytes=max(each.hbm_bytes for each in made.cost.per_device),
         error=known.share * share, apart=known.spread * share,
@@ -129,10 +129,10 @@ def _priced(made: Plan, rest: float, batch_size: int) -> JobPrice:
 
 def _about(base: Plan, step_s: float | None, running: object) -> list[str]:
     whose = "the plan that runs" if running is not None else "the plan that is made now"
-    embeddings = format_time(base.cost.total_s)
+    embeddings = format_time(base.cost.step_s)
     if step_s is None:
         return [f"{whose}: {embeddings} of embeddings a step; gains are of these alone (--step-time tells the rest)"]
-    rest = format_time(step_s - base.cost.total_s)
+    rest = format_time(step_s - base.cost.step_s)
     return [
         f"{whose}: {format_time(step_s)} a step as measured, {embeddings} of it predicted for embeddings; the other "
         f"{rest} stay as they are, in proportion to the batch"
