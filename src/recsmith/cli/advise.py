@@ -15,6 +15,7 @@ from recsmith.cli.options import (
     read_cluster,
     read_search,
     read_time,
+    size_value,
     tables_of,
 )
 from recsmith.cli.printing import is_watched, print_as, say
@@ -26,8 +27,8 @@ RUN = b"recsmith/run/1"
 @click.command(name="advise", cls=GroupedCommand)
 @click.argument("job")
 @click.option("-c", "--cluster", metavar="C", help="`<device>:<per host>[x<hosts>]` or a file; a run needs none.")
-@click.option("--hbm", metavar="SIZE", help="Device memory, such as 60GiB.")
-@click.option("--reserve", metavar="SIZE", help="Memory kept free on every device.")
+@click.option("--hbm", callback=size_value, metavar="SIZE", help="Device memory, such as 60GiB.")
+@click.option("--reserve", callback=size_value, metavar="SIZE", help="Memory kept free on every device.")
 @count_option("--batch-size", help="Samples per device and step, instead of the tables' own.")
 @click.option("--running", metavar="PLAN", help="The plan that the job runs today, in any form that compare reads.")
 @click.option("--step-time", callback=read_time, metavar="TIME", help="What a whole step takes, measured: such as 8ms.")
@@ -65,7 +66,10 @@ def _of_run(job: str, options: dict[str, Any]) -> Any:
 
     for name in ("running", "batch_size"):
         if options[name] is not None:
-            raise UsageError(f"'{job}' is a run, which says its plan and batch itself; use --set in place of --{name}")
+            option = name.replace("_", "-")
+            raise UsageError(
+                f"'{job}' is a run, which says its plan and batch itself; use --set in place of --{option}"
+            )
     cluster = options["cluster"] and read_cluster(options["cluster"], options)
     return advise_run(
         job, options["settings"], cluster=cluster, step_s=options["step_time"], on_switch=_heard()
@@ -81,9 +85,9 @@ def _of_tables(job: str, options: dict[str, Any]) -> Any:
         raise UsageError(f"--set changes a run, and '{job}' is none; use --batch-size, --cluster or the file itself")
     found, named = tables_of(job), options["cluster"]
     own = load_plan(job) if found is not job and named is None else None  # a plan says where it runs
+    tables = load_workload(found)
     if own is None and named is None:
         raise UsageError(f"'{job}' is no run and no plan, so say on which devices it trains: --cluster h100:8, say")
-    tables = load_workload(found)
     if options["batch_size"] is not None:
         tables = tables.with_batch_size(options["batch_size"])
     where = own.cluster.with_memory(options["hbm"], options["reserve"]) if own else read_cluster(named or "", options)
