@@ -114,7 +114,7 @@ def forks() -> Iterator[Forks]:
     made.end()
 
 
-QUICK = ("planners", "planning", "problems", "training/systems")  # rooms whose tests ask for valid bounds
+QUICK = ("costs", "planners", "planning", "problems", "training/systems")  # rooms whose tests ask for valid bounds
 TIGHT = ("planners/test_brute_force.py", "planners/test_exact.py")  # but these ask for tight ones, too
 
 

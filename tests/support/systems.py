@@ -13,11 +13,18 @@ EVERY = (
     "thresholds", "tiers", "towers", "watch",
 )  # fmt: skip  # of a tree as it ships
 
+USES = {"search": ("stored",), "sparse": ("second_order", "periods")}  # systems that go with others
+
+
+def is_here(name: str) -> bool:
+    """Whether a system works in this tree: it is there, and so is what it uses."""
+    return all(each in SYSTEMS for each in (name, *USES.get(name, ())))
+
 
 def needs_systems(*names: str) -> pytest.MarkDecorator:
     """A mark of a test that needs systems beside those of its folder."""
-    gone = [name for name in names if name not in SYSTEMS]
-    return pytest.mark.skipif(bool(gone), reason=f"{', '.join(gone)} of systems/ was deleted")
+    gone = [name for name in names if not is_here(name)]
+    return pytest.mark.skipif(bool(gone), reason=f"{', '.join(gone)} of systems/ was deleted, or what it uses")
 
 
 def needing(name: str, *values: Any) -> Any:
@@ -27,4 +34,4 @@ def needing(name: str, *values: Any) -> Any:
 
 def of_system(name: str, module: str, make: Callable[[Any], Sequence[Any]]) -> tuple[Any, ...]:
     """What is made of a module of a system; nothing where the system was deleted."""
-    return tuple(make(import_module(f"{FOLDER}.{name}.{module}"))) if name in SYSTEMS else ()
+    return tuple(make(import_module(f"{FOLDER}.{name}.{module}"))) if is_here(name) else ()
