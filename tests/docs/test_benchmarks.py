@@ -151,6 +151,7 @@ LEFT_OUT = {
         ("learning_speed", "planning", "scale", "memory", "reshard_jobs"), "minutes, and has no small size"
     ),
     "hosted_plans": "compares two checkouts",
+    "sequences": "minutes; tests/training/models trains these models small",
     "hstu_reference": "runs the code of the authors of HSTU; tests/training/models keeps figures of it",
     **dict.fromkeys(("predict", "predict_foreign"), "captures 32 and 16 jobs; predict_regret runs the same code small"),
     "predicted_kernels": "reads the folder of `recsmith bench learned`",

@@ -1,7 +1,8 @@
 """What the layers of a model of histories take of a step: products at each position, and attention between them.
 
-Kernels are those of the learned machine, as for other dense layers (speeds.py). All samples count with the mean
-history, though attention grows by its square: a job whose lengths differ takes longer.
+Products are kernels of the learned machine, as those of other dense layers are (speeds.py). What attention takes beside
+them was fitted to a few small shapes of `hstu` and `sasrec` by CPU seconds, on a core that others used too. All samples
+count with the mean history, though attention grows by its square: a job whose lengths differ takes longer.
 
 B samples of a rank, n positions of a sample
 """
@@ -14,6 +15,10 @@ from recsmith.prediction.models.step import Step, gemm, linear, moved
 from recsmith.prediction.speeds import core
 
 NUMBER_BYTES = 4
+GROUP_S = 6e-4  # of the samples of one length in a layer: some sixty small operators, forward and backward
+SCORE_S = 9e-9  # of a score: bias, activation, mask and their gradients, beside the two products
+PASSES = 14  # operators at each number of a position in a layer: norms, gates, sums, dropout
+DIFFER = 3  # samples of a batch for each different length, at least
 KEPT = 4  # scores, biases, activations and masked ones of attention that backward reads
 
 
@@ -22,7 +27,7 @@ class HistoryWork:
     """The layers of a model, for a sample.
 
     products: (rows, outputs, inputs) of each linear layer. blocks: of attention; heads, and columns of a head in keys
-    and in values; positions: of the mean sample. biases: what is added to scores: by place, by time.
+    and in values; positions: of the mean sample; width: columns of a position.
     """
 
     products: tuple[tuple[float, int, int], ...]
@@ -31,7 +36,7 @@ class HistoryWork:
     keys: int = 0
     values: int = 0
     positions: float = 0.0
-    biases: int = 0
+    width: int = 1
 
     @property
     def kept_numbers(self) -> float:
@@ -53,17 +58,20 @@ def history_layers_s(work: HistoryWork, batch_size: int) -> float:
         many = max(1, round(batch_size * rows))
         linear(step, many, inward, outward)
         _elementwise(step, many * outward, 1)
+    for _ in range(max(1, work.blocks)):
+        _elementwise(step, batch_size * work.positions * work.width, PASSES)
     for _ in range(work.blocks):
         _attention(step, work, batch_size)
     step.backward()
-    return sum(event.seconds for event in tape_of(step.ops, core()))
+    lengths, scores = min(work.positions, batch_size / DIFFER), batch_size * work.heads * work.positions**2
+    beside = work.blocks * (GROUP_S * lengths + SCORE_S * scores)
+    return beside + sum(event.seconds for event in tape_of(step.ops, core()))
 
 
 def _attention(step: Step, work: HistoryWork, batch_size: int) -> None:
     n, both = max(1, round(work.positions)), batch_size * work.heads
     step.op("aten::matmul", gemm(both, n, work.keys, n, 0, 1))
     step.then_backward(lambda: step.op("BmmBackward0", gemm(both, n, n, work.keys), gemm(both, n, n, work.keys, 1)))
-    _elementwise(step, both * n * n, 3 + work.biases)
     step.op("aten::matmul", gemm(both, n, n, work.values))
     step.then_backward(
         lambda: step.op("BmmBackward0", gemm(both, n, work.values, n, 0, 1), gemm(both, n, n, work.values, 1))

@@ -149,5 +149,5 @@ def test_a_dry_run_prices_attention_and_counts_its_memory(tmp_path: Path):
     short, long = of(10), of(100)
     assert short.step is not None
     assert long.step is not None
-    assert long.step.layers_s > 4 * short.step.layers_s
+    assert long.step.layers_s > 2 * short.step.layers_s
     assert long.memory[0].layers > 10 * short.memory[0].layers

@@ -26,6 +26,7 @@ from recsmith.training.run.parts import (
     OWN_SOURCE,
     OWN_TABLES,
     WEIGHTS,
+    HistoryModel,
     Messages,
     NarrowTables,
     OwnStep,
@@ -86,8 +87,13 @@ PARTS: tuple[Part, ...] = (
         own.FewerUnits(), own.LayerOptimizer("adam"), own.LayerOptimizer("adamw", 0.01), own.LayerOptimizer("lbfgs")]),
     *of_system("arrays", "parts", lambda own: [own.TrainedTogether()]),
     *of_system("remote", "parts", lambda own: [own.TablesOnServers()]),
+    HistoryModel("hstu"),
 )  # fmt: skip
 REFUSED = {
+    ("model.name: hstu", "optimizers.dense.name: split"),
+    ("model.name: hstu", "optimizers.dense.name: shampoo"),
+    ("model.name: hstu", "pipeline: dance"),
+    ("model.name: hstu", "model.narrow"),
     ("data.deduplicate", "model.compression"),
     ("data.deduplicate", "pipeline: sparse_dist"),
     ("pipeline: dance", "model.narrow"),

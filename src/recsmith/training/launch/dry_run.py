@@ -18,6 +18,7 @@ from recsmith.training.job.run_step import RankMemory, checkpoint_bytes, memory_
 from recsmith.training.job.told import told_of
 from recsmith.training.launch.prerequisites import PROGRAM_BYTES, check_run, lines_told, own_modules
 from recsmith.training.launch.ranks import launcher_environment, local_ranks
+from recsmith.training.models import SEQUENCE_MODELS
 from recsmith.training.run import Run, load_run
 from recsmith.training.seams import systems
 from recsmith.training.seams.system import RunFacts, SystemTold, first_of
@@ -67,7 +68,9 @@ class DryRun:
 
     def _step_line(self) -> str:
         if self.step is not None:
-            return f"a step takes {self.step}"
+            wide = self.run.model.name in SEQUENCE_MODELS
+            more = "; layers of histories may take half as long again (docs/benchmarks/sequences.md)" if wide else ""
+            return f"a step takes {self.step}{more}"
         cost = self.plan.cost.total_s
         return (
             f"embeddings take {format_time(cost)} of a step under the plan's cost model ({self.plan.cost_model}), on "

@@ -21,6 +21,7 @@ from recsmith.training.models.jagged import (
     Part,
     SameLength,
     added,
+    by_length,
     check_alike,
     check_single,
     layout,
@@ -197,8 +198,8 @@ class HSTUBlock(nn.Module):
         normed = functional.layer_norm(x, x.shape[1:], eps=EPSILON)
         wide, narrow = self.heads * self.values, self.heads * self.keys
         u, v, q, k = functional.silu(normed @ self.uvqk).split([wide, wide, narrow, narrow], dim=1)
-        pairs = zip(groups, buckets, strict=True)
-        attended = [self.attend(group, bucket, q, k, v) for group, bucket in pairs]
+        parts = zip(buckets, *by_length(groups, q, k, v), strict=True)
+        attended = [self.attend(*each) for each in parts]
         seen = torch.cat(attended) if attended else v + self.idle()
         gated = u * functional.layer_norm(seen, seen.shape[1:], eps=EPSILON)
         return self.out(functional.dropout(gated, self.dropout, self.training)) + x
@@ -208,20 +209,16 @@ class HSTUBlock(nn.Module):
         used = [self.by_place, *([] if self.by_time is None else [self.by_time])]
         return 0 * torch.stack([each.sum() for each in used]).sum()
 
-    def attend(
-        self, group: SameLength, bucket: torch.Tensor | None, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor
-    ) -> torch.Tensor:
-        """What the positions of samples of one length see (G n, H columns)."""
-        length = group.length
-        queries, keys, values = (
-            group.of(each).view(group.samples, length, self.heads, -1).transpose(1, 2) for each in (q, k, v)
-        )  # (G, H, n, columns)
+    def attend(self, bucket: torch.Tensor | None, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        """What the positions of samples of one length see (G n, H columns). q, k, v: (G, n, H columns)."""
+        samples, length = q.shape[:2]
+        queries, keys, values = (each.view(samples, length, self.heads, -1).transpose(1, 2) for each in (q, k, v))
         places = torch.arange(length, device=q.device)
         ahead = places[:, None] - places[None, :]
         bias = self.by_place.index_select(0, ahead.clamp(min=0).view(-1)).view(1, 1, length, length)
         if bucket is not None and self.by_time is not None:
             by_time = self.by_time.index_select(0, bucket.view(-1))
-            bias = bias + by_time.view(group.samples, 1, length, length)
+            bias = bias + by_time.view(samples, 1, length, length)
         scores = functional.silu(queries @ keys.transpose(2, 3) + bias) / self.positions
         seen = (scores * (ahead >= 0)) @ values
-        return seen.transpose(1, 2).reshape(group.samples * length, -1)
+        return seen.transpose(1, 2).reshape(samples * length, -1)

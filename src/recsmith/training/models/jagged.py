@@ -32,6 +32,15 @@ class SameLength(NamedTuple):
         return rows.view(self.samples, self.length, *values.shape[1:])
 
 
+def by_length(groups: Sequence[SameLength], *values: torch.Tensor) -> list[list[torch.Tensor]]:
+    """Each of the values (T, ...) for each group (G, n, ...); their gradients are put together once for all groups."""
+    sizes = [group.samples * group.length for group in groups]
+    return [
+        [part.view(group.samples, group.length, *part.shape[1:]) for group, part in zip(groups, parts, strict=True)]
+        for parts in (each.split(sizes) for each in values)
+    ]
+
+
 class Layout(NamedTuple):
     """Where the positions of samples are: from short to long, those of equal length in their order.
 

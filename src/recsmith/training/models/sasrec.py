@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional
 
 from recsmith.errors import UsageError
-from recsmith.training.models.jagged import SameLength, added, check_single, layout, newest, spread
+from recsmith.training.models.jagged import SameLength, added, by_length, check_single, layout, newest, spread
 from recsmith.training.models.settings import SASRecSettings
 
 EPSILON = 1e-8  # of the paper's norms
@@ -90,15 +90,15 @@ class SASRecBlock(nn.Module):
         """(T, D)."""
         normed = self.before(x)
         q, k, v = self.query(normed), self.key(x), self.value(x)
-        attended = [self.attend(group, q, k, v) for group in groups]
+        attended = [self.attend(*each) for each in zip(*by_length(groups, q, k, v), strict=True)]
         y = self.between(normed + self.out(torch.cat(attended) if attended else v + 0 * (q.sum() + k.sum())))
         inner = functional.dropout(functional.relu(self.wide(y)), self.dropout, self.training)
         return y + functional.dropout(self.narrow(inner), self.dropout, self.training)
 
-    def attend(self, group: SameLength, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-        """What the positions of samples of one length see (G n, D)."""
-        shape = group.samples, group.length, self.heads, -1
-        heads = [group.of(each).view(shape).transpose(1, 2) for each in (q, k, v)]
+    def attend(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        """What the positions of samples of one length see (G n, D). q, k, v: (G, n, D)."""
+        samples, length = q.shape[:2]
+        heads = [each.view(samples, length, self.heads, -1).transpose(1, 2) for each in (q, k, v)]
         dropout = self.dropout if self.training else 0.0
         seen = functional.scaled_dot_product_attention(*heads, dropout_p=dropout, is_causal=True)
-        return seen.transpose(1, 2).reshape(group.samples * group.length, -1)
+        return seen.transpose(1, 2).reshape(samples * length, -1)

@@ -166,18 +166,21 @@ def layer_work(settings: SequenceSettings, width: int, *, events: float, others:
     if isinstance(settings, DINSettings):
         sizes, top = (4 * width, *settings.attention, 1), (2 * width + others, *settings.top, labels)
         products = [(n, outward, inward) for inward, outward in pairwise(sizes)]
-        return HistoryWork(products=(*products, *((1.0, outward, inward) for inward, outward in pairwise(top))))
+        return HistoryWork(
+            products=(*products, *((1.0, outward, inward) for inward, outward in pairwise(top))),
+            positions=n,
+            width=width,
+        )
     if isinstance(settings, SASRecSettings):
         hidden, each = settings.hidden or width, width // settings.heads
         block = [*[(n, width, width)] * 4, (n, hidden, width), (n, width, hidden)]
         return HistoryWork(products=tuple(block * settings.blocks), blocks=settings.blocks, heads=settings.heads,
-                           keys=each, values=each, positions=n)  # fmt: skip
+                           keys=each, values=each, positions=n, width=width)  # fmt: skip
     n += len(settings.context) + (settings.score == "target")
     wide, narrow = settings.heads * settings.linear_dim, settings.heads * settings.attention_dim
     block = [(n, 2 * (wide + narrow), width), (n, width, wide)]
     head = [(1.0, settings.hidden, width), (1.0, labels, settings.hidden)] if settings.score == "target" else []
     return HistoryWork(
         products=(*block * settings.blocks, *head), blocks=settings.blocks, heads=settings.heads,
-        keys=settings.attention_dim, values=settings.linear_dim, positions=n,
-        biases=1 + (settings.times is not None),
+        keys=settings.attention_dim, values=settings.linear_dim, positions=n, width=width,
     )  # fmt: skip

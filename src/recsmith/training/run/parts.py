@@ -19,6 +19,7 @@ from recsmith.training.seams.capabilities import (
     FORMATS,
     FP32_PRODUCTS_NEEDED,
     FP32_TABLES,
+    LAYERS,
     MATRICES,
     NOTHING,
     ON_CPU,
@@ -63,6 +64,19 @@ class OwnStep(RefusesNothing):
     owns: ClassVar[Capabilities] = Capabilities({STEP})
     name: str
     label: str = "pipeline: module:Class"
+
+
+@dataclass(frozen=True)
+class HistoryModel(RefusesNothing):
+    """A model of histories, whose layers are multiplied at each position: what trains layers counts them once."""
+
+    needs: ClassVar[Capabilities] = Capabilities({LAYERS})
+    name: str = "hstu"
+
+    @property
+    def label(self) -> str:
+        """Its key and name."""
+        return f"model.name: {self.name}"
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from typing import Any, cast
 from recsmith._components import parsed
 from recsmith.errors import UsageError
 from recsmith.plans import Plan
+from recsmith.training.models import SEQUENCE_MODELS
 from recsmith.training.run import BUILT_IN, Run, RunModel, RunTable
 from recsmith.training.run.parts import (
     AHEAD_OF_BATCHES,
@@ -26,6 +27,7 @@ from recsmith.training.run.parts import (
     OWN_SOURCE,
     OWN_TABLES,
     WEIGHTS,
+    HistoryModel,
     Messages,
     NarrowTables,
     OwnStep,
@@ -113,7 +115,8 @@ def trained_by(run: Run, *, undecided: bool = False) -> list[Part]:
 
     undecided: what `auto` may switch on counts, too.
     """
-    return [part for each in systems() for part in each.layer_parts(run, undecided=undecided)]
+    histories = [HistoryModel(run.model.name)] if run.model.name in SEQUENCE_MODELS else []
+    return [*histories, *(part for each in systems() for part in each.layer_parts(run, undecided=undecided))]
 
 
 def refusals(parts: Sequence[Part]) -> Iterator[str]:
