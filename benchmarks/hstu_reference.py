@@ -14,6 +14,7 @@ B samples, N positions, D columns
 import argparse
 import json
 import sys
+from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -80,37 +81,38 @@ def ours(body: HSTUBody, table: torch.nn.Embedding, batch: dict[str, np.ndarray]
 class Reference:
     """Their model with our weights."""
 
-    def __init__(self, shape: tuple[int, int, int, int, int], body: HSTUBody, table: torch.nn.Embedding) -> None:
-        from generative_recommenders.research.modeling.sequential.embedding_modules import LocalEmbeddingModule
-        from generative_recommenders.research.modeling.sequential.hstu import HSTU
-        from generative_recommenders.research.modeling.sequential.input_features_preprocessors import (
-            LearnablePositionalEmbeddingInputFeaturesPreprocessor,
-        )
-        from generative_recommenders.research.modeling.sequential.output_postprocessors import (
-            L2NormEmbeddingPostprocessor,
-        )
-        from generative_recommenders.research.rails.similarities.dot_product_similarity_fn import DotProductSimilarity
+    def __init__(self, shape: tuple[int, int, int, int, int], body: Any, table: torch.nn.Embedding) -> None:
+        def theirs(module: str, name: str) -> Any:
+            return getattr(import_module(f"generative_recommenders.research.{module}"), name)
 
+        sequential = "modeling.sequential"
+        tables = theirs(f"{sequential}.embedding_modules", "LocalEmbeddingModule")
+        hstu = theirs(f"{sequential}.hstu", "HSTU")
+        places = theirs(
+            f"{sequential}.input_features_preprocessors", "LearnablePositionalEmbeddingInputFeaturesPreprocessor"
+        )
+        norm = theirs(f"{sequential}.output_postprocessors", "L2NormEmbeddingPostprocessor")
+        product = theirs("rails.similarities.dot_product_similarity_fn", "DotProductSimilarity")
         width, layers, heads, each, longest = shape
         self.positions = longest + 1
-        self.model = HSTU(
+        self.model: Any = hstu(
             max_sequence_len=longest, max_output_len=1, embedding_dim=width, num_blocks=layers, num_heads=heads,
             linear_dim=each, attention_dim=each, normalization="rel_bias", linear_config="uvqk",
             linear_activation="silu", linear_dropout_rate=0.0, attn_dropout_rate=0.0,
-            embedding_module=LocalEmbeddingModule(ITEMS - 1, width), similarity_module=DotProductSimilarity(),
-            input_features_preproc_module=LearnablePositionalEmbeddingInputFeaturesPreprocessor(
+            embedding_module=tables(ITEMS - 1, width), similarity_module=product(),
+            input_features_preproc_module=places(
                 self.positions, width, 0.0),
-            output_postproc_module=L2NormEmbeddingPostprocessor(width, eps=1e-6), verbose=False,
+            output_postproc_module=norm(width, eps=1e-6), verbose=False,
         )  # fmt: skip
         with torch.no_grad():
             self.model._embedding_module._item_emb.weight.copy_(table.weight)
             self.model._input_features_preproc._pos_emb.weight.copy_(body.place)
-            for theirs, block in zip(self.model._hstu._attention_layers, body.blocks, strict=True):
-                theirs._uvqk.copy_(block.uvqk)
-                theirs._o.weight.copy_(block.out.weight)
-                theirs._o.bias.copy_(block.out.bias)
-                theirs._rel_attn_bias._ts_w.copy_(block.by_time)
-                theirs._rel_attn_bias._pos_w.zero_()[: self.positions].copy_(block.by_place.flip(0))
+            for layer, block in zip(self.model._hstu._attention_layers, body.blocks, strict=True):
+                layer._uvqk.copy_(block.uvqk)
+                layer._o.weight.copy_(block.out.weight)
+                layer._o.bias.copy_(block.out.bias)
+                layer._rel_attn_bias._ts_w.copy_(block.by_time)
+                layer._rel_attn_bias._pos_w.zero_()[: self.positions].copy_(block.by_place.flip(0))
 
     def __call__(self, batch: dict[str, np.ndarray]) -> torch.Tensor:
         """The vectors of users (B, D), in length 1."""

@@ -108,7 +108,7 @@ def ranked(model: Predictor, samples: Batch, movies: np.ndarray) -> dict[str, An
     return {"sampled": gains(placed(scores[:, 1:], scores[:, 0]))}
 
 
-def popular(data: str, samples: Batch, movies: np.ndarray) -> dict[str, float]:
+def popular(data: str, movies: np.ndarray) -> dict[str, float]:
     """What the numbers of ratings before the test split alone reach."""
     source: Any = open_dataset(spec_from_raw(spec(data, split="train"), "data")).source
     targets = [source.read(block).samples.ids["target"].values for block in range(len(source.sizes()))]
@@ -134,7 +134,7 @@ def main() -> None:
     given = parser.parse_args()
     folder = Path(given.folder)
     samples, movies = asked(given.data, given.targets)
-    alone = popular(given.data, samples, movies)
+    alone = popular(given.data, movies)
     print(f"{len(samples):,} targets; by numbers of ratings alone: {alone}", flush=True)
     print("| model | HR@10 of 101 | NDCG@10 of 101 | HR@10 of all | NDCG@10 of all | samples/s |")
     print("|---|---|---|---|---|---|", flush=True)
