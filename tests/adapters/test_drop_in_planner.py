@@ -34,6 +34,7 @@ def test_rules_of_ones_own_hold_beside_torchrecs() -> None:
     assert plan.plan["pooled"]["t0"].sharding_type == "table_wise"  # type: ignore[index]
 
 
+@pytest.mark.filterwarnings("ignore:table wide has pieces of more than 1,024 columns")  # as it may choose
 @pytest.mark.parametrize(("cluster", "widest"), [("h100:2", 2048), ("cpu:1", 4096)])
 def test_no_piece_is_wider_than_the_kernels_of_the_devices_take(cluster: str, widest: int) -> None:
     from torch import device, nn

@@ -40,6 +40,7 @@ COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 FAST = ("--planner", "size_greedy")
 PRINTED = {  # commands that print a table or lines of a report, with small inputs; {name} are files of `inputs`
     "plan": ("plan", "{tables}", "--cluster", "h100:2x9", *FAST),
+    "advise": ("advise", "{tables}", "--cluster", "h100:4", "--cost-model", "torchrec"),
     "plan split": ("plan", "{tables}", "--cluster", "h100:2x2", *FAST, "--types", "column_wise,row_wise"),
     "simulate": ("simulate", "{plan}"),
     "import": ("import", "{plan}", "--workload", "{tables}", "--cluster", "h100:4"),

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 from support.cases import (
     BOTH,
-    COST_MODELS,
     BruteForce,
     Case,
     all_placements,
@@ -31,7 +30,7 @@ from support.cases import (
 )
 
 from recsmith.bounds import lower_bound
-from recsmith.costs import AdditiveEvaluator, Plane
+from recsmith.costs import COST_MODELS, AdditiveEvaluator, Plane
 from recsmith.errors import Infeasible, MissingExtra, NoPlanFound, UsageError
 from recsmith.files import dump_json, parse
 from recsmith.planners import exact

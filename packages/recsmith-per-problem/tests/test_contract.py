@@ -49,7 +49,7 @@ from recsmith.planning import find_planner
 from test_contract import problems
 for problem in problems()[::3]:
     for word in {WORDS}:
-        found = find_planner(word).plan(problem, cost_model().compile(problem), seed=1)
+        found = find_planner(word).plan(problem, cost_model("analytic").compile(problem), seed=1)
         print(found.total_s.hex(), found.footprint.target.tolist())
 """
 
@@ -79,7 +79,7 @@ def test_no_plan_is_better_than_the_best_of_all(word: str) -> None:
     """Six tables on two devices: all placements are priced."""
     for room in (3.0, 1.1):
         problem = problem_of_room(room, 6, 2)
-        evaluator = cost_model().compile(problem)
+        evaluator = cost_model("analytic").compile(problem)
         items = items_of(problem, evaluator, WHOLE[0])
         assert items is not None
         every = np.array(list(product(range(2), repeat=6)))
@@ -95,7 +95,7 @@ def test_no_plan_is_better_than_the_best_of_all(word: str) -> None:
 def test_where_nothing_fits_there_is_one_sentence(word: str) -> None:
     problem = problem_of_room(0.99)
     with pytest.raises(NoPlanFound, match="found no room for every table"):
-        find_planner(word).plan(problem, cost_model().compile(problem))
+        find_planner(word).plan(problem, cost_model("analytic").compile(problem))
 
 
 @pytest.mark.parametrize("word", WORDS)
@@ -103,7 +103,7 @@ def test_tables_are_split_until_they_find_room(word: str) -> None:
     """One table, and devices of five and one eighths of it: neither halves nor quarters fit, eighths do."""
     one = workload(table("a", 1000, 32, 0.0), batch_size=1)
     problem = build_problem(one, cluster(3, hbm=(80_500, 32_300, 16_100)), Space(types=("column_wise",)))
-    found = find_planner(word).plan(problem, cost_model().compile(problem))
+    found = find_planner(word).plan(problem, cost_model("analytic").compile(problem))
     assert len(found.footprint.width) > 4
 
 
@@ -111,7 +111,7 @@ def test_tables_are_split_until_they_find_room(word: str) -> None:
 def test_what_is_too_wide_for_cuda_is_split() -> None:
     work = workload(table("a", 5000, 64), table("wide", 2000, 4096), table("half", 2000, 1536), batch_size=64)
     problem = build_problem(work, cluster(2))
-    found = find_planner("surco?steps=2").plan(problem, cost_model().compile(problem))
+    found = find_planner("surco?steps=2").plan(problem, cost_model("analytic").compile(problem))
     assert found.footprint.width.max() <= 2048
 
 
@@ -122,5 +122,5 @@ PINNED = {"rnn?episodes=32": "11230212311202333302", "surco?steps=4": "030230212
 def test_the_same_plans_as_ever(word: str) -> None:
     """The first drafts, which no last bit of a processor decides."""
     problem = drawn_problem(0, 2.0)
-    found = find_planner(word).plan(problem, cost_model().compile(problem))
+    found = find_planner(word).plan(problem, cost_model("analytic").compile(problem))
     assert "".join(map(str, found.footprint.target)) == PINNED[word]

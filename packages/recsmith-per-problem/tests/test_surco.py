@@ -40,7 +40,7 @@ def test_learned_costs_beat_the_placement_that_they_begin_with(monkeypatch: pyte
     gained = 0
     for seed, room in product(range(4), (1.1, 1.3)):
         problem = drawn_problem(seed, room)
-        evaluator = cost_model().compile(problem)
+        evaluator = cost_model("analytic").compile(problem)
         first, last = (SurCo().plan(problem, evaluator, budget=Budget(iterations=n)) for n in (1, 40))
         assert last.total_s == step_seconds(evaluator, last.footprint)
         assert fits(problem, last.footprint)
@@ -81,19 +81,19 @@ def test_where_the_solver_finds_no_room_tables_go_longest_first_or_there_is_one_
     tables = [table(f"t{i}", rows, 64, 5.0) for i, rows in enumerate((1100, 1100, 1100, 50))]
     work = workload(*tables, batch_size=1)
     rows = build_problem(work, cluster(2, hbm=size * 2), Space(types=("table_wise", "row_wise"), kernels=("fused",)))
-    found = SurCo().plan(rows, cost_model().compile(rows))
+    found = SurCo().plan(rows, cost_model("analytic").compile(rows))
     assert fits(rows, found.footprint)
     assert found.left_out == ("surco: the solver found no room for every table; they went longest first",)
     full = build_problem(work, cluster(2, hbm=int(size * 1.2)), WHOLE)
     with pytest.raises(NoPlanFound, match="surco found no room for every table"):
-        SurCo().plan(full, cost_model().compile(full))
+        SurCo().plan(full, cost_model("analytic").compile(full))
 
 
 def test_without_the_solver_one_sentence_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(surco, "is_installed", lambda: False)
     problem = problem_of_tables(3)
     with pytest.raises(MissingExtra, match=r"planner surco needs OR-Tools: pip install 'ortools>=9.12,<10'; or use"):
-        SurCo().plan(problem, cost_model().compile(problem))
+        SurCo().plan(problem, cost_model("analytic").compile(problem))
 
 
 @needs_solver
@@ -101,7 +101,7 @@ def test_too_large_a_problem_is_refused(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(surco, "MOST_CHOICES", 11)
     problem = problem_of_tables(3)
     with pytest.raises(UsageError, match="takes up to 11 choices, pieces times devices; this problem has 12: use"):
-        SurCo().plan(problem, cost_model().compile(problem))
+        SurCo().plan(problem, cost_model("analytic").compile(problem))
 
 
 def test_what_is_to_be_installed_is_the_extra() -> None:
