@@ -67,7 +67,7 @@ def test_switches_of_one_setting_or_that_refuse_each_other_are_not_joined():
 def test_a_gain_that_the_price_cannot_tell_apart_is_a_tie_and_nothing_pays():
     prices = {"": a_price(10.0), "a": a_price(9.5, apart=0.08)}
     advice = advise_by(priced(prices), [a_switch("a")], [])
-    assert [each.verdict for each in advice.switches] == ["tie"]
+    assert [(each.verdict, each.gain_error) for each in advice.switches] == [("tie", 0.08)]
     assert (advice.together, advice.gain) == ((), 0.0)
     assert advice.verdict.startswith("nothing that was tried")
 

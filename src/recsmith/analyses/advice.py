@@ -110,6 +110,11 @@ def gain_of(before: JobPrice, after: JobPrice) -> float:
     return 1 - after.sample_s / before.sample_s if before.sample_s else 0.0
 
 
+def error_of_gain(gain: float, price: JobPrice) -> float:
+    """How far a gain may be off: by the step's error as a share of it, and by no less than what prices tell apart."""
+    return max(abs(gain) * price.error, price.apart)
+
+
 def advise_by(
     price: Pricing, switches: Iterable[Switch], about: Sequence[str], on_switch: Callable[[str], object] | None = None
 ) -> Advice:
@@ -147,7 +152,7 @@ def _tried(price: Pricing, base: JobPrice, switch: Switch) -> Advised:
     gain = gain_of(base, found)
     verdict, why = _verdict(base, found, gain)
     return Advised(
-        switch=switch, verdict=verdict, why=why, price=found, gain=gain, gain_error=abs(gain) * found.error
+        switch=switch, verdict=verdict, why=why, price=found, gain=gain, gain_error=error_of_gain(gain, found)
     )  # fmt: skip
 
 

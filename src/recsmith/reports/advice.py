@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from recsmith.analyses.advice import Advice, Advised, JobPrice
+from recsmith.analyses.advice import Advice, Advised, JobPrice, error_of_gain
 from recsmith.files import Raw, encode
 from recsmith.reports.layout import plain_line
 from recsmith.units import format_size, format_time
@@ -34,13 +34,13 @@ def advice_lines(advice: Advice) -> list[str]:
         lines += ["", "Together", *_indented(
             ", then ".join(advice.together),
             f"{_steps(advice.base, joined)}: saves {advice.gain:.1%}, "
-            f"{_between(advice.gain, advice.gain * joined.error)}",
+            f"{_between(advice.gain, error_of_gain(advice.gain, joined))}",
         )]  # fmt: skip
     return lines
 
 
 def _error(base: JobPrice) -> str:
-    apart = f"; steps closer than {base.apart:.1%} are not told apart" if base.apart else ""
+    apart = f", and by no less than {base.apart:.1%}, below which steps are not told apart" if base.apart else ""
     return f"the step may be off by {base.error:.0%}, and a gain by as much of itself{apart}"
 
 

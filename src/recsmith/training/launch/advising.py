@@ -16,6 +16,7 @@ from recsmith.training.run import MADE_HERE, Run, load_run
 from recsmith.training.seams import systems
 from recsmith.training.seams.system import use_systems
 
+APART = 0.10  # of a gain: two of three that were told of runs were no farther off (docs/benchmarks/advise.md)
 OnSwitch = Callable[[str], object]
 
 
@@ -65,7 +66,8 @@ def _priced(dry: DryRun) -> JobPrice:
     ranks, _ = ranks_of(dry.run)
     samples = dry.run.data.local_batch_size(ranks) * dry.run.data.batches_of_a_step
     return JobPrice(
-        step_s=_step_of(dry), samples=samples, memory_bytes=max(each.total for each in dry.memory), error=ERROR
+        step_s=_step_of(dry), samples=samples, memory_bytes=max(each.total for each in dry.memory), error=ERROR,
+        apart=APART,
     )  # fmt: skip
 
 
