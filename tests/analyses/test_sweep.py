@@ -15,6 +15,7 @@ from recsmith.clusters import sharding_group
 from recsmith.errors import Infeasible, NoPlanFound, UsageError
 from recsmith.planning import PLANNERS, plan
 from recsmith.problems import Space
+from recsmith.workloads import Feature, Table, Workload
 
 WORK = workload(
     table("hot", 3000, 64, 20.0), table("wide", 20_000, 128, 1.0), table("small", 50, 16, 1.0), batch_size=64
@@ -380,3 +381,21 @@ def test_one_plan_alone_is_no_knee():
 )
 def test_a_knee_is_proven_where_no_other_count_can_come_to_it(rival: Point, proven: bool):
     assert knees(point(1, 1.0, 0.1), rival, point(4, 1.0, 0.9)) == [(1, proven)]
+
+
+def test_what_rows_of_sequence_tables_take_is_in_the_step():
+    """It is the same under every plan of a number of devices, so no plan is shorter than the bound with it."""
+    sequence = Table(
+        name="s",
+        num_embeddings=1000,
+        embedding_dim=64,
+        pooling="none",
+        features=(Feature(name="f", pooling_factor=20),),
+    )
+    work = Workload(batch_size=512, optimizer="sgd", tables=(sequence,), index_dedup="on")
+    found = sweep(work, devices=[2], device="h100:2", planner="size_greedy", cost_model="analytic")
+    cost = plan(work, "h100:2", planner="size_greedy", cost_model="analytic").plan.cost
+    assert cost.sequences_s > 0
+    assert found.points[0].total_s == cost.step_s
+    assert found.points[0].bound_s is not None
+    assert cost.sequences_s < found.points[0].bound_s <= cost.step_s

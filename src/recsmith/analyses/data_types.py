@@ -103,7 +103,7 @@ def _form(name: str, workload: Workload, cluster: Cluster, search: dict[str, Any
     )
     return DataTypeForm(
         name=name, plan=found, weight_bytes=workload.weight_bytes, state_bytes=STATE_BYTES * state,
-        devices=_fewest_devices(found), step_s=found.cost.total_s,
+        devices=_fewest_devices(found), step_s=found.cost.step_s,
     )  # fmt: skip
 
 
@@ -113,7 +113,7 @@ def _in_halves(given: DataTypeForm, narrow: Workload) -> DataTypeForm:
     lookups = parts_of(price_plan(replace(given.plan, workload=narrow)))
     forward = PARTS.index("forward_compute_s")
     parts[:, forward] = np.minimum(parts[:, forward], lookups[:, forward])
-    step_s = rule_of(given.plan.cost, given.plan.cost_model).step_seconds(parts)
+    step_s = rule_of(given.plan.cost, given.plan.cost_model).step_seconds(parts) + given.plan.cost.sequences_s
     return replace(given, name="in halves", step_s=step_s, note=HALVES)
 
 

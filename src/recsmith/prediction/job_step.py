@@ -78,7 +78,7 @@ def job_step(plan: Plan, shapes: Shapes, *, pairs: bool = False, embeddings_s: f
     return JobStep(
         trainer_s=trainer_s(len(features), cluster.world_size),
         reading_s=reading_s(batch * len(features), batch * sum(ids), sent),
-        embeddings_s=plan.cost.total_s if embeddings_s is None else embeddings_s,
+        embeddings_s=plan.cost.step_s if embeddings_s is None else embeddings_s,
         layers_s=layers_s(shapes, batch, (len(features), width) if pairs else None),
         gradients_s=gradients_s(numbers_of(shapes), cluster),
         optimizer_s=(numbers_of(shapes) + copied_numbers(plan)) * OPTIMIZER_S,

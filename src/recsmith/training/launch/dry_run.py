@@ -71,7 +71,7 @@ class DryRun:
             wide = self.run.model.name in SEQUENCE_MODELS
             more = "; layers of histories may take half as long again (docs/benchmarks/sequences.md)" if wide else ""
             return f"a step takes {self.step}{more}"
-        cost = self.plan.cost.total_s
+        cost = self.plan.cost.step_s
         return (
             f"embeddings take {format_time(cost)} of a step under the plan's cost model ({self.plan.cost_model}), on "
             f"{self.plan.cluster.device.name} and its links as the plan knows them; the rest was not measured on GPUs"
