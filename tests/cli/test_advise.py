@@ -59,8 +59,16 @@ def test_wrong_questions_are_refused(words: tuple[str, ...], said: str, tables: 
     assert re.search(said, str(done.exception))
 
 
-def test_options_of_tables_are_refused_for_a_run(tmp_path: Path):
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--batch-size", "4"), "is a run, which says its plan and batch itself; use --set in place of --batch-size"),
+        (("--cost-model", "analytic"), "--cost-model is of plans on a cluster, and .* add --cluster, or leave it out"),
+        (("--hbm", "10GiB"), "--hbm is of plans on a cluster"),
+    ],
+)
+def test_options_of_tables_are_refused_for_a_run(words: tuple[str, ...], said: str, tmp_path: Path):
     (tmp_path / "run.yaml").write_text("schema: recsmith/run/1\noutput: out\n")
-    done = run(tmp_path / "run.yaml", "--batch-size", "4")
+    done = run(tmp_path / "run.yaml", *words)
     assert isinstance(done.exception, UsageError)
-    assert "is a run, which says its plan and batch itself" in str(done.exception)
+    assert re.search(said, str(done.exception))

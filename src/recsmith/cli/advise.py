@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from recsmith.cli.options import (
-    BEGINNING,
     GroupedCommand,
+    beginning_of,
     count_option,
     format_option,
     limit_options,
@@ -22,6 +22,7 @@ from recsmith.cli.printing import is_watched, print_as, say
 from recsmith.errors import UsageError
 
 RUN = b"recsmith/run/1"
+OF_CLUSTERS = ("hbm", "reserve", "cost_model", "iterations", "time_limit")  # options
 
 
 @click.command(name="advise", cls=GroupedCommand)
@@ -54,11 +55,7 @@ def advise_command(job: str, format_: str, **options: Any) -> None:
 
 def _is_run(job: str) -> bool:
     """Whether a file says at its beginning that it is a run; what cannot be read is told by who reads tables."""
-    try:
-        with Path(job).open("rb") as file:
-            return RUN in file.read(BEGINNING)
-    except (OSError, ValueError):
-        return False
+    return RUN in beginning_of(job)
 
 
 def _of_run(job: str, options: dict[str, Any]) -> Any:
@@ -70,9 +67,17 @@ def _of_run(job: str, options: dict[str, Any]) -> Any:
             raise UsageError(
                 f"'{job}' is a run, which says its plan and batch itself; use --set in place of --{option}"
             )
-    cluster = options["cluster"] and read_cluster(options["cluster"], options)
+    if options["cluster"] is None:
+        given = next((name for name in OF_CLUSTERS if options[name] is not None), None)
+        if given is not None:
+            raise UsageError(
+                f"--{given.replace('_', '-')} is of plans on a cluster, and '{job}' is tried as it would train on this "
+                "machine; add --cluster, or leave it out"
+            )
+        return advise_run(job, options["settings"], step_s=options["step_time"], on_switch=_heard())
     return advise_run(
-        job, options["settings"], cluster=cluster, step_s=options["step_time"], on_switch=_heard()
+        job, options["settings"], cluster=read_cluster(options["cluster"], options), step_s=options["step_time"],
+        on_switch=_heard(), **read_search(options),
     )  # fmt: skip
 
 

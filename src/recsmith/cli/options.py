@@ -285,16 +285,20 @@ def read_cluster(name: str, options: dict[str, Any]) -> Any:
 
 def tables_of(workload: str) -> Any:
     """The workload of a plan's file, where one is named; what else is named stays as it is."""
-    from pathlib import Path
-
     from recsmith.plans import PLAN_FILE, load_plan
 
+    return load_plan(workload).workload if re.match(PLAN_FILE, beginning_of(workload)) else workload
+
+
+def beginning_of(name: str) -> bytes:
+    """The first bytes of a file; none of what is no file or cannot be read: what reads it says why."""
+    from pathlib import Path
+
     try:
-        with Path(workload).open("rb") as file:
-            beginning = file.read(BEGINNING)
-    except (OSError, ValueError):  # no file, or none that can be read: what reads the tables says why
-        return workload
-    return load_plan(workload).workload if re.match(PLAN_FILE, beginning) else workload
+        with Path(name).open("rb") as file:
+            return file.read(BEGINNING)
+    except (OSError, ValueError):
+        return b""
 
 
 def read_shape(workload: str, batch_size: int | None, options: dict[str, Any]) -> dict[str, Any]:

@@ -5,8 +5,7 @@ that were fitted to one (cost model `fitted`), else those of `analytic`, times t
 measurements of that device. Between the two a piece counts with a share, which falls from 1 to 0 as its table leaves
 the trained cells (costs/neural/inputs.py): its learned terms times the share, and the formula's seconds times what is
 left. So the price is continuous in the sizes of a table, terms add up as those of any learned model do, and its bounds
-hold. Without a model of the device, or of the optimizer, it is `fitted` on GPUs, and
-`analytic` elsewhere.
+hold. Without a model of the device, or of the optimizer, it is `fitted` on GPUs, and `analytic` elsewhere.
 """
 
 from functools import cache

@@ -1,5 +1,6 @@
 """Advice on a run is a dry run with each switch, beside the dry run as it is."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -65,9 +66,12 @@ def test_switches_of_systems_are_settings_of_a_run(run: Run):
             assert (Path(__file__).parents[3] / "docs" / switch.page).is_file()
 
 
-def test_on_a_cluster_the_tables_of_a_run_are_planned(run: Run):
-    advice = advise_run(run, cluster="h100:2")
+def test_on_a_cluster_the_tables_of_a_run_are_planned_that_this_machine_cannot_hold(run: Run):
+    huge = [{**each, "num_embeddings": 2_000_000_000} for each in FEATURES]  # 128 GB each
+    large = replace(run, data=RunData(train={**DATA, "features": huge}, batch_size=256))
+    advice = advise_run(large, cluster="h100:4", cost_model="torchrec")
     assert "tables in fp16" in [each.switch.name for each in advice.switches]
+    assert (advice.base.samples, advice.base.memory_bytes > 2**35) == (256, True)
 
 
 def test_what_a_whole_step_takes_is_of_a_cluster(run: Run):

@@ -36,7 +36,7 @@ from recsmith.training.run import MADE_HERE, Run
 from recsmith.training.run.refusals import check_together, device_parts
 from recsmith.training.sources import first_batch
 from recsmith.training.tables.plain import configs_of, features_of
-from recsmith.workloads import AccessProfile
+from recsmith.workloads import AccessProfile, Workload
 from recsmith.workloads.row_blocks import access_of_ids
 
 TORCHREC = "torchrec"
@@ -123,6 +123,20 @@ def make_plan(
         lookups,
         batch_size=batch_size,
         optimizer=run.optimizers.sparse.name,
+    )
+
+
+def tables_of_run(parts: Unsharded, ranks: int) -> Workload:
+    """The tables of a run as so many ranks look them up, with the ids that an auto plan counts."""
+    run, model, sample = parts.run, parts.task, first_batch(parts.source, COUNTED)
+    batch_size = run.data.local_batch_size(ranks) * run.data.batches_of_a_step
+    made = read_workload(
+        model, sharders_of(collectives_of(run.comms)), batch_size=batch_size, optimizer=run.optimizers.sparse.name,
+        constraints=_lookups(model, parts.source.schema, sample, batch_size),
+    )  # fmt: skip
+    access = access_of_sequences(model, sample)
+    return replace(
+        made, tables=tuple(replace(table, access=access.get(table.name, table.access)) for table in made.tables)
     )
 
 

@@ -4,17 +4,21 @@ A dry run decides, refuses and prices as a start does, so what stands in the adv
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
+from recsmith.adapters.installed import require_torchrec
 from recsmith.analyses.advice import Advice, JobPrice, Switch, advise_by
 from recsmith.analyses.table_switches import advise as advise_tables
-from recsmith.clusters import Cluster
+from recsmith.clusters import Cluster, load_cluster
 from recsmith.errors import UsageError
 from recsmith.files import Source
 from recsmith.prediction.job_step import ERROR
 from recsmith.training.launch.dry_run import DryRun, described, ranks_of
+from recsmith.training.launch.prerequisites import own_modules
 from recsmith.training.run import MADE_HERE, Run, load_run
 from recsmith.training.seams import systems
 from recsmith.training.seams.system import use_systems
+from recsmith.workloads import Workload
 
 APART = 0.10  # of a gain: two of three that were told of runs were no farther off (docs/benchmarks/advise.md)
 OnSwitch = Callable[[str], object]
@@ -22,7 +26,7 @@ OnSwitch = Callable[[str], object]
 
 def advise_run(
     run: Run | Source, settings: tuple[str, ...] = (), *, cluster: Cluster | Source | None = None,
-    step_s: float | None = None, on_switch: OnSwitch | None = None,
+    step_s: float | None = None, on_switch: OnSwitch | None = None, **search: Any,
 ) -> Advice:  # fmt: skip
     """What a run could switch on, and what each would bring.
 
@@ -32,6 +36,7 @@ def advise_run(
         cluster: on which its tables are planned instead; None: the job as it would train on this machine.
         step_s: seconds of a whole step on that cluster, measured.
         on_switch: hears the name of each switch before it is priced.
+        search: what `plan` takes beside, for every plan on that cluster.
 
     Raises:
         UsageError: the run cannot start, or its step is not predicted here.
@@ -39,11 +44,13 @@ def advise_run(
     """
     if step_s is not None and cluster is None:
         raise UsageError("the step of a run is predicted; say what a whole step takes together with a cluster")
-    base = described(run, settings)
-    if cluster is not None:
-        return advise_tables(base.plan.workload, cluster, step_s=step_s, on_switch=on_switch)
-    _step_of(base)
     made = load_run(run, settings)
+    if cluster is not None:
+        return advise_tables(
+            _tables_of(made, run, cluster), cluster, step_s=step_s, on_switch=on_switch, **search
+        )  # fmt: skip
+    base = described(run, settings)
+    _step_of(base)
     use_systems(made)
 
     def price_of(switches: Sequence[Switch]) -> JobPrice:
@@ -52,6 +59,16 @@ def advise_run(
 
     tried = [*_core_switches(made), *(switch for system in systems() for switch in system.switches(made))]
     return advise_by(price_of, tried, (f"the run as it is: a step takes {base.step}",), on_switch)
+
+
+def _tables_of(made: Run, run: Run | Source, cluster: Cluster | Source) -> Workload:
+    """The tables of a run as devices of a cluster look them up: this machine need not hold them."""
+    from recsmith.training.job.models import unsharded
+    from recsmith.training.job.plan import tables_of_run
+
+    require_torchrec()
+    with own_modules(made, run):
+        return tables_of_run(unsharded(made), load_cluster(cluster).world_size)
 
 
 def _step_of(dry: DryRun) -> float:
