@@ -204,6 +204,6 @@ def test_a_report_says_what_rows_of_sequences_take_beside_the_plan(
     work = workload(table("s", pooling="none"), table("p"), index_dedup=dedup)
     found = plan(work, "cpu:2", space=Space(kernels=("fused",))).plan
     text = " ".join(text_of(plan_report(found), capsys).split())
-    assert "more of every rank under any plan for rows of 1 sequence table" in text
+    assert "of every rank's step go to rows of 1 sequence table under any plan" in text
     assert f"{words} (index_dedup: {dedup})" in text
     assert "sequence table" not in text_of(plan_report(plan(workload(table("p")), "cpu:2").plan), capsys)

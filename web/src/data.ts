@@ -78,6 +78,7 @@ export interface ShownPlan {
   gap: number | null;
   devices: DeviceCost[];
   notes: string[];
+  sequences_s?: number;
 }
 
 /** A phase of the step: the rank that all wait for, the parts of its time, and the tables that cost it most. */

@@ -202,7 +202,7 @@ def build_report(plan: Plan, steps: int, found: list[Any], options: ReportOption
     workload = replace(plan.workload, batch_size=size, tables=tables, source=f"watched: {steps} steps")
     running = price(workload, plan.cluster, plan, cost_model=plan.cost_model, bound=False)
     report = WatchReport(
-        steps=steps, workload=workload, planned_s=plan.cost.total_s, running_s=running.cost.total_s,
+        steps=steps, workload=workload, planned_s=plan.cost.step_s, running_s=running.cost.step_s,
         ranks=tuple(
             RankKernelTimes(
                 rank=device.rank, forward_s=each["forward"], backward_s=each["backward"],

@@ -52,7 +52,7 @@ def alternatives_to(
     """
     now = Alternative(
         sharding_type=placement.sharding_type, compute_kernel=placement.compute_kernel, cache=placement.cache,
-        widths=placement.widths, ranks=placement.ranks, total_s=costs.total_s, change=0.0, current=True,
+        widths=placement.widths, ranks=placement.ranks, total_s=costs.step_s, change=0.0, current=True,
     )  # fmt: skip
     tried = _all_options(costs, model, problem, plan, placement.table)
     others = [each for each in tried if not _is_no_better(each, now)]
@@ -83,19 +83,19 @@ def _all_options(
             devices.place(piece, target)
     devices.expect(np.arange(len(costs.table)))
     for option in range(len(extended.options.mode)):
-        found = _best_ranks(devices, option, costs.total_s)
+        found = _best_ranks(devices, option, costs)
         if found.total_s is None or _runs(found, name, plan):
             yield found
 
 
-def _best_ranks(devices: DeviceState, option: int, now_s: float) -> Alternative:
+def _best_ranks(devices: DeviceState, option: int, costs: PlacedCosts) -> Alternative:
     """Place the pieces of an option one by one where they cost least, price the step, and take them back."""
     problem = devices.problem
     pieces = np.array(option_pieces(problem, option))
     assignment = Assignment.of_table(option, pieces, np.full(len(pieces), NOWHERE))
     quantum = float(devices.expected.sum()) * QUANTUM  # of the whole plan: the other tables may cost nothing
     room = all(place_best(devices, assignment, i, quantum) for i in range(len(pieces)))
-    total = devices.total if room else None
+    total = devices.total + costs.sequences_s if room else None
     for piece, target in zip(pieces.tolist(), assignment.target.tolist(), strict=True):
         if target != NOWHERE:
             devices.place(piece, target, -1)
@@ -108,7 +108,7 @@ def _best_ranks(devices: DeviceState, option: int, now_s: float) -> Alternative:
         sharding_type=kind.name, compute_kernel=KERNEL_NAMES[problem.modes.kernel[mode]],
         cache=Cache(load_factor=factor, policy=problem.cache_policy(int(mode))) if factor else None,
         widths=widths if len(widths) > 1 else (), ranks=kind.ranks(targets, problem.cluster) if room else (),
-        total_s=total, change=None if total is None else _change(total, now_s), current=False,
+        total_s=total, change=None if total is None else _change(total, costs.step_s), current=False,
     )  # fmt: skip
 
 

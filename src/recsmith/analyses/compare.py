@@ -263,7 +263,11 @@ class _Judges:
         bound = self.bounds[judge]
         gap = bound.gap(cost.total_s) if inside else None
         return Judgement(
-            cost_model=self.models[judge].name, total_s=cost.total_s, bound_s=bound.value_s, gap=gap, over_best=None
+            cost_model=self.models[judge].name,
+            total_s=cost.step_s,
+            bound_s=bound.of_step(cost),
+            gap=gap,
+            over_best=None,
         )
 
     def _plan(self, name: str, placements: tuple[Placement, ...], cost: StepCost, evaluator: Evaluator) -> Plan:

@@ -96,6 +96,7 @@ class TableAccount:
 class Explanation:
     """Why a step of a plan takes as long as it does under a cost model; and of one table, if one was asked for.
 
+    total_s: of the step; sequences_s of it are those of any plan, and in no phase.
     hot_rows: tables whose hot rows make one block of rows busier than others, and what that costs the step.
     """
 
@@ -106,6 +107,7 @@ class Explanation:
     account: TableAccount | None = None
     hot_rows: tuple[HotRowsCost, ...] = ()
     published_error: PublishedError | None = None
+    sequences_s: float = 0.0
 
 
 def explain(plan: Plan | Source, table: str | None = None, cost_model: str | CostModel | None = None) -> Explanation:
@@ -126,7 +128,8 @@ def explain(plan: Plan | Source, table: str | None = None, cost_model: str | Cos
     wider = problem_holding(problem, plan.placements)
     placed = PlacedCosts(model.compile(wider), footprint_of(wider, plan.placements))
     return Explanation(
-        plan=plan, cost_model=model.name, total_s=placed.total_s, phases=phases_of(placed),
+        plan=plan, cost_model=model.name, total_s=placed.step_s, sequences_s=placed.sequences_s,
+        phases=phases_of(placed),
         account=None if table is None else _account(placed, model, plan, problem, table),
         hot_rows=hot_rows_costs(placed, plan, model),
         published_error=error_under(placed.evaluator, model.name, plan.placements, placed.parts),

@@ -11,6 +11,7 @@ import numpy as np
 from recsmith._types import Bools, Floats, Ints
 from recsmith.costs import Evaluator
 from recsmith.costs.pricing import device_parts, device_sums, step_of
+from recsmith.costs.sequence_rows import sequence_seconds
 from recsmith.problems import Footprint, Problem, sum_per_rank
 from recsmith.sharding.coverage import covers
 
@@ -56,10 +57,15 @@ class PlacedCosts:
         """Seconds of each rank in the four parts (W, 4)."""
         return device_parts(self.evaluator, self.footprint)
 
+    @cached_property
+    def sequences_s(self) -> float:
+        """Seconds of the step that any plan takes besides, for rows of sequence tables."""
+        return sequence_seconds(self.problem.workload, self.problem.cluster)
+
     @property
-    def total_s(self) -> float:
+    def step_s(self) -> float:
         """Seconds of the step."""
-        return step_of(self.evaluator, self.parts)
+        return step_of(self.evaluator, self.parts) + self.sequences_s
 
     def on(self, rank: int) -> Bools:
         """Which pieces cover a rank (N,)."""

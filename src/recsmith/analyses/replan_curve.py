@@ -124,7 +124,7 @@ def _point(
     except NoPlanFound as error:
         return CurvePoint(max_moved_bytes=limit, replanned=None, error=str(error))
     moving_s = found.slowest_receives_bytes / speed
-    total = None if steps_left is None else moving_s + steps_left * found.result.plan.cost.total_s
+    total = None if steps_left is None else moving_s + steps_left * found.result.plan.cost.step_s
     return CurvePoint(max_moved_bytes=limit, replanned=found, total_s=total)
 
 

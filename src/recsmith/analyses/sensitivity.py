@@ -16,6 +16,7 @@ import numpy as np
 from recsmith._types import Floats, noun
 from recsmith.costs import CostModel, phase_seconds
 from recsmith.costs import cost_model as find_cost_model
+from recsmith.costs.sequence_rows import sequence_seconds
 from recsmith.errors import UsageError
 from recsmith.files import Source
 from recsmith.plans import Plan, load_plan
@@ -72,8 +73,9 @@ def spread_of(
     at_once = max(1, PIECES_AT_ONCE // len(placed.mode))
     parts = range(0, draws, at_once)
     totals = np.concatenate([_totals(model, used, placed, factors[first : first + at_once]) for first in parts])
+    beside = sequence_seconds(problem.workload, problem.cluster)  # of pooling factors as they are
     median, high = np.percentile(totals, (50, 95)).tolist()
-    return Spread(median_s=median, p95_s=high, off=off, draws=draws)
+    return Spread(median_s=median + beside, p95_s=high + beside, off=off, draws=draws)
 
 
 def _factors(problem: Problem, draws: int, off: float, seed: int) -> Floats:

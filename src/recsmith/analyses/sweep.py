@@ -348,10 +348,10 @@ def _failed(at: GridPoint, outcome: PointOutcome, error: str | None, elapsed_s: 
 def _priced(point: Point, result: Result) -> Point:
     """The point with the figures of its plan."""
     made = result.plan
-    step, sync, bound = made.cost.step_s, synchronisation_of(made), made.bound.value_s
+    step, sync = made.cost.step_s, synchronisation_of(made)
     return replace(
         point, digest=made.digest, total_s=step, gap=made.gap,
-        bound_s=None if bound is None else bound + made.cost.sequences_s,
+        bound_s=made.bound.of_step(made.cost),
         memory_share=max(each.hbm_bytes / each.hbm_capacity_bytes for each in made.cost.per_device),
         samples_per_s=point.global_batch_size / step if step else None,
         device_s_per_step=point.devices * step,

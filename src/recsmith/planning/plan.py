@@ -11,6 +11,7 @@ from recsmith.bounds import prove as prove_bound
 from recsmith.clusters import Cluster, load_cluster
 from recsmith.costs import CostModel, Evaluator, step_seconds
 from recsmith.costs import cost_model as find_cost_model
+from recsmith.costs.sequence_rows import sequence_seconds
 from recsmith.errors import Infeasible, NoPlanFound, PlanMismatch, UsageError
 from recsmith.files import Source
 from recsmith.planners import Budget, OnImprove, Planner, Solution
@@ -19,7 +20,7 @@ from recsmith.planning.contradictions import Question, any_plan, contradiction
 from recsmith.planning.feasibility import check_feasible, what_helps
 from recsmith.planning.index_dedup import DEDUP_CHOICES, deduplicated_where_it_pays
 from recsmith.planning.registry import PLANNERS, find_planner
-from recsmith.planning.result import Result, SearchOptions, make_plan
+from recsmith.planning.result import Result, SearchOptions, make_plan, whole_steps
 from recsmith.plans import Bound, Plan, check_placements, load_plan
 from recsmith.problems import Constraints, Footprint, Problem, Space
 from recsmith.problems.space import NoChoiceLeft
@@ -107,7 +108,8 @@ def plan_with(
     try:
         solution = searcher.plan(
             problem, evaluator, seed=options.seed, budget=_budget(options, begun, prove),
-            start=None if start is None else _start_footprint(problem, load_plan(start)), on_improve=on_improve,
+            start=None if start is None else _start_footprint(problem, load_plan(start)),
+            on_improve=whole_steps(on_improve, workload, cluster),
         )  # fmt: skip
     except Infeasible as error:
         helps = what_helps(problem, model, advice=advice, proof=str(error))
@@ -168,7 +170,13 @@ def _proven(
     def in_time() -> bool:
         return time_limit_s is None or time.perf_counter() - begun < time_limit_s
 
-    return prove_bound(evaluator, solution.total_s, in_time, on_bound)
+    beside_s = sequence_seconds(evaluator.problem.workload, evaluator.problem.cluster)
+
+    def hear(total_s: float, bound_s: float) -> None:
+        if on_bound is not None:
+            on_bound(total_s + beside_s, bound_s + beside_s)
+
+    return prove_bound(evaluator, solution.total_s, in_time, hear)
 
 
 def check_solution(problem: Problem, solution: Solution, planner: str) -> None:

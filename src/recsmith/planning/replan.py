@@ -18,7 +18,7 @@ from recsmith.planners import OnImprove, Planner
 from recsmith.planners.annealing.warm_start import OriginalPlacements, anneal_warm
 from recsmith.planning.changed_problem import ChangedProblem
 from recsmith.planning.registry import find_planner
-from recsmith.planning.result import Result, SearchArguments, SearchOptions
+from recsmith.planning.result import Result, SearchArguments, SearchOptions, whole_steps
 from recsmith.planning.rounds import Found, Rounds
 from recsmith.plans import Plan, load_plan
 from recsmith.problems import Constraints, footprint_of, placements_of
@@ -83,6 +83,11 @@ class Replanning:
     planner: Planner
     options: SearchOptions
     on_improve: OnImprove | None = None
+
+    def __post_init__(self) -> None:
+        """Have whoever listens hear of whole steps."""
+        problem = self.changed.problem
+        self.on_improve = whole_steps(self.on_improve, problem.workload, problem.cluster)
 
     def within(self, limit: int, start: Replanned | None = None) -> Replanned:
         """The best plan found that moves at most `limit` bytes; never worse than `start`, if that moves as little."""

@@ -4,13 +4,16 @@ from typing import TypedDict
 
 from recsmith._types import noun
 from recsmith.bounds import lower_bound
+from recsmith.clusters import Cluster
 from recsmith.costs import CostModel, Evaluator, price
 from recsmith.costs.protocol import parts_of
 from recsmith.costs.published import error_under
+from recsmith.costs.sequence_rows import sequence_seconds
 from recsmith.errors import UsageError
-from recsmith.planners import Budget
+from recsmith.planners import Budget, OnImprove
 from recsmith.plans import Bound, Placement, Plan, StepCost, digest_of, sorted_by_name
 from recsmith.problems import Footprint, Problem, Space, constraints_to_raw, footprint_of, placements_of
+from recsmith.workloads import Workload
 
 LARGEST_SEED = 2**63
 
@@ -67,6 +70,16 @@ class Result:
     truncated: bool = False
     members: tuple[str, ...] = ()
     left_out: tuple[str, ...] = ()
+
+
+def whole_steps(on_improve: OnImprove | None, workload: Workload, cluster: Cluster) -> OnImprove | None:
+    """What hears of the plans of a search hears of whole steps: with what any plan takes besides (StepCost.step_s)."""
+    beside_s = sequence_seconds(workload, cluster)
+
+    def hear(total_s: float) -> bool | None:
+        return None if on_improve is None else on_improve(total_s + beside_s)
+
+    return on_improve and hear
 
 
 def assemble_plan(

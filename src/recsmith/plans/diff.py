@@ -70,8 +70,8 @@ def diff(before: Plan | Source, after: Plan | Source) -> PlanDiff:
         changes=changes,
         unchanged=len(names) - len(changed),
         moved_bytes=sum(change.moved_bytes for change in changes),
-        before_s=before.cost.total_s,
-        after_s=after.cost.total_s,
+        before_s=before.cost.step_s,
+        after_s=after.cost.step_s,
         other_problem=tuple(_other_problem(before, after)),
     )
 

@@ -56,6 +56,8 @@ class DeviceCost:
 class StepCost:
     """Seconds of a training step's embedding part, and where they go.
 
+    total_s: what a plan decides, which is what planners search by, and what a bound is about. Whoever tells or compares
+        steps takes step_s.
     sequences_s: what every rank takes beside it, under any plan, for rows of sequence tables: to find equal ids and to
         give each its row again where ids are deduplicated, and on CPU to send them.
     """
@@ -70,7 +72,7 @@ class StepCost:
 
     @property
     def step_s(self) -> float:
-        """Seconds of the step, those beside it included."""
+        """Seconds of the step as all faces tell them: what the plan decides, and what any plan takes besides."""
         return self.total_s + self.sequences_s
 
     @property
@@ -103,6 +105,10 @@ class Bound:
     def searched(self) -> bool:
         """Whether a search proved it, so that pricing the plan again does not."""
         return self.kind.startswith("exact: ")
+
+    def of_step(self, cost: StepCost) -> float | None:
+        """Seconds that no step of the space is shorter than: told beside StepCost.step_s."""
+        return None if self.value_s is None else self.value_s + cost.sequences_s
 
     def gap(self, total_s: float) -> float | None:
         """How far a plan of this cost can be from the best: total / bound - 1; None where nothing bounds it."""

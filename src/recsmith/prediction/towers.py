@@ -92,7 +92,7 @@ def tower_steps(
     others = here * ids * ID * (cluster.hosts - 1) / cluster.hosts + ring
     work = 6 * batch * cluster.hosts * max(mine * mine / ratio for mine in columns) if ratio > 1 else 0.0
     own = cluster.links.inter_host_bandwidth * local
-    rate, step = own if link is None else link, plan.cost.total_s if step_s is None else step_s
+    rate, step = own if link is None else link, plan.cost.step_s if step_s is None else step_s
     crossing = pooled + others
     plain = max(step + crossing / rate - crossing / own, crossing / rate) if rate != own else step
     return TowerSteps(

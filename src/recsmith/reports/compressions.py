@@ -37,10 +37,10 @@ def planned_lines(results: Sequence[Result]) -> list[str]:
     """Step, bound and memory of the tables as they are, and smaller."""
     lines = [f"{'':10}{'step':>12}{'bound':>12}{'most memory':>14}{'of all devices':>16}"]
     for name, result in zip(("as is", "smaller"), results, strict=True):
-        cost, bound = result.plan.cost, result.plan.bound.value_s
+        cost, bound = result.plan.cost, result.plan.bound.of_step(result.plan.cost)
         memory = [device.hbm_bytes for device in cost.per_device]
         lines.append(
-            f"{name:10}{format_time(cost.total_s):>12}{'none' if bound is None else format_time(bound):>12}"
+            f"{name:10}{format_time(cost.step_s):>12}{'none' if bound is None else format_time(bound):>12}"
             f"{format_size(max(memory)):>14}{format_size(sum(memory)):>16}"
         )
     return lines

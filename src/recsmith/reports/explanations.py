@@ -13,7 +13,7 @@ from recsmith.analyses.explain import Explanation, PartShare, Phase, RankShare, 
 from recsmith.files import Raw, encode
 from recsmith.plans import PARTS, describe_kernel
 from recsmith.reports.layout import Grid, add_first, grid, line
-from recsmith.reports.plans import error_line, model_words, part_words
+from recsmith.reports.plans import error_line, model_words, part_words, sequences_words
 from recsmith.units import counted, format_size, format_time
 from recsmith.workloads import Table
 
@@ -33,6 +33,7 @@ def explanation_report(explanation: Explanation) -> RenderableType:
         ),
         line("step", _step_words(explanation)),
         *error_line(explanation.published_error),
+        *([line("rows", words)] if (words := sequences_words(plan)) else []),
     ]
     if explanation.account is not None:
         return Group(*lines, *account_report(explanation.account), *_ties_of(explanation))
@@ -81,7 +82,8 @@ def _ties_of(explanation: Explanation) -> Iterator[RenderableType]:
 
 
 def _step_words(explanation: Explanation) -> str:
-    bound = explanation.plan.bound.value_s if explanation.cost_model == explanation.plan.cost_model else None
+    plan = explanation.plan
+    bound = plan.bound.of_step(plan.cost) if explanation.cost_model == plan.cost_model else None
     proven = f"; {format_time(bound)} proven under it as the least" if bound else ""
     model = model_words(explanation.cost_model, explanation.plan)
     return f"{format_time(explanation.total_s)} (cost model {model}, predicted{proven})"
@@ -133,8 +135,9 @@ def explanation_to_raw(explanation: Explanation) -> Raw:
         "digest": plan.digest,
         "cost_model": explanation.cost_model,
         "total_s": explanation.total_s,
-        "bound_s": plan.bound.value_s if same else None,
+        "bound_s": plan.bound.of_step(plan.cost) if same else None,
         "gap": plan.gap if same else None,
+        **({"sequences_s": explanation.sequences_s} if explanation.sequences_s else {}),
         "phases": [encode(phase) for phase in explanation.phases],
         "account": None if explanation.account is None else encode(explanation.account),
         **({"hot_rows": [encode(each) for each in explanation.hot_rows]} if explanation.hot_rows else {}),

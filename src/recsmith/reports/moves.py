@@ -46,7 +46,7 @@ def replan_report(old: Plan, name: str, found: Replanned | ReplanCurve, output: 
 def _replan_lines(old: Plan, name: str, found: Replanned) -> list[RenderableType]:
     new = f"; {format_size(found.new_bytes)} of new tables are made" if found.new_bytes else ""
     return [
-        line("old", f"{name}: {format_time(old.cost.total_s)}, for its own tables and devices"),
+        line("old", f"{name}: {format_time(old.cost.step_s)}, for its own tables and devices"),
         line("moves", f"{_moves_words(found)} of the weights that stay{new}"),
     ]
 
@@ -64,7 +64,7 @@ def point_words(point: CurvePoint) -> str:
     limit = f"at most {format_size(point.max_moved_bytes)}"
     if point.replanned is None:
         return f"{limit}: no plan found"
-    step = format_time(point.replanned.result.plan.cost.total_s)
+    step = format_time(point.replanned.result.plan.cost.step_s)
     return f"{limit}: {step}, moves {_moves_words(point.replanned)}"
 
 
@@ -73,9 +73,9 @@ def _curve_report(old: Plan, name: str, curve: ReplanCurve, output: str | None) 
     first = plans[0].result.plan
     made = grid(right=CURVE_HEADINGS, optional=("share", "than first"))
     for number, point in enumerate(curve.points):
-        made.add_row(*_curve_row(point, first.cost.total_s, is_best=number == curve.recommended))
+        made.add_row(*_curve_row(point, first.cost.step_s, is_best=number == curve.recommended))
     lines = [
-        line("old", f"{name}: {format_time(old.cost.total_s)}, for its own tables and devices"),
+        line("old", f"{name}: {format_time(old.cost.step_s)}, for its own tables and devices"),
         line("cluster", first.cluster.describe()),
         line("stays", f"{format_size(plans[0].staying_bytes)} of weights are of tables that stay"),
         line("search", f"planner {first.planner}, cost model {model_words(first.cost_model, first)}, predicted"),
@@ -101,7 +101,7 @@ def _curve_row(point: CurvePoint, first_s: float, *, is_best: bool) -> tuple[str
     limit = format_size(point.max_moved_bytes)
     if found is None:
         return limit, "no plan found", *[""] * 6
-    cost = found.result.plan.cost.total_s
+    cost = found.result.plan.cost.step_s
     total = "-" if point.total_s is None else format_time(point.total_s)
     return (
         limit, format_size(found.moved_bytes), _share(found), format_time(cost), f"{cost / first_s - 1:+.2%}",
@@ -142,7 +142,7 @@ def _curve_values(curve: ReplanCurve, number: int) -> tuple[object, ...]:
     plan = found.result.plan
     return (
         point.max_moved_bytes, found.moved_bytes, found.new_bytes, found.staying_bytes, found.slowest_receives_bytes,
-        plan.cost.total_s, plan.gap, point.total_s, number == curve.recommended, None,
+        plan.cost.step_s, plan.gap, point.total_s, number == curve.recommended, None,
     )  # fmt: skip
 
 

@@ -51,7 +51,7 @@ def plan_report(plan: Plan, run: str | None = None) -> RenderableType:
         line("plan", _plan_words(plan)),
         line("cluster", plan.cluster.describe()),
         *reserve_line(plan),
-        line("step", f"{format_time(plan.cost.total_s)} (cost model {model_words(plan.cost_model, plan)}, predicted)"),
+        line("step", f"{format_time(plan.cost.step_s)} (cost model {model_words(plan.cost_model, plan)}, predicted)"),
         *error_line(error_of(plan)),
         line("slowest", slowest_words(slowest_of(plan.cost, plan.cost_model))),
         line("bound", _bound_words(plan)),
@@ -99,15 +99,14 @@ def sync_words(plan: Plan) -> str | None:
 
 
 def sequences_words(plan: Plan) -> str | None:
-    """What rows of sequence tables take beside the step, and whether equal ids are looked up once; None if nothing."""
+    """What rows of sequence tables take under any plan, and how equal ids are looked up; None if nothing."""
     if plan.cost.sequences_s == 0:
         return None
     tables = counted(sum(not table.pooled for table in plan.workload.tables), "sequence table")
     once = "each rank looks its equal ids up once (index_dedup: on)"
     how = once if plan.workload.index_dedup == "on" else "equal ids are looked up one by one (index_dedup: off)"
-    return (
-        f"{format_time(plan.cost.sequences_s)} more of every rank under any plan for rows of {tables}, in which {how}"
-    )
+    beside = format_time(plan.cost.sequences_s)
+    return f"{beside} of every rank's step go to rows of {tables} under any plan; {how}"
 
 
 def is_beneath(placement: Placement) -> bool:
@@ -206,11 +205,11 @@ def _type_words(placement: Placement) -> str:
 
 
 def _bound_words(plan: Plan) -> str:
-    bound = plan.bound
-    if not bound.value_s:
+    bound, least_s = plan.bound, plan.bound.of_step(plan.cost)
+    if not least_s:
         return f"none ({bound.kind})"
     gap = "the plan lies outside this space" if plan.gap is None else f"at most {format_gap(plan.gap)} above the best"
-    return f"{format_time(bound.value_s)} proven under this cost model, {gap}\nvalid for: {space_words(bound.space)}"
+    return f"{format_time(least_s)} proven under this cost model, {gap}\nvalid for: {space_words(bound.space)}"
 
 
 def model_words(cost_model: str, plan: Plan) -> str:
@@ -261,7 +260,7 @@ def slowest_of(cost: StepCost, cost_model: str) -> Slowest:
     whole, mean = float(seconds[phase, rank]), float(seconds[phase].mean())
     column = max(rule.phases[phase], key=lambda column: float(parts[rank, column]))
     return Slowest(
-        rank=rank, step_share=whole / cost.total_s if rule.several_phases and cost.total_s else None,
+        rank=rank, step_share=whole / cost.step_s if rule.several_phases and cost.step_s else None,
         part=PARTS[column], part_share=float(parts[rank, column]) / whole if whole else 0.0,
         over_mean=whole / mean - 1 if mean else 0.0,
     )  # fmt: skip

@@ -94,7 +94,7 @@ def _by_step(space: SearchSpace, priced: Priced, search: dict[str, Any]) -> Sear
         picks = tuple(min(rank, len(each.options) - 1) for each in space.parts)
         made = compress(priced.workload, rules_of(space, picks)).workload
         result = plan(made, priced.cluster, **search)
-        found.append(_shares(priced.workload, result.plan.cost.total_s, table_seconds(result.plan)))
+        found.append(_shares(priced.workload, result.plan.cost.step_s, table_seconds(result.plan)))
     tables = [
         _priced(each, [found[min(k, most - 1)][each.name] for k in range(len(each.options))]) for each in space.tables
     ]
@@ -152,7 +152,7 @@ def planned(
     workload: Workload, sizes: Mapping[str, Sequence[float]], unit: Unit, priced: Priced, **search: Any
 ) -> PlannedPrice:
     """What other tables and layers than the run's cost, tables by the planner."""
-    step = plan(workload, priced.cluster, **search).plan.cost.total_s + priced.layers(sizes, "step")
+    step = plan(workload, priced.cluster, **search).plan.cost.step_s + priced.layers(sizes, "step")
     weights = workload.weight_bytes + round(priced.layers(sizes, "bytes"))
     return PlannedPrice(step_s=step, weight_bytes=weights, price=step if unit == "step" else float(weights))
 

@@ -6,6 +6,7 @@ pooling factors, what fills the memory and what differs between plans come from 
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 from recsmith._types import noun
 from recsmith._version import __version__
@@ -95,7 +96,8 @@ class ShownChange:
 class ShownPlan:
     """What a plan costs, and where it comes from.
 
-    name: the file of the plan, or what else it is called. notes: what a reader should know besides, in sentences.
+    name: the file of the plan, or what else it is called. sequences_s: of total_s, what every device takes under
+    any plan for rows of sequence tables. bound: of total_s. notes: what a reader should know besides, in sentences.
     """
 
     name: str
@@ -108,6 +110,7 @@ class ShownPlan:
     gap: float | None
     devices: tuple[DeviceCost, ...]
     notes: tuple[str, ...]
+    sequences_s: float = 0.0
 
 
 @noun
@@ -188,8 +191,9 @@ def report_data(plan: Plan, name: str = "", against: Plan | None = None, other_n
 def _summary(plan: Plan, name: str) -> ShownPlan:
     return ShownPlan(
         name=name or plan.workload.name or "plan", digest=plan.digest, planner=plan.planner,
-        cost_model=model_words(plan.cost_model, plan), cluster=plan.cluster.describe(), total_s=plan.cost.total_s,
-        bound=plan.bound, gap=plan.gap, devices=plan.cost.per_device, notes=tuple(notes_of(plan)),
+        cost_model=model_words(plan.cost_model, plan), cluster=plan.cluster.describe(), total_s=plan.cost.step_s,
+        bound=replace(plan.bound, value_s=plan.bound.of_step(plan.cost)), gap=plan.gap,
+        devices=plan.cost.per_device, sequences_s=plan.cost.sequences_s, notes=tuple(notes_of(plan)),
     )  # fmt: skip
 
 

@@ -21,7 +21,7 @@ export interface DeviceCost {
   rank: number; forward_compute_s: number; backward_compute_s: number; forward_comm_s: number; backward_comm_s: number;
   wait_s: number; hbm_bytes: number; hbm_capacity_bytes: number;
 }
-export interface StepCost { total_s: number; per_device: DeviceCost[] }
+export interface StepCost { total_s: number; per_device: DeviceCost[]; sequences_s?: number }
 export interface TableData {
   name: string; rows: number; columns: number; weight_bytes: number; ids: number; sharding_type: string;
   compute_kernel: string; widths: number[]; ranks: number[]; span: number; movable: boolean;

@@ -15,17 +15,20 @@ export const TIME_PARTS: [key: keyof DeviceSeconds, label: string, colour: strin
   ["wait_s", "Wait for the others", "wait"],
 ];
 
-/** bound: seconds that no plan can beat; null where nothing is proved. longest: what the axis reaches, if not the step. */
-export function deviceTimes(devices: DeviceSeconds[], bound: number | null, theme: Theme, longest?: number): EChartsCoreOption {
-  const step = Math.max(...devices.map((device) => TIME_PARTS.reduce((sum, [key]) => sum + device[key], 0)));
+/** What every device takes besides under any plan: a part of its own, where there is some. */
+export const ROWS: [label: string, colour: string] = ["Rows of sequence tables", "rest"];
+
+/** beside: seconds of ROWS. bound: seconds that no plan can beat; null where nothing is proved. longest: what the axis reaches, if not the step. */
+export function deviceTimes(devices: DeviceSeconds[], bound: number | null, theme: Theme, longest?: number, beside = 0): EChartsCoreOption {
+  const step = Math.max(...devices.map((device) => TIME_PARTS.reduce((sum, [key]) => sum + device[key], beside)));
   const scale = timeScale(longest ?? step);
   const stacks: Stack[] = TIME_PARTS.map(([key, label, colour]) => ({ label, colour, values: devices.map((device) => device[key]) }));
+  if (beside) stacks.push({ label: ROWS[0], colour: ROWS[1], values: devices.map(() => beside) });
   return {
     ...axes(theme, devices.map((device) => device.rank), scale.unit, Math.max(step, longest ?? 0, bound ?? 0) / scale.size),
     tooltip: hint(theme, "axis", (index) => {
-      const device = devices[index]!;
-      return [h("b", null, `Device ${device.rank}`),
-        lines(TIME_PARTS.map(([key, label, colour]) => [colour, label, seconds(device[key])]), theme)];
+      return [h("b", null, `Device ${devices[index]!.rank}`),
+        lines(stacks.map((each) => [each.colour, each.label, seconds(each.values[index]!)]), theme)];
     }),
     series: [
       ...bars(stacks, theme, scale.size),

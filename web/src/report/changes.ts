@@ -16,7 +16,7 @@ export function changesPart({ plan }: ReportData, against: Difference): HTMLElem
     : "All tables are placed alike.";
   return part(`Against ${other.name}`, [comparable ? `The step changes by ${change(plan.total_s, other.total_s)}, from ${seconds(other.total_s)} to ${seconds(plan.total_s)}. ` : "", moves],
     against.other_problem.map((words) => h("p", { class: "note" }, `${words.charAt(0).toUpperCase()}${words.slice(1)}; the two steps do not compare.`)),
-    sides(other, plan, comparable), timeLegend(),
+    sides(other, plan, comparable), timeLegend(plan),
     h("div", { class: "pair" },
       h("figure", null, h("figcaption", null, `Before: ${other.name}`), timeChart(other, 220, longest)),
       h("figure", null, h("figcaption", null, `Now: ${plan.name}`), timeChart(plan, 220, longest))),

@@ -1,7 +1,7 @@
 // Where each device spends its time, and what fills its memory; under each chart the same as figures.
 
 import { Chart } from "../charts/chart";
-import { deviceTimes, TIME_PARTS } from "../charts/deviceTimes";
+import { deviceTimes, ROWS, TIME_PARTS } from "../charts/deviceTimes";
 import { memoryBars, type MemoryPart } from "../charts/memoryBars";
 import type { ReportData, ShownPlan } from "../data";
 import { h } from "../dom";
@@ -14,17 +14,18 @@ export function timeChart(plan: ShownPlan, height: number, longest = plan.total_
   const waits = devices.map((device) => device.wait_s);
   const label = `Seconds of ${devices.length} devices in a step of ${seconds(plan.total_s)}; the longest wait is ` +
     `${seconds(Math.max(...waits))}${bound.value_s ? `; the bound is ${seconds(bound.value_s)}` : ""}.`;
-  return new Chart(label, height, (theme) => deviceTimes(devices, bound.value_s, theme, longest)).element;
+  return new Chart(label, height, (theme) => deviceTimes(devices, bound.value_s, theme, longest, plan.sequences_s)).element;
 }
 
-export const timeLegend = (): HTMLElement => legend(TIME_PARTS.map(([, words, colour]) => [colour, words]));
+export const timeLegend = (plan: ShownPlan): HTMLElement =>
+  legend([...TIME_PARTS.map(([, words, colour]): [string, string] => [colour, words]), ...(plan.sequences_s ? [[ROWS[1], ROWS[0]] as [string, string]] : [])]);
 
 export function timePart({ plan }: ReportData): HTMLElement {
   const busy = plan.devices.map((device) => plan.total_s - device.wait_s);
   const idle = 1 - busy.reduce((sum, each) => sum + each, 0) / busy.length / plan.total_s;
   return part("Where each device spends the step",
     `Every bar is one step. Devices wait ${percent(Math.max(0, idle))} of it on average; the dashed line is the bound, below which no plan in the space can come.`,
-    timeLegend(), timeChart(plan, 300),
+    timeLegend(plan), timeChart(plan, 300),
     figures("Seconds of every device", plan.devices, [
       { head: "Device", key: (device) => device.rank, numeric: true },
       ...TIME_PARTS.map(([key, head]): Column<ShownPlan["devices"][number]> => ({ head, key: (device) => device[key], cell: (device) => seconds(device[key]), numeric: true })),

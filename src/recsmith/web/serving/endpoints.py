@@ -226,7 +226,7 @@ async def price_edit(call: Call) -> answers.PricedEdit:
     found = await call.server.work(_priced, call, plan, edit.moves, edit.changes)
     moved = {move.table for move in edit.moves}
     return answers.PricedEdit(
-        cost=found.cost, bound_s=found.bound.value_s, gap=found.gap, broken=found.broken,
+        cost=found.cost, bound_s=found.bound.of_step(found.cost), gap=found.gap, broken=found.broken,
         slowest=slowest_of(found.cost, plan.cost_model),
         overfull=tuple(device.rank for device in found.cost.overfull),
         placements=tuple(each for each in found.placements if each.table in moved),

@@ -28,6 +28,7 @@ from types import FrameType
 from recsmith.bounds import first_bound
 from recsmith.clusters import Cluster, cluster_from_raw
 from recsmith.costs import cost_model as find_cost_model
+from recsmith.costs.sequence_rows import sequence_seconds
 from recsmith.errors import NoPlanFound, RecSmithError
 from recsmith.files import Raw, encode
 from recsmith.planning import plan
@@ -98,6 +99,10 @@ def search(raw: Raw, tell: Tell) -> Raw:
         with contextlib.suppress(RecSmithError):  # which the search will raise, in better words
             evaluator = find_cost_model(raw["cost_model"]).compile(build_problem(workload, cluster, space, constraints))
             bound_s = first_bound(evaluator).bound.value_s
+            if bound_s is not None:
+                bound_s += sequence_seconds(workload, cluster)
+            if workload.index_dedup == "auto":  # one of two problems, and the other's plans may be faster
+                bound_s = None
             tell({"kind": "bound", "elapsed_s": time.monotonic() - begun, "bound_s": bound_s})
         result = plan(
             workload, cluster, planner=raw["planner"], cost_model=raw["cost_model"], seed=raw["seed"],

@@ -75,8 +75,8 @@ def plan_summary(key: str, kept: KeptPlan) -> answers.PlanSummary:
     return answers.PlanSummary(
         id=key, name=kept.name, origin=kept.origin, made=kept.made, workload=plan.workload.name,
         cluster=plan.cluster.describe(), tables=len(plan.placements), devices=plan.cluster.world_size,
-        batch_size=plan.workload.batch_size, planner=plan.planner, cost_model=plan.cost_model, total_s=cost.total_s,
-        bound_s=plan.bound.value_s, gap=plan.gap, mean_s=cost.mean_s,
+        batch_size=plan.workload.batch_size, planner=plan.planner, cost_model=plan.cost_model, total_s=cost.step_s,
+        bound_s=plan.bound.of_step(cost), gap=plan.gap, mean_s=cost.mean_s + cost.sequences_s,
         largest_hbm_bytes=max(device.hbm_bytes for device in cost.per_device),
         hbm_capacity_bytes=min(device.hbm_capacity_bytes for device in cost.per_device),
         overfull=tuple(device.rank for device in cost.overfull), digest=plan.digest, elapsed_s=kept.elapsed_s,
@@ -188,7 +188,7 @@ def plan_data(plan: Plan) -> Raw:
     tables = {table.name: table for table in plan.workload.tables}
     return {
         "cost": encode(plan.cost),
-        "bound": encode(plan.bound) | {"value_s": plan.bound.value_s},
+        "bound": encode(plan.bound) | {"value_s": plan.bound.of_step(plan.cost)},
         "tables": [_table(tables[placement.table], placement, plan) for placement in plan.placements],
         "inexact": inexact_tables(plan),
         "batch_size": plan.workload.batch_size,

@@ -27,7 +27,8 @@ export class Edit {
   get memory(): { rank: number; bytes: number[]; capacity: number }[] {
     return this.devices.map((device) => ({ rank: device.rank, bytes: [device.hbm_bytes], capacity: device.hbm_capacity_bytes }));
   }
-  get total(): number { return (this.priced?.cost ?? this.view.data.cost).total_s; }
+  get total(): number { return (this.priced?.cost ?? this.view.data.cost).total_s + this.beside; }
+  get beside(): number { return (this.priced?.cost ?? this.view.data.cost).sequences_s ?? 0; }
   get bound(): number | null { return this.priced ? this.priced.bound_s : this.view.data.bound.value_s; }
   get gap(): number | null { return this.priced ? this.priced.gap : this.view.summary.gap; }
 

@@ -1,7 +1,7 @@
 // A plan: what it costs, where its shards lie, and what to try next.
 
 import { Chart } from "../../charts/chart";
-import { deviceTimes, TIME_PARTS } from "../../charts/deviceTimes";
+import { deviceTimes, ROWS, TIME_PARTS } from "../../charts/deviceTimes";
 import { memoryBars } from "../../charts/memoryBars";
 import { api, type DeviceCost } from "../api";
 import { h, replace } from "../../dom";
@@ -38,7 +38,7 @@ class Page {
   private readonly trouble = h("div", { role: "alert" });
   private readonly full = h("div", { class: "full" });
   private readonly tools = h("div", { class: "edit-bar", hidden: true });
-  private readonly steps = new Chart("Seconds of every device in a step, by part", HEIGHT, (theme) => deviceTimes(this.edit.devices, this.edit.bound, theme));
+  private readonly steps = new Chart("Seconds of every device in a step, by part", HEIGHT, (theme) => deviceTimes(this.edit.devices, this.edit.bound, theme, undefined, this.edit.beside));
   private readonly memory = new Chart("Memory of every device against its capacity", HEIGHT, (theme) => memoryBars(this.edit.memory, IN_USE, theme));
 
   constructor(private readonly edit: Edit) {
@@ -58,7 +58,7 @@ class Page {
       this.full,
       ...[...edit.view.notes, ...summary.notes].map((note) => h("p", { class: "note known" }, note)),
       h("div", { class: "columns" },
-        h("section", { class: "card", "aria-labelledby": "steps" }, h("h2", { id: "steps" }, "Where each device spends a step"), this.steps.element, keys(TIME_PARTS.map(([, words, colour]) => [words, colour])),
+        h("section", { class: "card", "aria-labelledby": "steps" }, h("h2", { id: "steps" }, "Where each device spends a step"), this.steps.element, keys([...TIME_PARTS.map(([, words, colour]): [string, string] => [words, colour]), ...(edit.beside ? [ROWS] : [])]),
           h("p", { class: "note" }, "The step ends when the slowest device does. The dashed line is the bound: no plan of this space is faster.")),
         h("section", { class: "card", "aria-labelledby": "memory" }, h("h2", { id: "memory" }, "What each device holds"), this.memory.element, keys(IN_USE.map((part) => [part.label, part.colour])),
           h("p", { class: "note" }, "Weights, optimizer states and buffers of the tables on each device."))),

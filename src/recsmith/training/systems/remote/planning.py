@@ -25,7 +25,8 @@ def server_lines(run: Run, plan: Plan, trainers: int, step: JobStep | None) -> l
     if run.remote is None:
         return told
     check_servers(plan)
-    embeddings, whole = plan.cost.total_s, plan.cost.total_s if step is None else step.step_s
+    embeddings = plan.cost.step_s
+    whole = embeddings if step is None else step.step_s
     batch = run.data.local_batch_size(trainers)
     lines = remote_lines(plan, batch, trainers, embeddings_s=embeddings, step_s=whole)
     return [*listening_line(run), *lines, *([] if stale else shares_line(run, trainers)), *told]
