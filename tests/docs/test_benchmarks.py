@@ -67,6 +67,7 @@ SMALL: dict[str, tuple[str, ...]] = {
     "narrow": ("rates", "--quick"),
     "online": ("drift", "--small", "-o", "online"),
     "optimality": ("tasks", "--count", "1"),
+    "balance": ("work",),
     "planned_under": ("neural:simulated-h100", "--hardware", "simulated:h100", "--count", "1"),
     "precision": ("bytes", "--quick"),
     "predict_regret": ("measure", "regret", "--ranks", "2", "--quick"),

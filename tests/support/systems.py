@@ -9,8 +9,8 @@ import pytest
 from recsmith.training.seams.system import FOLDER, SYSTEMS
 
 EVERY = (
-    "arrays", "dedup", "halves", "narrow", "periods", "remote", "search", "second_order", "shampoo", "sparse", "stored",
-    "thresholds", "tiers", "towers", "watch",
+    "arrays", "balance", "dedup", "halves", "narrow", "periods", "remote", "search", "second_order", "shampoo",
+    "sparse", "stored", "thresholds", "tiers", "towers", "watch",
 )  # fmt: skip  # of a tree as it ships
 
 USES = {"search": ("stored",), "sparse": ("second_order", "periods")}  # systems that go with others
@@ -33,5 +33,5 @@ def needing(name: str, *values: Any) -> Any:
 
 
 def of_system(name: str, module: str, make: Callable[[Any], Sequence[Any]]) -> tuple[Any, ...]:
-    """What is made of a module of a system; nothing where the system was deleted."""
-    return tuple(make(import_module(f"{FOLDER}.{name}.{module}"))) if is_here(name) else ()
+    """What is made of a module of a system ('': its folder); nothing where the system was deleted."""
+    return tuple(make(import_module(f"{FOLDER}.{name}.{module}".rstrip(".")))) if is_here(name) else ()

@@ -11,9 +11,10 @@ import numpy as np
 
 from recsmith._types import Ints, record
 from recsmith.data.batch import Batch, concatenated
-from recsmith.data.deduplication import deduplicated
-from recsmith.data.order import EpochOrder, Position
-from recsmith.data.source import BlockSource, SampleBlock, check_corrupt
+from recsmith.data.dealing import Deal, dealt
+from recsmith.data.deduplication import deduplicated, expanded
+from recsmith.data.order import EpochOrder, Position, Stored
+from recsmith.data.source import BlockSource, SampleBlock, by_rows, check_corrupt
 
 AHEAD = 3  # batches that the thread has ready
 POLL_S = 0.2  # seconds after which the thread looks whether it is still wanted
@@ -74,17 +75,23 @@ class Counts:
 
 
 class BatchReader:
-    """Makes the batches of one rank, one step after the other; keeps the blocks of the windows in use."""
+    """Makes the batches of one rank, one step after the other; keeps the blocks of the windows in use.
+
+    deal: by what work the samples of a step are dealt to ranks; None: as they are stored. Of sources that read whole
+    blocks, every rank then reads and keeps those of all.
+    """
 
     def __init__(
         self, source: BlockSource, order: EpochOrder, position: Position, rank: int, world_size: int, batch_size: int,
-        groups: Sequence[Sequence[str]] = (),
+        groups: Sequence[Sequence[str]] = (), deal: Deal | None = None,
     ) -> None:  # fmt: skip
-        self.groups = groups
+        self.groups, self.deal = groups, deal
+        self._rows = None if groups else by_rows(source)
         self.source, self.order, self.position = source, order, position
         self.rank, self.world_size, self.step = rank, world_size, world_size * batch_size
         self.counts = Counts()
         self._held: dict[int, HeldBlocks] = {}  # by window
+        self._known: dict[int, Ints] = {}  # by place of a block: ids of the feature that samples are dealt by
 
     def steps(self, drop_last: bool) -> Generator[tuple[Batch, Position, Counts]]:
         """Batches, each with the position and the counts after it."""
@@ -102,7 +109,10 @@ class BatchReader:
         """The rank's share of the samples in slots first to last - 1, without corrupt ones; of one window, if given."""
         windows = self.order.windows_of(first, last) if window is None else range(window, window + 1)
         self._held = {number: held for number, held in self._held.items() if number >= windows.start}
-        share = self.order.share(first, last, self.rank, self.world_size)
+        begins = int(self.order.windows[windows.start])
+        self._known = {place: lengths for place, lengths in self._known.items() if place >= begins}
+        ranks_of = None if self.deal is None else self._dealt
+        share = self.order.share(first, last, self.rank, self.world_size, ranks_of)
         parts = [part for number in windows if (part := self._of_window(number, share)) is not None]
         batch = concatenated(parts) if parts else deduplicated(self.source.schema.empty(), self.groups)
         return deduplicated(batch, self.groups) if len(parts) > 1 else batch  # rows that are in more than one window
@@ -113,10 +123,9 @@ class BatchReader:
         own = [(place, rows) for place, rows in share if begin <= place < end]
         if not own:
             return None
-        held = self._held.setdefault(window, HeldBlocks(self.groups))
-        missing = held.missing([place for place, _ in own])
-        if missing:
-            held.add({place: self.source.read(int(self.order.blocks[place])) for place in missing})
+        if self._rows is not None:
+            return concatenated([self._rows.rows(int(self.order.blocks[place]), rows).samples for place, rows in own])
+        held = self._holding(window, [place for place, _ in own])
         rows, block = held.rows(own), held.block
         if block.valid is None:
             return block.samples.take(rows)
@@ -124,6 +133,33 @@ class BatchReader:
         self.counts = replace(self.counts, corrupt=self.counts.corrupt + int(len(rows) - whole.sum()))
         check_corrupt(self.counts.corrupt, self.source, block.first_corrupt)
         return block.samples.take(rows[whole])
+
+    def _holding(self, window: int, places: Sequence[int]) -> HeldBlocks:
+        """What is held of a window, with the blocks of these places."""
+        held = self._held.setdefault(window, HeldBlocks(self.groups))
+        missing = held.missing(places)
+        if missing:
+            held.add({place: self.source.read(int(self.order.blocks[place])) for place in missing})
+        return held
+
+    def _dealt(self, stored: Sequence[Stored]) -> Ints:
+        """The rank of each sample of a step."""
+        assert self.deal is not None
+        lengths = [self._lengths(place, self.deal.feature)[rows] for place, rows in stored]
+        return dealt(self.deal.work(np.concatenate([np.zeros(0, np.int64), *lengths])), self.world_size)
+
+    def _lengths(self, place: int, feature: str) -> Ints:
+        """Ids of a feature, of each sample of a block."""
+        if place not in self._known:
+            self._known[place] = self._counted(place, feature)
+        return self._known[place]
+
+    def _counted(self, place: int, feature: str) -> Ints:
+        if self._rows is not None:
+            return self._rows.lengths(int(self.order.blocks[place]), feature)
+        window = int(np.searchsorted(self.order.windows, place, side="right")) - 1
+        held, every = self._holding(window, [place]), np.arange(int(self.order.sizes[place]))
+        return expanded(held.block.samples.take(held.rows([(place, every)]))).ids[feature].lengths.astype(np.int64)
 
 
 class Batches(Iterator[Batch]):

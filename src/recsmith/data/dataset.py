@@ -10,6 +10,7 @@ from recsmith._types import noun
 from recsmith.data.batch import DataSchema
 from recsmith.data.batches import Batches, BatchReader
 from recsmith.data.criteo.source import CriteoSpec
+from recsmith.data.dealing import Deal, check_deal
 from recsmith.data.domain import CheckedSource
 from recsmith.data.generator.spec import GeneratorSpec
 from recsmith.data.movielens import MovieLensSpec
@@ -87,18 +88,20 @@ class Dataset:
         together: int = 1,
         window: int = WINDOW,
         deduplicate: Sequence[Sequence[str]] = (),
+        deal: Deal | None = None,
     ) -> Batches:
         """The batches of a rank in an epoch, from a position on if one is given: each sample once, on one rank.
 
         batch_size: samples of a rank and step. All ranks get equally many batches. The last ones share what is left
         evenly, so that they may be shorter, even empty; with drop_last what does not fill a step is left out.
         together: so many samples that are stored side by side stay so when shuffled. window: samples that are
-        shuffled together. deduplicate: groups of
-        features whose distinct bags alone the batches hold.
+        shuffled together. deduplicate: groups of features whose distinct bags alone the batches hold. deal: by what
+        work the samples of a step are dealt to ranks; None: as they are stored.
         The order is that of `recsmith.data.order`: it follows from seed and epoch, whatever the world's size is.
 
         Raises:
-            UsageError: rank, sizes or seed are out of range, or the position is of another order or other data.
+            UsageError: rank, sizes or seed are out of range, the position is of another order or other data, or samples
+                have no feature that they could be dealt by.
             CorruptFile: from the iterator, once more samples are corrupt than the spec allows.
         """
         check_rules(
@@ -117,7 +120,10 @@ class Dataset:
         position = position or now
         order = self.order(position)
         self.check_position(position, now)
-        return Batches(BatchReader(self.source, order, position, rank, world_size, batch_size, deduplicate), drop_last)
+        if deal is not None:
+            check_deal(deal, [each.name for each in self.schema.features])
+        reader = BatchReader(self.source, order, position, rank, world_size, batch_size, deduplicate, deal)
+        return Batches(reader, drop_last)
 
     def at(self, position: Position) -> "Dataset":
         """The data as it was when a position's epoch began: all of it, or the files that were there before others came.

@@ -9,7 +9,7 @@ were used says which. The ranks share the samples of a step by where they are st
 """
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -18,6 +18,8 @@ from recsmith._types import Ints, noun
 from recsmith.errors import UsageError
 
 WINDOW = 2**17  # samples of a window, at least, unless two blocks have more: what a rank keeps is bounded by it
+Stored = tuple[int, Ints]  # the place of a block in the order, and rows of it
+RanksOf = Callable[[Sequence[Stored]], Ints]  # the rank of each of these samples
 
 
 @noun
@@ -69,16 +71,24 @@ class EpochOrder:
         self.bounds = np.append(self.firsts, self.num_samples)[self.windows]  # slots at which windows begin and end
         self._kept: tuple[int, Ints] = (-1, self.firsts)
 
-    def share(self, first: int, last: int, rank: int, world_size: int) -> list[tuple[int, Ints]]:
+    def share(
+        self, first: int, last: int, rank: int, world_size: int, ranks_of: RanksOf | None = None
+    ) -> list[Stored]:  # fmt: skip
         """A rank's share of the samples in slots first to last - 1: places of blocks, and the rows in each.
 
-        The samples are sorted by where they are stored, and cut into runs that differ by one sample at most.
+        The samples are sorted by where they are stored, and cut into runs that differ by one sample at most. ranks_of:
+        says the rank of each of them instead.
         """
         stored = np.sort(np.concatenate([np.zeros(0, np.int64), *self._stored(first, last)]))
-        mine = stored[len(stored) * rank // world_size : len(stored) * (rank + 1) // world_size]
-        places = np.searchsorted(self.firsts, mine, side="right") - 1
+        if ranks_of is not None:
+            return self._located(stored[ranks_of(self._located(stored)) == rank])
+        return self._located(stored[len(stored) * rank // world_size : len(stored) * (rank + 1) // world_size])
+
+    def _located(self, stored: Ints) -> list[Stored]:
+        """Places of the blocks of some samples, in order of where they are stored, and the rows in each."""
+        places = np.searchsorted(self.firsts, stored, side="right") - 1
         cuts = np.flatnonzero(np.diff(places, prepend=-1, append=-1))
-        return [(int(places[a]), mine[a:b] - self.firsts[places[a]]) for a, b in itertools.pairwise(cuts.tolist())]
+        return [(int(places[a]), stored[a:b] - self.firsts[places[a]]) for a, b in itertools.pairwise(cuts.tolist())]
 
     def windows_of(self, first: int, last: int) -> range:
         """The windows that slots first to last - 1 are in."""

@@ -107,6 +107,28 @@ class GrowingSource(Protocol):
         ...
 
 
+@runtime_checkable
+class RowSource(Protocol):
+    """What formats offer that can read single samples, and know how many ids each has before that.
+
+    Then no block is kept, and samples can be dealt to ranks by their lengths (dealing.py).
+    """
+
+    def lengths(self, block: int, feature: str) -> Ints:
+        """Ids of a feature, of each sample of a block."""
+        ...
+
+    def rows(self, block: int, rows: Ints) -> SampleBlock:
+        """Some samples of a block, in the order in which they are named."""
+        ...
+
+
+def by_rows(source: BlockSource) -> RowSource | None:
+    """What reads single samples of a source; None where blocks are read whole."""
+    within = source.source if isinstance(source, FirstBlocks) else source
+    return within if isinstance(within, RowSource) else None
+
+
 class FirstBlocks:
     """The first blocks of a source, under the digest that its data had when there were no more."""
 

@@ -21,6 +21,7 @@ import numpy as np
 from recsmith._types import Ints, noun, record
 from recsmith.data import Batch, Counts, DataSchema, Dataset, JaggedIds, Position, open_dataset, spec_from_raw
 from recsmith.data.batches import BatchReader
+from recsmith.data.dealing import Deal
 from recsmith.data.slices import SlicedSource
 from recsmith.errors import RecSmithError
 from recsmith.files import decode, parse_json
@@ -36,7 +37,7 @@ class FeedSettings:
 
     data: a path, or a mapping with the format (docs/data.md). batch_size: samples of the rank and step. groups:
     features whose distinct bags alone the batches hold (docs/recd.md). samples: of the data in stored order, the first
-    and the one after the last, that the position counts in; None: all.
+    and the one after the last, that the position counts in; None: all. deal: by what work samples are dealt to ranks.
     """
 
     data: Any
@@ -46,6 +47,7 @@ class FeedSettings:
     batch_size: int
     groups: tuple[tuple[str, ...], ...] = ()
     samples: tuple[int, int] | None = None
+    deal: Deal | None = None
 
     def open(self) -> Dataset:
         """The dataset, as it was when the position's epoch began."""
@@ -143,7 +145,7 @@ class Worker:
         settings, dataset = self.settings, self.dataset
         return BatchReader(
             dataset.source, dataset.order(settings.position), settings.position, settings.rank, settings.world_size,
-            settings.batch_size, settings.groups,
+            settings.batch_size, settings.groups, settings.deal,
         )  # fmt: skip
 
 

@@ -1,12 +1,13 @@
 """What the layers of a model of histories take of a step: products at each position, and attention between them.
 
 Products are kernels of the learned machine, as those of other dense layers are (speeds.py). What attention takes beside
-them was fitted to a few small shapes of `hstu` and `sasrec` by CPU seconds, on a core that others used too. All samples
-count with the mean history, though attention grows by its square: a job whose lengths differ takes longer.
+them was fitted to 21 small shapes by CPU seconds, on a core that others used too; other shapes judge it
+(docs/benchmarks/sequences.md).
 
 B samples of a rank, n positions of a sample
 """
 
+import math
 from functools import lru_cache
 
 from recsmith._types import record
@@ -15,8 +16,11 @@ from recsmith.prediction.models.step import Step, gemm, linear, moved
 from recsmith.prediction.speeds import core
 
 NUMBER_BYTES = 4
-GROUP_S = 6e-4  # of the samples of one length in a layer: some sixty small operators, forward and backward
-SCORE_S = 9e-9  # of a score: bias, activation, mask and their gradients, beside the two products
+SCORE_FLOPS = 280  # of a score beside its two products, forward: a third of SCORE_S at 50 GFLOP/s of a core
+GROUP_S = 2.8e-4  # of the samples of one length in a layer: some sixty small operators, forward and backward
+SCORE_S = 1.7e-8  # of a score: bias, activation, mask and their gradients, beside the two products
+MOVED_S = 2.4e-8  # of a number of a position in a layer of attention: split by length, joined again, gathered
+WEIGHED_S = 8e-9  # of a number of an event that is weighed without attention
 PASSES = 14  # operators at each number of a position in a layer: norms, gates, sums, dropout
 DIFFER = 3  # samples of a batch for each different length, at least
 KEPT = 4  # scores, biases, activations and masked ones of attention that backward reads
@@ -27,7 +31,8 @@ class HistoryWork:
     """The layers of a model, for a sample.
 
     products: (rows, outputs, inputs) of each linear layer. blocks: of attention; heads, and columns of a head in keys
-    and in values; positions: of the mean sample; width: columns of a position.
+    and in values; positions: of the mean sample; pairs: of its positions, the mean of squares; different: lengths that
+    a batch has, 0 where nobody knows; width: columns of a position.
     """
 
     products: tuple[tuple[float, int, int], ...]
@@ -36,18 +41,22 @@ class HistoryWork:
     keys: int = 0
     values: int = 0
     positions: float = 0.0
+    pairs: float = 0.0
+    different: float = 0.0
     width: int = 1
 
     @property
     def kept_numbers(self) -> float:
         """Outputs that backward reads, of a sample."""
         outputs = sum(2 * rows * outward for rows, outward, _ in self.products)
-        return outputs + KEPT * self.blocks * self.heads * self.positions**2
+        return outputs + KEPT * self.blocks * self.heads * self.pairs
 
     @property
-    def attention_flops(self) -> float:
-        """Products and sums of attention of a sample, forward."""
-        return 2 * self.blocks * self.heads * (self.keys + self.values) * self.positions**2
+    def pair_work(self) -> float:
+        """The work of a pair of events over that of an event, so that n events take n + pair_work n^2."""
+        event = sum(2 * outward * inward for rows, outward, inward in self.products if rows == self.positions)
+        pair = self.blocks * self.heads * (2 * (self.keys + self.values) + SCORE_FLOPS)
+        return pair / event if self.blocks and event else 0.0
 
 
 @lru_cache(maxsize=64)
@@ -63,13 +72,15 @@ def history_layers_s(work: HistoryWork, batch_size: int) -> float:
     for _ in range(work.blocks):
         _attention(step, work, batch_size)
     step.backward()
-    lengths, scores = min(work.positions, batch_size / DIFFER), batch_size * work.heads * work.positions**2
-    beside = work.blocks * (GROUP_S * lengths + SCORE_S * scores)
+    lengths, scores = work.different or min(work.positions, batch_size / DIFFER), batch_size * work.heads * work.pairs
+    numbers = batch_size * work.positions * work.width
+    beside = work.blocks * (GROUP_S * lengths + SCORE_S * scores + MOVED_S * numbers)
+    beside += 0 if work.blocks else WEIGHED_S * numbers
     return beside + sum(event.seconds for event in tape_of(step.ops, core()))
 
 
 def _attention(step: Step, work: HistoryWork, batch_size: int) -> None:
-    n, both = max(1, round(work.positions)), batch_size * work.heads
+    n, both = max(1, round(math.sqrt(work.pairs))), batch_size * work.heads
     step.op("aten::matmul", gemm(both, n, work.keys, n, 0, 1))
     step.then_backward(lambda: step.op("BmmBackward0", gemm(both, n, n, work.keys), gemm(both, n, n, work.keys, 1)))
     step.op("aten::matmul", gemm(both, n, n, work.values))

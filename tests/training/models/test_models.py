@@ -262,7 +262,7 @@ def test_the_work_of_layers_is_that_of_their_matrices(kind: str):
     assert settings is not None
     task = a_task(kind)
     others = 9 * 0 + DIM + 1 if name == "din" else 0  # the user's table, and the column of ones
-    work = layer_work(settings, DIM, events=3, others=others, labels=1)
+    work = layer_work(settings, DIM, lengths=np.array([3]), others=others, labels=1)
     places = {(work.positions, DIM), (settings.longest, DIM)}
     found = sorted(sorted(shape) for shape in dense_shapes(task) if len(shape) == 2)
     found = [shape for shape in found if tuple(shape) not in {tuple(sorted(each)) for each in places}]

@@ -63,6 +63,7 @@ def placed(kind: str) -> Plan:
 
 PARTS: tuple[Part, ...] = (
     *of_system("dedup", "parts", lambda own: [own.Deduplicated()]),
+    *of_system("balance", "", lambda own: [own.DEALT]),
     *of_system("stored", "parts", lambda own: [own.COMPRESSION]),
     Sequences("a", "dlrm"), WEIGHTS, BUILT_IN_MODEL, OWN_TABLES, OWN_SOURCE, FEED,
     *of_system("periods", "parts", lambda own: [own.IN_PERIODS, own.MixedPeriods("future_gradient")]),
@@ -96,6 +97,11 @@ REFUSED = {
     ("model.name: hstu", "model.narrow"),
     ("data.deduplicate", "model.compression"),
     ("data.deduplicate", "pipeline: sparse_dist"),
+    ("data.balance", "data.deduplicate"),
+    ("data.balance", "data.periods"),
+    ("data.balance", "data.train: {source: ...}"),
+    ("data.balance", "array"),
+    ("data.balance", "remote"),
     ("pipeline: dance", "model.narrow"),
     ("pooling: none", "model.compression"),
     ("pooling: none", "data.deduplicate"),

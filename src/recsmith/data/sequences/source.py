@@ -118,17 +118,31 @@ class SequencesSource:
 
     def read(self, block: int) -> SampleBlock:
         """The samples of a block: each target, then its negatives."""
+        return self.rows(block, np.arange(int(self.sizes()[block])))
+
+    def lengths(self, block: int, feature: str) -> Ints:
+        """Ids of a feature, of each sample of a block; no event is read."""
+        targets = self._targets_of(block, np.arange(int(self.sizes()[block])))
+        if feature in (HISTORY, TIMES, ACTIONS):
+            return self._ends[targets] - self._begins[targets]
+        return np.ones(len(targets), np.int64)
+
+    def _targets_of(self, block: int, rows: Ints) -> Ints:
+        """The events that rows of a block are about."""
+        return self._targets[block * BLOCK + rows // (1 + self.spec.negatives)]
+
+    def rows(self, block: int, rows: Ints) -> SampleBlock:
+        """Some samples of a block, cut out of the events."""
         events, copies = self.events, 1 + self.spec.negatives
-        places = np.arange(block * BLOCK, min((block + 1) * BLOCK, len(self._targets)))
-        targets = np.repeat(self._targets[places], copies)
+        targets = self._targets_of(block, rows)
         begins, lengths = self._begins[targets], (self._ends[targets] - self._begins[targets]).astype(np.int32)
         ends = np.cumsum(lengths, dtype=np.int64)
         at = np.arange(int(lengths.sum(dtype=np.int64))) + np.repeat(begins - (ends - lengths), lengths)
         ones = np.ones(len(targets), np.int32)
-        sampled = np.arange(len(targets)) % copies > 0
+        sampled = rows % copies > 0
         items = events.items[targets].copy()
         if self.spec.negatives:
-            items[sampled] = self._negatives(block, events.users[targets[sampled]])
+            items[sampled] = self._negatives(block, rows[sampled], events.users[targets[sampled]])
             labels = (~sampled).astype(np.float32)[:, None]
         else:
             labels = events.labels[targets]
@@ -143,18 +157,21 @@ class SequencesSource:
         return SampleBlock(
             samples=Batch(
                 dense=np.zeros((len(targets), 0), np.float32), ids=ids, labels=labels, label_names=self.schema.labels,
-                sample_ids=np.repeat(places, copies) * copies + np.arange(len(targets)) % copies,
+                sample_ids=block * BLOCK * copies + rows,
             )
         )  # fmt: skip
 
-    def _negatives(self, block: int, users: Ints) -> Ints:
-        """An item for each of these users that they never had, as far as some draws find one."""
+    def _negatives(self, block: int, rows: Ints, users: Ints) -> Ints:
+        """An item for each of these rows and users that they never had, as far as some draws find one."""
+        each, copies = self.spec.negatives, 1 + self.spec.negatives
+        places = rows // copies * each + rows % copies - 1  # of a row among all that are sampled in the block
+        drawn = int(self.sizes()[block]) // copies * each
         count, keys = self.events.num_items, users * np.int64(self.events.num_items)
         items = np.zeros(len(users), np.int64)
         open_ = np.arange(len(users))
         for draw in range(TRIES):
-            words = random_words(self.spec.seed, block, f"negatives {draw}", len(users))
-            items[open_] = (uniform(words)[open_] * count).astype(np.int64)
+            words = random_words(self.spec.seed, block, f"negatives {draw}", drawn)[places[open_]]
+            items[open_] = (uniform(words) * count).astype(np.int64)
             wanted = keys[open_] + items[open_]
             found = np.searchsorted(self._had, wanted)
             open_ = open_[self._had[np.minimum(found, len(self._had) - 1)] == wanted]

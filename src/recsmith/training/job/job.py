@@ -41,7 +41,7 @@ from recsmith.training.run import Checkpointing, Run, save_run
 from recsmith.training.scores import Scores, scores_text
 from recsmith.training.seams import systems
 from recsmith.training.seams.system import Attached
-from recsmith.training.sources import BatchSource, data_digest, open_data, total_steps, with_distinct
+from recsmith.training.sources import BatchSource, data_digest, dealt_source, open_data, total_steps, with_distinct
 from recsmith.training.sources.protocol import State
 from recsmith.training.step_clock import STEPS
 from recsmith.training.tables.features import Features
@@ -175,7 +175,7 @@ def prepared(
     found = [(system, system.attached(run, parts.task.model)) for system in systems()]
     attached = {system.kept or system.key: each for system, each in found if each is not None}
     sharded = shard(replace(run, comms=made.comms), plan, parts.task, rank_device())
-    batches = settled(sharded, batches_from(parts, progress))
+    batches = settled(sharded, batches_from(replace(parts, run=run), progress))
     said = [*made.about, *(each.said for each in made.told), *made.notes(progress.position)]
     set_state(sharded, run, saved, progress)
     for key, each in attached.items():
@@ -199,10 +199,10 @@ def prepared(
 
 def batches_from(parts: Unsharded, progress: Progress) -> Iterator[TrainingBatch]:
     """The batches of this rank that come after the progress."""
-    ranks, source = dist.get_world_size(), with_distinct(parts.source, parts.features.groups)
+    ranks, distinct = dist.get_world_size(), with_distinct(parts.source, parts.features.groups)
     return training_batches(
-        source, parts.run.data.batch_sizes(ranks), parts.features, rank=dist.get_rank(), ranks=ranks,
-        state=progress.position, step=progress.step,
+        dealt_source(distinct, parts.run), parts.run.data.batch_sizes(ranks), parts.features, rank=dist.get_rank(),
+        ranks=ranks, state=progress.position, step=progress.step,
     )  # fmt: skip
 
 

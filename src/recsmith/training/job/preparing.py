@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from recsmith._types import Ints
 from recsmith.adapters.rank_0 import from_rank_0
 from recsmith.adapters.topology import device_type
 from recsmith.plans import Plan
@@ -20,10 +21,12 @@ from recsmith.training.job.plan import plan_to_go_on, with_collections
 from recsmith.training.job.resuming import Saved
 from recsmith.training.job.run_step import plain_step, planned_as_run
 from recsmith.training.job.sharded import dense_shapes, numbers_across
+from recsmith.training.models import sequence_settings
 from recsmith.training.run import Run
 from recsmith.training.run.refusals import check_together, layer_parts, placed_parts
 from recsmith.training.seams import systems
 from recsmith.training.seams.system import OpenRun, SystemTold, first_of
+from recsmith.training.sources import first_lengths
 from recsmith.training.sources.protocol import State
 
 PlanMaker = Callable[[Unsharded, Plan | None, int], Plan]  # (tables, plan of the checkpoint, ranks that hold them)
@@ -38,7 +41,8 @@ class PreparedRun:
     that train. parts: its data and its model, whose tables have no memory yet. parameters: weights of the model, those
     of tables counted. saved: the checkpoint that training goes on from. plan: of the tables. priced: the plan with the
     run's batch and optimizer, by which it is priced. shapes: of dense parameters. step: predicted, of the run as it is;
-    None where it is not, or was not asked for. told: what was decided, and why.
+    None where it is not, or was not asked for. told: what was decided, and why. lengths: of the histories of the first
+    step, where the model is one of histories and the step was predicted.
     """
 
     run: Run
@@ -52,6 +56,7 @@ class PreparedRun:
     shapes: Sequence[Sequence[int]]
     step: JobStep | None
     told: tuple[SystemTold, ...]
+    lengths: Ints | None = None
 
     @property
     def about(self) -> list[str]:
@@ -114,7 +119,7 @@ def prepare(
         check_by(lambda: check_job(made.run, saved, parts))
     return PreparedRun(
         made.run, made.comms, ranks, parts, parts.parameters, saved, plan, made.priced, made.shapes, made.step,
-        (*parts.told, *made.told),
+        (*parts.told, *made.told), made.lengths,
     )  # fmt: skip
 
 
@@ -125,8 +130,17 @@ def _decided(parts: Unsharded, plan: Plan, before: Run | None, *, priced: bool) 
     check_together([*placed_parts(run, plan, device_type()), *layer_parts(run, shapes)])
     asked = priced or any(system.needs_step(run) for system in systems())
     own = planned_as_run(run, plan, parts.features.repeats) if asked else plan
-    step = plain_step(run, own, shapes, numbers) if asked else None
-    made = OpenRun(run, parts, plan, own, shapes, numbers, comms=run.comms, step=step, before=before)
+    lengths = history_lengths(parts, own.cluster.world_size) if asked else None
+    step = plain_step(run, own, shapes, numbers, lengths) if asked else None
+    made = OpenRun(run, parts, plan, own, shapes, numbers, comms=run.comms, step=step, before=before, lengths=lengths)
     for system in systems():
         made = system.decide(made)
     return made
+
+
+def history_lengths(parts: Unsharded, ranks: int) -> Ints | None:
+    """Lengths of the histories of the first step of so many ranks; None of models that read none."""
+    settings = sequence_settings(parts.run.model.name, parts.run.model.arguments)
+    if settings is None:
+        return None
+    return first_lengths(parts.source, settings.history[0], ranks, parts.run.data.local_batch_size(ranks))

@@ -8,7 +8,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
-from recsmith._types import noun
+import numpy as np
+
+from recsmith._types import Ints, noun
 from recsmith.errors import RecSmithError
 from recsmith.planning.simulate import simulate
 from recsmith.plans import Plan
@@ -82,15 +84,18 @@ def _distinct(feature: Feature, batch: int, repeats: Repeats) -> Feature:
     )  # fmt: skip
 
 
-def plain_step(run: Run, plan: Plan, shapes: Shapes, numbers: int) -> JobStep | None:
+def plain_step(
+    run: Run, plan: Plan, shapes: Shapes, numbers: int, lengths: Ints | None = None
+) -> JobStep | None:  # fmt: skip
     """The step of a run before its optimizer and narrow layers are decided; None on GPUs.
 
-    plan: as `planned_as_run` makes it. shapes: of dense parameters. numbers: of gradients that cross ranks.
+    plan: as `planned_as_run` makes it. shapes: of dense parameters. numbers: of gradients that cross ranks. lengths: of
+    some histories, where they are known.
     """
     made = job_step(plan, shapes, pairs=run.model.name == PAIRS)
     if made is None:
         return None
-    if (work := history_work(run, plan)) is not None:
+    if (work := history_work(run, plan, lengths)) is not None:
         made = replace(made, layers_s=history_layers_s(work, plan.workload.batch_size))
     if run.model.precision == "bf16":
         made = replace(made, layers_s=BF16_PRODUCTS * made.layers_s)
@@ -99,8 +104,11 @@ def plain_step(run: Run, plan: Plan, shapes: Shapes, numbers: int) -> JobStep | 
     return made
 
 
-def history_work(run: Run, plan: Plan) -> HistoryWork | None:
-    """What the layers of a model of histories compute for a sample; None of other models."""
+def history_work(run: Run, plan: Plan, lengths: Ints | None = None) -> HistoryWork | None:
+    """What the layers of a model of histories compute for a sample; None of other models.
+
+    lengths: of some histories; None: all are as long as the mean that the workload knows.
+    """
     settings = sequence_settings(run.model.name, run.model.arguments)
     if settings is None:
         return None
@@ -108,15 +116,26 @@ def history_work(run: Run, plan: Plan) -> HistoryWork | None:
     events, table = features[settings.history[0]]
     pooled = [each for each in plan.workload.tables if each.pooled]
     others = sum(each.embedding_dim * len(each.features) for each in pooled)
-    return layer_work(settings, table.embedding_dim, events=events.pooling_factor, others=others, labels=1)
+    known = np.array([events.pooling_factor]) if lengths is None or not len(lengths) else lengths
+    work = layer_work(settings, table.embedding_dim, lengths=known, others=others, labels=1)
+    return work if lengths is None else replace(work, different=_different(lengths, plan.workload.batch_size))
 
 
-def memory_of(run: Run, plan: Plan, shapes: Shapes, state: float) -> list[RankMemory]:
+def _different(lengths: Ints, batch: int) -> float:
+    """How many lengths a batch has, where each of its samples is one of these."""
+    _, counts = np.unique(lengths, return_counts=True)
+    return float((1 - (1 - counts / len(lengths)) ** batch).sum())
+
+
+def memory_of(
+    run: Run, plan: Plan, shapes: Shapes, state: float, lengths: Ints | None = None
+) -> list[RankMemory]:  # fmt: skip
     """What each rank holds, and has on disk.
 
     plan: as `planned_as_run` makes it. shapes: of dense parameters. state: bytes that their optimizer keeps of each.
+    lengths: of some histories, where they are known.
     """
-    stored, layers = plan, layers_bytes(run, plan, shapes, state)
+    stored, layers = plan, layers_bytes(run, plan, shapes, state, lengths)
     for system in systems():
         stored = system.kept_plan(run, stored)
     more = NUMBER_BYTES * COPIED_UPDATES * copied_numbers(plan) + sum(each.more_bytes(run, plan) for each in systems())
@@ -126,11 +145,11 @@ def memory_of(run: Run, plan: Plan, shapes: Shapes, state: float) -> list[RankMe
     ]
 
 
-def layers_bytes(run: Run, plan: Plan, shapes: Shapes, state: float) -> int:
+def layers_bytes(run: Run, plan: Plan, shapes: Shapes, state: float, lengths: Ints | None) -> int:
     """Weights, gradients and DDP's buckets of them, state of dense layers; outputs of layers and their gradients."""
     wide = first_of(each.bytes_of_number(run) for each in systems()) or NUMBER_BYTES
     copies = 2 + (plan.cluster.world_size > 1)
-    work = history_work(run, plan)
+    work = history_work(run, plan, lengths)
     kept = work.kept_numbers if work else 2 * sum(shape[0] for shape in shapes if len(shape) > 1)
     return round(numbers_of(shapes) * (copies * wide + state) + NUMBER_BYTES * kept * plan.workload.batch_size)
 

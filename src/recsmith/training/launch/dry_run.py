@@ -18,7 +18,6 @@ from recsmith.training.job.run_step import RankMemory, checkpoint_bytes, memory_
 from recsmith.training.job.told import told_of
 from recsmith.training.launch.prerequisites import PROGRAM_BYTES, check_run, lines_told, own_modules
 from recsmith.training.launch.ranks import launcher_environment, local_ranks
-from recsmith.training.models import SEQUENCE_MODELS
 from recsmith.training.run import Run, load_run
 from recsmith.training.seams import systems
 from recsmith.training.seams.system import RunFacts, SystemTold, first_of
@@ -68,9 +67,7 @@ class DryRun:
 
     def _step_line(self) -> str:
         if self.step is not None:
-            wide = self.run.model.name in SEQUENCE_MODELS
-            more = "; layers of histories may take half as long again (docs/benchmarks/sequences.md)" if wide else ""
-            return f"a step takes {self.step}{more}"
+            return f"a step takes {self.step}"
         cost = self.plan.cost.step_s
         return (
             f"embeddings take {format_time(cost)} of a step under the plan's cost model ({self.plan.cost_model}), on "
@@ -133,7 +130,7 @@ def described_run(made: Run) -> DryRun:
         open_data(made.data.test, "data.test")
     found = prepare(made, ranks, saved=newest_of(made), parts=parts, priced=True)
     state, steps = state_bytes(found.run.optimizers.dense), total_steps(made, parts.source, ranks)
-    memory = memory_of(found.run, found.priced, found.shapes, state)
+    memory = memory_of(found.run, found.priced, found.shapes, state, found.lengths)
     check_limit(memory, here)
     size = None if made.checkpoint is None else checkpoint_bytes(found.priced, found.shapes, state)
     step = found.step

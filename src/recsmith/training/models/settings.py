@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from itertools import pairwise
 from typing import Any, Literal
 
-from recsmith._types import noun
+import numpy as np
+
+from recsmith._types import Floats, Ints, noun
 from recsmith.errors import check_rules, outside
 from recsmith.files import decode_part
 from recsmith.prediction.histories import HistoryWork
@@ -157,14 +159,17 @@ def sequence_settings(name: str, arguments: Mapping[str, Any] | None) -> Sequenc
     return None if made is None else decode_part(made, dict(arguments or {}), "model.arguments")
 
 
-def layer_work(settings: SequenceSettings, width: int, *, events: float, others: int, labels: int) -> HistoryWork:
-    """What the layers of a model compute for a sample.
+def layer_work(
+    settings: SequenceSettings, width: int, *, lengths: Floats | Ints, others: int, labels: int
+) -> HistoryWork:
+    """What the layers of a model compute for a sample, the mean of samples with histories of some lengths.
 
-    width: columns of its sequence tables. events: of a mean history. others: columns that `din` reads beside them.
+    width: columns of its sequence tables. others: columns that `din` reads beside them.
     """
-    n = min(events, settings.longest)
+    events = np.minimum(lengths, settings.longest).astype(np.float64)
     if isinstance(settings, DINSettings):
-        sizes, top = (4 * width, *settings.attention, 1), (2 * width + others, *settings.top, labels)
+        n, sizes = float(events.mean()), (4 * width, *settings.attention, 1)
+        top = (2 * width + others, *settings.top, labels)
         products = [(n, outward, inward) for inward, outward in pairwise(sizes)]
         return HistoryWork(
             products=(*products, *((1.0, outward, inward) for inward, outward in pairwise(top))),
@@ -172,15 +177,21 @@ def layer_work(settings: SequenceSettings, width: int, *, events: float, others:
             width=width,
         )
     if isinstance(settings, SASRecSettings):
-        hidden, each = settings.hidden or width, width // settings.heads
+        n, hidden, each = float(events.mean()), settings.hidden or width, width // settings.heads
         block = [*[(n, width, width)] * 4, (n, hidden, width), (n, width, hidden)]
         return HistoryWork(products=tuple(block * settings.blocks), blocks=settings.blocks, heads=settings.heads,
-                           keys=each, values=each, positions=n, width=width)  # fmt: skip
-    n += len(settings.context) + (settings.score == "target")
-    wide, narrow = settings.heads * settings.linear_dim, settings.heads * settings.attention_dim
+                           keys=each, values=each, positions=n, pairs=float((events**2).mean()),
+                           width=width)  # fmt: skip
+    events = events + len(settings.context) + (settings.score == "target")
+    n, wide, narrow = (
+        float(events.mean()),
+        settings.heads * settings.linear_dim,
+        settings.heads * settings.attention_dim,
+    )
     block = [(n, 2 * (wide + narrow), width), (n, width, wide)]
     head = [(1.0, settings.hidden, width), (1.0, labels, settings.hidden)] if settings.score == "target" else []
     return HistoryWork(
         products=(*block * settings.blocks, *head), blocks=settings.blocks, heads=settings.heads,
-        keys=settings.attention_dim, values=settings.linear_dim, positions=n, width=width,
+        keys=settings.attention_dim, values=settings.linear_dim, positions=n, pairs=float((events**2).mean()),
+        width=width,
     )  # fmt: skip

@@ -74,7 +74,7 @@ class BatchChange:
 
 
 @noun
-@settings_of_systems("data.", "periods")
+@settings_of_systems("data.", "periods", "balance")
 class RunData:
     """Where samples come from. train, test: a file, a folder, or a mapping that names the format (docs/data.md).
 
@@ -83,13 +83,15 @@ class RunData:
     slowly. epochs: passes over train. shuffle: in an order drawn from the run's seed. last: `drop` leaves the
     samples out that fill no step at the end of an epoch; `keep` trains on them in a step of fewer.
 
-    deduplicate: features whose distinct bags alone are looked up (docs/recd.md): off, auto, or groups of features that
-    change together. keep_together: so many samples that are stored side by side stay so when shuffled, as the samples
-    of a session must for that. window: samples that are shuffled together; fewer need less memory. feed: processes of
-    each rank that read, transform and batch, a number or auto; none: a thread of the trainer (docs/feed.md). engine:
-    what runs them, this machine or a Ray cluster. ray_address: of the cluster's head, 'host:port'; none: that of
-    RAY_ADDRESS, or a Ray of this machine that ends with the run. periods: train is a stream, of which each period is
-    scored by the model before it, and then trained on (docs/online.md); none: its samples are shuffled together.
+    balance: samples of a step are dealt to ranks by the work of their histories (docs/sequences.md): histories, auto,
+    or a feature by whose lengths; none: as they are stored. deduplicate: features whose distinct bags alone are looked
+    up (docs/recd.md): off, auto, or groups of features that change together. keep_together: so many samples that are
+    stored side by side stay so when shuffled, as the samples of a session must for that. window: samples that are
+    shuffled together; fewer need less memory. feed: processes of each rank that read, transform and batch, a number or
+    auto; none: a thread of the trainer (docs/feed.md). engine: what runs them, this machine or a Ray cluster.
+    ray_address: of the cluster's head, 'host:port'; none: that of RAY_ADDRESS, or a Ray of this machine that ends with
+    the run. periods: train is a stream, of which each period is scored by the model before it, and then trained on
+    (docs/online.md); none: its samples are shuffled together.
     seed: from which the order of samples follows; none: the run's.
     """
 
@@ -108,6 +110,7 @@ class RunData:
     engine: EngineName = "local"
     ray_address: str | None = None
     periods: Any = None
+    balance: Any = None
     seed: int | None = None
 
     def __post_init__(self) -> None:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 from recsmith._components import load
 from recsmith._plugins import load_plugin, plugin_names
-from recsmith._types import noun
+from recsmith._types import Ints, noun
 from recsmith.analyses.advice import Switch
 from recsmith.errors import UsageError, check_rules
 from recsmith.files import Raw, decode_part, did_you_mean
@@ -23,8 +23,8 @@ from recsmith.sharding import TYPE_NAMES
 FOLDER = "recsmith.training.systems"
 OTHERS = "recsmith.systems"  # entry points of other packages
 SYSTEMS = (
-    "towers", "dedup", "stored", "thresholds", "shampoo", "narrow", "halves", "tiers", "second_order", "search",
-    "sparse", "periods", "watch", "arrays", "remote",
+    "towers", "dedup", "balance", "stored", "thresholds", "shampoo", "narrow", "halves", "tiers", "second_order",
+    "search", "sparse", "periods", "watch", "arrays", "remote",
 )  # fmt: skip  # in the order in which they decide: each rests on those before
 NO_COPIES = TableRule(tables="*", sharding_types=tuple(name for name in TYPE_NAMES if name != "data_parallel"))
 Class = TypeVar("Class")
@@ -60,7 +60,8 @@ class OpenRun:
     run: so far. parts: its data and model (Unsharded). plan: as it was given. priced: with the run's batch and
     optimizer. shapes: of dense parameters. numbers: of gradients that cross ranks. comms: what crosses ranks, so far.
     step: predicted, so far; None where it is not. before: the run of the checkpoint that training goes on from, whose
-    choices stay. told: what was decided, and why.
+    choices stay. told: what was decided, and why. lengths: of the histories of the first step, rank by rank, where the
+    model is one of histories and the step is predicted.
     """
 
     run: Any
@@ -73,6 +74,7 @@ class OpenRun:
     step: Any = None
     before: Any = None
     told: tuple[SystemTold, ...] = ()
+    lengths: Ints | None = None
 
     def telling(self, key: str, on: bool, lines: Iterable[str]) -> "OpenRun":
         """The same, with lines of a system."""
@@ -176,6 +178,10 @@ class System:
 
     def source(self, run: Any, dataset: Any) -> Any:
         """Where batches of a dataset come from; None for epoch after epoch."""
+        return None
+
+    def deal(self, run: Any) -> Any:
+        """By what work the samples of a step are dealt to ranks (data/dealing.py); None: as they are stored."""
         return None
 
     def tables(self, run: Any, source: Any) -> TablesAsked:

@@ -5,7 +5,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
+
 from recsmith._components import make
+from recsmith._types import Ints
 from recsmith.data import Batch, Dataset, open_dataset, spec_from_raw
 from recsmith.errors import UsageError
 from recsmith.training.run import Run
@@ -15,6 +18,7 @@ from recsmith.training.seams.system import first_of
 from recsmith.training.sources.dataset import DatasetSource
 from recsmith.training.sources.protocol import BatchSource, State
 
+LOOKED_AT = 2**16  # samples, at most, of the step whose lengths are looked at
 SOURCE = "source"  # the kind of component, and the key of data.train that names one instead of a format
 
 
@@ -71,6 +75,22 @@ def check_state(source: BatchSource, state: State | None, ranks: int, size: int)
 def with_distinct(source: BatchSource, groups: Sequence[Sequence[str]]) -> BatchSource:
     """The source whose batches hold the distinct bags alone of groups of features, where it can find them itself."""
     return replace(source, groups=groups) if isinstance(source, DatasetSource) else source
+
+
+def dealt_source(source: BatchSource, run: Run) -> BatchSource:
+    """The source that deals the samples of a step to ranks as systems of a decided run want it."""
+    deal = first_of(system.deal(run) for system in systems())
+    return source if deal is None or not isinstance(source, DatasetSource) else replace(source, deal=deal)
+
+
+def first_lengths(source: BatchSource, feature: str, ranks: int, size: int) -> Ints:
+    """Ids of a feature, of each sample of the first step of so many ranks, rank by rank; of fewer, where it is large.
+
+    size: samples of a rank. Raises what `first_batch` raises.
+    """
+    count = max(1, min(size, LOOKED_AT // ranks)) * ranks
+    shuffle = isinstance(source, DatasetSource) and source.data.shuffle
+    return first_batch(source, count, shuffle=shuffle).ids[feature].lengths.astype(np.int64)
 
 
 def first_batch(source: BatchSource, size: int, *, shuffle: bool = False) -> Batch:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from recsmith.data import Batch, Batches, DataSchema, Dataset, Position
+from recsmith.data.dealing import Deal
 from recsmith.data.slices import SlicedSource
 from recsmith.errors import UsageError
 from recsmith.feeding import Feed, FeedSettings, engine_of, status_file
@@ -22,7 +23,8 @@ class DatasetSource:
     A thread of this process reads them, or with data.feed workers beside it, which give the same batches.
 
     endless: go on after data.epochs, for as long as somebody asks. groups: features whose distinct bags alone the
-    batches hold. output: a folder in which a feed tells how it does.
+    batches hold. output: a folder in which a feed tells how it does. deal: by what work the samples of a step are dealt
+    to ranks; None: as they are stored.
     """
 
     dataset: Dataset
@@ -31,6 +33,7 @@ class DatasetSource:
     endless: bool = False
     groups: Sequence[Sequence[str]] = ()
     output: Path | None = None
+    deal: Deal | None = None
 
     @property
     def schema(self) -> DataSchema:
@@ -116,6 +119,7 @@ class DatasetSource:
         return dataset.batches(
             rank=rank, world_size=world, batch_size=size, seed=start.seed, shuffle=start.shuffle, position=start,
             drop_last=self.data.last == "drop", together=start.together, window=start.window, deduplicate=self.groups,
+            deal=self.deal,
         )  # fmt: skip
 
     def _fed(self, dataset: Dataset, start: Position, rank: int, world: int, size: int) -> Feed:
@@ -123,7 +127,7 @@ class DatasetSource:
         data, groups, source = self.data, tuple(map(tuple, self.groups)), dataset.source
         settings = FeedSettings(
             data=data.train, position=start, rank=rank, world_size=world, batch_size=size, groups=groups,
-            samples=(source.first, source.last) if isinstance(source, SlicedSource) else None,
+            samples=(source.first, source.last) if isinstance(source, SlicedSource) else None, deal=self.deal,
         )  # fmt: skip
         engine = engine_of(data.engine, settings, data.ray_address)
         status = self.output and status_file(self.output, rank)

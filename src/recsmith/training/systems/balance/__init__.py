@@ -1,0 +1,71 @@
+"""Samples of a step dealt to ranks by the work of their histories: `data.balance` of a run (docs/sequences.md).
+
+A step ends when its slowest rank does, and attention over a history grows by the square of its length. All ranks keep
+equally many samples, and the samples of a step stay the same, so losses are those of the run without. deciding.py says
+by what work, and whether that pays; recsmith.data.dealing deals.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from recsmith.analyses.advice import Switch
+from recsmith.data.dealing import Deal
+from recsmith.training.models import SEQUENCE_MODELS
+from recsmith.training.seams.capabilities import BAGS, FORMATS, ORDER, Capabilities, PlainPart
+from recsmith.training.seams.system import OpenRun, System
+
+DEALT = PlainPart("data.balance", owns=Capabilities({ORDER}), needs=Capabilities({FORMATS, BAGS}))
+
+
+class Balance(System):
+    """Samples dealt by work."""
+
+    key = "data.balance"
+    settings = Deal | Literal["auto", "histories"]
+
+    def wrong(self, run: Any) -> Sequence[str | None]:
+        """A model without histories, and samples that must stay side by side."""
+        said = run.data.balance
+        if said is None:
+            return ()
+        return (
+            f"data.balance is {said}, and model {run.model.name} has no histories ({', '.join(SEQUENCE_MODELS)} have); "
+            "name the feature by whose lengths samples are dealt: data.balance: {feature: ...}"
+            if not isinstance(said, Deal) and run.model.name not in SEQUENCE_MODELS
+            else None,
+            f"data.balance deals single samples to ranks, and data.keep_together is {run.data.keep_together}; leave "
+            "one of them out"
+            if run.data.keep_together > 1
+            else None,
+        )
+
+    def data_parts(self, run: Any) -> Sequence[Any]:
+        """Who says which rank gets a sample."""
+        return () if run.data.balance is None else (DEALT,)
+
+    def deal(self, run: Any) -> Deal | None:
+        """By the work of the model's histories, or as the run says."""
+        from recsmith.training.systems.balance.deciding import deal_of
+
+        return None if run.data.balance is None else deal_of(run)
+
+    def needs_step(self, run: Any) -> bool:
+        """Where it is asked for."""
+        return run.data.balance is not None
+
+    def decide(self, made: OpenRun) -> OpenRun:
+        """Whether it pays, where the run says auto; and the step of the busiest rank."""
+        from recsmith.training.systems.balance.deciding import decided
+
+        return decided(made, self.key)
+
+    def switches(self, run: Any) -> Sequence[Switch]:
+        """Models of histories."""
+        made = Switch(
+            name="histories dealt by their work", change="data.balance: auto", settings=("data.balance=auto",),
+            quality="exact", page="sequences.md",
+        )  # fmt: skip
+        return (made,) if run.data.balance is None and run.model.name in SEQUENCE_MODELS else ()
+
+
+SYSTEM = Balance()
