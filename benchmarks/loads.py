@@ -1,6 +1,8 @@
 """Loads of blocks of rows: what is counted on a part of data, beside what another part of it asks of ranks.
 
     python benchmarks/loads.py blocks --movielens FOLDER         # docs/benchmarks/loads.md; without a folder three sets
+    python benchmarks/loads.py batches                           # how busy the fullest of 1,000 batches makes a block
+    python benchmarks/loads.py memory                            # TorchRec jobs of two ranks: their peak, and as told
     python benchmarks/loads.py bounds --problems 1000            # random problems with blocks: bound and brute force
     python benchmarks/loads.py kernels --repeats 7               # of row-wise plans on two CPU ranks, rank by rank
     python benchmarks/loads.py plans --repeats 7                 # chosen with blocks and without, their kernels
@@ -17,6 +19,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -28,8 +31,9 @@ from recsmith._types import Ints
 from recsmith.planning.simulate import simulate
 from recsmith.plans import Plan
 from recsmith.problems import Space
+from recsmith.problems.drawn import most_ids
 from recsmith.workloads.reuse import Reuse
-from recsmith.workloads.row_blocks import access_of_ids, busiest_block
+from recsmith.workloads.row_blocks import access_of_ids, busiest_block, busiest_deviation
 
 ROWS, BATCH, BATCHES, STRETCH = 200_000, 32_768, 512, 16  # rows, ids of all ranks' batches, batches, and of a burst
 RANKS = (4, 8, 16)
@@ -118,6 +122,63 @@ def blocks(folder: str | None) -> bool:
             error = predicted / single - 1
             good &= abs(error) < 0.1
             print(f"{stream.name:<14} {ranks:>5} {predicted:>11.3f} {single:>12.3f} {error:>+8.1%} {together:>16.3f}")
+    return good
+
+
+def batches(folder: str | None) -> bool:
+    """Prints how many ids the busiest block has in the fullest batches; whether none has more than memory is told."""
+    good = True
+    print("set            ranks   mean   told at 99.9 %   fullest of batches   told over it")
+    for stream in streams(folder):
+        table, size = table_of(stream), len(stream.batches[0])
+        for ranks in RANKS:
+            found = busiest_block(table, Reuse.of((table,)), ranks, float(size))
+            share = np.array([found.lookups if found else 1 / ranks])
+            told = float(most_ids(size * share, share, np.array([busiest_deviation(table, ranks)]))[0])
+            block = -(-stream.rows // ranks)
+            fullest = max(int(np.bincount(ids // block, minlength=ranks).max()) for ids in stream.half(1))
+            good &= fullest <= 1.01 * told  # one batch of four in which one of 256 has more
+            words = f"{stream.name:<14} {ranks:>5} {size * share[0]:>6.0f} {told:>16.0f}"
+            print(f"{words} {fullest:>20} {told / fullest:>14.3f}")
+    return good
+
+
+# --- memory ---------------------------------------------------------------------------------------------------------
+
+Read = tuple[float, Literal["in_front"] | None]  # a Zipf exponent, and where the hot rows lie
+JOBS: tuple[tuple[str, str, Read, str], ...] = (
+    ("none", "table_wise", (1.05, "in_front"), "sgd"), ("none", "row_wise", (1.05, "in_front"), "sgd"),
+    ("none", "table_wise", (0.0, None), "sgd"), ("none", "row_wise", (0.0, None), "sgd"),
+    ("none", "table_wise", (1.05, None), "rowwise_adagrad"), ("none", "row_wise", (1.05, None), "adagrad"),
+    ("none", "column_wise", (1.05, None), "sgd"), ("sum", "row_wise", (1.05, "in_front"), "sgd"),
+)  # fmt: skip
+
+
+def memory(steps: int) -> bool:
+    """What embeddings take at their peak in TorchRec jobs of two ranks, beside what is told of each."""
+    from recsmith.verifying.jobs import verify_job
+
+    good = True
+    print("pooling  type         ids                optimizer        rank   predicted   measured   over measured")
+    for pooling, kind, (zipf, where), optimizer in JOBS:
+        access = AccessProfile(zipf=zipf, hot_rows=where)
+        tables = tuple(
+            Table(name=name, num_embeddings=ROWS, embedding_dim=64, access=access, pooling=pooling,
+                  features=(Feature(name=name, pooling_factor=32.0),))
+            for name in ("t0", "t1")
+        )  # fmt: skip
+        work, space = (
+            Workload(batch_size=2048, optimizer=optimizer, tables=tables),
+            Space(types=(kind,), kernels=("fused",)),
+        )
+        made = plan(work, load_cluster("cpu:2"), space=space, cost_model="analytic").plan
+        for rank in verify_job(made, steps=steps).ranks:
+            ratio = rank.predicted_bytes / rank.peak_bytes
+            good &= 0.9 < ratio < 1.2
+            ids = f"zipf {zipf} {where or 'scattered'}" if zipf else "even"
+            words = f"{pooling:<8} {kind:<12} {ids:<18} {optimizer:<16} {rank.rank:>4}"
+            sizes = f"{rank.predicted_bytes / 1e6:>8.1f} MB {rank.peak_bytes / 1e6:>7.1f} MB"
+            print(words, sizes, f"{ratio:>10.3f}", flush=True)
     return good
 
 
@@ -251,6 +312,8 @@ def jobs(folder: str | None, repeats: int, steps: int) -> bool:
 
 PARTS: dict[str, Callable[[argparse.Namespace], bool]] = {
     "blocks": lambda given: blocks(given.movielens),
+    "batches": lambda given: batches(given.movielens),
+    "memory": lambda given: memory(given.steps),
     "bounds": lambda given: bounds(given.problems, given.first),
     "kernels": lambda given: kernels(given.movielens, given.repeats),
     "plans": lambda given: plans(given.movielens, given.repeats),

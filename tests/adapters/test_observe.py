@@ -102,14 +102,14 @@ def test_a_known_batch_gives_known_numbers() -> None:
     rows = table(workload, "user").num_embeddings
     where = blocks(rows, {1: 1, 2: 1, 3: 1})
     counted = AccessProfile(reuse_bins=shares(bin0=1), lookups=3, unique_rows=3, **where)
-    assert replace(table(workload, "user").access, busiest_lookups=None) == counted
+    assert replace(table(workload, "user").access, busiest_lookups=None, busiest_deviation=None) == counted
     clicked, bought = table(workload, "item").features
     assert (clicked.name, clicked.pooling_factor, bought.name, bought.pooling_factor) == ("clicked", 2.0, "bought", 0.5)
     # Row 7 is read four times, by two features; row 8 once.
     where = blocks(table(workload, "item").num_embeddings, {7: 4, 8: 1})
     counted = AccessProfile(reuse_bins=shares(bin0=1, bin2=1), lookups=5, unique_rows=2, **where)
     item = table(workload, "item").access
-    assert replace(item, busiest_lookups=None) == counted
+    assert replace(item, busiest_lookups=None, busiest_deviation=None) == counted
     assert item.busiest_lookups[0] == 1, "both rows are in the first half"
 
 

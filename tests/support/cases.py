@@ -368,6 +368,17 @@ def demand_of(case: Case, t: Table, kind_name: str) -> tuple[float, float, float
     return (ids, bags * served, outputs * served) if t.pooled else (ids, ids, ids)
 
 
+def most_ids(case: Case, t: Table, kind_name: str, ids: float) -> float:
+    """Ids that a rank of the busiest block exceeds in one of 1,000 batches: by a normal law, and chance in few ids."""
+    world, local = case.cluster.world_size, case.cluster.local_world_size
+    blocks = {"row_wise": world, "table_row_wise": local, "grid_shard": local}.get(kind_name, 1)
+    if blocks == 1 or ids == 0:
+        return ids
+    share = busiest_share(t, blocks, case.workload.hot_rows)
+    z = 3.0902
+    return min(ids / share, ids + z * (ids * (1 - share)) ** 0.5 + (z * z - 1) / 6)
+
+
 def busiest_share(t: Table, blocks: int, assumed: str | None) -> float:
     """The share of lookups that the busiest of TorchRec's blocks of rows finds, row by row."""
     access, rows = t.access, t.num_embeddings
@@ -420,6 +431,9 @@ def _shard_bytes(
     case: Case, t: Table, kind_name: str, kernel: str, rows: int, width: int, cache: Cache | None
 ) -> tuple[int, int]:
     ids, bags, outputs = demand_of(case, t, kind_name)
+    if case.constraints.memory == "real":
+        ids = most_ids(case, t, kind_name, ids)
+        bags = bags if t.pooled else ids
     one = {
         "rows": rows, "width": width, "table_rows": t.num_embeddings, "table_dim": t.embedding_dim,
         "element_bytes": t.element_bytes, "ids": ids, "bags": bags, "outputs": outputs, "weighted": t.weighted,

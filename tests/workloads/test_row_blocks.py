@@ -10,13 +10,12 @@ from support.build import table
 from recsmith._types import Ints
 from recsmith.errors import UsageError
 from recsmith.workloads import AccessProfile, Table
+from recsmith.workloads.busiest_shares import BLOCKS, BusiestShares, busiest_shares
 from recsmith.workloads.reuse import Reuse
 from recsmith.workloads.row_blocks import (
-    BLOCKS,
     access_of_ids,
     block_ends,
     busiest_block,
-    busiest_shares,
     draw_rows,
     hot_rows_of,
     law_of,
@@ -135,6 +134,19 @@ def test_small_batches_of_even_ids_have_no_block_that_is_busier():
     assert naive > 1.3, "which the most would be"
 
 
+def test_how_much_the_busiest_block_differs_between_batches_is_told():
+    """A third of batches read one half of rows alone, the others all evenly: shares of 1 and of 1/2."""
+    draw, counted, others = np.random.default_rng(0), BusiestShares(), BusiestShares()
+    for i in range(90):
+        (counted if i % 2 else others).add(draw.integers(0, 5_000 if i % 3 == 0 else 10_000, 4096), 10_000)
+    counted.merge(BusiestShares.from_raw(others.to_raw()))
+    assert counted.mean[0] == pytest.approx((1 + 2 * 0.5) / 3, abs=0.01)
+    assert counted.deviation[0] == pytest.approx(0.5 * np.sqrt(2) / 3, abs=0.01)
+    before = BusiestShares.from_raw({"ids": others.ids, "busiest": others.to_raw()["busiest"]})
+    assert before.mean == others.mean
+    assert max(before.deviation) < 1e-6, "files of before say nothing of it"
+
+
 @pytest.mark.parametrize("ranks", [2, 3, 8, 16, 48, 128])
 def test_rows_that_are_hot_now_and_others_later_count_batch_by_batch(ranks: int):
     """In each batch half of the lookups read one stretch of rows; over all batches every block is read alike."""
@@ -163,6 +175,7 @@ def test_rows_that_are_hot_now_and_others_later_count_batch_by_batch(ranks: int)
         ({"block_lookups": (1.0, -1.0)}, "finite and 0 or more"),
         ({"busiest_lookups": (0.5,), "zipf": 1.0}, "give block_lookups beside them"),
         ({"busiest_lookups": (1.5,), "block_lookups": (1.0,)}, "shares, from 0 to 1"),
+        ({"busiest_deviation": (1.5,), "block_lookups": (1.0,)}, "busiest_deviation are shares, from 0 to 1"),
         ({"busiest_lookups": (0.5,) * 17, "block_lookups": (1.0,)}, "at most 16"),
         ({"block_lookups": (1e308, 1e308)}, "finite and 0 or more"),
     ],

@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
@@ -21,7 +20,8 @@ from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
 from recsmith.errors import UsageError
 from recsmith.workloads import AccessProfile, Feature, Table
 from recsmith.workloads.access import NUM_REUSE_BINS
-from recsmith.workloads.row_blocks import HALVINGS, blocks_of, busiest_shares
+from recsmith.workloads.busiest_shares import BusiestShares
+from recsmith.workloads.row_blocks import blocks_of
 
 DEPTH = 2  # levels of a batch that are searched: its members, and theirs; trade-off, deeper takes longer; not tuned
 MOST_NAMES = 20  # names that an error lists: a few lines of a terminal
@@ -122,7 +122,7 @@ class AccessCounts:
         self.blocks = {
             table.name: torch.zeros(2, blocks_of(table.num_embeddings), dtype=torch.int64) for table in tables
         }
-        self.busiest = {table.name: np.zeros(HALVINGS) for table in tables}  # shares times ids, summed over batches
+        self.busiest = {table.name: BusiestShares() for table in tables}
         self.weighted = {table.name for table in tables if table.weighted}
         self.wanted = {feature.name for table in tables for feature in table.features}
 
@@ -142,7 +142,7 @@ class AccessCounts:
             "batches": self.batches, "samples": self.samples, "keys": sorted(self.keys),
             "weighted": sorted(self.weighted), "bins": {name: bins.tolist() for name, bins in self.bins.items()},
             "blocks": {name: blocks.tolist() for name, blocks in self.blocks.items()},
-            "busiest": {name: busiest.tolist() for name, busiest in self.busiest.items()},
+            "busiest": {name: busiest.to_raw() for name, busiest in self.busiest.items()},
             "ids": [[*key, count] for key, count in self.ids.items()],
             "bags": [[*key, count] for key, count in self.bags.items()],
         }  # fmt: skip
@@ -156,7 +156,7 @@ class AccessCounts:
         for name, bins in counts["bins"].items():
             self.bins[name] += torch.tensor(bins)
             self.blocks[name] += torch.tensor(counts["blocks"][name])
-            self.busiest[name] += np.array(counts["busiest"][name])
+            self.busiest[name].merge(BusiestShares.from_raw(counts["busiest"][name]))
         for mine, theirs in ((self.ids, counts["ids"]), (self.bags, counts["bags"])):
             mine.update({(table, feature): count for table, feature, count in theirs})
 
@@ -176,7 +176,7 @@ class AccessCounts:
         if parts:
             ids = torch.cat(parts) if len(parts) > 1 else parts[0]
             rows, reads = _rows_read(ids, table)
-            self.busiest[table.name] += len(ids) * busiest_shares(ids.cpu().numpy(), table.num_embeddings)
+            self.busiest[table.name].add(ids.cpu().numpy(), table.num_embeddings)
             self.bins[table.name] += _bins(reads)
             self.blocks[table.name] += _blocks(rows, reads, table)
 
@@ -219,7 +219,8 @@ class AccessCounts:
             unique_rows=max(1, round(unique / self.batches)),
             block_lookups=tuple(map(float, self.blocks[table.name][0].tolist())),
             block_unique_rows=tuple(map(float, self.blocks[table.name][1].tolist())),
-            busiest_lookups=tuple((self.busiest[table.name] / lookups).tolist()),
+            busiest_lookups=self.busiest[table.name].mean,
+            busiest_deviation=self.busiest[table.name].deviation,
         )
 
 

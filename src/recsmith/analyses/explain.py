@@ -9,6 +9,7 @@ import numpy as np
 
 from recsmith._types import noun
 from recsmith.analyses.alternatives import Alternative, alternatives_to
+from recsmith.analyses.fullest_rank import FullestRank, fullest_rank
 from recsmith.analyses.hot_rows import HotRowsCost, hot_rows_costs
 from recsmith.analyses.placed_costs import PlacedCosts
 from recsmith.costs import CostModel, phase_seconds
@@ -97,6 +98,7 @@ class Explanation:
     """Why a step of a plan takes as long as it does under a cost model; and of one table, if one was asked for.
 
     total_s: of the step; sequences_s of it are those of any plan, and in no phase.
+    fullest: the rank that has least memory left.
     hot_rows: tables whose hot rows make one block of rows busier than others, and what that costs the step.
     """
 
@@ -108,6 +110,7 @@ class Explanation:
     hot_rows: tuple[HotRowsCost, ...] = ()
     published_error: PublishedError | None = None
     sequences_s: float = 0.0
+    fullest: FullestRank | None = None
 
 
 def explain(plan: Plan | Source, table: str | None = None, cost_model: str | CostModel | None = None) -> Explanation:
@@ -131,7 +134,7 @@ def explain(plan: Plan | Source, table: str | None = None, cost_model: str | Cos
         plan=plan, cost_model=model.name, total_s=placed.step_s, sequences_s=placed.sequences_s,
         phases=phases_of(placed),
         account=None if table is None else _account(placed, model, plan, problem, table),
-        hot_rows=hot_rows_costs(placed, plan, model),
+        hot_rows=hot_rows_costs(placed, plan, model), fullest=fullest_rank(wider, placed.footprint),
         published_error=error_under(placed.evaluator, model.name, plan.placements, placed.parts),
     )  # fmt: skip
 

@@ -6,6 +6,8 @@ its own, `<table>/<feature>`, so that outputs of features that share an id stay 
 
 from dataclasses import replace
 from functools import lru_cache
+from itertools import count
+from math import gcd
 from typing import Any
 
 import torch
@@ -23,6 +25,7 @@ from recsmith.workloads.row_blocks import draw_rows, hot_rows_of, law_of
 
 DATA_TYPES = {"fp32": DataType.FP32, "fp16": DataType.FP16, "bf16": DataType.BF16}
 POOLINGS = {"sum": PoolingType.SUM, "mean": PoolingType.MEAN}
+GOLDEN = 0.6180339887  # of all rows, to the next hot one: multiples of it lie as far apart as can be
 COLLECTIONS = "collections"  # attribute of WorkloadModel, and so the first word of its tables' paths
 
 
@@ -114,8 +117,8 @@ def _config(table: Table) -> dict[str, Any]:
 def random_batch(workload: Workload, batch_size: int, generator: torch.Generator) -> CollectionBatch:
     """A batch of random ids; bags are as long as the pooling factor of their feature, in the mean.
 
-    Ids are uniform; of tables that say where their hot rows lie, as they or the workload do, by that law. The poolings
-    of a sample count as one bag.
+    Ids are drawn by the table's access profile, with hot rows where it or the workload says, or scattered; uniformly of
+    tables without one. The poolings of a sample count as one bag.
     """
     groups = collection_groups(workload)
     return CollectionBatch([_random_features(each, batch_size, generator, workload.hot_rows) for each in groups])
@@ -137,11 +140,21 @@ def _random_features(
     return KeyedJaggedTensor(keys=keys, values=ids, lengths=torch.cat(lengths), weights=weights)
 
 
-def _random_ids(table: Table, count: int, generator: torch.Generator, hot_rows: HotRows | None) -> torch.Tensor:
-    if hot_rows_of(table, hot_rows) == "scattered":
-        return torch.randint(0, table.num_embeddings, (count,), generator=generator)
-    uniform = torch.rand(count, generator=generator, dtype=torch.float64)
-    return torch.from_numpy(draw_rows(_law(table, hot_rows), uniform.numpy()))
+def _random_ids(table: Table, ids: int, generator: torch.Generator, hot_rows: HotRows | None) -> torch.Tensor:
+    access, rows = table.access, table.num_embeddings
+    scattered = hot_rows_of(table, hot_rows) == "scattered"
+    if scattered and (access is None or (access.zipf is None and access.reuse_bins is None)):
+        return torch.randint(0, rows, (ids,), generator=generator)
+    if scattered and access is not None:
+        table = replace(table, access=replace(access.scattered(), hot_rows="in_front"))
+    uniform = torch.rand(ids, generator=generator, dtype=torch.float64)
+    drawn = draw_rows(_law(table, hot_rows), uniform.numpy())
+    return torch.from_numpy(drawn * _step(rows) % rows if scattered else drawn)
+
+
+def _step(rows: int) -> int:
+    """A number without a common divisor with the rows: multiples of it, modulo the rows, scatter them."""
+    return next(step for step in count(int(rows * GOLDEN) | 1, 2) if gcd(step, rows) == 1)
 
 
 _law = lru_cache(maxsize=256)(law_of)  # of batch after batch; more tables than that are drawn slowly, not wrongly

@@ -74,10 +74,13 @@ class MemoryModel:
 
     def _pieces(self, index: Ints, widths: Ints, rows: Ints, alone: bool = False) -> Pieces:
         demand, modes, table, kind = self.demand, self.modes, self.modes.table[index], self.modes.type[index]
+        drawn = self.accounting == "real"  # TorchRec counts means
+        ids = (modes.most_ids if drawn else modes.ids)[index]
         return Pieces(
             rows=rows, width=widths, table_rows=demand.rows[table], table_dim=demand.dim[table],
-            element_bytes=demand.element_bytes[table], ids=modes.ids[index], bags=modes.bags[index],
-            outputs=modes.outputs[index], weighted=demand.weighted[table], int8=demand.int8[table],
+            element_bytes=demand.element_bytes[table], ids=ids, different=modes.most_rows[index],
+            bags=np.where(drawn & ~demand.pooled[table], ids, modes.bags[index]), outputs=modes.outputs[index],
+            weighted=demand.weighted[table], int8=demand.int8[table],
             data_parallel=kind == DATA_PARALLEL, kernel=modes.kernel[index],
             cache_load_factor=modes.load_factor[index], counted=modes.static[index], on_cpu=self.on_cpu,
             sequence=~demand.pooled[table], mean=demand.mean[table],

@@ -11,6 +11,7 @@ import numpy as np
 from recsmith._types import Bools, Floats, Ints
 from recsmith.clusters import Cluster
 from recsmith.errors import UsageError
+from recsmith.problems.drawn import most_ids, most_rows
 from recsmith.problems.space import NoChoiceLeft, Space, TableRule, kernels_of
 from recsmith.sharding import (
     CACHED_KERNELS,
@@ -26,7 +27,7 @@ from recsmith.sharding.kernel_limits import FIX, KernelLimits
 from recsmith.workloads import Table, Workload
 from recsmith.workloads.access import HotRows
 from recsmith.workloads.reuse import TINY, Reuse
-from recsmith.workloads.row_blocks import busiest_blocks, hot_rows_of
+from recsmith.workloads.row_blocks import busiest_blocks, busiest_deviation, hot_rows_of
 
 Rules = dict[str, TableRule | None]
 
@@ -101,6 +102,7 @@ class Modes:
     group: tables that TorchRec fuses into one kernel share it.
     head_rows: rows on each covered rank but the last; tail_rows: on the last.
     repeats: as of Demand.
+    most_ids, most_rows: ids, and different rows among them, of which no more are drawn in 999 of 1,000 steps.
     spread, row_spread: lookups of a piece on all its ranks, and their different rows, over those of its busiest rank,
         which every rank is priced as; the blocks of rows where all are equally busy, and 1 where rows are whole.
     """
@@ -119,6 +121,8 @@ class Modes:
     head_rows: Ints
     tail_rows: Ints
     repeats: Floats
+    most_ids: Floats
+    most_rows: Floats
     spread: Floats
     row_spread: Floats
 
@@ -148,6 +152,7 @@ def build_modes(
         spread[once] = _spreads(tables, table[once], kind[once], lookups[once], cluster, hot_rows)[1]
     head = -(-demand.rows[table] // blocks)
     ids = demand.ids[table] / spread * multiplier
+    most = most_ids(ids, 1 / spread, _deviations(tables, table, blocks))
     return Modes(
         table=table, type=kind, kernel=kernel, coverage=coverage, ids=ids,
         load_factor=np.array([factor for *_, factor in legal], dtype=np.float64),
@@ -159,9 +164,31 @@ def build_modes(
         head_rows=head,
         tail_rows=demand.rows[table] - (blocks - 1) * head,
         repeats=demand.repeats[table],
+        most_ids=most,
+        most_rows=most_rows(head, most, _different_rows(tables, table, lookups * multiplier, row_spread)),
         spread=spread,
         row_spread=row_spread,
     )  # fmt: skip
+
+
+def _deviations(tables: tuple[Table, ...], table: Ints, blocks: Ints) -> Floats:
+    """How much the share of the busiest of so many blocks (M,) differs between batches."""
+    known = np.array([each.access is not None and each.access.busiest_deviation is not None for each in tables])
+    found = np.zeros(len(table))
+    for i in np.flatnonzero(known[table] & (blocks > 1)).tolist():
+        found[i] = busiest_deviation(tables[int(table[i])], int(blocks[i]))
+    return found
+
+
+def _different_rows(tables: tuple[Table, ...], table: Ints, lookups: Floats, row_spread: Floats) -> Floats:
+    """Different rows (M,) of the busiest block of so many lookups; infinite where nothing says how rows are read."""
+    profiles = [each.access for each in tables]
+    known = np.array([each is not None and (each.zipf is not None or each.reuse_bins is not None) for each in profiles])
+    found = np.full(len(table), np.inf)
+    some = np.flatnonzero(known[table])
+    if some.size:
+        found[some] = Reuse.of(tables).unique_rows(table[some], lookups[some]) / row_spread[some]
+    return found
 
 
 def _spreads(

@@ -239,6 +239,8 @@ def _access_key(access: AccessProfile | None) -> str:
         return "None"
     told = f"AccessProfile(zipf={access.zipf}, reuse_bins={access.reuse_bins}, {access.lookups}, {access.unique_rows})"
     where = (access.hot_rows, access.block_lookups, access.block_unique_rows, access.busiest_lookups)
+    if access.busiest_deviation is not None:
+        where = (*where, access.busiest_deviation)
     return told if where == (None,) * len(where) else f"{told}, {where}"
 
 

@@ -1,12 +1,19 @@
 """What each rank of a planned job holds, and has on disk, in the `real` accounting on CPU."""
 
+import math
+
 import numpy as np
 
 from recsmith.plans import Plan
+from recsmith.problems.drawn import most_ids, most_rows
 from recsmith.problems.memory import local_batch_bytes
 from recsmith.problems.modes import Demand
 from recsmith.sharding import KERNEL_NAMES, Shard
 from recsmith.sharding.memory import Pieces, real_bytes, real_parts
+from recsmith.workloads import Table
+from recsmith.workloads.access import HotRows
+from recsmith.workloads.reuse import Reuse
+from recsmith.workloads.row_blocks import busiest_deviation, unique_before
 
 ALL_TO_ALL = ("table_wise", "column_wise")  # pooled outputs arrive as columns, which backward sorts by rank
 
@@ -51,9 +58,18 @@ def _pieces_of(plan: Plan, shards: tuple[Shard, ...]) -> Pieces:
             types, mine, shards, (demand.ids * demand.repeats).tolist(), demand.repeats.tolist(), strict=True
         )
     ]
-    ids = demand.ids / np.array(spreads) * times
+    shares = 1 / np.array(spreads)
+    blocks = [kind.blocks(plan.cluster) for kind in types]
+    deviations = np.array([busiest_deviation(table, count) for table, count in zip(mine, blocks, strict=True)])
+    ids = most_ids(demand.ids * shares * times, shares, deviations)
+    rows = np.array([shard.rows[1] - shard.rows[0] for shard in shards])
+    lookups = demand.ids * demand.repeats * times
+    different = [
+        _different_rows(table, shard, float(each), count, plan.workload.hot_rows)
+        for table, shard, each, count in zip(mine, shards, lookups, blocks, strict=True)
+    ]
     return Pieces(
-        rows=np.array([shard.rows[1] - shard.rows[0] for shard in shards]),
+        rows=rows,
         width=np.array([shard.columns[1] - shard.columns[0] for shard in shards]),
         table_rows=demand.rows, table_dim=demand.dim, element_bytes=demand.element_bytes,
         ids=ids, bags=np.where(demand.pooled, demand.bags * times, ids),
@@ -65,22 +81,40 @@ def _pieces_of(plan: Plan, shards: tuple[Shard, ...]) -> Pieces:
         on_cpu=True, counted=np.array([policies[shard.table] == "static" for shard in shards]),
         sequence=~demand.pooled, mean=np.array([table.pooling == "mean" for table in mine]),
         gathered=np.array([kind.splits_rows for kind in types]) & demand.pooled,
+        different=most_rows(rows, ids, np.array(different)),
     )  # fmt: skip
+
+
+def _different_rows(table: Table, shard: Shard, lookups: float, blocks: int, assumed: HotRows | None) -> float:
+    """The different rows of a shard in so many lookups of its table; infinite where nothing says how rows are read."""
+    access = table.access
+    if access is None or (access.zipf is None and access.reuse_bins is None):
+        return math.inf
+    if blocks == 1:
+        return float(Reuse.of((table,)).unique_rows(np.zeros(1, dtype=np.int64), np.array([lookups]))[0])
+    before, until = unique_before(table, np.array(shard.rows, dtype=np.float64), lookups, assumed).tolist()
+    return until - before
 
 
 def _batch_bytes(plan: Plan, sort: int) -> int:
     """Bytes of the local batch, its outputs and their gradients at the peak of a step; every rank has the same batch.
 
     Gradients of outputs (and, where they leave by an all-to-all, their copy in order of ranks) are freed before FBGEMM
-    sorts ids, so they count only as far as they exceed the sort. One rank sends nothing: its lookups are its outputs.
+    sorts ids, so they count only as far as they exceed the sort. Of sequences one copy is still there while rows are
+    found, and one more before, where they are brought into the order of blocks of rows (measured, docs/memory.md). One
+    rank sends nothing: its lookups are its outputs.
     """
     workload, types = plan.workload, {placement.table: placement.sharding_type for placement in plan.placements}
     alone = plan.cluster.world_size == 1
-    batch, outputs, gradients = 0.0, 0.0, 0.0
+    batch, outputs, gradients, kept = 0.0, 0.0, 0.0, 0.0
     for table in workload.tables:
         ids, given = local_batch_bytes(table, workload)
         outputs += given
         if not alone and types[table.name] != "data_parallel":  # which looks up in the local batch itself
             batch += ids
-            gradients += given * (2 if types[table.name] in ALL_TO_ALL or not table.pooled else 1)
-    return int(batch + outputs + max(0.0, gradients - sort))
+            if table.pooled:
+                gradients += given * (2 if types[table.name] in ALL_TO_ALL else 1)
+            else:
+                kept += given
+                gradients += 0.0 if types[table.name] in ALL_TO_ALL else given
+    return int(batch + outputs + kept + max(0.0, gradients - sort))

@@ -13,7 +13,7 @@ from recsmith.analyses.explain import Explanation, PartShare, Phase, RankShare, 
 from recsmith.files import Raw, encode
 from recsmith.plans import PARTS, describe_kernel
 from recsmith.reports.layout import Grid, add_first, grid, line
-from recsmith.reports.plans import error_line, model_words, part_words, sequences_words
+from recsmith.reports.plans import drawn_words, error_line, model_words, part_words, sequences_words
 from recsmith.units import counted, format_size, format_time
 from recsmith.workloads import Table
 
@@ -38,7 +38,8 @@ def explanation_report(explanation: Explanation) -> RenderableType:
     if explanation.account is not None:
         return Group(*lines, *account_report(explanation.account), *_ties_of(explanation))
     phases = (each for i, phase in enumerate(explanation.phases) for each in _phase_report(phase, i, explanation))
-    return Group(*lines, *phases, *_hot_rows_report(explanation), *_cache_report(cache_curve(plan)))
+    more = (*_hot_rows_report(explanation), *_memory_report(explanation), *_cache_report(cache_curve(plan)))
+    return Group(*lines, *phases, *more)
 
 
 def _hot_rows_report(explanation: Explanation) -> Iterator[RenderableType]:
@@ -54,6 +55,20 @@ def _hot_rows_report(explanation: Explanation) -> Iterator[RenderableType]:
         )
     if len(explanation.hot_rows) > MOST_TABLES:
         yield line("", f"… {len(explanation.hot_rows) - MOST_TABLES} more tables")
+
+
+def _memory_report(explanation: Explanation) -> Iterator[RenderableType]:
+    """What a batch takes on the fullest rank, and how much of it a mean one would not."""
+    found, drawn = explanation.fullest, drawn_words(explanation.plan)
+    if found is None:
+        return
+    yield Text()
+    share = f"{format_size(found.bytes)} of {format_size(found.capacity)} ({found.bytes / found.capacity:.0%})"
+    over = f", {format_size(found.over_mean_bytes)} of them more than a mean batch takes" if drawn else ""
+    batch = f"{format_size(found.batch_bytes)} are ids, outputs and temporaries{over}"
+    yield line("memory", f"rank {found.rank} is fullest: {share}, of which {batch}")
+    if drawn:
+        yield line("", drawn)
 
 
 def _cache_report(curve: CacheCurve | None) -> Iterator[RenderableType]:
@@ -141,6 +156,7 @@ def explanation_to_raw(explanation: Explanation) -> Raw:
         "phases": [encode(phase) for phase in explanation.phases],
         "account": None if explanation.account is None else encode(explanation.account),
         **({"hot_rows": [encode(each) for each in explanation.hot_rows]} if explanation.hot_rows else {}),
+        **({} if explanation.fullest is None else {"fullest": encode(explanation.fullest)}),
         **({} if explanation.published_error is None else {"published_error": encode(explanation.published_error)}),
         **({} if (curve := cache_curve(plan)) is None else {"caches": encode(curve)}),
     }

@@ -28,6 +28,7 @@ from recsmith.plans import (
 )
 from recsmith.plans.diff import Change
 from recsmith.problems.cached_lookups import CachedTable, cached_tables_of, hit_share
+from recsmith.problems.drawn import QUANTILE
 from recsmith.problems.plain_reserve import kept_estimate
 from recsmith.problems.space import space_words
 from recsmith.reports.layout import Grid, add_first, grid, line
@@ -39,6 +40,7 @@ MOST_DEVICES = 16  # more ranks than this, which is two hosts of eight, are summ
 TABLE_WISE, COLUMN_WISE = "table_wise", "column_wise"  # tables that column_wise does not split lie as under table_wise
 SHOWN = 6  # rows of the busiest ranks, and of the idlest; fewer lines than MOST_DEVICES in all
 MOST_CHANGES = 40  # rows: about a screen; the tables that move most come first
+FULL_BATCH = f"the fullest of {round(1 / (1 - QUANTILE)):,} batches"
 MOST_NAMED = 8  # ranks, and widths, of a placement: a row stays on one line
 
 
@@ -57,7 +59,8 @@ def plan_report(plan: Plan, run: str | None = None) -> RenderableType:
         line("bound", _bound_words(plan)),
     ]
     remarks = (
-        ("towers", towers_words(plan)), ("sync", sync_words(plan)), ("rows", sequences_words(plan)), ("search", run),
+        ("towers", towers_words(plan)), ("sync", sync_words(plan)), ("rows", sequences_words(plan)),
+        ("memory", drawn_words(plan)), ("search", run),
         (beneath_label(plan), beneath_words(plan)),
         ("note", inexact_words(plan)), ("note", wide_text(plan)), *(("note", text) for text in hot_rows_words(plan)),
     )  # fmt: skip
@@ -188,6 +191,15 @@ def hot_rows_words(plan: Plan) -> list[str]:
                 f"{', the most' if more else ''}{more}; every rank is priced as the busiest"
             )
     return made
+
+
+def drawn_words(plan: Plan) -> str | None:
+    """Which batches the memory of tables split by rows has room for; None without such, or in TorchRec's accounting."""
+    split = sum(each.kind.blocks(plan.cluster) > 1 for each in plan.placements)
+    if not split or plan.constraints.get("memory", "real") != "real":
+        return None
+    kept = f"; {format_size(plan.cluster.reserve_bytes)} of reserve beside" if plan.cluster.reserve_bytes else ""
+    return f"ids, outputs and temporaries of {counted(split, 'table')} split by rows as in {FULL_BATCH}{kept}"
 
 
 def _plan_words(plan: Plan) -> str:

@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 from recsmith.files import Raw
 from recsmith.measuring.statistics import Interval
 from recsmith.reports.layout import grid, line, plain_grid, plain_line
+from recsmith.reports.plans import drawn_words
 from recsmith.units import format_size, format_time
 from recsmith.verifying.verification import (
     JobVerification,
@@ -158,6 +159,7 @@ def job_verification_report(found: JobVerification) -> RenderableType:
         line("times", f"medians; {SHARED_CORES}"),
         line("memory", f"of embeddings at the peak of a step; predicted within {found.worst_memory:.1%} of measured"),
         line("", "predicted is the real accounting on CPU, and the local batch and its outputs (base)"),
+        *([line("", words)] if (words := drawn_words(found.plan)) else []),
         line("digest", f"{found.plan.digest[:16]}"),
     ]
     made = grid(right=JOB_COLUMNS, optional=("of it base", "backward", "forward"))

@@ -52,7 +52,8 @@ class Pieces:
     """What memory depends on, per piece and covered rank.
 
     rows, width: of the shard; table_rows, table_dim: of the table.
-    ids, bags: looked up and returned a step; outputs: TorchRec's estimate of bags, with min(1, pooling factor).
+    ids, bags: looked up and returned a step; different: rows among the ids (None: as many as ids that are drawn evenly
+        read, which is the most that there can be); outputs: TorchRec's estimate of bags, with min(1, pooling factor).
 
     on_cpu: ranks are processes on a CPU that talk through gloo. What only the CPU's terms depend on (None: nowhere):
     counted: a cache counts how often each row is read;
@@ -80,6 +81,7 @@ class Pieces:
     mean: Bools | None = None
     gathered: Bools | None = None
     slot_width: Ints | None = None
+    different: Floats | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,7 +273,7 @@ def _dense_gradient(pieces: Pieces, weights: Ints) -> Ints:
 
 def _cpu_sort(pieces: Pieces) -> Floats:
     """What FBGEMM's backward writes on CPU to bring equal ids together; the dense kernel adds without sorting."""
-    distinct = -pieces.rows * expm1(-pieces.ids / pieces.rows)  # of ids drawn evenly, the most that ids can be
+    distinct = pieces.different if pieces.different is not None else -pieces.rows * expm1(-pieces.ids / pieces.rows)
     weighted = pieces.weighted | _flag(pieces.mean)
     pooled = pieces.ids * np.where(weighted, CPU_SORT_PER_WEIGHTED_ID, CPU_SORT_PER_ID) + distinct * CPU_SORT_PER_ROW
     pooled = pooled + pieces.ids * np.where(pieces.weighted, CPU_WEIGHT_GRADIENT, 0)

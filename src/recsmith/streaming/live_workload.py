@@ -80,7 +80,8 @@ def counted_access(sketch: IdSketch, rows: int) -> AccessProfile:
     return AccessProfile(
         reuse_bins=tuple((bins / bins.sum()).tolist()), lookups=lookups, unique_rows=distinct,
         block_lookups=tuple(map(float, sketch.blocks)) if any(sketch.blocks) else None,
-        busiest_lookups=tuple(sketch.busiest) if any(sketch.blocks) else None,
+        busiest_lookups=sketch.busiest.mean if any(sketch.blocks) else None,
+        busiest_deviation=sketch.busiest.deviation if any(sketch.blocks) else None,
     )  # fmt: skip
 
 

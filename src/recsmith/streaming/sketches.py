@@ -14,8 +14,9 @@ from recsmith._types import Ints
 from recsmith.data.domain import id_outside
 from recsmith.errors import CorruptFile, MissingExtra, UsageError
 from recsmith.files import Raw
-from recsmith.workloads.row_blocks import HALVINGS, busiest_shares, count_blocks
+from recsmith.workloads.busiest_shares import BusiestShares
 from recsmith.workloads.row_blocks import blocks_of as block_count
+from recsmith.workloads.row_blocks import count_blocks
 
 SCHEMA = "recsmith/id-sketch/1"
 LG_DISTINCT = 12  # HyperLogLog of 4,096 registers: the number of different ids is off by 1.6 % (one deviation)
@@ -53,7 +54,7 @@ class IdSketch:
         self._lengths = made.kll_ints_sketch(LENGTH_K)
         self._counts = made.count_min_sketch(HASHES, BUCKETS)
         self._blocks = np.zeros(block_count(self._cut), dtype=np.int64)
-        self._busiest = np.zeros(HALVINGS)  # shares of the busiest blocks of each update, times its ids
+        self.busiest = BusiestShares()  # of what came at once
 
     def count(self, bags: int, lookups: int) -> None:
         """Count bags and their ids that are not sketched, or will be in part; UsageError where a count is negative."""
@@ -80,7 +81,8 @@ class IdSketch:
         if len(self._blocks) and len(ids):
             known = ids[-1] < self._cut
             self._blocks = self._blocks + count_blocks(ids, self._cut, times) if known else self._blocks[:0]
-            self._busiest += len(values) * busiest_shares(values, self._cut) if known else 0.0
+            if known:
+                self.busiest.add(values, self._cut)
         distinct, frequent, counts = self._distinct.update, self._frequent.update, self._counts.update
         for value, weight in zip(ids.tolist(), times.tolist(), strict=True):
             distinct(value)
@@ -94,7 +96,7 @@ class IdSketch:
         if other.sketched:
             same = len(self._blocks) == len(other._blocks)
             self._blocks = self._blocks + other._blocks if same else self._blocks[:0]
-            self._busiest = self._busiest + other._busiest
+            self.busiest.merge(other.busiest)
         self.count(other.bags, other.lookups)
         self.sketched += other.sketched
         self._distinct = _union(self._library, self._distinct, other._distinct)
@@ -106,11 +108,6 @@ class IdSketch:
     def blocks(self) -> list[int]:
         """How many sketched lookups read each of equal blocks of the table's rows; none where these are not known."""
         return self._blocks.tolist()
-
-    @property
-    def busiest(self) -> list[float]:
-        """The share of lookups in the busiest of 2, 4, 8, ... blocks of rows, in the mean of what came at once."""
-        return (self._busiest / max(self.sketched, 1)).tolist()
 
     @property
     def distinct(self) -> float:
@@ -156,7 +153,7 @@ class IdSketch:
             "lengths": self._lengths.serialize(), "counts": self._counts.serialize(),
         }  # fmt: skip
         numbers = {"bags": self.bags, "lookups": self.lookups, "sketched": self.sketched}
-        numbers |= {"blocks": self.blocks, "busiest": self._busiest.tolist()} if self.blocks else {}
+        numbers |= {**self.busiest.to_raw(), "blocks": self.blocks} if self.blocks else {}
         return {"schema": SCHEMA, **numbers, **{name: base64.b64encode(each).decode() for name, each in parts.items()}}
 
     @classmethod
@@ -178,7 +175,7 @@ class IdSketch:
             made._lengths = package.kll_ints_sketch.deserialize(data["lengths"])
             made._counts = package.count_min_sketch.deserialize(data["counts"])
             made._blocks = np.array([_whole(each, "a block") for each in raw.get("blocks", [])], dtype=np.int64)
-            made._busiest = np.array(raw.get("busiest", [0.0] * HALVINGS), dtype=np.float64)
+            made.busiest = BusiestShares.from_raw({**raw, "ids": made.sketched})
             made._check()
         except (LookupError, TypeError, ValueError, RuntimeError, MemoryError, UnicodeError) as error:
             raise CorruptFile(f"{source} holds no sketch of ids: {error}; it is damaged") from None
@@ -198,8 +195,6 @@ class IdSketch:
         for name, found in sums.items():
             if found != self.sketched:
                 raise ValueError(f"'{name}' is of {found:g} ids, and {self.sketched:,} were sketched")
-        if self._busiest.shape != (HALVINGS,) or not ((self._busiest >= 0) & (self._busiest <= self.sketched)).all():
-            raise ValueError(f"'busiest' are not {HALVINGS} numbers from 0 to the {self.sketched:,} ids")
         if self.sketched > self.lookups or self._lengths.n > self.bags:
             raise ValueError("more was sketched than was counted")
         if not self._lengths.is_empty() and self._lengths.get_min_value() < 0:

@@ -24,6 +24,7 @@ from recsmith.problems import Problem, footprint_of, problem_holding, problem_of
 from recsmith.problems.footprint import memory_parts
 from recsmith.reports.plans import (
     beneath_words,
+    drawn_words,
     hot_rows_words,
     inexact_words,
     model_words,
@@ -199,9 +200,10 @@ def _summary(plan: Plan, name: str) -> ShownPlan:
 
 def notes_of(plan: Plan) -> Iterator[str]:
     """What a reader should know besides the figures; the terminal, the page and the report say the same."""
-    towers = towers_words(plan)
+    towers, drawn = towers_words(plan), drawn_words(plan)
     words = (overfull_words(plan.cost), towers and f"towers: {towers}", sync_words(plan), sequences_words(plan),
-             beneath_words(plan), inexact_words(plan), wide_text(plan), *hot_rows_words(plan))  # fmt: skip
+             drawn and f"memory: {drawn}", beneath_words(plan), inexact_words(plan), wide_text(plan),
+             *hot_rows_words(plan))  # fmt: skip
     for text in (*words, str(error_of(plan))):
         if text:
             yield f"{text[0].upper()}{text[1:]}."

@@ -28,6 +28,7 @@ class AccessProfile:
     block_unique_rows: different rows that a batch reads in each of these blocks.
     busiest_lookups: the share of a batch's lookups in its busiest of 2, 4, 8, ... equal blocks, in the mean of batches:
         more than the busiest block has of all batches where now these rows are hot, now those.
+    busiest_deviation: the standard deviation of these shares between batches.
     hot_rows: where the rows lie that are read most, if blocks were not counted.
     """
 
@@ -38,6 +39,7 @@ class AccessProfile:
     block_lookups: tuple[float, ...] | None = None
     block_unique_rows: tuple[float, ...] | None = None
     busiest_lookups: tuple[float, ...] | None = None
+    busiest_deviation: tuple[float, ...] | None = None
     hot_rows: HotRows | None = None
 
     def __post_init__(self) -> None:
@@ -56,7 +58,14 @@ class AccessProfile:
 
     def scattered(self) -> "AccessProfile":
         """The profile without what it says of where hot rows lie."""
-        return replace(self, block_lookups=None, block_unique_rows=None, busiest_lookups=None, hot_rows=None)
+        return replace(
+            self,
+            block_lookups=None,
+            block_unique_rows=None,
+            busiest_lookups=None,
+            busiest_deviation=None,
+            hot_rows=None,
+        )
 
     def _check_bins(self, bins: tuple[float, ...]) -> None:
         if len(bins) != NUM_REUSE_BINS or any(not 0 <= share <= 1 for share in bins) or abs(sum(bins) - 1) > ROUNDED:
@@ -77,14 +86,14 @@ class AccessProfile:
             self.block_lookups is None or len(self.block_unique_rows) != len(self.block_lookups)
         ):
             raise UsageError("block_unique_rows need block_lookups of the same blocks; give both, of equally many")
-        busiest = self.busiest_lookups
-        if busiest is not None and (
-            not counted or not 1 <= len(busiest) <= MOST_HALVINGS or not all(0 <= share <= 1 for share in busiest)
-        ):
-            raise UsageError(
-                f"busiest_lookups are shares, from 0 to 1, of the busiest of 2, 4, 8, ... blocks, at most "
-                f"{MOST_HALVINGS}; give block_lookups beside them"
-            )
+        for name, shares in (("busiest_lookups", self.busiest_lookups), ("busiest_deviation", self.busiest_deviation)):
+            if shares is not None and (
+                not counted or not 1 <= len(shares) <= MOST_HALVINGS or not all(0 <= share <= 1 for share in shares)
+            ):
+                raise UsageError(
+                    f"{name} are shares, from 0 to 1, of the busiest of 2, 4, 8, ... blocks, at most "
+                    f"{MOST_HALVINGS}; give block_lookups beside them"
+                )
         for name, amounts in (("block_lookups", self.block_lookups), ("block_unique_rows", self.block_unique_rows)):
             wrong = amounts is not None and not all(math.isfinite(each) and each >= 0 for each in amounts)
             if wrong or (

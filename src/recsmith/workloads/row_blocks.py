@@ -17,12 +17,11 @@ import numpy as np
 from recsmith._types import Floats, Ints
 from recsmith.elementary import log2
 from recsmith.workloads.access import NUM_REUSE_BINS, AccessProfile, HotRows
+from recsmith.workloads.busiest_shares import BLOCKS, BusiestShares
 from recsmith.workloads.reuse import TINY, Reuse
 from recsmith.workloads.workload import Table
 from recsmith.workloads.zipf import fit_zipf, zipf_hot_share, zipf_unique_rows
 
-HALVINGS = 7  # of all rows, to blocks that are counted
-BLOCKS = 2**HALVINGS  # that are counted; trade-off: more tell apart the blocks of more ranks, and make larger files
 SINGLE, LONGER = 64, 256  # rows that a law tells apart one by one, and ranges of rows beyond them
 EDGES = 2 ** np.arange(NUM_REUSE_BINS - 1)  # upper ends of all reuse bins but the last: 1, 2, 4 ... 32768
 
@@ -183,6 +182,15 @@ class _Counted:
         return min(1.0, share), _most(cut, self.ends, self.unique)
 
 
+def busiest_deviation(table: Table, blocks: int) -> float:
+    """The standard deviation between batches of the share of lookups in the busiest of so many blocks; 0 if unknown."""
+    counted = table.access.busiest_deviation if table.access is not None else None
+    if counted is None or blocks == 1:
+        return 0.0
+    known = np.array([0.0, *counted])
+    return float(_interpolated(_halvings(blocks), np.arange(len(known), dtype=np.float64), known)[0])
+
+
 @cache
 def _halvings(blocks: int) -> Floats:
     """How often all rows are halved to be so many blocks."""
@@ -262,29 +270,14 @@ def access_of_ids(ids: Ints, rows: int, ends: Sequence[int] = ()) -> AccessProfi
     found, reads = np.unique(ids, return_counts=True)
     bins = np.bincount(np.searchsorted(EDGES, reads), minlength=NUM_REUSE_BINS) / len(found)
     lookups, unique = (count_blocks(found, rows, each) for each in (reads, np.ones_like(reads)))
-    batches = [each for each in np.split(ids, ends) if len(each)]
-    busiest = sum(busiest_shares(each, rows) * len(each) for each in batches) / len(ids)
+    busiest = BusiestShares()
+    for each in np.split(ids, ends):
+        busiest.add(each, rows)
     return AccessProfile(
         reuse_bins=tuple(bins.tolist()), lookups=len(ids), unique_rows=len(found),
         block_lookups=tuple(map(float, lookups)), block_unique_rows=tuple(map(float, unique)),
-        busiest_lookups=tuple(np.asarray(busiest).tolist()),
+        busiest_lookups=busiest.mean, busiest_deviation=busiest.deviation,
     )  # fmt: skip
-
-
-def busiest_shares(ids: Ints, rows: int) -> Floats:
-    """The share of a batch's lookups in the busiest of 2, 4, 8 ... BLOCKS equal blocks of rows.
-
-    Which block is the busiest is asked of every other id, and how busy it is of those between. So chance alone makes no
-    block of a small batch busier than those of a large one.
-    """
-    block = ids * BLOCKS // rows
-    halves = np.stack([np.bincount(block[first::2], minlength=BLOCKS) for first in (0, 1)]).astype(np.float64)
-    found: list[float] = []
-    for blocks in 2 ** np.arange(1, HALVINGS + 1):
-        counts = halves.reshape(2, blocks, -1).sum(axis=2)
-        shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1.0)
-        found.append(float(shares[[1, 0], counts.argmax(axis=1)].mean()))
-    return np.array(found)
 
 
 def blocks_of(rows: int) -> int:
