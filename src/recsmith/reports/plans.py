@@ -199,7 +199,7 @@ def drawn_words(plan: Plan) -> str | None:
     if not split or plan.constraints.get("memory", "real") != "real":
         return None
     kept = f"; {format_size(plan.cluster.reserve_bytes)} of reserve beside" if plan.cluster.reserve_bytes else ""
-    return f"ids, outputs and temporaries of {counted(split, 'table')} split by rows as in {FULL_BATCH}{kept}"
+    return f"room for ids, outputs and temporaries of {counted(split, 'table')} split by rows as in {FULL_BATCH}{kept}"
 
 
 def _plan_words(plan: Plan) -> str:

@@ -4,8 +4,11 @@ from dataclasses import fields
 from typing import Any, cast
 
 from recsmith._components import find, known
+from recsmith.analyses.cache_curve import CacheCurve
 from recsmith.analyses.compare import PlannerRow
 from recsmith.analyses.explain import Phase, TableAccount
+from recsmith.analyses.fullest_rank import FullestRank
+from recsmith.analyses.hot_rows import HotRowsCost
 from recsmith.analyses.scaling import Fewest, Knee, Point
 from recsmith.clusters.files import cluster_schema, plain_cluster_schema
 from recsmith.data.dataset import FORMAT, TransformedSpec
@@ -163,7 +166,13 @@ def _explanation() -> Raw:
             "phases": json_schema(tuple[Phase, ...]),
             "account": json_schema(TableAccount | None),
         },
-        {"published_error": json_schema(PublishedError)},
+        {
+            "published_error": json_schema(PublishedError),
+            "sequences_s": {"type": "number"},
+            "hot_rows": json_schema(tuple[HotRowsCost, ...]),
+            "fullest": json_schema(FullestRank),
+            "caches": json_schema(CacheCurve),
+        },
     )
 
 

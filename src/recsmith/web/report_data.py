@@ -202,7 +202,7 @@ def notes_of(plan: Plan) -> Iterator[str]:
     """What a reader should know besides the figures; the terminal, the page and the report say the same."""
     towers, drawn = towers_words(plan), drawn_words(plan)
     words = (overfull_words(plan.cost), towers and f"towers: {towers}", sync_words(plan), sequences_words(plan),
-             drawn and f"memory: {drawn}", beneath_words(plan), inexact_words(plan), wide_text(plan),
+             drawn, beneath_words(plan), inexact_words(plan), wide_text(plan),
              *hot_rows_words(plan))  # fmt: skip
     for text in (*words, str(error_of(plan))):
         if text:
