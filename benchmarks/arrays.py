@@ -79,7 +79,7 @@ def an_array(
 
 def train_all(runs: list[dict[str, Any]]) -> None:
     """Train runs one after another on this rank of a job."""
-    from recsmith.training.loop import train_on_rank
+    from recsmith.training.rank import train_on_rank
 
     for run in runs:
         train_on_rank(run)
@@ -110,7 +110,7 @@ def show_exact(quick: bool) -> None:
 
 def pair_on_rank(together: dict[str, Any], alone: list[dict[str, Any]], rounds: int) -> list[dict[str, float]]:
     """Medians of wall and CPU seconds of a step of this rank, of the array and of one of its members, in turn."""
-    from recsmith.training.loop import train_on_rank
+    from recsmith.training.rank import train_on_rank
     from recsmith.training.steps.pipelines import BasePipeline
 
     torch.set_num_threads(1)

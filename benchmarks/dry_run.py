@@ -66,7 +66,7 @@ def measured_on_rank(run: Words, phases: list[list[float]]) -> Words:
     import torch
 
     from recsmith._process import proc_bytes
-    from recsmith.training.loop import train_on_rank
+    from recsmith.training.rank import train_on_rank
     from recsmith.training.steps.pipelines import BasePipeline
 
     torch.set_num_threads(1)

@@ -277,7 +277,7 @@ def one_rank() -> Iterator[None]:
 
 def train(output: Path, steps: int, words: dict[str, Any] | None = None) -> None:
     """Train a small run in this process, from the newest checkpoint of its output. words: over those of RUN."""
-    from recsmith.training.loop import train_on_rank
+    from recsmith.training.rank import train_on_rank
 
     with one_rank():
         train_on_rank(RUN | {"steps": steps, **(words or {}), "output": str(output)})

@@ -69,10 +69,10 @@ def ours(job: Any, batches: list[Any], steps: int, run: Any, folder: str) -> Spe
     from recsmith.training.job.job import Progress, TrainingJob
     from recsmith.training.job.log import RunLog, StepTimes
     from recsmith.training.loop import train_steps
+    from recsmith.training.rank import OneModel
     from recsmith.training.run import Checkpointing
     from recsmith.training.sources import open_source
     from recsmith.training.tables.features import Features
-    from recsmith.training.trained_models import OneModel
     from recsmith.training.watchers import Watchers
 
     made = replace(run, steps=steps, output=folder)

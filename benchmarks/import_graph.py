@@ -6,7 +6,8 @@ python benchmarks/import_graph.py --knots    # files and folders of a room that 
 python benchmarks/import_graph.py --sizes    # lines, imports, closures, small modules, class names, functions
 
 Imports are read from the syntax trees, wherever in a file they stand: within functions too. Those for type checkers
-alone (under `if TYPE_CHECKING`) count for the table and for circles. They do not count for the closure of a module,
+alone (under `if TYPE_CHECKING`) count for the table and for circles. A name that a package shows counts as one of the
+module that defines it, too. They do not count for the closure of a module,
 which is what a reader may have to open: the module, all that it imports, directly or through others, and the packages
 around each.
 """
@@ -24,6 +25,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1] / "src"
 BASE = {
     "_components",
+    "_late",
     "elementary",
     "_install",
     "_random",
@@ -39,7 +41,7 @@ BASE = {
     "__main__",
 }  # imported from everywhere
 
-STARTS = ("recsmith.planning.plan", "recsmith.training.loop")  # modules whose closures are counted
+STARTS = ("recsmith.planning.plan", "recsmith.training.loop", "recsmith.training.rank")  # whose closures are counted
 SMALL = 60  # lines up to which a module with one importer might be a part of it
 SYSTEMS = "systems"  # a folder of folders, each of them a unit
 Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -58,6 +60,8 @@ def modules(root: Path) -> dict[str, Path]:
 def imported(path: Path, known: dict[str, Path], *, typing: bool = True) -> Iterator[str]:
     """Modules of the package that a file imports; `from room import name` is `room.name` where that is a module.
 
+    A name that a package only shows is followed to the module that defines it, also where the package loads it late.
+
     typing: whether imports for type checkers alone count.
     """
     skipped = set[ast.AST]() if typing else set(_for_type_checkers(path))
@@ -70,6 +74,23 @@ def imported(path: Path, known: dict[str, Path], *, typing: bool = True) -> Iter
             for each in node.names:
                 inner = f"{node.module}.{each.name}"
                 yield inner if inner in known else node.module
+                yield home(known, node.module, each.name)
+
+
+def home(known: dict[str, Path], module: str, name: str) -> str:
+    """The module that defines a name which can be imported from a module."""
+    inner = f"{module}.{name}"
+    if inner in known:
+        return inner
+    source = _shown(known[module]).get(name) if known[module].name == "__init__.py" else None
+    return module if source is None or source[0] not in known else home(known, *source)
+
+
+@cache
+def _shown(package: Path) -> dict[str, tuple[str, str]]:
+    """The names that a package imports to show them, for type checkers alone too: from where, and their name there."""
+    found = [node for node in nodes(package) if isinstance(node, ast.ImportFrom) and node.module]
+    return {each.asname or each.name: (str(node.module), each.name) for node in found for each in node.names}
 
 
 @cache

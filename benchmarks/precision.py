@@ -172,7 +172,7 @@ def a_job(folder: str, settings: Sequence[str], *, quick: bool) -> Any:
 def areas(quick: bool, output: Path) -> None:
     """AUC and log loss of every form and seed beside fp32; what the file holds is not trained again."""
     from recsmith.training import run_to_raw
-    from recsmith.training.loop import train_on_rank
+    from recsmith.training.rank import train_on_rank
 
     found: dict[str, Any] = json.loads(output.read_text()) if output.exists() else {}
     rates = {"optimizers.sparse.learning_rate": 0.1, "optimizers.dense.learning_rate": 0.003}

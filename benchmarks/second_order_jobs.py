@@ -264,7 +264,7 @@ class Drifting:
             seed=seed,
             model=RunModel(embedding_dim=8, bottom=(32,), top=(64, 32)), optimizers=optimizers, checkpoint=None,
         )  # fmt: skip
-        from recsmith.training.loop import train_on_rank
+        from recsmith.training.rank import train_on_rank
 
         with one_rank():
             train_on_rank(run_to_raw(run))

@@ -123,7 +123,7 @@ def losses_of(folder: Path) -> list[float]:
 
 def train_all(runs: list[dict[str, Any]]) -> None:
     """Train runs one after another on this rank of a job."""
-    from recsmith.training.loop import train_on_rank
+    from recsmith.training.rank import train_on_rank
 
     for run in runs:
         train_on_rank(run)
@@ -171,7 +171,7 @@ def as_rank(settings: dict[str, Any]) -> None:
     import towers  # this file, as the watcher knows it
 
     from recsmith.jobs.worker import join, leave
-    from recsmith.training import loop
+    from recsmith.training import loop, rank
 
     join()
     torch.set_num_threads(1)
@@ -179,7 +179,7 @@ def as_rank(settings: dict[str, Any]) -> None:
     said: list[dict[str, Any]] = []
     for run in settings["runs"]:
         towers.NOTES.clear()
-        loop.train_on_rank(run)
+        rank.train_on_rank(run)
         counted = torch.tensor([BytesBetweenHosts.last.get(kind, 0) for kind in ("pooled", "ids")])
         dist.all_reduce(counted)
         times, left = zip(*towers.NOTES[WARM:], strict=True)

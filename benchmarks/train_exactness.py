@@ -146,7 +146,7 @@ class Job:
 
 def train_all(runs: list[dict[str, Any]]) -> list[str | None]:
     """Train runs one after another on this rank of a job; what refused each of them, in words."""
-    from recsmith.training.loop import train_on_rank
+    from recsmith.training.rank import train_on_rank
 
     said: list[str | None] = []
     for run in runs:

@@ -11,10 +11,11 @@ import pytest
 
 import recsmith
 from recsmith import _plugins
-from recsmith._plugins import plugin_names
-from recsmith.costs import cost_model
-from recsmith.costs.neural.files import shipped_models
+from recsmith._plugins import OwnNames, plugin_names
+from recsmith.costs import COST_MODELS, CostModel, cost_model
+from recsmith.costs.weight_files import shipped_models
 from recsmith.errors import MissingExtra, UsageError
+from recsmith.planners import Planner
 from recsmith.planning import PLANNERS, find_planner
 
 EXAMPLE = Path(__file__).parents[1] / "examples" / "own_planner.py"
@@ -145,6 +146,32 @@ def test_a_planner_whose_package_is_missing_is_one_sentence_with_what_to_install
 @pytest.mark.usefixtures("package")
 def test_own_names_are_never_shadowed():
     assert find_planner("auto") is PLANNERS["auto"]
+
+
+@pytest.mark.parametrize(("own", "protocol"), [(PLANNERS, Planner), (COST_MODELS, CostModel)])
+def test_own_names_lead_to_what_is_called_so(own: OwnNames[Any], protocol: type[Any]):
+    assert own
+    for name in own:
+        assert name in own
+        assert isinstance(own[name], protocol)
+        assert own[name].name == name
+        assert own[name] is own[name]
+    assert "nobody" not in own
+    with pytest.raises(KeyError):
+        own["nobody"]
+
+
+def test_own_names_are_listed_without_importing_what_they_lead_to():
+    code = """
+import sys
+from recsmith.costs import COST_MODELS
+from recsmith.planning import PLANNERS
+print(len(PLANNERS), len(COST_MODELS), "auto" in PLANNERS, "recsmith.planners.auto.planner" in sys.modules)
+PLANNERS["auto"]
+print("recsmith.planners.auto.planner" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.split() == [str(len(PLANNERS)), str(len(COST_MODELS)), "True", "False", "True"], done.stderr
 
 
 class Shadow:

@@ -37,7 +37,7 @@ TABLES = {"a": 2000, "b": 5003, "c": 211}
 FP32, CHOOSING, COARSE = 1e-4, 1e-2, 3e-2
 THREADS = "1"
 PORTS = 20_000  # the first of those at which ranks meet
-IMPORTED = ["torch", "torchrec", "fbgemm_gpu", "recsmith.training.loop", "recsmith.training.launch.launching"]
+IMPORTED = ["torch", "torchrec", "fbgemm_gpu", "recsmith.training.rank", "recsmith.training.launch.launching"]
 Row = dict[str, Any]
 
 
@@ -258,7 +258,7 @@ def plan_of(run: Any, kind: str, device: str, folder: Path) -> str:
 def train_here(run: Any) -> Row:
     """Train a run on this rank, refused as `recsmith train` refuses it; what came of it."""
     from recsmith.training.launch.prerequisites import check_run
-    from recsmith.training.loop import train_on_rank
+    from recsmith.training.rank import train_on_rank
     from recsmith.training.run import run_to_raw
     from recsmith.training.systems.arrays.members import trained_runs
 

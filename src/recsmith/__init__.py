@@ -7,9 +7,9 @@
 Names load when they are first used, so `import recsmith` costs nothing and never imports torch.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
+from recsmith._late import late_names
 from recsmith._version import __version__
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from recsmith.workloads import AccessProfile, Feature, Table, Workload, load_workload, save_workload
     from recsmith.workloads.sample import sample_workload
 
-_ROOMS = {
+__getattr__ = late_names(__name__, {
     "recsmith.workloads": ("AccessProfile", "Feature", "Table", "Workload", "load_workload", "save_workload"),
     "recsmith.workloads.sample": ("sample_workload",),
     "recsmith.clusters": ("Cluster", "Device", "Links", "load_cluster"),
@@ -65,8 +65,7 @@ _ROOMS = {
     "recsmith.errors": (
         "CorruptFile", "Infeasible", "MissingExtra", "NoPlanFound", "PlanMismatch", "RecSmithError", "UsageError",
     ),
-}  # fmt: skip
-_ROOM_OF = {name: room for room, names in _ROOMS.items() for name in names}
+})  # fmt: skip
 
 __all__ = [
     "AccessProfile", "Apart", "Bound", "Cluster", "Constraints", "CorruptFile", "Device", "Feature", "Infeasible",
@@ -75,15 +74,6 @@ __all__ = [
     "compare", "diff", "explain", "load_cluster", "load_constraints", "load_plan", "load_workload", "pins_of", "plan",
     "price", "replan", "replan_curve", "report", "sample_workload", "save_plan", "save_workload", "simulate", "sweep",
 ]  # fmt: skip
-
-
-def __getattr__(name: str) -> object:
-    """Import the room of a public name on first use (PEP 562)."""
-    if name not in _ROOM_OF:
-        raise AttributeError(f"module 'recsmith' has no attribute '{name}'")
-    value = getattr(import_module(_ROOM_OF[name]), name)
-    globals()[name] = value
-    return value
 
 
 def __dir__() -> list[str]:

@@ -1,14 +1,17 @@
-"""Planners and cost models of other packages, found by their entry points.
+"""Planners and cost models by name: RecSmith's own, and those of other packages, found by their entry points.
 
     [project.entry-points."recsmith.planners"]       # in the pyproject.toml of the other package
     mine = "my_package.planner:MyPlanner"
 
-An entry point leads to an object, or to a class or function without arguments that makes one. Names are listed without
-importing anything; a package is imported when its name is asked for.
+    PLANNERS = OwnNames[Planner]("plan", {"auto": "recsmith.planners.auto:Auto"})    # the same, of RecSmith
+
+Both lead to an object, or to a class or function without arguments that makes one. Names are listed without importing
+anything; a module is imported when its name is asked for.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from recsmith.errors import UsageError
 
@@ -17,6 +20,40 @@ if TYPE_CHECKING:
 
 Named = TypeVar("Named")
 PLANNERS, COST_MODELS = "recsmith.planners", "recsmith.cost_models"  # groups of entry points
+
+
+class OwnNames(Mapping[str, Named]):
+    """What RecSmith itself has of a group, by name: 'module:name' until it is asked for, and then what that makes.
+
+    method: that each of them has, as of load_plugin.
+    """
+
+    def __init__(self, method: str, places: Mapping[str, str]) -> None:
+        self._method = method
+        self.places: dict[str, str | Named] = dict(places)
+
+    def __getitem__(self, name: str) -> Named:
+        place = self.places[name]
+        if not isinstance(place, str):
+            return place
+        module, _, attribute = place.partition(":")
+        made: Named = _made(getattr(import_module(module), attribute), self._method)
+        self.places[name] = made
+        return made
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.places
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.places)
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+
+def _made(found: Any, method: str) -> Any:
+    """The object, or what the class or function makes that is none itself."""
+    return found() if isinstance(found, type) or not hasattr(found, method) else found
 
 
 def plugins(group: str) -> dict[str, str]:
@@ -48,8 +85,7 @@ def load_plugin(group: str, name: str, what: str, method: str) -> object | None:
         packages = " and ".join(sorted(map(_package, points)))
         raise UsageError(f"{what} '{name}' is offered by {packages}; uninstall one of them")
     try:
-        found = points[0].load()
-        made = found() if isinstance(found, type) or not hasattr(found, method) else found
+        made = _made(points[0].load(), method)
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
         raise UsageError(f"{what} '{name}' of {_package(points[0])} cannot be loaded ({reason}); repair it") from error

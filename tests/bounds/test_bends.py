@@ -27,7 +27,7 @@ def _bending(case: Case, seed: int, folder: Path, monkeypatch: pytest.MonkeyPatc
     path, draw = folder / f"{seed}.safetensors", np.random.default_rng(seed)
     made = tensors(seed=seed, launch=draw.choice([0.0, 1e-7, 1e-6], 2), offsets=10 ** draw.uniform(-7, -4.5, (2, 2)))
     save_model(str(path), made, card(hardware="simulated:test", device="test, simulated"))
-    monkeypatch.setitem(COST_MODELS, "neural", cost_model(f"neural:{path}"))
+    monkeypatch.setitem(COST_MODELS.places, "neural", cost_model(f"neural:{path}"))
     tables = tuple(replace(each, data_type="fp32") for each in case.workload.tables)
     work = replace(case.workload, tables=tables, optimizer="sgd")
     kernels = tuple(name for name in case.space.kernels if name in OFF_DISK)

@@ -312,7 +312,7 @@ def moody(monkeypatch: pytest.MonkeyPatch, tables: Path) -> Callable[..., Result
     """A sweep of three points that end in these moods."""
 
     def moody(*moods: BaseException | None, words: tuple[str, ...] = ()) -> Result:
-        monkeypatch.setitem(PLANNERS, "moody", Moody(*moods))
+        monkeypatch.setitem(PLANNERS.places, "moody", Moody(*moods))
         return run_sweep(tables, "--devices", "2,4,8", "--device", "h100", *words, planner="moody")
 
     return moody

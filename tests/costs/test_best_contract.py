@@ -14,7 +14,7 @@ from support.cases import Case, brute_force, check_plan, seeded, small_case, tab
 from recsmith import simulate
 from recsmith.bounds import lower_bound
 from recsmith.clusters import load_cluster
-from recsmith.costs import BEST, cost_model, step_seconds
+from recsmith.costs import cost_model, step_seconds
 from recsmith.costs.neural.evaluator import NeuralEvaluator
 from recsmith.costs.pricing import group_seconds, one_device
 from recsmith.planning import find_planner
@@ -24,6 +24,7 @@ from recsmith.testing import CostModelContract, PlannerContract
 from recsmith.testing.planners import PlannerCase
 from recsmith.workloads import AccessProfile
 
+BEST = cost_model("best")
 OFTEN = AccessProfile(zipf=0.8)
 MIXED = (
     table("measured", 100_000, 64, 10.0, access=OFTEN), table("narrow", 5_000, 8, 40.0, access=OFTEN),

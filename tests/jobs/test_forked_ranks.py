@@ -35,7 +35,7 @@ def trained(folder: Path, **words: Any) -> tuple[list[float], bytes, str]:
 
 def train_here(run: Any) -> str:
     """Train on this rank; the command of its parent."""
-    from recsmith.training.loop import train_on_rank
+    from recsmith.training.rank import train_on_rank
 
     train_on_rank(run)
     return Path(f"/proc/{os.getppid()}/cmdline").read_text()

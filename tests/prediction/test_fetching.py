@@ -10,7 +10,7 @@ from support.dlrm_plans import DLRM, a_plan
 from support.machines import a_machine
 
 from recsmith.clusters import Disk
-from recsmith.costs.fetches import AHEAD, disk_fetches
+from recsmith.costs.fetches import disk_fetches
 from recsmith.plans import Cache, Plan
 from recsmith.prediction.fetching import TERM, with_fetches
 from recsmith.prediction.graph import Graph
@@ -19,6 +19,7 @@ from recsmith.prediction.models.build import model_graph
 from recsmith.prediction.predict import predict_graph
 from recsmith.prediction.walk import walk
 from recsmith.prediction.what_if import apply_what_ifs, parse_what_ifs
+from recsmith.workloads.workload import AHEAD
 
 
 def on_disk(reads_per_s: float, pipeline: str) -> Plan:

@@ -8,7 +8,8 @@ from support.build import made_plan as made
 from support.printed import text_of
 
 from recsmith.analyses.explain import explain
-from recsmith.costs.neural.files import find_model, load_model, shipped_models
+from recsmith.costs.neural.files import find_model, load_model
+from recsmith.costs.weight_files import shipped_models
 from recsmith.planning import Result, plan
 from recsmith.plans import PARTS, diff, inexact_tables
 from recsmith.plans.predicted_error import PublishedError

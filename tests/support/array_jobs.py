@@ -11,7 +11,7 @@ from recsmith.errors import RecSmithError
 
 def train_all(runs: list[Any]) -> list[Any]:
     """What `train_on_rank` returned for each run, or its error in words; a list copies a folder between runs."""
-    from recsmith.training.loop import train_on_rank
+    from recsmith.training.rank import train_on_rank
 
     said: list[Any] = []
     for run in runs:

@@ -37,7 +37,7 @@ from recsmith.jobs.machine import LOOPBACK, listener
 
 IMPORTED = (
     "recsmith.torchrec",
-    "recsmith.training.loop",
+    "recsmith.training.rank",
     "fsspec",
     "numpy.ma",
     "torch.distributed.checkpoint._fsspec_filesystem",

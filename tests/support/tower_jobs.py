@@ -7,7 +7,7 @@ from recsmith.errors import RecSmithError
 
 def train_all(runs: list[dict[str, Any]]) -> list[Any]:
     """What `train_on_rank` returned for each run, or its error in words."""
-    from recsmith.training.loop import train_on_rank
+    from recsmith.training.rank import train_on_rank
 
     said: list[Any] = []
     for run in runs:

@@ -159,7 +159,7 @@ def _report(result: Any, output: str | None) -> Any:
 def note_other_processor(cost_model: str) -> None:
     """Say so where kernels of a CPU were measured on another one, and how to adapt the model to this one."""
     from recsmith.costs.neural.files import find_model, load_model
-    from recsmith.costs.neural.model import PREFIX
+    from recsmith.costs.weight_files import PREFIX
     from recsmith.jobs.machine import describe_cpu
 
     if not cost_model.startswith(PREFIX):

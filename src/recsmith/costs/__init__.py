@@ -5,11 +5,7 @@ A cost model of your own fulfils `CostModel` and gives an `Evaluator`; `Additive
 """
 
 from recsmith import _plugins
-from recsmith.costs.analytic import AnalyticCostModel
-from recsmith.costs.best import BestCostModel, kernels_of
-from recsmith.costs.fitted import FittedCostModel
-from recsmith.costs.neural.files import shipped_models
-from recsmith.costs.neural.model import PREFIX, NeuralCostModel
+from recsmith._components import load
 from recsmith.costs.pricing import (
     device_parts,
     device_sums,
@@ -20,19 +16,26 @@ from recsmith.costs.pricing import (
     step_seconds,
 )
 from recsmith.costs.protocol import LARGEST_SUM, READY_THEN_FORWARD, CostModel, Evaluator, Plane, StepRule
-from recsmith.costs.torchrec import AdditiveEvaluator, TorchRecCostModel
+from recsmith.costs.torchrec import AdditiveEvaluator
+from recsmith.costs.weight_files import PREFIX, shipped_models
 
 __all__ = [
-    "BEST", "COST_MODELS", "DEFAULT_COST_MODEL", "LARGEST_SUM", "READY_THEN_FORWARD", "AdditiveEvaluator", "CostModel",
-    "Evaluator", "Plane", "StepRule", "cost_model", "device_parts", "device_sums", "kernels_of", "phase_seconds",
-    "piece_seconds", "price", "step_of", "step_seconds",
+    "COST_MODELS", "DEFAULT_COST_MODEL", "LARGEST_SUM", "READY_THEN_FORWARD", "AdditiveEvaluator", "CostModel",
+    "Evaluator", "Plane", "StepRule", "cost_model", "device_parts", "device_sums", "phase_seconds", "piece_seconds",
+    "price", "step_of", "step_seconds",
 ]  # fmt: skip
 
-COST_MODELS: dict[str, CostModel] = {
-    model.name: model for model in (AnalyticCostModel(), TorchRecCostModel(), FittedCostModel())
-}
-BEST = BestCostModel()
-DEFAULT_COST_MODEL = BEST.name
+COST_MODELS = _plugins.OwnNames[CostModel](
+    "compile",
+    {
+        "best": "recsmith.costs.best:BestCostModel",
+        "analytic": "recsmith.costs.analytic:AnalyticCostModel",
+        "torchrec": "recsmith.costs.torchrec:TorchRecCostModel",
+        "fitted": "recsmith.costs.fitted:FittedCostModel",
+    },
+)
+LEARNED = "recsmith.costs.neural.model:NeuralCostModel"  # of each name that begins with PREFIX
+DEFAULT_COST_MODEL = "best"
 
 
 def cost_model(model: str | CostModel | None = None) -> CostModel:
@@ -41,9 +44,8 @@ def cost_model(model: str | CostModel | None = None) -> CostModel:
     Raises:
         UsageError: there is none of that name, its package cannot be loaded, or the object is no cost model.
     """
-    if model is None or model == "" or model == BEST.name:
-        return BEST
     if isinstance(model, str) and model.startswith(PREFIX):
-        return NeuralCostModel(model)
-    learned = [BEST.name, *(f"{PREFIX}{name}" for name in shipped_models())]
-    return _plugins.find_named(model, COST_MODELS, _plugins.COST_MODELS, CostModel, "cost model", "compile", learned)
+        return load(LEARNED)(model)
+    learned = [f"{PREFIX}{name}" for name in shipped_models()]
+    wanted = DEFAULT_COST_MODEL if model is None or model == "" else model
+    return _plugins.find_named(wanted, COST_MODELS, _plugins.COST_MODELS, CostModel, "cost model", "compile", learned)

@@ -14,8 +14,9 @@ from recsmith.clusters import Device
 from recsmith.costs.analytic import AnalyticCostModel
 from recsmith.costs.fitted import FittedCostModel
 from recsmith.costs.neural.files import shipped_cards
-from recsmith.costs.neural.model import PREFIX, SIMULATED, NeuralCostModel, is_device
+from recsmith.costs.neural.model import SIMULATED, NeuralCostModel, is_device
 from recsmith.costs.protocol import Evaluator
+from recsmith.costs.weight_files import PREFIX
 from recsmith.problems import Problem
 
 

@@ -17,8 +17,6 @@ from recsmith.plans import Plan
 from recsmith.problems import footprint_of, problem_holding, problem_of, sum_per_rank
 from recsmith.sharding import KEY_VALUE
 
-AHEAD = "prefetch_sparse_dist"  # the pipeline that fetches the rows of the next batch while this one trains
-
 
 @noun
 class DiskFetches:

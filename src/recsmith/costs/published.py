@@ -22,10 +22,10 @@ from recsmith.costs.fitted import FittedCostModel
 from recsmith.costs.fitted_kernels import FITTED_TO, FittedKernels
 from recsmith.costs.neural.evaluator import NeuralEvaluator
 from recsmith.costs.neural.files import Card, find_model, load_model, shipped_cards
-from recsmith.costs.neural.model import PREFIX, SIMULATED, is_device
+from recsmith.costs.neural.model import SIMULATED, is_device
 from recsmith.costs.pricing import device_parts
 from recsmith.costs.protocol import Evaluator, parts_of
-from recsmith.costs.weight_files import data_file
+from recsmith.costs.weight_files import PREFIX, data_file
 from recsmith.errors import RecSmithError
 from recsmith.files import check_schema, decode, parse_json
 from recsmith.plans import Placement, Plan

@@ -16,6 +16,7 @@ from recsmith.errors import CorruptFile, UsageError
 from recsmith.files import Raw, did_you_mean, parse_json, replace_file
 
 SUFFIX = ".safetensors"
+PREFIX = "neural:"  # begins the names of learned cost models, before that of their weights
 LARGEST_WEIGHTS = 2**26  # bytes; those that ship have a thousandth
 COMM = "comm-"  # begins the names of models of all-to-alls
 POLICIES = ("dreamshard-", "autoshard-", "splits-")  # those of policies; all other weights are cost models
@@ -80,6 +81,11 @@ def damaged(source: str, reason: str, made_by: str) -> NoReturn:
 def shipped() -> list[str]:
     """Names of all weights that ship."""
     return sorted(file.name.removesuffix(SUFFIX) for file in _home().glob(f"*{SUFFIX}"))
+
+
+def shipped_models() -> list[str]:
+    """Names of the learned cost models that ship, without PREFIX."""
+    return [name for name in shipped() if not name.startswith((COMM, *POLICIES))]
 
 
 def data_file(name: str) -> Path:

@@ -1,19 +1,49 @@
-"""Data that training reads: batches as NumPy arrays, exact about which samples were used, from files or generated."""
+"""Data that training reads: batches as NumPy arrays, exact about which samples were used, from files or generated.
 
+What formats need, and what counts and writes data, loads when it is first used.
+"""
+
+from typing import TYPE_CHECKING
+
+from recsmith._late import late_names
 from recsmith.data.batch import Batch, DataFeature, DataSchema, JaggedIds
 from recsmith.data.batches import Batches, Counts
-from recsmith.data.checking import DataCheck, check_data, check_spec
-from recsmith.data.criteo.source import CriteoSpec
 from recsmith.data.dataset import Dataset, DataSpec, load_spec, open_dataset, spec_from_raw, spec_to_raw
-from recsmith.data.figures import DataFigures, FeatureFigures, SessionFigures, count_figures
-from recsmith.data.generator.source import Optimum, area_under_curve, planted_optimum
-from recsmith.data.generator.spec import DriftSpec, GeneratedFeature, GeneratorSpec, SessionSpec, SwapSpec, TeacherSpec
-from recsmith.data.movielens import MovieLensSpec
 from recsmith.data.order import Position
-from recsmith.data.parquet.columns import ParquetFeature, ParquetSpec
-from recsmith.data.sequences.spec import EventFiles, GeneratedEvents, MovieLensEvents, SequencesSpec
-from recsmith.data.workload import counted_workload, generator_like, schema_workload
-from recsmith.data.write import check_folder, write_dataset
+
+if TYPE_CHECKING:
+    from recsmith.data.checking import DataCheck, check_data, check_spec
+    from recsmith.data.criteo.source import CriteoSpec
+    from recsmith.data.figures import DataFigures, FeatureFigures, SessionFigures, count_figures
+    from recsmith.data.generator.source import Optimum, area_under_curve, planted_optimum
+    from recsmith.data.generator.spec import (
+        DriftSpec,
+        GeneratedFeature,
+        GeneratorSpec,
+        SessionSpec,
+        SwapSpec,
+        TeacherSpec,
+    )
+    from recsmith.data.movielens import MovieLensSpec
+    from recsmith.data.parquet.columns import ParquetFeature, ParquetSpec
+    from recsmith.data.sequences.spec import EventFiles, GeneratedEvents, MovieLensEvents, SequencesSpec
+    from recsmith.data.workload import counted_workload, generator_like, schema_workload
+    from recsmith.data.write import check_folder, write_dataset
+
+__getattr__ = late_names(__name__, {
+    "recsmith.data.checking": ("DataCheck", "check_data", "check_spec"),
+    "recsmith.data.criteo.source": ("CriteoSpec",),
+    "recsmith.data.figures": ("DataFigures", "FeatureFigures", "SessionFigures", "count_figures"),
+    "recsmith.data.generator.source": ("Optimum", "area_under_curve", "planted_optimum"),
+    "recsmith.data.generator.spec": (
+        "DriftSpec", "GeneratedFeature", "GeneratorSpec", "SessionSpec", "SwapSpec", "TeacherSpec",
+    ),
+    "recsmith.data.movielens": ("MovieLensSpec",),
+    "recsmith.data.parquet.columns": ("ParquetFeature", "ParquetSpec"),
+    "recsmith.data.sequences.spec": ("EventFiles", "GeneratedEvents", "MovieLensEvents", "SequencesSpec"),
+    "recsmith.data.workload": ("counted_workload", "generator_like", "schema_workload"),
+    "recsmith.data.write": ("check_folder", "write_dataset"),
+})  # fmt: skip
 
 __all__ = [
     "Batch", "Batches", "Counts", "CriteoSpec", "DataCheck", "DataFeature", "DataFigures", "DataSchema", "DataSpec",

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -9,15 +10,10 @@ from recsmith._components import NAME, find, known, make, register
 from recsmith._types import noun
 from recsmith.data.batch import DataSchema
 from recsmith.data.batches import Batches, BatchReader
-from recsmith.data.criteo.source import CriteoSpec
 from recsmith.data.dealing import Deal, check_deal
 from recsmith.data.domain import CheckedSource
-from recsmith.data.generator.spec import GeneratorSpec
-from recsmith.data.movielens import MovieLensSpec
 from recsmith.data.order import WINDOW, EpochOrder, Position
-from recsmith.data.parquet.columns import ParquetSpec
-from recsmith.data.sequences.spec import SequencesSpec
-from recsmith.data.source import BlockSource, FirstBlocks, GrowingSource
+from recsmith.data.source import BlockSource, DataSpec, FirstBlocks, GrowingSource
 from recsmith.data.transforms.declared import Transform, transform_from_raw, transform_to_raw
 from recsmith.data.transforms.graph import TransformedSource
 from recsmith.errors import CorruptFile, UsageError, check_rules, too_small
@@ -177,6 +173,11 @@ class OwnSpec:
     format: str
     settings: dict[str, Any]
 
+    def beside(self, folder: Path) -> "OwnSpec":
+        """The same: what its settings mean is not known."""
+        del folder
+        return self
+
     def open(self) -> BlockSource:
         """The source."""
         made: Any = make(FORMAT, {NAME: self.format, **self.settings}, where="data")
@@ -184,9 +185,6 @@ class OwnSpec:
         if missing:
             raise UsageError(f"'{self.format}' is no format of data: it has no {', '.join(missing)} (docs/data.md)")
         return cast(BlockSource, CheckedSource(made, self.format))
-
-
-PlainSpec = CriteoSpec | GeneratorSpec | MovieLensSpec | ParquetSpec | SequencesSpec | OwnSpec
 
 
 @noun
@@ -197,13 +195,14 @@ class TransformedSpec:
     rank and epoch beside what the data's format allows.
     """
 
-    data: PlainSpec
+    data: Any  # the DataSpec of a format
     transforms: tuple[Transform, ...]
     wrong: Literal["skip", "stop"] = "stop"
     max_wrong: int = 100
 
-
-DataSpec = PlainSpec | TransformedSpec
+    def beside(self, folder: Path) -> "TransformedSpec":
+        """The same of data whose paths are meant from a folder."""
+        return replace(self, data=self.data.beside(folder))
 
 
 def open_dataset(spec: DataSpec | Source) -> Dataset:
@@ -217,7 +216,7 @@ def open_dataset(spec: DataSpec | Source) -> Dataset:
         CorruptFile: the spec or the data is not what it says it is.
         MissingExtra: Parquet is to be read, and pyarrow is not installed.
     """
-    found = spec if isinstance(spec, DataSpec) else load_spec(spec)
+    found = load_spec(spec) if isinstance(spec, str | PathLike) else spec
     if isinstance(found, TransformedSpec):
         source = open_dataset(found.data).source
         return Dataset(TransformedSource(source, found.transforms, found.wrong, found.max_wrong))
@@ -236,12 +235,9 @@ def load_spec(source: Source) -> DataSpec:
     text = source_text(source, "a spec of data")
     check_is_no_address(text)
     path = Path(text)
-    if path.is_dir():
-        return _spec_of_folder(path)
-    if path.suffix in COLUMN_ENDINGS:
-        return ParquetSpec(paths=(text,))
-    if path.suffix in (".tsv", ".txt", ".gz") or path.name.startswith("day_"):
-        return CriteoSpec(paths=(text,))
+    if (found := _format_of(path)) is not None:
+        where: Raw = {"path": text} if found == "movielens" else {"paths": [text]}
+        return spec_from_raw({FORMAT: found, **where}, text)
     if not path.exists() and text != "-":
         raise UsageError(f"cannot read '{text}': there is no such file; give the path of a file or folder")
     if path.suffix not in SPEC_ENDINGS and text != "-":
@@ -249,45 +245,18 @@ def load_spec(source: Source) -> DataSpec:
             f"'{text}' is no data of a known format; give a spec ({', '.join(SPEC_ENDINGS)}), a file that ends in "
             f"{', '.join(COLUMN_ENDINGS)}, .tsv, .txt or .gz, or a folder"
         )
-    return _beside(spec_from_raw(parse(read_text(text), text), text), path.parent)
+    return spec_from_raw(parse(read_text(text), text), text).beside(path.parent)
 
 
-def _beside(spec: DataSpec, folder: Path) -> DataSpec:
-    """The spec of a file in a folder: paths that are not where the command runs are meant from this folder."""
-    if isinstance(spec, TransformedSpec):
-        return replace(spec, data=cast(PlainSpec, _beside(spec.data, folder)))
-    if isinstance(spec, MovieLensSpec):
-        return replace(spec, path=_found(spec.path, folder))
-    if isinstance(spec, SequencesSpec):
-        return _events_beside(spec, folder)
-    if not isinstance(spec, CriteoSpec | ParquetSpec):
-        return spec
-    paths = tuple(_found(path, folder) for path in spec.paths)
-    if isinstance(spec, CriteoSpec) and spec.index and paths != spec.paths:
-        spec = replace(spec, index=str(folder / spec.index))
-    return replace(spec, paths=paths)
-
-
-def _events_beside(spec: SequencesSpec, folder: Path) -> SequencesSpec:
-    if spec.movielens is not None:
-        spec = replace(spec, movielens=replace(spec.movielens, path=_found(spec.movielens.path, folder)))
-    if spec.files is not None:
-        paths = tuple(_found(path, folder) for path in spec.files.paths)
-        spec = replace(spec, files=replace(spec.files, paths=paths))
-    return spec
-
-
-def _found(path: str, folder: Path) -> str:
-    beside = folder / path
-    return str(beside) if not Path(path).exists() and beside.exists() else path
-
-
-def _spec_of_folder(path: Path) -> DataSpec:
-    if (path / "ratings.csv").exists():
-        return MovieLensSpec(path=str(path))
-    if any(each.suffix in COLUMN_ENDINGS for each in path.rglob("*")):
-        return ParquetSpec(paths=(str(path),))
-    return CriteoSpec(paths=(str(path),))
+def _format_of(path: Path) -> str | None:
+    """The format of data at a path, by what it is called and what lies there; None of a spec."""
+    if path.is_dir():
+        if (path / "ratings.csv").exists():
+            return "movielens"
+        return "parquet" if any(each.suffix in COLUMN_ENDINGS for each in path.rglob("*")) else "criteo"
+    if path.suffix in COLUMN_ENDINGS:
+        return "parquet"
+    return "criteo" if path.suffix in (".tsv", ".txt", ".gz") or path.name.startswith("day_") else None
 
 
 def spec_from_raw(raw: Raw, source: str) -> DataSpec:
@@ -307,7 +276,7 @@ def spec_from_raw(raw: Raw, source: str) -> DataSpec:
         hint = did_you_mean(name, formats) if isinstance(name, str) else f"; known: {', '.join(formats)}"
         wrong = "`format` is missing" if name is None else f"no format of data is called {name!r}"
         raise CorruptFile(f"'{source}': {wrong}{hint}")
-    return decode(cast(type[PlainSpec], _format(name).settings), body, source)
+    return decode(_format(name).settings, body, source)
 
 
 def _transformed(body: Raw, source: str) -> TransformedSpec:

@@ -1,6 +1,7 @@
 """Reads a MovieLens folder: a sample is a rating, its label is whether the user liked the movie."""
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -9,7 +10,7 @@ import numpy as np
 from recsmith._random import permutation
 from recsmith._types import Ints, noun
 from recsmith.data.batch import Batch, DataFeature, DataSchema, JaggedIds
-from recsmith.data.source import MemorySource
+from recsmith.data.source import MemorySource, found_beside
 from recsmith.errors import CorruptFile, UsageError, check_rules
 from recsmith.files import check_is_file, text_lines
 
@@ -39,6 +40,10 @@ class MovieLensSpec:
         check_rules(
             None if 0 <= self.split_seed < 2**63 else f"split_seed is {self.split_seed}; it must be 0 to 2^63 - 1"
         )
+
+    def beside(self, folder: Path) -> "MovieLensSpec":
+        """With a path that is meant from a folder."""
+        return replace(self, path=found_beside(self.path, folder))
 
 
 class MovieLensSource(MemorySource):

@@ -2,6 +2,7 @@
 
 import hashlib
 from dataclasses import field
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -37,6 +38,20 @@ class SampleBlock:
         """The samples that are not corrupt, each with its own bags."""
         samples = expanded(self.samples)
         return samples if self.valid is None else samples.take(np.flatnonzero(self.valid))
+
+
+class DataSpec(Protocol):
+    """What a source is made of: a noun whose fields a file of a spec holds."""
+
+    def beside(self, folder: Path) -> Any:
+        """The spec of a file in a folder: paths that are not where the command runs are meant from this folder."""
+        ...
+
+
+def found_beside(path: str, folder: Path) -> str:
+    """A path as it is, or in a folder where it is only there."""
+    beside = folder / path
+    return str(beside) if not Path(path).exists() and beside.exists() else path
 
 
 class BlockSource(Protocol):

@@ -70,11 +70,10 @@ class Greedy(SearchPlanner):
         return search.found(self.name)
 
 
-GREEDIES = (
-    Greedy("random", None, "Longest-first greedy on random scores: what no thought costs."),
-    Greedy("dim_greedy", _dim, "Longest-first greedy that balances embedding dimensions."),
-    Greedy("size_greedy", _size, "Longest-first greedy that balances bytes."),
-    Greedy("lookup_greedy", _lookup, "Longest-first greedy that balances dimension times lookups."),
-    Greedy("size_lookup_greedy", _size_lookup, "Longest-first greedy that balances lookups and sizes."),
-    Greedy("cost_greedy", None, "Longest-first greedy that balances what the cost model says."),
-)
+RANDOM = Greedy("random", None, "Longest-first greedy on random scores: what no thought costs.")
+DIM_GREEDY = Greedy("dim_greedy", _dim, "Longest-first greedy that balances embedding dimensions.")
+SIZE_GREEDY = Greedy("size_greedy", _size, "Longest-first greedy that balances bytes.")
+LOOKUP_GREEDY = Greedy("lookup_greedy", _lookup, "Longest-first greedy that balances dimension times lookups.")
+SIZE_LOOKUP_GREEDY = Greedy("size_lookup_greedy", _size_lookup, "Longest-first greedy that balances lookups and sizes.")
+COST_GREEDY = Greedy("cost_greedy", None, "Longest-first greedy that balances what the cost model says.")
+GREEDIES = (RANDOM, DIM_GREEDY, SIZE_GREEDY, LOOKUP_GREEDY, SIZE_LOOKUP_GREEDY, COST_GREEDY)

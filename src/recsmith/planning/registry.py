@@ -21,24 +21,28 @@ from recsmith import _plugins
 from recsmith._install import PER_PROBLEM
 from recsmith.errors import MissingExtra, UsageError
 from recsmith.planners import Planner, TakesOptions
-from recsmith.planners.auto import Auto
-from recsmith.planners.autoshard import AutoShard
-from recsmith.planners.dreamshard import DreamShard
-from recsmith.planners.exact import Exact
-from recsmith.planners.greedy import GREEDIES
-from recsmith.planners.ldm import Ldm
-from recsmith.planners.longest_first import LongestFirst
-from recsmith.planners.neuroshard import NeuroShard
 
 IN_A_PACKAGE = ("surco", "rnn")  # planners that PER_PROBLEM installs
 SHOWN = 60  # characters of a name in a message
 
-PLANNERS: dict[str, Planner] = {
-    planner.name: planner
-    for planner in (
-        Auto(), NeuroShard(), DreamShard(), AutoShard(), Ldm(), LongestFirst(), *GREEDIES, Exact(),
-    )
-}  # fmt: skip
+PLANNERS = _plugins.OwnNames[Planner](
+    "plan",
+    {
+        "auto": "recsmith.planners.auto:Auto",
+        "neuroshard": "recsmith.planners.neuroshard:NeuroShard",
+        "dreamshard": "recsmith.planners.dreamshard:DreamShard",
+        "autoshard": "recsmith.planners.autoshard:AutoShard",
+        "ldm": "recsmith.planners.ldm:Ldm",
+        "longest_first": "recsmith.planners.longest_first:LongestFirst",
+        "random": "recsmith.planners.greedy:RANDOM",
+        "dim_greedy": "recsmith.planners.greedy:DIM_GREEDY",
+        "size_greedy": "recsmith.planners.greedy:SIZE_GREEDY",
+        "lookup_greedy": "recsmith.planners.greedy:LOOKUP_GREEDY",
+        "size_lookup_greedy": "recsmith.planners.greedy:SIZE_LOOKUP_GREEDY",
+        "cost_greedy": "recsmith.planners.greedy:COST_GREEDY",
+        "exact": "recsmith.planners.exact:Exact",
+    },
+)
 
 
 def find_planner(planner: str | Planner) -> Planner:

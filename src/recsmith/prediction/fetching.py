@@ -8,13 +8,14 @@ step takes `forward + max(rest, fetch)`. Elsewhere a lookup waits for all of its
 import re
 from dataclasses import replace
 
-from recsmith.costs.fetches import AHEAD, disk_fetches
+from recsmith.costs.fetches import disk_fetches
 from recsmith.plans import Plan
 from recsmith.prediction.graph import DISK, Event, Graph, Kind, Tape
 from recsmith.prediction.host_steps import THEN
 from recsmith.prediction.kernels import LOOKUPS
 from recsmith.prediction.walk import walk
 from recsmith.units import format_time
+from recsmith.workloads.workload import AHEAD
 
 TERM = "rows from disk"
 _BACKWARD = re.compile(r"Backward\d*$")  # how autograd names what belongs to an operator

@@ -11,10 +11,10 @@ from recsmith._types import noun
 from recsmith._version import __version__
 from recsmith.adapters.installed import wanted_trio
 from recsmith.clusters import Cluster, catalogue, cluster_to_raw, load_cluster
-from recsmith.costs import BEST, COST_MODELS, DEFAULT_COST_MODEL
-from recsmith.costs.neural.files import find_model, load_model, shipped_models
-from recsmith.costs.neural.model import PREFIX
+from recsmith.costs import COST_MODELS, DEFAULT_COST_MODEL
+from recsmith.costs.neural.files import find_model, load_model
 from recsmith.costs.published import COLLECTIVES, DEVICE, HOST, measured, published
+from recsmith.costs.weight_files import PREFIX, shipped_models
 from recsmith.files import Raw, encode
 from recsmith.planning.registry import PLANNERS
 from recsmith.reports.layout import Grid, grid, line, plain_line
@@ -107,7 +107,7 @@ def planners() -> tuple[Named, ...]:
 
 def cost_models() -> tuple[Named, ...]:
     """Every cost model: the default one first, which is mixed, those with formulas, and the learned ones that ship."""
-    formulas = (Named(name=model.name, about=_about(model)) for model in (BEST, *COST_MODELS.values()))
+    formulas = (Named(name=name, about=_about(model)) for name, model in COST_MODELS.items())
     return (*formulas, *map(_learned, shipped_models()), *_of_packages(_plugins.COST_MODELS, COST_MODELS))
 
 

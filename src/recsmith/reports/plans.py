@@ -8,7 +8,8 @@ from rich.console import Group, RenderableType
 from recsmith._types import record
 from recsmith.analyses.hot_rows import row_blocks_of
 from recsmith.analyses.towers import imbalance
-from recsmith.costs import BEST, kernels_of
+from recsmith.costs import DEFAULT_COST_MODEL
+from recsmith.costs.best import kernels_of
 from recsmith.costs.collectives import synchronisation_of
 from recsmith.costs.protocol import parts_of, rule_of
 from recsmith.costs.published import PublishedError, error_of
@@ -232,7 +233,7 @@ def model_words(cost_model: str, plan: Plan) -> str:
 
 def kernel_model(cost_model: str, plan: Plan) -> str:
     """The cost model that prices the kernels of a plan: of the mixed one, that of the plan's device and optimizer."""
-    return kernels_of(plan.cluster.device, plan.workload.optimizer) if cost_model == BEST.name else cost_model
+    return kernels_of(plan.cluster.device, plan.workload.optimizer) if cost_model == DEFAULT_COST_MODEL else cost_model
 
 
 def overfull_words(cost: StepCost) -> str | None:

@@ -9,9 +9,9 @@ pytest is not imported here; any runner that calls methods named test_* will do,
 an empty folder. Contracts of training import torch, and load when they are first asked for.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from recsmith._late import late_names
 from recsmith.testing.cost_models import CostModelContract
 from recsmith.testing.planners import PlannerCase, PlannerContract
 from recsmith.testing.problems import sample_problems
@@ -26,28 +26,19 @@ if TYPE_CHECKING:
     from recsmith.testing.tables import TableModuleContract
     from recsmith.testing.watchers import WatcherContract
 
-_LATE = {
-    "BatchSourceContract": "sources",
-    "CollectiveContract": "collectives",
-    "DenseOptimizerContract": "optimizers",
-    "RowStoreContract": "stores",
-    "StepContract": "steps",
-    "SystemContract": "systems",
-    "TableModuleContract": "tables",
-    "TrainedStoreContract": "stores",
-    "TrainedSystemContract": "systems",
-    "WatcherContract": "watchers",
-}
+__getattr__ = late_names(__name__, {
+    "recsmith.testing.collectives": ("CollectiveContract",),
+    "recsmith.testing.optimizers": ("DenseOptimizerContract",),
+    "recsmith.testing.sources": ("BatchSourceContract",),
+    "recsmith.testing.steps": ("StepContract",),
+    "recsmith.testing.stores": ("RowStoreContract", "TrainedStoreContract"),
+    "recsmith.testing.systems": ("SystemContract", "TrainedSystemContract"),
+    "recsmith.testing.tables": ("TableModuleContract",),
+    "recsmith.testing.watchers": ("WatcherContract",),
+})  # fmt: skip
 
 __all__ = [
     "BatchSourceContract", "CollectiveContract", "CostModelContract", "DenseOptimizerContract", "PlannerCase",
     "PlannerContract", "RowStoreContract", "StepContract", "SystemContract", "TableModuleContract",
     "TrainedStoreContract", "TrainedSystemContract", "WatcherContract", "sample_problems",
 ]  # fmt: skip
-
-
-def __getattr__(name: str) -> Any:
-    """A contract of training, when it is asked for."""
-    if name not in _LATE:
-        raise AttributeError(f"module 'recsmith.testing' has no attribute '{name}'")
-    return getattr(import_module(f"recsmith.testing.{_LATE[name]}"), name)

@@ -43,7 +43,7 @@ def try_step(run: dict[str, Any]) -> dict[str, Any]:
     import torch
 
     from recsmith.training.job.agreement import Agreement
-    from recsmith.training.job.job import prepared
+    from recsmith.training.job.starting import prepared
     from recsmith.training.steps import step_of
 
     made = run_from_raw(run, "the run")

@@ -7,9 +7,9 @@ train(Run(data=RunData(train="criteo/train.tsv.gz", test="criteo/test.tsv.gz"), 
 Names of what imports torch, and of systems, load when they are first used.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from recsmith._late import late_names
 from recsmith._types import noun
 from recsmith.training.optimizers.settings import DenseOptimizer, RunOptimizers, SparseOptimizer
 from recsmith.training.run import (
@@ -34,22 +34,15 @@ if TYPE_CHECKING:
     from recsmith.training.results.serving import load_model
     from recsmith.training.systems.periods.settings import Periods
 
-_LATE = {
-    "Periods": "recsmith.training.systems.periods.settings",
-    "evaluate": "recsmith.training.results.evaluation",
-    "load_model": "recsmith.training.results.serving",
-    "train": "recsmith.training.launch.launching",
-}
+__getattr__ = late_names(__name__, {
+    "recsmith.training.launch.launching": ("train",),
+    "recsmith.training.results.evaluation": ("evaluate",),
+    "recsmith.training.results.serving": ("load_model",),
+    "recsmith.training.systems.periods.settings": ("Periods",),
+})  # fmt: skip
 
 __all__ = [
     "BatchChange", "Checkpointing", "DenseOptimizer", "OpenRun", "Periods", "Run", "RunComms", "RunData", "RunFacts",
     "RunMetrics", "RunModel", "RunOptimizers", "RunTable", "Scores", "SparseOptimizer", "System", "SystemTold",
     "evaluate", "load_model", "load_run", "noun", "run_from_raw", "run_to_raw", "save_run", "train",
 ]  # fmt: skip
-
-
-def __getattr__(name: str) -> Any:
-    """What loads late, when it is asked for."""
-    if name not in _LATE:
-        raise AttributeError(f"module 'recsmith.training' has no attribute '{name}'")
-    return getattr(import_module(_LATE[name]), name)

@@ -1,14 +1,13 @@
-"""Training on one rank, from top to bottom: batch -> step -> metrics -> watchers -> checkpoint.
+"""The one loop, from top to bottom: batch -> step -> metrics -> watchers -> checkpoint.
 
-Every rank of a job runs `train_on_rank`. What happens in a step stands in `train_steps`; what is done beside steps, in
-job/. A step is made by one of steps/, and what watchers/ ask for is done by all ranks at the same step.
+Every rank of a job that rank.py has prepared runs `train_prepared`. What happens in a step stands in `train_steps`;
+what is done beside steps, in job/. A step is made by one of steps/, and what watchers/ ask for is done by all ranks at
+the same step.
 """
 
-import gc
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -16,26 +15,18 @@ import torch.distributed as dist
 from recsmith.errors import RecSmithError
 from recsmith.files import Raw
 from recsmith.training.batches import TrainingBatch, pinned
-from recsmith.training.job.agreement import END, FAILURES, Agreement, Ending, heeding_sigterm
+from recsmith.training.job.agreement import END, FAILURES, Ending
 from recsmith.training.job.bytes_sent import BytesSent
-from recsmith.training.job.job import (
-    Progress,
-    TrainingJob,
-    log_wish,
-    owning,
-    plan_anew,
-    prepared,
-)
-from recsmith.training.job.log import StepTimes, tell_note, tell_pid, time_forward, timed
+from recsmith.training.job.job import Progress, TrainingJob, log_wish
+from recsmith.training.job.log import StepTimes, time_forward, timed
 from recsmith.training.job.rank_times import RankTimes
-from recsmith.training.run import Run, run_of_job, run_to_raw
 from recsmith.training.seams import systems
 from recsmith.training.seams.system import first_of
 from recsmith.training.step_clock import STEPS
 from recsmith.training.steps import step_of
 from recsmith.training.steps.protocol import StepOutcome, TrainingStep
 from recsmith.training.stores import fetched_ahead
-from recsmith.training.trained_models import OneModel, TrainedModels
+from recsmith.training.trained_models import TrainedModels
 from recsmith.training.watchers import Watchers
 from recsmith.training.watchers.protocol import Seen, Wish
 
@@ -45,40 +36,14 @@ SAVES = {END, "save", "stop", "replan"}  # what is done with a state that is sav
 ROLL_BACKS = 3  # to one checkpoint; more of them would repeat the same steps for ever
 
 
-def train_on_rank(run: Raw) -> Raw:
-    """Train a run on this rank of a job, from its newest checkpoint if it has one; what came of it (JSON data)."""
-    with heeding_sigterm() as ending:
-        tell_pid()
-        made, agreement = run_of_job(run), Agreement()
-        asked = (each.train(made, agreement, ending, train_on_rank, train_prepared) for each in systems())
-        if (trained := first_of(asked)) is not None:
-            return trained
-        with owning(Path(made.output)), Watchers(made.watched) as watchers:
-            for system in systems():
-                made = system.decided_run(made, lambda each: train_on_rank(run_to_raw(each)), tell_note)
-            result = _trained(made, agreement, watchers, ending)
-            while isinstance(result, Wish):
-                gc.collect()  # weights of the job before go, before there are new ones
-                result = _trained(made, agreement, watchers, ending, result)
-            return result
-
-
-def _trained(
-    run: Run, agreement: Agreement, watchers: Watchers, ending: Ending, after: Wish | None = None
-) -> Raw | Wish:
-    """Prepare a job and train it: what came of it, or the wish after which it must be prepared anew.
-
-    after: such a wish, with the plan to go on under.
-    """
-    job, batches = prepared(run, agreement, plan=after and after.plan)
-    return train_prepared(OneModel(job), batches, watchers, ending, after)
-
-
 def train_prepared(
     models: TrainedModels, batches: Generator[TrainingBatch], watchers: Watchers, ending: Ending,
     after: Wish | None = None,
 ) -> Raw | Wish:  # fmt: skip
-    """Train the models of a job that is prepared, on its batches; what came of it, as `_trained`."""
+    """Train the models of a job that is prepared, on its batches; what came of it.
+
+    after: the wish after which it was prepared. A wish is returned where it must be prepared anew.
+    """
     job = models.job
     with closing(job.log), closing(batches):
         watchers.watch(job)
@@ -154,7 +119,7 @@ def train_steps(
         if due or (run.checkpoint is not None and SAVES & asked.keys()):
             models.save()
         if asked:
-            left_by = _done(job, watchers, step, asked)
+            left_by = _done(models, watchers, step, asked)
         models.poll()
     step.pause()
     models.agree()
@@ -210,15 +175,18 @@ def _with_reasons(job: TrainingJob, watchers: Watchers, heard: set[str]) -> dict
     return made
 
 
-def _done(job: TrainingJob, watchers: Watchers, step: TrainingStep, asked: dict[str, Wish | None]) -> Wish | str | None:
+def _done(
+    models: TrainedModels, watchers: Watchers, step: TrainingStep, asked: dict[str, Wish | None]
+) -> Wish | str | None:
     """Do what was asked for beside saving and evaluating, and say what was done; why the loop is left, if it is."""
+    job = models.job
     saved = "saved" if job.progress.saved == job.progress.step else "the run has no checkpoint"
     left_by: Wish | str | None = END if END in asked else None
     for what, wish in asked.items():
         if wish is None:
             continue
         if what == "replan" and left_by is None:
-            plan, done = plan_anew(job, wish)
+            plan, done = models.plan_anew(wish)
             if plan is not None:
                 left_by = replace(wish, plan=plan)
                 continue  # said once the job is prepared anew

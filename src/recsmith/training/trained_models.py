@@ -3,9 +3,10 @@
 from typing import Protocol
 
 from recsmith.files import Raw
-from recsmith.training.job.job import TrainingJob, evaluate_now, finish, log_progress, save
+from recsmith.plans import Plan
+from recsmith.training.job.agreement import Wish
+from recsmith.training.job.job import TrainingJob
 from recsmith.training.job.log import StepTimes
-from recsmith.training.job.metrics import Window
 from recsmith.training.steps.protocol import StepOutcome
 
 
@@ -40,6 +41,10 @@ class TrainedModels(Protocol):
         """Save the state."""
         ...
 
+    def plan_anew(self, wish: Wish) -> tuple[Plan | None, str]:
+        """Another plan to go on under from the state that was just saved; None where none is better, and why."""
+        ...
+
     def poll(self) -> None:
         """Look whether a checkpoint that is written beside steps has ended; called after each step."""
         ...
@@ -47,39 +52,3 @@ class TrainedModels(Protocol):
     def finish(self, *, ended: bool) -> Raw:
         """Save, score and export at the end; what came of it. ended: by a signal, after which there is no model."""
         ...
-
-
-class OneModel:
-    """The model of a job that trains one."""
-
-    def __init__(self, job: TrainingJob) -> None:
-        self.job = job
-        self._window = Window(job.sharded.device, job.source.schema.labels)
-
-    def took(self, outcome: StepOutcome) -> None:
-        """Keep the predictions of a step."""
-        self._window.add(outcome.logits, outcome.labels)
-
-    def agree(self) -> None:
-        """Nothing: watchers look at its loss."""
-
-    def tell(self, times: StepTimes, total: int | None) -> None:
-        """Write scores and times since the last line of the log."""
-        self.job.progress.scores = self._window.scores()
-        log_progress(self.job, times, total)
-
-    def evaluate(self) -> None:
-        """Write scores on data.test."""
-        evaluate_now(self.job)
-
-    def save(self) -> None:
-        """Save the state."""
-        save(self.job)
-
-    def poll(self) -> None:
-        """Look whether a checkpoint in the background has ended."""
-        self.job.checkpoints.poll()
-
-    def finish(self, *, ended: bool) -> Raw:
-        """Save, score and export at the end."""
-        return finish(self.job, ended=ended)

@@ -15,6 +15,7 @@ from recsmith.workloads.optimizers import OptimizerName
 LARGEST_COUNT = 2**53  # counts stay exact as floating-point numbers
 MOST_TABLES = 1_000_000  # more are taken for a mistake
 Pipeline = Literal["none", "sparse_dist", "prefetch_sparse_dist"]
+AHEAD = "prefetch_sparse_dist"  # the pipeline that fetches the rows of the next batch while this one trains
 IndexDedup = Literal["off", "on", "auto"]
 """Whether a rank looks its equal ids of a sequence table up once (TorchRec's use_index_dedup); auto: where it pays."""
 

@@ -144,7 +144,7 @@ def test_no_plan_costs_less_than_the_bound(tmp_path: Path, monkeypatch: pytest.M
         hinges = {"offsets": np.array([[1e-7, 1e-6], [3e-7, 1e-5]])} if variant == "convex" else {}
         made = tensors(variant, seed, launch=launch, **hinges)
         save_model(str(path), made, card(variant=variant, hardware="simulated:test", device="test, simulated"))
-        monkeypatch.setitem(COST_MODELS, "neural", cost_model(f"neural:{path}"))
+        monkeypatch.setitem(COST_MODELS.places, "neural", cost_model(f"neural:{path}"))
         case = _small(seed)
         least, bound = brute_force(case).least_s, lower_bound(case.evaluator).bound.value_s
         if least is not None:

@@ -5,7 +5,7 @@ import pytest
 from support.build import table, workload
 
 from recsmith.clusters import load_cluster
-from recsmith.costs import BEST, cost_model
+from recsmith.costs import cost_model
 from recsmith.costs.neural.evaluator import OTHER_BACKWARD, OTHER_FORWARD, NeuralEvaluator
 from recsmith.costs.neural.sequences import sequence_figures, sequences_of
 from recsmith.problems import Space, build_problem
@@ -44,7 +44,7 @@ def test_sequences_take_several_times_as_long_as_formulas_say() -> None:
     one = table("s", 100_000, 64, pooling_factor=20.0, pooling="none", access=EVEN)
     problem = build_problem(workload(one, batch_size=1024), load_cluster("cpu:2"), SPACE)
     mode, width = np.zeros(1, dtype=np.int64), np.array([64])
-    found, formula = BEST.compile(problem), cost_model("analytic").compile(problem)
+    found, formula = cost_model("best").compile(problem), cost_model("analytic").compile(problem)
     ratio = found.head(found.terms(mode, width))[0, :2] / formula.head(formula.terms(mode, width))[0, :2]
     assert (ratio > 2).all(), ratio
     assert (ratio < 30).all(), ratio

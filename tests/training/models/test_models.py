@@ -10,7 +10,8 @@ import pytest
 from recsmith.data import Batch, DataFeature, DataSchema, JaggedIds
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.training import RunModel, RunTable
-from recsmith.training.models import SEQUENCE_MODELS, layer_work, sequence_settings
+from recsmith.training.models import SEQUENCE_MODELS, sequence_settings
+from recsmith.training.models.work import layer_work
 
 pytestmark = [
     pytest.mark.skipif(find_spec("torchrec") is None, reason="needs TorchRec"),

@@ -24,14 +24,12 @@ from recsmith.costs.neural.inputs import (
 )
 from recsmith.costs.neural.sequences import SequenceSeconds
 from recsmith.costs.weight_files import (
-    COMM,
-    POLICIES,
     card_path,
     check_tensors,
     damaged,
     find_weights,
     read_weights,
-    shipped,
+    shipped_models,
     write_weights,
 )
 from recsmith.elementary import exp, matmul, tanh
@@ -162,11 +160,6 @@ class Weights:
 def save_model(target: str, tensors: dict[str, Any], card: Card) -> None:
     """Write arrays and their card: whole or not at all; what was there stays as it was where writing fails."""
     write_weights(target, tensors, {"schema": SCHEMA, **encode(card)})
-
-
-def shipped_models() -> list[str]:
-    """Names of the learned cost models that ship."""
-    return [name for name in shipped() if not name.startswith((COMM, *POLICIES))]
 
 
 @cache

@@ -27,13 +27,13 @@ from recsmith.costs.fitted_kernels import FittedKernels
 from recsmith.costs.neural.evaluator import NeuralEvaluator
 from recsmith.costs.neural.files import Card, find_model, load_model
 from recsmith.costs.neural.inputs import distances, figures_of
+from recsmith.costs.weight_files import PREFIX
 from recsmith.elementary import log2
 from recsmith.errors import UsageError
 from recsmith.problems import Problem
 from recsmith.sharding import CACHED, DATA_PARALLEL, UVM
 from recsmith.workloads import Workload
 
-PREFIX = "neural:"
 SIMULATED = "simulated:"  # the prefix of hardware whose samples come from a formula
 CLOSE = 1.0 + 1e-9  # a factor; up to it an input counts as within the range
 FAR = 16.0  # times a figure is off the edge of a trained cell: two cells. Trade-off; not tuned further

@@ -2,7 +2,9 @@
 
 import hashlib
 import threading
+from dataclasses import replace
 from functools import cached_property
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -11,7 +13,7 @@ from recsmith._types import Ints, noun
 from recsmith.data.batch import Batch, DataFeature, DataSchema, JaggedIds, ValueMeaning
 from recsmith.data.criteo.files import BLOCK_LINES, LineFile, files_of, read_index, write_index
 from recsmith.data.criteo.lines import CATEGORIES, COUNTS, other_than_criteo, parse_lines
-from recsmith.data.source import SampleBlock
+from recsmith.data.source import SampleBlock, found_beside
 from recsmith.errors import CorruptFile, check_rules, too_small
 from recsmith.workloads import load_workload
 
@@ -47,6 +49,12 @@ class CriteoSpec:
             too_small("max_rows", self.max_rows, 1),
             too_small("max_corrupt", self.max_corrupt),
         )
+
+    def beside(self, folder: Path) -> "CriteoSpec":
+        """With paths that are meant from a folder."""
+        paths = tuple(found_beside(path, folder) for path in self.paths)
+        index = str(folder / self.index) if self.index and paths != self.paths else self.index
+        return replace(self, paths=paths, index=index)
 
     @property
     def rows(self) -> tuple[int, ...]:

@@ -1,5 +1,6 @@
 """Specs of generated data: every figure that it follows from, as a frozen noun with a YAML form."""
 
+from pathlib import Path
 from typing import Literal
 
 from recsmith._types import noun
@@ -189,6 +190,11 @@ class GeneratorSpec:
             raise UsageError(
                 f"swap.lengths is rotate, and feature '{single}' has one id in every sample; give it lengths: poisson"
             )
+
+    def beside(self, folder: Path) -> "GeneratorSpec":
+        """The same: it names no files."""
+        del folder
+        return self
 
     @property
     def schema(self) -> DataSchema:

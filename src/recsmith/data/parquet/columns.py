@@ -1,6 +1,8 @@
 """Which columns of Parquet and Arrow files are what, and how they become arrays: bags, dense values, labels, keys."""
 
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -9,6 +11,7 @@ from recsmith._types import Bools, Ints, noun
 from recsmith.data.batch import JaggedIds, Singles
 from recsmith.data.domain import Faults, check_ids
 from recsmith.data.parquet.arrow import pyarrow
+from recsmith.data.source import found_beside
 from recsmith.errors import CorruptFile, check_rules, too_small
 from recsmith.units import counted
 from recsmith.workloads.workload import wrong_count
@@ -86,6 +89,10 @@ class ParquetSpec:
             if some and not self.labels
             else None,
         )
+
+    def beside(self, folder: Path) -> "ParquetSpec":
+        """With paths that are meant from a folder."""
+        return replace(self, paths=tuple(found_beside(path, folder) for path in self.paths))
 
 
 def bags(table: Any, feature: ParquetFeature, place: str) -> tuple[JaggedIds, Faults]:

@@ -1,8 +1,11 @@
 """The spec of samples that are made of events, without reading any."""
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Literal
 
 from recsmith._types import noun
+from recsmith.data.source import found_beside
 from recsmith.errors import LARGEST_SEED, check_rules, outside, too_small
 from recsmith.workloads.workload import LARGEST_COUNT
 
@@ -129,3 +132,12 @@ class SequencesSpec:
             if unlabelled
             else None,
         )
+
+    def beside(self, folder: Path) -> "SequencesSpec":
+        """With paths that are meant from a folder."""
+        movielens, files = self.movielens, self.files
+        if movielens is not None:
+            movielens = replace(movielens, path=found_beside(movielens.path, folder))
+        if files is not None:
+            files = replace(files, paths=tuple(found_beside(path, folder) for path in files.paths))
+        return replace(self, movielens=movielens, files=files)

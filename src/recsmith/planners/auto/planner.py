@@ -19,7 +19,7 @@ from recsmith.planners.auto.annealing_turns import AnnealingTurns
 from recsmith.planners.auto.drafts import Drafts
 from recsmith.planners.auto.improvement import Improvement, StoppingRule
 from recsmith.planners.auto.neighbourhoods import WORK, Neighbourhoods
-from recsmith.planners.greedy import GREEDIES
+from recsmith.planners.greedy import COST_GREEDY
 from recsmith.planners.protocol import Search, SearchPlanner, Solution
 from recsmith.planners.search.device_state import DeviceState
 from recsmith.planners.solver import is_installed
@@ -34,7 +34,6 @@ MOST_ARRANGEMENTS, MOST_PARTIAL = 2_000, 1_000  # of all tables, and partial pla
 FAR_GAP, FAR_PARTIAL = 0.03, 20_000  # relative gap that is left, from which on so many partial plans are followed
 MOST_TURNS = 5  # of compiled annealing before a solver, if there is one; the later ones gain 0.1 % each
 BOUND_SHARE = 0.25  # of a time limit, after which no tighter bound is sought; trade-off: the rest is the search's
-COST_GREEDY = next(planner for planner in GREEDIES if planner.name == "cost_greedy")
 LEFT_OUT = "neighbourhoods: left out, needs OR-Tools"  # what a report says where OR-Tools is not installed
 NOT_COMPILED = "annealing: not compiled for want of a C compiler; plans may be a few per cent longer"
 

@@ -1,10 +1,8 @@
 """A rank's training while it is under way: what it consists of, how far it is, and what is done beside the steps."""
 
-import os
 import time
-from collections.abc import Callable, Generator, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,36 +10,25 @@ import torch
 import torch.distributed as dist
 
 from recsmith._process import proc_bytes
-from recsmith.adapters.rank_0 import from_rank_0
-from recsmith.errors import Infeasible, NoPlanFound, UsageError
-from recsmith.files import Raw, decode, encode, locked_folder
-from recsmith.plans import Plan, save_plan
+from recsmith.files import Raw, encode
+from recsmith.plans import Plan
 from recsmith.training.batches import TrainingBatch, training_batches
 from recsmith.training.job.agreement import Agreement, Wish
-from recsmith.training.job.card import MODEL, keep_maps
-from recsmith.training.job.checkpoints import Checkpoints, Saved
+from recsmith.training.job.card import MODEL
+from recsmith.training.job.checkpoints import Checkpoints
 from recsmith.training.job.export import export
 from recsmith.training.job.log import RunLog, StepTimes
 from recsmith.training.job.metrics import score
-from recsmith.training.job.models import Unsharded, unsharded
-from recsmith.training.job.plan import agreed_anew, agreed_plan
-from recsmith.training.job.preparing import done_by_rank_0, prepare
-from recsmith.training.job.resuming import CHECKPOINTS, kept_in
 from recsmith.training.job.sharded import (
     ShardedJob,
-    draw_weights,
     rank_device,
-    set_steps,
-    settle,
-    shard,
 )
-from recsmith.training.optimizers.building import set_schedule
 from recsmith.training.random_states import random_kept
-from recsmith.training.run import Checkpointing, Run, save_run
+from recsmith.training.run import Run
 from recsmith.training.scores import Scores, scores_text
 from recsmith.training.seams import systems
 from recsmith.training.seams.system import Attached
-from recsmith.training.sources import BatchSource, data_digest, dealt_source, open_data, total_steps, with_distinct
+from recsmith.training.sources import BatchSource, data_digest, open_data, total_steps
 from recsmith.training.sources.protocol import State
 from recsmith.training.step_clock import STEPS
 from recsmith.training.tables.features import Features
@@ -109,135 +96,6 @@ class TrainingJob:
         return self.run.data.local_batch_size(dist.get_world_size())
 
 
-@contextmanager
-def owning(output: Path) -> Generator[None]:
-    """The folder of a run for this job alone; rank 0 holds it, at the longest until its process ends.
-
-    A job that was killed a moment ago may hold it still, so this waits a little.
-
-    Raises:
-        UsageError: another job writes there, or the folder cannot be made; on every rank.
-    """
-    with ExitStack() as held:
-
-        def take() -> dict[str, Any]:
-            begun = time.monotonic()
-            while True:
-                try:
-                    held.enter_context(locked_folder(output))
-                    return {}
-                except UsageError:
-                    if not output.is_dir() or time.monotonic() - begun > KILLED_S:
-                        raise
-                time.sleep(0.1)
-
-        from_rank_0(take)
-        yield
-
-
-def progress_of(saved: Saved | None) -> Progress:
-    """How far a checkpoint is."""
-    if saved is None:
-        return Progress()
-    return progress_from(saved.progress, str(saved.folder))
-
-
-def progress_from(raw: Raw, where: str) -> Progress:
-    """How far a job was, by what it keeps of that. where: it was found, for errors."""
-    return Progress(
-        step=raw["step"],
-        begun=raw["step"],
-        saved=raw["step"],
-        position=raw["position"],
-        scores=None if raw["scores"] is None else decode(Scores, raw["scores"], where),
-        kept=kept_in(raw),
-    )
-
-
-def prepared(
-    run: Run, agreement: Agreement, *, plan: Plan | None = None
-) -> tuple[TrainingJob, Generator[TrainingBatch]]:
-    """A job, fresh or from its newest checkpoint, and the batches that come next.
-
-    Args:
-        run: what is trained.
-        agreement: of this process's ranks; one serves for as long as the process lives.
-        plan: to train under, where the job has another one by now than its run and its checkpoint say.
-    """
-    begun, output = time.perf_counter(), Path(run.output)
-    checkpoints = Checkpoints(output / CHECKPOINTS, run.checkpoint or Checkpointing(), agreement)
-    saved = checkpoints.newest() if run.checkpoint else None
-    made = prepare(
-        run, dist.get_world_size(), saved=saved, check_by=done_by_rank_0,
-        plan_by=lambda parts, before, _: plan or agreed_plan(parts, before, ranks_per_host()),
-    )  # fmt: skip
-    run, plan, parts, progress = made.run, made.plan, made.parts, progress_of(saved)
-    found = [(system, system.attached(run, parts.task.model)) for system in systems()]
-    attached = {system.kept or system.key: each for system, each in found if each is not None}
-    sharded = shard(replace(run, comms=made.comms), plan, parts.task, rank_device())
-    batches = settled(sharded, batches_from(replace(parts, run=run), progress))
-    said = [*made.about, *(each.said for each in made.told), *made.notes(progress.position)]
-    set_state(sharded, run, saved, progress)
-    for key, each in attached.items():
-        each.begin(total_steps(run, parts.source, dist.get_world_size()), progress.kept.get(key))
-
-    log = RunLog(output, dist.get_rank(), tensorboard=run.metrics.tensorboard, step=progress.step)
-    if dist.get_rank() == 0:
-        keep_maps(run.model, output)
-        save_run(run, output / "run.json")
-        save_plan(plan, output / "plan.json")
-    for line in said:
-        log.say({"note": line})
-    facts = {name: fact for each in systems() for name, fact in each.start_facts(run, plan).items()}
-    log.write("start", {"step": progress.step, "seconds": time.perf_counter() - begun, "plan": plan.digest, **facts})
-    keeps: dict[str, Keeps] = {system.kept: each.to_raw for system, each in found if system.kept and each is not None}
-    job = TrainingJob(
-        run, plan, parts.source, parts.features, sharded, agreement, checkpoints, log, progress, attached, keeps
-    )
-    return job, batches
-
-
-def batches_from(parts: Unsharded, progress: Progress) -> Iterator[TrainingBatch]:
-    """The batches of this rank that come after the progress."""
-    ranks, distinct = dist.get_world_size(), with_distinct(parts.source, parts.features.groups)
-    return training_batches(
-        dealt_source(distinct, parts.run), parts.run.data.batch_sizes(ranks), parts.features, rank=dist.get_rank(),
-        ranks=ranks, state=progress.position, step=progress.step,
-    )  # fmt: skip
-
-
-def settled(sharded: ShardedJob, batches: Iterator[TrainingBatch]) -> Generator[TrainingBatch]:
-    """The batches, of which the first has settled the order of sums; readers end when this is closed."""
-    first = next(batches, None)
-    if first is not None:
-        with STEPS.standing():
-            settle(sharded, first)
-
-    def rest() -> Generator[TrainingBatch]:
-        if first is not None:
-            yield first
-        yield from batches
-
-    return rest()
-
-
-def set_state(sharded: ShardedJob, run: Run, saved: Saved | None, progress: Progress) -> None:
-    """Weights, state of optimizers and random states: of the checkpoint, or of a fresh start."""
-    if saved is None:
-        draw_weights(sharded.rows, sharded.initial, run.seed)
-        torch.manual_seed(run.seed * dist.get_world_size() + dist.get_rank())  # of dropout: every rank draws its own
-        return
-    saved.load(sharded, run)
-    set_schedule(sharded.optimizer, progress.step)
-    set_steps(sharded, progress.step)
-    saved.restore_random()
-
-
-def ranks_per_host() -> int:
-    """Ranks of this machine, as the launcher says; all of them elsewhere."""
-    return int(os.environ.get("LOCAL_WORLD_SIZE", dist.get_world_size()))
-
-
 def save(job: TrainingJob) -> None:
     """Save the state; where the disk refuses it, say so and train on."""
     begun, progress, log = time.perf_counter(), job.progress, job.log
@@ -303,21 +161,6 @@ def log_wish(job: TrainingJob, wish: Wish, done: str) -> None:
     job.log.write("watcher", {"step": step, "what": wish.what, "because": wish.because, "done": done})
     job.log.show(step, f"watcher/{wish.what}", f"{wish.because}: {done}")
     job.log.say({"note": f"step {step:,}: {wish.because} ({wish.what}): {done}"})
-
-
-def plan_anew(job: TrainingJob, wish: Wish) -> tuple[Plan | None, str]:
-    """Another plan to go on under from the state that was just saved; None where none is better, and why."""
-    if job.progress.saved != job.progress.step:
-        return None, "the state could not be saved; training goes on under the plan that it has"
-    try:
-        with STEPS.standing(), random_kept():
-            plan = agreed_anew(unsharded(job.run), job.plan, ranks_per_host(), wish.plan)
-    except (UsageError, Infeasible, NoPlanFound) as error:
-        return None, f"no other plan: {error}; training goes on under the plan that it has"
-    if plan.placements == job.plan.placements:
-        return None, "the plan that would be made is the one that runs"
-    problem = job.checkpoints.finish()
-    return (None, f"the state could not be saved: {problem}") if problem else (plan, f"plan {plan.digest[:12]}")
 
 
 def finish(job: TrainingJob, *, ended: bool, test: Scores | None = None) -> Raw:

@@ -20,7 +20,8 @@ from recsmith.prediction.speeds import Shapes
 from recsmith.problems.rank_bytes import bytes_on_disk, predicted_bytes
 from recsmith.sharding.memory import STATE_BYTES
 from recsmith.training.job.layer_shapes import PAIRS
-from recsmith.training.models import layer_work, sequence_settings
+from recsmith.training.models import sequence_settings
+from recsmith.training.models.work import layer_work
 from recsmith.training.run import Run
 from recsmith.training.seams import systems
 from recsmith.training.seams.system import first_of

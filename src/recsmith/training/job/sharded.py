@@ -10,6 +10,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from fbgemm_gpu.split_table_batched_embeddings_ops_training import SplitTableBatchedEmbeddingBagsCodegen
+from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torchrec.distributed.model_parallel import DefaultDataParallelWrapper, DistributedModelParallel
 from torchrec.distributed.planner import ParameterConstraints
@@ -20,13 +21,11 @@ from torchrec.optim.optimizers import in_backward_optimizer_filter
 from recsmith._components import parsed
 from recsmith.adapters.convert import to_sharding_plan
 from recsmith.adapters.feature_order import keep_feature_order
-from recsmith.costs.fetches import AHEAD
 from recsmith.plans import Plan
 from recsmith.sharding import UVM_CACHING
 from recsmith.training.batches import TrainingBatch
 from recsmith.training.collectives import collectives_of, sharders_of
-from recsmith.training.job.models import Task
-from recsmith.training.job.plan import with_collections
+from recsmith.training.job.plan_of_model import with_collections
 from recsmith.training.optimizers.building import combined_optimizer, fuse
 from recsmith.training.optimizers.dense import prepare_weights
 from recsmith.training.optimizers.settings import DenseOptimizer
@@ -41,6 +40,7 @@ from recsmith.training.stores.protocol import RowStore
 from recsmith.training.tables.plain import initial_weights_of
 from recsmith.training.tables.protocol import InitialWeights
 from recsmith.workloads.optimizers import OPTIMIZERS
+from recsmith.workloads.workload import AHEAD
 
 _TABLE = re.compile(r"(?:^|\.)(?:embedding_bags|embeddings)\.([^.]+)\.weight$")
 UNUSED = DenseOptimizer(name="sgd")  # of dense layers that a step trains: it keeps no state
@@ -59,7 +59,7 @@ class ShardedJob:
     hook: Any = None  # state of what sums dense gradients, where a collective has its own
 
 
-def shard(run: Run, plan: Plan, task: Task, device: torch.device) -> ShardedJob:
+def shard(run: Run, plan: Plan, task: nn.Module, device: torch.device) -> ShardedJob:
     """The model sharded by the plan, on this rank. Its tables are drawn by `draw_weights`, or loaded."""
     plan, collectives = with_collections(plan, run, task), collectives_of(run.comms)
     check_together(placed_parts(run, plan, device.type))
@@ -122,14 +122,14 @@ def _fetched_ahead(run: Run, plan: Plan) -> dict[str, ParameterConstraints]:
     return {name: ParameterConstraints(cache_params=CacheParams(prefetch_pipeline=True)) for name in cached}
 
 
-def numbers_across(task: Task, plan: Plan) -> int:
+def numbers_across(task: nn.Module, plan: Plan) -> int:
     """Numbers of the gradients that cross ranks: those of dense layers, and of tables that every rank has a copy of."""
     placed = {placement.table: placement.sharding_type for placement in plan.placements}
     parameters = task.named_parameters()
     return sum(each.numel() for name, each in parameters if placed.get(table_of(name) or "") in (None, "data_parallel"))
 
 
-def dense_shapes(task: Task) -> list[tuple[int, ...]]:
+def dense_shapes(task: nn.Module) -> list[tuple[int, ...]]:
     """Shapes of the parameters of dense layers."""
     initial = initial_weights_of(task)
     return [tuple(each.shape) for name, each in task.named_parameters() if table_of(name) not in initial]

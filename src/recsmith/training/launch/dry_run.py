@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from recsmith._components import parsed
 from recsmith._process import memory_limit
 from recsmith.adapters.installed import require_torchrec
-from recsmith.costs.fetches import AHEAD, disk_fetches
+from recsmith.costs.fetches import disk_fetches
 from recsmith.errors import UsageError
 from recsmith.files import Raw, Source, encode
 from recsmith.plans import Plan, plan_to_raw
@@ -22,6 +22,7 @@ from recsmith.training.run import Run, load_run
 from recsmith.training.seams import systems
 from recsmith.training.seams.system import RunFacts, SystemTold, first_of
 from recsmith.units import format_size, format_time
+from recsmith.workloads.workload import AHEAD
 
 SCHEMA = "recsmith/dry-run/1"
 

@@ -23,7 +23,7 @@ from recsmith.training.run import Run, load_run, names_modules, run_to_raw
 from recsmith.training.seams import systems
 from recsmith.training.seams.system import first_of
 
-LOOP = "recsmith.training.loop:train_on_rank"
+LOOP = "recsmith.training.rank:train_on_rank"
 WEIGHT_BYTES = 4  # of a dense parameter; Adam keeps two more of them beside it, and DDP its gradient
 OnProgress = Callable[[Any], object]
 
@@ -113,7 +113,7 @@ def join_and_train(run: Run, environment: dict[str, str]) -> Raw:
         )
     import torch
 
-    from recsmith.training.loop import train_on_rank
+    from recsmith.training.rank import train_on_rank
 
     os.environ.update(environment)
     warnings.simplefilter("ignore")  # PyTorch's, of what TorchRec uses; our own errors are raised

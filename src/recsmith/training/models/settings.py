@@ -1,18 +1,11 @@
-"""Settings of the models of histories, the tables that they read, and the work of their layers; without torch.
-
-n positions of a sample: its context, its history and its target
-"""
+"""Settings of the models of histories; without torch."""
 
 from collections.abc import Mapping
-from itertools import pairwise
 from typing import Any, Literal
 
-import numpy as np
-
-from recsmith._types import Floats, Ints, noun
+from recsmith._types import noun
 from recsmith.errors import check_rules, outside
 from recsmith.files import decode_part
-from recsmith.prediction.histories import HistoryWork
 
 MOST_POSITIONS = 2**16  # of a sample: the products of its attention alone would take 16 GiB a head
 MOST_UNITS = 2**16
@@ -157,41 +150,3 @@ def sequence_settings(name: str, arguments: Mapping[str, Any] | None) -> Sequenc
     """
     made = SEQUENCE_MODELS.get(name)
     return None if made is None else decode_part(made, dict(arguments or {}), "model.arguments")
-
-
-def layer_work(
-    settings: SequenceSettings, width: int, *, lengths: Floats | Ints, others: int, labels: int
-) -> HistoryWork:
-    """What the layers of a model compute for a sample, the mean of samples with histories of some lengths.
-
-    width: columns of its sequence tables. others: columns that `din` reads beside them.
-    """
-    events = np.minimum(lengths, settings.longest).astype(np.float64)
-    if isinstance(settings, DINSettings):
-        n, sizes = float(events.mean()), (4 * width, *settings.attention, 1)
-        top = (2 * width + others, *settings.top, labels)
-        products = [(n, outward, inward) for inward, outward in pairwise(sizes)]
-        return HistoryWork(
-            products=(*products, *((1.0, outward, inward) for inward, outward in pairwise(top))),
-            positions=n,
-            width=width,
-        )
-    if isinstance(settings, SASRecSettings):
-        n, hidden, each = float(events.mean()), settings.hidden or width, width // settings.heads
-        block = [*[(n, width, width)] * 4, (n, hidden, width), (n, width, hidden)]
-        return HistoryWork(products=tuple(block * settings.blocks), blocks=settings.blocks, heads=settings.heads,
-                           keys=each, values=each, positions=n, pairs=float((events**2).mean()),
-                           width=width)  # fmt: skip
-    events = events + len(settings.context) + (settings.score == "target")
-    n, wide, narrow = (
-        float(events.mean()),
-        settings.heads * settings.linear_dim,
-        settings.heads * settings.attention_dim,
-    )
-    block = [(n, 2 * (wide + narrow), width), (n, width, wide)]
-    head = [(1.0, settings.hidden, width), (1.0, labels, settings.hidden)] if settings.score == "target" else []
-    return HistoryWork(
-        products=(*block * settings.blocks, *head), blocks=settings.blocks, heads=settings.heads,
-        keys=settings.attention_dim, values=settings.linear_dim, positions=n, pairs=float((events**2).mean()),
-        width=width,
-    )  # fmt: skip

@@ -8,17 +8,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 from recsmith._components import load
 from recsmith._plugins import load_plugin, plugin_names
 from recsmith._types import Ints, noun
-from recsmith.analyses.advice import Switch
 from recsmith.errors import UsageError, check_rules
 from recsmith.files import Raw, decode_part, did_you_mean
 from recsmith.plans import Plan
 from recsmith.problems import TableRule
 from recsmith.sharding import TYPE_NAMES
+
+if TYPE_CHECKING:
+    from recsmith.analyses.advice import Switch
 
 FOLDER = "recsmith.training.systems"
 OTHERS = "recsmith.systems"  # entry points of other packages
@@ -235,7 +237,7 @@ class System:
         """What a run has of it, and what that does to bytes and time, where `decide` has not said so."""
         return ()
 
-    def switches(self, run: Any) -> Sequence[Switch]:
+    def switches(self, run: Any) -> "Sequence[Switch]":
         """What a run could switch on of it and has not yet: `recsmith advise` prices a dry run with each."""
         return ()
 

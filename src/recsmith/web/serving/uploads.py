@@ -7,9 +7,8 @@ from recsmith import _plugins
 from recsmith.clusters import Cluster, cluster_from_raw
 from recsmith.clusters.files import SCHEMA as CLUSTER_SCHEMA
 from recsmith.clusters.files import write_out
-from recsmith.costs import BEST, COST_MODELS, DEFAULT_COST_MODEL
-from recsmith.costs.neural.files import shipped_models
-from recsmith.costs.neural.model import PREFIX
+from recsmith.costs import COST_MODELS, DEFAULT_COST_MODEL
+from recsmith.costs.weight_files import PREFIX, shipped_models
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.files import Given, did_you_mean, parse
 from recsmith.planning.registry import PLANNERS
@@ -105,7 +104,7 @@ def check_size(workload: Workload, cluster: Cluster | None, settings: Settings) 
 
 def check_cost_model(name: str) -> None:
     """Refuse a cost model that is not one of those that ship or are installed: a file's path is none."""
-    learned = [BEST.name, *(PREFIX + each for each in shipped_models())]
+    learned = [PREFIX + each for each in shipped_models()]
     known = [*COST_MODELS, *learned, *_plugins.plugin_names(_plugins.COST_MODELS)]
     if name not in known:
         raise UsageError(f"no cost model of this page is called '{name[:LONGEST_NAME]}'{did_you_mean(name, known)}")

@@ -216,10 +216,10 @@ def test_a_plan_says_which_tables_are_on_disk(tmp_path: Path) -> None:
 def looked_up(run: dict[str, Any]) -> int:
     """On a rank: lookups that a job has counted when it ends."""
     from recsmith.training.job.agreement import Agreement, Ending
-    from recsmith.training.job.job import prepared
+    from recsmith.training.job.starting import prepared
     from recsmith.training.loop import train_prepared
+    from recsmith.training.rank import OneModel
     from recsmith.training.run import run_from_raw
-    from recsmith.training.trained_models import OneModel
     from recsmith.training.watchers import Watchers
 
     made = run_from_raw(run, "the run")

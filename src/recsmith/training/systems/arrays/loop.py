@@ -19,27 +19,23 @@ from recsmith.errors import RecSmithError
 from recsmith.files import Raw, decode, encode
 from recsmith.plans import Plan, save_plan
 from recsmith.training.batches import TrainingBatch
-from recsmith.training.job.agreement import Agreement, Diverged, Ending
+from recsmith.training.job.agreement import Agreement, Diverged, Ending, Wish
 from recsmith.training.job.checkpoints import Checkpoints
-from recsmith.training.job.job import (
-    Progress,
-    TrainingJob,
-    batches_from,
-    evaluate_now,
-    finish,
-    log_progress,
-    owning,
-    progress_of,
-    ranks_per_host,
-    save,
-    set_state,
-    settled,
-)
+from recsmith.training.job.job import Progress, TrainingJob, evaluate_now, finish, log_progress, save
 from recsmith.training.job.log import RunLog, StepTimes, tell_note
 from recsmith.training.job.metrics import Window, score_each
 from recsmith.training.job.plan import agreed_plan
 from recsmith.training.job.preparing import done_by_rank_0
 from recsmith.training.job.sharded import ShardedJob, rank_device
+from recsmith.training.job.starting import (
+    batches_from,
+    owning,
+    plan_anew,
+    progress_of,
+    ranks_per_host,
+    set_state,
+    settled,
+)
 from recsmith.training.run import Run, run_to_raw, save_run
 from recsmith.training.scores import Scores
 from recsmith.training.sources import open_data, open_source
@@ -150,6 +146,10 @@ class ArrayModels:
                 member.checkpoints.prune() if whole else member.checkpoints.drop(member.progress.saved)
         self.job.progress.saved = members[0].progress.saved
         dist.barrier()
+
+    def plan_anew(self, wish: Wish) -> tuple[Plan | None, str]:
+        """Another plan to go on under; None where none is better, and why."""
+        return plan_anew(self.job, wish)
 
     def poll(self) -> None:
         """Nothing: no checkpoint of an array is written beside steps."""

@@ -82,7 +82,7 @@ def with_ahead(run: Run, ahead: Sequence[int]) -> Run:
 def replay_on_rank(run: Raw, arms: dict[str, Any], seeds: list[int], folder: str) -> list[Raw]:
     """Replays of a run on this rank of a job, all that there are (JSON data)."""
     from recsmith.adapters.rank_0 import from_rank_0
-    from recsmith.training.loop import train_on_rank
+    from recsmith.training.rank import train_on_rank
 
     found = replay(
         run_from_raw(run, "the run"), arms, seeds, Path(folder), lambda each: train_on_rank(run_to_raw(each)),

@@ -19,12 +19,13 @@ from recsmith.files import Raw
 from recsmith.plans import Plan
 from recsmith.training.batches import TrainingBatch
 from recsmith.training.job.agreement import Agreement
-from recsmith.training.job.job import Progress, TrainingJob, progress_from
+from recsmith.training.job.job import Progress, TrainingJob
 from recsmith.training.job.log import RunLog
 from recsmith.training.job.models import Task, Unsharded
 from recsmith.training.job.preparing import prepare
 from recsmith.training.job.resuming import CHECKPOINTS, Saved
 from recsmith.training.job.sharded import ShardedJob, rank_device, table_of
+from recsmith.training.job.starting import progress_from
 from recsmith.training.optimizers.building import combined_optimizer, set_schedule
 from recsmith.training.random_states import random_states
 from recsmith.training.run import Run, save_run

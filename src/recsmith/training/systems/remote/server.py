@@ -20,11 +20,11 @@ from recsmith.jobs.machine import LOOPBACK, loopback_interface
 from recsmith.plans import plan_to_raw
 from recsmith.training.job.agreement import Agreement
 from recsmith.training.job.checkpoints import Checkpoints
-from recsmith.training.job.job import progress_of, set_state
 from recsmith.training.job.plan import agreed_plan
 from recsmith.training.job.preparing import done_by_rank_0, prepare
 from recsmith.training.job.resuming import CHECKPOINTS
 from recsmith.training.job.sharded import rank_device, shard, table_of
+from recsmith.training.job.starting import progress_of, set_state
 from recsmith.training.optimizers.building import set_schedule
 from recsmith.training.run import Checkpointing, Run, run_of_job
 from recsmith.training.systems.remote.asked import ServersAsked

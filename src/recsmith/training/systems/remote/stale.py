@@ -21,11 +21,11 @@ from recsmith.training.job.log import RunLog, StepTimes
 from recsmith.training.job.models import Unsharded
 from recsmith.training.loop import train_steps
 from recsmith.training.random_states import random_states
+from recsmith.training.rank import OneModel
 from recsmith.training.run import Run
 from recsmith.training.run.data import BatchSizes
 from recsmith.training.systems.remote.client import TableClient
 from recsmith.training.systems.remote.model import copy_dense, flat_tensors, trainer_job
-from recsmith.training.trained_models import OneModel
 from recsmith.training.watchers import Watchers
 
 KEPT = 1000  # places in the data: more than may be under way at once

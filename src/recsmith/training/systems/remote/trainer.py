@@ -10,16 +10,17 @@ import torch.distributed as dist
 from recsmith.errors import RecSmithError
 from recsmith.files import Raw
 from recsmith.training.job.agreement import Ending, heeding_sigterm
-from recsmith.training.job.job import TrainingJob, batches_from, kept_progress, settled
+from recsmith.training.job.job import TrainingJob, kept_progress
 from recsmith.training.job.log import tell_note, tell_pid
+from recsmith.training.job.starting import batches_from, settled
 from recsmith.training.loop import train_prepared
+from recsmith.training.rank import OneModel
 from recsmith.training.run import Run, run_of_job
 from recsmith.training.systems.remote.calls import Regroup, ServerPlace, connected
 from recsmith.training.systems.remote.client import TableClient
 from recsmith.training.systems.remote.group import TrainerGroup
 from recsmith.training.systems.remote.model import Batches, flat_tensors, trainer_job
 from recsmith.training.systems.remote.stale import train_stale
-from recsmith.training.trained_models import OneModel
 from recsmith.training.watchers import Watchers
 
 

@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from recsmith._components import parsed
-from recsmith.costs.fetches import AHEAD, disk_fetches
+from recsmith.costs.fetches import disk_fetches
 from recsmith.plans import Plan
 from recsmith.training.job.run_step import RankMemory
 from recsmith.training.run import Run
 from recsmith.training.systems.tiers.shares import cached_tables, least_slots, predicted_hits, stored_plan
 from recsmith.units import counted, format_size, format_time
+from recsmith.workloads.workload import AHEAD
 
 FETCH_S = (
     4e-6  # of a row that a cache lacks, from a file that the operating system has in memory (benchmarks/dry_run.py)
