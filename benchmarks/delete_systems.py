@@ -5,11 +5,12 @@
     python benchmarks/delete_systems.py towers --tests   # the tests of the rest of training run, too
 
 After each deletion the copy is asked for the schema of a run, a dry run, and a run of ten steps on one rank, whose loss
-must be what it is with all systems; and pytest collects all other tests. --tests runs those of `REST`. What still names
-the system is told: its commands.
+must be what it is with all systems; and pytest collects all other tests. --tests runs those of `REST`. Its commands are
+gone from `recsmith --help`. What still names the system is told: nothing but the list.
 """
 
 import argparse
+import ast
 import json
 import os
 import re
@@ -20,7 +21,7 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-SEAMS = Path("src/recsmith/training/seams/system.py")
+LISTED = Path("src/recsmith/training/listed.py")
 FOLDER = Path("src/recsmith/training/systems")
 TESTS = Path("tests/training/systems")
 COPIED = ("src", "tests", "docs", "examples", "benchmarks", "packages", "web", "pyproject.toml", "README.md",
@@ -78,13 +79,16 @@ def take(source: Path, target: Path) -> None:
 
 
 def delete(copy: Path, name: str) -> None:
-    """Remove a system's folder, its tests, and its name in the list of systems."""
+    """Remove a system's folder, its tests, and its entry in the list of systems."""
     shutil.rmtree(copy / FOLDER / name)
     shutil.rmtree(copy / TESTS / name, ignore_errors=True)
-    file = copy / SEAMS
-    text = file.read_text()
-    assert text.count(f'"{name}", ') + text.count(f'"{name}",\n') == 1, name
-    file.write_text(text.replace(f'"{name}", ', "").replace(f'"{name}",\n', "\n"))
+    text = (copy / LISTED).read_text()
+    listed = next(node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Dict))
+    lines = text.splitlines(keepends=True)
+    for key, entry in zip(listed.keys, listed.values, strict=True):
+        if isinstance(key, ast.Constant) and key.value == name:
+            del lines[key.lineno - 1 : entry.end_lineno]
+    (copy / LISTED).write_text("".join(lines))
 
 
 def names(copy: Path, name: str) -> set[str]:

@@ -119,9 +119,9 @@ def room_graph(graph: Graph) -> Graph:
     """Rooms that each room imports, without those that may be imported from everywhere."""
     rooms: Graph = {}
     for name, others in graph.items():
-        room = name.split(".")[1] if "." in name else "__init__"
+        room = unit_of(name)[0] or "__init__"
         if room not in BASE:
-            targets = {other.split(".")[1] for other in others if "." in other}
+            targets = {unit_of(other)[0] for other in others if "." in other}
             rooms.setdefault(room, set()).update(targets - BASE - {room})
     return rooms
 
@@ -198,7 +198,9 @@ def unit_graphs(graph: Graph) -> dict[str, Graph]:
 
 
 def unit_of(name: str) -> tuple[str, str]:
-    """The room of a module and its unit there; '' for the room's own __init__."""
+    """The room of a module and its unit there; '' for the room's own __init__. A system's command is of the cli."""
+    if name.startswith(f"recsmith.training.{SYSTEMS}.") and name.endswith(".command"):
+        return "cli", name
     _, room, unit, folder = [*name.split("."), "", "", ""][:4]
     return room, f"{unit}/{folder}" if unit == SYSTEMS and folder else unit
 

@@ -20,6 +20,7 @@ BASE = (
     "elementary",
     "_fields",
     "_install",
+    "_late",
     "_random",
     "_plugins",
     "_process",
@@ -73,6 +74,9 @@ FOR_PEOPLE = {"click": {"cli", "reports"}, "rich": {"cli", "reports", "adapters"
 
 
 def room_of(path: Path) -> str:
+    """The room of a file; commands of systems are part of the command line, which alone loads them."""
+    if path.name == "command.py" and path.is_relative_to(PACKAGE / "training" / "systems"):
+        return "cli"
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 

@@ -13,6 +13,8 @@ import pytest
 from support.process import heed_interrupts
 
 import recsmith
+from recsmith.cli.of_systems import with_systems
+from recsmith.training.listed import SYSTEMS
 
 Shell = Callable[..., Any]
 PLAN = "$RECSMITH plan criteo-kaggle --cluster h100:2 --planner cost_greedy"
@@ -157,9 +159,23 @@ def test_errors_of_the_system_say_what_they_are_of(
     assert (done.code, said in done.err) == (1, True), done.err
 
 
-def test_a_command_of_a_deleted_system_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Shell):
-    monkeypatch.setitem(sys.modules, "recsmith.training.systems.watch.alarm_log", None)
-    (tmp_path / "log.jsonl").touch()
-    done = run("watch", tmp_path)
-    assert done.code == 2
-    assert "'watch' needs training/systems/watch, which was deleted; put it back" in done.err
+def test_commands_of_a_system_go_with_its_entry():
+    with_them = {name for group in ("Plan", "Train", "bench") for name in with_systems(group, {})}
+    assert with_them == {each.name for commands in SYSTEMS.values() for each in commands}
+    code = (
+        "import sys; from recsmith.training.listed import SYSTEMS; SYSTEMS.clear()\n"
+        "from recsmith.cli import main; main()"
+    )
+    told = [subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, timeout=60)
+            for words in (["--help"], ["search", "run.yaml"], ["bench", "online", "run.yaml"])]  # fmt: skip
+    assert [each.returncode for each in told] == [0, 2, 2]
+    assert not with_them & {line.split()[0] for line in told[0].stdout.splitlines() if line.startswith("  ")}
+    assert "there is no command 'search'" in told[1].stderr
+    assert "'online'" in told[2].stderr
+
+
+def test_commands_of_systems_stand_behind_those_that_they_name():
+    listed = list(with_systems("Train", {"train": ("", ""), "evaluate": ("", ""), "data": ("", ""), "feed": ("", "")}))
+    behind = {each.name: each.after for commands in SYSTEMS.values() for each in commands if each.group == "Train"}
+    assert all(listed.index(name) > listed.index(after) for name, after in behind.items() if after in listed)
+    assert listed[-1] == "feed"

@@ -21,6 +21,7 @@ import pytest
 from feeding.support import STATUS
 from support.build import cluster, made_plan, placed, plan_of, table, workload
 from support.printed import line_of, text_of
+from support.systems import has_command
 
 from recsmith import plan
 from recsmith.adapters.reshard import Resharded, StateChange, TableChange
@@ -66,6 +67,7 @@ PRINTED = {  # commands that print a table or lines of a report, with small inpu
     "watch a series": ("watch", "{series}"),
     "feed status": ("feed", "status", "{feed}"),
 }  # fmt: skip
+PRINTED = {name: words for name, words in PRINTED.items() if has_command(words[0])}
 RESHARDED = Resharded(
     output="step-1000-on-the-new-plan", untouched=12, written_bytes=2**40, resumed_bytes=0, fingerprint="0" * 64,
     tables=tuple(
@@ -214,7 +216,7 @@ def test_no_cell_of_a_report_is_cut(name: str, columns: int, monkeypatch: pytest
 
 def test_every_command_is_here():
     told = {words[0] for words in (*PRINTED.values(), *map(str.split, REPORTS))}
-    assert told | AS_LINES == set(COMMANDS)
+    assert told | set(filter(has_command, AS_LINES)) == set(COMMANDS)
     assert not told & AS_LINES
 
 

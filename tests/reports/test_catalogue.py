@@ -24,7 +24,6 @@ def test_versions_stand_in_one_column_beside_the_wanted_ones():
 def test_every_planner_and_cost_model_is_listed_with_words_of_its_own():
     assert [each.name for each in planners()] == [*PLANNERS, *plugin_names("recsmith.planners")]
     assert [each.name for each in cost_models()] == [
-        "best",
         *COST_MODELS,
         "neural:cpu",
         "neural:h100",
@@ -45,5 +44,5 @@ def test_a_planner_of_ones_own_is_described_by_its_class(monkeypatch: pytest.Mon
 
         name = "mine"
 
-    monkeypatch.setitem(PLANNERS, "mine", Mine())  # type: ignore[arg-type]
+    monkeypatch.setitem(PLANNERS.places, "mine", Mine())  # type: ignore[arg-type]
     assert next(each for each in planners() if each.name == "mine").about == "Puts everything on rank 0."

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from recsmith.training.seams.system import FOLDER, SYSTEMS
+from recsmith.training.listed import SYSTEMS
+from recsmith.training.seams.system import FOLDER
 
 EVERY = (
     "arrays", "balance", "dedup", "halves", "narrow", "periods", "remote", "search", "second_order", "shampoo",
@@ -14,6 +15,16 @@ EVERY = (
 )  # fmt: skip  # of a tree as it ships
 
 USES = {"search": ("stored",), "sparse": ("second_order", "periods")}  # systems that go with others
+
+COMMANDS_OF = {
+    "compress": "stored", "online": "periods", "refit": "second_order", "search": "search", "sparse": "sparse",
+    "watch": "watch",
+}  # fmt: skip  # of the command line, and the system whose they are
+
+
+def has_command(name: str) -> bool:
+    """Whether the command line of this tree has a command: of no system, or of one that is there."""
+    return name not in COMMANDS_OF or COMMANDS_OF[name] in SYSTEMS
 
 
 def is_here(name: str) -> bool:

@@ -5,16 +5,16 @@ import os
 import re
 import sys
 import warnings
-from importlib import import_module
 from typing import Any, NoReturn, cast
 
 import click
 
 from recsmith._version import __version__
+from recsmith.cli.of_systems import loaded, with_systems
 from recsmith.cli.printing import note, say
 from recsmith.errors import NoPlanFound, RecSmithError
 
-GROUPS = {  # of `recsmith --help`: each command's module of recsmith.cli, and what it does
+OWN = {  # groups of `recsmith --help`: each command's module of recsmith.cli, and what it does
     "Plan": {
         "plan": ("plan", "Find a sharding plan for a workload on a cluster."),
         "serve": ("web", "Plan in a browser: a page on this machine, and its JSON API."),
@@ -22,7 +22,6 @@ GROUPS = {  # of `recsmith --help`: each command's module of recsmith.cli, and w
         "sweep": ("compare", "Plan for several numbers of devices, and show where more stop to pay."),
         "replan": ("replan", "Plan anew from the plan of a running job, without moving much."),
         "advise": ("advise", "Say what a job could switch on, and which of it pays."),
-        "compress": ("compress", "Propose tables that are stored smaller, and plan them."),
     },
     "Look at plans": {
         "simulate": ("plans", "Price a plan: cost, bound and gap under a cost model."),
@@ -34,11 +33,7 @@ GROUPS = {  # of `recsmith --help`: each command's module of recsmith.cli, and w
     "Train": {
         "train": ("train", "Train a recommendation model on TorchRec, under a plan."),
         "evaluate": ("train", "Score a trained model on test data."),
-        "refit": ("train", "Fit the last layers of a trained model to other data, in seconds."),
-        "sparse": ("train", "Make a sparse copy of a trained model, most of whose dense weights are zero."),
-        "search": ("search", "Search widths of tables and layers under the price of a cluster."),
         "data": ("data", "Look at training data, check it, or generate some whose truth is known."),
-        "watch": ("watch", "See what went wrong in a training job, or in any series, and when."),
         "feed": ("train", "See how the workers do that read data for a training job."),
         "reshard": ("replan", "Move a checkpoint to the shards of another plan."),
     },
@@ -58,10 +53,13 @@ GROUPS = {  # of `recsmith --help`: each command's module of recsmith.cli, and w
         "doctor": ("catalogue", "Check the installation of PyTorch, FBGEMM and TorchRec."),
     },
 }
+GROUPS = {  # with those of systems, and whole names of modules
+    title: with_systems(title, {name: (f"recsmith.cli.{module}", about) for name, (module, about) in own.items()})
+    for title, own in OWN.items()
+}
 COMMANDS = {name: command for group in GROUPS.values() for name, command in group.items()}
 LONGEST = max(map(len, COMMANDS))
 NEW_OBJECTS = 100_000  # after which Python looks for garbage: plans have as many, which stay, and each look takes long
-SYSTEMS = "recsmith.training.systems."  # each of which can be deleted, and its commands say so
 SEARCHING = ("plan", "compare", "sweep", "replan")  # commands whose searches take options that narrow them
 
 
@@ -78,7 +76,7 @@ class LazyGroup(click.Group):
             from recsmith.files import did_you_mean
 
             raise click.UsageError(f"there is no command '{cmd_name}'{did_you_mean(cmd_name, list(COMMANDS))}", ctx)
-        return getattr(import_module(f"recsmith.cli.{COMMANDS[cmd_name][0]}"), f"{cmd_name}_command")
+        return loaded(cmd_name, COMMANDS[cmd_name][0])
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The commands in groups, from their one-line descriptions."""
@@ -112,11 +110,6 @@ def main() -> NoReturn:
         _drop_stdout()
     except RecSmithError as error:
         _fail(str(error), error.exit_code)
-    except ModuleNotFoundError as error:
-        if not (error.name or "").startswith(SYSTEMS):
-            raise
-        system = (error.name or "").removeprefix(SYSTEMS).partition(".")[0]
-        _fail(f"'{' '.join(sys.argv[1:2])}' needs training/systems/{system}, which was deleted; put it back", 2)
     except MemoryError:
         _fail(_out_of_memory(sys.argv[1:2]), 1)
     except UnicodeEncodeError as error:

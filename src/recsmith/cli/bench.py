@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from recsmith.cli.of_systems import GroupWithSystems
 from recsmith.cli.options import MOST_VISITS, count_option, format_option, read_time, split_commas, stack
 from recsmith.cli.printing import end_line, note, print_as, progress_printer
 from recsmith.reports.progress import bench_words
@@ -11,7 +12,7 @@ from recsmith.reports.progress import bench_words
 LOG_EVERY_S = 60.0  # seconds between two lines where stderr is no terminal
 
 
-@click.group(name="bench")
+@click.group(name="bench", cls=GroupWithSystems)
 def bench_command() -> None:
     """Benchmarks: planners side by side, measured on hardware."""
 
@@ -126,44 +127,3 @@ def train(bench: str, output: str, format_: str) -> None:
 
     rows = bench_train(load_bench(bench), output, on_progress=say)
     print_as(format_, lambda: variant_lines(rows), lambda: {"rows": [encode(row) for row in rows]})
-
-
-@bench_command.command(name="online")
-@click.argument("run")
-@click.option("--set", "settings", multiple=True, metavar="KEY=VALUE",
-              help="Replace a value of the run, such as data.periods.samples=100000.")  # fmt: skip
-@click.option("--arms", callback=split_commas, metavar="A,B",
-              help="Updates, =K: of K periods (default: incremental,window=3,future_gradient=3).")  # fmt: skip
-@count_option("--seeds", default=3, most=100,
-              help="Of weights and order, from 0 on; each arm learns the stream from each.")  # fmt: skip
-@count_option("--first", metavar="P", help="The first period that counts (default: when all arms differ).")
-@click.option("-o", "--output", default="bench/online", show_default=True, metavar="FOLDER", help="Folder to go on in.")
-@format_option
-def online(
-    run: str, settings: tuple[str, ...], arms: tuple[str, ...] | None, seeds: int, first: int | None, output: str,
-    format_: str,
-) -> None:  # fmt: skip
-    """Replay the stream of RUN, a run file with data.periods, and say how it is best learned (docs/online.md).
-
-    Each arm learns the same periods from the same seeds; each period is scored by the model before it. What the folder
-    holds already is not trained again. online.json and online.svg are written into it.
-
-    \b
-    recsmith bench online run.yaml -o bench/stream
-    recsmith bench online run.yaml --arms incremental,window=7 --seeds 5 --first 10
-    """
-    from pathlib import Path
-
-    from recsmith.cli.printing import say
-    from recsmith.files import dump_json, write_text
-    from recsmith.reports.online import online_lines, online_picture, online_to_raw
-    from recsmith.training.systems.periods.arms import read_arms
-    from recsmith.training.systems.periods.replay import bench_online
-
-    found = bench_online(
-        run, output, settings=settings, arms=read_arms(arms), seeds=range(seeds), first=first, on_progress=say
-    )
-    write_text(str(Path(output) / "online.json"), dump_json(online_to_raw(found)))
-    write_text(str(Path(output) / "online.svg"), online_picture(found))
-    print_as(format_, lambda: online_lines(found), lambda: online_to_raw(found))
-    note(f"wrote {output}/online.json and {output}/online.svg")

@@ -171,14 +171,14 @@ def _of_model(model: str, options: dict[str, Any], what_ifs: Any) -> list[Any]:
 
 
 def _with_optimizer(model: str, options: dict[str, Any], row: Any) -> Any:
-    """A prediction with a note on what Shampoo adds to it."""
+    """A prediction with a note on what an optimizer of dense layers adds to it."""
     from dataclasses import replace
 
+    from recsmith._components import find
     from recsmith.clusters import load_cluster
     from recsmith.plans import load_plan
     from recsmith.prediction.models import layer_shapes, load_model
-    from recsmith.training.systems.shampoo.blocks import ShampooSettings
-    from recsmith.training.systems.shampoo.cost import cost_line, shampoo_cost
+    from recsmith.training.seams import PREDICTED
 
     plan = load_plan(options["plan"]) if options["plan"] else None
     tables = plan.workload.tables if plan else ()
@@ -186,7 +186,7 @@ def _with_optimizer(model: str, options: dict[str, Any], row: Any) -> Any:
     shapes = layer_shapes(load_model(model), features, tables[0].embedding_dim if tables else 0)
     cluster = load_cluster(options["cluster"]) if options["cluster"] else None
     where = cluster or (plan.cluster if plan else load_cluster(f"cpu:{options['ranks'] or 1}"))
-    told = cost_line(shampoo_cost(ShampooSettings(), shapes, where, row.step_s))
+    told = find(PREDICTED, options["optimizer"])(shapes, where, row.step_s)
     return replace(row, notes=(*row.notes, told))
 
 

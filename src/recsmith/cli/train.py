@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from recsmith.cli.options import count_option, force_option, format_option
+from recsmith.cli.options import count_option, format_option
 from recsmith.cli.printing import is_watched, print_json, say, show_report
 from recsmith.errors import RecSmithError
 
@@ -115,83 +115,7 @@ def evaluate_command(folder: str, data: str | None, ranks: int | None, format_: 
         click.echo(_scores_line(scores))
 
 
-@click.command(name="refit")
-@click.argument("run")
-@click.option("--data", required=True, metavar="NEW", help="Data to fit to: a path, or the spec of it.")
-@click.option("--layers", type=click.Choice(["last", "dense"]), default="last", show_default=True,
-              help="The last linear layer, or all dense layers.")  # fmt: skip
-@click.option("--method", type=click.Choice(["dance", "progressive_lbfgs"]), default="dance", show_default=True,
-              help="How they are fitted (docs/optimizers.md).")  # fmt: skip
-@click.option("--damping", type=float, metavar="X",
-              help="Holds new layers near the old ones; more holds them nearer (default: what a held-out fifth of the "
-                   "samples likes best).")  # fmt: skip
-@count_option("--samples", default=200_000, help="Samples that are read at most, from the first.")
-@click.option("--test", metavar="DATA", help="Data that the old and the new model are scored on.")
-@click.option("-o", "--output", metavar="FOLDER", help="Folder of the new model (default: refit in RUN).")
-@force_option
-@format_option
-def refit_command(
-    run: str, data: str, test: str | None, output: str | None, force: bool, format_: str, **settings: Any
-) -> None:
-    """Fit the last layer of the model that a run left in RUN to NEW data, and export it beside the old one.
-
-    Tables and layers before it stay as they are. It is held near the old layer, prints the norm of its gradient, and
-    says how far its loss is from the best at most (docs/refit.md).
-
-    \b
-    recsmith refit runs/first --data clicks/today.parquet
-    recsmith refit runs/first --data today.yaml --test tomorrow.yaml --layers dense
-    """
-    from recsmith.training.systems.second_order.refit import refit
-    from recsmith.training.systems.second_order.settings import RefitSettings
-
-    refitted, scores = refit(
-        run, data, settings=RefitSettings(**settings), test=test, output=output, force=force, on_progress=say
-    )
-    bound = "" if refitted.bound is None else f"; at most {refitted.bound:.2g} above the least"
-    losses = f"{refitted.samples:,} samples: log loss {refitted.loss_before:.5f} -> {refitted.loss:.5f}"
-    _show_made(refitted, scores, [losses, f"gradient {refitted.norm:.2e}{bound}"], format_)
-
-
-@click.command(name="sparse")
-@click.argument("run")
-@click.option("--share", type=float, default=0.8, show_default=True, metavar="X",
-              help="Of the weights of linear layers that become zero.")  # fmt: skip
-@click.option("--data", metavar="NEW", help="Data to choose and tune weights by (default: what RUN was trained on).")
-@count_option("--steps", default=200, least=0, help="In which the weights that are left are tuned.")
-@count_option("--masks", default=100, least=0,
-              help="Steps in which a mask learns which weights go, at most; 0 learns none.")  # fmt: skip
-@click.option("--per-layer", is_flag=True, default=False, help="The same share of each layer, to compare.")
-@count_option("--samples", default=200_000, help="Samples that are read at most, from the first.")
-@click.option("--test", metavar="DATA", help="Data that the whole and the sparse model are scored on.")
-@click.option("-o", "--output", metavar="FOLDER", help="Folder of the copy (default: sparse in RUN).")
-@force_option
-@format_option
-def sparse_command(
-    run: str, data: str | None, test: str | None, output: str | None, force: bool, format_: str, **settings: Any
-) -> None:
-    """Make a sparse copy of the model that a run left in RUN, and export it beside the whole one.
-
-    Weights go by one threshold over all linear layers; those that are left are tuned. Tables stay as they are. The
-    copy is loaded and served as any model is (docs/narrow.md).
-
-    \b
-    recsmith sparse runs/first --share 0.8
-    recsmith sparse runs/first --share 0.9 --data clicks/today.parquet --test clicks/tomorrow.parquet
-    """
-    from recsmith.training.systems.sparse.settings import SparsitySettings
-    from recsmith.training.systems.sparse.sparsify import sparsify
-
-    made, scores = sparsify(
-        run, data, settings=SparsitySettings(**settings), test=test, output=output, force=force, on_progress=say
-    )
-    layers = [f"{name}: {share:.1%} zeros" for name, share in made.layers.items()]
-    losses = f"log loss {made.loss_full:.5f} -> {made.loss:.5f}"
-    zeros = f"{made.zeros:,} of {made.weights:,} weights are zero: {losses}"
-    _show_made(made, scores, [*layers, zeros], format_)
-
-
-def _show_made(made: Any, scores: dict[str, Any], lines: list[str], format_: str) -> None:
+def show_made(made: Any, scores: dict[str, Any], lines: list[str], format_: str) -> None:
     """What became of a trained model, and the scores of the model before and after."""
     from recsmith.files import encode
 

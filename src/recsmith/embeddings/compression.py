@@ -64,7 +64,7 @@ class StorageMethod(Protocol):
     """A way to store tables smaller: one is made for each rule, and asked about each table that the rule fits.
 
     reads: fields of a rule beside method, tables and above_rows. dial: which of them a target decides; None: none.
-    from_data: 'module:function' that makes rules out of a run's data (training/systems/stored/); '' where they do not
+    from_data: 'module:function' that makes rules out of a run's data, of a method of one's own; '' where they do not
     matter. A method of one's own takes more arguments, which a rule gives by `arguments`.
     """
 

@@ -89,7 +89,6 @@ class LearnedHash(Hash):
 
     reads = ("factor", "maps")
     dial = None
-    from_data = "recsmith.training.systems.stored.compressing:hash_rules"
 
     @classmethod
     def problems(cls, rule: CompressionRule) -> Sequence[str | None]:

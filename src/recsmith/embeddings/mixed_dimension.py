@@ -133,7 +133,6 @@ class MixedDimensions(StorageMethod):
 
     reads = ("temperature", "shares", "widths", "maps")
     dial: ClassVar[Dial] = Dial(field="temperature", low=0.0, high=4.0)
-    from_data = "recsmith.training.systems.stored.compressing:block_rules"
 
     @classmethod
     def problems(cls, rule: CompressionRule) -> Sequence[str | None]:

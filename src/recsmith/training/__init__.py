@@ -4,45 +4,63 @@ from recsmith.training import Run, RunData, train
 
 train(Run(data=RunData(train="criteo/train.tsv.gz", test="criteo/test.tsv.gz"), output="runs/first", ranks=2))
 
-Names of what imports torch, and of systems, load when they are first used.
+Names load when they are first used; settings of a system, such as Periods, are shown here by the name of their noun.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from recsmith._late import late_names
-from recsmith._types import noun
-from recsmith.training.optimizers.settings import DenseOptimizer, RunOptimizers, SparseOptimizer
-from recsmith.training.run import (
-    Checkpointing,
-    Run,
-    RunComms,
-    RunMetrics,
-    RunModel,
-    RunTable,
-    load_run,
-    run_from_raw,
-    run_to_raw,
-    save_run,
-)
-from recsmith.training.run.data import BatchChange, RunData
-from recsmith.training.scores import Scores
-from recsmith.training.seams.system import OpenRun, RunFacts, System, SystemTold
 
 if TYPE_CHECKING:
+    from recsmith._types import noun
     from recsmith.training.launch.launching import train
+    from recsmith.training.optimizers.settings import DenseOptimizer, RunOptimizers, SparseOptimizer
     from recsmith.training.results.evaluation import evaluate
     from recsmith.training.results.serving import load_model
-    from recsmith.training.systems.periods.settings import Periods
+    from recsmith.training.run import (
+        Checkpointing,
+        Run,
+        RunComms,
+        RunMetrics,
+        RunModel,
+        RunTable,
+        load_run,
+        run_from_raw,
+        run_to_raw,
+        save_run,
+    )
+    from recsmith.training.run.data import BatchChange, RunData
+    from recsmith.training.scores import Scores
+    from recsmith.training.seams.system import OpenRun, RunFacts, System, SystemTold
 
-__getattr__ = late_names(__name__, {
+_core = late_names(__name__, {
+    "recsmith._types": ("noun",),
     "recsmith.training.launch.launching": ("train",),
+    "recsmith.training.optimizers.settings": ("DenseOptimizer", "RunOptimizers", "SparseOptimizer"),
     "recsmith.training.results.evaluation": ("evaluate",),
     "recsmith.training.results.serving": ("load_model",),
-    "recsmith.training.systems.periods.settings": ("Periods",),
+    "recsmith.training.run": (
+        "Checkpointing", "Run", "RunComms", "RunMetrics", "RunModel", "RunTable", "load_run", "run_from_raw",
+        "run_to_raw", "save_run",
+    ),
+    "recsmith.training.run.data": ("BatchChange", "RunData"),
+    "recsmith.training.scores": ("Scores",),
+    "recsmith.training.seams.system": ("OpenRun", "RunFacts", "System", "SystemTold"),
 })  # fmt: skip
 
 __all__ = [
-    "BatchChange", "Checkpointing", "DenseOptimizer", "OpenRun", "Periods", "Run", "RunComms", "RunData", "RunFacts",
-    "RunMetrics", "RunModel", "RunOptimizers", "RunTable", "Scores", "SparseOptimizer", "System", "SystemTold",
-    "evaluate", "load_model", "load_run", "noun", "run_from_raw", "run_to_raw", "save_run", "train",
+    "BatchChange", "Checkpointing", "DenseOptimizer", "OpenRun", "Run", "RunComms", "RunData", "RunFacts", "RunMetrics",
+    "RunModel", "RunOptimizers", "RunTable", "Scores", "SparseOptimizer", "System", "SystemTold", "evaluate",
+    "load_model", "load_run", "noun", "run_from_raw", "run_to_raw", "save_run", "train",
 ]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    """What loads late; nouns of systems among it."""
+    if name[:1].isupper() and name not in __all__:
+        from recsmith.training.seams.system import systems
+
+        shown = [each.settings for each in systems() if getattr(each.settings, "__name__", "") == name]
+        if shown:
+            return shown[0]
+    return _core(name)

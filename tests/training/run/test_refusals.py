@@ -13,6 +13,7 @@ from support.systems import EVERY, needs_systems, of_system
 from recsmith.errors import UsageError
 from recsmith.plans import Plan
 from recsmith.training import DenseOptimizer, Run, RunComms, RunData, RunModel, RunOptimizers, RunTable, SparseOptimizer
+from recsmith.training.listed import SYSTEMS
 from recsmith.training.run.parts import (
     AHEAD_OF_BATCHES,
     BACKGROUND,
@@ -44,7 +45,6 @@ from recsmith.training.run.refusals import (
     refusals,
 )
 from recsmith.training.seams.capabilities import POOLED, ROWS, Capabilities, Part, PlainPart
-from recsmith.training.seams.system import SYSTEMS
 
 ADVICE = re.compile(r"; \w+")  # after the rule and the values, what to do
 TRAIN = Path(__file__).parents[3] / "docs" / "train.md"

@@ -5,10 +5,10 @@ data, collectives and optimizers are registered beside their settings (data/data
 """
 
 from recsmith._components import register
-from recsmith.training.seams.kinds import ROWS, STEP, TABLES, UPDATE, WATCHER
+from recsmith.training.seams.kinds import PREDICTED, ROWS, STEP, TABLES, UPDATE, WATCHER
 from recsmith.training.seams.system import systems
 
-__all__ = ["ROWS", "STEP", "TABLES", "UPDATE", "WATCHER", "systems"]
+__all__ = ["PREDICTED", "ROWS", "STEP", "TABLES", "UPDATE", "WATCHER", "systems"]
 
 register(STEP, "base", "recsmith.training.steps.pipelines:BasePipeline")
 register(STEP, "sparse_dist", "recsmith.training.steps.pipelines:SparseDistPipeline")

@@ -1,7 +1,7 @@
 """A published technique as one folder of systems/: what it adds to runs, in a record; without torch.
 
 The core knows no system by name. It asks all of them in the order of SYSTEMS, and what a record leaves out changes
-nothing. Without its folder and its line in SYSTEMS, a system is gone, and the rest is as it was.
+nothing. Without its folder and its entry in SYSTEMS (listed.py), a system is gone, and the rest is as it was.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,16 +18,13 @@ from recsmith.files import Raw, decode_part, did_you_mean
 from recsmith.plans import Plan
 from recsmith.problems import TableRule
 from recsmith.sharding import TYPE_NAMES
+from recsmith.training.listed import SYSTEMS
 
 if TYPE_CHECKING:
     from recsmith.analyses.advice import Switch
 
 FOLDER = "recsmith.training.systems"
 OTHERS = "recsmith.systems"  # entry points of other packages
-SYSTEMS = (
-    "towers", "dedup", "balance", "stored", "thresholds", "shampoo", "narrow", "halves", "tiers", "second_order",
-    "search", "sparse", "periods", "watch", "arrays", "remote",
-)  # fmt: skip  # in the order in which they decide: each rests on those before
 NO_COPIES = TableRule(tables="*", sharding_types=tuple(name for name in TYPE_NAMES if name != "data_parallel"))
 Class = TypeVar("Class")
 

@@ -1,4 +1,6 @@
-"""Published techniques as folders: each bundles its components and what the core has to know of them, in a record.
+"""Published techniques as folders: each bundles its components, its commands, and what the core has to know of it.
 
-`SYSTEM` of a folder is that record (seams/system.py). A folder can be deleted, with its line in SYSTEMS there.
+`SYSTEM` of a folder is its record (seams/system.py). A folder can be deleted with its entry in SYSTEMS (listed.py).
 """
+
+import recsmith.training.seams  # noqa: F401 (all records load in one order, whichever is asked for first)

@@ -94,3 +94,8 @@ def cost_line(cost: OptimizerCost) -> str:
         f"shampoo adds to a step {time}; directions of {format_size(cost.sent_bytes)} reach each rank; it keeps "
         f"{format_size(cost.state_bytes)} on the rank that keeps most"
     )
+
+
+def predicted_line(shapes: Shapes, cluster: Cluster, step_s: float) -> str:
+    """What is said of Shampoo, as it is by default, beside a predicted step without it."""
+    return cost_line(shampoo_cost(ShampooSettings(), shapes, cluster, step_s))

@@ -105,8 +105,9 @@ def propose(
     kind = method_of(method)
     fields = {name: value for name, value in fields.items() if name != "operation" or name in kind.reads}
     _check_same(workload, run, open_data(run.data.train, "data.train").schema)
-    if kind.from_data:
-        made, rules = load(kind.from_data)(Wanted(run, workload, target, maps, fields, on_progress))
+    from_data = FROM_DATA.get(method) or (load(kind.from_data) if kind.from_data else None)
+    if from_data is not None:
+        made, rules = from_data(Wanted(run, workload, target, maps, fields, on_progress))
     else:
         made, rules = {}, compress_to(workload, target, method, **fields).rules
     compressed = compress(workload, rules)
@@ -185,3 +186,6 @@ def _check_same(workload: Workload, run: Run, schema: DataSchema) -> None:
             f"table '{odd}' has {asked.get(odd, 'no')} rows in the workload and {mine.get(odd, 'none')} in the run of "
             "--data; leave the workload out, and the run's own tables are taken"
         )
+
+
+FROM_DATA = {"learned_hash": hash_rules, "mixed_dimension": block_rules}  # what makes rules of our methods out of data

@@ -18,8 +18,8 @@ from recsmith.plans import Plan
 from recsmith.streaming.hot_sets import HotSet, added_up, packed, unpacked
 from recsmith.streaming.job_sums import JobLayout, JobSums
 from recsmith.streaming.repeats import SeenSamples
-from recsmith.training.job.dense_timer import DenseTimer
 from recsmith.training.job.job import TrainingJob
+from recsmith.training.job.rank_times import DenseTimer
 from recsmith.training.step_clock import STEPS
 from recsmith.training.watchers.protocol import Seen
 

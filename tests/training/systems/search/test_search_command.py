@@ -12,9 +12,9 @@ pytest.importorskip("recsmith.training.systems.search")
 
 from click.testing import CliRunner, Result
 
-from recsmith.cli.search import search_command
 from recsmith.errors import RecSmithError
 from recsmith.training import load_run
+from recsmith.training.systems.search.command import search_command
 
 FEATURES = "[{name: item, num_embeddings: 400, zipf: 1.1}, {name: user, num_embeddings: 60}]"
 DATA = f"{{format: generator, num_samples: 4000, seed: 1, dense: 2, features: {FEATURES}"

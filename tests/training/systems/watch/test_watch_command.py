@@ -82,7 +82,7 @@ def test_following_ends_when_the_run_does(run: Run, job: Path, monkeypatch: pyte
         (job / "model").mkdir()
         (job / "model/card.json").write_text("{}")
 
-    monkeypatch.setattr("recsmith.cli.watch.time.sleep", ends)
+    monkeypatch.setattr("recsmith.training.systems.watch.command.time.sleep", ends)
     done = run("watch", job, "--follow")
     assert done.code == 0
     assert done.out.count("another hot set") == 2

@@ -8,13 +8,14 @@ from click.testing import CliRunner, Result
 from support.systems import needs_systems
 
 from recsmith._components import known
-from recsmith.cli.compress import METHODS, compress_command
 from recsmith.embeddings import LogicalTable, load_maps, parameters, transforms_of
 from recsmith.embeddings.compression import METHOD, method_of
 from recsmith.errors import RecSmithError
 from recsmith.training import load_run
 from recsmith.training.run.tables import tables_of
 from recsmith.training.sources import open_data
+from recsmith.training.systems.stored.command import METHODS, compress_command
+from recsmith.training.systems.stored.compressing import FROM_DATA
 from recsmith.workloads import load_workload
 
 pytestmark = needs_systems("stored")
@@ -52,7 +53,7 @@ def test_bad_words_are_one_sentence(words: list[str], said: str, tmp_path: Path,
 
 
 def test_methods_are_those_that_a_target_or_data_decide() -> None:
-    decided = [name for name in known(METHOD) if method_of(name).dial is not None or method_of(name).from_data]
+    decided = [name for name in known(METHOD) if method_of(name).dial is not None or name in FROM_DATA]
     assert sorted(METHODS) == sorted(decided)
 
 

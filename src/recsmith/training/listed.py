@@ -1,0 +1,48 @@
+"""The systems of training, by their folders, and their commands: the only place outside of a folder that names it.
+
+Nothing is imported here, for `recsmith --help` reads the commands.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command of a system: the function `<name>_command` of `command.py` in its folder.
+
+    group: of `recsmith --help`, or the command that it is a part of, such as bench. after: behind which command of the
+    group it stands; last, where that is not there. about: what it does, in a line.
+    """
+
+    name: str
+    group: str
+    about: str
+    after: str = ""
+
+
+SYSTEMS: dict[str, tuple[Command, ...]] = {  # in the order in which they decide: each rests on those before
+    "towers": (),
+    "dedup": (),
+    "balance": (),
+    "stored": (Command("compress", "Plan", "Propose tables that are stored smaller, and plan them."),),
+    "thresholds": (),
+    "shampoo": (),
+    "narrow": (),
+    "halves": (),
+    "tiers": (),
+    "second_order": (
+        Command("refit", "Train", "Fit the last layers of a trained model to other data, in seconds.", "evaluate"),
+    ),
+    "search": (
+        Command("search", "Train", "Search widths of tables and layers under the price of a cluster.", "refit"),
+    ),
+    "sparse": (
+        Command(
+            "sparse", "Train", "Make a sparse copy of a trained model, most of whose dense weights are zero.", "refit"
+        ),
+    ),
+    "periods": (Command("online", "bench", "Replay a stream, and say how it is best learned."),),
+    "watch": (Command("watch", "Train", "See what went wrong in a training job, or in any series, and when.", "data"),),
+    "arrays": (),
+    "remote": (),
+}
