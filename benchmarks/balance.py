@@ -23,7 +23,8 @@ import numpy as np
 from recsmith.data import Batch, open_dataset, spec_from_raw
 from recsmith.data.dealing import Deal
 from recsmith.training import Run, RunData, RunMetrics, RunModel, RunOptimizers, SparseOptimizer, train
-from recsmith.training.models import layer_work, sequence_settings
+from recsmith.training.models import sequence_settings
+from recsmith.training.models.work import layer_work
 
 GENERATED = {"users": 3000, "items": 2000, "events": 60}
 MODEL: dict[str, Any] = {"times": "times", "target_time": "target_time", "score": "dot"}

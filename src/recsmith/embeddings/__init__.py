@@ -4,10 +4,17 @@ A transform says which physical tables a logical one is stored in, and where its
 re-sharding see physical tables only. combining.py, which needs torch, puts vectors together again.
 """
 
+from typing import TYPE_CHECKING
+
+from recsmith._late import late_names
 from recsmith.embeddings.compression import CompressionRule, LogicalTable, StorageMethod, transforms_of
-from recsmith.embeddings.hashing import learn_hash
 from recsmith.embeddings.id_maps import IdMap, by_popularity, load_maps, save_maps
 from recsmith.embeddings.transforms import EmbeddingTransform, Lookup, PhysicalTable, parameters, physical
+
+if TYPE_CHECKING:
+    from recsmith.embeddings.hashing import learn_hash
+
+__getattr__ = late_names(__name__, {"recsmith.embeddings.hashing": ("learn_hash",)})
 
 __all__ = [
     "CompressionRule",

@@ -11,7 +11,8 @@ import numpy as np
 from recsmith._types import Ints, noun
 from recsmith.data.dealing import Deal, busiest, dealt
 from recsmith.data.source import by_rows
-from recsmith.training.models import layer_work, sequence_settings
+from recsmith.training.models import sequence_settings
+from recsmith.training.models.work import layer_work
 from recsmith.training.seams.system import OpenRun
 from recsmith.training.sources import first_lengths
 from recsmith.training.sources.dataset import DatasetSource
