@@ -5,12 +5,15 @@ would be faster without it; such seconds do not add up to the rank's, for kernel
 tables share launches.
 """
 
+from dataclasses import replace
+
 import numpy as np
 
 from recsmith._types import noun
 from recsmith.analyses.alternatives import Alternative, alternatives_to
 from recsmith.analyses.fullest_rank import FullestRank, fullest_rank
 from recsmith.analyses.hot_rows import HotRowsCost, hot_rows_costs
+from recsmith.analyses.instead_of_blocks import instead_of_blocks
 from recsmith.analyses.placed_costs import PlacedCosts
 from recsmith.costs import CostModel, phase_seconds
 from recsmith.costs import cost_model as find_cost_model
@@ -22,6 +25,8 @@ from recsmith.problems import Problem, footprint_of, problem_holding, problem_of
 from recsmith.sharding import SHARDING_TYPES, Shard
 from recsmith.workloads import Table
 from recsmith.workloads.reuse import Reuse
+
+MOST_INSTEAD = 3  # tables whose alternatives are priced; trade-off: each takes up to a second of a large plan
 
 
 @noun
@@ -130,11 +135,15 @@ def explain(plan: Plan | Source, table: str | None = None, cost_model: str | Cos
     model, problem = find_cost_model(cost_model or plan.cost_model), problem_of(plan)
     wider = problem_holding(problem, plan.placements)
     placed = PlacedCosts(model.compile(wider), footprint_of(wider, plan.placements))
+    hot = hot_rows_costs(placed, plan, model)
+    ways = [instead_of_blocks(placed, model, plan, problem, each.table) for each in hot[:MOST_INSTEAD]]
+    dearest = (replace(each, instead=instead) for each, instead in zip(hot, ways, strict=False))
     return Explanation(
         plan=plan, cost_model=model.name, total_s=placed.step_s, sequences_s=placed.sequences_s,
         phases=phases_of(placed),
         account=None if table is None else _account(placed, model, plan, problem, table),
-        hot_rows=hot_rows_costs(placed, plan, model), fullest=fullest_rank(wider, placed.footprint),
+        hot_rows=(*dearest, *hot[len(ways) :]),
+        fullest=fullest_rank(wider, placed.footprint),
         published_error=error_under(placed.evaluator, model.name, plan.placements, placed.parts),
     )  # fmt: skip
 

@@ -33,13 +33,35 @@ class RowBlocks:
     times: float
 
 
+DEALT = "rows dealt"
+
+
+@noun
+class Instead:
+    """What a table could be instead, while all others stay: the seconds of the step, and how they change.
+
+    way: a sharding type, or DEALT: the same blocks, of rows that the data deals. ranks: (), and seconds None, where no
+    rank has room.
+    """
+
+    way: str
+    widths: tuple[int, ...]
+    ranks: tuple[int, ...]
+    total_s: float | None
+    change: float | None
+
+
 @noun
 class HotRowsCost:
-    """What uneven blocks of a table cost: seconds that a step's phases would be shorter if all were equally busy."""
+    """What uneven blocks of a table cost: seconds that a step's phases would be shorter if all were equally busy.
+
+    instead: what the table could be instead, from cheap to dear, of the tables that cost most.
+    """
 
     table: str
     times: float
     seconds: float
+    instead: tuple[Instead, ...] = ()
 
 
 def row_blocks_of(plan: Plan) -> tuple[RowBlocks, ...]:

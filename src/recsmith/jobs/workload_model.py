@@ -6,8 +6,6 @@ its own, `<table>/<feature>`, so that outputs of features that share an id stay 
 
 from dataclasses import replace
 from functools import lru_cache
-from itertools import count
-from math import gcd
 from typing import Any
 
 import torch
@@ -21,11 +19,11 @@ from recsmith.errors import UsageError
 from recsmith.plans import Plan
 from recsmith.workloads import Feature, Table, Workload
 from recsmith.workloads.access import HotRows
+from recsmith.workloads.dealt_rows import dealt
 from recsmith.workloads.row_blocks import draw_rows, hot_rows_of, law_of
 
 DATA_TYPES = {"fp32": DataType.FP32, "fp16": DataType.FP16, "bf16": DataType.BF16}
 POOLINGS = {"sum": PoolingType.SUM, "mean": PoolingType.MEAN}
-GOLDEN = 0.6180339887  # of all rows, to the next hot one: multiples of it lie as far apart as can be
 COLLECTIONS = "collections"  # attribute of WorkloadModel, and so the first word of its tables' paths
 
 
@@ -149,12 +147,7 @@ def _random_ids(table: Table, ids: int, generator: torch.Generator, hot_rows: Ho
         table = replace(table, access=replace(access.scattered(), hot_rows="in_front"))
     uniform = torch.rand(ids, generator=generator, dtype=torch.float64)
     drawn = draw_rows(_law(table, hot_rows), uniform.numpy())
-    return torch.from_numpy(drawn * _step(rows) % rows if scattered else drawn)
-
-
-def _step(rows: int) -> int:
-    """A number without a common divisor with the rows: multiples of it, modulo the rows, scatter them."""
-    return next(step for step in count(int(rows * GOLDEN) | 1, 2) if gcd(step, rows) == 1)
+    return torch.from_numpy(dealt(drawn, rows) if scattered else drawn)
 
 
 _law = lru_cache(maxsize=256)(law_of)  # of batch after batch; more tables than that are drawn slowly, not wrongly

@@ -10,6 +10,7 @@ from rich.text import Text
 from recsmith.analyses.alternatives import Alternative
 from recsmith.analyses.cache_curve import CacheCurve, cache_curve
 from recsmith.analyses.explain import Explanation, PartShare, Phase, RankShare, TableAccount
+from recsmith.analyses.hot_rows import Instead
 from recsmith.files import Raw, encode
 from recsmith.plans import PARTS, describe_kernel
 from recsmith.reports.layout import Grid, add_first, grid, line
@@ -18,6 +19,10 @@ from recsmith.units import counted, format_size, format_time
 from recsmith.workloads import Table
 
 EXPLANATION_SCHEMA = "recsmith/explanation/1"
+ONLY_BLOCKS = (
+    "TorchRec cuts rows into blocks in their order alone, and replicates whole tables alone; the data can deal rows "
+    "(`{op: deal}` of its transforms)"
+)
 MOST_TABLES = 8  # rows of a phase: the dearest tables; two phases fit a screen
 MOST_RANKS = 8  # rows of ranks, and ranks that one row names: a host's
 MOST_SHARDS = 8  # lines of shards: a host's
@@ -53,8 +58,24 @@ def _hot_rows_report(explanation: Explanation) -> Iterator[RenderableType]:
             f"the busiest block of '{each.table}' has {each.times:.2f} times the mean lookups, which costs "
             f"{format_time(each.seconds)}{share}",
         )
+        if each.instead:
+            yield _instead_grid(each.instead)
     if len(explanation.hot_rows) > MOST_TABLES:
         yield line("", f"… {len(explanation.hot_rows) - MOST_TABLES} more tables")
+    if explanation.hot_rows:
+        yield line("", ONLY_BLOCKS)
+
+
+def _instead_grid(ways: Sequence[Instead]) -> Grid:
+    """What a table could be instead of blocks of rows in their order, from cheap to dear."""
+    made = grid(left=("instead", "columns", "ranks"), right=("step", "change"))
+    for each in ways:
+        columns = _split_words(each.widths) or "whole"
+        if each.total_s is None or each.change is None:
+            made.add_row(each.way, columns, "no room", "", "")
+        else:
+            made.add_row(each.way, columns, _ranks_words(each.ranks), format_time(each.total_s), f"{each.change:+.2%}")
+    return made
 
 
 def _memory_report(explanation: Explanation) -> Iterator[RenderableType]:

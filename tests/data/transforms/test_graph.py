@@ -74,6 +74,7 @@ def test_ids_are_transformed_as_sample_by_sample(samples: list[Any], repeats: bo
             made(op="n_gram", feature="a", length=2, num_embeddings=11, salt=3, into="g"),
             made(op="map_ids", feature="b", ids=[4, 2, 60], into="m"),
             made(op="hash", feature="f", num_embeddings=5),  # what one before it wrote
+            made(op="deal", feature="b", num_embeddings=61, into="d"),
         ],
     )
     given_batch = batch(a, b, dense)
@@ -83,7 +84,7 @@ def test_ids_are_transformed_as_sample_by_sample(samples: list[Any], repeats: bo
     found = expanded(samples_after).ids
     assert wrong is None
     assert first is None
-    assert set(found) == set(graph.schema.feature_names) == {"a", "b", "h", "f", "g", "m"}
+    assert set(found) == set(graph.schema.feature_names) == {"a", "b", "h", "f", "g", "m", "d"}
     known = {4: 1, 2: 2, 60: 3}
     expected = {
         "a": a, "b": b,
@@ -91,6 +92,7 @@ def test_ids_are_transformed_as_sample_by_sample(samples: list[Any], repeats: bo
         "f": [[hashed(each, 0, 5) for each in row[:2]] for row in a],
         "g": [[gram(row[i : i + 2], 3, 11) for i in range(len(row) - 1)] for row in a],
         "m": [[known.get(each, 0) for each in row] for row in b],
+        "d": [[each * 38 % 61 for each in row] for row in b],
     }  # fmt: skip
     assert {name: rows(bags) for name, bags in found.items()} == expected
 
@@ -162,6 +164,7 @@ def test_samples_without_an_outcome_stop_or_are_counted() -> None:
     [
         ({"op": "hsah"}, "did you mean"),
         ({"op": "hash", "feature": "a"}, "num_embeddings"),
+        ({"op": "deal", "feature": "a", "num_embeddings": 2**31 + 1}, "at most 2\\^31 rows are dealt"),
         ({"op": "hash", "feature": "aa", "num_embeddings": 3}, "reads feature 'aa', which is not there"),
         ({"op": "log", "dense": "nothing"}, "reads dense column 'nothing'"),
         ({"op": "bucketize", "dense": "dense_0", "borders": [2, 1], "into": "k"}, "rise"),

@@ -8,15 +8,29 @@ import numpy as np
 from recsmith._random import mixed
 from recsmith._types import Bools, Ints
 from recsmith.data.batch import JaggedIds, Singles
-from recsmith.data.transforms.declared import BoxCox, Bucketize, Clip, First, HashIds, Log, MapIds, NGram, OneHot
+from recsmith.data.transforms.declared import (
+    BoxCox,
+    Bucketize,
+    Clip,
+    DealIds,
+    First,
+    HashIds,
+    Log,
+    MapIds,
+    NGram,
+    OneHot,
+)
+from recsmith.workloads.dealt_rows import dealt
 
 Column = Singles
 
 
-def ids_of(transform: HashIds | First | NGram | MapIds, bags: JaggedIds) -> tuple[JaggedIds, Bools | None]:
+def ids_of(transform: HashIds | DealIds | First | NGram | MapIds, bags: JaggedIds) -> tuple[JaggedIds, Bools | None]:
     """(bags, wrong): what comes of a feature's bags, and which of them have no outcome (B,), None for none."""
     if isinstance(transform, HashIds):
         return _with_values(bags, hashed(bags.values, transform.salt, transform.num_embeddings)), None
+    if isinstance(transform, DealIds):
+        return _dealt(bags, transform.num_embeddings)
     if isinstance(transform, First):
         return _first(bags, transform.count), None
     if isinstance(transform, NGram):
@@ -28,6 +42,16 @@ def hashed(values: Ints, salt: int, rows: int) -> Ints:
     """A row for each id (n,): two rounds of SplitMix64's finalizer, modulo the rows."""
     words = mixed(mixed(values.astype(np.uint64) + np.uint64(salt)) + np.uint64(salt))
     return (words % np.uint64(rows)).astype(np.int64)
+
+
+def _dealt(bags: JaggedIds, rows: int) -> tuple[JaggedIds, Bools | None]:
+    """Rows at their dealt places; bags with an id that is no row are wrong."""
+    known = (bags.values >= 0) & (bags.values < rows)
+    made = _with_values(bags, dealt(np.where(known, bags.values, 0), rows))
+    if known.all():
+        return made, None
+    bag = np.repeat(np.arange(len(bags.lengths)), bags.lengths)
+    return made, np.bincount(bag[~known], minlength=len(bags.lengths)) > 0
 
 
 def _with_values(bags: JaggedIds, values: Ints) -> JaggedIds:
