@@ -156,7 +156,7 @@ WORDS = {
         *("model", "--plan", "--ranks", "--batch", "--machine", "--calibrate", "--cost-model", "--what-if"),
         *("--cluster", "--optimizer", "--towers", "--link", "--servers", "--timeline", "--format"),
     },
-    "evaluate": {"folder", "--data", "--ranks", "--format"},
+    "evaluate": {"folder", "--data", "--ranks", "--group", "--at", "--format"},
     "search": {
         *("run", "--set", "--under", "--price", "--cluster -c", "--widths", "--rows", "--tables"),
         *("--layers", "--skip", "--coefficient", "--retrain", "--dry-run"),

@@ -165,3 +165,25 @@ def test_bad_specs_and_events_are_told_in_a_sentence(tmp_path: Path, words: dict
 def test_bad_events_are_told_in_a_sentence(tmp_path: Path, columns: dict[str, Any], said: str):
     with pytest.raises(CorruptFile, match=said):
         open_dataset(a_spec(written(tmp_path, **columns)))
+
+
+def test_candidates_are_a_target_with_items_that_its_user_never_had():
+    events = {"users": 30, "items": 400, "events": 20}
+    spec = {"format": "sequences", "generated": events, "candidates": 5, "longest": 6}
+    source: Any = open_dataset(spec_from_raw(dict(spec), "x")).source
+    plain: Any = open_dataset(spec_from_raw({**spec, "candidates": 0, "negatives": 1}, "x")).source
+    samples, others = source.read(0).samples, plain.read(0).samples
+    asked = samples.ids["target"].values.reshape(-1, 6)
+    assert asked[:, 0].tolist() == others.ids["target"].values[::2].tolist()
+    had = set(zip(plain.events.users.tolist(), plain.events.items.tolist(), strict=True))
+    users = samples.ids["user"].values
+    assert not [
+        1 for user, row in zip(users, asked[:, 1:], strict=True) if any((int(user), int(i)) in had for i in row)
+    ]
+    assert len(np.unique(asked[:, 1:])) > 300
+    rows = np.array([7, 3, 200])
+    np.testing.assert_array_equal(source.rows(0, rows).samples.ids["target"].values, asked[rows].ravel())
+    assert samples.label_names == ("next",)
+    assert samples.labels.min() == 1
+    with pytest.raises(CorruptFile, match=r"negatives is 1 and candidates is 2; .* give one"):
+        spec_from_raw({**spec, "candidates": 2, "negatives": 1}, "x")

@@ -97,18 +97,24 @@ def _scores_line(scores: dict[str, Any]) -> str:
 @click.argument("folder")
 @click.option("--data", metavar="PATH", help="Data to score, or the spec of it (default: data.test of the run).")
 @count_option("--ranks", help="Processes (default: those of the run).")
+@click.option("--group", metavar="FEATURE", help="Rank samples with the same id of it (default: metrics.group).")
+@click.option("--at", type=int, multiple=True, metavar="K",
+              help="Tell hit rate and NDCG of the first K of a group; several go (default: metrics.at).")  # fmt: skip
 @format_option
-def evaluate_command(folder: str, data: str | None, ranks: int | None, format_: str) -> None:
+def evaluate_command(
+    folder: str, data: str | None, ranks: int | None, group: str | None, at: tuple[int, ...], format_: str
+) -> None:  # fmt: skip
     """Score the model that a run left in FOLDER (the run's output) on test data.
 
     \b
     recsmith evaluate runs/first
     recsmith evaluate runs/first --data criteo/day_23.tsv.gz --ranks 2 --format json
+    recsmith evaluate runs/first --group user --at 1 --at 10
     """
     from recsmith.files import encode
     from recsmith.training.results.evaluation import evaluate
 
-    scores = encode(evaluate(folder, data=data, ranks=ranks, on_progress=say))
+    scores = encode(evaluate(folder, data=data, ranks=ranks, group=group, at=at, on_progress=say))
     if format_ == "json":
         print_json(scores)
     else:

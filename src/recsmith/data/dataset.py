@@ -70,6 +70,12 @@ class Dataset:
         source: Any = self.source
         return getattr(getattr(source, "source", source), "part", "")
 
+    @property
+    def candidates(self) -> int:
+        """Samples of each target, which have numbers that follow each other: itself and its negatives."""
+        source: Any = self.source
+        return getattr(getattr(source, "source", source), "candidates", 1)
+
     def batches(
         self,
         *,

@@ -10,17 +10,41 @@ from recsmith.files import encode
 
 
 @noun
+class AtScores:
+    """How good the first k of each group are, means of groups: `hit_rate` and `recall` as shares, and `ndcg`."""
+
+    hit_rate: float
+    recall: float
+    ndcg: float
+
+
+@noun
+class RankingScores:
+    """How good samples are ranked beside those of their group (job/ranking.py).
+
+    groups: with a positive and a negative sample. auc: the mean of theirs, weighted by samples; null without any. at:
+    by k, scores of the first k.
+    """
+
+    groups: int
+    auc: float | None
+    at: dict[str, AtScores]
+
+
+@noun
 class LabelScores:
     """How good predictions of a label are, in nats and shares; a score is null where it has no meaning.
 
     ne: cross entropy over that of always predicting the mean label; null where all labels are equal, as auc is then.
-    calibration: mean prediction over mean label; null where no label is above 0.
+    calibration: mean prediction over mean label; null where no label is above 0. ranking: beside samples of the same
+    group, where the run names groups.
     """
 
     logloss: float | None
     ne: float | None
     calibration: float | None
     auc: float | None
+    ranking: RankingScores | None = None
 
 
 @noun
@@ -28,7 +52,7 @@ class Scores:
     """How good predictions of `samples` are: scores as LabelScores has them, of several labels their means.
 
     corrupt: samples beside them that were left out. labels: scores of each label by its name, where there are several;
-    a mean is null where a label has no such score.
+    a mean is null where a label has no such score. ranking: of data with one label, where the run names groups.
     """
 
     samples: int
@@ -38,6 +62,7 @@ class Scores:
     auc: float | None
     corrupt: int = 0
     labels: dict[str, LabelScores] | None = None
+    ranking: RankingScores | None = None
 
 
 def scores_of(samples: int, labels: Mapping[str, LabelScores]) -> Scores:
@@ -50,14 +75,24 @@ def scores_of(samples: int, labels: Mapping[str, LabelScores]) -> Scores:
     return Scores(
         samples=samples, logloss=mean("logloss"), ne=mean("ne"), calibration=mean("calibration"), auc=mean("auc"),
         labels=dict(labels) if len(labels) > 1 else None,
+        ranking=next(iter(labels.values())).ranking if len(labels) == 1 else None,
     )  # fmt: skip
 
 
 def by_label(scores: Mapping[str, Any]) -> dict[str, Any]:
     """Scores as a log has them, flat: those of a label under `label/score`, as TensorBoard names them."""
     labels: Mapping[str, Mapping[str, Any]] = scores.get("labels") or {}
-    flat = {f"{label}/{name}": value for label, found in labels.items() for name, value in found.items()}
-    return {**{name: value for name, value in scores.items() if name != "labels"}, **flat}
+    flat = {f"{label}/{name}": value for label, found in labels.items() for name, value in _flat(found).items()}
+    return {**{name: value for name, value in _flat(scores).items() if name != "labels"}, **flat}
+
+
+def _flat(scores: Mapping[str, Any]) -> dict[str, Any]:
+    """Scores with those of rankings beside the others: `grouped_auc`, `ndcg@10`."""
+    ranking: Mapping[str, Any] = scores.get("ranking") or {}
+    flat = {name: value for name, value in scores.items() if name != "ranking"}
+    if ranking:
+        flat |= {"groups": ranking["groups"], "grouped_auc": ranking["auc"]}
+    return flat | {f"{name}@{k}": value for k, found in ranking.get("at", {}).items() for name, value in found.items()}
 
 
 SHOWN = {"logloss": ("log loss", ".5f"), "ne": ("NE", ".4f"), "auc": ("AUC", ".5f"),
@@ -76,10 +111,24 @@ def shown_scores(scores: Mapping[str, Any], names: Sequence[str] = tuple(SHOWN))
         if scores[name] is None:
             because = WITHOUT["logloss" if scores["logloss"] is None else name]
             lacking.setdefault(because, []).append(SHOWN[name][0])
+    known += shown_ranking(scores.get("ranking"))
     without = [f"no {' or '.join(each)} ({because})" for because, each in lacking.items()]
     labels: Mapping[str, Mapping[str, Any]] = scores.get("labels") or {}
     each = "; ".join(f"{label}: {shown_scores(found, names)}" for label, found in labels.items())
     return ", ".join([*known, *without]) + (f" ({each})" if each else "")
+
+
+def shown_ranking(ranking: Mapping[str, Any] | None) -> list[str]:
+    """Scores of rankings as a log has them."""
+    if not ranking:
+        return []
+    if ranking["auc"] is None:
+        return ["no ranking (no group has both a positive and a negative)"]
+    at: list[str] = []
+    for k, found in ranking["at"].items():
+        recall = [f"recall@{k} {found['recall']:.4f}"] if found["recall"] != found["hit_rate"] else []
+        at += [f"HR@{k} {found['hit_rate']:.4f}", *recall, f"NDCG@{k} {found['ndcg']:.4f}"]
+    return [f"grouped AUC {ranking['auc']:.5f}", *at, f"of {ranking['groups']:,} groups"]
 
 
 def scores_text(scores: Scores) -> str:

@@ -53,7 +53,7 @@ def a_run(output: Path, name: str = "hstu", **words: Any) -> Run:
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, dict[str, Any]]:
-    run = a_run(tmp_path_factory.mktemp("hstu") / "out", ranks=2)
+    run = a_run(tmp_path_factory.mktemp("hstu") / "out", ranks=2, metrics=RunMetrics(every=1, at=(1,)))
     return run, train(run)
 
 
@@ -76,6 +76,21 @@ def test_other_numbers_of_ranks_go_on_with_the_same_losses(trained: tuple[Run, d
     elsewhere = from_step(trained[0], EVERY, tmp_path / "elsewhere")
     train(trained[0], settings=(f"output={elsewhere}", "ranks=1"))
     assert losses(elsewhere) == pytest.approx(losses(Path(trained[0].output)), rel=1e-6)
+
+
+def test_a_softmax_over_candidates_is_that_of_the_unsharded_model_and_ranks_the_test(tmp_path: Path):
+    data = RunData(
+        train={**DATA, "negatives": 0, "candidates": 7, "split": "train"},
+        test={**DATA, "negatives": 9, "split": "test"}, global_batch_size=BATCH,
+    )  # fmt: skip
+    model = RunModel(name="sasrec", embedding_dim=8, arguments=ARGUMENTS["sasrec"], loss="softmax")
+    run = a_run(tmp_path / "out", data=data, model=model, ranks=2, metrics=RunMetrics(every=1, at=(1, 5)))
+    result = train(run)
+    assert losses(Path(run.output)) == pytest.approx(unsharded_losses(run, STEPS), rel=1e-5)
+    assert result["test"]["ranking"]["groups"] == result["test"]["samples"] // 10
+    assert result["test"]["ranking"]["at"]["5"]["hit_rate"] > result["test"]["ranking"]["at"]["1"]["hit_rate"] > 0
+    again = from_step(run, EVERY, tmp_path / "again")
+    assert train(run, settings=(f"output={again}",))["test"] == result["test"]
 
 
 @pytest.mark.soak
@@ -104,6 +119,9 @@ def test_the_exported_model_serves_raw_histories(trained: tuple[Run, dict[str, A
     run, result = trained
     scores = evaluate(run.output, ranks=1)
     assert scores.logloss == pytest.approx(result["test"]["logloss"], rel=1e-6)
+    assert scores.ranking is not None
+    assert scores.ranking.groups == result["test"]["ranking"]["groups"] == scores.samples // 2
+    assert scores.ranking.at["1"].ndcg == result["test"]["ranking"]["at"]["1"]["ndcg"] == scores.ranking.auc
     model = load_model(Path(run.output) / "model")
     test = open_dataset(spec_from_raw(dict(run.data.test), "test"))
     with test.batches(rank=0, world_size=1, batch_size=20, seed=0, shuffle=False) as batches:

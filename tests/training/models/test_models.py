@@ -292,3 +292,45 @@ def test_hstu_says_what_its_authors_code_says():
     with torch.no_grad():
         outputs = reference.ours(body, table, reference.histories(found["samples"], shape[-1], found["seed"]))
     torch.testing.assert_close(outputs, torch.tensor(found["outputs"]), rtol=0, atol=1e-5)
+
+
+def test_a_softmax_is_told_by_the_log_odds_of_its_first_candidate():
+    import torch
+
+    from recsmith.training.batches import as_tensors
+    from recsmith.training.job.models import SoftmaxLoss
+    from recsmith.training.tables.features import Features
+
+    batch = Batch(
+        dense=np.zeros((3, 0), np.float32), ids={"a": JaggedIds(values=np.zeros(3, np.int64), lengths=np.ones(3, np.int32))},
+        labels=np.ones((3, 1), np.float32), label_names=("next",), sample_ids=np.arange(3),
+    )  # fmt: skip
+    loss, given = SoftmaxLoss(), as_tensors(batch, Features(("a",)))
+    logits = torch.tensor([[2.0, 1.0, -1.0], [0.0, 3.0, 0.5], [90.0, 0.0, 0.0]], requires_grad=True)
+    found, (_, odds, labels, _) = loss(logits, given)
+    expected = torch.nn.functional.cross_entropy(logits, torch.zeros(3, dtype=torch.long))
+    torch.testing.assert_close(found, expected)
+    told = torch.nn.functional.binary_cross_entropy_with_logits(odds, labels)
+    torch.testing.assert_close(told, expected.detach(), rtol=1e-5, atol=1e-6)
+    found.backward()
+    assert logits.grad is not None
+    assert bool(torch.isfinite(logits.grad).all())
+    with pytest.raises(UsageError, match=r"model\.loss is softmax, and samples have one candidate; give data\.train"):
+        loss(logits[:, :1], given)
+    assert torch.equal(loss.eval()(logits[:, :1], given)[1][1], logits[:, :1])
+
+
+def test_samples_have_as_many_candidates_and_models_that_score_one_are_refused():
+    import torch
+
+    from recsmith.training.models.jagged import products
+
+    users, rows = torch.eye(2), torch.arange(6.0).view(3, 2)
+    with pytest.raises(UsageError, match=r"a sample has 1 ids of feature 'target' and another 2; give all samples as"):
+        products(users, (rows, torch.tensor([2, 1])), "target")
+    assert products(users, (rows[:2], torch.tensor([0, 2])), "target").tolist() == [[0.0, 0.0], [1.0, 3.0]]
+    for name, arguments in (("dlrm", None), ("din", None), ("hstu", {"score": "target"})):
+        with pytest.raises(
+            UsageError, match=f"model.loss is softmax, which compares candidates of a sample, and {name}"
+        ):
+            RunModel(name=name, arguments=arguments, loss="softmax")

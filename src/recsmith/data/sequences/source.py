@@ -49,8 +49,9 @@ class SequencesSource:
                 f"events of their user before them, and split is {spec.split}; give a smaller `least`, or another split"
             )
         had = np.unique(events.users * np.int64(events.num_items) + events.items)
-        self._had = had if spec.negatives else had[:0]
-        self.num_samples = len(self._targets) * (1 + spec.negatives)
+        self._had = had if spec.negatives or spec.candidates else had[:0]
+        self.candidates = 1 + spec.negatives  # samples of a target
+        self.num_samples = len(self._targets) * self.candidates
         self.schema = self._schema()
         self.note = self._note()
         self.part = "" if spec.split == "all" else f"split {spec.split}: {len(self._targets):,} targets"
@@ -80,11 +81,16 @@ class SequencesSource:
                 DataFeature(name=HISTORY, num_embeddings=events.num_items, pooling_factor=mean),
                 *acted,
                 DataFeature(name=TIMES, pooling_factor=mean),
-                DataFeature(name=TARGET, num_embeddings=events.num_items, pooling_factor=1.0, single=True),
+                DataFeature(
+                    name=TARGET,
+                    num_embeddings=events.num_items,
+                    pooling_factor=1.0 + self.spec.candidates,
+                    single=not self.spec.candidates,
+                ),
                 DataFeature(name=TARGET_TIME, pooling_factor=1.0, single=True),
             ),
             dense=(),
-            labels=(NEXT,) if self.spec.negatives else events.label_names,
+            labels=(NEXT,) if self.spec.negatives or self.spec.candidates else events.label_names,
         )
 
     def _note(self) -> str:
@@ -139,11 +145,18 @@ class SequencesSource:
         ends = np.cumsum(lengths, dtype=np.int64)
         at = np.arange(int(lengths.sum(dtype=np.int64))) + np.repeat(begins - (ends - lengths), lengths)
         ones = np.ones(len(targets), np.int32)
-        sampled = rows % copies > 0
-        items = events.items[targets].copy()
+        items, scored = events.items[targets].copy(), ones
+        labels = np.ones((len(rows), 1), np.float32)
         if self.spec.negatives:
-            items[sampled] = self._negatives(block, rows[sampled], events.users[targets[sampled]])
+            sampled = rows % copies > 0
+            of_block = rows // copies * self.spec.negatives + rows % copies - 1  # among all that are sampled in it
+            items[sampled] = self._never_had(block, of_block[sampled], events.users[targets[sampled]])
             labels = (~sampled).astype(np.float32)[:, None]
+        elif self.spec.candidates:
+            count = self.spec.candidates
+            of_block = (rows[:, None] * count + np.arange(count)).ravel()
+            others = self._never_had(block, of_block, np.repeat(events.users[targets], count))
+            items, scored = np.column_stack([items, others.reshape(-1, count)]).ravel(), ones * (1 + count)
         else:
             labels = events.labels[targets]
         ids = {
@@ -151,7 +164,7 @@ class SequencesSource:
             HISTORY: JaggedIds(values=events.items[at], lengths=lengths),
             **({} if events.actions is None else {ACTIONS: JaggedIds(values=events.actions[at], lengths=lengths)}),
             TIMES: JaggedIds(values=events.times[at], lengths=lengths),
-            TARGET: JaggedIds(values=items, lengths=ones),
+            TARGET: JaggedIds(values=items, lengths=scored),
             TARGET_TIME: JaggedIds(values=events.times[targets], lengths=ones),
         }
         return SampleBlock(
@@ -161,11 +174,12 @@ class SequencesSource:
             )
         )  # fmt: skip
 
-    def _negatives(self, block: int, rows: Ints, users: Ints) -> Ints:
-        """An item for each of these rows and users that they never had, as far as some draws find one."""
-        each, copies = self.spec.negatives, 1 + self.spec.negatives
-        places = rows // copies * each + rows % copies - 1  # of a row among all that are sampled in the block
-        drawn = int(self.sizes()[block]) // copies * each
+    def _never_had(self, block: int, places: Ints, users: Ints) -> Ints:
+        """An item for each of these users that they never had, as far as some draws find one.
+
+        places: of each among all that are drawn for a block.
+        """
+        drawn = int(self.sizes()[block]) // self.candidates * max(self.spec.negatives, self.spec.candidates)
         count, keys = self.events.num_items, users * np.int64(self.events.num_items)
         items = np.zeros(len(users), np.int64)
         open_ = np.arange(len(users))

@@ -100,7 +100,8 @@ class SequencesSpec:
     first 80 % of the targets, valid the next 10 %, test the last 10 %. split_by: time is that of targets, of all users;
     last takes each user's last target for test, the one before for valid. negatives: samples beside each target, with
     an item drawn from all that the user never had, whose label is 0, and the label `next` in place of the events' own.
-    seed: of these.
+    candidates: such items in the same sample, as further ids of feature `target`, for model.loss: softmax. seed: of
+    these.
     """
 
     files: EventFiles | None = None
@@ -111,11 +112,12 @@ class SequencesSpec:
     split: Literal["train", "valid", "test", "all"] = "all"
     split_by: Literal["time", "last"] = "time"
     negatives: int = 0
+    candidates: int = 0
     seed: int = 0
 
     def __post_init__(self) -> None:
         given = [name for name in ("files", "movielens", "generated") if getattr(self, name) is not None]
-        unlabelled = not self.negatives and (
+        unlabelled = not (self.negatives or self.candidates) and (
             self.generated is not None or (self.files is not None and not self.files.labels)
         )
         check_rules(
@@ -126,9 +128,14 @@ class SequencesSpec:
             outside("least", self.least, 0, self.longest),
             too_small("negatives", self.negatives),
             outside("negatives", self.negatives, 0, 1000),
+            outside("candidates", self.candidates, 0, 2**16),
+            f"negatives is {self.negatives} and candidates is {self.candidates}; the ones are samples of their own, "
+            "the others stand in the sample of their target, so give one"
+            if self.negatives and self.candidates
+            else None,
             outside("seed", self.seed, 0, LARGEST_SEED),
             "targets have no labels: the events have none, and negatives is 0; name their columns (files.labels), or "
-            "give negatives"
+            "give negatives, or candidates"
             if unlabelled
             else None,
         )

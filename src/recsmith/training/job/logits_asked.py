@@ -22,7 +22,7 @@ def check_logits(parts: Unsharded) -> None:
     Raises:
         UsageError: it returns more or fewer logits than samples have labels.
     """
-    if ":" not in parts.run.model.name:
+    if ":" not in parts.run.model.name or parts.run.model.loss != "binary":
         return
     batch = as_tensors(first_batch(parts.source, SAMPLES), parts.features)
     if isinstance(batch.sparse_features, KeyedJaggedTensor):

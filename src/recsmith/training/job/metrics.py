@@ -7,15 +7,18 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torchrec.metrics.calibration import compute_calibration
 from torchrec.metrics.ne import compute_ne, get_ne_states
 
-from recsmith.data import Dataset
+from recsmith.data import Batch, Dataset
 from recsmith.training.batches import evaluation_batches
+from recsmith.training.job.ranking import Grouping, grouping, ranking_scores
 from recsmith.training.job.sharded import ShardedJob
 from recsmith.training.random_states import random_kept
+from recsmith.training.run import RunMetrics
 from recsmith.training.scores import LabelScores, Scores, scores_of
 from recsmith.training.step_clock import STEPS
 from recsmith.training.tables.features import Features
@@ -26,14 +29,15 @@ SUMS = ("cross_entropy_sum", "weighted_num_samples", "pos_labels", "neg_labels",
 
 
 class Window:
-    """Predictions of this rank since the last line was told. labels: their names.
+    """Predictions of this rank since the last line was told. labels: their names. grouping: samples ranked together.
 
     They are copied to one place: a tensor of each step that is kept lies among the blocks that steps free and take
     again, and made steps on a CPU 5 % to 7 % longer.
     """
 
-    def __init__(self, device: torch.device, labels: Sequence[str]) -> None:
-        self.labels = labels
+    def __init__(self, device: torch.device, labels: Sequence[str], grouping: Grouping | None = None) -> None:
+        self.labels, self.grouping = labels, grouping
+        self._groups: list[torch.Tensor] = []
         self._kept = torch.empty(2, len(labels), 0, device=device)  # logits and labels (2, L, room)
         self._count = 0  # how many of them are there
 
@@ -48,6 +52,11 @@ class Window:
         self._kept[1, :, begin:end] = labels.T
         self._count = end
 
+    def add_groups(self, samples: Batch, count: int) -> None:
+        """Keep which of the first samples of a batch are ranked together, where any are."""
+        if self.grouping is not None:
+            self._groups.append(torch.from_numpy(self.grouping.of(samples.take(np.arange(count)))))
+
     def scores(self) -> Scores:
         """Scores of all ranks' predictions, AUC by bins; called on every rank, and the window is empty afterwards."""
         pairs = self._whole()
@@ -61,7 +70,17 @@ class Window:
         pairs = [(_gathered(logits), _gathered(labels)) for logits, labels in self._whole()]
         sums = [_sums(*pair).cpu() for pair in pairs]
         found = [_scores(each, exact_auc(*pair)) for each, pair in zip(sums, pairs, strict=True)]
+        if self.grouping is not None:
+            groups = _gathered(torch.cat([torch.zeros(0, dtype=torch.int64), *self._groups]).to(self._kept.device))
+            found = [self._ranked(each, *pair, groups) for each, pair in zip(found, pairs, strict=True)]
         return self._named(sums[0], found)
+
+    def _ranked(
+        self, found: LabelScores, logits: torch.Tensor, labels: torch.Tensor, groups: torch.Tensor
+    ) -> LabelScores:  # fmt: skip
+        assert self.grouping is not None
+        given = (each.cpu().numpy() for each in (logits.double(), labels.double(), groups))
+        return replace(found, ranking=ranking_scores(*given, self.grouping.at))
 
     def _whole(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """(logits, labels) of each label (n,)."""
@@ -133,23 +152,31 @@ def _gathered(values: torch.Tensor) -> torch.Tensor:
     counts = torch.zeros(dist.get_world_size(), dtype=torch.int64, device=values.device)
     counts[dist.get_rank()] = len(values)
     dist.all_reduce(counts)
-    padded = torch.zeros(int(counts.max()), device=values.device)
+    padded = torch.zeros(int(counts.max()), dtype=values.dtype, device=values.device)
     padded[: len(values)] = values
     parts = [torch.empty_like(padded) for _ in counts]
     dist.all_gather(parts, padded)
     return torch.cat([part[:count] for part, count in zip(parts, counts.tolist(), strict=True)])
 
 
-def score(job: ShardedJob, dataset: Dataset, features: Features, batch_size: int) -> Scores:
-    """Scores on all samples of a dataset, with the exact AUC; called on every rank."""
-    return score_each(job, dataset, features, batch_size, models=1)[0]
+def score(
+    job: ShardedJob, dataset: Dataset, features: Features, batch_size: int, metrics: RunMetrics | None = None
+) -> Scores:  # fmt: skip
+    """Scores on all samples of a dataset, with the exact AUC; called on every rank. metrics: which samples are ranked.
+
+    Raises:
+        UsageError: the data does not say which samples are ranked together.
+    """
+    return score_each(job, dataset, features, batch_size, models=1, metrics=metrics)[0]
 
 
 def score_each(
-    job: ShardedJob, dataset: Dataset, features: Features, batch_size: int, *, models: int
+    job: ShardedJob, dataset: Dataset, features: Features, batch_size: int, *, models: int,
+    metrics: RunMetrics | None = None,
 ) -> list[Scores]:  # fmt: skip
     """The same of several models that are called as one, whose logits are (models, B, L)."""
-    windows = [Window(job.device, dataset.schema.labels) for _ in range(models)]
+    ranked = None if metrics is None else grouping(metrics, dataset)
+    windows = [Window(job.device, dataset.schema.labels, ranked) for _ in range(models)]
     job.model.eval()
     with STEPS.standing(), random_kept(), torch.no_grad():
         for batch, count in evaluation_batches(
@@ -159,6 +186,7 @@ def score_each(
             _, (_, logits, labels, _) = job.model(batch.to(job.device))
             for window, each in zip(windows, logits.view(models, *labels.shape), strict=True):
                 window.add(each[:count], labels[:count])
+                window.add_groups(batch.place.samples, count)
     job.model.train()
     found = [window.exact_scores() for window in windows]
     return [replace(each, corrupt=(dataset.num_samples or each.samples) - each.samples) for each in found]

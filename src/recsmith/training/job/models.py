@@ -41,10 +41,10 @@ class Task(nn.Module):
     its samples. The loss does, in a module of its own.
     """
 
-    def __init__(self, model: nn.Module, precision: str = "fp32") -> None:
+    def __init__(self, model: nn.Module, precision: str = "fp32", loss: str = "binary") -> None:
         super().__init__()
         self.model = model
-        self.loss = Loss()
+        self.loss = SoftmaxLoss() if loss == "softmax" else Loss()
         self.precision = precision
 
     def forward(self, batch: TrainingBatch) -> tuple[torch.Tensor, Outcome]:
@@ -77,6 +77,42 @@ class Loss(nn.Module):
             losses = nn.functional.binary_cross_entropy_with_logits(logits, labels, reduction="sum")
             loss = losses / batch.labels.numel()
         return loss, (loss.detach(), logits.detach(), labels, batch.place)
+
+
+class SoftmaxLoss(nn.Module):
+    """Cross entropy of a sample's first candidate among all of them, the mean over a batch; places as in `Loss`.
+
+    What is told of a sample is the log odds of its first candidate, so that their log loss is this loss. A sample with
+    one candidate, as to be ranked or served, has its own logit.
+    """
+
+    def forward(self, logits: torch.Tensor, batch: TrainingBatch) -> tuple[torch.Tensor, Outcome]:
+        """logits: of K candidates of each sample (B, K).
+
+        Raises:
+            UsageError: it trains, and samples have one candidate; or they have several labels.
+        """
+        count, whole, labels = len(batch.labels), len(batch.place.samples), batch.labels
+        if labels.shape[1] != 1:
+            raise UsageError(
+                f"model.loss is softmax, and the data has {labels.shape[1]} labels; it has one, of the first candidate"
+            )
+        each = logits.float().view(count, -1)[:whole]
+        if each.shape[1] < 2:
+            if self.training:
+                raise UsageError(
+                    "model.loss is softmax, and samples have one candidate; give data.train `candidates: 32`, or more "
+                    "ids of the target's feature, its own first"
+                )
+            loss = nn.functional.binary_cross_entropy_with_logits(each, labels[:whole])
+            return loss, (loss.detach(), each.detach(), labels[:whole], batch.place)
+        chance = nn.functional.log_softmax(each, dim=1)[:, :1]
+        weights = batch.place.samples.loss_weights
+        losses = -chance if weights is None else -chance * torch.from_numpy(weights).to(chance)[:, None]
+        told = chance.detach().double().clamp(max=-1e-12)
+        odds = (told - torch.log(-torch.expm1(told))).float()
+        loss = losses.sum() / labels.numel()
+        return loss, (loss.detach(), odds, labels[:whole], batch.place)
 
 
 def by_label(logits: torch.Tensor, batch: TrainingBatch) -> torch.Tensor:
@@ -117,7 +153,7 @@ def build_task(
         built = _of_histories(model, schema, tables, collection, sequences)
     else:
         built = _built(model, collection, sequences, max(1, len(schema.dense)), len(schema.labels))
-    return Task(built, model.precision)
+    return Task(built, model.precision, model.loss)
 
 
 @dataclass(frozen=True)

@@ -19,15 +19,17 @@ from recsmith.training.job.log import starting_lines
 from recsmith.training.job.models import Unsharded, unsharded
 from recsmith.training.job.plan import plan_to_go_on
 from recsmith.training.job.plan_of_model import with_collections
+from recsmith.training.job.ranking import grouping
 from recsmith.training.job.resuming import Saved
 from recsmith.training.job.run_step import plain_step, planned_as_run
 from recsmith.training.job.sharded import dense_shapes, numbers_across
 from recsmith.training.models import sequence_settings
 from recsmith.training.run import Run
 from recsmith.training.run.refusals import check_together, layer_parts, placed_parts
+from recsmith.training.same_data import check_same_data
 from recsmith.training.seams import systems
 from recsmith.training.seams.system import OpenRun, SystemTold, first_of
-from recsmith.training.sources import first_lengths
+from recsmith.training.sources import first_lengths, open_data
 from recsmith.training.sources.protocol import State
 
 PlanMaker = Callable[[Unsharded, Plan | None, int], Plan]  # (tables, plan of the checkpoint, ranks that hold them)
@@ -112,6 +114,8 @@ def prepare(
     """
     parts = parts or unsharded(run)
     held, holders = first_of(system.run_of_plan(parts.run, ranks) for system in systems()) or (parts.run, ranks)
+    if run.data.test is not None:
+        check_by(lambda: check_test(parts))
     plan = plan_by(replace(parts, run=held), saved.plan if saved else None, holders)
     if saved is not None:
         check_goes_on(parts, saved, plan, ranks)
@@ -137,6 +141,17 @@ def _decided(parts: Unsharded, plan: Plan, before: Run | None, *, priced: bool) 
     for system in systems():
         made = system.decide(made)
     return made
+
+
+def check_test(parts: Unsharded) -> None:
+    """Refuse test data that cannot be scored, before anything is trained.
+
+    Raises:
+        UsageError: nothing is there, it means something else than what is trained on, or it has no groups to rank in.
+    """
+    dataset = open_data(parts.run.data.test, "data.test")
+    check_same_data(parts.source.schema, dataset.schema, "data.test")
+    grouping(parts.run.metrics, dataset)
 
 
 def history_lengths(parts: Unsharded, ranks: int) -> Ints | None:

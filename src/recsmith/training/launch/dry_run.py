@@ -121,14 +121,12 @@ def described_run(made: Run) -> DryRun:
     from recsmith.training.job.models import unsharded
     from recsmith.training.job.preparing import prepare
     from recsmith.training.optimizers.building import state_bytes
-    from recsmith.training.sources import open_data, total_steps
+    from recsmith.training.sources import total_steps
 
     ranks, here = ranks_of(made)
     check_run(made, here)
     parts = unsharded(made)
     check_logits(parts)
-    if made.data.test is not None:
-        open_data(made.data.test, "data.test")
     found = prepare(made, ranks, saved=newest_of(made), parts=parts, priced=True)
     state, steps = state_bytes(found.run.optimizers.dense), total_steps(made, parts.source, ranks)
     memory = memory_of(found.run, found.priced, found.shapes, state, found.lengths)

@@ -8,13 +8,15 @@ from recsmith._components import register
 from recsmith.training.models.settings import (
     SEQUENCE_MODELS,
     SequenceSettings,
+    scores_candidates,
     sequence_settings,
 )
 from recsmith.training.models.tables import POOLING, check_tables, sequence_tables
 from recsmith.training.seams.kinds import MODEL
 
 __all__ = [
-    "MODEL", "POOLING", "SEQUENCE_MODELS", "SequenceSettings", "check_tables", "sequence_settings", "sequence_tables",
+    "MODEL", "POOLING", "SEQUENCE_MODELS", "SequenceSettings", "check_tables", "scores_candidates",
+    "sequence_settings", "sequence_tables",
 ]  # fmt: skip
 
 register(MODEL, "hstu", "recsmith.training.models.hstu:HSTU")

@@ -26,6 +26,7 @@ from recsmith.training.models.jagged import (
     check_single,
     layout,
     newest,
+    products,
     spread,
 )
 from recsmith.training.models.settings import HSTUSettings
@@ -78,12 +79,11 @@ class HSTUBody(nn.Module):
 
     def forward(self, rows: Mapping[str, Any], numbers: Mapping[str, Part]) -> torch.Tensor:
         """Logits (B, L)."""
-        target, lengths = added(rows, self.settings.target)
-        check_single(self.settings.target[0], lengths)
-        if self.head is not None:
-            return self.head(self.outputs(rows, numbers, (target, lengths)))
-        scored = spread(target, lengths.nonzero()[:, 0], len(lengths))
-        return (self.encode(rows, numbers) * scored).sum(1, keepdim=True)
+        target, name = added(rows, self.settings.target), self.settings.target[0]
+        if self.head is None:
+            return products(self.encode(rows, numbers), target, name)
+        check_single(name, target[1])
+        return self.head(self.outputs(rows, numbers, target))
 
     def encode(self, rows: Mapping[str, Any], numbers: Mapping[str, Part]) -> torch.Tensor:
         """The vectors of users (B, D)."""

@@ -128,6 +128,26 @@ def check_single(name: str, lengths: torch.Tensor) -> None:
         raise UsageError(f"a sample has {int(lengths.max())} ids of feature '{name}', and there is one of it; give one")
 
 
+def products(users: torch.Tensor, target: Part, name: str) -> torch.Tensor:
+    """Logits of the targets of each sample (B, K): products of their rows with the user's vector; 0 without a target.
+
+    name: of their feature.
+
+    Raises:
+        UsageError: two samples have different numbers of targets.
+    """
+    rows, lengths = target
+    there = lengths.nonzero()[:, 0]
+    if not len(there):
+        return (users * 0).sum(1, keepdim=True)
+    count, fewest = int(lengths.max()), int(lengths[there].min())
+    if fewest < count:
+        raise UsageError(
+            f"a sample has {fewest} ids of feature '{name}' and another {count}; give all samples as many candidates"
+        )
+    return (users[:, None] * spread(rows.view(len(there), count, -1), there, len(lengths))).sum(2)
+
+
 def spread(rows: torch.Tensor, samples: torch.Tensor, count: int) -> torch.Tensor:
     """Rows of some samples among all of them (B, ...), the others zero."""
     return rows.new_zeros(count, *rows.shape[1:]).index_copy(0, samples, rows)

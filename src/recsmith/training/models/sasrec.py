@@ -12,7 +12,7 @@ from torch import nn
 from torch.nn import functional
 
 from recsmith.errors import UsageError
-from recsmith.training.models.jagged import SameLength, added, by_length, check_single, layout, newest, spread
+from recsmith.training.models.jagged import SameLength, added, by_length, layout, newest, products, spread
 from recsmith.training.models.settings import SASRecSettings
 
 EPSILON = 1e-8  # of the paper's norms
@@ -37,7 +37,7 @@ class SASRec(nn.Module):
         self.body = SASRecBody(settings, width)
 
     def forward(self, dense_features: torch.Tensor, sparse_features: Any) -> torch.Tensor:
-        """Logits (B, 1)."""
+        """Logits of targets (B, 1); of K candidates a sample (B, K)."""
         return self.body(self.sequences(sparse_features))
 
     def encode(self, sparse_features: Any) -> torch.Tensor:
@@ -56,11 +56,8 @@ class SASRecBody(nn.Module):
         self.norm = nn.LayerNorm(width, eps=EPSILON)
 
     def forward(self, rows: Mapping[str, Any]) -> torch.Tensor:
-        """Logits (B, 1)."""
-        target, lengths = added(rows, self.settings.target)
-        check_single(self.settings.target[0], lengths)
-        scored = spread(target, lengths.nonzero()[:, 0], len(lengths))
-        return (self.encode(rows) * scored).sum(1, keepdim=True)
+        """Logits (B, K)."""
+        return products(self.encode(rows), added(rows, self.settings.target), self.settings.target[0])
 
     def encode(self, rows: Mapping[str, Any]) -> torch.Tensor:
         """The last vectors (B, D); zero without a history."""

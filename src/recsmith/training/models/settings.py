@@ -150,3 +150,8 @@ def sequence_settings(name: str, arguments: Mapping[str, Any] | None) -> Sequenc
     """
     made = SEQUENCE_MODELS.get(name)
     return None if made is None else decode_part(made, dict(arguments or {}), "model.arguments")
+
+
+def scores_candidates(settings: SequenceSettings | None) -> bool:
+    """Whether a model scores several targets of a sample, by products with the vector of its user."""
+    return isinstance(settings, SASRecSettings) or (isinstance(settings, HSTUSettings) and settings.score == "dot")

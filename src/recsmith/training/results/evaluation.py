@@ -1,6 +1,6 @@
 """Scoring of an exported model, sharded over this machine's ranks as in training."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,11 +23,13 @@ RANK = "recsmith.training.results.evaluation:evaluate_on_rank"
 
 
 def evaluate(
-    folder: Source, *, data: Any = None, ranks: int | None = None, on_progress: Callable[[str], object] | None = None
-) -> Scores:
+    folder: Source, *, data: Any = None, ranks: int | None = None, group: str | None = None, at: Sequence[int] = (),
+    on_progress: Callable[[str], object] | None = None,
+) -> Scores:  # fmt: skip
     """Scores of the model in a run's folder, or of a copy of it, on its data.test or on other data.
 
-    data: a path, or a mapping with the format. ranks: processes that share tables and samples.
+    data: a path, or a mapping with the format. ranks: processes that share tables and samples. group, at: which samples
+    are ranked together, and places k (metrics.group and metrics.at of a run); none: as the run has them.
 
     Raises:
         UsageError: the folder holds no trained model, or there is no data to score; or it means something else than
@@ -46,6 +48,7 @@ def evaluate(
     run = replace(
         run, output=str(model.parent), model=card.model, data=replace(run.data, test=data or run.data.test),
         optimizers=replace(run.optimizers, dense=DenseOptimizer()), pipeline="auto",
+        metrics=replace(run.metrics, group=group or run.metrics.group, at=tuple(at) or run.metrics.at),
     )  # fmt: skip
     if run.data.test is None:
         raise UsageError("the run names no data.test; say which data to score (--data)")
@@ -89,4 +92,4 @@ def evaluate_on_rank(run: Raw, model: str) -> Raw:
         system.before_serving(sharded.model, card)
     load_into(sharded, Path(model) / WEIGHTS)
     batch_size = made.data.local_batch_size(dist.get_world_size())
-    return encode(score(sharded, dataset, parts.features, batch_size))
+    return encode(score(sharded, dataset, parts.features, batch_size, made.metrics))

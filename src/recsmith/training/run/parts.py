@@ -20,6 +20,7 @@ from recsmith.training.seams.capabilities import (
     FP32_PRODUCTS_NEEDED,
     FP32_TABLES,
     LAYERS,
+    LOSS,
     MATRICES,
     NOTHING,
     ON_CPU,
@@ -50,6 +51,7 @@ BF16_PRODUCTS = PlainPart(
     "model.precision: bf16", Capabilities({PRODUCTS}), lacks=Capabilities({FP32_PRODUCTS_NEEDED}),
     stands="model.precision is bf16",
 )  # fmt: skip
+SOFTMAX = PlainPart("model.loss: softmax", Capabilities({LOSS}))
 NO_LAYERS = PlainPart("a model without dense layers", lacks=Capabilities({MATRICES}), stands="the model has none")
 BACKGROUND = PlainPart("checkpoint.background", Capabilities({COPIES}))
 OWN_TABLES = PlainPart("model.table_module", Capabilities({TABLES}))

@@ -26,6 +26,7 @@ from recsmith.training.run.parts import (
     NO_LAYERS,
     OWN_SOURCE,
     OWN_TABLES,
+    SOFTMAX,
     WEIGHTS,
     HistoryModel,
     Messages,
@@ -58,6 +59,7 @@ def model_parts(model: RunModel, *, tables: Sequence[RunTable], weighted: bool =
         (model.table_module is not None and not named, OWN_TABLES),
         (model.name in BUILT_IN, BUILT_IN_MODEL),
         (weighted, WEIGHTS),
+        (model.loss == "softmax", SOFTMAX),
     ]
     return [part for present, part in found if present]
 
@@ -116,7 +118,8 @@ def trained_by(run: Run, *, undecided: bool = False) -> list[Part]:
     undecided: what `auto` may switch on counts, too.
     """
     histories = [HistoryModel(run.model.name)] if run.model.name in SEQUENCE_MODELS else []
-    return [*histories, *(part for each in systems() for part in each.layer_parts(run, undecided=undecided))]
+    softmax = [SOFTMAX] if run.model.loss == "softmax" else []
+    return [*histories, *softmax, *(part for each in systems() for part in each.layer_parts(run, undecided=undecided))]
 
 
 def refusals(parts: Sequence[Part]) -> Iterator[str]:

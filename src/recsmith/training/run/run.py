@@ -32,7 +32,7 @@ from recsmith.files import (
 )
 from recsmith.training.collectives import KIND as COLLECTIVES
 from recsmith.training.collectives.quantised import RunComms
-from recsmith.training.models import SEQUENCE_MODELS, sequence_settings
+from recsmith.training.models import SEQUENCE_MODELS, scores_candidates, sequence_settings
 from recsmith.training.optimizers.settings import RunOptimizers
 from recsmith.training.run.data import RunData
 from recsmith.training.seams import ROWS, STEP, WATCHER, systems
@@ -82,7 +82,8 @@ class RunModel:
     (docs/towers.md), searched (docs/search.md), or 'module:Class' of yours with its settings (docs/train.md).
     precision: of the dense layers' products; bf16 is autocast. narrow: steps in which dense layers multiply a part of
     their units (docs/narrow.md); auto: where that pays; none: never. index_dedup: whether a rank looks its equal ids
-    up once in tables that are not pooled, where the plan is made here; auto: where that pays.
+    up once in tables that are not pooled, where the plan is made here; auto: where that pays. loss: binary cross
+    entropy of each label; or softmax, that of the first of a sample's candidates among all (docs/sequences.md).
     """
 
     name: str = "dlrm"
@@ -100,6 +101,7 @@ class RunModel:
     precision: Literal["fp32", "bf16"] = "fp32"
     narrow: Any = None
     index_dedup: IndexDedup = "off"
+    loss: Literal["binary", "softmax"] = "binary"
 
     def __post_init__(self) -> None:
         known = self.name in BUILT_IN or self.name in SEQUENCE_MODELS or ":" in self.name
@@ -124,7 +126,12 @@ class RunModel:
             None if twin is None else f"model.tables names '{twin}' twice; names of tables are unique",
             None if deep is None else f"model.{deep} has more than {MOST_LAYERS:,} layers; name fewer",
         )
-        sequence_settings(self.name, self.arguments)  # says which of its arguments is wrong
+        settings = sequence_settings(self.name, self.arguments)  # says which of its arguments is wrong
+        if self.loss == "softmax" and ":" not in self.name and not scores_candidates(settings):
+            raise UsageError(
+                f"model.loss is softmax, which compares candidates of a sample, and {self.name} scores one; take "
+                "sasrec, or hstu with model.arguments.score: dot"
+            )
 
 
 def _listed(sizes: int | tuple[int, ...]) -> tuple[int, ...]:
@@ -152,17 +159,25 @@ class RunMetrics:
     """What is told of training: NE, log loss, calibration and AUC of the samples since the line before.
 
     every: steps between two lines. tensorboard: written where the package is installed. evaluate_every: steps between
-    two evaluations on data.test; none: at the end alone.
+    two evaluations on data.test; none: at the end alone. group: evaluations rank samples that have the same id of this
+    feature, such as a user, and tell grouped AUC; none: with `at`, a target and its `negatives` are ranked together.
+    at: places k for which hit rate, recall and NDCG are told.
     """
 
     every: int = 100
     tensorboard: bool = False
     evaluate_every: int | None = None
+    group: str | None = None
+    at: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         check_rules(
             outside("metrics.every", self.every, 1),
             outside("metrics.evaluate_every", self.evaluate_every, 1),
+            *(outside("metrics.at", each, 1, 10**6) for each in self.at),
+            None
+            if len(set(self.at)) == len(self.at)
+            else f"metrics.at is {', '.join(map(str, self.at))}; give each place once",
         )
 
 

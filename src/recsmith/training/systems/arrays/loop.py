@@ -127,7 +127,14 @@ class ArrayModels:
         """Scores on data.test of each member that trains on, of which all are asked at once."""
         first = next(iter(self.members.values()))
         dataset = open_data(self.job.run.data.test, "data.test")
-        found = score_each(self.job.sharded, dataset, first.features, first.batch_size, models=len(self.members))
+        found = score_each(
+            self.job.sharded,
+            dataset,
+            first.features,
+            first.batch_size,
+            models=len(self.members),
+            metrics=first.run.metrics,
+        )
         return {name: each for name, each in zip(self.members, found, strict=True) if name not in self.ended}
 
     def save(self) -> None:

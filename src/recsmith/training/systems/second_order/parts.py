@@ -13,6 +13,7 @@ from recsmith.training.seams.capabilities import (
     FP32_WEIGHTS,
     GRADIENTS,
     LAYERS,
+    LOSS,
     MATRICES,
     STEP,
     Capabilities,
@@ -27,7 +28,7 @@ class LayersByStep:
     """A pipeline that trains dense layers itself, by gradients and Hessians of the whole sample."""
 
     owns: ClassVar[Capabilities] = Capabilities({LAYERS, STEP})
-    needs: ClassVar[Capabilities] = Capabilities({MATRICES, FP32_WEIGHTS, FP32_PRODUCTS_NEEDED})
+    needs: ClassVar[Capabilities] = Capabilities({MATRICES, FP32_WEIGHTS, FP32_PRODUCTS_NEEDED, LOSS})
     lacks: ClassVar[Capabilities] = Capabilities({GRADIENTS})
     cures: ClassVar[Mapping[str, str]] = {
         MATRICES: "write pipeline: base",
