@@ -302,7 +302,8 @@ def test_a_softmax_is_told_by_the_log_odds_of_its_first_candidate():
     from recsmith.training.tables.features import Features
 
     batch = Batch(
-        dense=np.zeros((3, 0), np.float32), ids={"a": JaggedIds(values=np.zeros(3, np.int64), lengths=np.ones(3, np.int32))},
+        dense=np.zeros((3, 0), np.float32),
+        ids={"a": JaggedIds(values=np.zeros(3, np.int64), lengths=np.ones(3, np.int32))},
         labels=np.ones((3, 1), np.float32), label_names=("next",), sample_ids=np.arange(3),
     )  # fmt: skip
     loss, given = SoftmaxLoss(), as_tensors(batch, Features(("a",)))
