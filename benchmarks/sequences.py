@@ -3,11 +3,12 @@
     python benchmarks/sequences.py --data ml-latest-small                      # all models, three seeds
     python benchmarks/sequences.py --data ml-latest-small --models sasrec --seeds 1 --epochs 1 --targets 200
 
-Every model trains on the same targets: `format: sequences`, the first 80 % of the ratings by time. hstu and sasrec learn
-by a softmax over each target and 64 movies that its user never rated, din and dlrm, which score one at a time, by binary
-cross entropy of it and four of these. Then each ranks targets of the last 10 %, each among 100 movies that its user
-never rated, drawn once for all models; hstu and sasrec also rank them among all movies. Scores are means over targets;
-an interval is of seeds (Student's t, 95 %). Results are kept in --folder, where a command that was stopped goes on.
+Every model trains on the same targets: `format: sequences`, the first 80 % of the ratings by time. hstu and sasrec
+learn by a softmax over each target and 64 movies that its user never rated, din and dlrm, which score one at a time, by
+binary cross entropy of it and four of these. Then each ranks targets of the last 10 %, each among 100 movies that its
+user never rated, drawn once for all models; hstu and sasrec also rank them among all movies. Scores are means over
+targets; an interval is of seeds (Student's t, 95 %). Results are kept in --folder, where a command that was stopped goes
+on.
 
 B samples, D columns
 """
@@ -55,8 +56,8 @@ def a_run(name: str, given: argparse.Namespace, seed: int, output: Path) -> Run:
     model = RunModel(name=name, embedding_dim=DIM, arguments=MODELS[name], loss=loss) if name != "dlrm" else RunModel(
         name="dlrm", embedding_dim=DIM, bottom=(32,), top=(64, 32), tables=tuple(tables))  # fmt: skip
     return Run(
-        data=RunData(train=data, batch_size=128 if by_softmax else 640, epochs=given.epochs), output=str(output), model=model, ranks=1,
-        seed=seed,
+        data=RunData(train=data, batch_size=128 if by_softmax else 640, epochs=given.epochs),
+        output=str(output), model=model, ranks=1, seed=seed,
         optimizers=RunOptimizers(sparse=SparseOptimizer(name="adagrad", learning_rate=RATE)),
         metrics=RunMetrics(every=200), checkpoint=None,
     )  # fmt: skip

@@ -87,9 +87,9 @@ def test_groups_are_those_of_a_feature_or_of_a_target():
         Grouping(RunMetrics(group="history"), dataset).of(samples)
     with pytest.raises(UsageError, match=r"data\.test has no feature 'users'; did you mean 'user'"):
         Grouping(RunMetrics(group="users"), dataset)
-    for wrong in ({"at": (0,)}, {"at": (2, 2)}):
+    for wrong in ((0,), (2, 2)):
         with pytest.raises(UsageError, match=r"metrics\.at"):
-            RunMetrics(**wrong)
+            RunMetrics(at=wrong)
 
 
 def test_a_run_that_could_not_be_scored_is_refused_before_it_trains(tmp_path: Path):
