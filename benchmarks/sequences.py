@@ -7,8 +7,7 @@ Every model trains on the same targets: `format: sequences`, the first 80 % of t
 learn by a softmax over each target and 64 movies that its user never rated, din and dlrm, which score one at a time, by
 binary cross entropy of it and four of these. Then each ranks targets of the last 10 %, each among 100 movies that its
 user never rated, drawn once for all models; hstu and sasrec also rank them among all movies. Scores are means over
-targets; an interval is of seeds (Student's t, 95 %). Results are kept in --folder, where a command that was stopped goes
-on.
+targets; an interval is of seeds (Student's t, 95 %). Results are kept in --folder, where a stopped command goes on.
 
 B samples, D columns
 """

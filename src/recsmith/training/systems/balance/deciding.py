@@ -21,7 +21,7 @@ PAYS = 1.05  # work of the busiest rank over the mean, from which `auto` deals
 
 
 @noun
-class Spread:
+class WorkOfRanks:
     """The work of the busiest rank over the mean in the first step of a run: as samples are stored, and when dealt."""
 
     stored: float
@@ -40,10 +40,10 @@ def deal_of(run: Any) -> Deal | None:
     return Deal(feature=settings.history[0], squared=work.pair_work, longest=settings.longest)
 
 
-def spread_of(deal: Deal, lengths: Ints, ranks: int) -> Spread:
+def spread_of(deal: Deal, lengths: Ints, ranks: int) -> WorkOfRanks:
     """What the ranks have to do in a step. lengths: of its histories, in the order in which they are stored."""
     work = deal.work(lengths)
-    return Spread(stored=busiest(work, _cut(len(work), ranks), ranks), dealt=busiest(work, dealt(work, ranks), ranks))
+    return WorkOfRanks(stored=busiest(work, _cut(len(work), ranks), ranks), dealt=busiest(work, dealt(work, ranks), ranks))
 
 
 def _cut(count: int, ranks: int) -> Ints:
@@ -78,7 +78,7 @@ def decided(made: OpenRun, key: str) -> OpenRun:
     return (made if deals else _without(made, said)).telling(key, deals, [line])
 
 
-def _why_not(source: DatasetSource, found: Spread) -> str | None:
+def _why_not(source: DatasetSource, found: WorkOfRanks) -> str | None:
     """Why dealing does not pay."""
     if found.stored < PAYS:
         return (
