@@ -44,6 +44,7 @@ BASE = {
 STARTS = ("recsmith.planning.plan", "recsmith.training.loop", "recsmith.training.rank")  # whose closures are counted
 SMALL = 60  # lines up to which a module with one importer might be a part of it
 SYSTEMS = "systems"  # a folder of folders, each of them a unit
+COMPONENTS = ("collectives", "models", "optimizers", "sources", "steps", "stores", "tables", "watchers")  # of training
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Graph = dict[str, set[str]]
 
@@ -227,7 +228,8 @@ class Sizes:
     """How large a source tree is. import_share: of its lines. closures: modules of the closure of each of STARTS.
 
     single: modules of at most SMALL lines with one importer. twins: class names that stand more than once, each with
-    its modules. functions: lines of each function, methods included.
+    its modules. functions: lines of each function, methods included. training: lines of its core (run, seams, job,
+    launch, the loop), of the folders of its seams, of what becomes of trained models, and of its systems.
     """
 
     lines: int
@@ -237,6 +239,7 @@ class Sizes:
     single: list[str]
     twins: dict[str, list[str]]
     functions: list[int]
+    training: dict[str, int]
 
 
 def sizes(root: Path) -> Sizes:
@@ -260,7 +263,19 @@ def sizes(root: Path) -> Sizes:
                 if importers[name] == 1 and lines[name] <= SMALL and path.name != "__init__.py"],
         twins={name: where for name, where in sorted(classes.items()) if len(where) > 1},
         functions=sorted(_lines(node) for _, node in found if isinstance(node, Function)),
+        training=_training(lines),
     )  # fmt: skip
+
+
+def _training(lines: dict[str, int]) -> dict[str, int]:
+    """Lines of training by its parts. lines: of each module."""
+    found = Counter[str]()
+    for name, count in lines.items():
+        room, unit = name.split(".")[1:3] if name.count(".") > 1 else (name.partition(".")[2], "")
+        if room == "training":
+            part = "components" if unit in COMPONENTS else unit if unit in (SYSTEMS, "results") else "core"
+            found[part] += count
+    return dict(sorted(found.items()))
 
 
 def _lines(node: ast.stmt) -> int:
@@ -274,6 +289,7 @@ def size_lines(found: Sizes) -> Iterator[str]:
     yield f"imports            {found.import_share:.2%} of all lines"
     for start, count in found.closures.items():
         yield f"closure            {count} modules, packages counted: {start}"
+    yield f"training           {', '.join(f'{part} {count:,}' for part, count in found.training.items())} lines"
     single = ", ".join(found.single) or "none"
     yield f"small, 1 importer  {len(found.single)} modules of at most {SMALL} lines: {single}"
     twins = "; ".join(f"{name} ({', '.join(where)})" for name, where in found.twins.items())

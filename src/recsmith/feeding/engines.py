@@ -13,6 +13,7 @@ from typing import Literal, Protocol
 
 import numpy as np
 
+from recsmith._components import load
 from recsmith.data import DataSchema
 from recsmith.errors import RecSmithError
 from recsmith.feeding.buffer import Buffer
@@ -21,6 +22,7 @@ from recsmith.files import dump_json, encode
 from recsmith.jobs.processes import Arrays, close_pipes, decode_text, end_piped, pipe_of, receive, send, start_piped
 
 EngineName = Literal["local", "ray"]
+ENGINES = {"local": "recsmith.feeding.engines:LocalEngine", "ray": "recsmith.feeding.on_ray:RayEngine"}
 GRACE_S = 5.0  # that a thread has to see that its worker was ended
 
 
@@ -62,7 +64,8 @@ class LocalEngine:
 
     name = "local"
 
-    def __init__(self, settings: FeedSettings) -> None:
+    def __init__(self, settings: FeedSettings, address: str | None = None) -> None:
+        del address  # of a cluster
         self.most = os.cpu_count() or 1
         self._settings = dump_json(encode(settings))
 
@@ -105,11 +108,7 @@ def engine_of(name: EngineName, settings: FeedSettings, ray_address: str | None 
         MissingExtra: what it needs is not installed.
         RecSmithError: no Ray cluster answers at the address.
     """
-    if name == "local":
-        return LocalEngine(settings)
-    from recsmith.feeding.on_ray import RayEngine
-
-    return RayEngine(settings, ray_address)
+    return load(ENGINES[name])(settings, ray_address)
 
 
 class WorkerThread:

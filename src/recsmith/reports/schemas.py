@@ -22,10 +22,10 @@ from recsmith.problems.constraint_files import CONSTRAINTS_SCHEMA, ConstraintsFi
 from recsmith.reports.comparisons import COMPARISON_SCHEMA, SWEEP_SCHEMA
 from recsmith.reports.explanations import EXPLANATION_SCHEMA
 from recsmith.reports.plans import RESULT_SCHEMA
+from recsmith.reports.run_reference import run_schema
 from recsmith.sharding import Shard
 from recsmith.training.results.variants import SCHEMA as BENCH_SCHEMA
 from recsmith.training.results.variants import TrainBench
-from recsmith.training.run.reference import run_schema
 from recsmith.workloads import workload_schema
 
 

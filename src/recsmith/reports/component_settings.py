@@ -3,7 +3,7 @@
 Classes say of their settings what nouns say of their fields: `name: meaning`. One that takes settings of nouns names
 these as `described_by`, and one whose settings a noun says altogether, as `settings_noun`; None: a file names it never.
 
-    python -m recsmith.training.run.component_settings  # writes components.json, which `recsmith schema run` reads
+    python -m recsmith.reports.component_settings  # writes components.json, which `recsmith schema run` reads
 
 Classes are read once, for that file, since most of them import PyTorch and TorchRec.
 """
@@ -18,10 +18,10 @@ from typing import Any, cast, get_type_hints
 from recsmith._components import find, known
 from recsmith.errors import UsageError
 from recsmith.files import Raw, dump_json, json_schema
+from recsmith.reports.docstrings import meanings, said_of
 from recsmith.training.collectives import KIND as COLLECTIVES
 from recsmith.training.models import MODEL
 from recsmith.training.optimizers import KIND as OPTIMIZERS
-from recsmith.training.run.docstrings import meanings, said_of
 from recsmith.training.seams import ROWS, STEP, TABLES, UPDATE, WATCHER
 
 # By key of a run: the kind of its components, and how many arguments their maker hands over before settings.

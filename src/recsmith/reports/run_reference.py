@@ -9,9 +9,9 @@ from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import Any, get_args, get_type_hints
 
 from recsmith.files import Raw, encode, json_schema
+from recsmith.reports.component_settings import shipped_schemas
+from recsmith.reports.docstrings import meanings
 from recsmith.training.run import SCHEMA, Run
-from recsmith.training.run.component_settings import shipped_schemas
-from recsmith.training.run.docstrings import meanings
 
 
 def run_schema() -> Raw:

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from support.systems import EVERY, needs_systems
 
-from recsmith.training.run.component_settings import component_schemas, component_tables, components, shipped_schemas
-from recsmith.training.run.docstrings import meanings
-from recsmith.training.run.reference import nouns, run_schema, run_tables
+from recsmith.reports.component_settings import component_schemas, component_tables, components, shipped_schemas
+from recsmith.reports.docstrings import meanings
+from recsmith.reports.run_reference import nouns, run_schema, run_tables
 
-TRAIN = Path(__file__).parents[3] / "docs" / "train.md"
+TRAIN = Path(__file__).parents[2] / "docs" / "train.md"
 
 
 @pytest.mark.parametrize("noun", nouns())
@@ -55,7 +55,7 @@ class TestComponents:
         assert component_tables().strip() in section
 
     def test_the_file_that_ships_says_what_the_classes_say(self) -> None:
-        assert shipped_schemas() == component_schemas(), "run python -m recsmith.training.run.component_settings"
+        assert shipped_schemas() == component_schemas(), "run python -m recsmith.reports.component_settings"
 
     def test_the_schema_has_them_where_a_run_names_them(self) -> None:
         made = run_schema()
