@@ -16,13 +16,13 @@ import torch
 from click.testing import CliRunner
 from support.systems import needs_systems
 
-from recsmith.cli.train import refit_command
 from recsmith.data.batch import ValueMeaning
 from recsmith.errors import RecSmithError, UsageError
 from recsmith.training import Run, RunData, RunModel, evaluate, load_model, train
 from recsmith.training.job.card import CopyOrigin, read_card
 from recsmith.training.job.export import weights_digest
 from recsmith.training.sources import open_data
+from recsmith.training.systems.second_order.command import refit_command
 from recsmith.training.systems.second_order.refit import refit
 from recsmith.training.systems.second_order.settings import RefitSettings
 

@@ -17,7 +17,6 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recsmith.cli.train import sparse_command
 from recsmith.errors import RecSmithError, UsageError
 from recsmith.training import Checkpointing, Run, RunData, RunMetrics, RunModel, load_model, train
 from recsmith.training.job.card import read_card
@@ -25,6 +24,7 @@ from recsmith.training.launch.launching import dry_run
 from recsmith.training.sources import open_data
 from recsmith.training.systems.periods.settings import Periods
 from recsmith.training.systems.second_order.refit import scored
+from recsmith.training.systems.sparse.command import sparse_command
 from recsmith.training.systems.sparse.settings import SparsitySettings
 from recsmith.training.systems.sparse.sparsify import LEAST, masks_of, sparsify
 from recsmith.training.systems.sparse.watcher import SparseCopies
