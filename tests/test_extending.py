@@ -1,5 +1,6 @@
 """What docs/extending.md and docs/files.md show is run as it stands there."""
 
+import json
 import re
 import runpy
 import subprocess
@@ -8,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 import recsmith
 from recsmith.planners import TakesOptions
+from recsmith.reports.run_reference import run_schema
 
 ROOT = Path(__file__).parents[1]
 
@@ -64,6 +67,56 @@ def test_the_contract_of_a_system_on_the_page_is_that_of_the_example(monkeypatch
     runpy.run_path(str(tmp_path / "shown.py"))["TestWarmRestarts"]().test_its_settings_are_a_noun_that_is_read_strictly(
         tmp_path
     )
+
+
+def linked(example: str) -> str:
+    """An example that the page links, which is one file."""
+    page = (ROOT / "docs" / "extending.md").read_text("utf-8")
+    (path,) = set(re.findall(rf"\]\(\.\./(examples/{example}\.py)\)", page))
+    return (ROOT / path).read_text("utf-8")
+
+
+def test_parts_of_a_stranger_are_in_dry_run_schema_checkpoint_and_card(
+    shown: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    """A collective and a system, each a file beside the run as the page links it, and a planner that plans the job."""
+    pytest.importorskip("torchrec")
+    from recsmith.training import load_run, train
+    from recsmith.training.job.card import read_card
+    from recsmith.training.launch.launching import dry_run
+
+    for example, module in (("own_collective", "rounding"), ("own_system", "restarts")):
+        (tmp_path / f"{module}.py").write_text(linked(example).replace(f"{example}:", f"{module}:"), "utf-8")
+    (named,) = (yaml.safe_load(each) for each in blocks("extending.md", "yaml"))
+    assert list(named["systems"]) == ["my_package.restarts:WarmRestarts"]
+    features = [{"name": name, "num_embeddings": 50} for name in ("a", "b")]
+    raw = {
+        "data": {"train": {"format": "generator", "num_samples": 640, "features": features}, "batch_size": 64},
+        "output": "out", "comms": {"name": "rounding:Rounded", "bits": 6}, "checkpoint": {"every": 4}, "ranks": 1,
+        "steps": 8, "systems": {"restarts:WarmRestarts": {"first": 4}},
+    }  # fmt: skip
+    (tmp_path / "run.yaml").write_text(yaml.safe_dump({"schema": "recsmith/run/1", **raw}), "utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr("recsmith.training.seams.system._others", {})  # of tests before
+    properties = run_schema()["properties"]
+    named_by_class = {"name": {"type": "string", "pattern": ":"}}
+    assert {"type": "object", "required": ["name"], "properties": named_by_class} in properties["comms"]["anyOf"]
+    assert properties["systems"]["additionalProperties"]["type"] == "object"
+
+    run = load_run("run.yaml")
+    told = "\n".join(dry_run(run))
+    assert "learning rates fall for 4 steps at first" in told
+    train(run)
+    step = max((tmp_path / "out" / "checkpoints").glob("step-*"))
+    assert json.loads((step / "progress.json").read_text("utf-8"))["warm_restarts"] == {"begun": 4, "length": 8}
+    assert json.loads((step / "run.json").read_text("utf-8"))["comms"] == raw["comms"]
+    assert read_card(tmp_path / "out" / "model").systems == {"restarts:WarmRestarts": {"first": 4, "growth": 2}}
+    made = recsmith.load_plan("out/plan.json")
+    assert made.workload.comm_bytes == (15 / 8, 15 / 8)  # as the collective says
+    planned = recsmith.plan(made.workload, made.cluster, planner=shown["Restarts"](), cost_model=made.cost_model).plan
+    recsmith.save_plan(planned, "planned.json")
+    assert planned.digest[:12] in "\n".join(dry_run(load_run("run.yaml", ["plan=planned.json", "output=other"])))
 
 
 def test_contracts_need_no_pytest():
