@@ -41,7 +41,7 @@ from recsmith.training import (
     SparseOptimizer,
     run_to_raw,
 )
-from recsmith.training.job.bytes_sent import BytesSent
+from recsmith.training.job.rank_times import BytesSent
 from recsmith.training.results.variants import TrainBench, bench_train
 
 HERE = Path(__file__).parent

@@ -8,25 +8,25 @@ the same step.
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import replace
+from typing import Protocol
 
 import torch
 import torch.distributed as dist
 
 from recsmith.errors import RecSmithError
 from recsmith.files import Raw
+from recsmith.plans import Plan
 from recsmith.training.batches import TrainingBatch, pinned
 from recsmith.training.job.agreement import END, FAILURES, Ending
-from recsmith.training.job.bytes_sent import BytesSent
 from recsmith.training.job.job import Progress, TrainingJob, log_wish
 from recsmith.training.job.log import StepTimes, time_forward, timed
-from recsmith.training.job.rank_times import RankTimes
+from recsmith.training.job.rank_times import BytesSent, RankTimes
 from recsmith.training.seams import systems
 from recsmith.training.seams.system import first_of
 from recsmith.training.step_clock import STEPS
 from recsmith.training.steps import step_of
 from recsmith.training.steps.protocol import StepOutcome, TrainingStep
 from recsmith.training.stores import fetched_ahead
-from recsmith.training.trained_models import TrainedModels
 from recsmith.training.watchers import Watchers
 from recsmith.training.watchers.protocol import Seen, Wish
 
@@ -34,6 +34,50 @@ AGREED_EVERY = 8  # steps; trade-off: more of them cost less, and do later what 
 ANEW = ("replan", "roll_back")  # wishes after which a job is prepared once more
 SAVES = {END, "save", "stop", "replan"}  # what is done with a state that is saved
 ROLL_BACKS = 3  # to one checkpoint; more of them would repeat the same steps for ever
+
+
+class TrainedModels(Protocol):
+    """The models that a job's steps train; the loop calls this on every rank, in the same order.
+
+    job: whose steps these are. The loop counts its steps; each model may be a job of its own beside it.
+    """
+
+    @property
+    def job(self) -> TrainingJob:
+        """The job whose steps these are."""
+        ...
+
+    def took(self, outcome: StepOutcome) -> None:
+        """A step was trained: keep its predictions, and how far each model is."""
+        ...
+
+    def agree(self) -> None:
+        """All ranks look at what each of them has seen; called now and then, and after the last step."""
+        ...
+
+    def tell(self, times: StepTimes, total: int | None) -> None:
+        """Write scores and times since the last line of the log. total: steps of the whole run."""
+        ...
+
+    def evaluate(self) -> None:
+        """Write scores on data.test."""
+        ...
+
+    def save(self) -> None:
+        """Save the state."""
+        ...
+
+    def plan_anew(self, wish: Wish) -> tuple[Plan | None, str]:
+        """Another plan to go on under from the state that was just saved; None where none is better, and why."""
+        ...
+
+    def poll(self) -> None:
+        """Look whether a checkpoint that is written beside steps has ended; called after each step."""
+        ...
+
+    def finish(self, *, ended: bool) -> Raw:
+        """Save, score and export at the end; what came of it. ended: by a signal, after which there is no model."""
+        ...
 
 
 def train_prepared(

@@ -1,4 +1,4 @@
-"""How long the steps of each rank take, how much of it is the rank's own work, and which one the others wait for."""
+"""What the steps of each rank take: how long, how much of it is the rank's own work, and bytes that cross ranks."""
 
 from collections import deque
 from statistics import median
@@ -7,6 +7,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
 from torchrec.distributed.types import ShardedModule
 
 from recsmith.files import Raw
@@ -75,3 +76,33 @@ class DenseTimer:
 
     def _end(self, *_: object) -> None:
         self.seconds += STEPS.now() - self._begun
+
+
+class BytesSent(TorchDispatchMode):
+    """Counts the bytes of the tensors that are given to c10d's collectives within, by the name of the collective.
+
+    What a collective really puts on the wire depends on its algorithm and on the number of ranks; the bytes that it is
+    given do not. Those of the backward pass are counted on every device: autograd takes the mode along to its threads.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.bytes: dict[str, int] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Count a collective, and run it."""
+        name = str(getattr(func, "name", lambda: "")())
+        if name.startswith("c10d::"):
+            word = name.removeprefix("c10d::").partition(".")[0].rstrip("_")
+            given = args[1] if word in _INPUT_SECOND else args[0]
+            self.bytes[word] = self.bytes.get(word, 0) + _size(given)
+        return func(*args, **(kwargs or {}))
+
+
+_INPUT_SECOND = ("alltoall_base", "alltoall", "allgather", "_allgather_base", "reduce_scatter", "_reduce_scatter_base")
+
+
+def _size(tensors: Any) -> int:
+    if isinstance(tensors, torch.Tensor):
+        return tensors.numel() * tensors.element_size()
+    return sum(map(_size, tensors)) if isinstance(tensors, list | tuple) else 0

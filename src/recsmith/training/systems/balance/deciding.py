@@ -43,7 +43,9 @@ def deal_of(run: Any) -> Deal | None:
 def spread_of(deal: Deal, lengths: Ints, ranks: int) -> WorkOfRanks:
     """What the ranks have to do in a step. lengths: of its histories, in the order in which they are stored."""
     work = deal.work(lengths)
-    return WorkOfRanks(stored=busiest(work, _cut(len(work), ranks), ranks), dealt=busiest(work, dealt(work, ranks), ranks))
+    return WorkOfRanks(
+        stored=busiest(work, _cut(len(work), ranks), ranks), dealt=busiest(work, dealt(work, ranks), ranks)
+    )
 
 
 def _cut(count: int, ranks: int) -> Ints:

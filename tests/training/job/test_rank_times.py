@@ -5,10 +5,11 @@ from collections.abc import Iterator
 
 import pytest
 
-torch = pytest.importorskip("torch")
-import torch.distributed as dist  # noqa: E402
+pytest.importorskip("torchrec")
+import torch
+import torch.distributed as dist
 
-from recsmith.training.job.bytes_sent import BytesSent  # noqa: E402
+from recsmith.training.job.rank_times import BytesSent
 
 BEYOND_THE_CALLER = 100  # backward passes within each other, of which autograd hands the inner ones to another thread
 
