@@ -233,7 +233,7 @@ def test_training_goes_on_without_a_function_that_raises(tmp_path: Path, monkeyp
 
 def test_names_and_settings_are_checked() -> None:
     for spec, message in (
-        ("plan_wach", "did you mean 'plan_watch'"),
+        ("los_guard", "did you mean 'loss_guard'"),
         ({"name": "loss_guard", "than": "fail"}, "did you mean 'then'"),
         ({"name": f"{HERE}:saves", "every": "often"}, "whole number"),
         ("json:JSONDecoder", "no look and no to_raw"),
