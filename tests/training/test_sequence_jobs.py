@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.systems import needing
+from support.systems import needing, needs_systems
 from training.test_jobs import from_step, losses
 from training.unsharded import unsharded_losses
 
@@ -141,6 +141,39 @@ def test_a_run_that_looks_equal_ids_up_once_has_the_losses_of_the_unsharded_mode
     saved = sorted(Path(run.output).rglob("plan.json"))
     assert recsmith.load_plan(saved[-1]).workload.index_dedup == "on"
     assert losses(Path(run.output)) == pytest.approx(unsharded_losses(run, STEPS), rel=1e-6)
+
+
+@needs_systems("halves")
+def test_sequence_tables_train_in_halves_and_go_on_with_the_same_bits(
+    trained: tuple[Run, dict[str, Any]], tmp_path: Path
+):
+    sgd = RunOptimizers(sparse=SparseOptimizer(name="sgd", learning_rate=0.05))
+    run = a_run(tmp_path / "out", plan=trained[0].plan, ranks=2, rows="split", optimizers=sgd)
+    result = train(run)
+    again = from_step(run, EVERY, tmp_path / "again")
+    assert train(run, settings=(f"output={again}",))["test"] == result["test"]
+    assert (again / "model/weights.safetensors").read_bytes() == Path(
+        run.output, "model/weights.safetensors"
+    ).read_bytes()
+    exact = unsharded_losses(replace(run, rows="device"), STEPS)
+    assert losses(Path(run.output)) == pytest.approx(exact, rel=1e-3)
+    assert losses(Path(run.output)) != pytest.approx(exact, rel=1e-6)  # lookups are of bf16
+
+
+@needs_systems("tiers")
+def test_sequence_tables_train_behind_caches_as_in_memory(tmp_path: Path):
+    kinds = dict.fromkeys(("c", "u"), "table_wise")
+    plan = a_plan(tmp_path, **kinds)
+    plain = a_run(tmp_path / "plain", plan=plan, ranks=2)
+    rows = {"name": "tiered", "folder": str(tmp_path / "rows"), "cache": 0.3}
+    tiered = replace(plain, output=str(tmp_path / "tiered"), rows=rows)
+    train(plain)
+    train(tiered, settings=(f"steps={EVERY}",))
+    result = train(tiered)  # goes on from its checkpoint
+    assert result["step"] == STEPS
+    assert 0 < result["hit_share"] < 1
+    weights = "model/weights.safetensors"
+    assert Path(tiered.output, weights).read_bytes() == Path(plain.output, weights).read_bytes()
 
 
 def test_batches_grow_when_the_run_says_so(trained: tuple[Run, dict[str, Any]]):

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.systems import needs_systems
 from training.test_jobs import from_step, losses
 from training.unsharded import unsharded_losses
 
@@ -91,6 +92,17 @@ def test_a_softmax_over_candidates_is_that_of_the_unsharded_model_and_ranks_the_
     assert result["test"]["ranking"]["at"]["5"]["hit_rate"] > result["test"]["ranking"]["at"]["1"]["hit_rate"] > 0
     again = from_step(run, EVERY, tmp_path / "again")
     assert train(run, settings=(f"output={again}",))["test"] == result["test"]
+
+
+@needs_systems("tiers")
+def test_rows_of_histories_are_fetched_from_a_file_ahead_of_their_batch(
+    trained: tuple[Run, dict[str, Any]], tmp_path: Path
+):
+    rows = {"name": "tiered", "folder": str(tmp_path / "rows"), "cache": 0.2}
+    run = a_run(tmp_path / "out", ranks=2, rows=rows, pipeline="prefetch_sparse_dist")
+    assert 0 <= train(run)["hit_share"] <= 1
+    weights = "model/weights.safetensors"
+    assert Path(run.output, weights).read_bytes() == Path(trained[0].output, weights).read_bytes()
 
 
 @pytest.mark.soak

@@ -13,7 +13,7 @@ STEPS = [100, pytest.param(1000, marks=pytest.mark.soak)]
 RATE, EPS = 0.05, 1e-8
 
 
-def some_tables(optimizer: str, upper: str, *, lower: bool = True, mean: bool = False) -> Any:
+def some_tables(optimizer: str, upper: str, *, lower: bool = True, pooling: str = "SUM", last: int = 4) -> Any:
     """Two tables in halves, the first of which two features read; and fp32 copies of their weights."""
     import torch
     from fbgemm_gpu.split_embedding_configs import EmbOptimType
@@ -23,11 +23,11 @@ def some_tables(optimizer: str, upper: str, *, lower: bool = True, mean: bool = 
 
     kinds = {"sgd": EmbOptimType.EXACT_SGD, "rowwise_adagrad": EmbOptimType.EXACT_ROWWISE_ADAGRAD}
     made = SplitTables(
-        rows=[300, 100], columns=[8, 4], feature_table_map=[0, 0, 1], upper=upper, lower=lower,
+        rows=[300, 100], columns=[8, last], feature_table_map=[0, 0, 1], upper=upper, lower=lower,
         optimizer=kinds[optimizer], learning_rate=RATE, eps=EPS, device=torch.device("cpu"),
-        pooling_mode=PoolingMode.MEAN if mean else PoolingMode.SUM,
+        pooling_mode=PoolingMode[pooling],
     )  # fmt: skip
-    starts = [torch.randn(300, 8) * 0.1, torch.randn(100, 4) * 0.1]
+    starts = [torch.randn(300, 8) * 0.1, torch.randn(100, last) * 0.1]
     for weight, start in zip(made.split_embedding_weights(), starts, strict=True):
         weight.copy_(start)
     return made, starts
@@ -78,6 +78,32 @@ def test_updates_are_those_of_torch_in_fp32_to_the_bit(steps: int, optimizer: st
 
 @pytest.mark.usefixtures("torchrec")
 @pytest.mark.parametrize("optimizer", ["sgd", "rowwise_adagrad"])
+def test_rows_of_single_ids_are_those_of_bags_of_one_to_the_bit(optimizer: str) -> None:
+    """Of a table that two features read, whose bags have 0 to 3 ids, beside bags of one id each."""
+    import torch
+
+    torch.manual_seed(0)
+    (single, starts), (bags, _) = (some_tables(optimizer, "nearest", pooling=each, last=8) for each in ("NONE", "SUM"))
+    for weight, start in zip(bags.split_embedding_weights(), starts, strict=True):
+        weight.copy_(start)
+    for _ in range(20):
+        lengths = torch.cat([torch.randint(0, 4, (8,)), torch.randint(0, 4, (8,)), torch.zeros(8, dtype=torch.int64)])
+        ids, ends = torch.randint(0, 300, (int(lengths.sum()),)), lengths.cumsum(0)
+        wanted = torch.randn(len(ids), 8)
+        found = single(ids, torch.cat([torch.zeros(1, dtype=torch.int64), ends]))
+        ones = torch.arange(len(ids) + 1)
+        pooled = bags(ids, torch.cat([ones, ones[-1:].repeat(2 * len(ids))]))[:, :8]  # all are of the first feature
+        assert torch.equal(found.detach(), pooled.detach())
+        found.backward(wanted)
+        pooled.backward(wanted)
+    for mine, other in zip(single.split_embedding_weights(), bags.split_embedding_weights(), strict=True):
+        assert torch.isfinite(mine).all()
+        assert torch.equal(mine, other)
+    assert not torch.equal(single.split_embedding_weights()[0], starts[0])
+
+
+@pytest.mark.usefixtures("torchrec")
+@pytest.mark.parametrize("optimizer", ["sgd", "rowwise_adagrad"])
 def test_updates_are_within_a_millionth_of_fbgemm(optimizer: str) -> None:
     import torch
     from fbgemm_gpu.split_table_batched_embeddings_ops_common import EmbeddingLocation
@@ -115,7 +141,7 @@ def test_weighted_and_mean_bags_are_those_of_fbgemm(mean: bool) -> None:
     )
 
     torch.manual_seed(0)
-    tables, starts = some_tables("sgd", "truncated", mean=mean)
+    tables, starts = some_tables("sgd", "truncated", pooling="MEAN" if mean else "SUM")
     fused = SplitTableBatchedEmbeddingBagsCodegen(
         [(rows, columns, EmbeddingLocation.HOST, ComputeDevice.CPU) for rows, columns in ((300, 8), (100, 4))],
         feature_table_map=[0, 0, 1], pooling_mode=tables.pooling_mode, device=torch.device("cpu"),

@@ -14,7 +14,6 @@ from recsmith.training.seams.capabilities import (
     LAYERS,
     ON_CPU,
     ONE_PLACE,
-    POOLED,
     ROWS,
     Capabilities,
     RefusesNothing,
@@ -48,7 +47,7 @@ class SplitHalves:
     """Tables whose weights lie in two halves of 16 bits."""
 
     owns: ClassVar[Capabilities] = Capabilities({ROWS})
-    needs: ClassVar[Capabilities] = Capabilities({FP32_TABLES, POOLED, BAGS, ON_CPU, ONE_PLACE})
+    needs: ClassVar[Capabilities] = Capabilities({FP32_TABLES, BAGS, ON_CPU, ONE_PLACE})
     cures: ClassVar[Mapping[str, str]] = {
         FP32_TABLES: "leave its data_type out, and lookups read bf16",
         ON_CPU: "leave rows out there, and give tables data_type fp16",

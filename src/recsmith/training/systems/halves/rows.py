@@ -7,7 +7,8 @@ A row keeps the place that it has in fp32: its upper halves come first, and its 
 the weights themselves (checkpoints, exports) finds the rows joined in place, and the next lookup splits them again. So
 no byte is needed beside those of fp32, and checkpoints are those of any other job.
 
-A kernel fetches the distinct rows of a batch, widens them to fp32, and pools them there. Their gradients come back
+A kernel fetches the distinct rows of a batch, widens them to fp32, and pools them there, or gives each id its own where
+a table is not pooled. Their gradients come back
 summed over equal ids, and update the joined rows by the operators of torch.optim.SGD and torchrec's RowWiseAdagrad, so
 that the bits are those of these optimizers on an nn.EmbeddingBag.
 """
@@ -21,7 +22,11 @@ from fbgemm_gpu.split_embedding_configs import EmbOptimType
 from fbgemm_gpu.split_table_batched_embeddings_ops_common import EmbeddingLocation, PoolingMode
 from fbgemm_gpu.split_table_batched_embeddings_ops_training import ComputeDevice, SplitTableBatchedEmbeddingBagsCodegen
 from torch import nn
-from torchrec.distributed.batched_embedding_kernel import BatchedFusedEmbeddingBag, EmbeddingFusedOptimizer
+from torchrec.distributed.batched_embedding_kernel import (
+    BatchedFusedEmbedding,
+    BatchedFusedEmbeddingBag,
+    EmbeddingFusedOptimizer,
+)
 from torchrec.distributed.embedding_types import EmbeddingComputeKernel, GroupedEmbeddingConfig
 from torchrec.optim.keyed import CombinedOptimizer
 
@@ -85,14 +90,22 @@ class SplitTables(SplitTableBatchedEmbeddingBagsCodegen):
 
     def forward(self, indices: torch.Tensor, offsets: torch.Tensor, per_sample_weights: torch.Tensor | None = None,
                 **named: Any) -> torch.Tensor:  # fmt: skip
-        """Pooled rows of all features (samples, columns of all features)."""
+        """Pooled rows of all features (samples, columns of all features); of each id (ids, columns) without pooling."""
         if named.get("batch_size_per_feature_per_rank") is not None:
             raise UsageError("rows: split does not take features of other batch sizes (data.deduplicate); drop one")
         self._split()
-        samples = (len(offsets) - 1) // len(self._features)
-        return torch.cat(
-            [self._pooled(t, samples, indices, offsets, per_sample_weights) for t in range(len(self._halves))], 1
-        )
+        samples, tables = (len(offsets) - 1) // len(self._features), range(len(self._halves))
+        if self.pooling_mode == PoolingMode.NONE:
+            return torch.cat([self._single(table, samples, indices, offsets) for table in tables])
+        return torch.cat([self._pooled(table, samples, indices, offsets, per_sample_weights) for table in tables], 1)
+
+    def _single(self, table: int, samples: int, indices: torch.Tensor, offsets: torch.Tensor) -> torch.Tensor:
+        """The row of each id of a table's features, which lie side by side (ids, columns)."""
+        first, count = self._features.index(table), self._features.count(table)
+        here = slice(int(offsets[first * samples]), int(offsets[(first + count) * samples]))
+        distinct, places = torch.unique(indices[here], return_inverse=True)
+        rows: Any = UpdatedRows.apply(self.placeholder_autograd_tensor, self, table, distinct)
+        return nn.functional.embedding(places, rows)
 
     def _pooled(self, table: int, samples: int, indices: torch.Tensor, offsets: torch.Tensor,
                 weights: torch.Tensor | None) -> torch.Tensor:  # fmt: skip
@@ -147,8 +160,21 @@ class SplitBag(BatchedFusedEmbeddingBag):
         self._optim = EmbeddingFusedOptimizer(config, self._emb_module, pg)
 
 
+class SplitSequence(BatchedFusedEmbedding):
+    """TorchRec's kernel of tables that are not pooled, on SplitTables. upper, lower: as SplitRows has them."""
+
+    def __init__(self, *, config: GroupedEmbeddingConfig, pg: Any, device: Any, upper: str, lower: bool) -> None:
+        super(BatchedFusedEmbedding, self).__init__(config, pg, device)
+        self._emb_module = SplitTables(
+            rows=self._local_rows, columns=self._local_cols, feature_table_map=self._feature_table_map, upper=upper,
+            lower=lower, table_names=[table.name for table in config.embedding_tables], pooling_mode=PoolingMode.NONE,
+            device=device, **(config.fused_params or {}),
+        )  # fmt: skip
+        self._optim = EmbeddingFusedOptimizer(config, self._emb_module, pg)
+
+
 class SplitRows(DeviceRows):
-    """Pooled, fused tables whose lookups read bf16 while they train in fp32; other parameters as they are.
+    """Fused tables whose lookups read bf16 while they train in fp32; other parameters as they are.
 
     upper: nearest or truncated: which bf16 number stands for a weight. lower: keep the lower halves; without them
     tables train in bf16 alone, which shows what they are good for and saves no memory here; upper may be stochastic
@@ -161,7 +187,7 @@ class SplitRows(DeviceRows):
     def __init__(self, model: nn.Module, optimizer: CombinedOptimizer | None = None, *, upper: str = "nearest",
                  lower: bool = True) -> None:  # fmt: skip
         super().__init__(model, optimizer)
-        found: list[Any] = [kernel.emb_module for kernel in kernels_in(model, SplitBag)]
+        found: list[Any] = [each.emb_module for kind in (SplitBag, SplitSequence) for each in kernels_in(model, kind)]
         self.tables: list[SplitTables] = found
 
     @staticmethod
@@ -174,11 +200,11 @@ class SplitRows(DeviceRows):
     @staticmethod
     def kernel(config: GroupedEmbeddingConfig, pooled: bool, device: torch.device, *, upper: str = "nearest",
                lower: bool = True) -> Callable[..., nn.Module] | None:  # fmt: skip
-        """Halves for pooled tables that FBGEMM would update in its backward pass, on CPU."""
+        """Halves for tables that FBGEMM would update in its backward pass, on CPU."""
         SplitRows.check_settings(upper=upper, lower=lower)
-        if not pooled or device.type != "cpu" or config.compute_kernel != EmbeddingComputeKernel.FUSED:
+        if device.type != "cpu" or config.compute_kernel != EmbeddingComputeKernel.FUSED:
             return None
-        return partial(SplitBag, upper=upper, lower=lower)
+        return partial(SplitBag if pooled else SplitSequence, upper=upper, lower=lower)
 
     def shards(self) -> Iterator[NamedShard]:
         """Whole weights, in fp32."""

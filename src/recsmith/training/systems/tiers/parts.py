@@ -8,7 +8,7 @@ from recsmith._components import parsed
 from recsmith.plans import Plan
 from recsmith.sharding import KEY_VALUE
 from recsmith.training.run.parts import CPU, PlannedTables
-from recsmith.training.seams.capabilities import BAGS, COPIES, FP32_TABLES, ON_CPU, POOLED, ROWS, Capabilities
+from recsmith.training.seams.capabilities import BAGS, COPIES, FP32_TABLES, ON_CPU, ROWS, Capabilities
 
 
 @dataclass(frozen=True)
@@ -46,19 +46,13 @@ class TablesInFile:
     """Tables that are kept in a file: all of them, or those that the plan says."""
 
     owns: ClassVar[Capabilities] = Capabilities({ROWS})
+    needs: ClassVar[Capabilities] = Capabilities({FP32_TABLES, BAGS, COPIES, ON_CPU})
     cures: ClassVar[Mapping[str, str]] = {
         FP32_TABLES: "give it fp32",
         ON_CPU: "leave rows out there, and plan with --kernels fused,dense,fused_uvm_caching",
-        POOLED: "drop rows.cache, and let a plan with --kernels fused,dense,key_value say which tables are on disk",
     }
     all_of_them: bool = True
     label: str = "rows: tiered"
-
-    @property
-    def needs(self) -> Capabilities:
-        """Whole bags of fp32 on CPUs, and pooled tables where all of them are in the file."""
-        plain = {FP32_TABLES, BAGS, COPIES, ON_CPU}
-        return Capabilities({*plain, POOLED} if self.all_of_them else plain)
 
     def refuses(self, other: Any, /) -> str | None:
         """Rows of which a rank has a part."""
@@ -71,7 +65,7 @@ class TablesInFile:
 
     def _split_by_columns(self, plan: Plan) -> str | None:
         """The first table in a file whose columns are on several ranks."""
-        dims = {table.name: table.embedding_dim for table in plan.workload.tables if table.pooled}
+        dims = {table.name: table.embedding_dim for table in plan.workload.tables if table.pooled or self.all_of_them}
         cut = [each for each in plan.placements if each.widths and each.widths != (dims.get(each.table),)]
         stored = [each.table for each in cut if self.all_of_them or each.compute_kernel == KEY_VALUE.name]
         return min((name for name in stored if name in dims), default=None)

@@ -16,8 +16,10 @@ from typing import Any
 
 import torch
 from fbgemm_gpu.split_embedding_configs import SparseType
+from fbgemm_gpu.split_table_batched_embeddings_ops_common import PoolingMode
 from torch import nn
 from torchrec.distributed.batched_embedding_kernel import (
+    BatchedFusedEmbedding,
     BatchedFusedEmbeddingBag,
     EmbeddingFusedOptimizer,
     data_type_to_sparse_type,
@@ -43,36 +45,55 @@ CACHED = ("cache_load_factor", "cache_algorithm", "prefetch_pipeline")
 
 
 class TieredBag(BatchedFusedEmbeddingBag):
-    """TorchRec's kernel of pooled tables, on TieredTables.
+    """TorchRec's kernel of pooled tables, on TieredTables. kept: as `_tables_of` has it."""
+
+    def __init__(self, *, config: GroupedEmbeddingConfig, pg: Any, device: Any, sharding_type: Any, env: Any = None,
+                 **kept: Any) -> None:  # fmt: skip
+        super(BatchedFusedEmbeddingBag, self).__init__(config, pg, device, sharding_type)
+        self._emb_module = _tables_of(self, config, device, self._pooling, **kept)
+        self._optim = EmbeddingFusedOptimizer(config, self._emb_module, pg)
+
+
+class TieredSequence(BatchedFusedEmbedding):
+    """TorchRec's kernel of tables that are not pooled, on TieredTables. kept: as `_tables_of` has it."""
+
+    def __init__(self, *, config: GroupedEmbeddingConfig, pg: Any, device: Any, **kept: Any) -> None:
+        super(BatchedFusedEmbedding, self).__init__(config, pg, device)
+        self._emb_module = _tables_of(self, config, device, PoolingMode.NONE, **kept)
+        self._optim = EmbeddingFusedOptimizer(config, self._emb_module, pg)
+
+
+def _tables_of(
+    kernel: Any, config: GroupedEmbeddingConfig, device: Any, pooling: PoolingMode, *, cache: float | None, folder: str,
+    policy: CachePolicy, profile: int, least: Mapping[str, int],
+) -> TieredTables:  # fmt: skip
+    """The tables of a kernel, whose rows, columns and features TorchRec has found.
 
     cache, policy: of all tables; without a cache, those of the plan. folder: of the file. profile: batches. least: rows
     that the cache of a table holds at least.
-    """
 
-    def __init__(self, *, config: GroupedEmbeddingConfig, pg: Any, device: Any, sharding_type: Any, env: Any = None,
-                 cache: float | None, folder: str, policy: CachePolicy, profile: int,
-                 least: Mapping[str, int]) -> None:  # fmt: skip
-        super(BatchedFusedEmbeddingBag, self).__init__(config, pg, device, sharding_type)
-        for table in config.embedding_tables:
-            if table.local_cols != table.embedding_dim:
-                raise UsageError(
-                    f"table '{table.name}' is split by columns in the plan, and rows: tiered keeps whole rows; use a "
-                    "plan of table_wise and row_wise"
-                )
-            table.compute_kernel = EmbeddingComputeKernel.FUSED_UVM_CACHING  # has TorchRec prefetch it
-        precision = data_type_to_sparse_type(config.data_type)
-        if precision != SparseType.FP32:
-            raise UsageError(f"rows: tiered keeps tables in fp32, and some are {precision.value}; give them fp32")
-        kept = [_planned(each) if cache is None else (cache, policy == "static") for each in config.embedding_tables]
-        self._emb_module = TieredTables(
-            names=[table.name for table in config.embedding_tables], rows=self._local_rows, columns=self._local_cols,
-            least=[least.get(table.name, 1) for table in config.embedding_tables],
-            caches=[share for share, _ in kept], profiles=[profile if static else 0 for _, static in kept],
-            folder=folder, feature_table_map=self._feature_table_map, pooling_mode=self._pooling,
-            weights_precision=precision, device=device,
-            **{name: value for name, value in (config.fused_params or {}).items() if name not in CACHED},
-        )  # fmt: skip
-        self._optim = EmbeddingFusedOptimizer(config, self._emb_module, pg)
+    Raises:
+        UsageError: a table is split by columns, or not in fp32.
+    """
+    for table in config.embedding_tables:
+        if table.local_cols != table.embedding_dim:
+            raise UsageError(
+                f"table '{table.name}' is split by columns in the plan, and rows: tiered keeps whole rows; use a "
+                "plan of table_wise and row_wise"
+            )
+        table.compute_kernel = EmbeddingComputeKernel.FUSED_UVM_CACHING  # has TorchRec prefetch it
+    precision = data_type_to_sparse_type(config.data_type)
+    if precision != SparseType.FP32:
+        raise UsageError(f"rows: tiered keeps tables in fp32, and some are {precision.value}; give them fp32")
+    kept = [_planned(each) if cache is None else (cache, policy == "static") for each in config.embedding_tables]
+    return TieredTables(
+        names=[table.name for table in config.embedding_tables], rows=kernel._local_rows, columns=kernel._local_cols,
+        least=[least.get(table.name, 1) for table in config.embedding_tables],
+        caches=[share for share, _ in kept], profiles=[profile if static else 0 for _, static in kept],
+        folder=folder, feature_table_map=kernel._feature_table_map, pooling_mode=pooling,
+        weights_precision=precision, device=device,
+        **{name: value for name, value in (config.fused_params or {}).items() if name not in CACHED},
+    )  # fmt: skip
 
 
 def _planned(table: Any) -> tuple[float, bool]:
@@ -105,7 +126,7 @@ def on_disk(plan: Plan) -> tuple[Plan, dict[str, ParameterConstraints]]:
 
 
 class TieredRows(DeviceRows):
-    """Pooled, fused tables in a file, with a share of their rows in memory; other parameters in memory.
+    """Fused tables in a file, with a share of their rows in memory; other parameters in memory.
 
     folder: on the disk that holds the file of each rank, of rows and their optimizer state. cache: share of the rows of
     all tables that is in memory, and never less than the rows of two batches; without it the tables that the plan keeps
@@ -121,7 +142,7 @@ class TieredRows(DeviceRows):
                  cache: float | None = None, policy: CachePolicy | None = None, profile: int = PROFILE
                  ) -> None:  # fmt: skip
         super().__init__(model, optimizer)
-        found: list[Any] = [kernel.emb_module for kernel in kernels_in(model, TieredBag)]
+        found: list[Any] = [each.emb_module for kind in (TieredBag, TieredSequence) for each in kernels_in(model, kind)]
         self._tables: list[TieredTables] = found
 
     @staticmethod
@@ -135,15 +156,15 @@ class TieredRows(DeviceRows):
     def kernel(config: GroupedEmbeddingConfig, pooled: bool, device: torch.device, *, folder: str,
                cache: float | None = None, policy: CachePolicy | None = None, profile: int = PROFILE,
                least: Mapping[str, int] | None = None) -> Callable[..., nn.Module] | None:  # fmt: skip
-        """A cache for pooled tables that FBGEMM updates in its backward pass, on CPU. least: rows of it by table."""
+        """A cache for tables that FBGEMM updates in its backward pass, on CPU. least: rows of it by table."""
         check_caches(cache, policy, profile)
-        if not pooled or device.type != "cpu" or config.compute_kernel != EmbeddingComputeKernel.FUSED:
+        if device.type != "cpu" or config.compute_kernel != EmbeddingComputeKernel.FUSED:
             return None
         planned = config.embedding_tables[0].compute_kernel == EmbeddingComputeKernel.FUSED_UVM_CACHING
         if cache is None and not planned:
             return None
-        return partial(TieredBag, folder=folder, cache=cache, policy=policy or "lru", profile=profile,
-                       least=least or {})  # fmt: skip
+        kind = TieredBag if pooled else TieredSequence
+        return partial(kind, folder=folder, cache=cache, policy=policy or "lru", profile=profile, least=least or {})
 
     def shards(self) -> Iterator[NamedShard]:
         """Whole tables in the file, which is read anew afterwards."""

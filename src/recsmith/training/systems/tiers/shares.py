@@ -34,7 +34,7 @@ def cached_tables(run: Run, plan: Plan) -> list[CachedTable]:
     if name != "tiered":
         return []
     check_caches(**{each: settings[each] for each in ("cache", "policy", "profile") if each in settings})
-    tables = {table.name: table for table in plan.workload.tables if table.pooled}
+    tables = {table.name: table for table in plan.workload.tables if table.pooled or "cache" in settings}
     placed = [each for each in plan.placements if each.table in tables and each.sharding_type != COPIED]
     if "cache" in settings:
         static = settings.get("policy") == "static"

@@ -1,4 +1,4 @@
-"""FBGEMM's kernel of pooled tables on the slots of caches, with the whole tables in a file, on CPU.
+"""FBGEMM's kernel on the slots of caches, with the whole tables in a file, on CPU.
 
 A kernel maps the ids of a batch to slots, reads the rows that it lacks, by many threads, since that is waiting for the
 disk, and writes rows that it no longer holds to a log of each table.
