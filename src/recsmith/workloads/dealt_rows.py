@@ -37,8 +37,8 @@ def dealt(ids: Ints, rows: int) -> Ints:
 def dealt_blocks(table: Table, assumed: HotRows | None = None) -> tuple[float, ...]:
     """The shares of lookups of equal blocks, as `block_lookups` has them, once the table's rows are dealt.
 
-    How often single rows are read follows from a Zipf law or from reuse bins, where there are some: once they are dealt,
-    it no longer matters where they lay. assumed: where hot rows lie in tables that do not say.
+    How often single rows are read follows from a Zipf law or from reuse bins, where there are some: once they are
+    dealt, it no longer matters where they lay. assumed: where hot rows lie in tables that do not say.
     """
     rows, blocks, access = table.num_embeddings, blocks_of(table.num_embeddings), table.access
     if access is not None and (access.zipf is not None or access.reuse_bins is not None):
