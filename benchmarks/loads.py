@@ -5,8 +5,7 @@
     python benchmarks/loads.py memory                            # TorchRec jobs of two ranks: their peak, and as told
     python benchmarks/loads.py bounds --problems 1000            # random problems with blocks: bound and brute force
     python benchmarks/loads.py kernels --repeats 7               # of row-wise plans on two CPU ranks, rank by rank
-    python benchmarks/loads.py plans --repeats 7                 # chosen with blocks and without, their kernels
-    python benchmarks/loads.py jobs --repeats 3                  # TorchRec jobs of two ranks; it needs a quiet machine
+    python benchmarks/loads.py plans --ranks 4 --repeats 5       # chosen with blocks and without, their kernels
 
 Sets: `movielens` (films as they are numbered), and three that are generated: `hashed` (a Zipf law of 1.05 whose ids are
 hashed), `by frequency` (the same, the most read row first) and `bursts` (hashed, but for each sixteen batches a stretch
@@ -14,7 +13,6 @@ of new rows that has 40 % of the lookups). Profiles are counted on even stretche
 """
 
 import argparse
-import statistics
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -28,7 +26,6 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from recsmith import AccessProfile, Feature, Table, Workload, load_cluster, plan
 from recsmith._random import ZipfLaw
 from recsmith._types import Ints
-from recsmith.planning.simulate import simulate
 from recsmith.plans import Plan
 from recsmith.problems import Space
 from recsmith.problems.drawn import most_ids
@@ -207,7 +204,7 @@ def bounds(problems: int, first: int) -> bool:
     return not broken
 
 
-# --- kernels and jobs -----------------------------------------------------------------------------------------------
+# --- kernels and plans -----------------------------------------------------------------------------------------------
 
 
 def workload_of(stream: Stream | None, tables: int, dim: int = 64) -> Workload:
@@ -224,8 +221,13 @@ def workload_of(stream: Stream | None, tables: int, dim: int = 64) -> Workload:
 
 def planned(workload: Workload, *types: str) -> Plan:
     """The plan of a workload on two CPU ranks, under the model of CPU kernels."""
+    return planned_on(2, workload, *types)
+
+
+def planned_on(ranks: int, workload: Workload, *types: str) -> Plan:
+    """The plan of a workload on some CPU ranks, under the model of CPU kernels."""
     space = Space(types=types, kernels=("fused",))
-    return plan(workload, load_cluster("cpu:2"), space=space, cost_model="neural:cpu").plan
+    return plan(workload, load_cluster(f"cpu:{ranks}"), space=space, cost_model="neural:cpu", iterations=20).plan
 
 
 def row_wise(folder: str | None) -> dict[str, Plan]:
@@ -255,59 +257,43 @@ def kernels(folder: str | None, repeats: int) -> bool:
     return good
 
 
-def plans(folder: str | None, repeats: int) -> bool:
-    """Plans of three tables chosen with and without their blocks; measured with ids that blocks tell of."""
+def plans(folder: str | None, repeats: int, ranks: int) -> bool:
+    """Plans of three tables chosen with and without their blocks; measured with ids that blocks tell of.
+
+    Ids of bursts are drawn as a batch has them, in which one stretch of rows is hot.
+    """
     from recsmith.verifying.kernels import verify_kernels
 
     good = True
     for stream in streams(folder):
-        if stream.name in ("hashed", "bursts"):
-            continue
         told = workload_of(stream, 3, dim=16)
         untold = replace(told, tables=tuple(replace(each, access=blind(each.access)) for each in told.tables))
+        drawn = told if stream.name != "bursts" else in_burst(told, stream)
         chosen = {
-            "without blocks": replace(planned(untold, *TYPES), workload=told, digest=""),
-            "with blocks": planned(told, *TYPES),
+            "without blocks": replace(planned_on(ranks, untold, *TYPES), workload=drawn, digest=""),
+            "with blocks": replace(planned_on(ranks, told, *TYPES), workload=drawn, digest=""),
         }
-        found = verify_kernels(list(chosen.items()), visits=repeats)
+        found = verify_kernels(list(chosen.items()), visits=repeats, cost_model="neural:cpu")
         seconds = [max(rank.measured_s for rank in each.ranks) for each in found.plans]
         expected = [max(rank.predicted_s for rank in each.ranks) for each in found.plans]
         for each, own, predicted in zip(chosen.values(), seconds, expected, strict=True):
             types = ", ".join(f"{len(p.ranks)} x {p.sharding_type}" for p in each.placements)
             print(f"{stream.name:<14} {types:<60} predicted {predicted * 1e3:.2f} ms, measured {own * 1e3:.2f} ms")
-        print(
-            f"{stream.name:<14} predicted gain {expected[0] / expected[1]:.2f}, measured {seconds[0] / seconds[1]:.2f}"
-        )
-        good &= seconds[0] / seconds[1] >= 1.1
+        gains = expected[0] / expected[1], seconds[0] / seconds[1]
+        print(f"{stream.name:<14} predicted gain {gains[0]:.2f}, measured {gains[1]:.2f}", flush=True)
+        good &= gains[1] >= 1.1 or stream.name == "hashed"  # whose blocks are nearly equal
     return good
+
+
+def in_burst(work: Workload, stream: Stream) -> Workload:
+    """The workload of a set as one of its batches reads it, of a stretch that no profile was counted on."""
+    access = access_of_ids(stream.batches[STRETCH], stream.rows)
+    return replace(work, tables=tuple(replace(each, access=access) for each in work.tables))
 
 
 def blind(access: AccessProfile | None) -> AccessProfile | None:
     """The profile without its blocks."""
     return access and access.scattered()
-
-
-def jobs(folder: str | None, repeats: int, steps: int) -> bool:
-    """Row-wise plans in real TorchRec jobs of two CPU ranks, one after the other, over the even one."""
-    from recsmith.verifying.jobs import verify_job
-
-    found = row_wise(folder)
-    measured: dict[str, list[float]] = {name: [] for name in found}
-    for _ in range(repeats):
-        for name, each in found.items():
-            measured[name].append(max(rank.step_s for rank in verify_job(each, steps=steps).ranks))
-    good, first = True, simulate(found["even"]).cost.total_s
-    print("set            predicted   measured   over even: predicted   measured    error   of single repeats")
-    for name, each in found.items():
-        seconds, own = simulate(each).cost.total_s, measured[name]
-        ratios = [mine / other for mine, other in zip(own, measured["even"], strict=True)]
-        error = seconds / first / statistics.median(ratios) - 1
-        good &= abs(error) < 0.15
-        print(
-            f"{name:<14} {seconds * 1e3:>6.1f} ms {statistics.median(own) * 1e3:>7.1f} ms {seconds / first:>22.3f} "
-            f"{statistics.median(ratios):>10.3f} {error:>+8.1%}   {min(ratios):.2f} to {max(ratios):.2f}"
-        )
-    return good
 
 
 PARTS: dict[str, Callable[[argparse.Namespace], bool]] = {
@@ -316,8 +302,7 @@ PARTS: dict[str, Callable[[argparse.Namespace], bool]] = {
     "memory": lambda given: memory(given.steps),
     "bounds": lambda given: bounds(given.problems, given.first),
     "kernels": lambda given: kernels(given.movielens, given.repeats),
-    "plans": lambda given: plans(given.movielens, given.repeats),
-    "jobs": lambda given: jobs(given.movielens, given.repeats, given.steps),
+    "plans": lambda given: plans(given.movielens, given.repeats, given.ranks),
 }
 
 
@@ -330,6 +315,7 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="the first seed of problems")
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--steps", type=int, default=10)
+    parser.add_argument("--ranks", type=int, default=2, help="of `plans`")
     given = parser.parse_args()
     sys.exit(0 if PARTS[given.part](given) else 1)
 
