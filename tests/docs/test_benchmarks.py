@@ -151,6 +151,8 @@ LEFT_OUT = {
     **dict.fromkeys(
         ("learning_speed", "planning", "scale", "memory", "reshard_jobs"), "minutes, and has no small size"
     ),
+    "row_jobs": "jobs of two and four ranks with six models each; dedup runs the same loop small",
+    "variable_batches": "three jobs of two ranks; tests/adapters/test_observe.py reads such batches",
     "hosted_plans": "compares two checkouts",
     "sequences": "minutes; tests/training/models trains these models small",
     "hstu_reference": "runs the code of the authors of HSTU; tests/training/models keeps figures of it",

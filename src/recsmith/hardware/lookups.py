@@ -19,9 +19,9 @@ from torch import Tensor
 from recsmith.hardware.case import IDS, Case, KeyedRandom
 from recsmith.workloads import Table
 from recsmith.workloads.access import NUM_REUSE_BINS
+from recsmith.workloads.dealt_rows import dealing_step
 
 HEAD = 64  # ranks drawn exactly; beyond them the midpoint rule is off by less than 5e-5 of a rank's chance
-GOLDEN = (math.sqrt(5) - 1) / 2  # share of the rows that lie between two ranks: its multiples fill a table evenly
 POOL_SEED = 0  # of the uniform numbers; another one would change all ids of all cases
 HARMONIC = 1e-9  # exponents this close to 1 are taken as 1, where the integral is a logarithm
 
@@ -98,10 +98,7 @@ def _inverse(power: float, start: float, area: Tensor) -> Tensor:
 
 def scatter(ranks: Tensor, rows: int) -> Tensor:
     """The rows of ranks (N,): a permutation, so that rows that are read often do not lie side by side."""
-    step = max(1, round(rows * GOLDEN))
-    while math.gcd(step, rows) > 1:
-        step -= 1
-    return ranks * step % rows
+    return ranks * dealing_step(rows) % rows
 
 
 def _bins(reads: Tensor) -> list[int]:

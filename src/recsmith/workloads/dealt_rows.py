@@ -6,10 +6,9 @@ and has no divisor in common with them: each row has its own place, and the firs
 blocks about as evenly as they can be.
 """
 
+import math
 from dataclasses import replace
 from functools import cache
-from itertools import count
-from math import gcd
 
 import numpy as np
 
@@ -18,7 +17,7 @@ from recsmith.workloads.access import HotRows
 from recsmith.workloads.row_blocks import blocks_of, law_of
 from recsmith.workloads.workload import Table
 
-GOLDEN = 0.6180339887  # of all rows, from one place to the next
+GOLDEN = (math.sqrt(5) - 1) / 2  # of all rows, from one place to the next: its multiples fill a table evenly
 MOST_ROWS = 2**31  # of a table whose rows are dealt: products of a row and the step stay below 2 ** 62
 LONG = 64  # rows: a longer range of rows is taken to be spread evenly
 
@@ -26,7 +25,7 @@ LONG = 64  # rows: a longer range of rows is taken to be spread evenly
 @cache
 def dealing_step(rows: int) -> int:
     """How far apart two rows are dealt that lie side by side."""
-    return next(step for step in count(max(1, round(rows * GOLDEN))) if gcd(step, rows) == 1)
+    return next(step for step in range(max(1, round(rows * GOLDEN)), 0, -1) if math.gcd(step, rows) == 1)
 
 
 def dealt(ids: Ints, rows: int) -> Ints:
