@@ -2,6 +2,7 @@
 
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -277,7 +278,6 @@ def test_hstu_says_what_its_authors_code_says():
     """The figures of benchmarks/hstu_reference.py -o: outputs of the authors' code with these weights and histories."""
     import json
     import sys
-    from pathlib import Path
 
     import torch
 
@@ -335,3 +335,15 @@ def test_samples_have_as_many_candidates_and_models_that_score_one_are_refused()
             UsageError, match=f"model.loss is softmax, which compares candidates of a sample, and {name}"
         ):
             RunModel(name=name, arguments=arguments, loss="softmax")
+
+
+def test_a_dry_run_refuses_a_softmax_over_one_candidate(tmp_path: Path):
+    from training.models.test_model_jobs import ARGUMENTS, DATA, a_run
+
+    from recsmith.training import RunData
+    from recsmith.training.launch.dry_run import described
+
+    model = RunModel(name="sasrec", embedding_dim=8, arguments=ARGUMENTS["sasrec"], loss="softmax")
+    run = a_run(tmp_path / "out", data=RunData(train=DATA, global_batch_size=8), model=model, ranks=1)
+    with pytest.raises(UsageError, match=r"samples have one candidate; give data\.train `candidates: 32`"):
+        described(run)

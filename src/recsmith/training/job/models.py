@@ -79,6 +79,12 @@ class Loss(nn.Module):
         return loss, (loss.detach(), logits.detach(), labels, batch.place)
 
 
+ONE_CANDIDATE = (
+    "model.loss is softmax, and samples have one candidate; give data.train `candidates: 32`, or more ids of the "
+    "target's feature, its own first"
+)
+
+
 class SoftmaxLoss(nn.Module):
     """Cross entropy of a sample's first candidate among all of them, the mean over a batch; places as in `Loss`.
 
@@ -100,10 +106,7 @@ class SoftmaxLoss(nn.Module):
         each = logits.float().view(count, -1)[:whole]
         if each.shape[1] < 2:
             if self.training:
-                raise UsageError(
-                    "model.loss is softmax, and samples have one candidate; give data.train `candidates: 32`, or more "
-                    "ids of the target's feature, its own first"
-                )
+                raise UsageError(ONE_CANDIDATE)
             loss = nn.functional.binary_cross_entropy_with_logits(each, labels[:whole])
             return loss, (loss.detach(), each.detach(), labels[:whole], batch.place)
         chance = nn.functional.log_softmax(each, dim=1)[:, :1]

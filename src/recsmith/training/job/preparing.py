@@ -12,11 +12,12 @@ from typing import Any
 from recsmith._types import Ints
 from recsmith.adapters.rank_0 import from_rank_0
 from recsmith.adapters.topology import device_type
+from recsmith.errors import UsageError
 from recsmith.plans import Plan
 from recsmith.prediction.job_step import JobStep
 from recsmith.training.job.going_on import check_goes_on, check_job
 from recsmith.training.job.log import starting_lines
-from recsmith.training.job.models import Unsharded, unsharded
+from recsmith.training.job.models import ONE_CANDIDATE, Unsharded, unsharded
 from recsmith.training.job.plan import plan_to_go_on
 from recsmith.training.job.plan_of_model import with_collections
 from recsmith.training.job.ranking import grouping
@@ -32,6 +33,7 @@ from recsmith.training.seams.system import OpenRun, SystemTold, first_of
 from recsmith.training.sources import first_lengths, open_data
 from recsmith.training.sources.protocol import State
 
+SEEN = 64  # samples that are looked at before a run starts
 PlanMaker = Callable[[Unsharded, Plan | None, int], Plan]  # (tables, plan of the checkpoint, ranks that hold them)
 Check = Callable[[], None]
 
@@ -114,8 +116,7 @@ def prepare(
     """
     parts = parts or unsharded(run)
     held, holders = first_of(system.run_of_plan(parts.run, ranks) for system in systems()) or (parts.run, ranks)
-    if run.data.test is not None:
-        check_by(lambda: check_test(parts))
+    check_by(lambda: check_data(parts))
     plan = plan_by(replace(parts, run=held), saved.plan if saved else None, holders)
     if saved is not None:
         check_goes_on(parts, saved, plan, ranks)
@@ -143,15 +144,21 @@ def _decided(parts: Unsharded, plan: Plan, before: Run | None, *, priced: bool) 
     return made
 
 
-def check_test(parts: Unsharded) -> None:
-    """Refuse test data that cannot be scored, before anything is trained.
+def check_data(parts: Unsharded) -> None:
+    """Refuse data that cannot be trained on or scored as the run wants, before anything is trained.
 
     Raises:
-        UsageError: nothing is there, it means something else than what is trained on, or it has no groups to rank in.
+        UsageError: test data are not there, mean something else than what is trained on, or have no groups to rank in;
+            or a softmax is asked for, and the target of a sample is its only candidate.
     """
-    dataset = open_data(parts.run.data.test, "data.test")
-    check_same_data(parts.source.schema, dataset.schema, "data.test")
-    grouping(parts.run.metrics, dataset)
+    run, settings = parts.run, sequence_settings(parts.run.model.name, parts.run.model.arguments)
+    by_softmax = run.model.loss == "softmax" and settings is not None
+    if by_softmax and first_lengths(parts.source, settings.target[0], 1, SEEN).max() < 2:
+        raise UsageError(ONE_CANDIDATE)
+    if run.data.test is not None:
+        dataset = open_data(run.data.test, "data.test")
+        check_same_data(parts.source.schema, dataset.schema, "data.test")
+        grouping(run.metrics, dataset)
 
 
 def history_lengths(parts: Unsharded, ranks: int) -> Ints | None:
