@@ -16,6 +16,7 @@ import argparse
 import faulthandler
 import io
 import json
+import mmap
 import os
 import re
 import resource
@@ -35,12 +36,13 @@ from contextlib import redirect_stderr, redirect_stdout
 from importlib import import_module
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, NoReturn
 
 from fuzz_files import Class, Read, classes
 
 SECONDS = 20  # of a file, before it counts as a hang: a machine that others use is slow at times
 AT_ONCE = 20  # files of a process that trains: its threads do not all end with a training; the next ones have another
+MOST_AT_ONCE = 100  # files of any process
 ADDRESSES = 4 << 30  # bytes that a process may map: PyTorch's libraries alone map more than one
 MOST_RESIDENT = 10**9  # bytes
 CONTROL = r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
@@ -161,19 +163,36 @@ def _peak() -> int:
 
 
 def work(home: Path, names: Sequence[str], seed: int, count: int, first: int, limit_s: float) -> None:
-    """What a process of its own does: files of the classes from place `first` on, one JSON line each."""
+    """What a process of its own does: files of the classes from place `first` on, one JSON line each.
+
+    Some files after the other are read by a fork of it, so that what they need is imported once.
+    """
     resource.setrlimit(resource.RLIMIT_AS, (ADDRESSES, ADDRESSES))
     known = classes(home)
     for module in dict.fromkeys(known[name].needs for name in names if known[name].needs):
         import_module(str(module))  # before other libraries bring a library of mathematics of their own
+    files, done = _files(names, count)[first:], mmap.mmap(-1, 1)  # done: files of the newest fork, which it shares
+    while files:
+        done[0] = 0
+        pid = os.fork()
+        if not pid:
+            _read_some(known, files, seed, limit_s, done)
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        if code:
+            sys.exit(code if code > 0 else 128 - code)
+        files = files[done[0] :]
+
+
+def _read_some(
+    known: dict[str, Class], files: Sequence[tuple[str, int]], seed: int, limit_s: float, done: mmap.mmap
+) -> NoReturn:
+    """Read the first files, as many as a process may; `done` counts them."""
     left = AT_ONCE
-    for name, number in _files(names, count)[first:]:
+    for name, number in files[:MOST_AT_ONCE]:
         made = known[name]
-        if made.needs:
-            import_module(made.needs)
-            left -= 1
+        left -= bool(made.needs)
         if left < 0:
-            return  # `results` starts another process for the next files
+            break
         with tempfile.TemporaryDirectory(prefix="recsmith-fuzz-") as folder:
             os.chdir(folder)
             file = Path(folder) / made.real.name
@@ -184,8 +203,10 @@ def work(home: Path, names: Sequence[str], seed: int, count: int, first: int, li
             if whole and row["outcome"] == "refused":
                 row |= {"outcome": "traceback", "where": f"a whole file was refused by its reader {number}"}
         print(json.dumps({"class": name, "number": number, **row}), flush=True)
+        done[0] += 1
         if row["bytes"] > MOST_RESIDENT:
-            return  # what stays resident would count for the files after it
+            break  # what stays resident would count for the files after it
+    os._exit(0)
 
 
 def _files(names: Sequence[str], count: int) -> list[tuple[str, int]]:

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import settings
 from support.amounts import soaking
 from support.listeners import watched_listeners
-from support.quick_bounds import tighten_less
+from support.quick_plans import LESS, plan_quickly, search, tighten
 from support.ranks import Forks
 
 from recsmith.jobs import launch
@@ -114,17 +114,30 @@ def forks() -> Iterator[Forks]:
     made.end()
 
 
-QUICK = ("costs", "planners", "planning", "problems", "training/systems")  # rooms whose tests ask for valid bounds
-TIGHT = ("planners/test_brute_force.py", "planners/test_exact.py")  # but these ask for tight ones, too
+TIGHT = ("bounds", "docs", "planners/test_brute_force.py", "planners/test_exact.py")  # tests that ask for tight bounds
+VALID = ("costs", "planners/test_contract.py", "planning/test_simulate.py", "problems")  # and for valid ones of all
+SEARCHED = ("bounds", "docs", "planners", "planning")  # and for plans that `auto` has searched for
+
+
+@pytest.hookimpl(trylast=True)  # once Hypothesis knows which profile is asked for
+def pytest_configure() -> None:
+    """Plan quickly, also where a module does so while it is imported."""
+    if not soaking():
+        plan_quickly()
 
 
 @pytest.fixture(scope="module", autouse=True)
-def quick_bounds(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Tighten bounds for less long where tests do not ask how tight they are; `make soak` tightens all."""
-    rooms, files = ([request.path.is_relative_to(HERE / each) for each in some] for some in (QUICK, TIGHT))
+def plans_as_asked(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Search and tighten bounds for as long as tests ask for; in `make soak` all is as users have it."""
+    tight, valid, searched = (
+        not soaking() and any(request.path.is_relative_to(HERE / each) for each in some)
+        for some in (TIGHT, VALID, SEARCHED)
+    )
     with pytest.MonkeyPatch.context() as patch:
-        if not soaking() and any(rooms) and not any(files):
-            tighten_less(patch.setattr)
+        if tight or valid:
+            tighten(1 if tight else LESS, patch.setattr)
+        if searched:
+            search(set_=patch.setattr)
         yield
 
 

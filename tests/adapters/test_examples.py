@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.quick_plans import search
 
 import recsmith
 
@@ -111,6 +112,7 @@ def test_torchrec_dropin_starts_a_job_of_its_own_function(
 @pytest.mark.usefixtures("torchrec")
 def test_plan_that_lives(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     monkeypatch.syspath_prepend(str(EXAMPLES))  # its jobs name functions of its own
+    search(set_=monkeypatch.setattr)  # for a plan with tables on every rank
     monkeypatch.setattr(sys, "argv", ["plan_that_lives.py"])
     runpy.run_path(str(EXAMPLES / "plan_that_lives.py"), run_name="__main__")
     said = capsys.readouterr().out

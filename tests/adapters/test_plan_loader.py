@@ -74,8 +74,11 @@ def test_uneven_columns_are_kept():
     from recsmith.torchrec import to_sharding_plan
 
     plan = two_tables()
-    first = replace(plan.placements[0], sharding_type="column_wise", ranks=(0, 1), widths=(48, 16))
-    model, plan = model_of(replace(plan, placements=(first, *plan.placements[1:])))
+    one = replace(
+        plan.placements[0], sharding_type="column_wise", compute_kernel="fused", ranks=(0, 1), widths=(48, 16)
+    )
+    two = replace(one, table=plan.placements[1].table, sharding_type="table_wise", ranks=(1,), widths=())
+    model, plan = model_of(replace(plan, placements=(one, two)))
     made = loaded(plan, model, plan)
     assert facts(made) == facts(to_sharding_plan(plan, model))
     assert [sizes[1] for _, sizes, _ in next(iter(facts(made).values()))[3]] == [48, 16]

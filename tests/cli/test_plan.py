@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from support.planner_logs import SHAPES, bare
+from support.quick_plans import search
 from support.schema import problems
 
 from recsmith.errors import NoPlanFound
@@ -321,6 +322,7 @@ def test_the_report_says_what_is_missing(run: Run, monkeypatch: pytest.MonkeyPat
     from recsmith.planners.auto import annealing_turns
     from recsmith.planners.auto import planner as auto
 
+    search(set_=monkeypatch.setattr)
     monkeypatch.setattr(auto, "is_installed", lambda: False)
     monkeypatch.setattr(annealing_turns, "is_compiled", lambda: False)
     report = " ".join(run("plan", "criteo-kaggle", "--cluster", "h100:4", "--cost-model", "analytic").out.split())

@@ -17,7 +17,7 @@ from recsmith.cli.of_systems import with_systems
 from recsmith.training.listed import SYSTEMS
 
 Shell = Callable[..., Any]
-PLAN = "$RECSMITH plan criteo-kaggle --cluster h100:2 --planner cost_greedy"
+PLAN = "$RECSMITH plan criteo-kaggle --cluster h100:2 --planner cost_greedy --cost-model torchrec"
 
 
 def test_python_m_recsmith_is_the_command(shell: Shell):
@@ -33,7 +33,7 @@ def test_shells_can_complete_its_words(shell: Shell):
 def test_a_plan_goes_through_a_pipe(shell: Shell):
     done = shell(f"set -o pipefail; {PLAN} -o - | $RECSMITH simulate - --format json")
     assert done.code == 0
-    assert json.loads(done.out)["cost_model"] == "best"
+    assert json.loads(done.out)["cost_model"] == "torchrec"
 
 
 @pytest.mark.parametrize("words", ["--format json", "--help"])
@@ -88,7 +88,10 @@ def test_o_writes_to_pipes(shell: Shell):
 
 
 def test_an_output_that_stdout_cannot_spell_is_a_failure(shell: Shell):
-    done = shell("$RECSMITH plan criteo-kaggle --cluster h100:8x3 --planner cost_greedy", PYTHONIOENCODING="latin-1")
+    done = shell(
+        "$RECSMITH plan criteo-kaggle --cluster h100:8x3 --planner cost_greedy --cost-model torchrec",
+        PYTHONIOENCODING="latin-1",
+    )
     assert done.code == 1
     assert done.err.endswith("; set PYTHONIOENCODING=utf-8\n")
 

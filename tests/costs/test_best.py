@@ -71,11 +71,11 @@ def test_a_table_far_from_all_that_was_measured_has_the_formulas_price_and_no_le
 
 def test_the_price_is_continuous_between():
     device, prices = one_device(load_cluster("h100")), list[float]()
-    for rows in np.rint(10 ** np.arange(7, 12, 0.02)).astype(int).tolist():
+    for rows in np.rint(10 ** np.arange(7, 12, 0.1)).astype(int).tolist():  # a jump shows at any distance
         work = workload(replace_rows(GIANT, rows), batch_size=4096)
         prices.append(float(group_seconds(cost_model("best"), work, device).sum()))
     steps = np.abs(np.diff(np.log(prices)))
-    assert len(prices) == 250
+    assert len(prices) == 50
     assert np.isfinite(prices).all()
     assert steps.max() < 0.05
 

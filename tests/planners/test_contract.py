@@ -14,6 +14,8 @@ from recsmith.testing.planners import PlannerCase, PlannerContract
 
 PLANNERS_HERE = {planner: find_planner(planner) for planner in planners_here()}
 DIGESTS = """
+from support.quick_plans import tighten
+tighten(0)
 from planners.contract import contract_cases, digest
 for case in list(contract_cases())[{cases}]:
     print(*(digest(case, planner, seed=1) for planner in {planners}))

@@ -1,10 +1,12 @@
 """Plans that a machine can run."""
 
+from functools import cache
 from typing import Any
 
 from recsmith import Feature, Plan, Table, Workload, load_cluster, plan
 
 
+@cache
 def two_tables(cluster: str = "cpu:2", optimizer: Any = "rowwise_adagrad", **words: Any) -> Plan:
     """A plan of two tables of 100 MB each."""
     features = (Feature(name="f", pooling_factor=5),)

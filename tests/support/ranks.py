@@ -243,9 +243,9 @@ def main() -> None:
 def _warm_up() -> None:
     """Do once what every rank would do; no thread may be left, for a fork has none but its first."""
     from recsmith.files.validators import adapter
-    from support.quick_bounds import tighten_less
+    from support.quick_plans import plan_quickly
 
-    tighten_less()
+    plan_quickly()
 
     for name in (*IMPORTED, *_modules_of_rooms()):
         try:
