@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import is_hypothesis_test, settings
 from support.amounts import soaking
 from support.listeners import watched_listeners
 from support.quick_plans import LESS, plan_quickly, search, tighten
@@ -29,6 +29,8 @@ FORKS: list[Forks | None] = [None]
 settings.register_profile("default", deadline=None, derandomize=True, max_examples=25)
 settings.register_profile("soak", deadline=None, max_examples=1000)  # of `make soak`: other examples every time
 settings.load_profile("default")
+DEAR = ("bounds", "costs", "planners", "planning", "prediction", "problems")  # rooms whose examples are whole problems
+FEW = 12  # examples of a law there, unless it says how many; all of them in `make soak`
 
 
 def _cpu_seconds(forks: Forks | None) -> float:
@@ -115,7 +117,7 @@ def forks() -> Iterator[Forks]:
 
 
 TIGHT = ("bounds", "docs", "planners/test_brute_force.py", "planners/test_exact.py")  # tests that ask for tight bounds
-VALID = ("costs", "planners/test_contract.py", "planning/test_simulate.py", "problems")  # and for valid ones of all
+VALID = ("costs", "problems")  # and for valid ones of all
 SEARCHED = ("bounds", "docs", "planners", "planning")  # and for plans that `auto` has searched for
 
 
@@ -139,6 +141,15 @@ def plans_as_asked(request: pytest.FixtureRequest) -> Iterator[None]:
         if searched:
             search(set_=patch.setattr)
         yield
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Laws of problems that are planned or bounded draw fewer examples, where they do not say how many."""
+    laws = {item.function: item.path for item in items if isinstance(item, pytest.Function)}
+    for law, path in laws.items():
+        drawn = is_hypothesis_test(law) and not hasattr(law, "_hypothesis_internal_settings_applied")
+        if drawn and not soaking() and any(path.is_relative_to(HERE / room) for room in DEAR):
+            settings(max_examples=FEW)(law)
 
 
 UNDER_TORCHRUN = [False]  # whether jobs of the test that runs, and of its fixtures, start as users' do

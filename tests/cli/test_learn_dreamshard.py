@@ -71,6 +71,8 @@ def test_a_training_that_was_ended_says_so_and_how_to_go_on(run: Run, monkeypatc
     done = run(*words)
     assert (done.code, "ended after" in done.err) == (0, False)
     assert json.loads(Path("p.json").read_text())["iterations"] == 2
+    assert run("learn", "dreamshard", "-o", "whole.safetensors", *words[4:]).code == 0
+    assert Path("whole.safetensors").read_bytes() == Path("p.safetensors").read_bytes()
 
 
 @pytest.mark.parametrize(

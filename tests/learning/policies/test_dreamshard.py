@@ -96,6 +96,7 @@ def test_other_hardware_is_refused(tmp_path: Path, hardware: str) -> None:
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.soak  # test_autoshard.py kills a run, and tests/cli/test_learn_dreamshard.py ends one otherwise
 def test_a_killed_run_goes_on_and_ends_as_it_would_have(tmp_path: Path) -> None:
     told = "8 placements measured, 2 iterations, estimated rewards"
     killed = check_that_a_killed_run_goes_on(tmp_path, "dreamshard", SMALL, told)
