@@ -6,6 +6,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from support.shared_problems import BuiltOnce
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted(
@@ -29,8 +30,15 @@ def load_script() -> ModuleType:
 script = load_script()
 
 
+@pytest.fixture(scope="module")
+def built_once() -> BuiltOnce:
+    """Pages show plans of one workload on one cluster again and again."""
+    return BuiltOnce()
+
+
 @pytest.mark.parametrize("page", PAGES)
-def test_pages_show_what_is_printed(page: str):
+def test_pages_show_what_is_printed(page: str, built_once: BuiltOnce, monkeypatch: pytest.MonkeyPatch):
+    built_once.use(monkeypatch)
     pytest.importorskip("recsmith.planners.annealing._kernel", reason="annealing is not compiled: plans may differ")
     with script.page_run(ROOT / page) as run:
         shown = list(run)
