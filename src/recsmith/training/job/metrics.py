@@ -79,8 +79,8 @@ class Window:
         self, found: LabelScores, logits: torch.Tensor, labels: torch.Tensor, groups: torch.Tensor
     ) -> LabelScores:  # fmt: skip
         assert self.grouping is not None
-        given = (each.cpu().numpy() for each in (logits.double(), labels.double(), groups))
-        return replace(found, ranking=ranking_scores(*given, self.grouping.at))
+        scored, wanted, alike = (each.cpu().numpy() for each in (logits.double(), labels.double(), groups))
+        return replace(found, ranking=ranking_scores(scored, wanted, alike, self.grouping.at))
 
     def _whole(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """(logits, labels) of each label (n,)."""

@@ -152,8 +152,8 @@ def check_data(parts: Unsharded) -> None:
             or a softmax is asked for, and the target of a sample is its only candidate.
     """
     run, settings = parts.run, sequence_settings(parts.run.model.name, parts.run.model.arguments)
-    by_softmax = run.model.loss == "softmax" and settings is not None
-    if by_softmax and first_lengths(parts.source, settings.target[0], 1, SEEN).max() < 2:
+    target = settings.target[0] if settings is not None and run.model.loss == "softmax" else None
+    if target is not None and first_lengths(parts.source, target, 1, SEEN).max() < 2:
         raise UsageError(ONE_CANDIDATE)
     if run.data.test is not None:
         dataset = open_data(run.data.test, "data.test")
