@@ -73,7 +73,7 @@ def ranking_scores(logits: Floats, labels: Floats, groups: Ints, at: Sequence[in
         return RankingScores(groups=0, auc=None, at={})
     order = np.lexsort((-logits, groups))
     group, positive = np.unique(groups[order], return_inverse=True)[1], labels[order] > 0.5
-    sizes, positives = np.bincount(group), np.bincount(group, weights=positive.astype(np.float64))
+    sizes, positives = np.bincount(group), np.bincount(group, weights=positive).astype(np.float64)
     place = _places(group, logits[order], sizes)
     counted = (positives > 0) & (positives < sizes)
     if not counted.any():
