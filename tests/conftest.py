@@ -117,7 +117,7 @@ def forks() -> Iterator[Forks]:
 
 
 TIGHT = ("bounds", "docs", "planners/test_brute_force.py", "planners/test_exact.py")  # tests that ask for tight bounds
-VALID = ("costs", "problems")  # and for valid ones of all
+VALID = ("costs", "problems", "testing")  # and for valid ones of all
 SEARCHED = ("bounds", "docs", "planners", "planning")  # and for plans that `auto` has searched for
 
 

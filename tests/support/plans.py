@@ -4,9 +4,9 @@ from functools import cache
 from typing import Any
 
 import pytest
-from support.quick_plans import search
 
 from recsmith import Feature, Plan, Table, Workload, load_cluster, plan
+from support.quick_plans import search
 
 
 @cache
