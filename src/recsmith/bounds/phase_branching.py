@@ -175,14 +175,17 @@ class MultiplierAscent:
 
     def evaluate(self, nodes: Sequence[PhaseNode], multipliers: Sequence[Multipliers]) -> tuple[Floats, Floats]:
         """(bounds (K,), least price of different tables in each group (K, C, G)) of nodes with these multipliers."""
-        open_, paid = np.stack([node.open.any(axis=0) for node in nodes]), np.stack([node.paid for node in nodes])
-        least, constant = self.prices.least([node.ranges for node in nodes], multipliers, open_, paid)
+        number = {id(node): i for i, node in enumerate(nodes)}  # nodes come again and again: what is theirs is asked once
+        own = [nodes[i] for i in number.values()]
+        place = {key: i for i, key in enumerate(number)}
+        which = [place[id(node)] for node in nodes]
+        closed = ~np.stack([node.open for node in own])
+        paid, usable = np.stack([node.paid for node in own]), ~closed.all(axis=1)
+        least, constant = self.prices.least([node.ranges for node in nodes], multipliers, usable[which], paid[which])
         self.work += CALL + len(nodes) * self.prices.numbers
-        selected = matmul(
-            np.where(np.stack([node.open for node in nodes]), least, np.inf).min(axis=2), self.prices.copies
-        )
-        certain = np.array([self.prices.costs.certain(node.paid) for node in nodes])
-        lowest = np.array([node.ranges.ready[0] + node.ranges.rest[0] for node in nodes])
+        selected = matmul(np.where(closed[which], np.inf, least).min(axis=2), self.prices.copies)
+        certain = np.array([self.prices.costs.certain(node.paid) for node in own])[which]
+        lowest = np.array([node.ranges.ready[0] + node.ranges.rest[0] for node in own])[which]
         return (np.maximum(selected + constant, lowest) + certain) * (1 - ROUNDING), least
 
     def improve(self, nodes: Sequence[PhaseNode], rounds: int) -> None:

@@ -22,11 +22,12 @@ import numpy as np
 
 from recsmith._types import Bools, Floats, Ints
 from recsmith.bounds.bends import BentPlanes, bent_planes, most_taken
+from recsmith.bounds.compiled_prices import CompiledPrices, is_compiled
 from recsmith.bounds.groups import GroupCosts
 from recsmith.bounds.linear_bounds import BYTES_ROUNDING
 from recsmith.bounds.phase_nodes import Multipliers, NodeArrays, PhaseRanges, least_product, stacked
 from recsmith.bounds.relaxation import Relaxation, covered_bytes, shared_relaxation
-from recsmith.bounds.table_totals import least_cost
+from recsmith.bounds.table_totals import MOST_STEPS, least_cost
 from recsmith.costs.protocol import Evaluator
 from recsmith.elementary import matmul
 from recsmith.problems import NO_PIECE
@@ -213,6 +214,8 @@ class LocalPieces:
 
         taken (K,): seconds by which a rank's pieces may exceed `ready` by the mix of a node.
         """
+        if is_compiled():
+            return self._compiled.cheapest(nodes, byte_price, taken)
         price = self._priced(nodes, taken) + byte_price[:, None] * (self.bytes / self.size)
         fits = self.fits & (self.alone <= nodes.ready[:, 1:]) & (self.alone_rest <= nodes.rest[:, 1:])
         price = np.where(fits, price * self.size, np.inf)
@@ -221,6 +224,10 @@ class LocalPieces:
         return np.concatenate(
             [*split, np.where(self.count > 0, whole * np.maximum(self.count, 1), 0.0).sum(axis=2)], axis=1
         )
+
+    @cached_property
+    def _compiled(self) -> CompiledPrices:
+        return CompiledPrices(self, REST_SHARES, MOST_STEPS)
 
     def _priced(self, nodes: NodeArrays, taken: Floats) -> Floats:
         """The price of each piece on each rank that it covers (K, N), bytes apart."""

@@ -12,8 +12,8 @@ from support.cases import Case, cluster, drawn, large_case, medium_case, table, 
 from recsmith.clusters import load_cluster
 from recsmith.costs import Evaluator, cost_model
 from recsmith.errors import UsageError
-from recsmith.planners import compiled_code
-from recsmith.planners.compiled_code import call_compiled
+from recsmith import _compiled
+from recsmith._compiled import call_compiled
 from recsmith.planners.search import compiled_placement, placement
 from recsmith.planners.search.compiled_placement import place_compiled
 from recsmith.planners.search.device_state import Assignment, DeviceState
@@ -91,7 +91,7 @@ def test_it_leaves_costs_that_just_add_up_and_other_scores_to_the_loop() -> None
 
 
 def test_wrong_lengths_are_refused() -> None:
-    native = compiled_code.compiled(compiled_placement.CODE)
+    native = _compiled.compiled(compiled_placement.CODE)
     with pytest.raises(UsageError, match=r"another version of recsmith \(30 arrays are needed\); build it again"):
         call_compiled(native.place, ())
     with pytest.raises(UsageError, match="wrong length"):

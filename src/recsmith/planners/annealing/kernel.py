@@ -19,12 +19,12 @@ from recsmith.costs import Evaluator
 from recsmith.costs.group_loads import GroupLoads
 from recsmith.elementary import log1p
 from recsmith.planners.annealing.starts import TriedOptions
-from recsmith.planners.compiled_code import call_compiled, compiled
+from recsmith._compiled import call_compiled, compiled
 from recsmith.planners.search.device_state import Assignment
 from recsmith.problems import NO_PIECE, Footprint, Problem, ordered_footprint
 from recsmith.sharding import SHARDING_TYPES, TYPE_NAMES, WIDTH_STEP, Span
 
-CODE = "annealing._kernel"
+CODE = "planners.annealing._kernel"
 MOST_UNITS = 1_000_000  # above it, tables keep to the widths of their options: arrays would take too much memory
 PAIRS = 2  # widths that the pieces of an option have at most
 MOST_SLOTS = 64  # pieces of a table; a start with more is not annealed

@@ -12,10 +12,10 @@ from typing import Any, cast
 import numpy as np
 
 from recsmith._types import Floats, Ints
-from recsmith.planners.compiled_code import call_compiled, compiled
+from recsmith._compiled import call_compiled, compiled
 from recsmith.planners.search.device_state import NOWHERE, Assignment, DeviceState
 
-CODE = "search._placing"
+CODE = "planners.search._placing"
 
 
 def place_compiled(devices: DeviceState, assignment: Assignment, sequence: Ints, quantum: float) -> bool:

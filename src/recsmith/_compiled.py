@@ -1,4 +1,4 @@
-"""The compiled code of searches, where the package was built with a C compiler: found, and called."""
+"""The compiled code of searches and bounds, where the package was built with a C compiler: found, and called."""
 
 from collections.abc import Callable
 from functools import cache
@@ -10,9 +10,9 @@ from recsmith.errors import UsageError
 
 @cache
 def compiled(name: str) -> Any:
-    """A module of compiled code, such as annealing._kernel; None where the package was built without a C compiler."""
+    """A module of compiled code, such as planners.annealing._kernel; None where the package was built without a C compiler."""
     try:
-        return import_module(f"recsmith.planners.{name}")
+        return import_module(f"recsmith.{name}")
     except ImportError:
         return None
 
@@ -27,6 +27,6 @@ def call_compiled(function: Callable[..., None], *arguments: object) -> None:
         function(*arguments)
     except ValueError as error:
         raise UsageError(
-            f"the compiled search was built from another version of recsmith ({error}); "
+            f"the compiled code was built from another version of recsmith ({error}); "
             "build it again: `pip install -e .` in the repository, or reinstall recsmith"
         ) from None

@@ -1,0 +1,173 @@
+/* The least prices of tables in the nodes of a bound, compiled: what LocalPieces.cheapest of phase_prices.py does with
+   array operations, to the last bit, in a seventh of the time. compiled_prices.py prepares what it reads and calls it.
+
+   From top to bottom: what pieces cost by the multipliers of a node; what is added to big ones; the cheapest splits of
+   columns, and single options; and the arrays that Python hands over.
+
+   Legend, as in Python: K nodes, N pieces, G fusion groups, J planes, o options, m modes of a family, n width steps. */
+#include "../planners/arrays.h"
+#include <math.h>
+#include <stdlib.h>
+
+#define SHARES 3                                           /* REST_SHARES of phase_prices.py */
+enum { SIZES, GROUP, READY, INVERSE, OWN, LEAST_OWN, REST, ALONE, ALONE_REST, FITS, SIZE, WEIGHT, FAMILIES, COUNT, SHARE,
+       READY_RANGE, REST_RANGE, READY_MULTIPLIER, REST_MULTIPLIER, BYTE_PRICE, MIX, PLANE, TAKEN, PRICES, ARRAYS };
+
+typedef struct {
+    i64 N, G, J, K, rows, families, options, pairs, most_steps;  /* pairs: of a piece and its count, of an option */
+    const i64 *group, *fits, *family;                      /* (N,), (N,), (families, 2): modes, width steps */
+    const f64 *ready, *inverse, *own, *least_own;          /* (J, N), (J, N), (J, N): inf where it does not fit, (J,) */
+    const f64 *rest, *alone, *alone_rest, *size, *weight;  /* (N,); weight: bytes of a covered rank */
+    const f64 *count, *share;                              /* (o, pairs), (SHARES,) */
+} Pieces;
+
+typedef struct {
+    const f64 *ready, *rest, *mix;                         /* (2,), (2,), (G, J) */
+    f64 ready_multiplier, rest_multiplier, byte_price, taken;
+    i64 plane;
+} Node;
+
+static inline f64 larger(f64 x, f64 y) { return x > y ? x : y; }
+static inline f64 smaller(f64 x, f64 y) { return x < y ? x : y; }
+static inline f64 least_product(f64 factor, const f64 *ends) { return smaller(factor * ends[0], factor * ends[1]); }
+
+/* What the seconds of pieces are worth: first (N,) in the first phase, price (N,) in all. */
+static void price_plainly(const Pieces *p, const Node *node, f64 *restrict first, f64 *restrict price) {
+    for (i64 start = 0, end; start < p->N; start = end) {  /* pieces of one group */
+        i64 group = p->group[start];
+        for (end = start + 1; end < p->N && p->group[end] == group; end++) {}
+        for (i64 i = start; i < end; i++) first[i] = 0;
+        for (i64 j = 0; j < p->J; j++) {
+            f64 worth = node->ready_multiplier * node->mix[group * p->J + j];
+            const f64 *restrict ready = p->ready + j * p->N;
+            for (i64 i = start; i < end; i++) first[i] += worth * ready[i];
+        }
+    }
+    for (i64 i = 0; i < p->N; i++) price[i] = first[i] + p->rest[i] * node->rest_multiplier;
+}
+
+/* Pieces of more than half of `ready` also pay for what no other piece can use of their ranks. */
+static void charge_big_pieces(const Pieces *p, const Node *node, const f64 *restrict first, f64 *restrict price) {
+    const f64 *restrict own = p->own + node->plane * p->N, *restrict inverse = p->inverse + node->plane * p->N;
+    const f64 *restrict seconds = p->ready + node->plane * p->N, *restrict rest = p->rest;
+    f64 half = node->ready[1] / 2, b = node->rest_multiplier, fill[SHARES] = {0}, left[SHARES];
+    if (p->least_own[node->plane] <= 0) return;            /* some piece takes no time: nothing is left unused */
+    for (int s = 0; s < SHARES; s++) left[s] = 1 - p->share[s];
+    for (i64 i = 0; i < p->N; i++) {
+        f64 beside = own[i] <= half ? inverse[i] : 0;
+        f64 first_ratio = first[i] * beside, last_ratio = rest[i] * b * beside;
+        for (int s = 0; s < SHARES; s++) fill[s] = larger(first_ratio + left[s] * last_ratio, fill[s]);
+    }
+    f64 unused[SHARES], rest_fill[SHARES];
+    for (int s = 0; s < SHARES; s++) {
+        rest_fill[s] = p->share[s] * b;
+        unused[s] = least_product(node->ready_multiplier - fill[s], node->ready) + (b - rest_fill[s]) * node->rest[0]
+            + node->ready_multiplier * node->taken;
+    }
+    for (i64 i = 0; i < p->N; i++) {
+        if (!(seconds[i] > half)) continue;
+        for (int s = 0; s < SHARES; s++)
+            price[i] = larger(unused[s] + fill[s] * seconds[i] + rest_fill[s] * rest[i], price[i]);
+    }
+}
+
+static void price_on_all_ranks(const Pieces *p, const Node *node, f64 *restrict price) {
+    f64 ready = node->ready[1], rest = node->rest[1];
+    for (i64 i = 0; i < p->N; i++) {
+        f64 all = (price[i] + node->byte_price * p->weight[i]) * p->size[i];
+        int fits = (p->fits[i] != 0) & (p->alone[i] <= ready) & (p->alone_rest[i] <= rest);
+        price[i] = fits ? all : INFINITY;
+    }
+}
+
+/* The least cost (modes,) of covering all width steps with pieces of these costs (modes, steps); best: a buffer. */
+static void cover(const f64 *restrict cost, i64 modes, i64 steps, i64 most_steps, f64 *restrict best, f64 *least) {
+    if (steps > most_steps) {
+        for (i64 m = 0; m < modes; m++) {
+            f64 step = INFINITY;
+            for (i64 i = 0; i < steps; i++) step = smaller(cost[m * steps + i] / (f64)(i + 1), step);
+            least[m] = (f64)steps * step;
+        }
+        return;
+    }
+    for (i64 i = 0; i < steps; i++) for (i64 m = 0; m < modes; m++) best[i * modes + m] = cost[m * steps + i];
+    for (i64 filled = 2; filled <= steps; filled++) {
+        f64 *restrict into = best + (filled - 1) * modes;
+        for (i64 i = 1; i <= filled / 2; i++) {
+            const f64 *narrow = best + (i - 1) * modes, *wide = best + (filled - i - 1) * modes;
+            for (i64 m = 0; m < modes; m++) into[m] = smaller(narrow[m] + wide[m], into[m]);
+        }
+    }
+    for (i64 m = 0; m < modes; m++) least[m] = best[(steps - 1) * modes + m];
+}
+
+static void price_rows(const Pieces *p, const Node *node, f64 *first, f64 *price, f64 *best, f64 *row) {
+    price_plainly(p, node, first, price);
+    charge_big_pieces(p, node, first, price);
+    price_on_all_ranks(p, node, price);
+    for (const i64 *family = p->family; family < p->family + 2 * p->families; family += 2) {
+        cover(price, family[0], family[1], p->most_steps, best, row);
+        price += family[0] * family[1], row += family[0];
+    }
+    for (i64 o = 0; o < p->options; o++, price += p->pairs) {
+        row[o] = 0;
+        for (i64 i = 0; i < p->pairs; i++) {
+            f64 count = p->count[o * p->pairs + i];
+            row[o] += count > 0 ? price[i] * count : 0;
+        }
+    }
+}
+
+/* --- the arrays that Python hands over --------------------------------------------------------------------------- */
+
+static int read_pieces(Pieces *p, void *const array[], const i64 lengths[]) {  /* 0 where a length is wrong */
+    const i64 *size = array[SIZES];
+    if (lengths[SIZES] != 8) return 0;
+    p->N = size[0], p->G = size[1], p->J = size[2], p->K = size[3], p->rows = size[4], p->options = size[5];
+    p->pairs = size[6], p->most_steps = size[7], p->families = lengths[FAMILIES] / 2;
+    p->group = array[GROUP], p->ready = array[READY], p->inverse = array[INVERSE], p->own = array[OWN];
+    p->least_own = array[LEAST_OWN], p->rest = array[REST], p->alone = array[ALONE], p->alone_rest = array[ALONE_REST];
+    p->fits = array[FITS], p->size = array[SIZE], p->weight = array[WEIGHT], p->family = array[FAMILIES];
+    p->count = array[COUNT], p->share = array[SHARE];
+    i64 N = p->N, J = p->J, K = p->K, pieces = p->options * p->pairs, rows = p->options;
+    const i64 expected[ARRAYS] = {8, N, J * N, J * N, J * N, J, N, N, N, N, N, N, 2 * p->families, pieces, SHARES,
+                                  2 * K, 2 * K, K, K, K, K * p->G * J, K, K, K * p->rows};
+    for (int i = 0; i < ARRAYS; i++) if (lengths[i] != expected[i]) return 0;
+    for (i64 i = 0; i < p->families; i++) pieces += p->family[2 * i] * p->family[2 * i + 1], rows += p->family[2 * i];
+    return pieces == N && rows == p->rows;
+}
+
+static Node node_of(const Pieces *p, void *const array[], i64 k) {
+    return (Node){
+        (const f64 *)array[READY_RANGE] + 2 * k, (const f64 *)array[REST_RANGE] + 2 * k,
+        (const f64 *)array[MIX] + k * p->G * p->J, ((const f64 *)array[READY_MULTIPLIER])[k],
+        ((const f64 *)array[REST_MULTIPLIER])[k], ((const f64 *)array[BYTE_PRICE])[k], ((const f64 *)array[TAKEN])[k],
+        ((const i64 *)array[PLANE])[k],
+    };
+}
+
+static PyObject *run(void *const array[], const i64 lengths[], const void *more) {
+    (void)more;
+    Pieces pieces = {0}, *p = &pieces;
+    if (!read_pieces(p, array, lengths)) return PyErr_Format(PyExc_ValueError, "an array has the wrong length");
+    f64 *buffer = malloc((3 * p->N + 1) * sizeof(f64));
+    if (!buffer) return PyErr_NoMemory();
+    Py_BEGIN_ALLOW_THREADS
+    for (i64 k = 0; k < p->K; k++) {
+        Node node = node_of(p, array, k);
+        price_rows(p, &node, buffer, buffer + p->N, buffer + 2 * p->N, (f64 *)array[PRICES] + k * p->rows);
+    }
+    Py_END_ALLOW_THREADS
+    free(buffer);
+    Py_RETURN_NONE;
+}
+
+static PyObject *price_arrays(PyObject *self, PyObject *arrays) {
+    (void)self;
+    return with_arrays(arrays, ARRAYS, PRICES, run, NULL);
+}
+
+static PyMethodDef METHODS[] = {{"price", price_arrays, METH_O, "Price rows; see compiled_prices.py."}, {0}};
+static struct PyModuleDef MODULE = {PyModuleDef_HEAD_INIT, "_prices", NULL, 0, METHODS, NULL, NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit__prices(void) { return PyModule_Create(&MODULE); }
