@@ -10,6 +10,8 @@
 #include <stdlib.h>
 
 #define SHARES 3                                           /* REST_SHARES of phase_prices.py */
+#define FEW_MODES 8        /* of a dim, below which the steps of one are taken side by side, and not modes */
+#define AT_ONCE 4          /* sums that are taken side by side */
 enum { SIZES, GROUP, READY, INVERSE, OWN, LEAST_OWN, REST, ALONE, ALONE_REST, FITS, SIZE, WEIGHT, FAMILIES, COUNT, SHARE,
        READY_RANGE, REST_RANGE, READY_MULTIPLIER, REST_MULTIPLIER, BYTE_PRICE, MIX, PLANE, TAKEN, PRICES, ARRAYS };
 
@@ -80,6 +82,21 @@ static void price_on_all_ranks(const Pieces *p, const Node *node, f64 *restrict 
     }
 }
 
+/* The same of few modes, one by one: back has best from its end, so that sums of both lie side by side. */
+static f64 cover_one(const f64 *restrict cost, i64 steps, f64 *restrict best, f64 *restrict back) {
+    for (i64 filled = 1; filled <= steps; filled++) {
+        const f64 *wide = back + steps - filled + 1;       /* wide[i]: of filled - (i + 1) steps, beside i + 1 */
+        f64 least[AT_ONCE] = {cost[filled - 1], INFINITY, INFINITY, INFINITY};
+        i64 i = 0, half = filled / 2;
+        for (; i + AT_ONCE <= half; i += AT_ONCE)
+            for (int l = 0; l < AT_ONCE; l++) least[l] = smaller(best[i + l] + wide[i + l], least[l]);
+        for (; i < half; i++) least[0] = smaller(best[i] + wide[i], least[0]);
+        best[filled - 1] = smaller(smaller(least[0], least[1]), smaller(least[2], least[3]));
+        back[steps - filled] = best[filled - 1];
+    }
+    return best[steps - 1];
+}
+
 /* The least cost (modes,) of covering all width steps with pieces of these costs (modes, steps); best: a buffer. */
 static void cover(const f64 *restrict cost, i64 modes, i64 steps, i64 most_steps, f64 *restrict best, f64 *least) {
     if (steps > most_steps) {
@@ -88,6 +105,10 @@ static void cover(const f64 *restrict cost, i64 modes, i64 steps, i64 most_steps
             for (i64 i = 0; i < steps; i++) step = smaller(cost[m * steps + i] / (f64)(i + 1), step);
             least[m] = (f64)steps * step;
         }
+        return;
+    }
+    if (modes < FEW_MODES) {
+        for (i64 m = 0; m < modes; m++) least[m] = cover_one(cost + m * steps, steps, best, best + steps);
         return;
     }
     for (i64 i = 0; i < steps; i++) for (i64 m = 0; m < modes; m++) best[i * modes + m] = cost[m * steps + i];
@@ -150,7 +171,7 @@ static PyObject *run(void *const array[], const i64 lengths[], const void *more)
     (void)more;
     Pieces pieces = {0}, *p = &pieces;
     if (!read_pieces(p, array, lengths)) return PyErr_Format(PyExc_ValueError, "an array has the wrong length");
-    f64 *buffer = malloc((3 * p->N + 1) * sizeof(f64));
+    f64 *buffer = malloc((4 * p->N + 1) * sizeof(f64));
     if (!buffer) return PyErr_NoMemory();
     Py_BEGIN_ALLOW_THREADS
     for (i64 k = 0; k < p->K; k++) {

@@ -13,6 +13,7 @@ import numpy as np
 
 from recsmith._types import Floats
 from recsmith.bounds.bends import bent_planes
+from recsmith.bounds.compiled_prices import is_compiled
 from recsmith.bounds.constraint_bounds import confined_bound, counted_bound
 from recsmith.bounds.group_branching import GroupBranching
 from recsmith.bounds.groups import groups_dominated_by_type
@@ -28,14 +29,15 @@ MOST_TABLES = 500  # of a problem for which the second bound is sought, those al
 MOST_ALIKE = 4_000  # tables of which those alike count once: finding out takes 0.3 s
 FEW_TABLES, SOME_TABLES = 150, 300  # up to which the work below is done: on any number of devices, and on few
 MOST_CELLS = 3_000  # tables times devices beyond FEW_TABLES up to which devices are few
-PHASE_WORK = 1_000_000  # numbers that the second bound may work on, times the third power of the tables
-MOST_PHASE_WORK = 500_000_000  # numbers at most, which 8 tables reach: 0.5 to 1 second
-EQUAL_WORK = 1_500_000_000  # numbers at most where there are more tables, many of them alike: about a second
-LARGE_WORK = 350_000_000  # numbers at most beyond that, all for one search: half a second or a little more
+PHASE_WORK = 6_000_000  # numbers that the second bound may work on, times the third power of the tables
+MOST_PHASE_WORK = 3_000_000_000  # numbers at most, which 8 tables reach: half a second
+EQUAL_WORK = 6_000_000_000  # numbers at most where there are more tables, many of them alike: about a second
+LARGE_WORK = 2_000_000_000  # numbers at most beyond that, all for one search: a quarter of a second
+UNCOMPILED = 8  # times as long array operations take as compiled code: without it so much less work is done
 TRIAL = 3  # a third of the work is for each of two searches, before the one that promises more has the rest
-WORK_AT_ONCE = 25_000_000  # numbers between two questions whether to go on: a twentieth of a second
-PROOF_WORK = 20_000_000_000  # numbers that a bound on request may work on: about a minute
-PROOF_WORK_AT_ONCE = 100_000_000  # numbers between two questions whether to go on
+WORK_AT_ONCE = 200_000_000  # numbers between two questions whether to go on: a fiftieth of a second
+PROOF_WORK = 400_000_000_000  # numbers that a bound on request may work on: about a minute
+PROOF_WORK_AT_ONCE = 800_000_000  # numbers between two questions whether to go on
 
 
 OnBound = Callable[[float, float], None]  # hears of a proof: seconds of the best plan, and of the bound
@@ -91,7 +93,7 @@ def prove(
     first, value = lower_bound(evaluator), known.value_s
     price = max(each.price for each in first.promising)
     searches = [_phase_branching(evaluator, total_s, price, mix) for mix in _mixes(evaluator, first.linear)]
-    for bound in _raised(searches, PROOF_WORK, total_s, keep_on, PROOF_WORK_AT_ONCE):
+    for bound in _raised(searches, _affordable(PROOF_WORK), total_s, keep_on, _affordable(PROOF_WORK_AT_ONCE)):
         value = max(value, min(bound, total_s * (1 - ROUNDING)))
         if on_bound is not None:
             on_bound(total_s, max(value, min(bound, total_s)))
@@ -196,15 +198,20 @@ def _tightened(
     if _is_large(evaluator.problem):
         mixes = mixes[:1]
         work = LARGE_WORK if mixes[0] is not None else 0
-    work, reached = work // shares, True
+    work, reached = _affordable(work) // shares, True
     while reached and work > 0 and keep_on():
         below = REACH * value
         searches = [_phase_branching(evaluator, below, price, mix) for mix in mixes]
-        for bound in _raised(searches, work, below, keep_on, WORK_AT_ONCE):
+        for bound in _raised(searches, work, below, keep_on, _affordable(WORK_AT_ONCE)):
             value = max(value, min(bound, below))
         work -= sum(each.work for each in searches)
         reached = bool(evaluator.bends) and value >= below  # such planes may lie far above the first bound
     return value
+
+
+def _affordable(work: int) -> int:
+    """How many of so many numbers are worked on: all, or without compiled code as many as take the same time."""
+    return work if is_compiled() else work // UNCOMPILED
 
 
 def _raised(

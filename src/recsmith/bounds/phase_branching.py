@@ -50,7 +50,8 @@ GAIN = 2e-4  # relative rise of a bound for which an ascent goes on with the sam
 LEAST_BYTE_PRICE = 0.1  # of the byte price of the root, from where a price that has fallen to 0 may rise again
 MOST_STEPPED = 4  # planes towards which mixes are moved one by one
 MOST_RECENT = 4  # multipliers of other nodes that are tried; 8 gained no more in the same work
-CALL = 500_000  # numbers that could be worked on while Python sets up one evaluation: so many are counted for it
+REST_JUMPS = (2.0, 0.5, 4.0)  # times rest_multiplier, tried as well: a range that was cut is often worth as much more
+CALL = 3_000_000  # numbers that could be worked on while Python sets up one evaluation: so many are counted for it
 
 
 class PhaseBranching:
@@ -220,6 +221,7 @@ class MultiplierAscent:
             replace(now, ready_multiplier=now.ready_multiplier * a, rest_multiplier=now.rest_multiplier * b)
             for a, b in scales
         ]
+        changes += [replace(now, rest_multiplier=now.rest_multiplier * jump) for jump in REST_JUMPS]
         changes += self._other_planes(now, step)
         changes += [each for each in (*self.always, *self._recent) if each is not now]
         if self.always:

@@ -256,9 +256,11 @@ class LocalPieces:
 
     def _first_phase(self, nodes: NodeArrays) -> Floats:
         """What the seconds of pieces in the first phase are worth (K, N)."""
-        first: Floats = np.empty((len(nodes.ready), len(self.group)))
-        for group, mine in self.of_group:  # one product a group: (K, J) by (J, its pieces)
-            first[:, mine] = matmul(nodes.ready_multiplier[:, None] * nodes.mix[:, group], self.ready[mine].T)
+        first: Floats = np.zeros((len(nodes.ready), len(self.group)))
+        for group, mine in self.of_group:
+            worth = nodes.ready_multiplier[:, None] * nodes.mix[:, group]
+            for plane, seconds in enumerate(self.ready[mine].T):  # one after the other, as compiled code adds them up
+                first[:, mine] += worth[:, plane, None] * seconds
         return first
 
 

@@ -1,0 +1,57 @@
+"""Prices of tables in compiled code: those of the array operations, to the last bit."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.bounds import ONE_DOZEN, SOME, hand_made
+from support.cases import Case, cluster, drawn, table, workload
+
+from recsmith._compiled import call_compiled, compiled
+from recsmith.bounds import compiled_prices, phase_prices
+from recsmith.bounds.bends import bent_planes
+from recsmith.bounds.phase_nodes import Multipliers, PhaseRanges, stacked
+from recsmith.bounds.phase_prices import TablePrices
+from recsmith.errors import UsageError
+
+pytest.importorskip("recsmith.bounds._prices", reason="built without a C compiler")
+WIDE = 5_120  # columns: more steps than the dynamic programme takes
+
+
+def _assert_same(case: Case, seed: int) -> None:
+    evaluator, draw = case.evaluator, np.random.default_rng(seed)
+    pieces = TablePrices(evaluator, np.zeros(evaluator.groups, dtype=bool)).pieces
+    planes, most = len(bent_planes(evaluator).slopes), float(pieces.alone.max(initial=1e-6))
+    ends = np.sort(draw.uniform(0, 1.5 * most, (6, 2, 2)), axis=2)
+    ranges = [PhaseRanges((a, b), (c, d)) for (a, b), (c, d) in ends.tolist()]
+    made = [
+        Multipliers(*draw.uniform(0, 3, 2), 0.0, draw.dirichlet(np.ones(planes), evaluator.groups), i % planes)
+        for i in range(len(ranges))
+    ]
+    nodes, taken = stacked(ranges, made), draw.uniform(0, most, len(ranges))
+    byte_price = draw.choice([0.0, 1e-15], len(ranges))
+    found = pieces.cheapest(nodes, byte_price, taken)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(phase_prices, "is_compiled", lambda: False)
+        np.testing.assert_array_equal(found, pieces.cheapest(nodes, byte_price, taken))
+    assert not np.isnan(found).any()
+
+
+@ONE_DOZEN
+@given(drawn(hand_made, **SOME), st.integers(0, 10**6))
+def test_compiled_prices_are_those_of_array_operations(made, seed: int) -> None:
+    _assert_same(made[0], seed)
+
+
+@pytest.mark.parametrize("tables", [3, 12])
+def test_few_and_many_tables_of_a_dim_are_covered_alike(tables: int) -> None:
+    some = [table(f"t{i}", 1000 + 37 * i, 132, 1.0 + i) for i in range(tables)]
+    _assert_same(Case(workload(*some, table("wide", 100, WIDE)), cluster(4)), tables)
+
+
+def test_wrong_lengths_are_refused() -> None:
+    native = compiled(compiled_prices.CODE)
+    with pytest.raises(UsageError, match=r"another version of recsmith \(24 arrays are needed\); build it again"):
+        call_compiled(native.price, ())
+    with pytest.raises(UsageError, match="wrong length"):
+        call_compiled(native.price, tuple(np.zeros(3) for _ in range(24)))
