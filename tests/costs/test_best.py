@@ -18,6 +18,7 @@ from recsmith.costs.analytic import AnalyticEvaluator
 from recsmith.costs.fitted import FittedCostModel
 from recsmith.costs.fitted_kernels import FittedKernels
 from recsmith.costs.neural.evaluator import OTHER_BACKWARD, OTHER_FORWARD, NeuralEvaluator
+from recsmith.costs.neural.files import Weights
 from recsmith.costs.neural.model import NeuralCostModel
 from recsmith.costs.pricing import group_seconds, one_device
 from recsmith.errors import UsageError
@@ -111,3 +112,21 @@ def test_plans_have_bounds_and_are_priced_again_by_its_name():
 def test_a_name_beside_it_is_told():
     with pytest.raises(UsageError, match="no cost model is called 'bets'"):
         cost_model("bets")
+
+
+def test_what_is_remembered_of_pieces_is_what_they_cost(monkeypatch: pytest.MonkeyPatch):
+    """Pieces asked for again, by types that send otherwise, and beside new ones: to the last bit, asked for once."""
+    half_known = replace_rows(GIANT, 3 * 10**9)
+    problem = build_problem(workload(TRAINED, half_known, batch_size=4096), load_cluster("h100:2x2"), Space())
+    evaluator, asked = cost_model("best").compile(problem), list[int]()
+    assert isinstance(evaluator, NeuralEvaluator)
+    network, every = Weights.terms, np.flatnonzero(evaluator.covered)
+    monkeypatch.setattr(Weights, "terms", lambda w, work, inputs: asked.append(len(work)) or network(w, work, inputs))
+    for modes, width in ((every, 32), (every[::-1], 32), (np.append(every, every), 64)):
+        widths = np.full(len(modes), width)
+        fresh = cost_model("best").compile(problem)
+        np.testing.assert_array_equal(evaluator.terms(modes, widths), fresh.terms(modes, widths))
+        assert sum(asked) < 2 * len(every)  # types that read alike are asked for together
+        asked.clear()
+    evaluator.terms(every, np.full(len(every), 32))
+    assert not asked

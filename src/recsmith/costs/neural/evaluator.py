@@ -97,23 +97,63 @@ class NeuralEvaluator:
         covered, analytic = self.covered[modes], self.analytic.terms(modes, widths)
         formula, rest = self._formula(modes, widths, analytic), self._rest(modes)
         known = np.flatnonzero(covered)
-        for start in range(0, len(known), PIECE_BLOCK):
-            some = known[start : start + PIECE_BLOCK]
-            piece = self._piece(modes[some], widths[some])
-            work = self._work(piece, modes[some], widths[some], analytic[some, 1:5])
-            terms[some, 1 : 1 + learned] = self.weights.terms(work, inputs_of(piece))
+        if len(known):
+            terms[known, 1:-AROUND] = self._alike_pieces(modes[known], widths[known], analytic[known, 1:5])
+            partly = known[rest[known] > 0]
+            alone = self.weights.head.seconds(terms[partly, : 1 + learned]).T
+            formula[partly] = np.maximum(formula[partly], alone)
             if self.share is not None:
-                partly = some[rest[some] > 0]
-                alone = self.weights.head.seconds(terms[partly, : 1 + learned]).T
-                formula[partly] = np.maximum(formula[partly], alone)
-                terms[some, 1 : 1 + learned] *= self.share[modes[some], None]
-            if isinstance(self.weights.head, CorrectedHead):
-                terms[some, 1 + learned : -AROUND] = self.weights.head.own(terms[some, : 1 + learned])
+                terms[known, 1 : 1 + learned] *= self.share[modes[known], None]
         terms[:, [OTHER_FORWARD, OTHER_BACKWARD]] = formula * rest[:, None]
         terms[:, [FORWARD_COMM, BACKWARD_COMM]] = analytic[:, [ANALYTIC_FORWARD_COMM, ANALYTIC_BACKWARD_COMM]]
         if self.card.sequences:
             terms[:, [FORWARD_COMM, BACKWARD_COMM]] += self._put_in_order(modes, widths)
         return terms
+
+    def _alike_pieces(self, modes: Ints, widths: Ints, analytic: Floats) -> Floats:
+        """What _learned says of covered pieces (N,), asked once for those that are alike, in this call and all before.
+
+        Types of sharding differ in what they send, and bounds and searches ask for the same pieces again and again.
+        """
+        keys = self._alike[modes] * (1 + int(self.problem.demand.dim.max())) + widths
+        known, found = self._remembered[0]
+        new, first = np.unique(keys, return_index=True)
+        first = first[~np.isin(new, known, assume_unique=True)]
+        if len(first):
+            more = [
+                self._learned(modes[some], widths[some], analytic[some])
+                for some in np.split(first, range(PIECE_BLOCK, len(first), PIECE_BLOCK))
+            ]
+            both = np.concatenate([known, keys[first]])
+            order = np.argsort(both)
+            known, found = both[order], np.concatenate([found, *more])[order]
+            self._remembered[0] = known, found  # both at once: bounds ask on a thread of their own
+        return found[np.searchsorted(known, keys)]
+
+    def _learned(self, modes: Ints, widths: Ints, analytic: Floats) -> Floats:
+        """Learned terms of pieces, and the extra that they bear alone by the share that these count (N, t + o)."""
+        piece, head = self._piece(modes, widths), self.weights.head
+        found = self.weights.terms(self._work(piece, modes, widths, analytic), inputs_of(piece))
+        if not isinstance(head, CorrectedHead):
+            return found
+        share = np.ones(len(modes)) if self.share is None else self.share[modes]
+        counted = np.column_stack([np.ones(len(modes)), found * share[:, None]])
+        return np.hstack([found, head.own(counted)])
+
+    @cached_property
+    def _alike(self) -> Ints:
+        """A number of each mode (M,), the same for those that a model of kernels cannot tell apart."""
+        modes = self.problem.modes
+        share = np.ones(len(modes.table)) if self.share is None else self.share
+        facts = (modes.table, modes.kernel, modes.load_factor, modes.ids, modes.bags, modes.head_rows, modes.repeats,
+                 modes.spread, modes.row_spread, modes.lookups, self.kernels.unique, self.covered, share)  # fmt: skip
+        return np.unique(np.column_stack(facts), axis=0, return_inverse=True)[1].ravel()
+
+    @cached_property
+    def _remembered(self) -> list[tuple[Ints, Floats]]:
+        """Keys, in order, of pieces that were asked for, and what was found."""
+        columns = len(self.weights.base) + self._owned
+        return [(np.zeros(0, dtype=np.int64), np.zeros((0, columns)))]
 
     def formula_seconds(self, modes: Ints, widths: Ints) -> Floats:
         """Seconds (N,) of pieces that are left to formulas."""

@@ -89,8 +89,7 @@ class SuccessiveHalving:
         if pieces > MANY_PIECES:
             self.rounds, self.heat, kinds = LONG_ROUNDS, LONG_HEAT, LONG_KINDS
             self.steps = min(LONG_STEPS, self.steps * max(MANY_DEVICES, ranks) // MANY_DEVICES)
-            # Half of the work was only seen to do for linear pieces on up to so many devices.
-            self.steps *= 2 if group_loads.shares or ranks > MANY_DEVICES else 1
+            self.steps *= 2 if ranks > MANY_DEVICES else 1  # half of the work was not seen to do on more devices
         elif devices.linear_pieces is None:
             kinds = GROUP_KINDS
         self.flat = FlatProblem(devices.evaluator, group_loads, any_widths=any_widths, kinds=kinds)
