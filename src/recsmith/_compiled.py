@@ -10,7 +10,7 @@ from recsmith.errors import UsageError
 
 @cache
 def compiled(name: str) -> Any:
-    """A module of compiled code, such as planners.annealing._kernel; None where the package was built without a C compiler."""
+    """A module of compiled code, such as planners.annealing._kernel; None where there was no C compiler."""
     try:
         return import_module(f"recsmith.{name}")
     except ImportError:

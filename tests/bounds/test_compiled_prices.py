@@ -24,10 +24,10 @@ def _assert_same(case: Case, seed: int) -> None:
     planes, most = len(bent_planes(evaluator).slopes), float(pieces.alone.max(initial=1e-6))
     ends = np.sort(draw.uniform(0, 1.5 * most, (6, 2, 2)), axis=2)
     ranges = [PhaseRanges((a, b), (c, d)) for (a, b), (c, d) in ends.tolist()]
-    made = [
-        Multipliers(*draw.uniform(0, 3, 2), 0.0, draw.dirichlet(np.ones(planes), evaluator.groups), i % planes)
-        for i in range(len(ranges))
-    ]
+    made: list[Multipliers] = []
+    for i in range(len(ranges)):
+        ready, rest = draw.uniform(0, 3, 2).tolist()
+        made.append(Multipliers(ready, rest, 0.0, draw.dirichlet(np.ones(planes), evaluator.groups), i % planes))
     nodes, taken = stacked(ranges, made), draw.uniform(0, most, len(ranges))
     byte_price = draw.choice([0.0, 1e-15], len(ranges))
     found = pieces.cheapest(nodes, byte_price, taken)

@@ -58,7 +58,7 @@ TIGHT = (
 LOOSE = (1.5, 3.0, 50.0)
 OFF_DISK = tuple(name for name in KERNEL_NAMES if name != KEY_VALUE.name)
 MOST_PLANS = 150_000  # of one brute force
-BOTH = ("analytic", "torchrec")  # `fitted` is the first with other seconds
+BOTH = ("analytic", "torchrec")  # models of unlike rules; `fitted` is the first with other seconds
 
 
 @dataclass(frozen=True)
@@ -305,17 +305,32 @@ def large_case(pick: Pick) -> Case:
     return make_case(pick, counts=(5, 8, 13, 25, 40), dims=(4, 8, 16, 32, 64, 100, 128, 256), shapes=shapes)
 
 
-def random_placements(pick: Pick, case: Case) -> tuple[Placement, ...]:
-    """Legal placements drawn from the space, uneven column splits included; memory is not asked."""
+def random_placements(pick: Pick, case: Case, tries: int = 20) -> tuple[Placement, ...]:
+    """Legal placements drawn from the space, uneven column splits included; memory is not asked.
+
+    Sequences of a collection that can only be column_wise may need several tries, or have no width in common at all.
+    """
     made: list[Placement] = []
+    shared = dict[str, int]()  # TorchRec runs one width for all column_wise sequence tables of a collection
     for t in case.workload.tables:
-        kind, kernel, cache, limit = pick(list(_modes(case, t)))
+        modes = list(_modes(case, t))
+        kind, kernel, cache, limit = pick(modes)
         widths = _random_widths(pick, case, t, kind, limit)
+        if _shares_width(t, kind) and shared.setdefault(t.collection, widths[0]) != widths[0]:
+            others = [mode for mode in modes if not _shares_width(t, mode[0])]
+            if tries and not others:
+                return random_placements(pick, case, tries - 1)
+            kind, kernel, cache, limit = pick(others or modes)
+            widths = _random_widths(pick, case, t, kind, limit)
         targets = _random_targets(pick, case, kind, widths)
         if not targets:
             widths, targets = (t.embedding_dim,), [0]
         made.append(_placement(t, kind.name, kernel, cache, kind.ranks(targets, case.cluster), widths))
     return tuple(sorted(made, key=lambda placement: placement.table))
+
+
+def _shares_width(t: Table, kind: Any) -> bool:
+    return not t.pooled and kind.name == "column_wise"
 
 
 def _random_widths(pick: Pick, case: Case, t: Table, kind: Any, limit: int) -> tuple[int, ...]:

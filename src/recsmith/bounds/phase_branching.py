@@ -22,7 +22,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from recsmith._types import Bools, Floats
+from recsmith._types import Bools, Floats, Ints
 from recsmith.bounds.bends import bent_planes
 from recsmith.bounds.groups import replacements_by_type
 from recsmith.bounds.linear_bounds import ROUNDING
@@ -176,15 +176,17 @@ class MultiplierAscent:
 
     def evaluate(self, nodes: Sequence[PhaseNode], multipliers: Sequence[Multipliers]) -> tuple[Floats, Floats]:
         """(bounds (K,), least price of different tables in each group (K, C, G)) of nodes with these multipliers."""
-        number = {id(node): i for i, node in enumerate(nodes)}  # nodes come again and again: what is theirs is asked once
+        number = {
+            id(node): i for i, node in enumerate(nodes)
+        }  # nodes come again and again; what is theirs is asked once
         own = [nodes[i] for i in number.values()]
         place = {key: i for i, key in enumerate(number)}
-        which = [place[id(node)] for node in nodes]
-        closed = ~np.stack([node.open for node in own])
-        paid, usable = np.stack([node.paid for node in own]), ~closed.all(axis=1)
+        which: Ints = np.array([place[id(node)] for node in nodes])
+        open_, paid = np.stack([node.open for node in own]), np.stack([node.paid for node in own])
+        usable: Bools = np.logical_or.reduce(open_, axis=1)
         least, constant = self.prices.least([node.ranges for node in nodes], multipliers, usable[which], paid[which])
         self.work += CALL + len(nodes) * self.prices.numbers
-        selected = matmul(np.where(closed[which], np.inf, least).min(axis=2), self.prices.copies)
+        selected = matmul(np.where(open_[which], least, np.inf).min(axis=2), self.prices.copies)
         certain = np.array([self.prices.costs.certain(node.paid) for node in own])[which]
         lowest = np.array([node.ranges.ready[0] + node.ranges.rest[0] for node in own])[which]
         return (np.maximum(selected + constant, lowest) + certain) * (1 - ROUNDING), least

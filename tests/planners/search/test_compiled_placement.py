@@ -9,11 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.cases import Case, cluster, drawn, large_case, medium_case, table, under, workload
 
+from recsmith import _compiled
+from recsmith._compiled import call_compiled
 from recsmith.clusters import load_cluster
 from recsmith.costs import Evaluator, cost_model
 from recsmith.errors import UsageError
-from recsmith import _compiled
-from recsmith._compiled import call_compiled
 from recsmith.planners.search import compiled_placement, placement
 from recsmith.planners.search.compiled_placement import place_compiled
 from recsmith.planners.search.device_state import Assignment, DeviceState

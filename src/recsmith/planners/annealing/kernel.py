@@ -14,12 +14,12 @@ from typing import Any, cast
 
 import numpy as np
 
+from recsmith._compiled import call_compiled, compiled
 from recsmith._types import Bools, Floats, Ints
 from recsmith.costs import Evaluator
 from recsmith.costs.group_loads import GroupLoads
 from recsmith.elementary import log1p
 from recsmith.planners.annealing.starts import TriedOptions
-from recsmith._compiled import call_compiled, compiled
 from recsmith.planners.search.device_state import Assignment
 from recsmith.problems import NO_PIECE, Footprint, Problem, ordered_footprint
 from recsmith.sharding import SHARDING_TYPES, TYPE_NAMES, WIDTH_STEP, Span

@@ -43,8 +43,8 @@ class Round(NamedTuple):
 ROUNDS = (Round(12, (1.0, 3.0), 1), Round(8, (1.0,), 1), Round(4, (0.5,), 2), Round(2, (0.25,), 4))
 LATER_ROUNDS = (Round(12, (1.0,), 1), Round(4, (0.5,), 1), Round(2, (0.25,), 4))  # of their turns after the first
 LEARNED_LATER_ROUNDS = (Round(6, (1.0,), 1), Round(2, (0.5,), 1), Round(1, (0.25,), 4))
-"""The same under learned models, whose changes cost more: half of the work, for steps that are 0.03 % longer in the mean
-of nine problems of 20 to 60 tables."""
+"""The same under learned models, whose changes cost more: half of the work, for steps that are 0.03 % longer in the
+mean of nine problems of 20 to 60 tables."""
 SOME_PIECES, MANY_PIECES = 100, 300  # above each, problems take other rounds
 SOME_ROUNDS = (Round(12, (8.0, 2.0), 1), Round(4, (1.0,), 2), Round(2, (0.5,), 4), Round(2, (0.5,), 8))
 SOME_HEAT = 0.1  # the temperature at first of these, times pieces: the more of them, the less each changes the step

@@ -11,8 +11,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from recsmith._types import Floats, Ints
 from recsmith._compiled import call_compiled, compiled
+from recsmith._types import Floats, Ints
 from recsmith.planners.search.device_state import NOWHERE, Assignment, DeviceState
 
 CODE = "planners.search._placing"
