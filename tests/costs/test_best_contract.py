@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from support.cases import Case, brute_force, check_plan, seeded, small_case, table, workload
+from support.shared_problems import BuiltOnce
 
 from recsmith import simulate
 from recsmith.bounds import lower_bound
@@ -69,11 +70,17 @@ class TestBestOnSampleProblems(CostModelContract):
     cost_model = BEST
 
 
+@pytest.fixture(scope="module")
+def built_once() -> BuiltOnce:
+    return BuiltOnce()
+
+
 class TestPlannersUnderBest(PlannerContract):
     @pytest.fixture(autouse=True, params=["auto", "size_greedy"])
-    def _each(self, request: pytest.FixtureRequest) -> None:
+    def _each(self, request: pytest.FixtureRequest, built_once: BuiltOnce) -> None:
         self.planner = find_planner(request.param)
         self.cases = SMALL
+        built_once.use_for_laws(request)
 
     def check(self, case: PlannerCase, made: Plan) -> None:
         super().check(case, made)

@@ -7,6 +7,7 @@ import sys
 import pytest
 from planners.contract import ALIKE, cases_of, contract_cases, planners_here
 from support.cases import check_plan
+from support.shared_problems import BuiltOnce
 
 from recsmith.planning import find_planner
 from recsmith.plans import Plan
@@ -22,12 +23,16 @@ for case in list(contract_cases())[{cases}]:
 """
 
 
+@pytest.fixture(scope="module")
+def built_once() -> BuiltOnce:
+    return BuiltOnce()
+
+
 class TestRegisteredPlanners(PlannerContract):
     @pytest.fixture(autouse=True, params=planners_here())
-    def _each(self, request: pytest.FixtureRequest) -> None:
+    def _each(self, request: pytest.FixtureRequest, built_once: BuiltOnce) -> None:
         self.planner, self.cases = PLANNERS_HERE[request.param], cases_of(request.param)
-        if request.function.__name__ != "test_one_seed_gives_one_plan":  # asks problems that are built anew
-            request.getfixturevalue("shared_problems")
+        built_once.use_for_laws(request)
 
     def check(self, case: PlannerCase, made: Plan) -> None:
         super().check(case, made)

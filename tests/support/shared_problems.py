@@ -43,3 +43,8 @@ class BuiltOnce:
         """Have `plan` share what equal questions ask, until the patch is undone."""
         patch.setattr(recsmith.problems, "build_problem", self.problem)
         patch.setattr(PLANNING, "find_cost_model", self.model)
+
+    def use_for_laws(self, request: pytest.FixtureRequest) -> None:
+        """The same for a law of planners, but for that of one seed, which asks problems that are built anew."""
+        if request.function.__name__ != "test_one_seed_gives_one_plan":
+            self.use(request.getfixturevalue("monkeypatch"))
