@@ -8,6 +8,11 @@ What is compared of each plan: its digest, the seconds of its step, the bound an
 written with every bit; and of each refusal, its kind. The problems are the built-in workloads, samples, tight memory,
 sequences, host caches and table rules, under the cost models analytic, torchrec and neural:cpu. A restructuring of the
 code must change none of it. `record` writes after every plan and goes on where it stopped; it takes about half an hour.
+
+Last compared: 156 answers of cost_greedy, size_greedy and random, to problems of at most 150 tables, from before fitted
+formulas, prices of sequences' rows and the tables of names to after them. All plans and their seconds are the same;
+the bounds of the three answers under host caches rose by 0.01 %, under analytic and under torchrec, because bounds are
+tighter there. Answers of auto, neuroshard, ldm and exact, and problems of more tables, were not compared.
 """
 
 import argparse

@@ -7,6 +7,8 @@ import pytest
 
 pytest.importorskip("torchrec")
 
+from support.systems import needs_systems
+
 from recsmith.analyses.advice import Advice
 from recsmith.errors import UsageError
 from recsmith.training import DenseOptimizer, Run, RunData, RunModel, RunOptimizers, load_run
@@ -34,6 +36,7 @@ def advice(run: Run, torchrec: None) -> Advice:
     return advise_run(run)
 
 
+@needs_systems("dedup", "halves", "narrow", "thresholds", "tiers", "towers")
 def test_every_switch_is_tried_and_priced_by_its_dry_run(run: Run, advice: Advice):
     found = {each.switch.name: each for each in advice.switches}
     assert {

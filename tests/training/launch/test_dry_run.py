@@ -159,6 +159,7 @@ def test_a_plain_run_has_no_systems_and_one_step(tmp_path: Path) -> None:
     assert sum(line.startswith("a step takes ") for line in made.lines) == 1
 
 
+@needs_systems("halves")
 def test_json_is_the_plan_memory_by_rank_step_and_systems(tmp_path: Path) -> None:
     from recsmith.cli.train import train_command
 
