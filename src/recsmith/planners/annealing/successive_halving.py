@@ -42,9 +42,6 @@ class Round(NamedTuple):
 
 ROUNDS = (Round(12, (1.0, 3.0), 1), Round(8, (1.0,), 1), Round(4, (0.5,), 2), Round(2, (0.25,), 4))
 LATER_ROUNDS = (Round(12, (1.0,), 1), Round(4, (0.5,), 1), Round(2, (0.25,), 4))  # of their turns after the first
-LEARNED_LATER_ROUNDS = (Round(6, (1.0,), 1), Round(2, (0.5,), 1), Round(1, (0.25,), 4))
-"""The same under learned models, whose changes cost more: half of the work, for steps that are 0.03 % longer in the
-mean of nine problems of 20 to 60 tables."""
 SOME_PIECES, MANY_PIECES = 100, 300  # above each, problems take other rounds
 SOME_ROUNDS = (Round(12, (8.0, 2.0), 1), Round(4, (1.0,), 2), Round(2, (0.5,), 4), Round(2, (0.5,), 8))
 SOME_HEAT = 0.1  # the temperature at first of these, times pieces: the more of them, the less each changes the step
@@ -86,7 +83,6 @@ class SuccessiveHalving:
         pieces = len(starts[0].draft.piece) if starts else 0
         self.rounds, self.heat, kinds = ROUNDS, HEAT / ranks**CROWD, KINDS
         self.may_be_far = MANY_PIECES < pieces <= FAR_PIECES and not group_loads.shares
-        self.later_rounds = LEARNED_LATER_ROUNDS if group_loads.shares else LATER_ROUNDS
         self.steps = max(STEPS, PIECE_STEPS * pieces)
         if SOME_PIECES < pieces <= MANY_PIECES:
             self.rounds, self.heat, self.unasked = SOME_ROUNDS, SOME_HEAT / pieces, 1
@@ -122,7 +118,7 @@ class SuccessiveHalving:
 
     def _rounds(self) -> Iterator[Round]:
         """The rounds of a turn; after two, what is far from the bound is worth a longer one."""
-        rounds = self.later_rounds if self.turn and self.rounds is ROUNDS else self.rounds
+        rounds = LATER_ROUNDS if self.turn and self.rounds is ROUNDS else self.rounds
         yield from rounds[:2]
         is_far = self.may_be_far and self.plans[0].seconds > self.bound_s * (1 + FAR)
         yield from (FAR_ROUND,) if is_far else rounds[2:]
