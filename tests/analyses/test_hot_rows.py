@@ -16,7 +16,7 @@ from recsmith.problems import footprint_of, problem_of
 from recsmith.reports.explanations import explanation_report, explanation_to_raw
 from recsmith.reports.plans import hot_rows_words
 from recsmith.workloads import AccessProfile, Table
-from recsmith.workloads.dealt_rows import dealt_blocks
+from recsmith.workloads.scattered_rows import scattered_blocks
 
 MODELS = ("analytic", "torchrec")
 RANKS = (0, 1, 2, 3)
@@ -121,25 +121,27 @@ def test_ranks_are_priced_as_the_busiest_block_of_torchrec_s():
 
 @pytest.mark.parametrize("model", MODELS)
 def test_explain_prices_what_a_table_could_be_instead_of_blocks(model: str, capsys: pytest.CaptureFixture[str]):
-    """Dealt rows as the plan of dealt ids costs, and each sharding type as the changed plan does."""
+    """Scattered rows as the plan of scattered ids costs, and each sharding type as the changed plan does."""
     hot, other = _table("hot", zipf=1.05, hot_rows="in_front"), _table("other", zipf=0.0)
     plan = _plan(hot, other)
     (found,) = explain(plan, cost_model=model).hot_rows
     ways = {each.way: each for each in found.instead}
-    assert {"rows dealt", "table_wise", "column_wise", "data_parallel"} <= ways.keys()
+    assert {"rows scattered", "table_wise", "column_wise", "data_parallel"} <= ways.keys()
     assert "row_wise" not in ways, "which it is"
     changes = [each.change for each in found.instead if each.change is not None]
     assert changes == sorted(changes)
-    dealt = _plan(replace(hot, access=replace(hot.access, hot_rows=None, block_lookups=dealt_blocks(hot))), other)
-    assert ways["rows dealt"].total_s == pytest.approx(_cost(dealt, model).total_s, rel=1e-9)
-    assert ways["rows dealt"].change < 0
+    scattered = _plan(
+        replace(hot, access=replace(hot.access, hot_rows=None, block_lookups=scattered_blocks(hot))), other
+    )
+    assert ways["rows scattered"].total_s == pytest.approx(_cost(scattered, model).total_s, rel=1e-9)
+    assert ways["rows scattered"].change < 0
     whole = ways["table_wise"]
     moved = plan_of(
         plan.workload, plan.cluster, placed("hot", "table_wise", whole.ranks), placed("other", "row_wise", RANKS)
     )
     assert whole.total_s == pytest.approx(_cost(moved, model).total_s, rel=1e-9)
     text = " ".join(text_of(explanation_report(explain(plan, cost_model=model)), capsys).split())
-    assert "rows dealt whole 0-3" in text
+    assert "rows scattered whole 0-3" in text
     assert "TorchRec cuts rows into blocks in their order alone, and replicates whole tables alone" in text
     told = explanation_to_raw(explain(plan, cost_model=model))["hot_rows"][0]["instead"]
     assert {each["way"] for each in told} == ways.keys()

@@ -33,15 +33,15 @@ class RowBlocks:
     times: float
 
 
-DEALT = "rows dealt"
+SCATTERED = "rows scattered"
 
 
 @noun
 class Instead:
     """What a table could be instead, while all others stay: the seconds of the step, and how they change.
 
-    way: a sharding type, or DEALT: the same blocks, of rows that the data deals. ranks: (), and seconds None, where no
-    rank has room.
+    way: a sharding type, or SCATTERED: the same blocks, of rows that the data scatters. ranks: (), and seconds None,
+    where no rank has room.
     """
 
     way: str

@@ -19,7 +19,7 @@ from torch import Tensor
 from recsmith.hardware.case import IDS, Case, KeyedRandom
 from recsmith.workloads import Table
 from recsmith.workloads.access import NUM_REUSE_BINS
-from recsmith.workloads.dealt_rows import dealing_step
+from recsmith.workloads.scattered_rows import scattering_step
 
 HEAD = 64  # ranks drawn exactly; beyond them the midpoint rule is off by less than 5e-5 of a rank's chance
 POOL_SEED = 0  # of the uniform numbers; another one would change all ids of all cases
@@ -98,7 +98,7 @@ def _inverse(power: float, start: float, area: Tensor) -> Tensor:
 
 def scatter(ranks: Tensor, rows: int) -> Tensor:
     """The rows of ranks (N,): a permutation, so that rows that are read often do not lie side by side."""
-    return ranks * dealing_step(rows) % rows
+    return ranks * scattering_step(rows) % rows
 
 
 def _bins(reads: Tensor) -> list[int]:

@@ -19,8 +19,8 @@ from recsmith.errors import UsageError
 from recsmith.plans import Plan
 from recsmith.workloads import Feature, Table, Workload
 from recsmith.workloads.access import HotRows
-from recsmith.workloads.dealt_rows import dealt
 from recsmith.workloads.row_blocks import draw_rows, hot_rows_of, law_of
+from recsmith.workloads.scattered_rows import scatter
 
 DATA_TYPES = {"fp32": DataType.FP32, "fp16": DataType.FP16, "bf16": DataType.BF16}
 POOLINGS = {"sum": PoolingType.SUM, "mean": PoolingType.MEAN}
@@ -147,7 +147,7 @@ def _random_ids(table: Table, ids: int, generator: torch.Generator, hot_rows: Ho
         table = replace(table, access=replace(access.scattered(), hot_rows="in_front"))
     uniform = torch.rand(ids, generator=generator, dtype=torch.float64)
     drawn = draw_rows(_law(table, hot_rows), uniform.numpy())
-    return torch.from_numpy(dealt(drawn, rows) if scattered else drawn)
+    return torch.from_numpy(scatter(drawn, rows) if scattered else drawn)
 
 
 _law = lru_cache(maxsize=256)(law_of)  # of batch after batch; more tables than that are drawn slowly, not wrongly

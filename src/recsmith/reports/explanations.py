@@ -20,8 +20,8 @@ from recsmith.workloads import Table
 
 EXPLANATION_SCHEMA = "recsmith/explanation/1"
 ONLY_BLOCKS = (
-    "TorchRec cuts rows into blocks in their order alone, and replicates whole tables alone; the data can deal rows "
-    "(`{op: deal}` of its transforms)"
+    "TorchRec cuts rows into blocks in their order alone, and replicates whole tables alone; the data can scatter rows "
+    "(`{op: scatter}` of its transforms)"
 )
 MOST_TABLES = 8  # rows of a phase: the dearest tables; two phases fit a screen
 MOST_RANKS = 8  # rows of ranks, and ranks that one row names: a host's

@@ -74,7 +74,7 @@ def test_ids_are_transformed_as_sample_by_sample(samples: list[Any], repeats: bo
             made(op="n_gram", feature="a", length=2, num_embeddings=11, salt=3, into="g"),
             made(op="map_ids", feature="b", ids=[4, 2, 60], into="m"),
             made(op="hash", feature="f", num_embeddings=5),  # what one before it wrote
-            made(op="deal", feature="b", num_embeddings=61, into="d"),
+            made(op="scatter", feature="b", num_embeddings=61, into="d"),
         ],
     )
     given_batch = batch(a, b, dense)
@@ -164,7 +164,7 @@ def test_samples_without_an_outcome_stop_or_are_counted() -> None:
     [
         ({"op": "hsah"}, "did you mean"),
         ({"op": "hash", "feature": "a"}, "num_embeddings"),
-        ({"op": "deal", "feature": "a", "num_embeddings": 2**31 + 1}, "at most 2\\^31 rows are dealt"),
+        ({"op": "scatter", "feature": "a", "num_embeddings": 2**31 + 1}, "at most 2\\^31 rows are scattered"),
         ({"op": "hash", "feature": "aa", "num_embeddings": 3}, "reads feature 'aa', which is not there"),
         ({"op": "log", "dense": "nothing"}, "reads dense column 'nothing'"),
         ({"op": "bucketize", "dense": "dense_0", "borders": [2, 1], "into": "k"}, "rise"),

@@ -27,7 +27,7 @@ class HashIds:
 
 
 @noun
-class DealIds:
+class ScatterIds:
     """Each row to a row of its own, so that rows that lie side by side, hot ones first of all, lie far apart.
 
     A table that is split by rows then has about equally busy blocks. Ids beyond the rows are wrong.
@@ -38,7 +38,9 @@ class DealIds:
     into: str | None = None
 
     def __post_init__(self) -> None:
-        most = f"num_embeddings for feature '{self.feature}' is {self.num_embeddings:,}; at most 2^31 rows are dealt"
+        most = (
+            f"num_embeddings for feature '{self.feature}' is {self.num_embeddings:,}; at most 2^31 rows are scattered"
+        )
         check_rules(_rows(self.num_embeddings, self.feature), most if self.num_embeddings > 2**31 else None)
 
 
@@ -153,9 +155,9 @@ class OneHot:
         check_rules(None if self.values else "values of one_hot is empty; list some")
 
 
-Transform = HashIds | DealIds | First | NGram | MapIds | Bucketize | Clip | Log | BoxCox | OneHot
+Transform = HashIds | ScatterIds | First | NGram | MapIds | Bucketize | Clip | Log | BoxCox | OneHot
 OPERATIONS: dict[str, Any] = {
-    "hash": HashIds, "deal": DealIds, "first": First, "n_gram": NGram, "map_ids": MapIds, "bucketize": Bucketize,
+    "hash": HashIds, "scatter": ScatterIds, "first": First, "n_gram": NGram, "map_ids": MapIds, "bucketize": Bucketize,
     "clip": Clip, "log": Log, "box_cox": BoxCox, "one_hot": OneHot,
 }  # fmt: skip
 

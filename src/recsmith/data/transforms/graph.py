@@ -14,12 +14,12 @@ from recsmith.data.deduplication import with_runs_once
 from recsmith.data.source import BlockSource, GrowingSource, SampleBlock
 from recsmith.data.transforms.declared import (
     Bucketize,
-    DealIds,
     First,
     HashIds,
     MapIds,
     NGram,
     OneHot,
+    ScatterIds,
     Transform,
     operation,
     transform_to_raw,
@@ -28,7 +28,7 @@ from recsmith.data.transforms.operations import bucket, dense_of, ids_of
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.files import did_you_mean
 
-Sparse = HashIds | DealIds | First | NGram | MapIds
+Sparse = HashIds | ScatterIds | First | NGram | MapIds
 
 
 @record
@@ -159,7 +159,7 @@ def _feature(transform: Sparse, read: DataFeature) -> DataFeature:
         return replace(read, name=name, pooling_factor=float(transform.count) if shorter else mean)
     if isinstance(transform, NGram):
         return DataFeature(name=name, num_embeddings=transform.num_embeddings)
-    rows = transform.num_embeddings if isinstance(transform, HashIds | DealIds) else len(transform.ids) + 1
+    rows = transform.num_embeddings if isinstance(transform, HashIds | ScatterIds) else len(transform.ids) + 1
     return replace(read, name=name, num_embeddings=rows, zipf=None)
 
 

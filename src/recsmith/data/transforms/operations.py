@@ -12,25 +12,25 @@ from recsmith.data.transforms.declared import (
     BoxCox,
     Bucketize,
     Clip,
-    DealIds,
     First,
     HashIds,
     Log,
     MapIds,
     NGram,
     OneHot,
+    ScatterIds,
 )
-from recsmith.workloads.dealt_rows import dealt
+from recsmith.workloads.scattered_rows import scatter
 
 Column = Singles
 
 
-def ids_of(transform: HashIds | DealIds | First | NGram | MapIds, bags: JaggedIds) -> tuple[JaggedIds, Bools | None]:
+def ids_of(transform: HashIds | ScatterIds | First | NGram | MapIds, bags: JaggedIds) -> tuple[JaggedIds, Bools | None]:
     """(bags, wrong): what comes of a feature's bags, and which of them have no outcome (B,), None for none."""
     if isinstance(transform, HashIds):
         return _with_values(bags, hashed(bags.values, transform.salt, transform.num_embeddings)), None
-    if isinstance(transform, DealIds):
-        return _dealt(bags, transform.num_embeddings)
+    if isinstance(transform, ScatterIds):
+        return _scatter(bags, transform.num_embeddings)
     if isinstance(transform, First):
         return _first(bags, transform.count), None
     if isinstance(transform, NGram):
@@ -44,10 +44,10 @@ def hashed(values: Ints, salt: int, rows: int) -> Ints:
     return (words % np.uint64(rows)).astype(np.int64)
 
 
-def _dealt(bags: JaggedIds, rows: int) -> tuple[JaggedIds, Bools | None]:
-    """Rows at their dealt places; bags with an id that is no row are wrong."""
+def _scatter(bags: JaggedIds, rows: int) -> tuple[JaggedIds, Bools | None]:
+    """Rows at their scattered places; bags with an id that is no row are wrong."""
     known = (bags.values >= 0) & (bags.values < rows)
-    made = _with_values(bags, dealt(np.where(known, bags.values, 0), rows))
+    made = _with_values(bags, scatter(np.where(known, bags.values, 0), rows))
     if known.all():
         return made, None
     bag = np.repeat(np.arange(len(bags.lengths)), bags.lengths)
