@@ -1,9 +1,9 @@
 """Rows of a table scattered to other places, so that rows which lie side by side, hot ones first of all, lie far apart.
 
 TorchRec splits rows in blocks in their order alone. A table whose ids are scattered before they reach it is therefore
-split as if its rows were scattered. Row i goes to i * step modulo the rows, where the step is next to the golden part of
-the rows and has no divisor in common with them: each row has its own place, and the first ones are spread over any number of
-blocks about as evenly as they can be.
+split as if its rows were scattered. Row i goes to i * step modulo the rows, where the step is next to the golden part
+of the rows and has no divisor in common with them: each row has its own place, and the first ones are spread over any
+number of blocks about as evenly as they can be.
 """
 
 import math
