@@ -16,6 +16,7 @@ import recsmith
 
 PACKAGE = Path(recsmith.__file__).parent
 BASE = (
+    "_compiled",
     "_components",
     "elementary",
     "_fields",

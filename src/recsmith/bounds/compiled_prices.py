@@ -16,7 +16,7 @@ from recsmith.bounds.phase_nodes import NodeArrays
 CODE = "bounds._prices"
 
 
-class Pieces(Protocol):
+class PricedPieces(Protocol):
     """What is read of LocalPieces (phase_prices.py)."""
 
     group: Ints
@@ -32,9 +32,9 @@ class Pieces(Protocol):
 
 
 class CompiledPrices:
-    """Pieces as compiled code reads them; `cheapest` may be asked many times."""
+    """PricedPieces as compiled code reads them; `cheapest` may be asked many times."""
 
-    def __init__(self, pieces: Pieces, rest_shares: tuple[float, ...], most_steps: int) -> None:
+    def __init__(self, pieces: PricedPieces, rest_shares: tuple[float, ...], most_steps: int) -> None:
         ready = np.ascontiguousarray(pieces.ready.T)
         usable = pieces.fits & (ready > 0)
         own = np.where(pieces.fits, ready, np.inf)
