@@ -32,7 +32,7 @@ class PricedPieces(Protocol):
 
 
 class CompiledPrices:
-    """PricedPieces as compiled code reads them; `cheapest` may be asked many times."""
+    """Pieces as compiled code reads them; `cheapest` may be asked many times."""
 
     def __init__(self, pieces: PricedPieces, rest_shares: tuple[float, ...], most_steps: int) -> None:
         ready = np.ascontiguousarray(pieces.ready.T)
