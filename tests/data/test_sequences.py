@@ -181,6 +181,7 @@ def test_candidates_are_a_target_with_items_that_its_user_never_had():
     assert had.isdisjoint(drawn)
     assert len(np.unique(asked[:, 1:])) > 300
     rows = np.array([7, 3, 200])
+    assert source.lengths(0, "target").tolist() == [6] * len(asked)
     np.testing.assert_array_equal(source.rows(0, rows).samples.ids["target"].values, asked[rows].ravel())
     assert samples.label_names == ("next",)
     assert samples.labels.min() == 1

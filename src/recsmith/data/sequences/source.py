@@ -8,7 +8,7 @@ import json
 
 import numpy as np
 
-from recsmith._random import random_words, uniform
+from recsmith._random import buckets, salt
 from recsmith._types import Ints
 from recsmith.data.batch import Batch, DataFeature, DataSchema, JaggedIds
 from recsmith.data.sequences.events import read_events
@@ -131,7 +131,7 @@ class SequencesSource:
         targets = self._targets_of(block, np.arange(int(self.sizes()[block])))
         if feature in (HISTORY, TIMES, ACTIONS):
             return self._ends[targets] - self._begins[targets]
-        return np.ones(len(targets), np.int64)
+        return np.full(len(targets), 1 + self.spec.candidates * (feature == TARGET), np.int64)
 
     def _targets_of(self, block: int, rows: Ints) -> Ints:
         """The events that rows of a block are about."""
@@ -149,13 +149,11 @@ class SequencesSource:
         labels = np.ones((len(rows), 1), np.float32)
         if self.spec.negatives:
             sampled = rows % copies > 0
-            of_block = rows // copies * self.spec.negatives + rows % copies - 1  # among all that are sampled in it
-            items[sampled] = self._never_had(block, of_block[sampled], events.users[targets[sampled]])
+            items[sampled] = self._never_had(block * BLOCK * copies + rows[sampled], events.users[targets[sampled]])
             labels = (~sampled).astype(np.float32)[:, None]
-        elif self.spec.candidates:
-            count = self.spec.candidates
-            of_block = (rows[:, None] * count + np.arange(count)).ravel()
-            others = self._never_had(block, of_block, np.repeat(events.users[targets], count))
+        elif count := self.spec.candidates:
+            numbers = ((block * BLOCK + rows)[:, None] * count + np.arange(count)).ravel()
+            others = self._never_had(numbers, np.repeat(events.users[targets], count))
             items, scored = np.column_stack([items, others.reshape(-1, count)]).ravel(), ones * (1 + count)
         else:
             labels = events.labels[targets]
@@ -174,18 +172,14 @@ class SequencesSource:
             )
         )  # fmt: skip
 
-    def _never_had(self, block: int, places: Ints, users: Ints) -> Ints:
-        """An item for each of these users that they never had, as far as some draws find one.
-
-        places: of each among all that are drawn for a block.
-        """
-        drawn = int(self.sizes()[block]) // self.candidates * max(self.spec.negatives, self.spec.candidates)
+    def _never_had(self, numbers: Ints, users: Ints) -> Ints:
+        """An item for each of these users that they never had, as far as some draws find one; each has its number."""
         count, keys = self.events.num_items, users * np.int64(self.events.num_items)
         items = np.zeros(len(users), np.int64)
         open_ = np.arange(len(users))
         for draw in range(TRIES):
-            words = random_words(self.spec.seed, block, f"negatives {draw}", drawn)[places[open_]]
-            items[open_] = (uniform(words) * count).astype(np.int64)
+            key = np.uint64(salt(self.spec.seed, "items", draw))
+            items[open_] = buckets(numbers[open_], key, count)
             wanted = keys[open_] + items[open_]
             found = np.searchsorted(self._had, wanted)
             open_ = open_[self._had[np.minimum(found, len(self._had) - 1)] == wanted]
