@@ -111,7 +111,7 @@ class Lost:
 
 
 def test_a_planner_without_a_plan_does_not_lose_the_others(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(PLANNERS, "lost", Lost())
+    monkeypatch.setitem(PLANNERS.places, "lost", Lost())
     found = compare(WORK, MACHINES, planners=("lost", "cost_greedy"), **TORCHREC)
     assert [row.name for row in found.rows] == ["cost_greedy", "lost"]
     row = found.row("lost")
@@ -121,7 +121,7 @@ def test_a_planner_without_a_plan_does_not_lose_the_others(monkeypatch: pytest.M
 
 
 def test_no_plan_at_all_is_an_error(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(PLANNERS, "lost", Lost())
+    monkeypatch.setitem(PLANNERS.places, "lost", Lost())
     with pytest.raises(NoPlanFound, match="it is dark here"):
         compare(WORK, MACHINES, planners=("lost",), **TORCHREC)
 

@@ -204,7 +204,7 @@ class Moody:
 
 
 def moody(monkeypatch: pytest.MonkeyPatch, moods: dict[int, BaseException], **words: Any) -> Sweep:
-    monkeypatch.setitem(PLANNERS, "moody", Moody(moods))
+    monkeypatch.setitem(PLANNERS.places, "moody", Moody(moods))
     return swept(planner="moody", **words)
 
 
@@ -256,7 +256,7 @@ class Patient(Moody):
 
 @pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_in_a_search_keeps_its_plan_and_ends_the_sweep(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(PLANNERS, "moody", Patient({}))
+    monkeypatch.setitem(PLANNERS.places, "moody", Patient({}))
     for limit in (None, 1e-9):  # a limit too cuts searches short, but not the sweep
         found = swept(planner="moody", devices=(2, 4, 8), time_limit_s=limit)
         assert [(each.devices, each.truncated) for each in found.points] == [(2, False), (4, True)]

@@ -254,7 +254,7 @@ def test_a_reserve_that_leaves_nothing_is_refused() -> None:
         cluster(2, hbm=100, reserve_bytes=100)
 
 
-@pytest.mark.parametrize("seed", [3677, 4145, 6813])
+@pytest.mark.parametrize("seed", [3307, 3677, 4145])
 def test_auto_finds_a_plan_where_a_greedy_planner_alone_does(seed: int):
     case = medium_case(seeded(seed), models=BOTH)
     check_plan(case, _first_plan(case))
