@@ -1,13 +1,14 @@
 """Samples dealt to ranks by the work of their histories: how even the work is, and what a job gains.
 
     python benchmarks/balance.py work --data ml-latest-small     # seconds: work of the busiest rank over the mean
-    python benchmarks/balance.py jobs                            # 3 minutes, alone: samples/s of jobs of two ranks
+    python benchmarks/balance.py jobs                            # 4 minutes, alone: samples/s of jobs of two ranks
     python benchmarks/balance.py layers                          # 2 minutes: a dry run's layers beside CPU seconds
 
 work: `format: sequences` of MovieLens and of generated events whose users have very different numbers of them, 64
 samples a rank, the mean of 20 steps; padding is what a batch of one length would add. jobs: hstu on two ranks, with and
-without data.balance, one after the other so many times. layers: forward and backward of the models of histories on
-batches of the same data on one thread, lookups of their small tables among them.
+without data.balance, one after the other so many times; of users with 60 events in the mean, and with 150. layers:
+forward and backward of the models of histories on batches of the same data on one thread, lookups of their small tables
+among them.
 """
 
 import argparse
@@ -36,8 +37,13 @@ SHAPES = [
 ]  # model, columns, longest history, blocks of attention
 
 
+LONG = {**GENERATED, "users": 1500, "events": 150}
+LONGER = 400  # events of a history of these
+
+
 def events(longest: int = LONGEST, data: str | None = None) -> dict[str, Any]:
-    made: dict[str, Any] = {"movielens": {"path": data, "max_user_id": 671}} if data else {"generated": GENERATED}
+    generated = LONG if longest == LONGER else GENERATED
+    made: dict[str, Any] = {"movielens": {"path": data, "max_user_id": 671}} if data else {"generated": generated}
     return {"format": "sequences", **made, "longest": longest, "negatives": 1, "split": "train"}
 
 
@@ -73,10 +79,11 @@ def work(data: str | None) -> None:
             )
 
 
-def a_run(output: Path, balance: str | None) -> Run:
+def a_run(output: Path, balance: str | None, longest: int) -> Run:
+    size, steps = (SIZE, 60) if longest == LONGEST else (SIZE // 2, 40)
     return Run(
-        data=RunData(train=events(), batch_size=SIZE, balance=balance), output=str(output), ranks=2, steps=60,
-        model=RunModel(name="hstu", embedding_dim=WIDTH, arguments={**MODEL, "longest": LONGEST}),
+        data=RunData(train=events(longest), batch_size=size, balance=balance), output=str(output), ranks=2, steps=steps,
+        model=RunModel(name="hstu", embedding_dim=WIDTH, arguments={**MODEL, "longest": longest}),
         optimizers=RunOptimizers(sparse=SparseOptimizer(name="adagrad", learning_rate=0.1)),
         metrics=RunMetrics(every=10), checkpoint=None,
     )  # fmt: skip
@@ -87,21 +94,21 @@ def rate(folder: Path) -> float:
     return float(np.median([line["samples_per_s"] for line in lines if line["event"] == "train"][1:]))
 
 
-def jobs(repeats: int) -> None:
+def jobs(repeats: int, longest: int) -> None:
+    from recsmith.training.launch.dry_run import described
+
     gains: list[float] = []
-    print("| as stored, samples/s | dealt | gain |\n|---|---|---|", flush=True)
+    print("| longest history | as stored, samples/s | dealt | gain |\n|---|---|---|---|", flush=True)
     with tempfile.TemporaryDirectory() as scratch:
         for number in range(repeats):
             rates = {}
             for name in (None, "histories") if number % 2 else ("histories", None):
                 output = Path(scratch) / f"{number}-{name}"
-                train(a_run(output, name))
+                train(a_run(output, name, longest))
                 rates[name] = rate(output)
             gains.append(rates["histories"] / rates[None])
-            print(f"| {rates[None]:,.0f} | {rates['histories']:,.0f} | {gains[-1]:.2f} |", flush=True)
-    from recsmith.training.launch.dry_run import described
-
-    plain, dealt = (described(a_run(Path(tempfile.gettempdir()) / "x", name)).step for name in (None, "histories"))
+            print(f"| {longest} | {rates[None]:,.0f} | {rates['histories']:,.0f} | {gains[-1]:.2f} |", flush=True)
+        plain, dealt = (described(a_run(Path(scratch) / "x", name, longest)).step for name in (None, "histories"))
     assert plain is not None
     assert dealt is not None
     print(f"median gain {np.median(gains):.2f}; a dry run tells {plain.step_s / dealt.step_s:.2f}")
@@ -153,7 +160,8 @@ def main() -> None:
     if given.part == "work":
         work(given.data)
     elif given.part == "jobs":
-        jobs(given.repeats)
+        for longest in (LONGEST, LONGER):
+            jobs(given.repeats, longest)
     else:
         layers()
 

@@ -118,7 +118,13 @@ def forks() -> Iterator[Forks]:
 
 TIGHT = ("bounds", "docs", "planners/test_brute_force.py", "planners/test_exact.py")  # tests that ask for tight bounds
 VALID = ("costs", "problems", "testing")  # and for valid ones of all
-SEARCHED = ("bounds", "docs", "measuring/test_planned_cases.py", "planners", "planning")  # and for plans that `auto` has searched for
+SEARCHED = (
+    "bounds",
+    "docs",
+    "measuring/test_planned_cases.py",
+    "planners",
+    "planning",
+)  # and for plans that `auto` has searched for
 
 
 @pytest.hookimpl(trylast=True)  # once Hypothesis knows which profile is asked for

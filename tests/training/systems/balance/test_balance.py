@@ -43,12 +43,14 @@ def test_losses_are_those_of_the_plain_run_and_a_job_goes_on_with_the_same_bits(
 
 
 def test_a_dry_run_tells_what_it_brings_and_the_step_of_the_busiest_rank(tmp_path: Path):
-    long = {**DATA, "generated": {**EVENTS, "users": 400, "events": 60}, "longest": 100}
-    arguments = {**ARGUMENTS["hstu"], "longest": 100}
+    long = {**DATA, "generated": {**EVENTS, "users": 400, "events": 150}, "longest": 400}
+    arguments = {**ARGUMENTS["hstu"], "longest": 400}
     words = {"train": long, "model": RunModel(name="hstu", embedding_dim=8, arguments=arguments)}
-    plain, dealt = (balanced(tmp_path / "out", each, **words) for each in (None, "auto"))
+    plain, dealt = (balanced(tmp_path / "out", each, **words) for each in (None, "histories"))
     (line,) = said(dealt)
     assert "balance: in the first step the busiest of 2 ranks has 1.0" in line
+    (line,) = said(balanced(tmp_path / "out", "auto", **words, ranks=16))
+    assert "balance: in the first step the busiest of 16 ranks has 1." in line
     assert said(plain) == []
     before, after = described(plain).step, described(dealt).step
     assert before is not None
