@@ -122,6 +122,46 @@ def test_groups_of_a_step_share_no_memory(cpu: Any):
     assert len({each.gradient.data_ptr() for each in groups}) == 3
 
 
+@pytest.mark.parametrize("apart", [True, False])
+def test_kernels_write_into_their_memory_alone(apart: bool, monkeypatch: pytest.MonkeyPatch):
+    """Of the probe, too, which fills the memory of a small scale."""
+    import torch
+
+    room: Any = import_module("recsmith.hardware.fused_tables")
+    made: list[tuple[torch.Tensor, int]] = []
+
+    def guarded(size: int, value: float, dtype: torch.dtype) -> torch.Tensor:
+        made.append((torch.full((size + 8192,), 7, dtype=dtype), size))
+        made[-1][0][4096 : 4096 + size] = value
+        return made[-1][0][4096 : 4096 + size]
+
+    def of(scale: Any, device: torch.device) -> Any:
+        return room.Memory(
+            guarded(2 * scale.elements, room.WEIGHT_BITS, torch.int16),
+            guarded(scale.elements if scale.apart else 0, room.STATE, torch.float32),
+            guarded(scale.outputs, room.GRADIENT, torch.float32),
+        )
+
+    monkeypatch.setattr(room.Memory, "of", of)
+    hardware = load_hardware("cpu", replace(SCALES["check"], apart=apart))
+    for optimizer in ("sgd", "adagrad", "rowwise_adagrad"):
+        assert hardware.measure(group((100, 8, 2.0, 0.0), (10, 4, 2.0, 0.0), optimizer=optimizer)).status == "ok"
+    for memory, size in made:
+        assert torch.equal(memory[:4096], torch.full_like(memory[:4096], 7))
+        assert torch.equal(memory[4096 + size :], torch.full_like(memory[4096 + size :], 7))
+
+
+def test_tables_that_the_memory_does_not_hold_are_refused(cpu: Any):
+    case = group((100, 8, 2.0, 0.0), optimizer="adagrad")
+    room: Any = import_module("recsmith.hardware.fused_tables")
+    for short in (
+        cpu._memory._replace(weights=cpu._memory.weights[:1000]),
+        cpu._memory._replace(state=cpu._memory.state[:100]),
+    ):
+        with pytest.raises(RuntimeError, match="has 800 elements, and the memory of the scale"):
+            room.FusedTables(case, short)
+
+
 def test_groups_that_outgrow_the_scale_together_are_refused(cpu: Any):
     half = group((2**11, 64, 1.0, 0.0))
     assert cpu.measure_groups((half, half)).status == "ok"

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from recsmith.errors import RecSmithError, UsageError
-from recsmith.hardware.case import REPETITIONS, Case, CaseScale, Measurement, starts_of
+from recsmith.hardware.case import ALIGNED_ELEMENTS, REPETITIONS, Case, CaseScale, Measurement, starts_of
 from recsmith.hardware.fused_tables import DATA_TYPES, FusedTables, Memory
 from recsmith.hardware.lookups import Lookups, draw_lookups, uniform_pool
 from recsmith.units import format_size
@@ -189,8 +189,10 @@ def _backward(groups: list[FusedGroup], outputs: list[Tensor]) -> None:
 
 def probe_case(scale: CaseScale) -> Case:
     """The probe of a scale: four tables of 1 MB, which caches hold, or smaller ones where the scale asks for it."""
+    behind = 0 if scale.apart else 1  # states of a row that lie in the memory of weights
+    rows = (scale.elements - behind * ALIGNED_ELEMENTS) // (4 * (PROBE_DIM + behind))
     tables = tuple(
-        Table(name=name, num_embeddings=min(PROBE_ROWS, scale.elements // 256), embedding_dim=PROBE_DIM,
+        Table(name=name, num_embeddings=min(PROBE_ROWS, rows), embedding_dim=PROBE_DIM,
               features=(Feature(name=name, pooling_factor=PROBE_POOLING),), access=AccessProfile(zipf=PROBE_ZIPF))
         for name in "abcd"
     )  # fmt: skip

@@ -105,6 +105,8 @@ class FusedTables(SplitTableBatchedEmbeddingBagsCodegen):
         else:
             mine = self.memory.state.view(dtype)[self.states : self.states + size]
             self.__dict__["states"] = self.states + size
+        if mine.numel() != size:  # kernels would write behind it
+            raise RuntimeError(f"{prefix} has {size:,} elements, and the memory of the scale {mine.numel():,}")
         place = mine.device
         empty = torch.empty(0, dtype=dtype, device=place)
         setattr(self, f"{prefix}_physical_placements", split.placements)
