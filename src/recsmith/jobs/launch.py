@@ -160,9 +160,9 @@ def _until_ended(
                 f"the local job did not end within {timeout_s:g} s; give it more time\n{_failing_output(folder)}"
             )
         time.sleep(POLL_S)
+    yield from log.new_messages()  # also what a job said last that failed
     if any(agent.poll() for agent in agents) and not _is_complete(folder, ranks):
         raise failure_of(folder)
-    yield from log.new_messages()
 
 
 def _is_complete(folder: Path, ranks: int) -> bool:
