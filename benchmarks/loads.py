@@ -29,6 +29,8 @@ from recsmith._types import Ints
 from recsmith.plans import Plan
 from recsmith.problems import Space
 from recsmith.problems.drawn import most_ids
+from recsmith.workloads.data_types import Pooling
+from recsmith.workloads.optimizers import OptimizerName
 from recsmith.workloads.reuse import Reuse
 from recsmith.workloads.row_blocks import access_of_ids, busiest_block, busiest_deviation
 
@@ -143,7 +145,7 @@ def batches(folder: str | None) -> bool:
 # --- memory ---------------------------------------------------------------------------------------------------------
 
 Read = tuple[float, Literal["in_front"] | None]  # a Zipf exponent, and where the hot rows lie
-JOBS: tuple[tuple[str, str, Read, str], ...] = (
+JOBS: tuple[tuple[Pooling, str, Read, OptimizerName], ...] = (
     ("none", "table_wise", (1.05, "in_front"), "sgd"), ("none", "row_wise", (1.05, "in_front"), "sgd"),
     ("none", "table_wise", (0.0, None), "sgd"), ("none", "row_wise", (0.0, None), "sgd"),
     ("none", "table_wise", (1.05, None), "rowwise_adagrad"), ("none", "row_wise", (1.05, None), "adagrad"),

@@ -116,7 +116,7 @@ def test_parts_of_a_stranger_are_in_dry_run_schema_checkpoint_and_card(
     assert made.workload.comm_bytes == (15 / 8, 15 / 8)  # as the collective says
     planned = recsmith.plan(made.workload, made.cluster, planner=shown["Restarts"](), cost_model=made.cost_model).plan
     recsmith.save_plan(planned, "planned.json")
-    assert planned.digest[:12] in "\n".join(dry_run(load_run("run.yaml", ["plan=planned.json", "output=other"])))
+    assert planned.digest[:12] in "\n".join(dry_run(load_run("run.yaml", ("plan=planned.json", "output=other"))))
 
 
 def test_contracts_need_no_pytest():

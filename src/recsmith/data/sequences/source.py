@@ -178,7 +178,7 @@ class SequencesSource:
         items = np.zeros(len(users), np.int64)
         open_ = np.arange(len(users))
         for draw in range(TRIES):
-            key = np.uint64(salt(self.spec.seed, "items", draw))
+            key = np.array([salt(self.spec.seed, "items", draw)], np.uint64)
             items[open_] = buckets(numbers[open_], key, count)
             wanted = keys[open_] + items[open_]
             found = np.searchsorted(self._had, wanted)
