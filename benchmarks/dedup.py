@@ -65,6 +65,21 @@ def planned(rows: int, kind: str, optimizer: Any) -> tuple[Plan, Plan]:
     return off, on
 
 
+def cpu_seconds(model: Any, batch: Any) -> float:
+    """CPU seconds of one step of sharded tables, until embeddings have their gradients, which are ones."""
+    import torch
+    import torch.distributed as dist
+
+    dist.barrier()
+    begun = time.process_time()
+    outputs = list(model(batch).values())
+    ended = time.process_time()
+    gradients = [torch.ones_like(each) for each in outputs]
+    again = time.process_time()
+    torch.autograd.backward(outputs, gradients)
+    return time.process_time() - again + ended - begun
+
+
 def steps(plans: list[dict[str, Any]], count: int) -> list[list[float]]:
     """CPU seconds of a rank's steps of each plan, which take turns. Runs on every rank."""
     import torch
@@ -78,19 +93,12 @@ def steps(plans: list[dict[str, Any]], count: int) -> list[list[float]]:
     models = [sharded_model(each, each.workload.optimizer)[0] for each in made]
     generator = torch.Generator().manual_seed(dist.get_rank())
     seconds: list[list[float]] = [[] for _ in made]
-    gradients: list[torch.Tensor] = []
     for step in range(WARM_UP + count):
         batch = random_batch(made[0].workload, made[0].workload.batch_size, generator)
         for number, model in enumerate(models):
-            dist.barrier()
-            begun = time.process_time()
-            outputs = list(model(batch).values())
-            ended = time.process_time()
-            gradients = gradients or [torch.ones_like(each) for each in outputs]
-            again = time.process_time()
-            torch.autograd.backward(outputs, gradients)
+            spent = cpu_seconds(model, batch)
             if step >= WARM_UP:
-                seconds[number].append(time.process_time() - again + ended - begun)
+                seconds[number].append(spent)
     return seconds
 
 

@@ -12,10 +12,10 @@ judge.
 import argparse
 import statistics
 import sys
-import time
 from dataclasses import replace
 from typing import Any
 
+from dedup import cpu_seconds
 from loads import Stream, in_burst, planned_on, streams, workload_of
 
 from recsmith import Plan, Workload
@@ -40,16 +40,9 @@ def steps(plans: list[dict[str, Any]], count: int) -> list[list[float]]:
     seconds: list[list[float]] = [[] for _ in made]
     for step in range(WARM_UP + count):
         for number, (each, model) in enumerate(zip(made, models, strict=True)):
-            batch = random_batch(each.workload, each.workload.batch_size, generator)
-            dist.barrier()
-            begun = time.process_time()
-            outputs = list(model(batch).values())
-            ended = time.process_time()
-            gradients = [torch.ones_like(one) for one in outputs]
-            again = time.process_time()
-            torch.autograd.backward(outputs, gradients)
+            spent = cpu_seconds(model, random_batch(each.workload, each.workload.batch_size, generator))
             if step >= WARM_UP:
-                seconds[number].append(time.process_time() - again + ended - begun)
+                seconds[number].append(spent)
     return seconds
 
 

@@ -9,9 +9,10 @@ seconds of the busiest rank until embeddings have their gradients, in the median
 
 import statistics
 import sys
-import time
 from dataclasses import replace
 from typing import Any
+
+from dedup import cpu_seconds
 
 from recsmith import Feature, Plan, Table, Workload, load_cluster, plan
 from recsmith.plans import plan_from_raw, plan_to_raw
@@ -37,7 +38,6 @@ def planned(kind: str, part: float) -> Plan:
 def steps(plans: list[dict[str, Any]]) -> list[list[float]]:
     """CPU seconds of a rank's steps of each plan, which take turns. Runs on every rank."""
     import torch
-    import torch.distributed as dist
     from torchrec import KeyedJaggedTensor
 
     from recsmith.jobs.sharded_model import sharded_model
@@ -56,16 +56,11 @@ def steps(plans: list[dict[str, Any]]) -> list[list[float]]:
                 lengths=torch.full((len(keys) * bags,), LENGTH), stride_per_key_per_rank=[[bags]] * len(keys),
                 inverse_indices=(keys, torch.randint(0, bags, (len(keys), BATCH))),
             )  # fmt: skip
-            dist.barrier()
-            begun = time.process_time()
-            outputs = list(model(CollectionBatch([features])).values())
-            ended = time.process_time()
-            assert all(len(one) == BATCH for one in outputs), "each sample has its bag again"
-            gradients = [torch.ones_like(one) for one in outputs]
-            again = time.process_time()
-            torch.autograd.backward(outputs, gradients)
+            spent = cpu_seconds(model, CollectionBatch([features]))
             if step >= WARM_UP:
-                seconds[number].append(time.process_time() - again + ended - begun)
+                seconds[number].append(spent)
+            else:
+                assert all(len(one) == BATCH for one in model(CollectionBatch([features])).values()), "bags of samples"
     return seconds
 
 

@@ -1,9 +1,7 @@
 """Names that a package shows and loads when they are first used (PEP 562).
 
-if TYPE_CHECKING:
-from recsmith.web.report import report
-
-__getattr__ = late_names(__name__, {"recsmith.web.report": ("report",)})
+A package has `__getattr__ = late_names(__name__, {"recsmith.web.report": ("report",)})`, and imports the same names
+under `if TYPE_CHECKING`, so that type checkers see them.
 """
 
 import sys

@@ -71,10 +71,10 @@ class Dataset:
         return getattr(getattr(source, "source", source), "part", "")
 
     @property
-    def candidates(self) -> int:
+    def samples_per_target(self) -> int:
         """Samples of each target, which have numbers that follow each other: itself and its negatives."""
         source: Any = self.source
-        return getattr(getattr(source, "source", source), "candidates", 1)
+        return getattr(getattr(source, "source", source), "samples_per_target", 1)
 
     def batches(
         self,

@@ -80,6 +80,9 @@ def test_other_numbers_of_ranks_go_on_with_the_same_losses(trained: tuple[Run, d
 
 
 def test_a_softmax_over_candidates_is_that_of_the_unsharded_model_and_ranks_the_test(tmp_path: Path):
+    from recsmith.training.job.card import read_card
+    from recsmith.training.results.copies import batches_like
+
     data = RunData(
         train={**DATA, "negatives": 0, "candidates": 7, "split": "train"},
         test={**DATA, "negatives": 9, "split": "test"}, global_batch_size=BATCH,
@@ -92,6 +95,8 @@ def test_a_softmax_over_candidates_is_that_of_the_unsharded_model_and_ranks_the_
     assert result["test"]["ranking"]["at"]["5"]["hit_rate"] > result["test"]["ranking"]["at"]["1"]["hit_rate"] > 0
     again = from_step(run, EVERY, tmp_path / "again")
     assert train(run, settings=(f"output={again}",))["test"] == result["test"]
+    with pytest.raises(UsageError, match=r"trained by model\.loss: softmax, and a copy is fitted to the loss of each"):
+        next(batches_like(read_card(Path(run.output, "model")), open_dataset(spec_from_raw(data.test or {}, "x")), "x"))
 
 
 @needs_systems("tiers")

@@ -298,7 +298,7 @@ def test_a_softmax_is_told_by_the_log_odds_of_its_first_candidate():
     import torch
 
     from recsmith.training.batches import as_tensors
-    from recsmith.training.job.models import SoftmaxLoss
+    from recsmith.training.job.models import Loss, SoftmaxLoss
     from recsmith.training.tables.features import Features
 
     batch = Batch(
@@ -318,6 +318,9 @@ def test_a_softmax_is_told_by_the_log_odds_of_its_first_candidate():
     assert bool(torch.isfinite(logits.grad).all())
     with pytest.raises(UsageError, match=r"model\.loss is softmax, and samples have one candidate; give data\.train"):
         loss(logits[:, :1], given)
+    with pytest.raises(UsageError, match="logits of shape"):
+        loss(logits[:, :2].reshape(-1)[:4], given)
+    torch.testing.assert_close(loss.eval()(logits[:, :1], given)[0], Loss()(logits[:, :1], given)[0])
     assert torch.equal(loss.eval()(logits[:, :1], given)[1][1], logits[:, :1])
 
 

@@ -19,6 +19,7 @@ from recsmith.files import encode
 from recsmith.units import counted
 
 BLOCK = 4096  # targets of a block
+DRAWN = "items by number of their sample"  # another word where draws become others, so that no job goes on with them
 TRIES = 8  # draws of a negative item before one that the user had is taken as it is
 HISTORY, ACTIONS, TIMES, TARGET, TARGET_TIME, USER = "history", "actions", "times", "target", "target_time", "user"
 NEXT = "next"
@@ -50,8 +51,8 @@ class SequencesSource:
             )
         had = np.unique(events.users * np.int64(events.num_items) + events.items)
         self._had = had if spec.negatives or spec.candidates else had[:0]
-        self.candidates = 1 + spec.negatives  # samples of a target
-        self.num_samples = len(self._targets) * self.candidates
+        self.samples_per_target = 1 + spec.negatives
+        self.num_samples = len(self._targets) * self.samples_per_target
         self.schema = self._schema()
         self.note = self._note()
         self.part = "" if spec.split == "all" else f"split {spec.split}: {len(self._targets):,} targets"
@@ -107,7 +108,7 @@ class SequencesSource:
 
     @property
     def digest(self) -> str:
-        """A digest, which changes with the spec and the events."""
+        """A digest, which changes with the spec, the events and the way in which items are drawn."""
         described = encode(self.spec)
         for source in ("files", "movielens"):
             if described.get(source):
@@ -115,12 +116,14 @@ class SequencesSource:
                     key: each for key, each in described[source].items() if key not in ("path", "paths")
                 }
         held = self.events.digest + json.dumps(described, sort_keys=True)
+        if self.spec.negatives or self.spec.candidates:
+            held += DRAWN
         return hashlib.sha256(held.encode()).hexdigest()[:16]
 
     def sizes(self) -> Ints:
         """Samples of each block."""
         each = np.diff(np.append(np.arange(0, len(self._targets), BLOCK), len(self._targets)))
-        return each * (1 + self.spec.negatives)
+        return each * self.samples_per_target
 
     def read(self, block: int) -> SampleBlock:
         """The samples of a block: each target, then its negatives."""
@@ -135,11 +138,11 @@ class SequencesSource:
 
     def _targets_of(self, block: int, rows: Ints) -> Ints:
         """The events that rows of a block are about."""
-        return self._targets[block * BLOCK + rows // (1 + self.spec.negatives)]
+        return self._targets[block * BLOCK + rows // self.samples_per_target]
 
     def rows(self, block: int, rows: Ints) -> SampleBlock:
         """Some samples of a block, cut out of the events."""
-        events, copies = self.events, 1 + self.spec.negatives
+        events, copies = self.events, self.samples_per_target
         targets = self._targets_of(block, rows)
         begins, lengths = self._begins[targets], (self._ends[targets] - self._begins[targets]).astype(np.int32)
         ends = np.cumsum(lengths, dtype=np.int64)
@@ -195,4 +198,4 @@ class SequencesSource:
     def column(self, block: int, name: str) -> Ints:
         """Times of the targets of a block."""
         places = np.arange(block * BLOCK, min((block + 1) * BLOCK, len(self._targets)))
-        return self.events.times[np.repeat(self._targets[places], 1 + self.spec.negatives)]
+        return self.events.times[np.repeat(self._targets[places], self.samples_per_target)]

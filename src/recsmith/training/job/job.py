@@ -19,10 +19,7 @@ from recsmith.training.job.checkpoints import Checkpoints
 from recsmith.training.job.export import export
 from recsmith.training.job.log import RunLog, StepTimes
 from recsmith.training.job.metrics import score
-from recsmith.training.job.sharded import (
-    ShardedJob,
-    rank_device,
-)
+from recsmith.training.job.sharded import ShardedJob, rank_device
 from recsmith.training.random_states import random_kept
 from recsmith.training.run import Run
 from recsmith.training.scores import Scores, scores_text

@@ -85,7 +85,7 @@ ONE_CANDIDATE = (
 )
 
 
-class SoftmaxLoss(nn.Module):
+class SoftmaxLoss(Loss):
     """Cross entropy of a sample's first candidate among all of them, the mean over a batch; places as in `Loss`.
 
     What is told of a sample is the log odds of its first candidate, so that their log loss is this loss. A sample with
@@ -96,20 +96,18 @@ class SoftmaxLoss(nn.Module):
         """logits: of K candidates of each sample (B, K).
 
         Raises:
-            UsageError: it trains, and samples have one candidate; or they have several labels.
+            UsageError: it trains, and samples have one candidate; they have several labels; or logits fit no samples.
         """
         count, whole, labels = len(batch.labels), len(batch.place.samples), batch.labels
         if labels.shape[1] != 1:
             raise UsageError(
                 f"model.loss is softmax, and the data has {labels.shape[1]} labels; it has one, of the first candidate"
             )
-        each = logits.float().view(count, -1)[:whole]
-        if each.shape[1] < 2:
-            if self.training:
-                raise UsageError(ONE_CANDIDATE)
-            loss = nn.functional.binary_cross_entropy_with_logits(each, labels[:whole])
-            return loss, (loss.detach(), each.detach(), labels[:whole], batch.place)
-        chance = nn.functional.log_softmax(each, dim=1)[:, :1]
+        if logits.numel() == count and self.training:
+            raise UsageError(ONE_CANDIDATE)
+        if logits.numel() <= count or logits.numel() % count:
+            return super().forward(logits, batch)
+        chance = nn.functional.log_softmax(logits.float().reshape(count, -1)[:whole], dim=1)[:, :1]
         weights = batch.place.samples.loss_weights
         losses = -chance if weights is None else -chance * torch.from_numpy(weights).to(chance)[:, None]
         told = chance.detach().double().clamp(max=-1e-12)

@@ -33,9 +33,9 @@ class Grouping:
 
     def __init__(self, metrics: RunMetrics, dataset: Dataset) -> None:
         self.feature, self.at = metrics.group, metrics.at
-        self.candidates = dataset.candidates
+        self.samples_per_target = dataset.samples_per_target
         names = [each.name for each in dataset.schema.features]
-        if self.feature is None and self.candidates == 1:
+        if self.feature is None and self.samples_per_target == 1:
             raise UsageError(
                 f"metrics.at is {', '.join(map(str, self.at))}, and data.test does not say which samples are ranked "
                 "together; name a feature of which they have the same id (metrics.group), or give targets `negatives`"
@@ -51,7 +51,7 @@ class Grouping:
             UsageError: a sample has no id of the feature, or several.
         """
         if self.feature is None:
-            return samples.sample_ids // self.candidates
+            return samples.sample_ids // self.samples_per_target
         bags = expanded(samples).ids[self.feature]
         odd = np.flatnonzero(bags.lengths != 1)
         if len(odd):

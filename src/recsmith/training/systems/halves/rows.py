@@ -8,9 +8,8 @@ the weights themselves (checkpoints, exports) finds the rows joined in place, an
 no byte is needed beside those of fp32, and checkpoints are those of any other job.
 
 A kernel fetches the distinct rows of a batch, widens them to fp32, and pools them there, or gives each id its own where
-a table is not pooled. Their gradients come back
-summed over equal ids, and update the joined rows by the operators of torch.optim.SGD and torchrec's RowWiseAdagrad, so
-that the bits are those of these optimizers on an nn.EmbeddingBag.
+a table is not pooled. Their gradients come back summed over equal ids, and update the joined rows by the operators of
+torch.optim.SGD and torchrec's RowWiseAdagrad, so that the bits are those of these optimizers on an nn.EmbeddingBag.
 """
 
 from collections.abc import Callable, Iterator
