@@ -96,6 +96,7 @@ def test_a_folder_made_for_a_run_that_wrote_nothing_is_removed_again(tmp_path: P
 
 def _begin_and_fail(folder: Path, *, writes: bool) -> None:
     with locked_folder(folder):
+        (folder / "checkpoints" / "deeper").mkdir(parents=True)
         if writes:
-            (folder / "log.jsonl").touch()
+            (folder / "checkpoints" / "log.jsonl").touch()
         raise UsageError("refused")

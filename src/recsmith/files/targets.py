@@ -44,7 +44,7 @@ def check_target(
 def locked_folder(path: Path) -> Generator[None]:
     """A folder for this process alone, made if need be; free again when the process ends, however it does.
 
-    A folder that is made here, and in which nothing is written before an error, is removed again.
+    A folder that is made here, and in which no file is written before an error, is removed again.
 
     Raises:
         UsageError: another process has it, or it cannot be made.
@@ -63,8 +63,10 @@ def locked_folder(path: Path) -> Generator[None]:
     try:
         yield
     except BaseException:
-        if not was_there and not any(path.iterdir()):
-            path.rmdir()
+        within = list(path.rglob("*"))
+        if not was_there and all(each.is_dir() for each in within):
+            for each in [*reversed(within), path]:  # inner ones first
+                each.rmdir()
         raise
     finally:
         os.close(folder)

@@ -56,6 +56,15 @@ def test_a_table_larger_than_a_rank_is_split(tmp_path: Path, monkeypatch: pytest
     assert set(large.ranks) == {0, 1}
 
 
+def test_a_plan_is_the_same_while_free_memory_changes_a_little(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dry run and its job find other numbers of free bytes, and must tell one plan."""
+    digests = set[str]()
+    for moved in (0, 1, 2**20, 2**26):
+        monkeypatch.setattr("recsmith.training.job.plan.free_bytes", lambda moved=moved: 12 * 2**30 + moved)
+        digests.add(planned(tmp_path).digest)
+    assert len(digests) == 1
+
+
 def test_tables_larger_than_all_ranks_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("recsmith.training.job.plan.free_bytes", lambda: SIZES["large"] * ROW_BYTES)
     with pytest.raises(Infeasible, match="fit"):
