@@ -140,7 +140,7 @@ learned: $(VENV)/.test
 bench: $(VENV)/.core
 	$(VENV)/bin/python benchmarks/production.py
 
-$(VENV)/.core: pyproject.toml $(wildcard src/recsmith/planners/*.h src/recsmith/planners/*/*.c)
+$(VENV)/.core: pyproject.toml $(wildcard src/recsmith/*.c src/recsmith/bounds/*.c src/recsmith/planners/*.h src/recsmith/planners/*/*.c)
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) install --editable .
 	@touch $@

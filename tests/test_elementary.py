@@ -39,6 +39,26 @@ def test_a_function_takes_the_ends_of_its_range_as_numpy_does(name: str):
     np.testing.assert_allclose(getattr(elementary, name)(EDGES), right, rtol=1e-13, atol=0)
 
 
+@pytest.mark.skipif(elementary.COMPILED is None, reason="nothing was compiled")
+@pytest.mark.parametrize("name", ["exp", "log", "log1p", "expm1"])
+def test_compiled_functions_have_the_same_bits_and_lay_numbers_as_numpy_does(
+    name: str, monkeypatch: pytest.MonkeyPatch
+):
+    square = np.abs(NEAR_ONE).reshape(100, 200)
+    given = [*ARGUMENTS[name], EDGES, WIDE, -TINY, square, square.T, square[::2], square[:, 3:9], np.array(0.5), 2.5,
+             NEAR_ONE[:0], np.broadcast_to(NEAR_ONE[:9, None], (9, 4))]  # fmt: skip
+    with np.errstate(all="ignore"):
+        found = [getattr(elementary, name)(each) for each in given]
+        monkeypatch.setattr(elementary, "COMPILED", None)
+        plain = [getattr(elementary, name)(each) for each in given]
+    for one, other in zip(found, plain, strict=True):
+        assert type(one) is type(other)
+        assert np.shape(one) == np.shape(other)
+        assert np.asarray(one).strides == np.asarray(other).strides
+        same = np.asarray(one).view(np.int64) == np.asarray(other).view(np.int64)
+        assert (same | (np.isnan(one) & np.isnan(other))).all()
+
+
 def test_logarithms_of_powers_of_two_are_whole():
     powers = np.arange(-1000.0, 1000.0)
     assert (elementary.log2(np.ldexp(1.0, powers.astype(int))) == powers).all()

@@ -13,15 +13,23 @@ static inline double two_to(int64_t k) {                   /* of -1022 to 1023 *
     return found;
 }
 
-static inline double same_exp(double x) {
-    if (!(x > -746)) x = -746;
+static inline double scaled(double x, int64_t k) { return x * two_to(k / 2) * two_to(k - k / 2); }  /* rounded once */
+
+static inline double grown(double x, double least, int64_t *power) {  /* m of exp(x) = 2 ** power (1 + m) */
+    if (!(x > least)) x = least;
     if (x > 710) x = 710;
     double k = (x * 1.4426950408889634 + 0x1.8p52) - 0x1.8p52;  /* the nearest whole number */
     double high = x - k * 6.93147180369123816490e-01, low = k * 1.90821492927058770002e-10, r = high - low, z = r * r;
     double less = r - z * (1.66666666666666019037e-01 + z * (-2.77777777770155933842e-03 + z * (6.61375632143793436117e-05
         + z * (-1.65339022054652515390e-06 + z * 4.13813679705723846039e-08))));
-    int64_t half = (int64_t)k / 2;
-    return (1 + (high - (low - (r * less) / (2 - less)))) * two_to(half) * two_to((int64_t)k - half);
+    *power = (int64_t)k;
+    return high - (low - (r * less) / (2 - less));
+}
+
+static inline double same_exp(double x) {
+    int64_t k;
+    double more = grown(x, -746, &k);
+    return scaled(1 + more, k);
 }
 
 static inline double same_log(double x) {                  /* of numbers above 0; -infinity of others */
