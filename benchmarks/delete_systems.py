@@ -2,11 +2,14 @@
 
     python benchmarks/delete_systems.py                  # all of them, some minutes
     python benchmarks/delete_systems.py towers arrays
-    python benchmarks/delete_systems.py towers --tests   # the tests of the rest of training run, too
+    python benchmarks/delete_systems.py towers --tests   # the tests that name it elsewhere run, too
+    python benchmarks/delete_systems.py towers --all-tests   # and those of the rest of training
 
 After each deletion the copy is asked for the schema of a run, a dry run, and a run of ten steps on one rank, whose loss
-must be what it is with all systems; and pytest collects all other tests. --tests runs those of `REST`. Its commands are
-gone from `recsmith --help`. What still names the system is told: nothing but the list.
+must be what it is with all systems; and pytest collects all other tests. --tests runs those that name the system or its
+modules, themselves or in what they import of tests/: no other module of src/ names it, so others can only see that it
+is gone where they ask for all systems, and those of `REST` do. Its commands are gone from `recsmith --help`. What still
+names the system is told: nothing but the list.
 """
 
 import argparse
@@ -19,6 +22,9 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+from affected import Modules
+from import_graph import reach
 
 ROOT = Path(__file__).resolve().parents[1]
 LISTED = Path("src/recsmith/training/listed.py")
@@ -45,7 +51,8 @@ def main() -> None:
     """Delete one after the other, and print a row for each; exit 1 where something does not hold."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("systems", nargs="*", help="their folders; all of them where none is named")
-    parser.add_argument("--tests", action="store_true", help="run the tests of the rest of training, too")
+    parser.add_argument("--tests", action="store_true", help="run the tests that name the system, too")
+    parser.add_argument("--all-tests", action="store_true", help="run those of the rest of training, too")
     known = [each.name for each in sorted((ROOT / FOLDER).iterdir()) if (each / "__init__.py").exists()]
     options = parser.parse_args()
     whole, _ = trained(ROOT / "src")
@@ -59,13 +66,15 @@ def main() -> None:
             delete(copy, name)
             loss, said = trained(copy / "src")
             tests = tested(copy, ["--collect-only", "tests"])
-            if options.tests and not tests:
-                tests = tested(copy, REST)
+            chosen = naming_tests(copy, name) if options.tests else []
+            chosen += REST if options.all_tests else []
+            if chosen and not tests:
+                tests = tested(copy, chosen)
             used = ", ".join(sorted(names(copy, name))) or "nothing"
         same = loss is not None and loss == whole
         broken += not same or bool(tests)
         run = "the same loss" if same else said or f"{loss} instead of {whole}"
-        green = "green" if options.tests else "collected"
+        green = f"green: {len(chosen)} files" if chosen else "collected"
         print(f"| {name} | {run} | {tests or green} | {used} |", flush=True)
     sys.exit(bool(broken))
 
@@ -96,6 +105,18 @@ def names(copy: Path, name: str) -> set[str]:
     named = re.compile(rf"training\.systems\.{name}\b")
     sources = (each for each in (copy / "src").rglob("*.py") if FOLDER.name not in each.parts)
     return {str(each.relative_to(copy / "src" / "recsmith")) for each in sources if named.search(each.read_text())}
+
+
+def naming_tests(copy: Path, name: str) -> list[str]:
+    """Files of tests that name a deleted system, or its modules: themselves, or in what they import of tests/."""
+    named = re.compile(rf"systems\.{name}\b|[\"']{name}[\"']|\b(?:data|model)\.{name}\b|\b{name}=")
+    modules, inside = Modules(copy), copy / "tests"
+    paths = {each: path for each, path in modules.paths.items() if path.is_relative_to(inside)}
+    found = {each for each, path in paths.items() if named.search(path.read_text())}
+    needs = {each: {other for other in modules.needs[each] & paths.keys() if not other.endswith("conftest")}
+             for each in paths}  # fmt: skip
+    tests = (each for each, path in paths.items() if path.name.startswith("test_"))
+    return sorted(str(paths[each].relative_to(copy)) for each in tests if each in found or reach(needs, each) & found)
 
 
 def tested(copy: Path, words: list[str]) -> str:

@@ -8,7 +8,6 @@ the same step.
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import replace
-from typing import Protocol
 
 import torch
 import torch.distributed as dist
@@ -18,8 +17,9 @@ from recsmith.files import Raw
 from recsmith.plans import Plan
 from recsmith.training.batches import TrainingBatch, pinned
 from recsmith.training.job.agreement import END, FAILURES, Ending
-from recsmith.training.job.job import Progress, TrainingJob, log_wish
+from recsmith.training.job.job import Progress, TrainingJob, evaluate_now, finish, log_progress, log_wish, save
 from recsmith.training.job.log import StepTimes, time_forward, timed
+from recsmith.training.job.metrics import Window
 from recsmith.training.job.rank_times import BytesSent, RankTimes
 from recsmith.training.seams import systems
 from recsmith.training.seams.system import first_of
@@ -36,48 +36,47 @@ SAVES = {END, "save", "stop", "replan"}  # what is done with a state that is sav
 ROLL_BACKS = 3  # to one checkpoint; more of them would repeat the same steps for ever
 
 
-class TrainedModels(Protocol):
-    """The models that a job's steps train; the loop calls this on every rank, in the same order.
+class TrainedModels:
+    """What a job's steps train: its model. An array trains several (systems/arrays/loop.py), each a job beside it.
 
-    job: whose steps these are. The loop counts its steps; each model may be a job of its own beside it.
+    The loop calls this on every rank, in the same order, and counts the steps of `job`.
     """
 
-    @property
-    def job(self) -> TrainingJob:
-        """The job whose steps these are."""
-        ...
+    def __init__(self, job: TrainingJob) -> None:
+        self.job = job
+        self._window = Window(job.sharded.device, job.source.schema.labels)
 
     def took(self, outcome: StepOutcome) -> None:
         """A step was trained: keep its predictions, and how far each model is."""
-        ...
+        self._window.add(outcome.logits, outcome.labels)
 
     def agree(self) -> None:
-        """All ranks look at what each of them has seen; called now and then, and after the last step."""
-        ...
+        """All ranks look at what each has seen, now and then and after the last step; at one loss watchers look."""
 
     def tell(self, times: StepTimes, total: int | None) -> None:
         """Write scores and times since the last line of the log. total: steps of the whole run."""
-        ...
+        self.job.progress.scores = self._window.scores()
+        log_progress(self.job, times, total)
 
     def evaluate(self) -> None:
         """Write scores on data.test."""
-        ...
+        evaluate_now(self.job)
 
     def save(self) -> None:
         """Save the state."""
-        ...
+        save(self.job)
 
     def plan_anew(self, wish: Wish) -> tuple[Plan | None, str]:
         """Another plan to go on under from the state that was just saved; None where none is better, and why."""
-        ...
+        raise NotImplementedError  # rank.py has it: the loop imports nothing that plans
 
     def poll(self) -> None:
-        """Look whether a checkpoint that is written beside steps has ended; called after each step."""
-        ...
+        """Look, after each step, whether a checkpoint that is written beside steps has ended."""
+        self.job.checkpoints.poll()
 
     def finish(self, *, ended: bool) -> Raw:
         """Save, score and export at the end; what came of it. ended: by a signal, after which there is no model."""
-        ...
+        return finish(self.job, ended=ended)
 
 
 def train_prepared(

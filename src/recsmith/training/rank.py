@@ -9,15 +9,12 @@ from pathlib import Path
 from recsmith.files import Raw
 from recsmith.plans import Plan
 from recsmith.training.job.agreement import Agreement, Ending, Wish, heeding_sigterm
-from recsmith.training.job.job import TrainingJob, evaluate_now, finish, log_progress, save
-from recsmith.training.job.log import StepTimes, tell_note, tell_pid
-from recsmith.training.job.metrics import Window
+from recsmith.training.job.log import tell_note, tell_pid
 from recsmith.training.job.starting import owning, plan_anew, prepared
-from recsmith.training.loop import train_prepared
+from recsmith.training.loop import TrainedModels, train_prepared
 from recsmith.training.run import Run, run_of_job, run_to_raw
 from recsmith.training.seams import systems
 from recsmith.training.seams.system import first_of
-from recsmith.training.steps.protocol import StepOutcome
 from recsmith.training.watchers import Watchers
 
 
@@ -50,41 +47,9 @@ def _trained(
     return train_prepared(OneModel(job), batches, watchers, ending, after)
 
 
-class OneModel:
+class OneModel(TrainedModels):
     """The model of a job that trains one."""
-
-    def __init__(self, job: TrainingJob) -> None:
-        self.job = job
-        self._window = Window(job.sharded.device, job.source.schema.labels)
-
-    def took(self, outcome: StepOutcome) -> None:
-        """Keep the predictions of a step."""
-        self._window.add(outcome.logits, outcome.labels)
-
-    def agree(self) -> None:
-        """Nothing: watchers look at its loss."""
-
-    def tell(self, times: StepTimes, total: int | None) -> None:
-        """Write scores and times since the last line of the log."""
-        self.job.progress.scores = self._window.scores()
-        log_progress(self.job, times, total)
-
-    def evaluate(self) -> None:
-        """Write scores on data.test."""
-        evaluate_now(self.job)
-
-    def save(self) -> None:
-        """Save the state."""
-        save(self.job)
 
     def plan_anew(self, wish: Wish) -> tuple[Plan | None, str]:
         """Another plan to go on under; None where none is better, and why."""
         return plan_anew(self.job, wish)
-
-    def poll(self) -> None:
-        """Look whether a checkpoint in the background has ended."""
-        self.job.checkpoints.poll()
-
-    def finish(self, *, ended: bool) -> Raw:
-        """Save, score and export at the end."""
-        return finish(self.job, ended=ended)

@@ -10,7 +10,6 @@ from recsmith.training.job.card import check_maps
 from recsmith.training.job.models import Unsharded
 from recsmith.training.job.plan_rules import check_loadable
 from recsmith.training.job.resuming import CHECKPOINTS, Saved, checkpoint_folders
-from recsmith.training.job.sharded import table_of
 from recsmith.training.optimizers.building import state_bytes
 from recsmith.training.run import Run
 from recsmith.training.seams import systems
@@ -42,16 +41,10 @@ def check_goes_on(parts: Unsharded, saved: Saved, plan: Plan, ranks: int) -> Non
 
 
 def check_job(run: Run, saved: Saved, parts: Unsharded) -> None:
-    """Refuse, before anything is sharded, another model or another optimizer than the checkpoint's. run: decided.
+    """Refuse another model or another optimizer than the checkpoint's (CorruptFile). run: decided.
 
     What only shards can tell, `Saved.load` refuses.
-
-    Raises:
-        CorruptFile: the checkpoint is of others, or damaged.
     """
-    weights = {
-        name: (tuple(each.shape), str(each.dtype).removeprefix("torch.") if table_of(name) else None)
-        for name, each in parts.task.state_dict().items()
-    }  # an optimizer may keep dense layers in another form
     kept = {"dense": state_bytes(run.optimizers.dense), "sparse": OPTIMIZERS[run.optimizers.sparse.name].fused_states}
-    saved.check_job(run, weights, [group for group, some in kept.items() if some and not trains_layers(run)])
+    stateful = [] if trains_layers(run) else [group for group, some in kept.items() if some]
+    saved.check_job(run, parts.task.state_dict(), stateful)

@@ -30,7 +30,6 @@ from recsmith.training.sources.protocol import State
 from recsmith.training.step_clock import STEPS
 from recsmith.training.tables.features import Features
 
-KILLED_S = 5.0  # in which all processes of a job that was killed are gone
 Keeps = Callable[[], Raw | None]
 
 

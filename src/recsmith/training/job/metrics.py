@@ -162,19 +162,18 @@ def _gathered(values: torch.Tensor) -> torch.Tensor:
 def score(
     job: ShardedJob, dataset: Dataset, features: Features, batch_size: int, metrics: RunMetrics | None = None
 ) -> Scores:  # fmt: skip
-    """Scores on all samples of a dataset, with the exact AUC; called on every rank. metrics: which samples are ranked.
+    """Scores on all samples of a dataset, with the exact AUC; called on every rank, as `score_each` of one model."""
+    return score_each(job, dataset, features, batch_size, metrics)[0]
+
+
+def score_each(
+    job: ShardedJob, dataset: Dataset, features: Features, batch_size: int, metrics: RunMetrics | None, models: int = 1
+) -> list[Scores]:
+    """The same of models that are called as one, whose logits are (models, B, L). metrics: which samples are ranked.
 
     Raises:
         UsageError: the data does not say which samples are ranked together.
     """
-    return score_each(job, dataset, features, batch_size, models=1, metrics=metrics)[0]
-
-
-def score_each(
-    job: ShardedJob, dataset: Dataset, features: Features, batch_size: int, *, models: int,
-    metrics: RunMetrics | None = None,
-) -> list[Scores]:  # fmt: skip
-    """The same of several models that are called as one, whose logits are (models, B, L)."""
     ranked = None if metrics is None else grouping(metrics, dataset)
     windows = [Window(job.device, dataset.schema.labels, ranked) for _ in range(models)]
     job.model.eval()

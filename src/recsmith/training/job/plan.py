@@ -3,7 +3,7 @@
 import logging
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +13,6 @@ from torch import nn
 from torchrec import EmbeddingConfig
 from torchrec.distributed.planner import EmbeddingShardingPlanner, ParameterConstraints, Topology
 from torchrec.distributed.planner.types import PlannerError
-from torchrec.distributed.types import ModuleSharder
 
 from recsmith.adapters.convert import from_sharding_plan
 from recsmith.adapters.drop_in_planner import RecSmithPlanner
@@ -23,7 +22,7 @@ from recsmith.adapters.torchrec_planner import quiet
 from recsmith.adapters.workload import read_workload
 from recsmith.clusters import Cluster, Links
 from recsmith.costs.neural.model import NeuralCostModel
-from recsmith.data import Batch, DataSchema
+from recsmith.data import Batch
 from recsmith.errors import Infeasible, NoPlanFound, PlanMismatch, UsageError
 from recsmith.jobs.machine import free_bytes
 from recsmith.planning.simulate import price
@@ -86,58 +85,50 @@ def plan_to_go_on(parts: Unsharded, before: Plan | None, ranks: int, ranks_per_h
 
 
 def plan_here(parts: Unsharded, ranks: int, ranks_per_host: int, before: Plan | None = None) -> Plan:
-    """The plan of a run for so many ranks, made or read in this process. before: the plan of its checkpoint."""
-    sample, schema = first_batch(parts.source, COUNTED), parts.source.schema
-    return make_plan(parts.run, parts.task, schema, sample, ranks=ranks, ranks_per_host=ranks_per_host, before=before)
+    """The plan of a run for so many ranks: of its file, or made now in this process.
 
-
-def make_plan(
-    run: Run, model: nn.Module, schema: DataSchema, sample: Batch, *, ranks: int, ranks_per_host: int,
-    before: Plan | None = None,
-) -> Plan:  # fmt: skip
-    """The plan that a run trains under: of its file, or one made now.
-
-    sample: a batch of the data, from which ids per sample are counted where the data does not say them. before: plan of
-    the checkpoint that training goes on from, on another number of ranks; what is made now can load its state.
+    before: plan of the checkpoint that training goes on from; what is made now can load its state.
 
     Raises:
         PlanMismatch: the file's plan is for another number of ranks or other tables.
         UsageError: tables cannot have their optimizer on this kind of device.
         Infeasible, NoPlanFound: the tables do not fit on these ranks.
     """
+    run, model, sample = parts.run, parts.task, first_batch(parts.source, COUNTED)
     if run.plan not in MADE_HERE:
         return _plan_of_file(run.plan, ranks)
     check_together(device_parts(run, device_type()))
-    cluster, batches = this_cluster(ranks, ranks_per_host), run.data.batches_of_a_step
-    batch_size = run.data.local_batch_size(ranks) * batches
-    lookups = _lookups(model, schema, sample, batch_size)
-    if run.plan != TORCHREC:
-        names = [config.name for config in configs_of(model) if isinstance(config, EmbeddingConfig)]
-        limits = plan_limits(run, before, sequences=names, device=device_type(), hosts=cluster.hosts)
-        access = {} if run.model.index_dedup == "off" else access_of_sequences(model, sample)
-        return _auto_plan(run, model, cluster, batch_size, lookups, limits, access)
-    return plan_as_torchrec(
-        model,
-        sharders_of(collectives_of(run.comms)),
-        cluster,
-        lookups,
-        batch_size=batch_size,
-        optimizer=run.optimizers.sparse.name,
-    )
+    cluster, batch_size = this_cluster(ranks, ranks_per_host), _batch_size(run, ranks)
+    lookups = _lookups(parts, sample, batch_size)
+    if run.plan == TORCHREC:
+        return plan_as_torchrec(run, model, cluster, lookups, batch_size)
+    names = [config.name for config in configs_of(model) if isinstance(config, EmbeddingConfig)]
+    limits = plan_limits(run, before, sequences=names, device=device_type(), hosts=cluster.hosts)
+    access = {} if run.model.index_dedup == "off" else access_of_sequences(model, sample)
+    return _auto_plan(run, model, cluster, batch_size, lookups, limits, access)
 
 
 def tables_of_run(parts: Unsharded, ranks: int) -> Workload:
     """The tables of a run as so many ranks look them up, with the ids that an auto plan counts."""
     run, model, sample = parts.run, parts.task, first_batch(parts.source, COUNTED)
-    batch_size = run.data.local_batch_size(ranks) * run.data.batches_of_a_step
-    made = read_workload(
-        model, sharders_of(collectives_of(run.comms)), batch_size=batch_size, optimizer=run.optimizers.sparse.name,
-        constraints=_lookups(model, parts.source.schema, sample, batch_size),
-    )  # fmt: skip
-    access = access_of_sequences(model, sample)
+    batch_size, access = _batch_size(run, ranks), access_of_sequences(model, sample)
+    made = _workload(run, model, batch_size, _lookups(parts, sample, batch_size))
     return replace(
         made, tables=tuple(replace(table, access=access.get(table.name, table.access)) for table in made.tables)
     )
+
+
+def _batch_size(run: Run, ranks: int) -> int:
+    """Samples that a rank looks up at once, at most."""
+    return run.data.local_batch_size(ranks) * run.data.batches_of_a_step
+
+
+def _workload(
+    run: Run, model: nn.Module, batch_size: int, lookups: Mapping[str, ParameterConstraints] | None = None
+) -> Workload:
+    """The tables of a model. lookups: ids of a bag of each feature, by table."""
+    sharders, optimizer = sharders_of(collectives_of(run.comms)), run.optimizers.sparse.name
+    return read_workload(model, sharders, batch_size=batch_size, constraints=lookups, optimizer=optimizer)
 
 
 def _auto_plan(
@@ -145,30 +136,21 @@ def _auto_plan(
     limits: Constraints, access: dict[str, AccessProfile],
 ) -> Plan:  # fmt: skip
     """RecSmith's plan; on CPU under the learned cost model, of tables that stay whole where memory allows it."""
-    sharders, optimizer = sharders_of(collectives_of(run.comms)), run.optimizers.sparse.name
 
     def plan(cost_model: str | None = None, space: Space | None = None) -> Plan:
         planner = RecSmithPlanner(
-            cluster,
-            batch_size=batch_size,
-            constraints=lookups,
-            optimizer=optimizer,
-            limits=limits,
-            reserve_bytes=0,
-            seed=run.seed,
-            cost_model=cost_model,
-            space=space,
-            index_dedup=run.model.index_dedup,
+            cluster, batch_size=batch_size, constraints=lookups, optimizer=run.optimizers.sparse.name, limits=limits,
+            reserve_bytes=0, seed=run.seed, cost_model=cost_model, space=space, index_dedup=run.model.index_dedup,
             access=access,
-        )
+        )  # fmt: skip
         with warnings.catch_warnings():  # of columns that are split inexactly: keep_exact forbids them
             warnings.simplefilter("ignore")
-            return planner.make(model, sharders).plan
+            return planner.make(model, sharders_of(collectives_of(run.comms))).plan
 
     if device_type() != "cpu":
         return plan()
-    workload = read_workload(model, sharders, batch_size=batch_size, optimizer=optimizer)
-    learned = LEARNED_ON_CPU if NeuralCostModel(LEARNED_ON_CPU).knows(workload) else None
+    known = NeuralCostModel(LEARNED_ON_CPU).knows(_workload(run, model, batch_size))
+    learned = LEARNED_ON_CPU if known else None
     try:
         return plan(learned, UNSPLIT)
     except (Infeasible, NoPlanFound):  # a table is larger than the memory of a rank
@@ -189,13 +171,13 @@ def _plan_of_file(file: str, ranks: int) -> Plan:
     return plan
 
 
-def _lookups(model: nn.Module, schema: DataSchema, sample: Batch, batch_size: int) -> dict[str, ParameterConstraints]:
+def _lookups(parts: Unsharded, sample: Batch, batch_size: int) -> dict[str, ParameterConstraints]:
     """Ids a bag of each feature that the model's tables look up: those that the data says, else those of the sample.
 
     Of deduplicated features, the batch is of their distinct rows.
     """
-    features = features_of(model)
-    known = {feature.name: feature.pooling_factor for feature in schema.features}
+    features = features_of(parts.task)
+    known = {feature.name: feature.pooling_factor for feature in parts.source.schema.features}
     bags, repeated = features.bags(sample), features.repeats
 
     def factor(feature: str) -> float:
@@ -211,7 +193,7 @@ def _lookups(model: nn.Module, schema: DataSchema, sample: Batch, batch_size: in
             if config.feature_names[0] in repeated
             else None,
         )
-        for config in configs_of(model)
+        for config in configs_of(parts.task)
     }
 
 
@@ -228,26 +210,16 @@ def access_of_sequences(model: nn.Module, sample: Batch) -> dict[str, AccessProf
 
 
 def plan_as_torchrec(
-    model: nn.Module,
-    sharders: Sequence[ModuleSharder[nn.Module]],
-    cluster: Cluster,
-    lookups: Mapping[str, ParameterConstraints],
-    *,
-    batch_size: int,
-    optimizer: str,
+    run: Run, model: nn.Module, cluster: Cluster, lookups: Mapping[str, ParameterConstraints], batch_size: int
 ) -> Plan:
-    """TorchRec's plan for a model, priced by RecSmith. lookups: ids of a bag of each feature, by table.
-
-    Raises:
-        NoPlanFound: TorchRec's planner found none.
-    """
-    workload = read_workload(model, sharders, batch_size=batch_size, constraints=lookups, optimizer=optimizer)
+    """TorchRec's plan for a model, priced by RecSmith; NoPlanFound where its planner finds none."""
+    workload, sharders = _workload(run, model, batch_size, lookups), sharders_of(collectives_of(run.comms))
     try:
         with quiet():
             planner = EmbeddingShardingPlanner(
                 topology=to_topology(cluster), batch_size=batch_size, constraints=dict(lookups), stats=[], debug=False
             )
-            found = planner.plan(model, list(sharders))
+            found = planner.plan(model, sharders)
     except PlannerError as error:
         raise NoPlanFound(f"TorchRec's planner: {str(error).splitlines()[0][:200]}; use plan: auto") from None
     return replace(price(workload, cluster, from_sharding_plan(found, workload, cluster)), planner=TORCHREC)

@@ -22,7 +22,7 @@ from recsmith.clusters.cluster import LARGEST_WORLD
 from recsmith.errors import CorruptFile, check_rules, too_small
 from recsmith.files import Raw, decode, parse_json, read_text
 from recsmith.plans import Plan, load_plan
-from recsmith.training.job.sharded import ShardedJob
+from recsmith.training.job.sharded import ShardedJob, table_of
 from recsmith.training.random_states import restore_random_states
 from recsmith.training.run import Run, load_run
 from recsmith.training.seams import systems
@@ -102,30 +102,23 @@ class Saved:
         """The run that it was saved by."""
         return load_run(self.folder / RUN_FILE)
 
-    def check_job(self, run: Run, weights: Mapping[str, tuple[Shape, str | None]], stateful: Sequence[str]) -> None:
-        """Refuse, before anything is sharded, another model or another optimizer, as `load` does.
+    def check_job(self, run: Run, weights: Mapping[str, torch.Tensor], stateful: Sequence[str]) -> None:
+        """Refuse, before anything is sharded, another model or another optimizer, as `load` does; CorruptFile.
 
-        weights: shapes of the model's weights by their names, and element types, None where checkpoints have others.
-        stateful: those of `sparse` and `dense` whose optimizers keep any state.
-
-        Raises:
-            CorruptFile: the checkpoint is of another model or of another optimizer, or damaged.
+        weights: of the model by their names; an optimizer may keep those of dense layers in another form. stateful:
+        those of `sparse` and `dense` whose optimizers keep any state.
         """
         there = CheckpointRows(self.folder / STATE).whole()
-        for key in sorted(f"model.{name}" for name in weights):
-            shape, kind = weights[key.removeprefix("model.")]
-            self._check_shape(key, tuple(there[key].shape) if key in there else None, shape)
-            if kind is not None:
-                self._check_type(key, _type(there[key].dtype), kind)
+        for name in sorted(weights):
+            key, here = f"model.{name}", weights[name]
+            self._check_shape(key, tuple(there[key].shape) if key in there else None, tuple(here.shape))
+            if table_of(name) is not None:
+                self._check_type(key, _type(there[key].dtype), _type(here.dtype))
         for group in stateful:
             self._check_name(group, run)
 
     def load(self, job: ShardedJob, run: Run) -> None:
-        """Weights and state of optimizers into this rank's shards; called on every rank.
-
-        Raises:
-            CorruptFile: the checkpoint is of another model or of another optimizer, or damaged.
-        """
+        """Weights and state of optimizers into this rank's shards, on every rank; CorruptFile where it is of others."""
         saved = from_rank_0(
             lambda: {
                 key: [_type(each.dtype), list(each.shape)]

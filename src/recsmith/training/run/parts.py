@@ -12,58 +12,40 @@ from recsmith._components import parsed
 from recsmith.plans import Plan
 from recsmith.training.collectives import collectives_of
 from recsmith.training.run import names_component
-from recsmith.training.seams.capabilities import (
-    BF16_PRODUCTS_NEEDED,
-    COPIES,
-    EXCHANGE,
-    FORMATS,
-    FP32_PRODUCTS_NEEDED,
-    FP32_TABLES,
-    LAYERS,
-    LOSS,
-    MATRICES,
-    NOTHING,
-    ON_CPU,
-    ON_GPU,
-    ONE_PLACE,
-    POOLED,
-    PRODUCTS,
-    STEP,
-    TABLES,
-    Capabilities,
-    PlainPart,
-    RefusesNothing,
-)
+from recsmith.training.seams import capabilities as job
+from recsmith.training.seams.capabilities import NOTHING, Capabilities, PlainPart, RefusesNothing
 from recsmith.workloads.optimizers import COPYING_OPTIMIZERS, CPU_OPTIMIZERS, OPTIMIZERS
 
 COPIED = "data_parallel"
 SEQUENCES_ON_CPU = ("table_wise", "column_wise", "row_wise")  # FBGEMM 1.8 pools copies of sequence tables there
 
 
-FEED = PlainPart("data.feed", needs=Capabilities({FORMATS}))
+FEED = PlainPart("data.feed", needs=Capabilities({job.FORMATS}))
 WEIGHTS, BUILT_IN_MODEL = PlainPart("weights of ids"), PlainPart("model.name of torchrec.models")
-CPU = PlainPart("a CPU", lacks=Capabilities({ON_GPU}), stands="this job is on CPUs")
-GPU = PlainPart("a GPU", lacks=Capabilities({ON_CPU}), stands="this job is on GPUs")
+CPU = PlainPart("a CPU", lacks=Capabilities({job.ON_GPU}), stands="this job is on CPUs")
+GPU = PlainPart("a GPU", lacks=Capabilities({job.ON_CPU}), stands="this job is on GPUs")
 FP32_PRODUCTS = PlainPart(
-    "model.precision: fp32", lacks=Capabilities({BF16_PRODUCTS_NEEDED}), stands="model.precision is fp32"
+    "model.precision: fp32", lacks=Capabilities({job.BF16_PRODUCTS_NEEDED}), stands="model.precision is fp32"
 )
 BF16_PRODUCTS = PlainPart(
-    "model.precision: bf16", Capabilities({PRODUCTS}), lacks=Capabilities({FP32_PRODUCTS_NEEDED}),
+    "model.precision: bf16", Capabilities({job.PRODUCTS}), lacks=Capabilities({job.FP32_PRODUCTS_NEEDED}),
     stands="model.precision is bf16",
 )  # fmt: skip
-SOFTMAX = PlainPart("model.loss: softmax", Capabilities({LOSS}))
-NO_LAYERS = PlainPart("a model without dense layers", lacks=Capabilities({MATRICES}), stands="the model has none")
-BACKGROUND = PlainPart("checkpoint.background", Capabilities({COPIES}))
-OWN_TABLES = PlainPart("model.table_module", Capabilities({TABLES}))
-OWN_SOURCE = PlainPart("data.train: {source: ...}", lacks=Capabilities({FORMATS}), stands="data.train names a source")
-AHEAD_OF_BATCHES = PlainPart("pipeline: sparse_dist", Capabilities({EXCHANGE}))
+SOFTMAX = PlainPart("model.loss: softmax", Capabilities({job.LOSS}))
+NO_LAYERS = PlainPart("a model without dense layers", lacks=Capabilities({job.MATRICES}), stands="the model has none")
+BACKGROUND = PlainPart("checkpoint.background", Capabilities({job.COPIES}))
+OWN_TABLES = PlainPart("model.table_module", Capabilities({job.TABLES}))
+OWN_SOURCE = PlainPart(
+    "data.train: {source: ...}", lacks=Capabilities({job.FORMATS}), stands="data.train names a source"
+)
+AHEAD_OF_BATCHES = PlainPart("pipeline: sparse_dist", Capabilities({job.EXCHANGE}))
 
 
 @dataclass(frozen=True)
 class OwnStep(RefusesNothing):
     """A step that a class of the user's makes."""
 
-    owns: ClassVar[Capabilities] = Capabilities({STEP})
+    owns: ClassVar[Capabilities] = Capabilities({job.STEP})
     name: str
     label: str = "pipeline: module:Class"
 
@@ -72,7 +54,7 @@ class OwnStep(RefusesNothing):
 class HistoryModel(RefusesNothing):
     """A model of histories, whose layers are multiplied at each position: what trains layers counts them once."""
 
-    needs: ClassVar[Capabilities] = Capabilities({LAYERS})
+    needs: ClassVar[Capabilities] = Capabilities({job.LAYERS})
     name: str = "hstu"
 
     @property
@@ -101,7 +83,7 @@ class PlannedTables(RefusesNothing):
     @property
     def lacks(self) -> Capabilities:
         """Of copies."""
-        return Capabilities({ONE_PLACE}) if self.copied else NOTHING
+        return Capabilities({job.ONE_PLACE}) if self.copied else NOTHING
 
     @property
     def stands(self) -> str:
@@ -113,7 +95,7 @@ class PlannedTables(RefusesNothing):
 class Sequences:
     """A table that is not pooled, and the name of its model."""
 
-    lacks: ClassVar[Capabilities] = Capabilities({POOLED})
+    lacks: ClassVar[Capabilities] = Capabilities({job.POOLED})
     table: str
     model: str
     label: str = "pooling: none"
@@ -137,8 +119,8 @@ class TableOptimizer(RefusesNothing):
     """The optimizer of embedding tables: FBGEMM has some on GPUs alone, and some for sharded tables alone."""
 
     cures: ClassVar[Mapping[str, str]] = {
-        ON_GPU: f"on CPU use {', '.join(CPU_OPTIMIZERS)}",
-        ONE_PLACE: f"use {', '.join(COPYING_OPTIMIZERS)}, or a plan without data_parallel",
+        job.ON_GPU: f"on CPU use {', '.join(CPU_OPTIMIZERS)}",
+        job.ONE_PLACE: f"use {', '.join(COPYING_OPTIMIZERS)}, or a plan without data_parallel",
     }
     name: str
 
@@ -150,7 +132,7 @@ class TableOptimizer(RefusesNothing):
     @property
     def needs(self) -> Capabilities:
         """A GPU, and rows that are in one place."""
-        found = {ON_GPU: self.name not in CPU_OPTIMIZERS, ONE_PLACE: not OPTIMIZERS[self.name].copies}
+        found = {job.ON_GPU: self.name not in CPU_OPTIMIZERS, job.ONE_PLACE: not OPTIMIZERS[self.name].copies}
         return Capabilities(need for need, needed in found.items() if needed)
 
 
@@ -188,7 +170,7 @@ def not_as_plain(comms: Any, system: str, why_not_int8: str) -> str | None:
 class NarrowTables:
     """Tables whose weights are narrower than fp32: the name of the first, and its data type."""
 
-    lacks: ClassVar[Capabilities] = Capabilities({FP32_TABLES})
+    lacks: ClassVar[Capabilities] = Capabilities({job.FP32_TABLES})
     table: str
     data_type: str = "bf16"
 

@@ -14,52 +14,24 @@ from recsmith.errors import UsageError
 from recsmith.plans import Plan
 from recsmith.training.models import SEQUENCE_MODELS
 from recsmith.training.run import BUILT_IN, Run, RunModel, RunTable
-from recsmith.training.run.parts import (
-    AHEAD_OF_BATCHES,
-    BACKGROUND,
-    BF16_PRODUCTS,
-    BUILT_IN_MODEL,
-    CPU,
-    FEED,
-    FP32_PRODUCTS,
-    GPU,
-    NO_LAYERS,
-    OWN_SOURCE,
-    OWN_TABLES,
-    SOFTMAX,
-    WEIGHTS,
-    HistoryModel,
-    Messages,
-    NarrowTables,
-    OwnStep,
-    PlannedTables,
-    Sequences,
-    TableOptimizer,
-)
+from recsmith.training.run import parts as core
+from recsmith.training.seams import capabilities as job
 from recsmith.training.seams import systems
-from recsmith.training.seams.capabilities import (
-    BETWEEN,
-    Capabilities,
-    Part,
-    PlainPart,
-    key_of,
-    owned_by_both,
-    unmet_need,
-)
+from recsmith.training.seams.capabilities import Capabilities, Part, PlainPart
 
 
 def model_parts(model: RunModel, *, tables: Sequence[RunTable], weighted: bool = False) -> list[Part]:
     """The parts of a model. weighted: whether ids of its data have weights."""
     sequences = [each.name for each in tables if each.pooling == "none"]
     built = [part for each in systems() for part in each.table_parts(model)]
-    named = any(key_of(part) == "model.table_module" for part in built)
+    named = any(job.key_of(part) == "model.table_module" for part in built)
     found: list[tuple[bool, Part]] = [
-        (bool(sequences), Sequences(next(iter(sequences), ""), model.name)),
+        (bool(sequences), core.Sequences(next(iter(sequences), ""), model.name)),
         *((True, part) for part in built),
-        (model.table_module is not None and not named, OWN_TABLES),
-        (model.name in BUILT_IN, BUILT_IN_MODEL),
-        (weighted, WEIGHTS),
-        (model.loss == "softmax", SOFTMAX),
+        (model.table_module is not None and not named, core.OWN_TABLES),
+        (model.name in BUILT_IN, core.BUILT_IN_MODEL),
+        (weighted, core.WEIGHTS),
+        (model.loss == "softmax", core.SOFTMAX),
     ]
     return [part for present, part in found if present]
 
@@ -69,14 +41,14 @@ def data_parts(run: Run) -> list[Part]:
     own = isinstance(run.data.train, dict) and "source" in cast(dict[str, Any], run.data.train)
     step = "auto" if run.pipeline == "auto" else parsed(run.pipeline, "pipeline")[0]
     found: list[tuple[bool, Part]] = [
-        (own, OWN_SOURCE),
-        (run.data.feed is not None, FEED),
+        (own, core.OWN_SOURCE),
+        (run.data.feed is not None, core.FEED),
         *((True, part) for each in systems() for part in each.data_parts(run)),
-        (":" in step, OwnStep(step)),
-        (bool(run.systems), PlainPart(f"systems: {', '.join(run.systems)}", Capabilities({BETWEEN}))),
-        (True, Messages(run.comms)),
+        (":" in step, core.OwnStep(step)),
+        (bool(run.systems), PlainPart(f"systems: {', '.join(run.systems)}", Capabilities({job.BETWEEN}))),
+        (True, core.Messages(run.comms)),
         *((True, part) for part in row_parts(run)),
-        (step == "sparse_dist" and run.data.deduplicate != "auto", AHEAD_OF_BATCHES),
+        (step == "sparse_dist" and run.data.deduplicate != "auto", core.AHEAD_OF_BATCHES),
     ]
     return [part for present, part in found if present]
 
@@ -88,7 +60,7 @@ def row_parts(run: Run) -> list[Part]:
 
 def device_parts(run: Run, device: str) -> list[Part]:
     """The parts of a run that go with a kind of device or not, whatever its plan is."""
-    return [CPU if device == "cpu" else GPU, TableOptimizer(run.optimizers.sparse.name)]
+    return [core.CPU if device == "cpu" else core.GPU, core.TableOptimizer(run.optimizers.sparse.name)]
 
 
 def placed_parts(run: Run, plan: Plan, device: str) -> list[Part]:
@@ -97,19 +69,19 @@ def placed_parts(run: Run, plan: Plan, device: str) -> list[Part]:
     named = sorted(((table.data_type, table.name) for table in plan.workload.tables), reverse=True)
     narrow = {kind: name for kind, name in named if kind != "fp32"}  # the first of each
     return [
-        *device_parts(run, device), Messages(run.comms),
-        *(Sequences(name, run.model.name) for name in sequences[:1]), PlannedTables(plan, device),
-        *(NarrowTables(name, kind) for kind, name in narrow.items()), *row_parts(run),
-        FP32_PRODUCTS if run.model.precision == "fp32" else BF16_PRODUCTS,
+        *device_parts(run, device), core.Messages(run.comms),
+        *(core.Sequences(name, run.model.name) for name in sequences[:1]), core.PlannedTables(plan, device),
+        *(core.NarrowTables(name, kind) for kind, name in narrow.items()), *row_parts(run),
+        core.FP32_PRODUCTS if run.model.precision == "fp32" else core.BF16_PRODUCTS,
         *trained_by(run),
         *(part for each in systems() for part in each.placed_parts(run, plan)),
-        *([BACKGROUND] if run.checkpoint is not None and run.checkpoint.background else []),
+        *([core.BACKGROUND] if run.checkpoint is not None and run.checkpoint.background else []),
     ]  # fmt: skip
 
 
 def layer_parts(run: Run, shapes: Sequence[Sequence[int]]) -> list[Part]:
     """The parts of a run's dense layers. shapes: of their parameters."""
-    return [*trained_by(run), *([NO_LAYERS] if all(len(shape) < 2 for shape in shapes) else [])]
+    return [*trained_by(run), *([core.NO_LAYERS] if all(len(shape) < 2 for shape in shapes) else [])]
 
 
 def trained_by(run: Run, *, undecided: bool = False) -> list[Part]:
@@ -117,8 +89,8 @@ def trained_by(run: Run, *, undecided: bool = False) -> list[Part]:
 
     undecided: what `auto` may switch on counts, too.
     """
-    histories = [HistoryModel(run.model.name)] if run.model.name in SEQUENCE_MODELS else []
-    softmax = [SOFTMAX] if run.model.loss == "softmax" else []
+    histories = [core.HistoryModel(run.model.name)] if run.model.name in SEQUENCE_MODELS else []
+    softmax = [core.SOFTMAX] if run.model.loss == "softmax" else []
     return [*histories, *softmax, *(part for each in systems() for part in each.layer_parts(run, undecided=undecided))]
 
 
@@ -130,7 +102,7 @@ def refusals(parts: Sequence[Part]) -> Iterator[str]:
 def refused_pairs(parts: Sequence[Part]) -> Iterator[tuple[Part, Part, str]]:
     """(part, another one that it does not go with, why); what parts say themselves comes first."""
     told = set[frozenset[int]]()  # each pair once; a part that was found twice goes with itself
-    for refused in (_refused, owned_by_both):
+    for refused in (_refused, job.owned_by_both):
         for part, other in permutations(parts, 2):
             pair = frozenset((id(part), id(other)))
             if part != other and pair not in told and (why := refused(part, other)) is not None:
@@ -140,7 +112,7 @@ def refused_pairs(parts: Sequence[Part]) -> Iterator[tuple[Part, Part, str]]:
 
 def _refused(part: Part, other: Part) -> str | None:
     """Why a part refuses another one: for a reason of its own, or because it lacks something beside it."""
-    return part.refuses(other) or unmet_need(part, other)
+    return part.refuses(other) or job.unmet_need(part, other)
 
 
 def check_together(parts: Sequence[Part]) -> None:

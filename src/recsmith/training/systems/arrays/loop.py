@@ -36,6 +36,7 @@ from recsmith.training.job.starting import (
     set_state,
     settled,
 )
+from recsmith.training.loop import TrainedModels
 from recsmith.training.run import Run, run_to_raw, save_run
 from recsmith.training.scores import Scores
 from recsmith.training.sources import open_data, open_source
@@ -61,7 +62,7 @@ DIVERGED = (
 )
 
 
-class ArrayModels:
+class ArrayModels(TrainedModels):
     """The members of an array on this rank, which the steps of one job train together.
 
     job: of the array. members: each as a job of its own, by name. ended: why those that diverged have ended.
@@ -128,12 +129,7 @@ class ArrayModels:
         first = next(iter(self.members.values()))
         dataset = open_data(self.job.run.data.test, "data.test")
         found = score_each(
-            self.job.sharded,
-            dataset,
-            first.features,
-            first.batch_size,
-            models=len(self.members),
-            metrics=first.run.metrics,
+            self.job.sharded, dataset, first.features, first.batch_size, first.run.metrics, len(self.members)
         )
         return {name: each for name, each in zip(self.members, found, strict=True) if name not in self.ended}
 

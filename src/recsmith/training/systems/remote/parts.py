@@ -12,16 +12,8 @@ from recsmith.training.collectives import collectives_of
 from recsmith.training.run import Run, names_component
 from recsmith.training.run.parts import BACKGROUND, BF16_PRODUCTS, GPU, Messages, NarrowTables, OwnStep, TableOptimizer
 from recsmith.training.run.refusals import check_together, data_parts, model_parts, trained_by
-from recsmith.training.seams.capabilities import (
-    EXCHANGE,
-    FP32_TABLES,
-    OF_ONE_MODEL,
-    ON_CPU,
-    ONE_PLACE,
-    POOLED,
-    Capabilities,
-    Part,
-)
+from recsmith.training.seams import capabilities as job
+from recsmith.training.seams.capabilities import Capabilities, Part
 from recsmith.training.systems.remote.settings import OPTIMIZERS_OF_SERVERS, RunRemote
 
 
@@ -29,11 +21,13 @@ from recsmith.training.systems.remote.settings import OPTIMIZERS_OF_SERVERS, Run
 class TablesOnServers:
     """Tables on processes beside the trainers."""
 
-    needs: ClassVar[Capabilities] = OF_ONE_MODEL | {EXCHANGE, POOLED, FP32_TABLES, ON_CPU, ONE_PLACE}
+    needs: ClassVar[Capabilities] = job.OF_ONE_MODEL | {
+        job.EXCHANGE, job.POOLED, job.FP32_TABLES, job.ON_CPU, job.ONE_PLACE
+    }  # fmt: skip
     cures: ClassVar[Mapping[str, str]] = {
-        FP32_TABLES: "give it fp32",
-        ON_CPU: "leave remote out there, since PyTorch discourages its RPC on GPUs",
-        ONE_PLACE: "use a plan without data_parallel, or leave remote out",
+        job.FP32_TABLES: "give it fp32",
+        job.ON_CPU: "leave remote out there, since PyTorch discourages its RPC on GPUs",
+        job.ONE_PLACE: "use a plan without data_parallel, or leave remote out",
     }
     label: str = "remote"
 

@@ -8,17 +8,8 @@ from recsmith._components import known
 from recsmith.training.optimizers import AUTO, KIND
 from recsmith.training.optimizers.settings import DenseOptimizer, RunOptimizers, SparseOptimizer
 from recsmith.training.run import Run
-from recsmith.training.seams.capabilities import (
-    FP32_PRODUCTS_NEEDED,
-    FP32_WEIGHTS,
-    GRADIENTS,
-    LAYERS,
-    LOSS,
-    MATRICES,
-    STEP,
-    Capabilities,
-    RefusesNothing,
-)
+from recsmith.training.seams import capabilities as job
+from recsmith.training.seams.capabilities import Capabilities, RefusesNothing
 
 BY_LOSSES = "its line search compares losses that bf16 cannot tell apart, so train dense layers in fp32"
 
@@ -27,13 +18,13 @@ BY_LOSSES = "its line search compares losses that bf16 cannot tell apart, so tra
 class LayersByStep:
     """A pipeline that trains dense layers itself, by gradients and Hessians of the whole sample."""
 
-    owns: ClassVar[Capabilities] = Capabilities({LAYERS, STEP})
-    needs: ClassVar[Capabilities] = Capabilities({MATRICES, FP32_WEIGHTS, FP32_PRODUCTS_NEEDED, LOSS})
-    lacks: ClassVar[Capabilities] = Capabilities({GRADIENTS})
+    owns: ClassVar[Capabilities] = Capabilities({job.LAYERS, job.STEP})
+    needs: ClassVar[Capabilities] = Capabilities({job.MATRICES, job.FP32_WEIGHTS, job.FP32_PRODUCTS_NEEDED, job.LOSS})
+    lacks: ClassVar[Capabilities] = Capabilities({job.GRADIENTS})
     cures: ClassVar[Mapping[str, str]] = {
-        MATRICES: "write pipeline: base",
-        FP32_WEIGHTS: BY_LOSSES,
-        FP32_PRODUCTS_NEEDED: BY_LOSSES,
+        job.MATRICES: "write pipeline: base",
+        job.FP32_WEIGHTS: BY_LOSSES,
+        job.FP32_PRODUCTS_NEEDED: BY_LOSSES,
     }
     instead: ClassVar[str] = "write pipeline: base"
     name: str
