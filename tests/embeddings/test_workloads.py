@@ -84,5 +84,3 @@ def test_what_cannot_be_reached_is_refused():
         compress_to(workload(table("t", 1000)), 5000.0, "mixed_dimension")
     with pytest.raises(UsageError, match="learned_hash has no setting"):
         compress_to(workload(table("t", 1000)), 4.0, "learned_hash")
-    with pytest.raises(UsageError, match="table 't' returns sequences"):
-        compress(workload(table("t", 1000, pooling="none")), [CompressionRule(method="hash")])

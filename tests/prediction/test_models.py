@@ -167,8 +167,6 @@ def _model_file(folder: Path, text: str) -> str:
 REFUSED: dict[str, tuple[Callable[[Path], Any], str]] = {
     "no plan": (lambda _: predict_model(MODELS[2], machine=a_machine()), "has embedding tables; name their --plan"),
     "a plan too many": (lambda _: predict_model(MLP, plan=PLAN, machine=a_machine()), "leave out --plan"),
-    "row-wise": (lambda _: predict_model(MODELS[2], plan=a_plan(types=("row_wise",)), machine=a_machine()),
-                 "templates know table_wise and column_wise alone"),
     "ranks": (lambda _: predict_model(MLP, ranks=8, machine=a_machine()), "no curve of all_reduce on 8 ranks"),
     "no ranks": (lambda _: predict_model(MLP, ranks=0, machine=a_machine()), "at least 1"),
     "cost model": (lambda _: predict_model(MLP, cost_model="analytic", machine=a_machine()), "add --plan"),

@@ -8,13 +8,14 @@ A method is a class that owns what it reads of a rule, and what it makes of a ta
 registered here by name; one of yours is named by its place, and examples/tables_stored_your_way.py is one.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol, cast
 
 from recsmith._components import find, known, make, register
 from recsmith._types import noun, record
+from recsmith.embeddings.id_by_id import IdById
 from recsmith.embeddings.id_maps import IdMap, load_maps
 from recsmith.embeddings.transforms import EmbeddingTransform
 from recsmith.errors import UsageError, check_rules
@@ -177,8 +178,12 @@ def fields_read() -> list[str]:
     return [field for field in CompressionRule.__dataclass_fields__ if field in read]
 
 
-def transforms_of(rules: Sequence[CompressionRule], tables: Sequence[LogicalTable]) -> dict[str, EmbeddingTransform]:
+def transforms_of(
+    rules: Sequence[CompressionRule], tables: Sequence[LogicalTable], unpooled: Collection[str] = ()
+) -> dict[str, EmbeddingTransform]:
     """The transform of each table that a rule fits and that it does not leave whole, by name.
+
+    unpooled: names of tables whose rows are not pooled.
 
     Raises:
         UsageError: a table cannot be stored so, its map is missing or another table's, or a method cannot be loaded.
@@ -194,6 +199,8 @@ def transforms_of(rules: Sequence[CompressionRule], tables: Sequence[LogicalTabl
             left.remove(table)
             try:
                 transform = method.transform(table)
+                if transform is not None and table.name in unpooled:
+                    transform = IdById(stored=transform)
             except UsageError as error:
                 raise UsageError(f"table '{table.name}': {error}") from None
             if transform is not None:

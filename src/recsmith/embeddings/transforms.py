@@ -79,8 +79,13 @@ class EmbeddingTransform(Protocol):
         """Parameters beside the tables, which every device has whole; a map of ids is none."""
         return 0
 
+    @property
+    def carried(self) -> tuple[str, ...]:
+        """Names within a feature of numbers that `route` gives behind the ids of lookups, and that no part looks up."""
+        return ()
+
     def route(self, ids: JaggedIds) -> tuple[JaggedIds, ...]:
-        """Ids of each lookup, bags in the same order.
+        """Ids of each lookup, bags in the same order; then what is carried.
 
         Raises:
             UsageError: an id or a bag that this way of storing cannot hold.

@@ -49,12 +49,10 @@ def compress(workload: Workload, rules: Sequence[CompressionRule]) -> Compressed
     counted these tables.
 
     Raises:
-        UsageError: a table cannot be stored so, or it is a sequence, whose rows are not pooled.
+        UsageError: a table cannot be stored so.
     """
-    transforms = transforms_of(rules, workload_tables(workload))
-    sequence = next((t.name for t in workload.tables if t.name in transforms and not t.pooled), None)
-    if sequence is not None:
-        raise UsageError(f"table '{sequence}' returns sequences; only pooled ones are stored smaller")
+    unpooled = [table.name for table in workload.tables if not table.pooled]
+    transforms = transforms_of(rules, workload_tables(workload), unpooled)
     made = [part for table in workload.tables for part in _physical(table, transforms.get(table.name))]
     before = sum(table.num_embeddings * table.embedding_dim for table in workload.tables)
     whole = sum(t.num_embeddings * t.embedding_dim for t in workload.tables if t.name not in transforms)
@@ -137,7 +135,7 @@ def _part_table(table: Table, transform: EmbeddingTransform, number: int, access
         name=physical(table.name, part.name),
         num_embeddings=part.num_embeddings,
         embedding_dim=part.embedding_dim,
-        pooling="sum",
+        pooling="sum" if table.pooled else "none",
         access=access,
         features=tuple(_feature(feature, lookup) for feature in table.features for lookup in lookups),
     )

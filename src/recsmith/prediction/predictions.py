@@ -15,16 +15,17 @@ from recsmith.errors import UsageError
 from recsmith.planning.simulate import price_plan
 from recsmith.plans import Plan, load_plan
 from recsmith.prediction.fetching import with_fetches
+from recsmith.prediction.formulas import formula_graph
 from recsmith.prediction.graph import Graph
 from recsmith.prediction.kernels import LOOKUPS, Kernels, geometric_error
 from recsmith.prediction.machine import Machine, load_machine
-from recsmith.prediction.models import Model, load_model
-from recsmith.prediction.models.build import model_graph, with_embeddings
+from recsmith.prediction.models import HISTORIES, SPARSE, Model, load_model
+from recsmith.prediction.models.build import TYPES, model_graph, with_embeddings
 from recsmith.prediction.overheads import Overheads, extract_overheads
-from recsmith.prediction.predict import Prediction, predict_graph
+from recsmith.prediction.predict import Prediction, no_latency, predict_graph
 from recsmith.prediction.repricing import held_tables, reprice
 from recsmith.prediction.traces import Captured, load_capture
-from recsmith.prediction.what_if import WhatIf, on_cluster
+from recsmith.prediction.what_if import Latency, WhatIf, on_cluster
 from recsmith.sharding import UVM, UVM_CACHING
 from recsmith.units import format_time
 
@@ -135,6 +136,9 @@ def _step(
     model: Model, machine: Machine, plan: Plan | None, ranks: int, batch: int | None, cost_model: str | None,
     cluster: Cluster | None, what_ifs: tuple[WhatIf, ...], corrected: Calibration | None,
 ) -> Prediction:  # fmt: skip
+    if plan is not None and by_formulas(model, machine, plan):
+        graph, told = formula_graph(model, plan, batch, cost_model)
+        return _predicted(graph, no_latency, plan, batch, cluster, what_ifs, (told,))
     graph = model_graph(model, machine, plan=plan, ranks=ranks, batch=batch)
     if plan is not None and cost_model is not None:
         workload = replace(plan.workload, batch_size=batch or plan.workload.batch_size)
@@ -153,19 +157,30 @@ def _step(
     )
     notes = tuple(f"{count} kernels of kind {kind} have no model here; their bytes price them"
                   for kind, count in unknown.items())  # fmt: skip
-    return _predicted(graph, machine, plan, batch, cluster, what_ifs, notes)
+    return _predicted(graph, machine.latency_of, plan, batch, cluster, what_ifs, notes)
+
+
+def by_formulas(model: Model, machine: Machine, plan: Plan) -> bool:
+    """Whether no template, or no machine, knows a model under a plan, so that formulas say what its step takes.
+
+    Templates know pooled fp32 tables of one width that are whole or cut by columns, on CPUs or a GPU's own machine.
+    """
+    on_gpu, tables = plan.cluster.device.kind != "cpu", plan.workload.tables
+    flat = any(not table.pooled for table in tables)
+    cut = any(each.sharding_type not in TYPES for each in plan.placements)
+    return model.kind in SPARSE and ((on_gpu and not machine.on_gpu) or model.kind in HISTORIES or (cut and not flat))
 
 
 def _predicted(
-    graph: Graph, machine: Machine, plan: Plan | None, batch: int | None, cluster: Cluster | None,
+    graph: Graph, latency: Latency, plan: Plan | None, batch: int | None, cluster: Cluster | None,
     what_ifs: tuple[WhatIf, ...], notes: tuple[str, ...],
 ) -> Prediction:  # fmt: skip
     """The step of a graph under a plan: carried over to a cluster, where one is given, and with what disks do."""
     if cluster is not None and plan is not None:
-        graph, carried = on_cluster(graph, plan.cluster, cluster, machine.latency_of)
+        graph, carried = on_cluster(graph, plan.cluster, cluster, latency)
         notes = (*notes, carried)
     graph, fetched = with_fetches(graph, plan, batch)
-    return predict_graph(graph, what_ifs, (*notes, *fetched), machine.latency_of)
+    return predict_graph(graph, what_ifs, (*notes, *fetched), latency)
 
 
 def _with_note(now: Prediction, before: Prediction, corrected: Calibration) -> Prediction:
@@ -216,7 +231,10 @@ def predict_capture(
         note += f"; measured without the profiler: {format_time(captured.graph.measured_s)}"
     notes = (*notes, *in_host_memory(told, captured.graph.on_gpu))
     graphs = ((batch or own, reprice(captured.graph, known, plan=told, batch=batch)) for batch in batches or (None,))
-    return [(size, _predicted(graph, known, told, size, other, what_ifs, (*notes, note))) for size, graph in graphs]
+    return [
+        (size, _predicted(graph, known.latency_of, told, size, other, what_ifs, (*notes, note)))
+        for size, graph in graphs
+    ]
 
 
 def in_host_memory(plan: Plan | None, on_gpu: bool) -> tuple[str, ...]:

@@ -56,7 +56,8 @@ def remote_cost(plan: Plan, batch_size: int, trainers: int, servers: int | None 
         distinct = min(float(even), float(table.num_embeddings), lookups)
         rows += distinct
         moved += distinct * (2 * NUMBER_BYTES * table.embedding_dim + ID_BYTES)
-        pooled += 2 * NUMBER_BYTES * batch_size * table.embedding_dim * len(table.features)
+        vectors = batch_size * len(table.features) if table.pooled else lookups
+        pooled += 2 * NUMBER_BYTES * vectors * table.embedding_dim
     links, servers = plan.cluster.links, servers or plan.cluster.world_size
     rate, call = min(links.intra_host_bandwidth, SERVER_RATE), max(links.intra_host_latency_s or 0.0, CALL_S)
     seconds = moved * trainers / servers / rate + 3 * call

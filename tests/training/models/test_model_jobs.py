@@ -12,9 +12,11 @@ from training.test_jobs import from_step, losses
 from training.unsharded import unsharded_losses
 
 from recsmith.data import open_dataset, spec_from_raw
+from recsmith.embeddings import CompressionRule
 from recsmith.errors import UsageError
 from recsmith.training import (
     Checkpointing,
+    DenseOptimizer,
     Run,
     RunData,
     RunMetrics,
@@ -108,6 +110,119 @@ def test_rows_of_histories_are_fetched_from_a_file_ahead_of_their_batch(
     assert 0 <= train(run)["hit_share"] <= 1
     weights = "model/weights.safetensors"
     assert Path(run.output, weights).read_bytes() == Path(trained[0].output, weights).read_bytes()
+
+
+@needs_systems("stored")
+def test_tables_of_histories_are_stored_smaller(tmp_path: Path):
+    from recsmith.training import load_model
+
+    rules = (
+        CompressionRule(method="quotient_remainder", tables="user", above_rows=0, factor=4),
+        CompressionRule(method="path_based", tables="target", above_rows=0, factor=5, hidden=7),  # ids are parted
+    )
+    model = RunModel(name="hstu", embedding_dim=8, arguments=ARGUMENTS["hstu"], compression=rules)
+    run = a_run(tmp_path / "out", model=model, ranks=2)
+    result = train(run)
+    assert losses(Path(run.output)) == pytest.approx(unsharded_losses(run, STEPS), rel=1e-6)
+    again = from_step(run, EVERY, tmp_path / "again")
+    train(run, settings=(f"output={again}",))
+    assert losses(again) == pytest.approx(losses(Path(run.output)), rel=1e-6)
+    assert load_model(Path(run.output, "model")).table("target").shape == (EVENTS["items"], 8)
+    assert evaluate(run.output, ranks=1).logloss == pytest.approx(result["test"]["logloss"], rel=1e-6)
+
+
+@needs_systems("remote")
+def test_pooled_tables_and_others_are_on_servers_together(tmp_path: Path):
+    from recsmith.training.systems.remote.settings import RunRemote
+
+    run = a_run(tmp_path / "out", "din", ranks=2, remote=RunRemote(servers=2))
+    train(run)
+    assert losses(Path(run.output)) == pytest.approx(unsharded_losses(run, STEPS), rel=1e-6)
+
+
+@needs_systems("remote")
+def test_a_softmax_trains_on_servers(tmp_path: Path):
+    from recsmith.training.systems.remote.settings import RunRemote
+
+    data = RunData(train={**DATA, "negatives": 0, "candidates": 7, "split": "train"}, global_batch_size=BATCH)
+    model = RunModel(name="sasrec", embedding_dim=8, arguments=ARGUMENTS["sasrec"], loss="softmax")
+    run = a_run(tmp_path / "out", data=data, model=model, ranks=1, remote=RunRemote(servers=1))
+    train(run)
+    assert losses(Path(run.output)) == pytest.approx(unsharded_losses(run, STEPS), rel=1e-6)
+
+
+MEMBERS = {"one": (), "two": ("optimizers.sparse.learning_rate=0.2", "seed=3")}
+
+
+@needs_systems("arrays")
+@pytest.mark.parametrize(
+    ("name", "loss", "other"),
+    [("hstu", "binary", "blocks=1"), ("din", "binary", "attention=[16]"), ("sasrec", "softmax", "blocks=1")],
+)
+def test_models_of_histories_are_trained_together(name: str, loss: Any, other: str, tmp_path: Path):
+    from recsmith.training.systems.arrays.members import members_of
+    from recsmith.training.systems.arrays.settings import RunArray
+
+    soft = {"candidates": 7, "negatives": 0} if loss == "softmax" else {}
+    data = RunData(
+        train={**DATA, **soft, "split": "train"}, test={**DATA, "split": "test"}, global_batch_size=BATCH
+    )  # fmt: skip
+    model = RunModel(name=name, embedding_dim=8, arguments=ARGUMENTS[name], loss=loss)
+    members = {**MEMBERS, "two": (*MEMBERS["two"], f"model.arguments.{other}")}
+    run = a_run(tmp_path / "out", name, data=data, model=model, ranks=2,
+                array=RunArray(members=members, together="always"))  # fmt: skip
+    result = train(run)
+    for each, own in members_of(run).items():
+        assert losses(Path(own.output)) == pytest.approx(unsharded_losses(own, STEPS), rel=1e-6), each
+    for each in MEMBERS:
+        again = from_step(members_of(run)[each], EVERY, tmp_path / "again" / each)
+        assert again.is_dir()
+    found = train(run, settings=(f"output={tmp_path / 'again'}",))
+    for each in MEMBERS:
+        wanted = result["members"][each]["test"]["logloss"]
+        assert found["members"][each]["test"]["logloss"] == pytest.approx(wanted, rel=1e-6)
+
+
+@needs_systems("arrays")
+def test_a_limit_of_memory_needs_steps_of_one_shape(tmp_path: Path):
+    from recsmith.training.systems.arrays.settings import RunArray
+
+    array = RunArray(members=MEMBERS, together="always", layer_memory="64MiB")
+    with pytest.raises(UsageError, match="plans a step whose shapes are always the same"):
+        train(a_run(tmp_path / "out", array=array, ranks=1))
+
+
+@needs_systems("shampoo", "halves", "narrow", "second_order", "thresholds")
+@pytest.mark.parametrize("how", ["shampoo", "split", "dance", "narrow", "thresholded"])
+def test_layers_of_histories_are_trained_in_other_ways(how: str, tmp_path: Path):
+    from recsmith.training.systems.narrow.settings import NarrowSettings
+
+    wide, tables = {**ARGUMENTS["sasrec"], "hidden": 64}, SparseOptimizer(name="adagrad", learning_rate=0.05)
+    often = {"precondition_frequency": 2, "statistics_frequency": 1}
+    narrow = NarrowSettings(cycles=1, dense_at_start=1 / 3, dense_at_end=0.25)
+    words: dict[str, dict[str, Any]] = {
+        "shampoo": {"optimizers": RunOptimizers(sparse=tables, dense=DenseOptimizer(name="shampoo", arguments=often))},
+        "split": {
+            "optimizers": RunOptimizers(sparse=tables, dense=DenseOptimizer(name="split")),
+            "model": RunModel(name="sasrec", embedding_dim=8, arguments=wide, precision="bf16"),
+        },
+        "dance": {
+            "pipeline": {"name": "dance", "samples": 96, "most": 4, "newton": 2, "inner": 4},
+            "optimizers": RunOptimizers(), "steps": 2, "checkpoint": Checkpointing(every=1, keep=3),
+        },
+        "narrow": {
+            "model": RunModel(name="sasrec", embedding_dim=8, arguments=wide, narrow=narrow), "steps": 40,
+            "checkpoint": Checkpointing(every=15, keep=3),
+        },
+        "thresholded": {"comms": {"name": "thresholded", "dense": 0.05}},
+    }  # fmt: skip
+    run = a_run(tmp_path / "out", "sasrec", ranks=2, **words[how])
+    result = train(run)
+    step = {"dance": 1, "narrow": 15}.get(how, EVERY)
+    again = from_step(run, step, tmp_path / "again")
+    assert train(run, settings=(f"output={again}",))["test"] == result["test"]
+    weights = "model/weights.safetensors"
+    assert (again / weights).read_bytes() == Path(run.output, weights).read_bytes()
 
 
 @pytest.mark.soak

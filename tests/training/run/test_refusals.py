@@ -28,7 +28,6 @@ from recsmith.training.run.parts import (
     OWN_TABLES,
     SOFTMAX,
     WEIGHTS,
-    HistoryModel,
     Messages,
     NarrowTables,
     OwnStep,
@@ -89,16 +88,10 @@ PARTS: tuple[Part, ...] = (
         own.FewerUnits(), own.LayerOptimizer("adam"), own.LayerOptimizer("adamw", 0.01), own.LayerOptimizer("lbfgs")]),
     *of_system("arrays", "parts", lambda own: [own.TrainedTogether()]),
     *of_system("remote", "parts", lambda own: [own.TablesOnServers()]),
-    HistoryModel("hstu"), SOFTMAX,
+    SOFTMAX,
 )  # fmt: skip
 REFUSED = {
-    ("model.name: hstu", "optimizers.dense.name: split"),
-    ("model.name: hstu", "optimizers.dense.name: shampoo"),
-    ("model.name: hstu", "pipeline: dance"),
-    ("model.name: hstu", "model.narrow"),
     ("model.loss: softmax", "pipeline: dance"),
-    ("model.loss: softmax", "array"),
-    ("model.loss: softmax", "remote"),
     ("data.deduplicate", "model.compression"),
     ("data.deduplicate", "pipeline: sparse_dist"),
     ("data.balance", "data.deduplicate"),
@@ -107,7 +100,6 @@ REFUSED = {
     ("data.balance", "array"),
     ("data.balance", "remote"),
     ("pipeline: dance", "model.narrow"),
-    ("pooling: none", "model.compression"),
     ("pooling: none", "data.deduplicate"),
     ("pooling: none", "weights of ids"),
     ("pooling: none", "model.name of torchrec.models"),
@@ -176,7 +168,6 @@ REFUSED = {
     ("array", "data.deduplicate"),
     ("array", "model.table_module"),
     ("array", "model.table_module: towers"),
-    ("array", "pooling: none"),
     ("array", "data.periods"),
     ("array", "pipeline: dance"),
     ("array", "pipeline: module:Class"),
@@ -189,7 +180,6 @@ REFUSED = {
     ("array", "comms: thresholded"),
     ("remote", "data.deduplicate"),
     ("remote", "model.compression"),
-    ("remote", "pooling: none"),
     ("remote", "model.table_module"),
     ("remote", "data.periods"),
     ("remote", "pipeline: module:Class"),
@@ -214,7 +204,6 @@ REFUSED = {
     ("remote", "model.narrow"),
     ("comms: int8", "plan: row_wise, table_wise"),
     ("comms: thresholded", "data.deduplicate"),
-    ("comms: thresholded", "plan: row_wise, table_wise"),
 }
 
 

@@ -10,8 +10,9 @@ from recsmith.files import check_schema, decode, parse, read_text, source_text
 
 MODEL_SCHEMA = "recsmith/model/1"
 LARGEST = 2**20  # of any size
-ModelKind = Literal["dlrm", "dlrm_dcn", "mlp", "transformer"]
-SPARSE = ("dlrm", "dlrm_dcn")  # kinds that have embedding tables, which a plan describes
+ModelKind = Literal["dlrm", "dlrm_dcn", "mlp", "transformer", "hstu"]
+HISTORIES = ("hstu",)  # kinds that read histories, whose tables are not pooled
+SPARSE = ("dlrm", "dlrm_dcn", *HISTORIES)  # kinds that have embedding tables, which a plan describes
 
 
 @noun
@@ -20,7 +21,10 @@ class Model:
 
     dense_features: columns of the dense input. bottom, top: layers of dlrm and dlrm_dcn, without their last ones, which
     follow from the tables' columns and from the one label. cross_layers, cross_rank: of dlrm_dcn. layers: hidden ones
-    of mlp. blocks, width, heads, hidden, sequence: of transformer.
+    of mlp. blocks, width, heads, hidden, sequence: of transformer. blocks, heads, attention_dim, linear_dim, top: of
+    hstu, whose width is that of its tables. history: its positions in the mean; None: ids of the longest feature of the
+    plan. joined: features whose rows are put together to one sequence. matrix_flops: products and sums a second of the
+    device, for devices of which no figure is known.
     """
 
     kind: ModelKind
@@ -37,13 +41,22 @@ class Model:
     heads: int = 4
     hidden: int = 256
     sequence: int = 16
+    attention_dim: int = 128
+    linear_dim: int = 128
+    history: int | None = None
+    joined: tuple[str, ...] = ()
+    matrix_flops: float | None = None
 
     def __post_init__(self) -> None:
         single = ("batch_size", "dense_features", "cross_layers", "cross_rank", "blocks", "width", "heads", "hidden",
-                  "sequence")  # fmt: skip
+                  "sequence", "attention_dim", "linear_dim")  # fmt: skip
         sizes = [(name, getattr(self, name)) for name in single]
         sizes += [(name, each) for name in ("bottom", "top", "layers") for each in getattr(self, name)]
+        sizes += [("history", self.history)] if self.history is not None else []
         check_rules(
+            None if self.matrix_flops is None or 1e9 <= self.matrix_flops <= 1e18
+            else f"matrix_flops of model '{self.name or self.kind}' is {self.matrix_flops:g}; products and sums a "
+            "second are 1e9 to 1e18",
             *(f"{name} of model '{self.name or self.kind}' holds {size}; sizes are 1 to {LARGEST:,}"
               for name, size in sizes if not 1 <= size <= LARGEST),
             f"width {self.width} of the transformer is no multiple of its {self.heads} heads"
@@ -55,6 +68,18 @@ BUILT_IN = {  # by the names of their workloads
     # MLCommons training, recommendation_v2/torchrec_dlrm/README.md: its dense_arch, over_arch and dcn_* arguments
     "dlrm-v2": Model(
         kind="dlrm_dcn", name="dlrm-v2", bottom=(512, 256), top=(1024, 1024, 512, 256), cross_layers=3, cross_rank=512
+    ),
+    # mlcommons/training pull request 903: 512 columns, 4 heads, 128 columns of a head in keys and in values; five
+    # layers as in meta-recsys/generative-recommenders issue 530, since the rules pin a number that was not found
+    "dlrm-v4": Model(
+        kind="hstu",
+        name="dlrm-v4",
+        blocks=5,
+        heads=4,
+        attention_dim=128,
+        linear_dim=128,
+        top=(512,),
+        joined=("item_id", "artist_id", "album_id"),
     ),
     # facebookresearch/dlrm, README.md: arch-mlp-bot and arch-mlp-top of its Criteo benchmarks
     "criteo-kaggle": Model(kind="dlrm", name="criteo-kaggle", bottom=(512, 256, 64), top=(512, 256)),
@@ -79,7 +104,7 @@ def layer_shapes(model: Model, features: int = 0, width: int = 0) -> list[tuple[
     Raises:
         UsageError: a kind whose layers are not these.
     """
-    if model.kind == "transformer":
+    if model.kind in ("transformer", *HISTORIES):
         raise UsageError(f"the layers of a {model.kind} are not listed; describe a dlrm, a dlrm_dcn or an mlp")
     if model.kind == "mlp":
         return _perceptron((model.dense_features, *model.layers, 1))

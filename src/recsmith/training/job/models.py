@@ -148,7 +148,7 @@ def build_task(
     pooled = [table for table in tables if table.pooling != "none"]
     unpooled = [table for table in tables if table.pooling == "none"]
     collection = _pooled(model, schema, pooled, device, module) if pooled else None
-    sequences = _sequences(unpooled, device) if unpooled else None
+    sequences = _sequences(model, unpooled, device) if unpooled else None
     torch.manual_seed(seed)  # again: tables that lie on a device have drawn numbers, tables on meta have not
     if model.name in known(MODEL):
         built = _of_histories(model, schema, tables, collection, sequences)
@@ -202,7 +202,7 @@ def _pooled(
     return make(TABLES, wanted, configs, device, any(feature.weighted for feature in schema.features))
 
 
-def _sequences(tables: Sequence[RunTable], device: torch.device) -> EmbeddingCollection:
+def _sequences(model: RunModel, tables: Sequence[RunTable], device: torch.device) -> nn.Module:
     """The tables of a model whose rows are not pooled."""
     first = tables[0]
     wider = next((table for table in tables if table.embedding_dim != first.embedding_dim), None)
@@ -211,7 +211,9 @@ def _sequences(tables: Sequence[RunTable], device: torch.device) -> EmbeddingCol
             f"tables '{first.name}' and '{wider.name}' have pooling none and {first.embedding_dim} and "
             f"{wider.embedding_dim} columns; TorchRec wants one embedding_dim for all of these"
         )
-    return EmbeddingCollection(device=device, tables=[EmbeddingConfig(**_config_fields(table)) for table in tables])
+    configs = [EmbeddingConfig(**_config_fields(table)) for table in tables]
+    asked = first_of(system.sequences(model, tables, configs, device) for system in systems())
+    return EmbeddingCollection(device=device, tables=configs) if asked is None else asked
 
 
 def _of_histories(

@@ -45,6 +45,15 @@ class SASRec(nn.Module):
         return self.body.encode(self.sequences(sparse_features))
 
 
+class Norm(nn.LayerNorm):
+    """PyTorch's, whose weights may be narrower than what they are given: a CPU mixes no two types there."""
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:  # noqa: A002 (the name that callers know)
+        """As wide as the input."""
+        weight, bias = self.weight.to(input.dtype), self.bias.to(input.dtype)
+        return functional.layer_norm(input, self.normalized_shape, weight, bias, self.eps)
+
+
 class SASRecBody(nn.Module):
     """All of the model but its tables."""
 
@@ -53,7 +62,7 @@ class SASRecBody(nn.Module):
         self.settings = settings
         self.place = nn.Parameter(torch.empty(settings.longest, width).normal_(std=math.sqrt(1 / width)))
         self.blocks = nn.ModuleList(SASRecBlock(settings, width) for _ in range(settings.blocks))
-        self.norm = nn.LayerNorm(width, eps=EPSILON)
+        self.norm = Norm(width, eps=EPSILON)
 
     def forward(self, rows: Mapping[str, Any]) -> torch.Tensor:
         """Logits (B, K)."""
@@ -79,9 +88,12 @@ class SASRecBlock(nn.Module):
         super().__init__()
         hidden = settings.hidden or width
         self.heads, self.dropout = settings.heads, settings.dropout
-        self.before, self.between = (nn.LayerNorm(width, eps=EPSILON) for _ in range(2))
+        self.before, self.between = (Norm(width, eps=EPSILON) for _ in range(2))
         self.query, self.key, self.value, self.out = (nn.Linear(width, width) for _ in range(4))
-        self.wide, self.narrow = nn.Linear(width, hidden), nn.Linear(hidden, width)
+        self.feed = nn.Sequential(
+            nn.Linear(width, hidden), nn.ReLU(), nn.Dropout(settings.dropout), nn.Linear(hidden, width),
+            nn.Dropout(settings.dropout),
+        )  # fmt: skip
 
     def forward(self, x: torch.Tensor, groups: Sequence[SameLength]) -> torch.Tensor:
         """(T, D)."""
@@ -89,8 +101,7 @@ class SASRecBlock(nn.Module):
         q, k, v = self.query(normed), self.key(x), self.value(x)
         attended = [self.attend(*each) for each in zip(*by_length(groups, q, k, v), strict=True)]
         y = self.between(normed + self.out(torch.cat(attended) if attended else v + 0 * (q.sum() + k.sum())))
-        inner = functional.dropout(functional.relu(self.wide(y)), self.dropout, self.training)
-        return y + functional.dropout(self.narrow(inner), self.dropout, self.training)
+        return y + self.feed(y)
 
     def attend(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
         """What the positions of samples of one length see (G n, D). q, k, v: (G, n, D)."""

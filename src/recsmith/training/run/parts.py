@@ -51,19 +51,6 @@ class OwnStep(RefusesNothing):
 
 
 @dataclass(frozen=True)
-class HistoryModel(RefusesNothing):
-    """A model of histories, whose layers are multiplied at each position: what trains layers counts them once."""
-
-    needs: ClassVar[Capabilities] = Capabilities({job.LAYERS})
-    name: str = "hstu"
-
-    @property
-    def label(self) -> str:
-        """Its key and name."""
-        return f"model.name: {self.name}"
-
-
-@dataclass(frozen=True)
 class PlannedTables(RefusesNothing):
     """Tables where the plan puts them, on a kind of device."""
 

@@ -12,7 +12,6 @@ from typing import Any, cast
 from recsmith._components import parsed
 from recsmith.errors import UsageError
 from recsmith.plans import Plan
-from recsmith.training.models import SEQUENCE_MODELS
 from recsmith.training.run import BUILT_IN, Run, RunModel, RunTable
 from recsmith.training.run import parts as core
 from recsmith.training.seams import capabilities as job
@@ -89,9 +88,8 @@ def trained_by(run: Run, *, undecided: bool = False) -> list[Part]:
 
     undecided: what `auto` may switch on counts, too.
     """
-    histories = [core.HistoryModel(run.model.name)] if run.model.name in SEQUENCE_MODELS else []
     softmax = [core.SOFTMAX] if run.model.loss == "softmax" else []
-    return [*histories, *softmax, *(part for each in systems() for part in each.layer_parts(run, undecided=undecided))]
+    return [*softmax, *(part for each in systems() for part in each.layer_parts(run, undecided=undecided))]
 
 
 def refusals(parts: Sequence[Part]) -> Iterator[str]:

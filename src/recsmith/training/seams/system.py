@@ -191,6 +191,10 @@ class System:
         """The table module of pooled tables, as a run names one, where a model's settings ask for it; else None."""
         return None
 
+    def sequences(self, model: Any, tables: Sequence[Any], configs: Sequence[Any], device: Any) -> Any:
+        """The module of tables whose rows are not pooled, where a model's settings ask for another than TorchRec's."""
+        return None
+
     def check_model(self, run: Any, model: Any) -> None:
         """Raise where a model cannot be trained so."""
 

@@ -47,10 +47,13 @@ class DeviceRows(RowStore):
         """All rows are there."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Weights, and the state of the optimizers that keep any (PyTorch could not load parts that are empty)."""
+        """Weights, and the state of the optimizers that keep any (PyTorch could not load parts that are empty).
+
+        A rank without tables may have no optimizer, as where a step trains dense layers itself.
+        """
         states = {name: part.state_dict()["state"] for name, part in self._optimizers()}
         parts = {name: {"state": state} for name, state in states.items() if any(state.values())}
-        return {"model": self.model.state_dict(), "optimizer": parts}
+        return {"model": self.model.state_dict(), **({"optimizer": parts} if parts else {})}
 
     def state_to_load(self) -> dict[str, Any]:
         """The same, where optimizers have made their state."""
@@ -61,7 +64,7 @@ class DeviceRows(RowStore):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Weights are there already; optimizers are told theirs."""
         for name, part in self._optimizers():
-            if name in state["optimizer"]:
+            if name in state.get("optimizer", {}):
                 part.load_state_dict(state["optimizer"][name])
 
     def _at_home(self, state: State) -> State:

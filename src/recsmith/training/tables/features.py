@@ -37,7 +37,7 @@ class Features:
         """The bags of every feature, of the data's and of physical ones."""
         found = dict(batch.ids)
         for name, transform in self.transforms.items():
-            names = [physical(name, lookup.name) for lookup in transform.lookups]
+            names = [physical(name, part) for part in (*(each.name for each in transform.lookups), *transform.carried)]
             found.update(zip(names, transform.route(batch.ids[name]), strict=True))
         return found
 

@@ -53,7 +53,7 @@ class Traced:
                 [each.task.model for each in self.members[:count]],
                 ((SAMPLES, count, COLUMNS), (SAMPLES, 2), 1),
             )
-            self.steps[count] = traced(models, self.members[0].given, shapes, cpu_rates(), torch.device("cpu"))
+            self.steps[count] = traced(models, self.members[0].taken[0].given, shapes, cpu_rates(), torch.device("cpu"))
         return self.steps[count].graph
 
     def schedule(self, share: float, **words: Any) -> ArraySchedule:
@@ -84,7 +84,7 @@ class Traced:
             for _ in range(count):
                 number = sum(len(each[0]) for each in found) + len(part)
                 member, vectors = self.members[number], self.pooled[:, number].clone().requires_grad_()
-                member.given.pooled = vectors
+                member.taken[0].given.pooled = vectors
                 logits = member.task.model(self.dense, None)
                 weights = list(member.task.model.parameters())
                 made = torch.autograd.grad(logits, [*weights, vectors], self.above[number])

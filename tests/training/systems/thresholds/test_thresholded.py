@@ -185,14 +185,16 @@ def test_wrong_settings_are_named(settings: dict[str, Any], words: str):
         Thresholded(**settings)
 
 
-def test_plans_that_send_sums_or_sequences_are_refused():
+def test_plans_that_send_sums_are_refused_and_sequences_cross_whole():
     plan, sums, comms = two_tables(), _by_rows(), Thresholded(pooled=0.5)
     assert comms.refuses(plan) is None
     assert "table 'a' is row_wise, whose ranks send partial sums" in (comms.refuses(sums) or "")
     assert Thresholded().refuses(sums) is None
     first, *rest = plan.workload.tables
-    sequence = replace(plan.workload, tables=(replace(first, pooling="none"), *rest))
-    assert "table 'a' has pooling none" in (comms.refuses(replace(plan, workload=sequence)) or "")
+    beside = replace(plan.workload, tables=(replace(first, pooling="none"), *rest))
+    assert comms.refuses(replace(plan, workload=beside)) is None
+    alone = replace(plan.workload, tables=tuple(replace(each, pooling="none") for each in plan.workload.tables))
+    assert "all tables have pooling none" in (comms.refuses(replace(plan, workload=alone)) or "")
 
 
 @pytest.mark.parametrize(("rate", "pays"), [(12.5e6, True), (50e9, False)])

@@ -31,9 +31,12 @@ class Arrays(System):
         """What the update of all members has at once."""
         if run.array is None:
             return 0
-        workload, ranks = plan.workload, plan.cluster.world_size
-        columns = sum(table.embedding_dim * len(table.features) for table in workload.tables)
-        return NUMBER_BYTES * COPIES * workload.batch_size * ranks * columns // ranks
+        workload = plan.workload
+        columns = sum(
+            table.embedding_dim * (1 if table.pooled else each.pooling_factor * each.num_poolings)
+            for table in workload.tables for each in table.features
+        )  # fmt: skip
+        return round(NUMBER_BYTES * COPIES * workload.batch_size * columns)
 
     def trained_runs(self, run: Any) -> Sequence[Any] | None:
         """The members."""

@@ -7,13 +7,19 @@ their place: measured on ranks of one core each (`python benchmarks/arrays.py pa
 B samples of a rank, F features, D columns, K members
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from recsmith.data import DataSchema
+from recsmith.prediction.histories import history_layers_s
 from recsmith.prediction.job_step import OPTIMIZER_S, JobStep, numbers_of, reading_s, trainer_s
 from recsmith.prediction.speeds import layers_s
 from recsmith.training.job.layer_shapes import PAIRS, shapes_of
-from recsmith.training.run import Run, RunModel
+from recsmith.training.models import sequence_settings
+from recsmith.training.models.work import layer_work
+from recsmith.training.run import Run, RunModel, RunTable
 from recsmith.training.run.tables import tables_of
 from recsmith.training.systems.arrays.members import members_of
 
@@ -105,11 +111,27 @@ def work_of(model: RunModel, schema: DataSchema, samples: int) -> StepWork:
     """What a rank does in a step of one model. Of a model of the user's, layers are not counted."""
     tables = tables_of(model, schema)
     factors = {feature.name: feature.pooling_factor or 1.0 for feature in schema.features}
-    features = [(name, table.embedding_dim or 0) for table in tables for name in table.features]
-    ids, columns = sum(factors[name] for name, _ in features), sum(width for _, width in features)
-    shapes = shapes_of(model, schema)
-    pairs = (len(features), model.embedding_dim) if model.name == PAIRS else None
+    features = [(name, table) for table in tables for name in table.features]
+    ids = sum(factors[name] for name, _ in features)
+    numbers = sum((t.embedding_dim or 0) * (factors[name] if t.pooling == "none" else 1) for name, t in features)
+    weights, layers = _layers(model, schema, features, factors, samples)
     return StepWork(
-        bags=samples * len(features), ids=samples * ids, features=len(features), pooled=float(samples * columns),
-        weights=float(numbers_of(shapes)), layers_s=layers_s(shapes, samples, pairs),
+        bags=samples * len(features), ids=samples * ids, features=len(features), pooled=float(samples * numbers),
+        weights=weights, layers_s=layers,
     )  # fmt: skip
+
+
+def _layers(
+    model: RunModel, schema: DataSchema, features: Sequence[tuple[str, RunTable]], factors: Mapping[str, float],
+    samples: int,
+) -> tuple[float, float]:  # fmt: skip
+    """(weights, seconds) of the dense layers of a model."""
+    settings = sequence_settings(model.name, model.arguments)
+    if settings is None:
+        shapes = shapes_of(model, schema)
+        pairs = (len(features), model.embedding_dim) if model.name == PAIRS else None
+        return float(numbers_of(shapes)), layers_s(shapes, samples, pairs)
+    others = sum(table.embedding_dim or 0 for _, table in features if table.pooling != "none")
+    lengths = np.array([factors[settings.history[0]]])
+    work = layer_work(settings, model.embedding_dim, lengths=lengths, others=others, labels=len(schema.labels))
+    return float(sum(out * inward for _, out, inward in work.products)), history_layers_s(work, samples)

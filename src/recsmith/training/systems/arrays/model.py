@@ -13,9 +13,10 @@ from typing import Any
 
 import torch
 from torch import nn
-from torchrec import EmbeddingBagCollection, EmbeddingBagConfig, KeyedTensor
+from torchrec import EmbeddingBagCollection, EmbeddingCollection, KeyedTensor
 from torchrec.modules.embedding_modules import get_embedding_names_by_table
 
+from recsmith.errors import UsageError
 from recsmith.training.batches import Place, TrainingBatch
 from recsmith.training.job.models import Task, Unsharded, build_task, by_label
 from recsmith.training.run import BUILT_IN, Run
@@ -48,31 +49,79 @@ class GivenTables(nn.Module):
         return KeyedTensor(self.keys, self.widths, self.pooled)
 
 
+class GivenRows(nn.Module):
+    """In place of a member's tables that are not pooled: it answers with the rows that it was given last."""
+
+    def __init__(self, tables: EmbeddingCollection) -> None:
+        super().__init__()
+        self.keys = [name for config in tables.embedding_configs() for name in config.feature_names]
+        self.rows: dict[str, Any] = {}
+
+    def forward(self, _: Any) -> dict[str, Any]:
+        """What was given, a JaggedTensor a feature."""
+        return self.rows
+
+
+@dataclass(frozen=True)
+class TakenTables:
+    """A collection of a member, in whose place something answers. path: of it in the member's model."""
+
+    given: Any
+    configs: tuple[Any, ...]
+    path: str
+
+    @property
+    def pooled(self) -> bool:
+        """Whether it pools."""
+        return isinstance(self.given, GivenTables)
+
+    @property
+    def word(self) -> str:
+        """That TorchRec has for its tables."""
+        return "embedding_bags" if self.pooled else "embeddings"
+
+
 @dataclass(frozen=True)
 class Member:
     """A model of an array: its run, its layers, and by what names its parameters go when it is trained alone.
 
-    number: its place among the members. path: of its tables in its model. initial: how these start.
+    number: its place among the members. taken: its tables. initial: how these start.
     """
 
     name: str
     number: int
     run: Run
     task: Task
-    given: GivenTables
-    configs: tuple[EmbeddingBagConfig, ...]
-    path: str
+    taken: tuple[TakenTables, ...]
     initial: Mapping[str, InitialWeights]
+
+    def of(self, *, pooled: bool) -> TakenTables | None:
+        """Its pooled tables, or the others; None where it has none."""
+        return next((each for each in self.taken if each.pooled == pooled), None)
+
+    def configs_of(self, *, pooled: bool) -> tuple[Any, ...]:
+        """Those of its pooled tables, or of the others."""
+        taken = self.of(pooled=pooled)
+        return () if taken is None else taken.configs
+
+    @property
+    def configs(self) -> tuple[Any, ...]:
+        """Those of all its tables."""
+        return tuple(config for each in self.taken for config in each.configs)
 
     def table(self, name: str) -> str:
         """The array's name of a table of the member."""
         return f"{name}__{self.name}"
 
+    def paths(self) -> dict[str, str]:
+        """Where its tables are in its model, by the array's names of them."""
+        return {self.table(config.name): each.path for each in self.taken for config in each.configs}
+
     def names(self) -> dict[str, str]:
         """Names of tables' parameters alone, by those in the array."""
         return {
-            f"tables.embedding_bags.{self.table(config.name)}.weight":
-            f"{self.path}.embedding_bags.{config.name}.weight" for config in self.configs
+            f"{'tables' if each.pooled else 'sequences'}.{each.word}.{self.table(config.name)}.weight":
+            f"{each.path}.{each.word}.{config.name}.weight" for each in self.taken for config in each.configs
         }  # fmt: skip
 
     def alone(self, parameter: str) -> str | None:
@@ -85,14 +134,22 @@ def member_of(name: str, number: int, run: Run, source: BatchSource) -> Member:
     """A member's layers as its own run begins with them; its tables are taken out."""
     task = build_task(run.model, source.schema, run.seed)
     initial = initial_weights_of(task)
-    found: list[Any] = [each for each in task.named_modules() if isinstance(each[1], EmbeddingBagCollection)]
-    [(path, tables)] = found
-    given, configs = GivenTables(tables), tuple(tables.embedding_bag_configs())
+    found: list[Any] = [
+        each for each in task.named_modules() if isinstance(each[1], EmbeddingBagCollection | EmbeddingCollection)
+    ]
+    taken = tuple(_taken(path, tables) for path, tables in found)
+    given = {id(tables): each.given for (_, tables), each in zip(found, taken, strict=True)}
     for module in list(task.modules()):
         for child, inner in list(module.named_children()):
-            if inner is tables:
-                setattr(module, child, given)
-    return Member(name, number, run, task, given, configs, path, initial)
+            if id(inner) in given:
+                setattr(module, child, given[id(inner)])
+    return Member(name, number, run, task, taken, initial)
+
+
+def _taken(path: str, tables: EmbeddingBagCollection | EmbeddingCollection) -> TakenTables:
+    if isinstance(tables, EmbeddingBagCollection):
+        return TakenTables(GivenTables(tables), tuple(tables.embedding_bag_configs()), path)
+    return TakenTables(GivenRows(tables), tuple(tables.embedding_configs()), path)
 
 
 class Layers(nn.Module):
@@ -101,19 +158,33 @@ class Layers(nn.Module):
     def __init__(self, members: Sequence[Member], memory: int | None = None) -> None:
         super().__init__()
         self.members = nn.ModuleList(member.task for member in members)
-        self.given = [member.given for member in members]
+        self.given = [None if (taken := member.of(pooled=True)) is None else taken.given for member in members]
+        self.rows = [None if (taken := member.of(pooled=False)) is None else taken.given for member in members]
         self.groups = list(_groups(members))
+        self.softmax = members[0].run.model.loss == "softmax"
         models = [member.task.model for member in members]
         self.memory = None if memory is None else LayerMemory(memory, self.groups, models, self.given)
         self.alive = torch.ones(len(members), dtype=torch.bool)
+        self.row_keys = keys_of(members, pooled=False)
 
-    def forward(self, pooled: torch.Tensor, batch: TrainingBatch) -> tuple[torch.Tensor, ArrayOutcome]:
-        """(sum of losses, outcome). pooled: vectors of each member (B, K, T * D)."""
+    def forward(
+        self, pooled: torch.Tensor | None, rows: Mapping[str, Any] | None, batch: TrainingBatch
+    ) -> tuple[torch.Tensor, ArrayOutcome]:
+        """(sum of losses, outcome).
+
+        pooled: vectors of each member (B, K, T * D). rows: of each feature that is not pooled, by the name that it has
+        in a table of the array. None where there are none.
+        """
+        for given, keys in zip(self.rows, self.row_keys, strict=True):
+            if given is not None and rows is not None:
+                given.rows = {name: rows[key] for name, key in zip(given.keys, keys, strict=True)}
+        if self.softmax:
+            return self._by_softmax(pooled, batch)
         if self.memory is not None and torch.is_grad_enabled():
             own = [each for named in self.named for each in named.values()]
             loss, losses, outputs = StepWithin.apply(self, batch, pooled, *own)  # type: ignore[misc]
         else:
-            outputs = self._logits(pooled, batch)
+            outputs = torch.stack([by_label(each.float(), batch) for each in self._logits(pooled, batch)])
             losses = self.losses(outputs, batch)
             loss = self.loss(losses)
         whole = len(batch.place.samples)
@@ -136,18 +207,29 @@ class Layers(nn.Module):
         alive = self.alive if numbers is None else self.alive[list(numbers)]
         return torch.where(alive.to(losses.device), losses, 0.0).sum()
 
-    def _logits(self, pooled: torch.Tensor, batch: TrainingBatch) -> torch.Tensor:
-        """(K, B, L): as batched products of members whose models are alike."""
+    def _by_softmax(
+        self, pooled: torch.Tensor | None, batch: TrainingBatch
+    ) -> tuple[torch.Tensor, ArrayOutcome]:  # fmt: skip
+        """As `forward`, where each member has the loss of its own run."""
+        logits: Any = zip(self.members, self._logits(pooled, batch), strict=True)
+        made = [member.loss(each, batch) for member, each in logits]
+        losses = torch.stack([loss for loss, _ in made])
+        told = torch.stack([each[1] for _, each in made])
+        _, _, labels, place = made[0][1]
+        return self.loss(losses), (losses.detach(), told, labels, place)
+
+    def _logits(self, pooled: torch.Tensor | None, batch: TrainingBatch) -> list[torch.Tensor]:
+        """Of each member (B, ...): as batched products of members whose models are alike."""
         logits: list[Any] = [None] * len(self.members)
         for group in self.groups:
             models: list[Any] = [self.members[number].model for number in group]
             named = {name: [self.named[number][name] for number in group] for name in self.named[group[0]]}
-            theirs = pooled if len(group) == pooled.shape[1] else pooled[:, group]
+            theirs = pooled if pooled is None or len(group) == pooled.shape[1] else pooled[:, group]
             inputs = batch.dense_features, batch.sparse_features
             found = logits_of(models, self.given[group[0]], named, theirs, inputs)
             for number, each in zip(group, found, strict=True):
-                logits[number] = by_label(each.float(), batch)
-        return torch.stack(logits)
+                logits[number] = each
+        return logits
 
 
 class ArrayTask(nn.Module):
@@ -155,21 +237,37 @@ class ArrayTask(nn.Module):
 
     def __init__(self, members: Sequence[Member], weighted: bool, memory: int | None = None) -> None:
         super().__init__()
-        configs = [replace(config, name=member.table(config.name)) for member in members for config in member.configs]
-        self.tables = plain(configs, torch.device("meta"), weighted)
+        device, (bags, sequences) = torch.device("meta"), (renamed(members, pooled=each) for each in (True, False))
+        self.tables = plain(bags, device, weighted) if bags else None
+        self.sequences = EmbeddingCollection(tables=sequences, device=device) if sequences else None
         self.layers = Layers(members, memory)
-        names = iter(get_embedding_names_by_table(configs))
-        self.keys = [key for member in members for _ in member.configs for key in next(names)]
+        self.keys = [key for each in keys_of(members, pooled=True) for key in each]
         self.count = len(members)
 
     def forward(self, batch: TrainingBatch) -> tuple[torch.Tensor, ArrayOutcome]:
         """(loss, outcome), as TorchRec's pipelines want it."""
-        return self.layers(self.split(self.tables(batch.sparse_features)), batch)
+        pooled = None if self.tables is None else self.split(self.tables(batch.sparse_features))
+        rows = None if self.sequences is None else self.sequences(batch.sparse_features)
+        return self.layers(pooled, rows, batch)
 
     def split(self, pooled: KeyedTensor) -> torch.Tensor:
         """The vectors of each member (B, K, T * D), its features in the order in which it has them alone."""
         [ordered] = KeyedTensor.regroup([pooled], [self.keys])
         return ordered.unflatten(1, (self.count, -1))
+
+
+def renamed(members: Sequence[Member], *, pooled: bool) -> list[Any]:
+    """TorchRec's configs of the pooled tables of all members, or of the others, by the array's names of them."""
+    return [
+        replace(config, name=member.table(config.name)) for member in members
+        for config in member.configs_of(pooled=pooled)
+    ]  # fmt: skip
+
+
+def keys_of(members: Sequence[Member], *, pooled: bool) -> list[list[str]]:
+    """By what names the array's tables answer for each feature of each member, in the order in which it has them."""
+    names = iter(get_embedding_names_by_table(renamed(members, pooled=pooled)))
+    return [[key for _ in member.configs_of(pooled=pooled) for key in next(names)] for member in members]
 
 
 def _groups(members: Sequence[Member]) -> Iterator[list[int]]:
@@ -219,6 +317,11 @@ def unsharded_array(run: Run, source: BatchSource | None = None, without: Sequen
         check_together(array_parts(each))
     members = tuple(member_of(name, number, each, source) for number, (name, each) in enumerate(runs.items()))
     weighted = any(feature.weighted for feature in source.schema.features)
+    if run.array is not None and run.array.layer_memory and any(each.of(pooled=False) for each in members):
+        raise UsageError(
+            "array.layer_memory plans a step whose shapes are always the same, and tables with pooling none give other "
+            "numbers of rows in each step; leave layer_memory out"
+        )
     task: Any = ArrayTask(members, weighted, run.array.memory_bytes if run.array else None)
     features = features_of(task)
     once = replace(features, names=tuple(dict.fromkeys(features.names)))

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torchrec import EmbeddingCollection
 from torchrec.distributed.model_parallel import DistributedModelParallel
 from torchrec.optim.keyed import CombinedOptimizer, KeyedOptimizer
 from torchrec.optim.optimizers import in_backward_optimizer_filter
@@ -231,9 +232,9 @@ def _whole_names(fused: KeyedOptimizer, leaf: Any) -> set[str]:
 
 def member_plan(plan: Plan, member: Member) -> Plan:
     """What the plan of an array is to one member: its tables alone, by the names that they have alone."""
-    names = {member.table(config.name): config.name for config in member.configs}
+    names, paths = {member.table(config.name): config.name for config in member.configs}, member.paths()
     tables = tuple(
-        replace(table, name=names[table.name], collection=member.path) for table in plan.workload.tables
+        replace(table, name=names[table.name], collection=paths[table.name]) for table in plan.workload.tables
         if table.name in names
     )  # fmt: skip
     placements = [replace(each, table=names[each.table]) for each in plan.placements if each.table in names]
@@ -266,10 +267,16 @@ def with_members(plan: Plan, members: Sequence[Member]) -> Plan:
 def wide_tables(array: UnshardedArray) -> Unsharded:
     """What a plan is made for: the tables of one member, each as wide as those of all members together."""
     members = array.members
-    configs = [replace(each, embedding_dim=each.embedding_dim * len(members)) for each in members[0].configs]
+    bags, sequences = (
+        [replace(each, embedding_dim=each.embedding_dim * len(members)) for each in members[0].configs_of(pooled=kind)]
+        for kind in (True, False)
+    )
     task: Any = nn.Module()
-    tables: Any = array.parts.task.tables
-    task.tables = plain(configs, torch.device("meta"), tables.is_weighted())
+    if bags:
+        tables: Any = array.parts.task.tables
+        task.tables = plain(bags, torch.device("meta"), tables.is_weighted())
+    if sequences:
+        task.sequences = EmbeddingCollection(tables=sequences, device=torch.device("meta"))
     return replace(array.parts, task=task)
 
 
@@ -277,5 +284,5 @@ def looked_up_as_one(plan: Plan, optimizer: str, device: torch.device) -> bool:
     """Whether tables of all members are looked up by one kernel (kernel.py)."""
     widths = {table.embedding_dim for table in plan.workload.tables}
     whole = all(placement.sharding_type in WHOLE_ROWS for placement in plan.placements)
-    narrow = any(table.data_type != "fp32" for table in plan.workload.tables)
+    narrow = any(table.data_type != "fp32" or not table.pooled for table in plan.workload.tables)
     return device.type == "cpu" and len(widths) == 1 and whole and not narrow and optimizer in CPU_OPTIMIZERS

@@ -1,5 +1,6 @@
 """Features whose distinct bags alone are looked up, as a part of a run: what does not go with them; without torch."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -14,6 +15,10 @@ class Deduplicated:
 
     owns: ClassVar[Capabilities] = Capabilities({TABLES, BAGS})
     needs: ClassVar[Capabilities] = Capabilities({POOLED, FORMATS})
+    cures: ClassVar[Mapping[str, str]] = {
+        POOLED: "rows of events are looked up once for each different id by model.index_dedup: on, which leaves nothing "
+        "to save, so leave data.deduplicate out"
+    }
     label: str = "data.deduplicate"
 
     def refuses(self, other: Any, /) -> str | None:

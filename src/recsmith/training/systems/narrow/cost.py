@@ -3,7 +3,7 @@
 W ranks, B samples of a rank and step
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import prod
 
 from recsmith._types import record
@@ -48,7 +48,7 @@ class NarrowCost:
 def narrow_cost(
     settings: NarrowSettings, units: Sequence[Units], shapes: dict[str, tuple[int, int]],
     dense: Sequence[Sequence[int]], plan: Plan, step: JobStep | None, steps: int | None,
-    sent_bytes: float | None = None,
+    sent_bytes: float | None = None, rows: Mapping[tuple[int, int], float] | None = None,
 ) -> NarrowCost:  # fmt: skip
     """What a job's steps cost under a plan.
 
@@ -61,6 +61,7 @@ def narrow_cost(
         step: of the job without them; None where it is not predicted.
         steps: of the job.
         sent_bytes: of dense gradients that a rank sends; None: all, by a ring.
+        rows: that layers of a shape (outputs, inputs) multiply of a sample, such as its positions; 1 of others.
 
     Raises what NarrowSettings.phases raises.
     """
@@ -73,20 +74,28 @@ def narrow_cost(
         for name in each.read_by:
             kept[name] = (kept[name][0], left)
     whole, taken = sum(map(prod, shapes.values())), sum(map(prod, kept.values()))
+    many = {name: (rows or {}).get(shape, 1.0) for name, shape in shapes.items()}
     ranks, batch = plan.cluster.world_size, plan.workload.batch_size
     ring = 2 * (ranks - 1) / ranks * numbers_of(dense) * NUMBER_BYTES
     sent = round(ring if sent_bytes is None else sent_bytes)
     dense_s = narrow_s = embeddings_s = None
     if step is not None:
         dense_s, embeddings_s = step.step_s, step.embeddings_s
-        less = layers_s(list(shapes.values()), batch) - layers_s(list(kept.values()), batch)
+        less = _layers_s(shapes, many, batch) - _layers_s(kept, many, batch)
         narrow_s = dense_s - less + whole * (ZERO_S + BUCKET_S * (ranks > 1)) + taken * TAKEN_S
-    products = sum(prod(each) for each in dense if len(each) > 1)
-    operations = 1 - share * (whole - taken) / products
+    products = sum((rows or {}).get((each[0], each[-1]), 1.0) * prod(each) for each in dense if len(each) > 1)
+    saved = sum(many[name] * (prod(shapes[name]) - prod(kept[name])) for name in shapes)
+    operations = 1 - share * saved / products
     return NarrowCost(
         dense_s=dense_s, narrow_s=narrow_s, embeddings_s=embeddings_s, narrow_steps=share, operations=operations,
         sent_bytes=sent,
     )  # fmt: skip
+
+
+def _layers_s(shapes: Mapping[str, tuple[int, int]], many: Mapping[str, float], batch: int) -> float:
+    """Seconds of layers, those that multiply as many rows together."""
+    alike = {rows: [shape for name, shape in shapes.items() if many[name] == rows] for rows in many.values()}
+    return sum(layers_s(each, max(1, round(batch * rows))) for rows, each in alike.items())
 
 
 def cost_line(settings: NarrowSettings, cost: NarrowCost, *, thresholded: bool) -> str:

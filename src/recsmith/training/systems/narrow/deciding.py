@@ -8,6 +8,7 @@ from torch import nn
 from recsmith.adapters.topology import device_type
 from recsmith.errors import UsageError
 from recsmith.training.collectives import collectives_of
+from recsmith.training.job.run_step import history_work
 from recsmith.training.run import Run
 from recsmith.training.run.refusals import placed_parts, refusals
 from recsmith.training.seams.system import OpenRun
@@ -66,9 +67,15 @@ def _priced(open_run: OpenRun, settings: NarrowSettings) -> tuple[NarrowCost, bo
     sent = None if getattr(comms, "dense", None) is None else comms.dense_bytes(ranks, open_run.numbers)
     cost = narrow_cost(
         settings, units, {name: tuple(each.weight.shape) for name, each in layers.items()}, open_run.shapes, plan,
-        open_run.step, total_steps(open_run.run, parts.source, ranks), sent,
+        open_run.step, total_steps(open_run.run, parts.source, ranks), sent, _rows_of_products(open_run),
     )  # fmt: skip
     return cost, sent is not None
+
+
+def _rows_of_products(open_run: OpenRun) -> dict[tuple[int, int], float]:
+    """Rows that layers of a model of histories multiply of a sample, by their shape; nothing of other models."""
+    work = history_work(open_run.run, open_run.priced, open_run.lengths)
+    return {} if work is None else {(outward, inward): rows for rows, outward, inward in work.products}
 
 
 def check_units(model: nn.Module) -> None:

@@ -95,7 +95,8 @@ def _readers(node: fx.Node, modules: dict[str, Any]) -> list[fx.Node] | None:
 def _by_itself(node: fx.Node, modules: dict[str, Any]) -> bool:
     """Whether a node makes each number of the one that stood there before."""
     if node.op == "call_module":
-        return isinstance(modules[str(node.target)], MODULES)
+        module = modules[str(node.target)]
+        return isinstance(module, MODULES) or (isinstance(module, nn.PReLU) and module.num_parameters == 1)
     return (node.op == "call_function" and node.target in FUNCTIONS) or (
         node.op == "call_method" and node.target in METHODS
     )

@@ -158,12 +158,10 @@ class TableClient:
 
     def push(self) -> None:
         """The gradients of the rows that the step has looked up: to server 0 when all others have theirs."""
-        gradients = {table: rows.grad for table, _, rows in self.lookups}
+        gradients = {table: _gradient(rows) for table, _, rows in self.lookups}
         sent: dict[int, Tensors] = {}
         for table, shard, here in self._places:
-            found = gradients[table]
-            assert found is not None
-            sent.setdefault(shard.rank, {})[shard_key(shard)] = found[here, slice(*shard.columns)]
+            sent.setdefault(shard.rank, {})[shard_key(shard)] = gradients[table][here, slice(*shard.columns)]
         self.lookups = []
         said = {"rank": self.rank, "world": self.world, "batch": self.batch}
         if self.batch is not None:
@@ -236,7 +234,7 @@ class TableClient:
         return answers
 
 
-def _gradient(parameter: torch.nn.Parameter) -> torch.Tensor:
+def _gradient(parameter: torch.Tensor) -> torch.Tensor:
     return torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
 
 

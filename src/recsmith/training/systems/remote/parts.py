@@ -21,8 +21,8 @@ from recsmith.training.systems.remote.settings import OPTIMIZERS_OF_SERVERS, Run
 class TablesOnServers:
     """Tables on processes beside the trainers."""
 
-    needs: ClassVar[Capabilities] = job.OF_ONE_MODEL | {
-        job.EXCHANGE, job.POOLED, job.FP32_TABLES, job.ON_CPU, job.ONE_PLACE
+    needs: ClassVar[Capabilities] = (job.OF_ONE_MODEL - {job.LOSS}) | {
+        job.EXCHANGE, job.FP32_TABLES, job.ON_CPU, job.ONE_PLACE
     }  # fmt: skip
     cures: ClassVar[Mapping[str, str]] = {
         job.FP32_TABLES: "give it fp32",

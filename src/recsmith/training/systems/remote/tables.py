@@ -9,8 +9,15 @@ from typing import Any
 
 import torch
 from torch import nn
-from torchrec import EmbeddingBagCollection, KeyedJaggedTensor, KeyedTensor
-from torchrec.modules.embedding_configs import PoolingType
+from torchrec import (
+    EmbeddingBagCollection,
+    EmbeddingBagConfig,
+    EmbeddingCollection,
+    JaggedTensor,
+    KeyedJaggedTensor,
+    KeyedTensor,
+)
+from torchrec.modules.embedding_configs import BaseEmbeddingConfig, PoolingType
 from torchrec.optim.keyed import CombinedOptimizer
 
 from recsmith.jobs.sharded_model import NamedShard
@@ -24,35 +31,78 @@ from recsmith.training.systems.remote.client import TableClient
 BLOCK = 65536  # rows that are read at once, for the exported model
 
 
+class PulledRows:
+    """The distinct rows of a batch, which are pulled once for all collections of a model."""
+
+    def __init__(self, client: TableClient) -> None:
+        self.configs, self._client = list[BaseEmbeddingConfig](), client
+        self._batch: tuple[KeyedJaggedTensor, bool] | None = None
+        self._rows, self._places = dict[str, torch.Tensor](), dict[str, tuple[torch.Tensor, ...]]()
+
+    def of(self, features: KeyedJaggedTensor) -> Iterator[tuple[BaseEmbeddingConfig, str, torch.Tensor, torch.Tensor]]:
+        """(table, feature, the table's rows (n, D), which of these each id of the feature reads) of each feature."""
+        training = torch.is_grad_enabled()
+        stale = self._batch is None or self._batch[0] is not features or self._batch[1] != training
+        if stale or (training and not self._client.lookups):  # a step has been pushed since
+            self._pull(features, training)
+            self._batch = features, training
+        for config in self.configs:
+            for name, places in zip(config.feature_names, self._places[config.name], strict=True):
+                yield config, name, self._rows[config.name], places
+
+    def _pull(self, features: KeyedJaggedTensor, training: bool) -> None:
+        bags, ids = features.to_dict(), dict[str, torch.Tensor]()
+        for config in self.configs:
+            looked_up = [bags[name].values() for name in config.feature_names]
+            ids[config.name], places = torch.cat(looked_up).unique(return_inverse=True)
+            self._places[config.name] = places.split([len(each) for each in looked_up])
+        self._rows = self._client.pull(ids, train=training)
+        if training:
+            for table, each in self._rows.items():
+                each.requires_grad_()
+                self._client.lookups.append((table, ids[table], each))
+
+
 class RemoteTables(nn.Module):
     """Pooled tables without weights of their own: each pass pulls the distinct rows of its batch."""
 
     on_servers = True
 
-    def __init__(self, collection: EmbeddingBagCollection, client: TableClient) -> None:
+    def __init__(self, collection: EmbeddingBagCollection, pulled: PulledRows) -> None:
         super().__init__()
-        self._configs, self._client = collection.embedding_bag_configs(), client
+        self._configs, self._pulled = collection.embedding_bag_configs(), pulled
         self._names = list(collection._embedding_names)
+        pulled.configs += self._configs
 
     def forward(self, features: KeyedJaggedTensor) -> KeyedTensor:
         """(B, sum of D), pooled as the collection would."""
         bags = features.to_dict()
-        ids, places = dict[str, torch.Tensor](), dict[str, torch.Tensor]()
-        for config in self._configs:
-            looked_up = torch.cat([bags[name].values() for name in config.feature_names])
-            ids[config.name], places[config.name] = looked_up.unique(return_inverse=True)
-        training = torch.is_grad_enabled()
-        rows = self._client.pull(ids, train=training)
-        if training:
-            for table, each in rows.items():
-                each.requires_grad_()
-                self._client.lookups.append((table, ids[table], each))
-        pooled: list[torch.Tensor] = []
-        for config in self._configs:
-            each = [bags[name] for name in config.feature_names]
-            for bag, place in zip(each, places[config.name].split([len(bag.values()) for bag in each]), strict=True):
-                pooled.append(_pooled(rows[config.name], place, bag, config.pooling))
+        pooled = [
+            _pooled(rows, places, bags[name], config.pooling)
+            for config, name, rows, places in self._pulled.of(features)
+            if isinstance(config, EmbeddingBagConfig)
+        ]
         return KeyedTensor(self._names, [each.shape[1] for each in pooled], torch.cat(pooled, dim=1))
+
+
+class RemoteSequences(nn.Module):
+    """Tables that are not pooled, whose rows are pulled as those of pooled ones."""
+
+    on_servers = True
+
+    def __init__(self, collection: EmbeddingCollection, pulled: PulledRows) -> None:
+        super().__init__()
+        self._pulled = pulled
+        pulled.configs += collection.embedding_configs()
+
+    def forward(self, features: KeyedJaggedTensor) -> dict[str, JaggedTensor]:
+        """The rows of each feature's ids (n, D)."""
+        bags = features.to_dict()
+        return {
+            name: JaggedTensor(rows.index_select(0, places), lengths=bags[name].lengths())
+            for config, name, rows, places in self._pulled.of(features)
+            if not isinstance(config, EmbeddingBagConfig)
+        }
 
 
 def _pooled(rows: torch.Tensor, places: torch.Tensor, bag: Any, pooling: PoolingType) -> torch.Tensor:
@@ -68,11 +118,14 @@ def _pooled(rows: torch.Tensor, places: torch.Tensor, bag: Any, pooling: Pooling
 
 
 def with_remote_tables(model: nn.Module, client: TableClient) -> None:
-    """Have every pooled collection of a model be on servers."""
+    """Have every collection of a model be on servers."""
+    pulled = PulledRows(client)
     for parent in list(model.modules()):
         for name, child in list(parent.named_children()):
             if isinstance(child, EmbeddingBagCollection):
-                setattr(parent, name, RemoteTables(child, client))
+                setattr(parent, name, RemoteTables(child, pulled))
+            elif isinstance(child, EmbeddingCollection):
+                setattr(parent, name, RemoteSequences(child, pulled))
 
 
 class RemoteRows(DeviceRows):

@@ -64,7 +64,7 @@ def held_shards(job: ShardedJob) -> dict[str, HeldShard]:
     """The shards of this rank by the name that messages have for them."""
     state = job.rows.state_dict()
     momenta: dict[str, Any] = {}
-    for name, kept in state["optimizer"].get("sparse", {}).get("state", {}).items():
+    for name, kept in state.get("optimizer", {}).get("sparse", {}).get("state", {}).items():
         if table_of(name):
             momenta[name] = next((each for key, each in kept.items() if key.endswith("momentum1")), None)
     found: dict[str, HeldShard] = {}

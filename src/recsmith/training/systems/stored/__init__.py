@@ -31,11 +31,17 @@ class StoredSmaller(System):
 
     def table_module(self, model: Any, tables: Sequence[Any]) -> Any:
         """Tables whose rows and columns follow from the rules."""
-        from recsmith.embeddings import LogicalTable, transforms_of
-
-        sizes = [LogicalTable(table.name, table.num_embeddings, table.embedding_dim or 0) for table in tables]
-        transforms = transforms_of(model.compression, sizes)
+        transforms = _transforms(model, tables)
         return {NAME: "stored", "transforms": transforms} if transforms else None
+
+    def sequences(self, model: Any, tables: Sequence[Any], configs: Sequence[Any], device: Any) -> Any:
+        """Tables whose rows are not pooled, whose rows and columns follow from the rules."""
+        transforms = _transforms(model, tables)
+        if not transforms:
+            return None
+        from recsmith.training.systems.stored.sequences import StoredSequences
+
+        return StoredSequences(configs, device, transforms=transforms)
 
     def told(self, run: Any, told: RunFacts) -> Sequence[SystemTold]:
         """Which tables, by which method."""
@@ -43,6 +49,14 @@ class StoredSmaller(System):
             return ()
         rules = ", ".join(f"{each.tables} by {each.method}" for each in run.model.compression)
         return (SystemTold(key=self.key, on=True, said=f"compression: tables are stored smaller: {rules}"),)
+
+
+def _transforms(model: Any, tables: Sequence[Any]) -> dict[str, Any]:
+    """How some tables of a model are stored, by name."""
+    from recsmith.embeddings import LogicalTable, transforms_of
+
+    sizes = [LogicalTable(table.name, table.num_embeddings, table.embedding_dim or 0) for table in tables]
+    return transforms_of(model.compression, sizes, [table.name for table in tables if table.pooling == "none"])
 
 
 SYSTEM = StoredSmaller()

@@ -62,7 +62,7 @@ def _model_of(workload: Workload) -> RunModel:
             name=table.name,
             num_embeddings=table.num_embeddings,
             features=tuple(feature.name for feature in table.features),
-            pooling="mean" if table.pooling == "mean" else "sum",
+            pooling=table.pooling,
             data_type=table.data_type,
         )
         for table in workload.tables

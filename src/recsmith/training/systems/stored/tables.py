@@ -5,12 +5,13 @@ B samples, D columns of a logical table
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
-from torchrec import EmbeddingBagCollection, EmbeddingBagConfig, KeyedJaggedTensor, KeyedTensor
+from torchrec import EmbeddingBagCollection, EmbeddingBagConfig, EmbeddingConfig, KeyedJaggedTensor, KeyedTensor
 from torchrec.modules.embedding_configs import BaseEmbeddingConfig, PoolingType
 
 from recsmith.data import JaggedIds
@@ -26,10 +27,10 @@ CHUNK = 65_536  # ids whose vectors are put together at once: some megabytes at 
 class StoredTable:
     """A logical table as a model has it, and how it is stored; None: as it is."""
 
-    config: EmbeddingBagConfig
+    config: EmbeddingBagConfig | EmbeddingConfig
     transform: EmbeddingTransform | None = None
 
-    def logical_config(self) -> EmbeddingBagConfig:
+    def logical_config(self) -> EmbeddingBagConfig | EmbeddingConfig:
         """TorchRec's config that the model sees, with the features that it sees."""
         outputs = () if self.transform is None else self.transform.outputs
         if not outputs:
@@ -42,13 +43,17 @@ class StoredTable:
         """Those of the transform; of a table that is stored as it is, None."""
         return (None,) if self.transform is None else self.transform.parts
 
-    def physical_configs(self) -> list[EmbeddingBagConfig]:
-        """TorchRec's configs of the physical tables. They pool by sums: means are taken of what is put together."""
+    def physical_configs(self) -> list[Any]:
+        """TorchRec's configs of the physical tables.
+
+        Those of pooled tables pool by sums: means are taken of what is put together.
+        """
         if self.transform is None:
             return [self.config]
-        lookups = self.transform.lookups
+        lookups, pooled = self.transform.lookups, isinstance(self.config, EmbeddingBagConfig)
+        made: Any = partial(EmbeddingBagConfig, pooling=PoolingType.SUM) if pooled else EmbeddingConfig
         return [
-            EmbeddingBagConfig(
+            made(
                 name=physical(self.config.name, part.name),
                 num_embeddings=part.num_embeddings,
                 embedding_dim=part.embedding_dim,
@@ -58,46 +63,33 @@ class StoredTable:
                     for lookup in lookups
                     if lookup.part == number
                 ],
-                pooling=PoolingType.SUM,
                 data_type=self.config.data_type,
             )
             for number, part in enumerate(self.transform.parts)
         ]
 
 
-class StoredTables(nn.Module, TableModule):
-    """Embedding tables of which some are stored smaller. transforms: how, by name of the table."""
+class StoredModule(TableModule):
+    """What tables that are stored smaller have alike, whether they are pooled or not."""
 
-    reads_by_name = True
+    logical: tuple[StoredTable, ...]
+    combine: Any
 
-    def __init__(
-        self, configs: Sequence[EmbeddingBagConfig], device: torch.device, is_weighted: bool = False,
-        *, transforms: Mapping[str, EmbeddingTransform],
-    ) -> None:  # fmt: skip
-        super().__init__()
-        self.logical = tuple(StoredTable(config, transforms.get(config.name)) for config in configs)
-        self.combine = Combined(self.logical)
-        stored = [config for table in self.logical for config in table.physical_configs()]
-        self.tables = EmbeddingBagCollection(tables=stored, device=device, is_weighted=is_weighted)
-
-    def embedding_bag_configs(self) -> list[EmbeddingBagConfig]:
-        """TorchRec's configs of the logical tables."""
-        return [table.logical_config() for table in self.logical]
-
-    def forward(self, features: KeyedJaggedTensor) -> KeyedTensor:
-        """Pooled vectors (B, D) of each logical feature. features: the physical ones."""
-        return self.combine(self.tables(features), features)
+    def weights(self) -> dict[str, torch.Tensor]:
+        """Of each physical table, not sharded."""
+        raise NotImplementedError
 
     def features(self) -> Features:
         """Physical features, and how ids of the data go there."""
-        names = tuple(name for config in self.stored() for name in config.feature_names)
         transforms = {
             feature: table.transform
             for table in self.logical
             if table.transform is not None
             for feature in table.config.feature_names
         }
-        return Features(names, transforms)
+        names = [name for config in self.stored() for name in config.feature_names]
+        carried = [physical(name, each) for name, transform in transforms.items() for each in transform.carried]
+        return Features((*names, *carried), transforms)
 
     def stored(self) -> list[BaseEmbeddingConfig]:
         """The physical tables."""
@@ -120,23 +112,48 @@ class StoredTables(nn.Module, TableModule):
         if name not in self.names():
             return None
         number = self.names().index(name)
-        transform, combine, bags = self.logical[number].transform, self.combine[number], self._bags()
+        transform, combine, found = self.logical[number].transform, self.combine[number], self.weights()
         if transform is None:
-            return bags[name].weight.detach()
-        weights = [bags[physical(name, part.name)].weight.detach() for part in transform.parts]
+            return found[name].detach()
+        weights = [found[physical(name, part.name)].detach() for part in transform.parts]
         made: list[torch.Tensor] = []
         for first in range(0, transform.num_embeddings, CHUNK):
             ids = np.arange(first, min(first + CHUNK, transform.num_embeddings))
             routed = transform.route(JaggedIds(values=ids, lengths=np.ones(len(ids), np.int32)))
-            found = [
-                _summed(weights[lookup.part], each) for lookup, each in zip(transform.lookups, routed, strict=True)
+            vectors = [
+                _summed(weights[lookup.part], each) for lookup, each in zip(transform.lookups, routed, strict=False)
             ]
             with torch.no_grad():
-                made.append(combine(found))
+                made.append(combine(vectors))
         return torch.cat(made)
 
-    def _bags(self) -> Any:
-        return self.tables.embedding_bags
+
+class StoredTables(nn.Module, StoredModule):
+    """Embedding tables of which some are stored smaller. transforms: how, by name of the table."""
+
+    reads_by_name = True
+
+    def __init__(
+        self, configs: Sequence[EmbeddingBagConfig], device: torch.device, is_weighted: bool = False,
+        *, transforms: Mapping[str, EmbeddingTransform],
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.logical = tuple(StoredTable(config, transforms.get(config.name)) for config in configs)
+        self.combine = Combined(self.logical)
+        stored: Any = self.stored()
+        self.tables = EmbeddingBagCollection(tables=stored, device=device, is_weighted=is_weighted)
+
+    def embedding_bag_configs(self) -> list[Any]:
+        """TorchRec's configs of the logical tables."""
+        return [table.logical_config() for table in self.logical]
+
+    def forward(self, features: KeyedJaggedTensor) -> KeyedTensor:
+        """Pooled vectors (B, D) of each logical feature. features: the physical ones."""
+        return self.combine(self.tables(features), features)
+
+    def weights(self) -> dict[str, torch.Tensor]:
+        """Of each physical table."""
+        return {name: each.weight for name, each in self.tables.embedding_bags.items()}  # type: ignore[misc]
 
 
 class Combined(nn.ModuleList):
@@ -168,13 +185,13 @@ def _vector(
         return found[feature]
     names = [physical(feature, lookup.name) for lookup in transform.lookups]
     vector = combine([found[name] for name in names])
-    if table.config.pooling == PoolingType.SUM:
+    if getattr(table.config, "pooling", PoolingType.SUM) == PoolingType.SUM:
         return vector
     lengths = torch.stack([features[names[i]].lengths() for i in transform.cover]).sum(dim=0)
     return vector / lengths.clamp(min=1).unsqueeze(1)
 
 
-def _initial(config: EmbeddingBagConfig, part: PhysicalTable | None) -> InitialWeights:
+def _initial(config: BaseEmbeddingConfig, part: PhysicalTable | None) -> InitialWeights:
     """Within reach of the part's center; a reach that it does not say is torchrec's."""
     usual = torchrec_initial(config)
     if part is None:

@@ -100,20 +100,17 @@ class Thresholded:
         return Capabilities(dense | ({BAGS} if self.pooled is not None else set()))
 
     def refuses(self, plan: Plan) -> str | None:
-        """Tables whose embeddings are sums of several ranks, or are not pooled."""
+        """Tables whose embeddings are sums of several ranks; rows that are not pooled cross whole beside them."""
         if self.pooled is None:
             return self.columns.refuses(plan)
         pooled = {table.name for table in plan.workload.tables if table.pooled}
+        if not pooled:
+            return "comms.pooled is of pooled embeddings, and all tables have pooling none; leave comms.pooled out"
         for placement in plan.placements:
-            if placement.sharding_type not in POOLED_TYPES:
+            if placement.table in pooled and placement.sharding_type not in POOLED_TYPES:
                 return (
                     f"comms.pooled sends the largest columns of a sample, and table '{placement.table}' is "
                     f"{placement.sharding_type}, whose ranks send partial sums; use a plan of {', '.join(POOLED_TYPES)}"
-                )
-            if placement.table not in pooled and placement.sharding_type != "data_parallel":
-                return (
-                    f"comms.pooled is of pooled embeddings, and table '{placement.table}' has pooling none; leave "
-                    "comms.pooled out"
                 )
         return None
 

@@ -1,5 +1,6 @@
 """Tables in towers, as a part of a run: what does not go with them; without torch."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -16,6 +17,10 @@ class TowersOfHosts:
 
     owns: ClassVar[Capabilities] = Capabilities({TABLES})
     needs: ClassVar[Capabilities] = Capabilities({POOLED, ROWS, LAYERS})
+    cures: ClassVar[Mapping[str, str]] = {
+        POOLED: "a tower makes one vector of a sample out of those of its tables, and rows of events stay as many as "
+        "there are events, so leave towers out"
+    }
     towers: Towers
     label: str = "model.table_module: towers"
 

@@ -63,20 +63,22 @@ class TracedStep:
 
 
 def logits_of(
-    models: Sequence[nn.Module], given: Any, named: Mapping[str, Sequence[torch.Tensor]], pooled: torch.Tensor,
+    models: Sequence[nn.Module], given: Any, named: Mapping[str, Sequence[torch.Tensor]], pooled: Any,
     inputs: tuple[torch.Tensor, Any],
 ) -> torch.Tensor:  # fmt: skip
     """Logits of equal models (n, B, ...), as batched products where there are several.
 
-    named: parameters of each. pooled: (B, n, T * D). inputs: dense and sparse features.
+    named: parameters of each. pooled: (B, n, T * D); None of models without pooled tables. inputs: dense and sparse
+    features.
     """
 
-    def one(weights: dict[str, torch.Tensor], vectors: torch.Tensor) -> torch.Tensor:
-        given.pooled = vectors
+    def one(weights: dict[str, torch.Tensor], vectors: Any) -> torch.Tensor:
+        if given is not None:
+            given.pooled = vectors
         return functional_call(models[0], weights, inputs)
 
     if len(models) == 1:
-        return one({name: each[0] for name, each in named.items()}, pooled[:, 0])[None]
+        return one({name: each[0] for name, each in named.items()}, pooled if pooled is None else pooled[:, 0])[None]
     return vmap(one, in_dims=(0, 1))({name: torch.stack(list(each)) for name, each in named.items()}, pooled)
 
 

@@ -1,0 +1,199 @@
+"""The step of a described model on a cluster that nobody measured: tables by the plan's cost model, layers by formulas.
+
+Layers take operations over what matrix units reach, and bytes over what device memory reaches. Both shares are of one
+published profile of HSTU on an H100, forward; of another, a layer of dlrm-v4 on an MI350X, forward and backward, these
+formulas say 0.54 of what was measured (docs/benchmarks/sequences.md). So they tell what a step is made of, and its
+length within a factor of two.
+
+B samples of a rank, W ranks
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import NamedTuple
+
+from recsmith.clusters import Device
+from recsmith.errors import UsageError
+from recsmith.planning.simulate import price_plan
+from recsmith.plans import Plan
+from recsmith.prediction.graph import CollectiveRun, Event, Graph, Kind, check_graph
+from recsmith.prediction.histories import HistoryWork, history_layers_s
+from recsmith.prediction.job_step import NUMBER_BYTES, gradients_s, numbers_of
+from recsmith.prediction.models import HISTORIES, Model, layer_shapes
+from recsmith.prediction.speeds import layers_s
+
+# Products and sums a second of matrix units in bf16 without sparsity: pytorch/torchtitan, get_peak_flops (with pull
+# request 4779 for mi350x and mi355x); SemiAnalysis and NVIDIA/Megatron-LM issue 1276 (989 of an H100 SXM);
+# PrimeIntellect-ai/prime-rl pull request 1722 (mi300x, mi325x).
+MATRIX_FLOPS = {
+    "a100-40": 3.12e14, "a100-80": 3.12e14, "h100": 9.89e14, "h200": 9.89e14, "b200": 2.25e15,
+    "mi300x": 1.307e15, "mi325x": 1.307e15, "mi350x": 2.3e15, "mi355x": 2.5e15,
+}  # fmt: skip
+# Shares of these that Triton's kernels of HSTU reached on an H100 (meta-recsys/generative-recommenders issue 530: five
+# layers, 99 thousand positions, 9.30 ms forward: 39.8 % products, 39.1 % attention, the rest other kernels).
+PRODUCTS, ATTENTION, MEMORY = 0.35, 0.24, 0.8
+BF16_BYTES, FP32_BYTES = 2, 4
+CAUSAL = 0.5  # of the pairs of positions, which kernels of attention multiply
+PRODUCTS_BACK, ATTENTION_BACK, MOVED_BACK = 2.0, 2.5, 2.0  # times forward; attention computes its scores again
+OPTIMIZER_PASSES = 7  # over numbers of fp32: Adam reads weight, gradient and two moments, and writes three
+ERROR = (
+    "of formulas, within a factor of two: tables as cost model {model} prices them, layers by operations and bytes of "
+    "{device} at the shares that one published profile of an H100 reached; nothing was measured on {device}"
+)
+ON_CPU = (
+    "a sum: tables as cost model {model} prices them, since templates know tables that are whole or cut by columns, "
+    "and layers as the machine's kernels"
+)
+
+
+class LayerPart(NamedTuple):
+    """A kind of kernels of dense layers: seconds forward and backward."""
+
+    term: str
+    forward_s: float
+    backward_s: float
+
+
+def matrix_flops(model: Model, device: Device) -> float:
+    """Products and sums a second of a device's matrix units; UsageError where nobody has said them."""
+    found = model.matrix_flops or MATRIX_FLOPS.get(device.name)
+    if found is None:
+        raise UsageError(
+            f"no figure says how fast matrix units of device '{device.name}' are (known: {', '.join(MATRIX_FLOPS)}); "
+            "give the model's file matrix_flops, products and sums a second in bf16"
+        )
+    return found
+
+
+def formula_graph(model: Model, plan: Plan, batch: int | None, cost_model: str | None = None) -> tuple[Graph, str]:
+    """The graph of a step on every rank of a plan, of any sharding types, and how it was made.
+
+    batch: samples a rank, instead of the plan's. cost_model: that prices the tables, instead of the plan's.
+
+    Raises:
+        UsageError: nobody has said how fast the device multiplies, or the model has no layers that formulas know.
+    """
+    workload = replace(plan.workload, batch_size=batch or plan.workload.batch_size)
+    named = cost_model or plan.cost_model
+    cost = price_plan(replace(plan, workload=workload, digest=""), named).per_device
+    device, ranks, samples = plan.cluster.device, plan.cluster.world_size, workload.batch_size
+    shapes = shapes_of_model(model, plan)
+    numbers = numbers_of(shapes)
+    parts = _layers(model, plan, shapes, samples)
+    told = (ON_CPU if device.kind == "cpu" else ERROR).format(model=named, device=device.name)
+    everybody = tuple(range(ranks))
+    met = [
+        ("all_to_all", 0.0, max(each.forward_comm_s for each in cost)),
+        ("all_to_all", 0.0, max(each.backward_comm_s for each in cost)),
+        ("all_reduce", float(NUMBER_BYTES * numbers), gradients_s(numbers, plan.cluster)),
+    ]
+    collectives = tuple(
+        CollectiveRun(name=name, bytes=size, seconds=seconds, ranks=everybody)
+        for name, size, seconds in met
+        if ranks > 1
+    )
+    update = OPTIMIZER_PASSES * FP32_BYTES * numbers / (MEMORY * device.hbm_bandwidth)
+    tapes = [
+        tuple(_tape(each.forward_compute_s, each.backward_compute_s, parts, update, several=ranks > 1)) for each in cost
+    ]
+    graph = Graph(ranks=tuple(tapes), collectives=collectives, lanes=len(collectives) or 1, batch_size=samples)
+    check_graph(graph)
+    return graph, told
+
+
+def _tape(
+    forward_s: float, backward_s: float, parts: Sequence[LayerPart], update_s: float, *, several: bool
+) -> list[Event]:
+    """What a rank does: lookups and their exchange, layers forward and backward, exchange and update of tables.
+
+    Gradients of layers cross ranks while tables' do.
+    """
+
+    def run(seconds: float, term: str) -> Event:
+        return Event(Kind.RUN, seconds, term, term)
+
+    def meet(kind: Kind, number: int) -> list[Event]:
+        return [Event(kind, 0.0, "wait", "collective", collective=number)] if several else []
+
+    return [
+        run(forward_s, "embedding_forward"), *meet(Kind.ISSUE, 0), *meet(Kind.AWAIT, 0),
+        *(run(part.forward_s, part.term) for part in parts),
+        *(run(part.backward_s, part.term) for part in reversed(parts)),
+        *meet(Kind.ISSUE, 1), *meet(Kind.ISSUE, 2), *meet(Kind.AWAIT, 1),
+        run(backward_s, "embedding_backward"), *meet(Kind.AWAIT, 2), run(update_s, "optimizer"),
+    ]  # fmt: skip
+
+
+def shapes_of_model(model: Model, plan: Plan) -> list[tuple[int, ...]]:
+    """Shapes of the dense parameters of a model over the tables of a plan."""
+    tables = plan.workload.tables
+    width = max(table.embedding_dim for table in tables)
+    if model.kind in HISTORIES:
+        return [(out, inward) for _, out, inward in history_work(model, plan).products]
+    return layer_shapes(model, sum(len(table.features) for table in tables), width)
+
+
+def history_work(model: Model, plan: Plan) -> HistoryWork:
+    """What the layers of `hstu` compute for a sample: its history is the longest feature of the plan's tables.
+
+    All samples are taken for as long as the mean, whose square is less than the mean of squares.
+    """
+    tables = plan.workload.tables
+    longest = max(each.pooling_factor for table in tables for each in table.features)
+    n, width = float(model.history or longest), max(table.embedding_dim for table in tables)
+    wide, narrow = model.heads * model.linear_dim, model.heads * model.attention_dim
+    block = [(n, 2 * (wide + narrow), width), (n, width, wide)]
+    head = [(1.0, out, inward) for inward, out in pairwise((width, *model.top, 1))]
+    return HistoryWork(
+        products=(*block * model.blocks, *head), blocks=model.blocks, heads=model.heads, keys=model.attention_dim,
+        values=model.linear_dim, positions=n, pairs=n * n, width=width,
+    )  # fmt: skip
+
+
+def _layers(model: Model, plan: Plan, shapes: Sequence[Sequence[int]], batch: int) -> list[LayerPart]:
+    device = plan.cluster.device
+    features = [each for table in plan.workload.tables for each in table.features]
+    width = plan.workload.tables[0].embedding_dim
+    work = history_work(model, plan) if model.kind in HISTORIES else None
+    if device.kind == "cpu":
+        pairs = (len(features), width) if model.kind == "dlrm" else None
+        whole = layers_s(shapes, batch, pairs) if work is None else history_layers_s(work, batch)
+        return [LayerPart("layers", whole / 3, whole * 2 / 3)]
+    flops = matrix_flops(model, device)
+    if work is None:
+        products = sum(2 * out * inward for out, inward in _matrices(shapes))
+        pairs = len(features) * (len(features) + 1) * width if model.kind == "dlrm" else 0
+        moved = 2 * BF16_BYTES * sum(out + inward for out, inward in _matrices(shapes))
+        return _parts(batch * (products + pairs), 0.0, batch * moved, 0.0, flops, device)
+    return history_parts(work, batch, flops, device, sequences=1 + len(model.joined))
+
+
+def history_parts(
+    work: HistoryWork, batch: int, flops: float, device: Device, *, sequences: int = 1
+) -> list[LayerPart]:
+    """What layers of `hstu` take of a batch. sequences: whose rows are copied to where their positions are."""
+    products = sum(2 * rows * out * inward for rows, out, inward in work.products)
+    attention = CAUSAL * 2 * (work.keys + work.values) * work.heads * work.pairs * work.blocks
+    wide = work.heads * work.values
+    gated = BF16_BYTES * work.blocks * work.positions * (5 * work.width + 5 * wide)  # norms, gates, shortcuts
+    jagged = 2 * FP32_BYTES * work.positions * work.width * sequences
+    return _parts(batch * products, batch * attention, batch * gated, batch * jagged, flops, device)
+
+
+def _matrices(shapes: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
+    return [(shape[0], shape[1]) for shape in shapes if len(shape) == 2]
+
+
+def _parts(
+    products: float, attention: float, gated: float, jagged: float, flops: float, device: Device
+) -> list[LayerPart]:
+    """Seconds of operations, and of bytes."""
+    memory = MEMORY * device.hbm_bandwidth
+    made = [
+        LayerPart("jagged copies", jagged / memory, jagged / memory),
+        LayerPart("products", products / (PRODUCTS * flops), PRODUCTS_BACK * products / (PRODUCTS * flops)),
+        LayerPart("attention", attention / (ATTENTION * flops), ATTENTION_BACK * attention / (ATTENTION * flops)),
+        LayerPart("gates and norms", gated / memory, MOVED_BACK * gated / memory),
+    ]
+    return [each for each in made if each.forward_s > 0]
