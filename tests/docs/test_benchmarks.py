@@ -68,6 +68,7 @@ SMALL: dict[str, tuple[str, ...]] = {
     "online": ("drift", "--small", "-o", "online"),
     "optimality": ("tasks", "--count", "1"),
     "balance": ("work",),
+    "hstu_formulas": (),
     "planned_under": ("neural:simulated-h100", "--hardware", "simulated:h100", "--count", "1"),
     "precision": ("bytes", "--quick"),
     "predict_regret": ("measure", "regret", "--ranks", "2", "--quick"),

@@ -16,8 +16,8 @@ class Deduplicated:
     owns: ClassVar[Capabilities] = Capabilities({TABLES, BAGS})
     needs: ClassVar[Capabilities] = Capabilities({POOLED, FORMATS})
     cures: ClassVar[Mapping[str, str]] = {
-        POOLED: "rows of events are looked up once for each different id by model.index_dedup: on, which leaves nothing "
-        "to save, so leave data.deduplicate out"
+        POOLED: "rows of events are looked up once for each different id by model.index_dedup: on, which leaves "
+        "nothing to save, so leave data.deduplicate out"
     }
     label: str = "data.deduplicate"
 
