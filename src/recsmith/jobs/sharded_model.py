@@ -159,16 +159,22 @@ class NamedShard(NamedTuple):
 def named_shards(model: nn.Module) -> Iterator[NamedShard]:
     """What this rank holds of each parameter of a model, sharded or whole."""
     for name, value in model.state_dict().items():
-        if isinstance(value, ShardedTensor):
-            for shard in value.local_shards():
-                yield NamedShard(name, tuple(shard.metadata.shard_offsets), shard.tensor, everywhere=False)
-        elif isinstance(value, DTensor):  # of 2D jobs
-            local: Any = value.to_local()
-            held = local.local_shards()  # a rank that holds none has an offset all the same
-            for corner, tensor in zip(local.local_offsets(), held, strict=bool(held)):
-                yield NamedShard(name, tuple(corner), tensor, everywhere=False)
-        else:
-            yield NamedShard(name, (0,) * value.dim(), value, everywhere=True)
+        for corner, tensor, everywhere in held_of(value):
+            yield NamedShard(name, corner, tensor, everywhere=everywhere)
+
+
+def held_of(value: Any) -> Iterator[tuple[tuple[int, ...], torch.Tensor, bool]]:
+    """What this rank holds of a tensor: (its corner in the whole, the part, whether all ranks hold the same)."""
+    if isinstance(value, ShardedTensor):
+        for shard in value.local_shards():
+            yield tuple(shard.metadata.shard_offsets), shard.tensor, False
+    elif isinstance(value, DTensor):  # of 2D jobs
+        local: Any = value.to_local()
+        held = local.local_shards()  # a rank that holds none has an offset all the same
+        for corner, tensor in zip(local.local_offsets(), held, strict=bool(held)):
+            yield tuple(corner), tensor, False
+    else:
+        yield (0,) * value.dim(), value, True
 
 
 def local_shards(sharded: nn.Module) -> Iterator[tuple[str, tuple[int, int], torch.Tensor]]:

@@ -7,7 +7,7 @@ train(Run(data=RunData(train="criteo/train.tsv.gz", test="criteo/test.tsv.gz"), 
 Names load when they are first used; settings of a system, such as Periods, are shown here by the name of their noun.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from recsmith._late import late_names
 
@@ -60,7 +60,7 @@ def __getattr__(name: str) -> Any:
     if name[:1].isupper() and name not in __all__:
         from recsmith.training.seams.system import systems
 
-        shown = [each.settings for each in systems() if getattr(each.settings, "__name__", "") == name]
-        if shown:
+        said = [noun for each in systems() for noun in (each.settings, *get_args(each.settings))]
+        if shown := [noun for noun in said if getattr(noun, "__name__", "") == name]:
             return shown[0]
     return _core(name)

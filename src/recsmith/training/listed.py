@@ -21,6 +21,7 @@ class Command:
 
 
 SYSTEMS: dict[str, tuple[Command, ...]] = {  # in the order in which they decide: each rests on those before
+    "warm_start": (),
     "towers": (),
     "dedup": (),
     "balance": (),

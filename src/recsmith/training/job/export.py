@@ -135,7 +135,7 @@ def opened_weights(file: Path, expected: Mapping[str, WholeTensor]) -> Iterator[
     check_is_file(file)  # a pipe would be waited for
     try:
         with safe_open(file, framework="pt") as opened:
-            there = {name: WholeTensor(*_kind(opened.get_slice(name))) for name in opened.keys()}  # noqa: SIM118
+            there = {name: WholeTensor(*kind_of(opened.get_slice(name))) for name in opened.keys()}  # noqa: SIM118
             odd = min((name for name in {*there, *expected} if there.get(name) != expected.get(name)), default=None)
             if odd is not None:
                 raise CorruptFile(
@@ -147,7 +147,8 @@ def opened_weights(file: Path, expected: Mapping[str, WholeTensor]) -> Iterator[
         raise CorruptFile(f"'{file}' is not a sound safetensors file: {error}; export the model again") from None
 
 
-def _kind(entry: Any) -> tuple[torch.dtype, tuple[int, ...]]:
+def kind_of(entry: Any) -> tuple[torch.dtype, tuple[int, ...]]:
+    """Element type and shape of a tensor in an opened file."""
     kinds = {name: kind for kind, name in TYPE_NAMES.items()}
     return kinds.get(entry.get_dtype(), torch.bool), tuple(entry.get_shape())  # others are never exported
 

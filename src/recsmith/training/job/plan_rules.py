@@ -27,7 +27,7 @@ def check_loadable(saved: Plan, plan: Plan) -> None:
         old = before.get(placement.table)
         if old is None:
             continue  # another model, which the weights' names tell better
-        reason = _reason(old, placement, dims[placement.table], plan.workload.optimizer)
+        reason = why_not_loadable(old, placement, dims[placement.table], plan.workload.optimizer)
         if reason:
             raise UsageError(
                 f"the checkpoint was saved under another plan, and table '{placement.table}' {reason}; reshard the "
@@ -46,7 +46,8 @@ def loadable_rules(saved: Plan) -> tuple[TableRule, ...]:
     )
 
 
-def _reason(old: Placement, new: Placement, dim: int, optimizer: str) -> str | None:
+def why_not_loadable(old: Placement, new: Placement, dim: int, optimizer: str) -> str | None:
+    """Why the state of a table's optimizer cannot be read under another placement; None where it can. dim: columns."""
     if (old.sharding_type == COPIED) != (new.sharding_type == COPIED):
         return f"changes from {old.sharding_type} to {new.sharding_type}"
     if OPTIMIZERS[optimizer].is_row_wise and old.widths_of(dim) != new.widths_of(dim):

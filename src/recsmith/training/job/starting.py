@@ -87,6 +87,9 @@ def prepared(
     batches = settled(sharded, batches_from(replace(parts, run=run), progress))
     said = [*made.about, *(each.said for each in made.told), *made.notes(progress.position)]
     set_state(sharded, run, saved, progress)
+    if saved is None:
+        for system in systems():
+            system.begin_weights(made, sharded)
     for key, each in attached.items():
         each.begin(total_steps(run, parts.source, dist.get_world_size()), progress.kept.get(key))
 

@@ -182,7 +182,7 @@ class RunMetrics:
 
 
 @noun
-@settings_of_systems("", "array", "remote")
+@settings_of_systems("", "start_from", "array", "remote")
 class Run:
     """A training job: data, model, plan, optimizers, what crosses ranks, checkpoints, metrics.
 
@@ -196,9 +196,10 @@ class Run:
     after which training ends, instead of data.epochs. optimizers: how weights learn. comms: in which form embeddings
     and their gradients cross ranks, or a component of yours. rows: who holds the rows of tables: device, tiered
     (docs/tiers.md), split (docs/precision.md), or a component of yours. checkpoint: when the state is saved; none saves
-    nothing but the trained model. metrics: what is told of training. watchers: what looks at steps and may ask for
-    something: components, and functions of yours, 'module:function', that hear of each step. watch: auto tells what
-    goes wrong, such as a broken feed or another hot set (docs/watch.md); a mapping of settings may act, too; none
+    nothing but the trained model. start_from: a run, a checkpoint or a trained model whose weights this run begins with
+    (docs/daily.md); none: weights are drawn. metrics: what is told of training. watchers: what looks at steps and may
+    ask for something: components, and functions of yours, 'module:function', that hear of each step. watch: auto tells
+    what goes wrong, such as a broken feed or another hot set (docs/watch.md); a mapping of settings may act, too; none
     watches nothing. capture: folder for the trace of some steps, which `recsmith predict` reads (docs/predict.md); none
     captures nothing. array: models that are trained in one job on the same batches, each by settings of its own
     (docs/array.md). remote: tables on servers beside the trainers (docs/remote.md); none: on the ranks that train.
@@ -220,6 +221,7 @@ class Run:
     comms: RunComms | Component = RunComms()
     rows: Component = "device"
     checkpoint: Checkpointing | None = Checkpointing()
+    start_from: Any = None
     metrics: RunMetrics = RunMetrics()
     watchers: tuple[Component, ...] = ()
     watch: Component = NONE

@@ -18,9 +18,9 @@ TABLES, BAGS, IDS = "how tables are built", "which bags are looked up", "which r
 LAYERS, LAYER_WEIGHTS = "how dense layers are trained", "how the weights of dense layers are kept"
 STEP, ORDER, PRODUCTS = "how a step is made", "in which order samples come", "how dense layers are multiplied"
 ROWS, EXCHANGE, COPIES = "where the rows of tables are", "when ids cross ranks", "when whole tables are copied"
-BETWEEN, LOSS = "what is done between steps", "the loss of a sample"
+BETWEEN, LOSS, START = "what is done between steps", "the loss of a sample", "the weights at the start"
 OF_ONE_MODEL = Capabilities(
-    {TABLES, BAGS, IDS, ROWS, LAYERS, LAYER_WEIGHTS, STEP, ORDER, PRODUCTS, COPIES, BETWEEN, LOSS}
+    {TABLES, BAGS, IDS, ROWS, LAYERS, LAYER_WEIGHTS, STEP, ORDER, PRODUCTS, COPIES, BETWEEN, LOSS, START}
 )  # what a system that trains in another way has of a plain job, until it is tried with more
 
 # What a part may need, and another one may lack.

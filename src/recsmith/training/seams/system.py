@@ -250,6 +250,9 @@ class System:
         """What it has in a job while that trains. model: before it is sharded."""
         return None
 
+    def begin_weights(self, made: Any, job: Any) -> None:
+        """Change what was drawn for a fresh start of a PreparedRun, on every rank of a ShardedJob."""
+
     def line(self, job: Any, steps: int) -> tuple[Raw, str]:
         """(what a line of log.jsonl says of a job, the same in words), on every rank. steps: since the line before."""
         return {}, ""

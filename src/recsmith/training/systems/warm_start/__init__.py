@@ -1,0 +1,68 @@
+"""A run that begins with the weights of another one: `start_from` of a run (docs/daily.md).
+
+A model that learns every day begins with what it knew the day before. trained.py opens what is begun with, matching.py
+says what of it the run's model takes, and what is new, larger or gone; layers.py, which inputs of a layer are of which
+feature; loading.py puts it into a rank's shards, under any plan. A run that goes on from its own checkpoint does not
+begin again.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from recsmith.problems import TableRule
+from recsmith.training.seams.capabilities import START, Capabilities, PlainPart
+from recsmith.training.seams.system import OpenRun, System
+from recsmith.training.systems.warm_start.settings import StartFrom, start_of
+
+STARTS = PlainPart("start_from", owns=Capabilities({START}))
+
+
+class WarmStart(System):
+    """Weights at the start of another run."""
+
+    key = "start_from"
+    settings = StartFrom | str
+
+    def wrong(self, run: Any) -> Sequence[str | None]:
+        """A run that begins with itself."""
+        return () if run.start_from is None else (_itself(start_of(run.start_from).path, run.output),)
+
+    def row_parts(self, run: Any) -> Sequence[Any]:
+        """Who says with which weights tables begin."""
+        return () if run.start_from is None else (STARTS,)
+
+    def plan_rules(self, run: Any, hosts: int) -> Sequence[TableRule]:
+        """A plan that is made here can take the state of the optimizer of every table."""
+        if run.start_from is None:
+            return ()
+        from recsmith.training.systems.warm_start.loading import plan_rules
+
+        return plan_rules(run)
+
+    def decide(self, made: OpenRun) -> OpenRun:
+        """What comes along; nothing where the run goes on from its own checkpoint."""
+        if made.run.start_from is None or made.before is not None:
+            return made
+        from recsmith.training.systems.warm_start.loading import matched
+
+        return made.telling(self.key, True, matched(made.run, made.parts, made.plan).lines)
+
+    def begin_weights(self, made: Any, job: Any) -> None:
+        """The weights and the state of optimizers that come along, over those that were drawn."""
+        if made.run.start_from is None:
+            return
+        from recsmith.training.systems.warm_start.loading import load_start
+
+        load_start(made, job)
+
+
+def _itself(path: str, output: str) -> str | None:
+    if path.rstrip("/") != output.rstrip("/"):
+        return None
+    return (
+        f"start_from is '{path}', the run's own output; leave start_from out to go on from its newest checkpoint, or "
+        "give the run another output"
+    )
+
+
+SYSTEM = WarmStart()

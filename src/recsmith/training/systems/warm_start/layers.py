@@ -1,0 +1,34 @@
+"""Which inputs of a dense layer come from which feature or column, of the built-in models; imports no torch.
+
+With a new feature, the first layer behind the features has more inputs. Weights of the inputs that were there before
+come along by these names, wherever they stand now.
+"""
+
+from itertools import combinations
+
+from recsmith.data import DataSchema
+from recsmith.training.run import RunModel
+from recsmith.training.run.tables import tables_of
+
+DENSE = "dense columns"  # as one of the inputs: what the first layers make of them
+
+
+def inputs_of(model: RunModel, schema: DataSchema) -> list[list[str]]:
+    """Names of the inputs of the layers that read columns, and of those that read features, in their order.
+
+    Empty for models of which nothing is known here.
+    """
+    columns = [f"column {name}" for name in schema.dense]
+    if model.table_module is not None or model.compression:
+        return []
+    features = [name for table in tables_of(model, schema) for name in table.features if table.pooling != "none"]
+    if model.name == "dlrm":
+        pairs = ["*".join(sorted(pair)) for pair in combinations([DENSE, *features], 2)]
+        return [columns, [*_numbered(DENSE, model.embedding_dim), *pairs]]
+    if model.name in ("dlrm_dcn", "deepfm"):
+        return [columns, [each for name in (DENSE, *features) for each in _numbered(name, model.embedding_dim)]]
+    return []
+
+
+def _numbered(name: str, count: int) -> list[str]:
+    return [f"{name} {number}" for number in range(count)]

@@ -1,0 +1,199 @@
+"""What comes along, put into a rank's shards: each rank reads the rows that it holds, under any plan."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import torch
+from safetensors import safe_open
+from torch.distributed.checkpoint._nested_dict import flatten_state_dict
+
+from recsmith.data import DataSchema
+from recsmith.jobs.sharded_model import held_of
+from recsmith.plans import Plan
+from recsmith.problems import TableRule
+from recsmith.training.job.export import WEIGHTS
+from recsmith.training.job.models import Unsharded
+from recsmith.training.job.plan_rules import loadable_rules, why_not_loadable
+from recsmith.training.job.preparing import PreparedRun
+from recsmith.training.job.resuming import OPTIMIZERS
+from recsmith.training.job.sharded import ShardedJob, table_of
+from recsmith.training.run import Run
+from recsmith.training.same_data import check_same_data
+from recsmith.training.systems.warm_start.layers import inputs_of
+from recsmith.training.systems.warm_start.matching import Match, Shape, match_weights
+from recsmith.training.systems.warm_start.reads import Reads, put
+from recsmith.training.systems.warm_start.settings import start_of
+from recsmith.training.systems.warm_start.trained import WEIGHT, Trained, open_trained
+from recsmith.training.tables.plain import exported_names
+
+STATE_OF = "optimizer.{group}.state."  # before the name of a weight and of its state, in a checkpoint
+
+
+def plan_rules(run: Run) -> tuple[TableRule, ...]:
+    """Rules under which a plan can take the state of tables that comes along."""
+    trained = open_trained(start_of(run.start_from).path)
+    if trained.saved is None or "sparse" not in same_optimizers(run, trained):
+        return ()
+    return tuple(replace(rule, optional=True) for rule in loadable_rules(trained.saved.plan))
+
+
+def matched(run: Run, parts: Unsharded, plan: Plan) -> Match:
+    """What a run begins with, and what it does not; refused as `load_start` would refuse it. plan: of the run's tables.
+
+    Raises:
+        UsageError: there is nothing at the path, or it is of another model or of other data.
+        CorruptFile: it is damaged.
+    """
+    task = parts.task
+    here = {name: tuple(each.shape) for name, each in task.state_dict().items()}
+    trained = open_trained(start_of(run.start_from).path)
+    match = _matched(run, parts.source.schema, here, trained, exported_names(task, here))
+    anew = [f"the state of table {table} begins anew, for it {why}" for table, why in _rearranged(run, trained, plan)]
+    return replace(match, lines=[*match.lines, *anew])
+
+
+def load_start(made: PreparedRun, job: ShardedJob) -> None:
+    """Weights, and the state of optimizers where it fits, over what was drawn; called on every rank.
+
+    Raises what `matched` raises.
+    """
+    run = made.run
+    trained, whole = open_trained(start_of(run.start_from).path), job.rows.whole()
+    names = exported_names(job.model, whole)
+    match = _matched(run, made.parts.source.schema, {name: each.shape for name, each in whole.items()}, trained, names)
+    with torch.no_grad():
+        if trained.saved is None:
+            _copy_model(job, match, trained, names)
+        else:
+            _load_weights(job, match, trained)
+        job.rows.flush()
+        if groups := same_optimizers(run, trained):
+            _load_states(job, match, trained, groups, {table for table, _ in _rearranged(run, trained, made.plan)})
+
+
+def _matched(
+    run: Run, schema: DataSchema, here: Mapping[str, Shape], trained: Trained, names: Mapping[str, str]
+) -> Match:
+    """names: of the run's weights in an exported model."""
+    there = _weights(trained, names)
+    inputs: list[tuple[list[str], list[str]]] = []
+    if trained.card is not None:
+        _check_meaning(schema, trained.card.data, trained.path)
+        inputs = list(zip(inputs_of(run.model, schema), inputs_of(trained.card.model, trained.card.data), strict=False))
+    match = match_weights(here, there, inputs, trained.path)
+    return replace(match, lines=[_first_line(run, trained), *match.lines])
+
+
+def _weights(trained: Trained, names: Mapping[str, str]) -> dict[str, Shape]:
+    """Shapes of what is there, by the names that the run's model has for it."""
+    shapes = {name: tuple(each.shape) for name, each in trained.tensors.items()}
+    if trained.saved is not None:
+        return {name.removeprefix(WEIGHT): shape for name, shape in shapes.items() if name.startswith(WEIGHT)}
+    own = {exported: name for name, exported in names.items()}
+    return {own.get(exported, exported): shape for exported, shape in shapes.items()}
+
+
+def _check_meaning(here: DataSchema, there: DataSchema, path: str) -> None:
+    """Refuse data in which a feature that both have means something else."""
+    both = set(here.feature_names) & set(there.feature_names)
+
+    def common(schema: DataSchema) -> DataSchema:
+        kept = [replace(each, num_embeddings=None) for each in schema.features if each.name in both]
+        return replace(schema, features=tuple(sorted(kept, key=lambda each: each.name)), dense=here.dense)
+
+    check_same_data(common(there), common(here), f"the data of a run that begins with '{path}'")
+
+
+def _first_line(run: Run, trained: Trained) -> str:
+    groups = same_optimizers(run, trained)
+    after = "" if trained.step is None else f" after step {trained.step:,}"
+    said = f"begins with the weights of '{trained.path}'{after}"
+    if not groups:
+        return f"{said}; optimizers begin anew"
+    others = sorted({*OPTIMIZERS.values()} - groups)
+    but = "" if not others else f"; optimizers.{others[0]} begins anew, for the run names another one"
+    return f"{said}, and with the state of its optimizers{but}"
+
+
+def same_optimizers(run: Run, trained: Trained) -> set[str]:
+    """The optimizers whose state comes along, sparse and dense: those of the kind that the training had."""
+    before = trained.optimizers
+    if before is None or not start_of(run.start_from).optimizer:
+        return set()
+    return {group for group in OPTIMIZERS.values()
+            if getattr(before, group).name == getattr(run.optimizers, group).name}  # fmt: skip
+
+
+def _rearranged(run: Run, trained: Trained, plan: Plan) -> list[tuple[str, str]]:
+    """(table, why) of tables whose state would have to be rearranged under the plan."""
+    if trained.saved is None or "sparse" not in same_optimizers(run, trained):
+        return []
+    before = {each.table: each for each in trained.saved.plan.placements}
+    dims = {table.name: table.embedding_dim for table in plan.workload.tables}
+    reasons = [(each.table, why_not_loadable(before[each.table], each, dims[each.table], run.optimizers.sparse.name))
+               for each in plan.placements if each.table in before]  # fmt: skip
+    return [(table, why) for table, why in reasons if why is not None]
+
+
+def _copy_model(job: ShardedJob, match: Match, trained: Trained, names: Mapping[str, str]) -> None:
+    """Weights of an exported model."""
+    assert trained.model is not None
+    with safe_open(trained.model / WEIGHTS, framework="pt") as opened:
+        for name, corner, tensor, _ in job.rows.shards():
+            if name in match.moved:
+                put(tensor, opened.get_tensor(names[name]), match.moved[name])
+            elif not tensor.dim() and name in match.whole:
+                tensor.copy_(opened.get_tensor(names[name]))
+            elif (target := _known_rows(match, name, corner, tensor)) is not None:
+                there = opened.get_slice(names[name])
+                window = tuple(slice(at, at + size) for at, size in zip(corner, target.shape, strict=True))
+                target.copy_(there[window])
+
+
+def _load_weights(job: ShardedJob, match: Match, trained: Trained) -> None:
+    """Weights of a checkpoint."""
+    reads = Reads(trained.state)
+    for name, corner, tensor, _ in job.rows.shards():
+        key = f"{WEIGHT}{name}"
+        if name in match.moved:
+            reads.add_moved(key, trained.tensors[key].shape, tensor, match.moved[name])
+        elif (target := _known_rows(match, name, corner, tensor)) is not None:
+            reads.add(key, corner, target)
+    reads.run()
+
+
+def _load_states(job: ShardedJob, match: Match, trained: Trained, groups: set[str], without: set[str]) -> None:
+    """The state of optimizers, of weights that came along; of others, and of some tables, it stays as it begins."""
+    state, reads = job.rows.state_to_load(), Reads(trained.state)
+    prefixes = [STATE_OF.format(group=part) for part, group in OPTIMIZERS.items() if group in groups]
+    for key, value in flatten_state_dict(state)[0].items():
+        name = next((name for each in prefixes if (name := _weight_of(key, each, match)) is not None), None)
+        if name is None or table_of(name) in without or key not in trained.tensors or not hasattr(value, "size"):
+            continue
+        before, shape = tuple(trained.tensors[key].shape), tuple(value.size())
+        for corner, tensor, _ in held_of(value):
+            if before == shape:
+                reads.add(key, corner, tensor)
+            elif name in match.grown and before[:1] == (match.grown[name],) and before[1:] == shape[1:]:
+                if (target := _known_rows(match, name, corner, tensor)) is not None:
+                    reads.add(key, corner, target)
+            elif name in match.moved and before == tuple(trained.tensors[f"{WEIGHT}{name}"].shape):
+                reads.add_moved(key, before, tensor, match.moved[name])
+    reads.run()
+    job.rows.load_state_dict(state)
+
+
+def _weight_of(key: str, before: str, match: Match) -> str | None:
+    """The weight that comes along and whose state a key of a checkpoint names; None where it names none."""
+    name = key.removeprefix(before) if key.startswith(before) else ""
+    while name and not match.takes(name):
+        name = name.rpartition(".")[0]
+    return name or None
+
+
+def _known_rows(match: Match, name: str, corner: Shape, tensor: torch.Tensor) -> torch.Tensor | None:
+    """The rows of a shard that come along; None where there are none."""
+    if name in match.whole:
+        return tensor
+    rows = match.grown.get(name, 0) - (corner[0] if corner else 0)
+    return tensor[:rows] if rows > 0 else None

@@ -1,0 +1,87 @@
+"""What a run begins with: a checkpoint with the state of optimizers, or an exported model, which has weights alone."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from recsmith.errors import CorruptFile, UsageError
+from recsmith.training.job.card import CARD, MODEL, ModelCard, read_card
+from recsmith.training.job.export import WEIGHTS
+from recsmith.training.job.resuming import CHECKPOINTS, PROGRESS, STATE, Saved, checkpoint_folders
+from recsmith.training.optimizers.settings import RunOptimizers
+from recsmith.training.stores.checkpoint import CheckpointRows
+from recsmith.training.stores.protocol import WholeTensor
+
+WEIGHT = "model."  # before the names of weights in a checkpoint
+
+
+@dataclass(frozen=True)
+class Trained:
+    """Weights of a training, by the names that the training had for them.
+
+    path: as the run names it. saved: a checkpoint; None of an exported model. model: the folder of the exported model;
+    None where the run has none (yet).
+    """
+
+    path: str
+    saved: Saved | None
+    model: Path | None
+
+    @cached_property
+    def card(self) -> ModelCard | None:
+        """What the training says of its model and data; None where it exported no model."""
+        return None if self.model is None else read_card(self.model)
+
+    @cached_property
+    def tensors(self) -> dict[str, WholeTensor]:
+        """All tensors: of a checkpoint as it names them (`model.*`, `optimizer.*`), of a model by exported names."""
+        if self.saved is not None:
+            return CheckpointRows(self.state).whole()
+        assert self.model is not None
+        from safetensors import SafetensorError, safe_open
+
+        from recsmith.training.job.export import kind_of
+
+        file = self.model / WEIGHTS
+        try:
+            with safe_open(file, framework="pt") as opened:
+                return {name: WholeTensor(*kind_of(opened.get_slice(name))) for name in opened.keys()}  # noqa: SIM118
+        except (SafetensorError, OSError) as error:
+            raise CorruptFile(f"'{file}' is not a sound safetensors file: {error}; export the model again") from None
+
+    @property
+    def state(self) -> Path:
+        """The folder of a checkpoint's tensors."""
+        assert self.saved is not None
+        return self.saved.folder / STATE
+
+    @property
+    def optimizers(self) -> RunOptimizers | None:
+        """Of the training whose state is there; None of an exported model."""
+        return None if self.saved is None else self.saved.run.optimizers
+
+    @property
+    def step(self) -> int | None:
+        """After which the weights were; None where nobody says."""
+        return self.saved.progress["step"] if self.saved else self.card.step if self.card else None
+
+
+def open_trained(path: str) -> Trained:
+    """What stands at a path.
+
+    Raises:
+        UsageError: neither a run with a checkpoint or a model, nor a checkpoint, nor a model.
+    """
+    folder = Path(path)
+    if (folder / PROGRESS).exists():
+        beside = folder.parent.parent / MODEL
+        return Trained(path, Saved(folder), beside if (beside / CARD).exists() else None)
+    model = next((each for each in (folder / MODEL, folder) if (each / CARD).exists()), None)
+    if found := checkpoint_folders(folder / CHECKPOINTS):
+        return Trained(path, Saved(found[-1]), model)
+    if model is None:
+        raise UsageError(
+            f"start_from: '{path}' holds no checkpoint and no trained model; give the output folder of a run that has "
+            "saved its state, a checkpoint, or a model"
+        )
+    return Trained(path, None, model)

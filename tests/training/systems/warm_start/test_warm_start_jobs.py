@@ -1,0 +1,140 @@
+"""Jobs that begin with what another one learned: the same bits as one job of both days, under any plan."""
+
+import shutil
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+from training.test_jobs import BATCH, DIM, FEATURES, STEPS, a_run, data, losses, plan_for_two
+
+import recsmith.training
+from recsmith.errors import RecSmithError, UsageError
+from recsmith.training import Run, RunData, RunModel, RunOptimizers, RunTable, SparseOptimizer, train
+from recsmith.training.launch.dry_run import described
+
+pytestmark = [
+    pytest.mark.skipif(find_spec("torchrec") is None, reason="needs TorchRec"),
+    pytest.mark.usefixtures("torchrec"),
+]
+StartFrom: Any = recsmith.training.StartFrom
+DAY = STEPS * BATCH
+WEIGHTS = "model/weights.safetensors"
+
+
+def of_days(output: Path, first: int, days: int, **words: Any) -> Run:
+    made = RunData(train=data(first * DAY, days * DAY), test=data(20_000, 101), global_batch_size=BATCH, shuffle=False)
+    return a_run(output, **{"data": made, "steps": None, "ranks": 2, **words})
+
+
+@pytest.fixture(scope="module")
+def monday(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """The first day, on two ranks, each table sharded by another type."""
+    folder = tmp_path_factory.mktemp("monday")
+    run = of_days(folder / "out", 0, 1, plan=plan_for_two(folder))
+    train(run)
+    return run
+
+
+@pytest.fixture(scope="module")
+def both(monday: Run, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Both days in one job."""
+    run = of_days(tmp_path_factory.mktemp("both") / "out", 0, 2, plan=monday.plan)
+    train(run)
+    return run
+
+
+def weights(run: Run) -> bytes:
+    return Path(run.output, WEIGHTS).read_bytes()
+
+
+def loaded(run: Run) -> dict[str, Any]:
+    from safetensors.torch import load_file
+
+    return load_file(str(Path(run.output, WEIGHTS)))
+
+
+def test_two_days_in_two_jobs_end_with_the_bits_of_one(monday: Run, both: Run, tmp_path: Path):
+    tuesday = of_days(tmp_path / "out", 1, 1, plan=monday.plan, start_from=monday.output)
+    train(tuesday)
+    assert weights(tuesday) == weights(both)
+    said = [each.said for each in described(tuesday).systems if each.key == "start_from"]
+    assert said == []  # it goes on from its own checkpoint now
+    again = tmp_path / "again"
+    shutil.copytree(tuesday.output, again)
+    shutil.rmtree(again / "model")
+    shutil.rmtree(sorted((again / "checkpoints").iterdir())[-1])
+    train(tuesday, settings=(f"output={again}",))
+    assert (again / WEIGHTS).read_bytes() == weights(both)
+
+
+def test_under_another_plan_and_number_of_ranks_losses_are_the_same(monday: Run, both: Run, tmp_path: Path):
+    tuesday = of_days(tmp_path / "out", 1, 1, ranks=1, start_from=StartFrom(path=monday.output))
+    train(tuesday)
+    assert losses(Path(tuesday.output)) == pytest.approx(losses(Path(both.output))[STEPS:], rel=1e-6)
+
+
+def test_an_exported_model_gives_weights_alone(monday: Run, tmp_path: Path):
+    shutil.copytree(Path(monday.output, "model"), tmp_path / "model")
+    run = of_days(tmp_path / "out", 1, 1, plan=monday.plan, start_from=str(tmp_path / "model"))
+    without = of_days(tmp_path / "other", 1, 1, plan=monday.plan,
+                      start_from=StartFrom(path=monday.output, optimizer=False))  # fmt: skip
+    said = [each.said for made in (run, without) for each in described(made).systems if each.key == "start_from"]
+    assert [each.rpartition("; ")[2] for each in said] == ["optimizers begin anew"] * 2
+    assert all(f"after step {STEPS:,}" in each for each in said)
+    train(run)
+    train(without)
+    assert weights(run) == weights(without)
+
+
+def test_a_new_feature_and_a_larger_table_keep_what_was_learned(monday: Run, tmp_path: Path):
+    """With rates of zero, weights are those of the day before, and only new rows, tables and inputs are others."""
+    import torch
+
+    wider = [{"name": "new", "num_embeddings": 7}, *({**each, "num_embeddings": each["num_embeddings"] + 5 * (
+        each["name"] in "bd")} for each in FEATURES)]  # fmt: skip
+    generated = {**data(DAY, DAY), "features": wider}
+    rested = RunOptimizers(sparse=SparseOptimizer(name="adagrad", learning_rate=1e-30))
+    run = of_days(
+        tmp_path / "out", 1, 1, start_from=monday.output, optimizers=rested, steps=2,
+        data=RunData(train=generated, global_batch_size=BATCH, shuffle=False),
+    )  # fmt: skip
+    said = [each.said for each in described(run).systems if each.key == "start_from"]
+    assert said[1:4] == [
+        "table b grows from 503 to 508 rows; the new ones are drawn",
+        "table d grows from 64 to 69 rows; the new ones are drawn",
+        "table new is new, and drawn",
+    ]
+    train(run)
+    before, after = loaded(monday), loaded(run)
+    tables = [name for name in before if "embedding_bags" in name]
+    assert len(tables) == len(FEATURES)
+    for name in tables:
+        known = len(before[name])
+        assert torch.equal(after[name][:known], before[name]), name
+        assert after[name][known:].abs().sum() > 0 or len(after[name]) == known
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ({"start_from": "nowhere"}, "'nowhere' holds no checkpoint and no trained model"),
+        ({"model": RunModel(embedding_dim=16, bottom=(8,), top=(8,))}, "has 8 columns in .* and 16 here"),
+        ({"array": recsmith.training.RunArray(members={"a": (), "b": ("seed=1",)}, together="always")}, "start_from"),
+        (
+            {"model": RunModel(embedding_dim=DIM, bottom=(8,), top=(8,), tables=(RunTable(name="other", features=("a",),
+             num_embeddings=100),))}, "none of this model's tables: it has a, b, c, d, and the model has other",
+        ),
+    ],
+)  # fmt: skip
+def test_what_cannot_come_along_is_refused_before_anything_is_written(
+    words: dict[str, Any], said: str, monday: Run, tmp_path: Path
+):
+    with pytest.raises(RecSmithError, match=said):
+        described(of_days(tmp_path / "out", 1, 1, **{"start_from": monday.output, **words}))
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_run_does_not_begin_with_itself(tmp_path: Path):
+    with pytest.raises(UsageError, match="the run's own output; leave start_from out to go on"):
+        of_days(tmp_path / "out", 0, 1, start_from=str(tmp_path / "out"))
