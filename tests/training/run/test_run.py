@@ -10,7 +10,7 @@ from support.systems import needing, needs_systems
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.plans import Placement
 from recsmith.training import Run, RunData, RunModel, RunTable, load_run, run_from_raw, run_to_raw, save_run
-from recsmith.training.job.plan_rules import _reason  # pyright: ignore[reportPrivateUsage]
+from recsmith.training.job.plan_rules import why_not_loadable  # pyright: ignore[reportPrivateUsage]
 from recsmith.training.run.tables import tables_of
 
 SMALL = Run(data=RunData(train="clicks.tsv", batch_size=64), output="runs/small")
@@ -45,7 +45,7 @@ def test_settings_replace_values(setting: str, field, value):  # type: ignore[no
     [
         ("data.batch_sise=1", "did you mean 'batch_size'"),
         ("optimizer.dense.name=sgd", "did you mean 'optimizers'"),
-        ("start_from=x", r"start_from is not a known field; known: array, [a-z, ]*, watchers"),
+        ("begin_from=x", r"begin_from is not a known field; known: array, [a-z_, ]*, watchers"),
         ("data.batch_size=0", "must be at least 1"),
         ("model.embedding_dim=6", "multiple of 4"),
         ("model.name=dlmr", "known: dlrm"),
@@ -147,7 +147,7 @@ def placed(kind: str, widths: tuple[int, ...] = ()) -> Placement:
     ],
 )
 def test_which_checkpoints_load_under_another_plan(old: Placement, new: Placement, optimizer: str, loads: bool):
-    assert (_reason(old, new, 16, optimizer) is None) == loads
+    assert (why_not_loadable(old, new, 16, optimizer) is None) == loads
 
 
 def test_the_file_of_a_run_names_what_it_does_not_say(tmp_path: Path):

@@ -246,7 +246,7 @@ def _of_rank(rank: int) -> str:
     return f"rank-{rank}"
 
 
-_ADVICE = "give another output folder, or train the model that it was saved from"
+_ADVICE = "give another output folder, with start_from: this one to take along what fits, or train the model as it was"
 
 
 def _type(dtype: torch.dtype) -> str:
