@@ -25,6 +25,7 @@ from recsmith.training import Run, RunData, RunModel, RunOptimizers, SparseOptim
 
 PER_DAY, BATCH, RATE = 40_960, 512, 0.02
 LATE_DAY, GROWN_DAY = 10, 20
+TURN = 60  # days in which the truth turns once
 SIZES = {"user": 3_000, "item": 4_000, "place": 100, "late": 500}
 FEW_ITEMS = 2_400  # that there are before GROWN_DAY
 DENSE = 4
@@ -36,7 +37,7 @@ def write_days(folder: Path, days: int) -> None:
         "format": "generator", "num_samples": 4 * PER_DAY * days, "seed": 11, "dense": DENSE,
         "features": [{"name": name, "num_embeddings": size, "zipf": 1.05} for name, size in SIZES.items()],
         "teacher": {"signal": 2.0, "positive_rate": 0.25, "pairs": 0.3, "dense": 0.2},
-        "drift": {"kind": "rotating", "samples": 4 * PER_DAY * days, "of": ["ids"]},
+        "drift": {"kind": "rotating", "samples": 4 * PER_DAY * TURN, "of": ["ids"]},
     }  # fmt: skip
     source: Any = open_dataset(spec_from_raw(spec, "data")).source
     blocks = len(source.sizes())
