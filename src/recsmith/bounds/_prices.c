@@ -188,7 +188,50 @@ static PyObject *price_arrays(PyObject *self, PyObject *arrays) {
     return with_arrays(arrays, ARRAYS, PRICES, run, NULL);
 }
 
-static PyMethodDef METHODS[] = {{"price", price_arrays, METH_O, "Price rows; see compiled_prices.py."}, {0}};
+/* The cheapest option of each table within some limits, the first of equally cheap ones: `Relaxation.choose`. */
+enum { SECONDS, OPTION_BYTES, LARGEST, HEAVIEST, WORLDWIDE, OPTION_FITS, OPTION_GROUP, START, OPEN_GROUPS, LIMITS,
+       CHOSEN, CHOSEN_SECONDS, CHOSEN_BYTES, CHOICE_ARRAYS };
+enum { LIMIT, LOCAL, MOST_WEIGHT, WORLD_PENALTY, PRICE, LIMIT_COUNT };
+
+static PyObject *choose(void *const array[], const i64 lengths[], const void *more) {
+    (void)more;
+    const f64 *seconds = array[SECONDS], *bytes = array[OPTION_BYTES], *largest = array[LARGEST], *limit = array[LIMITS];
+    const f64 *heaviest = array[HEAVIEST];
+    const i64 *worldwide = array[WORLDWIDE], *fits = array[OPTION_FITS], *group = array[OPTION_GROUP], *start = array[START];
+    const i64 *open = array[OPEN_GROUPS];                  /* of all groups, or none where all are open */
+    i64 options = lengths[SECONDS], tables = lengths[CHOSEN];
+    for (int i = OPTION_BYTES; i <= OPTION_GROUP; i++)
+        if (lengths[i] != options) return PyErr_Format(PyExc_ValueError, "an array has the wrong length");
+    if (lengths[START] != tables + 1 || lengths[LIMITS] != LIMIT_COUNT || lengths[CHOSEN_SECONDS] != tables
+        || lengths[CHOSEN_BYTES] != tables || start[0] < 0 || start[tables] > options)
+        return PyErr_Format(PyExc_ValueError, "an array has the wrong length");
+    f64 local = limit[LOCAL] < limit[LIMIT] ? limit[LOCAL] : limit[LIMIT], dearer = 1 + limit[WORLD_PENALTY];
+    for (i64 t = 0; t < tables; t++) {
+        f64 least = INFINITY;
+        i64 best = -1;
+        for (i64 o = start[t]; o < start[t + 1]; o++) {
+            if (!fits[o] || !(largest[o] <= (worldwide[o] ? limit[LIMIT] : local))) continue;
+            if (!(heaviest[o] <= limit[MOST_WEIGHT])) continue;
+            if (lengths[OPEN_GROUPS] && (group[o] < 0 || group[o] >= lengths[OPEN_GROUPS] || !open[group[o]])) continue;
+            f64 value = worldwide[o] ? seconds[o] * dearer : seconds[o];
+            if (limit[PRICE] != 0) value = value + limit[PRICE] * bytes[o];
+            if (value < least) least = value, best = o;
+        }
+        ((i64 *)array[CHOSEN])[t] = best;
+        ((f64 *)array[CHOSEN_SECONDS])[t] = best < 0 ? INFINITY : seconds[best];
+        ((f64 *)array[CHOSEN_BYTES])[t] = best < 0 ? 0 : bytes[best];
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *choose_options(PyObject *self, PyObject *arrays) {
+    (void)self;
+    return with_arrays(arrays, CHOICE_ARRAYS, CHOSEN, choose, NULL);
+}
+
+static PyMethodDef METHODS[] = {
+    {"price", price_arrays, METH_O, "Price rows; see compiled_prices.py."},
+    {"choose", choose_options, METH_O, "Cheapest options; see compiled_prices.py."}, {0}};
 static struct PyModuleDef MODULE = {PyModuleDef_HEAD_INIT, "_prices", NULL, 0, METHODS, NULL, NULL, NULL, NULL};
 
 PyMODINIT_FUNC PyInit__prices(void) { return PyModule_Create(&MODULE); }

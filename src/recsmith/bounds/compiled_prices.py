@@ -63,6 +63,35 @@ class CompiledPrices:
         return prices
 
 
+class CompiledOptions:
+    """Options (O,) of tables (T,) as compiled code reads them; `cheapest` may be asked many times."""
+
+    def __init__(
+        self, seconds: Floats, bytes_: Floats, largest: Floats, heaviest: Floats, worldwide: Bools, fits: Bools,
+        group: Ints, start: Ints,
+    ) -> None:  # fmt: skip
+        self._arrays = (
+            *map(_floats, (seconds, bytes_, largest, heaviest)), *map(_ints, (worldwide, fits, group, start))
+        )  # fmt: skip
+
+    def cheapest(self, limits: Floats, groups: Bools | None) -> tuple[Ints, Floats, Floats]:
+        """(option, its seconds, its bytes) of each table; -1, infinity and 0 where none is open.
+
+        limits: of a piece, of one that does not span the world, and of its weight; what spanning costs, and bytes do.
+        """
+        tables = len(self._arrays[-1]) - 1
+        found = (np.empty(tables, np.int64), np.empty(tables), np.empty(tables))
+        call_compiled(
+            compiled(CODE).choose, (*self._arrays, _ints(() if groups is None else groups), limits, *found)
+        )  # fmt: skip
+        return found
+
+
+def can_choose() -> bool:
+    """Whether compiled code is there that chooses options."""
+    return hasattr(compiled(CODE), "choose")
+
+
 def is_compiled() -> bool:
     """Whether the package was built with a C compiler."""
     return compiled(CODE) is not None

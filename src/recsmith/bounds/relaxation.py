@@ -15,6 +15,7 @@ from typing import Protocol
 import numpy as np
 
 from recsmith._types import Bools, Floats, Ints
+from recsmith.bounds.compiled_prices import CompiledOptions, can_choose
 from recsmith.bounds.linear_bounds import (
     LinearBound,
     SelectionLimits,
@@ -89,6 +90,7 @@ class Relaxation:
 
     def _price(self, linear: LinearBound) -> None:
         """Seconds of pieces and options by a linear bound."""
+        self._compiled: CompiledOptions | None = None  # of these prices and options, once it is asked
         self.linear, options, modes = linear, self.problem.options, self.problem.modes
         self.piece_seconds, self.piece_alone = self.piece_work.seconds(linear)
         self.option_seconds = modes.coverage[options.mode] * (self.piece_seconds[options.piece] * options.count).sum(
@@ -107,17 +109,19 @@ class Relaxation:
     def reopened(self, barred: Bools) -> "Relaxation":
         """The same prices, where these options (O,) may not be selected, instead of those that the problem bars."""
         other = copy(self)
-        other.option_fits = self.option_room & ~barred
+        other.option_fits, other._compiled = self.option_room & ~barred, None
         return other
 
     def within(self, groups: Bools) -> "Relaxation":
         """The same prices, where only options of these fusion groups (G,) may be selected."""
         other = copy(self)
-        other.option_fits = self.option_fits & groups[self.option_group]
+        other.option_fits, other._compiled = self.option_fits & groups[self.option_group], None
         return other
 
     def choose(self, limits: SelectionLimits = UNLIMITED) -> Choice:
         """The cheapest option of each table within some limits; of equally cheap ones the first."""
+        if can_choose():
+            return self._choose_compiled(limits)
         worldwide, limit, value = self.option_worldwide, limits.limit, self.option_seconds
         most = np.where(worldwide, limit, limits.local) if limits.local < limit else limit
         open_ = self.option_fits & (self.option_largest <= most)
@@ -136,6 +140,16 @@ class Relaxation:
             np.where(missing, np.inf, self.option_seconds[option]),
             np.where(missing, 0.0, self.option_bytes[option]),
         )
+
+    def _choose_compiled(self, limits: SelectionLimits) -> Choice:
+        """The same, by compiled code."""
+        if self._compiled is None:
+            self._compiled = CompiledOptions(
+                self.option_seconds, self.option_bytes, self.option_largest, self.option_heaviest,
+                self.option_worldwide, self.option_fits, self.option_group, self.problem.options.start,
+            )  # fmt: skip
+        each = (limits.limit, limits.local, limits.weight, limits.world_penalty, limits.price)
+        return Choice(*self._compiled.cheapest(np.array(each, np.float64), limits.groups))
 
 
 def fitting_price(at: Callable[[float], Weighed], room: float) -> float:

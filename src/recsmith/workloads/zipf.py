@@ -14,12 +14,12 @@ Arguments are arrays (N,), or broadcast to one. Legend: N elements; J nodes; 17 
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 
 import numpy as np
 
-from recsmith._types import Floats
+from recsmith._types import Floats, Ints
 from recsmith.elementary import exp, expm1, log, log1p, power
 from recsmith.workloads.access import NUM_REUSE_BINS, STEEPEST_ZIPF
 
@@ -98,13 +98,12 @@ def _hot_share(zipf: Floats, rows: Floats, hottest: Floats) -> Floats:
 
 
 def _reuse_bins(zipf: Floats, rows: Floats, lookups: Floats) -> Floats:
-    above = [_read_often(zipf, rows, lookups, edge + 1, 0) for edge in EDGES.tolist()]
-    return _steps([_unique_rows(zipf, rows, lookups), *above])
+    return _steps([_unique_rows(zipf, rows, lookups), *_read_often(zipf, rows, lookups, EDGES + 1, 0)])
 
 
 def _reads_per_bin(zipf: Floats, rows: Floats, lookups: Floats) -> Floats:
     """Of a Poisson number, the part of the mean that lies above m = mean * chance of at least m."""
-    return _steps([lookups, *(_read_often(zipf, rows, lookups, edge, 1) for edge in EDGES.tolist())])
+    return _steps([lookups, *_read_often(zipf, rows, lookups, EDGES, 1)])
 
 
 def _steps(above: Sequence[Floats]) -> Floats:
@@ -113,23 +112,25 @@ def _steps(above: Sequence[Floats]) -> Floats:
     return falling[:, :-1] - falling[:, 1:]
 
 
-def _read_often(zipf: Floats, rows: Floats, lookups: Floats, least: int, moment: int) -> Floats:
-    """Sum over ranks of (mean reads) ** moment * chance of at least `least` reads, (N,).
+def _read_often(zipf: Floats, rows: Floats, lookups: Floats, leasts: Ints, moment: int) -> Iterator[Floats]:
+    """By each of `leasts`: sum over ranks of (mean reads) ** moment * chance of at least so many reads, (N,).
 
     Beyond the head: ranks that are certain in closed form, then nodes where the chance falls from 1 to 0.
     """
-    grid, log_chance = _chance_of(least)
     top = log(np.maximum(lookups, TINY) / harmonic(zipf, rows))  # log mean reads of rank 1
+    (first, last), at_head = tail(rows), head(rows)
+    begins, of_top = exp(first), exp(moment * top)
 
-    def sum_over(log_rank: Floats, weight: Floats) -> Floats:
+    def sum_over(chances: tuple[Floats, Floats], log_rank: Floats, weight: Floats) -> Floats:
         log_mean = top[:, None] - zipf[:, None] * log_rank
-        log_term = moment * log_mean + np.interp(log_mean, grid, log_chance, left=-np.inf)
+        log_term = moment * log_mean + np.interp(log_mean, *chances, left=-np.inf)
         return (weight * exp(log_term)).sum(axis=1)
 
-    first, last = tail(rows)
-    falls, ends = (np.clip((top - at) / np.maximum(zipf, FLAT), first, last) for at in (grid[-1], grid[0]))
-    certain = exp(moment * top) * power_integral(moment * zipf, exp(first), exp(falls))
-    return sum_over(LOG_HEAD, head(rows)) + certain + sum_over(*between(falls, ends))
+    for chances in map(_chance_of, leasts.tolist()):
+        grid, _ = chances
+        falls, ends = (np.clip((top - at) / np.maximum(zipf, FLAT), first, last) for at in (grid[-1], grid[0]))
+        certain = of_top * power_integral(moment * zipf, begins, exp(falls))
+        yield sum_over(chances, LOG_HEAD, at_head) + certain + sum_over(chances, *between(falls, ends))
 
 
 @cache
@@ -212,8 +213,8 @@ def ranks(rows: Floats) -> tuple[Floats, Floats]:
 def harmonic(zipf: Floats, last: Floats) -> Floats:
     """1 + 2 ** -zipf + ... + last ** -zipf (..., N), by Euler-Maclaurin; continuous and rising between whole ranks."""
     total = np.zeros(last.shape)
-    for rank in np.arange(EXACT):
-        total += power(rank + 1, -zipf) * np.clip(last - rank, 0, 1)
+    for rank, log_rank in enumerate(LOG_HEAD[: int(EXACT)]):
+        total += exp(-zipf * log_rank) * np.clip(last - rank, 0, 1)
     end = np.maximum(last, EXACT)
     return total + (power_integral(zipf, EXACT, end) + _excess(zipf, end) - _excess(zipf, EXACT))
 
