@@ -18,7 +18,7 @@ import numpy as np
 
 from recsmith._types import Floats, Ints
 from recsmith.bounds.linear_bounds import ROUNDING, LinearBound, PieceTerms, SelectionLimits
-from recsmith.bounds.relaxation import covered_bytes, shared_relaxation
+from recsmith.bounds.relaxation import Choice, covered_bytes, shared_relaxation
 from recsmith.costs.protocol import Evaluator
 from recsmith.sharding import SPLIT_AT_WILL, WIDTH_STEP
 
@@ -149,8 +149,13 @@ class TableTotals:
 
     def at(self, limits: SelectionLimits) -> Total:
         """The sums over all tables; infinite where a table has no option left."""
-        least = self.per_table(limits)
-        total, weight = float(least.value.sum()), float(least.bytes.sum())
+        if self.splits:
+            least = self.per_table(limits)
+            value, size = least.value, least.bytes
+        else:
+            choice = self.relaxation.choose(limits)
+            value, size = self._value(choice, limits), choice.bytes
+        total, weight = float(value.sum()), float(size.sum())
         return Total(total - limits.price * weight if np.isfinite(total) else np.inf, weight, total)
 
     def per_table(self, limits: SelectionLimits) -> Least:
@@ -160,8 +165,7 @@ class TableTotals:
         worldwide = relaxation.option_worldwide[choice.option]
         everywhere = np.where(worldwide, relaxation.option_everywhere[choice.option], 0.0)
         largest = np.where(worldwide, 0.0, relaxation.option_largest[choice.option])
-        penalised = limits.world_penalty * np.where(worldwide & np.isfinite(choice.seconds), choice.seconds, 0.0)
-        value, size = choice.seconds + penalised + limits.price * choice.bytes, choice.bytes.copy()
+        value, size = self._value(choice, limits), choice.bytes.copy()
         group = relaxation.option_group[choice.option]
         for family in self.splits:
             limit = min(limits.limit, limits.local)
@@ -177,6 +181,14 @@ class TableTotals:
                     everywhere[t] = largest[t] = 0.0
                     value[t], size[t], group[t] = split_value, split_bytes, family.group[i]
         return Least(value, size, group, everywhere, largest)
+
+    def _value(self, choice: Choice, limits: SelectionLimits) -> Floats:
+        """Seconds and what bytes and spanning the world cost, of the option of every table."""
+        if not limits.world_penalty:
+            return choice.seconds + limits.price * choice.bytes
+        spans = self.relaxation.option_worldwide[choice.option] & np.isfinite(choice.seconds)
+        penalised = limits.world_penalty * np.where(spans, choice.seconds, 0.0)
+        return choice.seconds + penalised + limits.price * choice.bytes
 
     def per_coverage(self, coverage: Ints) -> Floats:
         """The least seconds (T, C) of every table in modes that cover so many ranks (C, ascending); inf for none."""
