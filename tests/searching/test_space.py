@@ -132,11 +132,13 @@ def test_bad_spaces_are_one_sentence(options: SpaceOptions, said: str) -> None:
         make_space(workload(), options, SIZES)
 
 
-def test_tables_without_pooling_are_refused() -> None:
+def test_pooled_tables_and_others_are_searched_apart() -> None:
     tables = workload()
     first = replace(tables.tables[0], pooling="none")
-    with pytest.raises(UsageError, match="t0' has pooling none"):
-        make_space(replace(tables, tables=(first, *tables.tables[1:])), SpaceOptions(), SIZES)
+    mixed = replace(tables, tables=(first, *tables.tables[1:]))
+    with pytest.raises(UsageError, match=r"table 't1' is pooled and 't0' is not; search one kind at a time"):
+        make_space(mixed, SpaceOptions(), SIZES)
+    assert [each.name for each in make_space(mixed, SpaceOptions(tables="t0"), SIZES).tables] == ["t0"]
 
 
 def test_an_unreachable_price_says_what_can_be_reached() -> None:

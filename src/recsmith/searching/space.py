@@ -153,14 +153,14 @@ def make_space(
     workload: its tables. sizes: of its layers bottom and top. dense: columns that the bottom reads.
 
     Raises:
-        UsageError: nothing is left to choose, a table is no pooled one, or there are no layers to choose.
+        UsageError: nothing is left to choose, or there are no layers to choose.
     """
     chosen = [table for table in workload.tables if fnmatchcase(table.name, options.tables)]
-    sequence = next((table.name for table in chosen if not table.pooled), None)
+    kinds = {table.pooled: table.name for table in reversed(chosen)}
     check_rules(
         None
-        if sequence is None
-        else f"table '{sequence}' has pooling none, and masks come after pooling; name other tables by --tables",
+        if len(kinds) < 2
+        else f"table '{kinds[True]}' is pooled and '{kinds[False]}' is not; search one kind at a time, by --tables",
         "this model has no layers bottom and top, which --layers and --skip choose; leave both out"
         if (options.layers or options.skip) and not sizes
         else None,

@@ -204,3 +204,20 @@ def test_runs_that_cannot_be_searched_are_refused(tmp_path: Path, change: dict[s
     with pytest.raises(UsageError, match=said):
         prepare(run, NetworkSearch(**REQUEST, options=SPACE), str(tmp_path / "found"))
     assert not (tmp_path / "found").exists()
+
+
+def test_tables_of_histories_have_choices_of_columns_and_rows(tmp_path: Path) -> None:
+    from training.models import test_model_jobs as histories
+
+    from recsmith.training.systems.search.searching import NetworkSearch, prepare, search
+
+    base = histories.a_run(tmp_path / "base", "sasrec", ranks=2)
+    options = SpaceOptions(widths=(4,), rows=(0.5,))
+    prepared = prepare(base, NetworkSearch(**REQUEST, options=options), str(tmp_path))
+    assert [(each.name, len(each.options)) for each in prepared.space.tables] == [("target", 4)]
+    assert prepared.space.layers == ()
+    made = search(prepared)
+    assert made.samples
+    sample = min(made.samples, key=lambda each: each.price)
+    assert sample.price <= 0.7 * prepared.space.whole
+    assert train(replace(base, output=str(tmp_path / "sample")), settings=sample.settings)["complete"]

@@ -4,9 +4,11 @@ tables.py are tables and layers whose choices are learned, step.py is the step t
 was learned; searching.py is the search of a run, points.py trains what it found beside other widths.
 """
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
-from recsmith._components import parsed, register
+from recsmith._components import NAME, parsed, register
 from recsmith.errors import UsageError
 from recsmith.training.seams.kinds import STEP, TABLES
 from recsmith.training.seams.system import System
@@ -27,6 +29,51 @@ class SearchSystem(System):
         tables = parsed(run.model.table_module or "plain", "model.table_module")[0]
         if parsed(run.pipeline, "pipeline")[0] == "search" and tables != "searched":
             raise UsageError(NO_CHOICES)
+
+    def table_module(self, model: Any, tables: Sequence[Any]) -> Any:
+        """Of a model with other tables, too, those of the space that are pooled."""
+        space = _space(model)
+        if space is None or all(each.name in {table.name for table in tables} for each in space.tables):
+            return None
+        from recsmith.files import encode
+
+        mine = tuple(each for each in space.tables if each.name in {table.name for table in tables})
+        return {NAME: "searched", "space": encode(replace(space, tables=mine))} if mine or space.layers else "plain"
+
+    def sequences(self, model: Any, tables: Sequence[Any], configs: Sequence[Any], device: Any) -> Any:
+        """Tables whose rows are masked, where they are not pooled."""
+        space = _space(model)
+        if space is None:
+            return None
+        from recsmith.training.systems.search.sequences import SearchedSequences
+
+        mine = tuple(each for each in space.tables if each.name in {table.name for table in tables})
+        return SearchedSequences(configs, device, space=replace(space, tables=mine, layers=())) if mine else None
+
+    def check_model(self, run: Any, model: Any) -> None:
+        """Refuse a space with a table that the model does not have."""
+        space = _space(run.model)
+        if space is None:
+            return
+        from recsmith.training.tables.plain import table_modules
+
+        known = {name for tables in table_modules(model) for name in tables.names()}
+        odd = next((each.name for each in space.tables if each.name not in known), None)
+        if odd is not None:
+            raise UsageError(
+                f"model.table_module (searched): '{odd}' is no table of the model; leave it out of the space"
+            )
+
+
+def _space(model: Any) -> Any:
+    """The space of a model whose tables are searched; None of others."""
+    name, settings = parsed(model.table_module or "plain", "model.table_module")
+    if name != "searched":
+        return None
+    from recsmith.files import decode_part
+    from recsmith.searching import SearchSpace
+
+    return decode_part(SearchSpace, settings.get("space"), "model.table_module.space")
 
 
 SYSTEM = SearchSystem()

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import torch
 from torch import nn
-from torchrec import EmbeddingBagConfig, KeyedJaggedTensor, KeyedTensor
+from torchrec import EmbeddingBagConfig, EmbeddingConfig, KeyedJaggedTensor, KeyedTensor
 from torchrec.modules.embedding_configs import BaseEmbeddingConfig
 
 from recsmith._types import noun
@@ -117,15 +117,13 @@ class SearchedTables(nn.Module, TableModule):
     ) -> None:  # fmt: skip
         super().__init__()
         self.space = decode_part(SearchSpace, space, FIELD)
-        self.logical = tuple(_stored(config, self._choices(config.name)) for config in configs)
-        _check_tables(self.space, configs)
+        choices = {each.name: each for each in self.space.tables}
+        self.logical = tuple(stored_by(config, choices.get(config.name)) for config in configs)
+        check_widths(self.space, configs)
         self.tables: Any = plain(self._physical(), device, is_weighted)
         self.masks = TableMasks(self.space, self.logical)
 
-    def _choices(self, name: str) -> PartChoices | None:
-        return next((each for each in self.space.tables if each.name == name), None)
-
-    def embedding_bag_configs(self) -> list[EmbeddingBagConfig]:
+    def embedding_bag_configs(self) -> list[Any]:
         """TorchRec's configs of the logical tables."""
         return [table.config for table in self.logical]
 
@@ -146,10 +144,10 @@ class SearchedTables(nn.Module, TableModule):
         """The tables that are trained, all of them at full width."""
         return [*self._physical()]
 
-    def _physical(self) -> list[EmbeddingBagConfig]:
+    def _physical(self) -> list[Any]:
         """They pool as the table does: each of them holds whole bags."""
         return [
-            replace(config, pooling=table.config.pooling)
+            replace(config, pooling=getattr(table.config, "pooling", None))
             for table in self.logical
             for config in table.physical_configs()
         ]
@@ -180,13 +178,13 @@ class SearchedTables(nn.Module, TableModule):
                 ) from None
 
 
-class TableMasks(nn.Module):
-    """Masks of pooled vectors. It has no tables: TorchRec's pipelines run it whole."""
+class ChoiceMasks(nn.Module):
+    """Draws of the choices of tables, and the columns that each choice keeps."""
 
     def __init__(self, space: SearchSpace, logical: Sequence[StoredTable]) -> None:
         super().__init__()
         self.draws = Draws(space.tables, space.whole)
-        self.seen = {name: _places(table, name) for table in logical for name in table.config.feature_names}
+        self.seen = {name: places_of(table, name) for table in logical for name in table.config.feature_names}
         self.shares = max((len(table.parts) for table in logical), default=1)
         self.columns = max(table.config.embedding_dim for table in logical)
         masks = torch.zeros(len(space.tables), self.draws.theta.shape[1], self.shares, self.columns)
@@ -198,10 +196,17 @@ class TableMasks(nn.Module):
         self.part_of = {
             place: (by_name.get(table.config.name), share)
             for table in logical for feature in table.config.feature_names
-            for share, place in enumerate(_places(table, feature))
+            for share, place in enumerate(places_of(table, feature))
         }  # fmt: skip
         self.masks: torch.Tensor
         self.register_buffer("masks", masks, persistent=False)
+
+
+class TableMasks(ChoiceMasks):
+    """Masks of pooled vectors. It has no tables: TorchRec's pipelines run it whole."""
+
+    def __init__(self, space: SearchSpace, logical: Sequence[StoredTable]) -> None:
+        super().__init__(space, logical)
         self.index: tuple[list[str], torch.Tensor] = ([], torch.empty(0))
 
     def forward(self, pooled: KeyedTensor) -> KeyedTensor:
@@ -254,7 +259,7 @@ def draws_of(model: nn.Module) -> list[Draws]:
 
 def _draws(model: nn.Module) -> Iterator[Draws]:
     modules = list(model.modules())
-    yield from (each.draws for each in modules if isinstance(each, TableMasks))
+    yield from (each.draws for each in modules if isinstance(each, ChoiceMasks))
     yield from (each.draws for each in modules if isinstance(each, ChosenLayer))
 
 
@@ -267,7 +272,8 @@ def pick(model: nn.Module, picks: Picks | None) -> None:
         first += count
 
 
-def _stored(config: EmbeddingBagConfig, choices: PartChoices | None) -> StoredTable:
+def stored_by(config: EmbeddingBagConfig | EmbeddingConfig, choices: PartChoices | None) -> StoredTable:
+    """A table in as many numbers of rows as it may have."""
     rows = sorted({choice.rows for choice in choices.options}) if choices else [1.0]
     if len(rows) == 1:
         return StoredTable(config)
@@ -276,7 +282,7 @@ def _stored(config: EmbeddingBagConfig, choices: PartChoices | None) -> StoredTa
     return StoredTable(config, folded)
 
 
-def _places(table: StoredTable, feature: str) -> list[str]:
+def places_of(table: StoredTable, feature: str) -> list[str]:
     """Physical features of a logical one, by share of rows."""
     return [feature] if table.transform is None else [f"{feature}@{each.name}" for each in table.transform.lookups]
 
@@ -285,11 +291,12 @@ def _wide(vectors: torch.Tensor, columns: int) -> torch.Tensor:
     return nn.functional.pad(vectors, (0, columns - vectors.shape[1]))
 
 
-def _check_tables(space: SearchSpace, configs: Sequence[EmbeddingBagConfig]) -> None:
+def check_widths(space: SearchSpace, configs: Sequence[EmbeddingBagConfig] | Sequence[EmbeddingConfig]) -> None:
+    """UsageError where the space has a table that is none of these, or a choice that is wider than its table."""
     columns = {config.name: config.embedding_dim for config in configs}
     for each in space.tables:
         if each.name not in columns:
-            raise UsageError(f"{WHERE}: '{each.name}' is no pooled table of the model; leave it out of the space")
+            raise UsageError(f"{WHERE}: '{each.name}' is no table of the model; leave it out of the space")
         widest = max(choice.width for choice in each.options)
         if widest > columns[each.name]:
             raise UsageError(
