@@ -21,6 +21,7 @@ from recsmith.training.job.job import Progress, TrainingJob, evaluate_now, finis
 from recsmith.training.job.log import StepTimes, time_forward, timed
 from recsmith.training.job.metrics import Window
 from recsmith.training.job.rank_times import BytesSent, RankTimes
+from recsmith.training.scores import Scores
 from recsmith.training.seams import systems
 from recsmith.training.seams.system import first_of
 from recsmith.training.step_clock import STEPS
@@ -28,7 +29,7 @@ from recsmith.training.steps import step_of
 from recsmith.training.steps.protocol import StepOutcome, TrainingStep
 from recsmith.training.stores import fetched_ahead
 from recsmith.training.watchers import Watchers
-from recsmith.training.watchers.protocol import Seen, Wish
+from recsmith.training.watchers.protocol import Seen, SeenScores, Wish
 
 AGREED_EVERY = 8  # steps; trade-off: more of them cost less, and do later what a signal or a watcher asks for
 ANEW = ("replan", "roll_back")  # wishes after which a job is prepared once more
@@ -58,9 +59,9 @@ class TrainedModels:
         self.job.progress.scores = self._window.scores()
         log_progress(self.job, times, total)
 
-    def evaluate(self) -> None:
-        """Write scores on data.test."""
-        evaluate_now(self.job)
+    def evaluate(self) -> Scores | None:
+        """Write scores on data.test, and say them; None of several models, of which watchers look at none."""
+        return evaluate_now(self.job)
 
     def save(self) -> None:
         """Save the state."""
@@ -157,7 +158,8 @@ def train_steps(
         every = run.metrics.evaluate_every
         if (every and progress.step % every == 0) or ("evaluate" in asked and run.data.test is not None):
             step.pause()
-            models.evaluate()
+            if (scores := models.evaluate()) is not None:
+                watchers.look_at_scores(SeenScores(progress.step, scores, job))
             step.resume()
         if due or (run.checkpoint is not None and SAVES & asked.keys()):
             models.save()

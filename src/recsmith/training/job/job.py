@@ -186,14 +186,18 @@ def finish(job: TrainingJob, *, ended: bool, test: Scores | None = None) -> Raw:
     if run.data.test is not None:
         result["test"] = encode(evaluate_now(job, test))
     folder = job.output / MODEL
-    trained_on = {} if (digest := data_digest(job.source)) is None else {"trained_on": digest}
-    card = {"step": progress.step, "test": result.get("test"), **trained_on}
-    export(job.sharded, run, job.source.schema, folder, card)
+    export_model(job, folder, result.get("test"))
     done = f"trained {progress.step:,} steps"
     if progress.step == progress.begun:
         done = f"nothing was left to train after step {progress.step:,}"
     log.say({"note": f"{done}; the model is in '{folder}'"})
     return result
+
+
+def export_model(job: TrainingJob, folder: Path, test: Raw | None) -> None:
+    """Write the model as it is now, with its card. test: its scores."""
+    trained_on = {} if (digest := data_digest(job.source)) is None else {"trained_on": digest}
+    export(job.sharded, job.run, job.source.schema, folder, {"step": job.progress.step, "test": test, **trained_on})
 
 
 def peak_bytes() -> int:

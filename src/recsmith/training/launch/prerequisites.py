@@ -126,6 +126,8 @@ def _check_named(run: Run) -> None:
         check_arguments(run.model.name, load(run.model.name), run.model.arguments or {})
     for number, watcher in enumerate(run.watchers):
         _check_component(WATCHER, watcher, f"watchers[{number}]", 0)
+        if (check := getattr(find(WATCHER, parsed(watcher, "watchers")[0]), "check_run", None)) is not None:
+            check(run)
     if run.pipeline != "auto":
         _check_component(STEP, run.pipeline, "pipeline", 1)
     _check_component(ROWS, run.rows, "rows", 2)

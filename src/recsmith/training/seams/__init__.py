@@ -15,6 +15,7 @@ register(STEP, "sparse_dist", "recsmith.training.steps.pipelines:SparseDistPipel
 register(STEP, "prefetch_sparse_dist", "recsmith.training.steps.pipelines:PrefetchPipeline")
 register(ROWS, "device", "recsmith.training.stores.device:DeviceRows")
 register(WATCHER, "loss_guard", "recsmith.training.watchers.loss_guard:LossGuard")
+register(WATCHER, "early_stopping", "recsmith.training.watchers.early_stopping:EarlyStopping")
 register(WATCHER, "capture", "recsmith.training.watchers.capture:CaptureWatcher")
 register(WATCHER, "function", "recsmith.training.watchers.functions:FunctionWatcher")
 register(TABLES, "plain", "recsmith.training.tables.plain:plain")

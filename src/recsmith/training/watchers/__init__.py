@@ -79,6 +79,16 @@ class Watchers:
         if self.times is not None:
             self.times.step(seen.waited_s, time.perf_counter() - begun)
 
+    def look_at_scores(self, seen: Any) -> None:
+        """Let each that wants look at an evaluation (SeenScores), and keep what it asks for.
+
+        Raises as `look` does.
+        """
+        for name, watcher in self.named.items():
+            look = getattr(watcher, "look_at_scores", None)
+            if look is not None:
+                self._heard(name, look, seen, f"at the evaluation of step {seen.step}")
+
     def look_at_period(self, seen: Any) -> None:
         """Let each that wants look at a period that was scored (SeenPeriod), and keep what it asks for.
 

@@ -38,6 +38,15 @@ class Seen:
 
 
 @dataclass(frozen=True)
+class SeenScores:
+    """Scores on data.test after a step, of all ranks' samples: every rank has the same."""
+
+    step: int
+    scores: Scores
+    job: TrainingJob
+
+
+@dataclass(frozen=True)
 class SeenPeriod:
     """Scores of a period of the stream by a model that has not trained on it; of all ranks' samples.
 
@@ -58,6 +67,10 @@ class Watcher(Protocol):
     def look(self, seen: Seen) -> Wish | None:
         """Look at a step whose number is a multiple of `every`."""
         ...
+
+    def look_at_scores(self, seen: SeenScores) -> Wish | None:
+        """Look at an evaluation while the job trains; called on every rank, which may do something together."""
+        return None
 
     def look_at_period(self, seen: SeenPeriod) -> Wish | None:
         """Look at a period that was scored (data.periods), before it is trained on."""

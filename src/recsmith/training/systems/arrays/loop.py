@@ -120,7 +120,7 @@ class ArrayModels(TrainedModels):
         times.take()
 
     def evaluate(self) -> None:
-        """Write scores of each member on data.test."""
+        """Write scores of each member on data.test; watchers look at none of them."""
         for name, scores in self._scores().items():
             evaluate_now(self.members[name], scores)
 
