@@ -12,6 +12,7 @@ from recsmith.files import Raw, encode, json_schema
 from recsmith.reports.component_settings import shipped_schemas
 from recsmith.reports.docstrings import meanings
 from recsmith.training.run import SCHEMA, Run
+from recsmith.training.run.bases import EXTENDS
 
 
 def run_schema() -> Raw:
@@ -25,7 +26,9 @@ def run_schema() -> Raw:
     made["$defs"]["components"] = found = shipped_schemas()
     for key, named in found.items():
         _name_components(made, key, list(named))
-    return {**made, "properties": {**first_key, **made["properties"]}, "required": ["schema", *made["required"]]}
+    base = {EXTENDS: {"type": "string", "description": "a run file, from the folder of this one, that says the rest."}}
+    whole = [{"required": made.pop("required")}, {"required": [EXTENDS]}]
+    return {**made, "properties": {**first_key, **base, **made["properties"]}, "required": ["schema"], "anyOf": whole}
 
 
 def _name_components(schema: Raw, key: str, names: list[str]) -> None:

@@ -269,7 +269,7 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> Run:
 OTHER_DATA = {"train": {**DATA, "seed": 2}, "batch_size": 32}
 HALF = [{**each, "data_type": "fp16"} for each in FEATURES]
 CHANGED: list[Any] = [
-    ({"data": OTHER_DATA}, "the position is of other data .* or give another output and start_from: the output of before"),
+    ({"data": OTHER_DATA}, "the position is of other data .* or give another output and start_from"),
     ({"seed": 3}, "the position is of seed 0 and shuffle True, not seed 3 .* or give another output"),
     needing(
         "periods", {"data": {"train": DATA, "batch_size": 32, "periods": {"count": 4}}}, "a run without data.periods"

@@ -34,6 +34,7 @@ from recsmith.training.collectives import KIND as COLLECTIVES
 from recsmith.training.collectives.quantised import RunComms
 from recsmith.training.models import SEQUENCE_MODELS, scores_candidates, sequence_settings
 from recsmith.training.optimizers.settings import RunOptimizers
+from recsmith.training.run.bases import with_base
 from recsmith.training.run.data import RunData
 from recsmith.training.seams import ROWS, STEP, WATCHER, systems
 from recsmith.training.seams.system import settings_of_systems, use_systems
@@ -292,7 +293,9 @@ def _texts(raw: Any) -> Generator[str]:
 
 
 def load_run(source: Run | Source, settings: tuple[str, ...] = ()) -> Run:
-    """The run of a YAML or JSON file ('-' is stdin), with some of its values replaced. A Run is taken as it is.
+    """The run of a YAML or JSON file ('-' is stdin), over the file that it extends, with some of its values replaced.
+
+    A Run is taken as it is.
 
     settings: 'key=value', keys with dots ('data.batch_size=512'), values as YAML.
 
@@ -310,7 +313,7 @@ def load_run(source: Run | Source, settings: tuple[str, ...] = ()) -> Run:
 
 def _raw_of(source: Source) -> Raw:
     name = source_text(source, "a Run")
-    return parse(read_text(name), name)
+    return with_base(parse(read_text(name), name), name, SCHEMA)
 
 
 def run_from_raw(raw: Raw, source: str) -> Run:
