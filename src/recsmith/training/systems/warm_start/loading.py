@@ -16,7 +16,8 @@ from recsmith.training.job.models import Unsharded
 from recsmith.training.job.plan_rules import loadable_rules, why_not_loadable
 from recsmith.training.job.preparing import PreparedRun
 from recsmith.training.job.resuming import OPTIMIZERS
-from recsmith.training.job.sharded import ShardedJob, table_of
+from recsmith.training.job.sharded import ShardedJob, set_steps, table_of
+from recsmith.training.optimizers.building import set_schedule
 from recsmith.training.run import Run
 from recsmith.training.same_data import check_same_data
 from recsmith.training.systems.warm_start.layers import inputs_of
@@ -181,6 +182,8 @@ def _load_states(job: ShardedJob, match: Match, trained: Trained, groups: set[st
                 reads.add_moved(key, before, tensor, match.moved[name])
     reads.run()
     job.rows.load_state_dict(state)
+    set_schedule(job.optimizer, 0)  # asking for the state has counted a step
+    set_steps(job, 0)
 
 
 def _weight_of(key: str, before: str, match: Match) -> str | None:
