@@ -202,3 +202,31 @@ def test_nonsense_is_refused(tmp_path: Path):
     (folder / "rank-0.trace.json.gz").write_text("[1, 2]")
     with pytest.raises(CorruptFile, match="no trace of torch"):
         load_capture(folder)
+
+
+def test_attention_is_two_products_and_five_behind() -> None:
+    from recsmith.prediction.operators import kernel_of
+
+    name, dims = "aten::_scaled_dot_product_flash_attention_for_cpu", [[3, 2, 7, 8]] * 3
+    assert kernel_of(name, "gemm", dims, [], ["float"] * 3, []).shape == (6.0, 7.0, 16.0, 7.0, 0.0, 1.0)
+    behind = kernel_of(f"{name}_backward", "gemm", [*dims, *dims], [], ["float"] * 6, [])
+    assert behind.shape == (6.0, 7.0, 40.0, 7.0, 0.0, 1.0)
+
+
+def test_steps_with_other_numbers_of_the_same_operators_are_one_that_is_scaled(tmp_path: Path) -> None:
+    """As lengths of histories make them; here the watched step alone has one operator twice."""
+    folder = write_capture(tmp_path / "trace", [0.0])
+    whole = walk(load_capture(folder).graph).step_s
+
+    def once_more(text: str) -> str:
+        raw = json.loads(text)
+        first = min(
+            (each for each in raw["traceEvents"] if each["name"] == "aten::linear"), key=lambda each: each["ts"]
+        )
+        raw["traceEvents"].append({**first, "ts": first["ts"] - 0.2, "dur": 0.1})
+        return json.dumps(raw)
+
+    _edit(folder, once_more)
+    found = load_capture(folder)
+    assert any("stands for all, scaled to the time of a step" in note for note in found.notes)
+    assert walk(found.graph).step_s == pytest.approx(whole, rel=0.2)

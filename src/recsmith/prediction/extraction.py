@@ -24,7 +24,10 @@ NAMES = {"alltoall_base_": "all_to_all", "alltoall_": "all_to_all", "allreduce_"
 
 @dataclass(frozen=True, slots=True)
 class RankSteps:
-    """What a rank did in the steps that count: the same events in each, and its collectives with their seconds."""
+    """What a rank did in the steps that count: the same events in each, and its collectives with their seconds.
+
+    varies: each step had the same operators in other numbers, so that one stands for all.
+    """
 
     rank: int
     steps: list[list[Piece]]
@@ -34,6 +37,7 @@ class RankSteps:
     lanes: int
     unknown: Counter[str]
     dropped: int
+    varies: bool = False
 
 
 def rank_steps(trace: Trace, about: CaptureAbout, graph: Path) -> RankSteps:
@@ -51,12 +55,15 @@ def rank_steps(trace: Trace, about: CaptureAbout, graph: Path) -> RankSteps:
     uses = first_uses(graph.parent / graph_name(about.rank)) if not graph.is_file() else first_uses(graph)
     reference = cut[0][1]
     same = [(step, _with_inputs(spans, reference)) for step, spans in cut[1:] if _names(spans) == _names(reference)]
+    varies = not same and any(set(_names(spans)) == set(_names(reference)) for _, spans in cut[1:])
+    if varies:  # as lengths of histories do; the watched step stands for all, as long as they are
+        same = cut[:1]
     if not same:
         raise UsageError(
             f"no step of '{trace.source}' has the operators of its first one ({len(reference):,}); capture steps that "
             "do the same work, without an evaluation or a checkpoint between them"
         )
-    lanes = {} if device else _runs(trace, cut[1:])
+    lanes = {} if device else _runs(trace, same if varies else cut[1:])
     steps: list[list[Piece]] = []
     seconds: list[list[float]] = []
     unknown: Counter[str] = Counter()
@@ -71,7 +78,8 @@ def rank_steps(trace: Trace, about: CaptureAbout, graph: Path) -> RankSteps:
             took = [_nccl_s(trace, about, run) for run in ran]
         named = [span for span in trace.annotations if span.thread == step.thread
                  and step.begin <= span.begin and span.end <= step.end]  # fmt: skip
-        steps.append(pieces_of(step, nodes, marks, named, about))
+        pieces = pieces_of(step, nodes, marks, named, about)
+        steps.append(_as_long(pieces, step, about) if varies else pieces)
         seconds.append(took)
         unknown = Counter(mark.label for mark in marks if mark.kernel and mark.kernel.kind == "other")
     _check_alike(trace, steps)
@@ -80,8 +88,14 @@ def rank_steps(trace: Trace, about: CaptureAbout, graph: Path) -> RankSteps:
         rank=about.rank, steps=steps, names=[_collective_name(span) for span in issues],
         bytes=[_bytes(span) for span in issues], seconds=[list(each) for each in zip(*seconds, strict=True)],
         lanes=max(1, len({run.thread for runs in lanes.values() for run in runs})), unknown=unknown,
-        dropped=len(cut) - 1 - len(same),
+        dropped=0 if varies else len(cut) - 1 - len(same), varies=varies,
     )  # fmt: skip
+
+
+def _as_long(pieces: list[Piece], step: TraceSpan, about: CaptureAbout) -> list[Piece]:
+    """The pieces of the watched step, which is slow, with seconds of the host as short as a step without a profiler."""
+    share = min(1.0, about.plain_step_s / (step.end - step.begin))
+    return [piece._replace(seconds=piece.seconds * share) for piece in pieces]
 
 
 def _operators(trace: Trace, step: TraceSpan, device: TracedDevice | None) -> list[TraceSpan]:

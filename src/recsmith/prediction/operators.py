@@ -17,17 +17,19 @@ from recsmith.prediction.graph import KernelShape
 Dims = Sequence[Any]
 
 _NAMES = {
-    "gemm": "aten::addmm aten::mm aten::bmm aten::baddbmm aten::addbmm",
+    "gemm": "aten::addmm aten::mm aten::bmm aten::baddbmm aten::addbmm "
+    "aten::_scaled_dot_product_flash_attention_for_cpu aten::_scaled_dot_product_flash_attention_for_cpu_backward",
     "embedding_forward": "aten::_embedding_bag aten::_embedding_bag_forward_only aten::embedding",
     "embedding_backward": "aten::_embedding_bag_backward aten::embedding_dense_backward",
-    "interaction": "aten::index aten::_index_put_impl_ aten::index_select aten::gather aten::scatter_add_ aten::tril",
+    "interaction": "aten::index aten::_index_put_impl_ aten::index_select aten::gather aten::scatter_add_ aten::tril "
+    "aten::index_add_ aten::index_copy_",
     "concat": "aten::cat aten::stack",
     "copy": "aten::copy_ aten::fill_ aten::zero_",
     "elementwise": "aten::clamp_min aten::threshold_backward aten::mul aten::mul_ aten::add aten::add_ aten::sub "
     "aten::sub_ aten::rsub aten::div aten::div_ aten::neg aten::neg_ aten::sqrt aten::addcdiv_ aten::addcmul_ "
     "aten::lerp_ aten::where aten::maximum aten::minimum aten::abs aten::pow aten::clamp aten::gt aten::lt aten::ge "
     "aten::le aten::eq aten::ne aten::reciprocal aten::square aten::addcmul aten::masked_fill_ aten::masked_fill "
-    "aten::relu_ aten::logical_and",
+    "aten::relu_ aten::logical_and aten::bitwise_and",
     "exponential": "aten::sigmoid aten::sigmoid_backward aten::tanh aten::tanh_backward aten::exp aten::log aten::log2 "
     "aten::log_sigmoid_forward aten::log_sigmoid_backward aten::gelu aten::gelu_backward aten::silu "
     "aten::silu_backward aten::softplus aten::log1p aten::sin aten::cos aten::erf",
@@ -55,6 +57,7 @@ _WAYS = (
 )  # names by way, from 0 on, which all others have
 WAY_OF = {name: float(way) for way, names in enumerate(_WAYS) for name in names.split()}
 WAYS = len(_WAYS)
+ATTENTION = "aten::_scaled_dot_product_"  # begins the names of attention that is one operator
 ADAGRAD = 1.0  # way of a backward lookup whose optimizer keeps sums of squares
 ROWWISE = ("softmax", "normalisation", "concat", "reduction")  # kinds to which the length of a row matters
 _ARRANGING = """
@@ -63,7 +66,7 @@ _ARRANGING = """
     resolve_neg numpy_T flatten unflatten _unsafe_view split split_with_sizes unbind chunk alias item contiguous clone
     _local_scalar_dense zeros ones zeros_like ones_like full result_type can_cast is_nonzero unsafe_split view_as
     unsafe_split_with_sizes expand_as size stride random_ uniform_ set_ resize_ record_stream is_pinned pin_memory
-    arange tensor_split movedim swapaxes _has_same_storage_numel
+    dropout is_same_size as_strided_ arange tensor_split movedim swapaxes _has_same_storage_numel
 """  # operators of aten that do no work worth a model
 ARRANGING = frozenset(f"aten::{name}" for name in _ARRANGING.split())
 BYTES = {"float": 4, "double": 8, "c10::Half": 2, "c10::BFloat16": 2, "long int": 8, "long": 8, "int": 4, "bool": 1,
@@ -104,6 +107,8 @@ def kernel_of(
 
 
 def _gemm(name: str, dims: Dims, strides: Dims) -> tuple[float, ...] | None:
+    if name.startswith(ATTENTION):
+        return _attention(name, dims)
     first = 1 if name in ("aten::addmm", "aten::baddbmm", "aten::addbmm") else 0
     try:
         left, right = list(dims[first]), list(dims[first + 1])
@@ -112,6 +117,19 @@ def _gemm(name: str, dims: Dims, strides: Dims) -> tuple[float, ...] | None:
         return (batch, float(left[-2]), float(left[-1]), float(right[-1]), *turned)
     except (IndexError, TypeError):
         return None
+
+
+def _attention(name: str, dims: Dims) -> tuple[float, ...] | None:
+    """Attention as one product: that of queries (batch, heads, places, columns) and keys, and that with values.
+
+    Backward computes the first again, and four more.
+    """
+    behind = name.endswith("_backward")
+    try:
+        batch, heads, places, columns = map(float, dims[1 if behind else 0])
+    except (IndexError, TypeError, ValueError):
+        return None
+    return (batch * heads, places, (5 if behind else 2) * columns, places, 0.0, 1.0)
 
 
 def _embedding(name: str, kind: str, dims: Dims, values: Sequence[str]) -> tuple[float, ...] | None:

@@ -21,6 +21,12 @@ GZIP, ENDINGS = b"\x1f\x8b", (".trace.json", ".trace.json.gz", ".graph.json", ".
 MARKS = (b'"traceEvents"', b'"ctrl_deps"', b'"schemaVersion"')  # of Chrome's traces, and of execution graphs
 
 
+VARIES = (
+    "each step had other numbers of operators, as histories of other lengths do; the step whose shapes were recorded "
+    "stands for all, scaled to the time of a step without the profiler"
+)
+
+
 @record
 class Captured:
     """A captured step. notes: sentences about what was left out or is not known."""
@@ -44,6 +50,7 @@ def load_capture(folder: Source) -> Captured:
         *_unknown_notes(sum((each.unknown for each in ranks), Counter())),
         *(f"{each.dropped} steps of rank {each.rank} did other work than its first one, and are left out"
           for each in ranks if each.dropped),
+        *([VARIES] if any(each.varies for each in ranks) else []),
     ]  # fmt: skip
     return Captured(graph=joined(ranks, abouts), abouts=tuple(abouts), notes=tuple(notes))
 
