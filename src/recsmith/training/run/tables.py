@@ -1,6 +1,7 @@
 """The embedding tables of a run: those that it names, or one for each feature of its data; without torch."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 
 from recsmith.data import DataSchema
@@ -17,29 +18,24 @@ def tables_of(model: RunModel, schema: DataSchema) -> tuple[RunTable, ...]:
         UsageError: a table names a feature that the data lacks, two look up the same one, a table is smaller than the
             data's ids, or the data does not say how many ids a feature has.
     """
-    if not model.tables and (settings := sequence_settings(model.name, model.arguments)) is not None:
-        sizes = {feature.name: feature.num_embeddings for feature in schema.features}
-        found = sequence_tables(settings, sizes, pools=model.name in POOLING)
+    sizes = {feature.name: feature.num_embeddings for feature in schema.features}
+    if model.tables:
         made = tuple(
-            RunTable(
-                name=name, num_embeddings=rows, embedding_dim=model.embedding_dim, features=features, pooling=pooling
+            replace(
+                each, features=each.features or (each.name,), embedding_dim=each.embedding_dim or model.embedding_dim
             )
-            for name, features, rows, pooling in found
+            for each in model.tables
         )
-        _check_names(made)
-        return made
-    if not model.tables:
-        made = tuple(_table_of(feature.name, feature.num_embeddings, model) for feature in schema.features)
-        _check_names(made)
-        return made
-    _check_names(model.tables)
-    made = tuple(
-        replace(
-            table, features=table.features or (table.name,), embedding_dim=table.embedding_dim or model.embedding_dim
+    elif (settings := sequence_settings(model.name, model.arguments)) is not None:
+        made = tuple(
+            RunTable(name=name, num_embeddings=rows, embedding_dim=model.embedding_dim, features=of, pooling=pooling)
+            for name, of, rows, pooling in sequence_tables(settings, sizes, pools=model.name in POOLING)
         )
-        for table in model.tables
-    )
-    _check_features(made, schema)
+    else:
+        made = tuple(_table_of(name, rows, model) for name, rows in sizes.items())
+    _check_names(made)
+    if model.tables:
+        _check_features(made, sizes)
     return made
 
 
@@ -72,8 +68,7 @@ def _table_of(feature: str, num_embeddings: int | None, model: RunModel) -> RunT
     return RunTable(name=feature, num_embeddings=num_embeddings, embedding_dim=model.embedding_dim, features=(feature,))
 
 
-def _check_features(tables: tuple[RunTable, ...], schema: DataSchema) -> None:
-    sizes = {feature.name: feature.num_embeddings for feature in schema.features}
+def _check_features(tables: tuple[RunTable, ...], sizes: Mapping[str, int | None]) -> None:
     owner: dict[str, str] = {}
     for table in tables:
         for feature in table.features:
