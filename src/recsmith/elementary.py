@@ -8,12 +8,12 @@ or two units in the last place. Compiled code (`_elementary.c`, planners/element
 arrays in a twentieth of the time, and answers where the package was built with a C compiler.
 """
 
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from recsmith._compiled import compiled
 from recsmith._types import Floats
 
 __all__ = ["exp", "expm1", "log", "log1p", "log2", "log10", "matmul", "power", "sigmoid", "tanh"]
@@ -35,7 +35,11 @@ EXP_TERMS = (  # of r (exp(r) + 1) / (exp(r) - 1) - 2, in powers of r ** 2
 )  # fmt: skip
 LARGEST, SMALLEST = 710.0, -746.0  # exponents at which exp is infinity, and 0
 ALL_LOST = -45.0  # exp of it is nothing beside 1
-COMPILED = compiled("_elementary")
+
+try:
+    COMPILED: Any = import_module("recsmith._elementary")
+except ImportError:  # there was no C compiler
+    COMPILED = None
 
 
 def exp(x: Numbers) -> Floats:

@@ -15,11 +15,7 @@ LARGEST = sys.float_info.max  # of numbers; whole numbers of a damaged line may 
 
 
 def logged(file: Path, event: str | None = None, until: int | None = None) -> list[dict[str, Any]]:
-    """The lines of an event, or all of them, up to a step where one is given; half-written lines are left out.
-
-    Raises:
-        UsageError: there is no log, or it is a pipe or a device.
-    """
+    """The whole lines of an event, or of all, up to a step where one is given; UsageError where there is no log."""
     if not file.exists():
         raise UsageError(f"'{file.parent}' has no {LOG}; give the output folder of a run")
     return [each for _, each in json_lines(file) if each is not None and _is_wanted(each, event, until)]

@@ -177,11 +177,7 @@ def _is_due(job: TrainingJob) -> bool:
 
 
 def _agreed(job: TrainingJob, watchers: Watchers, ending: Ending, due: bool) -> dict[str, Wish | None]:
-    """What all ranks do here, each with its wish; None for a signal. due: a checkpoint is.
-
-    Raises:
-        RecSmithError: a watcher of some rank asks for that.
-    """
+    """What all ranks do here, each with its wish, None for a signal; RecSmithError if one asks. due: a checkpoint."""
     agreement, mine = job.agreement, watchers.wishes
     heard = agreement.heard()  # as told the time before: nobody waits
     agreement.tell({*mine, *([END] if ending.asked else [])} - (heard - {END}))
@@ -192,11 +188,7 @@ def _agreed(job: TrainingJob, watchers: Watchers, ending: Ending, due: bool) -> 
 
 
 def _agreed_at_the_end(job: TrainingJob, watchers: Watchers) -> None:
-    """Refuse what was trained where a watcher of some rank asks for that; say which wishes come too late.
-
-    Raises:
-        RecSmithError: one does.
-    """
+    """RecSmithError where a watcher of some rank refuses what was trained; say which wishes come too late."""
     job.agreement.heard()
     job.agreement.tell(watchers.wishes)
     for wish in _with_reasons(job, watchers, job.agreement.heard()).values():
@@ -249,11 +241,7 @@ def _done(
 
 
 def _back(job: TrainingJob, watchers: Watchers, wish: Wish | None) -> Wish | None:
-    """The wish to go back to the newest checkpoint, with the plan of this job; None where there is none.
-
-    Raises:
-        RecSmithError: training went back to it too often.
-    """
+    """The wish to go back to the newest checkpoint, None without one; RecSmithError where that was done too often."""
     assert wish is not None
     step = job.progress.saved
     if not step:

@@ -59,11 +59,7 @@ class ModelCard:
 
 
 def found_model(folder: Source) -> Path:
-    """The folder of a model: that of a run's, or one that holds a model itself, such as a copy.
-
-    Raises:
-        UsageError: there is none.
-    """
+    """The folder of a model: that of a run's, or one that holds a model itself, such as a copy; or UsageError."""
     path = Path(source_text(folder, "the folder of a model"))
     found = next((each for each in (path / MODEL, path) if (each / CARD).exists()), None)
     if found is None:

@@ -29,7 +29,16 @@ from recsmith.errors import RecSmithError, UsageError
 from recsmith.files import Raw
 from recsmith.plans import Plan, save_plan
 from recsmith.training.job.agreement import Agreement
-from recsmith.training.job.resuming import PLAN_FILE, PROGRESS, RUN_FILE, STATE, Saved, checkpoint_folders, kept_by_hook
+from recsmith.training.job.resuming import (
+    PLAN_FILE,
+    PROGRESS,
+    RUN_FILE,
+    STATE,
+    Saved,
+    checkpoint_folders,
+    kept_by_hook,
+    newest_in,
+)
 from recsmith.training.job.sharded import ShardedJob
 from recsmith.training.random_states import random_states
 from recsmith.training.run import Checkpointing, Run, save_run
@@ -65,8 +74,7 @@ class Checkpoints:
 
     def newest(self) -> Saved | None:
         """The newest complete checkpoint."""
-        found = self.all()
-        return Saved(found[-1]) if found else None
+        return newest_in(self.folder)
 
     def save(self, job: ShardedJob, run: Run, plan: Plan, progress: Raw) -> str | None:
         """Save the state after a step, on every rank; what went wrong, in words, where the disk refuses it.

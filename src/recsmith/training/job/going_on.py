@@ -9,7 +9,7 @@ from recsmith.plans import Plan
 from recsmith.training.job.card import check_maps
 from recsmith.training.job.models import Unsharded
 from recsmith.training.job.plan_rules import check_loadable
-from recsmith.training.job.resuming import CHECKPOINTS, Saved, checkpoint_folders
+from recsmith.training.job.resuming import CHECKPOINTS, Saved, newest_in
 from recsmith.training.optimizers.building import state_bytes
 from recsmith.training.run import Run
 from recsmith.training.seams import systems
@@ -20,17 +20,11 @@ from recsmith.workloads.optimizers import OPTIMIZERS
 
 def newest_of(run: Run) -> Saved | None:
     """The newest complete checkpoint in a run's folder, from which it goes on; None where it begins anew."""
-    found = checkpoint_folders(Path(run.output) / CHECKPOINTS) if run.checkpoint else []
-    return Saved(found[-1]) if found else None
+    return newest_in(Path(run.output) / CHECKPOINTS) if run.checkpoint else None
 
 
 def check_goes_on(parts: Unsharded, saved: Saved, plan: Plan, ranks: int) -> None:
-    """Refuse a run whose towers, plan or data are not those of the checkpoint that it would go on from.
-
-    Raises:
-        UsageError: towers, maps, plan, or the order or periods of the data are others.
-        CorruptFile: the data are others, or the checkpoint is damaged.
-    """
+    """Refuse maps, plan, data or their order, and what systems refuse, unlike those of the checkpoint to go on from."""
     run, progress = parts.run, saved.progress
     check_maps(run.model, Path(run.output))
     for system in systems():

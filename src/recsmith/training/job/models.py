@@ -174,10 +174,7 @@ class Unsharded:
 
 
 def unsharded(run: Run, source: BatchSource | None = None) -> Unsharded:
-    """A run's model, built for its data as systems want its tables. source: other data.
-
-    Raises what opening data, counting what repeats in it and building the model raise.
-    """
+    """A run's model, built for its data as systems want its tables. source: other data."""
     source = source or open_source(run)
     told: list[SystemTold] = []
     module, parts = None, list[Part]()

@@ -19,11 +19,10 @@ from recsmith.training.job.going_on import check_goes_on, check_job
 from recsmith.training.job.log import starting_lines
 from recsmith.training.job.models import ONE_CANDIDATE, Unsharded, unsharded
 from recsmith.training.job.plan import plan_to_go_on
-from recsmith.training.job.plan_of_model import with_collections
 from recsmith.training.job.ranking import grouping
 from recsmith.training.job.resuming import Saved
 from recsmith.training.job.run_step import plain_step, planned_as_run
-from recsmith.training.job.sharded import dense_shapes, numbers_across
+from recsmith.training.job.sharded import dense_shapes, numbers_across, with_collections
 from recsmith.training.models import sequence_settings
 from recsmith.training.run import Run
 from recsmith.training.run.refusals import check_together, layer_parts, placed_parts

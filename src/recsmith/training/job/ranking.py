@@ -45,11 +45,7 @@ class Grouping:
             raise UsageError(f"metrics.group: data.test has no feature '{self.feature}'{hint}")
 
     def of(self, samples: Batch) -> Ints:
-        """The group of each sample (n,).
-
-        Raises:
-            UsageError: a sample has no id of the feature, or several.
-        """
+        """The group of each sample (n,); UsageError where one has no id of the feature, or several."""
         if self.feature is None:
             return samples.sample_ids // self.samples_per_target
         bags = expanded(samples).ids[self.feature]

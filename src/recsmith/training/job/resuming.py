@@ -236,6 +236,12 @@ def checkpoint_folders(folder: Path) -> list[Path]:
     return sorted(folder.glob("step-*[0-9]"))
 
 
+def newest_in(folder: Path) -> Saved | None:
+    """The newest complete checkpoint in a folder."""
+    found = checkpoint_folders(folder)
+    return Saved(found[-1]) if found else None
+
+
 def kept_by_hook(job: ShardedJob) -> dict[str, Any]:
     """What the hook of dense gradients keeps of this rank, as it stands in a checkpoint."""
     kept = {} if job.hook is None else job.hook.state_dict()

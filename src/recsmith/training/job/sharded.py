@@ -21,11 +21,12 @@ from torchrec.optim.optimizers import in_backward_optimizer_filter
 from recsmith._components import parsed
 from recsmith.adapters.convert import to_sharding_plan
 from recsmith.adapters.feature_order import keep_feature_order
+from recsmith.adapters.workload import read_workload
+from recsmith.errors import PlanMismatch
 from recsmith.plans import Plan
 from recsmith.sharding import UVM_CACHING
 from recsmith.training.batches import TrainingBatch
 from recsmith.training.collectives import collectives_of, sharders_of
-from recsmith.training.job.plan_of_model import with_collections
 from recsmith.training.optimizers.building import combined_optimizer, fuse
 from recsmith.training.optimizers.dense import prepare_weights
 from recsmith.training.optimizers.settings import DenseOptimizer
@@ -99,6 +100,28 @@ def shard(run: Run, plan: Plan, task: nn.Module, device: torch.device) -> Sharde
     optimizer = combined_optimizer(model.fused_optimizer, copies, others, optimizers, across)
     rows = store_of(run.rows, model, optimizer)
     return ShardedJob(model, optimizer, rows, initial, device, None if hook is None else hook[0])
+
+
+def with_collections(plan: Plan, run: Run, model: nn.Module) -> Plan:
+    """The plan with the paths of this model's modules, which a file may not know; PlanMismatch of other tables."""
+    sharders, asked = sharders_of(collectives_of(run.comms)), plan.workload
+    found = read_workload(model, sharders, batch_size=asked.batch_size, optimizer=asked.optimizer)
+    paths = {table.name: table.collection for table in found.tables}
+    pooled = {table.name: table.pooled for table in found.tables}
+    planned = {table.name for table in plan.workload.tables}
+    if planned != set(paths):
+        odd = min(planned ^ set(paths))
+        where = "the plan places and the model lacks" if odd in planned else "the model has and the plan does not place"
+        raise PlanMismatch(f"table '{odd}' is one that {where}; plan again for this run")
+    for table in plan.workload.tables:
+        if table.pooled != pooled[table.name]:
+            kinds = ("a sequence table", "a pooled one")
+            raise PlanMismatch(
+                f"table '{table.name}' is {kinds[table.pooled]} in the plan and {kinds[pooled[table.name]]} in the "
+                "model; plan again for this run"
+            )
+    tables = tuple(replace(table, collection=paths[table.name]) for table in plan.workload.tables)
+    return replace(plan, workload=replace(plan.workload, tables=tables))
 
 
 def data_parallel(params_to_ignore: list[str]) -> DefaultDataParallelWrapper:

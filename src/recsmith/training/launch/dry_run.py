@@ -95,10 +95,7 @@ class DryRun:
 
 
 def described(run: Run | Source, settings: tuple[str, ...] = ()) -> DryRun:
-    """What a run would do that is not started.
-
-    Raises what `train` would raise before its first step.
-    """
+    """What a run would do that is not started, or what `train` would raise before its first step."""
     made = load_run(run, settings)
     require_torchrec()
     with lines_told(run, settings), own_modules(made, run):

@@ -156,10 +156,7 @@ def passing_on_signals(pid: list[int]) -> Generator[None]:
 
 
 def dry_run(run: Run | Source, settings: tuple[str, ...] = ()) -> list[str]:
-    """Lines about a run that is not started; data is opened and a batch of it read.
-
-    Raises what `train` would raise before its first step.
-    """
+    """Lines about a run that is not started, or what `train` would raise before its first step."""
     from recsmith.training.launch.dry_run import described
 
     return described(run, settings).lines

@@ -374,11 +374,7 @@ def use_systems(run: Any) -> None:
 
 
 def use_systems_of(card: Any, where: str) -> None:
-    """Load the systems of other packages that said something in the card of a trained model; where: it stands.
-
-    Raises:
-        UsageError: no package offers one, so that nobody knows what the model needs of it.
-    """
+    """Load the systems that said something in the card of a model, where it stands; UsageError where one is missing."""
     for name in card.systems or {}:
         try:
             if name not in _others:

@@ -26,8 +26,7 @@ from recsmith.plans import Placement, Plan
 from recsmith.training.batches import TrainingBatch
 from recsmith.training.collectives import collectives_of, sharders_of
 from recsmith.training.job.models import Unsharded
-from recsmith.training.job.plan_of_model import with_collections
-from recsmith.training.job.sharded import ShardedJob, table_of
+from recsmith.training.job.sharded import ShardedJob, table_of, with_collections
 from recsmith.training.optimizers.building import combined_optimizer, fuse
 from recsmith.training.optimizers.settings import RunOptimizers
 from recsmith.training.run.refusals import check_together, placed_parts
