@@ -100,7 +100,7 @@ def test_an_optimizer_that_keeps_nothing_leaves_no_trace_in_a_checkpoint(tmp_pat
     ((_, part),) = job.rows.optimizer.optimizers
     part.state.clear()
     part.step = lambda: None
-    assert job.rows.state_to_load()["optimizer"] == {}
+    assert "optimizer" not in job.rows.state_to_load()
     saved.load(job, of("sgd"))
 
 
