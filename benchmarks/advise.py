@@ -1,103 +1,315 @@
-"""What `recsmith advise` tells of a run, beside the same run with each switch, trained in turn.
+"""What `recsmith advise` tells of a run, beside the same run with each switch and pair of switches, trained in turn.
 
-    python benchmarks/advise.py                        # four jobs; the machine must be idle
-    python benchmarks/advise.py --only layers --rounds 1
+    python benchmarks/advise.py measure --rows advise.jsonl     # seven jobs, 5 seeds x 300 steps; idle machine
+    python benchmarks/advise.py measure --rows advise.jsonl --seeds 2 --steps 30 --jobs lookups,layers
+    python benchmarks/advise.py table --rows advise.jsonl            # the tables, of what is there so far
+    python benchmarks/advise.py speed                                # CPU seconds of advice on tables
 
-Table of docs/benchmarks/advise.md. The jobs were fixed before any of them was measured. A step is the median between
-two steps on the slower rank, of all rounds; a gain is a share of the device seconds of a sample. Narrow layers, whose
-phases are longer than these jobs, are measured on docs/benchmarks/narrow.md, towers on docs/benchmarks/towers.md.
+Tables of docs/benchmarks/advise.md. The jobs were fixed before any of them was measured. Every training is a line of
+the file of rows; what is there is not trained again, so that the command goes on where it was ended. Of a seed, all
+kinds of a job train one after the other, of every other seed in the opposite order. A step is the median between two
+steps after the warm ones, by the clock on the slowest rank and in CPU seconds of the busiest one; a gain is a share of
+the time of a sample, of the same seed. Where the load of the machine is above --most-load, it waits.
+
+Two jobs run on two hosts with 200 Mbit/s between them (two_networks.py). Narrow layers and towers are measured on pages
+of their own, and memory is no part of this.
 """
 
 import argparse
 import json
 import os
 import statistics
+import sys
 import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
 
-from dry_run import Words, a_run, measure
+from advise_tables import show_tables
+from dry_run import Words, a_run, by_hand
+from two_networks import Host, run_ranks, two_networks, why_not
 
-from recsmith.analyses.advice import Advice
-from recsmith.training import Run, run_to_raw
-from recsmith.training.launch.advising import advise_run
+from recsmith.analyses.advice import Advice, Advised, Switch
+from recsmith.errors import RecSmithError
+from recsmith.files import encode
+from recsmith.plans import load_plan, save_plan
+from recsmith.training import Run, run_from_raw, run_to_raw
+from recsmith.training.launch.advising import advise_run, priced
+from recsmith.training.launch.dry_run import described
 from recsmith.training.run import load_run
 
-SESSIONS = {"sessions": {"size": 8}}
+WARM, PAIRS, BUSY_S, SAMPLES = 10, 6, 20.0, 200_000
+UNTRIED = ("narrow dense layers", "towers", "a new plan")
+RATE, RATE_BYTES = "200mbit", 200e6 / 8
+LINKED = ("link", "link-dense")
+MOVIELENS = "/work/shared/data/movielens/ml-latest-small"
+EVEN: Words = {"tables": 6, "rows": 300_000, "ids": 20.0, "ranks": 2, "batch": 1024, "columns": 64}
 JOBS: dict[str, Words] = {
-    "lookups": {"tables": 6, "rows": 300_000, "ids": 20.0, "ranks": 2, "batch": 1024, "columns": 64},
-    "sessions": {"tables": 6, "rows": 300_000, "ids": 20.0, "ranks": 2, "batch": 1024, "columns": 64},
-    "layers": {
-        "tables": 3, "rows": 100_000, "ranks": 2, "columns": 32, "bottom": (512, 256), "top": (1024, 512, 256),
-    },
+    "lookups": EVEN,
+    "sessions": EVEN,
+    "link": {"tables": 40, "rows": 20_000, "ids": 2.0, "ranks": 2, "batch": 512, "columns": 32},
+    "link-dense": {"tables": 8, "rows": 20_000, "ranks": 2, "batch": 512, "columns": 16, "top": (2048, 512)},
+    "reading": {"tables": 12, "rows": 100_000, "ids": 20.0, "batch": 1024, "columns": 16},
+    "layers": {"columns": 16, "batch": 512, "bottom": (512, 256), "top": (1024, 512, 256), "ranks": 2},
     "nothing": {"tables": 8, "rows": 20_000, "batch": 4096, "columns": 16, "bottom": (64,), "top": (64,)},
 }  # fmt: skip
-UNTRIED = ("narrow dense layers", "towers")
 
 
-def job_of(name: str, folder: str) -> Run:
+# --- the jobs ---------------------------------------------------------------------------------------------------------
+
+
+def job_of(name: str, folder: str, movielens: str) -> Run:
     """The run of a job."""
-    made = a_run(f"{folder}/out", **JOBS[name])
-    if name != "sessions":
-        return made
+    words = {key: value for key, value in JOBS[name].items() if name != "layers" or key != "tables"}
+    made = a_run(f"{folder}/out", **words)
     raw: Any = run_to_raw(made)
-    train = {**raw["data"]["train"], **SESSIONS}
-    train["features"] = [{**each, "lengths": "poisson", "duplication": 0.9} for each in train["features"]]
-    data = {**raw["data"], "train": train, "keep_together": 8, "window": 16_384}
-    return a_run(f"{folder}/out", **JOBS[name], words={"data": data})
+    data, train = raw["data"], raw["data"]["train"]
+    if name == "sessions":
+        some = [{**each, "lengths": "poisson", "zipf": 1.2} for each in train["features"]]
+        train = {**train, "sessions": {"size": 8, "duplication": 0.9}, "features": some}
+        data = {**data, "train": train, "keep_together": 8, "window": 16_384}
+    elif name == "reading":
+        data = {**data, "train": read_from_parquet(train, folder), "epochs": 100}
+    elif name == "layers":
+        train = {"format": "movielens", "path": movielens, "split": "train", "max_user_id": 671}
+        data = {**data, "train": train, "epochs": 100}
+    made = run_from_raw({**raw, "data": data}, "a job")
+    return on_slow_link(made, folder) if name in LINKED else made
 
 
-def measured(name: str, rounds: int) -> tuple[Advice, dict[str, list[float]]]:
-    """The advice on a job, and seconds of a step of each round as it is ('') and with each switch."""
-    with tempfile.TemporaryDirectory() as folder:
-        run = job_of(name, folder)
-        advice = advise_run(run)
-        kinds = {"": run} | {
-            each.switch.name: load_run(run, each.switch.settings)
-            for each in advice.switches
-            if each.price is not None and each.switch.name not in UNTRIED
-        }
-        took: dict[str, list[float]] = {kind: [] for kind in kinds}
-        for number in range(rounds):
-            for kind in list(kinds)[:: -1 if number % 2 else 1]:
-                with tempfile.TemporaryDirectory() as own:
-                    made = measure(replace(kinds[kind], output=f"{own}/out"))
-                took[kind].append(max(each["wall_s"] for each in made))
-                print(f"{name}, round {number + 1}, {kind or 'as it is'}: {took[kind][-1] * 1e3:.1f} ms", flush=True)
-    return advice, took
+def read_from_parquet(train: Words, folder: str) -> Words:
+    """The same samples in Parquet, with lists that are cut, hashed and made pairs of as they are read."""
+    from recsmith.data import open_dataset, spec_from_raw
+    from recsmith.data.converting import convert_dataset
+
+    path = f"{folder}/data"
+    names = [each["name"] for each in train["features"]]
+    convert_dataset(open_dataset(spec_from_raw({**train, "num_samples": SAMPLES}, "a benchmark")), Path(path))
+    listed: list[Words] = []
+    for each in names:
+        listed += [{"op": "n_gram", "feature": each, "length": 2, "num_embeddings": 100_000, "into": f"{each}_2"}]
+        listed += [{"op": "first", "feature": each, "count": 16}]
+    return {"format": "parquet", "paths": [path], "transforms": listed}
 
 
-def show(name: str, advice: Advice, took: dict[str, list[float]]) -> None:
-    """Rows of the table."""
-    base = statistics.median(took[""])
-    for each in advice.switches:
-        if each.switch.name not in took or each.price is None:
+def on_slow_link(run: Run, folder: str) -> Run:
+    """The run under a plan of tables that are whole, which knows the link between its two hosts."""
+    placed = by_hand(Path(folder), run, {})
+    plan = load_plan(placed.plan)
+    links = replace(plan.cluster.links, inter_host_bandwidth=RATE_BYTES)
+    slow = replace(plan.cluster, hosts=2, local_world_size=1, links=links)
+    save_plan(replace(plan, cluster=slow, digest=""), placed.plan)
+    return placed
+
+
+# --- what is told -----------------------------------------------------------------------------------------------------
+
+
+def kinds_of(run: Run, advice: Advice) -> tuple[dict[str, tuple[str, ...]], dict[str, Any]]:
+    """Settings of what is trained, by name ('' as it is), and what was told of each: switches, and likeliest pairs."""
+    some = [each for each in advice.switches if each.price is not None and each.switch.name not in UNTRIED]
+    kinds: dict[str, tuple[str, ...]] = {"": ()} | {each.switch.name: each.switch.settings for each in some}
+    told: dict[str, Any] = {
+        each.switch.name: {"verdict": each.verdict, "gain": each.gain, "error": each.gain_error} for each in some
+    }
+    for pair, gain, error in pairs_of(run, advice, some):
+        name = " and ".join(each.name for each in pair)
+        kinds[name] = tuple(setting for each in pair for setting in each.settings)
+        told[name] = {"verdict": "pair", "gain": gain, "error": error}
+    return kinds, told
+
+
+def pairs_of(run: Run, advice: Advice, some: Sequence[Advised]) -> Iterator[tuple[tuple[Switch, ...], float, float]]:
+    """The likeliest pairs: those of the largest gains by themselves that the job takes together, priced by dry runs."""
+    found = 0
+    ordered = sorted(combinations(some, 2), key=lambda pair: -sum(each.gain for each in pair))
+    for pair in ordered:
+        keys = [setting.partition("=")[0] for each in pair for setting in each.switch.settings]
+        if found == PAIRS or len(set(keys)) < len(keys):
             continue
-        more = each.price.samples / advice.base.samples
-        steps = took[each.switch.name]
-        gains = [1 - one / before / more for one, before in zip(steps, took[""], strict=True)]
-        middle = 1 - statistics.median(steps) / base / more
-        print(
-            f"| {name} | {each.switch.name} | {each.verdict} | {each.gain:+.1%} ±{each.gain_error:.1%} | "
-            f"{middle:+.1%} | {min(gains):+.1%} to {max(gains):+.1%} |"
-        )
+        try:
+            price = priced(described(run, tuple(setting for each in pair for setting in each.switch.settings)))
+        except RecSmithError:
+            continue
+        found += 1
+        gain = advice.aim.gain(advice.base, price)
+        yield tuple(each.switch for each in pair), gain, advice.aim.error(gain, price)
+
+
+# --- what is measured -------------------------------------------------------------------------------------------------
+
+
+def train_measured(run: Run, linked: bool) -> list[Words]:
+    """What each rank of a job says: seconds of its steps by the clock and of the CPU; samples of a step."""
+    ranks = run.ranks or 1
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        alone = replace(run, output=f"{folder}/out", ranks=None)
+        file = Path(folder) / "run.json"
+        file.write_text(json.dumps(run_to_raw(alone)))
+        hosts: Sequence[Host] = stack.enter_context(two_networks(RATE)) if linked else (Host((), "127.0.0.1"),)
+        words = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])}
+        if not linked:
+            words |= {"GLOO_SOCKET_IFNAME": "lo", "TP_SOCKET_IFNAME": "lo", "MASTER_PORT": str(free_port())}
+        command = [sys.executable, "-W", "ignore", str(Path(__file__)), "rank", "--rows", str(file)]
+        status = run_ranks(hosts, command, ranks_per_host=ranks // len(hosts), environment=words)
+        if status:
+            raise SystemExit(f"a rank ended with {status}; the rows so far are kept")
+        return [json.loads((Path(folder) / f"rank-{rank}.json").read_text()) for rank in range(ranks)]
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    import socket
+
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def as_rank(file: Path) -> None:
+    """Train a run as the rank that the environment says, and write down its steps."""
+    import torch
+
+    from recsmith.training.launch.launching import train
+    from recsmith.training.steps.pipelines import BasePipeline
+
+    torch.set_num_threads(1)
+    rank = int(os.environ["RANK"])
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {cores[rank % len(cores)]})
+    step, notes = BasePipeline.__call__, []
+
+    def noted(self: Any, batches: Any) -> Any:
+        made = step(self, batches)
+        notes.append((time.perf_counter(), time.process_time()))
+        return made
+
+    BasePipeline.__call__ = noted  # type: ignore[method-assign]
+    train(run_from_raw(json.loads(file.read_text()), str(file)), on_progress=lambda _: None)
+    between = [(b[0] - a[0], b[1] - a[1]) for a, b in pairwise(notes[WARM:])]
+    wall, cpu = (statistics.median(each) for each in zip(*between, strict=True))
+    (file.parent / f"rank-{rank}.json").write_text(json.dumps({"wall_s": wall, "cpu_s": cpu, "steps": len(notes)}))
+
+
+def wait_until_idle(most: float) -> float:
+    """The load of the machine, once it is low enough."""
+    while (load := os.getloadavg()[0]) > most:
+        print(f"load {load:.1f}: waiting", file=sys.stderr, flush=True)
+        time.sleep(BUSY_S)
+    return load
+
+
+def measure(chosen: argparse.Namespace) -> None:
+    """Add rows to the file until each kind of each job has trained with each seed."""
+    rows = read_rows(chosen.rows)
+    for name in chosen.jobs.split(","):
+        if name in LINKED and (reason := why_not(RATE)) is not None:
+            print(f"{name} is left out: {reason}", file=sys.stderr)
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            run = job_of(name, folder, chosen.movielens)
+            told = next((each for each in rows if each["job"] == name and "told" in each), None)
+            if told is None:
+                told = advised(name, run)
+                add_row(chosen.rows, told)
+            done = {(each["kind"], each["seed"]) for each in rows if each["job"] == name and "wall_s" in each}
+            for seed in range(chosen.seeds):
+                for kind in list(told["kinds"])[:: -1 if seed % 2 else 1]:
+                    if (kind, seed) not in done:
+                        load = wait_until_idle(chosen.most_load)
+                        settings = tuple(told["kinds"][kind])
+                        row = a_row(name, run, kind, settings, seed, chosen.steps)
+                        add_row(chosen.rows, {**row, "load": load})
+
+
+def advised(name: str, run: Run) -> Words:
+    """A row of what is told of a job."""
+    begun = time.process_time()
+    advice = advise_run(run)
+    kinds, told = kinds_of(run, advice)
+    spent = time.process_time() - begun
+    print(f"{name}: {advice.verdict}; {len(kinds)} kinds; {spent:.0f} CPU s", file=sys.stderr, flush=True)
+    ties = {each.switch.name: list(each.ties) for each in advice.switches}
+    first = next((each.switch.name for each in advice.switches if each.verdict == "pays"), None)
+    settings = {key: list(value) for key, value in kinds.items()}
+    return {"job": name, "told": told, "kinds": settings, "first": first, "together": list(advice.together),
+            "ties": ties, "advise_cpu_s": spent, "advice": encode(advice)}  # fmt: skip
+
+
+def a_row(name: str, run: Run, kind: str, settings: tuple[str, ...], seed: int, steps: int) -> Words:
+    """A row of one training."""
+    changed = load_run(run, (*settings, f"seed={seed}", f"steps={steps}", "metrics.every=1000000", "checkpoint=null"))
+    begun = time.perf_counter()
+    made = train_measured(changed, name in LINKED)
+    samples = changed.data.local_batch_size(run.ranks or 1) * (run.ranks or 1) * changed.data.batches_of_a_step
+    row = {"job": name, "kind": kind, "seed": seed, "steps": min(each["steps"] for each in made), "samples": samples,
+           "wall_s": max(each["wall_s"] for each in made), "cpu_s": max(each["cpu_s"] for each in made),
+           "took_s": time.perf_counter() - begun}  # fmt: skip
+    print(f"{name}, {kind or 'as it is'}, seed {seed}: {row['wall_s'] * 1e3:.1f} ms, {row['cpu_s'] * 1e3:.1f} CPU ms",
+          file=sys.stderr, flush=True)  # fmt: skip
+    return row
+
+
+def read_rows(file: Path) -> list[Words]:
+    """The rows so far; a line that was cut short is left out."""
+    rows: list[Words] = []
+    for line in file.read_text().splitlines() if file.exists() else ():
+        try:
+            rows.append(json.loads(line))
+        except json.JSONDecodeError:
+            print("a line that was cut short is left out", file=sys.stderr)
+    return rows
+
+
+def add_row(file: Path, row: Words) -> None:
+    """Add a row, whole, on a line of its own."""
+    whole = not file.exists() or file.read_bytes().endswith(b"\n") or not file.stat().st_size
+    with file.open("a") as out:
+        out.write(("" if whole else "\n") + json.dumps(row) + "\n")
+
+
+# --- advice on tables -------------------------------------------------------------------------------------------------
+
+
+def show_speed() -> None:
+    """CPU seconds of advice on tables."""
+    from recsmith.analyses.table_switches import advise
+    from recsmith.workloads.sample import sample_workload
+
+    print("| tables | devices | CPU s | first |\n|---|---|---|---|")
+    cases: list[tuple[str, Any, str]] = [
+        ("dlrm-v2, 26", "dlrm-v2", "h100:8x4"), ("sampled, 1,000", sample_workload(1000, 0), "h100:8x8"),
+    ]  # fmt: skip
+    for what, tables, cluster in cases:
+        begun = time.process_time()
+        advice = advise(tables, cluster)
+        print(f"| {what} | {cluster} | {time.process_time() - begun:.1f} | {advice.verdict} |", flush=True)
 
 
 def main() -> None:
-    """The table."""
+    """Measure, or show what was measured."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", help="jobs, by commas")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--rows", type=Path, help="keeps what was measured")
+    parser.add_argument("what", choices=["measure", "table", "speed", "rank"])
+    parser.add_argument("--rows", type=Path, default=Path("advise.jsonl"))
+    parser.add_argument("--jobs", default=",".join(JOBS), help="by commas")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--movielens", default=MOVIELENS, help="folder of ml-latest-small")
+    parser.add_argument("--most-load", type=float, default=2.5)
     chosen = parser.parse_args()
-    found = {name: measured(name, chosen.rounds) for name in (chosen.only.split(",") if chosen.only else JOBS)}
-    if chosen.rows is not None:
-        chosen.rows.write_text(json.dumps({name: took for name, (_, took) in found.items()}, indent=1))
-    print(f"\nload {os.getloadavg()[0]:.1f}\n")
-    print("| job | switch | advice | gain told | measured | rounds |\n|---|---|---|---|---|---|")
-    for name, (advice, took) in found.items():
-        show(name, advice, took)
+    if chosen.what == "measure":
+        measure(chosen)
+    elif chosen.what == "table":
+        show_tables(read_rows(chosen.rows))
+    elif chosen.what == "speed":
+        show_speed()
+    else:
+        as_rank(chosen.rows)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,14 @@
 """Advice on a job whose prices are told: what pays, in which order, and what goes together."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recsmith.analyses.advice import LEAST_GAIN, JobPrice, Pricing, Switch, advise_by
+from recsmith.analyses.advice import LEAST_GAIN, Pricing, Switch, advise_by
+from recsmith.analyses.aims import Aim, JobPrice, read_budget, read_prices
 from recsmith.errors import UsageError
 
 
@@ -50,6 +52,7 @@ def test_gains_whose_intervals_overlap_are_ordered_by_what_a_trial_costs():
     prices = {"": a_price(10.0), "cheap": a_price(8.1), "dear": a_price(8.0), "cheap+dear": a_price(8.0)}
     advice = advise_by(priced(prices), [a_switch("cheap"), a_switch("dear")], [])
     assert [each.switch.name for each in advice.switches] == ["cheap", "dear"]
+    assert [each.ties for each in advice.switches] == [("dear",), ()]
 
 
 def test_what_another_switch_has_gained_already_counts_nothing():
@@ -98,3 +101,73 @@ def test_joined_switches_never_lose_and_each_gains_enough(factors: list[float]):
     assert advice.joined.step_s <= 1.0
     assert all(factors[int(name)] <= 1 - LEAST_GAIN for name in advice.together)
     assert len(advice.together) == min(4, sum(factor <= 1 - LEAST_GAIN for factor in factors))
+
+
+def test_a_search_is_made_for_what_looks_best_alone():
+    prices = {
+        "": a_price(10.0),
+        "a": a_price(9.0),
+        "b": a_price(10.2),
+        "c": a_price(11.0),
+        "d": a_price(10.1),
+        "a+d": "no",
+    }
+    asked: list[str] = []
+
+    def searched(switches: Sequence[Switch]) -> JobPrice:
+        asked.append(switches[0].name)
+        return a_price(8.0)
+
+    advice = advise_by(priced(prices), [a_switch(name) for name in "abcd"], [], searched=searched)
+    assert asked == ["a", "d"]
+    assert {each.switch.name: round(each.gain, 2) for each in advice.switches} == {
+        "a": 0.2,
+        "d": 0.2,
+        "b": -0.02,
+        "c": -0.1,
+    }
+
+
+def test_objectives_and_limits_decide_what_is_saved():
+    before, after = a_price(10.0, memory=1000), a_price(12.0, memory=400, samples=200)
+    assert Aim(objective="memory").gain(before, after) == pytest.approx(0.6)
+    assert Aim(objective="devices").gain(before, after) == pytest.approx(0.4)
+    priced_at = [replace(each, dollars_per_hour=dollars) for each, dollars in ((before, 1.0), (after, 2.0))]
+    aim = Aim(objective="cost", prices={"x": 1.0, "y": 2.0}, budget=3.0)
+    assert aim.gain(*priced_at) == pytest.approx(-0.2)
+    assert aim.over(replace(priced_at[1], devices=2)) == "2 devices cost $4.00/h, over the budget of $3.00/h"
+    assert not aim.over(priced_at[1])
+
+
+def test_what_alone_is_over_a_limit_is_joined_where_others_keep_it():
+    prices = {"": a_price(10.0), "a": a_price(9.0), "b": a_price(12.0, samples=200), "a+b": a_price(10.5, samples=200)}
+    advice = advise_by(
+        priced(prices), [a_switch("a"), a_switch("b")], [], aim=Aim(objective="devices", step_under_s=11.0)
+    )  # fmt: skip
+    assert {each.switch.name: each.verdict for each in advice.switches} == {"a": "pays", "b": "cannot"}
+    assert advice.together == ("a", "b")
+
+
+def test_one_choice_of_a_kind_is_made():
+    prices = {"": a_price(10.0), "a": a_price(6.0), "b": a_price(8.0), "a+b": a_price(5.0)}
+    some = [replace(a_switch(name), of="devices") for name in "ab"]
+    assert advise_by(priced(prices), some, []).together == ("a",)
+
+
+def test_prices_are_dollars_an_hour():
+    assert read_prices(["h100=2.99/h", "A100-80=$1/h"]) == {"h100": 2.99, "a100-80": 1.0}
+    assert read_budget("$40/h") == 40.0
+    for text in ("h100=2.99", "h100=2.99EUR/h", "h100=-1/h", "2.99/h"):
+        with pytest.raises(UsageError, match=r"prices are dollars an hour of a device, such as h100=2[.]99/h"):
+            read_prices([text])
+    with pytest.raises(UsageError, match="a second or an empty price of 'h100'"):
+        read_prices(["h100=2/h", "h100=3/h"])
+    with pytest.raises(UsageError, match="is no budget; it is dollars an hour"):
+        read_budget("40 EUR")
+
+
+def test_money_that_nobody_named_is_refused():
+    with pytest.raises(UsageError, match="the objective cost needs what a device costs"):
+        Aim(objective="cost")
+    with pytest.raises(UsageError, match="the job's devices are 'h100', and prices are of h200; add --price h100="):
+        Aim(prices={"h200": 1.0}).price_of("h100")

@@ -5,8 +5,11 @@ from typing import Any
 
 import pytest
 
-from recsmith.analyses import table_switches
-from recsmith.analyses.table_switches import advise, switches_of
+from recsmith.analyses import table_prices, table_switches
+from recsmith.analyses.advice import MOST_SEARCHED
+from recsmith.analyses.aims import Aim
+from recsmith.analyses.table_changes import switches_of
+from recsmith.analyses.table_switches import advise
 from recsmith.clusters import load_cluster, sharding_group
 from recsmith.errors import Infeasible, PlanMismatch, UsageError
 from recsmith.planning import plan
@@ -30,9 +33,7 @@ def tables(**changes: Any) -> Workload:
     return Workload(**{"batch_size": 4096, "optimizer": "adagrad", "tables": made, **changes})
 
 
-@pytest.mark.parametrize("searched", [0, 2000])
-def test_each_switch_is_what_the_plan_costs_with_it(searched: int, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(table_switches, "SEARCHED", searched)
+def test_each_switch_is_what_the_plan_costs_with_it():
     work = tables()
     advice = advise(work, "h100:2x2", **SEARCH)
     found = {each.switch.name: each for each in advice.switches}
@@ -43,14 +44,16 @@ def test_each_switch_is_what_the_plan_costs_with_it(searched: int, monkeypatch: 
     base = plan(work, "h100:2x2", **SEARCH).plan
     short = tables(comm_dtype="fp16", backward_comm_dtype="bf16")
     kept = price(short, "h100:2x2", base, cost_model="analytic")
-    sent = plan(short, "h100:2x2", **SEARCH).plan if searched else kept
     first = found["fp16 and bf16 between devices"]
-    assert first.gain == pytest.approx(1 - sent.cost.step_s / base.cost.step_s)
-    assert any("keep the job's placements" in each for each in advice.about) == (not searched)
+    assert first.price is not None
+    assert first.price.step_s <= kept.cost.step_s  # a search from where they are kept
+    assert first.gain == pytest.approx(1 - first.price.step_s / base.cost.step_s)
     groups = found["2D groups of 2 devices"].price
     assert groups is not None
-    group = sharding_group(load_cluster("h100:2x2"), 2)
-    assert groups.step_s == pytest.approx(plan(work, group, **SEARCH).plan.cost.step_s)
+    assert groups.devices == 4
+    assert groups.step_s == pytest.approx(
+        plan(work, sharding_group(load_cluster("h100:2x2"), 2), **SEARCH).plan.cost.step_s
+    )
     assert first.verdict == "tie"  # formulas cannot tell steps apart that are this close
     row_wise = found["optimizer rowwise_adagrad"].price
     assert row_wise is not None
@@ -58,6 +61,68 @@ def test_each_switch_is_what_the_plan_costs_with_it(searched: int, monkeypatch: 
     double = found["twice the batch"].price
     assert double is not None
     assert double.samples == 8192
+
+
+def test_only_the_changes_that_look_best_are_searched_and_no_other_than_for_want_of_room(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    asked: list[str] = []
+
+    def heard(work: Any, where: Any, **options: Any) -> Any:
+        asked.append(getattr(options.get("planner"), "name", "default"))
+        return plan(work, where, **options)
+
+    monkeypatch.setattr(table_prices, "plan", heard)
+    advise(tables(), "h100:4", **SEARCH)
+    assert asked == ["default", *["warm"] * MOST_SEARCHED]  # the job as it is, and the best by their prices
+    asked.clear()
+    tight = load_cluster("h100:4").with_memory(tables_bytes(), 0)
+    advise(tables(), tight, **SEARCH)
+    assert "default" in asked[1:]  # twice the batch has no room where tables are
+
+
+def tables_bytes() -> int:
+    """A little more than a device of the plan holds, on which twice the batch finds no room."""
+    made = plan(tables(), "h100:4", **SEARCH).plan
+    return max(each.hbm_bytes for each in made.cost.per_device) + 2**20
+
+
+def test_very_many_tables_are_drafted_by_formulas_and_searched_from_there(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(table_prices, "SEARCHED", 0)
+    monkeypatch.setattr(table_switches, "SEARCHED", 0)
+    advice = advise(tables(), "h100:2x2", cost_model="best")
+    assert any("a quick one" in each for each in advice.about)
+    best = plan(tables(), "h100:2x2").plan
+    assert advice.base.step_s <= 1.1 * best.cost.step_s
+
+
+def test_money_and_devices_are_changed_where_they_count():
+    aim = Aim(objective="cost", prices={"h100": 3.0, "h200": 2.0})
+    advice = advise(tables(), "h100:4", aim=aim, **SEARCH)
+    found = {each.switch.name: each for each in advice.switches}
+    names = {*(f"{count} devices in place of 4" for count in (1, 2, 3, 8)), "h200 in place of h100"}
+    assert names - set(found) == {"3 devices in place of 4"}  # 16,384 samples are not dealt to three alike
+    half, kind = found["2 devices in place of 4"].price, found["h200 in place of h100"].price
+    assert half is not None
+    assert kind is not None
+    assert (half.devices, half.samples, half.dollars_per_hour) == (2, 8192, 3.0)
+    assert (kind.devices, kind.dollars_per_hour) == (4, 2.0)
+    assert advice.base.dollars == pytest.approx(advice.base.step_s / 4096 * 1e9 / 3600 * 3.0)
+    saved = found["2 devices in place of 4"]
+    assert saved.gain == pytest.approx(1 - (half.dollars or 0) / (advice.base.dollars or 1))
+    assert len(set(advice.together) & {"2 devices in place of 4", "1 devices in place of 4"}) <= 1
+
+
+def test_a_limit_that_a_change_breaks_is_said_and_kept_by_what_is_joined():
+    base = advise(tables(), "h100:4", **SEARCH).base
+    aim = Aim(objective="devices", step_under_s=1.2 * base.step_s)
+    advice = advise(tables(), "h100:4", aim=aim, **SEARCH)
+    one = next(each for each in advice.switches if each.switch.name == "1 devices in place of 4")
+    assert one.verdict == "cannot"
+    assert "over the" in one.why
+    assert advice.joined.step_s <= 1.2 * base.step_s
+    assert any("devices that the same samples a second take is to be small, with a step of at most" in each
+               for each in advice.about)  # fmt: skip
 
 
 def test_the_rest_of_a_step_makes_gains_smaller():

@@ -47,6 +47,11 @@ def test_a_plan_runs_on_its_own_cluster(tables: Path, tmp_path: Path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        (("--cluster", "h100:2", "--price", "h100=2.99EUR/h"), "other money has to be changed into dollars first"),
+        (("--cluster", "h100:2", "--price", "h200=2/h"), "the job's devices are 'h100', and prices are of h200"),
+        (("--cluster", "h100:2", "--price", "h100=2/h", "--budget", "40"), "'40' is no budget; it is dollars an hour"),
+        (("--cluster", "h100:2", "--objective", "cost"), "the objective cost needs what a device costs"),
+        (("--cluster", "h100:2", "--try", "200"), "--try trains a run on this machine, and .* give a run without"),
         ((), "is no run and no plan, so say on which devices it trains"),
         (("--cluster", "h100:2", "--set", "data.batch_size=4"), "--set changes a run, and .* is none"),
         (("--cluster", "h100:2", "--step-time", "0.0001ms"), "a whole step is said to take 0.1 µs"),
@@ -64,6 +69,10 @@ def test_wrong_questions_are_refused(words: tuple[str, ...], said: str, tables: 
     [
         (("--batch-size", "4"), "is a run, which says its plan and batch itself; use --set in place of --batch-size"),
         (("--cost-model", "analytic"), "--cost-model is of plans on a cluster, and .* add --cluster, or leave it out"),
+        (
+            ("--objective", "devices"),
+            "money and devices are of plans on a cluster, and .* take --objective step or memory",
+        ),
         (("--hbm", "10GiB"), "--hbm is of plans on a cluster"),
     ],
 )

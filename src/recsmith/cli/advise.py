@@ -22,7 +22,9 @@ from recsmith.cli.printing import is_watched, print_as, say
 from recsmith.errors import UsageError
 
 RUN = b"recsmith/run/1"
-OF_CLUSTERS = ("hbm", "reserve", "cost_model", "iterations", "time_limit")  # options
+OF_CLUSTERS = ("hbm", "reserve", "cost_model", "iterations", "time_limit", "budget")  # options
+OBJECTIVES = ("step", "devices", "cost", "memory")
+OF_RUNS = ("step", "memory")  # objectives
 
 
 @click.command(name="advise", cls=GroupedCommand)
@@ -33,6 +35,19 @@ OF_CLUSTERS = ("hbm", "reserve", "cost_model", "iterations", "time_limit")  # op
 @count_option("--batch-size", help="Samples per device and step, instead of the tables' own.")
 @click.option("--running", metavar="PLAN", help="The plan that the job runs today, in any form that compare reads.")
 @click.option("--step-time", callback=read_time, metavar="TIME", help="What a whole step takes, measured: such as 8ms.")
+@click.option(
+    "--objective", type=click.Choice(OBJECTIVES), default="step", show_default=True, help="What there is to be less of."
+)
+@click.option(
+    "--price",
+    "prices",
+    multiple=True,
+    metavar="DEVICE=N/h",
+    help="Dollars an hour of a device, such as h100=2.99/h; each device named is tried.",
+)
+@click.option("--step-under", callback=read_time, metavar="TIME", help="The longest step that is allowed, such as 5ms.")
+@click.option("--budget", metavar="N/h", help="Dollars an hour that all devices may cost, such as 40/h.")
+@count_option("--try", "steps_tried", help="Train the first three changes of a run here, for N steps of three seeds.")
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE", help="Replace a value of a run.")
 @limit_options
 @format_option
@@ -67,17 +82,28 @@ def _of_run(job: str, options: dict[str, Any]) -> Any:
             raise UsageError(
                 f"'{job}' is a run, which says its plan and batch itself; use --set in place of --{option}"
             )
+    aim = _aim(options)
     if options["cluster"] is None:
+        if options["objective"] not in OF_RUNS or options["prices"]:
+            raise UsageError(
+                f"money and devices are of plans on a cluster, and '{job}' is tried as it would train on this machine; "
+                f"add --cluster, or take --objective {' or '.join(OF_RUNS)} without prices"
+            )
         given = next((name for name in OF_CLUSTERS if options[name] is not None), None)
         if given is not None:
             raise UsageError(
                 f"--{given.replace('_', '-')} is of plans on a cluster, and '{job}' is tried as it would train on this "
                 "machine; add --cluster, or leave it out"
             )
-        return advise_run(job, options["settings"], step_s=options["step_time"], on_switch=_heard())
+        steps = options["steps_tried"]
+        if steps is not None:
+            _check_trials(steps)
+        advice = advise_run(job, options["settings"], step_s=options["step_time"], aim=aim, on_switch=_heard())
+        return advice if steps is None else _tried(advice, job, options["settings"], steps)
+    _refuse_trials(job, options)
     return advise_run(
         job, options["settings"], cluster=read_cluster(options["cluster"], options), step_s=options["step_time"],
-        on_switch=_heard(), **read_search(options),
+        aim=aim, on_switch=_heard(), **read_search(options),
     )  # fmt: skip
 
 
@@ -88,6 +114,7 @@ def _of_tables(job: str, options: dict[str, Any]) -> Any:
 
     if options["settings"]:
         raise UsageError(f"--set changes a run, and '{job}' is none; use --batch-size, --cluster or the file itself")
+    _refuse_trials(job, options)
     found, named = tables_of(job), options["cluster"]
     own = load_plan(job) if found is not job and named is None else None  # a plan says where it runs
     tables = load_workload(found)
@@ -98,8 +125,41 @@ def _of_tables(job: str, options: dict[str, Any]) -> Any:
     where = own.cluster.with_memory(options["hbm"], options["reserve"]) if own else read_cluster(named or "", options)
     running = options["running"] or own or _of_log(job)
     return advise(
-        tables, where, running=running, step_s=options["step_time"], on_switch=_heard(), **read_search(options)
-    )
+        tables, where, running=running, step_s=options["step_time"], aim=_aim(options), on_switch=_heard(),
+        **read_search(options),
+    )  # fmt: skip
+
+
+def _refuse_trials(job: str, options: dict[str, Any]) -> None:
+    if options["steps_tried"] is not None:
+        raise UsageError(
+            f"--try trains a run on this machine, and '{job}' is advised on for a cluster; give a run without --cluster"
+        )
+
+
+def _check_trials(steps: int) -> None:
+    """Refuse trials that could tell nothing, before anything is priced."""
+    from recsmith.training.results.trials import check_idle, check_steps
+
+    check_steps(steps)
+    check_idle()
+
+
+def _tried(advice: Any, job: str, settings: tuple[str, ...], steps: int) -> Any:
+    from recsmith.training.results.trials import with_trials
+
+    return with_trials(advice, job, settings, steps, on_progress=lambda line: say(f"trying {line}"))
+
+
+def _aim(options: dict[str, Any]) -> Any:
+    """What the job is to have less of, and its limits."""
+    from recsmith.analyses.aims import Aim, read_budget, read_prices
+
+    budget = options["budget"]
+    return Aim(
+        objective=options["objective"], step_under_s=options["step_under"], prices=read_prices(options["prices"]),
+        budget=None if budget is None else read_budget(budget),
+    )  # fmt: skip
 
 
 def _of_log(job: str) -> str | None:

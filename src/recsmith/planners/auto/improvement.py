@@ -63,12 +63,17 @@ class Improvement:
     def __init__(self, search: Search, stopping: StoppingRule, devices: DeviceState) -> None:
         self.search, self.stopping, self.devices = search, stopping, devices
 
-    def run(self, drafts: Sequence[Assignment], relaxation: Relaxation, *, limited: bool) -> None:
-        """Improve drafts; limited: until an effort is spent that they share, otherwise until the budget is spent."""
+    def run(
+        self, drafts: Sequence[Assignment], relaxation: Relaxation, *, limited: bool, effort: int | None = None
+    ) -> None:
+        """Improve drafts; limited: until an effort is spent that they share, otherwise until the budget is spent.
+
+        effort: numbers that may be worked on; None: as the pieces and devices of a draft ask for.
+        """
         before = self.devices.effort
         for number, draft in enumerate(drafts):
             local = LocalSearch(self.devices, relaxation, draft, self.search.seed)
-            limit = before + self._effort(draft) * (number + 1) // len(drafts) if limited else None
+            limit = before + (effort or self._effort(draft)) * (number + 1) // len(drafts) if limited else None
             for sharpness in SHARPNESS if limited else cycle(SHARPNESS):
                 local.sharpness = sharpness
                 if not self._descend(local, limit):

@@ -1,0 +1,141 @@
+"""What advice is after: the time of a step, devices, money or memory, and which limits a job has to keep."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Literal, get_args
+
+from recsmith._types import noun
+from recsmith.errors import UsageError
+from recsmith.units import format_time
+
+Objective = Literal["step", "devices", "cost", "memory"]
+OBJECTIVES: tuple[Objective, ...] = get_args(Objective)
+NAMED: dict[Objective, str] = {
+    "step": "the device time of a sample",
+    "devices": "the devices that the same samples a second take",
+    "cost": "the money that a sample costs",
+    "memory": "the fullest device",
+}
+BILLION = 1_000_000_000  # samples, of which a price in money is told
+HOUR_S = 3600.0
+PRICE = re.compile(r"(?P<device>[\w.+-]+)=\$?(?P<dollars>\d+(\.\d+)?)/h")
+RATE = re.compile(r"\$?(?P<dollars>\d+(\.\d+)?)/h")
+
+
+@noun
+class JobPrice:
+    """What a step of a job takes.
+
+    step_s: seconds. samples: of a device and a step. memory_bytes: of the device that holds the most. error: how far
+    step_s may be off, as a share of it. apart: shares of a step below which two prices cannot be told apart. devices:
+    that train. dollars_per_hour: of a device; None where nobody said.
+    """
+
+    step_s: float
+    samples: int
+    memory_bytes: int
+    error: float
+    apart: float = 0.0
+    devices: int = 1
+    dollars_per_hour: float | None = None
+
+    @property
+    def sample_s(self) -> float:
+        """Device seconds of a sample."""
+        return self.step_s / self.samples
+
+    @property
+    def dollars(self) -> float | None:
+        """Dollars of a billion samples; None where nobody said what a device costs."""
+        return self.dollars_per_hour and self.sample_s * BILLION * self.dollars_per_hour / HOUR_S
+
+
+@noun
+class Aim:
+    """What a job is to have less of, and its limits.
+
+    step_under_s: the longest step. budget: dollars that all devices together may cost an hour. prices: dollars an hour
+    of a device, by name of the device.
+    """
+
+    objective: Objective = "step"
+    step_under_s: float | None = None
+    budget: float | None = None
+    prices: Mapping[str, float] | None = None
+
+    def __post_init__(self) -> None:
+        """Check that what is asked can be answered."""
+        if self.step_under_s is not None and not self.step_under_s > 0:
+            raise UsageError(f"a step of {self.step_under_s} seconds cannot be; give a time above 0")
+        if not self.prices and (self.objective == "cost" or self.budget is not None):
+            what = "the objective cost" if self.objective == "cost" else "a budget"
+            raise UsageError(f"{what} needs what a device costs; say so with --price h100=2.99/h")
+
+    def price_of(self, device: str) -> float | None:
+        """Dollars an hour of a device; UsageError where they are needed and nobody said them."""
+        found = (self.prices or {}).get(device)
+        if found is None and self.prices:
+            raise UsageError(
+                f"the job's devices are '{device}', and prices are of {', '.join(sorted(self.prices))}; "
+                f"add --price {device}=DOLLARS/h"
+            )
+        return found
+
+    def value(self, price: JobPrice) -> float:
+        """What there is to be less of."""
+        if self.objective == "memory":
+            return float(price.memory_bytes)
+        if self.objective == "cost":
+            return price.dollars or 0.0
+        return price.sample_s
+
+    def gain(self, before: JobPrice, after: JobPrice) -> float:
+        """The share of it that is saved; below 0 where more is needed."""
+        value = self.value(before)
+        return 1 - self.value(after) / value if value else 0.0
+
+    def error(self, gain: float, price: JobPrice) -> float:
+        """How far a gain may be off: by the step's error as a share of it, and by no less than what prices tell apart.
+
+        Memory is worked out from shapes, and so not off.
+        """
+        return 0.0 if self.objective == "memory" else max(abs(gain) * price.error, price.apart)
+
+    def over(self, price: JobPrice) -> str:
+        """Which limit a job breaks, in a sentence; '' where it keeps all."""
+        if self.step_under_s is not None and price.step_s > self.step_under_s:
+            return (
+                f"a step takes {format_time(price.step_s)}, over the {format_time(self.step_under_s)} that it may take"
+            )
+        paid = price.devices * (price.dollars_per_hour or 0.0)
+        if self.budget is not None and paid > self.budget:
+            return f"{price.devices} devices cost ${paid:,.2f}/h, over the budget of ${self.budget:,.2f}/h"
+        return ""
+
+
+STEP = Aim()
+
+
+def read_prices(texts: Sequence[str]) -> dict[str, float]:
+    """Dollars an hour by device, of texts such as 'h100=2.99/h'; UsageError for any other money, unit or twin."""
+    found: dict[str, float] = {}
+    for text in texts:
+        match = PRICE.fullmatch(text)
+        if match is None:
+            raise UsageError(
+                f"'{text}' is no price; prices are dollars an hour of a device, such as h100=2.99/h, and other money "
+                "has to be changed into dollars first"
+            )
+        name, dollars = match["device"].lower(), float(match["dollars"])
+        if name in found or not dollars:
+            raise UsageError(f"'{text}' is a second or an empty price of '{name}'; give one above 0 for each device")
+        found[name] = dollars
+    return found
+
+
+def read_budget(text: str) -> float:
+    """Dollars an hour, of a text such as '40/h'."""
+    match = RATE.fullmatch(text)
+    if match is None or not float(match["dollars"]):
+        raise UsageError(f"'{text}' is no budget; it is dollars an hour of all devices together, such as 40/h")
+    return float(match["dollars"])

@@ -1,0 +1,162 @@
+"""What could be changed for the tables of a job on a cluster, each as an edit of tables and cluster."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from recsmith.analyses.advice import Switch
+from recsmith.analyses.aims import STEP, Aim
+from recsmith.analyses.sweep import grid_of
+from recsmith.clusters import Cluster, load_cluster, sharding_group
+from recsmith.errors import UsageError
+from recsmith.workloads import Workload
+from recsmith.workloads.optimizers import OptimizerName
+
+Edit = Callable[[Workload, Cluster], tuple[Workload, Cluster]]
+ROW_WISE: dict[str, OptimizerName] = {"adagrad": "rowwise_adagrad", "adam": "partial_rowwise_adam"}
+QUARTERS = (1, 2, 3, 8)  # of the devices that there are, which are tried in place of them
+
+
+@dataclass(frozen=True)
+class TableSwitch:
+    """A switch and what it changes. edit: of tables and cluster. planned: whether placements are made anew."""
+
+    switch: Switch
+    edit: Edit
+    planned: bool = False
+
+
+def switches_of(tables: Workload, cluster: Cluster, *, running: bool = False, aim: Aim = STEP) -> list[TableSwitch]:
+    """What could be switched on for tables on a cluster, as far as it is not on already.
+
+    running: whether a plan runs, so that another may be made. aim: devices are changed where they or money count.
+    """
+    found: list[TableSwitch] = []
+    if running:
+        made = Switch(
+            name="a new plan",
+            change="recsmith plan TABLES --cluster CLUSTER -o plan.json",
+            quality="exact",
+            page="planning.md",
+        )
+        found.append(TableSwitch(made, lambda work, where: (work, where), planned=True))
+    if cluster.world_size > 1 and tables.bytes_per_value == (None, None):
+        made = Switch(
+            name="fp16 and bf16 between devices",
+            change="comm_dtype: fp16 and backward_comm_dtype: bf16 (TorchRec's QCommsConfig; comms: {forward: fp16, "
+            "backward: bf16} of a run)",
+            quality="not measured", page="workloads.md", rests="benchmarks/advise.md",
+        )  # fmt: skip
+        found.append(TableSwitch(made, _short_messages))
+    if tables.index_dedup == "off" and not all(table.pooled for table in tables.tables):
+        made = Switch(
+            name="equal ids once", change="index_dedup: on (TorchRec's use_index_dedup of sequence tables)",
+            quality="exact but for the order in which gradients of a row are summed", page="workloads.md",
+        )  # fmt: skip
+        found.append(TableSwitch(made, lambda work, where: (replace(work, index_dedup="on"), where)))
+    if any(table.data_type == "fp32" for table in tables.tables):
+        made = Switch(
+            name="tables in fp16", change="data_type: fp16 of every table",
+            quality="fp16 was not measured; weights of bf16 alone lose up to 2.4 points of AUC at small learning rates",
+            page="precision.md", rests="benchmarks/precision.md",
+        )  # fmt: skip
+        found.append(TableSwitch(made, _half_tables))
+    if other := ROW_WISE.get(tables.optimizer):
+        made = Switch(name=f"optimizer {other}", change=f"optimizer: {other}", quality="not measured", page="memory.md")
+        found.append(TableSwitch(made, _with_optimizer(other)))
+    whole = cluster.replication is None and not isinstance(cluster.hbm_bytes, tuple)
+    if whole and cluster.hosts > 1:
+        parts = (2,) if aim == STEP else (2, 4)
+        found += [_groups(cluster.world_size // each) for each in parts if cluster.hosts % each == 0]
+    found.append(_batch("twice the batch", 2, 1, tables))
+    if aim.objective == "memory" and not tables.batch_size % 2:
+        found.append(_batch("half the batch", 1, 2, tables))
+    if whole and (aim.objective == "devices" or aim.prices):
+        found += [*_other_devices(tables, cluster), *_other_kinds(cluster, aim)]
+    return found
+
+
+def _batch(name: str, times: int, over: int, tables: Workload) -> TableSwitch:
+    made = Switch(
+        name=name, change=f"batch_size: {tables.batch_size * times // over}", of="the batch",
+        quality="not measured; learning rates have to follow, and an epoch has "
+        f"{'half' if times > 1 else 'twice'} as many steps", page="sweep.md",
+    )  # fmt: skip
+    return TableSwitch(made, lambda work, where: (work.with_batch_size(work.batch_size * times // over), where))
+
+
+def _other_devices(tables: Workload, cluster: Cluster) -> Iterator[TableSwitch]:
+    """Fewer and more devices for the same batch of the whole job, in whole hosts or parts of one."""
+    whole = tables.batch_size * cluster.world_size
+    counts = [cluster.world_size * quarters // 4 for quarters in QUARTERS if not cluster.world_size * quarters % 4]
+    local = cluster.local_world_size
+    for count in (each for each in counts if not whole % each and (each < local or not each % local)):
+        (point,) = grid_of([cluster], [count], "global_batch_size", [whole])
+        made = Switch(
+            name=f"{count} devices in place of {cluster.world_size}", of="devices",
+            change=f"--cluster {point.cluster.device.name}:{min(count, local)}"
+            f"{f'x{point.cluster.hosts}' if point.cluster.hosts > 1 else ''}, with batch_size: {point.batch_size}",
+            quality="exact but for the order of sums: a step is of the same samples", page="sweep.md",
+        )  # fmt: skip
+        yield TableSwitch(made, _with_devices(point.cluster))
+
+
+def _with_devices(other: Cluster) -> Edit:
+    """So many devices, of the kind that there is, for the same samples of a step."""
+
+    def edit(work: Workload, where: Cluster) -> tuple[Workload, Cluster]:
+        samples = work.batch_size * where.world_size
+        if where.replication is not None or samples % other.world_size:
+            raise UsageError(f"{samples} samples of a step are not dealt to {other.world_size} devices alike")
+        return (
+            work.with_batch_size(samples // other.world_size),
+            replace(where, hosts=other.hosts, local_world_size=other.local_world_size),
+        )
+
+    return edit
+
+
+def _other_kinds(cluster: Cluster, aim: Aim) -> Iterator[TableSwitch]:
+    """As many devices of each other kind that has a price."""
+    for name in aim.prices or ():
+        if name == cluster.device.name:
+            continue
+        shape = f"{cluster.local_world_size}x{cluster.hosts}" if cluster.hosts > 1 else f"{cluster.local_world_size}"
+        other = load_cluster(f"{name}:{shape}")
+        made = Switch(
+            name=f"{name} in place of {cluster.device.name}", of="the kind of devices",
+            change=f"--cluster {name}:{shape}", quality="exact but for the order of sums", page="sweep.md",
+        )  # fmt: skip
+        yield TableSwitch(made, _with_kind(other))
+
+
+def _with_kind(other: Cluster) -> Edit:
+    """Devices of another kind, as many as there are."""
+
+    def edit(work: Workload, where: Cluster) -> tuple[Workload, Cluster]:
+        if where.replication is not None:
+            raise UsageError("sharding groups are made of the devices that there are; change their kind first")
+        return work, replace(other, hosts=where.hosts, local_world_size=where.local_world_size)
+
+    return edit
+
+
+def _with_optimizer(name: OptimizerName) -> Edit:
+    return lambda work, where: (replace(work, optimizer=name), where)
+
+
+def _short_messages(work: Workload, where: Cluster) -> tuple[Workload, Cluster]:
+    return replace(work, comm_dtype="fp16", backward_comm_dtype="bf16"), where
+
+
+def _half_tables(work: Workload, where: Cluster) -> tuple[Workload, Cluster]:
+    halves = tuple(replace(each, data_type="fp16") if each.data_type == "fp32" else each for each in work.tables)
+    return replace(work, tables=halves), where
+
+
+def _groups(size: int) -> TableSwitch:
+    made = Switch(
+        name=f"2D groups of {size} devices", of="sharding groups",
+        change=f"--group-size {size} (TorchRec's DMPCollection)",
+        quality="exact where groups synchronise after every step", page="planning.md",
+    )  # fmt: skip
+    return TableSwitch(made, lambda work, where: (work, sharding_group(where, size)), planned=True)
