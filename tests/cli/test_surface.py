@@ -69,6 +69,7 @@ WORDS = {
         "--batch-size",
         "--running",
         "--step-time",
+        "--capture",
         "--objective",
         "--price",
         "--step-under",

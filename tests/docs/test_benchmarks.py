@@ -139,7 +139,8 @@ MODES: dict[str, tuple[str, ...]] = {  # that pages show beside
 }  # fmt: skip
 LEFT_OUT = {
     **dict.fromkeys(("production", "replan", "table_population"), "reads a public file that is not kept here"),
-    "advise": "four jobs with each switch in turn; tests/training/launch/test_advising.py prices one",
+    "advise_ladders": "plans tables of MLPerf six times; tests/analyses/test_table_switches.py plans few",
+    "advise": "seven jobs with each switch in turn; tests/training/launch/test_advising.py prices one",
     "dry_run": "twelve jobs of one and two ranks on a machine on which nothing else runs",
     "tiers": "three jobs; tests/training/systems/tiers/test_tiered.py trains them small",
     "tiers_steps": "four jobs in turns on a machine on which nothing else runs",
@@ -162,7 +163,8 @@ LEFT_OUT = {
     "report_pictures": "needs Chromium",
     "train_plans_split": "writes the plans of a run",
 }
-PARTS = {"optimizer_jobs", "feed_data", "feed_losses", "fuzz_changes", "fuzz_files", "memory_jobs", "online_logistic",
+PARTS = {"advise_tables", "optimizer_jobs",
+         "feed_data", "feed_losses", "fuzz_changes", "fuzz_files", "memory_jobs", "online_logistic",
          "optimality_cases",
          "optimality_families", "optimality_large", "optimality_published", "optimality_tasks", "optimality_whose",
          "search_data",

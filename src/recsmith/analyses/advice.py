@@ -7,6 +7,7 @@ much memory, and what quality a switch may cost, stands beside it.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Literal, get_args
 
@@ -127,6 +128,7 @@ def advise_by(
     *,
     aim: Aim = STEP,
     searched: Pricing | None = None,
+    most_searched: int = MOST_SEARCHED,
 ) -> Advice:
     """Advice on a job whose price with any switches a function tells.
 
@@ -137,6 +139,7 @@ def advise_by(
         on_switch: hears the name of each switch before it is priced.
         aim: what the job is to have less of, and its limits.
         searched: a better price that takes longer, asked for the few switches that look best.
+        most_searched: of them.
 
     Raises:
         RecSmithError: the job as it is has no price.
@@ -148,7 +151,7 @@ def advise_by(
             on_switch(switch.name)
         tried.append(trial.tried(switch))
     if searched is not None:
-        tried = _searched(trial, tried, searched, on_switch)
+        tried = _searched(trial, tried, searched, most_searched, on_switch)
     ranked = [each for verdict in VERDICTS for each in _ranked([one for one in tried if one.verdict == verdict])]
     together, joined = trial.joined(ranked)
     return Advice(
@@ -158,14 +161,15 @@ def advise_by(
 
 
 def _searched(
-    trial: "_Trial", tried: list[Advised], searched: Pricing, on_switch: Callable[[str], object] | None
+    trial: "_Trial", tried: list[Advised], searched: Pricing, most: int, on_switch: Callable[[str], object] | None
 ) -> list[Advised]:
     """The same, with better prices of the few whose gain may be worth it."""
     near = sorted((each for each in tried if each.price is not None and each.gain >= NEAR), key=lambda each: -each.gain)
-    for each in near[:MOST_SEARCHED]:
+    for each in near[:most]:
         if on_switch is not None:
             on_switch(each.switch.name)
-        tried[tried.index(each)] = trial.judged(each.switch, searched((each.switch,)))
+        with suppress(RecSmithError):  # the price that there is stays where a search cannot begin from it
+            tried[tried.index(each)] = trial.judged(each.switch, searched((each.switch,)))
     return tried
 
 

@@ -19,10 +19,21 @@ from recsmith.plans import Plan
 from recsmith.workloads import Workload
 
 SEARCHED = 2_000  # tables times devices, up to which a plan from scratch is made by the default planner
-DRAFTS = 8  # placements by formulas that a quick plan is the best of
+SMALL = 400  # of them, up to which changes that look best are planned from scratch, too
+DRAFTS = 4  # placements by formulas that a quick plan is the best of
 THOROUGH = 2 * EFFORT  # of the job as it is, so that what is searched for a change does not gain by that alone
 MEASURED = (None, "best")  # cost models that take long to ask, beside which formulas draft
 RateOf = Callable[[str], float | None]
+
+
+def is_quick(work: Workload, where: Cluster) -> bool:
+    """Whether a plan from scratch is made in seconds."""
+    return len(work.tables) * where.world_size <= SEARCHED
+
+
+def is_small(work: Workload, where: Cluster) -> bool:
+    """Whether changes, too, are planned from scratch in a second or two."""
+    return len(work.tables) * where.world_size <= SMALL
 
 
 def quick_plan(work: Workload, where: Cluster, search: Mapping[str, Any]) -> Plan:
@@ -39,7 +50,7 @@ def quick_plan(work: Workload, where: Cluster, search: Mapping[str, Any]) -> Pla
 
 def base_plan(work: Workload, where: Cluster, search: Mapping[str, Any]) -> Plan:
     """The plan of a job that has none: by the default planner, or quickly for very many tables."""
-    if len(work.tables) * where.world_size <= SEARCHED:
+    if is_quick(work, where):
         return plan(work, where, **search).plan
     return searched_plan(quick_plan(work, where, search), search, THOROUGH)
 
@@ -75,7 +86,12 @@ class TablePrices:
     def searched(self, switches: Sequence[Any]) -> JobPrice:
         """The same after a search from there."""
         names = tuple(each.name for each in switches)
-        self.plans[names] = searched_plan(self._plan(names), self.search)
+        start = self._plan(names)
+        if is_small(start.workload, start.cluster):
+            found = plan(start.workload, start.cluster, **self.search).plan
+        else:
+            found = searched_plan(start, self.search)
+        self.plans[names] = min(start, found, key=lambda each: each.cost.step_s)
         return self._priced(self.plans[names])
 
     def _plan(self, names: tuple[str, ...]) -> Plan:

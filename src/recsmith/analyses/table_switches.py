@@ -7,10 +7,10 @@ Every switch changes the tables, the batch or the cluster (table_changes.py) and
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from recsmith.analyses.advice import Advice, advise_by
+from recsmith.analyses.advice import MOST_SEARCHED, Advice, advise_by
 from recsmith.analyses.aims import NAMED, STEP, Aim
 from recsmith.analyses.table_changes import switches_of
-from recsmith.analyses.table_prices import SEARCHED, TablePrices, base_plan
+from recsmith.analyses.table_prices import TablePrices, base_plan, is_quick, is_small
 from recsmith.clusters import Cluster, load_cluster
 from recsmith.errors import UsageError
 from recsmith.files import Source
@@ -32,6 +32,7 @@ def advise(
     *,
     running: Sequence[Placement] | Plan | Source | None = None,
     step_s: float | None = None,
+    step_told: str = "",
     aim: Aim = STEP,
     on_switch: Callable[[str], object] | None = None,
     **search: Any,
@@ -43,6 +44,7 @@ def advise(
         cluster: a noun, a name such as 'h100:8x4', or a file.
         running: the plan that the job runs today; None: the plan that is made now.
         step_s: seconds of a whole step of the job as it runs, measured; None: gains are of the embeddings' part alone.
+        step_told: where that is from, in a sentence.
         aim: what the job is to have less of, and its limits.
         on_switch: hears the name of each switch before it is priced.
         search: what `plan` takes beside, for every plan.
@@ -59,11 +61,18 @@ def advise(
     else:
         base = price(tables, where, running, cost_model=search.get("cost_model"))
     prices = TablePrices(base, _rest(base, step_s), changes, search, aim.price_of)
-    large = len(tables.tables) * where.world_size > SEARCHED
-    about = [*_about(base, step_s, running), *_aimed(aim), KEPT, *([DRAFTED] if large and running is None else [])]
+    drafted = running is None and not is_quick(tables, where)
+    about = [
+        *_about(base, step_s, running),
+        *([step_told] if step_told else []),
+        *_aimed(aim),
+        KEPT,
+        *([DRAFTED] if drafted else []),
+    ]
     return advise_by(
-        prices.kept, [each.switch for each in changes.values()], about, on_switch, aim=aim, searched=prices.searched
-    )
+        prices.kept, [each.switch for each in changes.values()], about, on_switch, aim=aim, searched=prices.searched,
+        most_searched=len(changes) if is_small(tables, where) else MOST_SEARCHED,
+    )  # fmt: skip
 
 
 def _aimed(aim: Aim) -> list[str]:

@@ -35,6 +35,7 @@ OF_RUNS = ("step", "memory")  # objectives
 @count_option("--batch-size", help="Samples per device and step, instead of the tables' own.")
 @click.option("--running", metavar="PLAN", help="The plan that the job runs today, in any form that compare reads.")
 @click.option("--step-time", callback=read_time, metavar="TIME", help="What a whole step takes, measured: such as 8ms.")
+@click.option("--capture", metavar="FOLDER", help="A capture of the job, whose step stands for --step-time.")
 @click.option(
     "--objective", type=click.Choice(OBJECTIVES), default="step", show_default=True, help="What there is to be less of."
 )
@@ -76,6 +77,10 @@ def _is_run(job: str) -> bool:
 def _of_run(job: str, options: dict[str, Any]) -> Any:
     from recsmith.training.launch.advising import advise_run
 
+    if options["capture"] is not None:
+        raise UsageError(
+            f"'{job}' is a run, whose step is predicted by its own layers; give --capture with its plan or tables"
+        )
     for name in ("running", "batch_size"):
         if options[name] is not None:
             option = name.replace("_", "-")
@@ -124,10 +129,23 @@ def _of_tables(job: str, options: dict[str, Any]) -> Any:
         tables = tables.with_batch_size(options["batch_size"])
     where = own.cluster.with_memory(options["hbm"], options["reserve"]) if own else read_cluster(named or "", options)
     running = options["running"] or own or _of_log(job)
+    step_s, told = _whole_step(options, tables, where)
     return advise(
-        tables, where, running=running, step_s=options["step_time"], aim=_aim(options), on_switch=_heard(),
+        tables, where, running=running, step_s=step_s, step_told=told, aim=_aim(options), on_switch=_heard(),
         **read_search(options),
     )  # fmt: skip
+
+
+def _whole_step(options: dict[str, Any], tables: Any, where: Any) -> tuple[float | None, str]:
+    """(seconds of a whole step, what a capture says of them)."""
+    if options["capture"] is None:
+        return options["step_time"], ""
+    if options["step_time"] is not None:
+        raise UsageError("--step-time and --capture both say what a step takes; leave one out")
+    from recsmith.prediction.captured_base import captured_base
+
+    found = captured_base(options["capture"], tables, where)
+    return found.step_s, found.told
 
 
 def _refuse_trials(job: str, options: dict[str, Any]) -> None:

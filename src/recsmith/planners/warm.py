@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from recsmith.bounds.lower_bound import describe_space
 from recsmith.bounds.relaxation import Relaxation, shared_relaxation
+from recsmith.errors import NoPlanFound
 from recsmith.planners.auto.improvement import Improvement, StoppingRule
 from recsmith.planners.greedy import COST_GREEDY
 from recsmith.planners.protocol import Search, SearchPlanner, Solution
@@ -19,6 +20,10 @@ from recsmith.plans import Bound, Placement
 from recsmith.problems import footprint_of, in_space
 
 EFFORT = 3_000_000  # numbers worked on: a tenth to a third of what planner auto spends; the rest gains a few per cent
+NO_ROOM = (
+    "no room was found for every table as tables are split now; `recsmith plan` also splits them in other ways, "
+    "and takes longer"
+)
 NO_BOUND = "none: it was not asked for"
 
 
@@ -35,10 +40,12 @@ class WarmSearch(SearchPlanner):
         self.effort, self.like = effort, tuple(like)
 
     def solve(self, search: Search) -> Solution:
-        """The best plan found; NoPlanFound where there is no start and none is quickly made."""
+        """The best plan found; NoPlanFound where none is quickly made, which does not prove that there is none."""
         devices, relaxation = DeviceState(search.evaluator), shared_relaxation(search.evaluator)
         if search.best is None and self.like and in_space(search.problem, self.like):
             self._place_anew(search, devices, relaxation)
+            if search.best is None:
+                raise NoPlanFound(NO_ROOM)
         if search.best is None:
             quick = COST_GREEDY.plan(search.problem, search.evaluator, seed=search.seed)
             search.try_(quick.footprint, quick.total_s)

@@ -75,14 +75,8 @@ def _trained(
 ) -> tuple[float, float | None]:
     """(samples a second, the score) of one training in a folder that is gone afterwards."""
     with tempfile.TemporaryDirectory(prefix="recsmith-try-") as folder:
-        own = (
-            f"output={folder}/out",
-            f"steps={steps}",
-            f"seed={seed}",
-            f"metrics.every={steps // LINES}",
-            "checkpoint=null",
-        )
-        result = train(run, settings=(*settings, *own))
+        ends = (f"steps={steps}", f"metrics.every={steps // LINES}", "checkpoint=null")
+        result = train(run, settings=(*settings, f"output={folder}/out", f"seed={seed}", *ends))
         if not result["complete"]:
             raise RecSmithError("a trial was asked to end; nothing of it is kept, so start the command again")
         return speed_in(Path(folder) / "out"), _score(result.get("test"), score)
