@@ -65,7 +65,7 @@ def _by_warm_search(search: Mapping[str, Any], planner: WarmSearch) -> dict[str,
 
 
 @dataclass
-class TablePrices:
+class PricedChanges:
     """Prices of a job with changes.
 
     base: its plan. rest_s: seconds of a step that are not the embeddings'. changes: by name. search: as `plan` takes

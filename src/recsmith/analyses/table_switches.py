@@ -10,7 +10,7 @@ from typing import Any
 from recsmith.analyses.advice import MOST_SEARCHED, Advice, advise_by
 from recsmith.analyses.aims import NAMED, STEP, Aim
 from recsmith.analyses.table_changes import switches_of
-from recsmith.analyses.table_prices import TablePrices, base_plan, is_quick, is_small
+from recsmith.analyses.table_prices import PricedChanges, base_plan, is_quick, is_small
 from recsmith.clusters import Cluster, load_cluster
 from recsmith.errors import UsageError
 from recsmith.files import Source
@@ -60,7 +60,7 @@ def advise(
         base = base_plan(tables, where, search)
     else:
         base = price(tables, where, running, cost_model=search.get("cost_model"))
-    prices = TablePrices(base, _rest(base, step_s), changes, search, aim.price_of)
+    prices = PricedChanges(base, _rest(base, step_s), changes, search, aim.price_of)
     drafted = running is None and not is_quick(tables, where)
     about = [
         *_about(base, step_s, running),
