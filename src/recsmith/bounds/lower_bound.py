@@ -13,6 +13,7 @@ import numpy as np
 
 from recsmith._types import Floats
 from recsmith.bounds.bends import bent_planes
+from recsmith.bounds.column_spreads import HeavyTableBound, heavy_table_bound
 from recsmith.bounds.compiled_prices import is_compiled
 from recsmith.bounds.constraint_bounds import confined_bound, counted_bound
 from recsmith.bounds.group_branching import GroupBranching
@@ -38,6 +39,10 @@ TRIAL = 3  # a third of the work is for each of two searches, before the one tha
 WORK_AT_ONCE = 200_000_000  # numbers between two questions whether to go on: a fiftieth of a second
 PROOF_WORK = 400_000_000_000  # numbers that a bound on request may work on: about a minute
 PROOF_WORK_AT_ONCE = 800_000_000  # numbers between two questions whether to go on
+
+
+HEAVY_WORK = 2_000_000_000  # numbers at most for the heaviest table: a quarter of a second
+HEAVY = 1.1  # times the first bound: where the search over spreads of a heavy table reaches it, others lag behind
 
 
 OnBound = Callable[[float, float], None]  # hears of a proof: seconds of the best plan, and of the bound
@@ -161,6 +166,29 @@ def _bound_of_planes(evaluator: Evaluator) -> LowerBound:
     )
 
 
+def heaviest_table(evaluator: Evaluator, keep_on: Callable[[], bool] = always) -> HeavyTableBound | None:
+    """The bound by every way to spread the columns of the heaviest table; worked out once for each evaluator.
+
+    None where there is no such table, where that is too much work, or raises the first bound by little.
+    """
+
+    def solved() -> HeavyTableBound | None:
+        first, problem = first_bound(evaluator), evaluator.problem
+        value, tables = first.bound.value_s, _different_tables(problem)
+        if value is None or tables > MOST_TABLES or _is_large(problem) or _first(evaluator).model is not evaluator:
+            return None
+        mix = _mixes(evaluator, first.linear)[0]
+        heavy = heavy_table_bound(evaluator, groups_dominated_by_type(evaluator), REACH * value, mix)
+        work = min(HEAVY_WORK, PHASE_WORK * tables**3)
+        for _ in _raised(
+            [heavy] if heavy else [], _affordable(work), REACH * value, keep_on, _affordable(WORK_AT_ONCE)
+        ):
+            pass
+        return heavy if heavy is not None and heavy.bound >= HEAVY * value else None
+
+    return kept_for(evaluator, "heaviest table", solved)
+
+
 def may_gain(problem: Problem) -> bool:
     """Whether the second bound is sought without being asked for: where it may be above the first in its time."""
     return _different_tables(problem) <= MOST_TABLES
@@ -193,12 +221,15 @@ def _tightened(
 
     shares: among how many such bounds the work is shared.
     """
-    tables, mixes = len(evaluator.problem.tables), _mixes(evaluator, linear)
+    tables, mixes, reached = len(evaluator.problem.tables), _mixes(evaluator, linear), True
     work = EQUAL_WORK if tables > SOME_TABLES else min(MOST_PHASE_WORK, PHASE_WORK * tables**3)
     if _is_large(evaluator.problem):
         mixes = mixes[:1]
         work = LARGE_WORK if mixes[0] is not None else 0
-    work, reached = _affordable(work) // shares, True
+    work = _affordable(work) // shares
+    heavy = heaviest_table(evaluator, keep_on) if linear is not None else None
+    if heavy is not None:
+        value, reached = min(heavy.bound, REACH * value), False
     while reached and work > 0 and keep_on():
         below = REACH * value
         searches = [_phase_branching(evaluator, below, price, mix) for mix in mixes]

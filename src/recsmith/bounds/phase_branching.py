@@ -58,18 +58,20 @@ class PhaseBranching:
     """The search; `solve(work)` may be called again to go on, until it is `done` or its bound is high enough."""
 
     def __init__(
-        self, evaluator: Evaluator, *, dominated: Bools, below: float, byte_price: float, mix: Floats | None = None
-    ) -> None:
+        self, evaluator: Evaluator, *, dominated: Bools, below: float, byte_price: float, mix: Floats | None = None,
+        prices: TablePrices | None = None, closed: tuple[int, Bools] | None = None,
+    ) -> None:  # fmt: skip
         """dominated: groups (G,) that a best plan can do without; below: no plan that takes more seconds matters.
 
         byte_price: seconds per byte at which the selected options fit the devices, 0 if they fit without. mix (G, J):
         shares of the planes in a bound found before. Every node tries it, and the best mix for its groups; without
-        one, nodes step from the mean of all planes alone, unless planes bend.
+        one, nodes step from the mean of all planes alone, unless planes bend. prices: of the tables, where they are
+        known. closed: a different table, and groups (G,) in which it is not placed.
         """
         planes = bent_planes(evaluator)
         self.replaced = replacements_by_type(evaluator) if planes.bent else {}
         dominated = dominated & (not planes.bent)  # two groups may cost less than one of both
-        self.prices = TablePrices(evaluator, dominated)
+        self.prices = prices or TablePrices(evaluator, dominated)
         groups, tables = evaluator.groups, len(self.prices.copies)
         mean = np.tile((np.arange(len(planes.slopes)) < planes.flat) / planes.flat, (groups, 1))
         start = Multipliers(1.0, 1.0, byte_price, mean, 0)
@@ -81,8 +83,10 @@ class PhaseBranching:
             0.0, 0, PhaseRanges((0.0, below), rest), np.tile(~dominated, (tables, 1)), np.zeros(groups, dtype=bool),
             start, FIRST_STEP, np.zeros((tables, groups)),
         )  # fmt: skip
+        if closed is not None:
+            root.open[closed[0], closed[1]] = False
         self.ascent.improve([root], FIRST_ROUNDS)
-        self.heap, self.made, self.done = [root], 1, False
+        self.heap, self.made, self.done, self.start = [root], 1, False, root.multipliers
 
     @property
     def bound(self) -> float:
@@ -197,7 +201,7 @@ class MultiplierAscent:
         for _ in range(rounds):
             if not live:
                 return
-            tried = [(node, self._changes(node)) for node in live]
+            tried = [(node, self.changes(node.multipliers, node.step, node.open)) for node in live]
             values, least = self.evaluate(
                 [node for node, changes in tried for _ in changes], [each for _, changes in tried for each in changes]
             )
@@ -215,9 +219,11 @@ class MultiplierAscent:
                     live.append(node)
                 first += len(changes)
 
-    def _changes(self, node: PhaseNode) -> list[Multipliers]:
-        """The multipliers of a node as they are, small changes of them, and those of other nodes."""
-        now, step = node.multipliers, node.step
+    def changes(self, now: Multipliers, step: float, open_: Bools) -> list[Multipliers]:
+        """Multipliers as they are, changes of them by a step, and those of other nodes.
+
+        open_ (C, G): groups that each table may use.
+        """
         scales = ((1, 1), (1 - step, 1 - step), (1 + step, 1 + step), (1, 1 - step), (1, 1 + step), (1 - step, 1))
         changes = [
             replace(now, ready_multiplier=now.ready_multiplier * a, rest_multiplier=now.rest_multiplier * b)
@@ -227,7 +233,7 @@ class MultiplierAscent:
         changes += self._other_planes(now, step)
         changes += [each for each in (*self.always, *self._recent) if each is not now]
         if self.always:
-            mix = self.prices.planes.mix(np.logical_or.reduce(node.open, axis=0))
+            mix = self.prices.planes.mix(np.logical_or.reduce(open_, axis=0))
             changes.append(replace(now, ready_multiplier=1.0, rest_multiplier=1.0, mix=mix))
             if self.prices.planes.bent:
                 changes.append(replace(now, mix=(1 - step) * now.mix + step * mix))

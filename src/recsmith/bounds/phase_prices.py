@@ -42,8 +42,8 @@ OPERATIONS = 12  # array operations on all pieces in one evaluation, about; so w
 class TablePrices:
     """The least price of every different table in every fusion group, for many nodes at once.
 
-    copies (C,): how many tables are like each. costs: what the groups in use cost. numbers: how many numbers one
-    evaluation of one node works on, about.
+    copies (C,): how many tables are like each. tables (C,): the first that is. costs: what the groups in use cost.
+    numbers: how many numbers one evaluation of one node works on, about.
     """
 
     def __init__(self, evaluator: Evaluator, dominated: Bools) -> None:
@@ -64,6 +64,7 @@ class TablePrices:
         tables = np.arange(len(problem.tables))
         self.pieces = prepared(tables)
         first, self.copies = different_tables(len(tables), [self._worldwide_facts(), self.pieces.facts()])
+        self.tables = first
         if len(first) < len(tables):
             self.pieces = prepared(first)
         key = np.concatenate([self.worldwide_key, self.pieces.key])  # different table * G + group of each price
@@ -170,6 +171,7 @@ class LocalPieces:
         rows = np.concatenate([modes[family[:, 0]] for family in self.families] + [modes[self.whole[:, 0]]])
         self.key = np.searchsorted(tables, problem.modes.table[rows]) * evaluator.groups + evaluator.group[rows]
         self.modes, self.widths = modes, widths
+        self.table = np.searchsorted(tables, problem.modes.table[modes])
 
     def _split_at_will(self) -> Ints:
         """Modes whose columns may be split into any widths."""

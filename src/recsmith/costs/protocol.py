@@ -196,6 +196,15 @@ class Evaluator(Protocol):
 
 
 @runtime_checkable
+class RisesBeside(Protocol):
+    """An evaluator whose planes count more of a piece, the more its group holds beside it on a rank."""
+
+    def beside(self, terms: Floats, held: Floats) -> Floats:
+        """Terms (N, k) of pieces on a rank whose group also holds pieces with these summed terms (k,), for planes."""
+        ...
+
+
+@runtime_checkable
 class CostModel(Protocol):
     """A named way to price plans."""
 

@@ -298,6 +298,15 @@ class NeuralEvaluator:
         """How many columns of terms are extra that a piece bears alone: bounds alone count them."""
         return self.weights.head.owned if isinstance(self.weights.head, CorrectedHead) else 0
 
+    def beside(self, terms: Floats, held: Floats) -> Floats:
+        """Terms (N, k) of pieces in a group that holds others, of summed terms (k,), as well: own extra rises."""
+        found, head = terms.copy(), self.weights.head
+        if isinstance(head, CorrectedHead) and self._owned:
+            learned = np.flatnonzero(terms[:, 1 : self._seen].any(axis=1))
+            own = head.own(terms[learned, : self._seen], held[: self._seen])
+            found[learned, self._seen : self._seen + self._owned] = own
+        return found
+
     @property
     def planes(self) -> tuple[Plane, ...]:
         """Planes of the sets of hinges whose offsets launch and lift exceed; none of a head that is not convex."""

@@ -190,16 +190,18 @@ class CorrectedHead:
         rising = (self.behind >= 0).all() and (self.gate >= 0).all()
         return 2 * self.peaks.shape[1] if rising else 0
 
-    def own(self, terms: Floats) -> Floats:
+    def own(self, terms: Floats, beside: Floats | None = None) -> Floats:
         """Extra that pieces with these terms (N, k) bear alone, of peaks forward and then backward (N, o).
 
-        Shares rise with the sums, so a group bears no less than its pieces together.
+        Shares rise with the sums, so a group bears no less than its pieces together. beside (k,): summed terms of what
+        the group holds besides; nothing by default.
         """
         found = np.empty((len(terms), self.owned))
         for start in range(0, len(terms) if self.owned else 0, BLOCK):
             block = np.ascontiguousarray(terms[start : start + BLOCK].T)
             extra = matmul(self._flat_extra, block).reshape(self.owned, -1, block.shape[1])
-            found[start : start + BLOCK] = (extra * self._shares(block, ROUNDING)).sum(axis=1).T
+            sums = block if beside is None else block + beside[:, None]
+            found[start : start + BLOCK] = (extra * self._shares(sums, ROUNDING)).sum(axis=1).T
         return found
 
     def _shares(self, block: Floats, less: float = 0.0) -> Floats:

@@ -74,10 +74,13 @@ class FlatProblem:
     """
 
     def __init__(
-        self, evaluator: Evaluator, group_loads: GroupLoads, *, any_widths: bool = True,
+        self, evaluator: Evaluator, group_loads: GroupLoads, *, any_widths: bool | Bools = True,
         kinds: Sequence[float] = KINDS,
     ) -> None:  # fmt: skip
-        """any_widths: whether pieces may have widths that no option has, where TorchRec takes them. kinds: as KINDS."""
+        """any_widths: whether pieces may have widths that no option has, if TorchRec takes them; or of which modes (M,).
+
+        kinds: as KINDS.
+        """
         problem = self.problem = evaluator.problem
         modes, cluster = problem.modes, problem.cluster
         self.slots = MOST_SLOTS
@@ -106,7 +109,7 @@ class FlatProblem:
             _ints([] if problem.legality.open is None else problem.legality.open.ravel()),
         )  # fmt: skip
 
-    def _set_units(self, problem: Problem, any_widths: bool) -> None:
+    def _set_units(self, problem: Problem, any_widths: bool | Bools) -> None:
         """A unit for each width of the modes whose widths are free, and one for each piece of all others."""
         modes, pieces = problem.modes, problem.pieces
         steps = np.where(_free_modes(problem) & any_widths, problem.demand.dim[modes.table] // WIDTH_STEP, 0)
@@ -216,7 +219,7 @@ class FlatOptions:
     """The options that tables are given at random, as arrays. usable: whether every table has one."""
 
     def __init__(self, flat: FlatProblem, options: TriedOptions) -> None:
-        problem = flat.problem
+        self.flat, problem = flat, flat.problem
         self.usable = bool(options.count.all())
         tried = options.tried[np.arange(options.tried.shape[1]) < options.count[:, None]]
         piece = problem.options.piece[:, :PAIRS]  # only pinned tables have more, and keep the pieces of their start

@@ -16,16 +16,18 @@ from recsmith._types import Bools, Ints
 from recsmith.bounds import LowerBound, SelectionLimits
 from recsmith.bounds.groups import GroupCosts, groups_dominated_by_type
 from recsmith.bounds.linear_bounds import least_opening
-from recsmith.bounds.lower_bound import always
+from recsmith.bounds.lower_bound import always, heaviest_table
 from recsmith.bounds.relaxation import Relaxation
 from recsmith.planners.search.candidates import place_candidate
 from recsmith.planners.search.device_state import Assignment, DeviceState
 from recsmith.problems import NO_PIECE
+from recsmith.sharding import WIDTH_STEP
 
 FEW_GROUPS = 4  # up to which every set is tried
 LIMITS = (0.95, 0.7, 0.5, 1.3)  # times the bound: seconds of the largest piece that tables select under
 TIE_PENALTY = 1e-3  # share of its seconds by which an option that spans the world counts as dearer than others
 MOST_SETS = 16
+MOST_SPREADS = 4  # of the heaviest table's columns, in which annealing begins as well
 MANY_STARTS = 8  # up to which sets have a second first plan; trade-off: more make fewer long plans, and take longer
 PLACED = 400_000  # tables times devices of all first plans that are made; each takes about as long as these are many
 MOST_PIECES = 16  # of a table
@@ -36,11 +38,15 @@ DEAREST = 3.0  # times the seconds of a table's cheapest option: dearer ones are
 
 @dataclass(frozen=True)
 class Start:
-    """A first plan: its seconds, the groups (G,) that annealing keeps to, and the plan."""
+    """A first plan: its seconds, the groups (G,) that annealing keeps to, and the plan.
+
+    barred (O,): options that it does not try, None for none.
+    """
 
     seconds: float
     groups: Bools
     draft: Assignment
+    barred: Bools | None = None
 
 
 def starts_of(
@@ -85,7 +91,41 @@ def starts_of(
         best = _in_turns(best, sorted(best, key=lambda each: _least_seconds(relaxation, each.groups)))
     best = best[:MOST_SETS]
     chosen = [*best, *second[: max(0, MANY_STARTS - len(best))]]
-    return chosen if bends else sorted(chosen, key=lambda each: each.seconds)
+    spread = list(_spread_starts(devices, relaxation, known, ~dominated, keep_on))
+    return [*spread, *(chosen if bends else sorted(chosen, key=lambda each: each.seconds))]
+
+
+def _spread_starts(
+    devices: DeviceState, relaxation: Relaxation, known: LowerBound, useful: Bools, keep_on: Callable[[], bool]
+) -> Iterator[Start]:
+    """A first plan for each of the ways to spread the heaviest table's columns that the bound leaves open longest."""
+    heavy = heaviest_table(devices.evaluator, keep_on)
+    options = devices.problem.options
+    for mode, held in heavy.promising(MOST_SPREADS) if heavy is not None else ():
+        mine = options.table == devices.problem.modes.table[mode]
+        widths = devices.problem.pieces.width[options.piece]
+        same = [
+            each for each in np.flatnonzero(mine & (options.mode == mode)).tolist()
+            if sorted(np.repeat(widths[each], options.count[each]).tolist()) == sorted(WIDTH_STEP * one for one in held)
+        ]  # fmt: skip
+        if not same or not keep_on():
+            continue
+        barred = mine.copy()
+        barred[same[0]] = False
+        opened = relaxation.reopened(barred | options.barred)
+        best: Start | None = None
+        for limit in LIMITS:
+            limits = SelectionLimits(
+                limit=limit * (known.bound.value_s or np.inf), groups=useful, world_penalty=TIE_PENALTY
+            )
+            choice = opened.choose(limits)
+            if (choice.option == NO_PIECE).any():
+                continue
+            draft = place_candidate(devices, opened, choice)
+            if draft is not None and (best is None or devices.total < best.seconds):
+                best = Start(devices.total, useful, draft, barred)
+        if best is not None:
+            yield best
 
 
 def _in_turns(first: Sequence[Start], second: Sequence[Start]) -> list[Start]:

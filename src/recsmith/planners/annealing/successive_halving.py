@@ -7,7 +7,7 @@ own, as many as there are cores, and the outcome does not depend on how many the
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import cycle
 from threading import Event
 from typing import NamedTuple
@@ -50,6 +50,8 @@ LONG_ROUNDS = (  # of problems of many pieces; trade-off: without the last one s
     Round(8, (1.0,), 1), Round(3, (2.0,), 2),
     Round(1, (0.5, 2.0), 8, (SHARPNESS, BLUNT)), Round(1, (0.5, 2.0), 16, (SHARPNESS, BLUNT)),
 )  # fmt: skip
+SPREAD_ROUNDS = (Round(12, (1.0,), 1), Round(3, (2.0, 1.0, 0.5), 2), Round(2, (0.5, 0.25), 4))  # where one table weighs
+BESIDE_SPREADS = 4  # starts beside those that begin in a spread of the heaviest table: they seldom end as low
 FAR, FAR_PIECES = 0.03, 600  # relative gap after two rounds, and most pieces, of problems that then have FAR_ROUND
 FAR_ROUND = Round(1, (2.0, 8.0), 64, (SHARPNESS, BLUNT))  # steps are 0.1 to 0.6 % shorter, in twice the time
 LONG_HEAT = 2e-4  # the temperature at first of these, on any number of devices: better than HEAT's on 64, 128 and 512
@@ -60,11 +62,15 @@ LONG_STEPS, MANY_DEVICES = 300_000, 128  # most steps of theirs; devices beyond 
 
 @dataclass
 class AnnealedPlan:
-    """A plan that takes part: its seconds, the options that it may take, and the plan itself."""
+    """A plan that takes part: its seconds, the options that it may take, and the plan itself.
+
+    spread: whether it began in a way to spread the columns of the heaviest table; such ways do not compete too early.
+    """
 
     seconds: float
     options: FlatOptions
     plan: FlatPlan
+    spread: bool = False
 
 
 class SuccessiveHalving:
@@ -94,13 +100,22 @@ class SuccessiveHalving:
             kinds = GROUP_KINDS
         self.flat = FlatProblem(devices.evaluator, group_loads, any_widths=any_widths, kinds=kinds)
         self.plans: list[AnnealedPlan] = []
+        most, spreads = self.rounds[0].plans, sum(start.barred is not None for start in starts)
+        if spreads and self.rounds is ROUNDS:
+            most, self.unasked, self.rounds = spreads + BESIDE_SPREADS, 1, SPREAD_ROUNDS
         for start in starts:
-            if self.plans and (len(self.plans) == self.rounds[0].plans or not keep_on()):
+            if self.plans and (len(self.plans) == most or not keep_on()):
                 break
-            options = FlatOptions(self.flat, TriedOptions(devices, relaxation.within(start.groups)))
-            plan = self.flat.plan(start.draft)
+            flat, opened = self.flat, relaxation
+            if start.barred is not None:  # the table whose columns are spread so keeps its widths
+                options = devices.problem.options
+                free = any_widths & ~np.isin(devices.problem.modes.table, options.table[start.barred])
+                flat = FlatProblem(devices.evaluator, group_loads, any_widths=free, kinds=kinds)
+                opened = relaxation.reopened(options.barred | start.barred)
+            options = FlatOptions(flat, TriedOptions(devices, opened.within(start.groups)))
+            plan = flat.plan(start.draft)
             if options.usable and plan is not None:
-                self.plans.append(AnnealedPlan(start.seconds, options, plan))
+                self.plans.append(AnnealedPlan(start.seconds, options, plan, start.barred is not None))
 
     def run(self, hear: Callable[[Footprint], bool], keep_on: Callable[[], bool]) -> None:
         """All rounds, each turn with twice the steps; hear(plan) gets the best after a round, and may end it.
@@ -112,13 +127,13 @@ class SuccessiveHalving:
             plans = self._cooled(plans[: each.plans], each, number, keep_on)
             best = min((*plans, *self.plans[:1]), key=lambda annealed: annealed.seconds)
             self.plans = [best, *(other for other in self.plans if other is not best)]
-            if hear(self.flat.footprint(best.plan)) or not keep_on():
+            if hear(best.options.flat.footprint(best.plan)) or not keep_on():
                 break
         self.turn += 1
 
     def _rounds(self) -> Iterator[Round]:
         """The rounds of a turn; after two, what is far from the bound is worth a longer one."""
-        rounds = LATER_ROUNDS if self.turn and self.rounds is ROUNDS else self.rounds
+        rounds = LATER_ROUNDS if self.turn and self.rounds in (ROUNDS, SPREAD_ROUNDS) else self.rounds
         yield from rounds[:2]
         is_far = self.may_be_far and self.plans[0].seconds > self.bound_s * (1 + FAR)
         yield from (FAR_ROUND,) if is_far else rounds[2:]
@@ -138,16 +153,23 @@ class SuccessiveHalving:
         over = Event()
         with ThreadPoolExecutor(min(len(jobs), os.cpu_count() or 1) or 1) as pool:
             try:
-                runs = [pool.submit(cool, self.flat, *job, lambda: keep_on() and not over.is_set()) for job in jobs]
+                runs = [pool.submit(cool, *job, lambda: keep_on() and not over.is_set()) for job in jobs]
                 found = [run.result() for run in runs]
             except BaseException:
                 over.set()  # before the pool waits for its threads
                 raise
-        return sorted(found, key=lambda annealed: annealed.seconds)
+        return _spreads_first(sorted(found, key=lambda annealed: annealed.seconds))
 
     def _seeds(self, number: int, way: int, plans: int) -> list[int]:
         """A seed for each plan; those of the first stay the same however many follow: a limit of time may cut them."""
         return np.random.SeedSequence((self.seed, self.turn, number, way)).generate_state(plans).tolist()
+
+
+def _spreads_first(plans: Sequence[AnnealedPlan]) -> list[AnnealedPlan]:
+    """The best plan of each spread first, then all others; each of them best first."""
+    first = {id(each.options): each for each in reversed(plans) if each.spread}
+    return [*(each for each in plans if first.get(id(each.options)) is each),
+            *(each for each in plans if first.get(id(each.options)) is not each)]  # fmt: skip
 
 
 def halving_of(
@@ -169,13 +191,12 @@ def halving_of(
 
 
 def cool(
-    flat: FlatProblem, annealed: AnnealedPlan, heat: float, sharpness: tuple[int, int], steps: int, seed: int,
-    keep_on: Callable[[], bool],
+    annealed: AnnealedPlan, heat: float, sharpness: tuple[int, int], steps: int, seed: int, keep_on: Callable[[], bool]
 ) -> AnnealedPlan:  # fmt: skip
     """The best plan that an annealed plan becomes while it cools; as far as it gets."""
-    cooling = Cooling(flat, annealed.options, annealed.plan, seed)
+    cooling = Cooling(annealed.options.flat, annealed.options, annealed.plan, seed)
     for first in range(0, steps, AT_ONCE):
         cooling.go_on(first, min(first + AT_ONCE, steps), steps, (heat, COLD * heat), sharpness)
         if not keep_on():
             break
-    return AnnealedPlan(cooling.best_s, annealed.options, cooling.best)
+    return replace(annealed, seconds=cooling.best_s, plan=cooling.best)

@@ -8,6 +8,7 @@ from threading import Event
 import numpy as np
 
 from recsmith.bounds import LowerBound, lower_bound
+from recsmith.bounds.lower_bound import heaviest_table
 from recsmith.planners.annealing.kernel import is_compiled
 from recsmith.planners.annealing.population import AnnealingOptions
 from recsmith.planners.annealing.population_annealing import Annealing
@@ -53,6 +54,7 @@ class AnnealingTurns:
 
         keep_on: asked now and then whether to go on with the bound.
         """
+        heaviest_table(self.devices.evaluator, keep_on)  # starts ask for it, too
         over = Event()
         with ThreadPoolExecutor(1) as pool:
             bound = pool.submit(lower_bound, self.devices.evaluator, lambda: keep_on() and not over.is_set())
