@@ -57,7 +57,7 @@ def learned(seed: int) -> Evaluator:
     return cost_model("best").compile(problem)
 
 
-@pytest.mark.parametrize("seed", (1, 2, 3))
+@pytest.mark.parametrize("seed", [1, 2, 3])
 def test_no_plan_that_a_search_finds_under_a_learned_model_costs_less(seed: int):
     evaluator = learned(seed)
     total = find_planner("auto").plan(evaluator.problem, evaluator, seed=0, budget=Budget()).total_s

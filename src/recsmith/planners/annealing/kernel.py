@@ -77,7 +77,7 @@ class FlatProblem:
         self, evaluator: Evaluator, group_loads: GroupLoads, *, any_widths: bool | Bools = True,
         kinds: Sequence[float] = KINDS,
     ) -> None:  # fmt: skip
-        """any_widths: whether pieces may have widths that no option has, if TorchRec takes them; or of which modes (M,).
+        """any_widths: whether pieces may have widths that no option has, where TorchRec does; or of which modes (M,).
 
         kinds: as KINDS.
         """
