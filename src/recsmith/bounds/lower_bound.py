@@ -177,14 +177,14 @@ def heaviest_table(evaluator: Evaluator, keep_on: Callable[[], bool] = always) -
         value, tables = first.bound.value_s, _different_tables(problem)
         if value is None or tables > MOST_TABLES or _is_large(problem) or _first(evaluator).model is not evaluator:
             return None
-        mix = _mixes(evaluator, first.linear)[0]
-        heavy = heavy_table_bound(evaluator, groups_dominated_by_type(evaluator), REACH * value, mix)
-        work = min(HEAVY_WORK, PHASE_WORK * tables**3)
-        for _ in _raised(
-            [heavy] if heavy else [], _affordable(work), REACH * value, keep_on, _affordable(WORK_AT_ONCE)
-        ):
-            pass
-        return heavy if heavy is not None and heavy.bound >= HEAVY * value else None
+        mix, below = _mixes(evaluator, first.linear)[0], REACH * value
+        heavy = heavy_table_bound(evaluator, groups_dominated_by_type(evaluator), below, mix)
+        if heavy is None:
+            return None
+        work = _affordable(min(HEAVY_WORK, PHASE_WORK * tables**3))
+        while heavy.work < work and not heavy.done and heavy.bound < below and keep_on():
+            heavy.solve(min(work, heavy.work + _affordable(WORK_AT_ONCE)), below)
+        return heavy if heavy.bound >= HEAVY * value else None
 
     return kept_for(evaluator, "heaviest table", solved)
 

@@ -208,7 +208,7 @@ class MultiplierAscent:
             first, live = 0, live[:0]
             for node, changes in tried:
                 best = first + int(values[first : first + len(changes)].argmax())
-                gained = values[best] - values[first] > GAIN * abs(values[best])
+                gained = values[best] > values[first] + GAIN * abs(values[best])  # not of two that are infinite
                 node.value = max(node.value, float(values[best]))
                 node.multipliers, node.least = changes[best - first], least[best]
                 if gained:
