@@ -234,7 +234,7 @@ class HeavyTableBound:
         spreads, found = self.spreads, list[tuple[int, tuple[int, ...]]]()
         for each in np.argsort(spreads.value.min(axis=1), kind="stable")[:most].tolist():
             held = spreads.held[each]
-            found.append((spreads.modes[spreads.mode[each]].mode, tuple(held[held > 0].tolist())))
+            found.append((spreads.modes[int(spreads.mode[each])].mode, tuple(held[held > 0].tolist())))
         return found
 
     @property
