@@ -139,7 +139,7 @@ def test_the_truth_of_generated_events_is_the_chance_of_what_came():
         ({"files": {"item": "movie"}}, "has no column 'movie'"),
         ({"files": {"num_items": 3}}, "an event has id 5 of items, and files.num_items is 3"),
         ({"files": {"item": "time"}}, "files names column 'time' twice"),
-        ({"longest": 0}, "longest is 0"),
+        ({"longest": 0}, r"longest is 0; it must be at least 1$"),
         ({"longest": 10**6}, "longest is 1,000,000"),
         ({"least": 9, "longest": 9}, "no target is left: 7 events of 7 have fewer than 9 events"),
         ({"movielens": {"path": "x"}}, "events come from files and movielens"),

@@ -125,7 +125,7 @@ class SequencesSpec:
             if len(given) == 1
             else f"events come from {' and '.join(given) or 'nowhere'}; give one of files, movielens and generated",
             outside("longest", self.longest, 1, MOST_EVENTS),
-            outside("least", self.least, 0, self.longest),
+            outside("least", self.least, 0, max(1, self.longest)),  # which is told by itself where it is none
             too_small("negatives", self.negatives),
             outside("negatives", self.negatives, 0, 1000),
             outside("candidates", self.candidates, 0, 2**16),
