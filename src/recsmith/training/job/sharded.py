@@ -35,9 +35,8 @@ from recsmith.training.run.refusals import check_together, layer_parts, placed_p
 from recsmith.training.seams import systems
 from recsmith.training.seams.system import first_of, trains_layers
 from recsmith.training.stores import store_of
-from recsmith.training.stores.host_parts import HostParts
 from recsmith.training.stores.kernels import kernels_in, kernels_of, own_kernels
-from recsmith.training.stores.protocol import RowStore
+from recsmith.training.stores.protocol import HostParts, RowStore
 from recsmith.training.tables.plain import initial_weights_of
 from recsmith.training.tables.protocol import InitialWeights
 from recsmith.workloads.optimizers import OPTIMIZERS

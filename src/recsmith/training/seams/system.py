@@ -273,7 +273,7 @@ class System:
         return None
 
     def host_parts(self, task: Any, plan: Plan, device: Any, codecs: Any) -> Any:
-        """What the ranks of a host have that others do not (stores/host_parts.py); None for nothing."""
+        """What the ranks of a host have that others do not (HostParts of stores/protocol.py); None for nothing."""
         return None
 
     def start_facts(self, run: Any, plan: Plan) -> Raw:

@@ -10,9 +10,8 @@ from torchrec.optim.keyed import CombinedOptimizer
 
 from recsmith.jobs.sharded_model import NamedShard, named_shards
 from recsmith.training.optimizers.dense import joined_weights
-from recsmith.training.stores.host_parts import host_parameters, towers_in
 from recsmith.training.stores.kernels import kernels_in
-from recsmith.training.stores.protocol import RowStore, WholeTensor
+from recsmith.training.stores.protocol import RowStore, WholeTensor, host_parameters, towers_in
 
 State = TypeVar("State")
 

@@ -23,7 +23,7 @@ from torchrec.distributed.types import CommOp, ParameterSharding, ShardingEnv
 from recsmith.adapters.torchrec_planner import quiet
 from recsmith.errors import UsageError
 from recsmith.plans import Plan
-from recsmith.training.stores.host_parts import HostParts, host_parameters, towers_in
+from recsmith.training.stores.protocol import HostParts, host_parameters, towers_in
 from recsmith.training.systems.towers.tables import TowerTables
 
 WITHIN = {"table_row_wise": "row_wise", "table_column_wise": "column_wise"}  # what types of a host are among its ranks
