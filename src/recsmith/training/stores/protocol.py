@@ -52,7 +52,7 @@ class RowStore(Protocol):
         ...
 
 
-# --- parts of a model that the ranks of one host have, and those of other hosts do not, such as modules of towers ------
+# --- parts of a model that the ranks of one host have, and those of other hosts do not, such as modules of towers -----
 
 
 def towers_in(model: nn.Module) -> Iterator[tuple[str, Any]]:
