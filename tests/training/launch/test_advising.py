@@ -11,8 +11,9 @@ from support.systems import needs_systems
 
 from recsmith.analyses.advice import Advice
 from recsmith.errors import UsageError
+from recsmith.plans import save_plan
 from recsmith.training import DenseOptimizer, Run, RunData, RunModel, RunOptimizers, load_run
-from recsmith.training.launch.advising import advise_run
+from recsmith.training.launch.advising import advise_run, core_switches
 from recsmith.training.launch.dry_run import described
 from recsmith.training.seams import systems
 
@@ -80,3 +81,21 @@ def test_on_a_cluster_the_tables_of_a_run_are_planned_that_this_machine_cannot_h
 def test_what_a_whole_step_takes_is_of_a_cluster(run: Run):
     with pytest.raises(UsageError, match="say what a whole step takes together with a cluster"):
         advise_run(run, step_s=0.01)
+
+
+def test_short_messages_are_priced_under_a_plan_of_a_file_and_a_plan_of_hosts_is_not_made_anew(
+    run: Run, tmp_path: Path
+):
+    made = described(run).plan
+    links = replace(made.cluster.links, inter_host_bandwidth=1e6)
+    slow = replace(made.cluster, hosts=2, local_world_size=1, links=links)
+    save_plan(replace(made, cluster=slow, digest=""), str(tmp_path / "plan.json"))
+    kept = replace(run, plan=str(tmp_path / "plan.json"))
+    alone = described(kept).step
+    short = described(kept, ("comms.forward=fp16", "comms.backward=bf16")).step
+    assert alone is not None
+    assert short is not None
+    assert short.embeddings_s < alone.embeddings_s
+    names = [each.name for each in core_switches(kept)]
+    assert "fp16 and bf16 between ranks" in names
+    assert "a new plan" not in names

@@ -22,7 +22,7 @@ from recsmith.sharding.memory import STATE_BYTES
 from recsmith.training.job.layer_shapes import PAIRS
 from recsmith.training.models import sequence_settings
 from recsmith.training.models.work import layer_work
-from recsmith.training.run import Run
+from recsmith.training.run import Run, RunComms
 from recsmith.training.seams import systems
 from recsmith.training.seams.system import first_of
 from recsmith.workloads import Feature
@@ -53,7 +53,7 @@ class RankMemory:
 
 
 def planned_as_run(run: Run, plan: Plan, repeats: Repeats | None = None) -> Plan:
-    """The plan of what the run will do: with its own batch and optimizer, priced by the plan's cost model.
+    """The plan of what the run will do: with its own batch, optimizer and messages, priced by the plan's cost model.
 
     A plan of servers has the batches of trainers already. repeats: of deduplicated features, samples for each row of
     its part's batch, and of its own (tables/features.py).
@@ -67,6 +67,8 @@ def planned_as_run(run: Run, plan: Plan, repeats: Repeats | None = None) -> Plan
         for table in plan.workload.tables
     )
     workload = replace(plan.workload, batch_size=batch, optimizer=optimizer, tables=tables)
+    if isinstance(run.comms, RunComms) and run.comms != RunComms() and workload.comm_dtypes == (None, None):
+        workload = replace(workload, comm_dtype=run.comms.forward, backward_comm_dtype=run.comms.backward)
     made = plan if workload == plan.workload else replace(plan, workload=workload, digest="")
     try:
         return simulate(made, bound=False)

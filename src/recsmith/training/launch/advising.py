@@ -13,6 +13,7 @@ from recsmith.analyses.table_switches import advise as advise_tables
 from recsmith.clusters import Cluster, load_cluster
 from recsmith.errors import UsageError
 from recsmith.files import Source
+from recsmith.plans import load_plan
 from recsmith.prediction.job_step import ERROR
 from recsmith.training.launch.dry_run import DryRun, described, ranks_of
 from recsmith.training.launch.prerequisites import own_modules
@@ -59,7 +60,7 @@ def advise_run(
         more = tuple(each for switch in switches for each in switch.settings)
         return priced(described(run, (*settings, *more)) if more else base)
 
-    tried = [*_core_switches(made), *(switch for system in systems() for switch in system.switches(made))]
+    tried = [*core_switches(made), *(switch for system in systems() for switch in system.switches(made))]
     return advise_by(price_of, tried, (f"the run as it is: a step takes {base.step}",), on_switch, aim=aim)
 
 
@@ -91,10 +92,10 @@ def priced(dry: DryRun) -> JobPrice:
     )  # fmt: skip
 
 
-def _core_switches(run: Run) -> list[Switch]:
+def core_switches(run: Run) -> list[Switch]:
     """What belongs to no system."""
     found: list[Switch] = []
-    if run.plan not in MADE_HERE:
+    if run.plan not in MADE_HERE and load_plan(run.plan).cluster.hosts == 1:  # one made here is of one host
         found.append(Switch(
             name="a new plan", change="plan: auto", settings=("plan=auto",), quality="exact", page="train.md"
         ))  # fmt: skip
