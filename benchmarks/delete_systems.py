@@ -30,7 +30,7 @@ ROOT = Path(__file__).resolve().parents[1]
 LISTED = Path("src/recsmith/training/listed.py")
 FOLDER = Path("src/recsmith/training/systems")
 TESTS = Path("tests/training/systems")
-COPIED = ("src", "tests", "docs", "examples", "benchmarks", "packages", "web", "pyproject.toml", "README.md",
+COPIED = ("src", "tests", "docs", "examples", "benchmarks", "packages", "samples", "web", "pyproject.toml", "README.md",
           "CONTRIBUTING.md", "CHANGELOG.md", "Makefile", ".ci")  # fmt: skip
 REST = ["tests/training/run", "tests/training/job", "tests/training/launch", "tests/training/optimizers",
         "tests/training/collectives", "tests/training/tables", "tests/training/stores", "tests/training/watchers",

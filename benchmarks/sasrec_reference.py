@@ -4,9 +4,9 @@
     python benchmarks/sasrec_reference.py --reference SASRec.pytorch/python --data ml-latest-small
 
 The public code runs as it is, on CPU, in a scratch folder; nothing of it is copied. Both train on all of a user's
-ratings but the last two, with 48 columns, two layers and histories of at most 50; both rank the last one among 100 movies
-that the user has not rated before. It learns by one other movie an event and Adam; ours by a softmax over 64 other movies and
-Adagrad for its table. Means over --seeds, with intervals by Student's t (95 %).
+ratings but the last two, with 48 columns, two layers and histories of at most 50; both rank the last one among 100
+movies that the user has not rated before. It learns by one other movie an event and Adam; ours by a softmax over 64
+other movies and Adagrad for its table. Means over --seeds, with intervals by Student's t (95 %).
 """
 
 import argparse

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.systems import needing, needs_systems
+from support.systems import needs_systems
 from training.test_jobs import from_step, losses
 from training.unsharded import unsharded_losses
 
 import recsmith
-from recsmith.embeddings import CompressionRule
 from recsmith.errors import Infeasible, PlanMismatch, UsageError
 from recsmith.training import (
     BatchChange,
@@ -236,14 +235,6 @@ def test_the_exported_model_predicts_what_was_scored(trained: tuple[Run, dict[st
         (
             RunModel(name="test_sequence_jobs:attending", tables=(a_table("t"), a_table("c", embedding_dim=4))),
             "'t' and 'c' have pooling none and 16 and 4 columns",
-        ),
-        needing(
-            "stored",
-            RunModel(
-                name="test_sequence_jobs:attending", tables=(a_table("t"),),
-                compression=(CompressionRule(tables="t", method="hash", factor=2),),
-            ),
-            "model.compression needs pooled tables",
         ),
     ],
 )  # fmt: skip
