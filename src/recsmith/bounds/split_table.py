@@ -29,8 +29,8 @@ class Beside:
 
     def most(self, step: int, price: Floats, limits: Floats) -> Floats:
         """The most (K, R) that pieces with these prices (K, N) add up to on a rank with a limit (R,), beside steps."""
-        left = np.maximum(limits - self.held[step], 0.0)
-        fitting: Ints = np.searchsorted(self.seconds[step], left, side="right")
+        left: Floats = np.maximum(limits - self.held[step], 0.0)
+        fitting: Ints = self.seconds[step].searchsorted(left, side="right")
         seconds, most = self.seconds[step, : fitting[-1]], np.zeros((len(price), len(limits)))
         if left[-1] > 0 and len(seconds):
             sorted_ = price[:, self.order[step, : len(seconds)]]
