@@ -11,7 +11,8 @@ from support.systems import needs_systems
 
 from recsmith.analyses.advice import Advice
 from recsmith.errors import UsageError
-from recsmith.plans import save_plan
+from recsmith.planning.simulate import price
+from recsmith.plans import Placement, save_plan
 from recsmith.training import DenseOptimizer, Run, RunData, RunModel, RunOptimizers, load_run
 from recsmith.training.launch.advising import advise_run, core_switches
 from recsmith.training.launch.dry_run import described
@@ -89,7 +90,11 @@ def test_short_messages_are_priced_under_a_plan_of_a_file_and_a_plan_of_hosts_is
     made = described(run).plan
     links = replace(made.cluster.links, inter_host_bandwidth=1e6)
     slow = replace(made.cluster, hosts=2, local_world_size=1, links=links)
-    save_plan(replace(made, cluster=slow, digest=""), str(tmp_path / "plan.json"))
+    whole = [
+        Placement(table=each.name, sharding_type="table_wise", compute_kernel="fused", ranks=(rank,))
+        for rank, each in enumerate(made.workload.tables)
+    ]
+    save_plan(price(made.workload, slow, whole), str(tmp_path / "plan.json"))
     kept = replace(run, plan=str(tmp_path / "plan.json"))
     alone = described(kept).step
     short = described(kept, ("comms.forward=fp16", "comms.backward=bf16")).step
