@@ -15,7 +15,7 @@ from recsmith.bounds.column_spreads import MOST_SPREADS, HeavyTableBound, heavy_
 from recsmith.bounds.groups import groups_dominated_by_type
 from recsmith.bounds.lower_bound import HEAVY, heaviest_table
 from recsmith.bounds.plane_mixes import tightest_mix
-from recsmith.bounds.split_table import Beside, covers
+from recsmith.bounds.split_table import HeldBeside, covers
 from recsmith.clusters import load_cluster
 from recsmith.costs import cost_model
 from recsmith.costs.protocol import Evaluator, RisesBeside
@@ -137,7 +137,7 @@ def test_covers_takes_the_cheapest_pieces():
 def test_the_most_beside_a_piece_counts_what_fits_alone():
     """Two seconds are left of three; the piece that is worth most a second takes more."""
     seconds = np.array([[1.0, 2.0, 4.0]])
-    beside = Beside(np.array([1.0]), np.array([[2, 0, 1]]), seconds)
+    beside = HeldBeside(np.array([1.0]), np.array([[2, 0, 1]]), seconds)
     price = np.array([[4.0, 2.0, 3.0]])  # of pieces 0, 1 and 2, which take 2, 4 and 1
     assert beside.most(0, price, np.array([0.5, 1.5, 2.0, 3.0, 5.0])).tolist() == [[0.0, 0.0, 3.0, 6.0, 12.0]]
     assert beside.most(0, np.array([[4.0, 20.0, 3.0]]), np.array([3.0, 5.0])).tolist() == [[6.0, 20.0]]

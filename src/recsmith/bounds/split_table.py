@@ -16,7 +16,7 @@ from recsmith.elementary import matmul
 
 
 @dataclass(frozen=True)
-class Beside:
+class HeldBeside:
     """What pieces of other tables take of ranks, those that take least first.
 
     held (n,): what a rank's steps take by one plane, infinite where they are not held so. order, seconds (n, N): the
@@ -64,7 +64,7 @@ class SplitTable:
     groups_beside: Ints
     rest_beside: Floats
     some: Ints
-    beside: tuple[Beside, Beside]
+    beside: tuple[HeldBeside, HeldBeside]
 
     def taken(self, mix: Floats) -> Floats:
         """The least seconds (K, n + 1) of steps on a rank by mixes of planes (K, J)."""
@@ -146,7 +146,7 @@ def _split_table(evaluator: Evaluator, prices: TablePrices, piece: Ints, below: 
     )  # fmt: skip
 
 
-def _beside_one(evaluator: Evaluator, prices: TablePrices, held: Ints, other: Ints) -> Beside:
+def _beside_one(evaluator: Evaluator, prices: TablePrices, held: Ints, other: Ints) -> HeldBeside:
     """What other pieces take beside single ones, by the plane under which the single one takes most."""
     pieces, slopes = prices.pieces, prices.planes.slopes[:, 0]
     terms, seconds = evaluator.terms(pieces.modes[other], pieces.widths[other]), list[Floats]()
@@ -161,12 +161,12 @@ def _beside_one(evaluator: Evaluator, prices: TablePrices, held: Ints, other: In
     return _sorted(np.where(fits, pieces.ready[held, plane], np.inf), np.array(seconds).reshape(len(held), len(other)))
 
 
-def _beside_several(prices: TablePrices, several: Floats, other: Ints) -> Beside:
+def _beside_several(prices: TablePrices, several: Floats, other: Ints) -> HeldBeside:
     """The same beside several pieces of the table, which take so much together by each plane (n, J)."""
     plane = np.where(np.isfinite(several), several, -1.0).argmax(axis=1)
     return _sorted(several[np.arange(len(several)), plane], prices.pieces.ready[other][:, plane].T)
 
 
-def _sorted(held: Floats, seconds: Floats) -> Beside:
+def _sorted(held: Floats, seconds: Floats) -> HeldBeside:
     order = np.argsort(seconds, axis=1, kind="stable")
-    return Beside(held, order, np.take_along_axis(seconds, order, axis=1))
+    return HeldBeside(held, order, np.take_along_axis(seconds, order, axis=1))
