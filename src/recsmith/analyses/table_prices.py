@@ -19,7 +19,7 @@ from recsmith.plans import Plan
 from recsmith.workloads import Workload
 
 SEARCHED = 2_000  # tables times devices, up to which a plan from scratch is made by the default planner
-SMALL = 400  # of them, up to which changes that look best are planned from scratch, too
+SMALL = 200  # of them, up to which changes that look best are planned from scratch, too
 DRAFTS = 4  # placements by formulas that a quick plan is the best of
 THOROUGH = 2 * EFFORT  # of the job as it is, so that what is searched for a change does not gain by that alone
 MEASURED = (None, "best")  # cost models that take long to ask, beside which formulas draft
