@@ -78,12 +78,13 @@ def test_only_the_changes_that_look_best_are_searched_and_no_other_than_for_want
     assert len(asked) > 1 + MOST_SEARCHED
     asked.clear()
     monkeypatch.setattr(table_prices, "SMALL", 0)
+    monkeypatch.setattr(table_prices, "is_quick", lambda work, where: False)
     advise(tables(), "h100:4", **SEARCH)
-    assert asked == ["default", *["warm"] * MOST_SEARCHED]  # from where they are kept
+    assert asked == ["default", *["warm"] * (1 + MOST_SEARCHED)]  # a draft, and searches from where tables are kept
     asked.clear()
     tight = load_cluster("h100:4").with_memory(tables_bytes(), 0)
     advise(tables(), tight, **SEARCH)
-    assert asked[1] == "warm"  # twice the batch has no room where tables are
+    assert asked.count("warm") > 1 + MOST_SEARCHED  # twice the batch has no room where tables are
 
 
 def tables_bytes() -> int:

@@ -19,7 +19,7 @@ from recsmith.plans import Plan
 from recsmith.workloads import Workload
 
 SEARCHED = 2_000  # tables times devices, up to which a plan from scratch is made by the default planner
-SMALL = 200  # of them, up to which changes that look best are planned from scratch, too
+SMALL = 400  # of them, up to which every change that may pay is planned from scratch, too
 DRAFTS = 4  # placements by formulas that a quick plan is the best of
 THOROUGH = 2 * EFFORT  # of the job as it is, so that what is searched for a change does not gain by that alone
 MEASURED = (None, "best")  # cost models that take long to ask, beside which formulas draft
@@ -32,7 +32,7 @@ def is_quick(work: Workload, where: Cluster) -> bool:
 
 
 def is_small(work: Workload, where: Cluster) -> bool:
-    """Whether changes, too, are planned from scratch in a second or two."""
+    """Whether all changes that may pay are planned from scratch, not only those that look best."""
     return len(work.tables) * where.world_size <= SMALL
 
 
@@ -87,7 +87,7 @@ class PricedChanges:
         """The same after a search from there."""
         names = tuple(each.name for each in switches)
         start = self._plan(names)
-        if is_small(start.workload, start.cluster):
+        if is_quick(start.workload, start.cluster):
             found = plan(start.workload, start.cluster, **self.search).plan
         else:
             found = searched_plan(start, self.search)

@@ -83,7 +83,7 @@ def _switch_lines(base: JobPrice, advised: Advised, number: str) -> Iterator[str
             *([f"needs: {switch.needs}"] if switch.needs else []),
             f"switch on: {switch.change}   (docs/{switch.page})",
             *([f"rests on: docs/{switch.rests}"] if switch.rests else []),
-            *([f"a tie with {', '.join(advised.ties)}: this is cheaper to try"] if advised.ties else []),
+            *([f"a tie with {', '.join(advised.ties)}: intervals overlap"] if advised.ties else []),
         )
 
 
