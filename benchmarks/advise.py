@@ -42,7 +42,7 @@ from recsmith.training.launch.advising import advise_run, priced
 from recsmith.training.launch.dry_run import described
 from recsmith.training.run import load_run
 
-WARM, PAIRS, BUSY_S, SAMPLES = 10, 6, 20.0, 200_000
+WARM, PAIRS, BUSY_S, SAMPLES = 10, 6, 20.0, 65_536
 UNTRIED = ("narrow dense layers", "towers", "a new plan")
 RATE, RATE_BYTES = "200mbit", 200e6 / 8
 LINKED = ("link", "link-dense")
