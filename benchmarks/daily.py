@@ -6,8 +6,9 @@
 The data is generated: its truth turns over the days. Feature `late` is in the model from day 10 on, and table `item`
 grows on day 20, when items come that were not there before. Each day trains once on the samples of that day
 (`start_from` the day before). Every few days a model is also trained from new weights on all days so far, which has
-`late` in all of them, and another on the last day alone. All are scored by normalised entropy (NE) on the next day.
-Results are kept in --folder, where a stopped command goes on.
+`late` in all of them: once in an order that is shuffled over the days, as a run does unless it says otherwise, and once
+in the order of time. Another is trained on the last day alone. All are scored by normalised entropy (NE) on the next
+day. Results are kept in --folder, where a stopped command goes on.
 """
 
 import argparse
@@ -68,7 +69,9 @@ def data(folder: Path, days: range, last: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def scored(folder: Path, name: str, seed: int, days: range, start: Path | None) -> dict[str, Any]:
+def scored(
+    folder: Path, name: str, seed: int, days: range, start: Path | None = None, *, shuffle: bool = True
+) -> dict[str, Any]:
     """NE on the next day, and the steps, of a model that is trained on some days; what is there already is read.
 
     Where the next day has items that the model has no rows for, they are not asked for.
@@ -79,7 +82,7 @@ def scored(folder: Path, name: str, seed: int, days: range, start: Path | None) 
         asked = last + 1 if last + 1 != GROWN_DAY else last  # the day on which items come that no model knows
         result = train(Run(
             data=RunData(train=data(folder, days, last), test=data(folder, range(asked, asked + 1), last),
-                         global_batch_size=BATCH),
+                         global_batch_size=BATCH, shuffle=shuffle),
             output=str(output), ranks=2, seed=seed, start_from=None if start is None else str(start),
             model=RunModel(embedding_dim=8, bottom=(16,), top=(32, 16)),
             optimizers=RunOptimizers(sparse=SparseOptimizer(name="adagrad", learning_rate=RATE)),
@@ -106,21 +109,24 @@ def main() -> None:
             warm = scored(given.folder, "warm", seed, range(day, day + 1), before)
             before = given.folder / f"warm-{seed}-{day:02d}"
             if day in judged:
-                whole = scored(given.folder, "all", seed, range(day + 1), None)
-                alone = scored(given.folder, "alone", seed, range(day, day + 1), None)
-                row = table.setdefault(day, {"warm": [], "all": [], "alone": [], "worse": [], "steps": []})
-                row["warm"].append(warm["ne"])
-                row["all"].append(whole["ne"])
-                row["alone"].append(alone["ne"])
-                row["worse"].append(100 * (warm["ne"] / whole["ne"] - 1))
-                row["steps"].append(whole["step"] / warm["step"])
-                print(f"seed {seed}, day {day}: {warm['ne']:.4f} day by day, {whole['ne']:.4f} of all days, "
-                      f"{alone['ne']:.4f} of the last alone", flush=True)  # fmt: skip
-    print("| after day | NE of the next day, day by day | trained on all days | on the last day alone | day by day is "
-          "worse by (%) | steps of all days / of a day |\n|---|---|---|---|---|---|")  # fmt: skip
+                found = {
+                    "warm": warm, "all": scored(given.folder, "all", seed, range(day + 1)),
+                    "ordered": scored(given.folder, "ordered", seed, range(day + 1), shuffle=False),
+                    "alone": scored(given.folder, "alone", seed, range(day, day + 1)),
+                }  # fmt: skip
+                row = table.setdefault(day, {name: [] for name in (*found, "worse", "steps")})
+                for name, each in found.items():
+                    row[name].append(each["ne"])
+                best = min(found["all"]["ne"], found["ordered"]["ne"])
+                row["worse"].append(100 * (warm["ne"] / best - 1))
+                row["steps"].append(found["ordered"]["step"] / warm["step"])
+                print(f"seed {seed}, day {day}: {row}", flush=True)
+    print("| after day | NE of the next day, day by day | all days, shuffled | all days, in order | the last day alone "
+          "| day by day against the better of all days (%) | steps of all days / of a day |")  # fmt: skip
+    print("|---|---|---|---|---|---|---|")
     for day, row in sorted(table.items()):
-        print(f"| {day + 1} | {shown(row['warm'])} | {shown(row['all'])} | {shown(row['alone'])} | "
-              f"{shown(row['worse'])} | {np.mean(row['steps']):.0f} |")  # fmt: skip
+        cells = [shown(row[name]) for name in ("warm", "all", "ordered", "alone", "worse")]
+        print(f"| {day + 1} | {' | '.join(cells)} | {np.mean(row['steps']):.0f} |")
 
 
 if __name__ == "__main__":
