@@ -15,13 +15,25 @@ def describe_cpu() -> str:
     return f"{_model()}, {os.cpu_count()} cores, last cache {_last_cache()}"
 
 
+PROGRAM_BYTES = 200 * 2**20  # that a process with PyTorch, TorchRec and FBGEMM holds at least: 259 MiB are measured
+
+
 def free_bytes() -> int | None:
     """Bytes of memory that programs can still take; None where Linux does not report it."""
+    return _memory("MemAvailable")
+
+
+def memory_bytes() -> int | None:
+    """Bytes of memory that there are, taken or free; None where Linux does not report it."""
+    return _memory("MemTotal")
+
+
+def _memory(field: str) -> int | None:
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
     except OSError:
         return None
-    return next((int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")), None)
+    return next((int(line.split()[1]) << 10 for line in lines if line.startswith(f"{field}:")), None)
 
 
 def free_cores() -> int:

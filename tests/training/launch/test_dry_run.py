@@ -180,9 +180,35 @@ def test_json_is_the_plan_memory_by_rank_step_and_systems(tmp_path: Path) -> Non
 
 
 def test_a_limit_that_is_too_small_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("recsmith.training.launch.dry_run.memory_limit", lambda: 2**20)
-    with pytest.raises(UsageError, match=r"the memory limit of this process is 1 MiB, and its ranks hold .*; raise"):
+    monkeypatch.setattr("recsmith.training.job.run_step.memory_limit", lambda: 2**20)
+    with pytest.raises(UsageError, match=r"limit of this process is 1 MiB, and the ranks of this job hold .*; raise"):
         told(a_run(tmp_path))
+
+
+def test_more_than_the_machine_has_is_refused_by_what_takes_most(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("recsmith.training.job.run_step.memory_limit", lambda: None)
+    monkeypatch.setattr("recsmith.training.job.run_step.memory_bytes", lambda: 2**28)
+    with pytest.raises(UsageError, match=r"this machine has 256 MiB, and the ranks .* beside 2 processes"):
+        told(a_run(tmp_path))
+
+
+@pytest.mark.filterwarnings("ignore:cost model neural")  # that it knows no batches so large
+@pytest.mark.parametrize("started", [False, True])
+def test_histories_beyond_memory_are_refused_before_a_step(started: bool, tmp_path: Path) -> None:
+    """By the dry run, and by a job that is started all the same."""
+    data = {"format": "sequences", "longest": 30_000, "negatives": 1, "split": "train",
+            "generated": {"users": 2, "items": 50, "kinds": 2, "events": 30_000}}  # fmt: skip
+    run = Run(
+        data=RunData(train=data, global_batch_size=512), output=str(tmp_path / "out"), ranks=1, steps=1,
+        model=RunModel(name="hstu", embedding_dim=4, arguments={
+            "times": "times", "target_time": "target_time", "longest": 30_000, "heads": 16,
+        }),
+    )  # fmt: skip
+    with pytest.raises(UsageError, match=r"this machine has .* are for dense layers: take smaller batches, or shorter"):
+        train(run) if started else told(run)
+    assert not (tmp_path / "out").exists()
 
 
 def repeated(ids: float) -> dict[str, Any]:

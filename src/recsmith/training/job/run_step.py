@@ -5,13 +5,15 @@ than those that the whole is checked on (docs/benchmarks/dry-run.md). Without to
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
+from recsmith._process import memory_limit
 from recsmith._types import Ints, noun
-from recsmith.errors import RecSmithError
+from recsmith.errors import RecSmithError, UsageError
+from recsmith.jobs.machine import PROGRAM_BYTES, memory_bytes
 from recsmith.planning.simulate import simulate
 from recsmith.plans import Plan
 from recsmith.prediction.histories import HistoryWork, history_layers_s
@@ -25,6 +27,7 @@ from recsmith.training.models.work import layer_work
 from recsmith.training.run import Run, RunComms
 from recsmith.training.seams import systems
 from recsmith.training.seams.system import first_of
+from recsmith.units import format_size
 from recsmith.workloads import Feature
 from recsmith.workloads.optimizers import OPTIMIZERS
 
@@ -146,6 +149,35 @@ def memory_of(
         RankMemory(tables=tables, batch=batch + more, layers=layers, file=file)
         for (tables, batch), file in zip(predicted_bytes(stored), bytes_on_disk(stored), strict=True)
     ]
+
+
+def check_memory(memory: Sequence[RankMemory], here: int, device: str) -> None:
+    """UsageError where ranks of this machine hold more than it has, or than its cgroup allows. here: how many they are.
+
+    device: 'cuda' of ranks on GPUs, which hold it there.
+    """
+    if device != "cpu":
+        return
+    most = sum(sorted((each.total for each in memory), reverse=True)[:here])
+    for limit, what, cure in (
+        (memory_limit(), "the memory limit of this process is", "raise the limit, "),
+        (memory_bytes(), "this machine has", ""),
+    ):
+        if limit is not None and limit < most + (1 + here) * PROGRAM_BYTES:
+            raise UsageError(
+                f"{what} {format_size(limit)}, and the ranks of this job hold {format_size(most)} at the peak of a "
+                f"step, beside {1 + here} processes of at least {format_size(PROGRAM_BYTES)}; {cure}"
+                f"{_less_memory(memory)}"
+            )
+
+
+def _less_memory(memory: Sequence[RankMemory]) -> str:
+    """What to do against what takes most of the fullest rank."""
+    most = max(memory, key=lambda each: each.total)
+    if most.tables >= max(most.batch, most.layers):
+        return "use more machines, or keep rows on disk (rows: tiered)"
+    what, bytes_ = ("dense layers", most.layers) if most.layers > most.batch else ("ids and outputs", most.batch)
+    return f"{format_size(bytes_)} of a rank are for {what}: take smaller batches, or shorter histories"
 
 
 def layers_bytes(run: Run, plan: Plan, shapes: Shapes, state: float, lengths: Ints | None) -> int:

@@ -7,16 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from recsmith._components import parsed
-from recsmith._process import memory_limit
 from recsmith.adapters.installed import require_torchrec
 from recsmith.costs.fetches import disk_fetches
-from recsmith.errors import UsageError
 from recsmith.files import Raw, Source, encode
 from recsmith.plans import Plan, plan_to_raw
 from recsmith.prediction.job_step import ERROR, JobStep, numbers_of
-from recsmith.training.job.run_step import RankMemory, checkpoint_bytes, memory_of
+from recsmith.training.job.run_step import RankMemory, check_memory, checkpoint_bytes, memory_of
 from recsmith.training.job.told import told_of
-from recsmith.training.launch.prerequisites import PROGRAM_BYTES, check_run, lines_told, own_modules
+from recsmith.training.launch.prerequisites import check_run, lines_told, own_modules
 from recsmith.training.launch.ranks import launcher_environment, local_ranks
 from recsmith.training.run import Run, load_run
 from recsmith.training.seams import systems
@@ -113,6 +111,7 @@ def ranks_of(run: Run) -> tuple[int, int]:
 
 def described_run(made: Run) -> DryRun:
     """What a run would do, when its modules are found."""
+    from recsmith.adapters.topology import device_type
     from recsmith.training.job.going_on import newest_of
     from recsmith.training.job.logits_asked import check_logits
     from recsmith.training.job.models import unsharded
@@ -127,7 +126,7 @@ def described_run(made: Run) -> DryRun:
     found = prepare(made, ranks, saved=newest_of(made), parts=parts, priced=True)
     state, steps = state_bytes(found.run.optimizers.dense), total_steps(made, parts.source, ranks)
     memory = memory_of(found.run, found.priced, found.shapes, state, found.lengths)
-    check_limit(memory, here)
+    check_memory(memory, here, device_type())
     size = None if made.checkpoint is None else checkpoint_bytes(found.priced, found.shapes, state)
     step = found.step
     for system in systems():
@@ -139,18 +138,6 @@ def described_run(made: Run) -> DryRun:
         notes=[*found.notes(found.saved and found.saved.progress["position"]),
                *(line for each in systems() for line in each.notes(made, parts.source, steps))],
     )  # fmt: skip
-
-
-def check_limit(memory: Sequence[RankMemory], here: int) -> None:
-    """UsageError where ranks of this machine hold more than its cgroup allows. here: how many they are."""
-    limit, most = memory_limit(), sum(sorted((each.total for each in memory), reverse=True)[:here])
-    needed = most + (1 + here) * PROGRAM_BYTES
-    if limit is not None and limit < needed:
-        raise UsageError(
-            f"the memory limit of this process is {format_size(limit)}, and its ranks hold {format_size(most)} at the "
-            f"peak of a step, beside {1 + here} processes of at least {format_size(PROGRAM_BYTES)}; raise the limit, "
-            "use more machines, or keep rows on disk (rows: tiered)"
-        )
 
 
 def _from_disk(made: Run, plan: Plan) -> list[str]:

@@ -17,13 +17,13 @@ from recsmith.errors import UsageError
 from recsmith.files.parsing import exact_line, lines_of
 from recsmith.files.writable import check_writable
 from recsmith.jobs.log import require_tensorboard
+from recsmith.jobs.machine import PROGRAM_BYTES
 from recsmith.training.run import Component, Run, names_component, names_modules
 from recsmith.training.seams import systems
 from recsmith.training.seams.system import use_systems
 from recsmith.units import format_size
 
 KEYS = {each.name for each in fields(Run)}
-PROGRAM_BYTES = 200 * 2**20  # that a process with PyTorch, TorchRec and FBGEMM holds at least: 259 MiB are measured
 
 
 def check_run(run: Run, ranks: int) -> None:

@@ -7,9 +7,9 @@ import torch
 
 from recsmith.adapters.topology import device_type
 from recsmith.training.job.preparing import done_here, made_here
-from recsmith.training.job.run_step import checkpoint_bytes, memory_of, planned_as_run
+from recsmith.training.job.run_step import check_memory, checkpoint_bytes, memory_of, planned_as_run
 from recsmith.training.job.sharded import dense_shapes
-from recsmith.training.launch.dry_run import DryRun, check_limit, described_run, ranks_of
+from recsmith.training.launch.dry_run import DryRun, described_run, ranks_of
 from recsmith.training.launch.prerequisites import check_run
 from recsmith.training.optimizers.building import state_bytes
 from recsmith.training.run import Run
@@ -40,7 +40,7 @@ def described_array(made: Run) -> DryRun:
     shapes = [shape for member in array.members for shape in dense_shapes(member.task)]
     state = state_bytes(made.optimizers.dense)
     memory = memory_of(made, plan, shapes, state)
-    check_limit(memory, here)
+    check_memory(memory, here, device_type())
     one = shapes[: len(shapes) // len(array.members)]
     size = checkpoint_bytes(planned_as_run(made, member_plan(plan, array.members[0])), one, state)
     return DryRun(
