@@ -13,7 +13,7 @@ from recsmith.analyses.aims import JobPrice
 from recsmith.errors import UsageError
 from recsmith.reports.advice import advice_lines, advice_to_raw
 from recsmith.training import Run, RunData, RunModel
-from recsmith.training.results.trials import check_idle, check_steps, with_trials
+from recsmith.training.results.trials import check_idle, check_steps, speed_in, with_trials
 
 pytestmark = pytest.mark.usefixtures("torchrec")
 DATA = {
@@ -22,10 +22,10 @@ DATA = {
 }  # fmt: skip
 
 
-def a_run(folder: Path, samples: int = 20_000) -> Run:
+def a_run(folder: Path) -> Run:
     test = {**DATA, "first_sample": 20_000, "num_samples": 512}
     return Run(
-        data=RunData(train={**DATA, "num_samples": samples}, test=test, batch_size=64),
+        data=RunData(train=DATA, test=test, batch_size=64),
         model=RunModel(embedding_dim=8, bottom=(8,), top=(8,)), ranks=1, output=str(folder / "out"),
     )  # fmt: skip
 
@@ -65,10 +65,11 @@ def test_where_nothing_pays_nothing_is_trained(tmp_path: Path):
     assert advice_lines(made)[-1] == "  nothing, for nothing pays"
 
 
-def test_a_trial_needs_data_for_its_steps(tmp_path: Path):
-    few = a_run(tmp_path, samples=128)
+def test_a_trial_whose_data_ends_is_refused(tmp_path: Path):
+    """A stream may end before the steps are done; a dataset is read again."""
+    (tmp_path / "log.jsonl").write_text('{"event": "train", "step": 2, "samples_per_s": 9.0}\n')
     with pytest.raises(UsageError, match="the data of the run ends after 2 steps; try fewer, or give more data"):
-        with_trials(advice_on("pays"), few, (), 16, seeds=(0,))
+        speed_in(tmp_path)
 
 
 def test_a_busy_machine_and_too_few_steps_are_refused(monkeypatch: pytest.MonkeyPatch):

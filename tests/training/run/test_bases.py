@@ -8,12 +8,15 @@ from recsmith.errors import CorruptFile, RecSmithError
 from recsmith.training import load_run
 
 HEAD = "schema: recsmith/run/1\n"
-BASE = HEAD + """
+BASE = (
+    HEAD
+    + """
 output: runs/base
 data: {train: {format: parquet, paths: [a]}, batch_size: 64}
 model: {embedding_dim: 8, bottom: [8]}
 checkpoint: {every: 5}
 """
+)
 
 
 def write(folder: Path, **texts: str) -> Path:
