@@ -4,9 +4,9 @@
     python benchmarks/daily.py --folder /tmp/daily --seeds 1 --days 6 --every 3
 
 The data is generated: its truth turns over the days. Feature `late` is in the model from day 10 on, and table `item`
-grows on day 20, when items come that were not there before. Each day trains once on the samples of that day
-(`start_from` the day before). Every few days a model is also trained from new weights on all days so far, which has
-`late` in all of them: once in an order that is shuffled over the days, as a run does unless it says otherwise, and once
+grows on day 20, when items come that were not there before. Each day trains once on the samples of that day in their
+order (`start_from` the day before). Every few days a model is also trained from new weights on all days so far, which
+has `late` in all of them: once in an order that is shuffled over the days, as a run does unless it says otherwise, and once
 in the order of time. Another is trained on the last day alone. All are scored by normalised entropy (NE) on the next
 day. Results are kept in --folder, where a stopped command goes on.
 """
@@ -106,8 +106,8 @@ def main() -> None:
     for seed in range(given.seeds):
         before: Path | None = None
         for day in trained:
-            warm = scored(given.folder, "warm", seed, range(day, day + 1), before)
-            before = given.folder / f"warm-{seed}-{day:02d}"
+            warm = scored(given.folder, "day-by-day", seed, range(day, day + 1), before, shuffle=False)
+            before = given.folder / f"day-by-day-{seed}-{day:02d}"
             if day in judged:
                 found = {
                     "warm": warm, "all": scored(given.folder, "all", seed, range(day + 1)),

@@ -34,7 +34,7 @@ def test_ids_that_are_parted_say_which_lookup_has_them() -> None:
     *routed, where = made.route(IDS)
     assert made.carried == ("lookups",)
     assert where.lengths.tolist() == [2, 0, 3]
-    assert sum(each.lengths for each in routed).tolist() == [2, 0, 3]
+    assert np.sum([each.lengths for each in routed], axis=0).tolist() == [2, 0, 3]
     networks = (IDS.values // 20).tolist()  # 100 ids in 20 rows: of each quotient one network
     assert np.log2(where.values).tolist() == networks
     for number, each in enumerate(routed):

@@ -1,6 +1,7 @@
 """Steps by formulas: any plan, any cluster whose devices' figures are known, attention by the square of a history."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -18,7 +19,7 @@ from recsmith.prediction.predictions import predict_model
 from recsmith.prediction.what_if import parse_what_ifs
 
 
-def plan_of(workload: str, cluster: str, **words: object) -> Plan:
+def plan_of(workload: str, cluster: str, **words: Any) -> Plan:
     return recsmith.plan(workload, cluster, planner="size_greedy", **words).plan
 
 

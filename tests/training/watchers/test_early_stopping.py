@@ -1,14 +1,15 @@
 """Training that ends when test scores get no better: when, and with which model kept."""
 
+import json
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from training.test_jobs import a_run, data
 
 from recsmith.errors import UsageError
-from recsmith.files import encode, parse_json
+from recsmith.files import encode
 from recsmith.training import RunData, RunMetrics, Scores, evaluate, run_to_raw, train
 from recsmith.training.launch.dry_run import described
 
@@ -23,7 +24,7 @@ def asked(settings: dict[str, Any], values: list[float | None], score: str = "au
     from recsmith.training.watchers.early_stopping import EarlyStopping
     from recsmith.training.watchers.protocol import SeenScores
 
-    watcher, job = EarlyStopping(**{"keep_best": False, "score": score, **settings}), Any
+    watcher, job = EarlyStopping(**{"keep_best": False, "score": score, **settings}), cast(Any, None)
     found: list[tuple[str, str] | None] = []
     for step, value in enumerate(values, 1):
         scores = {"samples": 9, "logloss": None, "ne": None, "calibration": None, "auc": None, score: value}
@@ -60,7 +61,7 @@ def test_a_job_ends_early_and_its_best_model_is_kept(tmp_path: Path):
     )  # fmt: skip
     result = train(run)
     assert 12 <= result["step"] < 40
-    lines = [parse_json(line, "log") for line in (tmp_path / "out/log.jsonl").read_text().splitlines()]
+    lines: list[Any] = [json.loads(line) for line in (tmp_path / "out/log.jsonl").read_text().splitlines()]
     (said,) = (line for line in lines if line["event"] == "watcher")
     assert (said["what"], said["done"]) == ("stop", "training ends")
     first = next(line for line in lines if line["event"] == "test")

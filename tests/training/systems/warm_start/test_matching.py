@@ -88,7 +88,7 @@ def test_a_new_feature_changes_no_score_until_it_is_learned(name: str):
     before, after = old.state_dict(), new.state_dict()
     inputs = list(zip(inputs_of(model, schema("nba")), inputs_of(model, schema("ab")), strict=True))
     shapes = [{key: tuple(each.shape) for key, each in state.items()} for state in (after, before)]
-    found = matched(*shapes, inputs)
+    found = matched(shapes[0], shapes[1], inputs)
     with torch.no_grad():
         for key, inputs_moved in found.moved.items():
             put(after[key], before[key], inputs_moved)
