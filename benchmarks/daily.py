@@ -6,9 +6,9 @@
 The data is generated: its truth turns over the days. Feature `late` is in the model from day 10 on, and table `item`
 grows on day 20, when items come that were not there before. Each day trains once on the samples of that day in their
 order (`start_from` the day before). Every few days a model is also trained from new weights on all days so far, which
-has `late` in all of them: once in an order that is shuffled over the days, as a run does unless it says otherwise, and once
-in the order of time. Another is trained on the last day alone. All are scored by normalised entropy (NE) on the next
-day. Results are kept in --folder, where a stopped command goes on.
+has `late` in all of them: once in an order that is shuffled over the days, as a run does unless it says otherwise, and
+once in the order of time. Another is trained on the last day alone. All are scored by normalised entropy (NE) on the
+next day. Results are kept in --folder, where a stopped command goes on.
 """
 
 import argparse
