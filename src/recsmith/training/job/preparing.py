@@ -21,10 +21,9 @@ from recsmith.training.job.models import ONE_CANDIDATE, Unsharded, unsharded
 from recsmith.training.job.plan import plan_to_go_on
 from recsmith.training.job.ranking import grouping
 from recsmith.training.job.resuming import Saved
-from recsmith.training.job.run_step import RankMemory, memory_of, plain_step, planned_as_run
+from recsmith.training.job.run_step import plain_step, planned_as_run
 from recsmith.training.job.sharded import dense_shapes, numbers_across, with_collections
 from recsmith.training.models import sequence_settings
-from recsmith.training.optimizers.building import state_bytes
 from recsmith.training.run import Run
 from recsmith.training.run.refusals import check_together, layer_parts, placed_parts
 from recsmith.training.same_data import check_same_data
@@ -159,13 +158,6 @@ def check_data(parts: Unsharded) -> None:
         dataset = open_data(run.data.test, "data.test")
         check_same_data(parts.source.schema, dataset.schema, "data.test")
         grouping(run.metrics, dataset)
-
-
-def memory_held(made: PreparedRun) -> list[RankMemory]:
-    """What each rank of a job holds at the peak of a step, predicted."""
-    own = planned_as_run(made.run, made.plan, made.parts.features.repeats) if made.step is None else made.priced
-    lengths = history_lengths(made.parts, own.cluster.world_size)
-    return memory_of(made.run, own, made.shapes, state_bytes(made.run.optimizers.dense), lengths)
 
 
 def history_lengths(parts: Unsharded, ranks: int) -> Ints | None:

@@ -23,9 +23,8 @@ from recsmith.training.job.job import Keeps, Progress, TrainingJob
 from recsmith.training.job.log import RunLog
 from recsmith.training.job.models import Unsharded, unsharded
 from recsmith.training.job.plan import agreed_anew, agreed_plan
-from recsmith.training.job.preparing import done_by_rank_0, memory_held, prepare
+from recsmith.training.job.preparing import done_by_rank_0, prepare
 from recsmith.training.job.resuming import CHECKPOINTS, kept_in
-from recsmith.training.job.run_step import check_memory
 from recsmith.training.job.sharded import ShardedJob, draw_weights, rank_device, set_steps, settle, shard
 from recsmith.training.optimizers.building import set_schedule
 from recsmith.training.random_states import random_kept
@@ -81,7 +80,6 @@ def prepared(
         run, dist.get_world_size(), saved=saved, check_by=done_by_rank_0,
         plan_by=lambda parts, before, _: plan or agreed_plan(parts, before, ranks_per_host()),
     )  # fmt: skip
-    done_by_rank_0(lambda: check_memory(memory_held(made), ranks_per_host(), rank_device().type))
     run, plan, parts, progress = made.run, made.plan, made.parts, progress_of(saved)
     found = [(system, system.attached(run, parts.task.model)) for system in systems()]
     attached = {system.kept or system.key: each for system, each in found if each is not None}
