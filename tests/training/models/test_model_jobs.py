@@ -1,6 +1,7 @@
 """Jobs of the models of histories: losses of the unsharded model on 1, 2 and 4 ranks, resumed to the bit, served."""
 
 import json
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -115,6 +116,7 @@ def test_rows_of_histories_are_fetched_from_a_file_ahead_of_their_batch(
 @needs_systems("stored")
 def test_tables_of_histories_are_stored_smaller(tmp_path: Path):
     from recsmith.training import load_model
+    from recsmith.training.launch.dry_run import described
 
     rules = (
         CompressionRule(method="quotient_remainder", tables="user", above_rows=0, factor=4),
@@ -122,6 +124,8 @@ def test_tables_of_histories_are_stored_smaller(tmp_path: Path):
     )
     model = RunModel(name="hstu", embedding_dim=8, arguments=ARGUMENTS["hstu"], compression=rules)
     run = a_run(tmp_path / "out", model=model, ranks=2)
+    plain = described(a_run(tmp_path / "out", model=replace(model, compression=()), ranks=2))
+    assert described(run).memory[0].layers >= plain.memory[0].layers
     result = train(run)
     assert losses(Path(run.output)) == pytest.approx(unsharded_losses(run, STEPS), rel=1e-6)
     again = from_step(run, EVERY, tmp_path / "again")

@@ -12,6 +12,7 @@ import numpy as np
 
 from recsmith._process import memory_limit
 from recsmith._types import Ints, noun
+from recsmith.embeddings.transforms import physical
 from recsmith.errors import RecSmithError, UsageError
 from recsmith.jobs.machine import PROGRAM_BYTES, memory_bytes
 from recsmith.planning.simulate import simulate
@@ -118,12 +119,16 @@ def history_work(run: Run, plan: Plan, lengths: Ints | None = None) -> HistoryWo
     settings = sequence_settings(run.model.name, run.model.arguments)
     if settings is None:
         return None
-    features = {each.name: (each, table) for table in plan.workload.tables for each in table.features}
-    events, table = features[settings.history[0]]
+    history, width = settings.history[0], run.model.embedding_dim
+    features = {each.name: (each, table.embedding_dim) for table in plan.workload.tables for each in table.features}
+    if history in features:
+        events, width = features[history]
+    else:  # of a table that is stored smaller, each lookup has a feature
+        events = next(each for name, (each, _) in features.items() if name.startswith(physical(history, "")))
     pooled = [each for each in plan.workload.tables if each.pooled]
     others = sum(each.embedding_dim * len(each.features) for each in pooled)
     known = np.array([events.pooling_factor]) if lengths is None or not len(lengths) else lengths
-    work = layer_work(settings, table.embedding_dim, lengths=known, others=others, labels=1)
+    work = layer_work(settings, width, lengths=known, others=others, labels=1)
     return work if lengths is None else replace(work, different=_different(lengths, plan.workload.batch_size))
 
 
