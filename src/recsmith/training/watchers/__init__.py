@@ -80,24 +80,18 @@ class Watchers:
             self.times.step(seen.waited_s, time.perf_counter() - begun)
 
     def look_at_scores(self, seen: Any) -> None:
-        """Let each that wants look at an evaluation (SeenScores), and keep what it asks for.
-
-        Raises as `look` does.
-        """
-        for name, watcher in self.named.items():
-            look = getattr(watcher, "look_at_scores", None)
-            if look is not None:
-                self._heard(name, look, seen, f"at the evaluation of step {seen.step}")
+        """Let each that wants look at an evaluation (SeenScores), and keep what it asks for; raises as `look` does."""
+        self._heard_by_all("look_at_scores", seen, f"at the evaluation of step {seen.step}")
 
     def look_at_period(self, seen: Any) -> None:
-        """Let each that wants look at a period that was scored (SeenPeriod), and keep what it asks for.
+        """The same of a period that was scored (SeenPeriod)."""
+        self._heard_by_all("look_at_period", seen, f"at period {seen.period}")
 
-        Raises as `look` does.
-        """
+    def _heard_by_all(self, method: str, seen: Any, where: str) -> None:
         for name, watcher in self.named.items():
-            look = getattr(watcher, "look_at_period", None)
+            look = getattr(watcher, method, None)
             if look is not None:
-                self._heard(name, look, seen, f"at period {seen.period}")
+                self._heard(name, look, seen, where)
 
     def _heard(self, name: str, look: Callable[[Any], Any], seen: Any, where: str) -> None:
         from recsmith.training.random_states import random_kept
