@@ -128,23 +128,34 @@ def opened_weights(file: Path, expected: Mapping[str, WholeTensor]) -> Iterator[
     Raises:
         CorruptFile: the file is damaged, or holds other tensors than expected.
     """
+    with opened_file(file) as opened:
+        there = tensors_in(opened)
+        odd = min((name for name in {*there, *expected} if there.get(name) != expected.get(name)), default=None)
+        if odd is not None:
+            raise CorruptFile(
+                f"'{file}' is of another model: '{odd}' is {_said(there.get(odd))} there, and its card makes it "
+                f"{_said(expected.get(odd))}; export the model again"
+            )
+        yield opened
+
+
+@contextmanager
+def opened_file(file: Path) -> Iterator[Any]:
+    """A safetensors file, opened; CorruptFile where it is damaged."""
     check_is_file(file)  # a pipe would be waited for
     try:
         with safe_open(file, framework="pt") as opened:
-            there = {name: WholeTensor(*kind_of(opened.get_slice(name))) for name in opened.keys()}  # noqa: SIM118
-            odd = min((name for name in {*there, *expected} if there.get(name) != expected.get(name)), default=None)
-            if odd is not None:
-                raise CorruptFile(
-                    f"'{file}' is of another model: '{odd}' is {_said(there.get(odd))} there, and its card makes it "
-                    f"{_said(expected.get(odd))}; export the model again"
-                )
             yield opened
     except (SafetensorError, OSError) as error:
         raise CorruptFile(f"'{file}' is not a sound safetensors file: {error}; export the model again") from None
 
 
-def kind_of(entry: Any) -> tuple[torch.dtype, tuple[int, ...]]:
-    """Element type and shape of a tensor in an opened file."""
+def tensors_in(opened: Any) -> dict[str, WholeTensor]:
+    """Element types and shapes of all tensors in an opened file."""
+    return {name: WholeTensor(*_kind(opened.get_slice(name))) for name in opened.keys()}  # noqa: SIM118
+
+
+def _kind(entry: Any) -> tuple[torch.dtype, tuple[int, ...]]:
     kinds = {name: kind for kind, name in TYPE_NAMES.items()}
     return kinds.get(entry.get_dtype(), torch.bool), tuple(entry.get_shape())  # others are never exported
 

@@ -4,14 +4,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import torch
-from safetensors import safe_open
 from torch.distributed.checkpoint._nested_dict import flatten_state_dict
 
 from recsmith.data import DataSchema
 from recsmith.jobs.sharded_model import held_of
 from recsmith.plans import Plan
 from recsmith.problems import TableRule
-from recsmith.training.job.export import WEIGHTS
+from recsmith.training.job.export import WEIGHTS, opened_file
 from recsmith.training.job.models import Unsharded
 from recsmith.training.job.plan_rules import loadable_rules, why_not_loadable
 from recsmith.training.job.preparing import PreparedRun
@@ -139,7 +138,7 @@ def _rearranged(run: Run, trained: Trained, plan: Plan) -> list[tuple[str, str]]
 def _copy_model(job: ShardedJob, match: Match, trained: Trained, names: Mapping[str, str]) -> None:
     """Weights of an exported model."""
     assert trained.model is not None
-    with safe_open(trained.model / WEIGHTS, framework="pt") as opened:
+    with opened_file(trained.model / WEIGHTS) as opened:
         for name, corner, tensor, _ in job.rows.shards():
             if name in match.moved:
                 put(tensor, opened.get_tensor(names[name]), match.moved[name])

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from recsmith.errors import CorruptFile, UsageError
+from recsmith.errors import UsageError
 from recsmith.training.job.card import CARD, MODEL, ModelCard, read_card
-from recsmith.training.job.export import WEIGHTS
+from recsmith.training.job.export import WEIGHTS, opened_file, tensors_in
 from recsmith.training.job.resuming import CHECKPOINTS, PROGRESS, STATE, Saved, checkpoint_folders
 from recsmith.training.optimizers.settings import RunOptimizers
 from recsmith.training.stores.checkpoint import CheckpointRows
@@ -38,16 +38,8 @@ class Trained:
         if self.saved is not None:
             return CheckpointRows(self.state).whole()
         assert self.model is not None
-        from safetensors import SafetensorError, safe_open
-
-        from recsmith.training.job.export import kind_of
-
-        file = self.model / WEIGHTS
-        try:
-            with safe_open(file, framework="pt") as opened:
-                return {name: WholeTensor(*kind_of(opened.get_slice(name))) for name in opened.keys()}  # noqa: SIM118
-        except (SafetensorError, OSError) as error:
-            raise CorruptFile(f"'{file}' is not a sound safetensors file: {error}; export the model again") from None
+        with opened_file(self.model / WEIGHTS) as opened:
+            return tensors_in(opened)
 
     @property
     def state(self) -> Path:
