@@ -73,7 +73,7 @@ def unsharded(run: dict[str, Any]) -> list[float]:
     import torch
 
     from recsmith.training.batches import training_batches
-    from recsmith.training.job.metrics import Window
+    from recsmith.training.job.metrics import ScoredLabels, Window
     from recsmith.training.job.models import build_task
     from recsmith.training.job.sharded import draw_weights
     from recsmith.training.optimizers.building import sparse_arguments, table_class
@@ -101,7 +101,7 @@ def unsharded(run: dict[str, Any]) -> list[float]:
         loss.backward()
         for optimizer in optimizers:
             optimizer.step()
-        window = Window(logits.device, ("label",))
+        window = Window(logits.device, ScoredLabels(("label",)))
         window.add(logits, labels)
         losses.append(window.scores().logloss or 0.0)
     return losses

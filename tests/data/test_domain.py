@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from recsmith.data import Batch, ParquetFeature, ParquetSpec, check_spec, count_figures, load_spec, open_dataset
-from recsmith.data.batch import JaggedIds
+from recsmith.data.batch import DataFeature, DataSchema, JaggedIds
 from recsmith.data.converting import convert_dataset
 from recsmith.data.domain import check_ids, in_domain, wrong_values
 from recsmith.data.source import SampleBlock
@@ -88,17 +88,19 @@ def test_the_first_wrong_sample_is_told_whatever_is_wrong_with_it():
         dense=np.array([[0], [np.inf], [0], [0]], np.float32), ids=ids, label_names=("y",),
         labels=np.array([[0], [1], [2], [0]], np.float32), sample_ids=np.arange(4),
     )  # fmt: skip
-    assert sorted(mask.tolist() for mask, _ in wrong_values(samples, ["x"]).values()) == [
+    schema = DataSchema(features=(DataFeature(name="a", num_embeddings=4),), dense=("x",), labels=("y",))
+    assert sorted(mask.tolist() for mask, _ in wrong_values(samples, schema).values()) == [
         [False, False, True, False],
         [False, True, False, False],
     ]
-    found = in_domain(SampleBlock(samples=samples), ["x"], "of it")
+    found = in_domain(SampleBlock(samples=samples), schema, "of it")
     assert found.valid is not None
     assert found.valid.tolist() == [True, False, False, True]
     assert found.first_corrupt.startswith("row 1 of it has dense value 'x' inf")
     before = np.array([False, True, True, True])
     assert (
-        in_domain(SampleBlock(samples=samples, valid=before, first_corrupt="row 0"), ["x"], "").first_corrupt == "row 0"
+        in_domain(SampleBlock(samples=samples, valid=before, first_corrupt="row 0"), schema, "").first_corrupt
+        == "row 0"
     )
 
 

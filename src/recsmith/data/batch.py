@@ -4,7 +4,7 @@ B samples, D dense columns, L labels, n ids of a feature in all samples
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import field
 from typing import Any
 
@@ -182,23 +182,35 @@ class ValueMeaning:
     transforms: tuple[dict[str, Any], ...] = ()
 
 
+def unknown_labels(spec: Any) -> Iterator[str]:
+    """What a schema or a spec of data says of labels that it does not have, and what to do."""
+    for key in ("missing_labels", "number_labels"):
+        for name in getattr(spec, key):
+            if name not in spec.labels:
+                yield f"{key} names '{name}', which is no label ({', '.join(spec.labels)}); name labels"
+
+
 @noun
 class DataSchema:
     """What every sample holds: the bags of its features, dense values and labels, each in this order.
 
-    values: what they mean beside their names; None where nobody kept that.
+    values: what they mean beside their names; None where nobody kept that. missing_labels: labels that some samples
+    lack, which is NaN in a batch. number_labels: labels that are any finite number; others are chances, 0 to 1.
     """
 
     features: tuple[DataFeature, ...]
     dense: tuple[str, ...]
     labels: tuple[str, ...]
     values: ValueMeaning | None = ValueMeaning()
+    missing_labels: tuple[str, ...] = ()
+    number_labels: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        """Check that no name stands twice."""
+        """Check that no name stands twice, and that labels are there of which more is said."""
         names = Counter([*(each.name for each in self.features), *self.dense, *self.labels])
         twin = next((name for name, count in names.items() if count > 1), None)
         check_rules(None if twin is None else f"the column '{twin}' is named twice; each column has one meaning")
+        check_rules(*unknown_labels(self))
 
     @property
     def feature_names(self) -> tuple[str, ...]:

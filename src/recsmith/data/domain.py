@@ -1,11 +1,11 @@
 """Which values samples may hold: one rule for every reader of data, and for models that are served.
 
-Labels are chances, 0 to 1. Dense values and weights are finite. Ids are rows of their tables.
+Labels are chances, 0 to 1, or finite numbers where the schema says so (number_labels); samples may lack one where it
+says so (missing_labels), but not all. Dense values and weights are finite. Ids are rows of their tables.
 
 B samples, n ids
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,27 +13,25 @@ import numpy as np
 import numpy.typing as npt
 
 from recsmith._types import Bools
-from recsmith.data.batch import Batch
+from recsmith.data.batch import Batch, DataSchema
 from recsmith.data.source import BlockSource, SampleBlock
 from recsmith.errors import CorruptFile
 
 Faults = dict[str, tuple[Bools, str]]  # by what is wrong: which samples (B,), and what the first of them has, in words
 LABELS = "labels are 0 to 1; map other scales to it first"
+NUMBERS = "labels that are numbers are finite"
 FINITE = "dense values and weights are finite numbers"
 
 
-def wrong_values(samples: Batch, dense_names: Sequence[str]) -> Faults:
+def wrong_values(samples: Batch, schema: DataSchema) -> Faults:
     """By what is wrong: which samples it concerns (B,), and the first of their values. Nothing, where all is right."""
     found: dict[str, tuple[Bools, str]] = {}
 
     def note(what: str, rule: str, rows: Bools, value: float) -> None:
         found[f"{what} outside its range ({rule})"] = rows, f"{what} {value:.6g}, and {rule}"
 
-    labels, dense = samples.labels, samples.dense
-    right = (labels >= 0) & (labels <= 1)
-    for at in np.flatnonzero(~right.all(axis=0)).tolist():
-        rows = ~right[:, at]
-        note(f"label '{samples.label_names[at]}'", LABELS, rows, float(labels[rows, at][0]))
+    dense, dense_names = samples.dense, schema.dense
+    found |= wrong_labels(samples, schema)
     finite = np.isfinite(dense)
     for at in np.flatnonzero(~finite.all(axis=0)).tolist():
         rows = ~finite[:, at]
@@ -48,9 +46,29 @@ def wrong_values(samples: Batch, dense_names: Sequence[str]) -> Faults:
     return found
 
 
-def in_domain(block: SampleBlock, dense_names: Sequence[str], place: str) -> SampleBlock:
+def wrong_labels(samples: Batch, schema: DataSchema) -> Faults:
+    """By what is wrong with labels: which samples it concerns (B,), and the first of their values."""
+    found: dict[str, tuple[Bools, str]] = {}
+    labels, names = samples.labels, samples.label_names
+    right = (labels >= 0) & (labels <= 1)
+    for at, name in enumerate(names):
+        if name in schema.number_labels:
+            right[:, at] = np.isfinite(labels[:, at])
+        if name in schema.missing_labels:
+            right[:, at] |= np.isnan(labels[:, at])
+    for at in np.flatnonzero(~right.all(axis=0)).tolist():
+        rule = NUMBERS if names[at] in schema.number_labels else LABELS
+        rows, what = ~right[:, at], f"label '{names[at]}'"
+        found[f"{what} outside its range ({rule})"] = rows, f"{what} {float(labels[rows, at][0]):.6g}, and {rule}"
+    none: Bools = np.asarray(np.isnan(labels).all(axis=1))
+    if schema.missing_labels and none.any():
+        found["rows without any label"] = none, "no label; samples have one at least"
+    return found
+
+
+def in_domain(block: SampleBlock, schema: DataSchema, place: str) -> SampleBlock:
     """The block without samples whose values no model can learn from: they count as corrupt. place: of its rows."""
-    found = wrong_values(block.samples, dense_names)
+    found = wrong_values(block.samples, schema)
     return without_faults(block, {what: (rows, f"has {said}") for what, (rows, said) in found.items()}, place)
 
 
@@ -109,4 +127,4 @@ class CheckedSource:
         found, place = self.source.read(block), f"of block {block} of '{self.name}'"
         for name, bags in found.samples.ids.items():
             check_ids(bags.values, self.rows[name] or 2**63, f"{place}: feature '{name}'")
-        return in_domain(found, self.source.schema.dense, place)
+        return in_domain(found, self.source.schema, place)

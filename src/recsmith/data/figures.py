@@ -135,7 +135,8 @@ def distinct_bags(bags: JaggedIds, batch_size: int) -> Ints:
 
 
 def _mean(values: "np.ndarray[tuple[int], np.dtype[np.float32]]") -> float:
-    return float(values.mean(dtype=np.float64)) if len(values) else 0.0
+    known = values[~np.isnan(values)]  # labels that some samples lack
+    return float(known.mean(dtype=np.float64)) if len(known) else 0.0
 
 
 def _feature(feature: DataFeature, bags: JaggedIds, batch_size: int, stored: int | None) -> FeatureFigures:

@@ -20,6 +20,7 @@ from recsmith.errors import UsageError
 from recsmith.files import Raw, dump_json, json_schema
 from recsmith.reports.docstrings import meanings, said_of
 from recsmith.training.collectives import KIND as COLLECTIVES
+from recsmith.training.losses import KIND as LOSSES
 from recsmith.training.models import MODEL
 from recsmith.training.optimizers import KIND as OPTIMIZERS
 from recsmith.training.seams import ROWS, STEP, TABLES, UPDATE, WATCHER
@@ -28,7 +29,7 @@ from recsmith.training.seams import ROWS, STEP, TABLES, UPDATE, WATCHER
 KINDS: Mapping[str, tuple[str, int]] = {
     "pipeline": (STEP, 1), "rows": (ROWS, 2), "comms": (COLLECTIVES, 0), "watchers": (WATCHER, 0),
     "data.periods.update": (UPDATE, 0), "model.table_module": (TABLES, 3), "model.arguments": (MODEL, 0),
-    "optimizers.dense": (OPTIMIZERS, 2),
+    "optimizers.dense": (OPTIMIZERS, 2), "model.tasks.loss": (LOSSES, 2),
 }  # fmt: skip
 
 

@@ -39,9 +39,9 @@ def _name_components(schema: Raw, key: str, names: list[str]) -> None:
     if key == "model.arguments":  # whose model has another key
         return
     before, _, last = key.rpartition(".")
-    noun = {"": schema, "data.periods": schema["$defs"].get("Periods"), "model": schema["$defs"]["RunModel"]}.get(
-        before
-    )
+    defined = schema["$defs"]
+    noun = {"": schema, "data.periods": defined.get("Periods"), "model": defined["RunModel"],
+            "model.tasks": defined["RunTask"]}.get(before)  # fmt: skip
     if noun is None:  # optimizers.dense, whose settings are its arguments; or a system that is not there
         return
     place = noun["properties"][last]

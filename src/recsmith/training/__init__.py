@@ -14,6 +14,7 @@ from recsmith._late import late_names
 if TYPE_CHECKING:
     from recsmith._types import noun
     from recsmith.training.launch.launching import train
+    from recsmith.training.losses.settings import RunTask
     from recsmith.training.optimizers.settings import DenseOptimizer, RunOptimizers, SparseOptimizer
     from recsmith.training.results.evaluation import evaluate
     from recsmith.training.results.serving import load_model
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 _core = late_names(__name__, {
     "recsmith._types": ("noun",),
     "recsmith.training.launch.launching": ("train",),
+    "recsmith.training.losses.settings": ("RunTask",),
     "recsmith.training.optimizers.settings": ("DenseOptimizer", "RunOptimizers", "SparseOptimizer"),
     "recsmith.training.results.evaluation": ("evaluate",),
     "recsmith.training.results.serving": ("load_model",),
@@ -50,7 +52,7 @@ _core = late_names(__name__, {
 
 __all__ = [
     "BatchChange", "Checkpointing", "DenseOptimizer", "OpenRun", "Run", "RunComms", "RunData", "RunFacts", "RunMetrics",
-    "RunModel", "RunOptimizers", "RunTable", "Scores", "SparseOptimizer", "System", "SystemTold", "evaluate",
+    "RunModel", "RunOptimizers", "RunTable", "RunTask", "Scores", "SparseOptimizer", "System", "SystemTold", "evaluate",
     "load_model", "load_run", "noun", "run_from_raw", "run_to_raw", "save_run", "train",
 ]  # fmt: skip
 

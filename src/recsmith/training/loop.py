@@ -19,7 +19,7 @@ from recsmith.training.batches import TrainingBatch, pinned
 from recsmith.training.job.agreement import END, FAILURES, Ending
 from recsmith.training.job.job import Progress, TrainingJob, evaluate_now, finish, log_progress, log_wish, save
 from recsmith.training.job.log import StepTimes, time_forward, timed
-from recsmith.training.job.metrics import Window
+from recsmith.training.job.metrics import Window, scored_labels
 from recsmith.training.job.rank_times import BytesSent, RankTimes
 from recsmith.training.scores import Scores
 from recsmith.training.seams import systems
@@ -45,7 +45,7 @@ class TrainedModels:
 
     def __init__(self, job: TrainingJob) -> None:
         self.job = job
-        self._window = Window(job.sharded.device, job.source.schema.labels)
+        self._window = Window(job.sharded.device, scored_labels(job.run.model, job.source.schema))
 
     def took(self, outcome: StepOutcome) -> None:
         """A step was trained: keep its predictions, and how far each model is."""

@@ -29,7 +29,8 @@ def check_same_data(trained: DataSchema, given: DataSchema, where: str) -> None:
 def _differences(trained: DataSchema, given: DataSchema) -> Iterator[str]:
     names = [("features", given.feature_names, trained.feature_names),
              ("features with weights", _weighted(given), _weighted(trained)),
-             ("dense columns", given.dense, trained.dense), ("labels", given.labels, trained.labels)]  # fmt: skip
+             ("dense columns", given.dense, trained.dense), ("labels", given.labels, trained.labels),
+             ("labels that are numbers", given.number_labels, trained.number_labels)]  # fmt: skip
     for what, mine, wanted in names:
         if mine != wanted:
             yield f"{what} {_listed(mine)}, and the model was trained on {_listed(wanted)}"

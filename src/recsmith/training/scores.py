@@ -37,7 +37,8 @@ class LabelScores:
 
     ne: cross entropy over that of always predicting the mean label; null where all labels are equal, as auc is then.
     calibration: mean prediction over mean label; null where no label is above 0. ranking: beside samples of the same
-    group, where the run names groups.
+    group, where the run names groups. samples: that have the label, where some may lack it. rmse: root of the mean
+    squared error, where the model says the label itself; the scores of chances are null then.
     """
 
     logloss: float | None
@@ -45,6 +46,8 @@ class LabelScores:
     calibration: float | None
     auc: float | None
     ranking: RankingScores | None = None
+    samples: int | None = None
+    rmse: float | None = None
 
 
 @noun
@@ -52,7 +55,8 @@ class Scores:
     """How good predictions of `samples` are: scores as LabelScores has them, of several labels their means.
 
     corrupt: samples beside them that were left out. labels: scores of each label by its name, where there are several;
-    a mean is null where a label has no such score. ranking: of data with one label, where the run names groups.
+    a mean is null where a label has no such score, but of those that the model says itself, whose score is rmse.
+    ranking: of data with one label, where the run names groups.
     """
 
     samples: int
@@ -63,19 +67,22 @@ class Scores:
     corrupt: int = 0
     labels: dict[str, LabelScores] | None = None
     ranking: RankingScores | None = None
+    rmse: float | None = None
 
 
 def scores_of(samples: int, labels: Mapping[str, LabelScores]) -> Scores:
     """Scores of samples by those of each of their labels."""
 
-    def mean(name: str) -> float | None:
-        values = [getattr(each, name) for each in labels.values()]
+    def mean(name: str, *, of_numbers: bool = False) -> float | None:
+        of_kind = [each for each in labels.values() if (each.rmse is not None) == of_numbers]
+        values = [getattr(each, name) for each in of_kind]
         return None if not values or None in values else statistics.fmean(values)
 
     return Scores(
         samples=samples, logloss=mean("logloss"), ne=mean("ne"), calibration=mean("calibration"), auc=mean("auc"),
         labels=dict(labels) if len(labels) > 1 else None,
         ranking=next(iter(labels.values())).ranking if len(labels) == 1 else None,
+        rmse=mean("rmse", of_numbers=True),
     )  # fmt: skip
 
 
@@ -96,18 +103,21 @@ def _flat(scores: Mapping[str, Any]) -> dict[str, Any]:
 
 
 SHOWN = {"logloss": ("log loss", ".5f"), "ne": ("NE", ".4f"), "auc": ("AUC", ".5f"),
-         "calibration": ("calibration", ".4f")}  # fmt: skip
+         "calibration": ("calibration", ".4f"), "rmse": ("RMSE", ".5f")}  # fmt: skip
+CHANCES = ("logloss", "ne", "auc", "calibration")  # scores of labels of 0 to 1
 WITHOUT = {
     "logloss": "no sample, or no finite prediction", "ne": "all labels are equal", "auc": "all labels are equal",
-    "calibration": "no label is above 0",
+    "calibration": "no label is above 0", "rmse": "the model says no label itself, or none that is finite",
 }  # fmt: skip
 
 
-def shown_scores(scores: Mapping[str, Any], names: Sequence[str] = tuple(SHOWN)) -> str:
+def shown_scores(scores: Mapping[str, Any], names: Sequence[str] = CHANCES) -> str:
     """Scores as a log has them in a line; what has no meaning says why. Those of each of several labels follow."""
-    known = [f"{SHOWN[name][0]} {scores[name]:{SHOWN[name][1]}}" for name in names if scores[name] is not None]
+    numbers = scores.get("rmse") is not None
+    told = (*(name for name in names if not numbers or scores[name] is not None), *(["rmse"] if numbers else []))
+    known = [f"{SHOWN[name][0]} {scores[name]:{SHOWN[name][1]}}" for name in told if scores[name] is not None]
     lacking: dict[str, list[str]] = {}
-    for name in names:
+    for name in told:
         if scores[name] is None:
             because = WITHOUT["logloss" if scores["logloss"] is None else name]
             lacking.setdefault(because, []).append(SHOWN[name][0])
@@ -142,7 +152,7 @@ def known_score(scores: Mapping[str, Any], name: str, where: str) -> float:
 
     scores: as a log has them. where: they were found, for errors.
     """
-    value = scores[name]
+    value = scores.get(name)
     if value is None:
         raise UsageError(f"{where} has no {SHOWN[name][0]} ({WITHOUT[name]}); give data with samples of both classes")
     return float(value)

@@ -298,7 +298,7 @@ def test_a_softmax_is_told_by_the_log_odds_of_its_first_candidate():
     import torch
 
     from recsmith.training.batches import as_tensors
-    from recsmith.training.job.models import Loss, SoftmaxLoss
+    from recsmith.training.job.losses import Loss, SoftmaxLoss
     from recsmith.training.tables.features import Features
 
     batch = Batch(

@@ -27,6 +27,7 @@ from recsmith.training.run.parts import (
     OWN_SOURCE,
     OWN_TABLES,
     SOFTMAX,
+    TASKS,
     WEIGHTS,
     Messages,
     NarrowTables,
@@ -88,10 +89,12 @@ PARTS: tuple[Part, ...] = (
         own.FewerUnits(), own.LayerOptimizer("adam"), own.LayerOptimizer("adamw", 0.01), own.LayerOptimizer("lbfgs")]),
     *of_system("arrays", "parts", lambda own: [own.TrainedTogether()]),
     *of_system("remote", "parts", lambda own: [own.TablesOnServers()]),
-    SOFTMAX,
+    SOFTMAX, TASKS,
 )  # fmt: skip
 REFUSED = {
     ("model.loss: softmax", "pipeline: dance"),
+    ("model.loss: softmax", "model.tasks"),
+    ("model.tasks", "pipeline: dance"),
     ("data.deduplicate", "model.compression"),
     ("data.deduplicate", "pipeline: sparse_dist"),
     ("data.balance", "data.deduplicate"),

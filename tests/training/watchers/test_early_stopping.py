@@ -74,7 +74,7 @@ def test_a_job_ends_early_and_its_best_model_is_kept(tmp_path: Path):
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
-        ({"score": "mse"}, "score is 'mse'; known: ne, logloss, auc"),
+        ({"score": "mse"}, "score is 'mse'; known: ne, logloss, rmse, auc"),
         ({"patience": 0}, "patience is 0"),
         ({"target": float("nan")}, "target is nan"),
         ({"patience": None, "keep_best": False}, "so it does nothing"),

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from recsmith._types import Bools, Ints, noun
-from recsmith.data.batch import JaggedIds, Singles
+from recsmith.data.batch import JaggedIds, Singles, unknown_labels
 from recsmith.data.domain import Faults, check_ids
 from recsmith.data.parquet.arrow import pyarrow
 from recsmith.data.source import found_beside
@@ -59,6 +59,8 @@ class ParquetSpec:
     """Parquet or Arrow files (.arrow, .feather), or folders of them by names and numbers (part-2 before part-10).
 
     features, dense, labels: columns to read; all empty takes what `recsmith data generate` wrote into the files.
+    missing_labels: labels that a row may lack, by null or NaN; it has no loss for them (docs/tasks.md).
+    number_labels: labels of any finite number, which a squared error fits; others are 0 to 1.
     sample_id: a column with the numbers of samples; without it they are counted along the files.
     An empty id or list is an empty bag, an empty dense value 0; a row is corrupt without a label, with a null in a
     list, or with other than one weight an id.
@@ -71,6 +73,8 @@ class ParquetSpec:
     features: tuple[ParquetFeature, ...] = ()
     dense: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
+    missing_labels: tuple[str, ...] = ()
+    number_labels: tuple[str, ...] = ()
     sample_id: str | None = None
     max_corrupt: int = 100
     read_gap: int = 0
@@ -88,6 +92,7 @@ class ParquetSpec:
             "the column map names no labels; list at least one, or leave features, dense and labels out"
             if some and not self.labels
             else None,
+            *unknown_labels(self),
         )
 
     def beside(self, folder: Path) -> "ParquetSpec":
@@ -138,14 +143,23 @@ def ids_outside(table: Any, feature: ParquetFeature, place: str) -> tuple[int, i
     return int(np.count_nonzero(values < 0)), int(np.count_nonzero(values >= (feature.num_embeddings or UNCOUNTED)))
 
 
-def numbers(table: Any, names: tuple[str, ...], place: str) -> tuple[Singles, Bools]:
-    """Columns of numbers side by side (B, C), 0 for null; and which rows have no null (B,)."""
+def numbers(
+    table: Any, names: tuple[str, ...], place: str, missing: tuple[str, ...] = ()
+) -> tuple[Singles, Bools]:  # fmt: skip
+    """Columns of numbers side by side (B, C), 0 for null; and which rows have no null (B,).
+
+    missing: columns in which null is NaN, and counts for nothing.
+    """
     values, whole = np.zeros((table.num_rows, len(names)), np.float32), np.ones(table.num_rows, np.bool_)
     for at, name in enumerate(names):
         column = table[name].combine_chunks()
-        if column.null_count:
-            whole &= column.is_valid().to_numpy(zero_copy_only=False)
         values[:, at] = _plain(column, name, place)
+        if column.null_count:
+            there = column.is_valid().to_numpy(zero_copy_only=False)
+            if name in missing:
+                values[~there, at] = np.nan
+            else:
+                whole &= there
     return values, whole
 
 

@@ -46,7 +46,7 @@ class ParquetSource:
             _check_columns(file, self._columns)
         self.parts = [(file, part) for file in self._files for part in range(len(file.sizes))]
 
-    @property
+    @cached_property
     def schema(self) -> DataSchema:
         """What a sample holds."""
         if self._schema is not None:
@@ -63,7 +63,10 @@ class ParquetSource:
         values = ValueMeaning(
             modulo={each.name: each.num_embeddings or 1 for each in self.spec.features if each.ids == "modulo"}
         )
-        return DataSchema(features=tuple(features), dense=self.spec.dense, labels=self.spec.labels, values=values)
+        return DataSchema(
+            features=tuple(features), dense=self.spec.dense, labels=self.spec.labels, values=values,
+            missing_labels=self.spec.missing_labels, number_labels=self.spec.number_labels,
+        )  # fmt: skip
 
     @cached_property
     def _single(self) -> tuple[str, ...]:
@@ -102,7 +105,7 @@ class ParquetSource:
         file, part = self.parts[block]
         table, place = file.read(part, self._columns, self.spec.read_gap), f"'{file.path}'"
         taken_apart = flattened(table, self.spec.features, place)
-        labels, whole = numbers(table, self.spec.labels, place)
+        labels, whole = numbers(table, self.spec.labels, place, self.spec.missing_labels)
         ids, faults = dict[str, JaggedIds](), Faults()
         if not whole.all():
             faults["rows without a label"] = ~whole, "has no label"
@@ -122,7 +125,7 @@ class ParquetSource:
             sample_ids=self._sample_ids(block, table, place),
         )
         of_part = f"of part {part} of {place}"
-        return in_domain(without_faults(SampleBlock(samples=samples), faults, of_part), self.spec.dense, of_part)
+        return in_domain(without_faults(SampleBlock(samples=samples), faults, of_part), self.schema, of_part)
 
     @property
     def columns_of_features(self) -> dict[str, str]:
@@ -184,5 +187,6 @@ def written_spec(spec: ParquetSpec, file: ColumnFile) -> ParquetSpec:
         for each in schema.features
     ]
     return replace(
-        spec, features=tuple(features), dense=schema.dense, labels=schema.labels, sample_id=spec.sample_id or SAMPLE_ID
-    )
+        spec, features=tuple(features), dense=schema.dense, labels=schema.labels, sample_id=spec.sample_id or SAMPLE_ID,
+        missing_labels=schema.missing_labels, number_labels=schema.number_labels,
+    )  # fmt: skip

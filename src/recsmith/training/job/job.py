@@ -145,7 +145,7 @@ def evaluate_now(job: TrainingJob, scores: Scores | None = None) -> Scores:
     """Scores on data.test. scores: these, where they are known."""
     if scores is None:
         dataset = open_data(job.run.data.test, "data.test")
-        scores = score(job.sharded, dataset, job.features, job.batch_size, job.run.metrics)
+        scores = score(job.sharded, dataset, job.features, job.batch_size, job.run)
     job.log.write("test", {"step": job.progress.step, **encode(scores)})
     job.log.say({"note": f"test, step {job.progress.step:,}: {scores_text(scores)}"})
     return scores

@@ -9,7 +9,8 @@ from torch.func import functional_call
 from torchrec import KeyedJaggedTensor
 
 from recsmith.training.batches import as_tensors
-from recsmith.training.job.models import Unsharded, by_label
+from recsmith.training.job.losses import by_label
+from recsmith.training.job.models import Unsharded
 from recsmith.training.sources import first_batch
 
 SAMPLES = 2

@@ -5,7 +5,7 @@ n predictions, L labels; bins of predicted probability
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -13,39 +13,66 @@ import torch.distributed as dist
 from torchrec.metrics.calibration import compute_calibration
 from torchrec.metrics.ne import compute_ne, get_ne_states
 
-from recsmith.data import Batch, Dataset
+from recsmith.data import Batch, DataSchema, Dataset
 from recsmith.training.batches import evaluation_batches
 from recsmith.training.job.ranking import Grouping, grouping, ranking_scores
 from recsmith.training.job.sharded import ShardedJob
+from recsmith.training.losses.settings import number_tasks
 from recsmith.training.random_states import random_kept
-from recsmith.training.run import RunMetrics
+from recsmith.training.run import Run, RunModel
 from recsmith.training.scores import LabelScores, Scores, scores_of
 from recsmith.training.step_clock import STEPS
 from recsmith.training.tables.features import Features
 
 ETA = 1e-12  # of torchrec.metrics: probabilities stay this far from 0 and 1
 BINS = 2**14  # of training's AUC: what falls into one counts as equal; trade-off: finer ones cost time at each line
-SUMS = ("cross_entropy_sum", "weighted_num_samples", "pos_labels", "neg_labels", "predicted")
+SUMS = ("cross_entropy_sum", "weighted_num_samples", "pos_labels", "neg_labels", "predicted", "squared_error", "rows")
+
+
+@dataclass(frozen=True)
+class ScoredLabels:
+    """The labels of predictions: their names, and those of them that a model says itself, in place of a logit."""
+
+    names: tuple[str, ...]
+    said: tuple[str, ...] = ()
+
+    @property
+    def numbers(self) -> list[bool]:
+        """Of each, whether the model says it itself."""
+        return [name in self.said for name in self.names]
+
+    def scores(self, sums: torch.Tensor, found: Sequence[LabelScores]) -> Scores:
+        """Scores of all. sums: SUMS of each."""
+        rows = int(sums[0, SUMS.index("rows")])
+        return scores_of(rows, dict(zip(self.names, found, strict=True)))
+
+
+def scored_labels(model: RunModel, schema: DataSchema) -> ScoredLabels:
+    """The labels of the predictions of a run's model."""
+    return ScoredLabels(schema.labels, number_tasks(model.tasks, schema))
 
 
 class Window:
-    """Predictions of this rank since the last line was told. labels: their names. grouping: samples ranked together.
+    """Predictions of this rank since the last line was told.
+
+    labels: their names, and which the model says itself. grouping: samples ranked together. A label that is NaN is
+    missing, and its prediction is left out.
 
     They are copied to one place: a tensor of each step that is kept lies among the blocks that steps free and take
     again, and made steps on a CPU 5 % to 7 % longer.
     """
 
-    def __init__(self, device: torch.device, labels: Sequence[str], grouping: Grouping | None = None) -> None:
+    def __init__(self, device: torch.device, labels: ScoredLabels, grouping: Grouping | None = None) -> None:
         self.labels, self.grouping = labels, grouping
         self._groups: list[torch.Tensor] = []
-        self._kept = torch.empty(2, len(labels), 0, device=device)  # logits and labels (2, L, room)
+        self._kept = torch.empty(2, len(labels.names), 0, device=device)  # logits and labels (2, L, room)
         self._count = 0  # how many of them are there
 
     def add(self, logits: torch.Tensor, labels: torch.Tensor) -> None:
         """Keep the predictions of a batch (B, L)."""
         begin, end = self._count, self._count + len(logits)
         if end > self._kept.shape[2]:
-            larger = torch.empty(2, len(self.labels), 2 * end, device=logits.device)
+            larger = torch.empty(2, len(self.labels.names), 2 * end, device=logits.device)
             larger[..., :begin] = self._kept[..., :begin]
             self._kept = larger
         self._kept[0, :, begin:end] = logits.T
@@ -59,26 +86,30 @@ class Window:
 
     def scores(self) -> Scores:
         """Scores of all ranks' predictions, AUC by bins; called on every rank, and the window is empty afterwards."""
-        pairs = self._whole()
-        sums = torch.stack([torch.cat([_sums(*pair), _histogram(*pair).flatten()]) for pair in pairs])
+        kinds = self.labels.numbers
+        of_each = [(_sums(*pair, own), _histogram(*pair)) for pair, own in zip(self._whole(), kinds, strict=True)]
+        sums = torch.stack([torch.cat([each, histogram.flatten()]) for each, histogram in of_each])
         dist.all_reduce(sums)
-        found = [_scores(each[: len(SUMS)].cpu(), _binned_auc(each[len(SUMS) :].view(2, BINS))) for each in sums]
-        return self._named(sums[0], found)
+        bins = [each[len(SUMS) :].view(2, BINS) for each in sums]
+        found = [_scores(each.cpu(), _binned_auc(part), own)
+                 for each, part, own in zip(sums[:, : len(SUMS)], bins, kinds, strict=True)]  # fmt: skip
+        return self.labels.scores(sums, found)
 
     def exact_scores(self) -> Scores:
         """The same with the exact AUC, for which every rank gets all predictions."""
         pairs = [(_gathered(logits), _gathered(labels)) for logits, labels in self._whole()]
-        sums = [_sums(*pair).cpu() for pair in pairs]
-        found = [_scores(each, exact_auc(*pair)) for each, pair in zip(sums, pairs, strict=True)]
+        sums, found = _exact(pairs, self.labels)
         if self.grouping is not None:
             groups = _gathered(torch.cat([torch.zeros(0, dtype=torch.int64), *self._groups]).to(self._kept.device))
             found = [self._ranked(each, *pair, groups) for each, pair in zip(found, pairs, strict=True)]
-        return self._named(sums[0], found)
+        return self.labels.scores(sums, found)
 
     def _ranked(
         self, found: LabelScores, logits: torch.Tensor, labels: torch.Tensor, groups: torch.Tensor
     ) -> LabelScores:  # fmt: skip
         assert self.grouping is not None
+        there = ~labels.isnan()
+        logits, labels, groups = logits[there], labels[there], groups[there]
         scored, wanted, alike = (each.cpu().numpy() for each in (logits.double(), labels.double(), groups))
         return replace(found, ranking=ranking_scores(scored, wanted, alike, self.grouping.at))
 
@@ -88,26 +119,48 @@ class Window:
         self._count = 0
         return list(zip(logits, labels, strict=True))
 
-    def _named(self, sums: torch.Tensor, found: list[LabelScores]) -> Scores:
-        samples = int(sums[SUMS.index("weighted_num_samples")])
-        return scores_of(samples, dict(zip(self.labels, found, strict=True)))
+
+def _known(logits: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Those predictions whose label is there."""
+    there = ~labels.isnan()
+    return logits[there], labels[there]
 
 
-def _sums(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """SUMS of some predictions, in double precision."""
-    predictions, labels = logits.double().sigmoid(), labels.double()
+def _sums(logits: torch.Tensor, labels: torch.Tensor, number: bool = False) -> torch.Tensor:
+    """SUMS of some predictions, in double precision. number: they are the label itself, and no logits."""
+    rows = logits.new_full((), len(labels), dtype=torch.double)
+    said, labels = (each.double() for each in _known(logits, labels))
+    if number:
+        nothing = torch.zeros_like(rows)
+        return torch.stack([nothing, rows * 0 + len(labels), *[nothing] * 3, ((said - labels) ** 2).sum(), rows])
+    predictions = said.sigmoid()
     states = get_ne_states(labels, predictions.clone(), torch.ones_like(labels), ETA)
-    return torch.stack([*(states[name] for name in SUMS[:4]), predictions.sum()])
+    return torch.stack([*(states[name] for name in SUMS[:4]), predictions.sum(), torch.zeros_like(rows), rows])
 
 
-def _scores(sums: torch.Tensor, auc: float | None) -> LabelScores:
-    entropy, count, positive, negative, predicted = sums.double()
+def _exact(
+    pairs: Sequence[tuple[torch.Tensor, torch.Tensor]], labels: ScoredLabels
+) -> tuple[torch.Tensor, list[LabelScores]]:
+    """(SUMS, scores with the exact AUC) of the predictions of each label."""
+    sums = torch.stack([_sums(*pair, own) for pair, own in zip(pairs, labels.numbers, strict=True)]).cpu()
+    found = [_scores(each, None if own else exact_auc(*_known(*pair)), own)
+             for each, pair, own in zip(sums, pairs, labels.numbers, strict=True)]  # fmt: skip
+    return sums, found
+
+
+def _scores(sums: torch.Tensor, auc: float | None, number: bool = False) -> LabelScores:
+    entropy, count, positive, negative, predicted, squared, rows = sums.double()
+    lacking = int(count) if count != rows else None
+    if number:
+        rmse = _finite((squared / count).sqrt()) if count else None
+        return LabelScores(logloss=None, ne=None, calibration=None, auc=None, samples=lacking, rmse=rmse)
     both = bool(positive) and bool(negative)
     return LabelScores(
         logloss=_finite(entropy * math.log(2) / count) if count else None,
         ne=_finite(compute_ne(entropy, count, positive, negative, ETA)) if both else None,
         calibration=_finite(compute_calibration(predicted, positive)) if positive else None,
         auc=auc,
+        samples=lacking,
     )
 
 
@@ -118,6 +171,7 @@ def _finite(value: torch.Tensor) -> float | None:
 
 def _histogram(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
     """(2, BINS): negative and positive labels by predicted probability."""
+    logits, labels = _known(logits, labels)
     bins = (logits.sigmoid() * BINS).long().clamp_(0, BINS - 1)
     counts = torch.bincount(bins + BINS * (labels > 0.5), minlength=2 * BINS)
     return counts.view(2, BINS).double()
@@ -141,10 +195,9 @@ def exact_auc(logits: torch.Tensor, labels: torch.Tensor) -> float | None:
 
 
 def exact_scores(logits: torch.Tensor, labels: torch.Tensor, names: Sequence[str]) -> Scores:
-    """Scores of predictions that lie in one process (n, L), by the names of their labels."""
-    pairs = list(zip(logits.T, labels.T, strict=True))
-    found = [_scores(_sums(*pair), exact_auc(*pair)) for pair in pairs]
-    return scores_of(len(logits), dict(zip(names, found, strict=True)))
+    """Scores of predictions that lie in one process (n, L), by the names of their labels, which are chances."""
+    told = ScoredLabels(tuple(names))
+    return told.scores(*_exact(list(zip(logits.T, labels.T, strict=True)), told))
 
 
 def _gathered(values: torch.Tensor) -> torch.Tensor:
@@ -159,23 +212,23 @@ def _gathered(values: torch.Tensor) -> torch.Tensor:
     return torch.cat([part[:count] for part, count in zip(parts, counts.tolist(), strict=True)])
 
 
-def score(
-    job: ShardedJob, dataset: Dataset, features: Features, batch_size: int, metrics: RunMetrics | None = None
-) -> Scores:  # fmt: skip
+def score(job: ShardedJob, dataset: Dataset, features: Features, batch_size: int, run: Run) -> Scores:
     """Scores on all samples of a dataset, with the exact AUC; called on every rank, as `score_each` of one model."""
-    return score_each(job, dataset, features, batch_size, metrics)[0]
+    return score_each(job, dataset, features, batch_size, run)[0]
 
 
 def score_each(
-    job: ShardedJob, dataset: Dataset, features: Features, batch_size: int, metrics: RunMetrics | None, models: int = 1
+    job: ShardedJob, dataset: Dataset, features: Features, batch_size: int, run: Run, models: int = 1
 ) -> list[Scores]:
-    """The same of models that are called as one, whose logits are (models, B, L). metrics: which samples are ranked.
+    """The same of models that are called as one, whose logits are (models, B, L).
+
+    run: its model, and which samples are ranked.
 
     Raises:
         UsageError: the data does not say which samples are ranked together.
     """
-    ranked = None if metrics is None else grouping(metrics, dataset)
-    windows = [Window(job.device, dataset.schema.labels, ranked) for _ in range(models)]
+    labels_of, ranked = scored_labels(run.model, dataset.schema), grouping(run.metrics, dataset)
+    windows = [Window(job.device, labels_of, ranked) for _ in range(models)]
     job.model.eval()
     with STEPS.standing(), random_kept(), torch.no_grad():
         for batch, count in evaluation_batches(

@@ -17,7 +17,8 @@ from torchrec.modules.embedding_configs import DataType, PoolingType
 from recsmith._components import find, known, load, make
 from recsmith.data import DataSchema
 from recsmith.errors import UsageError
-from recsmith.training.batches import Place, TrainingBatch
+from recsmith.training.batches import TrainingBatch
+from recsmith.training.job.losses import Loss, Outcome, SoftmaxLoss, TaskLosses
 from recsmith.training.models import MODEL, check_tables, sequence_settings
 from recsmith.training.run import Run, RunModel, RunTable
 from recsmith.training.run.refusals import check_together, model_parts
@@ -31,7 +32,6 @@ from recsmith.training.tables.plain import features_of
 
 DATA_TYPES = {"fp32": DataType.FP32, "fp16": DataType.FP16, "bf16": DataType.BF16}
 POOLINGS = {"sum": PoolingType.SUM, "mean": PoolingType.MEAN}
-Outcome = tuple[torch.Tensor, torch.Tensor, torch.Tensor, Place]  # loss, logits (B, L), labels (B, L), place
 
 
 class Task(nn.Module):
@@ -41,10 +41,10 @@ class Task(nn.Module):
     its samples. The loss does, in a module of its own.
     """
 
-    def __init__(self, model: nn.Module, precision: str = "fp32", loss: str = "binary") -> None:
+    def __init__(self, model: nn.Module, precision: str, loss: Loss) -> None:
         super().__init__()
         self.model = model
-        self.loss = SoftmaxLoss() if loss == "softmax" else Loss()
+        self.loss = loss
         self.precision = precision
 
     def forward(self, batch: TrainingBatch) -> tuple[torch.Tensor, Outcome]:
@@ -55,77 +55,6 @@ class Task(nn.Module):
         else:
             logits = self.model(batch.dense_features, batch.sparse_features)
         return self.loss(logits, batch)
-
-
-class Loss(nn.Module):
-    """Binary cross entropy, the mean over a batch and its labels.
-
-    A corrupt sample has its place in the batch and a loss of zero, so that nothing depends on which rank has read it.
-    Where samples have weights (`Batch.loss_weights`), it is the mean of their weighted losses.
-    """
-
-    def forward(self, logits: torch.Tensor, batch: TrainingBatch) -> tuple[torch.Tensor, Outcome]:
-        """logits: as many as labels (B, L), in any shape; UsageError where there are more or fewer."""
-        whole, weights = len(batch.place.samples), batch.place.samples.loss_weights
-        logits, labels = by_label(logits.float(), batch)[:whole], batch.labels[:whole]
-        if weights is not None:
-            losses = nn.functional.binary_cross_entropy_with_logits(logits, labels, reduction="none")
-            loss = (losses * torch.from_numpy(weights).to(losses)[:, None]).sum() / batch.labels.numel()
-        elif whole == len(batch.labels):
-            loss = nn.functional.binary_cross_entropy_with_logits(logits, labels)
-        else:
-            losses = nn.functional.binary_cross_entropy_with_logits(logits, labels, reduction="sum")
-            loss = losses / batch.labels.numel()
-        return loss, (loss.detach(), logits.detach(), labels, batch.place)
-
-
-ONE_CANDIDATE = (
-    "model.loss is softmax, and samples have one candidate; give data.train `candidates: 32`, or more ids of the "
-    "target's feature, its own first"
-)
-
-
-class SoftmaxLoss(Loss):
-    """Cross entropy of a sample's first candidate among all of them, the mean over a batch; places as in `Loss`.
-
-    What is told of a sample is the log odds of its first candidate, so that their log loss is this loss. A sample with
-    one candidate, as to be ranked or served, has its own logit.
-    """
-
-    def forward(self, logits: torch.Tensor, batch: TrainingBatch) -> tuple[torch.Tensor, Outcome]:
-        """logits: of K candidates of each sample (B, K).
-
-        Raises:
-            UsageError: it trains, and samples have one candidate; they have several labels; or logits fit no samples.
-        """
-        count, whole, labels = len(batch.labels), len(batch.place.samples), batch.labels
-        if labels.shape[1] != 1:
-            raise UsageError(
-                f"model.loss is softmax, and the data has {labels.shape[1]} labels; it has one, of the first candidate"
-            )
-        if logits.numel() == count and self.training:
-            raise UsageError(ONE_CANDIDATE)
-        if logits.numel() <= count or logits.numel() % count:
-            return super().forward(logits, batch)
-        chance = nn.functional.log_softmax(logits.float().reshape(count, -1)[:whole], dim=1)[:, :1]
-        weights = batch.place.samples.loss_weights
-        losses = -chance if weights is None else -chance * torch.from_numpy(weights).to(chance)[:, None]
-        told = chance.detach().double().clamp(max=-1e-12)
-        odds = (told - torch.log(-torch.expm1(told))).float()
-        loss = losses.sum() / labels.numel()
-        return loss, (loss.detach(), odds, labels[:whole], batch.place)
-
-
-def by_label(logits: torch.Tensor, batch: TrainingBatch) -> torch.Tensor:
-    """The logits of a batch (B, L), of any shape with as many; UsageError where there are more or fewer."""
-    if logits.numel() != batch.labels.numel():
-        names = batch.place.samples.label_names
-        raise UsageError(
-            f"the model returns logits of shape {tuple(logits.shape)} for {len(batch.labels)} samples, and the data "
-            f"has {len(names)} label{'s' * (len(names) > 1)} ({', '.join(names[:8])}); return one logit for each label "
-            "of a sample, or name as many labels"
-        )
-    return logits.reshape(batch.labels.shape)
 
 
 def build_task(
@@ -142,6 +71,7 @@ def build_task(
         UsageError: layers, tables and data do not fit together.
     """
     torch.manual_seed(seed)
+    loss = SoftmaxLoss() if model.loss == "softmax" else _loss_of(model, schema)
     tables, device = tables_of(model, schema), torch.device(tables_on)
     weighted = any(feature.weighted for feature in schema.features)
     check_together([*model_parts(model, tables=tables, weighted=weighted), *parts])
@@ -154,7 +84,13 @@ def build_task(
         built = _of_histories(model, schema, tables, collection, sequences)
     else:
         built = _built(model, collection, sequences, max(1, len(schema.dense)), len(schema.labels))
-    return Task(built, model.precision, model.loss)
+    return Task(built, model.precision, loss)
+
+
+def _loss_of(model: RunModel, schema: DataSchema) -> Loss:
+    """The loss of each task, or the one of all labels."""
+    losses = TaskLosses(model.tasks, schema)
+    return losses if losses.tasks else Loss()
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,8 @@ from recsmith.plans import Plan
 from recsmith.prediction.job_step import JobStep
 from recsmith.training.job.going_on import check_goes_on, check_job
 from recsmith.training.job.log import starting_lines
-from recsmith.training.job.models import ONE_CANDIDATE, Unsharded, unsharded
+from recsmith.training.job.losses import ONE_CANDIDATE
+from recsmith.training.job.models import Unsharded, unsharded
 from recsmith.training.job.plan import plan_to_go_on
 from recsmith.training.job.ranking import grouping
 from recsmith.training.job.resuming import Saved

@@ -52,10 +52,11 @@ def batches_like(
 
     samples: as many as these at most, from the first.
     """
-    if card.model.loss != "binary":
+    if card.model.loss != "binary" or card.model.tasks:
+        by = "model.tasks" if card.model.tasks else f"model.loss: {card.model.loss}"
         raise UsageError(
-            f"the model was trained by model.loss: {card.model.loss}, and a copy is fitted to the loss of each label; "
-            "train one by binary cross entropy"
+            f"the model was trained by {by}, and a copy is fitted to binary cross entropy of each label; train one by "
+            "that"
         )
     check_same_data(card.data, dataset.schema, where)
     batches = dataset.batches(rank=0, world_size=1, batch_size=size, seed=0, shuffle=False, drop_last=False)

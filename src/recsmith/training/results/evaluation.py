@@ -92,4 +92,4 @@ def evaluate_on_rank(run: Raw, model: str) -> Raw:
         system.before_serving(sharded.model, card)
     load_into(sharded, Path(model) / WEIGHTS)
     batch_size = made.data.local_batch_size(dist.get_world_size())
-    return encode(score(sharded, dataset, parts.features, batch_size, made.metrics))
+    return encode(score(sharded, dataset, parts.features, batch_size, made))

@@ -20,6 +20,7 @@ from recsmith.training.batches import as_tensors
 from recsmith.training.job.card import CARD, ModelCard, read_card
 from recsmith.training.job.export import WEIGHTS, opened_weights
 from recsmith.training.job.models import Task, build_task
+from recsmith.training.losses.settings import number_tasks
 from recsmith.training.run.tables import tables_of
 from recsmith.training.seams import systems
 from recsmith.training.seams.system import use_systems_of
@@ -37,7 +38,7 @@ class Predictor:
         self.rows = {name: table.num_embeddings for table in tables for name in table.features}
 
     def predict(self, batch: Batch) -> np.ndarray:
-        """Probabilities (B, L) of the samples of a batch, whose labels do not matter.
+        """Probabilities (B, L) of the samples of a batch, whose labels do not matter; of a number, what it would be.
 
         Raises:
             UsageError: an id is no row of its table, or a dense value or weight is no finite number.
@@ -45,7 +46,9 @@ class Predictor:
         self.check(batch)
         with torch.no_grad():
             _, (_, logits, _, _) = self.task(as_tensors(batch, self.features))
-        return logits.sigmoid().numpy()
+        said = number_tasks(self.card.model.tasks, self.schema)
+        chances = torch.tensor([name not in said for name in self.schema.labels])
+        return torch.where(chances, logits.sigmoid(), logits).numpy()
 
     def check(self, batch: Batch) -> None:
         """Refuse values that the model was not trained on, by the rule of all data.
@@ -53,7 +56,7 @@ class Predictor:
         Raises:
             UsageError: an id is no row of its table, or a dense value or weight is no finite number.
         """
-        for rows, text in wrong_values(replace(batch, labels=np.zeros_like(batch.labels)), self.schema.dense).values():
+        for rows, text in wrong_values(replace(batch, labels=np.zeros_like(batch.labels)), self.schema).values():
             raise UsageError(f"sample {int(rows.argmax())} has {text}")
         for name, rows in self.rows.items():
             odd = id_outside(batch.ids[name].values, rows)

@@ -32,6 +32,7 @@ BF16_PRODUCTS = PlainPart(
     stands="model.precision is bf16",
 )  # fmt: skip
 SOFTMAX = PlainPart("model.loss: softmax", Capabilities({job.LOSS}))
+TASKS = PlainPart("model.tasks", Capabilities({job.LOSS}))
 NO_LAYERS = PlainPart("a model without dense layers", lacks=Capabilities({job.MATRICES}), stands="the model has none")
 BACKGROUND = PlainPart("checkpoint.background", Capabilities({job.COPIES}))
 OWN_TABLES = PlainPart("model.table_module", Capabilities({job.TABLES}))

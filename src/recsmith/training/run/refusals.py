@@ -30,9 +30,14 @@ def model_parts(model: RunModel, *, tables: Sequence[RunTable], weighted: bool =
         (model.table_module is not None and not named, core.OWN_TABLES),
         (model.name in BUILT_IN, core.BUILT_IN_MODEL),
         (weighted, core.WEIGHTS),
-        (model.loss == "softmax", core.SOFTMAX),
+        *((True, part) for part in loss_parts(model)),
     ]
     return [part for present, part in found if present]
+
+
+def loss_parts(model: RunModel) -> list[Part]:
+    """The loss of a model, where it is not binary cross entropy of all labels alike."""
+    return [*([core.SOFTMAX] if model.loss == "softmax" else []), *([core.TASKS] if model.tasks else [])]
 
 
 def data_parts(run: Run) -> list[Part]:
@@ -88,8 +93,8 @@ def trained_by(run: Run, *, undecided: bool = False) -> list[Part]:
 
     undecided: what `auto` may switch on counts, too.
     """
-    softmax = [core.SOFTMAX] if run.model.loss == "softmax" else []
-    return [*softmax, *(part for each in systems() for part in each.layer_parts(run, undecided=undecided))]
+    own = loss_parts(run.model)
+    return [*own, *(part for each in systems() for part in each.layer_parts(run, undecided=undecided))]
 
 
 def refusals(parts: Sequence[Part]) -> Iterator[str]:

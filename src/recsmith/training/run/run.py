@@ -32,6 +32,7 @@ from recsmith.files import (
 )
 from recsmith.training.collectives import KIND as COLLECTIVES
 from recsmith.training.collectives.quantised import RunComms
+from recsmith.training.losses.settings import RunTask, check_tasks
 from recsmith.training.models import SEQUENCE_MODELS, scores_candidates, sequence_settings
 from recsmith.training.optimizers.settings import RunOptimizers
 from recsmith.training.run.bases import with_base
@@ -84,7 +85,8 @@ class RunModel:
     precision: of the dense layers' products; bf16 is autocast. narrow: steps in which dense layers multiply a part of
     their units (docs/narrow.md); auto: where that pays; none: never. index_dedup: whether a rank looks its equal ids
     up once in tables that are not pooled, where the plan is made here; auto: where that pays. loss: binary cross
-    entropy of each label; or softmax, that of the first of a sample's candidates among all (docs/sequences.md).
+    entropy of each label; or softmax, that of the first of a sample's candidates among all (docs/sequences.md). tasks:
+    what is learned of each label, instead of one loss for all of them (docs/tasks.md).
     """
 
     name: str = "dlrm"
@@ -103,6 +105,7 @@ class RunModel:
     narrow: Any = None
     index_dedup: IndexDedup = "off"
     loss: Literal["binary", "softmax"] = "binary"
+    tasks: tuple[RunTask, ...] = ()
 
     def __post_init__(self) -> None:
         known = self.name in BUILT_IN or self.name in SEQUENCE_MODELS or ":" in self.name
@@ -127,6 +130,7 @@ class RunModel:
             None if twin is None else f"model.tables names '{twin}' twice; names of tables are unique",
             None if deep is None else f"model.{deep} has more than {MOST_LAYERS:,} layers; name fewer",
         )
+        check_tasks(self.tasks, self.loss)
         settings = sequence_settings(self.name, self.arguments)  # says which of its arguments is wrong
         if self.loss == "softmax" and ":" not in self.name and not scores_candidates(settings):
             raise UsageError(

@@ -23,7 +23,7 @@ from recsmith.training.job.agreement import Agreement, Diverged, Ending, Wish
 from recsmith.training.job.checkpoints import Checkpoints
 from recsmith.training.job.job import Progress, TrainingJob, evaluate_now, finish, log_progress, save
 from recsmith.training.job.log import RunLog, StepTimes, tell_note
-from recsmith.training.job.metrics import Window, score_each
+from recsmith.training.job.metrics import Window, score_each, scored_labels
 from recsmith.training.job.plan import agreed_plan
 from recsmith.training.job.preparing import done_by_rank_0
 from recsmith.training.job.sharded import ShardedJob, rank_device
@@ -71,7 +71,9 @@ class ArrayModels(TrainedModels):
     def __init__(self, job: TrainingJob, members: Mapping[str, TrainingJob], ended: dict[str, EndedMember]) -> None:
         self.job, self.members, self.ended = job, members, ended
         device = job.sharded.device
-        self._windows = {name: Window(device, each.source.schema.labels) for name, each in members.items()}
+        self._windows = {
+            name: Window(device, scored_labels(each.run.model, each.source.schema)) for name, each in members.items()
+        }
         self._broken = torch.zeros(len(members), dtype=torch.bool, device=device)
 
     @property
@@ -128,9 +130,7 @@ class ArrayModels(TrainedModels):
         """Scores on data.test of each member that trains on, of which all are asked at once."""
         first = next(iter(self.members.values()))
         dataset = open_data(self.job.run.data.test, "data.test")
-        found = score_each(
-            self.job.sharded, dataset, first.features, first.batch_size, first.run.metrics, len(self.members)
-        )
+        found = score_each(self.job.sharded, dataset, first.features, first.batch_size, first.run, len(self.members))
         return {name: each for name, each in zip(self.members, found, strict=True) if name not in self.ended}
 
     def save(self) -> None:

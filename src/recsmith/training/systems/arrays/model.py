@@ -18,7 +18,8 @@ from torchrec.modules.embedding_modules import get_embedding_names_by_table
 
 from recsmith.errors import UsageError
 from recsmith.training.batches import Place, TrainingBatch
-from recsmith.training.job.models import Task, Unsharded, build_task, by_label
+from recsmith.training.job.losses import by_label
+from recsmith.training.job.models import Task, Unsharded, build_task
 from recsmith.training.run import BUILT_IN, Run
 from recsmith.training.run.refusals import check_together
 from recsmith.training.sources import BatchSource, open_source
@@ -161,7 +162,7 @@ class Layers(nn.Module):
         self.given = [None if (taken := member.of(pooled=True)) is None else taken.given for member in members]
         self.rows = [None if (taken := member.of(pooled=False)) is None else taken.given for member in members]
         self.groups = list(_groups(members))
-        self.softmax = members[0].run.model.loss == "softmax"
+        self.own_losses = members[0].run.model.loss == "softmax" or bool(members[0].run.model.tasks)
         models = [member.task.model for member in members]
         self.memory = None if memory is None else LayerMemory(memory, self.groups, models, self.given)
         self.alive = torch.ones(len(members), dtype=torch.bool)
@@ -178,13 +179,13 @@ class Layers(nn.Module):
         for given, keys in zip(self.rows, self.row_keys, strict=True):
             if given is not None and rows is not None:
                 given.rows = {name: rows[key] for name, key in zip(given.keys, keys, strict=True)}
-        if self.softmax:
-            return self._by_softmax(pooled, batch)
+        if self.own_losses:
+            return self._by_own_losses(pooled, batch)
         if self.memory is not None and torch.is_grad_enabled():
             own = [each for named in self.named for each in named.values()]
             loss, losses, outputs = StepWithin.apply(self, batch, pooled, *own)  # type: ignore[misc]
         else:
-            outputs = torch.stack([by_label(each.float(), batch) for each in self._logits(pooled, batch)])
+            outputs = torch.stack([by_label(each, batch) for each in self._logits(pooled, batch)])
             losses = self.losses(outputs, batch)
             loss = self.loss(losses)
         whole = len(batch.place.samples)
@@ -207,7 +208,7 @@ class Layers(nn.Module):
         alive = self.alive if numbers is None else self.alive[list(numbers)]
         return torch.where(alive.to(losses.device), losses, 0.0).sum()
 
-    def _by_softmax(
+    def _by_own_losses(
         self, pooled: torch.Tensor | None, batch: TrainingBatch
     ) -> tuple[torch.Tensor, ArrayOutcome]:  # fmt: skip
         """As `forward`, where each member has the loss of its own run."""

@@ -57,7 +57,7 @@ def score_ahead(job: TrainingJob, source: PeriodSource, period: int, watchers: W
         if scored >= source.periods:
             continue
         with STEPS.standing():
-            scores = score(job.sharded, source.at(scored), job.features, job.batch_size, job.run.metrics)
+            scores = score(job.sharded, source.at(scored), job.features, job.batch_size, job.run)
             told = {"step": job.progress.step, "period": scored, "ahead": ahead}
             job.log.write("period", {**told, **encode(scores)})
             if ahead == 1:

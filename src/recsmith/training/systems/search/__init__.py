@@ -16,6 +16,10 @@ from recsmith.training.seams.system import System
 register(STEP, "search", "recsmith.training.systems.search.step:SearchStep")
 register(TABLES, "searched", "recsmith.training.systems.search.tables:SearchedTables")
 
+OWN_LOSS = (
+    "pipeline is search, whose choices learn by binary cross entropy of each label, and the run has {key}; leave it "
+    "out, and train what is found with it"
+)
 NO_CHOICES = "pipeline is search, and the model has no choices; recsmith search makes such a run"
 
 
@@ -25,10 +29,12 @@ class SearchSystem(System):
     key = "pipeline"
 
     def check(self, run: Any, *, launched: bool) -> None:
-        """Refuse the step where no table has choices."""
+        """Refuse the step where no table has choices, or where the loss is another one than its own."""
         tables = parsed(run.model.table_module or "plain", "model.table_module")[0]
         if parsed(run.pipeline, "pipeline")[0] == "search" and tables != "searched":
             raise UsageError(NO_CHOICES)
+        if parsed(run.pipeline, "pipeline")[0] == "search" and run.model.tasks:
+            raise UsageError(OWN_LOSS.format(key="model.tasks"))
 
     def table_module(self, model: Any, tables: Sequence[Any]) -> Any:
         """Of a model with other tables, too, those of the space that are pooled."""

@@ -23,7 +23,7 @@ from recsmith._random import buckets, salt
 from recsmith._types import Bools, Ints
 from recsmith.errors import UsageError, check_rules, too_small
 from recsmith.training.batches import TrainingBatch
-from recsmith.training.job.models import by_label
+from recsmith.training.job.losses import by_label
 from recsmith.training.job.sharded import ShardedJob
 from recsmith.training.steps.protocol import StepOutcome, UnpipelinedStep
 from recsmith.training.systems.search import NO_CHOICES
@@ -100,7 +100,7 @@ class SearchStep(UnpipelinedStep):
         count, whole = torch.tensor(float(kept.sum()), device=self.job.device), len(kept)
         dist.all_reduce(count)
         losses = nn.functional.binary_cross_entropy_with_logits(
-            by_label(self.logits.float(), batch)[:whole], batch.labels[:whole], reduction="none"
+            by_label(self.logits, batch)[:whole], batch.labels[:whole], reduction="none"
         ).mean(dim=1)
         told = (losses * torch.from_numpy(kept).to(losses)).sum() * dist.get_world_size() / count.clamp(min=1.0)
         objective = told + self.coefficient * self.price().clamp(min=max(self.ceiling, 1e-12)).log()

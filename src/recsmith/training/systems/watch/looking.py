@@ -20,6 +20,7 @@ from recsmith.streaming.job_sums import JobLayout, JobSums
 from recsmith.streaming.repeats import SeenSamples
 from recsmith.training.job.job import TrainingJob
 from recsmith.training.job.rank_times import DenseTimer
+from recsmith.training.losses.settings import number_tasks
 from recsmith.training.step_clock import STEPS
 from recsmith.training.watchers.protocol import Seen
 
@@ -57,6 +58,8 @@ class RankView:
         whole = job.batch_size * layout.ranks
         lengths = [each.pooling_factor or 1.0 for each in job.source.schema.features]
         self._bounds = [min(1.0, ids / (whole * max(length, 1.0))) * WORDS for length in lengths]
+        said = number_tasks(job.run.model.tasks, job.source.schema)
+        self._chances = [at for at, name in enumerate(layout.labels) if name not in said]  # labels that are judged
         self._parameters = [each for each in job.sharded.model.parameters() if each.requires_grad]
         self._last = STEPS.now()
         self._steps: list[tuple[float, float, float]] = []  # seconds, waited, own of each since the look before
@@ -73,14 +76,15 @@ class RankView:
         count = len(samples)
         sums["samples"], sums["loss"] = count, seen.loss * count
         pair = (outcome.logits, outcome.labels)
-        sums.add_predictions(*(each.detach().double().cpu().numpy()[:count] for each in pair))
+        logits, labels = (each.detach().double().cpu().numpy()[:count, self._chances] for each in pair)
+        sums.add_predictions(logits, np.where(np.isnan(labels), 1 / (1 + np.exp(-logits)), labels))
         if self.rank == 0:
             sums["gradient"] = self._gradient_norm()
             sums["dense_rate"], sums["sparse_rate"] = rates(seen.job)
         self._add_ids(sums, samples, hot, sketches)
         if count:
             sums.add_dense(samples.dense)
-            sums.labels[:] = samples.labels.sum(0, dtype=np.float64)
+            sums.labels[:] = np.nansum(samples.labels, 0, dtype=np.float64)
         if self._steps:
             sums.ranks[self.rank] = [statistics.median(part) for part in zip(*self._steps, strict=True)]
         self._steps = []
