@@ -125,7 +125,7 @@ WORDS = {
         "--format",
     },
     "explain": {"plan", "--table", "--cost-model", "--format"},
-    "report": {"plan", "--against", "-o --output", "--force"},
+    "report": {"plan", "--against", "--advice", "-o --output", "--force"},
     "import": {
         "running",
         "--workload",

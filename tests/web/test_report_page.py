@@ -11,6 +11,7 @@ from support.build import cluster, made_plan, placed, plan_of, table, workload
 from recsmith import load_cluster, plan
 from recsmith.analyses.cache_curve import SHARES
 from recsmith.plans import Plan
+from recsmith.units import format_time
 from recsmith.web.report import html_of, report
 from recsmith.web.report_data import report_data
 
@@ -23,14 +24,16 @@ PAPER = 718  # CSS pixels between the margins of an A4 page
 @pytest.fixture(scope="module")
 def dlrm() -> tuple[Plan, Plan]:
     """A plan, and another for the same tables."""
-    first, other = (plan("dlrm-v2", "h100:2x2", planner=name).plan for name in ("cost_greedy", "size_greedy"))
+    first, other = (
+        plan("dlrm-v2", "h100:2x2", planner=name, cost_model="analytic").plan for name in ("cost_greedy", "size_greedy")
+    )
     return first, other
 
 
 @pytest.fixture(scope="module")
 def file(dlrm: tuple[Plan, Plan], tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("report") / "plan.html"
-    report(dlrm[0], path, against=dlrm[1])
+    report(dlrm[0], path, against=dlrm[1], advice=True)
     return path
 
 
@@ -70,7 +73,9 @@ def unfold(page: Any, section: str) -> None:
     page.wait_for_selector(f"{section} details tbody tr")
 
 
-def test_it_says_first_what_the_plan_costs_and_how_far_it_is_from_the_best(opened: Any, file: Path):
+def test_it_says_first_what_the_plan_costs_and_how_far_it_is_from_the_best(
+    opened: Any, file: Path, dlrm: tuple[Plan, Plan]
+):
     page = opened(file)
     assert " a step, at most " in page.inner_text("h1")
     words = page.inner_text(".headline")
@@ -80,6 +85,10 @@ def test_it_says_first_what_the_plan_costs_and_how_far_it_is_from_the_best(opene
     assert len(drawn(page)) == 5  # both plans of the difference, time, memory, shards
     assert min(drawn(page)) > 10
     assert "dlrm-v2" in page.inner_text("#changes h2")
+    advised = page.inner_text("#advice")
+    assert " of the device time of a sample" in advised
+    assert "1.751 ms" not in advised  # gains are of the plan of the report, not of the one that `plan` makes
+    assert f"{format_time(dlrm[0].cost.step_s)} -> " in advised
 
 
 def test_shards_are_found_sorted_and_chosen_by_keyboard(opened: Any, file: Path):

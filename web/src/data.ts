@@ -115,6 +115,21 @@ export interface CacheCurve {
   points: { share: number; bytes: number; lru: number; static: number | null }[];
 }
 
+/** Advice in words, as src/recsmith/reports/advice.py puts it. */
+export interface Advice {
+  sentence: string;
+  about: string[];
+  error: string;
+  verdicts: { verdict: string; title: string; switches: ToldSwitch[] }[];
+  together: string;
+}
+
+export interface ToldSwitch {
+  name: string;
+  why: string;
+  facts: [word: string, said: string][];
+}
+
 export interface ReportData {
   schema: string;
   made_by: string;
@@ -128,4 +143,6 @@ export interface ReportData {
   against: Difference | null;
   /** Of tables outside device memory. */
   caches: CacheCurve | null;
+  /** Which changes pay, where that was asked. */
+  advice: Advice | null;
 }

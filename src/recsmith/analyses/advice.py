@@ -144,14 +144,13 @@ def advise_by(
     Raises:
         RecSmithError: the job as it is has no price.
     """
-    trial = _Trial(price, price(()), aim)
+    trial = _Trial(price, price(()), aim, searched)
     tried: list[Advised] = []
     for switch in switches:
         if on_switch is not None:
             on_switch(switch.name)
         tried.append(trial.tried(switch))
-    if searched is not None:
-        tried = _searched(trial, tried, searched, most_searched, on_switch)
+    tried = _searched(trial, tried, most_searched, on_switch)
     ranked = [each for verdict in VERDICTS for each in _ranked([one for one in tried if one.verdict == verdict])]
     together, joined = trial.joined(ranked)
     return Advice(
@@ -161,23 +160,25 @@ def advise_by(
 
 
 def _searched(
-    trial: "_Trial", tried: list[Advised], searched: Pricing, most: int, on_switch: Callable[[str], object] | None
+    trial: "_Trial", tried: list[Advised], most: int, on_switch: Callable[[str], object] | None
 ) -> list[Advised]:
     """The same, with better prices of the few whose gain may be worth it."""
+    if trial.searched is None:
+        return tried
     near = sorted((each for each in tried if each.price is not None and each.gain >= NEAR), key=lambda each: -each.gain)
     for each in near[:most]:
         if on_switch is not None:
             on_switch(each.switch.name)
         with suppress(RecSmithError):  # the price that there is stays where a search cannot begin from it
-            tried[tried.index(each)] = trial.judged(each.switch, searched((each.switch,)))
+            tried[tried.index(each)] = trial.judged(each.switch, trial.searched((each.switch,)))
     return tried
 
 
 class _Trial:
     """A job as it is, and what switches do to it."""
 
-    def __init__(self, price: Pricing, base: JobPrice, aim: Aim) -> None:
-        self.price, self.base, self.aim = price, base, aim
+    def __init__(self, price: Pricing, base: JobPrice, aim: Aim, searched: Pricing | None) -> None:
+        self.price, self.base, self.aim, self.searched = price, base, aim, searched
 
     def tried(self, switch: Switch) -> Advised:
         """What a switch alone does."""
@@ -221,14 +222,23 @@ class _Trial:
         for advised in paying:
             if len(chosen) == MOST_TOGETHER or _same_setting(advised.switch, chosen):
                 continue
-            try:
-                found = advised.price if not chosen else self.price((*chosen, advised.switch))
-            except RecSmithError:  # they do not go together
-                continue
+            found = advised.price if not chosen else self._beside(chosen, best, advised.switch)
             if found is not None and self.aim.gain(best, found) >= LEAST_GAIN and not self.aim.over(found):
                 chosen.append(advised.switch)
                 best = found
         return chosen, best
+
+    def _beside(self, chosen: Sequence[Switch], best: JobPrice, switch: Switch) -> JobPrice | None:
+        """The price with one more switch, after a search where that may help; None where they do not go together."""
+        switches = (*chosen, switch)
+        try:
+            found = self.price(switches)
+        except RecSmithError:
+            return None
+        if self.searched is not None and self.aim.gain(best, found) >= NEAR:
+            with suppress(RecSmithError):
+                return self.searched(switches)
+        return found
 
 
 def _ranked(tried: Sequence[Advised]) -> list[Advised]:

@@ -75,6 +75,11 @@ def advise(
     )  # fmt: skip
 
 
+def advise_plan(plan: Plan, on_switch: Callable[[str], object] | None = None) -> Advice:
+    """Advice on a plan that runs, on its own cluster and under the cost model that priced it."""
+    return advise(plan.workload, plan.cluster, running=plan, cost_model=plan.cost_model, on_switch=on_switch)
+
+
 def _aimed(aim: Aim) -> list[str]:
     """What there is to be less of and its limits, where somebody said so."""
     limits: list[str] = []

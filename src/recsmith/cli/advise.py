@@ -1,6 +1,5 @@
 """The command `recsmith advise`."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from recsmith.cli.options import (
     size_value,
     tables_of,
 )
-from recsmith.cli.printing import is_watched, print_as, say
+from recsmith.cli.printing import heard_switches, print_as, say
 from recsmith.errors import UsageError
 
 RUN = b"recsmith/run/1"
@@ -103,12 +102,12 @@ def _of_run(job: str, options: dict[str, Any]) -> Any:
         steps = options["steps_tried"]
         if steps is not None:
             _check_trials(steps)
-        advice = advise_run(job, options["settings"], step_s=options["step_time"], aim=aim, on_switch=_heard())
+        advice = advise_run(job, options["settings"], step_s=options["step_time"], aim=aim, on_switch=heard_switches())
         return advice if steps is None else _tried(advice, job, options["settings"], steps)
     _refuse_trials(job, options)
     return advise_run(
         job, options["settings"], cluster=read_cluster(options["cluster"], options), step_s=options["step_time"],
-        aim=aim, on_switch=_heard(), **read_search(options),
+        aim=aim, on_switch=heard_switches(), **read_search(options),
     )  # fmt: skip
 
 
@@ -129,10 +128,13 @@ def _of_tables(job: str, options: dict[str, Any]) -> Any:
         tables = tables.with_batch_size(options["batch_size"])
     where = own.cluster.with_memory(options["hbm"], options["reserve"]) if own else read_cluster(named or "", options)
     running = options["running"] or own or _of_log(job)
+    search = read_search(options)
+    if own is not None and search["cost_model"] is None:
+        search["cost_model"] = own.cost_model
     step_s, told = _whole_step(options, tables, where)
     return advise(
-        tables, where, running=running, step_s=step_s, step_told=told, aim=_aim(options), on_switch=_heard(),
-        **read_search(options),
+        tables, where, running=running, step_s=step_s, step_told=told, aim=_aim(options), on_switch=heard_switches(),
+        **search,
     )  # fmt: skip
 
 
@@ -188,12 +190,3 @@ def _of_log(job: str) -> str | None:
     if not Path(job).is_file():
         return None
     return job if find_report(read_text(job), job) is not None else None
-
-
-def _heard() -> Callable[[str], object] | None:
-    """What tells a terminal which switch is being priced."""
-
-    def tell(name: str) -> None:
-        say(f"trying {name}")
-
-    return tell if is_watched() else None

@@ -129,6 +129,11 @@ def is_watched(stream: TextIO | None = None) -> bool:
     return stream is not None and stream.isatty()
 
 
+def heard_switches() -> Callable[[str], None] | None:
+    """What tells a terminal which change of a job is being priced; None where nobody watches."""
+    return (lambda name: say(f"trying {name}")) if is_watched() else None
+
+
 def note(text: str) -> None:
     """Print a note on stderr."""
     say(f"note: {text}")

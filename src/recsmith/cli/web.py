@@ -3,7 +3,7 @@
 import click
 
 from recsmith.cli.options import count_option, force_option, inputs_of
-from recsmith.cli.printing import note, say
+from recsmith.cli.printing import heard_switches, note, say
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
@@ -58,9 +58,10 @@ def _say(address: str) -> None:
 @click.command(name="report")
 @click.argument("plan")
 @click.option("--against", metavar="OTHER", help="Another plan for the same tables; shows what changed from it.")
+@click.option("--advice", is_flag=True, help="Say which changes pay, too, as `recsmith advise` does.")
 @click.option("-o", "--output", required=True, metavar="FILE", help="The HTML file to write ('-' for stdout).")
 @force_option
-def report_command(plan: str, against: str | None, output: str, force: bool) -> None:
+def report_command(plan: str, against: str | None, advice: bool, output: str, force: bool) -> None:
     """Write a page with charts of PLAN (a file, '-' for stdin): one HTML file that opens without a network.
 
     It shows what a step costs and how far that is from the best, where each device spends its time and its memory,
@@ -69,8 +70,8 @@ def report_command(plan: str, against: str | None, output: str, force: bool) -> 
     \b
     recsmith report plan.json -o plan.html
     recsmith report plan.json --against running.json -o plan.html
+    recsmith report plan.json --advice -o plan.html
     """
-    from recsmith.cli.printing import note
     from recsmith.errors import UsageError
     from recsmith.files import check_target, write_text
     from recsmith.web.report import REPORT_FILE, report_html
@@ -78,7 +79,7 @@ def report_command(plan: str, against: str | None, output: str, force: bool) -> 
     if plan == "-" and against == "-":
         raise UsageError("PLAN and --against are both '-', and stdin holds one plan; give one of them as a file")
     check_target(output, inputs=inputs_of(plan, against), kind=REPORT_FILE, force=force)
-    page = report_html(plan, against=against)
+    page = report_html(plan, against=against, advice=advice, on_switch=heard_switches())
     if output == "-":
         click.echo(page, nl=False)
     else:

@@ -1,42 +1,112 @@
-"""Advice as text for people, and as plain data."""
+"""Advice in words: the same for a terminal, the page and the report of a plan; and as plain data."""
 
 from collections.abc import Iterator, Sequence
 
-from recsmith.analyses.advice import Advice, Advised, Tried
+from recsmith._types import noun
+from recsmith.analyses.advice import Advice, Advised, Tried, Verdict
 from recsmith.analyses.aims import JobPrice
 from recsmith.files import Raw, encode
 from recsmith.reports.layout import plain_line
 from recsmith.units import format_size, format_time
 
 SCHEMA = "recsmith/advice/1"
-TITLES = {
+TITLES: dict[Verdict, str] = {
     "pays": "Pays",
     "tie": "May pay: closer than the price can tell",
     "memory": "Frees memory",
     "no": "Does not pay here",
     "cannot": "Cannot be had here",
 }
+WITH_FACTS = ("pays", "tie", "memory")  # verdicts of switches that somebody may want to switch on
+
+
+@noun
+class ToldSwitch:
+    """A switch in words. why: its verdict in a sentence. facts: pairs of a word and what is said of it."""
+
+    name: str
+    why: str
+    facts: tuple[tuple[str, str], ...]
+
+
+@noun
+class ToldVerdict:
+    """Switches of the same verdict, the best first, under their title."""
+
+    verdict: Verdict
+    title: str
+    switches: tuple[ToldSwitch, ...]
+
+
+@noun
+class ToldAdvice:
+    """Advice in words.
+
+    sentence: what to do. about: what was priced and how, in sentences. error: how far that may be off. verdicts:
+    those that some switch has. together: which switches go together, and what they save; '' where fewer than two do.
+    """
+
+    sentence: str
+    about: tuple[str, ...]
+    error: str
+    verdicts: tuple[ToldVerdict, ...]
+    together: str
+
+
+def told_advice(advice: Advice) -> ToldAdvice:
+    """The advice in words."""
+    return ToldAdvice(
+        sentence=advice.verdict, about=advice.about, error=_error(advice.base), together=_together(advice),
+        verdicts=tuple(
+            ToldVerdict(verdict=verdict, title=title, switches=switches)
+            for verdict, title in TITLES.items()
+            if (switches := tuple(_told(advice.base, each) for each in advice.switches if each.verdict == verdict))
+        ),
+    )  # fmt: skip
+
+
+def _told(base: JobPrice, advised: Advised) -> ToldSwitch:
+    between = f", {_between(advised.gain, advised.gain_error)}" if advised.verdict in ("pays", "tie") else ""
+    facts = tuple(_facts(base, advised, advised.price)) if advised.price and advised.verdict in WITH_FACTS else ()
+    return ToldSwitch(name=advised.switch.name, why=f"{advised.why}{between}", facts=facts)
+
+
+def _facts(base: JobPrice, advised: Advised, price: JobPrice) -> Iterator[tuple[str, str]]:
+    switch = advised.switch
+    yield "step", f"{_steps(base, price)}; {_needs(base, price)}"
+    yield "quality", switch.quality
+    if switch.needs:
+        yield "needs", switch.needs
+    yield "switch on", f"{switch.change}   (docs/{switch.page})"
+    if switch.rests:
+        yield "rests on", f"docs/{switch.rests}"
+    if advised.ties:
+        yield "a tie with", f"{', '.join(advised.ties)}, whose intervals overlap with this one's"
+
+
+def _together(advice: Advice) -> str:
+    if len(advice.together) < 2:
+        return ""
+    error = advice.aim.error(advice.gain, advice.joined)
+    return (
+        f"{', then '.join(advice.together)}: saves {advice.gain:.1%}, {_between(advice.gain, error)}; "
+        f"step {_steps(advice.base, advice.joined)}"
+    )
 
 
 def advice_lines(advice: Advice) -> list[str]:
     """The advice in a sentence, what it rests on, and every switch under its verdict."""
-    lines = [plain_line("advice", advice.verdict), *(plain_line("base", each) for each in advice.about)]
-    lines.append(plain_line("error", _error(advice.base)))
-    number = 0
-    for verdict, title in TITLES.items():
-        of_it = [each for each in advice.switches if each.verdict == verdict]
-        if of_it:
-            lines += ["", title]
-        for advised in of_it:
-            number += verdict == "pays"
-            lines += _switch_lines(advice.base, advised, f"{number}. " if verdict == "pays" else "")
-    if len(advice.together) > 1:
-        joined = advice.joined
-        lines += ["", "Together", *_indented(
-            ", then ".join(advice.together),
-            f"{_steps(advice.base, joined)}: saves {advice.gain:.1%}, "
-            f"{_between(advice.gain, advice.aim.error(advice.gain, joined))}",
-        )]  # fmt: skip
+    told = told_advice(advice)
+    lines = [plain_line("advice", told.sentence), *(plain_line("base", each) for each in told.about)]
+    lines.append(plain_line("error", told.error))
+    for group in told.verdicts:
+        lines += ["", group.title]
+        for number, switch in enumerate(group.switches, 1):
+            rank = f"{number}. " if group.verdict == "pays" else ""
+            lines.append(f"  {rank}{switch.name}: {switch.why}")
+            lines += (f"       {word}: {text}" for word, text in switch.facts)
+    if told.together:
+        lines += ["", "Together", f"       {told.together}"]
     return [*lines, *_tried_lines(advice.tried)]
 
 
@@ -52,7 +122,7 @@ def _tried_lines(tried: Sequence[Tried] | None) -> list[str]:
         lines.append(
             f"  {each.name}: told {each.told:+.1%} ± {each.told_error:.1%}, measured {each.gain:+.1%}{_within(each)}"
         )
-        lines += _indented(_score_line(each))
+        lines.append(f"       {_score_line(each)}")
     return lines
 
 
@@ -72,21 +142,6 @@ def _error(base: JobPrice) -> str:
     return f"the step may be off by {base.error:.0%}, and a gain by as much of itself{apart}"
 
 
-def _switch_lines(base: JobPrice, advised: Advised, number: str) -> Iterator[str]:
-    switch = advised.switch
-    between = f", {_between(advised.gain, advised.gain_error)}" if advised.verdict in ("pays", "tie") else ""
-    yield f"  {number}{switch.name}: {advised.why}{between}"
-    if advised.price is not None and advised.verdict in ("pays", "tie", "memory"):
-        yield from _indented(
-            f"{_steps(base, advised.price)}; {_needs(base, advised.price)}",
-            f"quality: {switch.quality}",
-            *([f"needs: {switch.needs}"] if switch.needs else []),
-            f"switch on: {switch.change}   (docs/{switch.page})",
-            *([f"rests on: docs/{switch.rests}"] if switch.rests else []),
-            *([f"a tie with {', '.join(advised.ties)}: intervals overlap"] if advised.ties else []),
-        )
-
-
 def _needs(base: JobPrice, price: JobPrice) -> str:
     """Memory, devices and money, before and after."""
     told = [f"fullest device {format_size(base.memory_bytes)} -> {format_size(price.memory_bytes)}"]
@@ -103,11 +158,7 @@ def _between(gain: float, error: float) -> str:
 
 def _steps(before: JobPrice, after: JobPrice) -> str:
     work = "" if before.samples == after.samples else f" for {after.samples:,} samples in place of {before.samples:,}"
-    return f"step {format_time(before.step_s)} -> {format_time(after.step_s)}{work}"
-
-
-def _indented(*texts: str) -> list[str]:
-    return [f"       {text}" for text in texts]
+    return f"{format_time(before.step_s)} -> {format_time(after.step_s)}{work}"
 
 
 def advice_to_raw(advice: Advice) -> Raw:

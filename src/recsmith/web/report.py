@@ -10,12 +10,15 @@ import hashlib
 import html
 import json
 import os
+from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
 
+from recsmith.analyses.table_switches import advise_plan
 from recsmith.errors import one_line
 from recsmith.files import Source, encode, source_text, write_text
 from recsmith.plans import Plan, load_plan
+from recsmith.reports.advice import told_advice
 from recsmith.units import counted, format_gap, format_size, format_time
 from recsmith.web.report_data import ReportData, report_data
 
@@ -42,22 +45,30 @@ style-src '{style_hash}'; base-uri 'none'; form-action 'none'">
 """
 
 
-def report(plan: Plan | Source, target: Source, *, against: Plan | Source | None = None) -> None:
+def report(plan: Plan | Source, target: Source, *, against: Plan | Source | None = None, advice: bool = False) -> None:
     """Write the report of a plan: one HTML file with charts of its seconds, memory and shards, that opens offline.
 
     plan: a Plan, or its file. against: another plan for the same tables; the report then shows what changed from it.
+    advice: whether it also says which changes pay, which takes as long as `recsmith advise`.
 
     Raises:
         UsageError: a file cannot be read or written, or the other plan is of other tables; CorruptFile or PlanMismatch
             where a file holds no plan. Nothing is written then.
     """
-    write_text(source_text(target, "an output"), report_html(plan, against=against))
+    write_text(source_text(target, "an output"), report_html(plan, against=against, advice=advice))
 
 
-def report_html(plan: Plan | Source, *, against: Plan | Source | None = None) -> str:
-    """The same as text."""
-    other = None if against is None else load_plan(against)
-    return html_of(report_data(load_plan(plan), _name_of(plan), other, _name_of(against)))
+def report_html(
+    plan: Plan | Source,
+    *,
+    against: Plan | Source | None = None,
+    advice: bool = False,
+    on_switch: Callable[[str], object] | None = None,
+) -> str:
+    """The same as text. on_switch: hears the name of each change before it is priced."""
+    shown, other = load_plan(plan), None if against is None else load_plan(against)
+    told = told_advice(advise_plan(shown, on_switch)) if advice else None
+    return html_of(report_data(shown, _name_of(plan), other, _name_of(against), told))
 
 
 def _name_of(plan: Plan | Source | None) -> str:

@@ -22,6 +22,7 @@ from recsmith.plans.diff import is_same_table
 from recsmith.plans.files import workload_digest
 from recsmith.problems import Problem, footprint_of, problem_holding, problem_of
 from recsmith.problems.footprint import memory_parts
+from recsmith.reports.advice import ToldAdvice
 from recsmith.reports.plans import (
     beneath_words,
     drawn_words,
@@ -146,7 +147,7 @@ class ReportData:
 
     phases: of the step, in their order: the rank that each waits for. memory: per device. constraints: what the plan
     had to keep, as the plan file has it. made_by: the version of RecSmith that wrote the report. caches: of tables
-    outside device memory, where there are any.
+    outside device memory, where there are any. advice: which changes pay, where that was asked.
     """
 
     schema: str
@@ -160,9 +161,12 @@ class ReportData:
     sensitivity: Spread
     against: ShownDifference | None
     caches: CacheCurve | None = None
+    advice: ToldAdvice | None = None
 
 
-def report_data(plan: Plan, name: str = "", against: Plan | None = None, other_name: str = "") -> ReportData:
+def report_data(
+    plan: Plan, name: str = "", against: Plan | None = None, other_name: str = "", advice: ToldAdvice | None = None
+) -> ReportData:
     """What the report of a plan shows, alone or with its difference from another plan for the same tables.
 
     name, other_name: what the plans are called, such as their files.
@@ -186,6 +190,7 @@ def report_data(plan: Plan, name: str = "", against: Plan | None = None, other_n
         ),
         tables=tuple(_tables(plan, problem, placed)),
         sensitivity=spread_of(model, problem, placed.footprint), against=difference, caches=cache_curve(plan),
+        advice=advice,
     )  # fmt: skip
 
 

@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -50,13 +52,15 @@ def plans(tmp_path_factory: pytest.TempPathFactory) -> Path:
     most = max(device.hbm_bytes for device in plain.cost.per_device)
     tight = recsmith.plan(tables, cluster.with_memory(int(most / 0.95)), planner="size_greedy").plan
     recsmith.save_plan(tight, folder / "tight.json")
+    alone = recsmith.plan(tables, "h100:1", planner="size_greedy", cost_model="analytic").plan
+    recsmith.save_plan(alone, folder / "alone.json")
     (folder / "online.json").write_text(json.dumps(online_to_raw(a_stream())))
     return folder
 
 
 @pytest.fixture(scope="module")
 def served(plans: Path) -> Iterator[Served]:
-    with serving(*(str(plans / f"{name}.json") for name in ("split", "plain", "tight", "online"))) as found:
+    with serving(*(str(plans / f"{name}.json") for name in ("split", "plain", "tight", "alone", "online"))) as found:
         yield found
 
 
@@ -98,6 +102,23 @@ def test_notes_slowest_device_and_space_are_those_of_the_report(page: Any, plans
         assert f"Device {slowest.rank} is the slowest" in shown
         assert f"mostly {part} ({round(100 * slowest.part_share)} %)" in shown
         assert f"valid for: {space_words(plan.bound.space)}" in shown
+
+
+def test_what_pays_is_what_advise_tells(page: Any, plans: Path):
+    open_plan(page, "alone.json")
+    page.locator("#ask-advice").click()
+    card = page.locator("section[aria-labelledby=pays]")
+    asked = [sys.executable, "-m", "recsmith", "advise", str(plans / "alone.json")]
+    told = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.splitlines()
+    expect(card).to_contain_text(told[0].removeprefix("advice").strip()[1:])
+    shown = card.evaluate("card => card.textContent")
+    changes = [re.sub(r"^ *([0-9]+[.])? *", "", line) for line in told if re.match("  [^ ].*: ", line)]
+    assert changes
+    assert all(line in shown for line in changes)
+    facts = [line.strip().partition(": ")[2] for line in told if line.startswith("   ")]
+    assert facts
+    assert all(line in shown for line in facts)
+    assert page.locator("#ask-advice").is_hidden()
 
 
 def test_arms_of_a_stream_are_those_of_the_terminal(page: Any):

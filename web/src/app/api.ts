@@ -1,5 +1,7 @@
 // The server's JSON API, as /api/openapi.json describes it.
 
+import type { Advice } from "../data";
+
 export interface WorkloadSummary { id: string; name: string; tables: number; weight_bytes: number; batch_size: number; optimizer: string }
 export interface ClusterSummary {
   id: string; name: string; device: string; hosts: number; local_world_size: number; hbm_bytes: number;
@@ -126,6 +128,7 @@ export const api = {
     post<PlanSummary>(`/api/plans/${at(id)}/edits`, { moves, changes, name }),
   stream: (id: string) => get<StreamView>(`/api/streams/${at(id)}`),
   compare: (ids: string[]) => get<SideBySide>(`/api/comparison?${ids.map((id) => `plan=${at(id)}`).join("&")}`),
+  advice: (id: string) => get<Advice>(`/api/plans/${at(id)}/advice`),
   fileOf: (id: string) => `/api/plans/${at(id)}/file`,
   reportOf: (id: string, against?: string) => `/api/plans/${at(id)}/report${against ? `?against=${at(against)}` : ""}`,
 };

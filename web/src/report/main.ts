@@ -5,6 +5,7 @@ import "./report.css";
 import type { ReportData } from "../data";
 import { append, h, replace } from "../dom";
 import { themeButton } from "../theme";
+import { advicePart } from "./advice";
 import { bindingPart } from "./binding";
 import { cachesPart } from "./caches";
 import { changesPart } from "./changes";
@@ -20,6 +21,7 @@ const parts: [id: string, short: string, part: HTMLElement][] = [
   ["binds", "What binds", bindingPart(data)],
   ["memory", "Memory", memoryPart(data)],
   ...(data.caches ? [["caches", "Caches", cachesPart(data.caches)] as [string, string, HTMLElement]] : []),
+  ...(data.advice ? [["advice", "What pays", advicePart(data.advice)] as [string, string, HTMLElement]] : []),
   ["shards", "Shards", shardsPart(data)],
   ["bound", "Bound", provedPart(data)],
   ["sensitivity", "Sensitivity", sensitivityPart(data)],

@@ -7,12 +7,13 @@ from typing import Any
 
 from recsmith.clusters import Cluster, cluster_from_raw, cluster_to_raw
 from recsmith.errors import UsageError
-from recsmith.files import Raw, dump_json
+from recsmith.files import Given, Raw, decode, dump_json
 from recsmith.planning.result import SearchOptions
 from recsmith.plans import Plan, plan_to_raw
 from recsmith.plans.files import plan_from_raw
 from recsmith.problems import constraints_to_raw
 from recsmith.problems.space import space_words
+from recsmith.reports.advice import ToldAdvice
 from recsmith.reports.plans import slowest_of
 from recsmith.training.results.arms import OnlineResult
 from recsmith.units import format_time
@@ -262,6 +263,13 @@ def _edited(call: Call, plan: Plan, edit: requests.PlanEdit) -> Plan:
             f"the changed plan needs more memory than device {ranks} has, and no job could run it; move a shard away"
         )
     return bench.plan_of(found)
+
+
+async def plan_advice(call: Call) -> ToldAdvice:
+    """What pays beside a plan."""
+    plan = call.session.plans.get(call.key).plan
+    found = await call.server.searches.ask(call.session.key, {"advised": plan_to_raw(plan)})
+    return decode(ToldAdvice, found["advice"], Given.of("the advice", ""))
 
 
 async def plan_file(call: Call) -> Attachment:

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from recsmith._version import __version__
 from recsmith.files import Raw
+from recsmith.reports.advice import ToldAdvice
 from recsmith.web.serving import answers, endpoints, requests
 from recsmith.web.serving.answers import Refusal, SearchEvent
 from recsmith.web.serving.calls import Call
@@ -102,6 +103,8 @@ OPERATIONS = (
               endpoints.price_edit, answers.PricedEdit, body=requests.PlanEdit, refusals=(*BAD, 404)),
     Operation("POST", "/api/plans/{id}/edits", "Keep a plan whose pieces are moved or whose problem changes.",
               endpoints.keep_edit, answers.PlanSummary, 201, body=requests.PlanEdit, refusals=(*BAD, 404)),
+    Operation("GET", "/api/plans/{id}/advice", "Which changes of a plan's job pay, as `recsmith advise`.",
+              endpoints.plan_advice, ToldAdvice, refusals=(400, 404, 409, 429)),
     Operation("GET", "/api/plans/{id}/file", "The file of a plan, which `recsmith simulate` and jobs read.",
               endpoints.plan_file, JSON, refusals=(404,)),
     Operation("GET", "/api/plans/{id}/report", "The report of a plan as one HTML file that opens offline.",

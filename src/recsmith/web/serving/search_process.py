@@ -5,6 +5,8 @@
     {"kind": "done", "plan": {...}, "elapsed_s": 1.2, "iterations": 37, "truncated": false, "notes": []}
     {"kind": "failed", "error": "...", "exit_code": 3}
 
+Given {"advised": plan} it tells what pays beside that plan, in one line.
+
 SIGINT ends the search with its best plan, as Ctrl-C does on the command line; the end of its standard input, which is
 the end of the server, ends it at once. Anything that is printed on the way goes to standard error.
 
@@ -25,6 +27,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from types import FrameType
 
+from recsmith.analyses.table_switches import advise_plan
 from recsmith.bounds import first_bound
 from recsmith.clusters import Cluster, cluster_from_raw
 from recsmith.costs import cost_model as find_cost_model
@@ -35,6 +38,7 @@ from recsmith.planning import plan
 from recsmith.plans import plan_to_raw
 from recsmith.plans.files import plan_from_raw
 from recsmith.problems import Space, build_problem, constraints_from_raw
+from recsmith.reports.advice import told_advice
 from recsmith.sharding import UVM_CACHING
 from recsmith.units import counted, parse_size
 from recsmith.web.serving.answers import Fix
@@ -135,6 +139,17 @@ def run(raw: Raw, tell: Tell) -> None:
         tell({"kind": "failed", "error": sentence, "exit_code": 1})
 
 
+def advise(raw: Raw, tell: Tell) -> None:
+    """Tell what pays beside a plan: {"kind": "advised", "advice": {...}}, or that it failed."""
+    try:
+        advice = advise_plan(plan_from_raw(raw["advised"], "the plan"))
+        tell({"kind": "advised", "advice": encode(told_advice(advice))})
+    except RecSmithError as error:
+        tell({"kind": "failed", "error": str(error)})
+    except MemoryError:
+        tell({"kind": "failed", "error": "out of memory while changes were priced; ask on the command line"})
+
+
 def main() -> None:
     """Wait for a problem, search, and end."""
     signal.signal(signal.SIGINT, _interrupt_once)
@@ -149,7 +164,8 @@ def main() -> None:
         line = sys.stdin.buffer.readline()
         if line.endswith(b"\n"):  # else the server has ended
             threading.Thread(target=_end_with_the_server, daemon=True).start()
-            run(json.loads(line), tell)
+            raw = json.loads(line)
+            (advise if "advised" in raw else run)(raw, tell)
     except (KeyboardInterrupt, BrokenPipeError):
         pass
     os._exit(0)  # the reader of standard input would hold up an orderly end

@@ -23,6 +23,7 @@ ENDINGS: tuple[EventKind, ...] = ("done", "failed", "cancelled")
 KEPT_SEARCHES = 64  # that have ended, of all clients, for those who still listen
 LOOK_S = 1.0  # seconds between two looks whether a search's client is still there
 SILENCE_S = 15.0  # seconds without an event, after which listeners hear that the search lives
+DIED = "the process of the search has died; the machine may lack memory"
 Keep = Callable[[Raw], Awaitable[PlanSummary]]  # keeps the plan of a `done` event
 LARGEST_LINE = 2**28  # bytes of one event: the plan of the largest problem that the page takes is far below
 ARGUMENTS = (
@@ -152,6 +153,7 @@ class Searches:
         self.tasks: dict[str, asyncio.Task[None]] = {}
         self.turns = asyncio.Semaphore(settings.searches)
         self.spare: SearchProcess | None = None
+        self.asking: set[str] = set()
 
     async def warm_up(self) -> None:
         """Start a process ahead of the first search."""
@@ -160,17 +162,57 @@ class Searches:
 
     def start(self, owner: str, name: str, problem: Raw, keep: Keep, *, stays: bool = False) -> SearchJob:
         """A new search; Refused where the client has one that runs (409), or too many wait (429)."""
-        running = [search for search in self.searches.values() if not search.has_ended]
-        if any(search.owner == owner for search in running):
-            raise Refused(409, "a search of yours is running; wait for it, or cancel it")
-        if len(running) >= self.settings.searches + self.settings.waiting:
-            raise Refused(429, f"{len(running)} searches are waiting already; try again in a minute")
+        running = self._check_turn(owner)
         search = SearchJob(f"search-{secrets.token_hex(8)}", owner, name, problem, keep, stays)
         self._forget_old()
         self.searches[search.id] = search
-        search.tell("queued", waiting=len(running))
+        search.tell("queued", waiting=running)
         self.tasks[search.id] = asyncio.create_task(self._run(search))
         return search
+
+    def _check_turn(self, owner: str) -> int:
+        """How many searches run or wait; Refused where the client has one of them, or too many wait."""
+        owners = [search.owner for search in self.searches.values() if not search.has_ended] + [*self.asking]
+        if owner in owners:
+            raise Refused(409, "a search of yours is running; wait for it, or cancel it")
+        if len(owners) >= self.settings.searches + self.settings.waiting:
+            raise Refused(429, f"{len(owners)} searches are waiting already; try again in a minute")
+        return len(owners)
+
+    async def ask(self, owner: str, question: Raw) -> Raw:
+        """The one answer of a process to a question, in its turn among searches; Refused as a search is."""
+        self._check_turn(owner)
+        self.asking.add(owner)
+        try:
+            async with self.turns, self._spare_process() as process:
+                answer = await self._answer(process, question)
+        finally:
+            self.asking.discard(owner)
+        if "error" in answer:
+            raise Refused(400, answer["error"])
+        return answer
+
+    async def _answer(self, process: SearchProcess, question: Raw) -> Raw:
+        limit_s = self.settings.longest_search_s
+        try:
+            async with asyncio.timeout(limit_s):
+                async for answer in process.search(question):
+                    return answer
+        except TimeoutError:
+            return {"error": f"no answer was found in {limit_s:g} s; ask on the command line, which has no limit"}
+        return {"error": DIED}
+
+    @contextlib.asynccontextmanager
+    async def _spare_process(self) -> AsyncIterator[SearchProcess]:
+        """The process that waits, which is ended afterwards while another one starts."""
+        await self.warm_up()
+        process, self.spare = self.spare, None
+        assert process is not None
+        try:
+            yield process
+        finally:
+            await process.end()
+        await self.warm_up()
 
     def find(self, key: str, owner: str) -> SearchJob:
         """The client's search of an id; Refused (404) where it has none."""
@@ -229,11 +271,12 @@ class Searches:
             task.cancel()
 
     async def _search(self, search: SearchJob) -> None:
-        await self.warm_up()
-        process, self.spare = self.spare, None
-        assert process is not None
-        search.process, search.started = process, time.monotonic()
-        search.tell("started")
+        async with self._spare_process() as process:
+            search.process, search.started = process, time.monotonic()
+            search.tell("started")
+            await self._hear_all(search, process)
+
+    async def _hear_all(self, search: SearchJob, process: SearchProcess) -> None:
         longest_s = search.problem["time_limit_s"] or self.settings.longest_search_s
         limit_s = longest_s + self.settings.grace_s
         late = asyncio.get_running_loop().call_later(longest_s, process.interrupt)  # it ends with its best plan then
@@ -246,10 +289,8 @@ class Searches:
         finally:
             late.cancel()
             search.process = None
-            await process.end()
         if not search.has_ended:
-            self._end(search, "failed", error="the process of the search has died; the machine may lack memory")
-        await self.warm_up()
+            self._end(search, "failed", error=DIED)
 
     async def _hear(self, search: SearchJob, event: Raw) -> None:
         if event["kind"] == "done":

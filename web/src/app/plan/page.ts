@@ -8,6 +8,7 @@ import { h, replace } from "../../dom";
 import { button, say } from "../controls";
 import { bytes, change, counted, percent, seconds } from "../format";
 import { guardLeaving } from "../leaving";
+import { whatPays } from "./advice";
 import { constraintsPanel, replan } from "./constraints";
 import { Edit } from "./edit";
 import { shardMap } from "./shardmap";
@@ -66,6 +67,7 @@ class Page {
       h("div", { class: "columns" },
         h("section", { class: "card", "aria-labelledby": "whatif" }, h("h2", { id: "whatif" }, "What if…"), whatIf(edit)),
         h("section", { class: "card", "aria-labelledby": "rules" }, h("h2", { id: "rules" }, "What the plan must keep"), constraintsPanel(edit))),
+      h("section", { class: "card", "aria-labelledby": "pays" }, h("h2", { id: "pays" }, "What pays"), whatPays(edit.id)),
       h("section", { class: "card", "aria-labelledby": "tables" }, h("h2", { id: "tables" }, "Every table"), shardTable(edit)),
       h("p", { class: "note" }, edit.view.valid_for ? `The bound is valid for: ${edit.view.valid_for}.` : ""));
     edit.onChange(() => this.draw());

@@ -1,0 +1,26 @@
+// What pays beside a plan, asked for by a button: it takes the server some seconds.
+
+import { adviceList } from "../../advice";
+import { h, replace } from "../../dom";
+import { api } from "../api";
+import { button, say } from "../controls";
+
+export function whatPays(id: string): HTMLElement {
+  const found = h("div", { "aria-live": "polite" });
+  const ask = button("See what pays", () => void answer(), "primary", { id: "ask-advice" });
+  const answer = async (): Promise<void> => {
+    ask.disabled = true;
+    replace(found, h("p", { class: "note" }, "Every change is priced with this plan; that takes some seconds."));
+    try {
+      replace(found, adviceList(await api.advice(id)));
+      say("It is told which changes pay.");
+      ask.hidden = true;
+    } catch (error) {
+      replace(found, h("p", { class: "error", role: "alert" }, (error as Error).message));
+    }
+    ask.disabled = false;
+  };
+  return h("div", null,
+    h("p", { class: "note" }, "Other data types, messages, optimizers, batches and devices, each priced with this plan; your moves by hand are not counted."),
+    h("div", { class: "buttons" }, ask), found);
+}

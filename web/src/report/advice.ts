@@ -1,0 +1,7 @@
+// Which changes pay beside this plan.
+
+import { adviceList } from "../advice";
+import type { Advice } from "../data";
+import { part } from "./part";
+
+export const advicePart = (advice: Advice): HTMLElement => part("What pays", null, adviceList(advice));
