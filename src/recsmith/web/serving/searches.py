@@ -11,7 +11,7 @@ import secrets
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -203,7 +203,7 @@ class Searches:
         return {"error": DIED}
 
     @contextlib.asynccontextmanager
-    async def _spare_process(self) -> AsyncIterator[SearchProcess]:
+    async def _spare_process(self) -> AsyncGenerator[SearchProcess]:
         """The process that waits, which is ended afterwards while another one starts."""
         await self.warm_up()
         process, self.spare = self.spare, None
