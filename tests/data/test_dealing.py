@@ -112,7 +112,7 @@ def test_formats_of_whole_blocks_deal_alike_and_so_do_workers(tmp_path: Path):
 
 def test_a_feature_that_is_not_there_is_refused():
     dataset = open_dataset(spec_from_raw(dict(EVENTS), "events"))
-    with pytest.raises(UsageError, match=r"data.balance names feature 'histori', which the data does not"):
+    with pytest.raises(UsageError, match=r"dealt to ranks by feature 'histori', which the data does not"):
         read(dataset, 0, deal=Deal(feature="histori"))
-    with pytest.raises(UsageError, match=r"data\.balance\.squared is -1"):
+    with pytest.raises(UsageError, match="grows with a history, is -1"):
         Deal(feature="history", squared=-1)

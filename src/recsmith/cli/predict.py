@@ -44,7 +44,7 @@ def capture_command(command_: tuple[str, ...], output: str, steps: int, skip: in
 @click.option("--calibrate", metavar="TRACE", help="A captured step that corrects the machine.")
 @click.option("--cost-model", metavar="M", help="Cost model that prices embedding kernels, such as neural:cpu.")
 @click.option("--what-if", "what_if", metavar="CHANGES", help="Such as link=2x,kernel:gemm=0.5x,overhead=0.")
-@click.option("--optimizer", type=click.Choice(["shampoo"]),
+@click.option("--optimizer", metavar="NAME",
               help="Say what this optimizer of dense layers adds to the step of a described model.")  # fmt: skip
 @count_option("--towers", least=2, metavar="RATIO",
               help="Say whether towers of this ratio pay under --plan, which has each table on one host.")  # fmt: skip

@@ -31,8 +31,8 @@ class Deal:
 
     def __post_init__(self) -> None:
         check_rules(
-            outside("data.balance.squared", self.squared, 0, 10**9),
-            outside("data.balance.longest", self.longest, 1, LONGEST),
+            outside("squared, by which work grows with a history,", self.squared, 0, 10**9),
+            outside("longest, of a history that counts as work,", self.longest, 1, LONGEST),
         )
 
     def work(self, lengths: Ints) -> Floats:
@@ -45,7 +45,7 @@ def check_deal(deal: Deal, features: Sequence[str]) -> None:
     """UsageError where samples have no feature that they could be dealt by. features: of the data, by name."""
     if deal.feature not in features:
         raise UsageError(
-            f"data.balance names feature '{deal.feature}', which the data does not have"
+            f"samples are dealt to ranks by feature '{deal.feature}', which the data does not have"
             f"{did_you_mean(deal.feature, list(features))}"
         )
 

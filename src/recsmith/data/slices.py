@@ -61,7 +61,7 @@ def times_of(source: BlockSource, column: str) -> Floats:
     if column not in known:
         hint = did_you_mean(column, list(known)) if known else "; this data has no columns beside its features"
         raise UsageError(
-            f"data.periods.column is '{column}', which the data does not have{hint}; or give data.periods.samples"
+            f"the data has no column '{column}' of times that periods could be cut by{hint}; or cut them by samples"
         )
     parts = [_seconds(origin.column(block, column), column) for block in range(len(source.sizes()))]
     return np.concatenate([np.zeros(0), *parts])
@@ -134,6 +134,6 @@ def check_time_order(source: BlockSource, edges: Ints) -> None:
 
 def _no_order(column: str, at: int, before: float, after: float) -> UsageError:
     return UsageError(
-        f"data.periods wants samples in the order of their times, and column '{column}' falls from {before:.15g} to "
+        f"periods want samples in the order of their times, and column '{column}' falls from {before:.15g} to "
         f"{after:.15g} at sample {at:,}; sort the data by it (of MovieLens, write split_by: time)"
     )

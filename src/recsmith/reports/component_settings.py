@@ -23,15 +23,15 @@ from recsmith.training.collectives import KIND as COLLECTIVES
 from recsmith.training.losses import KIND as LOSSES
 from recsmith.training.models import MODEL
 from recsmith.training.optimizers import KIND as OPTIMIZERS
-from recsmith.training.seams import ROWS, STEP, TABLES, UPDATE, WATCHER
+from recsmith.training.seams import ROWS, STEP, TABLES, WATCHER, systems
 
 # By key of a run: the kind of its components, and how many arguments their maker hands over before settings.
 KINDS: Mapping[str, tuple[str, int]] = {
     "pipeline": (STEP, 1), "rows": (ROWS, 2), "comms": (COLLECTIVES, 0), "watchers": (WATCHER, 0),
-    "data.periods.update": (UPDATE, 0), "model.table_module": (TABLES, 3), "model.arguments": (MODEL, 0),
-    "optimizers.dense": (OPTIMIZERS, 2), "model.tasks.loss": (LOSSES, 2),
+    "model.table_module": (TABLES, 3), "model.arguments": (MODEL, 0), "optimizers.dense": (OPTIMIZERS, 2),
+    "model.tasks.loss": (LOSSES, 2),
+    **{key: kind for each in systems() for key, kind in each.components.items()},
 }  # fmt: skip
-
 
 FILE = Path(__file__).with_name("components.json")
 

@@ -9,7 +9,7 @@ from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import Any, get_args, get_type_hints
 
 from recsmith.files import Raw, encode, json_schema
-from recsmith.reports.component_settings import shipped_schemas
+from recsmith.reports.component_settings import KINDS, shipped_schemas
 from recsmith.reports.docstrings import meanings
 from recsmith.training.run import SCHEMA, Run
 from recsmith.training.run.bases import EXTENDS
@@ -18,9 +18,9 @@ from recsmith.training.run.bases import EXTENDS
 def run_schema() -> Raw:
     """JSON Schema of a run file, each key with its default and meaning."""
     made = json_schema(Run)
-    for noun in nouns():
+    for noun, path in nouns().items():
         found = made if noun is Run else made["$defs"][noun.__name__]
-        for name, meaning in meanings(noun).items():
+        for name, meaning in _said(noun, path).items():
             found["properties"][name]["description"] = meaning
     first_key = {"schema": {"const": SCHEMA}}
     made["$defs"]["components"] = found = shipped_schemas()
@@ -36,15 +36,13 @@ def _name_components(schema: Raw, key: str, names: list[str]) -> None:
 
     A class of the user's has settings of its own.
     """
-    if key == "model.arguments":  # whose model has another key
-        return
-    before, _, last = key.rpartition(".")
-    defined = schema["$defs"]
-    noun = {"": schema, "data.periods": defined.get("Periods"), "model": defined["RunModel"],
-            "model.tasks": defined["RunTask"]}.get(before)  # fmt: skip
-    if noun is None:  # optimizers.dense, whose settings are its arguments; or a system that is not there
-        return
-    place = noun["properties"][last]
+    if key not in KINDS or key in ("model.arguments", "optimizers.dense"):
+        return  # of a system that is not there; or settings that stand under another key than the name
+    place = schema
+    for part in key.split("."):
+        refs = (each.get("$ref", "") for each in (place, place.get("items", {}), *place.get("anyOf", ())))
+        inner = next((schema["$defs"][each.rpartition("/")[2]] for each in refs if each), place)
+        place = inner["properties"][part]
     place = place.get("items", place)
     mine = {"type": "object", "required": ["name"], "properties": {"name": {"type": "string", "pattern": ":"}}}
     place["anyOf"] = [
@@ -58,10 +56,20 @@ def run_tables() -> str:
     lines: list[str] = []
     for noun, path in nouns().items():
         lines += [f"**{path or 'Of a run'}**: {_summary(noun)}", "", "| key | default | meaning |", "|---|---|---|"]
-        said = meanings(noun)
+        said = _said(noun, path)
         lines += [f"| `{each.name}` | {_default(each)} | {_cell(said[each.name])} |" for each in fields(noun)]
         lines.append("")
     return "\n".join(lines)
+
+
+def _said(noun: Any, path: str) -> dict[str, str]:
+    """What a noun says of each key, and the components of keys that name some. path: keys before these."""
+    said = meanings(noun)
+    for key, named in shipped_schemas().items():
+        before, _, name = key.rpartition(".")
+        if before == path.replace("[]", "") and name in said and key in KINDS:
+            said[name] += f" Components: {', '.join(named)}."
+    return said
 
 
 def nouns(noun: Any = Run, path: str = "") -> dict[Any, str]:

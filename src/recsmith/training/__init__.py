@@ -4,7 +4,7 @@ from recsmith.training import Run, RunData, train
 
 train(Run(data=RunData(train="criteo/train.tsv.gz", test="criteo/test.tsv.gz"), output="runs/first", ranks=2))
 
-Names load when they are first used; settings of a system, such as Periods, are shown here by the name of their noun.
+Names load when they are first used; settings of systems are shown here by the names of their nouns.
 """
 
 from typing import TYPE_CHECKING, Any, get_args

@@ -108,7 +108,7 @@ def training_batches(
     step: int = 0,
 ) -> Iterator[TrainingBatch]:  # fmt: skip
     """The batches of a rank from a state of the source on. step: steps that were done before, which says the size."""
-    over, mixed = False, getattr(source, "mixed", 1)  # batches that a step takes together (systems/periods/source.py)
+    over, mixed = False, getattr(source, "mixed", 1)  # batches that a step takes together, of some sources
     while not over:
         size, more = sizes.at(step)
         first, batches = step, source.batches(rank, ranks, size, state)

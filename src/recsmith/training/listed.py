@@ -1,9 +1,12 @@
-"""The systems of training, by their folders, and their commands: the only place outside of a folder that names it.
+"""The systems of training, by their folders, their commands and their keys: the only place outside that names them.
 
 Nothing is imported here, for `recsmith --help` reads the commands.
 """
 
 from dataclasses import dataclass
+from typing import Any, TypeVar, dataclass_transform
+
+Class = TypeVar("Class")
 
 
 @dataclass(frozen=True)
@@ -47,3 +50,50 @@ SYSTEMS: dict[str, tuple[Command, ...]] = {  # in the order in which they decide
     "arrays": (),
     "remote": (),
 }
+
+
+@dataclass_transform(frozen_default=True, kw_only_default=True)
+def keys(cls: type[Class]) -> type[Class]:
+    """Keys of a noun that derives this class: fields for type checkers, and as it runs those whose system is there.
+
+    `keys_of_systems` (seams/system.py) makes these. Where a system is not there, its key has its default, and a file
+    that names it is refused.
+    """
+    cls.__annotations__.clear()
+    return cls
+
+
+@keys
+class RunKeys:
+    """Of a run."""
+
+    watch: Any = "none"
+    start_from: Any = None
+    array: Any = None
+    remote: Any = None
+
+
+@keys
+class DataKeys:
+    """Of the data of a run."""
+
+    deduplicate: Any = "off"
+    periods: Any = None
+    balance: Any = None
+
+
+@keys
+class ModelKeys:
+    """Of the model of a run."""
+
+    compression: Any = ()
+    narrow: Any = None
+
+
+@keys
+class CardKeys:
+    """Of the card of a trained model."""
+
+    columns: Any = None
+    refit: Any = None
+    sparse: Any = None

@@ -38,7 +38,7 @@ ROLL_BACKS = 3  # to one checkpoint; more of them would repeat the same steps fo
 
 
 class TrainedModels:
-    """What a job's steps train: its model. An array trains several (systems/arrays/loop.py), each a job beside it.
+    """What a job's steps train: its model. A system may train several, each a job beside it.
 
     The loop calls this on every rank, in the same order, and counts the steps of `job`.
     """

@@ -138,7 +138,7 @@ def test_fbgemm_counts_steps_of_training_alone() -> None:
 
 
 TORCHS = sorted(each.lower() for each in torch.optim.__all__ if each[0].isupper())
-CANNOT = {"lbfgs": "pipeline: progressive_lbfgs", "sparseadam": "sparse gradients", "muon": "matrices alone",
+CANNOT = {"lbfgs": "docs/optimizers.md has such steps", "sparseadam": "sparse gradients", "muon": "matrices alone",
           "optimizer": "all of them are made from"}  # fmt: skip
 
 

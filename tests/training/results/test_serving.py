@@ -14,11 +14,9 @@ pytest.importorskip("torchrec")
 from safetensors.torch import save_file
 
 from recsmith.data import Batch, DataFeature, DataSchema, JaggedIds
-from recsmith.embeddings import CompressionRule, IdMap, save_maps
 from recsmith.errors import CorruptFile, RecSmithError, UsageError
 from recsmith.files import dump_json, encode
 from recsmith.training import RunModel, RunTable, load_model
-from recsmith.training.job.card import check_maps, keep_maps, kept_names
 from recsmith.training.job.models import build_task
 from recsmith.training.results.serving import Predictor
 from recsmith.training.tables.features import keyed_jagged
@@ -183,21 +181,3 @@ def test_a_dense_layer_is_no_table_of_its_name() -> None:
 
     assert table_of("model.sparse_arch.embedding_bag_collection.embedding_bags.0.weight") == "0"
     assert table_of("model.over_arch.model.0.weight") is None
-
-
-def test_maps_that_several_rules_name_are_kept_once(tmp_path: Path) -> None:
-    file, other, kept = str(tmp_path / "maps.safetensors"), str(tmp_path / "other.safetensors"), tmp_path / "kept"
-    for each in (file, other):
-        save_maps({"a": IdMap(numbers=np.arange(9, dtype=np.int32))}, each)
-    kept.mkdir()
-    rules = [CompressionRule(method="learned_hash", tables=name, maps=maps) for name, maps in
-             (("a", file), ("b", other), ("c", file))]  # fmt: skip
-    model = RunModel(embedding_dim=4, compression=(CompressionRule(method="hash", tables="d"), *rules))
-    assert kept_names(model) == ["maps-1.safetensors", "maps-2.safetensors", "maps-1.safetensors"]
-    copied = keep_maps(model, kept)
-    assert [rule.maps for rule in copied.compression] == [None, *kept_names(model)]
-    assert sorted(path.name for path in kept.iterdir()) == ["maps-1.safetensors", "maps-2.safetensors"]
-    check_maps(model, kept)
-    save_maps({"a": IdMap(numbers=np.zeros(9, np.int32))}, other)
-    with pytest.raises(UsageError, match=r"other.safetensors' has changed"):
-        check_maps(model, kept)

@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from support.systems import needing, needs_systems
@@ -156,20 +155,31 @@ def test_the_file_of_a_run_names_what_it_does_not_say(tmp_path: Path):
         load_run(tmp_path / "run.json")
 
 
-@needs_systems("stored", "dedup", "watch")
-@pytest.mark.parametrize(
-    ("words", "key"),
-    [
-        ({"model": {"compression": [{"method": "hash"}]}}, "model.compression"),
-        ({"data": {"train": "x", "deduplicate": "auto"}}, "data.deduplicate"),
-        ({"watch": "auto"}, "watch"),
-    ],
-)
-def test_what_a_deleted_system_would_do_is_refused(
-    words: dict[str, Any], key: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    raw = {"schema": "recsmith/run/1", "data": {"train": "x"}, "output": "out", **words}
-    run_from_raw(raw, "run.json")
-    monkeypatch.setattr("recsmith.training.run.run.systems", lambda: ())
-    with pytest.raises(CorruptFile, match=f"{key} is given, and the system that has it was deleted; leave it out"):
-        run_from_raw(raw, "run.json")
+@needs_systems("periods")
+@pytest.mark.parametrize("there", [True, False])
+def test_keys_are_there_with_their_systems(there: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    from recsmith._types import noun
+    from recsmith.files import decode
+    from recsmith.reports.docstrings import meanings
+    from recsmith.training import Periods
+    from recsmith.training.listed import DataKeys
+    from recsmith.training.seams import system
+
+    mine = [each for each in system.systems() if there and each.key == "data.periods"]
+    monkeypatch.setattr(system, "systems", lambda: tuple(mine))
+
+    @noun
+    @system.keys_of_systems("data.")
+    class Data(DataKeys):
+        """Of a test. path: where samples are."""
+
+        path: str
+
+    assert decode(Data, {"path": "x"}, "run.json").periods is None
+    assert list(meanings(Data)) == (["path", "periods"] if there else ["path"])
+    raw = {"path": "x", "periods": {"samples": 10}}
+    if there:
+        assert decode(Data, raw, "run.json").periods == Periods(samples=10)
+    else:
+        with pytest.raises(CorruptFile, match="periods is not a known field; known: path"):
+            decode(Data, raw, "run.json")

@@ -22,7 +22,7 @@ from recsmith.adapters.chunk_bytes import BLOCK
 from recsmith.data import DataSchema
 from recsmith.errors import CorruptFile, RecSmithError
 from recsmith.files import Raw, check_is_file, dump_json, parse_json, read_text, write_text
-from recsmith.training.job.card import CARD, described, keep_maps
+from recsmith.training.job.card import CARD, described, keep_files
 from recsmith.training.job.sharded import ShardedJob
 from recsmith.training.run import Run
 from recsmith.training.seams import systems
@@ -51,7 +51,7 @@ def export(job: ShardedJob, run: Run, schema: DataSchema, folder: Path, card: Ra
                 f"the trained model cannot be written to '{partial}': {error.strerror or error}; make room, and "
                 "start the same command again"
             ) from None
-        model = keep_maps(run.model, partial)
+        model = keep_files(run.model, partial)
         raw = {**described(model, schema, run.seed), **card}
         told = [(system.name, system.exported(run, job.model)) for system in systems()]
         raw |= {key: value for name, each in told if not name for key, value in each.items()}

@@ -6,7 +6,6 @@ A start asks, and a dry run asks the same.
 from pathlib import Path
 
 from recsmith.plans import Plan
-from recsmith.training.job.card import check_maps
 from recsmith.training.job.models import Unsharded
 from recsmith.training.job.plan_rules import check_loadable
 from recsmith.training.job.resuming import CHECKPOINTS, Saved, newest_in
@@ -24,9 +23,8 @@ def newest_of(run: Run) -> Saved | None:
 
 
 def check_goes_on(parts: Unsharded, saved: Saved, plan: Plan, ranks: int) -> None:
-    """Refuse maps, plan, data or their order, and what systems refuse, unlike those of the checkpoint to go on from."""
+    """Refuse plan, data or their order, and what systems refuse, unlike those of the checkpoint to go on from."""
     run, progress = parts.run, saved.progress
-    check_maps(run.model, Path(run.output))
     for system in systems():
         system.check_goes_on(saved.run, run)
     check_loadable(saved.plan, plan)

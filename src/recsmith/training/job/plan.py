@@ -33,6 +33,7 @@ from recsmith.training.job.models import Unsharded
 from recsmith.training.job.plan_rules import check_loadable, plan_limits
 from recsmith.training.run import MADE_HERE, Run
 from recsmith.training.run.refusals import check_together, device_parts
+from recsmith.training.seams.system import batches_of_a_step
 from recsmith.training.sources import first_batch
 from recsmith.training.tables.plain import configs_of, features_of
 from recsmith.workloads import AccessProfile, Workload
@@ -120,7 +121,7 @@ def tables_of_run(parts: Unsharded, ranks: int) -> Workload:
 
 def _batch_size(run: Run, ranks: int) -> int:
     """Samples that a rank looks up at once, at most."""
-    return run.data.local_batch_size(ranks) * run.data.batches_of_a_step
+    return run.data.local_batch_size(ranks) * batches_of_a_step(run)
 
 
 def _workload(

@@ -42,7 +42,7 @@ Check = Callable[[], None]
 class PreparedRun:
     """A run with nothing left to decide, of which all has been refused that can be before it is sharded.
 
-    run: with its optimizer and its narrow layers; its comms are as they were written. comms: what crosses ranks. ranks:
+    run: with what systems decided; its comms are as they were written. comms: what crosses ranks. ranks:
     that train. parts: its data and its model, whose tables have no memory yet. parameters: weights of the model, those
     of tables counted. saved: the checkpoint that training goes on from. plan: of the tables. priced: the plan with the
     run's batch and optimizer, by which it is priced. shapes: of dense parameters. step: predicted, of the run as it is;

@@ -31,8 +31,8 @@ from recsmith.training.stores.checkpoint import CheckpointRows, PlainObjects, fi
 CHECKPOINTS = "checkpoints"
 STATE, PROGRESS, PLAN_FILE, RUN_FILE = "state", "progress.json", "plan.json", "run.json"
 OPTIMIZERS = {"sparse": "sparse", "copied": "sparse", "dense": "dense"}  # by part of a job's state: which of the run's
-UNTOLD = ("output", "steps", "plan", "ranks", "checkpoint", "metrics", "watchers", "watch", "capture", "data.test",
-          "data.feed", "data.engine", "data.ray_address", "data.epochs")  # fmt: skip  # training goes on as before
+UNTOLD = ("output", "steps", "plan", "ranks", "checkpoint", "metrics", "watchers", "capture", "data.test", "data.feed",
+          "data.engine", "data.ray_address", "data.epochs")  # fmt: skip  # training goes on as before
 Shape = tuple[int, ...]
 WATCHERS = "watchers"  # key of progress.json, beside those of systems
 HOOK = "gradient_hook"  # part of a job's state, by rank
@@ -252,7 +252,7 @@ def _of_rank(rank: int) -> str:
     return f"rank-{rank}"
 
 
-_ADVICE = "give another output folder, with start_from: this one to take along what fits, or train the model as it was"
+_ADVICE = "give another output folder (docs/daily.md says how to take along what fits), or train the model as it was"
 
 
 def _type(dtype: torch.dtype) -> str:
@@ -264,10 +264,11 @@ def _is_tensor(value: object) -> bool:
 
 
 def _settings(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Every field of a run and of the nouns inside it, by its key in a file, but those of UNTOLD."""
+    """Every field of a run and of the nouns inside it, by its key in a file, but those that are untold."""
+    untold = {*UNTOLD, *(each.key for each in systems() if each.untold)}
     for each in fields(value):
         key, inner = f"{path}{each.name}", getattr(value, each.name)
-        if key in UNTOLD:
+        if key in untold:
             continue
         if is_dataclass(inner):
             yield from _settings(inner, f"{key}.")

@@ -27,7 +27,7 @@ from recsmith.training.models import sequence_settings
 from recsmith.training.models.work import layer_work
 from recsmith.training.run import Run, RunComms
 from recsmith.training.seams import systems
-from recsmith.training.seams.system import first_of
+from recsmith.training.seams.system import batches_of_a_step, first_of
 from recsmith.units import format_size
 from recsmith.workloads import Feature
 from recsmith.workloads.optimizers import OPTIMIZERS
@@ -64,7 +64,7 @@ def planned_as_run(run: Run, plan: Plan, repeats: Repeats | None = None) -> Plan
     """
     if any(system.run_of_plan(run, 1) for system in systems()):
         return simulate(plan, bound=False)
-    batch = run.data.local_batch_size(plan.cluster.world_size) * run.data.batches_of_a_step
+    batch = run.data.local_batch_size(plan.cluster.world_size) * batches_of_a_step(run)
     optimizer = run.optimizers.sparse.name
     tables = tuple(
         replace(table, features=tuple(_distinct(each, batch, repeats or {}) for each in table.features))
@@ -94,7 +94,7 @@ def _distinct(feature: Feature, batch: int, repeats: Repeats) -> Feature:
 def plain_step(
     run: Run, plan: Plan, shapes: Shapes, numbers: int, lengths: Ints | None = None
 ) -> JobStep | None:  # fmt: skip
-    """The step of a run before its optimizer and narrow layers are decided; None on GPUs.
+    """The step of a run before systems decide what it leaves open; None on GPUs.
 
     plan: as `planned_as_run` makes it. shapes: of dense parameters. numbers: of gradients that cross ranks. lengths: of
     some histories, where they are known.
@@ -180,7 +180,7 @@ def _less_memory(memory: Sequence[RankMemory]) -> str:
     """What to do against what takes most of the fullest rank."""
     most = max(memory, key=lambda each: each.total)
     if most.tables >= max(most.batch, most.layers):
-        return "use more machines, or keep rows on disk (rows: tiered)"
+        return "use more machines, or keep rows on disk (docs/tiers.md)"
     what, bytes_ = ("dense layers", most.layers) if most.layers > most.batch else ("ids and outputs", most.batch)
     return f"{format_size(bytes_)} of a rank are for {what}: take smaller batches, or shorter histories"
 

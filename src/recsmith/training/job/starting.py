@@ -17,7 +17,7 @@ from recsmith.files import Raw, decode, locked_folder
 from recsmith.plans import Plan, save_plan
 from recsmith.training.batches import TrainingBatch, training_batches
 from recsmith.training.job.agreement import Agreement, Wish
-from recsmith.training.job.card import keep_maps
+from recsmith.training.job.card import keep_files
 from recsmith.training.job.checkpoints import Checkpoints, Saved
 from recsmith.training.job.job import Keeps, Progress, TrainingJob
 from recsmith.training.job.log import RunLog
@@ -95,7 +95,7 @@ def prepared(
 
     log = RunLog(output, dist.get_rank(), tensorboard=run.metrics.tensorboard, step=progress.step)
     if dist.get_rank() == 0:
-        keep_maps(run.model, output)
+        keep_files(run.model, output)
         save_run(run, output / "run.json")
         save_plan(plan, output / "plan.json")
     for line in said:

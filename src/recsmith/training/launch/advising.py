@@ -19,7 +19,7 @@ from recsmith.training.launch.dry_run import DryRun, described, ranks_of
 from recsmith.training.launch.prerequisites import own_modules
 from recsmith.training.run import MADE_HERE, Run, RunComms, load_run
 from recsmith.training.seams import systems
-from recsmith.training.seams.system import use_systems
+from recsmith.training.seams.system import batches_of_a_step, use_systems
 from recsmith.workloads import Workload
 
 APART = 0.10  # of a gain: two of three that were told of runs were no farther off (docs/benchmarks/advise.md)
@@ -85,7 +85,7 @@ def _step_of(dry: DryRun) -> float:
 def priced(dry: DryRun) -> JobPrice:
     """What the job of a dry run takes; UsageError where its step is not predicted."""
     ranks, _ = ranks_of(dry.run)
-    samples = dry.run.data.local_batch_size(ranks) * dry.run.data.batches_of_a_step
+    samples = dry.run.data.local_batch_size(ranks) * batches_of_a_step(dry.run)
     return JobPrice(
         step_s=_step_of(dry), samples=samples, memory_bytes=max(each.total for each in dry.memory), error=ERROR,
         apart=APART,

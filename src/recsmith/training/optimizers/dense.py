@@ -13,9 +13,9 @@ from recsmith.training.optimizers.settings import DenseOptimizer
 
 LEFT_OUT = {
     "Optimizer": "it is what all of them are made from",
-    "LBFGS": "its step wants a function that computes the loss again; write pipeline: progressive_lbfgs",
+    "LBFGS": "its step wants a function that computes the loss again; docs/optimizers.md has such steps",
     "SparseAdam": "it wants sparse gradients, and those of dense layers are dense; use adam",
-    "Muon": "it takes matrices alone, and layers have biases; use shampoo, or a class of yours that takes both",
+    "Muon": "it takes matrices alone, and layers have biases; docs/optimizers.md has one of matrices that takes both",
 }  # of torch.optim
 
 

@@ -49,9 +49,9 @@ class SparseOptimizer:
 class DenseOptimizer:
     """The optimizer of all other parameters.
 
-    name: a class of torch.optim in any case, split or master (docs/precision.md), shampoo or auto, which takes it where
-    it costs little (docs/optimizers.md), or 'module:Class'. learning_rate: before warm-up and decay. arguments: of that
-    class, beside learning_rate. clip_norm: gradients are scaled down to this norm.
+    name: a class of torch.optim in any case, another component (docs/optimizers.md, docs/precision.md), or
+    'module:Class'. learning_rate: before warm-up and decay. arguments: of that class, beside learning_rate. clip_norm:
+    gradients are scaled down to this norm.
     """
 
     name: str = "adam"

@@ -17,7 +17,7 @@ from recsmith.training.run.data import RunData
 from recsmith.training.same_data import check_same_data
 from recsmith.training.scores import Scores
 from recsmith.training.seams import systems
-from recsmith.training.seams.system import use_systems_of
+from recsmith.training.seams.system import first_of, use_systems_of
 
 RANK = "recsmith.training.results.evaluation:evaluate_on_rank"
 
@@ -36,7 +36,8 @@ def evaluate(
             what the model was trained on.
     """
     output = Path(source_text(folder, "the folder of a run"))
-    if (output / "run.json").exists() and load_run(output / "run.json").array:
+    file = output / "run.json"
+    if file.exists() and first_of(system.trained_runs(load_run(file)) for system in systems()):
         raise UsageError(f"'{output}' holds no trained model; give the folder of one of its members, '{output}/NAME'")
     model = found_model(folder)
     card, run = read_card(model), replace(_run_of(model, data), plan="auto")

@@ -8,7 +8,6 @@ components.
 from recsmith.training.run.run import (
     BUILT_IN,
     MADE_HERE,
-    NONE,
     SCHEMA,
     Checkpointing,
     Component,
@@ -27,7 +26,7 @@ from recsmith.training.run.run import (
 )
 
 __all__ = [
-    "BUILT_IN", "MADE_HERE", "NONE", "SCHEMA", "Checkpointing", "Component", "Run", "RunComms", "RunMetrics",
+    "BUILT_IN", "MADE_HERE", "SCHEMA", "Checkpointing", "Component", "Run", "RunComms", "RunMetrics",
     "RunModel", "RunTable", "load_run", "names_component", "names_modules", "run_from_raw", "run_of_job", "run_to_raw",
     "save_run",
 ]  # fmt: skip

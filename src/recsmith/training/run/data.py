@@ -7,7 +7,8 @@ from recsmith._types import noun
 from recsmith.data.order import WINDOW
 from recsmith.errors import LARGEST_SEED, UsageError, check_rules, outside
 from recsmith.feeding.engines import EngineName
-from recsmith.training.seams.system import settings_of_systems
+from recsmith.training.listed import DataKeys
+from recsmith.training.seams.system import keys_of_systems
 
 MOST_SAMPLES = 2**31  # of a step
 MOST_EPOCHS, MOST_WORKERS = 2**20, 1024
@@ -74,8 +75,8 @@ class BatchChange:
 
 
 @noun
-@settings_of_systems("data.", "periods", "balance")
-class RunData:
+@keys_of_systems("data.")
+class RunData(DataKeys):
     """Where samples come from. train, test: a file, a folder, or a mapping that names the format (docs/data.md).
 
     batch_size: samples per rank and step. global_batch_size: of all ranks instead, so that a run means the same on
@@ -83,16 +84,12 @@ class RunData:
     slowly. epochs: passes over train. shuffle: in an order drawn from the run's seed. last: `drop` leaves the
     samples out that fill no step at the end of an epoch; `keep` trains on them in a step of fewer.
 
-    balance: samples of a step are dealt to ranks by the work of their histories (docs/sequences.md): histories, auto,
-    or a feature by whose lengths; none: as they are stored. deduplicate: features whose distinct bags alone are looked
-    up (docs/recd.md): off, auto, or groups of features that change together. keep_together: so many samples that are
-    stored side by side stay so when shuffled, as the samples of a session must for that. window: samples that are
-    shuffled together; fewer need less memory. feed: processes of each rank that read, transform and batch, a number or
-    auto; none: a thread of the trainer (docs/feed.md). engine: what runs them, this machine or a Ray cluster.
-    ray_address: of the cluster's head, 'host:port'; none: that of RAY_ADDRESS, or a Ray of this machine that ends with
-    the run. periods: train is a stream, of which each period is scored by the model before it, and then trained on
-    (docs/online.md); none: its samples are shuffled together.
-    seed: from which the order of samples follows; none: the run's.
+    keep_together: so many samples that are stored side by side stay so when shuffled, as the samples of a session must
+    whose features repeat. window: samples that are shuffled together; fewer need less memory. feed: processes of each
+    rank that read, transform and batch, a number or auto; none: a thread of the trainer (docs/feed.md). engine: what
+    runs them, this machine or a Ray cluster. ray_address: of the cluster's head, 'host:port'; none: that of
+    RAY_ADDRESS, or a Ray of this machine that ends with the run. seed: from which the order of samples follows; none:
+    the run's.
     """
 
     train: Any
@@ -103,14 +100,11 @@ class RunData:
     epochs: int = 1
     shuffle: bool = True
     last: Literal["drop", "keep"] = "drop"
-    deduplicate: Literal["off", "auto"] | tuple[tuple[str, ...], ...] = "off"
     keep_together: int = 1
     window: int = WINDOW
     feed: Literal["auto"] | int | None = None
     engine: EngineName = "local"
     ray_address: str | None = None
-    periods: Any = None
-    balance: Any = None
     seed: int | None = None
 
     def __post_init__(self) -> None:
@@ -118,10 +112,6 @@ class RunData:
         check_rules(
             outside("data.batch_size", self.batch_size, 1, MOST_SAMPLES),
             outside("data.epochs", self.epochs, 1, MOST_EPOCHS),
-            None
-            if self.periods is None or self.epochs == 1
-            else f"data.epochs is {self.epochs}, and with data.periods each period is trained when it comes; leave "
-            "epochs out, or write data.periods.update: window",
             outside("data.keep_together", self.keep_together, 1, MOST_SAMPLES),
             outside("data.window", self.window, 1),
             outside("data.seed", self.seed, 0, LARGEST_SEED),
@@ -137,11 +127,6 @@ class RunData:
             if self.engine == "ray" or self.ray_address is None
             else "data.ray_address names a Ray cluster and data.engine is local; set data.engine: ray",
         )
-
-    @property
-    def batches_of_a_step(self) -> int:
-        """Batches that a step takes together, at most."""
-        return 1 if self.periods is None else self.periods.mixed
 
     @property
     def largest_batch(self) -> int:

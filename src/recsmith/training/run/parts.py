@@ -176,7 +176,7 @@ class NarrowTables:
         """bf16, whose rows no training kernel of FBGEMM looks up: fp32, fp16 and bytes are what they take."""
         if other not in (CPU, GPU) or self.data_type != "bf16":
             return None
-        halves = "leave it out and write rows: split, whose lookups read bf16, or use fp16"
+        halves = "use fp16, or leave it out and keep rows in halves (docs/precision.md), whose lookups read bf16"
         return (
             f"table '{self.table}' has data_type bf16, in which FBGEMM trains no tables; "
             f"{f'on CPU {halves}' if other is CPU else 'on GPUs use fp16'}"

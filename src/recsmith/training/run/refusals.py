@@ -52,7 +52,7 @@ def data_parts(run: Run) -> list[Part]:
         (bool(run.systems), PlainPart(f"systems: {', '.join(run.systems)}", Capabilities({job.BETWEEN}))),
         (True, core.Messages(run.comms)),
         *((True, part) for part in row_parts(run)),
-        (step == "sparse_dist" and run.data.deduplicate != "auto", core.AHEAD_OF_BATCHES),
+        (step == "sparse_dist", core.AHEAD_OF_BATCHES),
     ]
     return [part for present, part in found if present]
 

@@ -14,7 +14,6 @@ from typing import Any, Literal, cast
 
 from recsmith._components import NAME, parsed, unknown
 from recsmith._types import noun
-from recsmith.embeddings import CompressionRule
 from recsmith.errors import LARGEST_SEED, UsageError, check_rules, outside
 from recsmith.files import (
     Raw,
@@ -32,13 +31,14 @@ from recsmith.files import (
 )
 from recsmith.training.collectives import KIND as COLLECTIVES
 from recsmith.training.collectives.quantised import RunComms
+from recsmith.training.listed import ModelKeys, RunKeys
 from recsmith.training.losses.settings import RunTask, check_tasks
 from recsmith.training.models import SEQUENCE_MODELS, scores_candidates, sequence_settings
 from recsmith.training.optimizers.settings import RunOptimizers
 from recsmith.training.run.bases import with_base
 from recsmith.training.run.data import RunData
 from recsmith.training.seams import ROWS, STEP, WATCHER, systems
-from recsmith.training.seams.system import settings_of_systems, use_systems
+from recsmith.training.seams.system import keys_of_systems, use_systems
 from recsmith.workloads.data_types import DataType
 from recsmith.workloads.workload import IndexDedup
 
@@ -48,7 +48,6 @@ MOST_RANKS = 2**16  # of a job: a plan of more takes memory before anybody can r
 MOST_UNITS = 2**20  # of a layer, and columns of a table
 MOST_LAYERS = 1000  # of a part of a built-in model: a damaged file may name millions, each of them an object
 MADE_HERE = ("auto", "torchrec")  # plans that no file holds
-NONE = "none"  # of `watch`
 OF_A_MODULE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")  # module:function
 Component = str | dict[str, Any]  # a name or module:Class, or a mapping with `name` and settings
 
@@ -71,22 +70,16 @@ class RunTable:
 
 
 @noun
-@settings_of_systems("model.", "narrow")
-class RunModel:
+@keys_of_systems("model.")
+class RunModel(ModelKeys):
     """Which model is trained.
 
     name: dlrm, dlrm_dcn, deepfm (torchrec.models); hstu, sasrec, din, which read histories (docs/sequences.md); or a
     function of yours, 'module:function'. embedding_dim: of every table that names no other. bottom, top: layer sizes of
     the dense and of the last part, without their last layers, which follow from embedding_dim and from the one label.
     cross_layers, cross_rank: of dlrm_dcn. hidden, factors: of deepfm. tables: instead of one table for each feature of
-    the data. arguments: of a model of histories, or of a function of yours (docs/train.md). compression: which tables
-    are stored smaller, and how (docs/compress.md). table_module: what pooled tables are built as: towers
-    (docs/towers.md), searched (docs/search.md), or 'module:Class' of yours with its settings (docs/train.md).
-    precision: of the dense layers' products; bf16 is autocast. narrow: steps in which dense layers multiply a part of
-    their units (docs/narrow.md); auto: where that pays; none: never. index_dedup: whether a rank looks its equal ids
-    up once in tables that are not pooled, where the plan is made here; auto: where that pays. loss: binary cross
-    entropy of each label; or softmax, that of the first of a sample's candidates among all (docs/sequences.md). tasks:
-    what is learned of each label, instead of one loss for all of them (docs/tasks.md).
+from recsmith.training.listed import ModelKeys, RunKeys
+from recsmith.training.losses.settings import RunTask, check_tasks
     """
 
     name: str = "dlrm"
@@ -99,10 +92,8 @@ class RunModel:
     factors: int = 16
     tables: tuple[RunTable, ...] = ()
     arguments: dict[str, Any] | None = None
-    compression: tuple[CompressionRule, ...] = ()
     table_module: str | dict[str, Any] | None = None
     precision: Literal["fp32", "bf16"] = "fp32"
-    narrow: Any = None
     index_dedup: IndexDedup = "off"
     loss: Literal["binary", "softmax"] = "binary"
     tasks: tuple[RunTask, ...] = ()
@@ -187,8 +178,8 @@ class RunMetrics:
 
 
 @noun
-@settings_of_systems("", "start_from", "array", "remote")
-class Run:
+@keys_of_systems("")
+class Run(RunKeys):
     """A training job: data, model, plan, optimizers, what crosses ranks, checkpoints, metrics.
 
     data: where samples come from. output: folder of everything that is written. model: what is trained. plan: a plan
@@ -196,22 +187,16 @@ class Run:
     of this machine where no launcher starts them; none: its GPUs, or as many as the plan has, or one. device: auto
     trains on GPUs where each rank has one and on CPU elsewhere; cuda refuses to train without them. pipeline: what
     makes a step: base; sparse_dist, under which the ids of the next batch cross ranks while this one trains; auto takes
-    it on GPUs; prefetch_sparse_dist, which fetches cached rows too; progressive_lbfgs and dance, which train dense
-    layers by second order (docs/optimizers.md); search, of a search (docs/search.md); or a component of yours. steps:
-    after which training ends, instead of data.epochs. optimizers: how weights learn. comms: in which form embeddings
-    and their gradients cross ranks, or a component of yours. rows: who holds the rows of tables: device, tiered
-    (docs/tiers.md), split (docs/precision.md), or a component of yours. checkpoint: when the state is saved; none saves
-    nothing but the trained model. start_from: a run, a checkpoint or a trained model whose weights this run begins with
-    (docs/daily.md); none: weights are drawn. metrics: what is told of training. watchers: what looks at steps and may
-    ask for something: components, and functions of yours, 'module:function', that hear of each step. watch: auto tells
-    what goes wrong, such as a broken feed or another hot set (docs/watch.md); a mapping of settings may act, too; none
-    watches nothing. capture: folder for the trace of some steps, which `recsmith predict` reads (docs/predict.md); none
-    captures nothing. array: models that are trained in one job on the same batches, each by settings of its own
-    (docs/array.md). remote: tables on servers beside the trainers (docs/remote.md); none: on the ranks that train.
-    systems: techniques of other packages, by name or 'module:Class', each with its settings (docs/extending.md).
-    seed: from which weights at the start, the order of samples and dropout follow.
+    it on GPUs; prefetch_sparse_dist, which fetches cached rows too; or another component. steps: after which training
+    ends, instead of data.epochs. optimizers: how weights learn. comms: in which form embeddings and their gradients
+    cross ranks, or a component. rows: who holds the rows of tables: the devices of ranks, or another component.
+    checkpoint: when the state is saved; none saves nothing but the trained model. metrics: what is told of training.
+    watchers: what looks at steps and may ask for something: components, and functions of yours, 'module:function', that
+    hear of each step. capture: folder for the trace of some steps, which `recsmith predict` reads (docs/predict.md);
+    none captures nothing. systems: techniques of other packages, by name or 'module:Class', each with its settings
+    (docs/extending.md). seed: from which weights at the start, the order of samples and dropout follow.
 
-    A component is a name or 'module:Class', or a mapping with `name` and its settings.
+    A component is a name or 'module:Class', or a mapping with `name` and its settings (docs/train.md has all of them).
     """
 
     data: RunData
@@ -226,13 +211,9 @@ class Run:
     comms: RunComms | Component = RunComms()
     rows: Component = "device"
     checkpoint: Checkpointing | None = Checkpointing()
-    start_from: Any = None
     metrics: RunMetrics = RunMetrics()
     watchers: tuple[Component, ...] = ()
-    watch: Component = NONE
     capture: str | None = None
-    array: Any = None
-    remote: Any = None
     systems: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     seed: int = 0
 
@@ -248,19 +229,7 @@ class Run:
         )
         if not isinstance(self.comms, RunComms) and not names_component(self.comms):
             decode_part(RunComms, self.comms, "comms")  # says which of its fields is wrong
-        check_rules(*self._unprovided(), *(sentence for system in systems() for sentence in system.wrong(self)))
-
-    def _unprovided(self) -> Generator[str]:
-        """What it asks for that only a system has, and no system is there for."""
-        asked = {
-            "model.compression": bool(self.model.compression),
-            "data.deduplicate": self.data.deduplicate != "off",
-            "watch": self.watch != NONE,
-        }
-        there = {system.key for system in systems()}
-        for key, given in asked.items():
-            if given and key not in there:
-                yield f"{key} is given, and the system that has it was deleted; leave it out, or put its folder back"
+        check_rules(*(sentence for system in systems() for sentence in system.wrong(self)))
 
     @property
     def order_seed(self) -> int:

@@ -113,8 +113,10 @@ class Attached(Protocol):
 class System:
     """What a technique adds to runs. Derive it, and write the methods that it needs.
 
-    key: of the run, such as 'model.narrow', that says whether a run has it. settings: the type of what stands there;
-    None where the key is of the core, as that of a component is. kept: under which its part of a job is kept in
+    key: of the run, such as 'rows', that says whether a run has it. settings: the type of what stands there, and about:
+    what that means, for the reference; None and '' where the key is of the core, as that of a component is. untold:
+    whether training goes on as before where the key changes. components: by key of a run, the kind of those that its
+    settings name, and how many arguments their maker hands over. kept: under which its part of a job is kept in
     checkpoints, and state: the noun of that. cards: by key of a trained model's card, the noun of what it says there.
     name: of a system of another package, that of its entry point; its settings stand in `systems` of the run. '' of one
     of RecSmith's.
@@ -123,6 +125,9 @@ class System:
     name: str = ""
     key: str = ""
     settings: Any = None
+    about: str = ""
+    untold: bool = False
+    components: ClassVar[Mapping[str, tuple[str, int]]] = {}
     kept: str = ""
     state: Any = None
     cards: ClassVar[Mapping[str, Any]] = {}
@@ -178,6 +183,10 @@ class System:
     def source(self, run: Any, dataset: Any) -> Any:
         """Where batches of a dataset come from; None for epoch after epoch."""
         return None
+
+    def batches_of_a_step(self, run: Any) -> int:
+        """Batches that a step takes together, at most."""
+        return 1
 
     def deal(self, run: Any) -> Any:
         """By what work the samples of a step are dealt to ranks (data/dealing.py); None: as they are stored."""
@@ -295,6 +304,14 @@ class System:
         """
         return run
 
+    def keep_files(self, model: Any, folder: Any) -> Any:
+        """Copy files that a model's settings name into the folder of what was trained; the model that names these."""
+        return model
+
+    def model_in(self, model: Any, folder: Any) -> Any:
+        """The model of a card in a folder, with the paths of such files there."""
+        return model
+
     def before_serving(self, model: Any, card: Any) -> None:
         """Change a trained model, by its card, as it was in training."""
 
@@ -338,6 +355,11 @@ class System:
 def trains_layers(run: Any) -> bool:
     """Whether a run's step trains dense layers itself, so that their optimizer keeps nothing."""
     return any(each.trains_layers(run) for each in systems())
+
+
+def batches_of_a_step(run: Any) -> int:
+    """Batches that a step of a run takes together, at most."""
+    return max(each.batches_of_a_step(run) for each in systems())
 
 
 def first_of(asked: Iterable[Any]) -> Any:
@@ -408,29 +430,33 @@ def _loaded(name: str) -> System:
     return found
 
 
-def told_by(key: str) -> Any:
-    """The type of what stands at a key of a run that a system reads, or None; NoneType where no system does."""
-    found = next((each.settings for each in systems() if each.key == key and each.settings is not None), None)
-    return None if found is None else found | None
+def keys_of_systems(before: str) -> Callable[[type[Class]], type[Class]]:
+    """A decorator: a noun of the run has the keys of its base (listed.py) whose systems are there.
 
-
-def settings_of_systems(before: str, *names: str) -> Callable[[type[Class]], type[Class]]:
-    """A decorator: fields of a noun of the run have the types that systems give their settings, or None.
-
-    before: what stands before their names in a key of the run, such as 'model.'.
+    Types and meanings are what the systems say. before: what stands before the keys in a run, such as 'model.'.
     """
-    return _typed({name: told_by(before + name) for name in names})
+    return _with_keys({each.key.removeprefix(before): (each.settings, each.about) for each in systems() if each.about})
 
 
-def cards_of_systems(*names: str) -> Callable[[type[Class]], type[Class]]:
-    """A decorator: fields of a model's card have the types that systems give them, or None."""
-    found = {name: noun | None for each in systems() for name, noun in each.cards.items()}
-    return _typed({name: found.get(name) for name in names})
+def cards_of_systems() -> Callable[[type[Class]], type[Class]]:
+    """A decorator: the card of a model has the keys of its base that systems write."""
+    nouns = [(name, noun) for each in systems() for name, noun in each.cards.items()]
+    return _with_keys({name: (noun, _first_sentence(noun)) for name, noun in nouns})
 
 
-def _typed(types: Mapping[str, Any]) -> Callable[[type[Class]], type[Class]]:
+def _first_sentence(noun: Any) -> str:
+    return " ".join(noun.__doc__.split()).partition(". ")[0].rstrip(".")
+
+
+def _with_keys(said: Mapping[str, tuple[Any, str]]) -> Callable[[type[Class]], type[Class]]:
     def typed(cls: type[Class]) -> type[Class]:
-        cls.__annotations__.update(types)
+        for name, default in vars(cls.__base__).items():
+            if name not in said:
+                continue
+            settings, about = said[name]
+            cls.__annotations__[name] = settings | None if default is None else settings
+            setattr(cls, name, default)
+            cls.__doc__ = f"{cls.__doc__}\n\n{name}: {about}."
         return cls
 
     return typed

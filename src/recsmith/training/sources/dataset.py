@@ -1,7 +1,7 @@
 """Datasets as a source: epoch after epoch in an order drawn from the run's seed, read by a thread or by a feed."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from recsmith.data import Batch, Batches, DataSchema, Dataset, Position
@@ -12,8 +12,6 @@ from recsmith.feeding import Feed, FeedSettings, engine_of, status_file
 from recsmith.files import decode, encode
 from recsmith.training.run.data import BatchSizes, RunData
 from recsmith.training.sources.protocol import State
-
-BEGINS, ENDS = "begins", "ends"  # of the state of a source of periods: samples that the period is trained on
 
 
 @dataclass(frozen=True)
@@ -135,12 +133,14 @@ class DatasetSource:
 
 
 def _position(state: State | None) -> Position | None:
-    if state is not None and BEGINS in state:
+    if state is None:
+        return None
+    if strange := sorted(state.keys() - {each.name for each in fields(Position)}):
         raise UsageError(
-            f"the checkpoint is of a run with data.periods, in period {state.get('epoch')}; give data.periods as they "
-            "were, or another output folder"
+            f"the checkpoint is of a run that read its data in another way: its position has {', '.join(strange)}; "
+            "give the settings of data as they were, or another output folder"
         )
-    return None if state is None else decode(Position, state, "the position of the data")
+    return decode(Position, state, "the position of the data")
 
 
 def _samples(dataset: Dataset) -> str:

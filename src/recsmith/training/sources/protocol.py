@@ -19,7 +19,7 @@ from recsmith.data import Batch, DataSchema
 from recsmith.training.run.data import BatchSizes
 
 State = dict[str, Any]  # JSON data that is the source's own: the loop keeps it in checkpoints, and never looks inside;
-# where samples come again, `epoch` counts how often, so that `watch` does not take them for repeats
+# where samples come again, `epoch` counts how often, so that detectors do not take them for repeats
 
 
 class BatchSource(Protocol):

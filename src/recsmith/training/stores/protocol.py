@@ -52,11 +52,11 @@ class RowStore(Protocol):
         ...
 
 
-# --- parts of a model that the ranks of one host have, and those of other hosts do not, such as modules of towers -----
+# --- parts of a model that the ranks of one host have, and those of other hosts do not --------------------------
 
 
 def towers_in(model: nn.Module) -> Iterator[tuple[str, Any]]:
-    """The towers of a model (systems/towers/tables.py), and their place in it."""
+    """Such parts of a model, and their place in it."""
     for path, module in model.named_modules():
         if hasattr(module, "of_this_host"):
             yield path, module

@@ -113,7 +113,7 @@ def test_the_exported_model_needs_no_map_of_the_run_and_has_all_rows(trained: tu
 
 
 def test_a_map_that_changed_is_not_resumed_with(trained: tuple[Run, dict[str, Any]]):
-    from recsmith.training.job.card import check_maps
+    from recsmith.training.systems.stored.kept_maps import check_maps
 
     run, _ = trained
     check_maps(run.model, Path(run.output))

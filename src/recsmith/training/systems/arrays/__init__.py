@@ -22,6 +22,7 @@ class Arrays(System):
 
     key = "array"
     settings = RunArray
+    about = "models that are trained in one job on the same batches, each by settings of its own (docs/array.md)"
 
     def plan_rules(self, run: Any, hosts: int) -> Sequence[TableRule]:
         """Types under which members lie alike."""

@@ -8,7 +8,7 @@ from typing import Any, cast
 from recsmith._types import noun
 from recsmith.errors import CorruptFile, RecSmithError, UsageError, check_rules, too_small
 from recsmith.files import Raw, decode, dump_json, encode, read_raw, write_text
-from recsmith.training.run import NONE, Run, load_run, run_to_raw
+from recsmith.training.run import Run, load_run, run_to_raw
 
 MAY_DIFFER = (
     "seed", "model.bottom", "model.top", "model.hidden", "model.factors", "model.cross_layers", "model.cross_rank",
@@ -80,7 +80,7 @@ def _flat(raw: Raw, path: str = "") -> Iterator[tuple[str, Any]]:
 
 def check_array(run: Run) -> None:
     """UsageError where a run asks for what is told of one model, and has several."""
-    looking = {"watchers": bool(run.watchers), "watch": run.watch != NONE, "capture": run.capture is not None}
+    looking = {"watchers": bool(run.watchers), "watch": run.watch != "none", "capture": run.capture is not None}
     for key, given in looking.items():
         if given:
             raise UsageError(

@@ -22,6 +22,10 @@ class Balance(System):
 
     key = "data.balance"
     settings = Deal | Literal["auto", "histories"]
+    about = (
+        "samples of a step are dealt to ranks by the work of their histories (docs/sequences.md): histories, auto, or "
+        "a feature by whose lengths; none: as they are stored"
+    )
 
     def wrong(self, run: Any) -> Sequence[str | None]:
         """A model without histories, and samples that must stay side by side."""

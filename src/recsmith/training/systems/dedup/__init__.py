@@ -5,7 +5,7 @@ groups.py says which features and whether that pays, parts.py what does not go w
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from recsmith._components import NAME, register
 from recsmith.analyses.advice import Switch
@@ -20,10 +20,16 @@ class DedupSystem(System):
     """Distinct bags alone are looked up."""
 
     key = "data.deduplicate"
+    settings = Literal["off", "auto"] | tuple[tuple[str, ...], ...]
+    about = (
+        "features whose distinct bags alone are looked up (docs/recd.md): off, auto, or groups of features that change "
+        "together"
+    )
 
     def data_parts(self, run: Any) -> Sequence[Any]:
         """The features."""
-        return _parts() if run.data.deduplicate != "off" else ()
+        said = run.data.deduplicate
+        return () if said == "off" else _parts(decided=said != "auto")
 
     def tables(self, run: Any, source: Any) -> TablesAsked:
         """Tables of distinct bags, where features repeat them."""
@@ -59,10 +65,10 @@ class DedupSystem(System):
         return replace(step, reading_s=step.reading_s + DISTINCT_ID_S * ids)
 
 
-def _parts() -> tuple[Any, ...]:
+def _parts(*, decided: bool = True) -> tuple[Any, ...]:
     from recsmith.training.systems.dedup.parts import Deduplicated
 
-    return (Deduplicated(),)
+    return (Deduplicated(decided),)
 
 
 SYSTEM = DedupSystem()

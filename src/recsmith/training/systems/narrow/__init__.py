@@ -19,6 +19,7 @@ class Narrow(System):
 
     key = "model.narrow"
     settings = NarrowSettings | Literal["auto"]
+    about = "steps in which dense layers multiply a part of their units (docs/narrow.md); auto: where that pays"
     kept, state = "narrow", NarrowState
 
     def layer_parts(self, run: Any, *, undecided: bool = False) -> Sequence[Any]:

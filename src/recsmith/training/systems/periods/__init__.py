@@ -5,8 +5,8 @@ source.py reads a period at a time, stretches.py scores between them, deciding.p
 update pays (arms.py), and replay.py is `recsmith bench online`.
 """
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
 
 from recsmith._components import parsed, register
 from recsmith.files import Raw
@@ -25,6 +25,11 @@ class InOrder(System):
 
     key = "data.periods"
     settings = Periods
+    about = (
+        "train is a stream, of which each period is scored by the model before it, and then trained on "
+        "(docs/online.md); none: its samples are shuffled together"
+    )
+    components: ClassVar[Mapping[str, tuple[str, int]]] = {"data.periods.update": (UPDATE, 0)}
     kept, state = "update", dict[str, Any]
 
     def data_parts(self, run: Any) -> Sequence[Any]:
@@ -36,6 +41,19 @@ class InOrder(System):
             return ()
         mixes = [MixedPeriods(_update(periods))] if periods.mixed > 1 else []
         return (IN_PERIODS, *mixes)
+
+    def wrong(self, run: Any) -> Sequence[str | None]:
+        """Epochs, which no stream has."""
+        if run.data.periods is None or run.data.epochs == 1:
+            return ()
+        return (
+            f"data.epochs is {run.data.epochs}, and with data.periods each period is trained when it comes; leave "
+            "epochs out, or write data.periods.update: window",
+        )
+
+    def batches_of_a_step(self, run: Any) -> int:
+        """As many as the update mixes."""
+        return 1 if run.data.periods is None else run.data.periods.mixed
 
     def source(self, run: Any, dataset: Any) -> Any:
         """The dataset as a stream."""

@@ -23,10 +23,12 @@ from recsmith.files import decode, encode
 from recsmith.training.run import Run
 from recsmith.training.run.data import BatchSizes
 from recsmith.training.run.refusals import check_together, data_parts
-from recsmith.training.sources.dataset import BEGINS, ENDS, DatasetSource
+from recsmith.training.sources.dataset import DatasetSource
 from recsmith.training.sources.protocol import State
 from recsmith.training.systems.periods.settings import edges_of
 from recsmith.training.systems.periods.updates import update_of
+
+BEGINS, ENDS = "begins", "ends"  # of a state: samples that the period is trained on
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ class Remote(System):
 
     key = "remote"
     settings = RunRemote
+    about = "tables on servers beside the trainers (docs/remote.md); none: on the ranks that train"
 
     def check(self, run: Any, *, launched: bool) -> None:
         """Refuse what servers do not have, and a backend that is not there."""

@@ -1,13 +1,16 @@
 """Tables that are stored smaller: fewer columns, shared rows, learned hashes (docs/compress.md).
 
-tables.py is the torch module; compressing.py proposes rules for data, id_maps.py counts and learns what they need,
-relearning.py carries a job over to newer hashes, and curve.py trains methods and factors side by side.
+tables.py is the torch module; compressing.py proposes rules for data, id_maps.py counts and learns what they need, and
+kept_maps.py keeps that with the weights. relearning.py carries a job over to newer hashes, and curve.py trains methods
+and factors side by side.
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from recsmith._components import NAME, register
+from recsmith.embeddings import CompressionRule
 from recsmith.training.seams.kinds import TABLES
 from recsmith.training.seams.system import RunFacts, System, SystemTold
 
@@ -18,6 +21,8 @@ class StoredSmaller(System):
     """Tables that are stored smaller."""
 
     key = "model.compression"
+    settings = tuple[CompressionRule, ...]
+    about = "which tables are stored smaller, and how (docs/compress.md)"
 
     def table_parts(self, model: Any) -> Sequence[Any]:
         """The rules of a model."""
@@ -42,6 +47,24 @@ class StoredSmaller(System):
         from recsmith.training.systems.stored.sequences import StoredSequences
 
         return StoredSequences(configs, device, transforms=transforms)
+
+    def keep_files(self, model: Any, folder: Any) -> Any:
+        """Maps of ids to rows."""
+        from recsmith.training.systems.stored.kept_maps import keep_maps
+
+        return keep_maps(model, folder)
+
+    def model_in(self, model: Any, folder: Any) -> Any:
+        """With these maps."""
+        from recsmith.training.systems.stored.kept_maps import with_maps_in
+
+        return with_maps_in(model, folder)
+
+    def check_goes_on(self, before: Any, run: Any) -> None:
+        """Refuse maps that are no longer those under which weights were trained."""
+        from recsmith.training.systems.stored.kept_maps import check_maps
+
+        check_maps(run.model, Path(run.output))
 
     def told(self, run: Any, told: RunFacts) -> Sequence[SystemTold]:
         """Which tables, by which method."""

@@ -16,13 +16,13 @@ from recsmith.embeddings import IdMap, load_maps, physical, save_maps
 from recsmith.embeddings.compression import CompressionRule
 from recsmith.embeddings.id_maps import carried_rows
 from recsmith.errors import UsageError
-from recsmith.training.job.card import keep_maps, kept_names
 from recsmith.training.job.checkpoints import PLAN_FILE, PROGRESS, RUN_FILE, STATE
 from recsmith.training.run import Run, save_run
 from recsmith.training.run.tables import tables_of
 from recsmith.training.sources import open_data
 from recsmith.training.stores.checkpoint import CheckpointRows, write_checkpoint
 from recsmith.training.systems.stored.id_maps import OnProgress, hash_maps, id_counts
+from recsmith.training.systems.stored.kept_maps import keep_maps, kept_names
 
 CHECKPOINTS, MAPS, RUN, HASHED = "checkpoints", "maps.safetensors", "run.yaml", "hashed"
 

@@ -10,6 +10,7 @@ from recsmith.problems.cached_lookups import CachedTable, cached_tables_of, hit_
 from recsmith.sharding import KEY_VALUE
 from recsmith.training.run import Run
 from recsmith.training.run.parts import COPIED
+from recsmith.training.seams.system import batches_of_a_step
 from recsmith.workloads import Table
 
 PROFILE = 1000  # batches whose reads are counted, of policy static
@@ -54,7 +55,7 @@ def share_of(cached: CachedTable, least: int) -> float:
 def least_slots(run: Run, plan: Plan) -> dict[str, int]:
     """Rows that the cache of each table holds at least: those that two batches of all ranks may read."""
     ranks = plan.cluster.world_size
-    samples = run.data.local_batch_size(ranks) * ranks * run.data.batches_of_a_step
+    samples = run.data.local_batch_size(ranks) * ranks * batches_of_a_step(run)
     return {table.name: min(table.num_embeddings, BATCHES * _ids(table, samples)) for table in plan.workload.tables}
 
 

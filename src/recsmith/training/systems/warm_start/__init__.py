@@ -22,6 +22,10 @@ class WarmStart(System):
 
     key = "start_from"
     settings = StartFrom | str
+    about = (
+        "a run, a checkpoint or a trained model whose weights this run begins with (docs/daily.md); none: weights are "
+        "drawn"
+    )
 
     def wrong(self, run: Any) -> Sequence[str | None]:
         """A run that begins with itself."""

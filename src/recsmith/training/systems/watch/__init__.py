@@ -20,6 +20,12 @@ class Watch(System):
     """A job is watched."""
 
     key = "watch"
+    untold = True
+    settings = str | dict[str, Any]
+    about = (
+        "auto tells what goes wrong, such as a broken feed or another hot set (docs/watch.md); a mapping of settings "
+        "may act, too; none watches nothing"
+    )
 
     def wrong(self, run: Any) -> Iterable[str | None]:
         """Settings; a plan of a file is not planned anew."""

@@ -11,7 +11,8 @@ from recsmith.files import decode
 from recsmith.streaming.series import AlarmingSeries
 from recsmith.training.log_lines import LOG, ODD, lacking, logged
 from recsmith.training.results.watched import RunAlarm, WatchedRun, slow_trainer_of_run
-from recsmith.training.run import NONE, load_run
+from recsmith.training.run import load_run
+from recsmith.training.systems.watch.settings import NONE
 
 RUN = "run.json"
 
