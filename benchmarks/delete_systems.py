@@ -8,8 +8,8 @@
 After each deletion the copy is asked for the schema of a run, a dry run, and a run of ten steps on one rank, whose loss
 must be what it is with all systems; and pytest collects all other tests. --tests runs those that name the system or its
 modules, themselves or in what they import of tests/: no other module of src/ names it, so others can only see that it
-is gone where they ask for all systems, and those of `REST` do. Its commands are gone from `recsmith --help`. What still
-names the system is told: nothing but the list.
+is gone where they ask for all systems, and those of `REST` do. Its commands are gone from `recsmith --help`. What names
+the system outside of its folder is told: nothing but the list.
 """
 
 import argparse
@@ -21,6 +21,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 from affected import Modules
@@ -36,6 +38,10 @@ REST = ["tests/training/run", "tests/training/job", "tests/training/launch", "te
         "tests/training/collectives", "tests/training/tables", "tests/training/stores", "tests/training/watchers",
         "tests/training/results", "tests/training/sources", "tests/training/steps", "tests/training/test_jobs.py",
         "tests/training/test_log_lines.py", "tests/cli/test_train.py", "tests/cli/test_surface.py"]  # fmt: skip
+AFTER = ("training", "testing", "reports", "web", "cli")  # rooms: those before training cannot import a system
+COMPONENT_KEYS = {"STEP": "pipeline", "ROWS": "rows", "WATCHER": "watchers", "UPDATE": "update",
+                  "TABLES": "table_module", "collective": "comms", "optimizer": "dense",
+                  "PREDICTED": "optimizer"}  # fmt: skip
 RUN = {
     "schema": "recsmith/run/1",
     "output": "out",
@@ -63,6 +69,7 @@ def main() -> None:
             copy = Path(folder)
             for each in COPIED:
                 take(ROOT / each, copy / each)
+            used = ", ".join(sorted(names(copy, name))) or "nothing"
             delete(copy, name)
             loss, said = trained(copy / "src")
             tests = tested(copy, ["--collect-only", "tests"])
@@ -70,7 +77,6 @@ def main() -> None:
             chosen += REST if options.all_tests else []
             if chosen and not tests:
                 tests = tested(copy, chosen)
-            used = ", ".join(sorted(names(copy, name))) or "nothing"
         same = loss is not None and loss == whole
         broken += not same or bool(tests)
         run = "the same loss" if same else said or f"{loss} instead of {whole}"
@@ -100,11 +106,51 @@ def delete(copy: Path, name: str) -> None:
     (copy / LISTED).write_text("".join(lines))
 
 
-def names(copy: Path, name: str) -> set[str]:
-    """Sources outside the folders of systems that name a system's folder."""
-    named = re.compile(rf"training\.systems\.{name}\b")
-    sources = (each for each in (copy / "src").rglob("*.py") if FOLDER.name not in each.parts)
-    return {str(each.relative_to(copy / "src" / "recsmith")) for each in sources if named.search(each.read_text())}
+def names(root: Path, name: str) -> set[str]:
+    """Sources of training and of what imports it, outside the folders of systems, that name a system.
+
+    Its folder, a key of a run or of a card that is its own, or a component as a run names it (`rows: tiered`).
+    """
+    record = ast.parse((root / FOLDER / name / "__init__.py").read_text())
+    words = [rf"training[./]systems[./]{name}\b", rf"^    \"{name}\": \("]
+    for key in own_keys(record):
+        path, _, last = key.rpartition(".")
+        words += [rf"{path}\.{last}\b"] if path else [rf"run\.{last}\b", rf"`{last}[`:]"]
+        words.append(rf"^    {last}: Any = ")
+    for kind, component in components(record):
+        words.append(rf"{COMPONENT_KEYS[kind]}: {component}\b")
+    named = [re.compile(word, re.MULTILINE) for word in words]
+    return {file for file, text in sources(root).items() if any(each.search(text) for each in named)}
+
+
+@cache
+def sources(root: Path) -> dict[str, str]:
+    """Sources of training and of what imports it, outside the folders of systems: texts by their files."""
+    package = root / "src" / "recsmith"
+    files = (each for room in AFTER for each in (package / room).rglob("*.py") if FOLDER.name not in each.parts)
+    return {str(each.relative_to(package)): each.read_text() for each in files}
+
+
+def own_keys(record: ast.Module) -> Iterator[str]:
+    """Keys of a run, with dots, and of a card (`card.NAME`) that a record says are its own."""
+    for system in (node for node in record.body if isinstance(node, ast.ClassDef)):
+        said = {target.id: (node.value if isinstance(node, ast.Assign | ast.AnnAssign) else None)
+                for node in system.body if isinstance(node, ast.Assign | ast.AnnAssign)
+                for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
+                if isinstance(target, ast.Name)}  # fmt: skip
+        if "about" in said and isinstance(key := said["key"], ast.Constant):
+            yield str(key.value)
+        if isinstance(cards := said.get("cards"), ast.Dict):
+            yield from (f"card.{key.value}" for key in cards.keys if isinstance(key, ast.Constant))
+
+
+def components(record: ast.Module) -> Iterator[tuple[str, str]]:
+    """(kind, name) of each component that a record registers."""
+    for node in ast.walk(record):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "register":
+            kind, name = node.args[:2]
+            if isinstance(name, ast.Constant):
+                yield (str(kind.value) if isinstance(kind, ast.Constant) else ast.unparse(kind)), str(name.value)
 
 
 def naming_tests(copy: Path, name: str) -> list[str]:

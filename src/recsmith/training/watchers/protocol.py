@@ -73,7 +73,7 @@ class Watcher(Protocol):
         return None
 
     def look_at_period(self, seen: SeenPeriod) -> Wish | None:
-        """Look at a period that was scored (data.periods), before it is trained on."""
+        """Look at a period of a stream that was scored, before it is trained on."""
         return None
 
     def to_raw(self) -> Raw | None:
