@@ -155,14 +155,14 @@ class Dataset:
         order, wanted = _order_text(position), _order_text(now)
         if order != wanted:
             raise UsageError(
-                f"the position is of {order}, not {wanted}; go on with those, or give another output "
-                "(docs/daily.md says how weights come along)"
+                f"the position is of {order}, not {wanted}; go on with those, or give another output and "
+                "start_from: the output of before, whose weights come along"
             )
         if position.dataset != now.dataset or position.used > int(self.source.sizes().sum()):
             raise CorruptFile(
                 f"the position is of other data (digest {position.dataset}, this data has {now.dataset}); go on with "
-                "the data that was used before, or give another output (docs/daily.md says how "
-                "weights come along)"
+                "the data that was used before, or give another output and start_from: the output of before, whose "
+                "weights come along"
             )
 
 

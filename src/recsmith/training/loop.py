@@ -22,8 +22,7 @@ from recsmith.training.job.log import StepTimes, time_forward, timed
 from recsmith.training.job.metrics import Window, scored_labels
 from recsmith.training.job.rank_times import BytesSent, RankTimes
 from recsmith.training.scores import Scores
-from recsmith.training.seams import systems
-from recsmith.training.seams.system import first_of
+from recsmith.training.seams.system import first_of, systems
 from recsmith.training.step_clock import STEPS
 from recsmith.training.steps import step_of
 from recsmith.training.steps.protocol import StepOutcome, TrainingStep

@@ -15,8 +15,7 @@ from recsmith.plans import Plan
 from recsmith.training.log_lines import LOG
 from recsmith.training.run import MADE_HERE, Run
 from recsmith.training.scores import by_label, shown_scores
-from recsmith.training.seams import systems
-from recsmith.training.seams.system import trains_layers
+from recsmith.training.seams.system import systems, trains_layers
 from recsmith.training.step_clock import STEPS
 from recsmith.units import format_size, format_time
 

@@ -23,9 +23,9 @@ from recsmith.training.models import MODEL, check_tables, sequence_settings
 from recsmith.training.run import Run, RunModel, RunTable
 from recsmith.training.run.refusals import check_together, model_parts
 from recsmith.training.run.tables import name_refused, tables_of
-from recsmith.training.seams import TABLES, systems
+from recsmith.training.seams import TABLES
 from recsmith.training.seams.capabilities import Part
-from recsmith.training.seams.system import SystemTold, first_of
+from recsmith.training.seams.system import SystemTold, first_of, systems
 from recsmith.training.sources import BatchSource, open_source
 from recsmith.training.tables.features import Features
 from recsmith.training.tables.plain import features_of

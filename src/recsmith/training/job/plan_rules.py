@@ -14,8 +14,7 @@ from recsmith.problems import Constraints, TableRule
 from recsmith.training.collectives import collectives_of
 from recsmith.training.run import Run
 from recsmith.training.run.parts import COPIED, SEQUENCES_ON_CPU
-from recsmith.training.seams import systems
-from recsmith.training.seams.system import NO_COPIES
+from recsmith.training.seams.system import NO_COPIES, systems
 from recsmith.workloads.optimizers import OPTIMIZERS
 
 

@@ -28,8 +28,7 @@ from recsmith.training.models import sequence_settings
 from recsmith.training.run import Run
 from recsmith.training.run.refusals import check_together, layer_parts, placed_parts
 from recsmith.training.same_data import check_same_data
-from recsmith.training.seams import systems
-from recsmith.training.seams.system import OpenRun, SystemTold, first_of
+from recsmith.training.seams.system import OpenRun, SystemTold, first_of, systems
 from recsmith.training.sources import first_lengths, open_data
 from recsmith.training.sources.protocol import State
 

@@ -26,8 +26,7 @@ from recsmith.training.job.layer_shapes import PAIRS
 from recsmith.training.models import sequence_settings
 from recsmith.training.models.work import layer_work
 from recsmith.training.run import Run, RunComms
-from recsmith.training.seams import systems
-from recsmith.training.seams.system import batches_of_a_step, first_of
+from recsmith.training.seams.system import batches_of_a_step, first_of, systems
 from recsmith.units import format_size
 from recsmith.workloads import Feature
 from recsmith.workloads.optimizers import OPTIMIZERS

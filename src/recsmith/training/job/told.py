@@ -14,8 +14,7 @@ from recsmith.training.collectives import RunComms, collectives_of
 from recsmith.training.job.run_step import BF16_PRODUCTS
 from recsmith.training.run import Run
 from recsmith.training.run.parts import COPIED
-from recsmith.training.seams import systems
-from recsmith.training.seams.system import RunFacts, SystemTold
+from recsmith.training.seams.system import RunFacts, SystemTold, systems
 from recsmith.units import format_size, format_time
 
 

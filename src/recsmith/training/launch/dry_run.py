@@ -17,8 +17,7 @@ from recsmith.training.job.told import told_of
 from recsmith.training.launch.prerequisites import check_run, lines_told, own_modules
 from recsmith.training.launch.ranks import launcher_environment, local_ranks
 from recsmith.training.run import Run, load_run
-from recsmith.training.seams import systems
-from recsmith.training.seams.system import RunFacts, SystemTold, first_of
+from recsmith.training.seams.system import RunFacts, SystemTold, first_of, systems
 from recsmith.units import format_size, format_time
 from recsmith.workloads.workload import AHEAD
 

@@ -19,8 +19,7 @@ from recsmith.files.writable import check_writable
 from recsmith.jobs.log import require_tensorboard
 from recsmith.jobs.machine import PROGRAM_BYTES
 from recsmith.training.run import Component, Run, names_component, names_modules
-from recsmith.training.seams import systems
-from recsmith.training.seams.system import use_systems
+from recsmith.training.seams.system import systems, use_systems
 from recsmith.units import format_size
 
 KEYS = {each.name for each in fields(Run)}

@@ -16,8 +16,7 @@ from recsmith.training.run import Run, load_run, names_modules, run_from_raw, ru
 from recsmith.training.run.data import RunData
 from recsmith.training.same_data import check_same_data
 from recsmith.training.scores import Scores
-from recsmith.training.seams import systems
-from recsmith.training.seams.system import first_of, use_systems_of
+from recsmith.training.seams.system import first_of, systems, use_systems_of
 
 RANK = "recsmith.training.results.evaluation:evaluate_on_rank"
 

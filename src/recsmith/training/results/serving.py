@@ -22,8 +22,7 @@ from recsmith.training.job.export import WEIGHTS, opened_weights
 from recsmith.training.job.models import Task, build_task
 from recsmith.training.losses.settings import number_tasks
 from recsmith.training.run.tables import tables_of
-from recsmith.training.seams import systems
-from recsmith.training.seams.system import use_systems_of
+from recsmith.training.seams.system import systems, use_systems_of
 from recsmith.training.stores.protocol import WholeTensor
 from recsmith.training.tables.plain import features_of, vectors_of
 

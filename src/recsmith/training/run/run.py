@@ -37,8 +37,8 @@ from recsmith.training.models import SEQUENCE_MODELS, scores_candidates, sequenc
 from recsmith.training.optimizers.settings import RunOptimizers
 from recsmith.training.run.bases import with_base
 from recsmith.training.run.data import RunData
-from recsmith.training.seams import ROWS, STEP, WATCHER, systems
-from recsmith.training.seams.system import keys_of_systems, use_systems
+from recsmith.training.seams import ROWS, STEP, WATCHER
+from recsmith.training.seams.system import keys_of_systems, systems, use_systems
 from recsmith.workloads.data_types import DataType
 from recsmith.workloads.workload import IndexDedup
 

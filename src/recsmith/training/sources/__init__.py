@@ -13,8 +13,7 @@ from recsmith.data import Batch, Dataset, open_dataset, spec_from_raw
 from recsmith.errors import UsageError
 from recsmith.training.run import Run
 from recsmith.training.run.refusals import check_together, data_parts
-from recsmith.training.seams import systems
-from recsmith.training.seams.system import first_of
+from recsmith.training.seams.system import first_of, systems
 from recsmith.training.sources.dataset import DatasetSource
 from recsmith.training.sources.protocol import BatchSource, State
 
