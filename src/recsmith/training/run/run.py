@@ -78,8 +78,12 @@ class RunModel(ModelKeys):
     function of yours, 'module:function'. embedding_dim: of every table that names no other. bottom, top: layer sizes of
     the dense and of the last part, without their last layers, which follow from embedding_dim and from the one label.
     cross_layers, cross_rank: of dlrm_dcn. hidden, factors: of deepfm. tables: instead of one table for each feature of
-from recsmith.training.listed import ModelKeys, RunKeys
-from recsmith.training.losses.settings import RunTask, check_tasks
+    the data. arguments: of a model of histories, or of a function of yours (docs/train.md). table_module: what pooled
+    tables are built as: a component, or 'module:Class' of yours with its settings (docs/train.md). precision: of the
+    dense layers' products; bf16 is autocast. index_dedup: whether a rank looks its equal ids up once in tables that are
+    not pooled, where the plan is made here; auto: where that pays. loss: binary cross entropy of each label; or
+    softmax, that of the first of a sample's candidates among all (docs/sequences.md). tasks: what is learned of each
+    label, instead of one loss for all of them (docs/tasks.md).
     """
 
     name: str = "dlrm"
