@@ -21,17 +21,18 @@ import numpy as np
 from records import Key, Row, resumed
 
 from recsmith.data import (
+    ColumnFeature,
     GeneratedFeature,
     GeneratorSpec,
-    ParquetFeature,
     ParquetSpec,
     SessionSpec,
     open_dataset,
     spec_to_raw,
 )
+from recsmith.data.arrow import pyarrow
 from recsmith.data.converting import FileLayout, cluster_dataset, convert_dataset
 from recsmith.data.dataset import Dataset
-from recsmith.data.parquet.arrow import coalescing, pyarrow
+from recsmith.data.parquet.arrow import coalescing
 from recsmith.data.source import MemorySource
 from recsmith.files import dump_json
 
@@ -100,9 +101,9 @@ def maps(folder: Path, features: int, samples: int) -> Row:
         kind: ParquetSpec(
             paths=(str(folder / kind),),
             features=tuple(
-                ParquetFeature(name=name, num_embeddings=100_000, column="ids", key=name)
+                ColumnFeature(name=name, num_embeddings=100_000, column="ids", key=name)
                 if kind == "maps"
-                else ParquetFeature(name=name, num_embeddings=100_000)
+                else ColumnFeature(name=name, num_embeddings=100_000)
                 for name in wanted
             ),
             labels=("label",),

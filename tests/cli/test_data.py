@@ -91,3 +91,21 @@ def test_data_is_converted_clustered_checked_and_counted(run: Run, spec: Path, t
     assert (done.code, "cut off or damaged" in done.out) == (2, True)
     raw = json.loads(run("data", "check", tmp_path / "b", "--format", "json").out)
     assert [each["fault"] for each in raw["faults"]][1].endswith("in the manifest")
+
+
+def test_vocabularies_are_counted(run: Run, tmp_path: Path):
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(pa.table({"city": ["Rome", "Rome", "Oslo"], "clicked": [0, 1, 0]}), tmp_path / "a.parquet")
+    text = "format: parquet\npaths: [a.parquet]\nlabels: [clicked]\nfeatures: [{name: city%s}]\n"
+    (tmp_path / "a.yaml").write_text(text % ", vocabulary: made/city.arrow")
+    (tmp_path / "b.yaml").write_text(text % "")
+    done = run("data", "vocabulary", tmp_path / "a.yaml", "-o", tmp_path / "made", "--least", "2")
+    assert done.code == 0
+    assert "66.67%" in done.out
+    raw = json.loads(run("data", "vocabulary", tmp_path / "a.yaml", "-o", tmp_path / "b", "--format", "json").out)
+    assert (raw["schema"], raw["vocabularies"][0]["distinct"]) == ("recsmith/vocabularies/1", 2)
+    again = run("data", "vocabulary", tmp_path / "a.yaml", "-o", tmp_path / "made")
+    assert (again.code, "something is there; give a new folder" in again.err) == (2, True)
+    none = run("data", "vocabulary", tmp_path / "b.yaml", "-o", tmp_path / "c")
+    assert (none.code, "no feature of the data has a vocabulary; give those of text" in none.err) == (2, True)
+    assert not (tmp_path / "c").exists()

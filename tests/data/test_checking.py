@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from recsmith.data import GeneratedFeature, GeneratorSpec, ParquetFeature, ParquetSpec, check_spec, open_dataset
+from recsmith.data import ColumnFeature, GeneratedFeature, GeneratorSpec, ParquetSpec, check_spec, open_dataset
 from recsmith.data.converting import FileLayout, convert_dataset
 from recsmith.errors import CorruptFile
 
@@ -21,7 +21,7 @@ def spec_of(folder: Path, files: dict[str, dict[str, Any]]) -> ParquetSpec:
         parquet.write_table(pyarrow.table(found), folder / f"{name}.parquet", row_group_size=1)
     return ParquetSpec(
         paths=(str(folder),),
-        features=(ParquetFeature(name="user", column="who", num_embeddings=4),),
+        features=(ColumnFeature(name="user", column="who", num_embeddings=4),),
         dense=("price",),
         labels=("clicked",),
     )

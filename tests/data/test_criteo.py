@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recsmith.data import Batch, CriteoSpec, Dataset, GeneratedFeature, GeneratorSpec, open_dataset, write_dataset
+from recsmith.data import line_files as files_module
 from recsmith.data.batch import concatenated
-from recsmith.data.criteo import files as files_module
 from recsmith.data.criteo.lines import parse_lines
 from recsmith.errors import CorruptFile, UsageError
 

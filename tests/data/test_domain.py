@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from recsmith.data import Batch, ParquetFeature, ParquetSpec, check_spec, count_figures, load_spec, open_dataset
+from recsmith.data import Batch, ColumnFeature, ParquetSpec, check_spec, count_figures, load_spec, open_dataset
 from recsmith.data.batch import DataFeature, DataSchema, JaggedIds
 from recsmith.data.converting import convert_dataset
 from recsmith.data.domain import check_ids, in_domain, wrong_values
@@ -25,7 +25,7 @@ GOOD = "\t".join(["0", *["5"] * 13, *["abcdef01"] * 26]) + "\n"
 
 def a_spec(path: Path, **feature: Any) -> ParquetSpec:
     """The spec of files with columns item, price and clicked."""
-    features = (ParquetFeature(name="item", **{"num_embeddings": 100, **feature}),)
+    features = (ColumnFeature(name="item", **{"num_embeddings": 100, **feature}),)
     return ParquetSpec(paths=(str(path),), features=features, dense=("price",), labels=("clicked",))
 
 
@@ -123,7 +123,7 @@ def test_ids_of_64_bits_are_read_as_they_are_written(tmp_path: Path):
 
 def test_text_is_refused_by_name_with_what_to_do(tmp_path: Path):
     write(tmp_path / "a.parquet", item=list("abcdef"))
-    with pytest.raises(CorruptFile, match=r"column 'item' holds string; .* give each text a number, or its hash"):
+    with pytest.raises(CorruptFile, match=r"column 'item' holds string; .* give its feature a vocabulary"):
         open_dataset(a_spec(tmp_path)).source.read(0)
 
 
@@ -194,8 +194,8 @@ def test_a_file_without_a_single_sample_fails_everywhere(tmp_path: Path):
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_line_without_an_end_is_corrupt_and_not_kept(tmp_path: Path, packed: bool, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("recsmith.data.criteo.files.LARGEST_BLOCK", 10_000)
-    monkeypatch.setattr("recsmith.data.criteo.files.CHUNK", 1000)
+    monkeypatch.setattr("recsmith.data.line_files.LARGEST_BLOCK", 10_000)
+    monkeypatch.setattr("recsmith.data.line_files.CHUNK", 1000)
     text = (GOOD + "x" * 50_000 + "\n" + GOOD * 40 + "y\t" * 30_000).encode()
     path = tmp_path / ("log.gz" if packed else "log.tsv")
     path.write_bytes(gzip.compress(text) if packed else text)

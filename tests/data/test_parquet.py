@@ -11,10 +11,10 @@ import pytest
 
 from recsmith.data import (
     Batch,
+    ColumnFeature,
     Dataset,
     GeneratedFeature,
     GeneratorSpec,
-    ParquetFeature,
     ParquetSpec,
     SessionSpec,
     open_dataset,
@@ -51,8 +51,8 @@ def column_map(path: Path, **words: Any) -> ParquetSpec:
     return ParquetSpec(
         paths=(str(path),),
         features=(
-            ParquetFeature(name="user", column="who", num_embeddings=4),
-            ParquetFeature(name="words", num_embeddings=8, weights="weights"),
+            ColumnFeature(name="user", column="who", num_embeddings=4),
+            ColumnFeature(name="words", num_embeddings=8, weights="weights"),
         ),
         dense=("price",),
         labels=("clicked",),

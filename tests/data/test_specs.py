@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from recsmith.data import (
+    ColumnFeature,
     CriteoSpec,
     DataFeature,
     DataSchema,
@@ -15,7 +16,6 @@ from recsmith.data import (
     GeneratedFeature,
     GeneratorSpec,
     MovieLensSpec,
-    ParquetFeature,
     ParquetSpec,
     SessionSpec,
     TeacherSpec,
@@ -41,7 +41,7 @@ SPECS = [
     GENERATED,
     CriteoSpec(paths=("day_0.gz",), max_rows=100, index="lines.npz"),
     MovieLensSpec(path="ml", split="test", max_user_id=671),
-    ParquetSpec(paths=("a",), features=(ParquetFeature(name="u", num_embeddings=5, ids="modulo"),), labels=("y",)),
+    ParquetSpec(paths=("a",), features=(ColumnFeature(name="u", num_embeddings=5, ids="modulo"),), labels=("y",)),
 ]
 
 

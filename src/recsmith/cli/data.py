@@ -246,6 +246,38 @@ def sequences(events: str, **options: Any) -> None:
     _say(manifest, options["output"])
 
 
+@data_command.command(name="vocabulary")
+@click.argument("data", nargs=-1, required=True)
+@click.option("-o", "--output", required=True, metavar="DIR", help="A new folder for the vocabularies.")
+@count_option("--least", default=1, help="How often a value must occur to get a row of its own.")
+@click.option("--rows", type=click.IntRange(min=1), default=None, metavar="N",
+              help="Most values of a vocabulary with rows of their own.")  # fmt: skip
+@click.option("--extend", metavar="DIR", default=None,
+              help="Vocabularies of before, whose values keep their rows; new ones come behind them.")  # fmt: skip
+@click.option("--memory", callback=size_value, default="1GiB", show_default=True, metavar="SIZE",
+              help="What counting takes at a time; the rest lies on disk.")  # fmt: skip
+@format_option
+def vocabulary(data: tuple[str, ...], output: str, extend: str | None, format_: str, **options: Any) -> None:
+    """Count the texts and raw ids of features, and write which row of its table each has.
+
+    DATA is a spec whose features name vocabularies, or a folder that this command wrote; the counts of several are
+    added up. A file is written for each vocabulary that a feature names, under the name that it has there.
+
+    \b
+    recsmith data vocabulary clicks.yaml -o vocabularies --least 2
+    recsmith data vocabulary part-0 part-1 part-2 -o vocabularies
+    recsmith data vocabulary tuesday.yaml -o tuesday --extend monday
+    """
+    from recsmith.data.counted_vocabularies import make_vocabularies
+    from recsmith.reports.data import vocabularies_report, vocabularies_to_raw
+
+    counted = progress_printer(lambda done: f"{done:,} samples counted", PROGRESS_S)
+    base = None if extend is None else Path(extend)
+    made = make_vocabularies(data, Path(output), extend=base, on_progress=counted, **options)
+    end_line()
+    print_as(format_, lambda: vocabularies_report(made), lambda: vocabularies_to_raw(made))
+
+
 @data_command.command(name="workload")
 @click.argument("data")
 @count_option("--batch-size", default=8192, help="Samples per device and step.")

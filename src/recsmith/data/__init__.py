@@ -13,6 +13,8 @@ from recsmith.data.order import Position
 
 if TYPE_CHECKING:
     from recsmith.data.checking import DataCheck, check_data, check_spec
+    from recsmith.data.columns.features import ColumnFeature
+    from recsmith.data.counted_vocabularies import make_vocabularies
     from recsmith.data.criteo.source import CriteoSpec
     from recsmith.data.figures import DataFigures, FeatureFigures, SessionFigures, count_figures
     from recsmith.data.generator.source import Optimum, area_under_curve, planted_optimum
@@ -25,8 +27,9 @@ if TYPE_CHECKING:
         TeacherSpec,
     )
     from recsmith.data.movielens import MovieLensSpec
-    from recsmith.data.parquet.columns import ParquetFeature, ParquetSpec
+    from recsmith.data.parquet.spec import ParquetSpec
     from recsmith.data.sequences.spec import EventFiles, GeneratedEvents, MovieLensEvents, SequencesSpec
+    from recsmith.data.text.spec import JoinedFile, TextSpec
     from recsmith.data.workload import counted_workload, generator_like, schema_workload
     from recsmith.data.write import check_folder, write_dataset
 
@@ -39,17 +42,21 @@ __getattr__ = late_names(__name__, {
         "DriftSpec", "GeneratedFeature", "GeneratorSpec", "SessionSpec", "SwapSpec", "TeacherSpec",
     ),
     "recsmith.data.movielens": ("MovieLensSpec",),
-    "recsmith.data.parquet.columns": ("ParquetFeature", "ParquetSpec"),
+    "recsmith.data.columns.features": ("ColumnFeature",),
+    "recsmith.data.parquet.spec": ("ParquetSpec",),
     "recsmith.data.sequences.spec": ("EventFiles", "GeneratedEvents", "MovieLensEvents", "SequencesSpec"),
+    "recsmith.data.counted_vocabularies": ("make_vocabularies",),
+    "recsmith.data.text.spec": ("JoinedFile", "TextSpec"),
     "recsmith.data.workload": ("counted_workload", "generator_like", "schema_workload"),
     "recsmith.data.write": ("check_folder", "write_dataset"),
 })  # fmt: skip
 
 __all__ = [
-    "Batch", "Batches", "Counts", "CriteoSpec", "DataCheck", "DataFeature", "DataFigures", "DataSchema", "DataSpec",
-    "Dataset", "DriftSpec", "EventFiles", "FeatureFigures", "GeneratedEvents", "GeneratedFeature", "GeneratorSpec",
-    "JaggedIds", "MovieLensEvents", "MovieLensSpec", "Optimum", "ParquetFeature", "ParquetSpec", "Position",
-    "SequencesSpec", "SessionFigures", "SessionSpec", "SwapSpec", "TeacherSpec", "area_under_curve", "check_data",
-    "check_folder", "check_spec", "count_figures", "counted_workload", "generator_like", "load_spec", "open_dataset",
-    "planted_optimum", "schema_workload", "spec_from_raw", "spec_to_raw", "write_dataset",
+    "Batch", "Batches", "ColumnFeature", "Counts", "CriteoSpec", "DataCheck", "DataFeature", "DataFigures",
+    "DataSchema", "DataSpec", "Dataset", "DriftSpec", "EventFiles", "FeatureFigures", "GeneratedEvents",
+    "GeneratedFeature", "GeneratorSpec", "JaggedIds", "JoinedFile", "MovieLensEvents", "MovieLensSpec", "Optimum",
+    "ParquetSpec", "Position", "SequencesSpec", "SessionFigures", "SessionSpec", "SwapSpec", "TeacherSpec",
+    "TextSpec", "area_under_curve", "check_data", "check_folder", "check_spec", "count_figures", "counted_workload",
+    "generator_like", "load_spec", "make_vocabularies", "open_dataset", "planted_optimum", "schema_workload",
+    "spec_from_raw", "spec_to_raw", "write_dataset",
 ]  # fmt: skip

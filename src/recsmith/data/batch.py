@@ -171,15 +171,40 @@ class DataFeature:
 
 
 @noun
+class VocabularyMeaning:
+    """Which values the rows of a table stand for: digest of the vocabulary, its values with rows, and rows of others.
+
+    Two features whose meanings are equal have the same row for every value. extends: digests of vocabularies whose
+    values have kept their rows in this one.
+    """
+
+    digest: str
+    values: int
+    unknown: int
+    extends: tuple[str, ...] = ()
+
+    @property
+    def num_embeddings(self) -> int:
+        """Rows that a table has for them."""
+        return self.unknown + self.values
+
+    def continues(self, other: "VocabularyMeaning | None") -> bool:
+        """Whether every value that has a row in another vocabulary has the same one here."""
+        return other is not None and self.unknown == other.unknown and other.digest in (self.digest, *self.extends)
+
+
+@noun
 class ValueMeaning:
     """How values came about, without which equal numbers may mean different things.
 
     modulo: by feature, the rows of a table by which larger ids were divided, if only what is left of them is there.
+    vocabularies: by feature, what its rows stand for, where they are those of texts or raw ids (docs/vocabularies.md).
     transforms: of samples after that, in their order, as a spec of data has them (docs/transforms.md).
     """
 
     modulo: dict[str, int] = field(default_factory=dict[str, int])
     transforms: tuple[dict[str, Any], ...] = ()
+    vocabularies: dict[str, VocabularyMeaning] = field(default_factory=dict[str, VocabularyMeaning])
 
 
 def unknown_labels(spec: Any) -> Iterator[str]:

@@ -7,10 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from recsmith._types import noun
+from recsmith.data.arrow import pyarrow
+from recsmith.data.columns.arrays import UNCOUNTED, flattened, ids_outside
+from recsmith.data.columns.features import ColumnFeature
+from recsmith.data.columns.samples import columns_of
 from recsmith.data.dataset import Dataset, DataSpec, TransformedSpec, open_dataset
-from recsmith.data.parquet.arrow import ColumnFile, column_files, pyarrow
-from recsmith.data.parquet.columns import UNCOUNTED, ParquetFeature, ParquetSpec, flattened, ids_outside
-from recsmith.data.parquet.source import ParquetSource, columns_of, written_spec
+from recsmith.data.parquet.arrow import ColumnFile, column_files
+from recsmith.data.parquet.source import ParquetSource, written_spec
+from recsmith.data.parquet.spec import ParquetSpec
 from recsmith.data.parquet.write import read_manifest
 from recsmith.errors import CorruptFile
 from recsmith.files import did_you_mean, in_order
@@ -100,7 +104,7 @@ def block_faults(source: ParquetSource, block: int, error: CorruptFile) -> list[
     file, part = source.parts[block]
     path, found = file.path, list[Fault]()
     try:
-        table = file.read(part, columns_of(source.spec))
+        table = file.read(part, columns_of(source.spec, source.spec.sample_id))
     except CorruptFile as damage:
         return [Fault(file=str(path), fault=without_path(damage, path), count=file.sizes[part])]
     try:
@@ -113,7 +117,7 @@ def block_faults(source: ParquetSource, block: int, error: CorruptFile) -> list[
     return found or [Fault(file=str(path), fault=without_path(error, path), count=table.num_rows)]
 
 
-def _id_faults(feature: ParquetFeature, outside: tuple[int, int], path: Path) -> list[Fault]:
+def _id_faults(feature: ColumnFeature, outside: tuple[int, int], path: Path) -> list[Fault]:
     rows = feature.num_embeddings or UNCOUNTED
     kinds = (
         f"feature '{feature.name}' has negative ids; leave them out, or give `ids: modulo`",
@@ -194,7 +198,7 @@ def check_spec(spec: DataSpec, on_progress: Progress = lambda _: None) -> DataCh
         return check_data(open_dataset(spec), on_progress)
     files, faults = opened(column_files(spec.paths))
     described = spec if spec.features or not files else written_spec(spec, files[0])
-    faults += column_faults(files, columns_of(described))
+    faults += column_faults(files, columns_of(described, described.sample_id))
     faults += [each for path in spec.paths if Path(path).is_dir() for each in manifest_faults(Path(path))]
     broken = {each.file for each in faults if each.breaks}
     good = tuple(str(file.path) for file in files if str(file.path) not in broken)

@@ -39,6 +39,7 @@ register(FORMAT, "criteo", "recsmith.data.criteo.source:CriteoSource")
 register(FORMAT, "generator", "recsmith.data.generator.source:GeneratorSource")
 register(FORMAT, "movielens", "recsmith.data.movielens:MovieLensSource")
 register(FORMAT, "parquet", "recsmith.data.parquet.source:ParquetSource")
+register(FORMAT, "text", "recsmith.data.text.source:TextSource")
 register(FORMAT, "sequences", "recsmith.data.sequences.source:SequencesSource")
 
 
@@ -228,7 +229,12 @@ def open_dataset(spec: DataSpec | Source) -> Dataset:
         return Dataset(TransformedSource(source, found.transforms, found.wrong, found.max_wrong))
     if isinstance(found, OwnSpec):
         return Dataset(found.open())
-    return Dataset(next(each for each in map(_format, known(FORMAT)) if each.settings is type(found))(found))
+    return Dataset(source_class(found)(found))
+
+
+def source_class(spec: DataSpec) -> Any:
+    """The source that opens the spec of a format."""
+    return next(each for each in map(_format, known(FORMAT)) if each.settings is type(spec))
 
 
 def _format(name: str) -> Any:

@@ -7,6 +7,7 @@ from rich.console import Group, RenderableType
 from recsmith.data import DataCheck, DataFigures, FeatureFigures, Optimum, SessionFigures
 from recsmith.data.checking import Fault
 from recsmith.data.parquet.arrow import StoredFigures
+from recsmith.data.vocabularies.writing import VocabularyFigures
 from recsmith.feeding.status import FeedStatus
 from recsmith.files import Raw, encode
 from recsmith.reports.layout import add_first, grid, line
@@ -14,6 +15,7 @@ from recsmith.units import counted, format_size
 
 INSPECTION_SCHEMA = "recsmith/inspection/1"
 CHECK_SCHEMA = "recsmith/data-check/1"
+VOCABULARIES_SCHEMA = "recsmith/vocabularies/1"
 HEADINGS = ("rows", "ids a bag", "empty", "distinct", "reuse", "largest id", "hottest", "repeated", "a distinct bag")
 OPTIONAL = ("hottest", "largest id", "repeated", "a distinct bag", "empty", "bytes", "reuse")  # where it is narrow
 MOST_FEATURES = 40  # rows of the table
@@ -111,6 +113,19 @@ def _fault_words(fault: Fault) -> str:
 def check_to_raw(check: DataCheck) -> Raw:
     """A check as plain data."""
     return {"schema": CHECK_SCHEMA, **encode(check)}
+
+
+def vocabularies_report(made: Sequence[VocabularyFigures]) -> RenderableType:
+    """A row for each vocabulary that was written."""
+    table = grid(left=("vocabulary",), right=("rows", "distinct", "counted", "with a row"))
+    for each in made:
+        table.add_row(each.file, f"{each.values:,}", f"{each.distinct:,}", f"{each.counted:,}", f"{each.share:.2%}")
+    return Group(table, line("", "rows: values with a row of their own; all others share those that `unknown` says"))
+
+
+def vocabularies_to_raw(made: Sequence[VocabularyFigures]) -> Raw:
+    """The same as plain data."""
+    return {"schema": VOCABULARIES_SCHEMA, "vocabularies": [encode(each) for each in made]}
 
 
 def feed_report(folder: str, statuses: Sequence[FeedStatus], now: float) -> RenderableType:

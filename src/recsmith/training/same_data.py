@@ -8,7 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from recsmith.data import DataSchema
+from recsmith.data.batch import VocabularyMeaning
 from recsmith.errors import UsageError
+from recsmith.units import counted
 
 MOST_NAMED = 8
 
@@ -35,6 +37,7 @@ def _differences(trained: DataSchema, given: DataSchema) -> Iterator[str]:
         if mine != wanted:
             yield f"{what} {_listed(mine)}, and the model was trained on {_listed(wanted)}"
     before = {each.name: each.num_embeddings for each in trained.features}
+    yield from _vocabularies(trained, given)
     for each in given.features:
         rows, known = each.num_embeddings, before[each.name]
         if rows is not None and known is not None and rows > known:
@@ -50,6 +53,16 @@ def _differences(trained: DataSchema, given: DataSchema) -> Iterator[str]:
         yield f"{_transforms(mine)}, and the model was trained on data with {_transforms(wanted)}"
 
 
+def _vocabularies(trained: DataSchema, given: DataSchema) -> Iterator[str]:
+    """Of features whose rows stand for other values."""
+    if given.values is None or trained.values is None:
+        return
+    for name in trained.feature_names:
+        mine, wanted = given.values.vocabularies.get(name), trained.values.vocabularies.get(name)
+        if mine != wanted:
+            yield (f"feature '{name}' with {_stand_for(mine)}, and the model was trained on {_stand_for(wanted)}")
+
+
 def _weighted(schema: DataSchema) -> tuple[str, ...]:
     return tuple(each.name for each in schema.features if each.weighted)
 
@@ -60,6 +73,13 @@ def _listed(names: Sequence[str]) -> str:
 
 def _taken(modulo: int | None) -> str:
     return "as they are" if modulo is None else f"modulo {modulo:,}"
+
+
+def _stand_for(vocabulary: VocabularyMeaning | None) -> str:
+    if vocabulary is None:
+        return "no vocabulary"
+    others = counted(vocabulary.unknown, "row")
+    return f"vocabulary {vocabulary.digest} ({vocabulary.values:,} values, {others} for all others)"
 
 
 def _transforms(transforms: Sequence[Mapping[str, Any]]) -> str:

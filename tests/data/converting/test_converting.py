@@ -21,10 +21,10 @@ from hypothesis import strategies as st
 
 from recsmith.data import (
     Batch,
+    ColumnFeature,
     GeneratedFeature,
     GeneratorSpec,
     MovieLensSpec,
-    ParquetFeature,
     ParquetSpec,
     SessionSpec,
     open_dataset,
@@ -296,7 +296,7 @@ def test_popularity_is_read_most_popular_first(tmp_path: Path):
 def test_weights_lines_and_ratings_are_converted(tmp_path: Path):
     path = tmp_path / "in.parquet"
     parquet.write_table(pyarrow.table({"clicked": [1, 0], "words": [[1, 2], []], "how": [[0.5, 1.0], []]}), path)
-    words = ParquetFeature(name="words", num_embeddings=3, weights="how")
+    words = ColumnFeature(name="words", num_embeddings=3, weights="how")
     source = open_dataset(ParquetSpec(paths=(str(path),), features=(words,), labels=("clicked",)))
     convert_dataset(source, tmp_path / "weighted")
     read = in_order(open_dataset(tmp_path / "weighted")).ids["words"]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from recsmith.data import ParquetFeature, ParquetSpec, open_dataset
+from recsmith.data import ColumnFeature, ParquetSpec, open_dataset
 from recsmith.errors import CorruptFile, UsageError
 
 pyarrow: Any = importlib.import_module("pyarrow")
@@ -19,7 +19,7 @@ def spec_of(path: Path, column: Any, **keys: str) -> ParquetSpec:
     table = pyarrow.table({"clicked": pyarrow.array([1, 0, 0, 1, 1][: len(column)]), "ids": column})
     parquet.write_table(table, path, row_group_size=3)
     names = keys or {"user": "user", "words": "words"}
-    features = tuple(ParquetFeature(name=name, column="ids", key=key, num_embeddings=10) for name, key in names.items())
+    features = tuple(ColumnFeature(name=name, column="ids", key=key, num_embeddings=10) for name, key in names.items())
     return ParquetSpec(paths=(str(path),), features=features, labels=("clicked",))
 
 
@@ -67,4 +67,4 @@ def test_a_key_twice_in_a_row_and_other_columns_are_refused(tmp_path: Path):
     with pytest.raises(CorruptFile, match="holds int64; a feature with a key needs maps or structs"):
         read(spec_of(tmp_path / "b.parquet", pyarrow.array([1, 2])))
     with pytest.raises(UsageError, match="has a key and no column"):
-        ParquetFeature(name="user", key="user", num_embeddings=1)
+        ColumnFeature(name="user", key="user", num_embeddings=1)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from recsmith._types import Ints
+from recsmith.data.arrow import pyarrow
 from recsmith.data.converting.folder import (
     RUNS,
     ConversionProgress,
@@ -28,7 +29,6 @@ from recsmith.data.converting.folder import (
 )
 from recsmith.data.converting.tables import SESSION, TIME, Blocks, KeyColumns, check_sessions, session_hashes
 from recsmith.data.dataset import Dataset
-from recsmith.data.parquet.arrow import pyarrow
 from recsmith.data.parquet.write import Conversion, Manifest, refuse_other_than_parquet
 from recsmith.errors import CorruptFile, RecSmithError, UsageError
 from recsmith.files import encode

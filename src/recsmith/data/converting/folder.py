@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from recsmith._types import noun, record
+from recsmith.data.arrow import pyarrow
 from recsmith.data.batch import DataSchema
-from recsmith.data.parquet.arrow import pyarrow
 from recsmith.data.parquet.write import (
     Conversion,
     Manifest,

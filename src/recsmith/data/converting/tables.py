@@ -103,7 +103,7 @@ def _named(source: BlockSource, number: int, samples: Batch, name: str | None, o
 
 def _numbers(column: Any, name: str) -> Ints:
     """Whole numbers and times as they are, text as 63 bits of their hash."""
-    from recsmith.data.parquet.arrow import pyarrow
+    from recsmith.data.arrow import pyarrow
 
     if isinstance(column, np.ndarray):
         return np.asarray(column, dtype=np.int64)

@@ -11,8 +11,8 @@ import numpy as np
 
 from recsmith._types import Ints, noun
 from recsmith.data.batch import Batch, DataFeature, DataSchema, JaggedIds, ValueMeaning
-from recsmith.data.criteo.files import BLOCK_LINES, LineFile, files_of, read_index, write_index
 from recsmith.data.criteo.lines import CATEGORIES, COUNTS, other_than_criteo, parse_lines
+from recsmith.data.line_files import BLOCK_LINES, LineFile, files_of, read_index, write_index
 from recsmith.data.source import SampleBlock, found_beside
 from recsmith.errors import CorruptFile, check_rules, too_small
 from recsmith.workloads import load_workload

@@ -2,14 +2,12 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from recsmith._install import PARQUET
 from recsmith._types import noun
-from recsmith.errors import CorruptFile, MissingExtra, UsageError
+from recsmith.data.arrow import pyarrow
+from recsmith.errors import CorruptFile, UsageError
 from recsmith.files import check_is_file, in_order
 
 ARROW_ENDINGS = (".arrow", ".feather")
@@ -18,15 +16,6 @@ UNFINISHED = (
     "_unfinished.json"  # in a folder that is still written; readers of Parquet pass over names that begin with _
 )
 LARGEST_READ = 2**25  # bytes that one read takes of merged columns, as pyarrow has it
-
-
-def pyarrow() -> Any:
-    """The package, with the parts that are used."""
-    if find_spec("pyarrow") is None:
-        raise MissingExtra(f"Parquet and Arrow data need pyarrow: {PARQUET}")
-    for part in ("parquet", "ipc", "compute", "dataset", "fs"):
-        import_module(f"pyarrow.{part}")
-    return import_module("pyarrow")
 
 
 class ColumnFile:

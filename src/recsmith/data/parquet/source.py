@@ -1,7 +1,6 @@
 """Parquet and Arrow files as blocks of samples: a block is a row group, or a record batch."""
 
 import hashlib
-import json
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
@@ -10,22 +9,15 @@ from typing import Any
 import numpy as np
 
 from recsmith._types import Ints
-from recsmith.data.batch import Batch, DataFeature, DataSchema, JaggedIds, ValueMeaning
-from recsmith.data.domain import Faults, in_domain, without_faults
+from recsmith.data.batch import DataSchema
+from recsmith.data.columns.arrays import sample_ids
+from recsmith.data.columns.features import ColumnFeature
+from recsmith.data.columns.samples import TableReader, columns_of, counted_numbers, single_bags
 from recsmith.data.parquet.arrow import ColumnFile, StoredFigures, column_files, stored_figures
-from recsmith.data.parquet.columns import (
-    SCHEMA_KEY,
-    ParquetFeature,
-    ParquetSpec,
-    bags,
-    flattened,
-    numbers,
-    sample_ids,
-    weights_column,
-)
+from recsmith.data.parquet.spec import SCHEMA_KEY, ParquetSpec, weights_column
 from recsmith.data.source import SampleBlock
 from recsmith.errors import CorruptFile, UsageError
-from recsmith.files import decode, did_you_mean, encode, parse_json
+from recsmith.files import decode, did_you_mean, parse_json
 
 SAMPLE_ID = "sample_id"  # the column that generated files have
 
@@ -40,7 +32,8 @@ class ParquetSource:
         self._files = [ColumnFile(path) for path in column_files(spec.paths)]
         self.spec = spec if spec.features else written_spec(spec, self._files[0])
         self._schema = None if spec.features else _written_schema(self._files[0])
-        self._columns, self.max_corrupt = columns_of(self.spec), spec.max_corrupt
+        self._columns, self.max_corrupt = columns_of(self.spec, self.spec.sample_id), spec.max_corrupt
+        self._reader = TableReader(self.spec)
         self.column_names = tuple(self._files[0].names)
         for file in self._files:
             _check_columns(file, self._columns)
@@ -51,22 +44,9 @@ class ParquetSource:
         """What a sample holds."""
         if self._schema is not None:
             return self._schema
-        features = [
-            DataFeature(
-                name=each.name,
-                num_embeddings=each.num_embeddings,
-                weighted=each.weights is not None,
-                single=each.key is None and all(file.is_whole(each.column or each.name) for file in self._files),
-            )
-            for each in self.spec.features
-        ]
-        values = ValueMeaning(
-            modulo={each.name: each.num_embeddings or 1 for each in self.spec.features if each.ids == "modulo"}
-        )
-        return DataSchema(
-            features=tuple(features), dense=self.spec.dense, labels=self.spec.labels, values=values,
-            missing_labels=self.spec.missing_labels, number_labels=self.spec.number_labels,
-        )  # fmt: skip
+        whole = (each for each in self.spec.features if each.key is None and each.vocabulary is None)
+        single = [each.name for each in whole if all(file.is_whole(each.column or each.name) for file in self._files)]
+        return self._reader.schema(single)
 
     @cached_property
     def _single(self) -> tuple[str, ...]:
@@ -90,8 +70,7 @@ class ParquetSource:
 
     def _digests(self) -> Iterator[str]:
         """The digest of the first file, of the first two, and so on."""
-        described = json.dumps(encode(replace(self.spec, paths=("",), read_gap=0)), sort_keys=True)
-        held = hashlib.sha256(described.encode())
+        held = hashlib.sha256(self._reader.described(replace(self.spec, paths=("",), read_gap=0)).encode())
         for file in self._files:
             held.update(f"\n{file.path.name} {file.path.stat().st_size} {file.sizes}".encode())
             yield held.hexdigest()[:16]
@@ -104,28 +83,22 @@ class ParquetSource:
         """The samples of a block."""
         file, part = self.parts[block]
         table, place = file.read(part, self._columns, self.spec.read_gap), f"'{file.path}'"
-        taken_apart = flattened(table, self.spec.features, place)
-        labels, whole = numbers(table, self.spec.labels, place, self.spec.missing_labels)
-        ids, faults = dict[str, JaggedIds](), Faults()
-        if not whole.all():
-            faults["rows without a label"] = ~whole, "has no label"
-        for each in self.spec.features:
-            ids[each.name], wrong = bags(taken_apart[each.column or ""] if each.key else table, each, place)
-            faults |= wrong
-        short = next((name for name in self._single if not (ids[name].lengths == 1).all()), None)
+        of_part = f"of part {part} of {place}"
+        found = self._reader.samples(table, self._sample_ids(block, table, place), place, of_part)
+        short = single_bags(found.samples, self._single)
         if short is not None:
             raise CorruptFile(
                 f"{place} has rows without an id of '{short}', and says that each has one; write it again"
             )
-        samples = Batch(
-            dense=numbers(table, self.spec.dense, place)[0],
-            ids=ids,
-            labels=labels,
-            label_names=self.spec.labels,
-            sample_ids=self._sample_ids(block, table, place),
-        )
-        of_part = f"of part {part} of {place}"
-        return in_domain(without_faults(SampleBlock(samples=samples), faults, of_part), self.schema, of_part)
+        return found
+
+    @staticmethod
+    def tables(spec: ParquetSpec, columns: list[str]) -> Iterator[tuple[Any, str]]:
+        """(columns of a block as pyarrow's table, where it is from) of each block of a spec's files."""
+        for file in map(ColumnFile, column_files(spec.paths)):
+            _check_columns(file, columns)
+            for part in range(len(file.sizes)):
+                yield file.read(part, columns), f"'{file.path}'"
 
     @property
     def columns_of_features(self) -> dict[str, str]:
@@ -146,14 +119,7 @@ class ParquetSource:
         """Numbers of a block's samples: those of their column, or counted along the files."""
         if self.spec.sample_id:
             return sample_ids(table, self.spec.sample_id, place)
-        sizes = self.sizes()[: block + 1]
-        return int(sizes[:-1].sum()) + np.arange(int(sizes[-1]))
-
-
-def columns_of(spec: ParquetSpec) -> list[str]:
-    """Every column that is read, once."""
-    of_features = [name for each in spec.features for name in (each.column or each.name, each.weights) if name]
-    return list(dict.fromkeys([*of_features, *spec.dense, *spec.labels, *([spec.sample_id] if spec.sample_id else [])]))
+        return counted_numbers(self.sizes(), block)
 
 
 def _check_columns(file: ColumnFile, columns: list[str]) -> None:
@@ -179,7 +145,7 @@ def written_spec(spec: ParquetSpec, file: ColumnFile) -> ParquetSpec:
     """The column map of files that hold their schema themselves; UsageError where they do not."""
     schema = _written_schema(file)
     features = [
-        ParquetFeature(
+        ColumnFeature(
             name=each.name,
             num_embeddings=each.num_embeddings,
             weights=weights_column(each.name) if each.weighted else None,

@@ -8,9 +8,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from recsmith._types import Ints, noun
+from recsmith.data.arrow import pyarrow
 from recsmith.data.batch import Batch, DataFeature, DataSchema, JaggedIds
-from recsmith.data.parquet.arrow import UNFINISHED, pyarrow
-from recsmith.data.parquet.columns import SCHEMA_KEY, weights_column
+from recsmith.data.parquet.arrow import UNFINISHED
+from recsmith.data.parquet.spec import SCHEMA_KEY, weights_column
 from recsmith.errors import UsageError, check_rules, too_small
 from recsmith.files import decode, dump_json, encode, read_raw, write_text
 

@@ -94,8 +94,12 @@ def _weights(trained: Trained, names: Mapping[str, str]) -> dict[str, Shape]:
 
 
 def _check_meaning(here: DataSchema, there: DataSchema, path: str) -> None:
-    """Refuse data in which a feature that both have means something else."""
+    """Refuse data in which a feature that both have means something else; a vocabulary may have more values."""
     both = set(here.feature_names) & set(there.feature_names)
+    if here.values is not None and there.values is not None:
+        old, new = there.values.vocabularies, here.values.vocabularies
+        same = {name: each for name, each in new.items() if each.continues(old.get(name))}
+        there = replace(there, values=replace(there.values, vocabularies=old | same))
 
     def common(schema: DataSchema) -> DataSchema:
         kept = [replace(each, num_embeddings=None) for each in schema.features if each.name in both]

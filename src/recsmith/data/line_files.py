@@ -43,9 +43,13 @@ def files_of(paths: tuple[str, ...]) -> list[Path]:
 
 
 class LineFile:
-    """A file of lines; `is_gzip` ones can only be read from their beginning on."""
+    """A file of lines; `is_gzip` ones can only be read from their beginning on.
 
-    def __init__(self, path: Path) -> None:
+    quoted: line ends within "quotes" are text, as CSV has them.
+    """
+
+    def __init__(self, path: Path, *, quoted: bool = False) -> None:
+        self.quoted = quoted
         self.path, self.is_gzip = path, path.suffix == ".gz"
         self._file: IO[bytes] | None = None
         self._passed: dict[int, bytes] = {}
@@ -58,9 +62,11 @@ class LineFile:
 
     def index(self) -> tuple[Ints, int]:
         """(bytes at which blocks begin, and the size of all at the end; lines in all), of the text if it is packed."""
-        begins, lines, size, ended = [0], 0, 0, True
+        begins, lines, size, ended, within = [0], 0, 0, True, False
         for chunk in self._chunks():
             at = np.flatnonzero(np.frombuffer(chunk, np.uint8) == ord("\n"))
+            if self.quoted:
+                at, within = _outside_quotes(chunk, at, within)
             full = np.arange(BLOCK_LINES - 1 - lines % BLOCK_LINES, len(at), BLOCK_LINES)
             begins += (at[full] + size + 1).tolist()
             lines, size, ended = lines + len(at), size + len(chunk), chunk.endswith(b"\n")
@@ -149,6 +155,13 @@ class LineFile:
     def _damaged(self, error: Exception) -> CorruptFile:
         reason = "it ends in the middle" if isinstance(error, EOFError) else str(error)
         return CorruptFile(f"'{self.path}' cannot be read: {reason}; fetch it again")
+
+
+def _outside_quotes(chunk: bytes, ends: Ints, within: bool) -> tuple[Ints, bool]:
+    """(those line ends of a chunk that end a line, whether a quote is open behind it). within: before it."""
+    quotes = np.flatnonzero(np.frombuffer(chunk, np.uint8) == ord('"'))
+    before = np.searchsorted(quotes, ends) + within
+    return ends[before % 2 == 0], bool((len(quotes) + within) % 2)
 
 
 def read_index(path: str, digest: str, files: int) -> list[tuple[Ints, int]] | None:

@@ -1,116 +1,38 @@
-"""Which columns of Parquet and Arrow files are what, and how they become arrays: bags, dense values, labels, keys."""
+"""Columns of pyarrow's tables as arrays: bags, dense values, labels, keys."""
 
 from collections.abc import Sequence
-from dataclasses import replace
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
-from recsmith._types import Bools, Ints, noun
-from recsmith.data.batch import JaggedIds, Singles, unknown_labels
+from recsmith._types import Bools, Ints
+from recsmith.data.arrow import pyarrow
+from recsmith.data.batch import JaggedIds, Singles
+from recsmith.data.columns.features import ColumnFeature
 from recsmith.data.domain import Faults, check_ids
-from recsmith.data.parquet.arrow import pyarrow
-from recsmith.data.source import found_beside
-from recsmith.errors import CorruptFile, check_rules, too_small
+from recsmith.data.vocabularies.vocabulary import Vocabulary
+from recsmith.errors import CorruptFile
 from recsmith.units import counted
-from recsmith.workloads.workload import wrong_count
 
 UNCOUNTED = 2**63 - 1  # ids of a feature that no table has
-SCHEMA_KEY = b"recsmith.dataset"  # of a file's metadata: its DataSchema as JSON
 
 
-def weights_column(feature: str) -> str:
-    """The column in which RecSmith writes the weights of a feature's ids."""
-    return f"{feature}_weights"
-
-
-@noun
-class ParquetFeature:
-    """A feature and its column: whole numbers, or lists of them for bags.
-
-    column: where it has another name than the feature. weights: a column of as many weights.
-    key: of a column of maps or structs that holds many features; `column` is its name then.
-    num_embeddings: rows of its table; none: numbers that no table has, such as times. ids: `exact` ones are 0 to
-        num_embeddings - 1 or an error; `modulo` takes the rest of any whole number when divided by num_embeddings.
-    """
-
-    name: str
-    num_embeddings: int | None = None
-    column: str | None = None
-    weights: str | None = None
-    key: str | None = None
-    ids: Literal["exact", "modulo"] = "exact"
-
-    def __post_init__(self) -> None:
-        check_rules(
-            wrong_count(self.num_embeddings, f"num_embeddings of feature '{self.name}'"),
-            f"feature '{self.name}' has ids: modulo and no num_embeddings; give the rows of its table"
-            if self.ids == "modulo" and self.num_embeddings is None
-            else None,
-            f"feature '{self.name}' has a key and no column; give the column of maps or structs that the key is in"
-            if self.key is not None and self.column is None
-            else None,
-        )
-
-
-@noun
-class ParquetSpec:
-    """Parquet or Arrow files (.arrow, .feather), or folders of them by names and numbers (part-2 before part-10).
-
-    features, dense, labels: columns to read; all empty takes what `recsmith data generate` wrote into the files.
-    missing_labels: labels that a row may lack, by null or NaN; it has no loss for them (docs/tasks.md).
-    number_labels: labels of any finite number, which a squared error fits; others are 0 to 1.
-    sample_id: a column with the numbers of samples; without it they are counted along the files.
-    An empty id or list is an empty bag, an empty dense value 0; a row is corrupt without a label, with a null in a
-    list, or with other than one weight an id.
-    max_corrupt: such rows, which a rank passes over in an epoch.
-    read_gap: bytes between two wanted columns up to which one read takes both and what lies between them; for stores
-        where a read costs more than its bytes.
-    """
-
-    paths: tuple[str, ...]
-    features: tuple[ParquetFeature, ...] = ()
-    dense: tuple[str, ...] = ()
-    labels: tuple[str, ...] = ()
-    missing_labels: tuple[str, ...] = ()
-    number_labels: tuple[str, ...] = ()
-    sample_id: str | None = None
-    max_corrupt: int = 100
-    read_gap: int = 0
-
-    def __post_init__(self) -> None:
-        """Check that there is something to read."""
-        some = bool(self.features or self.dense or self.labels)
-        check_rules(
-            None if self.paths else "paths is empty; give the files of the dataset, or their folder",
-            too_small("max_corrupt", self.max_corrupt),
-            too_small("read_gap", self.read_gap),
-            "the column map names no features; list them, or leave features, dense and labels out"
-            if some and not self.features
-            else None,
-            "the column map names no labels; list at least one, or leave features, dense and labels out"
-            if some and not self.labels
-            else None,
-            *unknown_labels(self),
-        )
-
-    def beside(self, folder: Path) -> "ParquetSpec":
-        """With paths that are meant from a folder."""
-        return replace(self, paths=tuple(found_beside(path, folder) for path in self.paths))
-
-
-def bags(table: Any, feature: ParquetFeature, place: str) -> tuple[JaggedIds, Faults]:
+def bags(
+    table: Any, feature: ColumnFeature, place: str, vocabulary: Vocabulary | None = None
+) -> tuple[JaggedIds, Faults]:
     """The bags of a feature: a list a row, or one id a row; empty for null. table: of pyarrow, with a column for a key.
 
-    A row with a null in a list, or with other than one weight an id, is told as a fault, and its bag means nothing.
+    vocabulary: of its values, where it has one. A row with a null in a list, or with other than one weight an id, is
+    told as a fault, and its bag means nothing.
 
     Raises:
         CorruptFile: an id is outside the table, or a column holds something else than numbers.
     """
     name, faults = feature.name, Faults()
-    values, lengths, gaps = _lists(table, feature.key or feature.column or feature.name, place, whole=True)
-    if feature.ids == "modulo" and feature.num_embeddings is not None:
+    values, lengths, gaps = _ids(table, feature, place, vocabulary)
+    if vocabulary is not None:
+        pass  # rows of its table
+    elif feature.ids == "modulo" and feature.num_embeddings is not None:
         wide = values if values.dtype == np.uint64 else values.astype(np.int64, copy=False)
         values = wide % wide.dtype.type(feature.num_embeddings)
     else:
@@ -135,9 +57,11 @@ def bags(table: Any, feature: ParquetFeature, place: str) -> tuple[JaggedIds, Fa
     return JaggedIds(values=ids, lengths=lengths, weights=weights), faults
 
 
-def ids_outside(table: Any, feature: ParquetFeature, place: str) -> tuple[int, int]:
-    """(how many ids of a feature are negative, how many are above its table); none where they are taken modulo."""
-    values, _, _ = _lists(table, feature.key or feature.column or feature.name, place, whole=True)
+def ids_outside(table: Any, feature: ColumnFeature, place: str) -> tuple[int, int]:
+    """(how many ids of a feature are negative, how many are above its table); none where any value has a row."""
+    if feature.vocabulary is not None:
+        return 0, 0
+    values, _, _ = _ids(table, feature, place)
     if feature.ids == "modulo":
         return 0, 0
     return int(np.count_nonzero(values < 0)), int(np.count_nonzero(values >= (feature.num_embeddings or UNCOUNTED)))
@@ -174,36 +98,119 @@ def sample_ids(table: Any, name: str, place: str) -> Ints:
     return np.asarray(numbers, dtype=np.int64)
 
 
+def _ids(
+    table: Any, feature: ColumnFeature, place: str, vocabulary: Vocabulary | None = None
+) -> tuple[Any, Any, Bools]:
+    """(ids of a feature, how many there are in each row, which rows have a null among them, which is 0 here)."""
+    name = feature.key or feature.column or feature.name
+    values, lengths, gaps = raw_values(table, feature, place)
+    if feature.ids == "seconds":
+        values = _seconds(values, f"{place}: column '{name}'")
+    if vocabulary is None:
+        return _numbers(values, table[name].type, f"{place}: column '{name}'", whole=True), lengths, gaps
+    try:
+        rows = vocabulary.rows(values)
+    except CorruptFile as error:
+        raise CorruptFile(f"{place}: column '{name}' {error}") from None
+    return rows, lengths, gaps
+
+
+def _seconds(values: Any, what: str) -> Any:
+    """Times as whole seconds since 1970; CorruptFile where they are none."""
+    arrow = pyarrow()
+    if arrow.types.is_null(values.type) or arrow.types.is_integer(values.type):
+        return values
+    try:
+        if _are_digits(values):
+            return values.cast(arrow.int64())
+        return values.cast(arrow.timestamp("s"), safe=False).cast(arrow.int64())
+    except (arrow.ArrowInvalid, arrow.ArrowNotImplementedError) as error:
+        raise CorruptFile(f"{what} holds something that is no time: {error}; a time is 2009-12-14 02:52:24") from None
+
+
+def _are_digits(values: Any) -> bool:
+    """Whether values are texts of whole numbers, all of them."""
+    arrow = pyarrow()
+    if not (arrow.types.is_string(values.type) or arrow.types.is_large_string(values.type)):
+        return False
+    return bool(arrow.compute.all(arrow.compute.match_substring_regex(values, "^-?[0-9]+$")).as_py())
+
+
+def raw_values(table: Any, feature: ColumnFeature, place: str) -> tuple[Any, Any, Bools]:
+    """(values of a feature as pyarrow has them, none of them null; lengths and gaps as `_ids` has them)."""
+    name = feature.key or feature.column or feature.name
+    column = _chunk(table, name)
+    if feature.separator is not None:
+        column = split(column, feature.separator, f"{place}: column '{name}'", whole=feature.vocabulary is None)
+    return _flat(column)
+
+
+def split(column: Any, separator: str, what: str, *, whole: bool) -> Any:
+    """A column of texts as one of lists; an empty text is an empty list. whole: of the whole numbers that they are."""
+    arrow = pyarrow()
+    if arrow.types.is_list(column.type) or arrow.types.is_null(column.type):  # taken apart before, as raw rows may be
+        return column
+    if not (arrow.types.is_string(column.type) or arrow.types.is_large_string(column.type)):
+        raise CorruptFile(f"{what} holds {column.type}; a separator is for text, so leave it out")
+    filled = arrow.compute.if_else(arrow.compute.equal(column, ""), None, column)
+    lists = arrow.compute.split_pattern(filled, separator)
+    if not whole:
+        return lists
+    try:
+        return lists.cast(arrow.list_(arrow.int64()))
+    except arrow.ArrowInvalid as error:
+        raise CorruptFile(f"{what}: {error}; give its feature a vocabulary") from None
+
+
 def _lists(table: Any, name: str, place: str, *, whole: bool) -> tuple[Any, Any, Bools]:
-    """(all values of a column, how many there are in each row, which rows have a null among them, which is 0 here)."""
+    """(all numbers of a column, how many there are in each row, which rows have a null among them, which is 0 here)."""
+    values, counts, gaps = _flat(_chunk(table, name))
+    return _numbers(values, table[name].type, f"{place}: column '{name}'", whole=whole), counts, gaps
+
+
+def _chunk(table: Any, name: str) -> Any:
+    """A column as one array."""
     arrow = pyarrow()
     column = table[name].combine_chunks()
     if isinstance(column, arrow.ChunkedArray):  # of no chunks
         column = arrow.concat_arrays(column.chunks) if column.num_chunks else arrow.array([], column.type)
+    return column
+
+
+def _flat(column: Any) -> tuple[Any, Any, Bools]:
+    """(all values of a column, how many there are in each row, which rows have a null among them, which is 0 or '')."""
+    arrow = pyarrow()
     kind = column.type
     if arrow.types.is_null(kind):  # a part of nulls alone, whose writer did not know the type
         none = np.zeros(len(column), np.int32)
-        return np.zeros(0, np.int64 if whole else np.float32), none, none.astype(np.bool_)
+        return arrow.array([], arrow.null()), none, none.astype(np.bool_)
     if arrow.types.is_list(kind) or arrow.types.is_large_list(kind) or arrow.types.is_fixed_size_list(kind):
         lengths = arrow.compute.fill_null(arrow.compute.list_value_length(column), 0)
-        values, item = arrow.compute.list_flatten(column), kind.value_type
+        values = arrow.compute.list_flatten(column)
     else:
-        lengths, values, item = column.is_valid().cast(arrow.int32()), column.drop_null(), kind
-    if arrow.types.is_null(item):
-        item, values = arrow.int64(), values.cast(arrow.int64())
-    right = arrow.types.is_integer(item) if whole else arrow.types.is_floating(item) or arrow.types.is_integer(item)
-    if not right:
-        wanted = "whole numbers, or lists of them" if whole else "numbers, or lists of them"
-        text = str(kind) if "string" in str(kind) else ""
-        fix = "; give each text a number, or its hash, and write that" if text else ""
-        raise CorruptFile(f"{place}: column '{name}' holds {kind}; it must hold {wanted}{fix}")
+        lengths, values = column.is_valid().cast(arrow.int32()), column.drop_null()
+    if arrow.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
     counts: Ints = lengths.to_numpy(zero_copy_only=False).astype(np.int32)
     gaps = np.zeros(len(counts), np.bool_)
     if values.null_count:
         null = values.is_null().to_numpy(zero_copy_only=False)
         gaps[np.repeat(np.arange(len(counts)), counts)[null]] = True
-        values = values.fill_null(0)
-    return values.to_numpy(zero_copy_only=False), counts, gaps
+        if not arrow.types.is_null(values.type):
+            values = values.fill_null("" if "string" in str(values.type) else 0)
+    return values, counts, gaps
+
+
+def _numbers(values: Any, kind: Any, what: str, *, whole: bool) -> Any:
+    """Values of a column as numbers; CorruptFile where they are something else. kind: of the column, in errors."""
+    types = pyarrow().types
+    if types.is_null(values.type):
+        return np.zeros(len(values), np.int64 if whole else np.float32)
+    if types.is_integer(values.type) or (types.is_floating(values.type) and not whole):
+        return values.to_numpy(zero_copy_only=False)
+    wanted = "whole numbers, or lists of them" if whole else "numbers, or lists of them"
+    fix = "; give its feature a vocabulary (docs/vocabularies.md)" if whole and "string" in str(kind) else ""
+    raise CorruptFile(f"{what} holds {kind}; it must hold {wanted}{fix}")
 
 
 def _plain(column: Any, name: str, place: str) -> Any:
@@ -219,7 +226,7 @@ def _plain(column: Any, name: str, place: str) -> Any:
     return (column.fill_null(0) if column.null_count else column).to_numpy(zero_copy_only=False)
 
 
-def flattened(table: Any, features: Sequence[ParquetFeature], place: str) -> dict[str, Any]:
+def flattened(table: Any, features: Sequence[ColumnFeature], place: str) -> dict[str, Any]:
     """By name of a column of maps or structs: a table with a column for each key asked for, null where a row has none.
 
     Raises:

@@ -1,0 +1,57 @@
+"""A feature and the column of a table that it comes from."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+from recsmith._types import noun
+from recsmith.data.vocabularies.settings import VocabularySpec, vocabulary_spec
+from recsmith.errors import check_rules
+from recsmith.workloads.workload import wrong_count
+
+
+@noun
+class ColumnFeature:
+    """A feature and its column: whole numbers, or lists of them for bags.
+
+    column: where it has another name than the feature. weights: a column of as many weights.
+    key: of a column of maps or structs that holds many features; `column` is its name then.
+    num_embeddings: rows of its table; none: numbers that no table has, such as times. ids: `exact` ones are 0 to
+        num_embeddings - 1 or an error; `modulo` takes the rest of any whole number when divided by num_embeddings;
+        `seconds` are times, as text such as 2009-12-14 02:52:24, timestamps or whole numbers, in seconds since 1970.
+    vocabulary: a file of values (docs/vocabularies.md) or its settings: the column holds text or whole numbers of any
+        size, and the table has the rows that they have there; num_embeddings may be larger, to have room.
+    separator: between the values of a text, such as | in "Action|Comedy", which then is a bag.
+    """
+
+    name: str
+    num_embeddings: int | None = None
+    column: str | None = None
+    weights: str | None = None
+    key: str | None = None
+    ids: Literal["exact", "modulo", "seconds"] = "exact"
+    vocabulary: str | VocabularySpec | None = None
+    separator: str | None = None
+
+    def __post_init__(self) -> None:
+        check_rules(
+            wrong_count(self.num_embeddings, f"num_embeddings of feature '{self.name}'"),
+            f"feature '{self.name}' has ids: {self.ids} and a vocabulary, which says which row each value has; leave "
+            "ids out"
+            if self.ids != "exact" and self.vocabulary is not None
+            else None,
+            f"feature '{self.name}' has an empty separator; give what stands between two values"
+            if self.separator == ""
+            else None,
+            f"feature '{self.name}' has ids: modulo and no num_embeddings; give the rows of its table"
+            if self.ids == "modulo" and self.num_embeddings is None
+            else None,
+            f"feature '{self.name}' has a key and no column; give the column of maps or structs that the key is in"
+            if self.key is not None and self.column is None
+            else None,
+        )
+
+    def beside(self, folder: Path) -> "ColumnFeature":
+        """With a vocabulary whose path is meant from a folder."""
+        made = None if self.vocabulary is None else vocabulary_spec(self.vocabulary).beside(folder)
+        return replace(self, vocabulary=made)

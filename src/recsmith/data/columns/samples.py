@@ -1,0 +1,167 @@
+"""Tables of pyarrow as samples: the one way from columns to bags, dense values and labels, to train and to serve."""
+
+import json
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from recsmith._types import Ints
+from recsmith.data.batch import Batch, DataFeature, DataSchema, JaggedIds, ValueMeaning
+from recsmith.data.columns.arrays import bags, flattened, numbers
+from recsmith.data.columns.features import ColumnFeature
+from recsmith.data.domain import Faults, in_domain, without_faults
+from recsmith.data.source import SampleBlock
+from recsmith.data.vocabularies.settings import vocabulary_spec
+from recsmith.data.vocabularies.vocabulary import Vocabulary
+from recsmith.errors import UsageError
+from recsmith.files import encode
+
+
+class Columns(Protocol):
+    """Which columns are what, as specs of data say it."""
+
+    @property
+    def features(self) -> tuple[ColumnFeature, ...]:
+        """Features and their columns."""
+        ...
+
+    @property
+    def dense(self) -> tuple[str, ...]:
+        """Columns of dense values."""
+        ...
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Columns of labels."""
+        ...
+
+    @property
+    def missing_labels(self) -> tuple[str, ...]:
+        """Labels that a row may lack."""
+        ...
+
+    @property
+    def number_labels(self) -> tuple[str, ...]:
+        """Labels of any finite number."""
+        ...
+
+
+class TableReader:
+    """Makes samples of tables whose columns a spec names.
+
+    Raises:
+        UsageError: a vocabulary is not there, or has more rows than num_embeddings allows.
+        CorruptFile: a file is no vocabulary.
+    """
+
+    def __init__(self, columns: Columns) -> None:
+        self.columns = columns
+        opened: dict[Any, Vocabulary] = {}  # features may share one
+        self.vocabularies: dict[str, Vocabulary] = {}
+        for each in columns.features:
+            if each.vocabulary is not None:
+                spec = vocabulary_spec(each.vocabulary)
+                opened[spec] = opened.get(spec) or Vocabulary(spec)
+                self.vocabularies[each.name] = opened[spec]
+                _check_rows(each, opened[spec])
+
+        self._plain = self.schema()
+
+    def schema(self, single: Sequence[str] = ()) -> DataSchema:
+        """What a sample holds. single: features of which every sample is known to have one id."""
+        columns = self.columns
+        features = [
+            DataFeature(
+                name=each.name,
+                num_embeddings=self._rows_of(each),
+                weighted=each.weights is not None,
+                single=each.name in single,
+            )
+            for each in columns.features
+        ]
+        values = ValueMeaning(
+            modulo={each.name: each.num_embeddings or 1 for each in columns.features if each.ids == "modulo"},
+            vocabularies={name: each.meaning for name, each in self.vocabularies.items()},
+        )
+        return DataSchema(
+            features=tuple(features), dense=columns.dense, labels=columns.labels, values=values,
+            missing_labels=columns.missing_labels, number_labels=columns.number_labels,
+        )  # fmt: skip
+
+    def samples(
+        self, table: Any, sample_ids: Ints, place: str, of_part: str, before: Faults | None = None
+    ) -> SampleBlock:
+        """The samples of a table. place, of_part: where it is from, for errors. before: faults of rows that are null.
+
+        Raises:
+            CorruptFile: an id is outside its table, or a column holds something else than the spec says.
+        """
+        columns, ids, faults = self.columns, dict[str, JaggedIds](), Faults()
+        taken_apart = flattened(table, columns.features, place)
+        labels, whole = numbers(table, columns.labels, place, columns.missing_labels)
+        if not whole.all():
+            faults["rows without a label"] = ~whole, "has no label"
+        for each in columns.features:
+            held = taken_apart[each.column or ""] if each.key else table
+            ids[each.name], wrong = bags(held, each, place, self.vocabularies.get(each.name))
+            faults |= wrong
+        faults = _without(faults, before or {})
+        samples = Batch(
+            dense=numbers(table, columns.dense, place)[0],
+            ids=ids,
+            labels=labels,
+            label_names=columns.labels,
+            sample_ids=sample_ids,
+        )
+        return in_domain(without_faults(SampleBlock(samples=samples), faults, of_part), self._plain, of_part)
+
+    def described(self, spec: Any) -> str:
+        """What a spec says, with digests of its vocabularies in place of their paths: what a digest of data is made of.
+
+        spec: a noun with the reader's features.
+        """
+        raw = encode(spec)
+        for said, each in zip(raw["features"], spec.features, strict=True):
+            if each.name in self.vocabularies:
+                said["vocabulary"] = encode(self.vocabularies[each.name].meaning)
+        return json.dumps(raw, sort_keys=True)
+
+    def _rows_of(self, feature: ColumnFeature) -> int | None:
+        vocabulary = self.vocabularies.get(feature.name)
+        return feature.num_embeddings or (None if vocabulary is None else vocabulary.num_embeddings)
+
+
+def columns_of(columns: Columns, *more: str | None) -> list[str]:
+    """Every column that is read, once. more: others of a spec, such as that of numbers."""
+    of_features = [name for each in columns.features for name in (each.column or each.name, each.weights) if name]
+    return list(dict.fromkeys([*of_features, *columns.dense, *columns.labels, *(name for name in more if name)]))
+
+
+def single_bags(samples: Batch, names: Sequence[str]) -> str | None:
+    """A feature of which not every sample has one id, though it should; None for none."""
+    return next((name for name in names if not (samples.ids[name].lengths == 1).all()), None)
+
+
+def counted_numbers(sizes: Ints, block: int) -> Ints:
+    """Numbers of a block's samples, counted along the blocks."""
+    return int(sizes[:block].sum()) + np.arange(int(sizes[block]))
+
+
+def _without(faults: Faults, before: Faults) -> Faults:
+    """Faults, of rows that have none before; and those before."""
+    told = [mask for mask, _ in before.values()]
+    left = {what: (mask & ~np.logical_or.reduce([mask & False, *told]), said) for what, (mask, said) in faults.items()}
+    return {**before, **{what: (mask, said) for what, (mask, said) in left.items() if mask.any()}}
+
+
+def _check_rows(feature: ColumnFeature, vocabulary: Vocabulary) -> None:
+    """UsageError where a table would have fewer rows than the vocabulary of its feature."""
+    given, needed = feature.num_embeddings, vocabulary.num_embeddings
+    if given is not None and given < needed:
+        meant = vocabulary.meaning
+        raise UsageError(
+            f"num_embeddings of feature '{feature.name}' is {given:,}, and its vocabulary '{vocabulary.path}' needs "
+            f"{needed:,} rows ({meant.values:,} values, {meant.unknown:,} for all others); leave it out, give more, or "
+            "use less of the vocabulary (rows, least)"
+        )

@@ -1,0 +1,152 @@
+"""Lines of CSV and JSON as pyarrow's tables; a row that cannot be read is null, and told as a fault.
+
+n lines of a block
+"""
+
+import io
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from recsmith._types import Ints
+from recsmith.data.arrow import pyarrow
+from recsmith.data.domain import Faults
+from recsmith.errors import CorruptFile
+
+SHOWN = 60  # characters of a line that an error shows
+Types = Mapping[str, Any]  # by column, pyarrow's type of it
+
+
+def csv_table(
+    text: bytes, rows: int, names: Sequence[str], types: Types, *, delimiter: str, nulls: Sequence[str], place: str
+) -> tuple[Any, Faults]:
+    """(table, faults) of lines of CSV without a header. names: of all columns. types: of those that are read.
+
+    Raises:
+        CorruptFile: the text is no UTF-8.
+    """
+    try:
+        return _csv(text, rows, names, types, delimiter, nulls)
+    except pyarrow().ArrowInvalid:  # something that is no number, or no UTF-8
+        texts = dict.fromkeys(types, pyarrow().string())
+    try:
+        table, faults = _csv(text, rows, names, texts, delimiter, nulls)
+    except pyarrow().ArrowInvalid as error:
+        raise CorruptFile(f"{place} cannot be read as CSV in UTF-8: {str(error).splitlines()[0]}; mend it") from None
+    columns = {name: _converted(table[name], kind, name, faults) for name, kind in types.items()}
+    return pyarrow().table(columns), faults
+
+
+def _csv(
+    text: bytes, rows: int, names: Sequence[str], types: Types, delimiter: str, nulls: Sequence[str]
+) -> tuple[Any, Faults]:
+    arrow, wrong = pyarrow(), dict[int, str]()
+
+    def skip(row: Any) -> str:
+        columns = row.actual_columns
+        wrong[row.number - 1] = f"has {columns} column{'s' * (columns != 1)}, not {len(names)}: {row.text[:SHOWN]!r}"
+        return "skip"
+
+    csv: Any = arrow.csv
+    table = csv.read_csv(
+        io.BytesIO(text),
+        csv.ReadOptions(use_threads=False, block_size=len(text) + 1, column_names=list(names)),
+        csv.ParseOptions(
+            delimiter=delimiter, newlines_in_values=True, ignore_empty_lines=False, invalid_row_handler=skip
+        ),
+        csv.ConvertOptions(
+            column_types=dict(types), include_columns=list(types), null_values=list(nulls), strings_can_be_null=True
+        ),
+    )
+    return _with_gaps(table, rows, wrong, "another number of columns")
+
+
+def json_table(text: bytes, rows: int, types: Types, place: str) -> tuple[Any, Faults]:
+    """(table, faults) of lines of JSON. types: of the columns that are read, None where values say it.
+
+    Raises:
+        CorruptFile: a column holds values of several kinds.
+    """
+    arrow = pyarrow()
+    known = arrow.schema([(name, kind) for name, kind in types.items() if kind is not None])
+    try:
+        options = arrow.json.ReadOptions(use_threads=False, block_size=len(text) + 1)
+        table = arrow.json.read_json(io.BytesIO(text), options, arrow.json.ParseOptions(explicit_schema=known))
+        if table.num_rows == rows:
+            there = set(table.column_names)
+            return arrow.table({name: table[name] if name in there else arrow.nulls(rows) for name in types}), Faults()
+    except arrow.ArrowInvalid:
+        pass  # line by line, which says which
+    return _json_lines(text, rows, types, place)
+
+
+def _json_lines(text: bytes, rows: int, types: Types, place: str) -> tuple[Any, Faults]:
+    arrow, found, wrong = pyarrow(), list[dict[str, Any]](), dict[int, str]()
+    for at, line in enumerate(text.split(b"\n")[:rows]):
+        try:
+            read: Any = json.loads(line)
+        except ValueError:
+            read = None
+        if isinstance(read, dict):
+            found.append(cast(dict[str, Any], read))
+        else:
+            wrong[at] = f"is no object of JSON: {line[:SHOWN]!r}"
+    table, faults = {}, Faults()
+    for name, kind in types.items():
+        values = [each.get(name) for each in found]
+        try:
+            table[name] = arrow.array(values) if kind is None else arrow.array(values, kind)
+        except (arrow.ArrowInvalid, arrow.ArrowTypeError, OverflowError) as error:
+            if kind is None:
+                raise CorruptFile(f"{place}: column '{name}' holds values of several kinds ({error})") from None
+            table[name] = _converted(arrow.array([_text(each) for each in values]), kind, name, faults)
+    made, gaps = _with_gaps(arrow.table(table), rows, wrong, "no object")
+    kept = np.flatnonzero(~_any(gaps, rows))
+    for cause, (mask, said) in faults.items():
+        whole = np.zeros(rows, np.bool_)
+        whole[kept] = mask
+        gaps[cause] = whole, said
+    return made, gaps
+
+
+def _text(value: object) -> str | None:
+    return None if value is None else value if isinstance(value, str) else json.dumps(value)
+
+
+def _any(faults: Faults, rows: int) -> Any:
+    return np.logical_or.reduce([mask for mask, _ in faults.values()]) if faults else np.zeros(rows, np.bool_)
+
+
+def _with_gaps(table: Any, rows: int, wrong: Mapping[int, str], what: str) -> tuple[Any, Faults]:
+    """The table with a row of nulls in the place of each line that is wrong."""
+    if len(wrong) + table.num_rows != rows:
+        wrong = {**wrong, **{rows - 1 - at: "is missing" for at in range(rows - table.num_rows - len(wrong))}}
+    if not wrong:
+        return table, Faults()
+    mask = np.zeros(rows, np.bool_)
+    mask[list(wrong)] = True
+    places: Ints = np.cumsum(~mask) - 1
+    return table.take(pyarrow().array(places, mask=mask)), {f"lines with {what}": (mask, wrong[min(wrong)])}
+
+
+def _converted(column: Any, kind: Any, name: str, faults: Faults) -> Any:
+    """A column of text as one of numbers; those that are none are null, and a fault."""
+    arrow = pyarrow()
+    if arrow.types.is_string(kind):
+        return column
+    reader: Callable[[str], Any] = int if arrow.types.is_integer(kind) else float
+    values: list[Any] = column.to_pylist()
+    wrong = np.zeros(len(values), np.bool_)
+    for at, value in enumerate(values):
+        try:
+            values[at] = None if value is None else reader(value)
+        except ValueError:
+            wrong[at], values[at] = True, None
+    if wrong.any():
+        first = column[int(wrong.argmax())].as_py()
+        said = f"has {first[:SHOWN]!r} in column '{name}', which is no number"
+        faults[f"rows without a number in '{name}'"] = wrong, said
+
+    return arrow.array(values, kind)

@@ -1,0 +1,232 @@
+"""Files of text as blocks of samples: a block is 8,192 lines, of which a split takes its share."""
+
+import csv
+import hashlib
+import io
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from recsmith._random import permutation
+from recsmith._types import Ints
+from recsmith.data.arrow import pyarrow
+from recsmith.data.batch import DataSchema
+from recsmith.data.columns.samples import TableReader, columns_of, counted_numbers
+from recsmith.data.domain import Faults
+from recsmith.data.line_files import BLOCK_LINES, LineFile, files_of
+from recsmith.data.source import SampleBlock
+from recsmith.data.text.joining import Joined
+from recsmith.data.text.parsing import csv_table, json_table
+from recsmith.data.text.spec import SPLITS, TextSpec
+from recsmith.errors import CorruptFile
+from recsmith.files import did_you_mean
+
+JSON = (".jsonl", ".json", ".ndjson")
+
+
+class TextFile:
+    """A file of rows: the names of its columns, and how many rows each block has."""
+
+    def __init__(self, path: Path, spec: TextSpec) -> None:
+        self.path = path
+        ending = Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
+        self.is_json = ending in JSON
+        self.lines = LineFile(path, quoted=not self.is_json)
+        self.delimiter = spec.delimiter or ("\t" if ending == ".tsv" else ",")
+        self.has_header = not self.is_json and not spec.names
+        self.names = spec.names if not self.has_header else self._header()
+
+    def _header(self) -> tuple[str, ...]:
+        text = self.lines.head().decode("utf-8-sig", "replace")
+        try:
+            return tuple(next(csv.reader(io.StringIO(text, newline=""), delimiter=self.delimiter), list[str]()))
+        except csv.Error as error:
+            raise CorruptFile(f"'{self.path}' is no CSV: {error}; its first line names the columns") from None
+
+    @cached_property
+    def _index(self) -> tuple[Ints, int]:
+        return self.lines.index()
+
+    @property
+    def sizes(self) -> Ints:
+        """Rows of each block; the line that names the columns is in the first one."""
+        begins, lines = self._index
+        made = np.diff(np.minimum(np.arange(len(begins)) * BLOCK_LINES, lines)).astype(np.int64)
+        made[:1] -= self.has_header
+        return made
+
+    def text(self, block: int) -> bytes:
+        """The rows of a block."""
+        found = self.lines.text(block, self._index[0])
+        if block or not self.has_header:
+            return found
+        return found[_first_line(found) :]
+
+
+class TextSource:
+    """The rows of the files of a spec."""
+
+    settings = TextSpec
+
+    def __init__(self, spec: TextSpec) -> None:
+        self.spec, self.max_corrupt = spec, spec.max_corrupt
+        self._tables, self._reader = _Tables(spec, columns_of(spec)), TableReader(spec)
+        self.part = "" if spec.split == "all" else f"split {spec.split} of the rows; `split: all` in a spec reads all"
+        self.schema: DataSchema = self._reader.schema()
+
+    @staticmethod
+    def tables(spec: TextSpec, columns: list[str]) -> Iterator[tuple[Any, str]]:
+        """(columns of a block as pyarrow's table, where it is from) of each block of a spec's files."""
+        tables = _Tables(spec, columns)
+        for block in range(len(tables.blocks)):
+            table, faults, place = tables.read(block)
+            rows = _split_rows(spec, block, table.num_rows)
+            wrong = np.logical_or.reduce([np.zeros(table.num_rows, np.bool_), *(mask for mask, _ in faults.values())])
+            yield table.take(pyarrow().array(rows[~wrong[rows]])), place
+
+    @property
+    def num_samples(self) -> int:
+        """How many rows there are."""
+        return int(self.sizes().sum())
+
+    @property
+    def files(self) -> tuple[tuple[int, int], ...]:
+        """Blocks of each .gz file."""
+        return self._tables.packed
+
+    @property
+    def digest(self) -> str:
+        """A digest, which changes with the column map and the files."""
+        return self._digest_of(len(self._tables.files))
+
+    def earlier(self) -> dict[str, int]:
+        """Digests of the first files alone, and their blocks."""
+        edges = np.cumsum([len(file.sizes) for file in self._tables.files]).tolist()
+        return {self._digest_of(count): edges[count - 1] for count in range(1, len(edges))}
+
+    def _digest_of(self, files: int) -> str:
+        described = self._reader.described(replace(self.spec, paths=("",), joins=()))
+        joined = [LineFile(Path(each.path)).digest() for each in self.spec.joins]
+        held = [described, *joined, *(file.lines.digest() for file in self._tables.files[:files])]
+        return hashlib.sha256("\n".join(held).encode()).hexdigest()[:16]
+
+    def sizes(self) -> Ints:
+        """Rows of each block that the split takes."""
+        counts = [_share(self.spec, rows) for rows in self._tables.sizes.tolist()]
+        return np.array([last - first for first, last in counts], np.int64)
+
+    def read(self, block: int) -> SampleBlock:
+        """The samples of a block."""
+        table, faults, place = self._tables.read(block)
+        found = self._reader.samples(table, counted_numbers(self._tables.sizes, block), place, f"of {place}", faults)
+        rows = _split_rows(self.spec, block, table.num_rows)
+        if len(rows) == table.num_rows:
+            return found
+        valid = None if found.valid is None else found.valid[rows]
+        return replace(found, samples=found.samples.take(rows), valid=valid)
+
+
+class _Tables:
+    """The blocks of the files of a spec, as pyarrow's tables of some columns."""
+
+    def __init__(self, spec: TextSpec, columns: list[str]) -> None:
+        self.spec, self.columns = spec, columns
+        self.files = [TextFile(path, spec) for path in files_of(spec.paths)]
+        self.joins = [Joined(each, spec.nulls) for each in spec.joins]
+        self._lock = threading.Lock()  # a file has one place, and two iterators may read from it
+        joined = {name for each in self.joins for name in each.names}
+        own = [name for name in columns if name not in joined]
+        self._own = list(dict.fromkeys([*own, *(each.on for each in self.joins)]))
+        for file in self.files:
+            missing = next((name for name in self._own if name not in file.names), None)
+            if missing is not None and not file.is_json:
+                near = did_you_mean(missing, [*file.names, *joined])
+                raise CorruptFile(f"'{file.path}' has no column '{missing}'{near}")
+
+    @cached_property
+    def blocks(self) -> list[tuple[TextFile, int, int]]:
+        """(file, block of the file, rows of the file before it) of each block."""
+        made: list[tuple[TextFile, int, int]] = []
+        for file in self.files:
+            before = np.cumsum(file.sizes) - file.sizes
+            made += [(file, at, int(first)) for at, first in enumerate(before)]
+        return made
+
+    @cached_property
+    def sizes(self) -> Ints:
+        """Rows of each block, of all splits."""
+        return np.concatenate([np.zeros(0, np.int64), *(file.sizes for file in self.files)])
+
+    @property
+    def packed(self) -> tuple[tuple[int, int], ...]:
+        """Blocks of each .gz file."""
+        edges = np.cumsum([0, *(len(file.sizes) for file in self.files)]).tolist()
+        return tuple(
+            (edges[at], edges[at + 1]) for at, file in enumerate(self.files) if file.lines.is_gzip and len(file.sizes)
+        )
+
+    def read(self, block: int) -> tuple[Any, Faults, str]:
+        """(table, what is wrong with its rows, where it is from) of a block."""
+        file, inside, before = self.blocks[block]
+        rows, place = int(self.sizes[block]), f"'{file.path}'" + (f" behind row {before:,}" if before else "")
+        with self._lock:
+            text = file.text(inside)
+        types = {name: self._kind(name, file.is_json) for name in self._own}
+        if file.is_json:
+            table, faults = json_table(text, rows, types, place)
+        else:
+            table, faults = csv_table(
+                text, rows, file.names, types, delimiter=file.delimiter, nulls=self.spec.nulls, place=place
+            )
+        for each in self.joins:
+            table = each.add(table, self.columns)
+        return _with_labels(table, self.spec), faults, place
+
+    def _kind(self, column: str, is_json: bool) -> Any:
+        """Pyarrow's type of a column; None in JSON where values say it themselves."""
+        arrow = pyarrow()
+        if column in (*self.spec.dense, *self.spec.labels):
+            return arrow.float64()
+        of = [each for each in self.spec.features if (each.column or each.name) == column]
+        numbers = bool(of) and all(each.vocabulary is None and each.separator is None for each in of)
+        if is_json:
+            return None
+        return arrow.int64() if numbers and all(each.ids != "seconds" for each in of) else arrow.string()
+
+
+def _with_labels(table: Any, spec: TextSpec) -> Any:
+    """The table whose labels are 0 and 1, where the spec says from what value on they are 1."""
+    if spec.positive is None:
+        return table
+    arrow = pyarrow()
+    for name in set(spec.labels) & set(table.column_names):
+        label = arrow.compute.greater_equal(table[name], spec.positive).cast(arrow.float32())
+        table = table.set_column(table.column_names.index(name), name, label)
+    return table
+
+
+def _share(spec: TextSpec, rows: int) -> tuple[int, int]:
+    """Which places of the drawn order of a block a split has: (first, last + 1)."""
+    low, high = SPLITS[spec.split]
+    return round(low * rows), round(high * rows)
+
+
+def _split_rows(spec: TextSpec, block: int, rows: int) -> Ints:
+    """The rows of a block that the split takes, in their order."""
+    if spec.split == "all":
+        return np.arange(rows)
+    first, last = _share(spec, rows)
+    return np.sort(permutation(spec.split_seed, block, "split of rows", rows)[first:last])
+
+
+def _first_line(text: bytes) -> int:
+    """Bytes of the first line; line ends within quotes are text."""
+    at = text.find(b"\n")
+    while at >= 0 and text[:at].count(b'"') % 2:
+        at = text.find(b"\n", at + 1)
+    return len(text) if at < 0 else at + 1
