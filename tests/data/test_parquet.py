@@ -222,7 +222,7 @@ def test_damaged_and_foreign_files_are_refused(foreign: Path, tmp_path: Path, mo
         open_dataset(tmp_path / "missing.parquet")
     with pytest.raises(UsageError, match="the column map names no labels"):
         replace(column_map(foreign), labels=())
-    monkeypatch.setattr("recsmith.data.parquet.arrow.find_spec", lambda name: None)
+    monkeypatch.setattr("recsmith.data.arrow.find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match="need pyarrow: pip install 'pyarrow>=20'"):
         open_dataset(column_map(foreign))
 
