@@ -1,7 +1,9 @@
 """The first changes of an advice are trained for real, beside the run as it is."""
 
 import os
+import signal
 import tempfile
+import threading
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ pytest.importorskip("torchrec")
 
 from recsmith.analyses.advice import Advice, Advised, Switch
 from recsmith.analyses.aims import JobPrice
-from recsmith.errors import UsageError
+from recsmith.errors import RecSmithError, UsageError
 from recsmith.reports.advice import advice_lines, advice_to_raw
 from recsmith.training import Run, RunData, RunModel
 from recsmith.training.results.trials import check_idle, check_steps, speed_in, with_trials
@@ -57,6 +59,27 @@ def test_what_pays_is_trained_beside_the_run_and_nothing_is_left(tmp_path: Path,
     assert any(line.startswith("  twice the batch: told +30.0% ± 6.0%, measured ") for line in lines)
     raw = advice_to_raw(made)
     assert raw["tried"][0]["name"] == "twice the batch"
+
+
+def test_ctrl_c_ends_a_trial_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    ended = threading.Event()
+
+    def interrupt() -> None:
+        while not ended.wait(0.05):
+            if any(log.stat().st_size for log in tmp_path.glob("recsmith-try-*/out/log.jsonl")):
+                os.kill(os.getpid(), signal.SIGINT)
+                return
+
+    waiting = threading.Thread(target=interrupt)
+    waiting.start()
+    try:
+        with pytest.raises((RecSmithError, KeyboardInterrupt)):
+            with_trials(advice_on("pays"), a_run(tmp_path), (), 100_000)
+    finally:
+        ended.set()
+        waiting.join()
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_where_nothing_pays_nothing_is_trained(tmp_path: Path):

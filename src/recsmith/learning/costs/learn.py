@@ -57,10 +57,24 @@ def learn_cost(
         RecSmithError: training diverged, or the output cannot be written; a file that was there is unchanged.
     """
     check_output(output)
+    groups, left_out, origin = read_groups(folders)
+    return learn_from(groups, origin, output, fields, on_epoch, start, left_out=left_out)
+
+
+def learn_from(
+    groups: Groups,
+    origin: Origin,
+    output: str,
+    fields: dict[str, Any],
+    on_epoch: Callable[[Any], None] | None = None,
+    start: str | None = None,
+    *,
+    left_out: int = 0,
+) -> Card:
+    """The same from groups that were read; left_out: samples that were not usable, for the card."""
     if start:
         fields = fields | _start_fields(find_model(start), fields.get("variant"))
     fields = fields | {"variant": fields.get("variant") or "convex"}
-    groups, left_out, origin = read_groups(folders)
     training = import_training("recsmith.learning.costs.training")
     recipe = training.CostRecipe(**fields)
     digest, groups = groups.digest, _with_figures(groups, origin, recipe.variant)
