@@ -10,9 +10,32 @@ from pathlib import Path
 
 import pytest
 
-README = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text("utf-8")
 BLOCKS = re.findall(r"^```\w*\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
 LISTS = [block for block in BLOCKS if "-o tables.json" in block or "-o here.json" in block]
+
+
+FIGURE = re.compile(r"(\d[\d,.]*) ?(%|ms\b)")
+
+
+def paragraphs() -> list[str]:
+    """What README says in words; a table belongs to the sentence before it."""
+    words = re.sub(r"^```.*?^```$", "", README, flags=re.MULTILINE | re.DOTALL)
+    words = re.sub(r"\n\n(?=\|)", "\n", words)
+    return [item for block in words.split("\n\n") for item in re.split(r"\n(?=- )", block)]
+
+
+def test_figures_are_those_of_the_pages_that_they_link_to():
+    checked = 0
+    for paragraph in paragraphs():
+        found = FIGURE.findall(re.sub(r"\]\([^)]*\)", "]", paragraph))
+        pages = set(re.findall(r"\((docs/[\w/.-]+\.md)", paragraph))
+        told = "\n".join((ROOT / page).read_text("utf-8") for page in pages)
+        known = set(FIGURE.findall("\n".join([told, *BLOCKS])))  # or of what README shows
+        assert set(found) <= known, f"{sorted(set(found) - known)} of README are not on {sorted(pages)}"
+        checked += len(found)
+    assert checked > 12
 
 
 def commands(block: str) -> list[list[str]]:
