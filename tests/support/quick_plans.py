@@ -5,11 +5,13 @@ from collections.abc import Callable
 from typing import Any
 
 import recsmith.bounds
+from recsmith.costs.neural import evaluator
 from recsmith.planners.auto import improvement
 
 BOUNDS = sys.modules[recsmith.bounds.lower_bound.__module__]
 TIGHTENING = ("PHASE_WORK", "MOST_PHASE_WORK", "EQUAL_WORK", "LARGE_WORK")  # of bounds/lower_bound.py
 FULL = {name: getattr(BOUNDS, name) for name in TIGHTENING}
+MAY_GAIN, LIFTS = BOUNDS.may_gain, evaluator._lifts
 LESS = 0.05  # of the work; all of it is half of what planning a small problem takes
 LAST_GAP = improvement.LAST_GAP
 NEAR = 0.5  # relative gap at which planner `auto` stops: it takes a tenth of the CPU seconds for a small problem
@@ -17,9 +19,14 @@ Set = Callable[[Any, str, Any], None]
 
 
 def tighten(share: float, set_: Set = setattr) -> None:
-    """Have bounds tightened for a share of the work; with 0, the bound is the first one, as planner `auto` takes it."""
+    """Have bounds tightened for a share of the work; with 0, the bound is the first one, as planner `auto` takes it.
+
+    That one is then of the model as it is: its lifted versions are bounds of their own, each as dear as the first.
+    """
     for name, work in FULL.items():
         set_(BOUNDS, name, int(share * work))
+    set_(BOUNDS, "may_gain", MAY_GAIN if share else lambda _problem: False)
+    set_(evaluator, "_lifts", LIFTS if share else lambda _head: [])
 
 
 def search(until: float = LAST_GAP, set_: Set = setattr) -> None:

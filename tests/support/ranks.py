@@ -50,6 +50,7 @@ IMPORTED = (
 ROOMS = (
     "analyses",
     "bounds",
+    "data",
     "planners.annealing",
     "planners.auto",
     "planners.search",
@@ -59,11 +60,25 @@ ROOMS = (
 )
 READ = (
     "clusters.cluster:Cluster",
+    "costs.neural.files:Card",
+    "costs.published:_Published",
     "data.batch:DataSchema",
     "data.generator.spec:GeneratorSpec",
     "data.order:Position",
+    "data.sequences.spec:SequencesSpec",
     "plans.files:PricedBody",
+    "plans.plan:Bound",
+    "plans.plan:StepCost",
+    "plans.predicted_error:PublishedError",
+    "prediction.machine:MachineCard",
+    "problems.constraints:Constraints",
+    "training.job.card:ModelCard",
+    "training.job.resuming:SavedProgress",
+    "training.models.settings:HSTUSettings",
+    "training.models.settings:SASRecSettings",
     "training.run:Run",
+    "training.run.run:RunModel",
+    "training.scores:Scores",
     "workloads.sample:TablePopulation",
     "workloads.workload:Workload",
 )  # nouns that most jobs read, whose validators pydantic takes a while to build
