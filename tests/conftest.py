@@ -4,12 +4,14 @@ import itertools
 import logging
 import os
 import signal
+import subprocess
 import warnings
 from collections import Counter
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,7 +21,7 @@ from support.listeners import watched_listeners
 from support.quick_plans import LESS, plan_quickly, search, tighten
 from support.ranks import Forks
 
-from recsmith.jobs import launch
+from recsmith.jobs import launch, processes
 
 pytest.register_assert_rewrite("recsmith.testing")  # before any test file imports it
 HERE = Path(__file__).parent
@@ -169,7 +171,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def quick_ranks(forks: Forks) -> Iterator[None]:
-    """Fork the ranks of local jobs (support/ranks.py), but for tests marked `torchrun` and restarts.
+    """Fork the ranks of local jobs (support/ranks.py), but for tests marked `torchrun` and restarts, and their feeds.
 
     It is there before fixtures of modules, whose jobs take most of a run. Whatever a job is for, its processes must
     listen on the loopback alone.
@@ -184,4 +186,5 @@ def quick_ranks(forks: Forks) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(launch, "_agents", agents)
+        patch.setattr(processes, "subprocess", SimpleNamespace(**vars(subprocess) | {"Popen": forks.piped}))
         yield

@@ -38,7 +38,7 @@ def built_once() -> BuiltOnce:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_pages_show_what_is_printed(page: str, built_once: BuiltOnce, monkeypatch: pytest.MonkeyPatch):
-    built_once.use(monkeypatch)
+    built_once.use_for_pages(monkeypatch)
     pytest.importorskip("recsmith.planners.annealing._kernel", reason="annealing is not compiled: plans may differ")
     with script.page_run(ROOT / page) as run:
         shown = list(run)

@@ -58,13 +58,11 @@ def killed_once() -> int:
     return int(both)
 
 
-def killed_at_its_end(rank: int) -> int:
+def where_at_its_end(word: str, rank: int) -> list[str]:
     """The rank is killed where it would end, after its result was written."""
-    import torch.distributed as dist
-
-    if dist.get_rank() == rank:
+    if os.environ["RANK"] == str(rank):
         vars(sys.modules["__main__"])["_end"] = lambda _: os.kill(os.getpid(), signal.SIGKILL)
-    return dist.get_rank() + 10
+    return where(word)
 
 
 def sleep(started: str) -> None:
@@ -106,11 +104,18 @@ def jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @needs_torchrec
-@pytest.mark.parametrize(("ranks", "hosts"), [pytest.param(1, 1, marks=SOAK), (2, 1), pytest.param(4, 2, marks=SOAK)])
-def test_results_come_in_order_of_ranks(jobs: Path, ranks: int, hosts: int):
+@pytest.mark.parametrize(
+    ("ranks", "hosts", "killed"),
+    [pytest.param(1, 1, None, marks=SOAK), pytest.param(2, 1, None, marks=SOAK), (2, 1, 1),
+     pytest.param(4, 2, None, marks=SOAK)],
+)  # fmt: skip
+def test_results_come_in_order_of_ranks_also_where_one_is_killed_after_its_last_write(
+    jobs: Path, ranks: int, hosts: int, killed: int | None
+):
     local = ranks // hosts
     expected = [["hello", str(rank), str(rank % local), str(local), str(ranks)] for rank in range(ranks)]
-    assert launch("test_launch:where", {"word": "hello"}, ranks=ranks, hosts=hosts) == expected
+    found = launch("test_launch:where_at_its_end", {"word": "hello", "rank": killed}, ranks=ranks, hosts=hosts)
+    assert found == expected
     assert (children(jobs), list(jobs.iterdir())) == ([], [])
 
 
@@ -130,11 +135,6 @@ def test_a_failing_rank_speaks_for_itself_and_ends_the_others(jobs: Path, hosts:
 def test_ranks_start_again_after_a_kill_and_what_they_raise_at_last_keeps_its_class(jobs: Path):
     with pytest.raises(UsageError, match=r"^no such street$"):
         launch("test_launch:killed_once", {}, ranks=2, restarts=1)
-
-
-@needs_torchrec
-def test_a_job_that_is_killed_after_its_last_write_is_complete(jobs: Path):
-    assert launch("test_launch:killed_at_its_end", {"rank": 1}, ranks=2) == [10, 11]
 
 
 def test_the_users_number_of_threads_stays(monkeypatch: pytest.MonkeyPatch):

@@ -6,7 +6,8 @@ tests/conftest.py puts it in the place of torchrun's agents). Their bits are the
 Jobs of tests with the mark `torchrun`, and those whose ranks are started again after a failure, run under torchrun as
 users' jobs do.
 
-Processes that are no ranks, such as servers of tables, are forked, too (`Forks.popen`).
+Processes that are no ranks are forked, too: servers of tables (`Forks.popen`), and workers of feeds and actors of
+learners, which are spoken to through pipes (`Forks.piped`).
 
     python -m support.ranks 5   the process that forks: a job a line on stdin, an exit code a line on stdout; open files
                                 of a job come over the socket 5
@@ -23,11 +24,14 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
+import traceback
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from pkgutil import walk_packages
 from typing import IO, Any, NoReturn
@@ -38,6 +42,8 @@ from recsmith.jobs.machine import LOOPBACK, listener
 IMPORTED = (
     "recsmith.torchrec",
     "recsmith.training.rank",
+    "recsmith.feeding.worker",
+    "recsmith.learning.policies.actors",
     "fsspec",
     "numpy.ma",
     "torch.distributed.checkpoint._fsspec_filesystem",
@@ -122,6 +128,14 @@ class Ranks:
         return code
 
 
+class Piped(Ranks):
+    """A process with pipes, as `subprocess.Popen` makes it."""
+
+    def __init__(self, forks: "Forks", pid: int, stdin: int, stdout: int) -> None:
+        super().__init__(forks, pid)
+        self.stdin, self.stdout = open(stdin, "wb"), open(stdout, "rb")  # noqa: SIM115
+
+
 PROCESSES: dict[str, Ranks] = {}  # the newest process by the name of its folder
 
 
@@ -133,6 +147,7 @@ class Forks:
         self.codes: dict[int, int] = {}
         self.begun: list[int] = []
         self.heard = b""
+        self.lock = threading.RLock()  # threads of a feed start and end workers
 
     @contextmanager
     def forked(
@@ -159,7 +174,23 @@ class Forks:
         found = PROCESSES[Path(command[-1]).name] = self._ask(job, [stdout.fileno(), *pass_fds])
         return found
 
+    def piped(self, command: Sequence[str], **words: Any) -> Piped | subprocess.Popen[bytes]:
+        """What `subprocess.Popen` makes of `python -P -m MODULE ARGUMENT` with pipes; modules of others are started."""
+        module, argument = command[-2:]
+        if not module.startswith("recsmith.") or find_spec("torchrec") is None:
+            return subprocess.Popen[bytes](command, **words)
+        (theirs_in, stdin), (stdout, theirs_out) = os.pipe(), os.pipe()
+        job = {"module": module, "argument": argument, "environment": words["env"], "numbers": [0, 1, 2]}
+        pid = self._ask(job, [theirs_in, theirs_out, 2]).pid
+        os.close(theirs_in)
+        os.close(theirs_out)
+        return Piped(self, pid, stdin, stdout)
+
     def _ask(self, job: dict[str, Any], files: Sequence[int] = ()) -> Ranks:
+        with self.lock:
+            return self._asked(job, files)
+
+    def _asked(self, job: dict[str, Any], files: Sequence[int]) -> Ranks:
         requests = self._started().stdin
         assert requests is not None
         if files:
@@ -173,7 +204,8 @@ class Forks:
 
     def code_of(self, pid: int) -> int | None:
         """The exit code of a job that has ended."""
-        self._listen(0)
+        with self.lock:
+            self._listen(0)
         return self.codes.get(pid)
 
     def cpu_seconds(self) -> float:
@@ -242,7 +274,7 @@ def main() -> None:
             if not line:
                 return
             job = json.loads(line)
-            files = socket.recv_fds(passing, 1, len(job["numbers"]))[1] if "alone" in job else []
+            files = socket.recv_fds(passing, 1, len(job["numbers"]))[1] if "numbers" in job else []
             pid = os.fork() or (_process(job, files) if files else _agent(job))
             for each in files:
                 os.close(each)
@@ -327,8 +359,25 @@ def _process(job: dict[str, Any], files: Sequence[int]) -> NoReturn:
                          for each, number in zip(files, job["numbers"], strict=True)]:  # fmt: skip
         os.dup2(file, number)
         os.close(file)
+    if "module" in job:
+        _serve(job)
     os.dup2(1, 2)
     _work(job, Path(job["alone"]), {})
+
+
+def _serve(job: dict[str, Any]) -> NoReturn:
+    """What `python -m MODULE ARGUMENT` would do in this process."""
+    _become(job, {})
+    sys.argv[:] = [job["module"], job["argument"]]
+    sys.stdin, sys.stdout, sys.stderr = open(0), open(1, "w"), open(2, "w", buffering=1)  # noqa: SIM115
+    code = 0
+    try:
+        import_module(job["module"]).main()
+        sys.stdout.flush()
+    except BaseException:
+        traceback.print_exc()
+        code = 1
+    os._exit(code)
 
 
 def _rank(job: dict[str, Any], rank: int, meeting: socket.socket) -> NoReturn:
@@ -353,11 +402,18 @@ def _rank(job: dict[str, Any], rank: int, meeting: socket.socket) -> NoReturn:
 
 
 def _work(job: dict[str, Any], folder: Path, own: dict[str, Any]) -> NoReturn:
-    """What the start of Python would have done, then the work of a folder. own: variables of this process."""
+    """The work of a folder. own: variables of this process."""
+    from recsmith.jobs.worker import main as work
+
+    _become(job, own)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    work(folder)
+
+
+def _become(job: dict[str, Any], own: dict[str, Any]) -> None:
+    """What the start of Python would have done for a job."""
     import numpy
     import torch
-
-    from recsmith.jobs.worker import main as work
 
     resource.setrlimit(resource.RLIMIT_FSIZE, tuple(job["largest"]))
     os.environ.clear()
@@ -366,11 +422,9 @@ def _work(job: dict[str, Any], folder: Path, own: dict[str, Any]) -> NoReturn:
     os.chdir(job["cwd"])
     wanted = os.environ["PYTHONPATH"].split(os.pathsep)
     sys.path[:] = [*wanted, *(place for place in sys.path if place not in wanted)]
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     random.seed()
     numpy.random.seed()  # which every rank of torchrun draws for itself
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
-    work(folder)
 
 
 if __name__ == "__main__":

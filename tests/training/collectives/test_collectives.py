@@ -19,7 +19,7 @@ from recsmith.training import Run, RunComms, RunData, RunModel, train
 EXAMPLES = Path(__file__).parents[3] / "examples"
 ROUNDED: dict[str, Any] = {"name": "own_collective:Rounded", "bits": 6}
 FEATURES = [{"name": name, "num_embeddings": size} for name, size in (("a", 300_000), ("b", 500_000))]
-DATA = {"format": "generator", "seed": 1, "dense": 2, "features": FEATURES, "num_samples": 2048}
+DATA = {"format": "generator", "seed": 1, "dense": 2, "features": FEATURES, "num_samples": 512}
 pytestmark = pytest.mark.usefixtures("torchrec")
 
 

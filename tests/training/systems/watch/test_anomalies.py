@@ -16,6 +16,7 @@ pytest.importorskip("datasketches")
 
 import torch
 import torch.distributed as dist
+from training.test_jobs import from_step
 
 from recsmith.data import DataFeature, DataSchema
 from recsmith.errors import UsageError
@@ -71,7 +72,8 @@ def alarms(folder: Path) -> list[tuple[int, str, str]]:
 
 
 def test_faults_are_named_at_the_same_step_on_ranks_and_after_a_restart(tmp_path: Path) -> None:
-    train(a_run(tmp_path / "one"))
+    one = a_run(tmp_path / "one", checkpoint=Checkpointing(every=267))
+    train(one)
     found = alarms(tmp_path / "one")
     lines = [json.loads(line) for line in (tmp_path / "one/log.jsonl").read_text().splitlines()]
     told = [(each["step"], each["kind"], each["of"]) for each in lines if each["event"] == "alarm"]
@@ -87,8 +89,7 @@ def test_faults_are_named_at_the_same_step_on_ranks_and_after_a_restart(tmp_path
     assert done == [("save", "all ids of feature 'f0' are 0", "saved")]  # once in 200 steps
     assert [each["action"] for each in lines if each["event"] == "alarm"] == ["save", *[None] * 7]
 
-    train(a_run(tmp_path / "cut", steps=267, ranks=1))
-    train(a_run(tmp_path / "cut", ranks=2))
+    train(a_run(from_step(one, 267, tmp_path / "cut"), ranks=2))
     assert alarms(tmp_path / "cut") == found
     step, sketches = read_sketches(tmp_path / "cut")
     _, of_one = read_sketches(tmp_path / "one")
