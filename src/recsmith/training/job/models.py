@@ -19,7 +19,7 @@ from recsmith.data import DataSchema
 from recsmith.errors import UsageError
 from recsmith.training.batches import TrainingBatch
 from recsmith.training.job.losses import Loss, Outcome, SoftmaxLoss, TaskLosses
-from recsmith.training.models import MODEL, check_tables, sequence_settings
+from recsmith.training.models import MODEL, PooledSettings, check_tables, model_settings
 from recsmith.training.run import Run, RunModel, RunTable
 from recsmith.training.run.refusals import check_together, model_parts
 from recsmith.training.run.tables import name_refused, tables_of
@@ -81,7 +81,7 @@ def build_task(
     sequences = _sequences(model, unpooled, device) if unpooled else None
     torch.manual_seed(seed)  # again: tables that lie on a device have drawn numbers, tables on meta have not
     if model.name in known(MODEL):
-        built = _of_histories(model, schema, tables, collection, sequences)
+        built = _named(model, schema, tables, collection, sequences)
     else:
         built = _built(model, collection, sequences, max(1, len(schema.dense)), len(schema.labels))
     return Task(built, model.precision, loss)
@@ -149,13 +149,14 @@ def _sequences(model: RunModel, tables: Sequence[RunTable], device: torch.device
     return EmbeddingCollection(device=device, tables=configs) if asked is None else asked
 
 
-def _of_histories(
+def _named(
     model: RunModel, schema: DataSchema, tables: Sequence[RunTable], collection: Any, sequences: Any
 ) -> nn.Module:
-    """A model of histories (recsmith.training.models), made of its tables; UsageError where they are not those."""
-    settings = sequence_settings(model.name, model.arguments)
+    """A model of recsmith.training.models, made of its tables; UsageError where they are not those that it reads."""
+    settings = model_settings(model.name, model.arguments)
     assert settings is not None  # of its name
-    check_tables(model.name, settings, tables, schema)
+    if not isinstance(settings, PooledSettings):
+        check_tables(model.name, settings, tables, schema)
     return find(MODEL, model.name)(settings, sequences, collection, max(1, len(schema.dense)), len(schema.labels))
 
 

@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torchrec.distributed.model_parallel import DefaultDataParallelWrapper, DistributedModelParallel
 from torchrec.distributed.planner import ParameterConstraints
-from torchrec.distributed.types import CacheParams
+from torchrec.distributed.types import CacheParams, ShardedModule
 from torchrec.optim.keyed import CombinedOptimizer
 from torchrec.optim.optimizers import in_backward_optimizer_filter
 
@@ -198,9 +198,10 @@ def settle(job: ShardedJob, batch: TrainingBatch) -> None:
 
     DDP arranges the gradients that it sums when it has seen one backward pass, and the order of a sum is part of its
     last bits. After this a job that resumes sums in the order of one that was never interrupted. The learning rates are
-    zero meanwhile, and the optimizers' count of steps begins anew.
+    zero meanwhile, the optimizers' count of steps begins anew, and buffers are as they were.
     """
     groups: list[tuple[Any, float]] = [(group, group["lr"]) for group in job.optimizer.param_groups]
+    kept = [(buffer, buffer.clone()) for buffer in _buffers_of_layers(job.model)]
     for group, _ in groups:
         group["lr"] = 0.0
     job.optimizer.zero_grad()
@@ -209,8 +210,17 @@ def settle(job: ShardedJob, batch: TrainingBatch) -> None:
     (loss * 0.0).backward()
     for group, rate in groups:
         group["lr"] = rate
+    for buffer, before in kept:
+        buffer.copy_(before)
     job.optimizer.zero_grad(set_to_none=True)
     set_steps(job, 0)
+
+
+def _buffers_of_layers(model: nn.Module) -> list[torch.Tensor]:
+    """What dense layers keep beside weights, such as running means; nothing of tables."""
+    sharded = (each for each in model.modules() if isinstance(each, ShardedModule))
+    of_tables = {id(buffer) for each in sharded for buffer in each.buffers()}
+    return [buffer for buffer in model.buffers() if id(buffer) not in of_tables]
 
 
 def uncounted(tables: Any, *_: Any) -> None:

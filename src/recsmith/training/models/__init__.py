@@ -1,10 +1,15 @@
-"""Models of histories, by name: what each reads and its settings, without torch; one file each, loaded when it is made.
+"""Models by name: what each reads and its settings, without torch; one file each, loaded when it is made.
 
-A sequence model (protocol.py) gets the tables whose rows are not pooled and says a logit for each label of a sample. It
-is named by `model.name` of a run, its settings stand in `model.arguments`.
+A model (protocol.py) is named by `model.name` of a run, its settings stand in `model.arguments`. Models of histories
+get tables whose rows are not pooled (settings.py), the others pooled ones (pooled_settings.py).
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 from recsmith._components import register
+from recsmith.files import decode_part
+from recsmith.training.models.pooled_settings import POOLED_MODELS, PooledSettings, TwoTowerSettings
 from recsmith.training.models.settings import (
     SEQUENCE_MODELS,
     SequenceSettings,
@@ -15,10 +20,24 @@ from recsmith.training.models.tables import POOLING, check_tables, sequence_tabl
 from recsmith.training.seams.kinds import MODEL
 
 __all__ = [
-    "MODEL", "POOLING", "SEQUENCE_MODELS", "SequenceSettings", "check_tables", "scores_candidates",
-    "sequence_settings", "sequence_tables",
+    "MODEL", "POOLED_MODELS", "POOLING", "SEQUENCE_MODELS", "PooledSettings", "SequenceSettings", "TwoTowerSettings",
+    "check_tables", "model_settings", "scores_candidates", "sequence_settings", "sequence_tables",
 ]  # fmt: skip
 
 register(MODEL, "hstu", "recsmith.training.models.hstu:HSTU")
 register(MODEL, "sasrec", "recsmith.training.models.sasrec:SASRec")
 register(MODEL, "din", "recsmith.training.models.din:DIN")
+register(MODEL, "mmoe", "recsmith.training.models.mmoe:MMoE")
+register(MODEL, "ple", "recsmith.training.models.ple:PLE")
+register(MODEL, "two_tower", "recsmith.training.models.two_tower:TwoTower")
+
+
+def model_settings(name: str, arguments: Mapping[str, Any] | None) -> SequenceSettings | PooledSettings | None:
+    """The settings of a model of this folder, as a run has them; None of other models.
+
+    Raises:
+        UsageError: a setting is unknown, of a wrong type or out of range.
+    """
+    if name in POOLED_MODELS:
+        return decode_part(POOLED_MODELS[name], dict(arguments or {}), "model.arguments")
+    return sequence_settings(name, arguments)

@@ -6,6 +6,7 @@ from typing import Any, Literal
 from recsmith._types import noun
 from recsmith.errors import check_rules, outside
 from recsmith.files import decode_part
+from recsmith.training.models.pooled_settings import PooledSettings, TwoTowerSettings
 
 MOST_POSITIONS = 2**16  # of a sample: the products of its attention alone would take 16 GiB a head
 MOST_UNITS = 2**16
@@ -152,6 +153,8 @@ def sequence_settings(name: str, arguments: Mapping[str, Any] | None) -> Sequenc
     return None if made is None else decode_part(made, dict(arguments or {}), "model.arguments")
 
 
-def scores_candidates(settings: SequenceSettings | None) -> bool:
+def scores_candidates(settings: SequenceSettings | PooledSettings | None) -> bool:
     """Whether a model scores several targets of a sample, by products with the vector of its user."""
-    return isinstance(settings, SASRecSettings) or (isinstance(settings, HSTUSettings) and settings.score == "dot")
+    return isinstance(settings, SASRecSettings | TwoTowerSettings) or (
+        isinstance(settings, HSTUSettings) and settings.score == "dot"
+    )

@@ -33,6 +33,10 @@ BF16_PRODUCTS = PlainPart(
 )  # fmt: skip
 SOFTMAX = PlainPart("model.loss: softmax", Capabilities({job.LOSS}))
 TASKS = PlainPart("model.tasks", Capabilities({job.LOSS}))
+TWO_TOWER = PlainPart(
+    "model.name: two_tower", needs=Capabilities({job.BAGS}), lacks=Capabilities({job.ALONE}),
+    stands="model.name is two_tower, which compares samples",
+)  # fmt: skip
 NO_LAYERS = PlainPart("a model without dense layers", lacks=Capabilities({job.MATRICES}), stands="the model has none")
 BACKGROUND = PlainPart("checkpoint.background", Capabilities({job.COPIES}))
 OWN_TABLES = PlainPart("model.table_module", Capabilities({job.TABLES}))

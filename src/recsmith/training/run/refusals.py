@@ -12,6 +12,7 @@ from typing import Any, cast
 from recsmith._components import parsed
 from recsmith.errors import UsageError
 from recsmith.plans import Plan
+from recsmith.training.models import POOLED_MODELS
 from recsmith.training.run import BUILT_IN, Run, RunModel, RunTable
 from recsmith.training.run import parts as core
 from recsmith.training.seams import capabilities as job
@@ -28,7 +29,8 @@ def model_parts(model: RunModel, *, tables: Sequence[RunTable], weighted: bool =
         (bool(sequences), core.Sequences(next(iter(sequences), ""), model.name)),
         *((True, part) for part in built),
         (model.table_module is not None and not named, core.OWN_TABLES),
-        (model.name in BUILT_IN, core.BUILT_IN_MODEL),
+        (model.name in (*BUILT_IN, *POOLED_MODELS), core.BUILT_IN_MODEL),
+        (model.name == "two_tower", core.TWO_TOWER),
         (weighted, core.WEIGHTS),
         *((True, part) for part in loss_parts(model)),
     ]

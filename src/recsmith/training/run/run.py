@@ -33,7 +33,7 @@ from recsmith.training.collectives import KIND as COLLECTIVES
 from recsmith.training.collectives.quantised import RunComms
 from recsmith.training.listed import ModelKeys, RunKeys
 from recsmith.training.losses.settings import RunTask, check_tasks
-from recsmith.training.models import SEQUENCE_MODELS, scores_candidates, sequence_settings
+from recsmith.training.models import POOLED_MODELS, SEQUENCE_MODELS, TwoTowerSettings, model_settings, scores_candidates
 from recsmith.training.optimizers.settings import RunOptimizers
 from recsmith.training.run.bases import with_base
 from recsmith.training.run.data import RunData
@@ -74,16 +74,17 @@ class RunTable:
 class RunModel(ModelKeys):
     """Which model is trained.
 
-    name: dlrm, dlrm_dcn, deepfm (torchrec.models); hstu, sasrec, din, which read histories (docs/sequences.md); or a
-    function of yours, 'module:function'. embedding_dim: of every table that names no other. bottom, top: layer sizes of
-    the dense and of the last part, without their last layers, which follow from embedding_dim and from the one label.
-    cross_layers, cross_rank: of dlrm_dcn. hidden, factors: of deepfm. tables: instead of one table for each feature of
-    the data. arguments: of a model of histories, or of a function of yours (docs/train.md). table_module: what pooled
-    tables are built as: a component, or 'module:Class' of yours with its settings (docs/train.md). precision: of the
-    dense layers' products; bf16 is autocast. index_dedup: whether a rank looks its equal ids up once in tables that are
-    not pooled, where the plan is made here; auto: where that pays. loss: binary cross entropy of each label; or
-    softmax, that of the first of a sample's candidates among all (docs/sequences.md). tasks: what is learned of each
-    label, instead of one loss for all of them (docs/tasks.md).
+    name: dlrm, dlrm_dcn, deepfm (torchrec.models); hstu, sasrec, din, which read histories (docs/sequences.md); mmoe,
+    ple, which learn several labels, two_tower (docs/tasks.md); or a function of yours, 'module:function'.
+    embedding_dim: of every table that names no other. bottom, top: layer sizes of the dense and of the last part,
+    without their last layers, which follow from embedding_dim and from the one label. cross_layers, cross_rank: of
+    dlrm_dcn. hidden, factors: of deepfm. tables: instead of one table for each feature of the data. arguments: of a
+    model that has some, or of a function of yours (docs/train.md). table_module: what pooled tables are built as: a
+    component, or 'module:Class' of yours with its settings (docs/train.md). precision: of the dense layers' products;
+    bf16 is autocast. index_dedup: whether a rank looks its equal ids up once in tables that are not pooled, where the
+    plan is made here; auto: where that pays. loss: binary cross entropy of each label; or softmax, that of the first of
+    a sample's candidates among all (docs/sequences.md). tasks: what is learned of each label, instead of one loss for
+    all of them (docs/tasks.md).
     """
 
     name: str = "dlrm"
@@ -103,16 +104,14 @@ class RunModel(ModelKeys):
     tasks: tuple[RunTask, ...] = ()
 
     def __post_init__(self) -> None:
-        known = self.name in BUILT_IN or self.name in SEQUENCE_MODELS or ":" in self.name
+        names = (*BUILT_IN, *SEQUENCE_MODELS, *POOLED_MODELS)
+        known = self.name in names or ":" in self.name
         twin = next((name for name, count in Counter(table.name for table in self.tables).items() if count > 1), None)
         deep = next((name for name in ("bottom", "top") if len(getattr(self, name)) > MOST_LAYERS), None)
         if self.cross_layers > MOST_LAYERS:
             deep = deep or "cross_layers"
         check_rules(
-            None
-            if known
-            else f"model.name is '{self.name}'; known: {', '.join((*BUILT_IN, *SEQUENCE_MODELS))}, or "
-            "'package.module:function'",
+            None if known else f"model.name is '{self.name}'; known: {', '.join(names)}, or 'package.module:function'",
             None
             if 0 < self.embedding_dim <= MOST_UNITS and self.embedding_dim % 4 == 0
             else f"model.embedding_dim is {self.embedding_dim}; it must be a positive multiple of 4, "
@@ -126,12 +125,14 @@ class RunModel(ModelKeys):
             None if deep is None else f"model.{deep} has more than {MOST_LAYERS:,} layers; name fewer",
         )
         check_tasks(self.tasks, self.loss)
-        settings = sequence_settings(self.name, self.arguments)  # says which of its arguments is wrong
+        settings = model_settings(self.name, self.arguments)  # says which of its arguments is wrong
         if self.loss == "softmax" and ":" not in self.name and not scores_candidates(settings):
             raise UsageError(
                 f"model.loss is softmax, which compares candidates of a sample, and {self.name} scores one; take "
-                "sasrec, or hstu with model.arguments.score: dot"
+                "sasrec, two_tower, or hstu with model.arguments.score: dot"
             )
+        if self.loss != "softmax" and isinstance(settings, TwoTowerSettings):
+            raise UsageError("two_tower learns to tell a user's item from the others of a batch; write loss: softmax")
 
 
 def _listed(sizes: int | tuple[int, ...]) -> tuple[int, ...]:

@@ -28,6 +28,7 @@ POOLED, FP32_TABLES, ONE_PLACE = "pooled tables", "tables in fp32", "each row in
 FORMATS, ON_CPU, ON_GPU = "data in files of a format", "ranks on CPUs", "ranks on GPUs"
 MATRICES, FP32_WEIGHTS = "a dense layer with a matrix", "weights of dense layers in fp32"
 FP32_PRODUCTS_NEEDED, BF16_PRODUCTS_NEEDED = "products of dense layers in fp32", "products of dense layers in bf16"
+ALONE = "samples that are learned each by itself"
 GRADIENTS = "gradients of dense layers that cross ranks"
 
 ANYTHING = "*"  # key of `cures`: what to do whatever is missing

@@ -1,0 +1,102 @@
+"""Settings of the models of several labels, and of the two-tower model: they read pooled tables; without torch."""
+
+from collections.abc import Mapping
+
+from recsmith._types import noun
+from recsmith.errors import check_rules, outside
+
+MOST_UNITS = 2**16
+MOST_EXPERTS = 2**10
+WHERE = "model.arguments"
+
+
+def _sizes(settings: object, names: tuple[str, ...]) -> list[str | None]:
+    """What is wrong with sizes of layers."""
+    return [outside(f"{WHERE}.{name}", each, 1, MOST_UNITS) for name in names for each in getattr(settings, name)]
+
+
+@noun
+class MMoESettings:
+    """Of `mmoe`: experts that all labels share, and a gate of each label that mixes them (Ma et al. 2018, KDD).
+
+    experts: how many. expert: units of the layers of an expert. tower: units of the layers of a label, before its
+    logit. dropout: share of the inputs of towers left out in training.
+    """
+
+    experts: int = 4
+    expert: tuple[int, ...] = (64,)
+    tower: tuple[int, ...] = (32,)
+    dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_rules(
+            outside(f"{WHERE}.experts", self.experts, 1, MOST_EXPERTS), *_sizes(self, ("expert", "tower")),
+            _empty("expert", self.expert), _dropout(self.dropout),
+        )  # fmt: skip
+
+
+@noun
+class PLESettings:
+    """Of `ple`: experts of each label beside shared ones, in levels (Tang et al. 2020, RecSys).
+
+    levels: of experts, one above the other. shared: experts of all labels in a level. own: experts of each label in a
+    level. expert: units of the layers of an expert. tower: units of the layers of a label, before its logit. dropout:
+    share of the inputs of towers left out in training.
+    """
+
+    levels: int = 2
+    shared: int = 2
+    own: int = 2
+    expert: tuple[int, ...] = (64,)
+    tower: tuple[int, ...] = (32,)
+    dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_rules(
+            *(outside(f"{WHERE}.{name}", getattr(self, name), 1, MOST_EXPERTS) for name in ("levels", "shared", "own")),
+            *_sizes(self, ("expert", "tower")), _empty("expert", self.expert), _dropout(self.dropout),
+        )  # fmt: skip
+
+
+@noun
+class TwoTowerSettings:
+    """Of `two_tower`: a vector of the user and one of the item, whose product is the score (Yi et al. 2019, RecSys).
+
+    user: features of the user and of the moment; dense columns go with them. item: features of the item, of which the
+    first one is its id, one a sample. layers: units of each tower; the last is how many columns the vectors have.
+    temperature: by which products of vectors of length 1 are divided. correct: subtract the logarithm of an item's
+    share of the samples seen so far, without which popular items, which are often among the others of a batch, score
+    too low.
+    """
+
+    user: tuple[str, ...] = ("user",)
+    item: tuple[str, ...] = ("item",)
+    layers: tuple[int, ...] = (64, 32)
+    temperature: float = 0.1  # trade-off: lower ones look at the hardest items of a batch alone
+    correct: bool = True
+
+    def __post_init__(self) -> None:
+        both = next((name for name in self.user if name in self.item), None)
+        check_rules(
+            *(None if getattr(self, name) else f"{WHERE}.{name} names no feature; name those of the {name}"
+              for name in ("user", "item")),
+            None if both is None else f"{WHERE} has feature '{both}' in both towers; each feature is of one",
+            *_sizes(self, ("layers",)), _empty("layers", self.layers),
+            None
+            if 0 < self.temperature < float("inf")
+            else f"{WHERE}.temperature is {self.temperature:g}; it must be above 0 and finite",
+        )  # fmt: skip
+
+
+def _empty(name: str, sizes: tuple[int, ...]) -> str | None:
+    return None if sizes else f"{WHERE}.{name} names no layer; give its units, such as [64]"
+
+
+def _dropout(value: float) -> str | None:
+    return None if 0 <= value < 1 else f"{WHERE}.dropout is {value}; it must be 0 or more and below 1"
+
+
+PooledSettings = MMoESettings | PLESettings | TwoTowerSettings
+POOLED_MODELS: Mapping[str, type[PooledSettings]] = {
+    "mmoe": MMoESettings, "ple": PLESettings, "two_tower": TwoTowerSettings,
+}  # fmt: skip
