@@ -70,13 +70,14 @@ def test_learning_rates_rise_stay_and_fall():
     import torch
     from torchrec.optim.keyed import KeyedOptimizerWrapper
 
-    from recsmith.training import RunOptimizers
+    from recsmith.training import DenseOptimizer, RunOptimizers
     from recsmith.training.optimizers.building import scheduled
 
     weight = torch.nn.Parameter(torch.zeros(1))
     plain = KeyedOptimizerWrapper({"w": weight}, lambda ps: torch.optim.SGD(ps, lr=1.0))
-    schedule = RunOptimizers(warmup_steps=4, decay_start=6, decay_steps=5)
-    optimizer, rates = scheduled(plain, 1.0, schedule), []
+    dense = DenseOptimizer(learning_rate=1.0)
+    schedule = RunOptimizers(dense=dense, warmup_steps=4, decay_start=6, decay_steps=5)
+    optimizer, rates = scheduled(plain, "dense", schedule), []
     for _ in range(14):
         rates.append(round(float(next(iter(optimizer.param_groups))["lr"]), 4))
         weight.grad = torch.zeros(1)

@@ -118,9 +118,11 @@ def _with_line(text: str, source: object, settings: Sequence[str]) -> str:
 def _check_named(run: Run) -> None:
     """UsageError for a function or class that cannot be loaded, or does not take its settings."""
     from recsmith.training.optimizers.dense import check_dense_optimizer
+    from recsmith.training.optimizers.schedules import check_schedules
     from recsmith.training.seams import ROWS, STEP, WATCHER
 
     check_dense_optimizer(run.optimizers.dense)
+    check_schedules(run.optimizers, run.steps)
     if ":" in run.model.name:
         check_arguments(run.model.name, load(run.model.name), run.model.arguments or {})
     for number, watcher in enumerate(run.watchers):

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 
-class Together(nn.Module):
+class PooledAndDense(nn.Module):
     """Pooled vectors and dense columns side by side (B, D). tables: of the model."""
 
     def __init__(self, tables: Any, dense: int) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from recsmith.training.models.experts import Experts, Gate, Together, tower
+from recsmith.training.models.experts import Experts, Gate, PooledAndDense, tower
 from recsmith.training.models.pooled_settings import MMoESettings
 
 
@@ -19,7 +19,7 @@ class MMoE(nn.Module):
 
     def __init__(self, settings: MMoESettings, sequences: Any, tables: Any, dense: int, labels: int) -> None:
         super().__init__()
-        self.together = Together(tables, dense)
+        self.together = PooledAndDense(tables, dense)
         columns, wide = self.together.columns, settings.expert[-1]
         self.experts = Experts(settings.experts, columns, settings.expert)
         self.gates = nn.ModuleList(Gate(columns, settings.experts) for _ in range(labels))

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from recsmith.training.models.experts import Experts, Gate, Together, tower
+from recsmith.training.models.experts import Experts, Gate, PooledAndDense, tower
 from recsmith.training.models.pooled_settings import PLESettings
 
 
@@ -20,10 +20,10 @@ class PLE(nn.Module):
 
     def __init__(self, settings: PLESettings, sequences: Any, tables: Any, dense: int, labels: int) -> None:
         super().__init__()
-        self.together = Together(tables, dense)
+        self.together = PooledAndDense(tables, dense)
         columns, wide, last = self.together.columns, settings.expert[-1], settings.levels - 1
         self.levels = nn.ModuleList(
-            Level(settings, wide if at else columns, labels, passes_on=at < last) for at in range(settings.levels)
+            ExpertLevel(settings, wide if at else columns, labels, passes_on=at < last) for at in range(settings.levels)
         )
         self.towers = nn.ModuleList(tower(wide, settings.tower, settings.dropout) for _ in range(labels))
 
@@ -36,7 +36,7 @@ class PLE(nn.Module):
         return torch.cat([each(seen[at]) for at, each in enumerate(self.towers)], dim=1)
 
 
-class Level(nn.Module):
+class ExpertLevel(nn.Module):
     """Experts of each label, shared ones, and the gates above them. passes_on: whether another level follows."""
 
     def __init__(self, settings: PLESettings, columns: int, labels: int, *, passes_on: bool) -> None:

@@ -1,7 +1,7 @@
 """Optimizers of a run: fused ones for sharded tables, plain twins for copied ones, any of torch's for the rest."""
 
 from collections.abc import Iterable
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import torch
 from torch import nn
@@ -13,6 +13,7 @@ from torchrec.optim.warmup import WarmupOptimizer, WarmupPolicy, WarmupStage
 
 from recsmith._components import load
 from recsmith.training.optimizers.dense import dense_class, dense_optimizer, prepare_weights
+from recsmith.training.optimizers.schedules import Rates, ScheduledOptimizer
 from recsmith.training.optimizers.settings import DenseOptimizer, RunOptimizers, SparseOptimizer
 from recsmith.workloads.optimizers import OPTIMIZERS
 
@@ -57,31 +58,39 @@ def combined_optimizer(
     in place of, and the groups over which a norm of gradients sums them all.
     """
     sparse, plain = optimizers.sparse, optimizers.dense
-    parts: list[Any] = [("sparse", scheduled(fused, sparse.learning_rate, optimizers))] if fused.params else []
+    parts: list[Any] = [("sparse", scheduled(fused, "sparse", optimizers))] if fused.params else []
     if copied:
         twin = KeyedOptimizerWrapper(copied, lambda ps: table_class(sparse.name)(ps, **sparse_arguments(sparse)))
-        parts.append(("copied", scheduled(twin, sparse.learning_rate, optimizers)))
+        parts.append(("copied", scheduled(twin, "sparse", optimizers)))
     if dense:
         made: KeyedOptimizer = KeyedOptimizerWrapper(dense, lambda ps: dense_optimizer(ps, plain))
         if plain.clip_norm is not None:
             made = GradientClippingOptimizer(
                 made, GradientClipping.NORM, plain.clip_norm, enable_global_grad_clip=bool(across), param_to_pgs=across
             )
-        parts.append(("dense", scheduled(made, plain.learning_rate, optimizers)))
+        parts.append(("dense", scheduled(made, "dense", optimizers)))
     made = CombinedOptimizer(parts)
     made.save_param_groups(False)  # learning rates follow from the run and the step
     return made
 
 
-def scheduled(optimizer: KeyedOptimizer, learning_rate: float, optimizers: RunOptimizers) -> KeyedOptimizer:
-    """The optimizer with warm-up and decay; itself where the run has neither."""
+def scheduled(
+    optimizer: KeyedOptimizer, group: Literal["sparse", "dense"], optimizers: RunOptimizers
+) -> KeyedOptimizer:
+    """The optimizer with its schedule, or with warm-up and decay; itself where the run has none of them."""
+    given = getattr(optimizers, group)
+    if given.schedule:
+        rates = Rates(given.learning_rate, given.schedule, f"optimizers.{group}.schedule")
+        return ScheduledOptimizer(optimizer, rates)
     stages = _stages(optimizers)
-    return WarmupOptimizer(optimizer, stages, lr=learning_rate) if stages else optimizer
+    return WarmupOptimizer(optimizer, stages, lr=given.learning_rate) if stages else optimizer
 
 
 def set_schedule(optimizer: CombinedOptimizer, step: int) -> None:
     """Have learning rates be those after so many steps; TorchRec forgets how far those of fused optimizers are."""
     for _, part in optimizer.optimizers:
+        if isinstance(part, ScheduledOptimizer):
+            part.go_to(step)
         if isinstance(part, WarmupOptimizer):
             stage = next(number for number, each in enumerate(part._stages) if step <= each.max_iters)
             part.state[part._warmup_param] = {"warmup": torch.tensor([step, stage], dtype=torch.long)}  # type: ignore[index]

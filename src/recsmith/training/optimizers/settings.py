@@ -1,11 +1,28 @@
 """Optimizers as a run file names them, and how their learning rates change; optimizers.py makes them."""
 
+from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any
 
 from recsmith._types import noun
 from recsmith.errors import check_rules, outside
 from recsmith.workloads.optimizers import OPTIMIZERS, OptimizerName
+
+Stage = dict[str, Any]
+NUMBERS = ("eps", "weight_decay", "beta1", "beta2")  # of an optimizer of tables
+
+
+def wrong_schedule(where: str, stages: tuple[Stage, ...]) -> Iterator[str]:
+    """What is wrong with the stages of a schedule, before their schedulers are asked."""
+    for at, stage in enumerate(stages):
+        if not isinstance(stage.get("name"), str):
+            yield f"{where}[{at}] has no `name`; give one of torch.optim.lr_scheduler, such as CosineAnnealingLR"
+        steps = stage.get("steps")
+        last = at == len(stages) - 1
+        if last and steps is not None:
+            yield f"{where}[{at}] is the last stage and has `steps`; it lasts until the run ends, so leave them out"
+        if not last and not (type(steps) is int and steps > 0):
+            yield f"{where}[{at}] has steps {steps!r}; say after how many the next stage begins, 1 or more"
 
 
 def positive(name: str, value: float) -> str | None:
@@ -20,7 +37,8 @@ class SparseOptimizer:
     name: sgd, adagrad, rowwise_adagrad, or, on GPUs alone, adam, lamb, partial_rowwise_adam. learning_rate: before
     warm-up and decay. eps, beta1, beta2: as in torch.optim. weight_decay: of adam, lamb and partial_rowwise_adam, by
     which rows that are looked up shrink, as in torch.optim.AdamW. One that an optimizer does not have is refused,
-    unless it has its default.
+    unless it has its default. schedule: of the learning rate, by schedulers of torch.optim.lr_scheduler that follow
+    each other (docs/train.md).
     """
 
     name: OptimizerName = "rowwise_adagrad"
@@ -29,10 +47,12 @@ class SparseOptimizer:
     weight_decay: float = 0.0
     beta1: float = 0.9
     beta2: float = 0.999
+    schedule: tuple[Stage, ...] = ()
 
     def __post_init__(self) -> None:
-        has, given = OPTIMIZERS[self.name].settings, {each.name: getattr(self, each.name) for each in fields(self)[2:]}
-        odd = [each.name for each in fields(self)[2:] if each.name not in has and given[each.name] != each.default]
+        numbers = [each for each in fields(self) if each.name in NUMBERS]
+        has, given = OPTIMIZERS[self.name].settings, {each.name: getattr(self, each.name) for each in numbers}
+        odd = [each.name for each in numbers if each.name not in has and given[each.name] != each.default]
         check_rules(
             positive("optimizers.sparse.learning_rate", self.learning_rate),
             *(f"optimizers.sparse.{each} is {given[each]:g}, and {self.name} has none; leave it out" for each in odd),
@@ -42,6 +62,7 @@ class SparseOptimizer:
                 if value < 0 or (each.startswith("beta") and value >= 1)
                 for below in (", and below 1" if each.startswith("beta") else "",)
             ),
+            *wrong_schedule("optimizers.sparse.schedule", self.schedule),
         )
 
 
@@ -51,18 +72,20 @@ class DenseOptimizer:
 
     name: a class of torch.optim in any case, another component (docs/optimizers.md, docs/precision.md), or
     'module:Class'. learning_rate: before warm-up and decay. arguments: of that class, beside learning_rate. clip_norm:
-    gradients are scaled down to this norm.
+    gradients are scaled down to this norm. schedule: of the learning rate, as of the tables.
     """
 
     name: str = "adam"
     learning_rate: float = 1e-3
     arguments: dict[str, Any] | None = None
     clip_norm: float | None = None
+    schedule: tuple[Stage, ...] = ()
 
     def __post_init__(self) -> None:
         check_rules(
             positive("optimizers.dense.learning_rate", self.learning_rate),
             None if self.clip_norm is None else positive("optimizers.dense.clip_norm", self.clip_norm),
+            *wrong_schedule("optimizers.dense.schedule", self.schedule),
         )
 
 
@@ -88,4 +111,7 @@ class RunOptimizers:
             outside("optimizers.decay_start", self.decay_start),
             None if start >= self.warmup_steps else "optimizers.decay_start lies within the warm-up; start it after",
             outside("optimizers.decay_steps", self.decay_steps, 1),
+            "optimizers has a schedule beside warmup_steps or decay_steps; write a stage of LinearLR for these"
+            if (self.sparse.schedule or self.dense.schedule) and (self.warmup_steps or self.decay_steps)
+            else None,
         )
