@@ -84,6 +84,7 @@ SMALL: dict[str, tuple[str, ...]] = {
     "serve": ("start",),
     "shared_caches": ("neural:simulated-h100", "--count", "5"),
     "shown_commands": ("docs/compare.md",),
+    "tasks": ("towers", "--data", "MOVIES", "--users", "20", "--seeds", "1", "--epochs", "1", "--batch", "32"),
     "thresholding": ("cost", "--quick"),
     "torchrec_planning": ("--tables", "20", "--ranks", "4"),
     "train_exactness": ("--quick", "--jobs", "1", "--types", "column_wise"),
@@ -135,6 +136,7 @@ MODES: dict[str, tuple[str, ...]] = {  # that pages show beside
     "second_order tune": ("--quick",),
 
     "split_trainings rewards": ("--rows", "2x20", "--tasks", "1", "--small"),
+    "tasks labels": ("--data", "MOVIES", "--users", "20", "--seeds", "1", "--epochs", "1", "--batch", "32"),
     "serve memory": ("--plans", "2"),
 }  # fmt: skip
 LEFT_OUT = {
