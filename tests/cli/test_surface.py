@@ -157,6 +157,7 @@ WORDS = {
     "bench": set(),
     "train": {"run", "--set", "--dry-run", "--max-restarts", "--join", "--capture", "--format"},
     "feed": set(),
+    "delta": set(),
     "capture": {"command_", "-o --output", "--steps", "--skip", "--plain", "--force"},
     "predict": {
         *("model", "--plan", "--ranks", "--batch", "--machine", "--calibrate", "--cost-model", "--what-if"),
@@ -227,6 +228,14 @@ def test_the_words_of_feeds_are_frozen():
     assert isinstance(group, click.Group)
     found = {name: {" ".join(each.opts) for each in one.params} for name, one in group.commands.items()}
     assert found == {"status": {"run", "--watch", "--format"}}
+
+
+def test_the_words_of_deltas_are_frozen():
+    group = command("delta")
+    assert isinstance(group, click.Group)
+    found = {name: {" ".join(each.opts) for each in one.params} for name, one in group.commands.items()}
+    made = {"-o --output", "--force"}
+    assert found == {"make": {"old", "new", *made, "--format"}, "apply": {"model", "deltas", *made}}
 
 
 def test_the_defaults_are_frozen():

@@ -36,6 +36,7 @@ OWN = {  # groups of `recsmith --help`: each command's module of recsmith.cli, a
         "data": ("data", "Look at training data, check it, or generate some whose truth is known."),
         "feed": ("train", "See how the workers do that read data for a training job."),
         "reshard": ("replan", "Move a checkpoint to the shards of another plan."),
+        "delta": ("delta", "Carry what a day of training changed to copies of a model, in few bytes."),
     },
     "Predict and measure": {
         "capture": ("predict", "Capture some steps of a training job, to predict others from."),

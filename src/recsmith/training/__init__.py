@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from recsmith.training.launch.launching import train
     from recsmith.training.losses.settings import RunTask
     from recsmith.training.optimizers.settings import DenseOptimizer, RunOptimizers, SparseOptimizer
+    from recsmith.training.results.deltas import apply_deltas, make_delta
     from recsmith.training.results.evaluation import evaluate
     from recsmith.training.results.serving import load_model
     from recsmith.training.run import (
@@ -39,6 +40,7 @@ _core = late_names(__name__, {
     "recsmith.training.launch.launching": ("train",),
     "recsmith.training.losses.settings": ("RunTask",),
     "recsmith.training.optimizers.settings": ("DenseOptimizer", "RunOptimizers", "SparseOptimizer"),
+    "recsmith.training.results.deltas": ("apply_deltas", "make_delta"),
     "recsmith.training.results.evaluation": ("evaluate",),
     "recsmith.training.results.serving": ("load_model",),
     "recsmith.training.run": (
@@ -52,8 +54,9 @@ _core = late_names(__name__, {
 
 __all__ = [
     "BatchChange", "Checkpointing", "DenseOptimizer", "OpenRun", "Run", "RunComms", "RunData", "RunFacts", "RunMetrics",
-    "RunModel", "RunOptimizers", "RunTable", "RunTask", "Scores", "SparseOptimizer", "System", "SystemTold", "evaluate",
-    "load_model", "load_run", "noun", "run_from_raw", "run_to_raw", "save_run", "train",
+    "RunModel", "RunOptimizers", "RunTable", "RunTask", "Scores", "SparseOptimizer", "System", "SystemTold",
+    "apply_deltas", "evaluate", "load_model", "load_run", "make_delta", "noun", "run_from_raw", "run_to_raw",
+    "save_run", "train",
 ]  # fmt: skip
 
 

@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
@@ -32,8 +32,10 @@ from recsmith.training.tables.plain import exported_names
 WEIGHTS = "weights.safetensors"
 TYPE_NAMES = {
     torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64", torch.float64: "F64",
+    torch.int32: "I32",
 }  # fmt: skip
-RAW = {torch.float32: "<f4", torch.float16: "<f2", torch.bfloat16: "<u2", torch.int64: "<i8", torch.float64: "<f8"}
+RAW = {torch.float32: "<f4", torch.float16: "<f2", torch.bfloat16: "<u2", torch.int64: "<i8", torch.float64: "<f8",
+       torch.int32: "<i4"}  # fmt: skip
 
 
 def export(job: ShardedJob, run: Run, schema: DataSchema, folder: Path, card: Raw) -> None:
@@ -45,7 +47,7 @@ def export(job: ShardedJob, run: Run, schema: DataSchema, folder: Path, card: Ra
     if dist.get_rank() == 0:
         try:
             partial.mkdir(parents=True, exist_ok=True)
-            _make_file(partial / WEIGHTS, {names[name]: each for name, each in whole.items()})
+            make_tensor_file(partial / WEIGHTS, {names[name]: each for name, each in whole.items()})
         except OSError as error:
             raise RecSmithError(
                 f"the trained model cannot be written to '{partial}': {error.strerror or error}; make room, and "
@@ -58,7 +60,7 @@ def export(job: ShardedJob, run: Run, schema: DataSchema, folder: Path, card: Ra
         raw |= {"systems": others} if (others := {name: each for name, each in told if name and each}) else {}
         write_text(str(partial / CARD), dump_json(raw))
     dist.barrier()
-    arrays = _arrays(partial / WEIGHTS)
+    arrays = arrays_of(partial / WEIGHTS)
     for name, corner, tensor, everywhere in job.rows.shards():
         if not everywhere or dist.get_rank() == 0:
             arrays[names[name]][_window(corner, tensor)] = _plain(tensor.detach().cpu())
@@ -82,7 +84,7 @@ def export_changed(model: Path, folder: Path, changed: Mapping[str, torch.Tensor
     try:
         shutil.rmtree(partial, ignore_errors=True)
         shutil.copytree(model, partial)
-        arrays = _arrays(partial / WEIGHTS)
+        arrays = arrays_of(partial / WEIGHTS)
         for name, tensor in changed.items():
             arrays[name][_window((0,) * tensor.dim(), tensor)] = _plain(tensor.cpu())
         del arrays
@@ -164,7 +166,7 @@ def _said(whole: WholeTensor | None) -> str:
     return "missing" if whole is None else f"{whole.shape} of {str(whole.dtype).removeprefix('torch.')}"
 
 
-def _arrays(file: Path) -> dict[str, Any]:
+def arrays_of(file: Path, mode: Literal["r", "r+"] = "r+") -> dict[str, Any]:
     """The tensors of a safetensors file of our own as arrays in mapped memory, to write into; bf16 as its 16 bits."""
     with file.open("rb") as opened:
         length = int.from_bytes(opened.read(8), "little")
@@ -173,11 +175,14 @@ def _arrays(file: Path) -> dict[str, Any]:
     made: dict[str, Any] = {}
     for name, entry in header.items():
         shape, start = tuple(entry["shape"]), 8 + length + entry["data_offsets"][0]
-        made[name] = np.memmap(file, types[entry["dtype"]], "r+", offset=start, shape=shape or (1,))
+        if 0 in shape:  # nothing to map
+            made[name] = np.empty(shape, types[entry["dtype"]])
+            continue
+        made[name] = np.memmap(file, types[entry["dtype"]], mode, offset=start, shape=shape or (1,))
     return made
 
 
-def _make_file(file: Path, weights: dict[str, WholeTensor]) -> None:
+def make_tensor_file(file: Path, weights: dict[str, WholeTensor]) -> None:
     """The header and room for every tensor, which the disk must have now: later, mapped memory could not say so."""
     header: Raw = {}
     end = 0
