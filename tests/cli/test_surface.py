@@ -163,6 +163,7 @@ WORDS = {
         *("model", "--plan", "--ranks", "--batch", "--machine", "--calibrate", "--cost-model", "--what-if"),
         *("--cluster", "--optimizer", "--towers", "--link", "--servers", "--timeline", "--format"),
     },
+    "export": {"folder", "--for", "-o --output"},
     "evaluate": {"folder", "--data", "--ranks", "--group", "--at", "--format"},
     "search": {
         *("run", "--set", "--under", "--price", "--cluster -c", "--widths", "--rows", "--tables"),

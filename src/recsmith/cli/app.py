@@ -33,6 +33,7 @@ OWN = {  # groups of `recsmith --help`: each command's module of recsmith.cli, a
     "Train": {
         "train": ("train", "Train a recommendation model on TorchRec, under a plan."),
         "evaluate": ("train", "Score a trained model on test data."),
+        "export": ("train", "Put a trained model into a folder of its own that takes raw rows."),
         "data": ("data", "Look at training data, check it, or generate some whose truth is known."),
         "feed": ("train", "See how the workers do that read data for a training job."),
         "reshard": ("replan", "Move a checkpoint to the shards of another plan."),

@@ -260,8 +260,8 @@ def sequences(events: str, **options: Any) -> None:
 def vocabulary(data: tuple[str, ...], output: str, extend: str | None, format_: str, **options: Any) -> None:
     """Count the texts and raw ids of features, and write which row of its table each has.
 
-    DATA is a spec whose features name vocabularies, or a folder that this command wrote; the counts of several are
-    added up. A file is written for each vocabulary that a feature names, under the name that it has there.
+    DATA is a spec whose features name vocabularies, a run (its data.train), or a folder that this command wrote; the
+    counts of several are added up. A file is written for each vocabulary that a feature names, under its name there.
 
     \b
     recsmith data vocabulary clicks.yaml -o vocabularies --least 2
@@ -273,9 +273,23 @@ def vocabulary(data: tuple[str, ...], output: str, extend: str | None, format_: 
 
     counted = progress_printer(lambda done: f"{done:,} samples counted", PROGRESS_S)
     base = None if extend is None else Path(extend)
-    made = make_vocabularies(data, Path(output), extend=base, on_progress=counted, **options)
+    made = make_vocabularies(list(map(_of_run, data)), Path(output), extend=base, on_progress=counted, **options)
     end_line()
     print_as(format_, lambda: vocabularies_report(made), lambda: vocabularies_to_raw(made))
+
+
+def _of_run(data: str) -> Any:
+    """The spec of data.train where a file is a run; what was given, where it is not."""
+    from recsmith.data import spec_from_raw
+    from recsmith.files import parse, read_text
+    from recsmith.training.run import SCHEMA, load_run
+
+    if not data.endswith((".yaml", ".yml", ".json")) or not Path(data).exists():
+        return data
+    if parse(read_text(data), data).get("schema") != SCHEMA:
+        return data
+    train: Any = load_run(data).data.train
+    return spec_from_raw({**train}, f"{data}: data.train") if isinstance(train, dict) else train
 
 
 @data_command.command(name="workload")

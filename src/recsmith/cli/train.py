@@ -1,4 +1,4 @@
-"""Commands around training jobs: `recsmith train`, `evaluate` and `feed`."""
+"""Commands around training jobs: `recsmith train`, `evaluate`, `export` and `feed`."""
 
 import os
 import time
@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from recsmith.cli.options import count_option, format_option
-from recsmith.cli.printing import is_watched, print_json, say, show_report
+from recsmith.cli.printing import is_watched, note, print_json, say, show_report
 from recsmith.errors import RecSmithError
 
 WATCH_S = 2.0  # between two looks of --watch: as often as ranks write
@@ -131,6 +131,25 @@ def show_made(made: Any, scores: dict[str, Any], lines: list[str], format_: str)
         return
     for line in (*lines, *(f"{name} model on --test: {_scores_line(each)}" for name, each in told.items())):
         click.echo(line)
+
+
+@click.command(name="export")
+@click.argument("folder", metavar="RUN")
+@click.option("--for", "runtime", type=click.Choice(["torch"]), default="torch", show_default=True,
+              help="What runs the model: torch, by recsmith.training.load_model.")  # fmt: skip
+@click.option("-o", "--output", required=True, metavar="DIR", help="A new folder for the model.")
+def export_command(folder: str, runtime: str, output: str) -> None:
+    """Put a trained model into a folder of its own that takes raw rows: weights, vocabularies and transforms.
+
+    \b
+    recsmith export runs/first -o served
+    """
+    from recsmith.training.results.exporting import export_model
+    from recsmith.units import counted
+
+    del runtime  # there is one
+    columns = export_model(folder, output)
+    note(f"written to {output}; it scores rows with {counted(len(columns), 'column')}: {', '.join(columns)}")
 
 
 @click.group(name="feed")

@@ -220,7 +220,8 @@ class DataSchema:
     """What every sample holds: the bags of its features, dense values and labels, each in this order.
 
     values: what they mean beside their names; None where nobody kept that. missing_labels: labels that some samples
-    lack, which is NaN in a batch. number_labels: labels that are any finite number; others are chances, 0 to 1.
+    lack, which is NaN in a batch. number_labels: labels that are any finite number; others are chances, 0 to 1. raw:
+    the columns that it is made of, as a spec of data has them, for rows that are served; None where nobody knows them.
     """
 
     features: tuple[DataFeature, ...]
@@ -229,6 +230,7 @@ class DataSchema:
     values: ValueMeaning | None = ValueMeaning()
     missing_labels: tuple[str, ...] = ()
     number_labels: tuple[str, ...] = ()
+    raw: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
         """Check that no name stands twice, and that labels are there of which more is said."""

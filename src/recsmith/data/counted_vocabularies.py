@@ -4,6 +4,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -61,13 +62,19 @@ def make_vocabularies(
                 counters.add_file(file.stem, file)
         for spec in specs:
             _count(spec, counters, on_progress)
-        return [
+        made = [
             write_vocabulary(
-                counter.merged(), partial / f"{name}{ENDING}", counter.kind, least=least, rows=rows,
-                base=bases.get(name), about={"features": sorted(set(named.get(name, [])))},
+                counter.merged(),
+                partial / f"{name}{ENDING}",
+                counter.kind,
+                least=least,
+                rows=rows,
+                base=bases.get(name),
+                about={"features": sorted(set(named.get(name, [])))},
             )
             for name, counter in counters.made()
         ]  # fmt: skip
+    return [replace(each, file=str(folder / Path(each.file).name)) for each in made]
 
 
 def is_folder(source: Any) -> bool:

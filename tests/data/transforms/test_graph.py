@@ -1,6 +1,7 @@
 """Each transform gives what it gives sample by sample, in plain Python."""
 
 import math
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,19 @@ def test_ids_are_transformed_as_sample_by_sample(samples: list[Any], repeats: bo
         "d": [[each * 38 % 61 for each in row] for row in b],
     }  # fmt: skip
     assert {name: rows(bags) for name, bags in found.items()} == expected
+
+
+@given(times=st.lists(st.integers(-(2**33), 2**35), min_size=1, max_size=20))
+def test_times_are_the_hours_and_days_of_pythons_calendar(times: list[int]) -> None:
+    parts = ("hour", "weekday", "day", "month")
+    graph = TransformGraph(SCHEMA, [made(op="calendar", feature="a", part=each, into=each) for each in parts])
+    found = graph.apply(batch([times], [[]], [(0.0, 0.0)]))[0].ids
+    known = [datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=each) for each in times]
+    assert found["hour"].values.tolist() == [each.hour for each in known]
+    assert found["weekday"].values.tolist() == [each.weekday() for each in known]
+    assert found["day"].values.tolist() == [each.day - 1 for each in known]
+    assert found["month"].values.tolist() == [each.month - 1 for each in known]
+    assert [graph.schema.features[at].num_embeddings for at in range(2, 6)] == [24, 7, 31, 12]
 
 
 @given(samples=SAMPLES)

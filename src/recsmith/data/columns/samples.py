@@ -86,7 +86,7 @@ class TableReader:
         )
         return DataSchema(
             features=tuple(features), dense=columns.dense, labels=columns.labels, values=values,
-            missing_labels=columns.missing_labels, number_labels=columns.number_labels,
+            missing_labels=columns.missing_labels, number_labels=columns.number_labels, raw=_raw(columns),
         )  # fmt: skip
 
     def samples(
@@ -130,6 +130,12 @@ class TableReader:
     def _rows_of(self, feature: ColumnFeature) -> int | None:
         vocabulary = self.vocabularies.get(feature.name)
         return feature.num_embeddings or (None if vocabulary is None else vocabulary.num_embeddings)
+
+
+def _raw(columns: Columns) -> dict[str, Any]:
+    """What a schema keeps of columns, so that raw rows can be served (rows.py)."""
+    kept = {"features": [encode(each) for each in columns.features], "dense": list(columns.dense)}
+    return {**kept, "nulls": list(getattr(columns, "nulls", ()))}
 
 
 def columns_of(columns: Columns, *more: str | None) -> list[str]:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -74,7 +75,7 @@ def samples_table(
     known = {each.name: each for each in schema.features}
     for name in features:
         columns |= _feature_columns(arrow, known[name], samples.ids[name])
-    described = {SCHEMA_KEY: json.dumps(encode(schema)).encode()}
+    described = {SCHEMA_KEY: json.dumps(encode(replace(schema, raw=None))).encode()}
     return arrow.table(columns).replace_schema_metadata(described)
 
 

@@ -4,13 +4,14 @@ The operations are those that DSI names (Zhao et al., ISCA 2022, arXiv 2108.0937
 """
 
 import math
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from recsmith._types import noun
 from recsmith.errors import CorruptFile, check_rules
 from recsmith.files import Raw, decode, did_you_mean, encode
 
 LARGEST_ROWS = 2**40
+CALENDAR = {"hour": 24, "weekday": 7, "day": 31, "month": 12}  # rows of each part of a time
 
 
 @noun
@@ -93,6 +94,18 @@ class MapIds:
 
 
 @noun
+class Calendar:
+    """A time in seconds since 1970 (`ids: seconds`) to its hour, weekday (0 is Monday), day or month in UTC.
+
+    Each is a row: 24 hours, 7 weekdays, 31 days of a month, 12 months.
+    """
+
+    feature: str
+    part: Literal["hour", "weekday", "day", "month"]
+    into: str | None = None
+
+
+@noun
 class Bucketize:
     """A dense column to a feature of one id: how many borders are at or below the value."""
 
@@ -155,10 +168,10 @@ class OneHot:
         check_rules(None if self.values else "values of one_hot is empty; list some")
 
 
-Transform = HashIds | ScatterIds | First | NGram | MapIds | Bucketize | Clip | Log | BoxCox | OneHot
+Transform = HashIds | ScatterIds | First | NGram | MapIds | Calendar | Bucketize | Clip | Log | BoxCox | OneHot
 OPERATIONS: dict[str, Any] = {
-    "hash": HashIds, "scatter": ScatterIds, "first": First, "n_gram": NGram, "map_ids": MapIds, "bucketize": Bucketize,
-    "clip": Clip, "log": Log, "box_cox": BoxCox, "one_hot": OneHot,
+    "hash": HashIds, "scatter": ScatterIds, "first": First, "n_gram": NGram, "map_ids": MapIds, "calendar": Calendar,
+    "bucketize": Bucketize, "clip": Clip, "log": Log, "box_cox": BoxCox, "one_hot": OneHot,
 }  # fmt: skip
 
 

@@ -13,7 +13,9 @@ from recsmith.data.batch import Batch, DataFeature, DataSchema, JaggedIds, Singl
 from recsmith.data.deduplication import with_runs_once
 from recsmith.data.source import BlockSource, GrowingSource, SampleBlock
 from recsmith.data.transforms.declared import (
+    CALENDAR,
     Bucketize,
+    Calendar,
     First,
     HashIds,
     MapIds,
@@ -28,7 +30,7 @@ from recsmith.data.transforms.operations import bucket, dense_of, ids_of
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.files import did_you_mean
 
-Sparse = HashIds | ScatterIds | First | NGram | MapIds
+Sparse = HashIds | ScatterIds | First | NGram | MapIds | Calendar
 
 
 @record
@@ -159,7 +161,10 @@ def _feature(transform: Sparse, read: DataFeature) -> DataFeature:
         return replace(read, name=name, pooling_factor=float(transform.count) if shorter else mean)
     if isinstance(transform, NGram):
         return DataFeature(name=name, num_embeddings=transform.num_embeddings)
-    rows = transform.num_embeddings if isinstance(transform, HashIds | ScatterIds) else len(transform.ids) + 1
+    if isinstance(transform, Calendar):
+        rows = CALENDAR[transform.part]
+    else:
+        rows = transform.num_embeddings if isinstance(transform, HashIds | ScatterIds) else len(transform.ids) + 1
     return replace(read, name=name, num_embeddings=rows, zipf=None)
 
 

@@ -11,6 +11,7 @@ from recsmith.data.batch import JaggedIds, Singles
 from recsmith.data.transforms.declared import (
     BoxCox,
     Bucketize,
+    Calendar,
     Clip,
     First,
     HashIds,
@@ -25,7 +26,9 @@ from recsmith.workloads.scattered_rows import scatter
 Column = Singles
 
 
-def ids_of(transform: HashIds | ScatterIds | First | NGram | MapIds, bags: JaggedIds) -> tuple[JaggedIds, Bools | None]:
+def ids_of(
+    transform: HashIds | ScatterIds | First | NGram | MapIds | Calendar, bags: JaggedIds
+) -> tuple[JaggedIds, Bools | None]:
     """(bags, wrong): what comes of a feature's bags, and which of them have no outcome (B,), None for none."""
     if isinstance(transform, HashIds):
         return _with_values(bags, hashed(bags.values, transform.salt, transform.num_embeddings)), None
@@ -35,6 +38,8 @@ def ids_of(transform: HashIds | ScatterIds | First | NGram | MapIds, bags: Jagge
         return _first(bags, transform.count), None
     if isinstance(transform, NGram):
         return _n_grams(bags, transform), None
+    if isinstance(transform, Calendar):
+        return _with_values(bags, part_of_time(bags.values, transform.part)), None
     return _mapped(bags, transform)
 
 
@@ -42,6 +47,20 @@ def hashed(values: Ints, salt: int, rows: int) -> Ints:
     """A row for each id (n,): two rounds of SplitMix64's finalizer, modulo the rows."""
     words = mixed(mixed(values.astype(np.uint64) + np.uint64(salt)) + np.uint64(salt))
     return (words % np.uint64(rows)).astype(np.int64)
+
+
+def part_of_time(seconds: Ints, part: str) -> Ints:
+    """The hour, weekday, day of the month less 1, or month less 1 of times in UTC (n,)."""
+    days = seconds // 86_400
+    if part == "hour":
+        return seconds // 3_600 % 24
+    if part == "weekday":
+        return (days + 3) % 7  # the first day of 1970 was a Thursday
+    dates = days.astype("datetime64[D]")
+    months = dates.astype("datetime64[M]")
+    if part == "day":
+        return (dates - months.astype("datetime64[D]")).astype(np.int64)
+    return months.astype(np.int64) % 12
 
 
 def _scatter(bags: JaggedIds, rows: int) -> tuple[JaggedIds, Bools | None]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from recsmith._types import noun
 from recsmith.data import DataSchema
+from recsmith.data.columns.rows import vocabularies_in
 from recsmith.errors import UsageError
 from recsmith.files import Raw, Source, decode, read_raw, source_text, spell_out
 from recsmith.training.listed import CardKeys
@@ -72,7 +73,7 @@ def read_card(folder: Path) -> ModelCard:
     model = card.model
     for system in systems():
         model = system.model_in(model, folder)
-    return replace(card, model=model)
+    return replace(card, model=model, data=vocabularies_in(card.data, folder))
 
 
 def keep_files(model: RunModel, folder: Path) -> RunModel:

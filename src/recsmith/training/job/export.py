@@ -20,6 +20,7 @@ from safetensors import SafetensorError, safe_open
 
 from recsmith.adapters.chunk_bytes import BLOCK
 from recsmith.data import DataSchema
+from recsmith.data.columns.rows import keep_vocabularies
 from recsmith.errors import CorruptFile, RecSmithError
 from recsmith.files import Raw, check_is_file, dump_json, parse_json, read_text, write_text
 from recsmith.training.job.card import CARD, described, keep_files
@@ -54,7 +55,7 @@ def export(job: ShardedJob, run: Run, schema: DataSchema, folder: Path, card: Ra
                 "start the same command again"
             ) from None
         model = keep_files(run.model, partial)
-        raw = {**described(model, schema, run.seed), **card}
+        raw = {**described(model, keep_vocabularies(schema, partial), run.seed), **card}
         told = [(system.name, system.exported(run, job.model)) for system in systems()]
         raw |= {key: value for name, each in told if not name for key, value in each.items()}
         raw |= {"systems": others} if (others := {name: each for name, each in told if name and each}) else {}

@@ -6,6 +6,7 @@ B samples
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import numpy as np
 import torch
 
 from recsmith.data import Batch, DataSchema, JaggedIds
+from recsmith.data.columns.rows import RawRowReader, Rows
 from recsmith.data.domain import id_outside, wrong_values
 from recsmith.errors import UsageError
 from recsmith.files import Source, source_text
@@ -64,6 +66,22 @@ class Predictor:
                     f"feature '{name}' has id {odd}, and its table {rows:,} rows; give whole numbers from 0 to "
                     f"{rows - 1:,}, as the data that the model was trained on has them"
                 )
+
+    def predict_rows(self, rows: Rows) -> np.ndarray:
+        """Probabilities (B, L) of raw rows, with the columns that the data of the model has.
+
+        Args:
+            rows: a list of dicts, a mapping of columns (lists or NumPy arrays), or a table of pyarrow, pandas, polars.
+
+        Raises:
+            UsageError: a column is missing, a value is none that the model knows, or it was trained on ids.
+        """
+        return self.predict(self.row_reader.batch(rows))
+
+    @cached_property
+    def row_reader(self) -> RawRowReader:
+        """What makes batches of raw rows; UsageError where the model was trained on ids."""
+        return RawRowReader(self.schema)
 
     def table(self, name: str) -> np.ndarray:
         """The vectors of all ids of a table (rows, columns), whatever it is stored as.

@@ -1,7 +1,7 @@
 """Data as a run file names it: where samples come from, and how many a step has."""
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from recsmith._types import noun
 from recsmith.data.order import WINDOW
@@ -10,6 +10,7 @@ from recsmith.feeding.engines import EngineName
 from recsmith.training.listed import DataKeys
 from recsmith.training.seams.system import keys_of_systems
 
+LIKE = "like"  # of data.test
 MOST_SAMPLES = 2**31  # of a step
 MOST_EPOCHS, MOST_WORKERS = 2**20, 1024
 
@@ -74,15 +75,29 @@ class BatchChange:
         )
 
 
+def _like(train: Any, test: Any) -> Any:
+    """data.test, written out where it is that of data.train with other values of some keys."""
+    if not isinstance(test, dict) or LIKE not in test:
+        return test
+    given = cast(dict[str, Any], test)
+    if given[LIKE] != "train" or not isinstance(train, dict):
+        raise UsageError(
+            f"data.test is like {given[LIKE]!r:.40}, which is no mapping of data.train; write like: train, where "
+            "data.train names its format, or name the format here"
+        )
+    return {**cast(dict[str, Any], train), **{key: value for key, value in given.items() if key != LIKE}}
+
+
 @noun
 @keys_of_systems("data.")
 class RunData(DataKeys):
     """Where samples come from. train, test: a file, a folder, or a mapping that names the format (docs/data.md).
 
-    batch_size: samples per rank and step. global_batch_size: of all ranks instead, so that a run means the same on
-    another number of ranks. batch_changes: other sizes from some steps on, such as larger ones once the loss falls
-    slowly. epochs: passes over train. shuffle: in an order drawn from the run's seed. last: `drop` leaves the
-    samples out that fill no step at the end of an epoch; `keep` trains on them in a step of fewer.
+    test may be {like: train, split: test}: the mapping of train with other values of some keys. batch_size: samples per
+    rank and step. global_batch_size: of all ranks instead, so that a run means the same on another number of ranks.
+    batch_changes: other sizes from some steps on, such as larger ones once the loss falls slowly. epochs: passes over
+    train. shuffle: in an order drawn from the run's seed. last: `drop` leaves the samples out that fill no step at the
+    end of an epoch; `keep` trains on them in a step of fewer.
 
     keep_together: so many samples that are stored side by side stay so when shuffled, as the samples of a session must
     whose features repeat. window: samples that are shuffled together; fewer need less memory. feed: processes of each
@@ -108,6 +123,7 @@ class RunData(DataKeys):
     seed: int | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "test", _like(self.train, self.test))
         steps = [change.after_steps for change in self.batch_changes]
         check_rules(
             outside("data.batch_size", self.batch_size, 1, MOST_SAMPLES),

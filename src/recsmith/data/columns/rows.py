@@ -1,0 +1,186 @@
+"""Raw rows, as a program has them: the samples that files with the same columns would hold.
+
+What a model was trained on is kept beside it: which columns it reads, their vocabularies, and transforms.
+"""
+
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from recsmith._types import noun
+from recsmith.data.arrow import pyarrow
+from recsmith.data.batch import Batch, DataSchema
+from recsmith.data.columns.features import ColumnFeature
+from recsmith.data.columns.samples import TableReader, columns_of
+from recsmith.data.transforms.declared import transform_from_raw
+from recsmith.data.transforms.graph import TransformGraph
+from recsmith.data.vocabularies.settings import vocabulary_spec
+from recsmith.data.vocabularies.vocabulary import Vocabulary
+from recsmith.errors import CorruptFile, RecSmithError, UsageError
+from recsmith.files import decode, did_you_mean, encode
+
+FOLDER = "vocabularies"  # of a trained model's folder
+Rows = Any  # dicts, columns by name, or a table of pyarrow, pandas or polars
+
+
+@noun
+class RawColumns:
+    """Which columns of raw rows a model reads, as a spec of data names them; nulls: texts that stand for nothing."""
+
+    features: tuple[ColumnFeature, ...]
+    dense: tuple[str, ...] = ()
+    nulls: tuple[str, ...] = ()
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """None: rows that are scored have no labels."""
+        return ()
+
+    @property
+    def missing_labels(self) -> tuple[str, ...]:
+        """None."""
+        return ()
+
+    @property
+    def number_labels(self) -> tuple[str, ...]:
+        """None."""
+        return ()
+
+
+class RawRowReader:
+    """Makes a batch of raw rows, by the columns, vocabularies and transforms of data that a model was trained on.
+
+    Raises:
+        UsageError: nobody knows the columns of that data, or a vocabulary is not there.
+    """
+
+    def __init__(self, schema: DataSchema) -> None:
+        if schema.raw is None:
+            raise UsageError(
+                "the model was trained on ids, and not on columns of raw rows; give ids, or train it on data of format "
+                "text or parquet whose columns a spec names"
+            )
+        self.columns = decode(RawColumns, schema.raw, "the card of a model")
+        transforms = () if schema.values is None else schema.values.transforms
+        self._reader = TableReader(self.columns)
+        self._graph = TransformGraph(
+            self._reader.schema(), [transform_from_raw(each, "the card of a model") for each in transforms]
+        )
+        self._labels = schema.labels
+        self.names = tuple(columns_of(self.columns))
+
+    def batch(self, rows: Rows) -> Batch:
+        """The samples of rows, without labels: a list of dicts, columns by name, or a table of pyarrow, pandas, polars.
+
+        What is null, or a key that a dict lacks, is an empty bag, and 0 as a dense value.
+
+        Raises:
+            UsageError: a column is missing, or a value is none that the data of the model could hold.
+        """
+        table: Any = self._table(rows)
+        try:
+            found = self._reader.samples(table, np.arange(int(table.num_rows)), "the rows", "of those given")
+        except CorruptFile as error:
+            raise UsageError(str(error)) from None
+        if found.corrupt:
+            raise UsageError(found.first_corrupt)
+        samples, _, wrong = self._graph.apply(found.samples)
+        if wrong is not None:
+            raise UsageError(wrong.problem)
+        labels = np.zeros((len(samples), len(self._labels)), np.float32)
+        return replace(samples, labels=labels, label_names=self._labels)
+
+    def _table(self, rows: Rows) -> Any:
+        arrow = pyarrow()
+        try:
+            if isinstance(rows, Sequence):
+                made = arrow.table(self._columns_of(cast(Sequence[Any], rows)))
+            else:
+                made = arrow.table(dict(cast(Mapping[str, Any], rows)) if isinstance(rows, Mapping) else rows)
+        except (arrow.ArrowException, AttributeError, TypeError, ValueError) as error:
+            raise UsageError(
+                f"rows cannot be made a table: {str(error).splitlines()[0]}; give dicts, columns by name, or a table "
+                "of pyarrow, pandas or polars"
+            ) from None
+        missing = next((name for name in self.names if name not in made.column_names), None)
+        if missing is not None:
+            raise UsageError(f"the rows have no column '{missing}'{did_you_mean(missing, made.column_names)}")
+        return arrow.table({name: self._without_nulls(made[name]) for name in self.names})
+
+    def _columns_of(self, rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+        """The columns of dicts; one that no dict has is left out."""
+        return {name: [each.get(name) for each in rows] for name in self.names if any(name in each for each in rows)}
+
+    def _without_nulls(self, column: Any) -> Any:
+        """A column whose texts that stand for nothing are null, as readers of CSV have it."""
+        arrow = pyarrow()
+        if not self.columns.nulls or not (
+            arrow.types.is_string(column.type) or arrow.types.is_large_string(column.type)
+        ):
+            return column
+        nothing = arrow.compute.is_in(column, value_set=arrow.array(self.columns.nulls, column.type))
+        return arrow.compute.if_else(nothing, None, column)
+
+
+def keep_vocabularies(schema: DataSchema, folder: Path) -> DataSchema:
+    """Put the vocabularies of a model's data into its folder; the schema that names them there.
+
+    Raises:
+        RecSmithError: one is no longer what the model was trained with, or the disk is full.
+    """
+    if schema.raw is None:
+        return schema
+    columns, kept = decode(RawColumns, schema.raw, "the data"), dict[str, str]()
+    for each in columns.features:
+        if each.vocabulary is None:
+            continue
+        said = vocabulary_spec(each.vocabulary)
+        trained = None if schema.values is None else schema.values.vocabularies.get(each.name)
+        if not Path(said.path).exists() or (trained is not None and Vocabulary(said).meaning != trained):
+            raise RecSmithError(
+                f"'{said.path}' is no longer the vocabulary that feature '{each.name}' was trained with; put it back, "
+                "and start the same command again"
+            )
+        if said.path not in kept:
+            kept[said.path] = f"{FOLDER}/{len(kept)}-{Path(said.path).name}"
+            _put(Path(said.path), folder / kept[said.path])
+    return _with_paths(schema, kept.__getitem__)
+
+
+def vocabularies_in(schema: DataSchema, folder: Path) -> DataSchema:
+    """The schema of a model in a folder, whose vocabularies are named by their paths."""
+    return schema if schema.raw is None else _with_paths(schema, lambda path: str(folder / path))
+
+
+def _with_paths(schema: DataSchema, place: Callable[[str], str]) -> DataSchema:
+    columns = decode(RawColumns, schema.raw, "the data")
+
+    def moved(feature: ColumnFeature) -> ColumnFeature:
+        if feature.vocabulary is None:
+            return feature
+        said = vocabulary_spec(feature.vocabulary)
+        return replace(feature, vocabulary=replace(said, path=place(said.path)))
+
+    made = replace(columns, features=tuple(moved(each) for each in columns.features))
+    return replace(schema, raw=encode(made))
+
+
+def _put(file: Path, target: Path) -> None:
+    """Link a file, which takes no room, or copy it where disks differ."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.unlink(missing_ok=True)
+    try:
+        os.link(file, target)
+    except OSError:
+        try:
+            shutil.copyfile(file, target)
+        except OSError as error:
+            raise RecSmithError(
+                f"vocabulary '{file}' cannot be written to '{target}': {error.strerror or error}; make room, and start "
+                "the same command again"
+            ) from None
