@@ -1,6 +1,9 @@
 """Values built in Python are checked as files are: kept as a file would keep them, or refused with the rule."""
 
 # pyright: reportArgumentType=false
+import json
+import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,7 @@ from recsmith import Cluster, Feature, Space, TableRule, load_plan, plan, save_p
 from recsmith.errors import UsageError
 from recsmith.plans import Cache
 from recsmith.sharding import Shard
+from recsmith.training import DenseOptimizer, Run, RunData, RunModel, RunOptimizers, RunTask
 
 ONE = Feature(name="a", pooling_factor=1)
 
@@ -54,6 +58,24 @@ def test_what_a_file_would_keep_is_kept(tmp_path: Path):
 def test_what_no_file_could_hold_is_refused(build: Any, words: str):
     with pytest.raises(UsageError, match=words.replace("(", r"\(").replace("^", r"\^")):
         build()
+
+
+def test_functions_and_classes_are_kept_by_their_names(monkeypatch: pytest.MonkeyPatch):
+    own = Run(
+        data=RunData(train="a"), output="out", model=RunModel(name=json.dumps), pipeline={"name": Counter, "steps": 2},
+        watchers=(json.loads, {"name": Counter}), optimizers=RunOptimizers(dense=DenseOptimizer(name=Counter)),
+    )  # fmt: skip
+    assert (own.model.name, own.pipeline) == ("json:dumps", {"name": "collections:Counter", "steps": 2})
+    assert own.watchers == ("json:loads", {"name": "collections:Counter"})
+    assert own.optimizers.dense.name == "collections:Counter"
+    assert RunTask(label="a", loss=json.dumps).loss == "json:dumps"
+    monkeypatch.setattr(json.dumps, "__module__", "__main__")
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", "/work/mine.py")
+    assert RunModel(name=json.dumps).name == "mine:dumps"
+    with pytest.raises(
+        UsageError, match=r"name of RunModel is <function.*; it must be a function or class that has a name"
+    ):
+        RunModel(name=lambda tables, dense: tables)
 
 
 def test_one_figure_or_one_per_rank():

@@ -1,11 +1,13 @@
 """Checks the fields of nouns that Python code builds, by the rules that files are read by.
 
-A check takes a value and returns it as the noun keeps it: numpy's numbers become Python's, lists become tuples, and
-whole floats such as 1e6 become counts. What a file could not hold is refused.
+A check takes a value and returns it as the noun keeps it: numpy's numbers become Python's, lists become tuples, whole
+floats such as 1e6 become counts, and functions and classes their 'module:name'. What a file could not hold is refused.
 """
 
+import sys
 from collections.abc import Callable
 from dataclasses import is_dataclass
+from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, cast, get_args, get_origin
 
@@ -64,9 +66,24 @@ def _number(value: Any) -> float:
 
 
 def _text(value: Any) -> str:
+    if callable(value):
+        return _module_and_name(value)
     if not isinstance(value, str):
         raise WrongError(value, "text")
     return value if type(value) is str else str(value)
+
+
+def _module_and_name(value: Any) -> str:
+    """'module:name' of a function or class, by which processes of a job find it, and a file holds it."""
+    module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", "")
+    if not module or not name.isidentifier():  # a lambda, or one that stands in another function or class
+        raise WrongError(value, "a function or class that has a name in a module, or that as text, 'module:name'")
+    if module == "__main__":
+        file = getattr(sys.modules[module], "__file__", None)
+        if file is None:
+            raise WrongError(value, "a function or class in a file, since other processes have to find it")
+        module = Path(file).stem
+    return f"{module}:{name}"
 
 
 def _truth(value: Any) -> bool:
@@ -155,7 +172,9 @@ def _by_name(check: Check | None) -> Check:
         if not isinstance(value, dict) or not all(isinstance(key, str) for key in cast(dict[Any, Any], value)):
             raise WrongError(value, "a dict with text as keys")
         named = cast(dict[str, Any], value)
-        return {key: _inside(check, item, key) for key, item in named.items()} if check else named
+        if check is None:  # of any values, as settings beside the name of a component
+            return {key: _text(item) if key == "name" and callable(item) else item for key, item in named.items()}
+        return {key: _inside(check, item, key) for key, item in named.items()}
 
     return check_values
 

@@ -15,10 +15,12 @@ from recsmith.plans import Plan
 from recsmith.training import DenseOptimizer, Run, RunComms, RunData, RunModel, RunOptimizers, RunTable, SparseOptimizer
 from recsmith.training.listed import SYSTEMS
 from recsmith.training.run.parts import (
+    ACCUMULATED,
     AHEAD_OF_BATCHES,
     BACKGROUND,
     BF16_PRODUCTS,
     BUILT_IN_MODEL,
+    CHANGES,
     CPU,
     FEED,
     FP32_PRODUCTS,
@@ -90,7 +92,7 @@ PARTS: tuple[Part, ...] = (
         own.FewerUnits(), own.LayerOptimizer("adam"), own.LayerOptimizer("adamw", 0.01), own.LayerOptimizer("lbfgs")]),
     *of_system("arrays", "parts", lambda own: [own.TrainedTogether()]),
     *of_system("remote", "parts", lambda own: [own.TablesOnServers()]),
-    SOFTMAX, TASKS, TWO_TOWER,
+    SOFTMAX, TASKS, TWO_TOWER, ACCUMULATED, CHANGES,
 )  # fmt: skip
 REFUSED = {
     ("model.loss: softmax", "pipeline: dance"),
@@ -98,6 +100,11 @@ REFUSED = {
     ("model.tasks", "pipeline: dance"),
     ("model.name: two_tower", "data.deduplicate"),
     ("model.name: two_tower", "array"),
+    ("pipeline: accumulated", "data.batch_changes"),
+    ("pipeline: accumulated", "remote"),
+    ("pipeline: accumulated", "data.periods.update: future_gradient"),
+    ("pipeline: accumulated", "array"),
+    ("pipeline: dance", "data.batch_changes"),
     ("model.name: two_tower", "remote"),
     ("data.deduplicate", "model.compression"),
     ("data.deduplicate", "pipeline: sparse_dist"),

@@ -32,6 +32,13 @@ class TestSparseDist(StepContract):
     pipeline = "sparse_dist"
 
 
+class TestAccumulated(StepContract):
+    """Layers that learn once from two batches."""
+
+    pipeline: ClassVar = {"name": "accumulated", "batches": 2}
+    batches_a_step = 2
+
+
 class TestExample(StepContract):
     """examples/own_step.py: a step with a closure in one file, which nothing else knows of."""
 

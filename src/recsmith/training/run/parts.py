@@ -43,6 +43,11 @@ OWN_TABLES = PlainPart("model.table_module", Capabilities({job.TABLES}))
 OWN_SOURCE = PlainPart(
     "data.train: {source: ...}", lacks=Capabilities({job.FORMATS}), stands="data.train names a source"
 )
+CHANGES = PlainPart("data.batch_changes", needs=Capabilities({job.ONE_BATCH}))
+ACCUMULATED = PlainPart(
+    "pipeline: accumulated", Capabilities({job.STEP}), lacks=Capabilities({job.ONE_BATCH}),
+    stands="pipeline accumulated takes several batches",
+)  # fmt: skip
 AHEAD_OF_BATCHES = PlainPart("pipeline: sparse_dist", Capabilities({job.EXCHANGE}))
 
 

@@ -51,12 +51,19 @@ def data_parts(run: Run) -> list[Part]:
         (run.data.feed is not None, core.FEED),
         *((True, part) for each in systems() for part in each.data_parts(run)),
         (":" in step, core.OwnStep(step)),
+        *((True, part) for part in step_parts(run)),
         (bool(run.systems), PlainPart(f"systems: {', '.join(run.systems)}", Capabilities({job.BETWEEN}))),
         (True, core.Messages(run.comms)),
         *((True, part) for part in row_parts(run)),
         (step == "sparse_dist", core.AHEAD_OF_BATCHES),
     ]
     return [part for present, part in found if present]
+
+
+def step_parts(run: Run) -> list[Part]:
+    """What a run says of the batches of its steps."""
+    accumulated = run.pipeline != "auto" and parsed(run.pipeline, "pipeline")[0] == "accumulated"
+    return [*([core.ACCUMULATED] if accumulated else []), *([core.CHANGES] if run.data.batch_changes else [])]
 
 
 def row_parts(run: Run) -> list[Part]:
@@ -95,7 +102,7 @@ def trained_by(run: Run, *, undecided: bool = False) -> list[Part]:
 
     undecided: what `auto` may switch on counts, too.
     """
-    own = loss_parts(run.model)
+    own = [*loss_parts(run.model), *step_parts(run)]
     return [*own, *(part for each in systems() for part in each.layer_parts(run, undecided=undecided))]
 
 

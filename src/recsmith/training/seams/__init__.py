@@ -13,6 +13,7 @@ __all__ = ["PREDICTED", "ROWS", "STEP", "TABLES", "UPDATE", "WATCHER", "systems"
 register(STEP, "base", "recsmith.training.steps.pipelines:BasePipeline")
 register(STEP, "sparse_dist", "recsmith.training.steps.pipelines:SparseDistPipeline")
 register(STEP, "prefetch_sparse_dist", "recsmith.training.steps.pipelines:PrefetchPipeline")
+register(STEP, "accumulated", "recsmith.training.steps.accumulated:AccumulatedStep")
 register(ROWS, "device", "recsmith.training.stores.device:DeviceRows")
 register(WATCHER, "loss_guard", "recsmith.training.watchers.loss_guard:LossGuard")
 register(WATCHER, "early_stopping", "recsmith.training.watchers.early_stopping:EarlyStopping")

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from recsmith._components import make
+from recsmith._components import make, parsed
 from recsmith._types import Ints
 from recsmith.data import Batch, Dataset, open_dataset, spec_from_raw
 from recsmith.errors import UsageError
@@ -18,6 +18,7 @@ from recsmith.training.sources.dataset import DatasetSource
 from recsmith.training.sources.protocol import BatchSource, State
 
 LOOKED_AT = 2**16  # samples, at most, of the step whose lengths are looked at
+ACCUMULATED = 4  # batches of a step of pipeline accumulated, where the run says none
 SOURCE = "source"  # the kind of component, and the key of data.train that names one instead of a format
 
 
@@ -55,7 +56,14 @@ def data_digest(source: BatchSource) -> str | None:
 
 def total_steps(run: Run, source: BatchSource, ranks: int) -> int | None:
     """Steps of a whole run, where it says so or the number of samples is known."""
-    return run.steps or source.steps(run.data.batch_sizes(ranks), ranks)
+    batches = None if run.steps else source.steps(run.data.batch_sizes(ranks), ranks)
+    return run.steps if batches is None else -(-batches // batches_of_a_step(run))
+
+
+def batches_of_a_step(run: Run) -> int:
+    """Batches that a step of a run takes, where that is known before."""
+    name, settings = ("auto", {}) if run.pipeline == "auto" else parsed(run.pipeline, "pipeline")
+    return settings.get("batches", ACCUMULATED) if name == "accumulated" else 1
 
 
 def check_state(source: BatchSource, state: State | None, ranks: int, size: int) -> None:

@@ -20,7 +20,7 @@ class LayersByStep:
 
     owns: ClassVar[Capabilities] = Capabilities({job.LAYERS, job.STEP})
     needs: ClassVar[Capabilities] = Capabilities({job.MATRICES, job.FP32_WEIGHTS, job.FP32_PRODUCTS_NEEDED, job.LOSS})
-    lacks: ClassVar[Capabilities] = Capabilities({job.GRADIENTS})
+    lacks: ClassVar[Capabilities] = Capabilities({job.GRADIENTS, job.ONE_BATCH})
     cures: ClassVar[Mapping[str, str]] = {
         job.MATRICES: "write pipeline: base",
         job.FP32_WEIGHTS: BY_LOSSES,
@@ -36,8 +36,8 @@ class LayersByStep:
 
     @property
     def stands(self) -> str:
-        """What becomes of gradients."""
-        return f"pipeline {self.name} sums all of them for a line search of its own"
+        """What it takes, and what becomes of gradients."""
+        return f"pipeline {self.name} takes several batches, and sums all gradients for a line search of its own"
 
     def refuses(self, other: Any, /) -> str | None:
         """Settings that it would not use."""

@@ -1,0 +1,73 @@
+"""A step of several batches: layers learn by the mean of their gradients, tables from each batch as it comes.
+
+FBGEMM updates tables within the backward pass, in which a gradient is used where it arises and kept nowhere. So the
+gradients of tables cannot be added up over batches, and tables learn as often as there are batches.
+"""
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+import torch
+from fbgemm_gpu.split_embedding_configs import EmbOptimType
+from fbgemm_gpu.split_table_batched_embeddings_ops_training import SplitTableBatchedEmbeddingBagsCodegen
+
+from recsmith.errors import UsageError, check_rules, outside
+from recsmith.training.batches import Place, TrainingBatch
+from recsmith.training.job.sharded import ShardedJob
+from recsmith.training.steps.protocol import StepOutcome, UnpipelinedStep
+from recsmith.training.stores.kernels import kernels_in
+
+MOST = 2**16
+UNCOUNTED = (EmbOptimType.EXACT_SGD, EmbOptimType.EXACT_ADAGRAD, EmbOptimType.EXACT_ROWWISE_ADAGRAD)
+
+
+class AccumulatedStep(UnpipelinedStep):
+    """Layers learn once from several batches, by the mean of their gradients; tables learn from each.
+
+    batches: of a step; the last step of a run may have fewer.
+
+    Raises:
+        UsageError: batches are out of range, or tables have an optimizer that counts its steps.
+    """
+
+    def __init__(self, job: ShardedJob, *, batches: int = 4) -> None:
+        self.check_settings(batches=batches)
+        self.job, self.batches = job, batches
+        tables = kernels_in(job.model, SplitTableBatchedEmbeddingBagsCodegen)
+        odd = next((each.optimizer for each in tables if each.optimizer not in UNCOUNTED), None)
+        if odd is not None:
+            raise UsageError(
+                f"pipeline is accumulated, in which tables learn from each batch, and {odd.name.lower()} counts steps; "
+                "write optimizers.sparse.name: sgd, adagrad or rowwise_adagrad"
+            )
+
+    @classmethod
+    def check_settings(cls, *, batches: int = 4) -> None:
+        """UsageError for numbers of batches that make no sense."""
+        check_rules(outside("pipeline.batches", batches, 1, MOST))
+
+    def __call__(self, batches: Iterator[TrainingBatch]) -> StepOutcome:
+        """Train on the next batches."""
+        job, optimizer = self.job, self.job.optimizer
+        optimizer.zero_grad()
+        found: list[tuple[Any, ...]] = []
+        for batch in islice(batches, self.batches):
+            loss, outcome = job.model(batch.to(job.device))
+            loss.backward()
+            found.append(outcome)
+        if not found:
+            raise StopIteration
+        for name, part in optimizer.optimizers:
+            if name != "sparse":
+                self._mean(part, len(found))
+        optimizer.step()
+        losses, logits, labels, places = zip(*found, strict=True)
+        together: tuple[Place, ...] = tuple(places)
+        return StepOutcome(torch.stack(losses).mean(), torch.cat(logits), torch.cat(labels), together)
+
+    def _mean(self, optimizer: Any, count: int) -> None:
+        """Gradients that were added up, as their mean."""
+        for parameter in optimizer.params.values():
+            if parameter.grad is not None:
+                parameter.grad.div_(count)
