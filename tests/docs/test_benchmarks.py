@@ -53,6 +53,7 @@ SMALL: dict[str, tuple[str, ...]] = {
     "hand_written_loop": ("--pairs", "1", "--steps", "3", "--ranks", "1"),
     "identical_plans": ("record", "plans.json", "--only", "criteo"),
     "delete_systems": ("towers",),
+    "deltas": ("--rows", "2000", "--columns", "4"),
     "dedup": ("--small", "--steps", "3"),
     "import_graph": ("--sizes",),
     "launches": ("--count", "1"),
