@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from recsmith.training.scores import mean_within
+from recsmith.scoring.scores import mean_within
 
 Row = dict[str, Any]
 LEAST = 0.02  # of a step: gains below it are none

@@ -106,11 +106,11 @@ def by_hand(folder: Path, run: Run, kinds: dict[str, str]) -> Run:
     """The run under a plan of tables by kinds, on its ranks; those that are not named are whole on a rank in turn."""
     from recsmith import Placement
     from recsmith.adapters.workload import read_workload
+    from recsmith.jobs.local_cluster import this_cluster
     from recsmith.planning.simulate import price
     from recsmith.plans import save_plan
     from recsmith.training.collectives import collectives_of, sharders_of
     from recsmith.training.job.models import unsharded
-    from recsmith.training.job.plan import this_cluster
 
     ranks, parts = run.ranks or 1, unsharded(run)
     workload = read_workload(

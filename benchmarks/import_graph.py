@@ -45,7 +45,9 @@ BASE = {
 STARTS = ("recsmith.planning.plan", "recsmith.training.loop", "recsmith.training.rank")  # whose closures are counted
 SMALL = 60  # lines up to which a module with one importer might be a part of it
 SYSTEMS = "systems"  # a folder of folders, each of them a unit
-COMPONENTS = ("collectives", "models", "optimizers", "sources", "steps", "stores", "tables", "watchers")  # of training
+COMPONENTS = (
+    "collectives", "losses", "models", "optimizers", "sources", "steps", "stores", "tables", "watchers",
+)  # fmt: skip  # of training
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Graph = dict[str, set[str]]
 

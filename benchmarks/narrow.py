@@ -20,9 +20,9 @@ from typing import Any
 
 import torch
 
+from recsmith.scoring.scores import mean_within
 from recsmith.training import DenseOptimizer, Run, RunData, RunMetrics, RunModel, RunOptimizers, SparseOptimizer, train
 from recsmith.training.run import Checkpointing
-from recsmith.training.scores import mean_within
 from recsmith.training.systems.narrow.layers import NarrowedLayers
 from recsmith.training.systems.narrow.settings import NarrowSettings
 from recsmith.training.systems.narrow.units import units_of

@@ -22,9 +22,9 @@ from online_logistic import generator_lines, logistic_lines
 from recsmith.data import GeneratorSpec, planted_optimum, spec_from_raw
 from recsmith.files import decode, dump_json, encode, write_text
 from recsmith.reports.online import online_picture
+from recsmith.scoring.scores import mean_within
 from recsmith.training import DenseOptimizer, Run, RunData, RunModel, RunOptimizers, SparseOptimizer
 from recsmith.training.results.arms import OnlineResult, above, chosen, rows_of
-from recsmith.training.scores import mean_within
 from recsmith.training.systems.periods.replay import bench_online
 from recsmith.training.systems.periods.settings import Periods
 

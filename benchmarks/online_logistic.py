@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from recsmith.data.generator.teacher import sigmoid
-from recsmith.training.scores import mean_within
+from recsmith.scoring.scores import mean_within
 from recsmith.training.systems.periods.updates.future_gradient import ridge_weights
 
 VALUES, SAMPLES, BATCH, PERIODS, FIRST, K = 20, 1000, 50, 60, 8, 3

@@ -6,13 +6,13 @@ from typing import Any
 
 import torch
 
+from recsmith.scoring.scores import mean_within
 from recsmith.training import DenseOptimizer, Run, RunData, RunModel
 from recsmith.training.batches import TrainingBatch, training_batches
 from recsmith.training.job.models import Task, build_task
 from recsmith.training.job.sharded import draw_weights, table_of
 from recsmith.training.optimizers.building import table_class
 from recsmith.training.optimizers.dense import dense_optimizer
-from recsmith.training.scores import mean_within
 from recsmith.training.sources import open_source
 from recsmith.training.stores.device import DeviceRows
 from recsmith.training.tables.plain import features_of, initial_weights_of

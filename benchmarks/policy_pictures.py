@@ -30,7 +30,7 @@ from recsmith.learning.policies.measured import PlacementMeter, evaluator_of, tr
 from recsmith.learning.policies.tasks import TESTING, PlacementTask, draw_placement_tasks, parse_size
 from recsmith.planners.dreamshard import DreamShardNetwork
 from recsmith.planners.placing import TRAINED, ItemBatch, items_of
-from recsmith.training.scores import STUDENT
+from recsmith.scoring.scores import STUDENT
 
 ITERATIONS, PLACEMENTS, EPISODES = 8, 40, 20
 FIRST = {"even chance": 1e-9, "nearly greedy": 60.0}  # first policies, by their greed

@@ -37,18 +37,18 @@ from recsmith.clusters import load_cluster
 from recsmith.embeddings.workloads import compress_to
 from recsmith.errors import UsageError
 from recsmith.reports.compressions import curve_picture
+from recsmith.scoring.predictions import exact_auc
+from recsmith.scoring.scores import mean_within
 from recsmith.searching import Picks, SearchSpace, SpaceOptions
 from recsmith.searching.prices import Priced, replanned, with_prices
 from recsmith.searching.samples import frontier, picked, rules_setting, settings_of
 from recsmith.searching.space import make_space
 from recsmith.training import DenseOptimizer, Run, RunData, RunModel, RunOptimizers, SparseOptimizer, load_run
 from recsmith.training.batches import as_tensors, training_batches
-from recsmith.training.job.metrics import exact_auc
 from recsmith.training.job.models import build_task
 from recsmith.training.job.sharded import draw_weights
 from recsmith.training.optimizers.building import sparse_arguments, table_class
 from recsmith.training.results.points import CompressionPoint
-from recsmith.training.scores import mean_within
 from recsmith.training.sources import open_data, open_source
 from recsmith.training.stores.device import DeviceRows
 from recsmith.training.systems.search.network import scores_of

@@ -291,7 +291,7 @@ class Drifting:
 
     def platt(self, period: int) -> float:
         """NE on the next period of logits times a slope and plus a bias, both fitted to a period by Newton steps."""
-        from recsmith.training.job.metrics import exact_scores
+        from recsmith.scoring.predictions import exact_scores
 
         (logits, labels), (later, truth) = (self._logits(each) for each in (period, period + 1))
         line = torch.tensor([1.0, 0.0], dtype=torch.float64)

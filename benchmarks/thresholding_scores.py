@@ -12,9 +12,9 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import HashStore
 
 from recsmith.files import encode
+from recsmith.scoring.scores import mean_within
 from recsmith.training.job.card import read_card
 from recsmith.training.run import load_run
-from recsmith.training.scores import mean_within
 
 
 def show_scores(variants: Sequence[str], seeds: Sequence[int], folder: Path, run: Path) -> None:
@@ -86,7 +86,7 @@ def test_batches(run: Path) -> list[Any]:
 
 def scored(model: Path, batches: list[Any], all_columns: bool) -> dict[str, float]:
     """Scores of an exported model, as it is served, or with all columns of its pooled embeddings."""
-    from recsmith.training.job.metrics import Window
+    from recsmith.scoring.predictions import Window
     from recsmith.training.results.serving import load_model
 
     if not dist.is_initialized():

@@ -72,8 +72,8 @@ def unsharded(run: dict[str, Any]) -> list[float]:
     """Losses of the model with plain tables and torch.optim in one process."""
     import torch
 
+    from recsmith.scoring.predictions import ScoredLabels, Window
     from recsmith.training.batches import training_batches
-    from recsmith.training.job.metrics import ScoredLabels, Window
     from recsmith.training.job.models import build_task
     from recsmith.training.job.sharded import draw_weights
     from recsmith.training.optimizers.building import sparse_arguments, table_class

@@ -44,6 +44,7 @@ ROOMS = (
     ("data",),
     ("embeddings",),
     ("streaming",),
+    ("scoring",),
     ("adapters",),
     ("jobs",),
     ("torchrec",),  # recsmith.torchrec: the public name of adapters and jobs
@@ -66,7 +67,7 @@ CORE = {"numpy", "pydantic", "pydantic_core", "yaml", "click", "rich", "safetens
 TORCH = {"torch", "torchrec", "fbgemm_gpu", "tensordict", "torchmetrics"}
 TORCH_ROOMS = {
     *("embeddings", "adapters", "jobs", "hardware", "measuring", "learning", "prediction", "verifying", "training"),
-    "testing",
+    *("testing", "scoring"),
 }
 SOLVER_FILES = ("cp_sat*.py", "tower_groups.py")  # imported when a planner solves, and when towers are balanced
 WATCH = {"river", "datasketches"}  # of streaming, imported when a detector or a sketch needs them

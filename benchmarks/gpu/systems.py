@@ -297,8 +297,8 @@ def unsharded(run: Any) -> Row:
     """Losses of the model with plain tables on the CPU, by optimizers of rows written out here."""
     import torch
 
+    from recsmith.scoring.predictions import Window
     from recsmith.training.batches import training_batches
-    from recsmith.training.job.metrics import Window
     from recsmith.training.job.models import build_task
     from recsmith.training.job.sharded import draw_weights
     from recsmith.training.sources import open_source

@@ -39,7 +39,7 @@ def test_weights_do_not_depend_on_how_a_table_is_cut(rows: int, first: int, coun
 def test_auc_is_the_chance_that_a_positive_is_above_a_negative(drawn: list[tuple[int, bool]]):
     import torch
 
-    from recsmith.training.job.metrics import _binned_auc, _histogram, exact_auc  # pyright: ignore[reportPrivateUsage]
+    from recsmith.scoring.predictions import _binned_auc, _histogram, exact_auc  # pyright: ignore[reportPrivateUsage]
 
     up = [value for value, label in drawn if label]
     down = [value for value, label in drawn if not label]
@@ -54,7 +54,7 @@ def test_auc_is_the_chance_that_a_positive_is_above_a_negative(drawn: list[tuple
 def test_scores_are_those_of_their_formulas():
     import torch
 
-    from recsmith.training.job.metrics import _scores, _sums  # pyright: ignore[reportPrivateUsage]
+    from recsmith.scoring.predictions import _scores, _sums  # pyright: ignore[reportPrivateUsage]
 
     logits, labels = torch.tensor([0.5, -1.0, 2.0, 0.0]), torch.tensor([1.0, 0.0, 1.0, 0.0])
     found = _scores(_sums(logits, labels), 0.75)

@@ -87,7 +87,7 @@ def _show_member(name: str, result: dict[str, Any]) -> None:
 
 def _scores_line(scores: dict[str, Any]) -> str:
     """All scores, and what of them has no meaning; those of each of several labels follow."""
-    from recsmith.training.scores import shown_scores
+    from recsmith.scoring.scores import shown_scores
 
     left = f"; {scores['corrupt']:,} corrupt samples left out" if scores.get("corrupt") else ""
     return f"{shown_scores(scores)}, of {scores['samples']:,} samples{left}"

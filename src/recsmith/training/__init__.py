@@ -13,6 +13,7 @@ from recsmith._late import late_names
 
 if TYPE_CHECKING:
     from recsmith._types import noun
+    from recsmith.scoring.scores import Scores
     from recsmith.training.launch.launching import train
     from recsmith.training.losses.settings import RunTask
     from recsmith.training.optimizers.settings import DenseOptimizer, RunOptimizers, SparseOptimizer
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
         save_run,
     )
     from recsmith.training.run.data import BatchChange, RunData
-    from recsmith.training.scores import Scores
     from recsmith.training.seams.system import OpenRun, RunFacts, System, SystemTold
 
 _core = late_names(__name__, {
@@ -48,7 +48,7 @@ _core = late_names(__name__, {
         "run_to_raw", "save_run",
     ),
     "recsmith.training.run.data": ("BatchChange", "RunData"),
-    "recsmith.training.scores": ("Scores",),
+    "recsmith.scoring.scores": ("Scores",),
     "recsmith.training.seams.system": ("OpenRun", "RunFacts", "System", "SystemTold"),
 })  # fmt: skip
 

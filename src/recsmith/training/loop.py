@@ -15,13 +15,14 @@ import torch.distributed as dist
 from recsmith.errors import RecSmithError
 from recsmith.files import Raw
 from recsmith.plans import Plan
+from recsmith.scoring.predictions import Window
+from recsmith.scoring.scores import Scores
 from recsmith.training.batches import TrainingBatch, pinned
 from recsmith.training.job.agreement import END, FAILURES, Ending
+from recsmith.training.job.evaluating import scored_labels
 from recsmith.training.job.job import Progress, TrainingJob, evaluate_now, finish, log_progress, log_wish, save
 from recsmith.training.job.log import StepTimes, time_forward, timed
-from recsmith.training.job.metrics import Window, scored_labels
 from recsmith.training.job.rank_times import BytesSent, RankTimes
-from recsmith.training.scores import Scores
 from recsmith.training.seams.system import first_of, systems
 from recsmith.training.step_clock import STEPS
 from recsmith.training.steps import step_of

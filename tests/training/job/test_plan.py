@@ -49,7 +49,7 @@ def test_an_optimizer_that_no_cpu_has_is_told_before_a_search(tmp_path: Path) ->
 
 def test_a_table_larger_than_a_rank_is_split(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     of_a_rank = SIZES["large"] * ROW_BYTES * 0.8
-    monkeypatch.setattr("recsmith.training.job.plan.free_bytes", lambda: int(2 * of_a_rank / 0.8))
+    monkeypatch.setattr("recsmith.jobs.local_cluster.free_bytes", lambda: int(2 * of_a_rank / 0.8))
     plan = planned(tmp_path)
     large = next(placement for placement in plan.placements if placement.table == "large")
     assert large.sharding_type not in ("table_wise", "data_parallel")
@@ -60,13 +60,13 @@ def test_a_plan_is_the_same_while_free_memory_changes_a_little(tmp_path: Path, m
     """A dry run and its job find other numbers of free bytes, and must tell one plan."""
     digests = set[str]()
     for moved in (0, 1, 2**20, 2**26):
-        monkeypatch.setattr("recsmith.training.job.plan.free_bytes", lambda moved=moved: 12 * 2**30 + moved)
+        monkeypatch.setattr("recsmith.jobs.local_cluster.free_bytes", lambda moved=moved: 12 * 2**30 + moved)
         digests.add(planned(tmp_path).digest)
     assert len(digests) == 1
 
 
 def test_tables_larger_than_all_ranks_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("recsmith.training.job.plan.free_bytes", lambda: SIZES["large"] * ROW_BYTES)
+    monkeypatch.setattr("recsmith.jobs.local_cluster.free_bytes", lambda: SIZES["large"] * ROW_BYTES)
     with pytest.raises(Infeasible, match="fit"):
         planned(tmp_path)
 

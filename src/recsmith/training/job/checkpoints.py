@@ -13,15 +13,10 @@ import json
 import os
 import shutil
 from concurrent.futures import Future
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
 import torch.distributed as dist
-from torch.distributed._shard.metadata import ShardMetadata
-from torch.distributed._shard.sharded_tensor.api import ShardedTensor
-from torch.distributed._shard.sharded_tensor.shard import Shard
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.state_dict_saver import async_save, save
 
@@ -43,6 +38,7 @@ from recsmith.training.job.sharded import ShardedJob
 from recsmith.training.random_states import random_states
 from recsmith.training.run import Checkpointing, Run, save_run
 from recsmith.training.stores.checkpoint import first_cause
+from recsmith.training.stores.copies import Copies, state_bytes
 from recsmith.units import format_size
 
 PARTIAL = ".partial"
@@ -199,55 +195,3 @@ class Checkpoints:
 def step_name(step: int) -> str:
     """The name of the folder of a step's checkpoint."""
     return f"step-{step:08d}"
-
-
-class Copies:
-    """A stager of `async_save` that copies the job's state to host memory, and that nobody waits for afterwards.
-
-    The stager of PyTorch 2.13 cannot copy ShardedTensors (it asks them for a data pointer).
-    """
-
-    should_synchronize_after_execute = False
-
-    def stage(self, state_dict: dict[str, Any]) -> dict[str, Any]:
-        """The same state, its tensors copied to host memory."""
-        return copied(state_dict)
-
-    def synchronize_staging(self) -> None:
-        """The copy is complete when `stage` returns."""
-
-    def close(self) -> None:
-        """There is nothing to give back."""
-
-
-def state_bytes(value: Any) -> int:
-    """Bytes of the tensors of a nested state, over all ranks."""
-    if isinstance(value, dict):
-        return sum(state_bytes(inner) for inner in value.values())
-    if isinstance(value, ShardedTensor | torch.Tensor):
-        return value.size().numel() * value.dtype.itemsize
-    return 0
-
-
-def copied(value: Any) -> Any:
-    """A nested state with copies of its tensors in host memory; other values as they are."""
-    if isinstance(value, dict):
-        return {key: copied(inner) for key, inner in value.items()}
-    if isinstance(value, ShardedTensor):
-        whole = value.metadata()
-        shards = [Shard(_copy(shard.tensor), _in_host_memory(shard.metadata)) for shard in value.local_shards()]
-        return ShardedTensor._init_from_local_shards_and_global_metadata(
-            shards,
-            sharded_tensor_metadata=replace(whole, shards_metadata=list(map(_in_host_memory, whole.shards_metadata))),
-            process_group=value._process_group,
-        )
-    return _copy(value) if isinstance(value, torch.Tensor) else value
-
-
-def _in_host_memory(shard: ShardMetadata) -> ShardMetadata:
-    placement: Any = shard.placement
-    return ShardMetadata(shard.shard_offsets, shard.shard_sizes, f"rank:{placement.rank()}/cpu")
-
-
-def _copy(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.detach().to("cpu", copy=True)

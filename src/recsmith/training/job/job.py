@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
@@ -12,22 +12,24 @@ import torch.distributed as dist
 from recsmith._process import proc_bytes
 from recsmith.files import Raw, encode
 from recsmith.plans import Plan
+from recsmith.scoring.scores import Scores, scores_text
 from recsmith.training.batches import TrainingBatch, training_batches
 from recsmith.training.job.agreement import Agreement, Wish
 from recsmith.training.job.card import MODEL
-from recsmith.training.job.checkpoints import Checkpoints
+from recsmith.training.job.evaluating import score
 from recsmith.training.job.export import export
 from recsmith.training.job.log import RunLog, StepTimes
-from recsmith.training.job.metrics import score
 from recsmith.training.job.sharded import ShardedJob, rank_device
 from recsmith.training.random_states import random_kept
 from recsmith.training.run import Run
-from recsmith.training.scores import Scores, scores_text
 from recsmith.training.seams.system import Attached, systems
 from recsmith.training.sources import BatchSource, data_digest, open_data, total_steps
 from recsmith.training.sources.protocol import State
 from recsmith.training.step_clock import STEPS
 from recsmith.training.tables.features import Features
+
+if TYPE_CHECKING:
+    from recsmith.training.job.checkpoints import Checkpoints
 
 Keeps = Callable[[], Raw | None]
 
@@ -61,7 +63,7 @@ class TrainingJob:
     features: Features
     sharded: ShardedJob
     agreement: Agreement
-    checkpoints: Checkpoints
+    checkpoints: "Checkpoints"
     log: RunLog
     progress: Progress
     attached: dict[str, Attached] = field(default_factory=dict[str, Attached])

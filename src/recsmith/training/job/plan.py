@@ -1,30 +1,28 @@
 """The plan of a job: read from its file, or made for the model, its data and these ranks; the same on every rank."""
 
-import logging
 import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
-import torch
 import torch.distributed as dist
 from torch import nn
 from torchrec import EmbeddingConfig
-from torchrec.distributed.planner import EmbeddingShardingPlanner, ParameterConstraints, Topology
+from torchrec.distributed.planner import EmbeddingShardingPlanner, ParameterConstraints
 from torchrec.distributed.planner.types import PlannerError
 
 from recsmith.adapters.convert import from_sharding_plan
 from recsmith.adapters.drop_in_planner import RecSmithPlanner
 from recsmith.adapters.rank_0 import from_rank_0
-from recsmith.adapters.topology import device_type, read_cluster, to_topology
+from recsmith.adapters.topology import device_type, to_topology
 from recsmith.adapters.torchrec_planner import quiet
 from recsmith.adapters.workload import read_workload
-from recsmith.clusters import Cluster, Links
+from recsmith.clusters import Cluster
 from recsmith.costs.neural.model import NeuralCostModel
 from recsmith.data import Batch
 from recsmith.errors import Infeasible, NoPlanFound, PlanMismatch, UsageError
-from recsmith.jobs.machine import free_bytes
+from recsmith.jobs.local_cluster import this_cluster
 from recsmith.planning.simulate import price
 from recsmith.plans import Plan, load_plan, plan_from_raw, plan_to_raw
 from recsmith.problems import Constraints, Space
@@ -43,15 +41,6 @@ TORCHREC = "torchrec"
 LEARNED_ON_CPU = "neural:cpu"  # of FBGEMM's kernels, with the caches of a processor; of some optimizers and data types
 UNSPLIT = Space(types=("table_wise", "data_parallel"))  # gloo makes split tables slower than any cost model says
 COUNTED = 1024  # samples in which ids are counted where the data does not say how many a bag has
-TABLES_SHARE = 0.8  # of free memory that an auto plan gives to tables; the rest is for batches, outputs and the program
-GLOO = Links(
-    intra_host_bandwidth=2.0e9, inter_host_bandwidth=1.0e9, intra_host_latency_s=2e-4, inter_host_latency_s=4e-4
-)
-"""What processes of one host reach over gloo: the curves of `recsmith measure kernels` that ship for `cpu`, rounded.
-
-An all_to_all of 2 processes takes 0.14 ms and 3.3 GB/s, of 4 on two cores 0.5 ms and 1.8 GB/s; an all_reduce of 2
-0.29 ms and 1.5 GB/s. TorchRec has 600 GiB/s and no latency for it. Between hosts nothing was measured: half is assumed.
-"""
 
 
 def agreed_plan(parts: Unsharded, before: Plan | None, ranks_per_host: int) -> Plan:
@@ -224,23 +213,3 @@ def plan_as_torchrec(
     except PlannerError as error:
         raise NoPlanFound(f"TorchRec's planner: {str(error).splitlines()[0][:200]}; use plan: auto") from None
     return replace(price(workload, cluster, from_sharding_plan(found, workload, cluster)), planner=TORCHREC)
-
-
-def this_cluster(ranks: int, ranks_per_host: int) -> Cluster:
-    """The cluster of a job of so many ranks, started on machines like this one."""
-    kind = device_type()
-    logging.getLogger("torchrec").setLevel(logging.ERROR)  # it warns of topologies that are made directly
-    if kind == "cuda":
-        capacity = torch.cuda.get_device_properties(0).total_memory
-        return read_cluster(
-            Topology(ranks, kind, hbm_cap=int(capacity * TABLES_SHARE), local_world_size=ranks_per_host)
-        )
-    capacity = steady(int((free_bytes() or 2**33) * TABLES_SHARE))
-    topology = Topology(ranks, kind, ddr_cap=capacity // ranks_per_host, local_world_size=ranks_per_host)
-    return replace(read_cluster(topology), links=GLOO)
-
-
-def steady(size: int) -> int:
-    """Bytes of free memory without what changes by the second: a dry run then tells the plan that its job makes."""
-    fine = max(0, size.bit_length() - 5)  # at most a sixteenth is left out
-    return size >> fine << fine

@@ -15,12 +15,12 @@ from recsmith.adapters.topology import device_type
 from recsmith.errors import UsageError
 from recsmith.plans import Plan
 from recsmith.prediction.job_step import JobStep
+from recsmith.scoring.ranking import grouping
 from recsmith.training.job.going_on import check_goes_on, check_job
 from recsmith.training.job.log import starting_lines
 from recsmith.training.job.losses import ONE_CANDIDATE
 from recsmith.training.job.models import Unsharded, unsharded
 from recsmith.training.job.plan import plan_to_go_on
-from recsmith.training.job.ranking import grouping
 from recsmith.training.job.resuming import Saved
 from recsmith.training.job.run_step import plain_step, planned_as_run
 from recsmith.training.job.sharded import dense_shapes, numbers_across, with_collections
@@ -157,7 +157,7 @@ def check_data(parts: Unsharded) -> None:
     if run.data.test is not None:
         dataset = open_data(run.data.test, "data.test")
         check_same_data(parts.source.schema, dataset.schema, "data.test")
-        grouping(run.metrics, dataset)
+        grouping(run.metrics.group, run.metrics.at, dataset)
 
 
 def history_lengths(parts: Unsharded, ranks: int) -> Ints | None:

@@ -15,6 +15,7 @@ from recsmith.adapters.rank_0 import from_rank_0
 from recsmith.errors import Infeasible, NoPlanFound, UsageError
 from recsmith.files import Raw, decode, locked_folder
 from recsmith.plans import Plan, save_plan
+from recsmith.scoring.scores import Scores
 from recsmith.training.batches import TrainingBatch, training_batches
 from recsmith.training.job.agreement import Agreement, Wish
 from recsmith.training.job.card import keep_files
@@ -29,7 +30,6 @@ from recsmith.training.job.sharded import ShardedJob, draw_weights, rank_device,
 from recsmith.training.optimizers.building import set_schedule
 from recsmith.training.random_states import random_kept
 from recsmith.training.run import Checkpointing, Run, save_run
-from recsmith.training.scores import Scores
 from recsmith.training.seams import systems
 from recsmith.training.sources import dealt_source, total_steps, with_distinct
 from recsmith.training.step_clock import STEPS

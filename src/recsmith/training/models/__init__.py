@@ -17,7 +17,7 @@ from recsmith.training.models.settings import (
     sequence_settings,
 )
 from recsmith.training.models.tables import POOLING, check_tables, sequence_tables
-from recsmith.training.seams.kinds import MODEL
+from recsmith.training.seams.system import MODEL
 
 __all__ = [
     "MODEL", "POOLED_MODELS", "POOLING", "SEQUENCE_MODELS", "PooledSettings", "SequenceSettings", "TwoTowerSettings",

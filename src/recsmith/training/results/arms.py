@@ -5,7 +5,7 @@ from statistics import fmean
 
 from recsmith._types import noun
 from recsmith.errors import UsageError, check_rules
-from recsmith.training.scores import mean_within
+from recsmith.scoring.scores import mean_within
 
 
 @noun

@@ -16,13 +16,13 @@ from recsmith.data import Batch, Dataset
 from recsmith.errors import RecSmithError, UsageError
 from recsmith.files import Raw, Source, encode, source_text
 from recsmith.files.writable import check_writable
+from recsmith.scoring.predictions import exact_scores
+from recsmith.scoring.scores import Scores
 from recsmith.training.batches import as_tensors
 from recsmith.training.job.card import CARD, CopyOrigin, ModelCard, read_card
 from recsmith.training.job.export import weights_digest
-from recsmith.training.job.metrics import exact_scores
 from recsmith.training.results.serving import Predictor
 from recsmith.training.same_data import check_same_data
-from recsmith.training.scores import Scores
 
 READ = 4096  # samples of a part
 

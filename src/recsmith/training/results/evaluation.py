@@ -8,6 +8,7 @@ from typing import Any
 from recsmith.errors import UsageError
 from recsmith.files import Raw, Source, decode, encode, source_text
 from recsmith.jobs.launch import launch
+from recsmith.scoring.scores import Scores
 from recsmith.training.job.card import CARD, found_model, read_card
 from recsmith.training.launch.prerequisites import own_modules
 from recsmith.training.launch.ranks import local_ranks
@@ -15,7 +16,6 @@ from recsmith.training.optimizers.settings import DenseOptimizer
 from recsmith.training.run import Run, load_run, names_modules, run_from_raw, run_to_raw
 from recsmith.training.run.data import RunData
 from recsmith.training.same_data import check_same_data
-from recsmith.training.scores import Scores
 from recsmith.training.seams.system import first_of, systems, use_systems_of
 
 RANK = "recsmith.training.results.evaluation:evaluate_on_rank"
@@ -75,8 +75,8 @@ def evaluate_on_rank(run: Raw, model: str) -> Raw:
     """Scores of an exported model, on every rank. run: by whose settings it is sharded."""
     import torch.distributed as dist
 
+    from recsmith.training.job.evaluating import score
     from recsmith.training.job.export import WEIGHTS, load_into
-    from recsmith.training.job.metrics import score
     from recsmith.training.job.models import unsharded
     from recsmith.training.job.plan import agreed_plan
     from recsmith.training.job.sharded import rank_device, shard

@@ -15,10 +15,10 @@ from typing import Any
 from recsmith.analyses.advice import Advice, Advised, Tried
 from recsmith.errors import RecSmithError, UsageError
 from recsmith.files import Source
+from recsmith.scoring.scores import mean_within
 from recsmith.training.launch.launching import train
 from recsmith.training.log_lines import LOG, logged, logged_number
 from recsmith.training.run import Run, load_run
-from recsmith.training.scores import mean_within
 
 MOST_TRIED, SEEDS = 3, (0, 1, 2)
 LINES = 8  # of the log that a trial has at least; of these the first, in which a job warms up, does not count

@@ -5,8 +5,7 @@ data, collectives and optimizers are registered beside their settings (data/data
 """
 
 from recsmith._components import register
-from recsmith.training.seams.kinds import PREDICTED, ROWS, STEP, TABLES, UPDATE, WATCHER
-from recsmith.training.seams.system import systems
+from recsmith.training.seams.system import PREDICTED, ROWS, STEP, TABLES, UPDATE, WATCHER, systems
 
 __all__ = ["PREDICTED", "ROWS", "STEP", "TABLES", "UPDATE", "WATCHER", "systems"]
 

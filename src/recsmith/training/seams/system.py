@@ -23,6 +23,11 @@ from recsmith.training.listed import SYSTEMS
 if TYPE_CHECKING:
     from recsmith.analyses.advice import Switch
 
+# Kinds of components that a run names, as errors call them.
+STEP, ROWS, WATCHER, UPDATE, TABLES = "step", "row store", "watcher", "update", "table module"
+PREDICTED = "predicted optimizer"  # a function (shapes of dense layers, cluster, a step's seconds): what it adds
+MODEL = "model"  # of histories (models/protocol.py)
+
 FOLDER = "recsmith.training.systems"
 OTHERS = "recsmith.systems"  # entry points of other packages
 NO_COPIES = TableRule(tables="*", sharding_types=tuple(name for name in TYPE_NAMES if name != "data_parallel"))

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from recsmith.files import Raw
+from recsmith.scoring.scores import Scores
 from recsmith.training.job.agreement import Wish
 from recsmith.training.job.job import TrainingJob
-from recsmith.training.scores import Scores
 from recsmith.training.steps.protocol import StepOutcome
 
 

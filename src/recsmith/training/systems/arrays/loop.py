@@ -18,12 +18,14 @@ from recsmith.adapters.rank_0 import from_rank_0
 from recsmith.errors import RecSmithError
 from recsmith.files import Raw, decode, encode
 from recsmith.plans import Plan, save_plan
+from recsmith.scoring.predictions import Window
+from recsmith.scoring.scores import Scores
 from recsmith.training.batches import TrainingBatch
 from recsmith.training.job.agreement import Agreement, Diverged, Ending, Wish
 from recsmith.training.job.checkpoints import Checkpoints
+from recsmith.training.job.evaluating import score_each, scored_labels
 from recsmith.training.job.job import Progress, TrainingJob, evaluate_now, finish, log_progress, save
 from recsmith.training.job.log import RunLog, StepTimes, tell_note
-from recsmith.training.job.metrics import Window, score_each, scored_labels
 from recsmith.training.job.plan import agreed_plan
 from recsmith.training.job.preparing import done_by_rank_0
 from recsmith.training.job.sharded import ShardedJob, rank_device
@@ -38,7 +40,6 @@ from recsmith.training.job.starting import (
 )
 from recsmith.training.loop import TrainedModels
 from recsmith.training.run import Run, run_to_raw, save_run
-from recsmith.training.scores import Scores
 from recsmith.training.sources import open_data, open_source
 from recsmith.training.sources.protocol import BatchSource
 from recsmith.training.steps.protocol import StepOutcome

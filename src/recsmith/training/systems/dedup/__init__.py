@@ -10,8 +10,7 @@ from typing import Any, Literal
 from recsmith._components import NAME, register
 from recsmith.analyses.advice import Switch
 from recsmith.plans import Plan
-from recsmith.training.seams.kinds import TABLES
-from recsmith.training.seams.system import System, SystemTold, TablesAsked
+from recsmith.training.seams.system import TABLES, System, SystemTold, TablesAsked
 
 register(TABLES, "deduplicated", "recsmith.training.systems.dedup.tables:DeduplicatedTables")
 

@@ -11,8 +11,7 @@ from recsmith._components import parsed, register
 from recsmith.analyses.advice import Switch
 from recsmith.plans import Plan
 from recsmith.problems import TableRule
-from recsmith.training.seams.kinds import ROWS
-from recsmith.training.seams.system import NO_COPIES, RunFacts, System, SystemTold
+from recsmith.training.seams.system import NO_COPIES, ROWS, RunFacts, System, SystemTold
 from recsmith.units import format_size, format_time
 
 register("optimizer", "split", "recsmith.training.systems.halves.dense:SplitOptimizer")

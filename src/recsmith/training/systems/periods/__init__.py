@@ -10,8 +10,7 @@ from typing import Any, ClassVar
 
 from recsmith._components import parsed, register
 from recsmith.files import Raw
-from recsmith.training.seams.kinds import UPDATE
-from recsmith.training.seams.system import RunFacts, System, SystemTold
+from recsmith.training.seams.system import UPDATE, RunFacts, System, SystemTold
 from recsmith.training.systems.periods.settings import Periods
 
 register(UPDATE, "incremental", "recsmith.training.systems.periods.updates.passes:Incremental")

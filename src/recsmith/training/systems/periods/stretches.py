@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 from recsmith.files import encode
+from recsmith.scoring.scores import scores_text
 from recsmith.training.batches import TrainingBatch
+from recsmith.training.job.evaluating import score
 from recsmith.training.job.job import TrainingJob
-from recsmith.training.job.metrics import score
-from recsmith.training.scores import scores_text
 from recsmith.training.sources import with_distinct
 from recsmith.training.step_clock import STEPS
 from recsmith.training.systems.periods.source import PeriodSource

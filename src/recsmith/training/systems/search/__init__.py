@@ -10,8 +10,7 @@ from typing import Any
 
 from recsmith._components import NAME, parsed, register
 from recsmith.errors import UsageError
-from recsmith.training.seams.kinds import STEP, TABLES
-from recsmith.training.seams.system import System
+from recsmith.training.seams.system import STEP, TABLES, System
 
 register(STEP, "search", "recsmith.training.systems.search.step:SearchStep")
 register(TABLES, "searched", "recsmith.training.systems.search.tables:SearchedTables")

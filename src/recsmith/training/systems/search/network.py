@@ -12,10 +12,10 @@ import torch
 
 from recsmith._types import Floats
 from recsmith.errors import UsageError
+from recsmith.scoring.predictions import exact_auc
 from recsmith.searching import Picks, SearchSpace
 from recsmith.training.batches import as_tensors
 from recsmith.training.job.card import MODEL
-from recsmith.training.job.metrics import exact_auc
 from recsmith.training.results.serving import load_model
 from recsmith.training.run import Run
 from recsmith.training.sources import open_data

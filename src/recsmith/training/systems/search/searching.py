@@ -147,7 +147,7 @@ def _cluster(run: Run, request: NetworkSearch) -> Cluster:
         return load_cluster(request.cluster)
     if run.plan not in MADE_HERE:
         return load_plan(run.plan).cluster
-    from recsmith.training.job.plan import this_cluster
+    from recsmith.jobs.local_cluster import this_cluster
 
     return this_cluster(local_ranks(run), local_ranks(run))
 

@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 
 from recsmith._components import parsed, register
 from recsmith.plans import Plan
-from recsmith.training.seams.kinds import STEP
-from recsmith.training.seams.system import System
+from recsmith.training.seams.system import STEP, System
 from recsmith.training.systems.second_order.settings import Refitted
 
 register(STEP, "progressive_lbfgs", "recsmith.training.systems.second_order.steps:ProgressiveLbfgsStep")

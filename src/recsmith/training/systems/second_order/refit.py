@@ -22,6 +22,7 @@ import torch
 from recsmith.data import Batch
 from recsmith.errors import RecSmithError, UsageError
 from recsmith.files import Source, encode, source_text
+from recsmith.scoring.scores import Scores
 from recsmith.training.batches import as_tensors
 from recsmith.training.job.card import ModelCard, found_model, read_card
 from recsmith.training.job.export import export_changed
@@ -35,7 +36,6 @@ from recsmith.training.results.copies import (
     scored,
 )
 from recsmith.training.results.serving import Predictor, load_model
-from recsmith.training.scores import Scores
 from recsmith.training.sources import open_data
 from recsmith.training.systems.second_order.dance import DanceSettings, newton, stages
 from recsmith.training.systems.second_order.flat import DampedLoss, FlatLayers

@@ -9,8 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from recsmith._components import register
-from recsmith.training.seams.kinds import PREDICTED
-from recsmith.training.seams.system import OpenRun, System, trains_layers
+from recsmith.training.seams.system import PREDICTED, OpenRun, System, trains_layers
 
 register("optimizer", "shampoo", "recsmith.training.systems.shampoo.optimizer:ShampooOptimizer")
 register("optimizer", "auto", "recsmith.training.systems.shampoo.optimizer:ShampooOptimizer")  # decided before

@@ -8,8 +8,7 @@ from typing import Any, ClassVar
 
 from recsmith._components import parsed, register
 from recsmith.errors import UsageError
-from recsmith.training.seams.kinds import WATCHER
-from recsmith.training.seams.system import System
+from recsmith.training.seams.system import WATCHER, System
 from recsmith.training.systems.sparse.settings import Sparsified
 
 SPARSE_COPY = "sparse_copy"

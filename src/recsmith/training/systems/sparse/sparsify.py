@@ -24,6 +24,7 @@ from torch import nn
 from recsmith.data import Batch
 from recsmith.errors import UsageError
 from recsmith.files import Source, encode, source_text
+from recsmith.scoring.scores import Scores
 from recsmith.training.batches import as_tensors
 from recsmith.training.job.card import found_model, read_card
 from recsmith.training.job.export import export_changed
@@ -39,7 +40,6 @@ from recsmith.training.results.copies import (
 )
 from recsmith.training.results.serving import Predictor, load_model
 from recsmith.training.run import load_run
-from recsmith.training.scores import Scores
 from recsmith.training.sources import open_data
 from recsmith.training.systems.second_order.cached_tables import CachedBatch, CachedTables
 from recsmith.training.systems.sparse.settings import Sparsified, SparsitySettings

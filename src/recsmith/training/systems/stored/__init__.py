@@ -11,8 +11,7 @@ from typing import Any
 
 from recsmith._components import NAME, register
 from recsmith.embeddings import CompressionRule
-from recsmith.training.seams.kinds import TABLES
-from recsmith.training.seams.system import RunFacts, System, SystemTold
+from recsmith.training.seams.system import TABLES, RunFacts, System, SystemTold
 
 register(TABLES, "stored", "recsmith.training.systems.stored.tables:StoredTables")
 

@@ -14,10 +14,10 @@ from typing import Any
 from recsmith._types import noun
 from recsmith.errors import UsageError
 from recsmith.files import Raw, decode, dump_json, encode, parse_json, read_text, write_text
+from recsmith.scoring.scores import known_score, mean_within
 from recsmith.training.launch.launching import train
 from recsmith.training.results.points import CompressionPoint
 from recsmith.training.run import Run, run_to_raw
-from recsmith.training.scores import known_score, mean_within
 from recsmith.training.systems.stored.compressing import OnProgress, propose, run_workload
 from recsmith.workloads import Workload
 

@@ -15,8 +15,7 @@ from recsmith.analyses.advice import Switch
 from recsmith.files import Raw
 from recsmith.plans import Plan
 from recsmith.sharding import KEY_VALUE
-from recsmith.training.seams.kinds import ROWS
-from recsmith.training.seams.system import RunFacts, System, SystemTold
+from recsmith.training.seams.system import ROWS, RunFacts, System, SystemTold
 from recsmith.units import counted
 
 register(ROWS, "tiered", "recsmith.training.systems.tiers.rows:TieredRows")

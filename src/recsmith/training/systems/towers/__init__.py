@@ -11,8 +11,7 @@ from recsmith._components import register
 from recsmith.analyses.advice import Switch
 from recsmith.plans import Plan
 from recsmith.problems import TableRule
-from recsmith.training.seams.kinds import TABLES
-from recsmith.training.seams.system import System, SystemTold, TablesAsked
+from recsmith.training.seams.system import TABLES, System, SystemTold, TablesAsked
 
 register(TABLES, "towers", "recsmith.training.systems.towers.tables:TowerTables")
 

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from recsmith._components import register
-from recsmith.training.seams.kinds import WATCHER
-from recsmith.training.seams.system import System
+from recsmith.training.seams.system import WATCHER, System
 from recsmith.training.systems.watch.settings import watch_settings, watcher_spec
 
 register(WATCHER, "anomalies", "recsmith.training.systems.watch.anomalies:AnomalyWatcher")

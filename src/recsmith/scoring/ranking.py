@@ -20,19 +20,20 @@ from recsmith.data import Batch, Dataset
 from recsmith.data.deduplication import expanded
 from recsmith.errors import UsageError
 from recsmith.files import did_you_mean
-from recsmith.training.run import RunMetrics
-from recsmith.training.scores import AtScores, RankingScores
+from recsmith.scoring.scores import AtScores, RankingScores
 
 
 class Grouping:
-    """Which samples of a dataset are ranked together, and at which places: `metrics.group` and `metrics.at` of a run.
+    """Which samples of a dataset are ranked together, and at which places k: `metrics.group`, `metrics.at` of a run.
+
+    feature: of which they have the same id; None: a target and its `negatives` are ranked together.
 
     Raises:
         UsageError: the data has no such feature, or no groups of its own where none is named.
     """
 
-    def __init__(self, metrics: RunMetrics, dataset: Dataset) -> None:
-        self.feature, self.at = metrics.group, metrics.at
+    def __init__(self, feature: str | None, at: Sequence[int], dataset: Dataset) -> None:
+        self.feature, self.at = feature, at
         self.samples_per_target = dataset.samples_per_target
         names = [each.name for each in dataset.schema.features]
         if self.feature is None and self.samples_per_target == 1:
@@ -58,9 +59,9 @@ class Grouping:
         return bags.values.astype(np.int64)
 
 
-def grouping(metrics: RunMetrics, dataset: Dataset) -> Grouping | None:
-    """Which samples a run ranks together; None where it ranks none."""
-    return Grouping(metrics, dataset) if metrics.group is not None or metrics.at else None
+def grouping(feature: str | None, at: Sequence[int], dataset: Dataset) -> Grouping | None:
+    """Which samples of a dataset are ranked together; None where nobody asks for a ranking."""
+    return Grouping(feature, at, dataset) if feature is not None or at else None
 
 
 def ranking_scores(logits: Floats, labels: Floats, groups: Ints, at: Sequence[int]) -> RankingScores:

@@ -20,7 +20,7 @@ class AtScores:
 
 @noun
 class RankingScores:
-    """How good samples are ranked beside those of their group (job/ranking.py).
+    """How good samples are ranked beside those of their group (ranking.py).
 
     groups: with a positive and a negative sample. auc: the mean of theirs, weighted by samples; null without any. at:
     by k, scores of the first k.

@@ -19,10 +19,10 @@ import recsmith.jobs.log as board
 from recsmith.cli.train import evaluate_command
 from recsmith.data import open_dataset, spec_from_raw
 from recsmith.errors import UsageError
+from recsmith.scoring.predictions import exact_scores
+from recsmith.scoring.scores import known_score, scores_text
 from recsmith.training import Run, RunData, RunMetrics, RunModel, load_model, train
 from recsmith.training.job.log import RunLog, progress_text
-from recsmith.training.job.metrics import exact_scores
-from recsmith.training.scores import known_score, scores_text
 
 pytestmark = pytest.mark.usefixtures("torchrec")
 MINE = """

@@ -15,9 +15,9 @@ from torchmetrics.functional.retrieval import retrieval_hit_rate, retrieval_norm
 
 from recsmith.data import open_dataset, spec_from_raw
 from recsmith.errors import UsageError
+from recsmith.scoring.ranking import Grouping, ranking_scores
+from recsmith.scoring.scores import by_label, shown_scores
 from recsmith.training import RunMetrics
-from recsmith.training.job.ranking import Grouping, ranking_scores
-from recsmith.training.scores import by_label, shown_scores
 
 pytestmark = pytest.mark.usefixtures("torchrec")
 LAWS = {"hit_rate": retrieval_hit_rate, "recall": retrieval_recall, "ndcg": retrieval_normalized_dcg}
@@ -80,13 +80,13 @@ def test_groups_are_those_of_a_feature_or_of_a_target():
     spec = {"format": "sequences", "generated": events, "negatives": 3}
     dataset = open_dataset(spec_from_raw(dict(spec), "events"))
     samples = dataset.source.read(0).samples
-    own, users = Grouping(RunMetrics(at=(5,)), dataset), Grouping(RunMetrics(group="user"), dataset)
+    own, users = Grouping(None, (5,), dataset), Grouping("user", (), dataset)
     assert np.bincount(own.of(samples)).tolist() == [4] * (len(samples) // 4)
     assert users.of(samples).tolist() == samples.ids["user"].values.tolist()
     with pytest.raises(UsageError, match=r"metrics\.group is 'history', of which a sample has \d+ ids"):
-        Grouping(RunMetrics(group="history"), dataset).of(samples)
+        Grouping("history", (), dataset).of(samples)
     with pytest.raises(UsageError, match=r"data\.test has no feature 'users'; did you mean 'user'"):
-        Grouping(RunMetrics(group="users"), dataset)
+        Grouping("users", (), dataset)
     for wrong in ((0,), (2, 2)):
         with pytest.raises(UsageError, match=r"metrics\.at"):
             RunMetrics(at=wrong)

@@ -13,16 +13,9 @@ import torch.distributed as dist
 from torchrec.metrics.calibration import compute_calibration
 from torchrec.metrics.ne import compute_ne, get_ne_states
 
-from recsmith.data import Batch, DataSchema, Dataset
-from recsmith.training.batches import evaluation_batches
-from recsmith.training.job.ranking import Grouping, grouping, ranking_scores
-from recsmith.training.job.sharded import ShardedJob
-from recsmith.training.losses.settings import number_tasks
-from recsmith.training.random_states import random_kept
-from recsmith.training.run import Run, RunModel
-from recsmith.training.scores import LabelScores, Scores, scores_of
-from recsmith.training.step_clock import STEPS
-from recsmith.training.tables.features import Features
+from recsmith.data import Batch
+from recsmith.scoring.ranking import Grouping, ranking_scores
+from recsmith.scoring.scores import LabelScores, Scores, scores_of
 
 ETA = 1e-12  # of torchrec.metrics: probabilities stay this far from 0 and 1
 BINS = 2**14  # of training's AUC: what falls into one counts as equal; trade-off: finer ones cost time at each line
@@ -45,11 +38,6 @@ class ScoredLabels:
         """Scores of all. sums: SUMS of each."""
         rows = int(sums[0, SUMS.index("rows")])
         return scores_of(rows, dict(zip(self.names, found, strict=True)))
-
-
-def scored_labels(model: RunModel, schema: DataSchema) -> ScoredLabels:
-    """The labels of the predictions of a run's model."""
-    return ScoredLabels(schema.labels, number_tasks(model.tasks, schema))
 
 
 class Window:
@@ -210,35 +198,3 @@ def _gathered(values: torch.Tensor) -> torch.Tensor:
     parts = [torch.empty_like(padded) for _ in counts]
     dist.all_gather(parts, padded)
     return torch.cat([part[:count] for part, count in zip(parts, counts.tolist(), strict=True)])
-
-
-def score(job: ShardedJob, dataset: Dataset, features: Features, batch_size: int, run: Run) -> Scores:
-    """Scores on all samples of a dataset, with the exact AUC; called on every rank, as `score_each` of one model."""
-    return score_each(job, dataset, features, batch_size, run)[0]
-
-
-def score_each(
-    job: ShardedJob, dataset: Dataset, features: Features, batch_size: int, run: Run, models: int = 1
-) -> list[Scores]:
-    """The same of models that are called as one, whose logits are (models, B, L).
-
-    run: its model, and which samples are ranked.
-
-    Raises:
-        UsageError: the data does not say which samples are ranked together.
-    """
-    labels_of, ranked = scored_labels(run.model, dataset.schema), grouping(run.metrics, dataset)
-    windows = [Window(job.device, labels_of, ranked) for _ in range(models)]
-    job.model.eval()
-    with STEPS.standing(), random_kept(), torch.no_grad():
-        for batch, count in evaluation_batches(
-            dataset, features, rank=dist.get_rank(), ranks=dist.get_world_size(), batch_size=batch_size
-        ):
-            job.rows.prefetch(batch)
-            _, (_, logits, labels, _) = job.model(batch.to(job.device))
-            for window, each in zip(windows, logits.view(models, *labels.shape), strict=True):
-                window.add(each[:count], labels[:count])
-                window.add_groups(batch.place.samples, count)
-    job.model.train()
-    found = [window.exact_scores() for window in windows]
-    return [replace(each, corrupt=(dataset.num_samples or each.samples) - each.samples) for each in found]

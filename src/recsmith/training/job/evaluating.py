@@ -1,0 +1,55 @@
+"""A sharded model called on all samples of a dataset, in a pass of its own that leaves training as it was."""
+
+from dataclasses import replace
+
+import torch
+import torch.distributed as dist
+
+from recsmith.data import DataSchema, Dataset
+from recsmith.scoring.predictions import ScoredLabels, Window
+from recsmith.scoring.ranking import grouping
+from recsmith.scoring.scores import Scores
+from recsmith.training.batches import evaluation_batches
+from recsmith.training.job.sharded import ShardedJob
+from recsmith.training.losses.settings import number_tasks
+from recsmith.training.random_states import random_kept
+from recsmith.training.run import Run, RunModel
+from recsmith.training.step_clock import STEPS
+from recsmith.training.tables.features import Features
+
+
+def scored_labels(model: RunModel, schema: DataSchema) -> ScoredLabels:
+    """The labels of the predictions of a run's model."""
+    return ScoredLabels(schema.labels, number_tasks(model.tasks, schema))
+
+
+def score(job: ShardedJob, dataset: Dataset, features: Features, batch_size: int, run: Run) -> Scores:
+    """Scores on all samples of a dataset, with the exact AUC; called on every rank, as `score_each` of one model."""
+    return score_each(job, dataset, features, batch_size, run)[0]
+
+
+def score_each(
+    job: ShardedJob, dataset: Dataset, features: Features, batch_size: int, run: Run, models: int = 1
+) -> list[Scores]:
+    """The same of models that are called as one, whose logits are (models, B, L).
+
+    run: its model, and which samples are ranked.
+
+    Raises:
+        UsageError: the data does not say which samples are ranked together.
+    """
+    labels_of, ranked = scored_labels(run.model, dataset.schema), grouping(run.metrics.group, run.metrics.at, dataset)
+    windows = [Window(job.device, labels_of, ranked) for _ in range(models)]
+    job.model.eval()
+    with STEPS.standing(), random_kept(), torch.no_grad():
+        for batch, count in evaluation_batches(
+            dataset, features, rank=dist.get_rank(), ranks=dist.get_world_size(), batch_size=batch_size
+        ):
+            job.rows.prefetch(batch)
+            _, (_, logits, labels, _) = job.model(batch.to(job.device))
+            for window, each in zip(windows, logits.view(models, *labels.shape), strict=True):
+                window.add(each[:count], labels[:count])
+                window.add_groups(batch.place.samples, count)
+    job.model.train()
+    found = [window.exact_scores() for window in windows]
+    return [replace(each, corrupt=(dataset.num_samples or each.samples) - each.samples) for each in found]
