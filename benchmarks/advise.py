@@ -33,12 +33,12 @@ from advise_tables import show_tables
 from dry_run import Words, a_run, by_hand
 from two_networks import Host, run_ranks, two_networks, why_not
 
+from recsmith.advising.runs import advise_run, priced
 from recsmith.analyses.advice import Advice, Advised, Switch
 from recsmith.errors import RecSmithError
 from recsmith.files import encode
 from recsmith.plans import load_plan, save_plan
 from recsmith.training import Run, run_from_raw, run_to_raw
-from recsmith.training.launch.advising import advise_run, priced
 from recsmith.training.launch.dry_run import described
 from recsmith.training.run import load_run
 

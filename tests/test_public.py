@@ -2,6 +2,7 @@
 
 import ast
 import re
+import runpy
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from types import ModuleType
 import pytest
 
 import recsmith
+from recsmith.training.listed import SYSTEMS
 
 PACKAGE = Path(recsmith.__file__).parent
 BASE = (
@@ -57,6 +59,7 @@ ROOMS = (
     ("feeding",),
     ("searching",),
     ("training",),
+    ("advising",),
     ("testing",),
     ("reports",),
     ("web",),
@@ -71,6 +74,7 @@ TORCH_ROOMS = {
 }
 SOLVER_FILES = ("cp_sat*.py", "tower_groups.py")  # imported when a planner solves, and when towers are balanced
 WATCH = {"river", "datasketches"}  # of streaming, imported when a detector or a sketch needs them
+LISTED = "training/listed.py"  # names all systems
 WEB = {"starlette", "uvicorn", "anyio"}  # of web/serving, imported when a page is served
 FOR_PEOPLE = {"click": {"cli", "reports"}, "rich": {"cli", "reports", "adapters", "verifying"}}
 
@@ -205,16 +209,12 @@ def test_errors_are_one_tree_with_exit_codes():
 # --- who may import whom ------------------------------------------------------------------------------------------
 
 
-NAMED_BY = {"stored": 3, "periods": 2}  # files outside the folder of a system, where it is more than one
-
-
-def test_a_system_is_named_in_one_file_outside_its_folder():
-    """So it can be deleted: benchmarks/delete_systems.py does so with each."""
-    folder = PACKAGE / "training" / "systems"
-    outside = [path.read_text("utf-8") for path in FILES if not path.is_relative_to(folder)]
-    for system in (each.name for each in folder.iterdir() if (each / "__init__.py").exists()):
-        named = sum(re.search(rf"training\.systems\.{system}\b", text) is not None for text in outside)
-        assert named <= NAMED_BY.get(system, 1), f"{named} files outside its folder name {system}"
+def test_a_system_is_named_in_one_file_outside_its_folder(monkeypatch: pytest.MonkeyPatch):
+    """Its folder, its keys of a run and its components, so that it can be deleted."""
+    scripts = PACKAGE.parents[1] / "benchmarks"
+    monkeypatch.syspath_prepend(str(scripts))
+    names = runpy.run_path(str(scripts / "delete_systems.py"))["names"]
+    assert {name: names(PACKAGE.parents[1], name) for name in SYSTEMS} == {name: {LISTED} for name in SYSTEMS}
 
 
 def test_every_file_lies_in_a_known_room():

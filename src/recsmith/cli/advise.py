@@ -74,7 +74,7 @@ def _is_run(job: str) -> bool:
 
 
 def _of_run(job: str, options: dict[str, Any]) -> Any:
-    from recsmith.training.launch.advising import advise_run
+    from recsmith.advising.runs import advise_run
 
     if options["capture"] is not None:
         raise UsageError(
@@ -159,14 +159,14 @@ def _refuse_trials(job: str, options: dict[str, Any]) -> None:
 
 def _check_trials(steps: int) -> None:
     """Refuse trials that could tell nothing, before anything is priced."""
-    from recsmith.training.results.trials import check_idle, check_steps
+    from recsmith.advising.trials import check_idle, check_steps
 
     check_steps(steps)
     check_idle()
 
 
 def _tried(advice: Any, job: str, settings: tuple[str, ...], steps: int) -> Any:
-    from recsmith.training.results.trials import with_trials
+    from recsmith.advising.trials import with_trials
 
     return with_trials(advice, job, settings, steps, on_progress=lambda line: say(f"trying {line}"))
 

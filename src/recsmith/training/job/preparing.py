@@ -12,6 +12,7 @@ from typing import Any
 from recsmith._types import Ints
 from recsmith.adapters.rank_0 import from_rank_0
 from recsmith.adapters.topology import device_type
+from recsmith.data.same_data import check_same_data
 from recsmith.errors import UsageError
 from recsmith.plans import Plan
 from recsmith.prediction.job_step import JobStep
@@ -27,7 +28,6 @@ from recsmith.training.job.sharded import dense_shapes, numbers_across, with_col
 from recsmith.training.models import sequence_settings
 from recsmith.training.run import Run
 from recsmith.training.run.refusals import check_together, layer_parts, placed_parts
-from recsmith.training.same_data import check_same_data
 from recsmith.training.seams.system import OpenRun, SystemTold, first_of, systems
 from recsmith.training.sources import first_lengths, open_data
 from recsmith.training.sources.protocol import State

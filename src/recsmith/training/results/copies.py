@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from recsmith.data import Batch, Dataset
+from recsmith.data.same_data import check_same_data
 from recsmith.errors import RecSmithError, UsageError
 from recsmith.files import Raw, Source, encode, source_text
 from recsmith.files.writable import check_writable
@@ -22,7 +23,6 @@ from recsmith.training.batches import as_tensors
 from recsmith.training.job.card import CARD, CopyOrigin, ModelCard, read_card
 from recsmith.training.job.export import weights_digest
 from recsmith.training.results.serving import Predictor
-from recsmith.training.same_data import check_same_data
 
 READ = 4096  # samples of a part
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from recsmith.data.same_data import check_same_data
 from recsmith.errors import UsageError
 from recsmith.files import Raw, Source, decode, encode, source_text
 from recsmith.jobs.launch import launch
@@ -15,7 +16,6 @@ from recsmith.training.launch.ranks import local_ranks
 from recsmith.training.optimizers.settings import DenseOptimizer
 from recsmith.training.run import Run, load_run, names_modules, run_from_raw, run_to_raw
 from recsmith.training.run.data import RunData
-from recsmith.training.same_data import check_same_data
 from recsmith.training.seams.system import first_of, systems, use_systems_of
 
 RANK = "recsmith.training.results.evaluation:evaluate_on_rank"

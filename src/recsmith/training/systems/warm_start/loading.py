@@ -7,6 +7,7 @@ import torch
 from torch.distributed.checkpoint._nested_dict import flatten_state_dict
 
 from recsmith.data import DataSchema
+from recsmith.data.same_data import check_same_data
 from recsmith.jobs.sharded_model import held_of
 from recsmith.plans import Plan
 from recsmith.problems import TableRule
@@ -18,7 +19,6 @@ from recsmith.training.job.resuming import OPTIMIZERS
 from recsmith.training.job.sharded import ShardedJob, set_steps, table_of
 from recsmith.training.optimizers.building import set_schedule
 from recsmith.training.run import Run
-from recsmith.training.same_data import check_same_data
 from recsmith.training.systems.warm_start.layers import inputs_of
 from recsmith.training.systems.warm_start.matching import Match, Shape, match_weights
 from recsmith.training.systems.warm_start.reads import Reads, put

@@ -10,12 +10,12 @@ import pytest
 
 pytest.importorskip("torchrec")
 
+from recsmith.advising.trials import check_idle, check_steps, speed_in, with_trials
 from recsmith.analyses.advice import Advice, Advised, Switch
 from recsmith.analyses.aims import JobPrice
 from recsmith.errors import RecSmithError, UsageError
 from recsmith.reports.advice import advice_lines, advice_to_raw
 from recsmith.training import Run, RunData, RunModel
-from recsmith.training.results.trials import check_idle, check_steps, speed_in, with_trials
 
 pytestmark = pytest.mark.usefixtures("torchrec")
 DATA = {

@@ -1,7 +1,7 @@
 """Whether data means what a model was trained on: its names, and how its values came about. Imports no torch.
 
-`refit`, `sparse`, `evaluate` and sparse copies of a stream ask it; a job that is resumed has the digest of its data,
-which says more, and a model that is served refuses ids and values one by one.
+Whoever scores, copies or goes on from a trained model asks it; a job that is resumed has the digest of its data, which
+says more, and a model that is served refuses ids and values one by one.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

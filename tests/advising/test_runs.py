@@ -9,12 +9,12 @@ pytest.importorskip("torchrec")
 
 from support.systems import needs_systems
 
+from recsmith.advising.runs import advise_run, core_switches
 from recsmith.analyses.advice import Advice
 from recsmith.errors import UsageError
 from recsmith.planning.simulate import price
 from recsmith.plans import Placement, save_plan
 from recsmith.training import DenseOptimizer, Run, RunData, RunModel, RunOptimizers, load_run
-from recsmith.training.launch.advising import advise_run, core_switches
 from recsmith.training.launch.dry_run import described
 from recsmith.training.seams import systems
 
