@@ -1,15 +1,17 @@
 """A stream in periods, each scored by the model before it and then trained on (docs/online.md).
 
-settings.py is what a run says, parts.py what does not go with it, updates/ how a new period is learned; without torch.
+settings.py is what a run says, updates/ how a new period is learned; without torch.
 source.py reads a period at a time, stretches.py scores between them, deciding.py replays first periods to see which
 update pays (arms.py), and replay.py is `recsmith bench online`.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from recsmith._components import parsed, register
 from recsmith.files import Raw
+from recsmith.training.seams.capabilities import BAGS, FORMATS, ORDER, STEP, Capabilities, PlainPart, RefusesNothing
 from recsmith.training.seams.system import UPDATE, RunFacts, System, SystemTold
 from recsmith.training.systems.periods.settings import Periods
 
@@ -17,6 +19,23 @@ register(UPDATE, "incremental", "recsmith.training.systems.periods.updates.passe
 register(UPDATE, "window", "recsmith.training.systems.periods.updates.passes:WindowUpdate")
 register(UPDATE, "auto", "recsmith.training.systems.periods.updates.auto:AutoUpdate")
 register(UPDATE, "future_gradient", "recsmith.training.systems.periods.updates.future_gradient:FutureGradient")
+
+
+IN_PERIODS = PlainPart("data.periods", Capabilities({ORDER}), Capabilities({FORMATS}))
+
+
+@dataclass(frozen=True)
+class MixedPeriods(RefusesNothing):
+    """Steps that take a batch of each of several periods, whose losses are weighted: sample by sample, by one loss."""
+
+    needs: ClassVar[Capabilities] = Capabilities({BAGS, STEP})
+    cures: ClassVar[Mapping[str, str]] = {STEP: "write incremental or window, or pipeline: base"}
+    update: str
+
+    @property
+    def label(self) -> str:
+        """Its key and name."""
+        return f"data.periods.update: {self.update}"
 
 
 class InOrder(System):
@@ -33,8 +52,6 @@ class InOrder(System):
 
     def data_parts(self, run: Any) -> Sequence[Any]:
         """The periods, and an update that mixes them."""
-        from recsmith.training.systems.periods.parts import IN_PERIODS, MixedPeriods
-
         periods = run.data.periods
         if periods is None:
             return ()

@@ -4,16 +4,36 @@ blocks.py cuts layers into blocks and gives them owners, cost.py says what that 
 torch; optimizer.py is the optimizer.
 """
 
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 from recsmith._components import register
+from recsmith.training.seams.capabilities import FP32_WEIGHTS, LAYERS, MATRICES, Capabilities, RefusesNothing
 from recsmith.training.seams.system import PREDICTED, OpenRun, System, trains_layers
 
 register("optimizer", "shampoo", "recsmith.training.systems.shampoo.optimizer:ShampooOptimizer")
 register("optimizer", "auto", "recsmith.training.systems.shampoo.optimizer:ShampooOptimizer")  # decided before
 register(PREDICTED, "shampoo", "recsmith.training.systems.shampoo.cost:predicted_line")
+
+
+@dataclass(frozen=True)
+class FactoredLayers(RefusesNothing):
+    """Dense layers by Shampoo, which keeps statistics of their rows and columns, and takes roots of them in fp32."""
+
+    owns: ClassVar[Capabilities] = Capabilities({LAYERS})
+    needs: ClassVar[Capabilities] = Capabilities({MATRICES, FP32_WEIGHTS})
+    cures: ClassVar[Mapping[str, str]] = {
+        MATRICES: "use adam",
+        FP32_WEIGHTS: "give its arguments another optimizer, or train the layers in fp32",
+    }
+    instead: ClassVar[str] = "use adam"
+    name: str = "shampoo"
+
+    @property
+    def label(self) -> str:
+        """Its key and name, which may be auto."""
+        return f"optimizers.dense.name: {self.name}"
 
 
 class Shampoo(System):
@@ -24,7 +44,6 @@ class Shampoo(System):
     def layer_parts(self, run: Any, *, undecided: bool = False) -> Sequence[Any]:
         """The layers, where Shampoo trains them, also below an optimizer that wraps it."""
         from recsmith.training.systems.shampoo.cost import AUTO, SHAMPOO
-        from recsmith.training.systems.shampoo.parts import FactoredLayers
 
         dense = run.optimizers.dense
         named = SHAMPOO in (dense.name, (dense.arguments or {}).get("optimizer"))

@@ -11,9 +11,14 @@ from typing import Any
 
 from recsmith._components import NAME, register
 from recsmith.embeddings import CompressionRule
+from recsmith.training.seams import capabilities as job
+from recsmith.training.seams.capabilities import Capabilities, PlainPart
 from recsmith.training.seams.system import TABLES, RunFacts, System, SystemTold
 
 register(TABLES, "stored", "recsmith.training.systems.stored.tables:StoredTables")
+
+
+COMPRESSION = PlainPart("model.compression", Capabilities({job.TABLES, job.IDS}))
 
 
 class StoredSmaller(System):
@@ -25,8 +30,6 @@ class StoredSmaller(System):
 
     def table_parts(self, model: Any) -> Sequence[Any]:
         """The rules of a model."""
-        from recsmith.training.systems.stored.parts import COMPRESSION
-
         return (COMPRESSION,) if model.compression else ()
 
     def data_parts(self, run: Any) -> Sequence[Any]:
