@@ -68,9 +68,9 @@ def placed(kind: str) -> Plan:
 PARTS: tuple[Part, ...] = (
     *of_system("dedup", "parts", lambda own: [own.Deduplicated()]),
     *of_system("balance", "", lambda own: [own.DEALT]),
-    *of_system("stored", "parts", lambda own: [own.COMPRESSION]),
+    *of_system("stored", "", lambda own: [own.COMPRESSION]),
     Sequences("a", "dlrm"), WEIGHTS, BUILT_IN_MODEL, OWN_TABLES, OWN_SOURCE, FEED,
-    *of_system("periods", "parts", lambda own: [own.IN_PERIODS, own.MixedPeriods("future_gradient")]),
+    *of_system("periods", "", lambda own: [own.IN_PERIODS, own.MixedPeriods("future_gradient")]),
     OwnStep("mine:Step"), AHEAD_OF_BATCHES, CPU, TableOptimizer("rowwise_adagrad"), TableOptimizer("adam"),
     TableOptimizer("lamb"), TableOptimizer("partial_rowwise_adam"), NarrowTables("a"), NarrowTables("a", "fp16"),
     NarrowTables("a", "int8"),
@@ -79,7 +79,7 @@ PARTS: tuple[Part, ...] = (
         own.TablesInFile(), own.OnDisk("a", "device"), own.OnDisk(None, "tiered")]),
     GPU,
     *of_system("halves", "parts", lambda own: [own.HalfLayers("split")]),
-    *of_system("shampoo", "parts", lambda own: [own.FactoredLayers()]),
+    *of_system("shampoo", "", lambda own: [own.FactoredLayers()]),
     *of_system("second_order", "parts", lambda own: [
         own.LayersByStep("dance"), own.UnusedSettings(("optimizers.dense.clip_norm",))]),
     NO_LAYERS, FP32_PRODUCTS, BF16_PRODUCTS,
