@@ -68,7 +68,7 @@ def test_switches_of_systems_are_settings_of_a_run(run: Run):
             made = load_run(run, switch.settings)
             assert made != run
             assert switch not in system.switches(made)
-            assert (Path(__file__).parents[3] / "docs" / switch.page).is_file()
+            assert (Path(__file__).parents[2] / "docs" / switch.page).is_file()
 
 
 def test_on_a_cluster_the_tables_of_a_run_are_planned_that_this_machine_cannot_hold(run: Run):
