@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from recsmith.data.movielens import read_ratings
+from recsmith.scoring.scores import mean_within
 from recsmith.training import (
     DenseOptimizer,
     Run,
@@ -35,7 +36,6 @@ from recsmith.training import (
     load_model,
     train,
 )
-from recsmith.training.scores import mean_within
 
 SHARE, LIKED, FIRST, BEFORE = 0.8, 4.0, 100, 50  # of a user's ratings; stars; places; movies of a history
 Columns = dict[str, Any]
