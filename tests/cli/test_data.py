@@ -109,3 +109,17 @@ def test_vocabularies_are_counted(run: Run, tmp_path: Path):
     none = run("data", "vocabulary", tmp_path / "b.yaml", "-o", tmp_path / "c")
     assert (none.code, "no feature of the data has a vocabulary; give those of text" in none.err) == (2, True)
     assert not (tmp_path / "c").exists()
+
+
+def test_a_run_is_drafted_and_not_written_over(run: Run, tmp_path: Path):
+    pytest.importorskip("pyarrow")
+    (tmp_path / "a.csv").write_text("user,clicked\n" + "".join(f"{at % 9},{at % 2}\n" for at in range(40)))
+    target = tmp_path / "run.yaml"
+    done = run("init", tmp_path / "a.csv", "-o", target)
+    assert (done.code, "read it, and then: recsmith data vocabulary" in done.err.replace("\n", " ")) == (0, True)
+    counted = run("data", "vocabulary", target, "-o", tmp_path / "vocabularies")
+    assert (counted.code, "user.arrow" in counted.out) == (0, True)
+    target.write_text("my own file\n")
+    assert run("init", tmp_path / "a.csv", "-o", target).code == 2
+    assert target.read_text() == "my own file\n"
+    assert run("init", tmp_path / "a.csv", "-o", "-").out.startswith("# A draft for ")

@@ -163,6 +163,7 @@ WORDS = {
         *("model", "--plan", "--ranks", "--batch", "--machine", "--calibrate", "--cost-model", "--what-if"),
         *("--cluster", "--optimizer", "--towers", "--link", "--servers", "--timeline", "--format"),
     },
+    "init": {"data", "-o --output", "--label", "--force"},
     "export": {"folder", "--for", "-o --output"},
     "evaluate": {"folder", "--data", "--ranks", "--group", "--at", "--format"},
     "search": {

@@ -31,6 +31,7 @@ OWN = {  # groups of `recsmith --help`: each command's module of recsmith.cli, a
         "import": ("plans", "Make a plan file of the plan that a job runs today."),
     },
     "Train": {
+        "init": ("init", "Look at data and write a run for it, with comments."),
         "train": ("train", "Train a recommendation model on TorchRec, under a plan."),
         "evaluate": ("train", "Score a trained model on test data."),
         "export": ("train", "Put a trained model into a folder of its own that takes raw rows."),

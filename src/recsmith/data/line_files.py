@@ -141,11 +141,11 @@ class LineFile:
     def _shorter(self) -> CorruptFile:
         return CorruptFile(f"'{self.path}' is shorter than it was when its lines were counted; begin again")
 
-    def head(self) -> bytes:
+    def head(self, size: int = HEAD) -> bytes:
         """The first bytes of the text."""
         try:
             with self._opened() as file:
-                return file.read(HEAD)
+                return file.read(size)
         except (EOFError, zlib.error, OSError) as error:
             raise self._damaged(error) from None
 

@@ -16,7 +16,9 @@ from recsmith._random import permutation
 from recsmith._types import Ints
 from recsmith.data.arrow import pyarrow
 from recsmith.data.batch import DataSchema
+from recsmith.data.columns.features import ColumnFeature
 from recsmith.data.columns.samples import TableReader, columns_of, counted_numbers
+from recsmith.data.criteo.lines import other_than_criteo
 from recsmith.data.domain import Faults
 from recsmith.data.line_files import BLOCK_LINES, LineFile, files_of
 from recsmith.data.source import SampleBlock
@@ -26,6 +28,7 @@ from recsmith.data.text.spec import SPLITS, TextSpec
 from recsmith.errors import CorruptFile
 from recsmith.files import did_you_mean
 
+LOOKED_AT = 2**23  # bytes of a file whose first rows are looked at
 JSON = (".jsonl", ".json", ".ndjson")
 
 
@@ -230,3 +233,50 @@ def _first_line(text: bytes) -> int:
     while at >= 0 and text[:at].count(b'"') % 2:
         at = text.find(b"\n", at + 1)
     return len(text) if at < 0 else at + 1
+
+
+def text_files(data: str) -> list[Path]:
+    """The files of text at a path that names their columns in itself; none where it is of another format."""
+    path = Path(data)
+    if path.is_dir() and (path / "ratings.csv").exists():
+        return []
+    found = files_of((data,)) if path.is_dir() else [path] if path.is_file() else []
+    return found if found and all(map(_is_text, found)) else []
+
+
+def _is_text(path: Path) -> bool:
+    ending = Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
+    if ending == ".tsv":
+        return other_than_criteo(LineFile(path).head()) is not None
+    return ending in (".csv", ".jsonl", ".ndjson")
+
+
+def _skip(row: object) -> str:
+    """What becomes of a row with another number of columns, where rows are only looked at."""
+    del row
+    return "skip"
+
+
+def first_rows(path: Path, rows: int) -> Any:
+    """The first rows of a file of text as pyarrow's table, whose columns have the types that their values say.
+
+    Raises:
+        CorruptFile: they cannot be read.
+    """
+    arrow, spec = pyarrow(), TextSpec(paths=("",), features=(ColumnFeature(name="any"),), labels=("any",))
+    file = TextFile(path, spec)
+    text = file.lines.head(LOOKED_AT)
+    whole = text if len(text) < LOOKED_AT else text[: text.rfind(b"\n") + 1]
+    try:
+        if file.is_json:
+            table = arrow.json.read_json(io.BytesIO(whole), arrow.json.ReadOptions(block_size=len(whole) + 1))
+        else:
+            parsing = arrow.csv.ParseOptions(
+                delimiter=file.delimiter, newlines_in_values=True, invalid_row_handler=_skip
+            )
+            reading = arrow.csv.ReadOptions(use_threads=False, block_size=len(whole) + 1)
+            converting = arrow.csv.ConvertOptions(strings_can_be_null=True)
+            table = arrow.csv.read_csv(io.BytesIO(whole), reading, parsing, converting)
+    except arrow.ArrowInvalid as error:
+        raise CorruptFile(f"'{path}' cannot be read: {str(error).splitlines()[0]}; mend it") from None
+    return table.slice(0, rows)

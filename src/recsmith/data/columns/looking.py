@@ -1,0 +1,119 @@
+"""What the columns of a table seem to be: a guess from some thousand rows, for people to correct."""
+
+import re
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from recsmith._types import noun
+from recsmith.data.arrow import pyarrow
+
+SHOWN, SHOWN_TEXT = 3, 24  # values that are shown of a column, and characters of one
+SEPARATORS = ("|", ";", ",")
+LABELS = ("label", "labels", "target", "y", "click", "clicked", "is_click", "liked", "converted", "rating", "stars")
+TIMES = re.compile(r"(^|_)(time|timestamp|date|ts|when|at)($|_)|time$|date$", re.IGNORECASE)
+SECONDS = (5e8, 5e9)  # of times since 1970 that are whole numbers: 1985 to 2128
+SKEWED = 100  # times its median that the largest value of a column is, from which on its logarithm is better read
+
+Kind = Literal["value", "list", "text list", "time", "number", "nothing"]
+
+
+@noun
+class LookedColumn:
+    """A column: what it seems to hold, how many different values, its first ones, and what separates those of a text.
+
+    kind: `value` has a vocabulary, `text list` a separator beside it, `list` a list of values in each row; `time` is in
+    seconds or text; `number` is dense; `nothing` tells rows apart no more than their numbers, or not at all. zero_one:
+    whether it holds 0 and 1 alone. skewed: whether its logarithm is better read.
+    """
+
+    name: str
+    kind: Kind
+    distinct: int
+    shown: tuple[str, ...] = ()
+    separator: str | None = None
+    zero_one: bool = False
+    skewed: bool = False
+    least: float | None = None
+    most: float | None = None
+
+
+def looked_at(table: Any) -> tuple[LookedColumn, ...]:
+    """What the columns of a table seem to be. table: of pyarrow, the first rows of data."""
+    return tuple(_look(name, table[name].combine_chunks()) for name in table.column_names)
+
+
+def guessed_label(columns: Sequence[LookedColumn]) -> str | None:
+    """The column that seems to be the label: by its name, or the only one of 0 and 1; None where neither says it."""
+    named = [each.name for word in LABELS for each in columns if each.name.lower() == word and each.most is not None]
+    binary = [each.name for each in columns if each.zero_one]
+    return named[0] if named else binary[0] if len(binary) == 1 else None
+
+
+def _look(name: str, column: Any) -> LookedColumn:
+    types, kind = pyarrow().types, column.type
+    if types.is_list(kind) or types.is_large_list(kind):
+        values = column.flatten()
+        found = _look(name, values)
+        return _made(name, values, "list" if found.kind in ("value", "nothing") else "nothing")
+    values = column.drop_null()
+    if types.is_dictionary(kind):
+        values, kind = values.dictionary_decode(), kind.value_type
+    if types.is_null(kind) or not len(values) or types.is_nested(kind):
+        return LookedColumn(name=name, kind="nothing", distinct=0)
+    if types.is_temporal(kind):
+        return _made(name, values, "time")
+    if types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind) or types.is_decimal(kind):
+        return _look_at_numbers(name, values)
+    return _look_at_text(name, values)
+
+
+def _look_at_numbers(name: str, values: Any) -> LookedColumn:
+    arrow = pyarrow()
+    whole = arrow.types.is_integer(values.type)
+    as_float = values.cast(arrow.float64(), safe=False)
+    span = arrow.compute.min_max(as_float).as_py()
+    least, most = float(span["min"]), float(span["max"])
+    figures = {"least": least, "most": most, "zero_one": {least, most} <= {0.0, 1.0} and len(values.unique()) <= 2}
+    if whole and SECONDS[0] < least and most < SECONDS[1] and TIMES.search(name):
+        return _made(name, values, "time", **figures)
+    if whole:
+        return _made(name, values, "value", **figures)
+    median = float(arrow.compute.quantile(as_float, 0.5)[0].as_py())
+    skewed = least >= 0 and most > SKEWED * max(median, 1e-9)
+    return _made(name, values, "number", skewed=skewed, **figures)
+
+
+def _look_at_text(name: str, values: Any) -> LookedColumn:
+    arrow = pyarrow()
+    if not (arrow.types.is_string(values.type) or arrow.types.is_large_string(values.type)):
+        return LookedColumn(name=name, kind="nothing", distinct=0)
+    if _are_times(values):
+        return _made(name, values, "time")
+    for separator in SEPARATORS:
+        parts = arrow.compute.list_flatten(arrow.compute.split_pattern(values, separator))
+        several = arrow.compute.sum(arrow.compute.match_substring(values, separator)).as_py() or 0
+        if several > len(values) // 4 and len(parts.unique()) < len(values.unique()):
+            return _made(name, parts, "text list", separator=separator)
+    distinct = len(values.unique())
+    return _made(name, values, "nothing" if distinct == len(values) > 100 else "value")
+
+
+def _are_times(values: Any) -> bool:
+    """Whether texts are times, all of them."""
+    arrow = pyarrow()
+    try:
+        values.cast(arrow.timestamp("s"))
+    except arrow.ArrowInvalid:
+        return False
+    return True
+
+
+def _made(name: str, values: Any, kind: Kind, **words: Any) -> LookedColumn:
+    distinct = values.drop_null().unique()
+    shown = tuple(_printable(str(each)[:SHOWN_TEXT]) for each in distinct.slice(0, SHOWN).to_pylist())
+    return LookedColumn(name=name, kind=kind, distinct=len(distinct), shown=shown, **words)
+
+
+def _printable(text: str) -> str:
+    """A text in one line."""
+    return "".join(letter if letter.isprintable() else " " for letter in text)
