@@ -1,5 +1,6 @@
 """Shared by all tests: where the public data lies, FBGEMM where it is installed, and ranks that start at once."""
 
+import gc
 import itertools
 import logging
 import os
@@ -158,6 +159,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         drawn = is_hypothesis_test(law) and not hasattr(law, "_hypothesis_internal_settings_applied")
         if drawn and not soaking() and any(path.is_relative_to(HERE / room) for room in DEAR):
             settings(max_examples=FEW)(law)
+
+
+def pytest_collection_finish() -> None:
+    """What is there once all tests are collected stays: no collection of garbage looks at it again."""
+    gc.freeze()
 
 
 UNDER_TORCHRUN = [False]  # whether jobs of the test that runs, and of its fixtures, start as users' do

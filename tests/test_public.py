@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from functools import cache
-from importlib.util import module_from_spec, spec_from_file_location
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
@@ -86,15 +86,11 @@ def room_of(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
-@cache
 def import_graph() -> ModuleType:
-    """The script that draws the graph of imports, as a module."""
-    spec = spec_from_file_location("import_graph", PACKAGE.parents[1] / "benchmarks" / "import_graph.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    """The script that draws the graph of imports, as a module: one for all tests, for it keeps what it has read."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(PACKAGE.parents[1] / "benchmarks")
+        return import_module("import_graph")
 
 
 @cache
