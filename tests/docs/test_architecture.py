@@ -1,7 +1,6 @@
 """The walks of docs/architecture.md are true: their files are there, and the first of each reaches all others."""
 
 import re
-import runpy
 from importlib import import_module
 from pathlib import Path
 
