@@ -165,7 +165,7 @@ WORDS = {
     },
     "init": {"data", "-o --output", "--label", "--force"},
     "export": {"folder", "--for", "-o --output"},
-    "evaluate": {"folder", "--data", "--ranks", "--group", "--at", "--format"},
+    "evaluate": {"folder", "--data", "--ranks", "--group", "--at", "--pr-auc", "--format"},
     "search": {
         *("run", "--set", "--under", "--price", "--cluster -c", "--widths", "--rows", "--tables"),
         *("--layers", "--skip", "--coefficient", "--retrain", "--dry-run"),

@@ -21,7 +21,7 @@ from recsmith.data import open_dataset, spec_from_raw
 from recsmith.errors import UsageError
 from recsmith.scoring.predictions import exact_scores
 from recsmith.scoring.scores import known_score, scores_text
-from recsmith.training import Run, RunData, RunMetrics, RunModel, load_model, train
+from recsmith.training import Run, RunData, RunMetrics, RunModel, evaluate, load_model, train
 from recsmith.training.job.log import RunLog, progress_text
 
 pytestmark = pytest.mark.usefixtures("torchrec")
@@ -111,6 +111,24 @@ def test_each_label_has_scores_of_its_own_everywhere(
         name: {key: value and pytest.approx(value, rel=1e-5) for key, value in each.items()}
         for name, each in test["labels"].items()
     }
+
+
+def test_precision_over_recall_is_told_where_it_is_asked_for(
+    trained: tuple[Run, dict[str, Any], list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, _, _ = trained
+    monkeypatch.syspath_prepend(Path(run.output).parent)
+    scores = evaluate(run.output, pr_auc=True, ranks=2)
+    chances, labels = predicted(run, 0)
+    order = np.argsort(-chances, kind="stable")
+    precision = np.cumsum(labels[order]) / np.arange(1, len(order) + 1)  # of thresholds that differ
+    last = np.append(np.diff(chances[order]) != 0, True)
+    recall = np.cumsum(labels[order]) / labels.sum()
+    expected = np.sum(np.diff(np.append(0, recall[last])) * precision[last])
+    assert scores.labels is not None
+    assert scores.labels["clicked"].pr_auc == pytest.approx(expected, rel=1e-6)
+    assert scores.labels["bought"].pr_auc in (None, 1.0)  # all labels are equal
+    assert f"PR-AUC {expected:.5f}" in scores_text(scores)
 
 
 def test_a_model_of_one_output_and_data_of_two_labels_is_one_sentence(

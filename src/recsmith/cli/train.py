@@ -98,11 +98,14 @@ def _scores_line(scores: dict[str, Any]) -> str:
 @click.option("--data", metavar="PATH", help="Data to score, or the spec of it (default: data.test of the run).")
 @count_option("--ranks", help="Processes (default: those of the run).")
 @click.option("--group", metavar="FEATURE", help="Rank samples with the same id of it (default: metrics.group).")
+@click.option(
+    "--pr-auc", is_flag=True, help="Tell the area under precision over recall, too (default: metrics.pr_auc)."
+)
 @click.option("--at", type=int, multiple=True, metavar="K",
               help="Tell hit rate and NDCG of the first K of a group; several go (default: metrics.at).")  # fmt: skip
 @format_option
 def evaluate_command(
-    folder: str, data: str | None, ranks: int | None, group: str | None, at: tuple[int, ...], format_: str
+    folder: str, data: str | None, ranks: int | None, group: str | None, pr_auc: bool, at: tuple[int, ...], format_: str
 ) -> None:  # fmt: skip
     """Score the model that a run left in FOLDER (the run's output) on test data.
 
@@ -114,7 +117,7 @@ def evaluate_command(
     from recsmith.files import encode
     from recsmith.training.results.evaluation import evaluate
 
-    scores = encode(evaluate(folder, data=data, ranks=ranks, group=group, at=at, on_progress=say))
+    scores = encode(evaluate(folder, data=data, ranks=ranks, group=group, at=at, pr_auc=pr_auc, on_progress=say))
     if format_ == "json":
         print_json(scores)
     else:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 import torch.distributed as dist
+from torchmetrics.functional.classification import binary_average_precision
 from torchrec.metrics.calibration import compute_calibration
 from torchrec.metrics.ne import compute_ne, get_ne_states
 
@@ -24,10 +25,14 @@ SUMS = ("cross_entropy_sum", "weighted_num_samples", "pos_labels", "neg_labels",
 
 @dataclass(frozen=True)
 class ScoredLabels:
-    """The labels of predictions: their names, and those of them that a model says itself, in place of a logit."""
+    """The labels of predictions: their names, and those of them that a model says itself, in place of a logit.
+
+    pr_auc: whether tests tell their average precision, too.
+    """
 
     names: tuple[str, ...]
     said: tuple[str, ...] = ()
+    pr_auc: bool = False
 
     @property
     def numbers(self) -> list[bool]:
@@ -133,7 +138,18 @@ def _exact(
     sums = torch.stack([_sums(*pair, own) for pair, own in zip(pairs, labels.numbers, strict=True)]).cpu()
     found = [_scores(each, None if own else exact_auc(*_known(*pair)), own)
              for each, pair, own in zip(sums, pairs, labels.numbers, strict=True)]  # fmt: skip
+    if labels.pr_auc:
+        found = [each if own else replace(each, pr_auc=_pr_auc(*_known(*pair)))
+                 for each, pair, own in zip(found, pairs, labels.numbers, strict=True)]  # fmt: skip
     return sums, found
+
+
+def _pr_auc(logits: torch.Tensor, labels: torch.Tensor) -> float | None:
+    """Average precision, as torchmetrics has it: the sum over thresholds of precision times the gain of recall."""
+    wanted = (labels > 0.5).long()
+    if not bool(wanted.any()) or not bool(torch.isfinite(logits).all()):
+        return None
+    return float(binary_average_precision(logits.double().sigmoid(), wanted))
 
 
 def _scores(sums: torch.Tensor, auc: float | None, number: bool = False) -> LabelScores:

@@ -38,7 +38,8 @@ class LabelScores:
     ne: cross entropy over that of always predicting the mean label; null where all labels are equal, as auc is then.
     calibration: mean prediction over mean label; null where no label is above 0. ranking: beside samples of the same
     group, where the run names groups. samples: that have the label, where some may lack it. rmse: root of the mean
-    squared error, where the model says the label itself; the scores of chances are null then.
+    squared error, where the model says the label itself; the scores of chances are null then. pr_auc: average
+    precision, where the run asks for it; null without positives.
     """
 
     logloss: float | None
@@ -48,6 +49,7 @@ class LabelScores:
     ranking: RankingScores | None = None
     samples: int | None = None
     rmse: float | None = None
+    pr_auc: float | None = None
 
 
 @noun
@@ -68,6 +70,7 @@ class Scores:
     labels: dict[str, LabelScores] | None = None
     ranking: RankingScores | None = None
     rmse: float | None = None
+    pr_auc: float | None = None
 
 
 def scores_of(samples: int, labels: Mapping[str, LabelScores]) -> Scores:
@@ -82,7 +85,7 @@ def scores_of(samples: int, labels: Mapping[str, LabelScores]) -> Scores:
         samples=samples, logloss=mean("logloss"), ne=mean("ne"), calibration=mean("calibration"), auc=mean("auc"),
         labels=dict(labels) if len(labels) > 1 else None,
         ranking=next(iter(labels.values())).ranking if len(labels) == 1 else None,
-        rmse=mean("rmse", of_numbers=True),
+        rmse=mean("rmse", of_numbers=True), pr_auc=mean("pr_auc"),
     )  # fmt: skip
 
 
@@ -103,11 +106,12 @@ def _flat(scores: Mapping[str, Any]) -> dict[str, Any]:
 
 
 SHOWN = {"logloss": ("log loss", ".5f"), "ne": ("NE", ".4f"), "auc": ("AUC", ".5f"),
-         "calibration": ("calibration", ".4f"), "rmse": ("RMSE", ".5f")}  # fmt: skip
+         "calibration": ("calibration", ".4f"), "rmse": ("RMSE", ".5f"), "pr_auc": ("PR-AUC", ".5f")}  # fmt: skip
 CHANCES = ("logloss", "ne", "auc", "calibration")  # scores of labels of 0 to 1
 WITHOUT = {
     "logloss": "no sample, or no finite prediction", "ne": "all labels are equal", "auc": "all labels are equal",
     "calibration": "no label is above 0", "rmse": "the model says no label itself, or none that is finite",
+    "pr_auc": "no label is above 0.5, or none was asked for",
 }  # fmt: skip
 
 
@@ -121,6 +125,7 @@ def shown_scores(scores: Mapping[str, Any], names: Sequence[str] = CHANCES) -> s
         if scores[name] is None:
             because = WITHOUT["logloss" if scores["logloss"] is None else name]
             lacking.setdefault(because, []).append(SHOWN[name][0])
+    known += [f"PR-AUC {scores['pr_auc']:.5f}"] if scores.get("pr_auc") is not None else []
     known += shown_ranking(scores.get("ranking"))
     without = [f"no {' or '.join(each)} ({because})" for because, each in lacking.items()]
     labels: Mapping[str, Mapping[str, Any]] = scores.get("labels") or {}

@@ -45,7 +45,7 @@ class TrainedModels:
 
     def __init__(self, job: TrainingJob) -> None:
         self.job = job
-        self._window = Window(job.sharded.device, scored_labels(job.run.model, job.source.schema))
+        self._window = Window(job.sharded.device, scored_labels(job.run, job.source.schema))
 
     def took(self, outcome: StepOutcome) -> None:
         """A step was trained: keep its predictions, and how far each model is."""

@@ -13,14 +13,14 @@ from recsmith.training.batches import evaluation_batches
 from recsmith.training.job.sharded import ShardedJob
 from recsmith.training.losses.settings import number_tasks
 from recsmith.training.random_states import random_kept
-from recsmith.training.run import Run, RunModel
+from recsmith.training.run import Run
 from recsmith.training.step_clock import STEPS
 from recsmith.training.tables.features import Features
 
 
-def scored_labels(model: RunModel, schema: DataSchema) -> ScoredLabels:
+def scored_labels(run: Run, schema: DataSchema) -> ScoredLabels:
     """The labels of the predictions of a run's model."""
-    return ScoredLabels(schema.labels, number_tasks(model.tasks, schema))
+    return ScoredLabels(schema.labels, number_tasks(run.model.tasks, schema), run.metrics.pr_auc)
 
 
 def score(job: ShardedJob, dataset: Dataset, features: Features, batch_size: int, run: Run) -> Scores:
@@ -38,7 +38,7 @@ def score_each(
     Raises:
         UsageError: the data does not say which samples are ranked together.
     """
-    labels_of, ranked = scored_labels(run.model, dataset.schema), grouping(run.metrics.group, run.metrics.at, dataset)
+    labels_of, ranked = scored_labels(run, dataset.schema), grouping(run.metrics.group, run.metrics.at, dataset)
     windows = [Window(job.device, labels_of, ranked) for _ in range(models)]
     job.model.eval()
     with STEPS.standing(), random_kept(), torch.no_grad():

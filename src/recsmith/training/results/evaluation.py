@@ -23,12 +23,13 @@ RANK = "recsmith.training.results.evaluation:evaluate_on_rank"
 
 def evaluate(
     folder: Source, *, data: Any = None, ranks: int | None = None, group: str | None = None, at: Sequence[int] = (),
-    on_progress: Callable[[str], object] | None = None,
+    pr_auc: bool = False, on_progress: Callable[[str], object] | None = None,
 ) -> Scores:  # fmt: skip
     """Scores of the model in a run's folder, or of a copy of it, on its data.test or on other data.
 
     data: a path, or a mapping with the format. ranks: processes that share tables and samples. group, at: which samples
-    are ranked together, and places k (metrics.group and metrics.at of a run); none: as the run has them.
+    are ranked together, and places k (metrics.group and metrics.at of a run); none: as the run has them. pr_auc: tell
+    it, too (metrics.pr_auc).
 
     Raises:
         UsageError: the folder holds no trained model, or there is no data to score; or it means something else than
@@ -48,7 +49,8 @@ def evaluate(
     run = replace(
         run, output=str(model.parent), model=card.model, data=replace(run.data, test=data or run.data.test),
         optimizers=replace(run.optimizers, dense=DenseOptimizer()), pipeline="auto",
-        metrics=replace(run.metrics, group=group or run.metrics.group, at=tuple(at) or run.metrics.at),
+        metrics=replace(run.metrics, group=group or run.metrics.group, at=tuple(at) or run.metrics.at,
+                        pr_auc=pr_auc or run.metrics.pr_auc),
     )  # fmt: skip
     if run.data.test is None:
         raise UsageError("the run names no data.test; say which data to score (--data)")

@@ -162,7 +162,8 @@ class RunMetrics:
     every: steps between two lines. tensorboard: written where the package is installed. evaluate_every: steps between
     two evaluations on data.test; none: at the end alone. group: evaluations rank samples that have the same id of this
     feature, such as a user, and tell grouped AUC; none: with `at`, a target and its `negatives` are ranked together.
-    at: places k for which hit rate, recall and NDCG are told.
+    at: places k for which hit rate, recall and NDCG are told. pr_auc: evaluations tell the area under the curve of
+    precision over recall, too, which says more than AUC where few labels are 1.
     """
 
     every: int = 100
@@ -170,6 +171,7 @@ class RunMetrics:
     evaluate_every: int | None = None
     group: str | None = None
     at: tuple[int, ...] = ()
+    pr_auc: bool = False
 
     def __post_init__(self) -> None:
         check_rules(

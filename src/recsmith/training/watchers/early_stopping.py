@@ -15,16 +15,16 @@ from recsmith.training.watchers.protocol import Seen, SeenScores, Watcher, Wish
 
 BEST = "best"  # folder of the best model, in the run's
 LOWER = ("ne", "logloss", "rmse")  # of these less is better
-HIGHER = ("auc", "grouped_auc", "hit_rate", "recall", "ndcg")
+HIGHER = ("auc", "pr_auc", "grouped_auc", "hit_rate", "recall", "ndcg")
 
 
 class EarlyStopping(Watcher):
     """Ends training when scores on data.test get no better, and keeps the best model in the folder `best` of the run.
 
-    score: ne, logloss, auc, rmse; of rankings grouped_auc, hit_rate@10, recall@10 or ndcg@10; of one of several labels
-    as `label/auc`. patience: evaluations in a row that may bring nothing better; none: as many as there are. least: by
-    how much a better score is better. target: training ends when the score is as good. keep_best: write the model of
-    the best evaluation.
+    score: ne, logloss, auc, pr_auc, rmse; of rankings grouped_auc, hit_rate@10, recall@10 or ndcg@10; of one of several
+    labels as `label/auc`. patience: evaluations in a row that may bring nothing better; none: as many as there are.
+    least: by how much a better score is better. target: training ends when the score is as good. keep_best: write the
+    model of the best evaluation.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class EarlyStopping(Watcher):
             known = sorted(name for name in flat if _kind(name) in (*LOWER, *HIGHER))
             raise UsageError(
                 f"watcher early_stopping looks at '{self.score}', and evaluations say {', '.join(known)}; name one of "
-                "them, or give the run metrics.at or metrics.group"
+                "them, or give the run metrics.pr_auc, metrics.at or metrics.group"
             )
         return flat[self.score]
 

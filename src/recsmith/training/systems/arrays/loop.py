@@ -73,7 +73,7 @@ class ArrayModels(TrainedModels):
         self.job, self.members, self.ended = job, members, ended
         device = job.sharded.device
         self._windows = {
-            name: Window(device, scored_labels(each.run.model, each.source.schema)) for name, each in members.items()
+            name: Window(device, scored_labels(each.run, each.source.schema)) for name, each in members.items()
         }
         self._broken = torch.zeros(len(members), dtype=torch.bool, device=device)
 
