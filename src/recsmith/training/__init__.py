@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from recsmith.scoring.scores import Scores
     from recsmith.training.launch.launching import train
     from recsmith.training.losses.settings import RunTask
-    from recsmith.training.optimizers.settings import DenseOptimizer, RunOptimizers, SparseOptimizer
+    from recsmith.training.optimizers.settings import DenseOptimizer, RunOptimizers, SparseOptimizer, TableRate
     from recsmith.training.results.deltas import apply_deltas, make_delta
     from recsmith.training.results.evaluation import evaluate
     from recsmith.training.results.serving import load_model
@@ -39,7 +39,7 @@ _core = late_names(__name__, {
     "recsmith._types": ("noun",),
     "recsmith.training.launch.launching": ("train",),
     "recsmith.training.losses.settings": ("RunTask",),
-    "recsmith.training.optimizers.settings": ("DenseOptimizer", "RunOptimizers", "SparseOptimizer"),
+    "recsmith.training.optimizers.settings": ("DenseOptimizer", "RunOptimizers", "SparseOptimizer", "TableRate"),
     "recsmith.training.results.deltas": ("apply_deltas", "make_delta"),
     "recsmith.training.results.evaluation": ("evaluate",),
     "recsmith.training.results.serving": ("load_model",),

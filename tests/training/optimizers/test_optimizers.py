@@ -101,7 +101,7 @@ def test_fused_optimizers_are_what_fbgemm_takes(optimizer: Optimizer) -> None:
     """TorchRec makes the class, names FBGEMM's optimizer by it, and hands arguments on to FBGEMM's tables."""
     settings = SparseOptimizer(name=optimizer.name, learning_rate=0.25)  # type: ignore[arg-type]
     parameter: Any = torch.nn.Parameter(torch.zeros(3, 2))
-    fuse([parameter], settings)
+    fuse([(None, parameter)], settings)
     assert optimizer_type_to_emb_opt_type(*parameter._optimizer_classes).name == optimizer.fbgemm_name  # type: ignore[union-attr]
     (arguments,) = parameter._optimizer_kwargs
     wanted = {"lr": 0.25, **{name: getattr(settings, name) for name in optimizer.settings}}

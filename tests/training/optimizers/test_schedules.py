@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from training.test_jobs import a_run, from_step, losses
+from training.test_jobs import a_run, from_step, losses, plan_for_two
 
 from recsmith.errors import UsageError
-from recsmith.training import DenseOptimizer, RunOptimizers, SparseOptimizer, train
+from recsmith.training import DenseOptimizer, RunOptimizers, SparseOptimizer, TableRate, train
 
 pytestmark = pytest.mark.usefixtures("torchrec")
 WARM = {"name": "LinearLR", "start_factor": 0.25, "total_iters": 3, "steps": 3}
@@ -71,6 +71,27 @@ def test_a_table_learns_at_the_rate_of_its_step(tmp_path: Path):
         assert np.array_equal(weights[2][name], weights[4][name]) == ("embedding_bags" in name), name
 
 
+def test_tables_that_fit_a_pattern_have_a_rate_of_their_own(tmp_path: Path):
+    """Tables b and c, of which every rank has a copy, and d stay; the others learn, before and after a restart."""
+    import numpy as np
+    from safetensors.numpy import load_file
+
+    still = tuple(TableRate(tables=pattern, learning_rate=1e-30) for pattern in ("[bc]", "d*"))
+    halved = ({"name": "StepLR", "step_size": 5, "gamma": 0.5},)
+    sparse = SparseOptimizer(name="sgd", learning_rate=0.5, tables=still, schedule=halved)
+    run = a_run(tmp_path / "out", ranks=2, plan=plan_for_two(tmp_path), optimizers=RunOptimizers(sparse=sparse))
+    result = train(run)
+    again = from_step(run, 4, tmp_path / "again")
+    assert train(run, settings=(f"output={again}",))["test"] == result["test"]
+    none = RunOptimizers(sparse=SparseOptimizer(name="sgd", learning_rate=1e-30))
+    train(a_run(tmp_path / "none", ranks=1, steps=1, optimizers=none))
+    before, after = (load_file(tmp_path / name / "model/weights.safetensors") for name in ("none", "out"))
+    for name, drawn in before.items():
+        table = name.split(".")[-2]
+        if "embedding_bags" in name:
+            assert np.array_equal(drawn, after[name]) == (table in "bcd"), name
+
+
 def test_a_schedule_that_cannot_be_had_is_refused_before_training(tmp_path: Path):
     from recsmith.training.launch.launching import dry_run
 
@@ -86,5 +107,7 @@ def test_a_schedule_that_cannot_be_had_is_refused_before_training(tmp_path: Path
     assert "has no rate after 5 steps" in told(one)
     assert "[0] has steps None; say after how many" in told({"name": "StepLR", "step_size": 2}, COSINE)
     assert "is the last stage and has `steps`" in told(WARM)
+    with pytest.raises(UsageError, match="gives rates beside warmup_steps"):
+        RunOptimizers(warmup_steps=3, sparse=SparseOptimizer(tables=(TableRate(tables="a", learning_rate=1),)))
     with pytest.raises(UsageError, match="write a stage of LinearLR"):
         RunOptimizers(warmup_steps=3, dense=DenseOptimizer(schedule=(COSINE,)))

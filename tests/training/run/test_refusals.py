@@ -28,6 +28,7 @@ from recsmith.training.run.parts import (
     NO_LAYERS,
     OWN_SOURCE,
     OWN_TABLES,
+    RATES,
     SOFTMAX,
     TASKS,
     TWO_TOWER,
@@ -92,7 +93,7 @@ PARTS: tuple[Part, ...] = (
         own.FewerUnits(), own.LayerOptimizer("adam"), own.LayerOptimizer("adamw", 0.01), own.LayerOptimizer("lbfgs")]),
     *of_system("arrays", "parts", lambda own: [own.TrainedTogether()]),
     *of_system("remote", "parts", lambda own: [own.TablesOnServers()]),
-    SOFTMAX, TASKS, TWO_TOWER, ACCUMULATED, CHANGES,
+    SOFTMAX, TASKS, TWO_TOWER, ACCUMULATED, CHANGES, RATES,
 )  # fmt: skip
 REFUSED = {
     ("model.loss: softmax", "pipeline: dance"),
@@ -102,6 +103,8 @@ REFUSED = {
     ("model.name: two_tower", "array"),
     ("pipeline: accumulated", "data.batch_changes"),
     ("pipeline: accumulated", "remote"),
+    ("optimizers.sparse.tables", "array"),
+    ("optimizers.sparse.tables", "remote"),
     ("pipeline: accumulated", "data.periods.update: future_gradient"),
     ("pipeline: accumulated", "array"),
     ("pipeline: dance", "data.batch_changes"),

@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import re
 import warnings
 from dataclasses import dataclass, replace
 from typing import Any
@@ -37,11 +36,10 @@ from recsmith.training.stores import store_of
 from recsmith.training.stores.kernels import kernels_in, kernels_of, own_kernels
 from recsmith.training.stores.protocol import HostParts, RowStore
 from recsmith.training.tables.plain import initial_weights_of
-from recsmith.training.tables.protocol import InitialWeights
+from recsmith.training.tables.protocol import InitialWeights, table_of
 from recsmith.workloads.optimizers import OPTIMIZERS
 from recsmith.workloads.workload import AHEAD
 
-_TABLE = re.compile(r"(?:^|\.)(?:embedding_bags|embeddings)\.([^.]+)\.weight$")
 UNUSED = DenseOptimizer(name="sgd")  # of dense layers that a step trains: it keeps no state
 BLOCK = 4096  # rows drawn at once: few megabytes at any width, and few blocks that a shard uses in part
 
@@ -68,7 +66,8 @@ def shard(run: Run, plan: Plan, task: nn.Module, device: torch.device) -> Sharde
     copied = {placement.table for placement in plan.placements if placement.sharding_type == "data_parallel"}
     names = [name for name, _ in task.named_parameters() if table_of(name) in initial]
     parameters = dict(task.named_parameters())
-    fuse([parameters[name] for name in names if table_of(name) not in copied], run.optimizers.sparse)
+    named = [(table_of(name), parameters[name]) for name in names]
+    fuse([(table, each) for table, each in named if table not in copied], run.optimizers.sparse)
     dense = [parameter for name, parameter in parameters.items() if table_of(name) not in initial]
     check_together(layer_parts(run, [tuple(each.shape) for each in dense]))
     prepare_weights(dense, run.optimizers.dense)
@@ -154,12 +153,6 @@ def dense_shapes(task: nn.Module) -> list[tuple[int, ...]]:
     """Shapes of the parameters of dense layers."""
     initial = initial_weights_of(task)
     return [tuple(each.shape) for name, each in task.named_parameters() if table_of(name) not in initial]
-
-
-def table_of(parameter: str) -> str | None:
-    """The table of a parameter's name, such as 'model.embedding_bags.t0.weight'; None where it is of none."""
-    found = _TABLE.search(parameter)
-    return found and found[1]
 
 
 def _ddp_of(model: DistributedModelParallel) -> Any:

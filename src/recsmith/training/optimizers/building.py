@@ -15,11 +15,12 @@ from recsmith._components import load
 from recsmith.training.optimizers.dense import dense_class, dense_optimizer, prepare_weights
 from recsmith.training.optimizers.schedules import Rates, ScheduledOptimizer
 from recsmith.training.optimizers.settings import DenseOptimizer, RunOptimizers, SparseOptimizer
+from recsmith.training.tables.protocol import table_of
 from recsmith.workloads.optimizers import OPTIMIZERS
 
 
-def fuse(parameters: Iterable[nn.Parameter], optimizer: SparseOptimizer) -> None:
-    """Have these parameters updated in their backward pass, once they are sharded.
+def fuse(parameters: Iterable[tuple[str | None, nn.Parameter]], optimizer: SparseOptimizer) -> None:
+    """Have the parameters of these tables updated in their backward pass, once they are sharded.
 
     TorchRec hands arguments on to FBGEMM as they are, which takes betas apart; torch's Adam would not take them so.
     """
@@ -27,7 +28,18 @@ def fuse(parameters: Iterable[nn.Parameter], optimizer: SparseOptimizer) -> None
     if "betas" in made:
         made["beta1"], made["beta2"] = made.pop("betas")
         kind = FbgemmAdam if kind is torch.optim.Adam else kind  # TorchRec's stands for FBGEMM's
-    apply_optimizer_in_backward(kind, list(parameters), made)
+    for rate, group in by_rate(parameters, optimizer).items():
+        apply_optimizer_in_backward(kind, group, {**made, "lr": rate})
+
+
+def by_rate(
+    parameters: Iterable[tuple[str | None, nn.Parameter]], optimizer: SparseOptimizer
+) -> dict[float, list[nn.Parameter]]:
+    """The parameters of tables by their learning rates."""
+    found: dict[float, list[nn.Parameter]] = {}
+    for table, parameter in parameters:
+        found.setdefault(optimizer.rate_of(table), []).append(parameter)
+    return found
 
 
 def table_class(name: str) -> type[torch.optim.Optimizer]:
@@ -60,7 +72,9 @@ def combined_optimizer(
     sparse, plain = optimizers.sparse, optimizers.dense
     parts: list[Any] = [("sparse", scheduled(fused, "sparse", optimizers))] if fused.params else []
     if copied:
-        twin = KeyedOptimizerWrapper(copied, lambda ps: table_class(sparse.name)(ps, **sparse_arguments(sparse)))
+        rates = by_rate(((table_of(name), each) for name, each in copied.items()), sparse)
+        groups = [{"params": each, "lr": rate} for rate, each in rates.items()]
+        twin = KeyedOptimizerWrapper(copied, lambda _: table_class(sparse.name)(groups, **sparse_arguments(sparse)))
         parts.append(("copied", scheduled(twin, "sparse", optimizers)))
     if dense:
         made: KeyedOptimizer = KeyedOptimizerWrapper(dense, lambda ps: dense_optimizer(ps, plain))

@@ -1,6 +1,7 @@
 """Learning rates by the schedulers of torch.optim.lr_scheduler: which follow from the run and the step alone."""
 
 import inspect
+import math
 from array import array
 from collections.abc import Sequence
 from typing import Any, cast
@@ -33,7 +34,7 @@ class Rates:
     """
 
     def __init__(self, rate: float, stages: Sequence[Stage], where: str) -> None:
-        self.where = where
+        self.where, self.given = where, rate
         self._plain = torch.optim.SGD([torch.nn.Parameter(torch.zeros(()))], lr=rate)
         try:
             made = [_scheduler_of(each, where)(self._plain, **_settings(each)) for each in stages]
@@ -65,18 +66,20 @@ class Rates:
 
 
 class ScheduledOptimizer(OptimizerWrapper):
-    """An optimizer whose learning rate is that of its step."""
+    """An optimizer whose learning rate is that of its step, times the share of the first one that a group has."""
 
     def __init__(self, optimizer: KeyedOptimizer, rates: Rates) -> None:
         super().__init__(optimizer)
-        self.rates = rates
+        self.rates, groups = rates, cast(Any, self.param_groups)
+        shares = [float(group["lr"]) / rates.given for group in groups]
+        self.shares = [1.0 if math.isclose(each, 1.0, rel_tol=1e-6) else each for each in shares]  # FBGEMM has fp32
         self.go_to(0)
 
     def go_to(self, step: int) -> None:
         """Have so many steps behind it."""
         self.count = step
-        for group in cast(Any, self.param_groups):
-            group["lr"] = self.rates.at(step)
+        for group, share in zip(cast(Any, self.param_groups), self.shares, strict=True):
+            group["lr"] = self.rates.at(step) * share
 
     def step(self, closure: Any = None) -> None:
         """A step; fused optimizers of tables, which took theirs in the backward pass, are told the rate of the next."""

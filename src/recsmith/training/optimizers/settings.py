@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import fields
+from fnmatch import fnmatchcase
 from typing import Any
 
 from recsmith._types import noun
@@ -31,6 +32,21 @@ def positive(name: str, value: float) -> str | None:
 
 
 @noun
+class TableRate:
+    """The learning rate of some tables, in place of that of all.
+
+    tables: a name, or a pattern such as 'item*'; of several that fit, the first one counts. learning_rate: theirs; a
+    schedule scales it as that of the others.
+    """
+
+    tables: str
+    learning_rate: float
+
+    def __post_init__(self) -> None:
+        check_rules(positive(f"optimizers.sparse.tables: learning_rate of '{self.tables}'", self.learning_rate))
+
+
+@noun
 class SparseOptimizer:
     """The optimizer of embedding tables, fused into their backward pass; equal ids of a batch count once.
 
@@ -38,7 +54,7 @@ class SparseOptimizer:
     warm-up and decay. eps, beta1, beta2: as in torch.optim. weight_decay: of adam, lamb and partial_rowwise_adam, by
     which rows that are looked up shrink, as in torch.optim.AdamW. One that an optimizer does not have is refused,
     unless it has its default. schedule: of the learning rate, by schedulers of torch.optim.lr_scheduler that follow
-    each other (docs/train.md).
+    each other (docs/train.md). tables: rates of some tables, by their names.
     """
 
     name: OptimizerName = "rowwise_adagrad"
@@ -48,6 +64,12 @@ class SparseOptimizer:
     beta1: float = 0.9
     beta2: float = 0.999
     schedule: tuple[Stage, ...] = ()
+    tables: tuple[TableRate, ...] = ()
+
+    def rate_of(self, table: str | None) -> float:
+        """The learning rate of a table before its schedule."""
+        fit = (each.learning_rate for each in self.tables if table is not None and fnmatchcase(table, each.tables))
+        return next(fit, self.learning_rate)
 
     def __post_init__(self) -> None:
         numbers = [each for each in fields(self) if each.name in NUMBERS]
@@ -113,5 +135,9 @@ class RunOptimizers:
             outside("optimizers.decay_steps", self.decay_steps, 1),
             "optimizers has a schedule beside warmup_steps or decay_steps; write a stage of LinearLR for these"
             if (self.sparse.schedule or self.dense.schedule) and (self.warmup_steps or self.decay_steps)
+            else None,
+            "optimizers.sparse.tables gives rates beside warmup_steps or decay_steps; write optimizers.sparse.schedule "
+            "in place of these"
+            if self.sparse.tables and (self.warmup_steps or self.decay_steps)
             else None,
         )

@@ -43,6 +43,9 @@ OWN_TABLES = PlainPart("model.table_module", Capabilities({job.TABLES}))
 OWN_SOURCE = PlainPart(
     "data.train: {source: ...}", lacks=Capabilities({job.FORMATS}), stands="data.train names a source"
 )
+RATES = PlainPart(
+    "optimizers.sparse.tables", lacks=Capabilities({job.ONE_RATE}), stands="optimizers.sparse.tables gives some others",
+)  # fmt: skip
 CHANGES = PlainPart("data.batch_changes", needs=Capabilities({job.ONE_BATCH}))
 ACCUMULATED = PlainPart(
     "pipeline: accumulated", Capabilities({job.STEP}), lacks=Capabilities({job.ONE_BATCH}),

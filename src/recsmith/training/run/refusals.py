@@ -61,9 +61,14 @@ def data_parts(run: Run) -> list[Part]:
 
 
 def step_parts(run: Run) -> list[Part]:
-    """What a run says of the batches of its steps."""
+    """What a run says of the batches of its steps, and of rates in them."""
     accumulated = run.pipeline != "auto" and parsed(run.pipeline, "pipeline")[0] == "accumulated"
-    return [*([core.ACCUMULATED] if accumulated else []), *([core.CHANGES] if run.data.batch_changes else [])]
+    found: list[tuple[bool, Part]] = [
+        (accumulated, core.ACCUMULATED),
+        (bool(run.data.batch_changes), core.CHANGES),
+        (bool(run.optimizers.sparse.tables), core.RATES),
+    ]
+    return [part for present, part in found if present]
 
 
 def row_parts(run: Run) -> list[Part]:

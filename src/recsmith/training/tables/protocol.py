@@ -5,12 +5,21 @@ is_weighted, **settings)`. To the model it is one: it has `embedding_bag_configs
 their pooled vectors. All else sees the collections inside. plain.py says the same of TorchRec's own collections.
 """
 
+import re
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torchrec.modules.embedding_configs import BaseEmbeddingConfig
 
 from recsmith.training.tables.features import Features
+
+_TABLE = re.compile(r"(?:^|\.)(?:embedding_bags|embeddings)\.([^.]+)\.weight$")
+
+
+def table_of(parameter: str) -> str | None:
+    """The table of a parameter's name, such as 'model.embedding_bags.t0.weight'; None where it is of none."""
+    found = _TABLE.search(parameter)
+    return found and found[1]
 
 
 class InitialWeights(NamedTuple):

@@ -95,7 +95,7 @@ def shard_array(array: UnshardedArray, plan: Plan, device: torch.device) -> tupl
     optimizers = [member.run.optimizers.sparse for member in array.members]
     as_one = looked_up_as_one(plan, run.optimizers.sparse.name, device)
     for member, optimizer in zip(array.members, optimizers, strict=True):
-        own = [each for name, each in task.named_parameters() if _table_in(member, name, without=copied)]
+        own = [(None, each) for name, each in task.named_parameters() if _table_in(member, name, without=copied)]
         fuse(own, optimizers[0] if as_one else optimizer)
     sharders = sharders_of(collectives)
     kernels = partial(kernel, optimizers=optimizers) if as_one else kernels_of(run.rows)
