@@ -55,8 +55,8 @@ _core = late_names(__name__, {
 __all__ = [
     "BatchChange", "Checkpointing", "DenseOptimizer", "OpenRun", "Run", "RunComms", "RunData", "RunFacts", "RunMetrics",
     "RunModel", "RunOptimizers", "RunTable", "RunTask", "Scores", "SparseOptimizer", "System", "SystemTold",
-    "apply_deltas", "evaluate", "load_model", "load_run", "make_delta", "noun", "run_from_raw", "run_to_raw",
-    "save_run", "train",
+    "TableRate", "apply_deltas", "evaluate", "load_model", "load_run", "make_delta", "noun", "run_from_raw",
+    "run_to_raw", "save_run", "train",
 ]  # fmt: skip
 
 
