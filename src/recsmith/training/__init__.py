@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         RunMetrics,
         RunModel,
         RunTable,
+        TableStart,
         load_run,
         run_from_raw,
         run_to_raw,
@@ -44,8 +45,8 @@ _core = late_names(__name__, {
     "recsmith.training.results.evaluation": ("evaluate",),
     "recsmith.training.results.serving": ("load_model",),
     "recsmith.training.run": (
-        "Checkpointing", "Run", "RunComms", "RunMetrics", "RunModel", "RunTable", "load_run", "run_from_raw",
-        "run_to_raw", "save_run",
+        "Checkpointing", "Run", "RunComms", "RunMetrics", "RunModel", "RunTable", "TableStart", "load_run",
+        "run_from_raw", "run_to_raw", "save_run",
     ),
     "recsmith.training.run.data": ("BatchChange", "RunData"),
     "recsmith.scoring.scores": ("Scores",),
@@ -55,8 +56,8 @@ _core = late_names(__name__, {
 __all__ = [
     "BatchChange", "Checkpointing", "DenseOptimizer", "OpenRun", "Run", "RunComms", "RunData", "RunFacts", "RunMetrics",
     "RunModel", "RunOptimizers", "RunTable", "RunTask", "Scores", "SparseOptimizer", "System", "SystemTold",
-    "TableRate", "apply_deltas", "evaluate", "load_model", "load_run", "make_delta", "noun", "run_from_raw",
-    "run_to_raw", "save_run", "train",
+    "TableRate", "TableStart", "apply_deltas", "evaluate", "load_model", "load_run", "make_delta", "noun",
+    "run_from_raw", "run_to_raw", "save_run", "train",
 ]  # fmt: skip
 
 

@@ -5,6 +5,7 @@ B samples, D dense columns, L labels
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any
 
 import torch
@@ -131,7 +132,7 @@ def _pooled(
     """The pooled tables of a model: the module that is asked for, that the run names, or that its settings want."""
     own: Any = model.table_module or "plain"
     wanted = module or first_of(system.table_module(model, tables) for system in systems()) or own
-    configs = [EmbeddingBagConfig(**_config_fields(table), pooling=POOLINGS[table.pooling]) for table in tables]
+    configs = [EmbeddingBagConfig(**_config_fields(table, model), pooling=POOLINGS[table.pooling]) for table in tables]
     return make(TABLES, wanted, configs, device, any(feature.weighted for feature in schema.features))
 
 
@@ -144,7 +145,7 @@ def _sequences(model: RunModel, tables: Sequence[RunTable], device: torch.device
             f"tables '{first.name}' and '{wider.name}' have pooling none and {first.embedding_dim} and "
             f"{wider.embedding_dim} columns; TorchRec wants one embedding_dim for all of these"
         )
-    configs = [EmbeddingConfig(**_config_fields(table)) for table in tables]
+    configs = [EmbeddingConfig(**_config_fields(table, model)) for table in tables]
     asked = first_of(system.sequences(model, tables, configs, device) for system in systems())
     return EmbeddingCollection(device=device, tables=configs) if asked is None else asked
 
@@ -200,13 +201,15 @@ def _own(model: RunModel, collection: Any, sequences: Any, dense: int) -> nn.Mod
     return made
 
 
-def _config_fields(table: RunTable) -> dict[str, Any]:
+def _config_fields(table: RunTable, model: RunModel) -> dict[str, Any]:
     """What configs of pooled and of other tables have in common."""
     if table.data_type not in DATA_TYPES:
         raise UsageError(f"table '{table.name}' is {table.data_type}; TorchRec trains {', '.join(DATA_TYPES)}")
     if any(hasattr(each(), table.name) for each in (nn.ModuleDict, nn.ParameterDict)):
         raise UsageError(name_refused(table))
+    reach = next((each.reach for each in model.initial if fnmatchcase(table.name, each.tables)), None)
+    start = {} if reach is None else {"weight_init_min": -reach, "weight_init_max": reach}
     return {
-        "name": table.name, "num_embeddings": table.num_embeddings, "embedding_dim": table.embedding_dim or 0,
+        **start, "name": table.name, "num_embeddings": table.num_embeddings, "embedding_dim": table.embedding_dim or 0,
         "feature_names": list(table.features), "data_type": DATA_TYPES[table.data_type],
     }  # fmt: skip

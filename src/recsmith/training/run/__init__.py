@@ -16,6 +16,7 @@ from recsmith.training.run.run import (
     RunMetrics,
     RunModel,
     RunTable,
+    TableStart,
     load_run,
     names_component,
     names_modules,
@@ -27,6 +28,6 @@ from recsmith.training.run.run import (
 
 __all__ = [
     "BUILT_IN", "MADE_HERE", "SCHEMA", "Checkpointing", "Component", "Run", "RunComms", "RunMetrics",
-    "RunModel", "RunTable", "load_run", "names_component", "names_modules", "run_from_raw", "run_of_job", "run_to_raw",
-    "save_run",
+    "RunModel", "RunTable", "TableStart", "load_run", "names_component", "names_modules", "run_from_raw", "run_of_job",
+    "run_to_raw", "save_run",
 ]  # fmt: skip

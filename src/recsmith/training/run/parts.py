@@ -43,6 +43,10 @@ OWN_TABLES = PlainPart("model.table_module", Capabilities({job.TABLES}))
 OWN_SOURCE = PlainPart(
     "data.train: {source: ...}", lacks=Capabilities({job.FORMATS}), stands="data.train names a source"
 )
+INITIAL = PlainPart(
+    "model.initial", needs=Capabilities({job.TABLES}), lacks=Capabilities({job.USUAL_START}),
+    stands="model.initial says how some start",
+)  # fmt: skip
 RATES = PlainPart(
     "optimizers.sparse.tables", lacks=Capabilities({job.ONE_RATE}), stands="optimizers.sparse.tables gives some others",
 )  # fmt: skip

@@ -31,6 +31,7 @@ def model_parts(model: RunModel, *, tables: Sequence[RunTable], weighted: bool =
         (model.table_module is not None and not named, core.OWN_TABLES),
         (model.name in (*BUILT_IN, *POOLED_MODELS), core.BUILT_IN_MODEL),
         (model.name == "two_tower", core.TWO_TOWER),
+        (bool(model.initial), core.INITIAL),
         (weighted, core.WEIGHTS),
         *((True, part) for part in loss_parts(model)),
     ]

@@ -70,6 +70,25 @@ class RunTable:
 
 
 @noun
+class TableStart:
+    """How the weights of some tables start: drawn evenly within `reach` of 0.
+
+    tables: a name, or a pattern such as 'item*'; of several that fit, the first one counts. reach: others have 1 over
+    the square root of their rows.
+    """
+
+    tables: str
+    reach: float
+
+    def __post_init__(self) -> None:
+        check_rules(
+            None
+            if 0 < self.reach < float("inf")
+            else f"model.initial: reach of '{self.tables}' is {self.reach:g}; it must be above 0 and finite"
+        )
+
+
+@noun
 @keys_of_systems("model.")
 class RunModel(ModelKeys):
     """Which model is trained.
@@ -84,7 +103,7 @@ class RunModel(ModelKeys):
     bf16 is autocast. index_dedup: whether a rank looks its equal ids up once in tables that are not pooled, where the
     plan is made here; auto: where that pays. loss: binary cross entropy of each label; or softmax, that of the first of
     a sample's candidates among all (docs/sequences.md). tasks: what is learned of each label, instead of one loss for
-    all of them (docs/tasks.md).
+    all of them (docs/tasks.md). initial: how the weights of some tables start, by their names.
     """
 
     name: str = "dlrm"
@@ -102,6 +121,7 @@ class RunModel(ModelKeys):
     index_dedup: IndexDedup = "off"
     loss: Literal["binary", "softmax"] = "binary"
     tasks: tuple[RunTask, ...] = ()
+    initial: tuple[TableStart, ...] = ()
 
     def __post_init__(self) -> None:
         names = (*BUILT_IN, *SEQUENCE_MODELS, *POOLED_MODELS)

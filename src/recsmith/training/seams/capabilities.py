@@ -29,6 +29,7 @@ FORMATS, ON_CPU, ON_GPU = "data in files of a format", "ranks on CPUs", "ranks o
 MATRICES, FP32_WEIGHTS = "a dense layer with a matrix", "weights of dense layers in fp32"
 FP32_PRODUCTS_NEEDED, BF16_PRODUCTS_NEEDED = "products of dense layers in fp32", "products of dense layers in bf16"
 ALONE = "samples that are learned each by itself"
+USUAL_START = "tables that start as torchrec's do"
 ONE_RATE = "one learning rate of all tables"
 ONE_BATCH = "steps of one batch"
 GRADIENTS = "gradients of dense layers that cross ranks"

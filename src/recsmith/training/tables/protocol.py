@@ -69,5 +69,8 @@ class TableModule(Protocol):
 
 
 def torchrec_initial(config: BaseEmbeddingConfig) -> InitialWeights:
-    """Within 1 / sqrt(rows) of zero."""
+    """Within 1 / sqrt(rows) of zero, or where the config says."""
+    if config.weight_init_min is not None and config.weight_init_max is not None:
+        low, high = config.weight_init_min, config.weight_init_max
+        return InitialWeights(config.num_embeddings, config.embedding_dim, (low + high) / 2, (high - low) / 2)
     return InitialWeights(config.num_embeddings, config.embedding_dim, 0.0, config.num_embeddings**-0.5)

@@ -8,7 +8,16 @@ from recsmith._components import parsed
 from recsmith.training.run import Run
 from recsmith.training.run.parts import BACKGROUND, BF16_PRODUCTS, Messages, OwnStep, not_as_plain
 from recsmith.training.run.refusals import data_parts, model_parts, trained_by
-from recsmith.training.seams.capabilities import ALONE, ANYTHING, LOSS, OF_ONE_MODEL, ONE_RATE, Capabilities, Part
+from recsmith.training.seams.capabilities import (
+    ALONE,
+    ANYTHING,
+    LOSS,
+    OF_ONE_MODEL,
+    ONE_RATE,
+    USUAL_START,
+    Capabilities,
+    Part,
+)
 
 PIPELINES = ("auto", "base", "sparse_dist", "prefetch_sparse_dist")
 
@@ -17,7 +26,7 @@ PIPELINES = ("auto", "base", "sparse_dist", "prefetch_sparse_dist")
 class TrainedTogether:
     """Several models in one job."""
 
-    needs: ClassVar[Capabilities] = (OF_ONE_MODEL - {LOSS}) | {ALONE, ONE_RATE}
+    needs: ClassVar[Capabilities] = (OF_ONE_MODEL - {LOSS}) | {ALONE, ONE_RATE, USUAL_START}
     cures: ClassVar[Mapping[str, str]] = {ANYTHING: "leave it out, or write array.together: never"}
     label: str = "array"
 
