@@ -181,7 +181,7 @@ def with_a_job(seen: Any, said: list[str]) -> Any:
     job = SimpleNamespace(
         total_steps=None, batch_size=2, plan=plan, source=SimpleNamespace(schema=schema, length=None),
         sharded=SimpleNamespace(model=layer, device=torch.device("cpu"), optimizer=SimpleNamespace(optimizers=[])),
-        agreement=SimpleNamespace(group=None), run=SimpleNamespace(metrics=RunMetrics(every=4)),
+        agreement=SimpleNamespace(group=None), run=SimpleNamespace(metrics=RunMetrics(every=4), model=RunModel()),
         log=SimpleNamespace(say=lambda told: said.append(told["note"]), write=lambda *_: None, show=lambda *_: None),
     )  # fmt: skip
 
