@@ -11,7 +11,7 @@ from recsmith.planners.auto import improvement
 BOUNDS = sys.modules[recsmith.bounds.lower_bound.__module__]
 TIGHTENING = ("PHASE_WORK", "MOST_PHASE_WORK", "EQUAL_WORK", "LARGE_WORK")  # of bounds/lower_bound.py
 FULL = {name: getattr(BOUNDS, name) for name in TIGHTENING}
-MAY_GAIN, LIFTS = BOUNDS.may_gain, evaluator._lifts
+TIGHTENED, LIFTS = BOUNDS._tightened, evaluator._lifts
 LESS = 0.05  # of the work; all of it is half of what planning a small problem takes
 LAST_GAP = improvement.LAST_GAP
 NEAR = 0.5  # relative gap at which planner `auto` stops: it takes a tenth of the CPU seconds for a small problem
@@ -25,7 +25,7 @@ def tighten(share: float, set_: Set = setattr) -> None:
     """
     for name, work in FULL.items():
         set_(BOUNDS, name, int(share * work))
-    set_(BOUNDS, "may_gain", MAY_GAIN if share else lambda _problem: False)
+    set_(BOUNDS, "_tightened", TIGHTENED if share else lambda _evaluator, value, *_: value)
     set_(evaluator, "_lifts", LIFTS if share else lambda _head: [])
 
 
