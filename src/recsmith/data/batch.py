@@ -53,8 +53,9 @@ class Batch:
 
     dense: (B, D). ids: by name of the feature. labels: (B, L), in the order of label_names. sample_ids: (B,). inverse:
     of features whose distinct bags alone are in ids: which of them each sample has (B,) (deduplication.py). corrupt:
-    samples that were to be among them, and could not be read. loss_weights: by which the loss of each sample is
-    multiplied (B,); None: by 1.
+    samples that were to be among them, and could not be read. weights: of the samples, as the data has them, for the
+    loss and for scores (B,); None: 1. loss_weights: by which the loss of each sample is multiplied beside that (B,);
+    None: by 1.
     """
 
     dense: Singles
@@ -64,7 +65,14 @@ class Batch:
     sample_ids: Ints
     inverse: dict[str, Ints] = field(default_factory=dict[str, Ints])
     corrupt: int = 0
+    weights: Singles | None = None
     loss_weights: Singles | None = None
+
+    @property
+    def factors(self) -> Singles | None:
+        """By what the loss of each sample is multiplied (B,); None: by 1."""
+        given = [each for each in (self.weights, self.loss_weights) if each is not None]
+        return None if not given else given[0] if len(given) == 1 else given[0] * given[1]
 
     def __repr__(self) -> str:
         """Its size, never its arrays."""
@@ -85,6 +93,7 @@ class Batch:
             label_names=self.label_names,
             sample_ids=self.sample_ids[rows],
             inverse=inverse,
+            weights=None if self.weights is None else self.weights[rows],
             loss_weights=None if self.loss_weights is None else self.loss_weights[rows],
         )
 
@@ -112,6 +121,16 @@ def concatenated(batches: Sequence[Batch]) -> Batch:
         label_names=batches[0].label_names,
         sample_ids=np.concatenate([each.sample_ids for each in batches]),
         inverse={name: _renumbered(batches, name) for name in batches[0].inverse},
+        weights=joined_weights(batches),
+    )
+
+
+def joined_weights(batches: Sequence[Batch]) -> Singles | None:
+    """Weights of all samples of several batches, 1 where one has none; None where none has any."""
+    if all(each.weights is None for each in batches):
+        return None
+    return np.concatenate(
+        [np.ones(len(each), np.float32) if each.weights is None else each.weights for each in batches]
     )
 
 
@@ -222,6 +241,7 @@ class DataSchema:
     values: what they mean beside their names; None where nobody kept that. missing_labels: labels that some samples
     lack, which is NaN in a batch. number_labels: labels that are any finite number; others are chances, 0 to 1. raw:
     the columns that it is made of, as a spec of data has them, for rows that are served; None where nobody knows them.
+    weight: the column of weights of samples; None: all count alike.
     """
 
     features: tuple[DataFeature, ...]
@@ -231,6 +251,7 @@ class DataSchema:
     missing_labels: tuple[str, ...] = ()
     number_labels: tuple[str, ...] = ()
     raw: dict[str, Any] | None = None
+    weight: str | None = None
 
     def __post_init__(self) -> None:
         """Check that no name stands twice, and that labels are there of which more is said."""
@@ -255,4 +276,5 @@ class DataSchema:
             labels=np.zeros((0, len(self.labels)), np.float32),
             label_names=self.labels,
             sample_ids=nothing,
+            weights=None if self.weight is None else np.zeros(0, np.float32),
         )

@@ -20,6 +20,7 @@ from recsmith.errors import CorruptFile
 Faults = dict[str, tuple[Bools, str]]  # by what is wrong: which samples (B,), and what the first of them has, in words
 LABELS = "labels are 0 to 1; map other scales to it first"
 NUMBERS = "labels that are numbers are finite"
+WEIGHTS = "weights of samples are finite and 0 or more"
 FINITE = "dense values and weights are finite numbers"
 
 
@@ -36,6 +37,10 @@ def wrong_values(samples: Batch, schema: DataSchema) -> Faults:
     for at in np.flatnonzero(~finite.all(axis=0)).tolist():
         rows = ~finite[:, at]
         note(f"dense value '{dense_names[at]}'", FINITE, rows, float(dense[rows, at][0]))
+    if samples.weights is not None:
+        right = np.isfinite(samples.weights) & (samples.weights >= 0)
+        if not right.all():
+            note("weight of a sample", WEIGHTS, ~right, float(samples.weights[~right][0]))
     for name, bags in samples.ids.items():
         if bags.weights is not None and not np.isfinite(bags.weights).all():
             wrong = ~np.isfinite(bags.weights)

@@ -79,6 +79,8 @@ def arrays_of(part: StepPart, schema: DataSchema, groups: Sequence[Sequence[str]
         ABOUT: np.array([part.window, part.first, part.corrupt], np.int64),
         "dense": samples.dense, "labels": samples.labels, "sample_ids": samples.sample_ids,
     }  # fmt: skip
+    if samples.weights is not None:
+        made["weights"] = samples.weights
     for number, name in enumerate(schema.feature_names):
         bags = samples.ids[name]
         made |= {f"values.{number}": bags.values, f"lengths.{number}": bags.lengths}
@@ -103,7 +105,7 @@ def part_of(arrays: Mapping[str, Any], schema: DataSchema, groups: Sequence[Sequ
     }
     samples = Batch(
         dense=arrays["dense"], ids=ids, labels=arrays["labels"], label_names=schema.labels,
-        sample_ids=arrays["sample_ids"], inverse=inverse,
+        sample_ids=arrays["sample_ids"], inverse=inverse, weights=arrays.get("weights"),
     )  # fmt: skip
     return StepPart(window=window, first=first, corrupt=corrupt, samples=samples)
 

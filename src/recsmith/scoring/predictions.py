@@ -15,12 +15,17 @@ from torchrec.metrics.calibration import compute_calibration
 from torchrec.metrics.ne import compute_ne, get_ne_states
 
 from recsmith.data import Batch
+from recsmith.data.batch import joined_weights
 from recsmith.scoring.ranking import Grouping, ranking_scores
 from recsmith.scoring.scores import LabelScores, Scores, scores_of
 
 ETA = 1e-12  # of torchrec.metrics: probabilities stay this far from 0 and 1
 BINS = 2**14  # of training's AUC: what falls into one counts as equal; trade-off: finer ones cost time at each line
-SUMS = ("cross_entropy_sum", "weighted_num_samples", "pos_labels", "neg_labels", "predicted", "squared_error", "rows")
+SUMS = ("cross_entropy_sum", "weighted_num_samples", "pos_labels", "neg_labels", "predicted", "squared_error",
+        "known", "rows")  # fmt: skip
+
+
+Predictions = tuple[torch.Tensor, torch.Tensor, torch.Tensor]  # logits, labels and weights of a label (n,)
 
 
 @dataclass(frozen=True)
@@ -49,7 +54,7 @@ class Window:
     """Predictions of this rank since the last line was told.
 
     labels: their names, and which the model says itself. grouping: samples ranked together. A label that is NaN is
-    missing, and its prediction is left out.
+    missing, and its prediction is left out. Weights of samples count in all scores but PR-AUC and those of rankings.
 
     They are copied to one place: a tensor of each step that is kept lies among the blocks that steps free and take
     again, and made steps on a CPU 5 % to 7 % longer.
@@ -58,18 +63,20 @@ class Window:
     def __init__(self, device: torch.device, labels: ScoredLabels, grouping: Grouping | None = None) -> None:
         self.labels, self.grouping = labels, grouping
         self._groups: list[torch.Tensor] = []
-        self._kept = torch.empty(2, len(labels.names), 0, device=device)  # logits and labels (2, L, room)
+        self._kept = torch.empty(3, len(labels.names), 0, device=device)  # logits, labels, weights (3, L, room)
         self._count = 0  # how many of them are there
 
-    def add(self, logits: torch.Tensor, labels: torch.Tensor) -> None:
-        """Keep the predictions of a batch (B, L)."""
+    def add(self, logits: torch.Tensor, labels: torch.Tensor, samples: Sequence[Batch]) -> None:
+        """Keep the predictions of batches (B, L). samples: those batches, whose first samples these are."""
         begin, end = self._count, self._count + len(logits)
         if end > self._kept.shape[2]:
-            larger = torch.empty(2, len(self.labels.names), 2 * end, device=logits.device)
+            larger = torch.empty(3, len(self.labels.names), 2 * end, device=logits.device)
             larger[..., :begin] = self._kept[..., :begin]
             self._kept = larger
         self._kept[0, :, begin:end] = logits.T
         self._kept[1, :, begin:end] = labels.T
+        weights = joined_weights(samples)
+        self._kept[2, :, begin:end] = 1.0 if weights is None else torch.from_numpy(weights[: len(logits)])
         self._count = end
 
     def add_groups(self, samples: Batch, count: int) -> None:
@@ -90,11 +97,11 @@ class Window:
 
     def exact_scores(self) -> Scores:
         """The same with the exact AUC, for which every rank gets all predictions."""
-        pairs = [(_gathered(logits), _gathered(labels)) for logits, labels in self._whole()]
+        pairs: list[Predictions] = [(_gathered(a), _gathered(b), _gathered(c)) for a, b, c in self._whole()]
         sums, found = _exact(pairs, self.labels)
         if self.grouping is not None:
             groups = _gathered(torch.cat([torch.zeros(0, dtype=torch.int64), *self._groups]).to(self._kept.device))
-            found = [self._ranked(each, *pair, groups) for each, pair in zip(found, pairs, strict=True)]
+            found = [self._ranked(each, *pair[:2], groups) for each, pair in zip(found, pairs, strict=True)]
         return self.labels.scores(sums, found)
 
     def _ranked(
@@ -106,40 +113,40 @@ class Window:
         scored, wanted, alike = (each.cpu().numpy() for each in (logits.double(), labels.double(), groups))
         return replace(found, ranking=ranking_scores(scored, wanted, alike, self.grouping.at))
 
-    def _whole(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """(logits, labels) of each label (n,)."""
-        logits, labels = self._kept[..., : self._count]
+    def _whole(self) -> list[Predictions]:
+        """Those of each label."""
+        logits, labels, weights = self._kept[..., : self._count]
         self._count = 0
-        return list(zip(logits, labels, strict=True))
+        return list(zip(logits, labels, weights, strict=True))
 
 
-def _known(logits: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def _known(logits: torch.Tensor, labels: torch.Tensor, weights: torch.Tensor) -> Predictions:
     """Those predictions whose label is there."""
     there = ~labels.isnan()
-    return logits[there], labels[there]
+    return logits[there], labels[there], weights[there]
 
 
-def _sums(logits: torch.Tensor, labels: torch.Tensor, number: bool = False) -> torch.Tensor:
+def _sums(logits: torch.Tensor, labels: torch.Tensor, weights: torch.Tensor, number: bool = False) -> torch.Tensor:
     """SUMS of some predictions, in double precision. number: they are the label itself, and no logits."""
     rows = logits.new_full((), len(labels), dtype=torch.double)
-    said, labels = (each.double() for each in _known(logits, labels))
+    said, labels, weights = (each.double() for each in _known(logits, labels, weights))
+    nothing, known = torch.zeros_like(rows), rows * 0 + len(labels)
     if number:
-        nothing = torch.zeros_like(rows)
-        return torch.stack([nothing, rows * 0 + len(labels), *[nothing] * 3, ((said - labels) ** 2).sum(), rows])
+        squared = (weights * (said - labels) ** 2).sum()
+        return torch.stack([nothing, weights.sum(), *[nothing] * 3, squared, known, rows])
     predictions = said.sigmoid()
-    states = get_ne_states(labels, predictions.clone(), torch.ones_like(labels), ETA)
-    return torch.stack([*(states[name] for name in SUMS[:4]), predictions.sum(), torch.zeros_like(rows), rows])
+    states = get_ne_states(labels, predictions.clone(), weights, ETA)
+    predicted = (weights * predictions).sum()
+    return torch.stack([*(states[name] for name in SUMS[:4]), predicted, nothing, known, rows])
 
 
-def _exact(
-    pairs: Sequence[tuple[torch.Tensor, torch.Tensor]], labels: ScoredLabels
-) -> tuple[torch.Tensor, list[LabelScores]]:
+def _exact(pairs: Sequence[Predictions], labels: ScoredLabels) -> tuple[torch.Tensor, list[LabelScores]]:
     """(SUMS, scores with the exact AUC) of the predictions of each label."""
     sums = torch.stack([_sums(*pair, own) for pair, own in zip(pairs, labels.numbers, strict=True)]).cpu()
     found = [_scores(each, None if own else exact_auc(*_known(*pair)), own)
              for each, pair, own in zip(sums, pairs, labels.numbers, strict=True)]  # fmt: skip
     if labels.pr_auc:
-        found = [each if own else replace(each, pr_auc=_pr_auc(*_known(*pair)))
+        found = [each if own else replace(each, pr_auc=_pr_auc(*_known(*pair)[:2]))
                  for each, pair, own in zip(found, pairs, labels.numbers, strict=True)]  # fmt: skip
     return sums, found
 
@@ -153,8 +160,8 @@ def _pr_auc(logits: torch.Tensor, labels: torch.Tensor) -> float | None:
 
 
 def _scores(sums: torch.Tensor, auc: float | None, number: bool = False) -> LabelScores:
-    entropy, count, positive, negative, predicted, squared, rows = sums.double()
-    lacking = int(count) if count != rows else None
+    entropy, count, positive, negative, predicted, squared, known, rows = sums.double()
+    lacking = int(known) if known != rows else None
     if number:
         rmse = _finite((squared / count).sqrt()) if count else None
         return LabelScores(logloss=None, ne=None, calibration=None, auc=None, samples=lacking, rmse=rmse)
@@ -173,12 +180,12 @@ def _finite(value: torch.Tensor) -> float | None:
     return float(value) if bool(torch.isfinite(value)) else None
 
 
-def _histogram(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """(2, BINS): negative and positive labels by predicted probability."""
-    logits, labels = _known(logits, labels)
+def _histogram(logits: torch.Tensor, labels: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    """(2, BINS): weights of negative and positive labels by predicted probability."""
+    logits, labels, weights = _known(logits, labels, weights)
     bins = (logits.sigmoid() * BINS).long().clamp_(0, BINS - 1)
-    counts = torch.bincount(bins + BINS * (labels > 0.5), minlength=2 * BINS)
-    return counts.view(2, BINS).double()
+    counts = torch.bincount(bins + BINS * (labels > 0.5), weights.double(), minlength=2 * BINS)
+    return counts.view(2, BINS)
 
 
 def _binned_auc(histogram: torch.Tensor) -> float | None:
@@ -189,19 +196,28 @@ def _binned_auc(histogram: torch.Tensor) -> float | None:
     return float((positive * (below + negative / 2)).sum() / pairs) if pairs else None
 
 
-def exact_auc(logits: torch.Tensor, labels: torch.Tensor) -> float | None:
-    """The same without bins: predictions that are equal bit for bit count half."""
+def exact_auc(logits: torch.Tensor, labels: torch.Tensor, weights: torch.Tensor | None = None) -> float | None:
+    """The same without bins: predictions that are equal bit for bit count half. weights: of the samples; None: 1."""
+    weights = torch.ones_like(labels) if weights is None else weights
     order = logits.argsort()
     _, group = torch.unique_consecutive(logits[order], return_inverse=True)
-    positive = torch.bincount(group, weights=labels[order].double())
-    every = torch.bincount(group).double()
+    weights = weights[order].double()
+    positive = torch.bincount(group, weights=labels[order].double() * weights)
+    every = torch.bincount(group, weights=weights)
     return _binned_auc(torch.stack([every - positive, positive]))
 
 
-def exact_scores(logits: torch.Tensor, labels: torch.Tensor, names: Sequence[str]) -> Scores:
-    """Scores of predictions that lie in one process (n, L), by the names of their labels, which are chances."""
-    told = ScoredLabels(tuple(names))
-    return told.scores(*_exact(list(zip(logits.T, labels.T, strict=True)), told))
+def exact_scores(
+    logits: torch.Tensor, labels: torch.Tensor, names: Sequence[str], samples: Sequence[Batch] = ()
+) -> Scores:
+    """Scores of predictions that lie in one process (n, L), by the names of their labels, which are chances.
+
+    samples: the batches that they are of, which may have weights.
+    """
+    told, found = ScoredLabels(tuple(names)), joined_weights(samples)
+    weights = torch.ones(len(labels)) if found is None else torch.from_numpy(found)
+    pairs = [(said, known, weights) for said, known in zip(logits.T, labels.T, strict=True)]
+    return told.scores(*_exact(pairs, told))
 
 
 def _gathered(values: torch.Tensor) -> torch.Tensor:

@@ -150,5 +150,6 @@ def filled_up(batch: Batch, count: int) -> Batch:
         labels=longer(batch.labels),
         label_names=batch.label_names,
         sample_ids=longer(batch.sample_ids, -1),
+        weights=None if batch.weights is None else longer(batch.weights),
         loss_weights=None if batch.loss_weights is None else longer(batch.loss_weights),
     )

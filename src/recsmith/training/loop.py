@@ -49,7 +49,7 @@ class TrainedModels:
 
     def took(self, outcome: StepOutcome) -> None:
         """A step was trained: keep its predictions, and how far each model is."""
-        self._window.add(outcome.logits, outcome.labels)
+        self._window.add(outcome.logits, outcome.labels, outcome.samples)
 
     def agree(self) -> None:
         """All ranks look at what each has seen, now and then and after the last step; at one loss watchers look."""

@@ -83,3 +83,7 @@ def test_another_vocabulary_is_refused(days: tuple[Path, dict[str, Any], dict[st
         train(a_run(tmp_path / "out", other, start_from=str(folder / "out")))
     with pytest.raises(Exception, match="the position is of other data"):
         train(a_run(folder / "out", other))
+    write(tmp_path, "foreign", ["elsewhere"] * 300, [5] * 300, [0.0] * 300)
+    foreign = {**monday, "paths": [str(tmp_path / "foreign.parquet")]}
+    with pytest.raises(UsageError, match="none of the first 300 values of feature 'city' has a row in its voc"):
+        described(a_run(tmp_path / "out", foreign))

@@ -12,11 +12,12 @@ from typing import Any, cast
 
 import numpy as np
 
-from recsmith._types import noun
+from recsmith._types import Ints, noun
 from recsmith.data.arrow import pyarrow
 from recsmith.data.batch import Batch, DataSchema
 from recsmith.data.columns.features import ColumnFeature
 from recsmith.data.columns.samples import TableReader, columns_of
+from recsmith.data.source import BlockSource
 from recsmith.data.transforms.declared import transform_from_raw
 from recsmith.data.transforms.graph import TransformGraph
 from recsmith.data.vocabularies.settings import vocabulary_spec
@@ -24,6 +25,7 @@ from recsmith.data.vocabularies.vocabulary import Vocabulary
 from recsmith.errors import CorruptFile, RecSmithError, UsageError
 from recsmith.files import decode, did_you_mean, encode
 
+TELLING = 200  # values, of which a vocabulary of the same data knows one
 FOLDER = "vocabularies"  # of a trained model's folder
 Rows = Any  # dicts, columns by name, or a table of pyarrow, pandas or polars
 
@@ -50,6 +52,11 @@ class RawColumns:
     def number_labels(self) -> tuple[str, ...]:
         """None."""
         return ()
+
+    @property
+    def weight(self) -> None:
+        """None: each row is scored."""
+        return
 
 
 class RawRowReader:
@@ -125,6 +132,30 @@ class RawRowReader:
             return column
         nothing = arrow.compute.is_in(column, value_set=arrow.array(self.columns.nulls, column.type))
         return arrow.compute.if_else(nothing, None, column)
+
+
+def check_vocabularies(source: BlockSource) -> None:
+    """Refuse data to train on of whose first values none has a row: the vocabulary is of other data.
+
+    Raises:
+        UsageError: which feature, and with which vocabulary.
+    """
+    plain: Any = getattr(source, "source", source)  # before transforms
+    schema: DataSchema = plain.schema
+    meant = {} if schema.values is None or schema.raw is None else schema.values.vocabularies  # of ids: nothing to see
+    sizes: Ints = plain.sizes() if meant else np.zeros(0, np.int64)
+    if not len(sizes):
+        return
+    block = plain.read(int((sizes > 0).argmax())).samples
+    files = {each.name: each.vocabulary for each in decode(RawColumns, schema.raw, "the data").features}
+    for name, vocabulary in meant.items():
+        values = block.ids[name].values
+        if len(values) >= TELLING and int(values.max()) < vocabulary.unknown:
+            path = vocabulary_spec(files[name] or "").path
+            raise UsageError(
+                f"none of the first {len(values):,} values of feature '{name}' has a row in its vocabulary '{path}'; "
+                "it was made of other data, so make one of this"
+            )
 
 
 def keep_vocabularies(schema: DataSchema, folder: Path) -> DataSchema:

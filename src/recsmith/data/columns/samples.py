@@ -46,6 +46,11 @@ class Columns(Protocol):
         """Labels of any finite number."""
         ...
 
+    @property
+    def weight(self) -> str | None:
+        """The column of weights of samples."""
+        ...
+
 
 class TableReader:
     """Makes samples of tables whose columns a spec names.
@@ -87,6 +92,7 @@ class TableReader:
         return DataSchema(
             features=tuple(features), dense=columns.dense, labels=columns.labels, values=values,
             missing_labels=columns.missing_labels, number_labels=columns.number_labels, raw=_raw(columns),
+            weight=columns.weight,
         )  # fmt: skip
 
     def samples(
@@ -106,6 +112,12 @@ class TableReader:
             held = taken_apart[each.column or ""] if each.key else table
             ids[each.name], wrong = bags(held, each, place, self.vocabularies.get(each.name))
             faults |= wrong
+        weights = None
+        if columns.weight is not None:
+            found, weighed = numbers(table, (columns.weight,), place)
+            weights = found[:, 0]
+            if not weighed.all():
+                faults["rows without a weight"] = ~weighed, f"has no weight in column '{columns.weight}'"
         faults = _without(faults, before or {})
         samples = Batch(
             dense=numbers(table, columns.dense, place)[0],
@@ -113,6 +125,7 @@ class TableReader:
             labels=labels,
             label_names=columns.labels,
             sample_ids=sample_ids,
+            weights=weights,
         )
         return in_domain(without_faults(SampleBlock(samples=samples), faults, of_part), self._plain, of_part)
 
@@ -141,7 +154,11 @@ def _raw(columns: Columns) -> dict[str, Any]:
 def columns_of(columns: Columns, *more: str | None) -> list[str]:
     """Every column that is read, once. more: others of a spec, such as that of numbers."""
     of_features = [name for each in columns.features for name in (each.column or each.name, each.weights) if name]
-    return list(dict.fromkeys([*of_features, *columns.dense, *columns.labels, *(name for name in more if name)]))
+    return list(
+        dict.fromkeys(
+            [*of_features, *columns.dense, *columns.labels, *(name for name in (columns.weight, *more) if name)]
+        )
+    )
 
 
 def single_bags(samples: Batch, names: Sequence[str]) -> str | None:

@@ -154,5 +154,5 @@ def written_spec(spec: ParquetSpec, file: ColumnFile) -> ParquetSpec:
     ]
     return replace(
         spec, features=tuple(features), dense=schema.dense, labels=schema.labels, sample_id=spec.sample_id or SAMPLE_ID,
-        missing_labels=schema.missing_labels, number_labels=schema.number_labels,
+        missing_labels=schema.missing_labels, number_labels=schema.number_labels, weight=schema.weight,
     )  # fmt: skip

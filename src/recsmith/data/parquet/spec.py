@@ -24,6 +24,7 @@ class ParquetSpec:
     features, dense, labels: columns to read; all empty takes what `recsmith data generate` wrote into the files.
     missing_labels: labels that a row may lack, by null or NaN; it has no loss for them (docs/tasks.md).
     number_labels: labels of any finite number, which a squared error fits; others are 0 to 1.
+    weight: a column with the weights of samples, by which losses and scores count them.
     sample_id: a column with the numbers of samples; without it they are counted along the files.
     An empty id or list is an empty bag, an empty dense value 0; a row is corrupt without a label, with a null in a
     list, or with other than one weight an id.
@@ -38,6 +39,7 @@ class ParquetSpec:
     labels: tuple[str, ...] = ()
     missing_labels: tuple[str, ...] = ()
     number_labels: tuple[str, ...] = ()
+    weight: str | None = None
     sample_id: str | None = None
     max_corrupt: int = 100
     read_gap: int = 0

@@ -72,6 +72,7 @@ def samples_table(
     columns |= {"timestamp": times} if sessions is None else {"session_id": sessions, "timestamp": times}
     columns |= {name: samples.labels[:, at] for at, name in enumerate(schema.labels)}
     columns |= {name: samples.dense[:, at] for at, name in enumerate(schema.dense)}
+    columns |= {} if schema.weight is None or samples.weights is None else {schema.weight: samples.weights}
     known = {each.name: each for each in schema.features}
     for name in features:
         columns |= _feature_columns(arrow, known[name], samples.ids[name])

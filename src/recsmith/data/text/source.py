@@ -193,7 +193,7 @@ class _Tables:
     def _kind(self, column: str, is_json: bool) -> Any:
         """Pyarrow's type of a column; None in JSON where values say it themselves."""
         arrow = pyarrow()
-        if column in (*self.spec.dense, *self.spec.labels):
+        if column in (*self.spec.dense, *self.spec.labels, self.spec.weight):
             return arrow.float64()
         of = [each for each in self.spec.features if (each.column or each.name) == column]
         numbers = bool(of) and all(each.vocabulary is None and each.separator is None for each in of)

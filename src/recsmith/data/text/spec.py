@@ -29,7 +29,8 @@ class TextSpec:
     """CSV (.csv, .tsv, .txt) and JSON lines (.jsonl, .json), also .gz, or folders of them by names and numbers.
 
     features, dense, labels: columns to read. missing_labels: labels that a row may lack; it has no loss for them
-    (docs/tasks.md). number_labels: labels of any finite number, which a squared error fits. positive: a label is 1
+    (docs/tasks.md). number_labels: labels of any finite number, which a squared error fits. weight: a
+    column with the weights of samples, by which losses and scores count them. positive: a label is 1
     where its column is at least this, and 0 below; none: columns hold labels, 0 to 1. joins: files with more columns,
     such as what each item is. names: of the columns of CSV files without a line that names them. delimiter: between the
     columns of CSV; none: a tab in .tsv files and a comma in others. nulls: texts of CSV that stand for nothing. split:
@@ -44,6 +45,7 @@ class TextSpec:
     dense: tuple[str, ...] = ()
     missing_labels: tuple[str, ...] = ()
     number_labels: tuple[str, ...] = ()
+    weight: str | None = None
     positive: float | None = None
     joins: tuple[JoinedFile, ...] = ()
     names: tuple[str, ...] = ()

@@ -48,7 +48,7 @@ def score_each(
             job.rows.prefetch(batch)
             _, (_, logits, labels, _) = job.model(batch.to(job.device))
             for window, each in zip(windows, logits.view(models, *labels.shape), strict=True):
-                window.add(each[:count], labels[:count])
+                window.add(each[:count], labels[:count], [batch.place.samples])
                 window.add_groups(batch.place.samples, count)
     job.model.train()
     found = [window.exact_scores() for window in windows]

@@ -25,12 +25,12 @@ class Loss(nn.Module):
     """Binary cross entropy, the mean over a batch and its labels.
 
     A corrupt sample has its place in the batch and a loss of zero, so that nothing depends on which rank has read it.
-    Where samples have weights (`Batch.loss_weights`), it is the mean of their weighted losses.
+    Where samples have weights (`Batch.factors`), it is the mean of their weighted losses.
     """
 
     def forward(self, logits: Any, batch: TrainingBatch) -> tuple[torch.Tensor, Outcome]:
         """logits: as many as labels (B, L), in any shape; UsageError where there are more or fewer."""
-        whole, weights = len(batch.place.samples), batch.place.samples.loss_weights
+        whole, weights = len(batch.place.samples), batch.place.samples.factors
         logits, labels = by_label(logits, batch)[:whole], batch.labels[:whole]
         if weights is not None:
             losses = nn.functional.binary_cross_entropy_with_logits(logits, labels, reduction="none")
@@ -73,7 +73,7 @@ class SoftmaxLoss(Loss):
         if logits.numel() <= count or logits.numel() % count:
             return super().forward(logits, batch)
         chance = nn.functional.log_softmax(logits.float().reshape(count, -1)[:whole], dim=1)[:, :1]
-        weights = batch.place.samples.loss_weights
+        weights = batch.place.samples.factors
         losses = -chance * labels[:whole]
         losses = losses if weights is None else losses * torch.from_numpy(weights).to(chance)[:, None]
         told = chance.detach().double().clamp(max=-1e-12)
@@ -116,7 +116,7 @@ class TaskLosses(Loss):
     """The sum of the losses of all tasks, each the mean over a batch times its weight.
 
     A label that is missing, and a corrupt sample, have their place in the batch and a loss of zero, so that nothing
-    depends on which rank has read them. Weights of samples (`Batch.loss_weights`) multiply the losses of all tasks.
+    depends on which rank has read them. Weights of samples (`Batch.factors`) multiply the losses of all tasks.
     """
 
     def __init__(self, tasks: Sequence[RunTask], schema: DataSchema) -> None:
@@ -127,7 +127,7 @@ class TaskLosses(Loss):
 
     def forward(self, logits: Any, batch: TrainingBatch) -> tuple[torch.Tensor, Outcome]:
         """logits: as many as labels (B, L) in any shape, or by the names of labels; UsageError where they are not."""
-        whole, weights = len(batch.place.samples), batch.place.samples.loss_weights
+        whole, weights = len(batch.place.samples), batch.place.samples.factors
         logits, labels = by_label(logits, batch)[:whole], batch.labels[:whole]
         by_sample = None if weights is None else torch.from_numpy(weights).to(logits)
         total = logits.new_zeros(())

@@ -27,6 +27,7 @@ from recsmith.training.job.run_step import plain_step, planned_as_run
 from recsmith.training.job.sharded import dense_shapes, numbers_across, with_collections
 from recsmith.training.models import sequence_settings
 from recsmith.training.run import Run
+from recsmith.training.run.parts import SAMPLE_WEIGHTS
 from recsmith.training.run.refusals import check_together, layer_parts, placed_parts
 from recsmith.training.seams.system import OpenRun, SystemTold, first_of, systems
 from recsmith.training.sources import first_lengths, open_data
@@ -132,7 +133,8 @@ def _decided(parts: Unsharded, plan: Plan, before: Run | None, *, priced: bool) 
     """Let systems decide what a run leaves open, under a plan of its tables."""
     run, task, plan = parts.run, parts.task, with_collections(plan, parts.run, parts.task)
     shapes, numbers = dense_shapes(task), numbers_across(task, plan)
-    check_together([*placed_parts(run, plan, device_type()), *layer_parts(run, shapes)])
+    weighed = [SAMPLE_WEIGHTS] if parts.source.schema.weight is not None else []
+    check_together([*weighed, *placed_parts(run, plan, device_type()), *layer_parts(run, shapes)])
     asked = priced or any(system.needs_step(run) for system in systems())
     own = planned_as_run(run, plan, parts.features.repeats) if asked else plan
     lengths = history_lengths(parts, own.cluster.world_size) if asked else None

@@ -107,4 +107,4 @@ def scored(predictor: Predictor, batches: Sequence[Batch]) -> Scores:
             labels.append(given)
     if not logits:
         raise UsageError("--test has no samples; give data to score the models on")
-    return exact_scores(torch.cat(logits), torch.cat(labels), predictor.schema.labels)
+    return exact_scores(torch.cat(logits), torch.cat(labels), predictor.schema.labels, batches)

@@ -32,6 +32,7 @@ BF16_PRODUCTS = PlainPart(
     stands="model.precision is bf16",
 )  # fmt: skip
 SOFTMAX = PlainPart("model.loss: softmax", Capabilities({job.LOSS}))
+SAMPLE_WEIGHTS = PlainPart("weights of samples", Capabilities({job.LOSS}))
 TASKS = PlainPart("model.tasks", Capabilities({job.LOSS}))
 TWO_TOWER = PlainPart(
     "model.name: two_tower", needs=Capabilities({job.BAGS}), lacks=Capabilities({job.ALONE}),

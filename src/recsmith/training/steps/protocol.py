@@ -18,6 +18,7 @@ from typing import Protocol
 
 import torch
 
+from recsmith.data import Batch
 from recsmith.training.batches import Place, TrainingBatch
 
 
@@ -29,6 +30,11 @@ class StepOutcome:
     logits: torch.Tensor
     labels: torch.Tensor
     places: tuple[Place, ...]
+
+    @property
+    def samples(self) -> list[Batch]:
+        """The batches as they were read."""
+        return [place.samples for place in self.places]
 
     @property
     def asked(self) -> int:

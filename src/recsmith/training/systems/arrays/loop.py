@@ -89,7 +89,7 @@ class ArrayModels(TrainedModels):
             if name in alive:
                 progress = member.progress
                 progress.step, progress.position, progress.corrupt = there.step, there.position, there.corrupt
-                self._windows[name].add(outcome.logits[number], outcome.labels)
+                self._windows[name].add(outcome.logits[number], outcome.labels, outcome.samples)
         self._broken |= ~outcome.loss.isfinite()
 
     def agree(self) -> None:

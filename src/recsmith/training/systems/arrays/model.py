@@ -201,6 +201,9 @@ class Layers(nn.Module):
         whole = len(batch.place.samples)
         outputs, labels = logits[:, :whole], batch.labels[:whole]
         entropy = nn.functional.binary_cross_entropy_with_logits(outputs, labels.expand_as(outputs), reduction="none")
+        factors = batch.place.samples.factors
+        if factors is not None:
+            entropy = entropy * torch.from_numpy(factors).to(entropy)[:, None]
         return entropy.sum((1, 2)) / batch.labels.numel()
 
     def loss(self, losses: torch.Tensor, numbers: Sequence[int] | None = None) -> torch.Tensor:

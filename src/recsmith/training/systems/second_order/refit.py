@@ -86,6 +86,10 @@ def refit(
     card = read_card(model)
     _check_card(card, settings)
     predictor, dataset = load_model(model), open_data(data, "--data")
+    if dataset.schema.weight is not None:
+        raise UsageError(
+            f"--data weighs its samples by '{dataset.schema.weight}', and refit counts all alike; leave weight out"
+        )
     batches = batches_like(card, dataset, "--data", samples=settings.samples)
     tested = None if test is None else list(batches_like(card, open_data(test, "--test"), "--test"))
     scores = {} if tested is None else {"old": scored(predictor, tested)}
