@@ -41,6 +41,7 @@ from recsmith.plans import load_plan, save_plan
 from recsmith.training import Run, run_from_raw, run_to_raw
 from recsmith.training.launch.dry_run import described
 from recsmith.training.run import load_run
+from recsmith.training.seams.system import batches_of_a_step
 
 WARM, PAIRS, BUSY_S, SAMPLES = 10, 6, 20.0, 65_536
 UNTRIED = ("narrow dense layers", "towers", "a new plan")
@@ -246,7 +247,7 @@ def a_row(name: str, run: Run, kind: str, settings: tuple[str, ...], seed: int, 
     changed = load_run(run, (*settings, f"seed={seed}", f"steps={steps}", "metrics.every=1000000", "checkpoint=null"))
     begun = time.perf_counter()
     made = train_measured(changed, name in LINKED)
-    samples = changed.data.local_batch_size(run.ranks or 1) * (run.ranks or 1) * changed.data.batches_of_a_step
+    samples = changed.data.local_batch_size(run.ranks or 1) * (run.ranks or 1) * batches_of_a_step(changed)
     row = {"job": name, "kind": kind, "seed": seed, "steps": min(each["steps"] for each in made), "samples": samples,
            "wall_s": max(each["wall_s"] for each in made), "cpu_s": max(each["cpu_s"] for each in made),
            "took_s": time.perf_counter() - begun}  # fmt: skip

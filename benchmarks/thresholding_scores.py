@@ -86,13 +86,13 @@ def test_batches(run: Path) -> list[Any]:
 
 def scored(model: Path, batches: list[Any], all_columns: bool) -> dict[str, float]:
     """Scores of an exported model, as it is served, or with all columns of its pooled embeddings."""
-    from recsmith.scoring.predictions import Window
+    from recsmith.scoring.predictions import ScoredLabels, Window
     from recsmith.training.results.serving import load_model
 
     if not dist.is_initialized():
         dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
     predictor = load_model(model)
-    window = Window(torch.device("cpu"), predictor.schema.labels)
+    window = Window(torch.device("cpu"), ScoredLabels(predictor.schema.labels))
     for module in predictor.task.modules() if all_columns else ():
         module._forward_hooks.clear()
     for batch in batches:

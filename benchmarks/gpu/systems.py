@@ -297,7 +297,7 @@ def unsharded(run: Any) -> Row:
     """Losses of the model with plain tables on the CPU, by optimizers of rows written out here."""
     import torch
 
-    from recsmith.scoring.predictions import Window
+    from recsmith.scoring.predictions import ScoredLabels, Window
     from recsmith.training.batches import training_batches
     from recsmith.training.job.models import build_task
     from recsmith.training.job.sharded import draw_weights
@@ -320,7 +320,7 @@ def unsharded(run: Any) -> Row:
         with torch.no_grad():
             for weights, state in rows:
                 update_rows(weights, state, run.optimizers.sparse, step)
-        window = Window(logits.device, ("label",))
+        window = Window(logits.device, ScoredLabels(("label",)))
         window.add(logits, labels)
         losses.append(window.scores().logloss or 0.0)
     return {"losses": losses, "samples_per_s": None}

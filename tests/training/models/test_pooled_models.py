@@ -85,7 +85,7 @@ def test_a_two_tower_model_counts_each_item_that_it_has_trained_on(tmp_path: Pat
 
     run = a_run(tmp_path, "two_tower", ranks=2, steps=ROWS // BATCH)  # each sample once
     train(run)
-    counts = load_model(tmp_path / "out/model").task.model.body.counts
+    counts = load_model(tmp_path / "out/model").task.get_buffer("model.body.counts")
     drawn = np.random.default_rng(0)
     [drawn.integers(0, 30, drawn.integers(0, 4)) for _ in range(ROWS)]
     drawn.integers(0, 40, ROWS)

@@ -65,7 +65,7 @@ def test_the_noun_of_an_optimizer_of_tables_holds(optimizer: Optimizer, fbgemm: 
 
     assert optimizer.fbgemm_name in EmbOptimType.__members__
     cls = table_class(optimizer.name)
-    settings = {} if optimizer.settings == () else {"eps": 1e-6}
+    settings: dict[str, Any] = {} if optimizer.settings == () else {"eps": 1e-6}
     arguments = sparse_arguments(SparseOptimizer(name=optimizer.name, **settings))
     table = torch.nn.Parameter(torch.randn(5, 4))
     made = cls([table], **arguments)
@@ -83,17 +83,19 @@ def test_the_noun_of_an_optimizer_of_tables_holds(optimizer: Optimizer, fbgemm: 
 def test_settings_that_an_optimizer_does_not_read_are_refused(optimizer: Optimizer) -> None:
     """Each setting is taken by the optimizers that have it, and refused by all others, where the run is read."""
     for setting in ("eps", "weight_decay", "beta1", "beta2"):
+        given: dict[str, Any] = {setting: 0.5}
         if setting in optimizer.settings:
-            SparseOptimizer(name=optimizer.name, **{setting: 0.5})
+            SparseOptimizer(name=optimizer.name, **given)
             continue
         with pytest.raises(UsageError, match=rf"{setting} is 0\.5, and {optimizer.name} has none; leave it out"):
-            SparseOptimizer(name=optimizer.name, **{setting: 0.5})
+            SparseOptimizer(name=optimizer.name, **given)
 
 
 def test_settings_out_of_their_ranges_are_refused() -> None:
     for setting, value in (("eps", -1), ("weight_decay", -0.1), ("beta1", 1), ("beta2", 1.5), ("beta1", -0.5)):
+        given: dict[str, Any] = {setting: value}
         with pytest.raises(UsageError, match=f"sparse.{setting} is {value:g}; it must be 0 or more"):
-            SparseOptimizer(name="adam", **{setting: value})
+            SparseOptimizer(name="adam", **given)
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS.values(), ids=lambda each: each.name)
