@@ -37,7 +37,7 @@ COPIED = ("src", "tests", "docs", "examples", "benchmarks", "packages", "samples
 REST = ["tests/training/run", "tests/training/job", "tests/training/launch", "tests/training/optimizers",
         "tests/training/collectives", "tests/training/tables", "tests/training/stores", "tests/training/watchers",
         "tests/training/results", "tests/training/sources", "tests/training/steps", "tests/training/test_jobs.py",
-        "tests/training/test_log_lines.py", "tests/cli/test_train.py", "tests/cli/test_surface.py"]  # fmt: skip
+        "tests/jobs/test_log_lines.py", "tests/cli/test_train.py", "tests/cli/test_surface.py"]  # fmt: skip
 AFTER = ("training", "advising", "testing", "reports", "web", "cli")  # rooms that can import a system
 COMPONENT_KEYS = {"STEP": "pipeline", "ROWS": "rows", "WATCHER": "watchers", "UPDATE": "update",
                   "TABLES": "table_module", "collective": "comms", "optimizer": "dense",

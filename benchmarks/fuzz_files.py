@@ -295,8 +295,8 @@ def go_on_with(words: dict[str, Any], folder: Path) -> None:
 
 def read_log(folder: Path) -> None:
     """What a job that goes on, and benchmarks, read of a log."""
+    from recsmith.jobs.log_lines import LOG, logged, logged_number
     from recsmith.training.job.log import RunLog
-    from recsmith.training.log_lines import LOG, logged, logged_number
     from recsmith.training.results.watched import slow_trainer_of_run
 
     slow_trainer_of_run(str(folder))

@@ -15,9 +15,9 @@ from typing import Any
 from recsmith.analyses.advice import Advice, Advised, Tried
 from recsmith.errors import RecSmithError, UsageError
 from recsmith.files import Source
+from recsmith.jobs.log_lines import LOG, logged, logged_number
 from recsmith.scoring.scores import mean_within
 from recsmith.training.launch.launching import train
-from recsmith.training.log_lines import LOG, logged, logged_number
 from recsmith.training.run import Run, load_run
 
 MOST_TRIED, SEEDS = 3, (0, 1, 2)

@@ -21,8 +21,8 @@ def init_command(data: str, output: str, label: str | None, force: bool) -> None
     recsmith init clicks.csv
     recsmith init days/ --label clicked -o first.yaml
     """
+    from recsmith.advising.drafting import drafted_run
     from recsmith.files import check_target, write_text
-    from recsmith.training.run.drafting import drafted_run
 
     check_target(output, inputs=[data], kind=b"# A draft for ", force=force)
     text = drafted_run(data, "run.yaml" if output == "-" else output, label)

@@ -9,6 +9,7 @@ from pathlib import Path
 from recsmith.files import Raw
 from recsmith.plans import Plan
 from recsmith.training.job.agreement import Agreement, Ending, Wish, heeding_sigterm
+from recsmith.training.job.finishing import finish
 from recsmith.training.job.log import tell_note, tell_pid
 from recsmith.training.job.starting import owning, plan_anew, prepared
 from recsmith.training.loop import TrainedModels, train_prepared
@@ -52,3 +53,7 @@ class OneModel(TrainedModels):
     def plan_anew(self, wish: Wish) -> tuple[Plan | None, str]:
         """Another plan to go on under; None where none is better, and why."""
         return plan_anew(self.job, wish)
+
+    def finish(self, *, ended: bool) -> Raw:
+        """Save, score and export at the end; what came of it."""
+        return finish(self.job, ended=ended)

@@ -98,7 +98,7 @@ def test_a_softmax_over_candidates_is_that_of_the_unsharded_model_and_ranks_the_
     assert result["test"]["ranking"]["at"]["5"]["hit_rate"] > result["test"]["ranking"]["at"]["1"]["hit_rate"] > 0
     again = from_step(run, EVERY, tmp_path / "again")
     assert train(run, settings=(f"output={again}",))["test"] == result["test"]
-    with pytest.raises(UsageError, match=r"trained by model\.loss: softmax, and a copy is fitted to binary cross entropy"):
+    with pytest.raises(UsageError, match=r"by model\.loss: softmax, and a copy is fitted to binary cross entropy"):
         next(batches_like(read_card(Path(run.output, "model")), open_dataset(spec_from_raw(data.test or {}, "x")), "x"))
 
 

@@ -11,9 +11,9 @@ from recsmith._components import parsed
 from recsmith.errors import printable
 from recsmith.files import Raw, json_lines, replace_file
 from recsmith.jobs.log import LOG_FILE, Board, write_message
+from recsmith.jobs.log_lines import LOG
 from recsmith.plans import Plan
 from recsmith.scoring.scores import by_label, shown_scores
-from recsmith.training.log_lines import LOG
 from recsmith.training.run import MADE_HERE, Run
 from recsmith.training.seams.system import systems, trains_layers
 from recsmith.training.step_clock import STEPS

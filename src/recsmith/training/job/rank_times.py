@@ -11,8 +11,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torchrec.distributed.types import ShardedModule
 
 from recsmith.files import Raw
+from recsmith.jobs.log_lines import RANKS
 from recsmith.training.job.job import TrainingJob
-from recsmith.training.log_lines import RANKS
 from recsmith.training.seams import systems
 from recsmith.training.step_clock import STEPS
 

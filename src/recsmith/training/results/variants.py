@@ -13,9 +13,9 @@ from typing import Any
 from recsmith._types import noun
 from recsmith.errors import RecSmithError, UsageError
 from recsmith.files import Source, decode, read_raw, source_text
+from recsmith.jobs.log_lines import LOG, logged, logged_number
 from recsmith.scoring.scores import known_score, mean_within
 from recsmith.training.launch.launching import train
-from recsmith.training.log_lines import LOG, logged, logged_number
 from recsmith.training.results.measured import keep_reached, reached_before, told
 from recsmith.training.run import Run, load_run
 

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from recsmith._types import noun
+from recsmith.jobs.log_lines import LOG, ODD, RANKS, lacking, logged
 from recsmith.prediction.servers import SlowTrainer, slow_trainer_of
-from recsmith.training.log_lines import LOG, ODD, RANKS, lacking, logged
 
 
 @noun

@@ -9,7 +9,8 @@ from typing import Any
 from recsmith.errors import UsageError, check_rules, outside
 from recsmith.files import Raw, encode
 from recsmith.scoring.scores import by_label
-from recsmith.training.job.job import TrainingJob, export_model
+from recsmith.training.job.finishing import export_model
+from recsmith.training.job.job import TrainingJob
 from recsmith.training.run import Run
 from recsmith.training.watchers.protocol import Seen, SeenScores, Watcher, Wish
 

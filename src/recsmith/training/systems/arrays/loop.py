@@ -24,7 +24,8 @@ from recsmith.training.batches import TrainingBatch
 from recsmith.training.job.agreement import Agreement, Diverged, Ending, Wish
 from recsmith.training.job.checkpoints import Checkpoints
 from recsmith.training.job.evaluating import score_each, scored_labels
-from recsmith.training.job.job import Progress, TrainingJob, evaluate_now, finish, log_progress, save
+from recsmith.training.job.finishing import finish
+from recsmith.training.job.job import Progress, TrainingJob, evaluate_now, log_progress, save
 from recsmith.training.job.log import RunLog, StepTimes, tell_note
 from recsmith.training.job.plan import agreed_plan
 from recsmith.training.job.preparing import done_by_rank_0

@@ -12,7 +12,7 @@ from typing import Any
 from recsmith._components import NAME, unknown
 from recsmith.errors import RecSmithError, UsageError
 from recsmith.files import Raw, decode, encode
-from recsmith.training.log_lines import LOG, logged, logged_number
+from recsmith.jobs.log_lines import LOG, logged, logged_number
 from recsmith.training.results.arms import PeriodLoss, Replayed
 from recsmith.training.results.measured import keep_reached, reached_before, told
 from recsmith.training.run import Run

@@ -16,7 +16,8 @@ from torch._C._distributed_c10d import HashStore
 from recsmith.files import Raw
 from recsmith.training.batches import TrainingBatch, training_batches
 from recsmith.training.job.agreement import END, Ending
-from recsmith.training.job.job import Progress, finish
+from recsmith.training.job.finishing import finish
+from recsmith.training.job.job import Progress
 from recsmith.training.job.log import RunLog, StepTimes
 from recsmith.training.job.models import Unsharded
 from recsmith.training.loop import train_steps

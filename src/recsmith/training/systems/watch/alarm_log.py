@@ -8,8 +8,8 @@ from typing import Any
 
 from recsmith.errors import RecSmithError, UsageError
 from recsmith.files import decode
+from recsmith.jobs.log_lines import LOG, ODD, lacking, logged
 from recsmith.streaming.series import AlarmingSeries
-from recsmith.training.log_lines import LOG, ODD, lacking, logged
 from recsmith.training.results.watched import RunAlarm, WatchedRun, slow_trainer_of_run
 from recsmith.training.run import load_run
 from recsmith.training.systems.watch.settings import NONE

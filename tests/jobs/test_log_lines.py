@@ -8,7 +8,7 @@ import pytest
 
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.files import lines
-from recsmith.training.log_lines import LOG, logged, logged_number
+from recsmith.jobs.log_lines import LOG, logged, logged_number
 from recsmith.training.results.watched import slow_trainer_of_run
 
 WHOLE = [{"event": "train", "step": step, "ne": 0.9} for step in range(1, 5)]

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from recsmith.advising.drafting import drafted_run
 from recsmith.data import make_vocabularies, open_dataset, spec_from_raw
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.training import load_run
-from recsmith.training.run.drafting import drafted_run
 
 pyarrow: Any = importlib.import_module("pyarrow")
 parquet: Any = importlib.import_module("pyarrow.parquet")

@@ -1,0 +1,63 @@
+"""How a rank's training ends: a last checkpoint, scores, and the exported model."""
+
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+from recsmith._process import proc_bytes
+from recsmith.files import Raw, encode
+from recsmith.scoring.scores import Scores
+from recsmith.training.job.card import MODEL
+from recsmith.training.job.export import export
+from recsmith.training.job.job import TrainingJob, evaluate_now, over_ranks, save
+from recsmith.training.seams.system import systems
+from recsmith.training.sources import data_digest
+
+
+def finish(job: TrainingJob, *, ended: bool, test: Scores | None = None) -> Raw:
+    """A last checkpoint, scores and the exported model; of a job that a signal ended, which has saved already, none.
+
+    test: scores on data.test, where they are known.
+    """
+    run, progress, log = job.run, job.progress, job.log
+    if run.checkpoint is not None and not ended and progress.step > progress.saved:
+        save(job)
+    problem = job.checkpoints.finish()
+    if problem:
+        log.say({"note": f"the last checkpoint failed: {problem}"})
+    corrupt = over_ranks(progress.corrupt, dist.ReduceOp.SUM)
+    result: Raw = {
+        "step": progress.step, "complete": not ended, "sent_bytes": progress.sent_bytes, "peak_bytes": peak_bytes(),
+        "corrupt": corrupt,
+    }  # fmt: skip
+    result |= {name: fact for system in systems() for name, fact in system.result(job).items()}
+    if corrupt:
+        log.say({"note": f"{corrupt:,} corrupt samples were left out; `recsmith data check` says which"})
+    if ended:
+        kept = f"saved after step {progress.step:,}; the same command goes on from there"
+        lost = f"ended after step {progress.step:,} with nothing saved, since the run has no checkpoint"
+        log.say({"note": f"asked to end: {lost if run.checkpoint is None else kept}"})
+        return result
+    if run.data.test is not None:
+        result["test"] = encode(evaluate_now(job, test))
+    folder = job.output / MODEL
+    export_model(job, folder, result.get("test"))
+    done = f"trained {progress.step:,} steps"
+    if progress.step == progress.begun:
+        done = f"nothing was left to train after step {progress.step:,}"
+    log.say({"note": f"{done}; the model is in '{folder}'"})
+    return result
+
+
+def export_model(job: TrainingJob, folder: Path, test: Raw | None) -> None:
+    """Write the model as it is now, with its card. test: its scores."""
+    trained_on = {} if (digest := data_digest(job.source)) is None else {"trained_on": digest}
+    export(job.sharded, job.run, job.source.schema, folder, {"step": job.progress.step, "test": test, **trained_on})
+
+
+def peak_bytes() -> int:
+    """The most memory that a rank has held: of its GPU, or resident; the most of any rank."""
+    on_gpu = torch.cuda.is_available()
+    mine = torch.cuda.max_memory_allocated() if on_gpu else proc_bytes("self/status", "VmHWM")
+    return over_ranks(mine, dist.ReduceOp.MAX)
