@@ -1,1 +1,4 @@
-"""Advice on a run: what it could switch on, priced by dry runs (runs.py), and tried here for some steps (trials.py)."""
+"""Advice on runs: a draft for new data (drafting.py), and what a run could switch on, priced (runs.py) and tried.
+
+runs.py asks dry runs, and trials.py trains some steps of the first changes here.
+"""
