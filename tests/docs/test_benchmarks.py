@@ -98,6 +98,7 @@ SMALL: dict[str, tuple[str, ...]] = {
     "watching_series": ("--seeds", "1"),
     "watching": ("ids", "--batches", "2000", "--features", "1"),
     "verification": ("--visits", "3"),
+    "vocabulary": ("--values", "20000"),
 }  # fmt: skip
 MODES: dict[str, tuple[str, ...]] = {  # that pages show beside
     "array_memory paper": ("--quick",),
