@@ -83,7 +83,7 @@ def test_what_cannot_be_dealt_is_refused(tmp_path: Path, words: dict[str, Any], 
     raw = run_to_raw(balanced(tmp_path / "out", "histories"))
     raw["data"] = {
         **raw["data"], "balance": words.get("balance", "histories"), "keep_together": words.get("keep", 1),
-        "deduplicate": words.get("deduplicate", "off"),
+        **{key: words[key] for key in ("deduplicate",) if key in words},
     }  # fmt: skip
     if "model" in words:
         raw["model"] = {"name": "dlrm", "embedding_dim": 8}
