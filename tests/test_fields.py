@@ -70,7 +70,7 @@ def test_functions_and_classes_are_kept_by_their_names(monkeypatch: pytest.Monke
     assert own.optimizers.dense.name == "collections:Counter"
     assert RunTask(label="a", loss=json.dumps).loss == "json:dumps"
     monkeypatch.setattr(json.dumps, "__module__", "__main__")
-    monkeypatch.setattr(sys.modules["__main__"], "__file__", "/work/mine.py")
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", "/work/mine.py", raising=False)
     assert RunModel(name=json.dumps).name == "mine:dumps"
     with pytest.raises(
         UsageError, match=r"name of RunModel is <function.*; it must be a function or class that has a name"

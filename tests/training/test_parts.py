@@ -48,7 +48,7 @@ def test_auc_is_the_chance_that_a_positive_is_above_a_negative(drawn: list[tuple
     logits = torch.tensor([float(value) for value, _ in drawn])
     labels = torch.tensor([float(label) for _, label in drawn])
     assert exact_auc(logits, labels) == expected
-    assert _binned_auc(_histogram(logits, labels)) == expected
+    assert _binned_auc(_histogram(logits, labels, torch.ones_like(labels))) == expected
 
 
 def test_scores_are_those_of_their_formulas():
@@ -57,7 +57,7 @@ def test_scores_are_those_of_their_formulas():
     from recsmith.scoring.predictions import _scores, _sums  # pyright: ignore[reportPrivateUsage]
 
     logits, labels = torch.tensor([0.5, -1.0, 2.0, 0.0]), torch.tensor([1.0, 0.0, 1.0, 0.0])
-    found = _scores(_sums(logits, labels), 0.75)
+    found = _scores(_sums(logits, labels, torch.ones_like(labels)), 0.75)
     p = 1 / (1 + np.exp(-logits.double().numpy()))
     loss = -np.mean(np.where(labels.numpy() > 0, np.log(p), np.log(1 - p)))
     assert found.auc == 0.75

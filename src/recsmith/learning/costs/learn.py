@@ -57,6 +57,8 @@ def learn_cost(
         RecSmithError: training diverged, or the output cannot be written; a file that was there is unchanged.
     """
     check_output(output)
+    if start:
+        _start_fields(find_model(start), fields.get("variant"))  # refused before samples are read
     groups, left_out, origin = read_groups(folders)
     return learn_from(groups, origin, output, fields, on_epoch, start, left_out=left_out)
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from jobs.test_log_lines import write
 from training.systems.periods.test_period_jobs import a_run, data, events, of_periods
-from training.test_log_lines import write
 
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.reports.online import online_lines, online_picture, online_to_raw

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("torchrec")
 
-from training.test_log_lines import DAMAGED, write
+from jobs.test_log_lines import DAMAGED, write
 
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.training.results.watched import slow_trainer_of_run
