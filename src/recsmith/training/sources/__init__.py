@@ -10,6 +10,7 @@ import numpy as np
 from recsmith._components import make, parsed
 from recsmith._types import Ints
 from recsmith.data import Batch, Dataset, open_dataset, spec_from_raw
+from recsmith.data.columns.rows import check_vocabularies
 from recsmith.errors import UsageError
 from recsmith.training.run import Run
 from recsmith.training.run.refusals import check_together, data_parts
@@ -43,10 +44,7 @@ def open_source(run: Run) -> BatchSource:
         check_together(data_parts(run))
         return make(SOURCE, {"name": named[SOURCE], **settings}, where="data.train")
     dataset, endless = open_data(named, "data.train"), run.steps is not None
-    if dataset.schema.raw is not None:  # texts and raw ids
-        from recsmith.data.columns.rows import check_vocabularies
-
-        check_vocabularies(dataset.source)
+    check_vocabularies(dataset.source)
     if (made := first_of(system.source(run, dataset) for system in systems())) is not None:
         return made
     return DatasetSource(dataset, data, run.order_seed, endless, output=Path(run.output))
