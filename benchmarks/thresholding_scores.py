@@ -97,5 +97,5 @@ def scored(model: Path, batches: list[Any], all_columns: bool) -> dict[str, floa
         module._forward_hooks.clear()
     for batch in batches:
         served = torch.from_numpy(predictor.predict(batch)).double()
-        window.add(served.logit(), torch.from_numpy(batch.labels))
+        window.add(served.logit(), torch.from_numpy(batch.labels), [batch])
     return encode(window.exact_scores())

@@ -66,8 +66,8 @@ class Window:
         self._kept = torch.empty(3, len(labels.names), 0, device=device)  # logits, labels, weights (3, L, room)
         self._count = 0  # how many of them are there
 
-    def add(self, logits: torch.Tensor, labels: torch.Tensor, samples: Sequence[Batch]) -> None:
-        """Keep the predictions of batches (B, L). samples: those batches, whose first samples these are."""
+    def add(self, logits: torch.Tensor, labels: torch.Tensor, samples: Sequence[Batch] = ()) -> None:
+        """Keep the predictions of batches (B, L). samples: those batches, whose first samples these are; () weigh 1."""
         begin, end = self._count, self._count + len(logits)
         if end > self._kept.shape[2]:
             larger = torch.empty(3, len(self.labels.names), 2 * end, device=logits.device)
