@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.systems import of_system
+from support.systems import needing, of_system
 from training.test_jobs import EVERY, STEPS, a_run, data, losses
 from training.unsharded import trained_unsharded
 
@@ -194,7 +194,7 @@ def test_held_out_samples_are_a_fifth_and_stay_so() -> None:
     [
         ({"data": RunData(train=data(0, 20_000))}, "names no data.test"),
         ({"data": RunData(train=data(0, 200), test=data(200, 50), batch_size=48), "steps": 3}, "fewer than a batch"),
-        ({"pipeline": "dance"}, "pipeline is dance"),
+        needing("second_order", {"pipeline": "dance"}, "pipeline is dance"),
         *of_system("stored", "", lambda _: [({"model": replace(MODEL, compression=HASHED)}, "already compressed")]),
         ({"model": replace(MODEL, name="deepfm")}, "has no layers"),
     ],

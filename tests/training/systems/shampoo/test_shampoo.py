@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("torchrec")
 
 import torch
-from support.systems import needs_systems
+from support.systems import is_here, needs_systems
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 from torchrec.optim.keyed import KeyedOptimizerWrapper
@@ -311,7 +311,8 @@ def test_auto_stays_with_the_optimizer_whose_state_a_checkpoint_has() -> None:
     dense = resumed.optimizers.dense
     assert (dense.name, dense.learning_rate, dense.clip_norm) == (other, run.optimizers.dense.learning_rate, 2.0)
     assert told == [f"optimizers.dense, which is auto, stays {other}, whose state the checkpoint has"]
-    assert decided(replace(run, pipeline="dance"))[1] == []
+    if is_here("second_order"):
+        assert decided(replace(run, pipeline="dance"))[1] == []
 
 
 @needs_systems("remote", "arrays")
