@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.systems import of_system
 from training.test_jobs import from_step, losses
 
 from recsmith.errors import UsageError
 from recsmith.training import (
     Checkpointing,
     Run,
-    RunArray,
     RunData,
     RunMetrics,
     RunModel,
@@ -140,8 +140,8 @@ def test_what_these_models_cannot_be_is_said_in_a_sentence(tmp_path: Path):
     left = replace(run.model, arguments=None)
     assert "feature 'words' is in neither tower" in told(replace(run, model=left))
     members = {"x": (), "y": ("optimizers.dense.learning_rate=0.1",)}
-    array = RunArray(members=members, together="always")
-    assert "array needs samples that are learned each by itself" in told(replace(run, array=array))
+    for array in of_system("arrays", "settings", lambda made: [made.RunArray(members=members, together="always")]):
+        assert "array needs samples that are learned each by itself" in told(replace(run, array=array))
     several = RunData(train=data(tmp_path, ["a", "b"]), global_batch_size=BATCH)
     assert "two_tower learns one label" in told(replace(run, data=several))
     with pytest.raises(UsageError, match="write loss: softmax"):

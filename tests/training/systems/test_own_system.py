@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 
 pytest.importorskip("torchrec")
+
+from support.systems import needing
+
 pytestmark = pytest.mark.usefixtures("torchrec")
 
 from recsmith.errors import RecSmithError, UsageError  # noqa: E402
@@ -105,17 +108,17 @@ def test_its_settings_are_those_of_any_part_of_a_run(tmp_path: Path) -> None:
         dry_run(replace(run, optimizers=RunOptimizers(warmup_steps=3)))
 
 
-def test_what_is_not_tried_with_it_is_refused(tmp_path: Path) -> None:
-    run = a_run(tmp_path)
-    together = {"members": {"x": [], "y": ["seed=1"]}, "together": "always"}
-    with pytest.raises(
-        UsageError, match="own_system:WarmRestarts changes what is done between steps, which does not go with array"
-    ):
-        dry_run(run_from_raw({**run_to_raw(run), "array": together}, "the run"))
-    with pytest.raises(
-        UsageError, match="own_system:WarmRestarts changes what is done between steps, which does not go with remote"
-    ):
-        dry_run(run_from_raw({**run_to_raw(run), "remote": {}}, "the run"))
+@pytest.mark.parametrize(
+    ("key", "settings"),
+    [
+        needing("arrays", "array", {"members": {"x": [], "y": ["seed=1"]}, "together": "always"}),
+        needing("remote", "remote", {}),
+    ],
+)
+def test_what_is_not_tried_with_it_is_refused(tmp_path: Path, key: str, settings: dict[str, Any]) -> None:
+    said = f"own_system:WarmRestarts changes what is done between steps, which does not go with {key}"
+    with pytest.raises(UsageError, match=said):
+        dry_run(run_from_raw({**run_to_raw(a_run(tmp_path)), key: settings}, "the run"))
 
 
 TELLS = """

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.systems import needing
 
 from recsmith.data import DataFeature, DataSchema
 from recsmith.errors import CorruptFile, UsageError
@@ -76,14 +77,14 @@ def test_names_and_numbers_of_members(members: Any, words: str) -> None:
     ("setting", "words"),
     [
         ("comms.forward=int8", "comms ask for int8"),
-        ("rows={name: tiered, folder: x}", "rows: tiered changes where the rows of tables are"),
+        needing("tiers", "rows={name: tiered, folder: x}", "rows: tiered changes where the rows of tables are"),
         ("model.precision=bf16", "model.precision: bf16 changes"),
-        ("data.deduplicate=auto", "data.deduplicate changes"),
-        ("data.periods={samples: 10}", "data.periods changes"),
-        ("pipeline=dance", "pipeline: dance changes"),
+        needing("dedup", "data.deduplicate=auto", "data.deduplicate changes"),
+        needing("periods", "data.periods={samples: 10}", "data.periods changes"),
+        needing("second_order", "pipeline=dance", "pipeline: dance changes"),
         ("checkpoint.background=true", "checkpoint.background changes"),
-        ("optimizers.dense.name=shampoo", "shampoo changes"),
-        ("watch=auto", "watch looks at the steps of one model"),
+        needing("shampoo", "optimizers.dense.name=shampoo", "shampoo changes"),
+        needing("watch", "watch=auto", "watch looks at the steps of one model"),
         ("capture=trace", "capture looks at the steps of one model"),
     ],
 )

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.systems import of_system
 from training.test_jobs import BATCH, DIM, FEATURES, STEPS, a_run, data, losses, plan_for_two
 
 import recsmith.training
@@ -120,7 +121,9 @@ def test_a_new_feature_and_a_larger_table_keep_what_was_learned(monday: Run, tmp
     [
         ({"start_from": "nowhere"}, "'nowhere' holds no checkpoint and no trained model"),
         ({"model": RunModel(embedding_dim=16, bottom=(8,), top=(8,))}, "has 8 columns in .* and 16 here"),
-        ({"array": recsmith.training.RunArray(members={"a": (), "b": ("seed=1",)}, together="always")}, "start_from"),
+        *of_system("arrays", "settings", lambda settings: [
+            ({"array": settings.RunArray(members={"a": (), "b": ("seed=1",)}, together="always")}, "start_from"),
+        ]),
         (
             {"model": RunModel(embedding_dim=DIM, bottom=(8,), top=(8,), tables=(RunTable(name="other", features=("a",),
              num_embeddings=100),))}, "none of this model's tables: it has a, b, c, d, and the model has other",
