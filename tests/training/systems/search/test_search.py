@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.systems import needing, of_system
+from support.systems import needing, needs_systems, of_system
 from training.test_jobs import EVERY, STEPS, a_run, data, losses
 from training.unsharded import trained_unsharded
 
@@ -20,6 +20,7 @@ from recsmith.training import Run, RunData, RunModel, load_run, save_run, train
 pytestmark = [
     pytest.mark.skipif(find_spec("torchrec") is None, reason="needs TorchRec"),
     pytest.mark.usefixtures("torchrec"),
+    needs_systems("search"),
 ]
 MODEL = RunModel(embedding_dim=8, bottom=(8,), top=(16, 16))
 HASHED = (CompressionRule(method="hash"),)

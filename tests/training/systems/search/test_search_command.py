@@ -9,6 +9,7 @@ import pytest
 
 pytest.importorskip("torchrec")
 pytest.importorskip("recsmith.training.systems.search")
+pytest.importorskip("recsmith.training.systems.stored")  # whose tables are masked
 
 from click.testing import CliRunner, Result
 
