@@ -1,10 +1,13 @@
-"""Folders that a command is about to write to, asked before anything is read or trained."""
+"""Folders that a command writes to: asked before anything is read or trained, and written whole or not at all."""
 
 import os
+import shutil
 import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
-from recsmith.errors import UsageError
+from recsmith.errors import RecSmithError, UsageError
 
 ADDRESS = "://"
 
@@ -22,6 +25,31 @@ def check_writable(folder: str | os.PathLike[str], what: str, cure: str) -> None
             pass
     except OSError as error:
         raise UsageError(f"{what} '{name}' cannot be written: {error.strerror or error}; {cure}") from None
+
+
+@contextmanager
+def whole_folder(target: Path) -> Generator[Path]:
+    """A new folder beside a target, whose place it takes when the block is done; it is gone where the block fails.
+
+    Raises:
+        RecSmithError: the disk is full, or refuses. What was at the target is still there.
+    """
+    partial, old = (target.with_name(f"{target.name}{ending}") for ending in (".partial", ".old"))
+    try:
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        yield partial
+        if target.exists():
+            shutil.rmtree(old, ignore_errors=True)  # of one that was killed here
+            target.rename(old)
+        partial.rename(target)
+        shutil.rmtree(old, ignore_errors=True)
+    except OSError as error:
+        raise RecSmithError(
+            f"'{target}' cannot be written: {error.strerror or error}; make room, or give another output"
+        ) from None
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
 
 
 def _nearest(path: Path) -> Path:

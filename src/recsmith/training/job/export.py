@@ -23,6 +23,7 @@ from recsmith.data import DataSchema
 from recsmith.data.columns.rows import keep_vocabularies
 from recsmith.errors import CorruptFile, RecSmithError
 from recsmith.files import Raw, check_is_file, dump_json, parse_json, read_text, write_text
+from recsmith.files.writable import whole_folder
 from recsmith.training.job.card import CARD, described, keep_files
 from recsmith.training.job.sharded import ShardedJob
 from recsmith.training.run import Run
@@ -81,24 +82,14 @@ def export_changed(model: Path, folder: Path, changed: Mapping[str, torch.Tensor
     Raises:
         RecSmithError: the disk refuses it.
     """
-    partial = folder.with_name(folder.name + ".partial")
-    try:
-        shutil.rmtree(partial, ignore_errors=True)
-        shutil.copytree(model, partial)
+    with whole_folder(folder) as partial:
+        shutil.copytree(model, partial, dirs_exist_ok=True)
         arrays = arrays_of(partial / WEIGHTS)
         for name, tensor in changed.items():
             arrays[name][_window((0,) * tensor.dim(), tensor)] = _plain(tensor.cpu())
         del arrays
         raw = parse_json(read_text(str(partial / CARD)), str(partial / CARD))
         write_text(str(partial / CARD), dump_json({**cast(Raw, raw), **card}))
-        shutil.rmtree(folder, ignore_errors=True)
-        partial.rename(folder)
-    except OSError as error:
-        raise RecSmithError(
-            f"the model cannot be written to '{folder}': {error.strerror or error}; make room, or give another output"
-        ) from None
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
 
 
 def weights_digest(model: Path) -> str:

@@ -11,8 +11,7 @@ digest proves. Rows are compared by their bits, and both read and written in blo
 
 import filecmp
 import shutil
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,10 +19,10 @@ import numpy as np
 import torch
 
 from recsmith._types import Ints, noun
-from recsmith.errors import CorruptFile, RecSmithError, UsageError
+from recsmith.errors import CorruptFile, UsageError
 from recsmith.files import Source, decode, dump_json, encode, source_text, write_text
 from recsmith.files.nouns import read_raw
-from recsmith.files.writable import check_writable
+from recsmith.files.writable import check_writable, whole_folder
 from recsmith.training.job.card import found_model
 from recsmith.training.job.export import (
     TYPE_NAMES,
@@ -94,7 +93,7 @@ def make_delta(old: Source, new: Source, output: Source, *, force: bool = False)
                if _by_rows(there.get(name), wanted[name])}  # fmt: skip
     changes = {name: _change(there.get(name), whole, numbers.get(name), arrays.get(name), newer[name])
                for name, whole in wanted.items()}  # fmt: skip
-    with _whole_folder(target) as folder:
+    with whole_folder(target) as folder:
         _write_changed(folder / CHANGED, changes, numbers, newer)
         delta = Delta(
             base=weights_digest(before), result=weights_digest(after), tensors=changes,
@@ -131,7 +130,7 @@ def apply_deltas(model: Source, deltas: Sequence[Source], output: Source, *, for
                 "from the oldest on, to the model that the first was made from"
             )
         digest = delta.result
-    with _whole_folder(target) as made:
+    with whole_folder(target) as made:
         for number, (folder, delta) in enumerate(zip(folders, told, strict=True)):
             step = made / f"{number}"
             _apply(base, folder, delta, step)
@@ -290,21 +289,3 @@ def _check_target(target: Path, holds: str, *, force: bool, kept: Sequence[Path]
     if target.exists() and not (force and (target / holds).is_file()):
         add = ", or --force" if (target / holds).is_file() else ""
         raise UsageError(f"'{target}' is there; give another output{add}")
-
-
-@contextmanager
-def _whole_folder(target: Path) -> Generator[Path]:
-    """A folder that takes its place when the block is done, and is gone where it fails."""
-    partial = target.with_name(target.name + ".partial")
-    try:
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
-        yield partial
-        shutil.rmtree(target, ignore_errors=True)
-        partial.replace(target)
-    except OSError as error:
-        raise RecSmithError(
-            f"'{target}' cannot be written: {error.strerror or error}; make room, or give another output"
-        ) from None
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)

@@ -1,12 +1,12 @@
 """A trained model in a folder of its own, with all that it needs to score raw rows."""
 
 import shutil
-import tempfile
 from pathlib import Path
 
 from recsmith.data.columns.rows import RawRowReader
-from recsmith.errors import RecSmithError, UsageError
+from recsmith.errors import UsageError
 from recsmith.files import Source, source_text
+from recsmith.files.writable import whole_folder
 from recsmith.training.job.card import found_model, read_card
 
 
@@ -25,16 +25,6 @@ def export_model(run: Source, folder: Source) -> tuple[str, ...]:
     if target.exists():
         raise UsageError(f"cannot write '{target}': something is there; give a new folder, or remove it first")
     names = RawRowReader(read_card(model).data).names  # says why, where there are no raw rows
-    try:
-        partial = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=target.absolute().parent))
-        try:
-            shutil.copytree(model, partial, dirs_exist_ok=True)
-            partial.chmod(0o755)
-            partial.rename(target)
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
-    except OSError as error:
-        raise RecSmithError(
-            f"the model cannot be written to '{target}': {error.strerror or error}; make room, or give another folder"
-        ) from None
+    with whole_folder(target) as partial:
+        shutil.copytree(model, partial, dirs_exist_ok=True)
     return names
