@@ -154,8 +154,12 @@ def components(record: ast.Module) -> Iterator[tuple[str, str]]:
 
 
 def naming_tests(copy: Path, name: str) -> list[str]:
-    """Files of tests that name a deleted system, or its modules: themselves, or in what they import of tests/."""
-    named = re.compile(rf"systems\.{name}\b|[\"']{name}[\"']|\b(?:data|model)\.{name}\b|\b{name}=")
+    """Files of tests that name a deleted system, its modules or keys: themselves, or in what they import of tests/."""
+    keys = own_keys(ast.parse((ROOT / FOLDER / name / "__init__.py").read_text()))
+    written = "|".join([rf"{re.escape(key)}\b" if "." in key else rf"[\"']{key}[=\"']" for key in keys])
+    named = re.compile(
+        rf"systems\.{name}\b|[\"']{name}[\"']|\b(?:data|model)\.{name}\b|\b{name}=" + (f"|{written}" if written else "")
+    )
     modules, inside = Modules(copy), copy / "tests"
     paths = {each: path for each, path in modules.paths.items() if path.is_relative_to(inside)}
     found = {each for each, path in paths.items() if named.search(path.read_text())}
