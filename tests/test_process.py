@@ -67,3 +67,10 @@ def test_the_memory_limit_is_the_least_of_a_cgroup_and_those_above(tmp_path: Pat
     (root / file / "a" / "memory.stat").write_text(f"file 7\n{stated} {2**50}\nrss 3\n")
     (root / file / "memory.stat").write_text(f"{stated} {2**55}\n")
     assert memory_held(proc, root) == 2**50  # of the group whose limit is the least, its other processes counted
+
+
+@on_linux
+def test_the_age_of_a_process_counts_from_its_start():
+    code = "import time; time.sleep(0.4); from recsmith._process import age_s; print(age_s())"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert 0.4 <= float(done.stdout) < 60

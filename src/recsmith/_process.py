@@ -1,8 +1,10 @@
-"""The memory of this process: what glibc keeps of it, and what Linux says of it."""
+"""This process: what glibc keeps of its memory, what Linux says of that, and how long it runs."""
 
 import ctypes
 import gc
+import os
 import platform
+import time
 from pathlib import Path
 
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8  # options of mallopt(3)
@@ -22,6 +24,15 @@ def keep_freed_memory() -> None:
 def return_freed_memory() -> None:
     """Have glibc give freed blocks back at once, so that resident memory is allocated memory."""
     _mallopt({M_MMAP_THRESHOLD: RETURNED_BYTES, M_TRIM_THRESHOLD: RETURNED_BYTES, M_ARENA_MAX: 1})
+
+
+def age_s() -> float:
+    """Seconds since this process was started, by Linux; elsewhere what it has had of the CPU."""
+    try:
+        started = int((Path("/proc/self/stat")).read_text().rpartition(")")[2].split()[19])
+        return max(time.clock_gettime(time.CLOCK_BOOTTIME) - started / os.sysconf("SC_CLK_TCK"), 0.0)
+    except (OSError, AttributeError, ValueError, IndexError):
+        return time.process_time()
 
 
 def settle() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 pytest.importorskip("torchrec")
 
+from support.synthetic_traces import write_capture
 from support.systems import needs_systems
 
 from recsmith.advising.runs import advise_run, core_switches
@@ -77,6 +78,19 @@ def test_on_a_cluster_the_tables_of_a_run_are_planned_that_this_machine_cannot_h
     advice = advise_run(large, cluster="h100:4", cost_model="torchrec")
     assert "tables in fp16" in [each.switch.name for each in advice.switches]
     assert (advice.base.samples, advice.base.memory_bytes > 2**35) == (256, True)
+
+
+def test_a_capture_of_the_run_is_its_base(run: Run, advice: Advice, tmp_path: Path):
+    folder = write_capture(tmp_path / "trace", [0.0, 1.0])
+    found = advise_run(run, capture=str(folder))
+    assert found.base.step_s == pytest.approx(0.01)
+    assert found.about[0].startswith("captured: a step took 10 ms, and its trace says ")
+    assert [each.switch.name for each in found.switches] != []
+    assert found.base.step_s != advice.base.step_s
+    with pytest.raises(UsageError, match="the capture is of 2 ranks, and the job is advised on for 1"):
+        advise_run(replace(run, ranks=1), capture=str(folder))
+    with pytest.raises(UsageError, match="leave out the cluster, or the capture"):
+        advise_run(run, capture=str(folder), cluster="h100:2")
 
 
 def test_what_a_whole_step_takes_is_of_a_cluster(run: Run):

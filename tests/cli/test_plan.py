@@ -5,11 +5,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 from support.planner_logs import SHAPES, bare
 from support.quick_plans import search
 from support.schema import problems
 
+from recsmith import _process
+from recsmith.cli.options import left_of_limit
+from recsmith.cli.printing import OWN_PROCESS
 from recsmith.errors import NoPlanFound
 from recsmith.plans import load_plan
 from recsmith.reports.schemas import schema_of
@@ -144,6 +148,17 @@ def test_a_search_that_is_cut_short_prints_its_best_and_a_note(run: Run):
     assert done.code == 0
     assert done.err == "recsmith: note: the search was cut short; this is the best plan by then\n"
     assert json.loads(done.out)["truncated"] is True
+
+
+@pytest.mark.parametrize(("owner", "left"), [(OWN_PROCESS, 1.5), (None, 2.0)])
+def test_a_time_limit_counts_from_the_start_of_a_command_that_has_a_process(
+    owner: str | None, left: float, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(_process, "age_s", lambda: 0.5)
+    with click.Context(click.Command("plan"), obj=owner):
+        assert left_of_limit(2.0) == left
+        assert left_of_limit(None) is None
+        assert (left_of_limit(0.1) or 0) > 0
 
 
 @pytest.mark.filterwarnings("default")

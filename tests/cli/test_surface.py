@@ -53,6 +53,7 @@ WORDS = {
         "--step",
         "--machine",
         "--prove",
+        "--certificate",
         "--what-if",
         "--towers",
         "--tower-groups",
@@ -61,6 +62,7 @@ WORDS = {
         "--force",
         "--format",
     },
+    "check": {"certificate", "--format"},
     "advise": {
         "job",
         "-c --cluster",

@@ -43,6 +43,7 @@ SMALL: dict[str, tuple[str, ...]] = {
     "public_gpu_fits": ("collectives",),
     "optimizers": ("overhead", "--quick"),
     "pinned_plans": ("--count", "20", "--jobs", "1"),
+    "certificates": ("soak", "--problems", "3", "--damaged", "3"),
     "constraints": ("--count", "2", "--planners", "exact"),
     "data": ("--samples", "2000"),
     "datasets": ("--quick",),

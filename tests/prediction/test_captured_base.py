@@ -12,8 +12,10 @@ from support.synthetic_traces import write_capture
 from recsmith.cli.app import app
 from recsmith.errors import UsageError
 from recsmith.plans import save_plan
-from recsmith.prediction.captured_base import base_of
+from recsmith.prediction.captured_base import base_of, factors_of
 from recsmith.prediction.graph import Graph
+from recsmith.prediction.job_step import JobStep
+from recsmith.prediction.kernels import LOOKUPS
 from recsmith.prediction.models.build import model_graph
 from recsmith.prediction.predict import predict_graph
 
@@ -57,3 +59,21 @@ def test_on_the_command_line_it_stands_for_the_step_time(tmp_path: Path):
     assert "10 ms a step as measured" in done.stdout
     both = CliRunner().invoke(app, [*words, "--step-time", "8ms"])
     assert "--step-time and --capture both say what a step takes" in str(both.exception)
+
+
+def test_the_parts_of_a_predicted_step_are_corrected_by_those_of_a_capture():
+    graph = captured()
+    step = JobStep(trainer_s=0.01, reading_s=0.01, embeddings_s=0.02, layers_s=0.1, gradients_s=0.004, optimizer_s=0.1)
+    factors = factors_of(graph, base_of(graph, TABLES, PLAN.cluster), step)
+    corrected = factors.corrected(step)
+    assert corrected.step_s == pytest.approx(0.5)
+    lookups = [
+        sum(event.seconds for event in tape if event.is_kernel and event.term in LOOKUPS) for tape in graph.ranks
+    ]
+    exchanged = sum(each.seconds for each in graph.collectives if each.name != "all_reduce")
+    assert corrected.embeddings_s == pytest.approx(max(lookups) + exchanged)
+    assert corrected.gradients_s == pytest.approx(sum(e.seconds for e in graph.collectives if e.name == "all_reduce"))
+    assert corrected.layers_s / corrected.optimizer_s == pytest.approx(1)
+    assert factors.told.startswith("captured: a step took 500 ms, ")
+    twice = factors.corrected(replace(step, embeddings_s=0.04))
+    assert twice.step_s == pytest.approx(0.5 + corrected.embeddings_s)

@@ -14,7 +14,8 @@ from recsmith.clusters import Cluster, load_cluster
 from recsmith.errors import UsageError
 from recsmith.files import Source
 from recsmith.plans import load_plan
-from recsmith.prediction.job_step import ERROR
+from recsmith.prediction.captured_base import StepFactors, step_factors
+from recsmith.prediction.job_step import ERROR, JobStep
 from recsmith.training.launch.dry_run import DryRun, described, ranks_of
 from recsmith.training.launch.prerequisites import own_modules
 from recsmith.training.run import MADE_HERE, Run, RunComms, load_run
@@ -27,7 +28,8 @@ OnSwitch = Callable[[str], object]
 
 def advise_run(
     run: Run | Source, settings: tuple[str, ...] = (), *, cluster: Cluster | Source | None = None,
-    step_s: float | None = None, aim: Aim = STEP, on_switch: OnSwitch | None = None, **search: Any,
+    step_s: float | None = None, capture: Source | None = None, aim: Aim = STEP, on_switch: OnSwitch | None = None,
+    **search: Any,
 ) -> Advice:  # fmt: skip
     """What a run could switch on, and what each would bring.
 
@@ -36,31 +38,36 @@ def advise_run(
         settings: 'key=value' over it.
         cluster: on which its tables are planned instead; None: the job as it would train on this machine.
         step_s: seconds of a whole step on that cluster, measured.
+        capture: folder of a capture of the run, which corrects the parts of its predicted step.
         aim: what the job is to have less of, and its limits; on this machine no devices and no money.
         on_switch: hears the name of each switch before it is priced.
         search: what `plan` takes beside, for every plan on that cluster.
 
     Raises:
-        UsageError: the run cannot start, or its step is not predicted here.
+        UsageError: the run cannot start, its step is not predicted here, or the capture is of another job.
         Infeasible, NoPlanFound: its tables do not fit.
     """
     if step_s is not None and cluster is None:
         raise UsageError("the step of a run is predicted; say what a whole step takes together with a cluster")
+    if capture is not None and cluster is not None:
+        raise UsageError("a capture of a run says what it takes on this machine; leave out the cluster, or the capture")
     made = load_run(run, settings)
     if cluster is not None:
         return advise_tables(
             _tables_of(made, run, cluster), cluster, step_s=step_s, aim=aim, on_switch=on_switch, **search
         )  # fmt: skip
     base = described(run, settings)
-    _step_of(base)
+    predicted = _step_of(base)
+    by = None if capture is None else step_factors(capture, base.plan.workload, base.plan.cluster, predicted)
+    about = f"the run as it is: a step takes {predicted}" if by is None else by.told
     use_systems(made)
 
     def price_of(switches: Sequence[Switch]) -> JobPrice:
         more = tuple(each for switch in switches for each in switch.settings)
-        return priced(described(run, (*settings, *more)) if more else base)
+        return priced(described(run, (*settings, *more)) if more else base, by)
 
     tried = [*core_switches(made), *(switch for system in systems() for switch in system.switches(made))]
-    return advise_by(price_of, tried, (f"the run as it is: a step takes {base.step}",), on_switch, aim=aim)
+    return advise_by(price_of, tried, (about,), on_switch, aim=aim)
 
 
 def _tables_of(made: Run, run: Run | Source, cluster: Cluster | Source) -> Workload:
@@ -73,20 +80,21 @@ def _tables_of(made: Run, run: Run | Source, cluster: Cluster | Source) -> Workl
         return tables_of_run(unsharded(made), load_cluster(cluster).world_size)
 
 
-def _step_of(dry: DryRun) -> float:
+def _step_of(dry: DryRun) -> JobStep:
     if dry.step is None:
         raise UsageError(
             "the whole step of a run is predicted on CPU alone; add --cluster, and its tables are advised on for that"
         )
-    return dry.step.step_s
+    return dry.step
 
 
-def priced(dry: DryRun) -> JobPrice:
-    """What the job of a dry run takes; UsageError where its step is not predicted."""
+def priced(dry: DryRun, by: StepFactors | None = None) -> JobPrice:
+    """What the job of a dry run takes; UsageError where its step is not predicted. by: a capture, that corrects it."""
+    step = _step_of(dry) if by is None else by.corrected(_step_of(dry))
     ranks, _ = ranks_of(dry.run)
     samples = dry.run.data.local_batch_size(ranks) * batches_of_a_step(dry.run)
     return JobPrice(
-        step_s=_step_of(dry), samples=samples, memory_bytes=max(each.total for each in dry.memory), error=ERROR,
+        step_s=step.step_s, samples=samples, memory_bytes=max(each.total for each in dry.memory), error=ERROR,
         apart=APART,
     )  # fmt: skip
 

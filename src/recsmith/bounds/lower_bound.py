@@ -105,6 +105,23 @@ def prove(
     return replace(known, value_s=value)
 
 
+def certified_search(
+    evaluator: Evaluator, total_s: float, work: int, keep_on: Callable[[], bool] = always
+) -> PhaseBranching:  # fmt: skip
+    """The search of two that ends with the highest bound, for certificates: its parts and their multipliers.
+
+    total_s: of a known plan. work: numbers that both may work on. keep_on: asked now and then whether to go on.
+    """
+    first = first_bound(evaluator)
+    price = max((each.price for each in first.promising), default=0.0)
+    mixes = _mixes(evaluator, first.linear)
+    large = _is_large(evaluator.problem)
+    searches = [_phase_branching(evaluator, total_s, price, mix) for mix in (mixes[:1] if large else mixes)]
+    for _ in _raised(searches, _affordable(work), total_s, keep_on, _affordable(WORK_AT_ONCE)):
+        pass
+    return max(searches, key=lambda search: search.bound)
+
+
 @dataclass(frozen=True, slots=True)
 class _First:
     """The best of the bounds of a model and of its lifted versions: that of `model`, which adds `lifts` seconds."""

@@ -87,6 +87,7 @@ class PhaseBranching:
             root.open[closed[0], closed[1]] = False
         self.ascent.improve([root], FIRST_ROUNDS)
         self.heap, self.made, self.done, self.start = [root], 1, False, root.multipliers
+        self.impossible: list[PhaseNode] = []  # parts without a plan, by their multipliers
 
     @property
     def bound(self) -> float:
@@ -119,8 +120,9 @@ class PhaseBranching:
         values, _ = self.ascent.evaluate(nodes, [child.multipliers for child in nodes])
         values = np.maximum(values, node.value).reshape(-1, 2)
         best = 2 * _best_split(values, node.value)
-        halves = zip(nodes[best : best + 2], values[best // 2], strict=True)
+        halves = list(zip(nodes[best : best + 2], values[best // 2], strict=True))
         children = [child for child, value in halves if value < np.inf]
+        self.impossible += [child for child, value in halves if value == np.inf]
         self.ascent.improve(children, 1)
         for child in children:
             child.number = self.made

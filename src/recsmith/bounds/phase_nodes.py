@@ -5,7 +5,7 @@ Legend: K nodes side by side, C different tables, G fusion groups, J planes.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -74,6 +74,18 @@ def least_product(factor: Floats, ends: Floats) -> Floats:
     return (factor[:, None] * ends).min(axis=1)
 
 
+class Halving(NamedTuple):
+    """How a part of the space was halved, and which half this is: certificates tell it (plans/certificates.py).
+
+    split: 'group', 'ready', 'rest' or 'table'. of: the group, or the different table. at: seconds of a range.
+    """
+
+    split: str
+    of: int
+    at: float
+    second: bool
+
+
 @dataclass(order=True)
 class PhaseNode:
     """A part of the space: plans by the groups that they use, and by the seconds of their slowest ranks.
@@ -81,6 +93,7 @@ class PhaseNode:
     value: seconds that no plan of the part can undercut. open (C, G): groups that each table may use. paid (G,): groups
     that the plan uses for certain. step: relative size of the next change of its multipliers. least (C, G): what each
     table costs at least in each group by its multipliers. settled: its multipliers were sought as long as the root's.
+    path: how it came from all plans.
     """
 
     value: float
@@ -92,6 +105,14 @@ class PhaseNode:
     step: float = field(compare=False)
     least: Floats = field(compare=False)
     settled: bool = field(compare=False, default=False)
+    path: tuple[Halving, ...] = field(compare=False, default=())
+
+    def halved(self, split: str, of: int, at: float, first: Mapping[str, Any], second: Mapping[str, Any]) -> "Pair":
+        """Both halves of a split, by what each has instead."""
+        return (
+            replace(self, **first, path=(*self.path, Halving(split, of, at, False))),
+            replace(self, **second, path=(*self.path, Halving(split, of, at, True))),
+        )
 
 
 Pair = tuple[PhaseNode, PhaseNode]
@@ -111,7 +132,7 @@ def split_by_group(node: PhaseNode, costs: GroupCosts, replaced: Mapping[int, in
     paid, open_ = node.paid.copy(), node.open.copy()
     paid[[group, replaced.get(group, group)]] = True
     open_[:, [group, *(other for other, into in replaced.items() if into == group)]] = False
-    return [(replace(node, open=open_), replace(node, paid=paid))]
+    return [node.halved("group", group, 0.0, {"open": open_}, {"paid": paid})]
 
 
 def split_by_range(node: PhaseNode) -> list[Pair]:
@@ -122,7 +143,7 @@ def split_by_range(node: PhaseNode) -> list[Pair]:
             middle = float(np.sqrt(max(low, high * LEAST_MIDDLE) * high))
             below = replace(node.ranges, **{name: (low, middle)})
             above = replace(node.ranges, **{name: (middle, high)})
-            pairs.append((replace(node, ranges=below), replace(node, ranges=above)))
+            pairs.append(node.halved(name, 0, middle, {"ranges": below}, {"ranges": above}))
     return pairs
 
 
@@ -143,5 +164,5 @@ def split_by_table(node: PhaseNode, worldwide: Bools, single: Bools) -> list[Pai
         if tied[table] > FINE * node.value:
             one, other = node.open.copy(), node.open.copy()
             one[table, worldwide], other[table, ~worldwide] = False, False
-            pairs.append((replace(node, open=one), replace(node, open=other)))
+            pairs.append(node.halved("table", table, 0.0, {"open": one}, {"open": other}))
     return pairs

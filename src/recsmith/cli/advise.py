@@ -34,7 +34,7 @@ OF_RUNS = ("step", "memory")  # objectives
 @count_option("--batch-size", help="Samples per device and step, instead of the tables' own.")
 @click.option("--running", metavar="PLAN", help="The plan that the job runs today, in any form that compare reads.")
 @click.option("--step-time", callback=read_time, metavar="TIME", help="What a whole step takes, measured: such as 8ms.")
-@click.option("--capture", metavar="FOLDER", help="A capture of the job, whose step stands for --step-time.")
+@click.option("--capture", metavar="FOLDER", help="A capture of the job: what its step takes.")
 @click.option(
     "--objective", type=click.Choice(OBJECTIVES), default="step", show_default=True, help="What there is to be less of."
 )
@@ -76,10 +76,6 @@ def _is_run(job: str) -> bool:
 def _of_run(job: str, options: dict[str, Any]) -> Any:
     from recsmith.advising.runs import advise_run
 
-    if options["capture"] is not None:
-        raise UsageError(
-            f"'{job}' is a run, whose step is predicted by its own layers; give --capture with its plan or tables"
-        )
     for name in ("running", "batch_size"):
         if options[name] is not None:
             option = name.replace("_", "-")
@@ -102,12 +98,15 @@ def _of_run(job: str, options: dict[str, Any]) -> Any:
         steps = options["steps_tried"]
         if steps is not None:
             _check_trials(steps)
-        advice = advise_run(job, options["settings"], step_s=options["step_time"], aim=aim, on_switch=heard_switches())
+        advice = advise_run(
+            job, options["settings"], step_s=options["step_time"], capture=options["capture"], aim=aim,
+            on_switch=heard_switches(),
+        )  # fmt: skip
         return advice if steps is None else _tried(advice, job, options["settings"], steps)
     _refuse_trials(job, options)
     return advise_run(
         job, options["settings"], cluster=read_cluster(options["cluster"], options), step_s=options["step_time"],
-        aim=aim, on_switch=heard_switches(), **read_search(options),
+        capture=options["capture"], aim=aim, on_switch=heard_switches(), **read_search(options),
     )  # fmt: skip
 
 

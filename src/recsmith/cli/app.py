@@ -11,7 +11,7 @@ import click
 
 from recsmith._version import __version__
 from recsmith.cli.of_systems import loaded, with_systems
-from recsmith.cli.printing import note, say
+from recsmith.cli.printing import OWN_PROCESS, note, say
 from recsmith.errors import NoPlanFound, RecSmithError
 
 OWN = {  # groups of `recsmith --help`: each command's module of recsmith.cli, and what it does
@@ -27,6 +27,7 @@ OWN = {  # groups of `recsmith --help`: each command's module of recsmith.cli, a
         "simulate": ("plans", "Price a plan: cost, bound and gap under a cost model."),
         "explain": ("plans", "Explain what binds the step of a plan, and one table's alternatives."),
         "diff": ("plans", "Show what changed between two plans."),
+        "check": ("plans", "Prove the bound of a plan again, by its certificate."),
         "report": ("web", "Write a page with charts of a plan, which opens without a network."),
         "import": ("plans", "Make a plan file of the plan that a job runs today."),
     },
@@ -133,7 +134,7 @@ def _run() -> None:
         sys.exit(shell_complete(app, {}, "recsmith", "_RECSMITH_COMPLETE", os.environ["_RECSMITH_COMPLETE"]))
     if cast(Any, sys.stdout) is None:
         raise RecSmithError("standard output is closed; send it to a file, or to /dev/null")
-    with app.make_context("recsmith", sys.argv[1:]) as context:
+    with app.make_context("recsmith", sys.argv[1:], obj=OWN_PROCESS) as context:
         app.invoke(context)
     sys.stdout.flush()
 

@@ -7,6 +7,7 @@ from typing import Any, TypeVar, cast
 import click
 
 from recsmith import _plugins
+from recsmith.cli.printing import OWN_PROCESS
 from recsmith.units import parse_size, parse_speed, parse_time
 
 # Names that help lists: written out, for help imports nothing heavy; a test holds them against the registries.
@@ -31,8 +32,9 @@ OPTION_GROUPS = {  # of commands that search: the names of options under the tit
     "What a plan must keep": ("constraints", "pin", "pin_tables", "max_moved", "curve", "steps_left", "link"),
     "Search": ("planner", "planners", "cost_model", "judges", "iterations", "time_limit", "seed", "prove"),
     "The step of --objective step_time": ("objective", "step", "machine"),
-    "Output": ("what_if", "output", "force", "format_"),
+    "Output": ("what_if", "output", "certificate", "force", "format_"),
 }  # fmt: skip
+LEAST_LIMIT_S = 1e-3  # of a time limit that the start of the command has used up: a search then makes its first plan
 BEGINNING = 1024  # bytes of a file that say whether it is a plan
 MOST_VISITS = 10_000  # of a measurement: more are taken for a mistake
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -274,6 +276,15 @@ def read_search(options: dict[str, Any]) -> dict[str, Any]:
     """The values of `limit_options` as the arguments `cost_model`, `seed`, `iterations` and `time_limit_s`."""
     named = {name: options[name] for name in ("cost_model", "seed", "iterations")}
     return named | {"time_limit_s": options["time_limit"]}
+
+
+def left_of_limit(time_limit_s: float | None) -> float | None:
+    """What is left of a time limit since the command was started; where a program calls a command, all of it."""
+    if time_limit_s is None or click.get_current_context().find_root().obj != OWN_PROCESS:
+        return time_limit_s
+    from recsmith._process import age_s
+
+    return max(time_limit_s - age_s(), LEAST_LIMIT_S)
 
 
 def read_cluster(name: str, options: dict[str, Any]) -> Any:

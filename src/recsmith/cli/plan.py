@@ -9,6 +9,7 @@ from recsmith.cli.options import (
     force_option,
     format_option,
     inputs_of,
+    left_of_limit,
     problem_options,
     read_problem,
     read_search,
@@ -43,6 +44,7 @@ ADAPT = (
 @click.option(
     "--prove", is_flag=True, default=False, help="Look for a better bound as well: a minute, or half of the time limit."
 )
+@click.option("--certificate", metavar="FILE", help="Write the proof of a bound, which `recsmith check` proves again.")
 @click.option(
     "--what-if", "what_if", metavar="CHANGE", help="Such as data_type=bf16: what it would save, side by side."
 )
@@ -51,8 +53,9 @@ ADAPT = (
 @force_option
 @format_option
 def plan_command(
-    workload: str, prove: bool, what_if: str | None, output: str | None, force: bool, format_: str, **options: Any
-) -> None:
+    workload: str, prove: bool, certificate: str | None, what_if: str | None, output: str | None, force: bool,
+    format_: str, **options: Any,
+) -> None:  # fmt: skip
     """Find a sharding plan for WORKLOAD on a cluster.
 
     WORKLOAD is a built-in (dlrm-v2, dlrm-v4, criteo-1tb, criteo-kaggle, nvidia-tiny .. nvidia-colossal, ...) or a
@@ -68,14 +71,18 @@ def plan_command(
     from recsmith.files import check_target
     from recsmith.planning import plan
     from recsmith.plans import PLAN_FILE
+    from recsmith.plans.certificates import CERTIFICATE_FILE
     from recsmith.reports.plans import kernel_model, result_to_raw
 
-    check_target(output, inputs=inputs_of(workload, *options.values()), kind=PLAN_FILE, force=force)
+    inputs = inputs_of(workload, *options.values())
+    check_target(output, inputs=inputs, kind=PLAN_FILE, force=force)
+    check_target(certificate, inputs=[*inputs, output], kind=CERTIFICATE_FILE, force=force)
     towers = read_towers(options)
     step = _step(options, prove)
     asked: dict[str, Any] = {**read_problem(workload, options), **read_search(options), "planner": options["planner"]}
+    asked["time_limit_s"] = left_of_limit(asked["time_limit_s"])
     if what_if is not None:
-        refused = step is not None or prove or output is not None or towers is not None
+        refused = step is not None or prove or towers is not None or bool(output or certificate)
         _compare_data_types(what_if, asked, format_, refused=refused)
         return
     if towers is not None:
@@ -91,6 +98,18 @@ def plan_command(
     if result.truncated:
         note("the search was cut short; this is the best plan by then")
     print_plan(result.plan, output, format_, lambda: _report(result, output), lambda: result_to_raw(result))
+    if certificate is not None:
+        _certify(result.plan, certificate, prove)
+
+
+def _certify(plan: Any, target: str, prove: bool) -> None:
+    from recsmith.analyses.certificates import PROVED_WORK, WORK, certify
+    from recsmith.plans.certificates import save_certificate
+    from recsmith.reports.certificates import certified_words
+
+    made = certify(plan, work=PROVED_WORK if prove else WORK)
+    save_certificate(made, target)
+    note(certified_words(made, target))
 
 
 def _compare_data_types(what_if: str, asked: dict[str, Any], format_: str, *, refused: bool) -> None:

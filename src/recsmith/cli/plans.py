@@ -1,4 +1,4 @@
-"""Commands that look at plans: `recsmith simulate`, `explain`, `diff` and `import`."""
+"""Commands that look at plans: `recsmith simulate`, `explain`, `diff`, `check` and `import`."""
 
 from typing import Any
 
@@ -65,6 +65,22 @@ def diff_command(before: str, after: str, format_: str) -> None:
 
     change = diff(before, after)
     print_as(format_, lambda: diff_report(change, before, after), lambda: diff_to_raw(change))
+
+
+@click.command(name="check")
+@click.argument("certificate")
+@format_option
+def check_command(certificate: str, format_: str) -> None:
+    """Prove the bound of CERTIFICATE (a file of `recsmith plan --certificate`) again, without the search that found it.
+
+    \b
+    recsmith check proof.json
+    """
+    from recsmith.analyses.certificates import check_certificate
+    from recsmith.reports.certificates import certificate_lines, certificate_to_raw
+
+    checked = check_certificate(certificate)
+    print_as(format_, lambda: certificate_lines(checked), lambda: certificate_to_raw(checked))
 
 
 @click.command(name="import")

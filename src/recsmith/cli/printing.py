@@ -9,7 +9,8 @@ import click
 
 from recsmith.errors import printable
 
-QUIET_S = 2.0  # seconds of a search before its progress is printed: shorter ones are not worth a line
+OWN_PROCESS = "recsmith"  # object of the context of a command that has a process of its own
+QUIET_S = 0.3  # seconds of a search before its progress is printed: shorter ones are not worth a line
 LEAST_S = 1e-12  # seconds, below any step: a bound of 0 is no divisor
 CLEAR = "\x1b[K"  # what makes a terminal erase the rest of a line
 WATCHED_S = 0.5  # seconds between two lines on a terminal: often enough to see that the run lives

@@ -1,14 +1,48 @@
-"""The step of a captured job as the base of advice on its tables: what it took, and whether it is of that job."""
+"""The step of a captured job as the base of advice: what it took, and whether it is of that job.
+
+Of a run the whole step is predicted, part by part (job_step.py); a capture says how far each part is off on the machine
+that it was taken on, and what changes a part is then priced by as much more or less.
+"""
+
+from dataclasses import replace
 
 from recsmith._types import Source, noun
 from recsmith.clusters import Cluster
 from recsmith.errors import UsageError
 from recsmith.prediction.graph import Graph
+from recsmith.prediction.job_step import JobStep
+from recsmith.prediction.kernels import LOOKUPS
 from recsmith.prediction.predict import predict_graph
 from recsmith.prediction.repricing import CLOSE, held_tables
 from recsmith.prediction.traces import load_capture
 from recsmith.units import format_time
 from recsmith.workloads import Workload
+
+GRADIENTS = "all_reduce"  # the collective that sums those of dense layers
+LEAST = 1e-9  # seconds of a part, where nothing of it was predicted or captured
+
+
+@noun
+class StepFactors:
+    """Captured over predicted seconds of the parts of a step, and what a capture says in a sentence.
+
+    tables: lookups, their updates and what crosses ranks for them. gradients: of dense layers, across ranks. layers:
+    these layers and their optimizer. rest: reading, and what the trainer itself takes.
+    """
+
+    tables: float
+    gradients: float
+    layers: float
+    rest: float
+    told: str
+
+    def corrected(self, step: JobStep) -> JobStep:
+        """A predicted step, each part by its factor."""
+        return replace(
+            step, embeddings_s=step.embeddings_s * self.tables, gradients_s=step.gradients_s * self.gradients,
+            layers_s=step.layers_s * self.layers, optimizer_s=step.optimizer_s * self.layers,
+            reading_s=step.reading_s * self.rest, trainer_s=step.trainer_s * self.rest,
+        )  # fmt: skip
 
 
 @noun
@@ -38,6 +72,55 @@ def base_of(graph: Graph, tables: Workload, cluster: Cluster) -> CapturedBase:
         )
     told = f"captured: a step took {format_time(measured)}, and its trace says {format_time(predicted)}"
     return CapturedBase(step_s=measured, told=f"{told}, {abs(predicted / measured - 1):.0%} off{checked}")
+
+
+def step_factors(folder: Source, tables: Workload, cluster: Cluster, step: JobStep) -> StepFactors:
+    """How far the predicted step of a run is off, part by part, by a capture of that run.
+
+    Args:
+        folder: of the capture.
+        tables: of the run's plan.
+        cluster: of it.
+        step: as it is predicted.
+
+    Raises:
+        UsageError: it is no capture, or one of another job.
+    """
+    graph = load_capture(folder).graph
+    return factors_of(graph, base_of(graph, tables, cluster), step)
+
+
+def factors_of(graph: Graph, base: CapturedBase, step: JobStep) -> StepFactors:
+    """The same for a captured graph, and what it says of a step."""
+    exchanged, gradients = (
+        sum(each.seconds for each in graph.collectives if (each.name == GRADIENTS) is of_layers)
+        for of_layers in (False, True)
+    )
+    lookups, layers = _slowest(graph, True), _slowest(graph, False)
+    rest = max(base.step_s - lookups - exchanged - gradients - layers, 0.0)
+    made = [
+        ("tables", lookups + exchanged, step.embeddings_s),
+        ("gradients", gradients, step.gradients_s),
+        ("dense layers", layers, step.layers_s + step.optimizer_s),
+        ("the rest", rest, step.reading_s + step.trainer_s),
+    ]
+    found = [captured / predicted if predicted > LEAST else 1.0 for _, captured, predicted in made]
+    parts = ", ".join(
+        f"{name} {format_time(captured)} ({format_time(predicted)} predicted)"
+        for name, captured, predicted in made
+        if captured > LEAST
+    )
+    tables, across, dense, others = found
+    return StepFactors(tables=tables, gradients=across, layers=dense, rest=others, told=f"{base.told}; {parts}")
+
+
+def _slowest(graph: Graph, lookups: bool) -> float:
+    """Seconds of the kernels of the rank that has most of them: of lookups, or of all others."""
+    sums = [0.0] * len(graph.ranks)
+    for rank, event in graph.kernels():
+        if (event.term in LOOKUPS) is lookups:
+            sums[rank] += event.work_s or event.seconds
+    return max(sums)
 
 
 def _checked(graph: Graph, tables: Workload, cluster: Cluster) -> str:

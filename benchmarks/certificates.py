@@ -1,0 +1,175 @@
+"""Certificates of bounds: how much they prove, how long that takes, and that damaged ones are refused.
+
+    python benchmarks/certificates.py table sharding_stats_example.txt    # of public models; some minutes
+    python benchmarks/certificates.py soak --problems 10000 --damaged 1000    # of random problems; hours
+
+`table` is the table of docs/bounds.md#certificates: seconds are CPU seconds. `soak` certifies random problems of 2 to
+12 tables on 1 to 8 devices, writes each certificate, reads it and proves it again; then it damages certificates and
+counts what is accepted all the same. A damage is one that could make a false claim true if nobody looked: more
+seconds, a half of a split left out or used twice, a range split outside of itself, groups closed, multipliers, shares
+and planes of other values under the old claim; the digest is made anew, so that the proof alone has to refuse it.
+"""
+
+import argparse
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from recsmith.analyses.certificates import PROVED_WORK, WORK, certify, check_certificate
+from recsmith.errors import Infeasible, NoPlanFound, RecSmithError
+from recsmith.planning import plan
+from recsmith.plans.certificates import Certificate, ProofPart, save_certificate
+from recsmith.units import format_size
+from recsmith.workloads import load_workload
+from recsmith.workloads.sample import sample_workload
+
+SMALL_WORK = 150_000_000  # numbers for a random problem
+PRODUCTION = "1,933 of production"
+PROBLEMS: list[tuple[str, Any, str, str]] = [
+    ("dlrm-v2", "dlrm-v2", "h100:8", "analytic"),
+    ("dlrm-v2", "dlrm-v2", "h100:8", "best"),
+    ("dlrm-v2", "dlrm-v2", "h100:8", "torchrec"),
+    ("nvidia-tiny", "nvidia-tiny", "h100:8", "best"),
+    ("nvidia-large", "nvidia-large", "h100:8x4", "analytic"),
+    ("nvidia-jumbo", "nvidia-jumbo", "h100:8x16", "analytic"),
+    ("1,000 sampled", sample_workload(1000, 0), "h100:8x16", "best"),
+    (PRODUCTION, None, "h100:8x12", "analytic"),
+]
+
+
+def show_table(production: Path | None) -> None:
+    """How much of the printed bound certificates prove."""
+    print("| tables | cluster | cost model | gap printed | gap certified | with --prove | parts | file | made, CPU s "
+          "| checked, CPU s |\n" + "|---" * 10 + "|")  # fmt: skip
+    for name, tables, cluster, model in PROBLEMS:
+        if tables is None and production is None:
+            continue
+        made = plan(load_workload(tables or str(production)), cluster, cost_model=model).plan
+        printed, total_s = made.bound.value_s, made.cost.total_s
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "proof.json"
+            begun = time.process_time()
+            certificate = certify(made, work=WORK)
+            middle = time.process_time()
+            save_certificate(certificate, file)
+            check_certificate(file)
+            ended = time.process_time()
+            size = format_size(file.stat().st_size)
+        proved = certify(made, work=PROVED_WORK).tree.seconds
+        gaps = " | ".join(f"{total_s / each - 1:.1%}" for each in (printed or np.nan, certificate.tree.seconds, proved))
+        leaves = sum(part.proof is not None for part in certificate.tree.parts)
+        print(f"| {name} | {cluster} | {model} | {gaps} | {leaves} | {size} | {middle - begun:.1f} "
+              f"| {ended - middle:.1f} |", flush=True)  # fmt: skip
+
+
+# --- random problems, and damage --------------------------------------------------------------------------------------
+
+
+def random_certificate(seed: int) -> Certificate | None:
+    """The certificate of a plan of random tables; None where no plan was found."""
+    rng = np.random.default_rng(seed)
+    tables = sample_workload(int(rng.integers(2, 13)), seed)
+    cluster = f"{rng.choice(['h100', 'a100-80', 'h200'])}:{rng.integers(1, 9)}"
+    try:
+        made = plan(tables, cluster, cost_model=str(rng.choice(["best", "analytic", "torchrec"])), iterations=2).plan
+    except (Infeasible, NoPlanFound):
+        return None
+    return certify(made, work=SMALL_WORK)
+
+
+def damaged(certificate: Certificate, rng: np.random.Generator) -> tuple[str, Certificate]:
+    """The kind of a damage, and a certificate that has it."""
+    tree = certificate.tree
+    splits = [at for at, part in enumerate(tree.parts) if part.proof is None]
+    ranges = [at for at in splits if tree.parts[at].split in ("ready", "rest")]
+    leaves = [at for at, part in enumerate(tree.parts) if part.proof is not None]
+
+    def changed(places: list[int], change: Callable[[ProofPart], ProofPart]) -> Certificate:
+        at = int(rng.choice(places))
+        parts = (*tree.parts[:at], change(tree.parts[at]), *tree.parts[at + 1 :])
+        return replace(certificate, tree=replace(tree, parts=parts))
+
+    def proof_with(part: ProofPart, **changes: Any) -> ProofPart:
+        return part if part.proof is None else replace(part, proof=replace(part.proof, **changes))
+
+    def above_one(part: ProofPart) -> ProofPart:
+        mix = () if part.proof is None else part.proof.mix
+        return proof_with(part, mix=tuple(tuple(share + 0.5 for share in shares) for shares in mix))
+
+    more = replace(tree, seconds=tree.seconds * (1 + 1e-8), below=tree.below * 2)
+    kinds: dict[str, Callable[[], Certificate]] = {
+        "more seconds": lambda: replace(certificate, tree=more),
+        "a group closed": lambda: replace(certificate, tree=replace(tree, closed=((int(rng.integers(1, 9)), 0),))),
+        "all multipliers 0": lambda: replace(certificate, tree=replace(tree, parts=tuple(
+            proof_with(part, ready=0.0, rest=0.0, byte=0.0) for part in tree.parts))),
+        "shares above 1": lambda: changed(leaves, above_one),
+        "a plane that is not there": lambda: changed(leaves, lambda part: proof_with(part, plane=99)),
+    }  # fmt: skip
+    if splits:
+        kinds["a half twice"] = lambda: changed(splits, lambda part: replace(part, halves=(part.halves[0],) * 2))
+        kinds["a half that is not there"] = lambda: changed(
+            splits, lambda part: replace(part, halves=(part.halves[0], len(tree.parts)))
+        )
+        kinds["goes round"] = lambda: changed(splits, lambda part: replace(part, halves=(0, part.halves[1])))
+        kinds["a group that is not there"] = lambda: changed(splits, lambda part: replace(part, split="group", of=99))
+    if ranges:
+        kinds["a range left out"] = lambda: changed(ranges, lambda part: replace(part, at=tree.below * 1.01))
+    kind = str(rng.choice(list(kinds)))
+    return kind, kinds[kind]()
+
+
+def soak(problems: int, wanted: int, first: int) -> None:
+    """Prove certificates again, and see that damaged ones are refused."""
+    proved = none = seed = 0
+    refused, accepted = Counter[str](), Counter[str]()
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "proof.json"
+        for seed in range(first, first + problems):
+            certificate = random_certificate(seed)
+            if certificate is None:
+                none += 1
+                continue
+            save_certificate(certificate, file)
+            assert check_certificate(file) == certificate
+            proved += 1
+            if sum(refused.values()) + sum(accepted.values()) < wanted:
+                kind, other = damaged(certificate, np.random.default_rng(seed))
+                save_certificate(other, file)
+                try:
+                    check_certificate(file)
+                    accepted[kind] += 1
+                    print(f"seed {seed}: '{kind}' was accepted", file=sys.stderr, flush=True)
+                except RecSmithError:
+                    refused[kind] += 1
+            if proved % 100 == 0:
+                print(f"{proved:,} proved again, {sum(refused.values())} refused", file=sys.stderr, flush=True)
+    print(f"{proved:,} certificates were proved again; {none} problems had no plan")
+    print(f"{sum(refused.values()):,} damaged ones were refused, {sum(accepted.values())} accepted: {dict(refused)}")
+
+
+def main() -> None:
+    """Show the table, or soak."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["table", "soak"])
+    parser.add_argument(
+        "production", nargs="?", type=Path, help="the report with 1,933 tables; without it they are left out"
+    )
+    parser.add_argument("--problems", type=int, default=10_000)
+    parser.add_argument("--damaged", type=int, default=1_000)
+    parser.add_argument("--first", type=int, default=0, help="seed")
+    chosen = parser.parse_args()
+    if chosen.what == "table":
+        show_table(chosen.production)
+    else:
+        soak(chosen.problems, chosen.damaged, chosen.first)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""What is said of a certificate whose proof holds: in lines, and as plain data."""
+
+from recsmith.files import Raw
+from recsmith.plans.certificates import Certificate
+from recsmith.reports.plans import space_words
+from recsmith.units import counted, format_gap, format_time
+
+GIVEN = (
+    "what the cost model says of single pieces (work, planes below its cost, latencies), which ways to place a table "
+    "there are, and their bytes; that no step takes less on hardware is not claimed"
+)
+
+
+def certificate_lines(certificate: Certificate) -> list[str]:
+    """For people: what is proved of which plan, what was checked, and what the proof takes as given."""
+    plan = certificate.plan
+    least_s = certificate.tree.seconds + plan.cost.sequences_s
+    leaves = sum(part.proof is not None for part in certificate.tree.parts)
+    tables = counted(len(plan.placements), "table")
+    return [
+        f"plan     {plan.digest[:12]}, {tables} on {counted(plan.cluster.world_size, 'device')}: "
+        f"{format_time(plan.cost.step_s)} under cost model {plan.cost_model}",
+        f"proven   no plan takes less than {format_time(least_s)} under it, so this one takes at most "
+        f"{format_gap(_gap(certificate))} more than the best",
+        f"         {space_words(plan.bound.space)}",
+        f"checked  {counted(leaves, 'part')} that hold all plans, each by its multipliers, rounded against the claim",
+        f"given    {GIVEN}",
+    ]
+
+
+def certificate_to_raw(certificate: Certificate) -> Raw:
+    """The same as plain data."""
+    plan = certificate.plan
+    return {
+        "schema": "recsmith/checked/1", "plan": plan.digest, "cost_model": plan.cost_model, "step_s": plan.cost.step_s,
+        "proven_s": certificate.tree.seconds + plan.cost.sequences_s, "gap": _gap(certificate),
+        "space": plan.bound.space, "parts": sum(part.proof is not None for part in certificate.tree.parts),
+        "given": GIVEN,
+    }  # fmt: skip
+
+
+def certified_words(certificate: Certificate, file: str) -> str:
+    """What is said of a certificate that was just written."""
+    plan = certificate.plan
+    proven_s, bound_s = certificate.tree.seconds + plan.cost.sequences_s, plan.bound.of_step(plan.cost)
+    told = f"the certificate in {file} proves {format_time(proven_s)}: check it with `recsmith check {file}`"
+    if bound_s is None or proven_s >= bound_s * (1 - 1e-3):
+        return told
+    return (
+        f"{told}; the bound of {format_time(bound_s)} rests on proofs that certificates do not carry (docs/bounds.md)"
+    )
+
+
+def _gap(certificate: Certificate) -> float:
+    cost, seconds = certificate.plan.cost, certificate.tree.seconds
+    return cost.total_s / seconds - 1 if seconds else float("inf")
