@@ -5,6 +5,7 @@ import gzip
 import io
 import json
 import os
+import random
 import subprocess
 import sys
 import tempfile
@@ -15,7 +16,7 @@ import pytest
 from support.values import raw_workload
 
 from recsmith.errors import CorruptFile, RecSmithError, UsageError
-from recsmith.files import check_target, read_text, texts, write_text
+from recsmith.files import check_target, in_order, read_text, texts, write_text
 from recsmith.workloads import load_workload
 
 # --- reading ------------------------------------------------------------------------------------------------------
@@ -208,3 +209,28 @@ def test_a_folder_must_be_writable(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("target", [None, "-"])
 def test_standard_output_is_always_a_target(target: str | None):
     check_target(target)
+
+
+# --- files of a folder -----------------------------------------------------------------------------------------------
+
+
+def test_numbers_in_names_count_as_numbers():
+    wanted = [
+        Path(each)
+        for each in (
+            "2/part-9",
+            "10/part-1",
+            "10/part-01",
+            "10/part-2.gz",
+            "a",
+            "day_2",
+            "day_10",
+            "day_10b",
+            "day_b",
+            "x1y2",
+            "x1y10",
+        )
+    ]
+    wanted[1:3] = sorted(wanted[1:3], key=str)
+    mixed = random.Random(3).sample(wanted, len(wanted))
+    assert in_order(mixed) == wanted

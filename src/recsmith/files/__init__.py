@@ -5,7 +5,6 @@ tags, unknown fields and numbers written as text are refused, each with the plac
 may be written, targets.py says.
 """
 
-from recsmith.files.folders import in_order
 from recsmith.files.lines import json_lines, text_lines
 from recsmith.files.nouns import (
     check_schema,
@@ -27,6 +26,7 @@ from recsmith.files.texts import (
     Source,
     check_is_file,
     check_is_no_address,
+    in_order,
     is_regular_file,
     read_bytes,
     read_text,

@@ -6,6 +6,7 @@ import select
 import stat
 import sys
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NoReturn, cast
 
@@ -17,6 +18,7 @@ STDIN = "-"
 PATIENCE_S = 60.0  # without a byte, before a pipe is given up; longer suits slow writers, shorter forgotten ones
 BLOCK = 2**20  # bytes read at once
 _ADDRESS = re.compile(r"([a-z][a-z0-9+.-]+)://?")  # paths join both strokes
+_NUMBER = re.compile(r"([0-9]+)")
 PACKED = {b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2"}  # by how files begin
 
 
@@ -226,3 +228,17 @@ def _refuse_target(target: str, error: OSError) -> NoReturn:
 
 def _write_failure(target: str, error: OSError) -> RecSmithError:
     return RecSmithError(f"cannot write '{target}': {error.strerror}; any file that was there is unchanged")
+
+
+def in_order(paths: Iterable[Path]) -> list[Path]:
+    """Paths in the order of their names, in which numbers count as numbers: part-2 before part-10, day_2 before day_10.
+
+    Every reader of a folder takes its files so: what was numbered as it came is read as it came.
+    """
+    return sorted(paths, key=_order)
+
+
+def _order(path: Path) -> tuple[list[list[tuple[int, str]]], str]:
+    """Text and numbers of each part of a path by turns; (0, text), or (number, '') behind a text."""
+    words = [enumerate(_NUMBER.split(part)) for part in path.parts]
+    return [[(int(word), "") if at % 2 else (0, word) for at, word in each] for each in words], str(path)

@@ -10,6 +10,7 @@ from recsmith.errors import check_rules
 from recsmith.units import format_size
 from recsmith.workloads.access import AccessProfile, HotRows
 from recsmith.workloads.data_types import ELEMENT_BYTES, DataType, Pooling
+from recsmith.workloads.dynamic import Dynamic
 from recsmith.workloads.optimizers import OptimizerName
 
 LARGEST_COUNT = 2**53  # counts stay exact as floating-point numbers
@@ -94,6 +95,7 @@ class Table:
     pooling: 'sum' and 'mean' pool each bag; 'none' returns the rows of a sequence.
     collection: path of the module that owns the table; tables of one collection can share a kernel.
     access: how unevenly rows are read, where it is known.
+    dynamic: how raw ids without end get the rows of the table; None where ids are rows.
     """
 
     name: str
@@ -104,6 +106,7 @@ class Table:
     data_type: DataType = "fp32"
     collection: str = ""
     access: AccessProfile | None = None
+    dynamic: Dynamic | None = None
 
     def __post_init__(self) -> None:
         check_rules(
