@@ -148,7 +148,7 @@ $(VENV)/.core: pyproject.toml $(wildcard src/recsmith/*.c src/recsmith/bounds/*.
 # The trio in two steps: torchrec's own requirements would pull the CUDA build of FBGEMM (docs/decisions/0003). The other
 # packages of this repository have no extras that the tests need.
 $(VENV)/.test: $(VENV)/.core $(wildcard packages/*/pyproject.toml)
-	$(PIP) install $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) --editable '.[torchrec-cpu,measure,learn,solve,web,compress,watch,test,lint]'
+	$(PIP) install $(if $(TORCH_INDEX),--extra-index-url $(TORCH_INDEX)) --editable '.[torchrec-cpu,measure,learn,solve,web,compress,watch,launch,test,lint]'
 	$(PIP) install --no-deps torchrec==1.8.0
 	$(PIP) install --no-deps $(addprefix --editable ./,$(wildcard packages/*))
 	@touch $@

@@ -241,6 +241,8 @@ def foreign_allowed(path: Path) -> set[str]:
     allowed = CORE | TORCH if room in TORCH_ROOMS else CORE
     if any(path.match(pattern) for pattern in SOLVER_FILES):
         return allowed | {"ortools"}
+    if path.name == "torchx_component.py":  # which TorchX alone imports
+        return allowed | {"torchx"}
     watches = WATCH if room == "streaming" else set[str]()
     return allowed | watches | (WEB if path.is_relative_to(PACKAGE / "web" / "serving") else set[str]())
 

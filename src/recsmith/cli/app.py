@@ -34,6 +34,7 @@ OWN = {  # groups of `recsmith --help`: each command's module of recsmith.cli, a
     "Train": {
         "init": ("init", "Look at data and write a run for it, with comments."),
         "train": ("train", "Train a recommendation model on TorchRec, under a plan."),
+        "launch": ("launch", "Make what starts a run on SLURM, Kubernetes or TorchX."),
         "evaluate": ("train", "Score a trained model on test data."),
         "export": ("train", "Put a trained model into a folder of its own that takes raw rows."),
         "data": ("data", "Look at training data, check it, or generate some whose truth is known."),

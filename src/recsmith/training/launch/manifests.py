@@ -1,0 +1,245 @@
+"""Files that start a run on a cluster: a script of SLURM, objects of Kubernetes, or TorchX's command. Without torch.
+
+All of them start one torchrun on each machine, which starts a rank for each device. A job that is asked to end saves at
+the end of its step and ends, and goes on from there where it is started again: at the limit of time, when a machine is
+taken away, and after a rank has failed. torchrun gives ranks 30 seconds for that.
+"""
+
+import json
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+from typing import Any, Literal, cast, get_args
+
+from recsmith._types import noun
+from recsmith.errors import UsageError, check_rules
+from recsmith.files import Raw
+from recsmith.plans import load_plan
+from recsmith.training.run import MADE_HERE, Run, run_to_raw
+
+System = Literal["slurm", "kubernetes", "torchx"]
+SYSTEMS: tuple[System, ...] = get_args(System)
+NAME = r"[a-z]([a-z0-9-]{0,50}[a-z0-9])?"  # what Kubernetes takes as a name, with room for what it adds
+WORD = r"[A-Za-z0-9][A-Za-z0-9._-]*"  # of a queue or a claim, which stand in the script and the objects as they are
+RANKS_END_S = 30  # that torchrun gives ranks after SIGTERM (torch 2.13, elastic/multiprocessing/api.py)
+PLACES = {"path", "paths", "folder", "output", "capture", "start_from", "file"}  # keys of a run that name files
+MOUNTED, RUN_FILE = "/etc/recsmith", "run.json"  # of the run, in a pod
+MEGABYTE = 2**20
+CONFIG_BYTES = 900_000  # of a run in a ConfigMap, which holds 1 MiB
+
+
+@noun
+class JobPlace:
+    """Where a run trains, beside what the run and its plan say.
+
+    name: of the job. nodes: machines. per_node: ranks on each, one a device. gpu: whether these are GPUs. time_s: the
+    longest that the job may run; None where nobody limits it. grace_s: from SIGTERM to the end. restarts: after ranks
+    that failed. memory_bytes, cpus: of a machine; None for what the system gives. image: of containers. volumes:
+    (claim, path) of storage that every machine has. queue: of the system, for jobs that start whole or not at all.
+    """
+
+    name: str = "recsmith"
+    nodes: int = 1
+    per_node: int = 1
+    gpu: bool = True
+    time_s: float | None = None
+    grace_s: int = 60
+    restarts: int = 3
+    memory_bytes: int | None = None
+    cpus: int | None = None
+    image: str | None = None
+    volumes: tuple[tuple[str, str], ...] = ()
+    queue: str | None = None
+
+    def __post_init__(self) -> None:
+        check_rules(
+            None if re.fullmatch(NAME, self.name)
+            else f"name is '{self.name}'; a name has small letters, digits and dashes, at most 52, a letter first",
+            None if self.nodes >= 1 and self.per_node >= 1
+            else f"the job has {self.nodes} machines of {self.per_node} ranks; both are at least 1",
+            None if self.grace_s > RANKS_END_S
+            else f"grace is {self.grace_s} s, and torchrun gives ranks {RANKS_END_S} s to save; give more than these",
+            None if self.restarts >= 0 else f"restarts is {self.restarts}; it is 0 or more",
+            None if self.time_s is None or self.time_s > self.grace_s
+            else f"the time limit is {self.time_s:g} s, and {self.grace_s} s of it are for the end; give more",
+            *(None if each is None or re.fullmatch(WORD, each)
+              else f"'{each}' is no name of a queue or of storage; it has letters, digits, dots and dashes"
+              for each in (self.queue, *(claim for claim, _ in self.volumes))),
+            *(None if PurePosixPath(path).is_absolute()
+              else f"volume {claim} is mounted at '{path}'; give the whole path, from / on"
+              for claim, path in self.volumes),
+        )  # fmt: skip
+
+
+def shape_of(run: Run, nodes: int | None, per_node: int | None) -> tuple[int, int]:
+    """(machines, ranks on each) of a run: those of its plan, or as asked.
+
+    Raises:
+        UsageError: they are not those of the plan, or nobody says them.
+    """
+    if run.plan not in MADE_HERE:
+        cluster = load_plan(run.plan).cluster
+        hosts, ranks = cluster.job_world_size // cluster.local_world_size, cluster.local_world_size
+        if (nodes or hosts, per_node or ranks) != (hosts, ranks):
+            raise UsageError(
+                f"plan '{run.plan}' is of {hosts} machines with {ranks} devices each, and the job is to have "
+                f"{nodes or hosts} with {per_node or ranks}; leave --nodes and --per-node out, or plan for those"
+            )
+        return hosts, ranks
+    if per_node is None and run.ranks is None:
+        raise UsageError("nobody says how many ranks a machine has; give --per-node 8, or a plan made for the cluster")
+    return nodes or 1, per_node or run.ranks or 1
+
+
+def slurm_script(run: Run, run_file: str, settings: tuple[str, ...], place: JobPlace) -> str:
+    """A script for sbatch. run_file: as machines see it. settings: 'key=value' over the run."""
+    per_node = [f"--gpus-per-node={place.per_node}"] if place.gpu else []
+    cpus = place.cpus or (None if place.gpu else place.per_node)
+    asked = [
+        f"--job-name={place.name}", f"--nodes={place.nodes}", "--ntasks-per-node=1", *per_node,
+        *([] if cpus is None else [f"--cpus-per-task={cpus}"]),
+        *([] if place.memory_bytes is None else [f"--mem={-(-place.memory_bytes // MEGABYTE)}M"]),
+        *([] if place.time_s is None else [f"--time={_minutes(place.time_s)}"]),
+        *([] if place.queue is None else [f"--partition={place.queue}"]),
+        f"--signal=TERM@{place.grace_s}", "--requeue", "--open-mode=append",
+    ]  # fmt: skip
+    words = ["recsmith", "train", run_file, *(word for each in settings for word in ("--set", each))]
+    lines = [
+        "#!/bin/bash",
+        *(f"#SBATCH {each}" for each in asked),
+        f"# {place.nodes} x {place.per_node} ranks, by `recsmith launch`; a job that was ended goes on where it was",
+        "set -eu",
+        'head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)',
+        "port=$((20000 + SLURM_JOB_ID % 20000))  # jobs that share a machine meet at different ones",
+        f'srun torchrun --nnodes "$SLURM_NNODES" --nproc-per-node {place.per_node} --rdzv-backend c10d \\',
+        f'    --rdzv-endpoint "$head:$port" --rdzv-id "$SLURM_JOB_ID" --max-restarts {place.restarts} \\',
+        f"    -m {shlex.join(words)}",
+        "# at the limit of time the job has saved, and waits in the queue again until the model is there",
+        f'[ -e {shlex.quote(run.output)}/model ] || scontrol requeue "$SLURM_JOB_ID"',
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def torchx_command(
+    run_file: str, settings: tuple[str, ...], place: JobPlace, scheduler: str = "local_cwd"
+) -> list[str]:  # fmt: skip
+    """The words of a `torchx run` of the component in torchx_component.py."""
+    sizes = ["--gpu", str(place.per_node)] if place.gpu else []
+    sizes += [] if place.cpus is None else ["--cpu", str(place.cpus)]
+    sizes += [] if place.memory_bytes is None else ["--memMB", str(-(-place.memory_bytes // MEGABYTE))]
+    sizes += [] if place.image is None else ["--image", place.image]
+    return [
+        "torchx", "run", "--scheduler", scheduler, "recsmith.train", "--run", run_file,
+        "-j", f"{place.nodes}x{place.per_node}", "--name", place.name, "--max_retries", str(place.restarts), *sizes,
+        *(["--", *settings] if settings else []),
+    ]  # fmt: skip
+
+
+# --- Kubernetes -------------------------------------------------------------------------------------------------------
+
+
+def kubernetes_objects(run: Run, place: JobPlace) -> list[Raw]:
+    """Objects for `kubectl apply`: the run, how it is trained, and the job, for Kubeflow Trainer (2.0 and later).
+
+    Raises:
+        UsageError: no image is named, a file of the run lies on no volume, or the run is too large.
+    """
+    if place.image is None:
+        raise UsageError("containers need an image with RecSmith, torch, FBGEMM and TorchRec; name it: --image IMAGE")
+    _check_on_volumes(run, place)
+    text = json.dumps(run_to_raw(run), indent=1)
+    if len(text.encode()) > CONFIG_BYTES:
+        raise UsageError(
+            f"the run has {len(text.encode()):,} bytes, and a ConfigMap {CONFIG_BYTES:,}; put long lists into files"
+        )
+    config: Raw = {
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": place.name}, "data": {RUN_FILE: text},
+    }  # fmt: skip
+    return [config, _runtime(place), _train_job(place)]
+
+
+def _runtime(place: JobPlace) -> Raw:
+    """How jobs of the run are trained: pods, their storage, restarts, and that all of them start or none."""
+    mounts = [{"name": "run", "mountPath": MOUNTED}, {"name": "shm", "mountPath": "/dev/shm"}]
+    mounts += [{"name": f"volume-{at}", "mountPath": path} for at, (_, path) in enumerate(place.volumes)]
+    volumes: list[Raw] = [
+        {"name": "run", "configMap": {"name": place.name}},
+        {"name": "shm", "emptyDir": {"medium": "Memory"}},
+        *({"name": f"volume-{at}", "persistentVolumeClaim": {"claimName": claim}}
+          for at, (claim, _) in enumerate(place.volumes)),
+    ]  # fmt: skip
+    pod: Raw = {
+        "restartPolicy": "Never", "terminationGracePeriodSeconds": place.grace_s, "volumes": volumes,
+        "containers": [{"name": "node", "image": place.image, "volumeMounts": mounts}],
+    }  # fmt: skip
+    job: Raw = {
+        "name": "node",
+        "template": {
+            "metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}},
+            "spec": {"backoffLimit": 0, "template": {"spec": pod}},
+        },
+    }
+    gang: Raw = {} if place.queue is not None else {"podGroupPolicy": {"coscheduling": {"scheduleTimeoutSeconds": 600}}}
+    return {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainingRuntime", "metadata": {"name": place.name},
+        "spec": {
+            "mlPolicy": {"numNodes": place.nodes, "torch": {}},
+            **gang,
+            "template": {"spec": {"failurePolicy": {"maxRestarts": place.restarts}, "replicatedJobs": [job]}},
+        },
+    }  # fmt: skip
+
+
+def _train_job(place: JobPlace) -> Raw:
+    sizes: Raw = {} if place.cpus is None else {"cpu": str(place.cpus)}
+    if place.memory_bytes is not None:
+        sizes["memory"] = f"{-(-place.memory_bytes // MEGABYTE)}Mi"
+    if place.gpu:
+        sizes["nvidia.com/gpu"] = str(place.per_node)
+    trainer: Raw = {
+        "image": place.image, "numNodes": place.nodes, "numProcPerNode": place.per_node,
+        "command": ["torchrun"], "args": ["-m", "recsmith", "train", f"{MOUNTED}/{RUN_FILE}"],
+        **({"resourcesPerNode": {"requests": sizes, "limits": sizes}} if sizes else {}),
+    }  # fmt: skip
+    labels: Raw = {} if place.queue is None else {"labels": {"kueue.x-k8s.io/queue-name": place.queue}}
+    limit: Raw = {} if place.time_s is None else {"activeDeadlineSeconds": int(place.time_s)}
+    return {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob",
+        "metadata": {"name": place.name, **labels},
+        "spec": {
+            "runtimeRef": {"apiGroup": "trainer.kubeflow.org", "kind": "TrainingRuntime", "name": place.name},
+            "trainer": trainer, **limit,
+        },
+    }  # fmt: skip
+
+
+def _check_on_volumes(run: Run, place: JobPlace) -> None:
+    raw = run_to_raw(run)
+    named = [*_named(raw), *([] if run.plan in MADE_HERE else [("plan", run.plan)])]
+    mounted = [PurePosixPath(path) for _, path in place.volumes]
+    for key, path in named:
+        if "://" not in path and not any(PurePosixPath(path).is_relative_to(each) for each in mounted):
+            there = ", ".join(map(str, mounted)) or "none"
+            raise UsageError(
+                f"'{path}' of `{key}` lies on no volume of the pods (mounted: {there}); add --volume CLAIM=PATH, and "
+                "name files by the paths that pods see"
+            )
+
+
+def _named(raw: Any, key: str = "") -> Iterator[tuple[str, str]]:
+    """(key, path) of files that a run names."""
+    if isinstance(raw, dict):
+        for name, value in cast(dict[str, Any], raw).items():
+            yield from _named(value, name)
+    elif isinstance(raw, list):
+        for value in cast(list[Any], raw):
+            yield from _named(value, key)
+    elif isinstance(raw, str) and key in PLACES:
+        yield key, raw
+
+
+def _minutes(seconds: float) -> str:
+    """A limit as sbatch takes it: hours, minutes and seconds."""
+    whole = int(seconds)
+    return f"{whole // 3600}:{whole % 3600 // 60:02}:{whole % 60:02}"

@@ -1,0 +1,52 @@
+"""The component `recsmith.train` of TorchX: a run on whatever TorchX starts jobs on. It imports TorchX.
+
+    torchx run -s local_cwd recsmith.train --run run.yaml -j 1x2 -- data.batch_size=512
+    torchx run -s slurm recsmith.train --run run.yaml -j 4x8 --gpu 8
+    torchx run -s kubernetes -cfg queue=default recsmith.train --run run.yaml -j 4x8 --gpu 8 --image IMAGE
+
+TorchX finds it by the entry points of this package, which name TorchX's own components beside it: where any package
+has such entry points, TorchX looks no further.
+"""
+
+# ruff: noqa: UP006, UP035, UP045  # TorchX reads annotations in this form alone
+from typing import Dict, List, Optional
+
+from torchx import specs
+from torchx.components import dist
+
+
+def train(
+    *settings: str,
+    run: str,
+    j: str = "1x1",
+    image: str = "",
+    name: str = "recsmith",
+    cpu: int = 1,
+    gpu: int = 0,
+    memMB: int = 1024,  # noqa: N803
+    h: Optional[str] = None,
+    env: Optional[Dict[str, str]] = None,
+    max_retries: int = 0,
+    mounts: Optional[List[str]] = None,
+) -> specs.AppDef:
+    """Train a run of RecSmith on one or more machines by torchrun.
+
+    Args:
+        settings: values over the run, key=value, after --
+        run: its file, by the path that machines see
+        j: machines and ranks on each, such as 4x8
+        image: of containers; where jobs have none, the folder that they start in
+        name: of the job
+        cpu: cores of a machine
+        gpu: GPUs of a machine
+        memMB: memory of a machine in MiB
+        h: a resource that TorchX knows, in place of cpu, gpu and memMB
+        env: variables of the environment
+        max_retries: how often the scheduler may start the job again
+        mounts: storage, as TorchX writes it
+    """
+    more = [word for each in settings for word in ("--set", each)]
+    return dist.ddp(
+        "train", run, *more, m="recsmith", image=image, name=name, h=h, cpu=cpu, gpu=gpu, memMB=memMB, j=j, env=env,
+        max_retries=max_retries, mounts=mounts,
+    )  # fmt: skip
