@@ -15,6 +15,7 @@ from recsmith.adapters.drop_in_planner import RecSmithPlanner  # noqa: E402
 from recsmith.adapters.feature_order import keep_feature_order  # noqa: E402
 from recsmith.adapters.observe import observe  # noqa: E402
 from recsmith.adapters.plan_loader import PlanFileLoader  # noqa: E402
+from recsmith.adapters.planner_provider import RecSmithPlannerProvider  # noqa: E402
 from recsmith.adapters.reshard.layout import tie_checkpoint  # noqa: E402
 from recsmith.adapters.reshard.reshard import reshard  # noqa: E402
 from recsmith.adapters.running_job import (  # noqa: E402
@@ -30,6 +31,7 @@ __all__ = [
     "PlanFileLoader",
     "PlanWatch",
     "RecSmithPlanner",
+    "RecSmithPlannerProvider",
     "WatchReport",
     "from_sharding_plan",
     "import_plan",

@@ -63,6 +63,7 @@ WORDS = {
         "--format",
     },
     "check": {"certificate", "--format"},
+    "fleet": {"jobs", "--pools", "--planner", "--cost-model", "--time-limit", "--format"},
     "launch": {
         "run",
         "--for",

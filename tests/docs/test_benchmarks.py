@@ -48,6 +48,7 @@ SMALL: dict[str, tuple[str, ...]] = {
     "data": ("--samples", "2000"),
     "datasets": ("--quick",),
     "disturbed_samples": (*SHIPPED, "--thresholds", "1.5", "--epochs", "1"),
+    "fleet": ("--jobs", "2", "--seeds", "1"),
     "feed": ("stalls", "--quick", "--steps", "40"),
     "fuzz": ("--files", "2", "--only", "cluster"),
     "kills": ("--kills", "2", "--only", "convert"),

@@ -21,6 +21,7 @@ OWN = {  # groups of `recsmith --help`: each command's module of recsmith.cli, a
         "compare": ("compare", "Compare planners, and the plan that runs today."),
         "sweep": ("compare", "Plan for several numbers of devices, and show where more stop to pay."),
         "replan": ("replan", "Plan anew from the plan of a running job, without moving much."),
+        "fleet": ("fleet", "Say where many jobs train on pools of devices, so that all cost least."),
         "advise": ("advise", "Say what a job could switch on, and which of it pays."),
     },
     "Look at plans": {

@@ -1,0 +1,48 @@
+"""`recsmith fleet`: many jobs on several pools of devices."""
+
+import time
+from typing import Any
+
+import click
+
+from recsmith.cli.options import format_option, read_time
+from recsmith.cli.printing import end_line, is_watched, print_as, progress_printer
+
+
+@click.command(name="fleet")
+@click.argument("jobs")
+@click.option("--pools", required=True, metavar="FILE", help="Pools of devices, with hosts and prices.")
+@click.option("--planner", metavar="P", help="Planner of each way (default: cost_greedy).")
+@click.option("--cost-model", metavar="M", help="Cost model (default: best).")
+@click.option("--time-limit", callback=read_time, metavar="TIME", help="Of the search, after all ways are planned.")
+@format_option
+def fleet_command(jobs: str, pools: str, format_: str, **options: Any) -> None:
+    """Say where the jobs of JOBS train, and on how many hosts, so that all together cost least.
+
+    \b
+    recsmith fleet jobs.yaml --pools pools.yaml
+    """
+    from recsmith.analyses.fleet import fleet
+    from recsmith.reports.fleets import fleet_lines, fleet_to_raw
+
+    named = {"planner": "planner", "model": "cost_model", "time_limit_s": "time_limit"}
+    given = {name: options[option] for name, option in named.items() if options[option] is not None}
+    found = fleet(jobs, pools, on_way=_printer(), **given)
+    end_line()
+    print_as(format_, lambda: fleet_lines(found), lambda: fleet_to_raw(found))
+
+
+def _printer() -> Any:
+    """What says on a terminal how many ways were planned; None where nobody watches."""
+    if not is_watched():
+        return None
+    begun, seen = time.monotonic(), [0]
+    say = progress_printer(
+        lambda way: f"{seen[0]} ways, {time.monotonic() - begun:.0f} s: {way.job} on {way.pool}", 0.5
+    )
+
+    def on_way(way: Any) -> None:
+        seen[0] += 1
+        say(way)
+
+    return on_way
