@@ -15,7 +15,8 @@ def assign(
 ) -> tuple[list[Any], float] | None:  # fmt: skip
     """(the way of each job, dollars that nothing undercuts), or None where all jobs do not fit; proved.
 
-    ways: each has a job, a pool, hosts and dollars. room: hosts of each pool. late: whether each way is too long; where it is given, as few jobs as possible are late.
+    ways: each has a job, a pool, hosts and dollars. room: hosts of each pool. late: whether each way is too long; where
+    it is given, as few jobs as possible are late.
     """
     model = cp_model.CpModel()
     takes = [model.new_bool_var(f"{way.job} {way.pool} {way.hosts}") for way in ways]
