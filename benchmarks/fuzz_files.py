@@ -170,6 +170,8 @@ def classes(home: Path) -> dict[str, Class]:
         "place-of-servers": Class(home / "remote.json", {"": JSON}, [read_place], TORCHREC),
         "trainings": Class(home / "trainings.jsonl", {"": JOURNAL}, [read_trainings], TORCHREC),
         "feed-status": Class(home / "fed", {"feed/rank-*.json": JSON}, [command("feed", "status", "FILE")]),
+        "kept-plans": Class(home / "kept", {"clicks.kept.json": JSON, "clicks.draft.json": JSON, "clicks.json": JSON},
+                            [read_kept]),
         "reshard-journal": Class(home / "resharding", {"recsmith-journal.jsonl": JOURNAL}, [go_on_resharding]),
     }  # fmt: skip
 
@@ -338,6 +340,23 @@ def read_place(file: Path) -> None:
     read(file)
 
 
+def read_kept(folder: Path) -> None:
+    """A folder of plans as the page shows it: what is damaged is told, and hides nothing else."""
+    from recsmith.errors import CorruptFile
+    from recsmith.web.serving.app import dumped
+    from recsmith.web.serving.folder import PlanFolder
+    from recsmith.web.serving.settings import Settings
+    from recsmith.web.serving.views import plan_summary
+
+    kept = PlanFolder(folder, Settings(token="x"), plan_summary)
+    found = kept.listing()
+    print("".join(map(dumped, (*found.plans, *found.unread))))
+    said = [each.why for each in found.unread] + [note for plan in found.plans for note in plan.notes]
+    drafts = [kept.draft(plan.id).version for plan in found.plans]
+    if said or "damaged" in drafts or not found.plans:
+        raise CorruptFile(f"'{folder}': {'; '.join(said) or 'a draft is damaged'}")
+
+
 def read_trainings(file: Path) -> None:
     """The trainings of a curve of compression, and the curve."""
     from recsmith.training.systems.stored import curve as compression_curve
@@ -503,11 +522,25 @@ def _make(home: Path) -> None:
     _replayed(home / "replay", home / "update.json")
     ended = {"broken": {"step": 8, "because": "its loss is not finite"}}
     (home / "array.json").write_text(json.dumps({"schema": "recsmith/array/1", "ended": ended}))
+    _kept(home / "kept", home / "plan.json")
     train(home / "watched", 4, WATCHED)
     train(home / "periods", 4, IN_PERIODS)
     train(home / "members", 4, ARRAY)
     _told(home)
     (home / "made").touch()
+
+
+def _kept(folder: Path, plan: Path) -> None:
+    """A plan in a folder, with a card and a draft."""
+    from recsmith.plans.files import load_plan
+    from recsmith.web.serving.edits import DraftChange, EditStep, ProblemChanges
+    from recsmith.web.serving.folder import PlanFolder
+    from recsmith.web.serving.settings import Settings
+    from recsmith.web.serving.views import kept_plan, plan_summary
+
+    kept = PlanFolder(folder, Settings(token="x"), plan_summary)
+    key = kept.put(kept_plan(load_plan(plan), "clicks", "planner auto", question={"planner": "auto", "seed": 0}))
+    kept.keep_draft(key, DraftChange(steps=(EditStep(changes=ProblemChanges(batch_size=32)),), done=1))
 
 
 def _told(home: Path) -> None:

@@ -42,7 +42,7 @@ MOVE = """async (at) => {
 @contextmanager
 def serving(*files: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A server and its address."""
-    process = subprocess.Popen([sys.executable, "-m", "recsmith", "serve", "--no-open", *files],
+    process = subprocess.Popen([sys.executable, "-m", "recsmith", "serve", "--no-open", "--memory", *files],
                                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)  # fmt: skip
     assert process.stdout is not None
     try:

@@ -169,6 +169,7 @@ LEFT_OUT = {
     **dict.fromkeys(("predict", "predict_foreign"), "captures 32 and 16 jobs; predict_regret runs the same code small"),
     "predicted_kernels": "reads the folder of `recsmith bench learned`",
     "report_pictures": "needs Chromium",
+    "serve_soak": "minutes of two servers and two browsers; tests/web/serving/test_folder.py kills writers of a folder",
     "train_plans_split": "writes the plans of a run",
 }
 PARTS = {"advise_tables", "optimizer_jobs",

@@ -1,7 +1,9 @@
 """`recsmith serve` as a process, for tests of what is only seen from outside."""
 
+import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -42,10 +44,11 @@ class Served:
 
 @contextmanager
 def serving(*words: str) -> Iterator[Served]:
-    """A server with files and options, ended afterwards whatever happens."""
+    """A server with files and options, ended afterwards whatever happens; its user has kept no plans yet."""
+    home = tempfile.TemporaryDirectory()
     process = subprocess.Popen(
         [sys.executable, "-m", "recsmith", "serve", "--no-open", *words], stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE, text=True, preexec_fn=heed_interrupts,
+        stderr=subprocess.PIPE, text=True, preexec_fn=heed_interrupts, env=os.environ | {"XDG_DATA_HOME": home.name},
     )  # fmt: skip
     assert process.stdout is not None
     try:
@@ -56,6 +59,7 @@ def serving(*words: str) -> Iterator[Served]:
     finally:
         process.kill()
         process.communicate()
+        home.cleanup()
 
 
 def events_of(client: httpx.Client, search: str) -> Iterator[dict[str, Any]]:

@@ -1,5 +1,7 @@
 """Commands whose result is looked at in a browser: `recsmith serve` and `recsmith report`."""
 
+from typing import Any
+
 import click
 
 from recsmith.cli.options import count_option, force_option, inputs_of
@@ -9,7 +11,8 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 @click.command(name="serve")
-@click.argument("files", nargs=-1)
+@click.argument("files", nargs=-1, metavar="[FOLDER] [FILES]...")
+@click.option("--memory", is_flag=True, default=False, help="Keep plans in memory, each browser's own, until the end.")
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="HOST", help="Address to listen on.")
 @count_option("--port", default=0, least=0, most=65535, help="Port to listen on; 0 takes a free one.")
 @click.option(
@@ -17,24 +20,25 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 )
 @click.option("--open/--no-open", "open_browser", default=True, help="Open the page in a browser (default: yes).")
 @count_option("--batch-size", help="Samples per device and step of CSV FILES.")
-def serve_command(
-    files: tuple[str, ...], host: str, port: int, allow_network: bool, open_browser: bool, batch_size: int | None
-) -> None:
+def serve_command(files: tuple[str, ...], memory: bool, host: str, port: int, **options: Any) -> None:
     """Plan in a browser: a page on this machine, and its JSON API, until Ctrl-C.
 
-    FILES are workloads, clusters, plans, constraints and online.json of `recsmith bench online`, which the page shows
-    from the start. The address that is printed holds a secret token; nobody without it can use the page, and nothing
-    leaves this machine.
+    FOLDER is where plans are kept, a file each, as every other command reads them (default: a folder of yours, which is
+    printed); one that is not there yet ends in '/'. FILES are workloads, clusters, plans, constraints, logs and
+    online.json of `recsmith bench online`, which the page shows from the start. The address that is printed holds a
+    secret token; nobody without it can use the page, and nothing leaves this machine.
 
     \b
     recsmith serve
-    recsmith serve tables.json plan.json
+    recsmith serve plans/
+    recsmith serve plans/ tables.json plan.json
+    recsmith serve --memory
     recsmith serve --port 8000 --no-open
     """
     from recsmith._install import WEB
     from recsmith.errors import MissingExtra, UsageError
 
-    if host not in LOOPBACK and not allow_network:
+    if host not in LOOPBACK and not options["allow_network"]:
         raise UsageError(
             f"--host {host} can be reached from other machines, and the token would cross the network unencrypted; "
             "use an SSH tunnel to 127.0.0.1, or add --allow-network"
@@ -47,12 +51,37 @@ def serve_command(
         raise MissingExtra(f"`recsmith serve` needs Starlette and uvicorn: {WEB}") from None
     if host not in LOOPBACK:
         note(f"other machines can reach this page at {host}; its token crosses the network unencrypted")
-    serve(files, host=host, port=port, batch_size=batch_size, on_address=_say, open_browser=open_browser)
+    folder, others = _folder_of(files, memory=memory)
+
+    def tell(address: str) -> None:
+        click.echo(address)
+        say("open this address in a browser; Ctrl-C ends the server")
+        say("plans are kept in memory, until then" if folder is None else f"plans are kept in {folder}")
+
+    serve(
+        others,
+        folder=folder,
+        host=host,
+        port=port,
+        batch_size=options["batch_size"],
+        on_address=tell,
+        open_browser=options["open_browser"],
+    )
 
 
-def _say(address: str) -> None:
-    click.echo(address)
-    say("open this address in a browser; Ctrl-C ends the server")
+def _folder_of(arguments: tuple[str, ...], *, memory: bool) -> tuple[str | None, list[str]]:
+    """The folder of plans among the arguments of `recsmith serve`, and the files; None for none."""
+    from pathlib import Path
+
+    from recsmith.errors import UsageError
+    from recsmith.web.serving.folder_files import default_folder
+
+    folders = [each for each in arguments if each.endswith("/") or Path(each).is_dir()]
+    if len(folders) > 1 or (folders and memory):
+        wrong = f"{len(folders)} folders" if len(folders) > 1 else f"'{folders[0]}' and --memory"
+        raise UsageError(f"plans are kept in one place, and {wrong} were given; name one folder, or --memory alone")
+    files = [each for each in arguments if each not in folders]
+    return (None if memory else folders[0] if folders else str(default_folder())), files
 
 
 @click.command(name="report")

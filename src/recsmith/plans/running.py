@@ -33,11 +33,9 @@ def load_placements(source: str, workload: Workload, cluster: Cluster) -> tuple[
         PlanMismatch: another world size, tables that are missing, unknown or of another shape, or what cannot be run.
     """
     text = read_text(source)
-    report = find_report(text, source)
-    if report is not None:
-        return _fitted(read_report(report, source), source, workload, cluster)
-    if is_printed(text):
-        return _fitted(read_printed(text, source), source, workload, cluster)
+    running = running_plan(text, source)
+    if running is not None:
+        return _fitted(running, source, workload, cluster)
     refuse_log(text, source, "schema|plan")
     raw = parse(text, source)
     if is_dump(raw):
@@ -45,6 +43,23 @@ def load_placements(source: str, workload: Workload, cluster: Cluster) -> tuple[
     if raw.get("schema") != SCHEMA:
         raise CorruptFile(_unknown_form(raw, source))
     return placements_for(placed_from_raw(raw, source), source, workload, cluster)
+
+
+def running_plan(text: str, source: str) -> RunningPlan | None:
+    """What a text says of the plan that a job runs, in one of TorchRec's forms; None where it is none of them.
+
+    Raises:
+        CorruptFile: a cell or a shard cannot be read. PlanMismatch: a sharding that TorchRec does not know.
+    """
+    report = find_report(text, source)
+    if report is not None:
+        return read_report(report, source)
+    if is_printed(text):
+        return read_printed(text, source)
+    if text.lstrip()[:1] != "{" or '"plan"' not in text:
+        return None
+    raw = parse(text, source)
+    return read_dump(raw, source) if is_dump(raw) else None
 
 
 def _unknown_form(raw: Raw, source: str) -> str:

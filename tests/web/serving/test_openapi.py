@@ -39,5 +39,5 @@ def test_every_operation_is_told_once_and_served(client: Client):
 
 def test_the_page_of_the_docs_names_every_operation():
     text = (ROOT / "docs" / "serve.md").read_text("utf-8")
-    told = set(re.findall(r"`(GET|POST|DELETE) (/api/[^`]*)`", text))
+    told = set(re.findall(r"`(GET|POST|PUT|PATCH|DELETE) (/api/[^`]*)`", text))
     assert told == {(each.method, each.path) for each in OPERATIONS} | {("GET", "/api/openapi.json")}

@@ -36,7 +36,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     (folder / "few.json").write_text(json.dumps(few))
     hostile = recsmith.plan(folder / "few.json", "h100:2", planner="size_greedy").plan
     recsmith.save_plan(hostile, folder / f"{HOSTILE.replace('/', '')}.json")
-    with serving(*map(str, sorted(folder.glob("*.json")))) as found:
+    with serving("--memory", *map(str, sorted(folder.glob("*.json")))) as found:
         yield found
 
 

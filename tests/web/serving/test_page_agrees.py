@@ -60,7 +60,9 @@ def plans(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def served(plans: Path) -> Iterator[Served]:
-    with serving(*(str(plans / f"{name}.json") for name in ("split", "plain", "tight", "alone", "online"))) as found:
+    with serving(
+        "--memory", *(str(plans / f"{name}.json") for name in ("split", "plain", "tight", "alone", "online"))
+    ) as found:
         yield found
 
 
@@ -247,12 +249,14 @@ def test_an_illegal_drag_says_why_at_the_pointer(page: Any):
     expect(said).to_have_count(0)
 
 
-def test_moves_by_hand_are_not_lost_without_a_question_and_ctrl_z_takes_them_back(page: Any):
+def test_moves_by_hand_that_cannot_be_kept_are_not_left_without_a_question(page: Any):
     open_plan(page, "plain.json")
     here = page.url
+    said = "the folder is full"
+    page.route("**/draft", lambda route: route.fulfill(status=507, json={"error": said}))
     page.locator(".device .block:not(.kind-row_wise)").first.focus()
     page.keyboard.press("Alt+ArrowRight")
-    page.locator("#undo").wait_for()
+    page.get_by_text(said).wait_for()
     asked: list[str] = []
 
     def stay(dialog: Any) -> None:
@@ -263,9 +267,10 @@ def test_moves_by_hand_are_not_lost_without_a_question_and_ctrl_z_takes_them_bac
     page.get_by_role("link", name="Your plans").click()
     expect(page.locator("#undo")).to_be_visible()
     assert page.url == here
-    assert "not kept" in asked[0]
+    assert "could not be kept" in asked[0]
+    page.unroute("**/draft")
     page.keyboard.press("Control+z")
-    expect(page.locator("#undo")).to_be_hidden()
+    expect(page.get_by_text(said)).to_have_count(0)
     page.get_by_role("link", name="Your plans").click()
     page.get_by_role("heading", name="Your plans").wait_for()
 

@@ -110,7 +110,7 @@ def test_a_changed_plan_is_kept_compared_and_downloaded(client: Client, opened: 
     assert made.status_code == 201
     key = made.json()["id"]
     file = client.ask("GET", f"/api/plans/{key}/file")
-    assert file.headers["content-disposition"].startswith('attachment; filename="plan-')
+    assert file.headers["content-disposition"].startswith('attachment; filename="img-src-x-onerror-alert-1.json"')
     found = plan_from_raw(json.loads(file.text), "download")
     assert next(each for each in found.placements if each.table == placement.table).ranks == (to,)
     both = client.ask("GET", "/api/comparison", params={"plan": [opened, key]}).json()

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from support.planner_logs import bare
 from support.served import Client, client_of
 from support.streams import a_stream
 
@@ -67,6 +68,60 @@ def test_a_csv_needs_its_batch(client: Client):
     assert "add --batch-size" in client.upload(CSV, "tables.csv").json()["error"]
     opened = client.upload(CSV, "tables.csv", batch_size=512).json()["workload"]
     assert (opened["tables"], opened["batch_size"]) == (1, 512)
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "kinds", "assumed", "numbered"),
+    [
+        (CSV, "tables.csv", ["fp32"], ["data_type", "optimizer", "batch_size"], 0),
+        (CSV, "pasted", ["fp32"], ["data_type", "optimizer", "batch_size"], 0),
+        (f"{CSV[:-1]}".replace("_factor\n", "_factor,data_type\n").replace(",2", ",2,bf16"), "t.csv", ["bf16"],
+         ["optimizer", "batch_size"], 0),
+        (json.dumps(TABLES), "pasted", ["fp32"], [], 0),
+        (json.dumps(TABLES).replace('"b"', '"a#2"'), "pasted", ["fp32"], [], 1),
+        (bare("mixed"), "job.log", ["fp32"], ["data_type", "optimizer"], 0),
+    ],
+    ids=["csv", "pasted csv", "csv with types", "json", "numbered", "log"],
+)  # fmt: skip
+def test_what_a_file_did_not_tell_is_named_and_can_be_told(
+    client: Client, text: str, name: str, kinds: list[str], assumed: list[str], numbered: int
+):
+    read = client.upload(text, name, assume="true").json()["workload"]
+    assert (read["data_types"], read["assumed"], read["numbered"]) == (kinds, assumed, numbered)
+    told = {"optimizer": "adam", "data_type": "fp16", "batch_size": 17}
+    now = client.ask("PATCH", f"/api/workloads/{read['id']}", json=told).json()
+    assert (now["optimizer"], now["data_types"], now["batch_size"]) == ("adam", ["fp16"], 17)
+    wrong = client.ask("PATCH", f"/api/workloads/{read['id']}", json={"data_type": "fp61"})
+    assert (wrong.status_code, wrong.json()["error"]) == (400, "no data type is called 'fp61'; did you mean 'fp16'?")
+
+
+def test_a_log_holds_tables_and_a_running_plan_which_is_priced_as_import_does(client: Client, tmp_path: Path):
+    opened = client.upload(bare("mixed"), "job.log").json()
+    assert (opened["kind"], opened["running"]["tables"], opened["running"]["devices"]) == ("workload", 3, 4)
+    where = {"workload": opened["workload"]["id"], "cluster": "h100:4"}
+    made = client.ask("POST", f"/api/running/{opened['running']['id']}/plan", json=where)
+    assert made.status_code == 201, made.text
+    (tmp_path / "job.log").write_text(bare("mixed"))
+    wanted = recsmith.price(tmp_path / "job.log", "h100:4", tmp_path / "job.log")
+    assert (made.json()["total_s"], made.json()["digest"]) == (wanted.cost.step_s, wanted.digest)
+    assert (made.json()["name"], made.json()["origin"]) == ("job, running", "running plan of job.log")
+    refused = client.ask("POST", f"/api/running/{opened['running']['id']}/plan", json=where | {"cluster": "h100:8"})
+    assert refused.status_code == 400
+    assert "runs on 4 ranks, the cluster has 8 devices" in refused.json()["error"]
+
+
+@pytest.mark.parametrize("form", ["print(plan)", "dump"])
+def test_a_plan_of_torchrec_alone_is_known(client: Client, form: str):
+    spec = {"sharding_type": "table_wise", "compute_kernel": "fused", "ranks": [1],
+            "shards": [{"shard_offsets": [0, 0], "shard_sizes": [1000, 32], "placement": "rank:1/cuda:1"}]}  # fmt: skip
+    printed = (
+        "module: m\n\nparam | sharding type | compute kernel | ranks\n----- | ------------- | -------------- | -----\n"
+        "a     | table_wise    | fused          | [1]\n\nparam | shard offsets | shard sizes | placement\n"
+        "----- | ------------- | ----------- | -------------\na     | [0, 0]        | [1000, 32]  | rank:1/cuda:1\n"
+    )
+    text = json.dumps({"plan": {"m": {"a": spec}}}) if form == "dump" else printed
+    opened = client.upload(text, "pasted").json()
+    assert (opened["kind"], opened["running"]["tables"], opened["running"]["devices"]) == ("running", 1, 2)
 
 
 def test_a_plan_by_hand_is_priced(client: Client, plan: recsmith.Plan):

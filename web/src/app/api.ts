@@ -2,19 +2,22 @@
 
 import type { Advice } from "../data";
 
-export interface WorkloadSummary { id: string; name: string; tables: number; weight_bytes: number; batch_size: number; optimizer: string }
+export interface WorkloadSummary {
+  id: string; name: string; tables: number; weight_bytes: number; batch_size: number; optimizer: string;
+  data_types: string[]; numbered: number; assumed: string[];
+}
 export interface ClusterSummary {
   id: string; name: string; device: string; hosts: number; local_world_size: number; hbm_bytes: number;
   reserve_bytes: number; intra_host_bandwidth: number; inter_host_bandwidth: number;
 }
 export interface Named { name: string; about: string; needs: string }
 export interface Choices {
-  version: string; workloads: WorkloadSummary[]; clusters: ClusterSummary[]; planners: Named[]; cost_models: Named[];
+  version: string; folder: string | null; data_types: string[]; optimizers: string[]; workloads: WorkloadSummary[]; clusters: ClusterSummary[]; planners: Named[]; cost_models: Named[];
   sharding_types: string[]; compute_kernels: string[];
   limits: { upload_bytes: number; most_tables: number; most_devices: number; longest_search_s: number; kept_plans: number };
 }
 export interface PlanSummary {
-  id: string; name: string; origin: string; made: number; workload: string; cluster: string; tables: number;
+  id: string; name: string; note: string; origin: string; parent: string | null; unwritten: string; made: number; workload: string; cluster: string; tables: number;
   devices: number; batch_size: number; planner: string; cost_model: string; total_s: number; bound_s: number | null;
   gap: number | null; mean_s: number; largest_hbm_bytes: number; hbm_capacity_bytes: number; overfull: number[];
   digest: string; elapsed_s: number | null; iterations: number | null; truncated: boolean; notes: string[];
@@ -45,6 +48,7 @@ export interface Fix { text: string; changes: Changes | null; space: Space | nul
 export interface PlanView {
   notes: string[]; slowest: Slowest; valid_for: string; devices_per_host: number | null;
   summary: PlanSummary; cluster: ClusterSummary; constraints: Record<string, unknown>; data: PlanData;
+  draft: Draft; question: Record<string, unknown> | null;
 }
 export interface PlacementData {
   table: string; sharding_type: string; compute_kernel: string; ranks: number[]; widths: number[];
@@ -55,6 +59,9 @@ export interface Changes {
   inter_host_bandwidth?: number; optimizer?: string;
 }
 export interface Move { table: string; piece: number; rank: number }
+/** One step of a draft: a piece that moves, or all changes of the problem from then on. */
+export interface Step { move?: Move | null; changes?: Changes | null }
+export interface Draft { steps: Step[]; done: number; version: string; plan: string }
 export interface Priced {
   cost: StepCost; bound_s: number | null; gap: number | null; slowest: Slowest; overfull: number[]; broken: string[];
   placements: PlacementData[];
@@ -77,12 +84,14 @@ export interface ArmRow {
 export interface StreamView {
   summary: StreamSummary; because: string; rows: ArmRow[]; curves: { name: string; points: [number, number][] }[];
 }
+export interface RunningSummary { id: string; name: string; tables: number; devices: number }
 export interface Opened {
-  kind: "workload" | "cluster" | "plan" | "constraints" | "stream"; name: string; workload: WorkloadSummary | null;
+  kind: "workload" | "cluster" | "plan" | "constraints" | "stream" | "running"; name: string; notes: string[]; running: RunningSummary | null; workload: WorkloadSummary | null;
   cluster: ClusterSummary | null; plan: PlanSummary | null; constraints: Rules | null; stream: StreamSummary | null;
 }
 export interface Shelves {
   workloads: WorkloadSummary[]; clusters: ClusterSummary[]; plans: PlanSummary[]; streams: StreamSummary[];
+  deleted: { id: string; name: string }[]; unread: { file: string; why: string }[];
 }
 export interface SideBySide {
   plans: PlanSummary[];
@@ -113,8 +122,11 @@ const at = encodeURIComponent;
 export const api = {
   choices: () => get<Choices>("/api/choices"),
   kept: () => get<Shelves>("/api/kept"),
-  open: (file: File, batch?: number) =>
-    ask<Opened>("POST", `/api/files?name=${at(file.name)}${batch ? `&batch_size=${batch}` : ""}`, file, "application/octet-stream"),
+  open: (file: File, batch: number | null) =>
+    ask<Opened>("POST", `/api/files?name=${at(file.name)}&assume=true${batch ? `&batch_size=${batch}` : ""}`, file, "application/octet-stream"),
+  tell: (id: string, said: { optimizer?: string; data_type?: string; batch_size?: number }) =>
+    ask<WorkloadSummary>("PATCH", `/api/workloads/${at(id)}`, JSON.stringify(said)),
+  running: (id: string, workload: string, cluster: string) => post<PlanSummary>(`/api/running/${at(id)}/plan`, { workload, cluster }),
   sample: (tables: number, seed: number) => post<WorkloadSummary>("/api/samples", { tables, seed }),
   search: (asked: SearchAsked) => post<SearchState>("/api/searches", asked),
   searches: () => get<{ searches: SearchState[] }>("/api/searches"),
@@ -122,10 +134,16 @@ export const api = {
   stop: (id: string) => post<SearchState>(`/api/searches/${at(id)}/stop`),
   cancel: (id: string) => ask<SearchState>("DELETE", `/api/searches/${at(id)}`),
   plan: (id: string) => get<PlanView>(`/api/plans/${at(id)}`),
-  forget: (id: string) => ask<null>("DELETE", `/api/plans/${at(id)}`),
+  describe: (id: string, said: { name?: string; note?: string }) => ask<PlanSummary>("PATCH", `/api/plans/${at(id)}`, JSON.stringify(said)),
+  copy: (id: string) => post<PlanSummary>(`/api/plans/${at(id)}/copies`),
+  remove: (id: string) => ask<null>("DELETE", `/api/plans/${at(id)}`),
+  restore: (id: string) => post<PlanSummary>(`/api/plans/${at(id)}/restore`),
+  draft: (id: string, steps: Step[], done: number, base: string) =>
+    ask<Draft>("PUT", `/api/plans/${at(id)}/draft`, JSON.stringify({ steps, done, base })),
   price: (id: string, moves: Move[], changes?: Changes) => post<Priced>(`/api/plans/${at(id)}/price`, { moves, changes }),
   keep: (id: string, moves: Move[], changes: Changes | undefined, name: string) =>
     post<PlanSummary>(`/api/plans/${at(id)}/edits`, { moves, changes, name }),
+  seconds: (id: string) => get<{ seconds: Record<string, number> }>(`/api/plans/${at(id)}/seconds`),
   stream: (id: string) => get<StreamView>(`/api/streams/${at(id)}`),
   compare: (ids: string[]) => get<SideBySide>(`/api/comparison?${ids.map((id) => `plan=${at(id)}`).join("&")}`),
   advice: (id: string) => get<Advice>(`/api/plans/${at(id)}/advice`),

@@ -1,29 +1,75 @@
-// Plans side by side: choose some of the kept ones, see their figures and what changes from the first to the others.
+// All plans: find one by words, delete and undo; those that are ticked side by side, beside the one that is the base.
 
-import { api, type PlanSummary, type SideBySide } from "./api";
+import { api, type PlanSummary, type Shelves, type SideBySide } from "./api";
 import { h, replace } from "../dom";
-import { bytes, change, counted, percent, seconds } from "./format";
-import { planList } from "./plans";
-import { kept } from "./shelf";
+import { button, field, select } from "./controls";
+import { bytes, change, counted, digits, percent, seconds } from "./format";
+import { planList, withWords } from "./plans";
+import { choices, deleted, kept } from "./shelf";
 
 const SHOWN = 100; // changed tables that are listed
+const MILLION = 1e6;
+let words = ""; // that were searched for
 
 export async function compare(into: HTMLElement, word: string): Promise<void> {
-  const plans = (await kept()).plans.toReversed();
+  const [shelves, { folder }] = await Promise.all([kept(), choices()]);
+  const plans = shelves.plans.toReversed();
   const chosen = word.split(",").filter((id) => plans.some((plan) => plan.id === id));
+  const trouble = h("p", { class: "error", role: "alert" });
   const result = h("div", { "aria-live": "polite" });
-  into.append(h("h1", null, "Your plans"));
-  if (!plans.length) {
-    into.append(h("p", { class: "lead" }, "There is none yet. ", h("a", { href: "#/" }, "Find a plan"), " or open the file of one there."));
-    return;
+  into.append(h("h1", null, "Your plans"), trouble, ...undos(shelves, trouble));
+  if (!plans.length) into.append(h("p", { class: "lead" }, "There is none yet. ", h("a", { href: "#/" }, "Find a plan"), " or open the file of one there."));
+  else {
+    const list = h("div");
+    const search = h("input", { type: "search", value: words, placeholder: "Words of a name, a note, a workload, a cluster", oninput: () => draw() });
+    const draw = (): void => {
+      words = search.value;
+      const found = withWords(plans, words);
+      replace(list, found.length ? planList(found, (plan) => box(plan, chosen), (plan) => void remove(plan, trouble)) : h("p", { id: "none" }, "No plan has all of these words."));
+    };
+    draw();
+    into.append(h("p", { class: "lead" }, "Tick two or more to see them side by side."), field("Search your plans", search), list, result);
   }
-  into.append(h("p", { class: "lead" }, "Tick two or more to see them side by side."), planList(plans, (plan) => box(plan, chosen), (plan) => void forget(plan)), result);
+  into.append(h("p", { class: "note", id: "folder" }, folder ? `They lie in ${folder}, a file a plan, which every command reads.`
+    : "They are kept in memory, until the server ends; download what is worth keeping."),
+    ...shelves.unread.map((each) => h("p", { class: "warning" }, `${each.file} cannot be read: ${each.why}`)), gone(shelves, trouble) ?? "");
   if (chosen.length > 1) replace(result, table(await api.compare(chosen)));
 }
 
-async function forget(plan: PlanSummary): Promise<void> {
-  await api.forget(plan.id);
-  window.dispatchEvent(new HashChangeEvent("hashchange"));
+const again = (): boolean => window.dispatchEvent(new HashChangeEvent("hashchange"));
+
+async function remove(plan: PlanSummary, trouble: HTMLElement): Promise<void> {
+  await tried(trouble, async () => {
+    await api.remove(plan.id);
+    deleted.add(plan.id);
+    again();
+  });
+}
+
+async function restore(id: string, trouble: HTMLElement): Promise<void> {
+  await tried(trouble, async () => {
+    await api.restore(id);
+    deleted.delete(id);
+    again();
+  });
+}
+
+async function tried(trouble: HTMLElement, act: () => Promise<void>): Promise<void> {
+  await act().catch((error: Error) => (trouble.textContent = error.message));
+}
+
+/** What was deleted just now, with the way back. */
+function undos({ deleted: all }: Shelves, trouble: HTMLElement): HTMLElement[] {
+  return all.filter((each) => deleted.has(each.id)).map((each) =>
+    h("p", { class: "chip undo", role: "status" }, `“${each.name}” is deleted`, button("Undo", () => void restore(each.id, trouble), "plain", { "aria-label": `Undo: ${each.name}` })));
+}
+
+/** All deleted plans, folded away. */
+function gone({ deleted: all }: Shelves, trouble: HTMLElement): HTMLElement | null {
+  return all.length
+    ? h("details", { id: "deleted" }, h("summary", null, `Deleted (${all.length})`), h("ul", { class: "rules" }, all.toReversed().map((each) =>
+        h("li", null, h("span", null, each.name), button("Restore", () => void restore(each.id, trouble), "quiet", { "aria-label": `Restore ${each.name}` })))))
+    : null;
 }
 
 /** The plans that the address names: it changes at once, and the page only when their figures have come. */
@@ -41,8 +87,16 @@ function box(plan: PlanSummary, chosen: string[]): HTMLElement {
 
 function table(found: SideBySide): HTMLElement {
   const first = found.plans[0]!;
+  const samples = (plan: PlanSummary): number => (plan.devices * plan.batch_size) / plan.total_s;
+  const beside = (plan: PlanSummary, value: (plan: PlanSummary) => number): string => (plan === first ? "" : ` (${change(value(plan), value(first))})`);
+  const isOtherWork = found.plans.some((plan) => plan.devices !== first.devices || plan.batch_size !== first.batch_size);
+  const work: [string, (plan: PlanSummary) => string][] = [
+    ["Samples a second", (plan) => digits(samples(plan)) + beside(plan, samples)],
+    ["Device seconds a million samples", (plan) => digits((MILLION * plan.devices) / samples(plan)) + beside(plan, (each) => each.devices / samples(each))],
+  ];
   const rows: [string, (plan: PlanSummary) => string][] = [
-    ["Time of a step", (plan) => `${seconds(plan.total_s)} ${plan === first ? "" : `(${change(plan.total_s, first.total_s)})`}`],
+    ["Time of a step", (plan) => seconds(plan.total_s) + beside(plan, (each) => each.total_s)],
+    ...(isOtherWork ? work : []),
     ["Bound", (plan) => seconds(plan.bound_s)],
     ["Above the bound", (plan) => percent(plan.gap)],
     ["Slowest over mean device", (plan) => percent(plan.total_s / plan.mean_s - 1)],
@@ -53,11 +107,14 @@ function table(found: SideBySide): HTMLElement {
     ["Planner", (plan) => plan.planner],
     ["Cost model", (plan) => plan.cost_model],
   ];
+  const base = select(found.plans.map((plan): [string, string] => [plan.id, plan.name]), first.id,
+    (id) => (location.hash = `#/compare/${[id, ...named().filter((each) => each !== id)].join(",")}`));
   return h("div", null,
     h("h2", null, "Side by side"),
+    field("Compared with", base, isOtherWork ? "The plans do not do the same work in a step: compare samples a second, and what a million samples cost." : undefined),
     h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Comparison" },
       h("table", { class: "compare", id: "comparison" },
-        h("thead", null, h("tr", null, h("td"), found.plans.map((plan) => h("th", { scope: "col" }, h("a", { href: `#/plan/${plan.id}` }, plan.name))))),
+        h("thead", null, h("tr", null, h("td"), found.plans.map((plan) => h("th", { scope: "col" }, h("a", { href: `#/plan/${plan.id}` }, plan.name), plan === first ? h("small", null, "the base") : null)))),
         h("tbody", null, rows.map(([name, cell]) =>
           h("tr", null, h("th", { scope: "row" }, name), found.plans.map((plan) => h("td", null, cell(plan)))))))),
     settings(found),

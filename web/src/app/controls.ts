@@ -8,6 +8,17 @@ export function say(words: string): void {
   if (place) place.textContent = shown(words);
 }
 
+/** Say why something was refused where it was done, until the next press of a key or a button. */
+export function sayAt(x: number, y: number, words: string): void {
+  const said = h("p", { class: "refused", role: "alert" }, words);
+  Object.assign(said.style, { left: `${Math.max(8, Math.min(x + 12, window.innerWidth - 340))}px`, top: `${Math.max(8, Math.min(y + 12, window.innerHeight - 120))}px` });
+  document.body.querySelector(".refused")?.remove();
+  document.body.append(said);
+  const gone = () => { said.remove(); document.removeEventListener("pointerdown", gone); document.removeEventListener("keydown", gone); };
+  document.addEventListener("pointerdown", gone);
+  document.addEventListener("keydown", gone);
+}
+
 /** A field: its label above it, a hint below. */
 export function field(label: string, control: HTMLElement, hint?: string): HTMLElement {
   const id = control.id || `field-${(field.count += 1)}`;

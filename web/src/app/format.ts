@@ -27,4 +27,4 @@ export function speed(value: number): string {
   return `${plain.digits(value, 3)} TB/s`;
 }
 
-export { change, counted, whole, words } from "../format";
+export { change, counted, digits, whole, words } from "../format";

@@ -7,7 +7,9 @@ import { watch } from "./watch";
 import { planPage } from "./plan/page";
 import { compare } from "./compare";
 import { stream } from "./stream";
+import { listenForArrivals } from "./arrivals";
 import { mayLeave } from "./leaving";
+import { listenForKeys } from "./palette";
 import { themeButton } from "../theme";
 
 export type Leave = () => void;
@@ -58,4 +60,6 @@ replace(
   themeButton(localStorage),
 );
 window.addEventListener("hashchange", () => void show());
+listenForArrivals();
+listenForKeys();
 void show();

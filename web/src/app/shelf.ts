@@ -13,17 +13,27 @@ export function choices(): Promise<Choices> {
 }
 
 const asked = new Map<string, SearchAsked>();
+const rivals = new Map<string, string>();
 
-/** Start a search, and remember what it was asked for, so that a change of it can be tried. */
-export async function search(wanted: SearchAsked): Promise<void> {
+/** Ids of plans that were deleted on this page, whose deletion it offers to undo. */
+export const deleted = new Set<string>();
+
+/** Start a search, and remember what it was asked for, so that a change of it can be tried. rival: a plan to compare with. */
+export async function search(wanted: SearchAsked, rival?: string): Promise<void> {
   const found = await api.search(wanted);
   asked.set(found.id, wanted);
+  if (rival) rivals.set(found.id, rival);
   location.hash = `#/search/${found.id}`;
 }
 
 /** What a search of this page was asked for. */
 export function askedOf(id: string): SearchAsked | undefined {
   return asked.get(id);
+}
+
+/** The plan that the plan of a search is compared with, if there is one. */
+export function rivalOf(id: string): string | undefined {
+  return rivals.get(id);
 }
 
 export function kept(): Promise<Shelves> {

@@ -2,22 +2,14 @@
 
 import { api, type Changes, type Choices, type ClusterSummary, type Opened, type Rules, type SearchAsked, type Shelves, type WorkloadSummary } from "./api";
 import { h, replace } from "../dom";
+import { dropZone, onArrival, type Arrival } from "./arrivals";
+import { chooseDevices, chosen, clusterWord, isOwnCluster } from "./chosen";
 import { button, field, say, select } from "./controls";
-import { dropZone } from "./drop";
 import { bytes, counted, whole } from "./format";
 import { planList } from "./plans";
+import { arrivalList } from "./readAs";
 import { choices, kept, search } from "./shelf";
 
-interface Chosen {
-  workload: string; cluster: string; perHost: number; hosts: number; planner: string; costModel: string; seed: number;
-  seconds: number | null; batch: number | null; types: string[]; kernels: string[]; widths: string; exact: boolean; reserve: number | null;
-  rules: Rules | null; rulesName: string;
-}
-
-const chosen: Chosen = {
-  workload: "dlrm-v2", cluster: "h100", perHost: 8, hosts: 1, planner: "auto", costModel: "best", seed: 0, seconds: null,
-  batch: null, types: [], kernels: ["fused", "dense"], widths: "any", exact: false, reserve: null, rules: null, rulesName: "",
-};
 const COMMON = ["auto", "exact", "cost_greedy"]; // planners that stand at the top; those of research are behind "more"
 const MORE = "more…";
 const NONE: Rules = { rules: [], together: [], apart: [], per_rank: [] };
@@ -26,13 +18,15 @@ export async function start(into: HTMLElement): Promise<void> {
   const [offered, shelves] = await Promise.all([choices(), kept()]);
   const page = new Start(offered, shelves);
   into.append(page.element);
+  onArrival((all, isNew) => page.show(all, isNew), () => page.element.isConnected);
 }
 
 class Start {
   readonly element = h("div", { class: "start" });
+  private readonly arrivals = h("div");
   private readonly workloads = h("div");
   private readonly cluster = h("div");
-  private readonly problem = h("p", { class: "error", role: "alert", hidden: true });
+  private readonly problem = h("p", { class: "error", role: "alert" });
 
   constructor(private readonly offered: Choices, private readonly shelves: Shelves) {
     if (!this.allWorkloads().some((each) => each.id === chosen.workload)) chosen.workload = "dlrm-v2";
@@ -44,7 +38,9 @@ class Start {
         h("h1", null, "Where should every embedding table go?"),
         h("p", { class: "lead" }, "Choose the tables and the devices. The search shows the fastest plan it has found, next to a ",
           "proven bound that no plan can beat. Everything stays on this machine.")),
-      h("section", { class: "card step", "aria-labelledby": "step-1" }, this.title(1, "Tables", "step-1"), this.workloads),
+      h("section", { class: "card step", "aria-labelledby": "step-1" }, this.title(1, "Tables", "step-1"),
+        dropZone("Drop files anywhere on this page or paste text: tables, a cluster, a plan, constraints, a job's log, a printed plan, or the online.json of a stream"),
+        this.arrivals, this.workloads),
       h("section", { class: "card step", "aria-labelledby": "step-2" }, this.title(2, "Devices", "step-2"), this.cluster),
       h("section", { class: "card step", "aria-labelledby": "step-3" }, this.title(3, "Search", "step-3"), this.search()),
       h("div", { class: "go" }, button("Find a plan", () => void this.plan(), "primary large", { id: "plan" }), this.problem),
@@ -79,17 +75,17 @@ class Start {
     const batch = h("input", { type: "number", min: 1, value: chosen.batch ?? "", placeholder: whole(now?.batch_size ?? 0),
       onchange: () => (chosen.batch = batch.value ? Number(batch.value) : null) });
     const tables = h("input", { type: "number", min: 1, max: this.offered.limits.most_tables, value: 200 });
+    const trouble = h("p", { class: "error", role: "alert" });
     replace(this.workloads,
-      dropZone("Drop a file here: tables, a cluster, a plan, constraints, or the online.json of a stream", (file) => this.open(file)),
       h("div", { class: "row" },
         field("Workload", select(options, chosen.workload, (id) => { chosen.workload = id; chosen.batch = null; this.drawWorkloads(); })),
         field("Samples per device and step", batch)),
       h("details", null, h("summary", null, "No file at hand? Draw tables like those of a production model"),
-        h("div", { class: "row end" }, field("Number of tables", tables), button("Draw", () => void this.sample(Number(tables.value))))));
+        h("div", { class: "row end" }, field("Number of tables", tables), button("Draw", () => void this.sample(Number(tables.value), trouble))), trouble));
   }
 
-  private async sample(tables: number): Promise<void> {
-    await this.guarded(async () => {
+  private async sample(tables: number, trouble: HTMLElement): Promise<void> {
+    await guarded(trouble, async () => {
       const made = await api.sample(tables, 0);
       this.shelves.workloads.push(made);
       chosen.workload = made.id;
@@ -98,37 +94,38 @@ class Start {
     });
   }
 
-  private async open(file: File): Promise<void> {
-    await this.guarded(async () => {
-      const batch = file.name.endsWith(".csv") ? chosen.batch ?? 8192 : undefined;
-      this.take(await api.open(file, batch));
-    });
+  /** Show what has come in; what is new is chosen. */
+  show(all: Arrival[], isNew: boolean): void {
+    if (isNew) for (const { opened } of all) if (opened) this.take(opened);
+    replace(this.arrivals, arrivalList(all, { offered: this.offered, changed: (workload) => this.replaced(workload) }));
+    say(this.arrivals.textContent ?? "");
+    if (this.element.isConnected) this.arrivals.scrollIntoView({ block: "nearest" });
+  }
+
+  private replaced(workload: WorkloadSummary): void {
+    this.shelves.workloads = this.shelves.workloads.map((each) => (each.id === workload.id ? workload : each));
+    this.drawWorkloads();
   }
 
   private take(opened: Opened): void {
-    if (opened.plan) location.hash = `#/plan/${opened.plan.id}`;
-    if (opened.stream) location.hash = `#/stream/${opened.stream.id}`;
     if (opened.workload) {
-      this.shelves.workloads.push(opened.workload);
+      if (!this.shelves.workloads.some((each) => each.id === opened.workload!.id)) this.shelves.workloads.push(opened.workload);
       chosen.workload = opened.workload.id;
+      chosen.batch = null;
       this.drawWorkloads();
-      say(`${opened.name} is open: ${counted(opened.workload.tables, "table")}.`);
     }
     if (opened.cluster) {
-      this.shelves.clusters.push(opened.cluster);
+      if (!this.shelves.clusters.some((each) => each.id === opened.cluster!.id)) this.shelves.clusters.push(opened.cluster);
       chosen.cluster = opened.cluster.id;
-      this.drawCluster();
-      say(`${opened.name} is open: ${opened.cluster.name}.`);
     }
-    if (opened.constraints) {
-      Object.assign(chosen, { rules: opened.constraints, rulesName: opened.name });
-      this.drawCluster();
-    }
+    if (opened.constraints) Object.assign(chosen, { rules: opened.constraints, rulesName: opened.name });
+    if (opened.running && !isOwnCluster()) chooseDevices(opened.running.devices, this.allClusters().find((each) => each.id === chosen.cluster)!.local_world_size);
+    if (opened.cluster || opened.constraints || opened.running) this.drawCluster();
   }
 
   private drawCluster(): void {
     const now = this.allClusters().find((each) => each.id === chosen.cluster)!;
-    const own = now.id.startsWith("cluster-");
+    const own = isOwnCluster();
     const options = this.allClusters().map((each): [string, string] => [
       each.id, each.id.startsWith("cluster-") ? `${each.name} (your file)` : `${each.id} · ${bytes(each.hbm_bytes)} a device`,
     ]);
@@ -210,14 +207,13 @@ class Start {
   }
 
   private async plan(): Promise<void> {
-    await this.guarded(async () => {
-      const own = chosen.cluster.startsWith("cluster-");
+    await guarded(this.problem, async () => {
       const changes: Changes = {
         ...(chosen.batch ? { batch_size: chosen.batch } : {}),
         ...(chosen.reserve !== null ? { reserve_bytes: Math.round(chosen.reserve * 2 ** 30) } : {}),
       };
       const asked: SearchAsked = {
-        workload: chosen.workload, cluster: own ? chosen.cluster : `${chosen.cluster}:${chosen.perHost}x${chosen.hosts}`,
+        workload: chosen.workload, cluster: clusterWord(),
         planner: chosen.planner, cost_model: chosen.costModel, seed: chosen.seed, time_limit_s: chosen.seconds,
         space: { widths: chosen.widths, kernels: chosen.kernels, ...(chosen.types.length ? { types: chosen.types } : {}) },
         ...(Object.keys(changes).length ? { changes } : {}),
@@ -226,14 +222,10 @@ class Start {
       await search(asked);
     });
   }
+}
 
-  private async guarded(act: () => Promise<void>): Promise<void> {
-    this.problem.hidden = true;
-    try {
-      await act();
-    } catch (error) {
-      this.problem.hidden = false;
-      this.problem.textContent = (error as Error).message;
-    }
-  }
+/** Do something; why it could not be done is said in its place. */
+async function guarded(trouble: HTMLElement, act: () => Promise<void>): Promise<void> {
+  trouble.textContent = "";
+  await act().catch((error: Error) => (trouble.textContent = error.message));
 }

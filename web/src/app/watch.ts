@@ -6,7 +6,7 @@ import { api, listen, type Fix, type SearchAsked, type SearchEvent } from "./api
 import { h, replace } from "../dom";
 import { button, say } from "./controls";
 import { percent, seconds } from "./format";
-import { askedOf, search } from "./shelf";
+import { askedOf, rivalOf, search } from "./shelf";
 
 export async function watch(into: HTMLElement, id: string): Promise<() => void> {
   const state = await api.searchState(id);
@@ -81,7 +81,8 @@ class Watch {
   private open(plan: string): void {
     this.ended = true;
     say("The search has ended with a plan.");
-    history.replaceState(null, "", `#/plan/${plan}`);
+    const rival = rivalOf(this.id);
+    history.replaceState(null, "", rival ? `#/compare/${rival},${plan}` : `#/plan/${plan}`);
     window.dispatchEvent(new HashChangeEvent("hashchange"));
   }
 

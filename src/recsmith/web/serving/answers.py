@@ -7,7 +7,8 @@ from recsmith.plans import Placement, StepCost
 from recsmith.problems import Space
 from recsmith.reports.plans import Slowest
 from recsmith.training.results.arms import ArmRow
-from recsmith.web.serving.requests import ConstraintsBody, ProblemChanges
+from recsmith.web.serving.edits import Draft, ProblemChanges
+from recsmith.web.serving.requests import ConstraintsBody
 
 Ending = Literal["done", "failed", "cancelled"]
 EventKind = Literal["queued", "started", "bound", "improved", "done", "failed", "cancelled"]
@@ -31,7 +32,11 @@ class NamedChoice:
 
 @record
 class WorkloadSummary:
-    """A workload that can be planned: a built-in one, or one that is kept here. id: what a search names."""
+    """A workload that can be planned: a built-in one, or one that is kept here. id: what a search names.
+
+    data_types: of its tables, the most frequent first. numbered: tables whose names had twins, and carry numbers now.
+    assumed: fields that its file did not tell, and that may be changed.
+    """
 
     id: str
     name: str
@@ -39,6 +44,9 @@ class WorkloadSummary:
     weight_bytes: int
     batch_size: int
     optimizer: str
+    data_types: tuple[str, ...]
+    numbered: int
+    assumed: tuple[str, ...]
 
 
 @record
@@ -72,15 +80,18 @@ class LimitsOfServer:
 
 @record
 class Choices:
-    """What there is to choose from."""
+    """What there is to choose from. folder: where plans lie; null where they are kept in memory."""
 
     version: str
+    folder: str | None
     workloads: tuple[WorkloadSummary, ...]
     clusters: tuple[ClusterSummary, ...]
     planners: tuple[NamedChoice, ...]
     cost_models: tuple[NamedChoice, ...]
     sharding_types: tuple[str, ...]
     compute_kernels: tuple[str, ...]
+    data_types: tuple[str, ...]
+    optimizers: tuple[str, ...]
     limits: LimitsOfServer
 
 
@@ -88,12 +99,16 @@ class Choices:
 class PlanSummary:
     """A plan that is kept here. origin: where it comes from, in words. gap: None where nothing bounds it.
 
-    slowest_rank, dominant_part: what decides the step. made: seconds since 1970.
+    parent: id of the plan that it was made from. made: seconds since 1970. unwritten: why its folder does not hold it
+    yet; empty where it does.
     """
 
     id: str
     name: str
+    note: str
     origin: str
+    parent: str | None
+    unwritten: str
     made: float
     workload: str
     cluster: str
@@ -146,32 +161,69 @@ class StreamView:
 
 
 @record
-class Opened:
-    """What a file held, which is kept here now; constraints are given back instead, for the page keeps them."""
+class RunningSummary:
+    """The plan that a job runs today, as TorchRec writes it: it has no cost before its tables and devices are named.
 
-    kind: Literal["workload", "cluster", "plan", "constraints", "stream"]
+    devices: how many ranks it names at least.
+    """
+
+    id: str
     name: str
+    tables: int
+    devices: int
+
+
+@record
+class Opened:
+    """What a file held, which is kept here now; constraints are given back instead, for the page keeps them.
+
+    notes: what to know of how it was read, in sentences. A log holds a running plan besides its workload.
+    """
+
+    kind: Literal["workload", "cluster", "plan", "constraints", "stream", "running"]
+    name: str
+    notes: tuple[str, ...] = ()
     workload: WorkloadSummary | None = None
     cluster: ClusterSummary | None = None
     plan: PlanSummary | None = None
     constraints: ConstraintsBody | None = None
     stream: StreamSummary | None = None
+    running: RunningSummary | None = None
+
+
+@record
+class DeletedPlan:
+    """A plan whose deletion can be undone."""
+
+    id: str
+    name: str
+
+
+@record
+class UnreadFile:
+    """A file of the folder that looks like a plan and cannot be read, and why."""
+
+    file: str
+    why: str
 
 
 @record
 class Shelves:
-    """What is kept here for this client."""
+    """What is kept here: plans of the folder, or of this client where there is none, and what this client opened."""
 
     workloads: tuple[WorkloadSummary, ...]
     clusters: tuple[ClusterSummary, ...]
     plans: tuple[PlanSummary, ...]
     streams: tuple[StreamSummary, ...]
+    deleted: tuple[DeletedPlan, ...]
+    unread: tuple[UnreadFile, ...]
 
 
 @record
 class PlanView:
     """A plan to look at: its summary, its cluster, what it must keep, and its placements with rows and columns.
 
+    draft: changes by hand that wait at it. question: what its search was asked for, where it has one.
     notes: what to know besides, in the sentences of terminal and report. valid_for: the space of the bound in words.
     devices_per_host: of the cluster's device, where it is one of the catalogue.
     """
@@ -183,6 +235,8 @@ class PlanView:
     devices_per_host: int | None
     cluster: ClusterSummary
     constraints: dict[str, Any]
+    draft: Draft
+    question: dict[str, Any] | None
     data: dict[str, Any]
 
 
@@ -200,6 +254,13 @@ class PricedEdit:
     overfull: tuple[int, ...]
     broken: tuple[str, ...]
     placements: tuple[Placement, ...]
+
+
+@record
+class TableSeconds:
+    """Seconds by which the device that pays most for each table were faster without it, by the tables' names."""
+
+    seconds: dict[str, float]
 
 
 @record

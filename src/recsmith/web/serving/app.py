@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
+from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
@@ -22,14 +23,17 @@ from recsmith.errors import RecSmithError, printable_json
 from recsmith.files.validators import adapter
 from recsmith.web.serving.answers import SearchEvent
 from recsmith.web.serving.calls import Server, read_call
-from recsmith.web.serving.endpoints import Attachment, Events
+from recsmith.web.serving.endpoints import Events
+from recsmith.web.serving.folder import PlanFolder
 from recsmith.web.serving.guard import Guard
+from recsmith.web.serving.kept_plans import Plans
 from recsmith.web.serving.operations import OPERATIONS, Operation, openapi
+from recsmith.web.serving.plan_endpoints import Attachment
 from recsmith.web.serving.pricing import Benches
 from recsmith.web.serving.searches import Searches
-from recsmith.web.serving.sessions import Sessions
+from recsmith.web.serving.sessions import PlanShelf, Sessions
 from recsmith.web.serving.settings import Settings, status_of
-from recsmith.web.serving.views import choices
+from recsmith.web.serving.views import choices, plan_summary
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 INDEX = "app.html"
@@ -37,8 +41,16 @@ NO_PAGE = b"<!doctype html><title>RecSmith</title><p>This installation has no pa
 
 
 def make_server(settings: Settings) -> Server:
-    """All that lives as long as the server, empty."""
-    return Server(settings, Sessions(settings), Searches(settings), Benches(settings.warm))
+    """All that lives as long as the server; plans are those of its folder, or each client's own."""
+    return Server(settings, Sessions(settings, plans_of(settings)), Searches(settings), Benches(settings.warm))
+
+
+def plans_of(settings: Settings) -> Callable[[], Plans]:
+    """What keeps the plans of a new session."""
+    if settings.folder is None:
+        return lambda: PlanShelf(settings.kept_plans, plan_summary)
+    folder = PlanFolder(Path(settings.folder), settings, plan_summary)
+    return lambda: folder
 
 
 def make_app(server: Server) -> ASGIApp:
@@ -77,7 +89,7 @@ def _answer(answer: Any, operation: Operation) -> Response:
     if isinstance(answer, Events):
         return StreamingResponse(_stream(answer), media_type=str(operation.answer))
     if isinstance(answer, Attachment):
-        headers = {"content-disposition": f'attachment; filename="{answer.name}"'}
+        headers = {"content-disposition": answer.disposition}
         return Response(answer.text, media_type=answer.kind, headers=headers)
     if answer is None:
         return Response(status_code=operation.status)

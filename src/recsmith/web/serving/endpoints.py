@@ -1,45 +1,39 @@
-"""What each operation does: from a call to an answer; operations.py says when."""
+"""What operations on files, workloads and searches do: from a call to an answer; operations.py says when."""
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from recsmith.clusters import Cluster, cluster_from_raw, cluster_to_raw
 from recsmith.errors import UsageError
-from recsmith.files import Given, Raw, decode, dump_json
+from recsmith.files import Raw, did_you_mean, spell_out
 from recsmith.planning.result import SearchOptions
+from recsmith.planning.simulate import price
 from recsmith.plans import Plan, plan_to_raw
 from recsmith.plans.files import plan_from_raw
 from recsmith.problems import constraints_to_raw
-from recsmith.problems.space import space_words
-from recsmith.reports.advice import ToldAdvice
-from recsmith.reports.plans import slowest_of
 from recsmith.training.results.arms import OnlineResult
 from recsmith.units import format_time
-from recsmith.web.report import html_of
-from recsmith.web.report_data import notes_of, report_data
-from recsmith.web.serving import answers, requests, views
+from recsmith.web.serving import answers, asked, requests, views
 from recsmith.web.serving.calls import Call
-from recsmith.web.serving.pricing import HandPrice
+from recsmith.web.serving.kept_plans import KeptPlan
 from recsmith.web.serving.searches import SearchJob
-from recsmith.web.serving.sessions import KeptPlan, KeptStream, Session
+from recsmith.web.serving.sessions import KeptStream, Session
 from recsmith.web.serving.settings import Refused
-from recsmith.web.serving.uploads import ReadUpload, check_cost_model, check_planner, check_size, read_upload
-from recsmith.web.serving.views import plan_data
-from recsmith.workloads import Workload, workload_to_raw
+from recsmith.web.serving.uploads import (
+    ReadUpload,
+    RunningText,
+    check_cost_model,
+    check_planner,
+    check_size,
+    read_upload,
+)
+from recsmith.workloads import Workload, load_workload, workload_to_raw
+from recsmith.workloads.data_types import DATA_TYPES
 from recsmith.workloads.sample import sample_workload
 
-MOST_COMPARED = 8  # plans side by side
-
-
-@dataclass(frozen=True)
-class Attachment:
-    """A file to download."""
-
-    name: str
-    kind: str
-    text: str
+NOT_ASKED = ("name", "stay")  # words of a request for a search that say nothing of its plan
 
 
 @dataclass(frozen=True)
@@ -60,42 +54,90 @@ async def choices(call: Call) -> answers.Choices:
 async def kept(call: Call) -> answers.Shelves:
     """What is kept for this client."""
     session = call.session
+    found = await call.server.work(session.plans.listing)
     return answers.Shelves(
         workloads=tuple(views.workload_summary(*each, session) for each in session.workloads.things.items()),
         clusters=tuple(views.cluster_summary(*each) for each in session.clusters.things.items()),
-        plans=tuple(views.plan_summary(*each) for each in session.plans.things.items()),
+        plans=found.plans, deleted=found.deleted, unread=found.unread,
         streams=tuple(views.stream_summary(*each) for each in session.streams.things.items()),
-    )
+    )  # fmt: skip
 
 
 async def open_file(call: Call) -> answers.Opened:
     """Read a file and keep what it holds."""
-    name, settings = call.query.get("name", ""), call.server.settings
-    return keep_read(
-        await call.server.work(read_upload, call.body, name, settings, call.number("batch_size")), call.session
-    )
+    name, settings, batch = call.query.get("name", ""), call.server.settings, call.number("batch_size")
+    assume = call.query.get("assume", "") == "true"
+    read = await call.server.work(lambda: read_upload(call.body, name, settings, batch, assume=assume))
+    if isinstance(read.held, Plan):
+        summary = await keep_plan(call, plan_of_file(read))
+        return answers.Opened(kind="plan", name=read.name, notes=read.notes, plan=summary)
+    return keep_read(read, call.session)
+
+
+def plan_of_file(read: ReadUpload) -> KeptPlan:
+    """The plan that a file held, as it is kept."""
+    assert isinstance(read.held, Plan)
+    return views.kept_plan(read.held, read.name, f"file {read.name}")
+
+
+async def keep_plan(call: Call, kept: KeptPlan) -> answers.PlanSummary:
+    """Keep a plan, and give it back in figures."""
+
+    def put() -> answers.PlanSummary:
+        plans = call.session.plans
+        key = plans.put(kept)
+        return views.plan_summary(key, plans.get(key))
+
+    return await call.server.work(put)
 
 
 def keep_read(read: ReadUpload, session: Session) -> answers.Opened:
-    """Keep what a file held, and say what it is."""
+    """Keep for a client what a file held, and say what it is."""
     held = read.held
+    running = read.running if isinstance(read.running, RunningText) else held if isinstance(held, RunningText) else None
+    opened = answers.Opened(
+        kind="running", name=read.name, notes=read.notes,
+        running=views.running_summary(session.running.put(running), running) if running else None,
+    )  # fmt: skip
     if isinstance(held, Workload):
         key = session.workloads.put(held)
-        session.names[key] = Path(read.name).stem
-        summary = views.workload_summary(key, held, session)
-        return answers.Opened(kind="workload", name=read.name, workload=summary)
+        session.names[key], session.assumed[key] = Path(read.name).stem, read.assumed
+        return replace(opened, kind="workload", workload=views.workload_summary(key, held, session))
     if isinstance(held, Cluster):
-        return answers.Opened(
-            kind="cluster", name=read.name, cluster=views.cluster_summary(session.clusters.put(held), held)
-        )
-    if isinstance(held, Plan):
-        plan = _keep(session, views.kept_plan(held, read.name, f"file {read.name}"))
-        return answers.Opened(kind="plan", name=read.name, plan=plan)
+        return replace(opened, kind="cluster", cluster=views.cluster_summary(session.clusters.put(held), held))
     if isinstance(held, OnlineResult):
         stream = KeptStream(read.name, held)
-        summary = views.stream_summary(session.streams.put(stream), stream)
-        return answers.Opened(kind="stream", name=read.name, stream=summary)
-    return answers.Opened(kind="constraints", name=read.name, constraints=requests.rules_of(held))
+        return replace(opened, kind="stream", stream=views.stream_summary(session.streams.put(stream), stream))
+    if isinstance(held, Plan):
+        kept_ = plan_of_file(read)
+        return replace(opened, kind="plan", plan=views.plan_summary(session.plans.put(kept_), kept_))
+    if isinstance(held, RunningText):
+        return opened
+    return replace(opened, kind="constraints", constraints=asked.rules_of(held))
+
+
+async def change_workload(call: Call) -> answers.WorkloadSummary:
+    """Say what a file did not tell of its tables."""
+    session, wanted = call.session, call.noun(requests.AssumedChange)
+    found = load_workload(session.workloads.get(call.key), batch_size=wanted.batch_size, optimizer=wanted.optimizer)
+    if wanted.data_type is not None:
+        if wanted.data_type not in DATA_TYPES:
+            hint = did_you_mean(wanted.data_type, list(DATA_TYPES))
+            raise UsageError(f"no data type is called '{wanted.data_type[:60]}'{hint}")
+        found = replace(found, tables=tuple(replace(each, data_type=wanted.data_type) for each in found.tables))
+    session.workloads.keep(call.key, found)
+    return views.workload_summary(call.key, found, session)
+
+
+async def price_running(call: Call) -> answers.PlanSummary:
+    """Price the plan that a job runs, and keep it."""
+    session, wanted = call.session, call.noun(requests.RunningOn)
+    text = session.running.get(call.key).text
+    workload = asked.workload_of(wanted.workload, session)
+    cluster = asked.cluster_of(wanted.cluster, session)
+    check_size(workload, cluster, call.server.settings)
+    plan = await call.server.work(price, workload, cluster, text)
+    return await keep_plan(call, views.kept_plan(plan, f"{Path(text).stem}, running", f"running plan of {text}"))
 
 
 async def stream_view(call: Call) -> answers.StreamView:
@@ -126,10 +168,14 @@ async def start_search(call: Call) -> answers.SearchState:
         cluster = cluster_from_raw(problem["cluster"], "the cluster")
         name = f"{call.session.names[wanted.workload]} on {views.short_name(cluster)}"
 
+    told = {word: value for word, value in spell_out(wanted).items() if value is not None and word not in NOT_ASKED}
+    question = told | ({"workload": problem["workload"].get("name") or name} if wanted.workload else {})
+
     async def keep(event: Raw) -> answers.PlanSummary:
         plan = await call.server.work(plan_from_raw, event["plan"], "the plan that was found")
         origin = f"planner {wanted.planner}, {format_time(event['elapsed_s'])}"
-        return _keep(call.session, views.kept_plan(plan, name, origin, event))
+        made = views.kept_plan(plan, name, origin, parent=wanted.plan, question=question, run=event)
+        return await keep_plan(call, made)
 
     return call.server.searches.start(call.session.key, name, problem, keep, stays=wanted.stay).state
 
@@ -149,12 +195,12 @@ def _problem(wanted: requests.SearchRequest, call: Call) -> Raw:
     start = session.plans.get(wanted.plan).plan if wanted.plan else None
     if start is not None:
         workload, cluster = start.workload, start.cluster
-        space, limits = requests.limits_of_plan(start, wanted.constraints, wanted.space)
+        space, limits = asked.limits_of_plan(start, wanted.constraints, wanted.space)
     else:
-        workload = requests.workload_of(wanted.workload or "", session)
-        cluster = requests.cluster_of(wanted.cluster or "", session)
-        space, limits = requests.limits_of(wanted.constraints, wanted.space)
-    workload, cluster = requests.changed(workload, cluster, wanted.changes)
+        workload = asked.workload_of(wanted.workload or "", session)
+        cluster = asked.cluster_of(wanted.cluster or "", session)
+        space, limits = asked.limits_of(wanted.constraints, wanted.space)
+    workload, cluster = asked.changed(workload, cluster, wanted.changes)
     check_size(workload, cluster, settings)
     limits.check_names([table.name for table in workload.tables])
     return {
@@ -196,109 +242,3 @@ async def cancel_search(call: Call) -> answers.SearchState:
 
 def _search(call: Call) -> SearchJob:
     return call.server.searches.find(call.key, call.session.key)
-
-
-# --- plans --------------------------------------------------------------------------------------------------------
-
-
-async def plan_view(call: Call) -> answers.PlanView:
-    """A plan to look at."""
-    found = call.session.plans.get(call.key)
-    return answers.PlanView(
-        summary=views.plan_summary(call.key, found),
-        notes=tuple(notes_of(found.plan)),
-        slowest=slowest_of(found.plan.cost, found.plan.cost_model),
-        valid_for=space_words(found.plan.bound.space),
-        devices_per_host=views.devices_per_host(found.plan.cluster),
-        cluster=views.cluster_summary("", found.plan.cluster),
-        constraints=found.plan.constraints,
-        data=await call.server.work(plan_data, found.plan),
-    )
-
-
-async def delete_plan(call: Call) -> None:
-    """Forget a plan."""
-    call.session.plans.drop(call.key)
-
-
-async def price_edit(call: Call) -> answers.PricedEdit:
-    """What a changed plan costs."""
-    plan, edit = call.session.plans.get(call.key).plan, call.noun(requests.PlanEdit)
-    found = await call.server.work(_priced, call, plan, edit.moves, edit.changes)
-    moved = {move.table for move in edit.moves}
-    return answers.PricedEdit(
-        cost=found.cost, bound_s=found.bound.of_step(found.cost), gap=found.gap, broken=found.broken,
-        slowest=slowest_of(found.cost, plan.cost_model),
-        overfull=tuple(device.rank for device in found.cost.overfull),
-        placements=tuple(each for each in found.placements if each.table in moved),
-    )  # fmt: skip
-
-
-def _priced(
-    call: Call, plan: Plan, moves: tuple[requests.PieceMove, ...], changes: requests.ProblemChanges | None
-) -> HandPrice:
-    _check_change(plan, changes, call)
-    return call.server.benches.of(call.key, plan, changes).price(moves)
-
-
-def _check_change(plan: Plan, changes: requests.ProblemChanges | None, call: Call) -> None:
-    check_size(*requests.changed(plan.workload, plan.cluster, changes), call.server.settings)
-
-
-async def keep_edit(call: Call) -> answers.PlanSummary:
-    """Keep a changed plan."""
-    found, edit = call.session.plans.get(call.key), call.noun(requests.PlanEdit)
-    plan = await call.server.work(_edited, call, found.plan, edit)
-    name = edit.name or f"{found.name}, by hand"
-    return _keep(call.session, views.kept_plan(plan, name, f"{found.name}, changed by hand"))
-
-
-def _edited(call: Call, plan: Plan, edit: requests.PlanEdit) -> Plan:
-    _check_change(plan, edit.changes, call)
-    bench = call.server.benches.of(call.key, plan, edit.changes)
-    found = bench.price(edit.moves)
-    if found.cost.overfull:
-        ranks = ", ".join(str(device.rank) for device in found.cost.overfull[:MOST_COMPARED])
-        raise UsageError(
-            f"the changed plan needs more memory than device {ranks} has, and no job could run it; move a shard away"
-        )
-    return bench.plan_of(found)
-
-
-async def plan_advice(call: Call) -> ToldAdvice:
-    """What pays beside a plan."""
-    plan = call.session.plans.get(call.key).plan
-    found = await call.server.searches.ask(call.session.key, {"advised": plan_to_raw(plan)})
-    return decode(ToldAdvice, found["advice"], Given.of("the advice", ""))
-
-
-async def plan_file(call: Call) -> Attachment:
-    """The file of a plan."""
-    plan = call.session.plans.get(call.key).plan
-    text = await call.server.work(lambda: dump_json(plan_to_raw(plan)))
-    return Attachment(f"plan-{plan.digest[:12]}.json", "application/json", text)
-
-
-async def compare(call: Call) -> answers.SideBySide:
-    """Plans side by side."""
-    keys = tuple(dict.fromkeys(call.query.getlist("plan")))
-    if not 2 <= len(keys) <= MOST_COMPARED:
-        raise UsageError(f"{len(keys)} plans cannot be compared; name between 2 and {MOST_COMPARED}")
-    return await call.server.work(views.side_by_side, keys, call.session)
-
-
-def _keep(session: Session, plan: KeptPlan) -> answers.PlanSummary:
-    return views.plan_summary(session.plans.put(plan), plan)
-
-
-async def plan_report(call: Call) -> Attachment:
-    """The report of a plan, alone or against another one."""
-    found, against = call.session.plans.get(call.key), call.query.get("against")
-    other = call.session.plans.get(against) if against else None
-    text = await call.server.work(_report, found, other)
-    return Attachment(f"plan-{found.plan.digest[:12]}.html", "text/html", text)
-
-
-def _report(found: KeptPlan, other: KeptPlan | None) -> str:
-    against, name = (other.plan, other.name) if other else (None, "")
-    return html_of(report_data(found.plan, found.name, against, name))

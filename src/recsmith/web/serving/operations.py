@@ -7,9 +7,10 @@ from typing import Any, Literal
 from recsmith._version import __version__
 from recsmith.files import Raw
 from recsmith.reports.advice import ToldAdvice
-from recsmith.web.serving import answers, endpoints, requests
+from recsmith.web.serving import answers, endpoints, plan_endpoints, requests
 from recsmith.web.serving.answers import Refusal, SearchEvent
 from recsmith.web.serving.calls import Call
+from recsmith.web.serving.edits import Draft, DraftChange, PlanEdit
 
 Body = Literal["file"] | type | None  # bytes of a file, a noun as JSON, or nothing
 WHY = {
@@ -18,11 +19,12 @@ WHY = {
     403: "The request comes from another site.",
     404: "No such thing is kept here.",
     408: "The request did not come in whole in time.",
-    409: "A search of yours is running.",
+    409: "A search of yours is running, or the same was changed elsewhere meanwhile.",
     413: "The request, or its problem, is too large.",
     421: "The Host header names another machine.",
     422: "The file or the body cannot be read as what it should be.",
     429: "Too many searches are waiting.",
+    507: "The folder of plans cannot be written to.",
 }
 ALWAYS = (401, 403, 421)
 PLACE = "#/components/schemas/{model}"
@@ -63,12 +65,15 @@ class Operation:
 
 NAME = Query("name", "The file's name; its ending says CSV.", {"type": "string"})
 BATCH = Query("batch_size", "Of a CSV workload, which has no place for it.", {"type": "integer", "minimum": 1})
+ASSUME = Query("assume", "Whether a CSV without a batch size is read with an assumed one.", {"type": "boolean"})
 
 PLANS = Query("plan", "Ids of plans, the first being what the others are compared with.",
               {"type": "array", "items": {"type": "string"}, "minItems": 2, "maxItems": 8}, required=True)  # fmt: skip
 
 AGAINST = Query("against", "Id of a plan that the report compares with.", {"type": "string"})
 BAD = (400, 408, 413, 422)  # what is sent breaks a rule, is late, too large, or cannot be read
+READ = (400, 404, 422)  # no such plan, or one whose file is damaged
+WRITTEN = (*BAD, 404, 409, 507)
 STREAM, JSON, HTML = "text/event-stream", "application/json", "text/html"
 
 OPERATIONS = (
@@ -76,8 +81,12 @@ OPERATIONS = (
               endpoints.choices, answers.Choices),
     Operation("GET", "/api/kept", "The workloads, clusters, plans and streams that are kept here for you.",
               endpoints.kept, answers.Shelves),
-    Operation("POST", "/api/files", "Open a file: a workload, a cluster, a plan, constraints, or arms of a stream.",
-              endpoints.open_file, answers.Opened, 201, body="file", query=(NAME, BATCH), refusals=BAD),
+    Operation("POST", "/api/files", "Open a file: tables, a cluster, a plan, constraints, a log, arms of a stream.",
+              endpoints.open_file, answers.Opened, 201, body="file", query=(NAME, BATCH, ASSUME), refusals=BAD),
+    Operation("PATCH", "/api/workloads/{id}", "Say what a file did not tell of its tables.",
+              endpoints.change_workload, answers.WorkloadSummary, body=requests.AssumedChange, refusals=(*BAD, 404)),
+    Operation("POST", "/api/running/{id}/plan", "Price the plan that a job runs, and keep it.",
+              endpoints.price_running, answers.PlanSummary, 201, body=requests.RunningOn, refusals=(*BAD, 404)),
     Operation("GET", "/api/streams/{id}", "How a stream is best learned, as `recsmith bench online` found it.",
               endpoints.stream_view, answers.StreamView, refusals=(404,)),
     Operation("POST", "/api/samples", "Draw a sample of tables like those of a production model.",
@@ -96,21 +105,31 @@ OPERATIONS = (
     Operation("DELETE", "/api/searches/{id}", "Cancel a search: its process ends, and there is no plan.",
               endpoints.cancel_search, answers.SearchState, refusals=(404,)),
     Operation("GET", "/api/plans/{id}", "A plan to look at.",
-              endpoints.plan_view, answers.PlanView, refusals=(404,)),
-    Operation("DELETE", "/api/plans/{id}", "Forget a plan.",
-              endpoints.delete_plan, None, 204, refusals=(404,)),
+              plan_endpoints.plan_view, answers.PlanView, refusals=READ),
+    Operation("PATCH", "/api/plans/{id}", "Name a plan, or note something of it.",
+              plan_endpoints.change_plan, answers.PlanSummary, body=requests.PlanChange, refusals=WRITTEN),
+    Operation("DELETE", "/api/plans/{id}", "Delete a plan, so that it can be undone.",
+              plan_endpoints.delete_plan, None, 204, refusals=(404, 409, 507)),
+    Operation("POST", "/api/plans/{id}/restore", "Undo the deletion of a plan.",
+              plan_endpoints.restore_plan, answers.PlanSummary, refusals=(*READ, 409, 507)),
+    Operation("POST", "/api/plans/{id}/copies", "Keep a copy of a plan.",
+              plan_endpoints.copy_plan, answers.PlanSummary, 201, body=requests.PlanCopy, refusals=WRITTEN),
     Operation("POST", "/api/plans/{id}/price", "What a plan costs once pieces are moved or its problem changes.",
-              endpoints.price_edit, answers.PricedEdit, body=requests.PlanEdit, refusals=(*BAD, 404)),
+              plan_endpoints.price_edit, answers.PricedEdit, body=PlanEdit, refusals=(*BAD, 404)),
+    Operation("GET", "/api/plans/{id}/seconds", "Seconds that each table costs the device that pays most for it.",
+              plan_endpoints.table_seconds, answers.TableSeconds, refusals=READ),
+    Operation("PUT", "/api/plans/{id}/draft", "Keep changes by hand that are no plan yet, step by step.",
+              plan_endpoints.keep_draft, Draft, body=DraftChange, refusals=WRITTEN),
     Operation("POST", "/api/plans/{id}/edits", "Keep a plan whose pieces are moved or whose problem changes.",
-              endpoints.keep_edit, answers.PlanSummary, 201, body=requests.PlanEdit, refusals=(*BAD, 404)),
+              plan_endpoints.keep_edit, answers.PlanSummary, 201, body=PlanEdit, refusals=(*BAD, 404)),
     Operation("GET", "/api/plans/{id}/advice", "Which changes of a plan's job pay, as `recsmith advise`.",
-              endpoints.plan_advice, ToldAdvice, refusals=(400, 404, 409, 429)),
+              plan_endpoints.plan_advice, ToldAdvice, refusals=(400, 404, 409, 422, 429)),
     Operation("GET", "/api/plans/{id}/file", "The file of a plan, which `recsmith simulate` and jobs read.",
-              endpoints.plan_file, JSON, refusals=(404,)),
+              plan_endpoints.plan_file, JSON, refusals=READ),
     Operation("GET", "/api/plans/{id}/report", "The report of a plan as one HTML file that opens offline.",
-              endpoints.plan_report, HTML, query=(AGAINST,), refusals=(400, 404)),
+              plan_endpoints.plan_report, HTML, query=(AGAINST,), refusals=READ),
     Operation("GET", "/api/comparison", "Plans side by side, and what changes from the first to each other.",
-              endpoints.compare, answers.SideBySide, query=(PLANS,), refusals=(400, 404)),
+              plan_endpoints.compare, answers.SideBySide, query=(PLANS,), refusals=READ),
 )  # fmt: skip
 
 

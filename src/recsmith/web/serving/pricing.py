@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from recsmith.analyses.placed_costs import PlacedCosts
 from recsmith.bounds import first_bound, lower_bound
 from recsmith.costs import Evaluator, price
 from recsmith.costs import cost_model as find_cost_model
@@ -31,8 +32,10 @@ from recsmith.problems import (
 )
 from recsmith.sharding import Span
 from recsmith.units import counted
-from recsmith.web.serving.requests import PieceMove, ProblemChanges, changed
+from recsmith.web.serving.asked import changed
+from recsmith.web.serving.edits import PieceMove, ProblemChanges
 
+BenchKey = tuple[str, str, str, ProblemChanges | None]
 PAST_BOUND = 1e-9  # relative: what rounding may put a plan below its bound
 
 
@@ -123,6 +126,15 @@ class Bench:
     def _is_below_bound(self, cost: StepCost) -> bool:
         return self.bound.value_s is not None and cost.total_s < self.bound.value_s * (1 - PAST_BOUND)
 
+    def seconds_of_tables(self) -> dict[str, float]:
+        """Seconds by which the device that pays most for each table were faster without it, as the report says."""
+        placed = PlacedCosts(self.pricing, self.footprint)
+        saved = [placed.saved_by(index)[1].sum(axis=1).max() for index in range(len(self.wider.tables))]
+        return {
+            table.name: float(value) if np.isfinite(value) else 0.0
+            for table, value in zip(self.wider.tables, saved, strict=True)
+        }
+
     def plan_of(self, found: HandPrice) -> Plan:
         """The plan of a price, which can be kept and downloaded; its bound is that of `simulate`, a second of work."""
         bound = self.bound if self.is_plans_own else lower_bound(self.evaluator).bound
@@ -138,21 +150,22 @@ class Benches:
 
     def __init__(self, most: int) -> None:
         self.most = most
-        self.warm: OrderedDict[tuple[str, ProblemChanges | None], Bench] = OrderedDict()
+        self.warm: OrderedDict[BenchKey, Bench] = OrderedDict()
         self.lock = threading.Lock()
 
     def of(self, key: str, plan: Plan, changes: ProblemChanges | None) -> Bench:
         """The bench of a plan, made where it is not at hand."""
-        found = self._at_hand((key, changes))
-        return found if found is not None else self._keep((key, changes), Bench(plan, changes))
+        whole = (key, plan.digest, plan.cost_model, changes)  # an id may be of another plan, once its file is another
+        found = self._at_hand(whole)
+        return found if found is not None else self._keep(whole, Bench(plan, changes))
 
-    def _at_hand(self, key: tuple[str, ProblemChanges | None]) -> Bench | None:
+    def _at_hand(self, key: BenchKey) -> Bench | None:
         with self.lock:
             if key in self.warm:
                 self.warm.move_to_end(key)
             return self.warm.get(key)
 
-    def _keep(self, key: tuple[str, ProblemChanges | None], bench: Bench) -> Bench:
+    def _keep(self, key: BenchKey, bench: Bench) -> Bench:
         with self.lock:
             self.warm[key] = bench
             while len(self.warm) > self.most:

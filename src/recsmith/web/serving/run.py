@@ -15,9 +15,11 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from recsmith.errors import UsageError
 from recsmith.files import read_bytes
+from recsmith.plans import Plan
 from recsmith.web.serving.app import make_app, make_server
 from recsmith.web.serving.calls import Server
-from recsmith.web.serving.endpoints import keep_read
+from recsmith.web.serving.endpoints import keep_read, plan_of_file
+from recsmith.web.serving.kept_plans import KeptPlan, Plans
 from recsmith.web.serving.settings import Settings
 from recsmith.web.serving.uploads import read_upload
 
@@ -28,6 +30,7 @@ FAREWELL_S = 2  # seconds that open connections have once the server ends
 def serve(
     files: Sequence[str],
     *,
+    folder: str | None,
     host: str,
     port: int,
     batch_size: int | None = None,
@@ -36,14 +39,19 @@ def serve(
 ) -> None:
     """Serve the page until Ctrl-C, with files that every client finds opened.
 
-    on_address: told the address with its token, once the server can be reached.
+    folder: of plans; None keeps them in memory. on_address: told the address with its token, once the server can be
+    reached.
 
     Raises:
-        UsageError: a file cannot be read, or the port is taken.
+        UsageError: a file cannot be read, the folder cannot be, or the port is taken.
     """
-    settings = Settings(host=host, token=secrets.token_urlsafe(32))
+    place = None if folder is None else str(Path(folder).absolute())
+    settings = Settings(host=host, token=secrets.token_urlsafe(32), folder=place)
     server = make_server(settings)
     loaded = [read_upload(bytes(read_bytes(file)), Path(file).name, settings, batch_size) for file in files]
+    if folder is not None:
+        _put_once([plan_of_file(each) for each in loaded if isinstance(each.held, Plan)], server.sessions.plans())
+        loaded = [each for each in loaded if not isinstance(each.held, Plan)]
     server.sessions.prepare = lambda session: [keep_read(each, session) for each in loaded].clear()
     with _bound(host, port) as bound:
         address = f"http://{_shown(host)}:{bound.getsockname()[1]}/?token={settings.token}"
@@ -54,6 +62,14 @@ def serve(
                 webbrowser.open(address)
 
         _run(server, bound, on_start)
+
+
+def _put_once(kept: list[KeptPlan], plans: Plans) -> None:
+    """Put plans into a folder, but for those that it holds from another time that this command was given."""
+    there = {(each.digest, each.cost_model, each.origin) for each in plans.listing().plans}
+    for each in kept:
+        if (each.plan.digest, each.plan.cost_model, each.card.origin) not in there:
+            plans.put(each)
 
 
 def _shown(host: str) -> str:

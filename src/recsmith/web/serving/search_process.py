@@ -42,7 +42,7 @@ from recsmith.reports.advice import told_advice
 from recsmith.sharding import UVM_CACHING
 from recsmith.units import counted, parse_size
 from recsmith.web.serving.answers import Fix
-from recsmith.web.serving.requests import ProblemChanges
+from recsmith.web.serving.edits import ProblemChanges
 from recsmith.workloads import workload_from_raw
 
 CHECKED = re.compile(r" ?(Proved\. )?(Checked to work: .*|No single change that was tried is enough)\.?$", re.DOTALL)

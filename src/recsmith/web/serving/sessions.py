@@ -1,16 +1,22 @@
-"""What each client keeps on the server, in memory alone and for a limited time: files that it opened, and plans."""
+"""What each client keeps on the server, in memory and for a limited time: files that it opened.
+
+Its plans are those of the server's folder; without a folder they are in memory, too, each client's own.
+"""
 
 import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 from recsmith.clusters import Cluster
-from recsmith.plans import Plan
 from recsmith.training.results.arms import OnlineResult
+from recsmith.web.serving.answers import DeletedPlan, PlanSummary
+from recsmith.web.serving.edits import Draft, DraftChange, next_draft
+from recsmith.web.serving.kept_plans import KeptPlan, Listing, Plans, check_base
 from recsmith.web.serving.settings import Refused, Settings
+from recsmith.web.serving.uploads import RunningText
 from recsmith.workloads import Workload
 
 PROGRAMS = "programs"  # the session of those who send the token itself
@@ -28,10 +34,14 @@ class Shelf(Generic[Kept]):
     def put(self, thing: Kept) -> str:
         """Keep a thing under a new id; the oldest leaves where there are too many."""
         key = f"{self.kind}-{secrets.token_hex(8)}"
+        self.keep(key, thing)
+        return key
+
+    def keep(self, key: str, thing: Kept) -> None:
+        """Keep a thing under an id of its own."""
         self.things[key] = thing
         while len(self.things) > self.most:
             self.things.popitem(last=False)
-        return key
 
     def get(self, key: str) -> Kept:
         """The thing of an id; Refused (404) where there is none."""
@@ -45,18 +55,58 @@ class Shelf(Generic[Kept]):
         del self.things[key]
 
 
-@dataclass(frozen=True)
-class KeptPlan:
-    """A plan, where it comes from in words, and how its search went: seconds, tries, and whether it was cut short."""
+class PlanShelf:
+    """The latest plans of one client, in memory alone; they go with the server."""
 
-    name: str
-    origin: str
-    plan: Plan
-    made: float
-    elapsed_s: float | None = None
-    iterations: int | None = None
-    truncated: bool = False
-    notes: tuple[str, ...] = ()
+    def __init__(self, most: int, summary: Callable[[str, KeptPlan], PlanSummary]) -> None:
+        self.shelf = Shelf[KeptPlan]("plan", most)
+        self.gone = Shelf[KeptPlan]("plan", most)
+        self.drafts: dict[str, Draft] = {}
+        self.summary = summary
+
+    def put(self, kept: KeptPlan) -> str:
+        """Keep a plan under a new id."""
+        return self.shelf.put(kept)
+
+    def get(self, key: str) -> KeptPlan:
+        """The plan of an id; Refused (404) where there is none."""
+        return self.shelf.get(key)
+
+    def listing(self) -> Listing:
+        """All plans in figures, and names of those that were deleted."""
+        return Listing(
+            plans=tuple(self.summary(*each) for each in self.shelf.things.items()),
+            deleted=tuple(DeletedPlan(id=key, name=kept.name) for key, kept in self.gone.things.items()),
+        )
+
+    def change(self, key: str, name: str | None, note: str | None) -> None:
+        """Give a plan another name, or note."""
+        kept = self.get(key)
+        given = {word: value for word, value in (("name", name), ("note", note)) if value is not None}
+        self.shelf.keep(key, replace(kept, card=replace(kept.card, **given)))
+
+    def drop(self, key: str) -> None:
+        """Delete a plan."""
+        self.gone.keep(key, self.get(key))
+        self.shelf.drop(key)
+
+    def restore(self, key: str) -> str:
+        """Undo a deletion."""
+        self.shelf.keep(key, self.gone.get(key))
+        self.gone.drop(key)
+        return key
+
+    def draft(self, key: str) -> Draft:
+        """The changes by hand that wait at a plan."""
+        self.get(key)
+        return self.drafts.get(key, Draft())
+
+    def keep_draft(self, key: str, change: DraftChange) -> Draft:
+        """Put a draft in the place of the one that was changed."""
+        check_base(self.draft(key), change)
+        self.drafts = {each: draft for each, draft in self.drafts.items() if each in self.shelf.things}
+        self.drafts[key] = next_draft(change, self.get(key).plan.digest)
+        return self.drafts[key]
 
 
 @dataclass(frozen=True)
@@ -72,34 +122,36 @@ class Session:
     """A client and its things. used: seconds of a clock that never goes back."""
 
     key: str
+    plans: Plans
     workloads: Shelf[Workload]
     clusters: Shelf[Cluster]
-    plans: Shelf[KeptPlan]
     streams: Shelf[KeptStream]
+    running: Shelf[RunningText]
     names: dict[str, str] = field(default_factory=dict[str, str])  # of files, by the id of what they held
+    assumed: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])  # of their tables, likewise
     used: float = field(default_factory=time.monotonic)
 
     @classmethod
-    def new(cls, key: str, settings: Settings) -> "Session":
-        """An empty session."""
+    def new(cls, key: str, plans: Plans, settings: Settings) -> "Session":
+        """A session without files."""
         return cls(
-            key, Shelf("workload", settings.kept_files), Shelf("cluster", settings.kept_files),
-            Shelf("plan", settings.kept_plans), Shelf("stream", settings.kept_files),
+            key, plans, Shelf("workload", settings.kept_files), Shelf("cluster", settings.kept_files),
+            Shelf("stream", settings.kept_files), Shelf("running", settings.kept_files),
         )  # fmt: skip
 
 
 class Sessions:
-    """All sessions by their keys, which only the clients' cookies hold."""
+    """All sessions by their keys, which only the clients' cookies hold. plans: what keeps those of a new session."""
 
-    def __init__(self, settings: Settings) -> None:
-        self.settings = settings
+    def __init__(self, settings: Settings, plans: Callable[[], Plans]) -> None:
+        self.settings, self.plans = settings, plans
         self.by_key: dict[str, Session] = {}
         self.prepare: Callable[[Session], None] = lambda _: None  # puts into a new session what every one begins with
 
     def open(self, key: str | None = None) -> Session:
         """A new session; those that have been idle too long leave, and the idlest where there are too many."""
         self._forget()
-        session = Session.new(key or secrets.token_urlsafe(32), self.settings)
+        session = Session.new(key or secrets.token_urlsafe(32), self.plans(), self.settings)
         self.prepare(session)
         self.by_key[session.key] = session
         return session

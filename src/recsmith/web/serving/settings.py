@@ -31,7 +31,10 @@ class Settings:
     waiting: int = 8  # searches that may wait for one that runs
     sessions: int = 16  # clients; the one that has been idle longest leaves
     idle_s: float = 12 * 3600.0  # until a session is forgotten
-    kept_plans: int = 50  # of a session; the oldest leaves
+    folder: str | None = None  # where plans lie; None keeps them in memory, those of each client for itself
+    kept_plans: int = 50  # of a session in memory; the oldest leaves
+    opened_plans: int = 8  # of a folder, which stay read: some 10 MB each for 2,000 tables
+    plan_bytes: int = 64 * 2**20  # of a plan in the folder; larger ones take the page minutes
     kept_files: int = 20  # workloads, clusters and streams of a session; the oldest leaves
     warm: int = 4  # evaluators that are kept for pricing by hand: some 10 MB each for 500 tables on 16 devices
 

@@ -1,6 +1,7 @@
 """Files that a client sends, read as the command line reads them; never looked for in the file system."""
 
 import re
+import warnings
 from dataclasses import dataclass
 
 from recsmith import _plugins
@@ -16,53 +17,119 @@ from recsmith.planning.simulate import simulate
 from recsmith.plans import PlacedTables, Plan
 from recsmith.plans.files import SCHEMA as PLAN_SCHEMA
 from recsmith.plans.files import load_placed
+from recsmith.plans.running import running_plan
 from recsmith.problems import Constraints, load_constraints
 from recsmith.problems.constraint_files import CONSTRAINTS_SCHEMA
 from recsmith.reports.online import ONLINE_SCHEMA, online_from_raw
 from recsmith.training.results.arms import OnlineResult
 from recsmith.web.serving.settings import Refused, Settings
 from recsmith.workloads import Workload, load_workload
+from recsmith.workloads.files import CSV_COLUMNS
 from recsmith.workloads.torchrec_log import find_report
 
+ASSUMED_BATCH = 8192  # samples per device and step, of a CSV that comes without; the page says so and offers to change
+LONGEST_HEADER = 4096  # characters in which the first line of a CSV ends
 LONGEST_NAME = 120  # characters of a file's name that messages show
 _SCHEMA = re.compile(r"""["']?schema["']?\s*:\s*["']?(recsmith/[a-z-]+/1)""")
 
 
 @dataclass(frozen=True)
+class RunningText:
+    """A plan that a job runs today, as TorchRec writes it. devices: how many ranks it names at least."""
+
+    text: Given
+    tables: int
+    devices: int
+
+
+@dataclass(frozen=True)
 class ReadUpload:
-    """What a file held. name: of the file, for people."""
+    """What a file held. name: of the file, for people.
+
+    assumed: what of its tables the file did not tell, by the names of the fields. notes: what to know, in sentences.
+    running: the plan that a job runs, which a log holds besides its tables.
+    """
 
     name: str
-    held: Workload | Cluster | Plan | Constraints | OnlineResult
+    held: Workload | Cluster | Plan | Constraints | OnlineResult | RunningText
+    assumed: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    running: RunningText | None = None
 
 
-def read_upload(data: bytes, name: str, settings: Settings, batch_size: int | None = None) -> ReadUpload:
-    """What a file holds, told by its schema: a workload, cluster, plan, constraints, or how a stream is learned best.
+def read_upload(
+    data: bytes, name: str, settings: Settings, batch_size: int | None = None, *, assume: bool = False
+) -> ReadUpload:
+    """What a text holds: a workload, cluster, plan, constraints, how a stream is learned best, or a running plan.
 
-    A log or CSV holds a workload.
+    Files of RecSmith are told by their schema, CSV by its ending or its header; logs hold a workload and a running
+    plan. assume: whether a CSV that comes without a batch size is read with ASSUMED_BATCH.
 
     Raises:
-        UsageError: the file is none of these, or breaks a rule; the sentences are those of the command line.
+        UsageError: the text is none of these, or breaks a rule; the sentences are those of the command line.
         Refused: it is too large for the page.
     """
-    shown = shown_name(name)
-    try:
-        given = Given.of(shown, data.decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
-        raise CorruptFile(f"'{shown}' is not UTF-8 text (byte {error.start}); save it as UTF-8") from None
-    held = _read(given, batch_size)
+    given = _given(data, name)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        is_log = find_report(given.text, given) is not None
+        running = _running(given, is_log=is_log)
+        batch, assumed = _assumed(given, batch_size, is_log=is_log, assume=assume)
+        held = running if running and not is_log else _read(given, batch, is_log=is_log)
     if isinstance(held, PlacedTables | Plan):
         check_cost_model(held.cost_model or DEFAULT_COST_MODEL)
         check_size(held.workload, held.cluster, settings)
     elif isinstance(held, Workload):
         check_size(held, None, settings)
-    return ReadUpload(shown, simulate(given) if isinstance(held, PlacedTables) else held)
+    return ReadUpload(
+        str(given), simulate(given) if isinstance(held, PlacedTables) else held,
+        assumed if isinstance(held, Workload) else (), tuple(dict.fromkeys(str(each.message) for each in caught)),
+        None if running is held else running,
+    )  # fmt: skip
+
+
+def _given(data: bytes, name: str) -> Given:
+    shown = shown_name(name)
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise CorruptFile(f"'{shown}' is not UTF-8 text (byte {error.start}); save it as UTF-8") from None
+    return Given.of(shown if shown.endswith(".csv") or not _is_table(text) else f"{shown}.csv", text)
+
+
+def _is_table(text: str) -> bool:
+    """Whether a text begins with the header of a CSV workload, as what is pasted has no ending that says so."""
+    words = text.lstrip()[:LONGEST_HEADER].partition("\n")[0].strip().split(",")
+    return len(words) > 1 and set(words) <= set(CSV_COLUMNS)
+
+
+def _running(given: Given, *, is_log: bool) -> RunningText | None:
+    """The running plan of a text, where it is one of TorchRec's forms; a log whose plan is odd still has its tables."""
+    try:
+        found = running_plan(given.text, given)
+    except UsageError:
+        if is_log:
+            return None
+        raise
+    if found is None:
+        return None
+    ranks = max((rank for table in found.tables for rank in table.ranks), default=0)
+    return RunningText(given, len(found.tables), found.world_size or ranks + 1)
+
+
+def _assumed(given: Given, batch_size: int | None, *, is_log: bool, assume: bool) -> tuple[int | None, tuple[str, ...]]:
+    """The batch size to read with, and what neither the text nor the client tells of its tables."""
+    if given.endswith(".csv"):
+        batch = ("batch_size",) if batch_size is None and assume else ()
+        kinds = () if "data_type" in given.text.partition("\n")[0] else ("data_type",)
+        return (ASSUMED_BATCH if batch else batch_size), (*kinds, "optimizer", *batch)
+    return batch_size, ("data_type", "optimizer") if is_log else ()
 
 
 def _read(
-    given: Given, batch_size: int | None
+    given: Given, batch_size: int | None, *, is_log: bool
 ) -> Workload | Cluster | Plan | PlacedTables | Constraints | OnlineResult:
-    schema = None if given.endswith(".csv") else _schema_of(given)
+    schema = None if is_log or given.endswith(".csv") else _schema_of(given)
     if schema == CLUSTER_SCHEMA:
         return cluster_from_raw(write_out(parse(given.text, given), given), given)
     if schema == PLAN_SCHEMA:
@@ -75,9 +142,7 @@ def _read(
 
 
 def _schema_of(given: Given) -> str | None:
-    """The schema that a file of RecSmith names: the first one outside of logs, whose reader knows them."""
-    if find_report(given.text, given) is not None:
-        return None
+    """The schema that a file of RecSmith names: the first one."""
     raw = parse(given.text, given) if _SCHEMA.search(given.text) else {}
     schema = raw.get("schema")
     return schema if isinstance(schema, str) else None

@@ -1,11 +1,13 @@
 """From nouns to answers: workloads, clusters, plans and streams in figures, and as their pages draw them."""
 
-import time
+import re
+from collections import Counter
 from functools import cache
 from threading import Lock
 
 from recsmith._version import __version__
 from recsmith.clusters import Cluster, catalogue, named_cluster
+from recsmith.errors import one_line
 from recsmith.files import Raw, encode
 from recsmith.plans import Placement, Plan, PlanDiff, describe_kernel, diff, inexact_tables
 from recsmith.problems import constraints_from_raw
@@ -15,12 +17,17 @@ from recsmith.reports.online import next_by_period
 from recsmith.sharding import KERNEL_NAMES, TYPE_NAMES, Span
 from recsmith.units import format_size
 from recsmith.web.serving import answers
-from recsmith.web.serving.sessions import KeptPlan, KeptStream, Session
+from recsmith.web.serving.kept_plans import LONGEST_NAME, Card, KeptPlan, now
+from recsmith.web.serving.sessions import KeptStream, Session
 from recsmith.web.serving.settings import Settings
+from recsmith.web.serving.uploads import RunningText
 from recsmith.workloads import Table, Workload, builtins, load_workload
+from recsmith.workloads.data_types import DATA_TYPES
+from recsmith.workloads.optimizers import OPTIMIZERS
 
 MOST_CHANGES = 500  # tables of a difference that are told one by one
 _reading = Lock()
+_NUMBERED = re.compile(r"#[0-9]+$")  # as readers number tables of the same name
 
 
 def choices(settings: Settings) -> answers.Choices:
@@ -33,12 +40,15 @@ def choices(settings: Settings) -> answers.Choices:
 def _choices(settings: Settings) -> answers.Choices:
     return answers.Choices(
         version=__version__,
+        folder=settings.folder,
         workloads=tuple(workload_summary(name, load_workload(name)) for name in builtins()),
         clusters=tuple(cluster_summary(name, known) for name in catalogue() if (known := named_cluster(name))),
         planners=tuple(map(_choice, planners())),
         cost_models=tuple(map(_choice, cost_models())),
         sharding_types=TYPE_NAMES,
         compute_kernels=KERNEL_NAMES,
+        data_types=tuple(DATA_TYPES),
+        optimizers=tuple(OPTIMIZERS),
         limits=answers.LimitsOfServer(
             upload_bytes=settings.upload_bytes, most_tables=settings.most_tables, most_devices=settings.most_devices,
             longest_search_s=settings.longest_search_s, kept_plans=settings.kept_plans,
@@ -56,6 +66,9 @@ def workload_summary(key: str, workload: Workload, session: Session | None = Non
     return answers.WorkloadSummary(
         id=key, name=workload.name or name or key, tables=len(workload.tables), weight_bytes=workload.weight_bytes,
         batch_size=workload.batch_size, optimizer=workload.optimizer,
+        data_types=tuple(kind for kind, _ in Counter(table.data_type for table in workload.tables).most_common()),
+        numbered=sum(1 for table in workload.tables if _NUMBERED.search(table.name)),
+        assumed=session.assumed.get(key, ()) if session else (),
     )  # fmt: skip
 
 
@@ -71,16 +84,17 @@ def cluster_summary(key: str, cluster: Cluster) -> answers.ClusterSummary:
 
 def plan_summary(key: str, kept: KeptPlan) -> answers.PlanSummary:
     """A plan in figures."""
-    plan, cost = kept.plan, kept.plan.cost
+    plan, card, cost = kept.plan, kept.card, kept.plan.cost
     return answers.PlanSummary(
-        id=key, name=kept.name, origin=kept.origin, made=kept.made, workload=plan.workload.name,
+        id=key, name=card.name, note=card.note, origin=card.origin, parent=card.parent, unwritten=kept.unwritten,
+        made=card.made, workload=plan.workload.name,
         cluster=plan.cluster.describe(), tables=len(plan.placements), devices=plan.cluster.world_size,
         batch_size=plan.workload.batch_size, planner=plan.planner, cost_model=plan.cost_model, total_s=cost.step_s,
         bound_s=plan.bound.of_step(cost), gap=plan.gap, mean_s=cost.mean_s + cost.sequences_s,
         largest_hbm_bytes=max(device.hbm_bytes for device in cost.per_device),
         hbm_capacity_bytes=min(device.hbm_capacity_bytes for device in cost.per_device),
-        overfull=tuple(device.rank for device in cost.overfull), digest=plan.digest, elapsed_s=kept.elapsed_s,
-        iterations=kept.iterations, truncated=kept.truncated, notes=kept.notes,
+        overfull=tuple(device.rank for device in cost.overfull), digest=plan.digest, elapsed_s=card.elapsed_s,
+        iterations=card.iterations, truncated=card.truncated, notes=card.notes,
     )  # fmt: skip
 
 
@@ -111,12 +125,28 @@ def devices_per_host(cluster: Cluster) -> int | None:
     return known.local_world_size if known else None
 
 
-def kept_plan(plan: Plan, name: str, origin: str, run: Raw | None = None) -> KeptPlan:
-    """A plan as a session keeps it. run: the event that ended its search."""
+def kept_plan(
+    plan: Plan,
+    name: str,
+    origin: str,
+    *,
+    parent: str | None = None,
+    question: Raw | None = None,
+    run: Raw | None = None,
+) -> KeptPlan:
+    """A plan with its card. question: what its search was asked for; run: the event that ended it."""
     facts = {key: run[key] for key in ("elapsed_s", "iterations", "truncated")} if run else {}
-    notes = tuple(run["notes"]) if run else ()
-    shown = name or f"{plan.workload.name or 'workload'} on {short_name(plan.cluster)}"
-    return KeptPlan(name=shown[:200], origin=origin, plan=plan, made=time.time(), notes=notes, **facts)
+    shown = one_line(name).strip() or f"{plan.workload.name or 'workload'} on {short_name(plan.cluster)}"
+    card = Card(
+        name=shown[:LONGEST_NAME], origin=origin, parent=parent, question=question, when=now(),
+        notes=tuple(run["notes"]) if run else (), **facts,
+    )  # fmt: skip
+    return KeptPlan(plan, card)
+
+
+def running_summary(key: str, kept: RunningText) -> answers.RunningSummary:
+    """A running plan in figures."""
+    return answers.RunningSummary(id=key, name=str(kept.text), tables=kept.tables, devices=kept.devices)
 
 
 def side_by_side(keys: tuple[str, ...], session: Session) -> answers.SideBySide:

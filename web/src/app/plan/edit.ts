@@ -1,28 +1,56 @@
-// A plan as it is being changed: the moves and the changes of its problem, and what they cost.
+// A plan as it is being changed: the moves and the changes of its problem, step by step, and what they cost. The server
+// keeps the steps as a draft, so that they are there when the page is opened again.
 
-import { api, type Changes, type DeviceCost, type Move, type PlanView, type Priced, type Slowest, type TableData } from "../api";
+import { api, type Changes, type DeviceCost, type Move, type PlanView, type Priced, type Slowest, type Step, type TableData } from "../api";
 
-/** A column piece as it lies now. rank: the first of the `span` ranks that it covers. */
-export interface Piece { key: string; table: TableData; piece: number; rank: number; span: number; bytes: number }
+/** A column piece as it lies now. rank: the first of the `span` ranks that it covers. seconds: what its device would save without it, as planned; 0 until that is asked for. */
+export interface Piece { key: string; table: TableData; piece: number; rank: number; span: number; bytes: number; seconds: number }
 
 export class Edit {
-  readonly moves: Move[] = [];
-  changes: Changes = {};
   priced: Priced | null = null;
   error = "";
+  /** Why the last steps are not kept; empty where they are. */
+  unkept = "";
   readonly pieces: Piece[];
+  private steps: Step[];
+  private done: number;
+  private version: string;
+  private knob = "";
+  private turn: Promise<unknown> = Promise.resolve();
   private readonly heard = new Set<() => void>();
-  private asked = 0;
 
   constructor(readonly view: PlanView) {
     this.pieces = view.data.tables.flatMap((table) => table.widths.map((width, piece): Piece => ({
       key: `${piece}:${table.name}`, table, piece, rank: table.ranks[piece]!, span: table.span,
       bytes: (table.weight_bytes * width) / table.columns / (table.sharding_type === "data_parallel" ? 1 : table.span),
+      seconds: 0,
     })));
+    this.steps = view.draft.steps.map(({ move, changes }) => (move ? { move } : { changes: given(changes ?? {}) }));
+    this.done = view.draft.done;
+    this.version = view.draft.version;
+  }
+
+  /** Show the draft that was kept, if there is one. */
+  async open(): Promise<void> {
+    this.place();
+    if (this.isChanged) await this.price();
   }
 
   get id(): string { return this.view.summary.id; }
+  get moves(): Move[] { return this.now.flatMap((step) => (step.move ? [step.move] : [])); }
+  get changes(): Changes { return this.now.findLast((step) => step.changes)?.changes ?? {}; }
   get isChanged(): boolean { return this.moves.length > 0 || Object.keys(this.changes).length > 0; }
+  get canUndo(): boolean { return this.done > 0; }
+  get canRedo(): boolean { return this.done < this.steps.length; }
+  /** Whether the plan's file is another one than the steps were made for. */
+  get isOfAnother(): boolean { return this.done > 0 && this.view.draft.plan !== "" && this.view.draft.plan !== this.view.summary.digest; }
+  /** Ask what every piece costs its device, once. */
+  async time(): Promise<void> {
+    if (this.pieces.some((piece) => piece.seconds)) return;
+    const { seconds } = await api.seconds(this.id);
+    for (const piece of this.pieces) piece.seconds = ((seconds[piece.table.name] ?? 0) * piece.table.widths[piece.piece]!) / Math.max(...piece.table.widths);
+  }
+
   get devices(): DeviceCost[] { return (this.priced?.cost ?? this.view.data.cost).per_device; }
   get memory(): { rank: number; bytes: number[]; capacity: number }[] {
     return this.devices.map((device) => ({ rank: device.rank, bytes: [device.hbm_bytes], capacity: device.hbm_capacity_bytes }));
@@ -40,53 +68,92 @@ export class Edit {
   async move(piece: Piece, rank: number): Promise<void> {
     const first = rank - (rank % piece.span);
     if (first === piece.rank || !piece.table.movable) return;
-    const before = piece.rank;
-    piece.rank = first;
-    this.moves.push({ table: piece.table.name, piece: piece.piece, rank: first });
-    if (!(await this.price())) {
-      piece.rank = before;
-      this.moves.pop();
-      this.tell();
-    }
+    await this.go(() => [[...this.now, { move: { table: piece.table.name, piece: piece.piece, rank: first } }], this.done + 1]);
+  }
+
+  /** Change the problem. knob: what was turned; turning it further is the same step. */
+  async change(changes: Changes, knob: string): Promise<void> {
+    await this.go(() => {
+      const same = this.knob === knob && this.now.at(-1)?.changes;
+      const kept = same ? this.now.slice(0, -1) : this.now;
+      return [[...kept, { changes }], kept.length + 1];
+    }, knob);
   }
 
   async undo(): Promise<void> {
-    const last = this.moves.pop();
-    if (!last) return;
-    const key = `${last.piece}:${last.table}`;
-    const piece = this.pieces.find((each) => each.key === key)!;
-    const earlier = this.moves.findLast((move) => move.table === last.table && move.piece === last.piece);
-    piece.rank = earlier?.rank ?? piece.table.ranks[piece.piece]!;
-    await this.price();
+    await this.go(() => [this.steps, Math.max(0, this.done - 1)]);
   }
 
+  async redo(): Promise<void> {
+    await this.go(() => [this.steps, Math.min(this.steps.length, this.done + 1)]);
+  }
+
+  /** Take all steps back; they can be done again. */
   async reset(): Promise<void> {
-    this.moves.length = 0;
-    this.changes = {};
-    for (const piece of this.pieces) piece.rank = piece.table.ranks[piece.piece]!;
-    await this.price();
+    await this.go(() => [this.steps, 0]);
   }
 
-  async change(changes: Changes): Promise<void> {
-    this.changes = changes;
-    await this.price();
+  /** Forget the steps, which are a plan of their own now. */
+  async clear(): Promise<void> {
+    await this.go(() => [[], 0]);
+  }
+
+  private get now(): Step[] { return this.steps.slice(0, this.done); }
+
+  /** Steps as they shall be, one change after the other; as before where they cannot be run. */
+  private go(next: () => [Step[], number], knob = ""): Promise<void> {
+    const made = this.turn.then(async () => {
+      const before: [Step[], number] = [this.steps, this.done];
+      [this.steps, this.done] = next();
+      this.place();
+      if (!(await this.price())) {
+        [this.steps, this.done] = before;
+        this.place();
+        this.tell();
+        return;
+      }
+      this.knob = knob;
+      if (this.steps !== before[0] || this.done !== before[1]) await this.keep();
+    });
+    this.turn = made;
+    return made;
+  }
+
+  private place(): void {
+    const ranks = new Map(this.moves.map((move) => [`${move.piece}:${move.table}`, move.rank]));
+    for (const piece of this.pieces) piece.rank = ranks.get(piece.key) ?? piece.table.ranks[piece.piece]!;
+  }
+
+  private async keep(): Promise<void> {
+    const was = this.unkept;
+    try {
+      this.version = (await api.draft(this.id, this.steps, this.done, this.version)).version;
+      this.unkept = "";
+    } catch (error) {
+      this.unkept = (error as Error).message;
+    }
+    if (was !== this.unkept) this.tell();
   }
 
   /** Ask what it costs now; false, with the reason in `error`, where it cannot be run. */
   private async price(): Promise<boolean> {
-    const mine = (this.asked += 1);
     this.error = "";
     try {
-      const priced = this.isChanged ? await api.price(this.id, this.moves, this.changes) : null;
-      if (mine === this.asked) this.priced = priced;
+      this.priced = this.isChanged ? await api.price(this.id, this.moves, this.changes) : null;
     } catch (error) {
       this.error = (error as Error).message;
+      return false;
     }
-    if (mine === this.asked) this.tell();
-    return this.error === "";
+    this.tell();
+    return true;
   }
 
   private tell(): void {
     for (const hear of this.heard) hear();
   }
+}
+
+/** What is given of changes: answers write out what is not, as null. */
+function given(changes: Changes): Changes {
+  return Object.fromEntries(Object.entries(changes).filter(([, value]) => value !== null)) as Changes;
 }

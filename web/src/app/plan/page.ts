@@ -8,6 +8,7 @@ import { h, replace } from "../../dom";
 import { button, say } from "../controls";
 import { bytes, change, counted, percent, seconds } from "../format";
 import { guardLeaving } from "../leaving";
+import { aboutPlan } from "./about";
 import { whatPays } from "./advice";
 import { constraintsPanel, replan } from "./constraints";
 import { Edit } from "./edit";
@@ -17,6 +18,7 @@ import { whatIf } from "./whatif";
 
 export async function planPage(into: HTMLElement, id: string): Promise<() => void> {
   const edit = new Edit(await api.plan(id));
+  await edit.open();
   const page = new Page(edit);
   into.append(page.element);
   return page.begin();
@@ -44,17 +46,8 @@ class Page {
 
   constructor(private readonly edit: Edit) {
     const { summary } = edit.view;
-    const about = [
-      `${counted(summary.tables, "table")} on ${summary.cluster}`, `planner ${summary.planner}`, `cost model ${summary.cost_model}`,
-      `${counted(summary.batch_size, "sample")} per device`,
-    ].join(" · ");
     this.element.append(
-      h("div", { class: "title-row" },
-        h("div", null, h("h1", null, summary.name), h("p", { class: "note" }, about)),
-        h("div", { class: "buttons" },
-          h("a", { class: "button plain", href: api.fileOf(edit.id), download: "", id: "download-plan" }, "Download plan"),
-          h("a", { class: "button plain", href: api.reportOf(edit.id), download: "", id: "download-report" }, "Download report"),
-          h("a", { class: "button plain", href: `#/compare/${edit.id}` }, "Compare"))),
+      aboutPlan(edit.view),
       this.figures, this.verdict, this.trouble, this.tools,
       this.full,
       ...[...edit.view.notes, ...summary.notes].map((note) => h("p", { class: "note known" }, note)),
@@ -76,14 +69,17 @@ class Page {
 
   begin(): () => void {
     const undo = (event: KeyboardEvent) => {
-      const typed = event.target instanceof HTMLElement && ["INPUT", "SELECT", "TEXTAREA"].includes(event.target.tagName);
-      if (event.key.toLowerCase() !== "z" || !(event.ctrlKey || event.metaKey) || event.shiftKey || typed) return;
+      const typed = event.target instanceof HTMLElement && ["SELECT", "TEXTAREA"].includes(event.target.tagName)
+        || (event.target instanceof HTMLInputElement && event.target.type !== "range");
+      const key = event.key.toLowerCase();
+      if (!"zy".includes(key) || !(event.ctrlKey || event.metaKey) || event.altKey || typed) return;
       event.preventDefault();
-      void this.edit.undo().then(() => say("The last move is taken back."));
+      if (key === "z" && !event.shiftKey) void this.edit.undo().then(() => say("The last change is taken back."));
+      else void this.edit.redo().then(() => say("The change is done again."));
     };
     document.addEventListener("keydown", undo);
-    const release = guardLeaving(() => (this.edit.moves.length ? "Your moves by hand are not kept. Leave this plan and lose them?" : ""));
-    return () => { document.removeEventListener("keydown", undo); release(); this.steps.end(); this.memory.end(); };
+    const release = guardLeaving(() => (this.edit.unkept ? "Your last moves by hand could not be kept. Leave this plan and lose them?" : ""));
+    return () => { document.documentElement.classList.remove("with-bar"); document.removeEventListener("keydown", undo); release(); this.steps.end(); this.memory.end(); };
   }
 
   private draw(): void {
@@ -125,22 +121,25 @@ class Page {
   private drawTrouble(): void {
     const { edit } = this;
     const said = edit.error ? [edit.error] : edit.priced?.broken ?? [];
-    replace(this.trouble, said.map((words) => h("p", { class: "error" }, words)));
-    this.tools.hidden = !edit.isChanged;
+    const told = [edit.unkept, edit.isOfAnother ? "The file of this plan has changed since these moves were made by hand; they are shown on the plan as it is now." : ""];
+    replace(this.trouble, [...said, ...told].filter(Boolean).map((words) => h("p", { class: "error" }, words)));
+    this.tools.hidden = !edit.isChanged && !edit.canUndo && !edit.canRedo;
+    document.documentElement.classList.toggle("with-bar", !this.tools.hidden);
     const count = edit.moves.length;
     replace(this.tools,
       h("span", { id: "effect" }, `${seconds(edit.total)} a step, ${change(edit.total, edit.view.summary.total_s)}; fullest device ${percent(fullest(edit))}`,
-        h("small", null, count ? `${counted(count, "move")} by hand` : "Another problem, the same shards")),
-      button("Undo", () => void edit.undo(), "plain", { disabled: count === 0, id: "undo", "aria-keyshortcuts": "Control+Z", title: "Ctrl+Z" }),
-      button("Back to the plan", () => void edit.reset(), "plain"),
-      button("Keep as a new plan", () => void this.keep(), "primary", { id: "keep", disabled: fullest(edit) > 1 }));
+        h("small", null, count ? `${counted(count, "move")} by hand` : edit.isChanged ? "Another problem, the same shards" : "As it was planned; what was taken back can be done again")),
+      button("Undo", () => void edit.undo(), "plain", { disabled: !edit.canUndo, id: "undo", "aria-keyshortcuts": "Control+Z", title: "Ctrl+Z" }),
+      button("Redo", () => void edit.redo(), "plain", { disabled: !edit.canRedo, id: "redo", "aria-keyshortcuts": "Control+Shift+Z Control+Y", title: "Ctrl+Shift+Z" }),
+      edit.isChanged ? button("Back to the plan", () => void edit.reset(), "plain", { id: "reset" }) : button("Forget them", () => void edit.clear(), "plain", { id: "forget" }),
+      button("Keep as a new plan", () => void this.keep(), "primary", { id: "keep", disabled: !edit.isChanged || fullest(edit) > 1 }));
   }
 
   private async keep(): Promise<void> {
     try {
       const kept = await api.keep(this.edit.id, this.edit.moves, this.edit.changes, "");
       say("The changed plan is kept.");
-      this.edit.moves.length = 0;
+      await this.edit.clear();
       location.hash = `#/plan/${kept.id}`;
     } catch (error) {
       replace(this.trouble, h("p", { class: "error" }, (error as Error).message));

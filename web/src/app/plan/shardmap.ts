@@ -1,17 +1,21 @@
-// The map of shards: a column for each device, a block for each piece that lies there, as high as it is large.
-// Blocks are dragged to another column; a chosen block is moved by a list, or by Alt and the arrow keys.
+// The map of shards: a column a device, a block a shard, moved by dragging or by keys; devices of a host fold together.
+// Blocks are buttons: one of them is a stop of the Tab key, and arrows go on to the others.
 
 import { h, replace } from "../../dom";
-import { button, field, say, select } from "../controls";
-import { bytes, counted, percent, seconds, whole, words } from "../format";
-import type { Edit, Piece } from "./edit";
-import { pinOf, wish } from "./constraints";
-import type { TableData } from "../api";
 import { colourOfTower } from "../../charts/towers";
+import type { TableData } from "../api";
+import { say, sayAt, select } from "../controls";
+import { bytes, counted, percent, seconds, words } from "../format";
+import type { Edit, Piece } from "./edit";
+import { Hosts } from "./hosts";
+import { label, meter, panelOf } from "./piece";
 
 const HEIGHT = 260; // pixels of the fullest column
 const MOST_BLOCKS = 2400; // of all columns; the smallest pieces beyond are counted only
 const LABELLED = 15; // pixels of a block that has room for a name
+const ARROWS: Record<string, [columns: number, rows: number]> = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
+
+type Measure = "bytes" | "seconds";
 
 /** Whose colour a table has: that of its tower, in a plan that has towers, else of its sharding type. */
 const kindOf = (table: TableData): string => (table.tower === null ? table.sharding_type : colourOfTower(table.tower).replaceAll("-", "_"));
@@ -23,28 +27,35 @@ export function shardMap(edit: Edit): HTMLElement {
 
 class ShardMap {
   readonly element = h("div", { class: "shardmap" });
-  private readonly columns = h("div", { class: "device-columns", role: "list", "aria-label": "Devices" });
+  private readonly columns = h("div", { class: "device-columns" });
   private readonly panel = h("div", { class: "chosen", "aria-live": "polite" });
-  private readonly order: Piece[];
+  private readonly hosts: Hosts;
   private readonly everywhere: Piece[];
   private readonly most: number;
+  private order: Piece[] = [];
   private chosen: Piece | null = null;
   private dragged: Piece | null = null;
-  private readonly drawn: { signature: string; element: HTMLElement; head: HTMLElement }[] = [];
+  private stop: HTMLElement | null = null;
+  private drawn: { signature: string; element: HTMLElement; head: HTMLElement }[] = [];
+  private measure: Measure = "bytes";
   private scale = 0;
 
   constructor(private readonly edit: Edit) {
-    const movable = edit.pieces.filter((piece) => piece.table.movable);
     this.everywhere = edit.pieces.filter((piece) => !piece.table.movable);
-    this.order = movable.toSorted((a, b) => b.bytes - a.bytes);
     this.most = Math.max(1, Math.floor(MOST_BLOCKS / edit.devices.length));
-    this.element.append(this.legend(),
-      h("p", { class: "note" }, "Drag a block to another device and see at once what that costs. With the keyboard: choose a block, ",
-        "then Alt with the left or right arrow."),
+    this.hosts = new Hosts(edit, this.columns, (rank) => this.busy(rank), () => this.draw(), (event, rank) => this.dropped(event, rank), () => this.dragged !== null);
+    const measures: [string, string][] = [["bytes", "memory"], ["seconds", "time"]];
+    const measured = select(measures, this.measure, (name) => void this.ask(name as Measure));
+    this.element.append(
+      h("div", { class: "map-head" }, this.legend(), h("label", { class: "measure" }, "Blocks as high as their ", measured)),
+      h("p", { class: "note" }, "Drag a block to another device and see at once what that costs. With the keyboard: arrows go from block to block, ",
+        "Enter chooses one, and Alt with the left or right arrow moves it."),
       h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Map of shards" }, this.columns),
       this.shared(), this.panel);
+    this.columns.addEventListener("keydown", (event) => this.walk(event));
+    this.columns.addEventListener("focusin", (event) => this.stand(event.target as HTMLElement));
     edit.onChange(() => this.draw());
-    this.draw();
+    this.by("bytes");
   }
 
   private legend(): HTMLElement {
@@ -60,16 +71,39 @@ class ShardMap {
       h("p", null, names.slice(0, 200).join(", ")));
   }
 
+  private async ask(measure: Measure): Promise<void> {
+    try {
+      if (measure === "seconds") await this.edit.time();
+      this.by(measure);
+    } catch (error) {
+      replace(this.panel, h("p", { class: "error", role: "alert" }, (error as Error).message));
+    }
+  }
+
+  /** Draw blocks as high as their memory, or as the time that their device would save without them. */
+  private by(measure: Measure): void {
+    this.measure = measure;
+    this.order = this.edit.pieces.filter((piece) => piece.table.movable).toSorted((a, b) => b[measure] - a[measure]);
+    this.scale = 0;
+    this.drawn = [];
+    this.hosts.clear();
+    this.draw();
+  }
+
   private draw(): void {
     const { edit } = this;
     const focused = (document.activeElement as HTMLElement | null)?.dataset.key;
     const held = edit.devices.map(() => [] as Piece[]);
     for (const piece of this.order) for (let i = 0; i < piece.span; i += 1) held[piece.rank + i]?.push(piece);
-    this.scale ||= HEIGHT / Math.max(1, ...held.map((pieces) => pieces.reduce((sum, piece) => sum + piece.bytes, 0)));
+    this.scale ||= HEIGHT / (Math.max(...held.map((pieces) => pieces.reduce((sum, piece) => sum + piece[this.measure], 0))) || 1);
     const slowest = Math.max(...edit.devices.map((device) => this.busy(device.rank)));
-    held.forEach((pieces, rank) => this.drawColumn(rank, pieces, slowest));
-    if (focused) this.columns.querySelector<HTMLElement>(`[data-key="${CSS.escape(focused)}"]`)?.focus();
-    this.drawPanel();
+    held.forEach((pieces, rank) => { if (this.hosts.isOpen(rank)) this.drawColumn(rank, pieces, slowest); });
+    this.hosts.draw(slowest);
+    const key = focused ?? this.stop?.dataset.key;
+    const found = key ? this.columns.querySelector<HTMLElement>(`[data-key="${CSS.escape(key)}"]`) : null;
+    this.stand(found ?? this.columns.querySelector<HTMLElement>(".block"));
+    if (focused) found?.focus();
+    replace(this.panel, panelOf(edit, this.chosen, (piece, rank) => void this.move(piece, rank)));
   }
 
   private busy(rank: number): number {
@@ -84,7 +118,7 @@ class ShardMap {
       const head = h("div", { class: "device-head" });
       const element = this.column(rank, pieces, head);
       if (this.drawn[rank]) this.drawn[rank].element.replaceWith(element);
-      else this.columns.append(element);
+      else this.hosts.place(rank, element);
       this.drawn[rank] = { signature, element, head };
     }
     const device = this.edit.devices[rank]!;
@@ -96,27 +130,30 @@ class ShardMap {
 
   private column(rank: number, pieces: Piece[], head: HTMLElement): HTMLElement {
     const shown = pieces.slice(0, this.most);
-    const made = h("div", { class: "device", role: "listitem", "data-rank": rank }, head,
-      h("div", { class: "blocks" }, shown.map((piece) => this.block(piece, piece.bytes * this.scale))),
+    const made = h("div", { class: "device", role: "group", "aria-label": `Device ${rank}`, "data-rank": rank }, head,
+      h("div", { class: "blocks" }, shown.map((piece) => this.block(piece, piece[this.measure] * this.scale))),
       pieces.length > shown.length ? h("p", { class: "note" }, `and ${counted(pieces.length - shown.length, "smaller piece")}`) : null);
     made.addEventListener("dragover", (event) => { if (this.dragged) { event.preventDefault(); made.classList.add("over"); } });
     made.addEventListener("dragleave", () => made.classList.remove("over"));
-    made.addEventListener("drop", (event) => {
-      event.preventDefault();
-      if (this.dragged) void this.move(this.dragged, rank).then(() => this.explain(event.clientX, event.clientY));
-    });
+    made.addEventListener("drop", (event) => this.dropped(event, rank));
     return made;
+  }
+
+  private dropped(event: DragEvent, rank: number): void {
+    if (!this.dragged) return;
+    event.preventDefault();
+    void this.move(this.dragged, rank).then(() => { if (this.edit.error) sayAt(event.clientX, event.clientY, this.edit.error); });
   }
 
   private block(piece: Piece, height: number): HTMLElement {
     const words = label(piece);
     const made = h("button", {
-      type: "button", class: `block kind-${kindOf(piece.table)}`, draggable: "true", "data-key": piece.key,
-      "aria-label": `${words}, ${bytes(piece.bytes)}, on device ${piece.rank}`, title: `${words} · ${bytes(piece.bytes)}`,
+      type: "button", class: `block kind-${kindOf(piece.table)}`, draggable: "true", "data-key": piece.key, tabindex: -1,
+      "aria-label": `${words}, ${bytes(piece.bytes)}, on device ${piece.rank}`, title: `${words} · ${bytes(piece.bytes)}${piece.seconds ? ` · ${seconds(piece.seconds)}` : ""}`,
       "aria-pressed": this.chosen === piece ? "true" : "false",
       onclick: () => { this.chosen = this.chosen === piece ? null : piece; this.draw(); },
       ondragstart: (event: DragEvent) => { this.dragged = piece; event.dataTransfer?.setData("text/plain", piece.table.name); },
-      ondragend: () => { this.dragged = null; this.drawn.forEach((each) => each.element.classList.remove("over")); },
+      ondragend: () => { this.dragged = null; this.columns.querySelectorAll(".over").forEach((each) => each.classList.remove("over")); },
       onkeydown: (event: KeyboardEvent) => this.key(event, piece),
     }, height >= LABELLED ? h("span", null, words) : null);
     made.style.height = `${Math.max(3, Math.round(height))}px`;
@@ -128,7 +165,30 @@ class ShardMap {
     if (!event.altKey || step === undefined) return;
     event.preventDefault();
     const count = this.edit.devices.length;
-    void this.move(piece, (piece.rank + step * piece.span + count) % count);
+    const rank = (piece.rank + step * piece.span + count) % count;
+    this.hosts.open(rank);
+    void this.move(piece, rank);
+  }
+
+  /** Arrows go to the block above or below, or to the same place of the next column that has blocks. */
+  private walk(event: KeyboardEvent): void {
+    const way = ARROWS[event.key];
+    const from = (event.target as HTMLElement).closest<HTMLElement>(".block");
+    if (!way || !from || event.altKey || event.ctrlKey || event.metaKey) return;
+    event.preventDefault();
+    const columns = [...this.columns.querySelectorAll(".device")].map((each) => [...each.querySelectorAll<HTMLElement>(".block")]).filter((blocks) => blocks.length);
+    const column = columns.findIndex((blocks) => blocks.includes(from));
+    const row = columns[column]!.indexOf(from);
+    const target = columns[column + way[0]];
+    (target?.[Math.min(row + way[1], target.length - 1)] ?? from).focus();
+  }
+
+  /** Make a block the one that the Tab key stops at. */
+  private stand(block: HTMLElement | null): void {
+    if (!block?.classList.contains("block") || block === this.stop && block.tabIndex === 0) return;
+    if (this.stop) this.stop.tabIndex = -1;
+    this.stop = block;
+    block.tabIndex = 0;
   }
 
   private async move(piece: Piece, rank: number): Promise<void> {
@@ -137,43 +197,4 @@ class ShardMap {
     await this.edit.move(piece, rank);
     say(this.edit.error || `${label(piece)} is on device ${piece.rank}; a step takes ${seconds(this.edit.total)}.`);
   }
-
-  /** Why a block does not lie where it was dropped, beside the pointer. */
-  private explain(x: number, y: number): void {
-    if (!this.edit.error) return;
-    const said = h("p", { class: "refused", role: "alert" }, this.edit.error);
-    Object.assign(said.style, { left: `${Math.max(8, Math.min(x + 12, window.innerWidth - 340))}px`, top: `${Math.min(y + 12, window.innerHeight - 120)}px` });
-    document.body.querySelector(".refused")?.remove();
-    document.body.append(said);
-    const gone = () => { said.remove(); document.removeEventListener("pointerdown", gone); document.removeEventListener("keydown", gone); };
-    document.addEventListener("pointerdown", gone);
-    document.addEventListener("keydown", gone);
-  }
-
-  private drawPanel(): void {
-    const piece = this.chosen;
-    if (!piece) return replace(this.panel, h("p", { class: "note" }, "Choose a block to see its table and what can be done with it."));
-    const { table } = piece;
-    const devices = this.edit.devices.map((device): [string, string] => [
-      String(device.rank), `device ${device.rank} (${percent(device.hbm_bytes / device.hbm_capacity_bytes)} full)`,
-    ]);
-    const target = select(devices.filter((_, rank) => rank % piece.span === 0), String(piece.rank), (rank) => void this.move(piece, Number(rank)));
-    replace(this.panel,
-      h("h3", null, label(piece)),
-      h("p", null, `${whole(table.rows)} rows × ${table.columns} columns, ${bytes(table.weight_bytes)}; ${words(table.sharding_type)}, `,
-        `kernel ${table.compute_kernel}; ${whole(table.ids)} ids a sample.`),
-      h("div", { class: "row end" }, field("Lies on", target),
-        button("Pin it here", () => wish(this.edit, { kind: "pin", rule: { tables: table.name, pin: pinOf(this.edit, table) } }), "plain"),
-        button("Keep it off this device", () => wish(this.edit, { kind: "rule", rule: { tables: table.name, not_ranks: [piece.rank] } }), "plain")));
-  }
-}
-
-function label(piece: Piece): string {
-  return piece.table.widths.length > 1 ? `${piece.table.name}, piece ${piece.piece + 1} of ${piece.table.widths.length}` : piece.table.name;
-}
-
-function meter(share: number, kind: string): HTMLElement {
-  const fill = h("span", { class: `fill ${kind}` });
-  fill.style.width = `${Math.min(100, Math.max(0, share * 100))}%`;
-  return h("span", { class: "meter", "aria-hidden": "true" }, fill);
 }

@@ -3,7 +3,7 @@
 import type { TableData } from "../api";
 import { h, replace } from "../../dom";
 import { button, field } from "../controls";
-import { bytes, counted, whole } from "../format";
+import { bytes, counted, digits, whole } from "../format";
 import type { Edit } from "./edit";
 
 const STEP = 100; // rows that are shown at once
@@ -26,7 +26,7 @@ export function shardTable(edit: Edit): HTMLElement {
     ["Rows", (table) => table.rows, (table) => whole(table.rows)],
     ["Columns", (table) => table.columns],
     ["Weights", (table) => table.weight_bytes, (table) => bytes(table.weight_bytes)],
-    ["Ids a sample", (table) => table.ids, (table) => whole(Number(table.ids.toPrecision(4)))],
+    ["Ids a sample", (table) => table.ids, (table) => digits(table.ids)],
     ["Sharding", (table) => table.sharding_type, (table) => table.sharding_type.replaceAll("_", " ")],
     ["Kernel", (table) => table.compute_kernel],
     ["Pieces", (table) => table.widths.length],

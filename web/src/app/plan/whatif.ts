@@ -21,17 +21,27 @@ export function whatIf(edit: Edit): HTMLElement {
     { key: "intra_host_bandwidth", label: "Link within a host", now: cluster.intra_host_bandwidth, steps: times(cluster.intra_host_bandwidth, around), words: speed },
     ...(cluster.hosts > 1 ? [{ key: "inter_host_bandwidth" as const, label: "Link between hosts", now: cluster.inter_host_bandwidth, steps: times(cluster.inter_host_bandwidth, around), words: speed }] : []),
   ];
-  const changes: Changes = {};
+  const changes: Changes = { ...edit.changes };
   const sizes: Changes = {};
-  const ask = settled(() => void edit.change({ ...changes }), WAIT_MS);
+  let turned = false; // and not asked for yet
+  const ask = settled((key: string) => { turned = false; void edit.change({ ...changes }, key); }, WAIT_MS);
   const trouble = h("p", { class: "error", role: "alert" });
   const again = () => void replan(edit, null, { ...changes, ...sizes }).catch((error: Error) => (trouble.textContent = error.message));
   const sliders = knobs.map((knob) => slider(knob, (value) => {
     if (value === knob.now) delete changes[knob.key];
     else (changes as Record<string, number>)[knob.key] = value;
-    ask();
+    turned = true;
+    ask(knob.key);
   }));
-  edit.onChange(() => { if (!Object.keys(edit.changes).length && Object.keys(changes).length) sliders.forEach((each) => each.back()); });
+  const follow = () => knobs.forEach((knob, i) => {
+    if (turned) return;
+    const value = edit.changes[knob.key];
+    if (value === undefined) delete changes[knob.key];
+    else (changes as Record<string, unknown>)[knob.key] = value;
+    sliders[i]!.show(Number(value ?? knob.now));
+  });
+  follow();
+  edit.onChange(follow);
   return h("div", null,
     h("p", { class: "note" }, "The first sliders keep every shard where it is and price it at once."),
     sliders.map((each) => each.element),
@@ -39,7 +49,7 @@ export function whatIf(edit: Edit): HTMLElement {
     h("div", { class: "buttons" }, button("Plan again for this", again, "primary", { id: "replan-whatif" })), trouble);
 }
 
-function slider(knob: Knob, onValue: (value: number) => void): { element: HTMLElement; back: () => void } {
+function slider(knob: Knob, onValue: (value: number) => void): { element: HTMLElement; show: (value: number) => void } {
   const home = knob.steps.indexOf(knob.now);
   const shown = h("output", null, knob.words(knob.now));
   const input = h("input", { type: "range", min: 0, max: knob.steps.length - 1, step: 1, value: home, "aria-valuetext": knob.words(knob.now) });
@@ -53,7 +63,13 @@ function slider(knob: Knob, onValue: (value: number) => void): { element: HTMLEl
   const element = field(knob.label, input);
   element.classList.add("slider");
   element.querySelector("label")!.append(" ", shown);
-  return { element, back: () => { if (input.value !== String(home)) { input.value = String(home); onValue(tell()); } } };
+  const show = (value: number): void => {
+    const at = knob.steps.indexOf(value);
+    if (at < 0 || input.value === String(at)) return;
+    input.value = String(at);
+    tell();
+  };
+  return { element, show };
 }
 
 /** Devices in whole hosts, as `recsmith sweep` takes them: one host up to what it holds, then several. */

@@ -1,0 +1,89 @@
+// What comes in: files that are dropped anywhere on the page or chosen, and text that is pasted. One reader takes them
+// all, that of the server; what it read, or why it did not, is shown where it came in.
+
+import { api, type Opened } from "./api";
+import { h } from "../dom";
+import { say, sayAt } from "./controls";
+
+/** A file with what the server read in it, or with the reason why it could not. */
+export interface Arrival { file: string; opened: Opened | null; error: string }
+
+/** Shows on the first page what has come in. isNew: whether it was not shown before. */
+type Show = (all: Arrival[], isNew: boolean) => void;
+
+let show: Show = () => {};
+let isThere = (): boolean => false;
+let latest: Arrival[] = [];
+let isNew = false;
+
+/** Have what comes in shown by the first page as long as it is there; it is told what came in before. */
+export function onArrival(shows: Show, there: () => boolean): void {
+  [show, isThere] = [shows, there];
+  if (latest.length) show(latest, isNew);
+  isNew = false;
+}
+
+/** Open files. x, y: where they were dropped, for what is said of those that cannot be read. */
+export async function take(files: File[], x: number, y: number): Promise<void> {
+  if (!files.length) return;
+  say(`Reading ${files.length === 1 ? files[0]!.name : `${files.length} files`}…`);
+  const all = await Promise.all(files.map(read));
+  const plans = all.flatMap(({ opened }) => (opened?.plan ? [opened.plan.id] : []));
+  const stream = all.find(({ opened }) => opened?.stream)?.opened?.stream;
+  if (plans.length + Number(Boolean(stream)) === all.length) {
+    location.hash = stream ? `#/stream/${stream.id}` : plans.length > 1 ? `#/compare/${plans.join(",")}` : `#/plan/${plans[0]}`;
+    return;
+  }
+  const wrong = all.filter((each) => each.error);
+  if (isThere() || wrong.length < all.length) {
+    [latest, isNew] = [all, !isThere()];
+    if (isNew) location.hash = "#/";
+    else show(all, true);
+  } else sayAt(x, y, wrong.map((each) => each.error).join(" "));
+}
+
+async function read(file: File): Promise<Arrival> {
+  try {
+    return { file: file.name, opened: await api.open(file, null), error: "" };
+  } catch (error) {
+    return { file: file.name, opened: null, error: (error as Error).message };
+  }
+}
+
+/** Take what is dropped on the page or pasted into it, wherever that is. */
+export function listenForArrivals(): void {
+  const hasFiles = (event: DragEvent): boolean => Boolean(event.dataTransfer?.types.includes("Files"));
+  document.addEventListener("dragover", (event) => {
+    if (!hasFiles(event)) return;
+    event.preventDefault();
+    document.body.classList.add("dropping");
+  });
+  document.addEventListener("dragleave", (event) => { if (!event.relatedTarget) document.body.classList.remove("dropping"); });
+  document.addEventListener("drop", (event) => {
+    document.body.classList.remove("dropping");
+    if (!hasFiles(event)) return;
+    event.preventDefault();
+    void take([...event.dataTransfer!.files], event.clientX, event.clientY);
+  });
+  document.addEventListener("paste", (event) => {
+    const target = event.target as HTMLElement;
+    if (target.closest("input, textarea, [contenteditable]") || !event.clipboardData) return;
+    const text = event.clipboardData.getData("text/plain");
+    const files = event.clipboardData.files.length ? [...event.clipboardData.files] : text.trim() ? [new File([text], "pasted")] : [];
+    if (files.length) event.preventDefault();
+    void take(files, window.innerWidth / 2 - 160, 60);
+  });
+}
+
+/** A place that says what can be dropped, with a button that opens files. */
+export function dropZone(words: string): HTMLElement {
+  const input = h("input", { type: "file", multiple: true, class: "visually-hidden", tabindex: -1, "aria-hidden": "true",
+    onchange: () => {
+      const box = zone.getBoundingClientRect();
+      void take([...(input.files ?? [])], box.left, box.bottom);
+      input.value = "";
+    } });
+  const zone = h("div", { class: "drop" },
+    h("p", null, words), h("button", { type: "button", class: "button plain", onclick: () => input.click() }, "Choose files"), input);
+  return zone;
+}

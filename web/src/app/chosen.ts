@@ -1,0 +1,27 @@
+// What the first page has chosen so far; it stays while other views are looked at.
+
+import type { Rules } from "./api";
+
+interface Chosen {
+  workload: string; cluster: string; perHost: number; hosts: number; planner: string; costModel: string; seed: number;
+  seconds: number | null; batch: number | null; types: string[]; kernels: string[]; widths: string; exact: boolean; reserve: number | null;
+  rules: Rules | null; rulesName: string;
+}
+
+export const chosen: Chosen = {
+  workload: "dlrm-v2", cluster: "h100", perHost: 8, hosts: 1, planner: "auto", costModel: "best", seed: 0, seconds: null,
+  batch: null, types: [], kernels: ["fused", "dense"], widths: "any", exact: false, reserve: null, rules: null, rulesName: "",
+};
+
+/** Whether the cluster is one of a file, which names all of its devices. */
+export const isOwnCluster = (): boolean => chosen.cluster.startsWith("cluster-");
+
+/** The cluster as a search names it. */
+export const clusterWord = (): string => (isOwnCluster() ? chosen.cluster : `${chosen.cluster}:${chosen.perHost}x${chosen.hosts}`);
+
+/** As many devices as a running plan has: one host as far as it holds them, then whole hosts. */
+export function chooseDevices(devices: number, perHost: number): void {
+  const isWhole = devices > perHost && devices % perHost === 0;
+  chosen.perHost = isWhole ? perHost : devices;
+  chosen.hosts = isWhole ? devices / perHost : 1;
+}

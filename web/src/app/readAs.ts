@@ -1,0 +1,78 @@
+// What was read of a file, in a line, with a choice for everything that the file did not tell.
+
+import { api, type Choices, type Opened, type RunningSummary, type WorkloadSummary } from "./api";
+import { h, replace, type Child } from "../dom";
+import type { Arrival } from "./arrivals";
+import { button, field, select } from "./controls";
+import { chosen, clusterWord } from "./chosen";
+import { counted, whole } from "./format";
+import { search } from "./shelf";
+
+/** What the first page does when something that was read changes. */
+export interface Page { offered: Choices; changed: (workload: WorkloadSummary) => void }
+
+export function arrivalList(all: Arrival[], page: Page): HTMLElement {
+  return h("ul", { class: "arrivals", id: "read-as" }, all.map((each) =>
+    h("li", null, each.opened ? opened(each.opened, page) : h("p", { class: "error", role: "alert" }, each.error))));
+}
+
+function opened(found: Opened, page: Page): HTMLElement {
+  const box = h("div", { class: "arrival" });
+  const draw = (): void => {
+    replace(box,
+      found.workload ? workload(found, found.workload, page, draw) : null,
+      found.plan ? h("p", null, h("a", { href: `#/plan/${found.plan.id}` }, found.plan.name), ": a plan") : null,
+      found.stream ? h("p", null, h("a", { href: `#/stream/${found.stream.id}` }, found.stream.name), ": how a stream is best learned") : null,
+      found.cluster ? h("p", null, h("strong", null, found.name), ` read as ${found.cluster.name}`) : null,
+      found.constraints ? h("p", null, h("strong", null, found.name), " read as constraints, which the search keeps") : null,
+      found.running ? running(found.running, found.name) : null,
+      found.notes.map((note) => h("p", { class: "note" }, note)));
+  };
+  draw();
+  return box;
+}
+
+/** "clicks.csv read as 1,935 tables, fp32, sgd (assumed)", and selects for what was assumed. */
+function workload(found: Opened, read: WorkloadSummary, page: Page, draw: () => void): Child {
+  const mark = (name: string): string => (read.assumed.includes(name) ? " (assumed)" : "");
+  const facts = [
+    counted(read.tables, "table"), read.data_types.join(" and ") + mark("data_type"), read.optimizer + mark("optimizer"),
+    `${whole(read.batch_size)} samples a device${mark("batch_size")}`, ...(read.numbered ? [`${counted(read.numbered, "name")} numbered`] : []),
+  ].join(", ");
+  const trouble = h("p", { class: "error", role: "alert" });
+  const tell = (said: Parameters<typeof api.tell>[1]) => void api.tell(read.id, said).then((now) => {
+    found.workload = now;
+    page.changed(now);
+    draw();
+  }, (error: Error) => (trouble.textContent = error.message));
+  const named = (all: string[]): [string, string][] => all.map((each) => [each, each]);
+  const batch = h("input", { type: "number", min: 1, value: read.batch_size, onchange: () => tell({ batch_size: Number(batch.value) }) });
+  return [
+    h("p", null, h("strong", null, found.name), " read as ", h("span", { class: "facts" }, facts)),
+    read.assumed.length ? h("div", { class: "row" },
+      read.assumed.includes("data_type") ? field("Data type of the tables", select(named(page.offered.data_types), read.data_types[0]!, (name) => tell({ data_type: name }))) : null,
+      read.assumed.includes("optimizer") ? field("Optimizer", select(named(page.offered.optimizers), read.optimizer, (name) => tell({ optimizer: name }))) : null,
+      read.assumed.includes("batch_size") ? field("Samples per device, of this file", batch) : null) : null,
+    trouble,
+  ];
+}
+
+/** The plan of a running job: what it costs on the chosen devices, beside a new one for the same tables. */
+function running(found: RunningSummary, name: string): Child {
+  const trouble = h("p", { class: "error", role: "alert" });
+  const compare = async (): Promise<void> => {
+    trouble.textContent = "";
+    try {
+      const plan = await api.running(found.id, chosen.workload, clusterWord());
+      await search({ plan: plan.id, name: `${plan.workload || "tables"}, planned anew`, planner: chosen.planner, cost_model: chosen.costModel, seed: chosen.seed, time_limit_s: chosen.seconds }, plan.id);
+    } catch (error) {
+      trouble.textContent = (error as Error).message;
+    }
+  };
+  return [
+    h("p", null, h("strong", null, name), ` holds the running plan of ${counted(found.tables, "table")} on ${counted(found.devices, "device")}`),
+    h("p", { class: "note" }, "Choose its tables and its kind of device below, and see what it costs beside a plan of RecSmith."),
+    h("div", { class: "buttons" }, button("Compare it with a new plan", () => void compare(), "primary", { class: "button primary compare-running" })),
+    trouble,
+  ];
+}
