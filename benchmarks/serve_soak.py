@@ -261,7 +261,7 @@ def soak(plans: int, kills: int, minutes: float, *, browsers: bool) -> int:
             recsmith.save_plan(made[1], folder / f"{key}.json")
             ledger.plans[key] = Known(made[1].digest, {key})
         servers = Servers(folder)
-        of_programs = program(servers, made, (plans - 12) // 2)
+        of_programs = program(servers, made, max(2, (plans - 12) // 2))
         hands = [Hand(number, ledger, over, of_programs) for number in range(2)]
         hands.append(Hand(9, ledger, over, command_line(folder, workload, 10)))
         if browsers:

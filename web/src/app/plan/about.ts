@@ -45,7 +45,7 @@ class About {
   }
 
   private drawTitle(): void {
-    replace(this.title, h("h1", null, this.view.summary.name), button("Rename", () => this.rename(), "quiet", { id: "rename" }));
+    replace(this.title, h("div", { class: "named" }, h("h1", null, this.view.summary.name), button("Rename", () => this.rename(), "quiet", { id: "rename" })));
   }
 
   private rename(): void {

@@ -23,7 +23,10 @@ export class Hosts {
     const folds = hosts > 1 && edit.devices.length >= FOLDED_FROM;
     this.local = folds ? local : edit.devices.length;
     for (let first = 0; first < edit.devices.length; first += this.local) this.all.push(this.host(first, folds));
-    if (folds) this.open(edit.slowest.rank);
+    if (folds) {
+      into.classList.add("folding");
+      this.open(edit.slowest.rank);
+    }
     into.append(...this.all.map((host) => host.group));
   }
 

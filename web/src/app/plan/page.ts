@@ -25,6 +25,7 @@ export async function planPage(into: HTMLElement, id: string): Promise<() => voi
 }
 
 const HEIGHT = 300; // pixels of a chart
+const ROOM = 12; // pixels between what has the focus and the bar
 const NEARLY_FULL = 0.9; // share of a device's memory
 const KEPT_FREE = 0.1; // share of it that the offered reserve is
 const IN_USE = [{ label: "Memory in use", colour: "weights" }];
@@ -79,7 +80,16 @@ class Page {
     };
     document.addEventListener("keydown", undo);
     const release = guardLeaving(() => (this.edit.unkept ? "Your last moves by hand could not be kept. Leave this plan and lose them?" : ""));
-    return () => { document.documentElement.classList.remove("with-bar"); document.removeEventListener("keydown", undo); release(); this.steps.end(); this.memory.end(); };
+    const clear = (event: FocusEvent) => this.clearOfBar(event.target as HTMLElement);
+    document.addEventListener("focusin", clear);
+    return () => { document.removeEventListener("focusin", clear); document.removeEventListener("keydown", undo); release(); this.steps.end(); this.memory.end(); };
+  }
+
+  /** What gets the focus never stays under the bar. */
+  private clearOfBar(focused: HTMLElement): void {
+    if (this.tools.hidden || this.tools.contains(focused) || !this.element.contains(focused)) return;
+    const [own, bar] = [focused.getBoundingClientRect(), this.tools.getBoundingClientRect()];
+    if (own.bottom > bar.top && own.top < bar.bottom) window.scrollBy(0, own.bottom - bar.top + ROOM);
   }
 
   private draw(): void {
@@ -124,7 +134,6 @@ class Page {
     const told = [edit.unkept, edit.isOfAnother ? "The file of this plan has changed since these moves were made by hand; they are shown on the plan as it is now." : ""];
     replace(this.trouble, [...said, ...told].filter(Boolean).map((words) => h("p", { class: "error" }, words)));
     this.tools.hidden = !edit.isChanged && !edit.canUndo && !edit.canRedo;
-    document.documentElement.classList.toggle("with-bar", !this.tools.hidden);
     const count = edit.moves.length;
     replace(this.tools,
       h("span", { id: "effect" }, `${seconds(edit.total)} a step, ${change(edit.total, edit.view.summary.total_s)}; fullest device ${percent(fullest(edit))}`,
