@@ -194,6 +194,7 @@ from recsmith.web.serving.views import kept_plan, plan_summary
 plan, path, kills = load_plan(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
 for number in range(kills):
     child = os.fork()
+    print("child", child, flush=True) if child else None
     if not child:
         folder, done = PlanFolder(path, Settings(token="x"), plan_summary), 0
         while True:
@@ -205,7 +206,6 @@ for number in range(kills):
                 folder.drop(key)
             os.write(1, f"{key} {done}\\n".encode())
             done += 1
-    print("child", child, flush=True)
     os.waitpid(child, 0)
 """
 
@@ -215,16 +215,18 @@ def test_kill_9_at_any_instant_loses_nothing(folder: PlanFolder, plan: recsmith.
     (tmp_path / "plan.json").write_text(plan_text)
     command = [sys.executable, "-c", WRITER, str(tmp_path / "plan.json"), str(folder.path), "8"]
     said: dict[str, int] = {}
-    draw = random.Random(0)
+    draw, child, left = random.Random(0), 0, 0  # left: acts that a child has said it did, until it is killed
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         for line in process.stdout:
             first, second = line.split()
             if first == "child":
-                threading.Timer(0.15 + draw.random() / 4, os.kill, (int(second), signal.SIGKILL)).start()
-            else:
-                said[first] = int(second)
-    assert len(said) > 16
+                child, left = int(second), draw.randint(2, 5)
+                continue
+            said[first], left = int(second), left - 1
+            if left == 0:
+                threading.Timer(draw.random() / 30, os.kill, (child, signal.SIGKILL)).start()
+    assert len(said) >= 16
     found = folder.listing()
     assert found.unread == ()
     here, gone = {each.id for each in found.plans}, {each.id for each in found.deleted}

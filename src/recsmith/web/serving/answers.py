@@ -7,7 +7,7 @@ from recsmith.plans import Placement, StepCost
 from recsmith.problems import Space
 from recsmith.reports.plans import Slowest
 from recsmith.training.results.arms import ArmRow
-from recsmith.web.serving.edits import Draft, ProblemChanges
+from recsmith.web.serving.edits import HandDraft, ProblemChanges
 from recsmith.web.serving.requests import ConstraintsBody
 
 Ending = Literal["done", "failed", "cancelled"]
@@ -235,7 +235,7 @@ class PlanView:
     devices_per_host: int | None
     cluster: ClusterSummary
     constraints: dict[str, Any]
-    draft: Draft
+    draft: HandDraft
     question: dict[str, Any] | None
     data: dict[str, Any]
 

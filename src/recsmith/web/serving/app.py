@@ -26,7 +26,7 @@ from recsmith.web.serving.calls import Server, read_call
 from recsmith.web.serving.endpoints import Events
 from recsmith.web.serving.folder import PlanFolder
 from recsmith.web.serving.guard import Guard
-from recsmith.web.serving.kept_plans import Plans
+from recsmith.web.serving.kept_plans import KeptPlans
 from recsmith.web.serving.operations import OPERATIONS, Operation, openapi
 from recsmith.web.serving.plan_endpoints import Attachment
 from recsmith.web.serving.pricing import Benches
@@ -45,7 +45,7 @@ def make_server(settings: Settings) -> Server:
     return Server(settings, Sessions(settings, plans_of(settings)), Searches(settings), Benches(settings.warm))
 
 
-def plans_of(settings: Settings) -> Callable[[], Plans]:
+def plans_of(settings: Settings) -> Callable[[], KeptPlans]:
     """What keeps the plans of a new session."""
     if settings.folder is None:
         return lambda: PlanShelf(settings.kept_plans, plan_summary)

@@ -68,7 +68,7 @@ class EditStep:
 
 
 @noun
-class Draft:
+class HandDraft:
     """Changes of a plan by hand that are no plan yet.
 
     steps: in order. done: how many of them hold; those behind were taken back. version: another one with every change,
@@ -99,12 +99,12 @@ class DraftChange:
 def _check_steps(steps: int, done: int) -> None:
     check_rules(
         f"a draft of {steps:,} steps is too long; keep it as a plan" if steps > MOST_MOVES else None,
-        None if 0 <= done <= steps else f"{done} steps are done, and the draft has {steps}; done lies between 0 and that",
+        None if 0 <= done <= steps else f"{done} steps are done, and the draft has {steps}; give at most these",
     )
 
 
-def next_draft(change: DraftChange, plan: str) -> Draft:
+def next_draft(change: DraftChange, plan: str) -> HandDraft:
     """The draft of a change, with a version of its own. plan: digest of the plan that it changes."""
     if not change.steps:
-        return Draft()
-    return Draft(steps=change.steps, done=change.done, version=secrets.token_hex(8), plan=plan)
+        return HandDraft()
+    return HandDraft(steps=change.steps, done=change.done, version=secrets.token_hex(8), plan=plan)

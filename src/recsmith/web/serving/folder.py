@@ -16,9 +16,9 @@ from recsmith.files import check_schema, decode, dump_json, encode, parse, read_
 from recsmith.plans import Plan, plan_to_raw
 from recsmith.web.serving import folder_files as on_disk
 from recsmith.web.serving.answers import DeletedPlan, PlanSummary, UnreadFile
-from recsmith.web.serving.edits import Draft, DraftChange, next_draft
+from recsmith.web.serving.edits import DraftChange, HandDraft, next_draft
 from recsmith.web.serving.folder_files import CARD, DELETED, DRAFT, PLAN, beside
-from recsmith.web.serving.kept_plans import Card, KeptPlan, Listing, check_base, moment, no_plan, slug
+from recsmith.web.serving.kept_plans import KeptPlan, Listing, PlanCard, check_base, moment, no_plan, slug
 from recsmith.web.serving.settings import Settings
 from recsmith.web.serving.uploads import read_upload
 
@@ -116,7 +116,7 @@ class PlanFolder:
                 self.opened.popitem(last=False)
         return known[1]
 
-    def _card(self, path: Path) -> Card:
+    def _card(self, path: Path) -> PlanCard:
         """The card of a plan's file; one of what the file itself says where there is none, or a damaged one."""
         try:
             return self._read_card(path)
@@ -125,15 +125,15 @@ class PlanFolder:
         except (RecSmithError, OSError) as error:
             return replace(self._plain_card(path), notes=(f"Its name and note cannot be read: {error}",))
 
-    def _read_card(self, path: Path) -> Card:
+    def _read_card(self, path: Path) -> PlanCard:
         file = beside(path, CARD)
         text = file.read_text("utf-8", "replace")
-        return decode(Card, check_schema(parse(text, file.name), KEPT_SCHEMA, file.name), file.name)
+        return decode(PlanCard, check_schema(parse(text, file.name), KEPT_SCHEMA, file.name), file.name)
 
-    def _plain_card(self, path: Path) -> Card:
+    def _plain_card(self, path: Path) -> PlanCard:
         signs = on_disk.signature(path)
         name = path.name.removesuffix(PLAN).encode("utf-8", "replace").decode()
-        return Card(name=name[:200].strip() or "plan", origin=f"file {path.name}"[:200],
+        return PlanCard(name=name[:200].strip() or "plan", origin=f"file {path.name}"[:200],
                     when=moment(signs[2] / 1e9 if signs else 0))  # fmt: skip
 
     # --- writing --------------------------------------------------------------------------------------------------
@@ -181,7 +181,7 @@ class PlanFolder:
                     return
                 del self.waiting[key]
 
-    def _write_card(self, path: Path, card: Card) -> None:
+    def _write_card(self, path: Path, card: PlanCard) -> None:
         on_disk.write(beside(path, CARD), dump_json({"schema": KEPT_SCHEMA, **encode(card)}))
 
     def change(self, key: str, name: str | None, note: str | None) -> None:
@@ -225,23 +225,23 @@ class PlanFolder:
 
     # --- drafts ---------------------------------------------------------------------------------------------------
 
-    def draft(self, key: str) -> Draft:
+    def draft(self, key: str) -> HandDraft:
         """The changes by hand that wait at a plan; an empty draft where there are none."""
         if key in self.waiting:
-            return Draft()
+            return HandDraft()
         return self._draft(self._path(key))
 
-    def _draft(self, path: Path) -> Draft:
+    def _draft(self, path: Path) -> HandDraft:
         file = beside(path, DRAFT)
         try:
             text = file.read_text("utf-8", "replace")
-            return decode(Draft, check_schema(parse(text, file.name), DRAFT_SCHEMA, file.name), file.name)
+            return decode(HandDraft, check_schema(parse(text, file.name), DRAFT_SCHEMA, file.name), file.name)
         except FileNotFoundError:
-            return Draft()
+            return HandDraft()
         except RecSmithError:
-            return Draft(version=DAMAGED)
+            return HandDraft(version=DAMAGED)
 
-    def keep_draft(self, key: str, change: DraftChange) -> Draft:
+    def keep_draft(self, key: str, change: DraftChange) -> HandDraft:
         """Put a draft in the place of the one that was changed; Refused (409) where that is another one by now."""
         with self.turn():
             path = self._path(key)

@@ -15,7 +15,7 @@ from recsmith.errors import check_rules
 from recsmith.files import Raw
 from recsmith.plans import Plan
 from recsmith.web.serving.answers import DeletedPlan, PlanSummary, UnreadFile
-from recsmith.web.serving.edits import Draft, DraftChange
+from recsmith.web.serving.edits import DraftChange, HandDraft
 from recsmith.web.serving.settings import Refused
 
 LONGEST_NAME = 200  # characters of a plan's name
@@ -25,7 +25,7 @@ _ENDING = re.compile(r"\.(json|ya?ml)$", re.IGNORECASE)
 
 
 @noun
-class Card:
+class PlanCard:
     """What is known of a plan beside its file.
 
     name, note: what people call it and say of it. origin: where it comes from, in words. parent: id of the plan that
@@ -64,7 +64,7 @@ class KeptPlan:
     """A plan and its card. unwritten: why its folder does not hold it yet; empty where it does."""
 
     plan: Plan
-    card: Card
+    card: PlanCard
     unwritten: str = ""
 
     @property
@@ -82,7 +82,7 @@ class Listing:
     unread: tuple[UnreadFile, ...] = ()
 
 
-class Plans(Protocol):
+class KeptPlans(Protocol):
     """What keeps plans by their ids. Whoever calls it may wait for a disk."""
 
     def put(self, kept: KeptPlan) -> str:
@@ -109,11 +109,11 @@ class Plans(Protocol):
         """Undo a deletion; the id of the plan from now on."""
         ...
 
-    def draft(self, key: str) -> Draft:
+    def draft(self, key: str) -> HandDraft:
         """The changes by hand that wait at a plan; an empty draft where there are none."""
         ...
 
-    def keep_draft(self, key: str, change: DraftChange) -> Draft:
+    def keep_draft(self, key: str, change: DraftChange) -> HandDraft:
         """Put a draft in the place of the one that was changed; Refused (409) where that is another one by now."""
         ...
 
@@ -139,7 +139,7 @@ def no_plan(key: str) -> Refused:
     return Refused(404, f"no plan '{key[:60]}' is kept here; it was deleted or moved away")
 
 
-def check_base(found: Draft, change: DraftChange) -> None:
+def check_base(found: HandDraft, change: DraftChange) -> None:
     """Refuse (409) a draft that was made of another one than is there now."""
     if found.version != change.base:
         raise Refused(

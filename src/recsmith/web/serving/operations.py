@@ -10,7 +10,7 @@ from recsmith.reports.advice import ToldAdvice
 from recsmith.web.serving import answers, endpoints, plan_endpoints, requests
 from recsmith.web.serving.answers import Refusal, SearchEvent
 from recsmith.web.serving.calls import Call
-from recsmith.web.serving.edits import Draft, DraftChange, PlanEdit
+from recsmith.web.serving.edits import DraftChange, HandDraft, PlanEdit
 
 Body = Literal["file"] | type | None  # bytes of a file, a noun as JSON, or nothing
 WHY = {
@@ -119,7 +119,7 @@ OPERATIONS = (
     Operation("GET", "/api/plans/{id}/seconds", "Seconds that each table costs the device that pays most for it.",
               plan_endpoints.table_seconds, answers.TableSeconds, refusals=READ),
     Operation("PUT", "/api/plans/{id}/draft", "Keep changes by hand that are no plan yet, step by step.",
-              plan_endpoints.keep_draft, Draft, body=DraftChange, refusals=WRITTEN),
+              plan_endpoints.keep_draft, HandDraft, body=DraftChange, refusals=WRITTEN),
     Operation("POST", "/api/plans/{id}/edits", "Keep a plan whose pieces are moved or whose problem changes.",
               plan_endpoints.keep_edit, answers.PlanSummary, 201, body=PlanEdit, refusals=(*BAD, 404)),
     Operation("GET", "/api/plans/{id}/advice", "Which changes of a plan's job pay, as `recsmith advise`.",

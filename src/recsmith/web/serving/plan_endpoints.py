@@ -15,7 +15,7 @@ from recsmith.web.report_data import notes_of, report_data
 from recsmith.web.serving import answers, requests, views
 from recsmith.web.serving.asked import changed
 from recsmith.web.serving.calls import Call
-from recsmith.web.serving.edits import Draft, DraftChange, PieceMove, PlanEdit, ProblemChanges
+from recsmith.web.serving.edits import DraftChange, HandDraft, PieceMove, PlanEdit, ProblemChanges
 from recsmith.web.serving.endpoints import keep_plan
 from recsmith.web.serving.kept_plans import KeptPlan, now, slug
 from recsmith.web.serving.pricing import HandPrice
@@ -89,7 +89,7 @@ async def restore_plan(call: Call) -> answers.PlanSummary:
     return views.plan_summary(key, await call.server.work(plans.get, key))
 
 
-async def keep_draft(call: Call) -> Draft:
+async def keep_draft(call: Call) -> HandDraft:
     """Keep the changes by hand that are no plan yet."""
     change = call.noun(DraftChange)
     return await call.server.work(call.session.plans.keep_draft, call.key, change)

@@ -19,7 +19,7 @@ from recsmith.plans import Plan
 from recsmith.web.serving.app import make_app, make_server
 from recsmith.web.serving.calls import Server
 from recsmith.web.serving.endpoints import keep_read, plan_of_file
-from recsmith.web.serving.kept_plans import KeptPlan, Plans
+from recsmith.web.serving.kept_plans import KeptPlan, KeptPlans
 from recsmith.web.serving.settings import Settings
 from recsmith.web.serving.uploads import read_upload
 
@@ -64,7 +64,7 @@ def serve(
         _run(server, bound, on_start)
 
 
-def _put_once(kept: list[KeptPlan], plans: Plans) -> None:
+def _put_once(kept: list[KeptPlan], plans: KeptPlans) -> None:
     """Put plans into a folder, but for those that it holds from another time that this command was given."""
     there = {(each.digest, each.cost_model, each.origin) for each in plans.listing().plans}
     for each in kept:

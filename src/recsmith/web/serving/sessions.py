@@ -13,8 +13,8 @@ from typing import Generic, TypeVar
 from recsmith.clusters import Cluster
 from recsmith.training.results.arms import OnlineResult
 from recsmith.web.serving.answers import DeletedPlan, PlanSummary
-from recsmith.web.serving.edits import Draft, DraftChange, next_draft
-from recsmith.web.serving.kept_plans import KeptPlan, Listing, Plans, check_base
+from recsmith.web.serving.edits import DraftChange, HandDraft, next_draft
+from recsmith.web.serving.kept_plans import KeptPlan, KeptPlans, Listing, check_base
 from recsmith.web.serving.settings import Refused, Settings
 from recsmith.web.serving.uploads import RunningText
 from recsmith.workloads import Workload
@@ -61,7 +61,7 @@ class PlanShelf:
     def __init__(self, most: int, summary: Callable[[str, KeptPlan], PlanSummary]) -> None:
         self.shelf = Shelf[KeptPlan]("plan", most)
         self.gone = Shelf[KeptPlan]("plan", most)
-        self.drafts: dict[str, Draft] = {}
+        self.drafts: dict[str, HandDraft] = {}
         self.summary = summary
 
     def put(self, kept: KeptPlan) -> str:
@@ -96,12 +96,12 @@ class PlanShelf:
         self.gone.drop(key)
         return key
 
-    def draft(self, key: str) -> Draft:
+    def draft(self, key: str) -> HandDraft:
         """The changes by hand that wait at a plan."""
         self.get(key)
-        return self.drafts.get(key, Draft())
+        return self.drafts.get(key, HandDraft())
 
-    def keep_draft(self, key: str, change: DraftChange) -> Draft:
+    def keep_draft(self, key: str, change: DraftChange) -> HandDraft:
         """Put a draft in the place of the one that was changed."""
         check_base(self.draft(key), change)
         self.drafts = {each: draft for each, draft in self.drafts.items() if each in self.shelf.things}
@@ -122,7 +122,7 @@ class Session:
     """A client and its things. used: seconds of a clock that never goes back."""
 
     key: str
-    plans: Plans
+    plans: KeptPlans
     workloads: Shelf[Workload]
     clusters: Shelf[Cluster]
     streams: Shelf[KeptStream]
@@ -132,7 +132,7 @@ class Session:
     used: float = field(default_factory=time.monotonic)
 
     @classmethod
-    def new(cls, key: str, plans: Plans, settings: Settings) -> "Session":
+    def new(cls, key: str, plans: KeptPlans, settings: Settings) -> "Session":
         """A session without files."""
         return cls(
             key, plans, Shelf("workload", settings.kept_files), Shelf("cluster", settings.kept_files),
@@ -143,7 +143,7 @@ class Session:
 class Sessions:
     """All sessions by their keys, which only the clients' cookies hold. plans: what keeps those of a new session."""
 
-    def __init__(self, settings: Settings, plans: Callable[[], Plans]) -> None:
+    def __init__(self, settings: Settings, plans: Callable[[], KeptPlans]) -> None:
         self.settings, self.plans = settings, plans
         self.by_key: dict[str, Session] = {}
         self.prepare: Callable[[Session], None] = lambda _: None  # puts into a new session what every one begins with

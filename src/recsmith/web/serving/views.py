@@ -17,7 +17,7 @@ from recsmith.reports.online import next_by_period
 from recsmith.sharding import KERNEL_NAMES, TYPE_NAMES, Span
 from recsmith.units import format_size
 from recsmith.web.serving import answers
-from recsmith.web.serving.kept_plans import LONGEST_NAME, Card, KeptPlan, now
+from recsmith.web.serving.kept_plans import LONGEST_NAME, KeptPlan, PlanCard, now
 from recsmith.web.serving.sessions import KeptStream, Session
 from recsmith.web.serving.settings import Settings
 from recsmith.web.serving.uploads import RunningText
@@ -137,7 +137,7 @@ def kept_plan(
     """A plan with its card. question: what its search was asked for; run: the event that ended it."""
     facts = {key: run[key] for key in ("elapsed_s", "iterations", "truncated")} if run else {}
     shown = one_line(name).strip() or f"{plan.workload.name or 'workload'} on {short_name(plan.cluster)}"
-    card = Card(
+    card = PlanCard(
         name=shown[:LONGEST_NAME], origin=origin, parent=parent, question=question, when=now(),
         notes=tuple(run["notes"]) if run else (), **facts,
     )  # fmt: skip
