@@ -312,8 +312,8 @@ def merge_sketches(folder: Path) -> None:
     """Merge the sketches of a run with sound ones, and ask them all that is asked."""
     import numpy as np
 
+    from recsmith.streaming.sketch_files import read_sketches
     from recsmith.streaming.sketches import IdSketch
-    from recsmith.training.systems.watch.sketch_files import read_sketches
 
     for sketch in read_sketches(folder, 4)[1].values():
         sound = IdSketch()
@@ -328,7 +328,7 @@ def read_live_workload(folder: Path) -> None:
     """The workload of a run as its ids are read now."""
     from recsmith.plans import load_plan
     from recsmith.streaming.live_workload import live_workload
-    from recsmith.training.systems.watch.sketch_files import read_sketches
+    from recsmith.streaming.sketch_files import read_sketches
 
     live_workload(load_plan(folder / "plan.json").workload, read_sketches(folder, 4)[1], source="the run")
 

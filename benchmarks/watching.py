@@ -27,8 +27,8 @@ from watching_jobs import BATCH, Disturbed, generator, on_the_path, run_of, told
 from recsmith.streaming.causes import Causes
 from recsmith.streaming.hot_sets import HotSet
 from recsmith.streaming.job_sums import JobLayout, JobSums
+from recsmith.streaming.sketch_files import read_sketches
 from recsmith.training import Checkpointing, Run, train
-from recsmith.training.systems.watch.sketch_files import read_sketches
 
 FAULTS = {"zeros": [300, 360], "slow_reader": [450, 510], "repeats": [600, 660], "flipped": [900, 960]}
 SLOW, RATE, STEPS = [750, 810], 1050, 1160  # long after the slow reader: both are told as slow_rank, once an episode

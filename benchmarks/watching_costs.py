@@ -18,8 +18,8 @@ import recsmith
 from recsmith.planning.simulate import price
 from recsmith.plans import load_plan
 from recsmith.streaming import live_workload
+from recsmith.streaming.sketch_files import read_sketches
 from recsmith.training import Checkpointing, RunMetrics, RunModel, train
-from recsmith.training.systems.watch.sketch_files import read_sketches
 
 FIRST, LAST, BLOCK = 64, 1088, 32  # steps that are timed, and of a stretch with or without the watch
 CHANGE, STEPS, BATCH = 384, 720, 1024  # of the job that plans anew: step after which lengths rotate, steps, samples

@@ -12,6 +12,7 @@ require_torchrec()
 
 from recsmith.adapters.convert import from_sharding_plan, to_parameter_constraints, to_sharding_plan  # noqa: E402
 from recsmith.adapters.drop_in_planner import RecSmithPlanner  # noqa: E402
+from recsmith.adapters.dynamicemb_options import dynamic_of_options, options_of_table  # noqa: E402
 from recsmith.adapters.feature_order import keep_feature_order  # noqa: E402
 from recsmith.adapters.observe import observe  # noqa: E402
 from recsmith.adapters.plan_loader import PlanFileLoader  # noqa: E402
@@ -33,11 +34,13 @@ __all__ = [
     "RecSmithPlanner",
     "RecSmithPlannerProvider",
     "WatchReport",
+    "dynamic_of_options",
     "from_sharding_plan",
     "import_plan",
     "keep_feature_order",
     "leave",
     "observe",
+    "options_of_table",
     "read_cluster",
     "read_workload",
     "reshard",

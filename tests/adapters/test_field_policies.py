@@ -135,10 +135,8 @@ def _check(**words: Any) -> None:
     check_config(EmbeddingConfig(name="t", embedding_dim=8, num_embeddings=10, feature_names=["f"], **words))
 
 
-@pytest.mark.parametrize(
-    "words", [{"use_virtual_table": True}, {"total_num_buckets": 4}, {"enable_embedding_update": True}]
-)
-def test_virtual_tables_are_refused_with_their_name(words: dict[str, Any]) -> None:
+@pytest.mark.parametrize("words", [{"total_num_buckets": 4}, {"enable_embedding_update": True}])
+def test_fields_of_virtual_tables_are_refused_in_others(words: dict[str, Any]) -> None:
     name, value = next(iter(words.items()))
     with pytest.raises(UsageError, match=rf"table 't': EmbeddingConfig\.{name} is {value}; .*leave it out"):
         _check(**words)

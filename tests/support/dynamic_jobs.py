@@ -28,8 +28,8 @@ from torchrec.modules.mc_modules import (
 from torchrec.optim import RowWiseAdagrad
 from torchrec.optim.apply_optimizer_in_backward import apply_optimizer_in_backward
 
-from recsmith.adapters.dense_memory import remapping_bytes
 from recsmith.adapters.embedding_collections import collections
+from recsmith.adapters.managed_collisions import remapping_bytes
 from recsmith.adapters.workload import read_workload
 from recsmith.torchrec import RecSmithPlanner
 

@@ -37,7 +37,7 @@ FIELDS: dict[str, FieldPolicy] = {
     "output_dtype": carried("planning counts outputs as fp32, which no output type of FBGEMM exceeds"),
     "device_group": refused("it must be the kind of the cluster's devices; plan tables of other devices apart"),
     "key_value_params": carried("kernel key_value alone reads them; planning counts its cache without their limits"),
-    "use_virtual_table": refused("virtual tables are not planned; leave it out"),
+    "use_virtual_table": refused("it must say what the table's configuration says; or leave it out"),
 }  # fmt: skip
 
 CACHE_FIELDS: dict[str, FieldPolicy] = {
@@ -59,7 +59,7 @@ def check_constraints(
     Raises:
         UsageError: a field that is not kept and not at its default, or a table that the model does not have.
     """
-    tables = [name for collection in found for name in collection.configs]
+    tables = [name for collection in found for name in (*collection.configs, *collection.virtual)]
     for name, limits in constraints.items():
         if name not in tables:
             raise UsageError(
@@ -73,9 +73,14 @@ def check_constraints(
 
 def _agreeing(name: str, found: Sequence[Collection], cluster: Cluster) -> dict[str, list[Any]]:
     """The values of refused fields that say what is so anyway: features by collection, and the kind of device."""
-    configs = [collection.configs[name] for collection in found if name in collection.configs]
+    every = [collection.configs | collection.virtual for collection in found]
+    configs = [each[name] for each in every if name in each]
+    virtual = any(name in collection.virtual for collection in found)
     same = [config.feature_names for config in configs if config.feature_names == configs[0].feature_names]
-    return {"feature_names": same if len(same) == len(configs) else [], "device_group": [cluster.device.kind]}
+    return {
+        "feature_names": same if len(same) == len(configs) else [], "device_group": [cluster.device.kind],
+        "use_virtual_table": [True] if virtual else [],
+    }  # fmt: skip
 
 
 def _check_fields(

@@ -22,6 +22,7 @@ from recsmith.adapters.constraints import carried_fields, check_constraints
 from recsmith.adapters.embedding_collections import Collection, collections, table_names
 from recsmith.adapters.field_policies import remaps_ids
 from recsmith.adapters.topology import device_type
+from recsmith.adapters.virtual_tables import virtual_entries, virtual_tables
 from recsmith.clusters import Cluster
 from recsmith.errors import PlanMismatch
 from recsmith.plans import Cache, Placement, Plan, check_placements
@@ -54,15 +55,18 @@ def to_sharding_plan(
     _check_tables(plan.workload, found, names)
     placements = {placement.table: placement for placement in plan.placements}
     tables = {table.name: table for table in plan.workload.tables}
+    kind = device or device_type()
     made: dict[str, Any] = {}
     for collection in found:
         made[collection.path] = EmbeddingModuleShardingPlan()
         for name in collection.configs:
             known = names[collection.path, name]
-            _check_remapped(collection, placements[known])
+            _check_remapped(collection, placements[known], tables[known])
             made[collection.path][name] = _parameter(
-                placements[known], tables[known], plan.cluster, device or device_type(), limits.get(name)
+                placements[known], tables[known], plan.cluster, kind, limits.get(name)
             )
+    for path, name, entry in virtual_entries(virtual_tables(found, limits, plan.cluster), plan.cluster, kind):
+        made[path][name] = entry
     return ShardingPlan(made)
 
 
@@ -84,8 +88,13 @@ def _check_tables(workload: Workload, found: Sequence[Collection], names: Mappin
         raise PlanMismatch(f"the plan places table '{min(planned)}', which the module does not have; plan again")
 
 
-def _check_remapped(collection: Collection, placement: Placement) -> None:
-    """Refuse types with which TorchRec does not shard a managed-collision collection."""
+def _check_remapped(collection: Collection, placement: Placement, table: Table) -> None:
+    """Refuse types with which TorchRec does not shard a managed-collision collection, and ids that none gives rows."""
+    if table.dynamic is not None and not remaps_ids(collection.outer):
+        raise PlanMismatch(
+            f"table '{placement.table}' has ids without end in the plan, and module '{collection.path}' gives no id a "
+            "row; put it into a ManagedCollisionEmbeddingBagCollection, or plan the table without `dynamic`"
+        )
     if remaps_ids(collection.outer) and placement.sharding_type != "row_wise":
         raise PlanMismatch(
             f"table '{placement.table}' is {placement.sharding_type}, and its ids are remapped by row in module "

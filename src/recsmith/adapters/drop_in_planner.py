@@ -15,12 +15,14 @@ from torchrec.distributed.types import ModuleSharder, ShardingPlan, ShardingPlan
 
 from recsmith.adapters.constraints import check_constraints, rules_of
 from recsmith.adapters.convert import to_sharding_plan
-from recsmith.adapters.dense_memory import ASSUMED_OPTIMIZER, remapping_bytes
+from recsmith.adapters.dense_memory import ASSUMED_OPTIMIZER
 from recsmith.adapters.embedding_collections import collections
+from recsmith.adapters.managed_collisions import remapping_bytes
 from recsmith.adapters.rank_0 import from_rank_0
 from recsmith.adapters.reserve import Reserve, ReserveRequest
 from recsmith.adapters.sharders import check_sharders, sharder_rules
 from recsmith.adapters.topology import CollectionArguments, collection_arguments, find_cluster
+from recsmith.adapters.virtual_tables import virtual_bytes, virtual_tables, virtual_words
 from recsmith.adapters.workload import read_workload
 from recsmith.clusters import Cluster, sharding_group
 from recsmith.errors import PlanMismatch, RecSmithError, UsageError
@@ -154,7 +156,13 @@ class RecSmithPlanner(ShardingPlanner):
         )
         limits = replace(self.limits, rules=(*self.limits.rules, *rules))
         reserve = self.reserving.of(self.cluster, module, found, workload, sharders, constraints)
-        self.reserve = reserve.with_remapping(remapping_bytes(found, workload, self.cluster.world_size))
+        world, virtual = self.cluster.world_size, virtual_tables(found, constraints, self.cluster)
+        self.reserve = reserve.with_remapping(
+            remapping_bytes(found, workload, world, self.cluster.device.kind if limits.memory == "real" else None)
+        )
+        if virtual:
+            size = sum(virtual_bytes(table, self.batch_size, world) for table in virtual)
+            self.reserve = self.reserve.with_more(size, virtual_words(virtual, size))
         with self.reserve.explained():
             return plan_with(self.options, workload, self.reserve.cluster, planner=self.planner, constraints=limits)
 

@@ -5,7 +5,7 @@ Which modules are planned, and what is said of the others: `MODULE_TYPES` of ada
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch import nn
@@ -17,6 +17,7 @@ from recsmith.adapters.field_policies import (
     MODULE_TYPES,
     Planned,
     check_config,
+    is_virtual,
     planned_collection,
     remaps_ids,
     type_name,
@@ -31,8 +32,8 @@ Sharders = Mapping[type, ModuleSharder[nn.Module]]  # by the type of module that
 class Collection:
     """A module that is planned: where it is in the model, and its tables' configurations by name.
 
-    module: the collection that holds the tables; outer: what its sharder shards, the collection itself or a module
-    around it.
+    module: the collection that holds the tables; virtual: tables beside the plan (virtual_tables.py). outer: what its
+    sharder shards, the collection itself or a module around it.
     """
 
     path: str
@@ -41,6 +42,7 @@ class Collection:
     weighted: bool
     outer: nn.Module
     sharder: ModuleSharder[nn.Module]
+    virtual: dict[str, BaseEmbeddingConfig] = field(default_factory=dict[str, BaseEmbeddingConfig])
 
     @property
     def embedding_sharder(self) -> Any:
@@ -78,7 +80,9 @@ def _collection(module: nn.Module, path: str, sharder: ModuleSharder[nn.Module])
     mine = {config.name: config for config in configs if config.name in parameters}
     for config in mine.values():
         check_config(config)
-    return Collection(path, inner, mine, pooled and inner.is_weighted(), module, sharder)
+    planned = {name: config for name, config in mine.items() if not is_virtual(config)}
+    virtual = {name: config for name, config in mine.items() if is_virtual(config)}
+    return Collection(path, inner, planned, pooled and inner.is_weighted(), module, sharder, virtual)
 
 
 def _check_unsharded(module: nn.Module, path: str, by_type: Sharders) -> None:

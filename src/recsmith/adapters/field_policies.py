@@ -152,7 +152,8 @@ def remaps_ids(module: nn.Module) -> bool:
     return type(module).__name__ in ("ManagedCollisionEmbeddingBagCollection", "ManagedCollisionEmbeddingCollection")
 
 
-_VIRTUAL = "only virtual tables read it, which are not planned; leave it out"
+_VIRTUAL = "only virtual tables read it; leave it out, or set use_virtual_table"
+_BESIDE = "virtual tables are beside the plan, row_wise by buckets of keys, in the kernel that their constraints name"
 
 CONFIG_FIELDS: dict[str, FieldPolicy] = {
     "num_embeddings": counted("rows"),
@@ -168,11 +169,12 @@ CONFIG_FIELDS: dict[str, FieldPolicy] = {
     "input_dim": carried("planning does not depend on it"),
     "num_embeddings_post_pruning": carried("training shards all rows, and planning counts them"),
     "stash_weights": carried("planning counts the weights on the device, also while they are stashed"),
-    "total_num_buckets": refused(_VIRTUAL),
-    "use_virtual_table": refused("virtual tables are not planned; leave it out"),
-    "virtual_table_eviction_policy": refused(_VIRTUAL),
-    "enable_embedding_update": refused("it is of virtual tables, which are not planned; leave it out"),
+    "total_num_buckets": carried("of virtual tables, whose keys ranks share by it; refused of others"),
+    "use_virtual_table": carried(_BESIDE),
+    "virtual_table_eviction_policy": carried("of virtual tables; refused of others"),
+    "enable_embedding_update": refused("it is of embedding caches, which are not planned; leave it out"),
 }  # fmt: skip
+OF_VIRTUAL = ("total_num_buckets", "virtual_table_eviction_policy")
 
 
 def check_config(config: BaseEmbeddingConfig) -> None:
@@ -180,4 +182,10 @@ def check_config(config: BaseEmbeddingConfig) -> None:
     kind = type(config)
     given = {field.name: getattr(config, field.name) for field in fields(kind)}
     changed = {field.name: given[field.name] for field in fields(kind) if given[field.name] != field.default}
-    check_values(f"table '{config.name}'", changed, CONFIG_FIELDS, shown=f"{kind.__name__}.{{}}")
+    policies = CONFIG_FIELDS if is_virtual(config) else CONFIG_FIELDS | dict.fromkeys(OF_VIRTUAL, refused(_VIRTUAL))
+    check_values(f"table '{config.name}'", changed, policies, shown=f"{kind.__name__}.{{}}")
+
+
+def is_virtual(config: BaseEmbeddingConfig) -> bool:
+    """Whether a table is virtual: its rows are made as ids come. Releases before virtual tables have none."""
+    return bool(getattr(config, "use_virtual_table", False))

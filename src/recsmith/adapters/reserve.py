@@ -108,9 +108,14 @@ class Reserve:
         """The same, with bytes besides for what remaps the ids of managed-collision collections."""
         if not size:
             return self
+        return self.with_more(
+            size, f" Besides, {format_size(size)} for what remaps ids of managed-collision collections."
+        )
+
+    def with_more(self, size: int, text: str) -> "Reserve":
+        """The same, with bytes besides. text: what for, in sentences."""
         more = self.cluster.with_memory(reserve_bytes=(self.cluster.reserve_bytes or 0) + size)
-        text = f"{self.text} Besides, {format_size(size)} for what remaps ids of managed-collision collections."
-        return Reserve(more, text, self.estimate)
+        return Reserve(more, f"{self.text}{text}", self.estimate)
 
     def log(self) -> None:
         """Log what is kept free: a warning where it was estimated, since nobody stated it."""

@@ -14,6 +14,7 @@ from torchrec.modules.embedding_modules import EmbeddingBagCollection
 
 from recsmith.adapters.embedding_collections import Collection, collections, table_names
 from recsmith.adapters.index_dedup import deduplicates
+from recsmith.adapters.managed_collisions import dynamic_of
 from recsmith.adapters.sharders import fused_optimizer, read_optimizer
 from recsmith.errors import UsageError
 from recsmith.workloads import Feature, Table, Workload
@@ -126,6 +127,8 @@ def read_workload(
     found = collections(model, sharders)
     names = table_names(found)
     if not names:
+        if any(collection.virtual for collection in found):
+            raise UsageError("the model has virtual tables alone, which leave a plan no choice; use TorchRec's planner")
         raise UsageError("the model has no embedding collection that the sharders shard; check the list of sharders")
     tables = tuple(
         _table(collection, config, names[collection.path, config.name], (constraints or {}).get(config.name))
@@ -163,6 +166,7 @@ def _table(
         pooling=POOLINGS[getattr(config, "pooling", PoolingType.NONE)],  # type: ignore[arg-type]
         data_type=_data_type(config),  # type: ignore[arg-type]
         collection=collection.path,
+        dynamic=dynamic_of(collection, config.name),
     )
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import click
 
+from recsmith.cli.capacity import capacity_command
 from recsmith.cli.options import count_option, force_option, format_option, size_value, stack
 from recsmith.cli.printing import end_line, note, print_as, print_json, progress_printer
 
@@ -34,6 +35,9 @@ def data_command() -> None:
     DATA is a spec (YAML or JSON, docs/data.md), a MovieLens folder, Criteo's click logs, or a folder that `generate`,
     `convert` or `cluster` wrote.
     """
+
+
+data_command.add_command(capacity_command)
 
 
 @data_command.command(name="inspect")

@@ -88,9 +88,12 @@ def _folder_of(arguments: tuple[str, ...], *, memory: bool) -> tuple[str | None,
 @click.argument("plan")
 @click.option("--against", metavar="OTHER", help="Another plan for the same tables; shows what changed from it.")
 @click.option("--advice", is_flag=True, help="Say which changes pay, too, as `recsmith advise` does.")
+@click.option("--capacity", metavar="FILE", help="What `recsmith data capacity --format json` wrote: what rows serve.")
 @click.option("-o", "--output", required=True, metavar="FILE", help="The HTML file to write ('-' for stdout).")
 @force_option
-def report_command(plan: str, against: str | None, advice: bool, output: str, force: bool) -> None:
+def report_command(
+    plan: str, against: str | None, advice: bool, capacity: str | None, output: str, force: bool
+) -> None:
     """Write a page with charts of PLAN (a file, '-' for stdin): one HTML file that opens without a network.
 
     It shows what a step costs and how far that is from the best, where each device spends its time and its memory,
@@ -100,6 +103,7 @@ def report_command(plan: str, against: str | None, advice: bool, output: str, fo
     recsmith report plan.json -o plan.html
     recsmith report plan.json --against running.json -o plan.html
     recsmith report plan.json --advice -o plan.html
+    recsmith report plan.json --capacity rows.json -o plan.html
     """
     from recsmith.errors import UsageError
     from recsmith.files import check_target, write_text
@@ -107,8 +111,8 @@ def report_command(plan: str, against: str | None, advice: bool, output: str, fo
 
     if plan == "-" and against == "-":
         raise UsageError("PLAN and --against are both '-', and stdin holds one plan; give one of them as a file")
-    check_target(output, inputs=inputs_of(plan, against), kind=REPORT_FILE, force=force)
-    page = report_html(plan, against=against, advice=advice, on_switch=heard_switches())
+    check_target(output, inputs=inputs_of(plan, against, capacity), kind=REPORT_FILE, force=force)
+    page = report_html(plan, against=against, advice=advice, capacity=capacity, on_switch=heard_switches())
     if output == "-":
         click.echo(page, nl=False)
     else:

@@ -13,7 +13,15 @@ from recsmith.problems.constraints import Constraints
 from recsmith.problems.modes import Demand, Modes
 from recsmith.problems.shared_caches import SharedSlots, shares_slots, slot_widths, too_wide
 from recsmith.sharding import CACHED, DATA_PARALLEL, FUSED, SHARDING_TYPES, SPLIT_ROWS, UVM_CACHING, WIDTH_STEP
-from recsmith.sharding.memory import ACCOUNTINGS, ID_BYTES, PIPELINE_DEPTH, Bytes, Pieces, device_parts
+from recsmith.sharding.memory import (
+    ACCOUNTINGS,
+    ID_BYTES,
+    PIPELINE_DEPTH,
+    Bytes,
+    Pieces,
+    device_parts,
+    id_map_bytes,
+)
 from recsmith.workloads import Table, Workload
 
 ROUNDED = {"torchrec": 4, "real": 0}  # bytes by which rounding moves an accounting off a straight line over widths
@@ -27,7 +35,8 @@ class MemoryModel:
     """The bytes that pieces of modes take on a device and on its host, in the accounting of the constraints.
 
     shared: modes (M,) whose cache is shared with tables of other widths. uncached: those of them that searches leave
-    out, for they would make the slots of others wide. slots: columns (M,) of the widest row there.
+    out, for they would make the slots of others wide. slots: columns (M,) of the widest row there. id_maps: bytes of a
+    row of each table (T,) of what tells its id; None where no table has ids without end.
     """
 
     demand: Demand
@@ -38,16 +47,22 @@ class MemoryModel:
     shared: Bools
     uncached: Bools
     slots: Ints
+    id_maps: Ints | None
 
     @classmethod
     def of(
-        cls, workload: Workload, cluster: Cluster, constraints: Constraints, demand: Demand, modes: Modes
-    ) -> "MemoryModel":
+        cls, workload: Workload, cluster: Cluster, constraints: Constraints, demand: Demand, modes: Modes,
+        tables: tuple[Table, ...],
+    ) -> "MemoryModel":  # fmt: skip
         """The memory model of a problem, from the parts that it is built from."""
         shared = shares_slots(modes, workload, cluster, constraints.memory)
         uncached = too_wide(modes, demand, shared, max(cluster.capacities))
         slots = slot_widths(modes, demand, shared & ~uncached)
-        return cls(demand, modes, workload, cluster.device.kind == "cpu", constraints.memory, shared, uncached, slots)
+        maps = np.array([id_map_bytes(table, cluster.device.kind) for table in tables], dtype=np.int64)
+        kind, accounting = cluster.device.kind, constraints.memory
+        return cls(
+            demand, modes, workload, kind == "cpu", accounting, shared, uncached, slots, maps if maps.any() else None
+        )  # fmt: skip
 
     def bytes_of(self, modes: Ints, widths: Ints, *, alone: bool = False) -> tuple[Bytes, Bytes]:
         """(head, tail) bytes (N,) of pieces of modes and widths; alone: with caches that no wider table shares."""
@@ -85,6 +100,7 @@ class MemoryModel:
             cache_load_factor=modes.load_factor[index], counted=modes.static[index], on_cpu=self.on_cpu,
             sequence=~demand.pooled[table], mean=demand.mean[table],
             gathered=np.isin(kind, SPLIT_ROWS) & demand.pooled[table], slot_width=None if alone else self.slots[index],
+            id_map=None if self.id_maps is None else self.id_maps[table],
         )  # fmt: skip
 
     def needless_caches(self) -> Bools:

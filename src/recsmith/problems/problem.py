@@ -84,7 +84,7 @@ class Problem:
     @cached_property
     def memory_model(self) -> MemoryModel:
         """What says how many bytes pieces take."""
-        return MemoryModel.of(self.workload, self.cluster, self.constraints, self.demand, self.modes)
+        return MemoryModel.of(self.workload, self.cluster, self.constraints, self.demand, self.modes, self.tables)
 
     def memory(self, modes: Ints, widths: Ints) -> tuple[Bytes, Bytes]:
         """(head, tail) bytes of pieces of modes and widths in the constraints' accounting, as searches add them."""
@@ -166,7 +166,7 @@ def build_problem(
     _check_sizes(tables, demand, cluster)
     modes = build_modes(tables, demand, kernels, cluster, space, rules, workload.hot_rows)
     if opened.has_caches and not needless:
-        memory = MemoryModel.of(workload, cluster, constraints, demand, modes)
+        memory = MemoryModel.of(workload, cluster, constraints, demand, modes, tables)
         modes = kept_modes(modes, _useful_caches(tables, memory, cluster) | np.isin(modes.table, limits.pinned))
     if limits is not NO_LIMITS:
         modes = kept_modes(modes, limits.modes(modes.table, modes.coverage))
@@ -257,7 +257,8 @@ def canonical_order(
             if rule
             else ()
         )
-        what = (table.pooling, table.data_type, _access_key(table.access), table.collection)
+        dynamic = () if table.dynamic is None else (table.dynamic.admit, table.dynamic.evict)
+        what = (table.pooling, table.data_type, _access_key(table.access), table.collection, dynamic)
         constrained = constraint_key(constraints, table.name) if constraints is not None else ""
         return -table.weight_bytes, table.num_embeddings, features, what, limits, constrained, table.name
 

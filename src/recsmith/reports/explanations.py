@@ -13,6 +13,7 @@ from recsmith.analyses.explain import Explanation, PartShare, Phase, RankShare, 
 from recsmith.analyses.hot_rows import Instead
 from recsmith.files import Raw, encode
 from recsmith.plans import PARTS, describe_kernel
+from recsmith.reports.dynamic_tables import dynamic_words, table_words
 from recsmith.reports.layout import Grid, add_first, grid, line
 from recsmith.reports.plans import drawn_words, error_line, model_words, part_words, sequences_words
 from recsmith.units import counted, format_size, format_time
@@ -39,6 +40,7 @@ def explanation_report(explanation: Explanation) -> RenderableType:
         line("step", _step_words(explanation)),
         *error_line(explanation.published_error),
         *([line("rows", words)] if (words := sequences_words(plan)) else []),
+        *([line("dynamic", words)] if (words := dynamic_words(plan)) else []),
     ]
     if explanation.account is not None:
         return Group(*lines, *account_report(explanation.account), *_ties_of(explanation))
@@ -195,6 +197,8 @@ def account_report(account: TableAccount) -> Iterator[RenderableType]:
         yield line("", f"rank {shard.rank}: rows {_span_words(shard.rows)}, columns {_span_words(shard.columns)}")
     if len(account.shards) > MOST_SHARDS:
         yield line("", f"… {len(account.shards) - MOST_SHARDS} more shards")
+    if account.table.dynamic is not None:
+        yield line("dynamic", f"ids without end: {table_words(account.table)}; {account.table.dynamic.rule}")
     yield line("access", _access_words(account))
     yield Text("\nits ranks would be faster without it by")
     yield _ranks_grid(account.ranks)

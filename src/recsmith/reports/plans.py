@@ -32,6 +32,7 @@ from recsmith.problems.cached_lookups import CachedTable, cached_tables_of, hit_
 from recsmith.problems.drawn import QUANTILE
 from recsmith.problems.plain_reserve import kept_estimate
 from recsmith.problems.space import space_words
+from recsmith.reports.dynamic_tables import dynamic_words
 from recsmith.reports.layout import Grid, add_first, grid, line
 from recsmith.sharding import DEVICE_KERNELS, KEY_VALUE, NOTED_ON_CUDA
 from recsmith.units import counted, format_gap, format_size, format_time
@@ -62,7 +63,7 @@ def plan_report(plan: Plan, run: str | None = None) -> RenderableType:
     remarks = (
         ("towers", towers_words(plan)), ("sync", sync_words(plan)), ("rows", sequences_words(plan)),
         ("memory", drawn_words(plan)), ("search", run),
-        (beneath_label(plan), beneath_words(plan)),
+        ("dynamic", dynamic_words(plan)), (beneath_label(plan), beneath_words(plan)),
         ("note", inexact_words(plan)), ("note", wide_text(plan)), *(("note", text) for text in hot_rows_words(plan)),
     )  # fmt: skip
     lines += [line(label, text) for label, text in remarks if text]

@@ -21,6 +21,7 @@ TRAINED_TYPES = (
 )  # emb_t of include/fbgemm_gpu/utils/dispatch_macros.h, and FBGEMM_DISPATCH_FLOAT_AND_HALF
 # of embedding_forward_split_cpu.cpp; on CUDA `_apply_cache_state` refuses others when a module is made, cached or not
 VARYING_OPTIMIZERS = ("sgd", "rowwise_adagrad", "adam")  # `_generate_vbe_metadata` of tables in memory
+MANAGED_EVICTIONS = ("lfu", "lru")  # of what maps ids to rows on CUDA: torchrec/modules/mc_modules.py
 VARYING_ON_DISK = ("sgd", "rowwise_adagrad")  # the same of tbe/ssd/training.py
 
 
@@ -56,6 +57,8 @@ class KernelLimits:
         """
         if table.data_type not in TRAINED_TYPES:
             return f"FBGEMM trains tables in {' or '.join(TRAINED_TYPES)}, not {table.data_type}; take one of them"
+        if table.dynamic is not None and self.kind == "cuda" and (why := _managed_refused(table, sharding_type)):
+            return why
         varying = table.pooled and table.collection in self.varying
         if varying and sharding_type == "grid_shard":
             return (
@@ -105,3 +108,16 @@ class KernelLimits:
             f"FBGEMM's kernels run features with a batch_size of their own, as collection '{table.collection}' has, "
             f"under {', '.join(trained)}, not {self.optimizer}; take one of them"
         )
+
+
+def _managed_refused(table: Table, sharding_type: str) -> str | None:
+    """Why TorchRec's managed collisions do not give ids of a table its rows on CUDA; None where they do."""
+    evict = None if table.dynamic is None else table.dynamic.evict
+    if evict not in MANAGED_EVICTIONS:
+        return (
+            f"TorchRec's managed collisions on cuda evict by {' or '.join(MANAGED_EVICTIONS)}, and dynamic.evict is "
+            f"{evict}{FIX}one of them"
+        )
+    if sharding_type != "row_wise":
+        return f"TorchRec shards what gives ids their rows row_wise on cuda, not {sharding_type}{FIX}row_wise"
+    return None

@@ -16,6 +16,7 @@ import numpy as np
 from recsmith._types import Bools, Floats, Ints
 from recsmith.elementary import expm1
 from recsmith.sharding.base import KERNELS, KEY_VALUE
+from recsmith.workloads import Table
 from recsmith.workloads.optimizers import OPTIMIZERS
 
 CACHE_LOAD_FACTOR = 0.2  # share of the rows that fused_uvm_caching keeps on the device where nothing is said: FBGEMM's
@@ -31,6 +32,7 @@ OWN_PER_ROW = 8  # the slot of any row, cached or not, and its place in the log 
 LOG_PART = 8  # rows of a table for each one that the log of its file has room for
 OWN_PER_COUNT = 4  # how often any row was read, where those that are read most stay in the cache
 ID_BYTES = 8  # ids and offsets are int64 inside FBGEMM
+MANAGED_IDS = 3  # int64 of a row of TorchRec's managed collisions: its raw id, where it is, what evictions rank it by
 STATE_BYTES = 4  # optimizer state is fp32
 OUTPUT_BYTES = 4  # FBGEMM returns fp32
 INT8_ROW_HEADER = 8  # bytes of scale and bias per int8 row (FBGEMM INT8_EMB_ROW_DIM_OFFSET)
@@ -60,6 +62,7 @@ class Pieces:
     sequence: not pooled; mean: pooled by FBGEMM with a mean; gathered: gradients come by all-gather (rows are split).
 
     slot_width: columns of a slot of the cache, which several tables may share (None: of the piece itself).
+    id_map: bytes of what tells the id of each row, of tables of ids without end (None: of none).
     """
 
     rows: Ints
@@ -82,6 +85,7 @@ class Pieces:
     gathered: Bools | None = None
     slot_width: Ints | None = None
     different: Floats | None = None
+    id_map: Ints | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +94,16 @@ class Bytes:
 
     device: Ints
     host: Ints
+
+
+def id_map_bytes(table: Table, kind: str) -> int:
+    """Bytes, for each row of a table, of what tells whose id it has, on devices of a kind; 0 without ids without end.
+
+    On CUDA those of MCHManagedCollisionModule (torchrec/modules/mc_modules.py, 1.8), on CPU of RecSmith's own map.
+    """
+    if table.dynamic is None:
+        return 0
+    return table.dynamic.row_bytes if kind == "cpu" else MANAGED_IDS * ID_BYTES
 
 
 def _ceil(values: Floats) -> Ints:
@@ -242,7 +256,7 @@ def real_parts(pieces: Pieces, optimizer: str, pipeline: str) -> Parts:
         weights=weights,
         state=_real_state(pieces, optimizer),
         gradient=np.where(pieces.data_parallel, _dense_gradient(pieces, weights), 0),
-        ids=_ceil(ids),
+        ids=_ceil(ids) + (0 if pieces.id_map is None else pieces.rows * pieces.id_map),
         outputs=outputs,
         sort=_ceil(_cpu_sort(pieces) if pieces.on_cpu else pieces.ids * SORT_BYTES_PER_ID),
     )

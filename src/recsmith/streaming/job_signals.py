@@ -19,7 +19,8 @@ from recsmith.streaming.series import AlarmingSeries
 SIGNALS = ("loss", "ne", "calibration", "gradient_norm", "step_s", "waiting", "imbalance")
 CAUSES = ("constant_feature", "empty_feature", "constant_dense", "repeated_samples", "flipped_labels", "learning_rate",
           "slow_rank", "hot_set", *LEVELS, "frequent_id")  # fmt: skip
-KINDS = (*SIGNALS, *CAUSES)
+ROWS = "rows"  # of a table of ids without end, which will not be enough (table_growth.py)
+KINDS = (*SIGNALS, *CAUSES, ROWS)
 SMOOTHED = 5  # looks whose median is judged, of times: one look that was disturbed is no change
 EXPLAINED = 25  # looks in which a cause explains unusual signals: they follow from it, and are not told again
 SPIKE = {"name": "ewma", "half_life": 60.0, "warm": 25, "threshold": 10.0}

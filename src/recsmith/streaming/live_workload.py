@@ -58,7 +58,19 @@ def counted_access(sketch: IdSketch, rows: int) -> AccessProfile:
     are left by a power of their rank that begins at the least read one of those.
     """
     lookups = sketch.sketched
-    distinct = max(1, min(round(sketch.distinct), lookups, rows))
+    each, of_reads = reads_of_ids(sketch, rows)
+    bins = np.bincount(np.searchsorted(ENDS, each), of_reads, minlength=NUM_REUSE_BINS)
+    return AccessProfile(
+        reuse_bins=tuple((bins / bins.sum()).tolist()), lookups=lookups, unique_rows=_different(sketch, rows),
+        block_lookups=tuple(map(float, sketch.blocks)) if any(sketch.blocks) else None,
+        busiest_lookups=sketch.busiest.mean if any(sketch.blocks) else None,
+        busiest_deviation=sketch.busiest.deviation if any(sketch.blocks) else None,
+    )  # fmt: skip
+
+
+def reads_of_ids(sketch: IdSketch, rows: int) -> tuple[Floats, Floats]:
+    """(reads of an id, how many ids are read so often), as far as a sketch knows them; rows: ids that there can be."""
+    lookups, distinct = sketch.sketched, _different(sketch, rows)
     heavy = np.array(sketch.heavy()[:distinct], dtype=np.float64)
     heavy = heavy[heavy.cumsum() <= lookups - distinct + len(heavy)]  # every other id was read once at least
     first, count = _ranks(len(heavy) + 1, distinct)
@@ -74,15 +86,11 @@ def counted_access(sketch: IdSketch, rows: int) -> AccessProfile:
         low, high = (power, high) if float(count @ reads(power)) > left else (low, power)
     even = max(1.0, left / max(distinct - len(heavy), 1))  # where the power is 0, the highest is too high
     each = np.append(heavy, np.minimum(reads(low), even) if low == 0 else reads(low))
-    bins = np.bincount(
-        np.searchsorted(ENDS, each), np.append(np.ones(len(heavy)), count), minlength=NUM_REUSE_BINS
-    )  # fmt: skip
-    return AccessProfile(
-        reuse_bins=tuple((bins / bins.sum()).tolist()), lookups=lookups, unique_rows=distinct,
-        block_lookups=tuple(map(float, sketch.blocks)) if any(sketch.blocks) else None,
-        busiest_lookups=sketch.busiest.mean if any(sketch.blocks) else None,
-        busiest_deviation=sketch.busiest.deviation if any(sketch.blocks) else None,
-    )  # fmt: skip
+    return each, np.append(np.ones(len(heavy)), count)
+
+
+def _different(sketch: IdSketch, rows: int) -> int:
+    return max(1, min(round(sketch.distinct), sketch.sketched, rows))
 
 
 def _ranks(first: int, last: int) -> tuple[Ints, Floats]:

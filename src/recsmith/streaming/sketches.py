@@ -40,15 +40,16 @@ def library() -> Any:
 class IdSketch:
     """What a stream of bags of ids looks like, in 30 to 80 kB, however long it is. Those of ranks and hours merge.
 
-    bags, lookups: exact counts of what was seen; `sketched` of these ids went into the sketches.
+    bags, lookups: exact counts of what was seen; `sketched` of these ids went into the sketches. of_lookups: of the
+    stream in the same time, of which each batch that was seen stands for `every`.
     rows: of the table whose ids they are; None: not known. blocks_of: rows of the table whose reads are counted by
     equal blocks, until an id is none of them; None: they are not counted.
     """
 
-    def __init__(self, rows: int | None = None, blocks_of: int | None = None) -> None:
-        self._rows, self._cut = MOST if rows is None else rows, blocks_of or 0
+    def __init__(self, rows: int | None = None, blocks_of: int | None = None, every: int = 1) -> None:
+        self._rows, self._cut, self._every = MOST if rows is None else rows, blocks_of or 0, every
         self._library = made = library()
-        self.bags, self.lookups, self.sketched = 0, 0, 0
+        self.bags, self.lookups, self.sketched, self.of_lookups = 0, 0, 0, 0
         self._distinct = made.hll_sketch(LG_DISTINCT, made.HLL_8)
         self._frequent = made.frequent_items_sketch(LG_FREQUENT)
         self._lengths = made.kll_ints_sketch(LENGTH_K)
@@ -61,6 +62,7 @@ class IdSketch:
         if bags < 0 or lookups < 0:
             raise UsageError(f"{bags:,} bags of {lookups:,} ids cannot be counted; give numbers of 0 or more")
         self.bags, self.lookups = self.bags + bags, self.lookups + lookups
+        self.of_lookups += lookups * self._every
 
     def update(self, values: Ints, lengths: npt.NDArray[np.integer[Any]]) -> None:
         """Sketch the ids (n,) of bags of these lengths (b,), an unbiased part of what `count` counts.
@@ -97,8 +99,8 @@ class IdSketch:
             same = len(self._blocks) == len(other._blocks)
             self._blocks = self._blocks + other._blocks if same else self._blocks[:0]
             self.busiest.merge(other.busiest)
-        self.count(other.bags, other.lookups)
-        self.sketched += other.sketched
+        self.bags, self.lookups = self.bags + other.bags, self.lookups + other.lookups
+        self.sketched, self.of_lookups = self.sketched + other.sketched, self.of_lookups + other.of_lookups
         self._distinct = _union(self._library, self._distinct, other._distinct)
         self._frequent.merge(other._frequent)
         self._lengths.merge(other._lengths)
@@ -114,10 +116,14 @@ class IdSketch:
         """How many different ids were sketched, about (standard error 1.6 %)."""
         return float(self._distinct.get_estimate())
 
+    def distinct_with(self, *others: "IdSketch") -> float:
+        """How many different ids were sketched here and in others together."""
+        together = _union(self._library, self._distinct, *(each._distinct for each in others))
+        return float(together.get_estimate())
+
     def new_share(self, before: "IdSketch") -> float:
         """How many of the ids here are different from each other and from all of a sketch before, a lookup."""
-        together = _union(self._library, before._distinct, self._distinct)
-        return max(0.0, float(together.get_estimate()) - before.distinct) / max(self.sketched, 1)
+        return max(0.0, self.distinct_with(before) - before.distinct) / max(self.sketched, 1)
 
     def frequent(self, most: int = 256) -> list[tuple[int, float]]:
         """The ids that are read most, each with its share of lookups, the most read first."""
@@ -153,6 +159,7 @@ class IdSketch:
             "lengths": self._lengths.serialize(), "counts": self._counts.serialize(),
         }  # fmt: skip
         numbers = {"bags": self.bags, "lookups": self.lookups, "sketched": self.sketched}
+        numbers |= {"of_lookups": self.of_lookups} if self.of_lookups != self.lookups else {}
         numbers |= {**self.busiest.to_raw(), "blocks": self.blocks} if self.blocks else {}
         return {"schema": SCHEMA, **numbers, **{name: base64.b64encode(each).decode() for name, each in parts.items()}}
 
@@ -170,6 +177,7 @@ class IdSketch:
         try:
             data = {name: base64.b64decode(raw[name], validate=True) for name in PARTS}
             made.bags, made.lookups, made.sketched = (_count(raw, name) for name in ("bags", "lookups", "sketched"))
+            made.of_lookups = _count(raw, "of_lookups") if "of_lookups" in raw else made.lookups
             made._distinct = package.hll_sketch.deserialize(data["distinct"])
             made._frequent = package.frequent_items_sketch.deserialize(data["frequent"], serde)
             made._lengths = package.kll_ints_sketch.deserialize(data["lengths"])
@@ -195,7 +203,7 @@ class IdSketch:
         for name, found in sums.items():
             if found != self.sketched:
                 raise ValueError(f"'{name}' is of {found:g} ids, and {self.sketched:,} were sketched")
-        if self.sketched > self.lookups or self._lengths.n > self.bags:
+        if self.sketched > self.lookups or self.lookups > self.of_lookups or self._lengths.n > self.bags:
             raise ValueError("more was sketched than was counted")
         if not self._lengths.is_empty() and self._lengths.get_min_value() < 0:
             raise ValueError("a bag has a negative length")

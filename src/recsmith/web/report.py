@@ -11,6 +11,7 @@ import html
 import json
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from recsmith.errors import one_line
 from recsmith.files import Source, encode, source_text, write_text
 from recsmith.plans import Plan, load_plan
 from recsmith.reports.advice import told_advice
+from recsmith.reports.capacity import capacity_notes, load_capacity
 from recsmith.units import counted, format_gap, format_size, format_time
 from recsmith.web.report_data import ReportData, report_data
 
@@ -45,17 +47,25 @@ style-src '{style_hash}'; base-uri 'none'; form-action 'none'">
 """
 
 
-def report(plan: Plan | Source, target: Source, *, against: Plan | Source | None = None, advice: bool = False) -> None:
+def report(
+    plan: Plan | Source,
+    target: Source,
+    *,
+    against: Plan | Source | None = None,
+    advice: bool = False,
+    capacity: Source | None = None,
+) -> None:
     """Write the report of a plan: one HTML file with charts of its seconds, memory and shards, that opens offline.
 
     plan: a Plan, or its file. against: another plan for the same tables; the report then shows what changed from it.
-    advice: whether it also says which changes pay, which takes as long as `recsmith advise`.
+    advice: whether it also says which changes pay, which takes as long as `recsmith advise`. capacity: a file of
+    `recsmith data capacity --format json`; the report then says what the rows of its tables serve.
 
     Raises:
         UsageError: a file cannot be read or written, or the other plan is of other tables; CorruptFile or PlanMismatch
             where a file holds no plan. Nothing is written then.
     """
-    write_text(source_text(target, "an output"), report_html(plan, against=against, advice=advice))
+    write_text(source_text(target, "an output"), report_html(plan, against=against, advice=advice, capacity=capacity))
 
 
 def report_html(
@@ -63,12 +73,17 @@ def report_html(
     *,
     against: Plan | Source | None = None,
     advice: bool = False,
+    capacity: Source | None = None,
     on_switch: Callable[[str], object] | None = None,
 ) -> str:
     """The same as text. on_switch: hears the name of each change before it is priced."""
     shown, other = load_plan(plan), None if against is None else load_plan(against)
     told = told_advice(advise_plan(shown, on_switch)) if advice else None
-    return html_of(report_data(shown, _name_of(plan), other, _name_of(against), told))
+    data = report_data(shown, _name_of(plan), other, _name_of(against), told)
+    if capacity is not None:
+        notes = capacity_notes(shown, load_capacity(capacity))
+        data = replace(data, plan=replace(data.plan, notes=(*data.plan.notes, *notes)))
+    return html_of(data)
 
 
 def _name_of(plan: Plan | Source | None) -> str:

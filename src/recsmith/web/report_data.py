@@ -23,6 +23,7 @@ from recsmith.plans.files import workload_digest
 from recsmith.problems import Problem, footprint_of, problem_holding, problem_of
 from recsmith.problems.footprint import memory_parts
 from recsmith.reports.advice import ToldAdvice
+from recsmith.reports.dynamic_tables import dynamic_words
 from recsmith.reports.plans import (
     beneath_words,
     drawn_words,
@@ -207,7 +208,7 @@ def notes_of(plan: Plan) -> Iterator[str]:
     """What a reader should know besides the figures; the terminal, the page and the report say the same."""
     towers, drawn = towers_words(plan), drawn_words(plan)
     words = (overfull_words(plan.cost), towers and f"towers: {towers}", sync_words(plan), sequences_words(plan),
-             drawn, beneath_words(plan), inexact_words(plan), wide_text(plan),
+             drawn, dynamic_words(plan), beneath_words(plan), inexact_words(plan), wide_text(plan),
              *hot_rows_words(plan))  # fmt: skip
     for text in (*words, str(error_of(plan))):
         if text:

@@ -11,7 +11,7 @@ from recsmith import files
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.files import Given, Raw, Source, decode, did_you_mean, encode
 from recsmith.workloads import torchrec_report
-from recsmith.workloads.optimizers import OPTIMIZERS
+from recsmith.workloads.optimizers import find_optimizer
 from recsmith.workloads.torchrec_log import find_report, refuse_log
 from recsmith.workloads.workload import Table, Workload
 
@@ -43,8 +43,8 @@ def load_workload(
         UsageError: the name is unknown, or the file cannot be read.
         CorruptFile: the file is not a workload.
     """
-    if optimizer is not None and optimizer not in OPTIMIZERS:
-        raise UsageError(f"no optimizer is called '{optimizer}'{did_you_mean(optimizer, list(OPTIMIZERS))}")
+    if optimizer is not None:
+        find_optimizer(optimizer)
     if isinstance(source, Workload):
         workload = source
     else:

@@ -6,6 +6,8 @@ Everything that RecSmith knows of an optimizer of tables stands here, so that an
 from typing import Literal
 
 from recsmith._types import noun
+from recsmith.errors import UsageError
+from recsmith.files import did_you_mean
 
 OptimizerName = Literal["sgd", "adagrad", "rowwise_adagrad", "partial_rowwise_adam", "adam", "lamb"]
 StateShape = Literal["element-wise", "row-wise", "scalar"]  # a number for each weight, for each row of a shard, or one
@@ -103,3 +105,10 @@ def named_optimizer(word: str) -> Optimizer | None:
     """The optimizer of RecSmith's name or of FBGEMM's, in upper or lower case; None where there is none."""
     low = word.lower()
     return next((each for each in OPTIMIZERS.values() if low == each.name or low in each.other_names), None)
+
+
+def find_optimizer(name: str) -> Optimizer:
+    """The optimizer of RecSmith's name; UsageError with the nearest one where there is none."""
+    if name not in OPTIMIZERS:
+        raise UsageError(f"no optimizer is called '{name}'{did_you_mean(name, list(OPTIMIZERS))}")
+    return OPTIMIZERS[name]

@@ -21,12 +21,12 @@ from training.test_jobs import from_step
 from recsmith.data import DataFeature, DataSchema
 from recsmith.errors import UsageError
 from recsmith.streaming.levels import LEVELS
+from recsmith.streaming.sketch_files import read_sketches
 from recsmith.testing import watchers as contract
 from recsmith.testing.watchers import WatcherContract
 from recsmith.training import Checkpointing, Run, RunData, RunMetrics, RunModel, train
 from recsmith.training.launch.launching import dry_run
 from recsmith.training.systems.watch.anomalies import AnomalyWatcher
-from recsmith.training.systems.watch.sketch_files import read_sketches
 from recsmith.training.watchers.protocol import Seen
 
 BENCHMARKS = Path(__file__).parents[4] / "benchmarks"
@@ -179,7 +179,7 @@ def with_a_job(seen: Any, said: list[str]) -> Any:
     schema = DataSchema(features=(DataFeature(name="f", num_embeddings=5),), dense=("d0",), labels=("label",))
     plan = SimpleNamespace(workload=SimpleNamespace(tables=()), placements=())
     job = SimpleNamespace(
-        total_steps=None, batch_size=2, plan=plan, source=SimpleNamespace(schema=schema, length=None),
+        total_steps=None, batch_size=2, plan=plan, attached={}, source=SimpleNamespace(schema=schema, length=None),
         sharded=SimpleNamespace(model=layer, device=torch.device("cpu"), optimizer=SimpleNamespace(optimizers=[])),
         agreement=SimpleNamespace(group=None), run=SimpleNamespace(metrics=RunMetrics(every=4), model=RunModel()),
         log=SimpleNamespace(say=lambda told: said.append(told["note"]), write=lambda *_: None, show=lambda *_: None),

@@ -14,7 +14,7 @@ pytest.importorskip("recsmith.training.systems.watch")
 pytest.importorskip("datasketches")
 
 import recsmith
-from recsmith.training.systems.watch.sketch_files import SketchFiles, read_sketches
+from recsmith.streaming.sketch_files import SketchFiles, read_sketches
 
 Run = Callable[..., Any]
 

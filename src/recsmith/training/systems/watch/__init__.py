@@ -1,7 +1,7 @@
 """What goes wrong in a job is told while it trains: `watch` of a run (docs/watch.md).
 
 settings.py is what a run says; looking.py what a rank sees of its step, anomalies.py the watcher, plan_watch.py whether
-another plan pays; sketch_files.py and alarm_log.py write and read what was seen.
+another plan pays; alarm_log.py reads what was told. Sketches of ids are files of streaming/sketch_files.py.
 """
 
 from collections.abc import Iterable, Sequence

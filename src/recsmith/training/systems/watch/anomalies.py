@@ -13,9 +13,11 @@ from recsmith.data import Batch
 from recsmith.data.deduplication import expanded
 from recsmith.errors import CorruptFile, MissingExtra
 from recsmith.files import Raw
-from recsmith.streaming.job_signals import KINDS, Finding, JobSignals
+from recsmith.streaming.job_signals import KINDS, ROWS, Finding, JobSignals
 from recsmith.streaming.job_sums import JobLayout
 from recsmith.streaming.repeats import MOST, SeenSamples
+from recsmith.streaming.sketch_files import SketchFiles
+from recsmith.streaming.table_growth import TableGrowth
 from recsmith.training.job.job import TrainingJob, log_wish
 from recsmith.training.systems.watch.alarm_log import ALARM, SIGNALS
 from recsmith.training.systems.watch.looking import (
@@ -23,16 +25,18 @@ from recsmith.training.systems.watch.looking import (
     SumsOnTheirWay,
     choose_full,
     counts_of_all,
+    evicted_shares,
     gathered,
+    growth_of,
     layout_of,
     samples_of,
 )
 from recsmith.training.systems.watch.plan_watch import WatchedPlan
 from recsmith.training.systems.watch.settings import Action, WatchSettings
-from recsmith.training.systems.watch.sketch_files import SketchFiles
 from recsmith.training.watchers.protocol import Seen, Watcher, Wish
 
 VERSION = 2  # of the state that checkpoints keep
+SKETCH_EVERY = 1000  # steps after which rows may be asked for, where no sketches are written
 PLAN_STEPS, PLAN_SKIP, PLAN_SEARCH_S = 20, 2, 20.0  # of the watch that a replan begins with; seconds a limit
 
 
@@ -72,6 +76,8 @@ class AnomalyWatcher(Watcher):
         if seen.step % self.settings.every == 0 and samples is not None:
             findings = self._judged()
             self._send(seen, samples)
+            if self.growth is not None:
+                findings += self._filled(seen, samples, self.growth)
             for finding in findings:
                 wish = self._tell(seen, finding) or wish
             self._write(seen)
@@ -91,6 +97,7 @@ class AnomalyWatcher(Watcher):
             self._replanning = self._replanning[0], _plan_watch()
         if step <= self._step:  # samples are trained on again, which is no fault, and sums of steps are gone
             self.sums.take()
+            self.growth = growth_of(job, self.settings.every) if self.growth is not None else None
             self.samples, self._written = SeenSamples(most=self.samples.most), min(self._written, step)
             self._acted = None if self._acted is None else min(self._acted, step)
 
@@ -101,13 +108,16 @@ class AnomalyWatcher(Watcher):
         if self.signals.missing:
             notes.append(f"hot sets and drifts are left out: {self.signals.missing}")
         self.samples = SeenSamples(most=max(64, MOST // layout.ranks))
+        self.growth = growth_of(job, wanted.every) if ROWS in (wanted.kinds or KINDS) else None
         self.sketches: SketchFiles | None = None
         if wanted.sketch_every:
             try:
                 rows = {
                     each.name: table.num_embeddings for table in job.plan.workload.tables for each in table.features
                 }
-                self.sketches = SketchFiles(job.output, dist.get_rank(), layout.features, wanted.sketch_every, rows)
+                self.sketches = SketchFiles(
+                    job.output, dist.get_rank(), layout.features, wanted.sketch_every, rows, wanted.every
+                )  # fmt: skip
             except MissingExtra as error:
                 notes.append(f"no sketches are written: {error}")
         if self._raw is not None and (problem := self._go_on(self._raw, layout)):
@@ -133,6 +143,18 @@ class AnomalyWatcher(Watcher):
         assert self.signals is not None
         sent = self.sums.take()
         return [] if sent is None else self.signals.look(*sent)
+
+    def _filled(self, seen: Seen, samples: Batch, growth: TableGrowth) -> list[Finding]:
+        """Tables of ids without end whose rows will not be enough: rank 0 looks, and all ranks hear of it."""
+        if self.view.rank == 0:
+            growth.add(seen.step, {name: bags.values for name, bags in samples.ids.items()})
+        if seen.step % _rounded(self.settings.sketch_every or SKETCH_EVERY, self.settings.every):
+            return []
+        asks = growth.asks(seen.step, seen.job.total_steps) if self.view.rank == 0 else []
+        gone = evicted_shares(seen.job)
+        mine = [(each.table, each.because(seen.step, gone.get(each.table))) for each in asks]
+        told = gathered(mine, seen.job.agreement.group)[0]
+        return [Finding(step=seen.step, kind=ROWS, of=of, because=because) for of, because in told]
 
     # --- what is told and done -----------------------------------------------------------------------------------
 

@@ -105,7 +105,7 @@ def _show_series(
 
 def _show_ids(folder: str, periods: int, format_: str) -> None:
     from recsmith.reports.watch import ids_raw, ids_report
-    from recsmith.training.systems.watch.sketch_files import read_sketches
+    from recsmith.streaming.sketch_files import read_sketches
 
     step, now = read_sketches(Path(folder), periods)
     _, before = read_sketches(Path(folder), periods, before=periods)
@@ -116,7 +116,7 @@ def _write_workload(folder: str, target: str, periods: int, *, force: bool) -> N
     from recsmith.files import check_target
     from recsmith.plans import load_plan
     from recsmith.streaming.live_workload import live_workload
-    from recsmith.training.systems.watch.sketch_files import read_sketches
+    from recsmith.streaming.sketch_files import read_sketches
     from recsmith.workloads import WORKLOAD_FILE, save_workload
 
     plan = str(Path(folder) / "plan.json")

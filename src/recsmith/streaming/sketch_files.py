@@ -20,19 +20,21 @@ KEPT = 4  # periods
 class SketchFiles:
     """Sketches of this rank's ids, by feature; written every so many steps, the newest periods kept.
 
-    rows: of the table that a feature reads, by which its reads are counted block by block.
+    rows: of the table that a feature reads, by which its reads are counted block by block. looks: steps from one batch
+    that is counted to the next.
     """
 
     def __init__(
-        self, output: Path, rank: int, features: tuple[str, ...], every: int, rows: Mapping[str, int] | None = None
-    ) -> None:
+        self, output: Path, rank: int, features: tuple[str, ...], every: int, rows: Mapping[str, int] | None = None,
+        looks: int = 1,
+    ) -> None:  # fmt: skip
         self.folder, self.rank, self.features, self.every = output / FOLDER, rank, features, every
-        self.rows = rows or {}
+        self.rows, self.looks = rows or {}, looks
         self._wrote, self._refused = False, False
         self._begin()
 
     def _begin(self) -> None:
-        self.sketches = {name: IdSketch(blocks_of=self.rows.get(name)) for name in self.features}
+        self.sketches = {name: IdSketch(blocks_of=self.rows.get(name), every=self.looks) for name in self.features}
 
     def add(self, name: str, lengths: npt.NDArray[np.int32], values: Ints, sampled: npt.NDArray[np.int32]) -> None:
         """Count all bags of a batch, and sketch the sampled ones."""
@@ -91,6 +93,22 @@ def read_sketches(output: Path, periods: int = 1, before: int = 0) -> tuple[int,
             else:
                 merged[name] = sketch
     return (steps[-1] if steps else 0), merged
+
+
+def read_periods(output: Path) -> list[tuple[int, dict[str, IdSketch]]]:
+    """(last step, sketches by feature) of each period of a run that is kept, the oldest first; of all its ranks.
+
+    Raises:
+        UsageError: the run has written none.
+        CorruptFile: a file is damaged.
+    """
+    count = len({step for step, _ in _files(output)})
+    return [read_sketches(output, 1, before) for before in reversed(range(count))]
+
+
+def has_sketches(folder: Path) -> bool:
+    """Whether a folder is the output of a run that has written sketches."""
+    return any((folder / FOLDER).glob("ids-step-*.json"))
 
 
 def _files(output: Path) -> list[tuple[int, Path]]:

@@ -1,0 +1,145 @@
+"""Virtual tables of TorchRec: tables of a key space, whose rows are made as ids come and leave by a policy.
+
+A plan leaves them no choice: TorchRec shards them row_wise over all ranks, by buckets of keys, in a kernel that the job
+names. So they are beside the plan: what each rank keeps for them is kept free of other tables, and their entries are
+written into the sharding plan as TorchRec's own planner writes them (torchrec/distributed/planner, 1.8).
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from torch.distributed._shard.metadata import ShardMetadata
+from torch.distributed._shard.sharding_spec.api import EnumerableShardingSpec
+from torchrec.distributed.planner import ParameterConstraints
+from torchrec.distributed.sharding_plan import placement as device_word
+from torchrec.distributed.types import ParameterSharding
+from torchrec.modules.embedding_configs import BaseEmbeddingConfig, data_type_to_dtype
+
+from recsmith.adapters.constraints import carried_fields
+from recsmith.adapters.embedding_collections import Collection
+from recsmith.clusters import Cluster
+from recsmith.errors import UsageError
+from recsmith.units import counted, format_size
+
+KERNELS = ("dram_virtual_table", "ssd_virtual_table")  # of tables that train; the third is of embedding caches
+ROW_WISE = "row_wise"
+LOAD_FACTOR = 0.2  # of a key-value cache, where constraints name none: KV_CACHING_RATIO of TorchRec's planner
+MIB = 2**20
+OUTPUT_BYTES, ID_BYTES = 4, 8
+
+
+@dataclass(frozen=True)
+class VirtualTable:
+    """A virtual table of a collection. kernel: that its constraints name. held: rows of a rank before ids are evicted.
+
+    limits: its constraints.
+    """
+
+    path: str
+    config: BaseEmbeddingConfig
+    kernel: str
+    limits: ParameterConstraints | None
+    held: int | None
+
+
+def virtual_tables(
+    found: Sequence[Collection], constraints: Mapping[str, ParameterConstraints], cluster: Cluster
+) -> list[VirtualTable]:
+    """The virtual tables of a model, with their kernels.
+
+    Raises:
+        UsageError: a job as TorchRec and FBGEMM run them is not described.
+    """
+    return [
+        _checked(collection, config, constraints.get(name), cluster)
+        for collection in found
+        for name, config in collection.virtual.items()
+    ]
+
+
+def _checked(
+    collection: Collection, config: BaseEmbeddingConfig, limits: ParameterConstraints | None, cluster: Cluster
+) -> VirtualTable:
+    where, policy = f"virtual table '{config.name}'", config.virtual_table_eviction_policy
+    kernels = tuple(limits.compute_kernels or ()) if limits else ()
+    types = (limits.sharding_types if limits else None) or [ROW_WISE]
+    buckets, rows = config.total_num_buckets, config.num_embeddings
+    wrong = (
+        (cluster.device.kind != "cuda", f"{where} runs on GPUs alone, and the cluster has {cluster.device.kind}"),
+        (
+            len(kernels) != 1 or not set(kernels) <= set(KERNELS),
+            f"{where} needs one kernel of {', '.join(KERNELS)}, and its constraints name "
+            f"{', '.join(kernels) or 'none'}; give ParameterConstraints(compute_kernels=['{KERNELS[0]}'])",
+        ),
+        (ROW_WISE not in types, f"{where} is sharded {ROW_WISE}, and its constraints allow {', '.join(types)}"),
+        (policy is None, f"{where} has no virtual_table_eviction_policy, which FBGEMM wants; give NoEvictionPolicy()"),
+        (
+            bool(buckets) and rows % (buckets or 1) != 0,
+            f"{where} has {rows} rows in {buckets} buckets, which do not divide them; give a number that does",
+        ),
+    )
+    for is_so, rule in wrong:
+        if is_so:
+            raise UsageError(rule)
+    trigger, kernel = getattr(policy, "training_id_eviction_trigger_count", 0), "".join(kernels)
+    return VirtualTable(collection.path, config, kernel, limits, trigger or None)
+
+
+def virtual_entries(
+    tables: Sequence[VirtualTable], cluster: Cluster, device: str
+) -> Iterator[tuple[str, str, ParameterSharding]]:
+    """(path of the collection, table, its entry) for a sharding plan."""
+    for table in tables:
+        first, metadata = 0, list[ShardMetadata]()
+        for rank, rows in enumerate(_rows_of_ranks(table.config, cluster.world_size)):
+            metadata.append(
+                ShardMetadata(
+                    shard_offsets=[first, 0], shard_sizes=[rows, table.config.embedding_dim],
+                    placement=device_word(device, rank, cluster.machine_devices),
+                )
+            )  # fmt: skip
+            first += rows
+        entry = ParameterSharding(
+            sharding_type=ROW_WISE, compute_kernel=table.kernel, ranks=list(range(cluster.world_size)),
+            sharding_spec=EnumerableShardingSpec(metadata), **carried_fields(table.limits, None),
+        )  # fmt: skip
+        yield table.path, table.config.name, entry
+
+
+def _rows_of_ranks(config: BaseEmbeddingConfig, world_size: int) -> list[int]:
+    """Keys of each rank: whole buckets, the first ranks one more; without buckets, blocks of equal size."""
+    buckets = config.total_num_buckets
+    if not buckets:
+        block = math.ceil(config.num_embeddings / world_size)
+        return [max(0, min(block, config.num_embeddings - rank * block)) for rank in range(world_size)]
+    whole, more = divmod(buckets, world_size)
+    return [config.num_embeddings // buckets * (whole + (rank < more)) for rank in range(world_size)]
+
+
+def virtual_bytes(table: VirtualTable, batch_size: int, world_size: int) -> int:
+    """Bytes on each device: the cache, as TorchRec's planner counts it, ids and outputs of a step.
+
+    The cache is as large as key_value_params.max_l1_cache_size (MB) allows, and at most its share of all keys.
+    """
+    config, limits = table.config, table.limits
+    most = (limits.key_value_params.max_l1_cache_size or 0) if limits and limits.key_value_params else 0
+    cache = limits.cache_params.load_factor if limits and limits.cache_params else None
+    share = LOAD_FACTOR if cache is None else cache
+    weights = config.num_embeddings * config.embedding_dim * data_type_to_dtype(config.data_type).itemsize
+    features = len(config.feature_names)
+    factors = (limits.pooling_factors if limits else None) or [1.0] * features
+    outputs = batch_size * world_size * features * config.embedding_dim * OUTPUT_BYTES
+    return min(most * MIB, math.ceil(weights * share)) + outputs + math.ceil(batch_size * sum(factors)) * ID_BYTES
+
+
+def virtual_words(tables: Sequence[VirtualTable], size: int) -> str:
+    """What is kept free for them, and what is not counted."""
+    endless = [table.config.name for table in tables if table.held is None]
+    bounded = sum(table.held is not None for table in tables)
+    told = f" Besides, {format_size(size)} for caches, ids and outputs of {counted(len(tables), 'virtual table')}."
+    if bounded:
+        told += f" Rows of {bounded} of them lie in host memory or on disk until their policy evicts them."
+    if endless:
+        told += f" Nothing bounds the rows of '{endless[0]}': training_id_eviction_trigger_count of its policy would."
+    return told

@@ -1,0 +1,215 @@
+"""How many rows the tables of a stream need: counted as it is read, in bounded memory, and told for a longer one."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from recsmith._types import Ints, noun
+from recsmith.data import Dataset
+from recsmith.errors import UsageError, check_rules
+from recsmith.files import did_you_mean
+from recsmith.streaming.capacity.caches import check_policies
+from recsmith.streaming.capacity.distances import previous
+from recsmith.streaming.capacity.forecast import Forecast, forecast
+from recsmith.streaming.capacity.id_sample import MOST, IdSample, Sampled
+from recsmith.streaming.capacity.reads import DEVIATIONS, TableReads
+
+SIZES = 8  # of tables, for which it is told what they serve
+SMALLEST = 0.5  # share of what can be served that the smallest of them serves
+PARTS = 10  # of the stream, after which different ids are told
+LEAST_MOST = 2**14  # lookups that are kept of a feature, however many features there are
+KEPT_BYTES = 48  # of memory, of a lookup that is kept, while fewer are chosen
+POLICIES = ("lru", "lfu", "age")
+
+
+@noun
+class PolicyRows:
+    """What tables serve whose ids lose their rows by a policy.
+
+    served: share of all lookups, by size. rows: that serve the share that is asked for. low, high: of their interval;
+    rows themselves where all lookups were counted.
+    """
+
+    policy: str
+    served: tuple[float, ...]
+    rows: int
+    low: int
+    high: int
+
+
+@noun
+class FeatureCapacity:
+    """What the stream of a feature asks of its table.
+
+    lookups: that were read. sampled: the share of ids that were chosen; 1: all. distinct: different ids. over_time:
+    different ids after each tenth of the lookups. new_share: of the lookups of the last tenth, those of ids that had
+    not come before. reachable: the share of all lookups that a table without bounds serves. sizes: of tables. forecast:
+    of the whole stream, where only its beginning was read; untold: why there is none.
+    """
+
+    feature: str
+    lookups: int
+    sampled: float
+    distinct: int
+    over_time: tuple[int, ...]
+    new_share: float
+    reachable: float
+    sizes: tuple[int, ...]
+    policies: tuple[PolicyRows, ...]
+    forecast: Forecast | None = None
+    untold: str = ""
+
+    @property
+    def needed(self) -> int:
+        """Rows of the first policy: of the whole stream where these are told, else of what was read."""
+        first = self.policies[0]
+        return first.rows if self.forecast is None else math.ceil(self.forecast.rows[first.policy])
+
+
+@noun
+class Capacity:
+    """What a stream asks of the tables of its features.
+
+    samples: that were read; whole: of the whole stream. serve: share of what a table without bounds serves. admit:
+    times an id must have been seen before it has a row. stopped: whether reading was interrupted. by_law: whether
+    nothing was read, and a law stands for the stream that met the sketches of a job.
+    """
+
+    source: str
+    samples: int
+    whole: int | None
+    serve: float
+    admit: int
+    features: tuple[FeatureCapacity, ...]
+    stopped: bool = False
+    by_law: bool = False
+
+
+@noun
+class Asked:
+    """What is asked of a stream. features: all of them where none is named. serve, admit: as Capacity has them.
+
+    samples: to read at most. whole: samples of the whole stream. memory: bytes that what is kept may take.
+    """
+
+    features: tuple[str, ...] = ()
+    policies: tuple[str, ...] = POLICIES
+    serve: float = 0.99
+    admit: int = 1
+    samples: int | None = None
+    whole: int | None = None
+    memory: int = 2**28
+
+    def __post_init__(self) -> None:
+        check_policies(self.policies)
+        check_rules(
+            None
+            if 0 < self.serve < 1
+            else f"serve is {self.serve:g}, and it is a share above 0 and below 1: no bounded table serves all lookups "
+            "while new ids come; ask for 0.99",
+            None if self.admit >= 1 else f"admit is {self.admit}; an id gets a row when it was seen once or more",
+        )
+
+
+class StreamReader:
+    """Reads the samples of a dataset in order, and keeps what tells the rows of its features' tables."""
+
+    def __init__(self, dataset: Dataset, asked: Asked) -> None:
+        known = dataset.schema.feature_names
+        strange = next((each for each in asked.features if each not in known), None)
+        if strange is not None:
+            raise UsageError(f"the data has no feature '{strange}'{did_you_mean(strange, list(known))}")
+        self.dataset, self.asked, self.samples = dataset, asked, 0
+        names = asked.features or tuple(known)
+        if not names:
+            raise UsageError("the data has no features, so there is nothing whose rows could be told")
+        most = min(MOST, max(LEAST_MOST, asked.memory // KEPT_BYTES // len(names)))
+        self.kept = {name: IdSample(most) for name in names}
+
+    def read(self, on_progress: Callable[[int], None] = lambda _: None) -> bool:
+        """Read all samples, or as many as were asked for; False where Ctrl-C ended it before."""
+        wanted = math.inf if self.asked.samples is None else self.asked.samples
+        try:
+            for block in range(len(self.dataset.source.sizes())):
+                if self.samples >= wanted:
+                    break
+                samples = self.dataset.source.read(block).whole()
+                if len(samples) > wanted - self.samples:
+                    samples = samples.take(np.arange(int(wanted - self.samples)))
+                for name, kept in self.kept.items():
+                    kept.add(samples.ids[name].values)
+                self.samples += len(samples)
+                on_progress(self.samples)
+        except KeyboardInterrupt:
+            return False
+        return True
+
+    def capacity(self, source: str, *, stopped: bool = False) -> Capacity:
+        """What was read asks of the tables.
+
+        Raises:
+            UsageError: nothing was read.
+        """
+        if not self.samples:
+            raise UsageError("no sample was read, so nothing is known of ids; name data that has some")
+        whole = self.asked.whole
+        if whole is None and (self.asked.samples or stopped):
+            whole = self.dataset.num_samples
+        if whole is not None and whole <= self.samples:
+            whole = None
+        streams = {name: kept.sampled() for name, kept in self.kept.items()}
+        return Capacity(
+            source=source, samples=self.samples, whole=whole, serve=self.asked.serve, admit=self.asked.admit,
+            features=features_of(streams, self.asked, 1.0 if whole is None else whole / self.samples), stopped=stopped,
+        )  # fmt: skip
+
+
+def features_of(streams: Mapping[str, Sampled], asked: Asked, longer: float) -> tuple[FeatureCapacity, ...]:
+    """What streams ask of tables, by feature. longer: the whole stream over what was read."""
+    return tuple(_feature(name, each, asked, longer) for name, each in streams.items() if each.lookups)
+
+
+def _feature(name: str, sampled: Sampled, asked: Asked, longer: float) -> FeatureCapacity:
+    reads = TableReads(sampled, asked.admit)
+    sizes, over_time = _sizes(reads), _over_time(sampled)
+    made, untold = None, ""
+    if longer > 1:
+        try:
+            made = forecast(
+                sampled, round(sampled.lookups * longer), asked.policies, serve=asked.serve, admit=asked.admit
+            )  # fmt: skip
+        except UsageError as error:
+            untold = str(error)
+    last = sampled.lookups - sampled.lookups * (PARTS - 1) // PARTS
+    return FeatureCapacity(
+        feature=name, lookups=sampled.lookups, sampled=sampled.rate, distinct=round(reads.distinct),
+        over_time=over_time, new_share=min(1.0, (over_time[-1] - over_time[-2]) / max(last, 1)),
+        reachable=reads.reachable / sampled.lookups, sizes=sizes,
+        policies=tuple(_policy(each, reads, asked.serve, sizes) for each in asked.policies), forecast=made,
+        untold=untold,
+    )  # fmt: skip
+
+
+def _policy(policy: str, reads: TableReads, serve: float, sizes: Sequence[int]) -> PolicyRows:
+    rows = reads.rows(policy, serve)
+    off = DEVIATIONS * reads.deviation(serve)
+    return PolicyRows(
+        policy=policy, served=tuple(reads.served(policy, size) for size in sizes), rows=math.ceil(rows),
+        low=math.ceil(rows * math.exp(-off)), high=math.ceil(rows * math.exp(off)),
+    )  # fmt: skip
+
+
+def _sizes(reads: TableReads) -> tuple[int, ...]:
+    """Sizes of tables up to all different ids, evenly spaced in their logarithm, rounded to two digits."""
+    low, high = TableReads(reads.sampled).rows("lru", SMALLEST), max(1.0, reads.distinct)
+    spaced = np.geomspace(max(1.0, min(low, high / 64)), high, SIZES)
+    rounded = {round(each, 1 - math.floor(math.log10(each))) for each in spaced.tolist()[:-1]}
+    return tuple(sorted({*(max(1, int(each)) for each in rounded if each < high), math.ceil(high)}))
+
+
+def _over_time(sampled: Sampled) -> tuple[int, ...]:
+    """Different ids after each tenth of the lookups."""
+    first: Ints = sampled.places[previous(sampled.ids) < 0]
+    ends = np.arange(1, PARTS + 1) * sampled.lookups // PARTS
+    return tuple(np.round(np.searchsorted(first, ends) / sampled.rate + sampled.hot_rows).astype(np.int64).tolist())

@@ -1,0 +1,139 @@
+"""The lookups of some ids of a stream, whole and in order: an even choice of ids by their hash, in bounded memory.
+
+Waldspurger, Park, Garthwaite and Ahmad, "Efficient MRC Construction with SHARDS" (FAST 2015): where ids are chosen with
+the rate R, a cache of N * R rows does to their lookups what one of N rows does to all.
+
+n lookups of a batch, K lookups that are kept
+"""
+
+from dataclasses import replace
+
+import numpy as np
+
+from recsmith._random import mixed, salt
+from recsmith._types import Ints, record
+from recsmith.errors import CorruptFile
+
+MOST = 2**20  # lookups that are kept of a feature: 16 bytes each; with a fourth of them rows are twice as far off
+HOT_PARTS = 64  # an id that has this part of what may be kept is hot: it is counted instead of kept
+WHOLE = 2**63  # hashes are smaller
+SALT = np.uint64(salt("capacity"))
+GROUPS = 8  # parts of the ids, by their hash, whose spread says how far a figure of all may be off
+
+
+def hashed(ids: Ints) -> Ints:
+    """A number from 0 to below 2**63 for each id, by which ids are chosen: the same in every stream."""
+    return (mixed(mixed(ids.astype(np.uint64) ^ SALT)) >> np.uint64(1)).astype(np.int64)
+
+
+@record
+class Sampled:
+    """Lookups of chosen ids: where in the stream each was (K,), and of which id (K,), in order of the stream.
+
+    lookups: of the stream. rate: the chance of an id to be chosen, whose hash is below bound. hot_rows: how many ids
+    are read so often that they were left out, and are served whatever the rows are. hot_lookups: of those of them that
+    were counted.
+    """
+
+    places: Ints
+    ids: Ints
+    lookups: int
+    rate: float = 1.0
+    bound: int = WHOLE
+    hot_rows: float = 0.0
+    hot_lookups: int = 0
+
+    @property
+    def exact(self) -> bool:
+        """Whether every lookup of the stream is here."""
+        return self.rate == 1 and not self.hot_rows
+
+    def first(self, lookups: int) -> "Sampled":
+        """The beginning of the stream, so many lookups long."""
+        kept = int(np.searchsorted(self.places, lookups))
+        return replace(self, places=self.places[:kept], ids=self.ids[:kept], lookups=min(lookups, self.lookups))
+
+    def last(self, lookups: int) -> "Sampled":
+        """The end of the stream, so many lookups long."""
+        begin = max(0, self.lookups - lookups)
+        kept = int(np.searchsorted(self.places, begin))
+        return replace(self, places=self.places[kept:] - begin, ids=self.ids[kept:], lookups=self.lookups - begin)
+
+    def fewer(self, most: int) -> "Sampled":
+        """The lookups of fewer ids, so that there are at most so many; itself where there are not more."""
+        made = self
+        while len(made.ids) > most:
+            known, numbers, counts = np.unique(made.ids, return_inverse=True, return_counts=True)
+            hot = counts > most // HOT_PARTS
+            if hot.any():
+                chosen, rate, bound = ~hot[numbers], made.rate, made.bound
+            else:
+                rate, bound = made.rate / 2, made.bound // 2
+                chosen = (hashed(known) < bound)[numbers]
+            made = replace(
+                made, places=made.places[chosen], ids=made.ids[chosen], rate=rate, bound=bound,
+                hot_rows=made.hot_rows + float(hot.sum()) / made.rate,
+                hot_lookups=made.hot_lookups + int(counts[hot].sum()),
+            )  # fmt: skip
+        return made
+
+    def groups(self) -> "list[Sampled]":
+        """The same of an eighth of the ids each."""
+        number = mixed(hashed(self.ids).astype(np.uint64)) % np.uint64(GROUPS)
+        return [
+            replace(self, places=self.places[number == group], ids=self.ids[number == group], rate=self.rate / GROUPS)
+            for group in range(GROUPS)
+        ]
+
+
+class IdSample:
+    """Chooses ids of a feature as its lookups come, fewer ids the longer the stream is.
+
+    most: lookups that are kept. Cost: linear in lookups. Memory: 16 bytes for each that is kept, three times that for
+    a moment.
+    """
+
+    def __init__(self, most: int = MOST) -> None:
+        self.most, self.lookups = most, 0
+        self._bound, self._rate = WHOLE, 1.0
+        self._places, self._ids = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+        self._kept = 0
+        self._hot = np.zeros(0, np.int64)
+        self._hot_rows, self._hot_lookups = 0.0, 0
+
+    def add(self, ids: Ints) -> None:
+        """Take the lookups (n,) that come next; CorruptFile where an id is negative."""
+        if len(ids) and ids.min() < 0:
+            raise CorruptFile(f"the id {ids.min()} is negative; ids are whole numbers of 0 or more")
+        places = np.arange(self.lookups, self.lookups + len(ids))
+        self.lookups += len(ids)
+        if self._rate < 1:
+            chosen = hashed(ids) < self._bound
+            ids, places = ids[chosen], places[chosen]
+        if len(self._hot):
+            hot = np.isin(ids, self._hot)
+            self._hot_lookups += int(hot.sum())
+            ids, places = ids[~hot], places[~hot]
+        self._ids.append(ids.astype(np.int64))
+        self._places.append(places)
+        self._kept += len(ids)
+        if self._kept > self.most:
+            self._shrink()
+
+    def _shrink(self) -> None:
+        """Keep the lookups of fewer ids; hot ones are looked for while they come."""
+        before = self.sampled()
+        kept = before.fewer(self.most)
+        if kept.hot_rows > before.hot_rows:
+            known, counts = np.unique(before.ids, return_counts=True)
+            self._hot = np.union1d(self._hot, known[counts > self.most // HOT_PARTS])
+        self._hot_rows, self._hot_lookups = kept.hot_rows, kept.hot_lookups
+        self._rate, self._bound, self._kept = kept.rate, kept.bound, len(kept.ids)
+        self._ids, self._places = [kept.ids], [kept.places]
+
+    def sampled(self) -> Sampled:
+        """What was chosen so far."""
+        return Sampled(
+            places=np.concatenate(self._places), ids=np.concatenate(self._ids), lookups=self.lookups, rate=self._rate,
+            bound=self._bound, hot_rows=self._hot_rows, hot_lookups=self._hot_lookups,
+        )  # fmt: skip

@@ -1,0 +1,108 @@
+"""What a table of bounded rows does to a stream: lookups that it does not serve, and rows that serve a share.
+
+A lookup is served where the id has a row already. The first lookups of an id, up to the one that gives it a row, are
+served by no table; of the others those are not served whose row was given to another id in between.
+
+K sampled lookups
+"""
+
+import math
+from functools import cached_property
+
+import numpy as np
+
+from recsmith._types import Ints
+from recsmith.streaming.capacity.caches import served
+from recsmith.streaming.capacity.distances import distances
+from recsmith.streaming.capacity.id_sample import GROUPS, Sampled
+
+SIMULATED = 2**18  # lookups that are simulated id by id: more are no truer, and each takes a quarter of a microsecond
+FEW_IDS = 2**12  # different ids of which no fewer are simulated: each would count too much
+CLOSE = 1 / 400  # of rows, between which a search ends; of small tables it ends at the row
+DEVIATIONS = 2.0  # that an interval reaches to both sides
+
+
+class TableReads:
+    """A stream that reads a table which gives an id a row at the `admit`-th time that it is seen."""
+
+    def __init__(self, sampled: Sampled, admit: int = 1) -> None:
+        self.sampled, self.admit = sampled, admit
+        self._runs: dict[tuple[str, int], float] = {}
+
+    @cached_property
+    def _distances(self) -> Ints:
+        """Rows of a sampled table below which a lookup of it is not served under LRU, sorted; not of first lookups."""
+        found = distances(self.sampled.ids)
+        return np.sort(found[found >= 0])
+
+    @cached_property
+    def _small(self) -> tuple[Sampled, list[int], int, int]:
+        """What is simulated: the lookups of few ids, different ones, and lookups that a table without bounds serves."""
+        few = len(np.unique(self.sampled.ids)) <= FEW_IDS
+        small = self.sampled if few else self.sampled.fewer(SIMULATED)
+        counts = np.unique(small.ids, return_counts=True)[1]
+        return small, small.ids.tolist(), len(counts), len(small.ids) - int(np.minimum(counts, self.admit).sum())
+
+    @cached_property
+    def reachable(self) -> float:
+        """Lookups that a table without bounds serves."""
+        counts = np.unique(self.sampled.ids, return_counts=True)[1]
+        first = float(np.minimum(counts, self.admit).sum()) / self.sampled.rate + self.sampled.hot_rows * self.admit
+        return max(0.0, self.sampled.lookups - first)
+
+    @cached_property
+    def distinct(self) -> float:
+        """Different ids."""
+        return len(np.unique(self.sampled.ids)) / self.sampled.rate + self.sampled.hot_rows
+
+    def _by_distance(self, policy: str) -> bool:
+        return policy == "lru" and self.admit == 1
+
+    def lost(self, policy: str, rows: float) -> float:
+        """Lookups whose row was given to another id, in a table of so many rows."""
+        if self._by_distance(policy):
+            held = (rows - self.sampled.hot_rows) * self.sampled.rate
+            return float(len(self._distances) - np.searchsorted(self._distances, held)) / self.sampled.rate
+        small = self._small[0]
+        return self._simulated(policy, round((rows - small.hot_rows) * small.rate))
+
+    def served(self, policy: str, rows: float) -> float:
+        """Share of all lookups that a table of so many rows serves."""
+        return max(0.0, self.reachable - self.lost(policy, rows)) / max(self.sampled.lookups, 1)
+
+    def _simulated(self, policy: str, held: int) -> float:
+        small, ids, _, reached = self._small
+        key = (policy, max(held, 1))
+        if key not in self._runs:
+            self._runs[key] = (reached - served(ids, key[1], policy, self.admit)) / small.rate
+        return self._runs[key]
+
+    def rows(self, policy: str, serve: float) -> float:
+        """Rows that serve a share of what a table without bounds serves."""
+        allowed = (1 - serve) * self.reachable
+        if self._by_distance(policy):
+            left = len(self._distances) - 1 - math.floor(allowed * self.sampled.rate + 1e-9)
+            held = 1 + int(self._distances[left]) if left >= 0 else 1
+            return held / self.sampled.rate + self.sampled.hot_rows
+        small, _, different, _ = self._small
+        low, high = 0, max(different, 1)  # of which the second serves all
+        middle = round((self._guess(serve) - small.hot_rows) * small.rate)
+        while high - low > max(1, low * CLOSE):
+            middle = middle if low < middle < high else (low + high) // 2
+            if self._simulated(policy, middle) <= allowed:
+                high = middle
+            else:
+                low = middle
+            middle = (low + high) // 2
+        return high / small.rate + small.hot_rows
+
+    def _guess(self, serve: float) -> float:
+        """Rows to begin a search at: those under LRU without admission."""
+        return (self if self.admit == 1 else TableReads(self.sampled)).rows("lru", serve)
+
+    def deviation(self, serve: float) -> float:
+        """How far the rows may be off because ids were chosen, as a share of them: one standard deviation."""
+        if self.sampled.exact:
+            return 0.0
+        found = [math.log(TableReads(part).rows("lru", serve)) for part in self.sampled.groups()]
+        return float(np.std(found, ddof=1)) / math.sqrt(GROUPS)
