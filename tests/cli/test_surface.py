@@ -148,7 +148,7 @@ WORDS = {
         "--format",
     },
     "explain": {"plan", "--table", "--cost-model", "--format"},
-    "report": {"plan", "--against", "--advice", "-o --output", "--force"},
+    "report": {"plan", "--against", "--advice", "--capacity", "-o --output", "--force"},
     "import": {
         "running",
         "--workload",
