@@ -155,6 +155,7 @@ LEFT_OUT = {
     "tiers_steps": "four jobs in turns on a machine on which nothing else runs",
     "arrays": "jobs of two ranks; tests/training/systems/arrays/test_array_jobs.py trains them small",
     "remote": "jobs of three processes; tests/training/remote trains them small",
+    "dynamic": "trainings of minutes; tests/training/systems/dynamic trains such tables small",
     "towers": "jobs of four ranks on two hosts; tests/training/systems/towers/test_tower_jobs.py trains them small",
     "watching_costs": "takes ten minutes of a machine on which nothing else runs",
     "watching_nab": "reads public series that are not kept here",

@@ -10,8 +10,8 @@ from recsmith.training.listed import SYSTEMS
 from recsmith.training.seams.system import FOLDER
 
 EVERY = (
-    "arrays", "balance", "dedup", "halves", "narrow", "periods", "remote", "search", "second_order", "shampoo",
-    "sparse", "stored", "thresholds", "tiers", "towers", "warm_start", "watch",
+    "arrays", "balance", "dedup", "dynamic", "halves", "narrow", "periods", "remote", "search", "second_order",
+    "shampoo", "sparse", "stored", "thresholds", "tiers", "towers", "warm_start", "watch",
 )  # fmt: skip  # of a tree as it ships
 
 USES = {"search": ("stored",), "sparse": ("second_order", "periods")}  # systems that go with others

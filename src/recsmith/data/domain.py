@@ -21,6 +21,7 @@ Faults = dict[str, tuple[Bools, str]]  # by what is wrong: which samples (B,), a
 LABELS = "labels are 0 to 1; map other scales to it first"
 NUMBERS = "labels that are numbers are finite"
 WEIGHTS = "weights of samples are finite and 0 or more"
+MOST_IDS = 2**63 - 1  # of a feature that no table bounds
 FINITE = "dense values and weights are finite numbers"
 
 
@@ -109,6 +110,11 @@ def check_ids(ids: npt.NDArray[np.integer[Any]], rows: int, what: str) -> None:
         CorruptFile: one is negative, or too large.
     """
     wrong = id_outside(ids, rows)
+    if wrong is not None and rows >= MOST_IDS:
+        raise CorruptFile(
+            f"{what} holds the id {wrong}, and raw ids are whole numbers from 0 on, below 2^63; give `ids: modulo`, or "
+            "a vocabulary"
+        )
     if wrong is not None:
         raise CorruptFile(
             f"{what} holds the id {wrong}, and its table has {rows:,} rows; give a larger num_embeddings, or "

@@ -29,6 +29,7 @@ SYSTEMS: dict[str, tuple[Command, ...]] = {  # in the order in which they decide
     "dedup": (),
     "balance": (),
     "stored": (Command("compress", "Plan", "Propose tables that are stored smaller, and plan them."),),
+    "dynamic": (),
     "thresholds": (),
     "shampoo": (),
     "narrow": (),
@@ -87,6 +88,7 @@ class ModelKeys:
     """Of the model of a run."""
 
     compression: Any = ()
+    dynamic: Any = ()
     narrow: Any = None
 
 

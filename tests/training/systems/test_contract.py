@@ -7,15 +7,18 @@ import pytest
 
 pytest.importorskip("torchrec")
 
+from recsmith._compiled import compiled
 from recsmith.testing import SystemContract, TrainedSystemContract
 from recsmith.training import Run, run_from_raw, run_to_raw
 from recsmith.training.listed import SYSTEMS
 from recsmith.training.seams.system import System, systems
 
 pytestmark = pytest.mark.usefixtures("torchrec")
+MAP = "training.systems.dynamic._id_rows"  # compiled code, without which it refuses runs
 EXAMPLES = Path(__file__).parents[3] / "examples"
 RUNS: dict[str, dict[str, Any]] = {
     "dedup": {"data": {"deduplicate": "auto"}},
+    **({"dynamic": {"model": {"dynamic": [{"tables": "a", "rows": 100}]}}} if compiled(MAP) is not None else {}),
     "narrow": {"model": {"narrow": {}, "bottom": [64], "top": [64, 32]}, "steps": 10_000},
     "second_order": {"pipeline": "dance"},
     "tiers": {"rows": {"name": "tiered", "folder": "rows", "cache": 0.5}},

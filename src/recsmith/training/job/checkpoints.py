@@ -32,6 +32,7 @@ from recsmith.training.job.resuming import (
     Saved,
     checkpoint_folders,
     kept_by_hook,
+    kept_by_systems,
     newest_in,
 )
 from recsmith.training.job.sharded import ShardedJob
@@ -83,7 +84,7 @@ class Checkpoints:
         target = self.folder / step_name(progress["step"])
         partial = target.with_name(target.name + PARTIAL)
         job.rows.flush()
-        state = {**job.rows.state_dict(), **kept_by_hook(job)}
+        state = {**job.rows.state_dict(), **kept_by_hook(job), **kept_by_systems(job, run)}
         size = state_bytes(state)
         problem = self._without_room(size) or self._small_files(partial, run, plan, progress)
         if not self.agreement.everywhere(problem is None):

@@ -62,6 +62,8 @@ def export(job: ShardedJob, run: Run, schema: DataSchema, folder: Path, card: Ra
         raw |= {"systems": others} if (others := {name: each for name, each in told if name and each}) else {}
         write_text(str(partial / CARD), dump_json(raw))
     dist.barrier()
+    for system in systems():
+        system.write_files(run, job, partial)
     arrays = arrays_of(partial / WEIGHTS)
     for name, corner, tensor, everywhere in job.rows.shards():
         if not everywhere or dist.get_rank() == 0:

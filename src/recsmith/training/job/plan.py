@@ -189,9 +189,10 @@ def _lookups(parts: Unsharded, sample: Batch, batch_size: int) -> dict[str, Para
 
 def access_of_sequences(model: nn.Module, sample: Batch) -> dict[str, AccessProfile]:
     """How often the rows of sequence tables are read, counted in a batch of the data; where they lie is left open."""
-    bags, found = features_of(model).bags(sample), dict[str, AccessProfile]()
+    features, found = features_of(model), dict[str, AccessProfile]()
+    bags = features.bags(sample)
     for config in configs_of(model):
-        if isinstance(config, EmbeddingConfig):
+        if isinstance(config, EmbeddingConfig) and not {*config.feature_names} & {*features.raw}:
             ids = np.concatenate([bags[feature].values for feature in config.feature_names])
             counted = access_of_ids(ids, config.num_embeddings)
             if counted is not None:

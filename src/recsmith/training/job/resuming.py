@@ -125,7 +125,7 @@ class Saved:
                 for key, each in CheckpointRows(self.folder / STATE).whole().items()
             }
         )
-        state = job.rows.state_to_load()
+        state = {**job.rows.state_to_load(), **kept_by_systems(job, run)}
         self._check_same(state, {key: (kind, tuple(shape)) for key, (kind, shape) in saved.items()}, run)
         try:
             load(state, storage_reader=RowReader(self.folder / STATE), planner=PlainObjects())
@@ -136,6 +136,8 @@ class Saved:
                 "from the one before it"
             ) from None
         job.rows.load_state_dict(state)
+        for system in systems():
+            system.loaded(run, job)
 
     def _load_hook(self, job: ShardedJob, there: dict[str, list[int]]) -> None:
         """What the hook of dense gradients kept: of this rank, or of all of them where their number has changed."""
@@ -246,6 +248,12 @@ def kept_by_hook(job: ShardedJob) -> dict[str, Any]:
     """What the hook of dense gradients keeps of this rank, as it stands in a checkpoint."""
     kept = {} if job.hook is None else job.hook.state_dict()
     return {HOOK: {_of_rank(dist.get_rank()): kept}} if kept else {}
+
+
+def kept_by_systems(job: ShardedJob, run: Run) -> dict[str, Any]:
+    """Tensors of systems as they stand in a checkpoint, to be saved or to be loaded into."""
+    found = {system.key.rpartition(".")[2]: dict(system.tensors(run, job)) for system in systems()}
+    return {key: tensors for key, tensors in found.items() if tensors}
 
 
 def _of_rank(rank: int) -> str:

@@ -35,8 +35,9 @@ class Predictor:
     def __init__(self, task: Task, card: ModelCard) -> None:
         self.card = card
         self.task, self.schema, self.features = task.eval(), card.data, features_of(task)
-        tables = tables_of(card.model, card.data)
-        self.rows = {name: table.num_embeddings for table in tables for name in table.features}
+        tables, raw = tables_of(card.model, card.data), self.features.raw
+        self.rows = {name: table.num_embeddings for table in tables for name in table.features if name not in raw}
+        self.rows |= dict.fromkeys(raw, 2**63 - 1)
 
     def predict(self, batch: Batch) -> np.ndarray:
         """Probabilities (B, L) of the samples of a batch, whose labels do not matter; of a number, what it would be.
@@ -61,6 +62,8 @@ class Predictor:
             raise UsageError(f"sample {int(rows.argmax())} has {text}")
         for name, rows in self.rows.items():
             odd = id_outside(batch.ids[name].values, rows)
+            if odd is not None and name in self.features.raw:
+                raise UsageError(f"feature '{name}' has id {odd}; raw ids are whole numbers from 0 on, below 2^63")
             if odd is not None:
                 raise UsageError(
                     f"feature '{name}' has id {odd}, and its table {rows:,} rows; give whole numbers from 0 to "

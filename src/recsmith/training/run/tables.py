@@ -9,6 +9,7 @@ from recsmith.errors import UsageError
 from recsmith.files import did_you_mean
 from recsmith.training.models import POOLING, sequence_settings, sequence_tables
 from recsmith.training.run import RunModel, RunTable
+from recsmith.training.seams import systems
 
 
 def tables_of(model: RunModel, schema: DataSchema) -> tuple[RunTable, ...]:
@@ -18,7 +19,9 @@ def tables_of(model: RunModel, schema: DataSchema) -> tuple[RunTable, ...]:
         UsageError: a table names a feature that the data lacks, two look up the same one, a table is smaller than the
             data's ids, or the data does not say how many ids a feature has.
     """
-    sizes = {feature.name: feature.num_embeddings for feature in schema.features}
+    sizes: Mapping[str, int | None] = {feature.name: feature.num_embeddings for feature in schema.features}
+    for system in systems():
+        sizes = system.sizes(model, sizes)
     if model.tables:
         made = tuple(
             replace(

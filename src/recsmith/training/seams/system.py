@@ -209,6 +209,10 @@ class System:
         """The module of tables whose rows are not pooled, where a model's settings ask for another than TorchRec's."""
         return None
 
+    def sizes(self, model: Any, of_data: Mapping[str, int | None]) -> Mapping[str, int | None]:
+        """Rows of the tables of features, where a model's settings say them. of_data: ids by the data."""
+        return of_data
+
     def check_model(self, run: Any, model: Any) -> None:
         """Raise where a model cannot be trained so."""
 
@@ -297,6 +301,19 @@ class System:
     def start_lines(self, run: Any, plan: Plan) -> Sequence[str]:
         """What a job says of it when it starts."""
         return ()
+
+    def tensors(self, run: Any, job: Any) -> Mapping[str, Any]:
+        """What checkpoints keep of it beside tables and layers, by names of their own, on the rank that has each.
+
+        Those of a checkpoint are loaded into them. job: a ShardedJob.
+        """
+        return {}
+
+    def loaded(self, run: Any, job: Any) -> None:
+        """Do what is due once a checkpoint was loaded into `tensors`."""
+
+    def write_files(self, run: Any, job: Any, folder: Any) -> None:
+        """Write files of its own into the folder of a trained model, on every rank. job: a ShardedJob."""
 
     def exported(self, run: Any, model: Any) -> Raw:
         """What the card of the trained model says of it. model: the sharded one."""

@@ -17,11 +17,12 @@ class Features:
     """The features that a model looks up, in the order in which batches hold them.
 
     names: of the data's features, or of physical ones. transforms: by name of a feature of the data, how its table is
-    stored, where that is not as it is.
+    stored, where that is not as it is. raw: those whose ids are no rows, but numbers of any size from 0 on.
     """
 
     names: tuple[str, ...]
     transforms: Mapping[str, EmbeddingTransform] = field(default_factory=dict[str, EmbeddingTransform])
+    raw: tuple[str, ...] = ()
 
     @property
     def groups(self) -> tuple[tuple[str, ...], ...]:
@@ -72,4 +73,5 @@ def joined(parts: Sequence[Features]) -> Features:
         special,
         names=tuple(name for part in parts for name in part.names),
         transforms={name: transform for part in parts for name, transform in part.transforms.items()},
+        raw=tuple(name for part in parts for name in part.raw),
     )

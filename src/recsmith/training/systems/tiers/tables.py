@@ -178,6 +178,17 @@ class TieredTables(SplitTableBatchedEmbeddingBagsCodegen):
                 cache.changed[slots] = True
         return super().forward(fetched.slots, offsets, *given, **named)
 
+    def overwrite(self, table: int, rows: Ints, weights: torch.Tensor) -> None:
+        """Give distinct rows of a table other weights, and optimizer state of zeros, wherever they are."""
+        cache, values = self.caches[table], [weights.to(self._here[table][0].dtype)]
+        values += [part.new_zeros(len(rows), *part.shape[1:]) for part in self._here[table][1:]]
+        slots = cache.slot_of[rows].astype(np.int64)
+        here, home = np.flatnonzero(slots >= 0), np.flatnonzero(slots < 0)
+        for part, value in zip(self._here[table], values, strict=True):
+            part.index_copy_(0, torch.from_numpy(slots[here]), value[torch.from_numpy(here)])
+        cache.changed[slots[here]] = True
+        self._rows[table].write_home(rows[home], [value[torch.from_numpy(home)] for value in values])
+
     def flush(self) -> None:
         """Write rows that changed to the file."""
         for future in self._ahead:

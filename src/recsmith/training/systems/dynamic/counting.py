@@ -1,0 +1,49 @@
+"""What is counted of raw ids while a job trains."""
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from recsmith.files import Raw
+from recsmith.training.systems.dynamic.tables import maps_in
+
+
+class CountedIds:
+    """Says the maps of a job at which step they are, and what they did since the line before. seed: of the run."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+
+    def begin(self, steps: int | None, kept: Raw | None) -> None:
+        """Checkpoints hold the maps among their tensors."""
+
+    def before_step(self, job: Any) -> None:
+        """The step that comes, on all ranks."""
+        for maps in maps_in(job.sharded.model):
+            maps.seed, maps.step = self.seed, job.progress.step
+
+    def to_raw(self) -> Raw | None:
+        """Nothing beside these tensors."""
+        return None
+
+    def line(self, job: Any) -> tuple[Raw, str]:
+        """Ids that have a row, rows, the share of lookups since the last line that found one, and rows taken away."""
+        found = maps_in(job.sharded.model)
+        tables = [(name, table) for maps in found for name, table in maps.tables.items()]
+        lookups, served = sum(maps.lookups for maps in found), sum(maps.served for maps in found)
+        sums = torch.tensor([lookups, served, *(table.count for _, table in tables)], dtype=torch.int64)
+        dist.all_reduce(sums)
+        evicted = sum(maps.evicted for maps in found)  # the same on all ranks
+        for maps in found:
+            maps.lookups, maps.served, maps.evicted = 0, 0, 0
+        lookups, served, *ids = sums.tolist()
+        rows, share = sum(table.rows - 1 for _, table in tables), served / max(lookups, 1)
+        full = [f"'{name}'" for (name, table), count in zip(tables, ids, strict=True)
+                if table.dynamic.evict == "none" and count == table.rows - 1]  # fmt: skip
+        told = f"; new ids of {', '.join(full)} read row 0, for all rows are taken and evict is none" if full else ""
+        facts = {"dynamic_ids": sum(ids), "dynamic_rows": rows, "dynamic_served": share, "dynamic_evicted": evicted}
+        return (
+            facts,
+            f"{sum(ids):,} ids in {rows:,} rows, {share:.1%} of lookups served, {evicted:,} rows given anew{told}",
+        )

@@ -1,0 +1,38 @@
+"""Whether a run with raw ids can go on from a checkpoint; without torch."""
+
+from typing import Any
+
+from recsmith.errors import UsageError
+from recsmith.training.systems.dynamic.settings import KEY, DynamicRule
+
+
+def check_same_rules(before: Any, now: Any) -> None:
+    """UsageError where ids of the checkpoint have rows by another rule, or in tables of other rows."""
+    there, here = {rule.tables: rule for rule in before.dynamic}, {rule.tables: rule for rule in now.dynamic}
+    for name in sorted({*there, *here}):
+        old, new = there.get(name), here.get(name)
+        if old is None or new is None:
+            raise UsageError(
+                f"{KEY}: '{name}' has {_raw(old)} in the checkpoint, and {_raw(new)} in the run; {_ADVICE}"
+            )
+        if old.dynamic != new.dynamic:
+            raise UsageError(
+                f"{KEY}: the checkpoint gave rows of '{name}' by {old.said()}, and the run says {new.said()}; {_ADVICE}"
+            )
+        if old.rows != new.rows:
+            raise UsageError(_other_rows(name, old, new))
+
+
+def _raw(rule: DynamicRule | None) -> str:
+    return "no raw ids" if rule is None else "raw ids"
+
+
+def _other_rows(name: str, old: DynamicRule, new: DynamicRule) -> str:
+    than = "fewer" if (new.rows or 0) < (old.rows or 0) else "more"
+    return (
+        f"{KEY}: '{name}' has {new.rows or 'no'} rows in the run, {than} than the {old.rows or 'unsaid'} of the "
+        f"checkpoint, whose ids would lose theirs; {_ADVICE}"
+    )
+
+
+_ADVICE = "go on as the checkpoint was trained, or give another output, where training begins anew"

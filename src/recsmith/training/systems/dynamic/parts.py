@@ -1,0 +1,47 @@
+"""Tables of raw ids as a part of a run: what does not go with them; without torch."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from recsmith.training.run.parts import COPIED, PlannedTables
+from recsmith.training.seams import capabilities as job
+from recsmith.training.seams.capabilities import Capabilities, owns
+
+FUSED = ("fused", "fused_uvm", "fused_uvm_caching", "key_value")  # kernels whose rows and state can be drawn anew
+ON_GPUS = "train on CPUs, or have TorchRec's managed collisions in a job of yours (docs/dynamic.md says how)"
+
+
+@dataclass(frozen=True)
+class RawIds:
+    """Tables with raw ids, by their names where they are known."""
+
+    owns: ClassVar[Capabilities] = Capabilities({job.TABLES, job.IDS})
+    needs: ClassVar[Capabilities] = Capabilities(
+        {job.BAGS, job.STEP, job.EXCHANGE, job.ORDER, job.BETWEEN, job.START, job.ON_CPU}
+    )
+    cures: ClassVar[Mapping[str, str]] = {
+        job.EXCHANGE: "write pipeline: base", job.ON_CPU: ON_GPUS,
+        job.START: "leave start_from out; to go on with the ids that have rows, go on from the run's own checkpoint",
+    }  # fmt: skip
+    tables: tuple[str, ...] = ()
+    label: str = "model.dynamic"
+
+    def refuses(self, other: Any, /) -> str | None:
+        """Rows that nobody has drawn anew so far, and plans whose rows cannot be."""
+        if owns(other, job.ROWS) and other.label != "rows: tiered":
+            return f"{other.label} keeps rows where model.dynamic does not draw them anew yet; leave one of them out"
+        if not isinstance(other, PlannedTables):
+            return None
+        for placed in other.plan.placements:
+            if placed.table in self.tables and placed.sharding_type == COPIED:
+                return (
+                    f"table '{placed.table}' has raw ids, and the plan copies it to every rank ({COPIED}); rows that "
+                    "get other ids are drawn anew in one place, so give it another sharding type"
+                )
+            if placed.table in self.tables and placed.compute_kernel not in FUSED:
+                return (
+                    f"table '{placed.table}' has raw ids, and the plan gives it the kernel {placed.compute_kernel}; "
+                    "rows that get other ids are drawn anew in fused kernels, so give it compute_kernel: fused"
+                )
+        return None

@@ -1,0 +1,89 @@
+"""Tables of raw ids, as a run names them; without torch."""
+
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+
+from recsmith._types import noun
+from recsmith.errors import UsageError, check_rules
+from recsmith.workloads.dynamic import Dynamic, Eviction
+
+LEAST_ROWS = 2  # that of unknown ids, and one more
+KEY = "model.dynamic"
+
+
+@noun
+class DynamicRule:
+    """Tables whose ids are raw numbers without end, which share a bounded number of rows.
+
+    tables: a name, or a pattern such as 'user*'; of several that fit, the first one counts. rows: of each of them;
+    none: those that `model.tables` or the data say. admit: times an id must have been seen before it has a row, that
+    time counted; until then it reads row 0. evict: which id loses its row to a new one, of those that the batch does
+    not hold: `lfu` the one that was seen least often, `lru` the one that was last seen longest ago, `age` the one that
+    has had its row for the longest time; `none` keeps all. ids: folder of the ids that have rows, in the card of a
+    trained model; nothing else names it.
+    """
+
+    tables: str
+    rows: int | None = None
+    admit: int = 1
+    evict: Eviction = "lru"
+    ids: str | None = None
+
+    def __post_init__(self) -> None:
+        check_rules(
+            None
+            if self.rows is None or LEAST_ROWS <= self.rows < 2**31
+            else f"{KEY}: rows of '{self.tables}' is {self.rows}; a table of raw ids has {LEAST_ROWS} to {2**31 - 1:,} "
+            "rows on a rank, of which row 0 is that of unknown ids",
+        )
+        _ = self.dynamic
+
+    @property
+    def dynamic(self) -> Dynamic:
+        """Who gets a row."""
+        return Dynamic(admit=self.admit, evict=self.evict)
+
+    def said(self) -> str:
+        """In words."""
+        return f"admit {self.admit}, evict {self.evict}"
+
+
+def rule_of(model: Any, table: str) -> DynamicRule | None:
+    """The rule by which a table of a model has raw ids; None where it has rows."""
+    return next((each for each in model.dynamic if fnmatchcase(table, each.tables)), None)
+
+
+def dynamic_tables(model: Any, tables: Iterable[str]) -> dict[str, DynamicRule]:
+    """The rules of these tables that have one."""
+    found = ((name, rule_of(model, name)) for name in tables)
+    return {name: rule for name, rule in found if rule is not None}
+
+
+def sizes(model: Any, of_data: Mapping[str, int | None]) -> dict[str, int | None]:
+    """Rows that the tables of features have, by feature: of raw ids as the rules say; None where `model.tables` does.
+
+    of_data: ids that the data says each feature has.
+
+    Raises:
+        UsageError: a rule fits no table, or says other rows than `model.tables`.
+    """
+    named = {table.name: table for table in model.tables}
+    found = dict(of_data)
+    rules = dynamic_tables(model, named or of_data)
+    for rule in model.dynamic:
+        if rule not in rules.values() and not any(fnmatchcase(name, rule.tables) for name in named or of_data):
+            raise UsageError(
+                f"{KEY}: no table is called '{rule.tables}'; name one of {', '.join(sorted(named or of_data))}"
+            )
+    for name, rule in rules.items():
+        table = named.get(name)
+        if table is None:
+            found[name] = rule.rows or of_data[name]
+            continue
+        if rule.rows not in (None, table.num_embeddings):
+            raise UsageError(
+                f"{KEY}: '{name}' has {rule.rows:,} rows, and {table.num_embeddings:,} in model.tables; leave rows out"
+            )
+        found |= dict.fromkeys(table.features or (name,))
+    return found
