@@ -116,6 +116,26 @@ def test_a_plan_its_address_and_moves_by_hand_outlive_a_killed_server(browser: A
             expect(page.locator("#undo")).to_be_hidden()
 
 
+def test_two_windows_do_not_overwrite_each_others_moves(page: Any):
+    open_plan(page, "small")
+    other = page.context.new_page()
+    other.goto(page.url)
+    other.locator(".device .block").first.wait_for()
+    with other.expect_response("**/draft") as first:
+        other.locator(".device .block").first.focus()
+        other.keyboard.press("Alt+ArrowRight")
+    page.locator(".device .block").last.focus()
+    page.keyboard.press("Alt+ArrowLeft")
+    page.get_by_text("changed by hand in another window").wait_for()
+    page.locator("#keep").click()  # what is seen here is not lost either
+    page.get_by_role("heading", name="small, by hand").wait_for()
+    kept = page.evaluate("fetch('/api/plans/small').then(r => r.json()).then(p => p.draft)")
+    assert kept == first.value.json()
+    other.locator("#reset").click()
+    other.locator("#forget").click()
+    expect(other.locator("#undo")).to_be_hidden()
+
+
 def test_plans_are_named_noted_found_copied_deleted_and_brought_back(page: Any, folder: Path):
     open_plan(page, key_of(page, "two devices"))
     here = page.url

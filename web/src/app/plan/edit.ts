@@ -93,9 +93,10 @@ export class Edit {
     await this.go(() => [this.steps, 0]);
   }
 
-  /** Forget the steps, which are a plan of their own now. */
+  /** Forget the steps, which are a plan of their own now; a draft that is not of them is left as it is. */
   async clear(): Promise<void> {
-    await this.go(() => [[], 0]);
+    if (this.unkept) this.unkept = "";
+    else await this.go(() => [[], 0]);
   }
 
   private get now(): Step[] { return this.steps.slice(0, this.done); }
