@@ -115,6 +115,7 @@ def classes(home: Path) -> dict[str, Class]:
         "cluster": Class(home / "cluster.json", {"": JSON}, [command("plan", workload, "--cluster", "FILE", *SMALL)]),
         "constraints": Class(home / "rules.json", {"": JSON},
                              [command("plan", workload, "--cluster", CLUSTER, "--constraints", "FILE", *SMALL)]),
+        "capacity": Class(home / "capacity.json", {"": (*JSON, change.numbers_changed)}, [partial(read_capacity, home)]),
         "plan": Class(home / "plan.json", {"": JSON}, plans),
         "dumped-plan": Class(home / "dump.json", {"": JSON}, fit),
         "printed-plan": Class(home / "printed.txt", {"": TEXT}, fit),
@@ -324,6 +325,14 @@ def merge_sketches(folder: Path) -> None:
         print(sound.distinct, sound.frequent(9), sound.share_in(np.array([1, 7])), sound.length(0.5))
 
 
+def read_capacity(home: Path, file: Path) -> None:
+    """What a capacity says of a plan, as a report takes it."""
+    from recsmith.plans import load_plan
+    from recsmith.reports.capacity import capacity_notes, load_capacity
+
+    capacity_notes(load_plan(home / "plan.json"), load_capacity(file))
+
+
 def read_live_workload(folder: Path) -> None:
     """The workload of a run as its ids are read now."""
     from recsmith.plans import load_plan
@@ -485,6 +494,20 @@ def _checkpoint(home: Path) -> None:
     partial.commit()
 
 
+def _make_capacity(home: Path) -> None:
+    """What a stream asks of a table of the plan, with a forecast."""
+    from recsmith.data import GeneratedFeature, GeneratorSpec, open_dataset
+    from recsmith.plans import load_plan
+    from recsmith.reports.capacity import capacity_to_raw
+    from recsmith.streaming.capacity import Asked, StreamReader
+
+    name = load_plan(home / "plan.json").workload.tables[0].features[0].name
+    spec = GeneratorSpec(num_samples=9000, features=(GeneratedFeature(name=name, num_embeddings=900, zipf=1.0),))
+    reader = StreamReader(open_dataset(spec), Asked(samples=1500, policies=("lru",)))
+    reader.read()
+    (home / "capacity.json").write_text(json.dumps(capacity_to_raw(reader.capacity("spec.yaml"), 68)))
+
+
 def _make(home: Path) -> None:
     """Write a real file of every kind, as RecSmith itself writes it where it does."""
     from support.exchanged import write_comm_model
@@ -503,6 +526,7 @@ def _make(home: Path) -> None:
     _run("workload", "sample", "--tables", "6", "--max-bytes", "1GiB", "--batch-size", "64",
          "-o", str(home / "workload.json"))  # fmt: skip
     _run("plan", str(home / "workload.json"), "--cluster", CLUSTER, *SMALL, "-o", str(home / "plan.json"))
+    _make_capacity(home)
     (home / "rules.json").write_text(json.dumps(RULES).replace("PLAN", str(home / "plan.json")))
     _measure(home)
     write_model(home / "cost.safetensors")

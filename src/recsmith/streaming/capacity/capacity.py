@@ -14,6 +14,7 @@ from recsmith.streaming.capacity.distances import previous
 from recsmith.streaming.capacity.forecast import Forecast, forecast
 from recsmith.streaming.capacity.id_sample import MOST, IdSample, Sampled
 from recsmith.streaming.capacity.reads import DEVIATIONS, TableReads
+from recsmith.workloads.workload import LARGEST_COUNT, wrong_name
 
 SIZES = 8  # of tables, for which it is told what they serve
 SMALLEST = 0.5  # share of what can be served that the smallest of them serves
@@ -37,6 +38,17 @@ class PolicyRows:
     low: int
     high: int
 
+    def __post_init__(self) -> None:
+        check_policies((self.policy,))
+        check_rules(
+            None
+            if min((self.rows, self.low, self.high)) >= 0 and self.rows
+            else f"rows of policy {self.policy} are {self.rows}, {self.low} to {self.high}; they are 1 or more",
+            None
+            if all(0 <= share <= 1 for share in self.served)
+            else f"policy {self.policy} serves shares outside 0 to 1",
+        )
+
 
 @noun
 class FeatureCapacity:
@@ -59,6 +71,23 @@ class FeatureCapacity:
     policies: tuple[PolicyRows, ...]
     forecast: Forecast | None = None
     untold: str = ""
+
+    def __post_init__(self) -> None:
+        told = {} if self.forecast is None else self.forecast.rows
+        check_rules(
+            wrong_name(self.feature, "feature"),
+            None
+            if self.lookups >= 1 and self.policies
+            else f"feature '{self.feature}' has {self.lookups} lookups and {len(self.policies)} policies; both are 1 or more",
+            None
+            if self.sizes
+            and min(self.sizes) >= 1
+            and all(len(each.served) == len(self.sizes) for each in self.policies)
+            else f"feature '{self.feature}' has sizes {list(self.sizes)}; each is 1 or more, and has a share by each policy",
+            None
+            if self.forecast is None or all(1 <= told.get(each.policy, 0) < LARGEST_COUNT for each in self.policies)
+            else f"the forecast of feature '{self.feature}' has no rows, 1 or more, of a policy",
+        )
 
     @property
     def needed(self) -> int:
