@@ -309,11 +309,11 @@ def _warm_up() -> None:
 
 
 def _modules_of_rooms() -> Iterator[str]:
-    """What rooms that every job needs import late, systems among it."""
+    """What rooms that every job needs import late, systems among it; not what solves, which starts threads."""
     for room in ROOMS:
         package = import_module(f"recsmith.{room}")
         for module in walk_packages(package.__path__, f"{package.__name__}."):
-            if not module.name.endswith("__main__"):
+            if not module.name.endswith("__main__") and not module.name.rpartition(".")[2].startswith("cp_sat"):
                 yield module.name
 
 
