@@ -115,7 +115,7 @@ def classes(home: Path) -> dict[str, Class]:
         "cluster": Class(home / "cluster.json", {"": JSON}, [command("plan", workload, "--cluster", "FILE", *SMALL)]),
         "constraints": Class(home / "rules.json", {"": JSON},
                              [command("plan", workload, "--cluster", CLUSTER, "--constraints", "FILE", *SMALL)]),
-        "capacity": Class(home / "capacity.json", {"": (*JSON, change.numbers_changed)}, [partial(read_capacity, home)]),
+        "capacity": Class(home / "capacity.json", {"": STATE}, [partial(read_capacity, home)]),
         "plan": Class(home / "plan.json", {"": JSON}, plans),
         "dumped-plan": Class(home / "dump.json", {"": JSON}, fit),
         "printed-plan": Class(home / "printed.txt", {"": TEXT}, fit),

@@ -78,12 +78,12 @@ class FeatureCapacity:
             wrong_name(self.feature, "feature"),
             None
             if self.lookups >= 1 and self.policies
-            else f"feature '{self.feature}' has {self.lookups} lookups and {len(self.policies)} policies; both are 1 or more",
+            else f"feature '{self.feature}' has {self.lookups} lookups and {len(self.policies)} policies; one at least",
             None
             if self.sizes
             and min(self.sizes) >= 1
             and all(len(each.served) == len(self.sizes) for each in self.policies)
-            else f"feature '{self.feature}' has sizes {list(self.sizes)}; each is 1 or more, and has a share by each policy",
+            else f"feature '{self.feature}' has sizes {list(self.sizes)}; each is 1 or more, with a share by policy",
             None
             if self.forecast is None or all(1 <= told.get(each.policy, 0) < LARGEST_COUNT for each in self.policies)
             else f"the forecast of feature '{self.feature}' has no rows, 1 or more, of a policy",

@@ -7,6 +7,7 @@ import torch.distributed as dist
 
 from recsmith.files import Raw
 from recsmith.training.systems.dynamic.tables import maps_in
+from recsmith.workloads import Dynamic
 
 
 class CountedIds:
@@ -47,3 +48,18 @@ class CountedIds:
             facts,
             f"{sum(ids):,} ids in {rows:,} rows, {share:.1%} of lookups served, {evicted:,} rows given anew{told}",
         )
+
+    def dynamic_tables(self, job: Any) -> dict[str, Dynamic]:
+        """Which tables have raw ids, and how these get rows."""
+        return {name: table.dynamic for maps in maps_in(job.sharded.model) for name, table in maps.tables.items()}
+
+    def evicted_shares(self, job: Any) -> dict[str, float]:
+        """The share of a table's lookups that took the row of another id, since it was asked last; of all ranks."""
+        found = maps_in(job.sharded.model)
+        given = {name: maps.given_anew[name] for maps in found for name in maps.tables}  # the same on all ranks
+        lookups = torch.tensor([maps.read[name] for maps in found for name in maps.tables], dtype=torch.int64)
+        dist.all_reduce(lookups, group=job.agreement.group)
+        for maps in found:
+            maps.read.clear()
+            maps.given_anew.clear()
+        return {name: given[name] / max(count, 1) for name, count in zip(given, lookups.tolist(), strict=True)}

@@ -3,6 +3,7 @@
 n ids of a feature in all samples
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -30,7 +31,8 @@ class IdMaps:
     """The maps of some tables.
 
     configs: of all tables of a collection. rules: of those with raw ids. seed: of the run, by which rows are drawn
-    anew. step: that was trained last. lookups, served, evicted: since somebody took these figures.
+    anew. step: that was trained last. lookups, served, evicted: since somebody took these figures. read, given_anew:
+    lookups, and rows that changed hands, by table, since somebody took those.
     """
 
     def __init__(self, configs: Sequence[BaseEmbeddingConfig], rules: Mapping[str, DynamicRule]) -> None:
@@ -39,6 +41,7 @@ class IdMaps:
         self.start = {config.name: torchrec_initial(config) for config in self.configs}
         self.seed, self.step = 0, 0
         self.lookups, self.served, self.evicted = 0, 0, 0
+        self.read, self.given_anew = Counter[str](), Counter[str]()
         self._shards: tuple[nn.Module, dict[str, list[RowShard]]] | None = None
 
     @property
@@ -85,6 +88,9 @@ class IdMaps:
         self.lookups += sum(len(each.rows) for each in found)
         self.served += sum(each.known for each in found)
         self.evicted += sum(len(each.again[0]) for each in found)
+        for name, each in zip(self.tables, found, strict=True):
+            self.read[name] += len(each.rows)
+            self.given_anew[name] += len(each.again[0])
         again = {name: each.again for name, each in zip(self.tables, found, strict=True) if len(each.again[0])}
         if again:
             draw_anew(self._shards_of(tables), self.start, self.seed, again)
