@@ -21,7 +21,7 @@ from recsmith.web.serving.calls import Server
 from recsmith.web.serving.endpoints import keep_read, plan_of_file
 from recsmith.web.serving.kept_plans import KeptPlan, KeptPlans
 from recsmith.web.serving.settings import Settings
-from recsmith.web.serving.uploads import read_upload
+from recsmith.web.serving.uploads import ReadUpload, read_upload
 
 LOOK_S = 0.5  # seconds between two looks at a connection whose request is being answered
 FAREWELL_S = 2  # seconds that open connections have once the server ends
@@ -47,13 +47,9 @@ def serve(
     """
     place = None if folder is None else str(Path(folder).absolute())
     settings = Settings(host=host, token=secrets.token_urlsafe(32), folder=place)
-    server = make_server(settings)
     loaded = [read_upload(bytes(read_bytes(file)), Path(file).name, settings, batch_size) for file in files]
-    if folder is not None:
-        _put_once([plan_of_file(each) for each in loaded if isinstance(each.held, Plan)], server.sessions.plans())
-        loaded = [each for each in loaded if not isinstance(each.held, Plan)]
-    server.sessions.prepare = lambda session: [keep_read(each, session) for each in loaded].clear()
-    with _bound(host, port) as bound:
+    with _bound(host, port) as bound:  # before a folder is made
+        server = _with_files(make_server(settings), loaded)
         address = f"http://{_shown(host)}:{bound.getsockname()[1]}/?token={settings.token}"
 
         def on_start() -> None:
@@ -62,6 +58,15 @@ def serve(
                 webbrowser.open(address)
 
         _run(server, bound, on_start)
+
+
+def _with_files(server: Server, loaded: list[ReadUpload]) -> Server:
+    """The server with files that every client finds opened; plans go into its folder, if it has one."""
+    if server.settings.folder is not None:
+        _put_once([plan_of_file(each) for each in loaded if isinstance(each.held, Plan)], server.sessions.plans())
+        loaded = [each for each in loaded if not isinstance(each.held, Plan)]
+    server.sessions.prepare = lambda session: [keep_read(each, session) for each in loaded].clear()
+    return server
 
 
 def _put_once(kept: list[KeptPlan], plans: KeptPlans) -> None:
