@@ -88,8 +88,8 @@ def test_some_of_the_ids_tell_what_all_do() -> None:
         assert part.rows(policy, 0.95) == pytest.approx(whole.rows(policy, 0.95), rel=0.12)
         for rows in (2000, 10_000):
             assert part.served(policy, rows) == pytest.approx(whole.served(policy, rows), abs=0.025)
-    assert 0.002 < part.deviation(0.95) < 0.08
-    assert whole.deviation(0.95) == 0
+    assert 0.002 < part.deviation("lru", 0.95) < 0.08
+    assert whole.deviation("lru", 0.95) == whole.deviation("age", 0.95) == 0
 
 
 def test_what_is_kept_does_not_depend_on_how_the_stream_comes() -> None:

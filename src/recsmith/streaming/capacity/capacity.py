@@ -222,7 +222,7 @@ def _feature(name: str, sampled: Sampled, asked: Asked, longer: float) -> Featur
 
 def _policy(policy: str, reads: TableReads, serve: float, sizes: Sequence[int]) -> PolicyRows:
     rows = reads.rows(policy, serve)
-    off = DEVIATIONS * reads.deviation(serve)
+    off = DEVIATIONS * reads.deviation(policy, serve)
     return PolicyRows(
         policy=policy, served=tuple(reads.served(policy, size) for size in sizes), rows=math.ceil(rows),
         low=math.ceil(rows * math.exp(-off)), high=math.ceil(rows * math.exp(off)),

@@ -100,9 +100,13 @@ class TableReads:
         """Rows to begin a search at: those under LRU without admission."""
         return (self if self.admit == 1 else TableReads(self.sampled)).rows("lru", serve)
 
-    def deviation(self, serve: float) -> float:
-        """How far the rows may be off because ids were chosen, as a share of them: one standard deviation."""
-        if self.sampled.exact:
+    def deviation(self, policy: str, serve: float) -> float:
+        """How far the rows may be off because ids were chosen, as a share of them: one standard deviation.
+
+        It is that of rows under LRU from parts of the ids by which the policy is told.
+        """
+        told_by = self.sampled if self._by_distance(policy) else self._small[0]
+        if told_by.exact:
             return 0.0
-        found = [math.log(TableReads(part).rows("lru", serve)) for part in self.sampled.groups()]
+        found = [math.log(TableReads(part).rows("lru", serve)) for part in told_by.groups()]
         return float(np.std(found, ddof=1)) / math.sqrt(GROUPS)
