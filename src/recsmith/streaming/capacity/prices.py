@@ -98,4 +98,4 @@ def _sized(capacity: Capacity, times: float, workload: Workload, cluster: Cluste
     except (Infeasible, NoPlanFound) as error:
         return SizedTables(**made, problem=str(error))
     fullest = max(device.hbm_bytes for device in cost.per_device)
-    return SizedTables(**made, step_s=cost.total_s, device_bytes=fullest)
+    return SizedTables(**made, step_s=cost.step_s, device_bytes=fullest)
