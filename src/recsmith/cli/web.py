@@ -65,6 +65,7 @@ def serve_command(files: tuple[str, ...], memory: bool, host: str, port: int, **
         port=port,
         batch_size=options["batch_size"],
         on_address=tell,
+        on_lost=note,
         open_browser=options["open_browser"],
     )
 

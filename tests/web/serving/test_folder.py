@@ -177,9 +177,11 @@ def test_on_a_full_disk_what_is_there_stays_and_a_found_plan_waits_for_room(fold
         waiting = folder.put(kept_plan(plan, "found by a long search", "planner auto"))
         assert "cannot be written" in folder.get(waiting).unwritten
         assert names(folder) == ["clicks", "found by a long search"]
+        assert [each.name for each in folder.unwritten()] == ["found by a long search"]
     assert {name: (folder.path / name).read_bytes() for name in before} == before
     assert {each.name for each in folder.path.iterdir()} == set(before)
-    assert folder.listing().plans[1].unwritten == ""  # there is room again
+    assert folder.unwritten() == ()  # there is room again
+    assert folder.listing().plans[1].unwritten == ""
     assert folder_of(folder.path).get(waiting).plan == plan
 
 

@@ -181,6 +181,11 @@ class PlanFolder:
                     return
                 del self.waiting[key]
 
+    def unwritten(self) -> tuple[KeptPlan, ...]:
+        """Plans that the folder cannot take even now."""
+        self.write_waiting()
+        return tuple(self.waiting.values())
+
     def _write_card(self, path: Path, card: PlanCard) -> None:
         on_disk.write(beside(path, CARD), dump_json({"schema": KEPT_SCHEMA, **encode(card)}))
 

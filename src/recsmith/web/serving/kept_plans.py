@@ -97,6 +97,10 @@ class KeptPlans(Protocol):
         """All plans in figures."""
         ...
 
+    def unwritten(self) -> tuple[KeptPlan, ...]:
+        """Plans that go with the server, because their folder cannot take them even now."""
+        ...
+
     def change(self, key: str, name: str | None, note: str | None) -> None:
         """Give a plan another name, or note, or both."""
         ...

@@ -35,12 +35,13 @@ def serve(
     port: int,
     batch_size: int | None = None,
     on_address: Callable[[str], None],
+    on_lost: Callable[[str], None],
     open_browser: bool,
 ) -> None:
     """Serve the page until Ctrl-C, with files that every client finds opened.
 
     folder: of plans; None keeps them in memory. on_address: told the address with its token, once the server can be
-    reached.
+    reached. on_lost: told of each plan that could not be written up to the end.
 
     Raises:
         UsageError: a file cannot be read, the folder cannot be, or the port is taken.
@@ -58,6 +59,8 @@ def serve(
                 webbrowser.open(address)
 
         _run(server, bound, on_start)
+    for kept in server.sessions.plans().unwritten():
+        on_lost(f"plan '{kept.name}' is lost, for it could not be written: {kept.unwritten}")
 
 
 def _with_files(server: Server, loaded: list[ReadUpload]) -> Server:

@@ -79,6 +79,10 @@ class PlanShelf:
             deleted=tuple(DeletedPlan(id=key, name=kept.name) for key, kept in self.gone.things.items()),
         )
 
+    def unwritten(self) -> tuple[KeptPlan, ...]:
+        """None: all plans of this client go with the server, as it was told."""
+        return ()
+
     def change(self, key: str, name: str | None, note: str | None) -> None:
         """Give a plan another name, or note."""
         kept = self.get(key)
