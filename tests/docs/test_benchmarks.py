@@ -86,6 +86,7 @@ SMALL: dict[str, tuple[str, ...]] = {
     "second_order": ("logistic", "--quick", "-o", "logistic.json"),
     "sequences": ("fit", str(ROOT / "samples" / "cpu-sequences" / "rows.jsonl.xz")),
     "serve": ("start",),
+    "served_tables": ("--data", "MOVIES", "--columns", "8", "--epochs", "1"),
     "shared_caches": ("neural:simulated-h100", "--count", "5"),
     "shown_commands": ("docs/compare.md",),
     "tasks": ("towers", "--data", "MOVIES", "--users", "20", "--seeds", "1", "--epochs", "1", "--batch", "32"),

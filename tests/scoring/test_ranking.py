@@ -64,6 +64,46 @@ def test_equal_scores_share_their_places_and_what_is_no_number_has_no_rank():
     assert ranking_scores(np.array([0.0, 1]), np.ones(2), np.zeros(2, np.int64), [1]).auc is None
 
 
+@settings(max_examples=25)
+@given(st.integers(0, 10**6), st.integers(2, 60), st.integers(1, 8), st.integers(1, 12))
+def test_weights_count_in_pairs_gains_and_shares(seed: int, samples: int, groups: int, k: int):
+    logits, labels, group = drawn(seed, samples, groups)
+    logits = np.round(logits, 1)  # some are alike
+    weights = np.random.default_rng(seed + 1).choice([0.0, 0.25, 1.0, 3.0], samples)
+    found = ranking_scores(logits, labels, group, [k], weights)
+    aucs: list[tuple[float, float]] = []
+    recalls, gains, hits = list[float](), list[float](), list[float]()
+    for each in np.unique(group):
+        mine = group == each
+        said, wanted, weight = logits[mine], labels[mine] > 0, weights[mine]
+        if not weight[wanted].sum() or not weight[~wanted].sum():
+            continue
+        above = (said[wanted][:, None] > said[~wanted]) + (said[wanted][:, None] == said[~wanted]) / 2
+        pairs = weight[wanted][:, None] * weight[~wanted]
+        aucs.append((float((above * pairs).sum() / pairs.sum()), float(weight.sum())))
+        place = np.array([(said > one).sum() + ((said == one).sum() - 1) / 2 for one in said])
+        first = weight * wanted * (place < k)
+        recalls.append(first.sum() / weight[wanted].sum())
+        hits.append(float(first.sum() > 0))
+        best = np.sort(weight * wanted)[::-1][:k]
+        gains.append((first / np.log2(place + 2)).sum() / (best / np.log2(np.arange(len(best)) + 2)).sum())
+    assert found.groups == len(aucs)
+    if not aucs:
+        assert found.auc is None
+        return
+    values, sums = zip(*aucs, strict=True)
+    assert found.auc == pytest.approx(np.average(values, weights=sums), rel=1e-9)
+    at = found.at[str(k)]
+    assert (at.recall, at.ndcg, at.hit_rate) == pytest.approx((np.mean(recalls), np.mean(gains), np.mean(hits)))
+
+
+def test_gains_of_weights_are_those_of_torchmetrics():
+    logits, labels, weights = np.array([4.0, 3, 2, 1]), np.array([0.0, 1, 1, 0]), np.array([1.0, 0.5, 3, 1])
+    found = ranking_scores(logits, labels, np.zeros(4, np.int64), [3], weights)
+    target = torch.from_numpy(labels * weights)
+    assert found.at["3"].ndcg == pytest.approx(float(LAWS["ndcg"](torch.from_numpy(logits), target, top_k=3)))
+
+
 def test_logs_have_rankings_flat_and_in_words():
     logits, labels, group = np.array([3.0, 2, 1]), np.array([1.0, 0, 1]), np.zeros(3, np.int64)
     found = ranking_scores(logits, labels, group, [1])

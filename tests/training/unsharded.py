@@ -21,15 +21,19 @@ def trained_unsharded(run: Run, steps: int) -> tuple[Any, list[float]]:
     from recsmith.training.sources import open_source
     from recsmith.training.stores.device import DeviceRows
     from recsmith.training.tables.plain import features_of, initial_weights_of
+    from recsmith.training.tables.protocol import table_of
 
     source = open_source(run)
     task = build_task(run.model, source.schema, run.seed, tables_on="cpu")
     draw_weights(DeviceRows(task), initial_weights_of(task), run.seed)
     named = list(task.named_parameters())
-    tables = [parameter for name, parameter in named if is_table(name)]
+    tables = [(table_of(name), parameter) for name, parameter in named if is_table(name)]
     dense = [parameter for name, parameter in named if not is_table(name)]
-    sparse = run.optimizers.sparse
-    optimizers = [table_class(sparse.name)(tables, **sparse_arguments(sparse)), torch.optim.Adam(dense, lr=1e-3)]
+    optimizers = [
+        *(table_class(own.name)([each], **sparse_arguments(own))
+          for name, each in tables for own in [run.optimizers.sparse.of(name)]),
+        torch.optim.Adam(dense, lr=1e-3),
+    ]  # fmt: skip
     batches = training_batches(source, run.data.batch_sizes(1), features_of(task), rank=0, ranks=1)
     expected: list[float] = []
     for _ in range(steps):

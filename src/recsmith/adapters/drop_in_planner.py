@@ -33,6 +33,7 @@ from recsmith.plans import Plan, inexact_tables, plan_from_raw, plan_to_raw, wid
 from recsmith.problems import Constraints, Space, load_constraints
 from recsmith.sharding import NOTED_ON_CUDA
 from recsmith.workloads import AccessProfile
+from recsmith.workloads.optimizers import OptimizerName
 from recsmith.workloads.workload import IndexDedup
 
 TORCHREC_BATCH_SIZE = 512  # samples of a rank and step: BATCH_SIZE of torchrec/distributed/planner/constants.py
@@ -82,7 +83,8 @@ class RecSmithPlanner(ShardingPlanner):
 
     index_dedup: whether equal ids of a rank are looked up once in sequence tables, instead of what the sharders say;
     auto: where that pays, and `result.plan.workload.index_dedup` says what to give EmbeddingCollectionSharder as
-    use_index_dedup. access: how unevenly rows are read, by table.
+    use_index_dedup. access: how unevenly rows are read, by table. table_optimizers: of tables that have another
+    optimizer than the others, by their names.
 
     Of a 2D job (DMPCollection), give the cluster of the whole job, and: sharding_group_size: devices of a group;
     steps_per_sync: how often the job calls `sync()`; use_inter_host_allreduce: TorchRec's layout of the groups.
@@ -109,6 +111,7 @@ class RecSmithPlanner(ShardingPlanner):
         use_inter_host_allreduce: bool = False,
         index_dedup: IndexDedup | None = None,
         access: Mapping[str, AccessProfile] | None = None,
+        table_optimizers: Mapping[str, OptimizerName] | None = None,
         **search: Unpack[SearchArguments],
     ) -> None:
         check_search_arguments(search)
@@ -124,6 +127,7 @@ class RecSmithPlanner(ShardingPlanner):
         self.limits = Constraints() if limits is None else load_constraints(limits)
         self.planner, self.options = planner, SearchOptions(**search)
         self.index_dedup, self.access = index_dedup, access or {}
+        self.table_optimizers = table_optimizers or {}
         self.result: Result | None = None
         self.reserve: Reserve | None = None
 
@@ -143,8 +147,9 @@ class RecSmithPlanner(ShardingPlanner):
         check_constraints(constraints, found, self.cluster)
         check_sharders(found)
         workload = read_workload(
-            module, sharders, batch_size=self.batch_size, constraints=constraints, optimizer=self.optimizer
-        )
+            module, sharders, batch_size=self.batch_size, constraints=constraints, optimizer=self.optimizer,
+            table_optimizers=self.table_optimizers,
+        )  # fmt: skip
         tables = tuple(
             replace(table, access=self.access[table.name]) if table.name in self.access else table
             for table in workload.tables

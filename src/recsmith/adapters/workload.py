@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from enum import Enum
 from typing import Any
 
@@ -20,7 +21,7 @@ from recsmith.errors import UsageError
 from recsmith.workloads import Feature, Table, Workload
 from recsmith.workloads.data_types import ELEMENT_BYTES
 from recsmith.workloads.data_types import DataType as TypeName
-from recsmith.workloads.optimizers import OPTIMIZERS
+from recsmith.workloads.optimizers import OPTIMIZERS, OptimizerName
 
 # Operations whose codecs carry embeddings and gradients in training (TorchRec 1.8).
 POOLED_OPS = (CommOp.POOLED_EMBEDDINGS_ALL_TO_ALL.name, CommOp.POOLED_EMBEDDINGS_REDUCE_SCATTER.name)
@@ -113,12 +114,14 @@ def read_workload(
     batch_size: int,
     constraints: Mapping[str, ParameterConstraints] | None = None,
     optimizer: str | Enum | None = None,
+    table_optimizers: Mapping[str, OptimizerName] | None = None,
 ) -> Workload:
     """The workload of a model: tables and features from its modules, how much is looked up from the constraints.
 
     constraints: TorchRec's, by table name; their pooling_factors, num_poolings and batch_sizes are in the order of the
     table's features; where they are absent, factors and poolings are 1. optimizer: RecSmith's or FBGEMM's name, or
     an EmbOptimType, instead of the one attached to the parameters or named in fused_params of their sharder.
+    table_optimizers: of tables that have another one, by their names.
 
     Raises:
         UsageError: a module, data type or optimizer that is not planned, no embedding collection, or constraints that
@@ -136,10 +139,14 @@ def read_workload(
         for config in collection.configs.values()
     )
     forward, backward = comm_dtypes(found)
+    of_most, own = read_optimizer(optimizer or _optimizer(found)), table_optimizers or {}
     return Workload(
         batch_size=batch_size,
-        optimizer=read_optimizer(optimizer or _optimizer(found)),
-        tables=tables,
+        optimizer=of_most,
+        tables=tuple(
+            replace(table, optimizer=own[table.name]) if own.get(table.name, of_most) != of_most else table
+            for table in tables
+        ),
         comm_dtype=forward,
         backward_comm_dtype=backward,
         comm_bytes=comm_bytes(found),

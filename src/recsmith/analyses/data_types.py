@@ -89,17 +89,16 @@ def compare_data_types(
     if data_type != "bf16":
         return tuple(forms)
     forms[1] = replace(forms[1], note=ALONE)
-    if where.device.kind == "cpu" and kinds == ["fp32"] and OPTIMIZERS[given.optimizer].splits:
+    if where.device.kind == "cpu" and kinds == ["fp32"] and all(OPTIMIZERS[each].splits for each in given.optimizers):
         forms.append(_in_halves(forms[0], changed))
     return tuple(forms)
 
 
 def _form(name: str, workload: Workload, cluster: Cluster, search: dict[str, Any]) -> DataTypeForm:
     found = plan(workload, cluster, **search).plan
-    optimizer = OPTIMIZERS[workload.optimizer]
+    kept = [(table, OPTIMIZERS[workload.optimizer_of(table)]) for table in workload.tables]
     state = sum(
-        table.num_embeddings * (optimizer.element_states * table.embedding_dim + optimizer.row_states)
-        for table in workload.tables
+        table.num_embeddings * (each.element_states * table.embedding_dim + each.row_states) for table, each in kept
     )
     return DataTypeForm(
         name=name, plan=found, weight_bytes=workload.weight_bytes, state_bytes=STATE_BYTES * state,

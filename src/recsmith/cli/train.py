@@ -138,10 +138,12 @@ def show_made(made: Any, scores: dict[str, Any], lines: list[str], format_: str)
 
 @click.command(name="export")
 @click.argument("folder", metavar="RUN")
-@click.option("--for", "runtime", type=click.Choice(["torch"]), default="torch", show_default=True,
-              help="What runs the model: torch, by recsmith.training.load_model.")  # fmt: skip
+@click.option("--for", "runtime", type=click.Choice(["torch", "onnx"]), default="torch", show_default=True,
+              help="What runs the model: torch by recsmith.training.load_model, onnxruntime by load_onnx.")  # fmt: skip
+@click.option("--tables", type=click.Choice(["fp32", "fp16", "int8"]), default="fp32", show_default=True,
+              help="How rows of tables are stored: int8 has a scale and a bias for each row.")  # fmt: skip
 @click.option("-o", "--output", required=True, metavar="DIR", help="A new folder for the model.")
-def export_command(folder: str, runtime: str, output: str) -> None:
+def export_command(folder: str, runtime: Any, tables: Any, output: str) -> None:
     """Put a trained model into a folder of its own that takes raw rows: weights, vocabularies and transforms.
 
     \b
@@ -150,8 +152,7 @@ def export_command(folder: str, runtime: str, output: str) -> None:
     from recsmith.training.results.exporting import export_model
     from recsmith.units import counted
 
-    del runtime  # there is one
-    columns = export_model(folder, output)
+    columns = export_model(folder, output, tables=tables, runtime=runtime)
     note(f"written to {output}; it scores rows with {counted(len(columns), 'column')}: {', '.join(columns)}")
 
 

@@ -33,18 +33,18 @@ class BestCostModel:
 
 def learned_for(problem: Problem) -> NeuralCostModel | None:
     """The learned model that ships for a problem's device and knows its optimizer; None where there is none."""
-    name = kernels_of(problem.cluster.device, problem.workload.optimizer)
+    name = kernels_of(problem.cluster.device, *problem.workload.optimizers)
     return _learned(name) if name.startswith(PREFIX) else None
 
 
-def kernels_of(device: Device, optimizer: str) -> str:
-    """The cost model that prices kernels of a device under an optimizer: the learned one of the device, or formulas.
+def kernels_of(device: Device, *optimizers: str) -> str:
+    """The cost model that prices kernels of a device under some optimizers: the learned one of it, or formulas.
 
     Models of formulas, which stand for no device that was measured, are left out.
     """
     for name, card in shipped_cards().items():
         measured = not card.hardware.startswith(SIMULATED) and is_device(card.hardware, card.device, device)
-        if measured and optimizer in card.optimizers:
+        if measured and set(optimizers) <= set(card.optimizers):
             return f"{PREFIX}{name}"
     return FittedCostModel.name if device.kind == "cuda" else AnalyticCostModel.name
 

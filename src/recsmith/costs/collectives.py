@@ -28,7 +28,7 @@ from recsmith.problems import Problem
 from recsmith.sharding import DATA_PARALLEL, UVM, Collective
 from recsmith.sharding.memory import STATE_BYTES
 from recsmith.workloads.data_types import ELEMENT_BYTES
-from recsmith.workloads.optimizers import OPTIMIZERS
+from recsmith.workloads.optimizers import OPTIMIZER_NAMES, OPTIMIZERS
 
 INTRA_HOST_LATENCY_S = 20e-6  # 10.5 us of an 8-rank all-to-all (deepseek-ai/DeepEP#303), and two kernels to pack it
 INTER_HOST_LATENCY_S = 70e-6  # 61.6 us over hosts of H100 (NVIDIA/nccl#1453), and the same two
@@ -95,7 +95,11 @@ def synchronisation_seconds(problem: Problem, modes: Ints, widths: Ints) -> Floa
     """Seconds (N,) that pieces add to a step on each rank that they cover."""
     table = problem.modes.table[modes]
     rows, element_bytes = problem.modes.head_rows[modes], problem.demand.element_bytes[table]
-    size = _bytes_of(rows, widths, element_bytes, problem.workload.optimizer).astype(np.float64)
+    size, optimizers = np.zeros(len(modes)), problem.demand.optimizer[table]
+    numbers: list[int] = np.unique(optimizers).tolist()
+    for number in numbers:
+        mine, name = optimizers == number, OPTIMIZER_NAMES[number]
+        size[mine] = _bytes_of(rows[mine], widths[mine], element_bytes[mine], name)
     per_byte = np.where(problem.modes.kernel[modes] == UVM.number, *_seconds_per_byte(problem.cluster))
     return np.where(problem.modes.type[modes] == DATA_PARALLEL, 0.0, size * per_byte)
 
@@ -151,7 +155,7 @@ def synchronisation_of(plan: Plan) -> Synchronisation | None:
         placement, table = placements[shard.table], tables[shard.table]
         if placement.sharding_type != "data_parallel":
             rows, width = shard.rows[1] - shard.rows[0], shard.columns[1] - shard.columns[0]
-            held = _bytes_of(rows, width, ELEMENT_BYTES[table.data_type], plan.workload.optimizer)
+            held = _bytes_of(rows, width, ELEMENT_BYTES[table.data_type], plan.workload.optimizer_of(table))
             size[shard.rank] += held
             seconds[shard.rank] += held * (hosted if placement.compute_kernel == UVM.name else on_device)
     longest = int(seconds.argmax())

@@ -48,6 +48,7 @@ HOT_ROWS = (
 CACHE_MANAGEMENT_S = 1.1e-9  # per id of a cached table, beside the bytes that are counted: 0.7 to 1.6 ns fit
 CACHE_OVER_MEMORY = 2.5  # speed of the cache over device memory, where the device does not say: 2.0 to 2.6 are measured
 
+_STATES = np.array([(each.element_states, each.row_states) for each in OPTIMIZERS.values()])  # of each optimizer
 _UVM, _UVM_CACHING = UVM.number, UVM_CACHING.number
 
 
@@ -162,13 +163,12 @@ class EmbeddingKernels:
     def _piece(self, modes: Ints, widths: Ints) -> _Piece:
         table, kernel = self.problem.modes.table[modes], self.problem.modes.kernel[modes]
         row = sectors(widths * self.problem.demand.element_bytes[table]) * _narrow(widths)
-        optimizer = OPTIMIZERS[self.problem.workload.optimizer]
-        by_element, by_row = optimizer.element_states, optimizer.row_states
+        by_element, by_row = _STATES[self.problem.demand.optimizer[table]].T
         return _Piece(
             ids=self.problem.modes.ids[modes], bags=self.problem.modes.bags[modes], unique=self.unique[modes],
             missed=self._missed(modes, row), fetched=self.fetched[modes], row=row,
             gradient=sectors(widths * OUTPUT_BYTES) * _narrow(widths),
-            row_state=np.full(len(modes), float(by_row * SECTOR)), state=by_element * sectors(widths * STATE_BYTES),
+            row_state=(by_row * SECTOR).astype(np.float64), state=by_element * sectors(widths * STATE_BYTES),
             remote=kernel == _UVM, hosted=np.isin(kernel, (_UVM, _UVM_CACHING)), stored=kernel == KEY_VALUE.number,
         )  # fmt: skip
 

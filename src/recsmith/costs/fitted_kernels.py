@@ -12,6 +12,7 @@ them to one half of an H100's samples, and judges by the other half and by an H2
 Sources: FBGEMM 1.8, fbgemm_gpu/codegen. Legend: N pieces, M modes, f figures.
 """
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -20,7 +21,7 @@ import numpy as np
 from recsmith._types import Bools, Floats, Ints
 from recsmith.costs.embedding_kernels import EmbeddingKernels, Work, plain_modes, sectors
 from recsmith.sharding.memory import OUTPUT_BYTES
-from recsmith.workloads.optimizers import OPTIMIZERS
+from recsmith.workloads.optimizers import OPTIMIZER_NAMES, OPTIMIZERS
 
 FITTED_TO = "h100"
 FITTED_TO_BANDWIDTH = 3.35e12  # of the H100: bytes a second
@@ -87,12 +88,17 @@ class FittedKernels(EmbeddingKernels):
     def _seconds(self, modes: Ints, widths: Ints) -> tuple[Floats, Floats]:
         """Seconds (N,), (N,) of plain pieces, forward and backward."""
         forward, backward = self.figures(modes, widths)
-        optimizer = self.problem.workload.optimizer
-        update = [Price(optimizer, seconds, MEMORY) for seconds in UPDATES[priced_as(optimizer)]]
-        both = zip((forward, backward), (FORWARD, (*BACKWARD, *update)), strict=True)
-        first, second = (figures @ np.array([price.seconds * self.slower(price.by) for price in prices])
-                         for figures, prices in both)  # fmt: skip
+        first, second = self._priced(forward, FORWARD), np.zeros(len(modes))
+        optimizers = self.problem.demand.optimizer[self.problem.modes.table[modes]]
+        numbers: list[int] = np.unique(optimizers).tolist()
+        for number in numbers:
+            name, mine = OPTIMIZER_NAMES[number], np.flatnonzero(optimizers == number)
+            update = [Price(name, seconds, MEMORY) for seconds in UPDATES[priced_as(name)]]
+            second[mine] = self._priced(backward[mine], (*BACKWARD, *update))
         return first, second
+
+    def _priced(self, figures: Floats, prices: Sequence[Price]) -> Floats:
+        return figures @ np.array([price.seconds * self.slower(price.by) for price in prices])
 
     def figures(self, modes: Ints, widths: Ints) -> tuple[Floats, Floats]:
         """Figures (N, 8), (N, 8) of plain pieces in the order of FORWARD, and of BACKWARD and UPDATES."""

@@ -1,6 +1,6 @@
 """Plans: placements, what they cost, files, differences."""
 
-from recsmith.plans.check import check_placements
+from recsmith.plans.check import check_one_optimizer, check_placements
 from recsmith.plans.diff import Change, PlanDiff, diff
 from recsmith.plans.files import (
     PLAN_FILE,
@@ -28,6 +28,6 @@ from recsmith.plans.plan import (
 
 __all__ = [
     "PARTS", "PLAN_FILE", "Bound", "Cache", "Change", "DeviceCost", "PlacedTables", "Placement", "Plan", "PlanDiff",
-    "StepCost", "check_placements", "describe_kernel", "diff", "digest_of", "inexact_tables", "load_placed",
-    "load_plan", "plan_from_raw", "plan_to_raw", "save_plan", "sorted_by_name", "wide_tables",
+    "StepCost", "check_one_optimizer", "check_placements", "describe_kernel", "diff", "digest_of", "inexact_tables",
+    "load_placed", "load_plan", "plan_from_raw", "plan_to_raw", "save_plan", "sorted_by_name", "wide_tables",
 ]  # fmt: skip

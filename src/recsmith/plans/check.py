@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from recsmith.clusters import Cluster
-from recsmith.errors import PlanMismatch
+from recsmith.errors import PlanMismatch, UsageError
 from recsmith.files import did_you_mean
-from recsmith.plans.plan import Placement
+from recsmith.plans.plan import Placement, Plan
 from recsmith.sharding import CACHED_KERNELS, KEY_VALUE, TYPE_NAMES, Shard
 from recsmith.sharding.kernel_limits import KernelLimits
 from recsmith.sharding.on_disk import static_refused
@@ -119,3 +119,15 @@ def check_shards(found: Sequence[Shard], derived: Sequence[Shard], tables: Seque
 
 def _shown(shard: Shard) -> str:
     return f"rank {shard.rank} rows {list(shard.rows)} columns {list(shard.columns)}"
+
+
+def check_one_optimizer(plan: Plan) -> None:
+    """UsageError where tables of a plan have optimizers of their own, for what trains or moves all by one."""
+    odd = next(
+        (table for table in plan.workload.tables if table.optimizer not in (None, plan.workload.optimizer)), None
+    )
+    if odd is not None:
+        raise UsageError(
+            f"table '{odd.name}' has optimizer {odd.optimizer}, and the workload {plan.workload.optimizer}; measuring "
+            "and resharding take plans of one optimizer: leave the table's out"
+        )

@@ -271,6 +271,5 @@ def wide_tables(plan: Plan) -> list[str]:
 
 def inexact_tables(plan: Plan) -> list[str]:
     """Tables that train differently from the unsharded model: split by columns under a row-wise optimizer."""
-    if not OPTIMIZERS[plan.workload.optimizer].is_row_wise:
-        return []
-    return [placement.table for placement in plan.placements if len(placement.widths) > 1]
+    kept = {table.name: OPTIMIZERS[plan.workload.optimizer_of(table)] for table in plan.workload.tables}
+    return [each.table for each in plan.placements if len(each.widths) > 1 and kept[each.table].is_row_wise]

@@ -14,12 +14,12 @@ from recsmith.problems.modes import Demand, Modes
 from recsmith.problems.shared_caches import SharedSlots, shares_slots, slot_widths, too_wide
 from recsmith.sharding import CACHED, DATA_PARALLEL, FUSED, SHARDING_TYPES, SPLIT_ROWS, UVM_CACHING, WIDTH_STEP
 from recsmith.sharding.memory import (
-    ACCOUNTINGS,
     ID_BYTES,
     PIPELINE_DEPTH,
     Bytes,
     Pieces,
-    device_parts,
+    bytes_of,
+    device_parts_of,
     id_map_bytes,
 )
 from recsmith.workloads import Table, Workload
@@ -73,14 +73,17 @@ class MemoryModel:
         """(head, tail) device bytes (N,) of pieces by what they hold; they add up to those of `bytes_of`."""
         ends = (self.modes.head_rows[modes], self.modes.tail_rows[modes])
         head, tail = (
-            device_parts(self.accounting, self._pieces(modes, widths, rows), self.workload.optimizer, self._pipeline)
+            device_parts_of(self.accounting, self._pieces(modes, widths, rows), self._optimizer(modes), self._pipeline)
             for rows in ends
         )
         return head, tail
 
     def _bytes_of(self, index: Ints, widths: Ints, rows: Ints, alone: bool) -> Bytes:
         pieces = self._pieces(index, widths, rows, alone)
-        return ACCOUNTINGS[self.accounting](pieces, self.workload.optimizer, self._pipeline)
+        return bytes_of(self.accounting, pieces, self._optimizer(index), self._pipeline)
+
+    def _optimizer(self, modes: Ints) -> Ints:
+        return self.demand.optimizer[self.modes.table[modes]]
 
     @property
     def _pipeline(self) -> str:

@@ -26,6 +26,7 @@ from recsmith.sharding import (
 from recsmith.sharding.kernel_limits import FIX, KernelLimits
 from recsmith.workloads import Table, Workload
 from recsmith.workloads.access import HotRows
+from recsmith.workloads.optimizers import OPTIMIZER_NAMES
 from recsmith.workloads.reuse import TINY, Reuse
 from recsmith.workloads.row_blocks import busiest_blocks, busiest_deviation, hot_rows_of
 
@@ -39,6 +40,7 @@ class Demand:
     ids: rows looked up, equal ones once where ids are deduplicated. bags: embeddings returned (poolings; for sequences,
         ids). outputs: bags as TorchRec's estimator counts them, min(1, pooling factor) for each pooling.
     repeats: how many ids of the batch each of those that are looked up stands for; 1 without deduplication.
+    optimizer: place of the table's in OPTIMIZER_NAMES.
     """
 
     rows: Ints
@@ -52,6 +54,7 @@ class Demand:
     mean: Bools
     weighted: Bools
     int8: Bools
+    optimizer: Ints
 
     @classmethod
     def of(cls, workload: Workload, tables: tuple[Table, ...]) -> "Demand":
@@ -71,6 +74,9 @@ class Demand:
             mean=np.array([table.pooling == "mean" for table in tables]),
             weighted=np.array([table.weighted for table in tables]),
             int8=np.array([table.data_type == "int8" for table in tables]),
+            optimizer=np.array(
+                [OPTIMIZER_NAMES.index(workload.optimizer_of(table)) for table in tables], dtype=np.int64
+            ),
         )
 
 
@@ -157,7 +163,7 @@ def build_modes(
         table=table, type=kind, kernel=kernel, coverage=coverage, ids=ids,
         load_factor=np.array([factor for *_, factor in legal], dtype=np.float64),
         static=(kernel == KEY_VALUE.number) & (space.cache_policy == "static"),
-        group=_fusion_groups(tables, table, kind),
+        group=_fusion_groups(tables, demand.optimizer, table, kind),
         span=np.array([int(sharding.span) for sharding in SHARDING_TYPES])[kind],
         bags=np.where(demand.pooled[table], demand.bags[table] * multiplier, ids),
         outputs=np.where(demand.pooled[table], demand.outputs[table] * multiplier, ids),
@@ -287,15 +293,18 @@ def _why_not(
     return f"{kind.name} has no split of {table.embedding_dim} columns{pieces} under widths {space.widths}{limit}"
 
 
-def _fusion_groups(tables: tuple[Table, ...], table: Ints, kind: Ints) -> Ints:
-    """Numbers the groups that TorchRec fuses: collection, type, data type, pooling and weighted.
+def _fusion_groups(tables: tuple[Table, ...], optimizer: Ints, table: Ints, kind: Ints) -> Ints:
+    """Numbers the groups that TorchRec fuses: collection, type, data type, pooling, weighted and optimizer.
 
     Kernels share one: group_tables of torchrec/distributed/embedding_sharding.py puts tables on the device, in host
     memory and cached into one FBGEMM module, whatever their load factors; only data_parallel is dense.
     """
     looks: dict[tuple[object, ...], int] = {}
     look = np.array(
-        [looks.setdefault((t.collection, t.data_type, t.pooling, t.weighted), len(looks)) for t in tables],
+        [
+            looks.setdefault((t.collection, t.data_type, t.pooling, t.weighted, number), len(looks))
+            for t, number in zip(tables, optimizer.tolist(), strict=True)
+        ],
         dtype=np.int64,
     )
     return np.unique(look[table] * len(SHARDING_TYPES) + kind, return_inverse=True)[1].astype(np.int64)

@@ -172,8 +172,9 @@ def build_problem(
         modes = kept_modes(modes, limits.modes(modes.table, modes.coverage))
     _check_choice(np.bincount(modes.table, minlength=len(tables)), tables, kernels, cluster, space, rules, limits)
     least_width = np.array([(rule.min_width or 0) if (rule := rules.get(table.name)) else 0 for table in tables])
-    if constraints.keep_exact and OPTIMIZERS[workload.optimizer].is_row_wise:
-        least_width = demand.dim
+    if constraints.keep_exact:
+        row_wise = np.array([OPTIMIZERS[workload.optimizer_of(table)].is_row_wise for table in tables])
+        least_width = np.where(row_wise, demand.dim, least_width)
     pieces, options = build_options(tables, demand, modes, cluster, space, least_width, limits.splits)
     _check_choice(np.diff(options.start), tables, kernels, cluster, space, rules, limits)
     legality = Legality.of(constraints, limits, tables, cluster, modes.table, modes.coverage)
@@ -259,6 +260,7 @@ def canonical_order(
         )
         dynamic = () if table.dynamic is None else (table.dynamic.admit, table.dynamic.evict)
         what = (table.pooling, table.data_type, _access_key(table.access), table.collection, dynamic)
+        what = what if table.optimizer is None else (*what, table.optimizer)
         constrained = constraint_key(constraints, table.name) if constraints is not None else ""
         return -table.weight_bytes, table.num_embeddings, features, what, limits, constrained, table.name
 
@@ -286,9 +288,10 @@ def check_replicated(workload: Workload, cluster: Cluster, space: Space) -> None
     """
     if cluster.replication is None:
         return
-    if workload.optimizer not in SYNCED_OPTIMIZERS:
+    odd = next((name for name in workload.optimizers if name not in SYNCED_OPTIMIZERS), None)
+    if odd is not None:
         raise UsageError(
-            f"optimizer {workload.optimizer} in a 2D job: TorchRec's DMPCollection synchronises no state but Adagrad's"
+            f"optimizer {odd} in a 2D job: TorchRec's DMPCollection synchronises no state but Adagrad's"
             f"; take {', '.join(SYNCED_OPTIMIZERS)}, or one sharding group"
         )
     if space.has_caches:

@@ -4,14 +4,16 @@ import math
 
 import numpy as np
 
+from recsmith._types import Ints
 from recsmith.plans import Plan
 from recsmith.problems.drawn import most_ids, most_rows
 from recsmith.problems.memory import local_batch_bytes
 from recsmith.problems.modes import Demand
 from recsmith.sharding import KERNEL_NAMES, Shard
-from recsmith.sharding.memory import Pieces, real_bytes, real_parts
+from recsmith.sharding.memory import Pieces, bytes_of, real_parts
 from recsmith.workloads import Table
 from recsmith.workloads.access import HotRows
+from recsmith.workloads.optimizers import OPTIMIZER_NAMES
 from recsmith.workloads.reuse import Reuse
 from recsmith.workloads.row_blocks import busiest_deviation, unique_before
 
@@ -24,11 +26,12 @@ def predicted_bytes(plan: Plan) -> list[tuple[int, int]]:
     Of tables that the plan keeps on disk, what is in memory counts.
     """
     shards = plan.shards()
-    pieces, optimizer, pipeline = _pieces_of(plan, shards), plan.workload.optimizer, plan.workload.pipeline
-    parts, whole = real_parts(pieces, optimizer, pipeline), real_bytes(pieces, optimizer, pipeline).device
+    pieces, pipeline = _pieces_of(plan, shards), plan.workload.pipeline
+    sort = real_parts(pieces, plan.workload.optimizer, pipeline).sort  # the same under all optimizers
+    whole = bytes_of("real", pieces, _optimizers(plan, shards), pipeline).device
     ranks = np.array([shard.rank for shard in shards])
     return [
-        (int(whole[ranks == rank].sum()), _batch_bytes(plan, int(parts.sort[ranks == rank].sum())))
+        (int(whole[ranks == rank].sum()), _batch_bytes(plan, int(sort[ranks == rank].sum())))
         for rank in range(plan.cluster.world_size)
     ]
 
@@ -36,9 +39,15 @@ def predicted_bytes(plan: Plan) -> list[tuple[int, int]]:
 def bytes_on_disk(plan: Plan) -> list[int]:
     """Bytes of the file of each rank, of tables that the plan keeps on disk, with their optimizer state."""
     shards = plan.shards()
-    stored = real_bytes(_pieces_of(plan, shards), plan.workload.optimizer, plan.workload.pipeline).host
+    stored = bytes_of("real", _pieces_of(plan, shards), _optimizers(plan, shards), plan.workload.pipeline).host
     ranks = np.array([shard.rank for shard in shards])
     return [int(stored[ranks == rank].sum()) for rank in range(plan.cluster.world_size)]
+
+
+def _optimizers(plan: Plan, shards: tuple[Shard, ...]) -> Ints:
+    """The optimizer of each shard, its place in OPTIMIZER_NAMES."""
+    of = {table.name: OPTIMIZER_NAMES.index(plan.workload.optimizer_of(table)) for table in plan.workload.tables}
+    return np.array([of[shard.table] for shard in shards], dtype=np.int64)
 
 
 def _pieces_of(plan: Plan, shards: tuple[Shard, ...]) -> Pieces:

@@ -234,7 +234,9 @@ def model_words(cost_model: str, plan: Plan) -> str:
 
 def kernel_model(cost_model: str, plan: Plan) -> str:
     """The cost model that prices the kernels of a plan: of the mixed one, that of the plan's device and optimizer."""
-    return kernels_of(plan.cluster.device, plan.workload.optimizer) if cost_model == DEFAULT_COST_MODEL else cost_model
+    return (
+        kernels_of(plan.cluster.device, *plan.workload.optimizers) if cost_model == DEFAULT_COST_MODEL else cost_model
+    )
 
 
 def overfull_words(cost: StepCost) -> str | None:

@@ -7,6 +7,9 @@
                   Kekalainen 2002), the mean of groups
 
 Groups without a positive or without a negative have no order, and are left out. Equal scores share their mean place.
+Where samples have weights, a pair of a grouped AUC counts by the product of both, and a group by the sum of its own;
+recall is a share of the positives' weights, and a positive's weight is its gain in NDCG. A sample takes one place
+whatever its weight, and one of weight 0 is no hit.
 
 n samples, G groups
 """
@@ -64,43 +67,66 @@ def grouping(feature: str | None, at: Sequence[int], dataset: Dataset) -> Groupi
     return Grouping(feature, at, dataset) if feature is not None or at else None
 
 
-def ranking_scores(logits: Floats, labels: Floats, groups: Ints, at: Sequence[int]) -> RankingScores:
-    """Scores of predictions of a label (n,), each beside those of its group (n,). Cost: two sorts."""
+def ranking_scores(
+    logits: Floats, labels: Floats, groups: Ints, at: Sequence[int], weights: Floats | None = None
+) -> RankingScores:
+    """Scores of predictions of a label (n,), each beside those of its group (n,). Cost: three sorts.
+
+    weights: of samples; None: 1.
+    """
     if not len(logits) or not np.isfinite(logits).all():
         return RankingScores(groups=0, auc=None, at={})
     order = np.lexsort((-logits, groups))
     group, positive = np.unique(groups[order], return_inverse=True)[1], labels[order] > 0.5
-    sizes, positives = np.bincount(group), np.bincount(group, weights=positive).astype(np.float64)
-    place = _places(group, logits[order], sizes)
-    counted = (positives > 0) & (positives < sizes)
+    weight = np.ones(len(order)) if weights is None else weights[order].astype(np.float64)
+    wanted, rest = weight * positive, weight * ~positive
+    positives: Floats = np.bincount(group, weights=wanted).astype(np.float64)
+    negatives: Floats = np.bincount(group, weights=rest).astype(np.float64)
+    counted = (positives > 0) & (negatives > 0)
     if not counted.any():
         return RankingScores(groups=0, auc=None, at={})
-    below = np.bincount(group, weights=np.where(positive, sizes[group] - 1 - place, 0.0))
-    pairs = np.maximum(positives * (sizes - positives), 1)
-    auc = (below - positives * (positives - 1) / 2) / pairs
+    alike = np.cumsum(np.append(True, (np.diff(group) != 0) | (np.diff(logits[order]) != 0))) - 1
+    place = _places(group, alike)
+    pairs = np.bincount(group, weights=wanted * _below(group, alike, rest, negatives))
+    auc = pairs / np.where(counted, positives * negatives, 1.0)
     return RankingScores(
         groups=int(counted.sum()),
-        auc=float(np.average(auc[counted], weights=sizes[counted])),
-        at={str(k): _at(k, group, positive, place, positives, counted) for k in at},
+        auc=float(np.average(auc[counted], weights=(positives + negatives)[counted])),
+        at={str(k): _at(k, group, wanted, place, positives, counted) for k in at},
     )
 
 
-def _places(group: Ints, logits: Floats, sizes: Ints) -> Floats:
-    """The place of each sample in its group, from 0 on; equal scores have the mean of theirs."""
-    within = np.arange(len(group)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    alike = np.cumsum(np.append(True, (np.diff(group) != 0) | (np.diff(logits) != 0))) - 1
+def _places(group: Ints, alike: Ints) -> Floats:
+    """The place of each sample in its group, from 0 on; equal scores, which are `alike`, have the mean of theirs."""
+    within = _counted_on(group).astype(np.float64)
     return (np.bincount(alike, weights=within) / np.bincount(alike))[alike]
 
 
+def _counted_on(group: Ints) -> Ints:
+    """Numbers from 0 on of the samples of each group, which lie side by side."""
+    sizes = np.bincount(group)
+    return np.arange(len(group)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+
+
+def _below(group: Ints, alike: Ints, rest: Floats, negatives: Floats) -> Floats:
+    """The weight of negatives that a sample is above, in its group; those of an equal score count half."""
+    equal = np.bincount(alike, weights=rest)
+    until = (np.cumsum(equal) - equal / 2)[alike]  # of all groups before, too
+    return np.cumsum(negatives)[group] - until
+
+
 def _at(
-    k: int, group: Ints, positive: np.ndarray, place: Floats, positives: Floats, counted: np.ndarray
+    k: int, group: Ints, wanted: Floats, place: Floats, positives: Floats, counted: np.ndarray
 ) -> AtScores:  # fmt: skip
-    first = positive & (place < k)
-    hits = np.bincount(group, weights=first)
-    gain = np.bincount(group, weights=np.where(first, 1 / np.log2(place + 2), 0.0))
-    best = np.append(0, np.cumsum(1 / np.log2(np.arange(k) + 2)))[np.minimum(positives, k).astype(np.int64)]
+    """Scores of the first k. wanted: weights of positives, 0 of negatives (n,); positives: their sums (G,)."""
+    first = np.where(place < k, wanted, 0.0)
+    found = np.bincount(group, weights=first)
+    gain = np.bincount(group, weights=first / np.log2(place + 2))
+    heaviest = wanted[np.lexsort((-wanted, group))]
+    rank = _counted_on(group)
+    best = np.bincount(group, weights=np.where(rank < k, heaviest, 0.0) / np.log2(rank + 2))
     return AtScores(
-        hit_rate=float((hits[counted] > 0).mean()),
-        recall=float((hits[counted] / positives[counted]).mean()),
+        hit_rate=float((found[counted] > 0).mean()),
+        recall=float((found[counted] / positives[counted]).mean()),
         ndcg=float((gain[counted] / best[counted]).mean()),
     )

@@ -36,7 +36,7 @@ def varying_collections(workload: Workload) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class KernelLimits:
-    """What kernels take on devices of a kind, under an optimizer.
+    """What kernels take on devices of a kind, under an optimizer, where a table has none of its own.
 
     varying: collections with features whose batch size is not the job's.
     """
@@ -79,21 +79,22 @@ class KernelLimits:
         return None
 
     def _of_fused(self, table: Table, varying: bool) -> str | None:
-        if self.kind == "cpu" and self.optimizer not in CPU_OPTIMIZERS:
+        optimizer = table.optimizer or self.optimizer
+        if self.kind == "cpu" and optimizer not in CPU_OPTIMIZERS:
             return (
-                f"FBGEMM's fused kernels on cpu train with {', '.join(CPU_OPTIMIZERS)}, not {self.optimizer}; take one "
+                f"FBGEMM's fused kernels on cpu train with {', '.join(CPU_OPTIMIZERS)}, not {optimizer}; take one "
                 "of them, or data_parallel"
             )
-        if self.kind == "cuda" and self.optimizer == "adam" and table.data_type == "fp16":
+        if self.kind == "cuda" and optimizer == "adam" and table.data_type == "fp16":
             # without use_rowwise_bias_correction, embedding_split_host_pt2_autograd_template.cpp makes an empty
             # `row_counter` in the type of the weights, and the kernel wants fp32
             return "FBGEMM's fused adam on cuda trains tables in fp32, not fp16; take fp32, or another optimizer"
-        if varying and self.optimizer not in VARYING_OPTIMIZERS:
+        if varying and optimizer not in VARYING_OPTIMIZERS:
             return self._varying_refused(table, VARYING_OPTIMIZERS)
         return None
 
     def _on_disk(self, table: Table, varying: bool, load_factor: float) -> str | None:
-        if varying and self.optimizer not in VARYING_ON_DISK:
+        if varying and (table.optimizer or self.optimizer) not in VARYING_ON_DISK:
             return self._varying_refused(table, VARYING_ON_DISK)
         if load_factor != CACHE_LOAD_FACTOR:
             # group_tables of torchrec/distributed/embedding_sharding.py hands on the factors of fused_uvm_caching alone
@@ -106,7 +107,7 @@ class KernelLimits:
     def _varying_refused(self, table: Table, trained: tuple[str, ...]) -> str:
         return (
             f"FBGEMM's kernels run features with a batch_size of their own, as collection '{table.collection}' has, "
-            f"under {', '.join(trained)}, not {self.optimizer}; take one of them"
+            f"under {', '.join(trained)}, not {table.optimizer or self.optimizer}; take one of them"
         )
 
 

@@ -9,6 +9,7 @@ Legend: N pieces; every field is an array (N,).
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,7 +18,7 @@ from recsmith._types import Bools, Floats, Ints
 from recsmith.elementary import expm1
 from recsmith.sharding.base import KERNELS, KEY_VALUE
 from recsmith.workloads import Table
-from recsmith.workloads.optimizers import OPTIMIZERS
+from recsmith.workloads.optimizers import OPTIMIZER_NAMES, OPTIMIZERS
 
 CACHE_LOAD_FACTOR = 0.2  # share of the rows that fused_uvm_caching keeps on the device where nothing is said: FBGEMM's
 CACHE_SET = 32  # rows that FBGEMM's caches grow by (DEFAULT_ASSOC of split_table_batched_embeddings_ops_training.py)
@@ -324,6 +325,31 @@ def device_parts(accounting: str, pieces: Pieces, optimizer: str, pipeline: str)
         "ids and outputs": parts.ids + parts.outputs,
         "sorting": parts.sort,
     }
+
+
+def bytes_of(accounting: str, pieces: Pieces, optimizer: Ints, pipeline: str) -> Bytes:
+    """Bytes of pieces in an accounting. optimizer: of each piece, its place in OPTIMIZER_NAMES (N,)."""
+
+    def of(name: str) -> dict[str, Ints]:
+        made = ACCOUNTINGS[accounting](pieces, name, pipeline)
+        return {"device": made.device, "host": made.host}
+
+    return Bytes(**_by_optimizer(optimizer, of))
+
+
+def device_parts_of(accounting: str, pieces: Pieces, optimizer: Ints, pipeline: str) -> dict[str, Ints]:
+    """Device bytes of an accounting by what they hold, of pieces that have optimizers of their own, as `bytes_of`."""
+    return _by_optimizer(optimizer, lambda name: device_parts(accounting, pieces, name, pipeline))
+
+
+def _by_optimizer(optimizer: Ints, of: Callable[[str], dict[str, Ints]]) -> dict[str, Ints]:
+    """What an accounting makes of pieces (N,) under each of their optimizers."""
+    numbers = np.unique(optimizer).tolist() or [0]
+    made = of(OPTIMIZER_NAMES[numbers[0]])
+    for number in numbers[1:]:
+        mine = of(OPTIMIZER_NAMES[number])
+        made = {what: np.where(optimizer == number, mine[what], values) for what, values in made.items()}
+    return made
 
 
 ACCOUNTINGS = {"torchrec": torchrec_bytes, "real": real_bytes}

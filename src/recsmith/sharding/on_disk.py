@@ -66,9 +66,10 @@ def check_disk(workload: Workload, cluster: Cluster, memory: str, *, static: boo
     optimizers = ON_DISK[kind].optimizers
     if cluster.ssd_bytes_per_host is None:
         raise UsageError(f"kernel {KEY_VALUE.name} keeps tables on disk; give the cluster ssd_bytes_per_host")
-    if workload.optimizer not in optimizers:
+    odd = next((name for name in workload.optimizers if name not in optimizers), None)
+    if odd is not None:
         raise UsageError(
-            f"kernel {KEY_VALUE.name} on {kind} runs {', '.join(optimizers)}, not {workload.optimizer}; take one of "
+            f"kernel {KEY_VALUE.name} on {kind} runs {', '.join(optimizers)}, not {odd}; take one of "
             "them, or leave the kernel out"
         )
     refusal = static_refused(KEY_VALUE.name, cluster) if static else None

@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from recsmith.scoring.scores import Scores
     from recsmith.training.launch.launching import train
     from recsmith.training.losses.settings import RunTask
-    from recsmith.training.optimizers.settings import DenseOptimizer, RunOptimizers, SparseOptimizer, TableRate
+    from recsmith.training.optimizers.settings import DenseOptimizer, OptimizerRule, RunOptimizers, SparseOptimizer
     from recsmith.training.results.deltas import apply_deltas, make_delta
     from recsmith.training.results.evaluation import evaluate
+    from recsmith.training.results.onnx_serving import load_onnx
     from recsmith.training.results.serving import load_model
     from recsmith.training.run import (
         Checkpointing,
@@ -40,9 +41,10 @@ _core = late_names(__name__, {
     "recsmith._types": ("noun",),
     "recsmith.training.launch.launching": ("train",),
     "recsmith.training.losses.settings": ("RunTask",),
-    "recsmith.training.optimizers.settings": ("DenseOptimizer", "RunOptimizers", "SparseOptimizer", "TableRate"),
+    "recsmith.training.optimizers.settings": ("DenseOptimizer", "OptimizerRule", "RunOptimizers", "SparseOptimizer"),
     "recsmith.training.results.deltas": ("apply_deltas", "make_delta"),
     "recsmith.training.results.evaluation": ("evaluate",),
+    "recsmith.training.results.onnx_serving": ("load_onnx",),
     "recsmith.training.results.serving": ("load_model",),
     "recsmith.training.run": (
         "Checkpointing", "Run", "RunComms", "RunMetrics", "RunModel", "RunTable", "TableStart", "load_run",
@@ -54,9 +56,9 @@ _core = late_names(__name__, {
 })  # fmt: skip
 
 __all__ = [
-    "BatchChange", "Checkpointing", "DenseOptimizer", "OpenRun", "Run", "RunComms", "RunData", "RunFacts", "RunMetrics",
-    "RunModel", "RunOptimizers", "RunTable", "RunTask", "Scores", "SparseOptimizer", "System", "SystemTold",
-    "TableRate", "TableStart", "apply_deltas", "evaluate", "load_model", "load_run", "make_delta", "noun",
+    "BatchChange", "Checkpointing", "DenseOptimizer", "OpenRun", "OptimizerRule", "Run", "RunComms", "RunData",
+    "RunFacts", "RunMetrics", "RunModel", "RunOptimizers", "RunTable", "RunTask", "Scores", "SparseOptimizer", "System",
+    "SystemTold", "TableStart", "apply_deltas", "evaluate", "load_model", "load_onnx", "load_run", "make_delta", "noun",
     "run_from_raw", "run_to_raw", "save_run", "train",
 ]  # fmt: skip
 

@@ -16,7 +16,7 @@ from recsmith.clusters import group_and_rank, whole_job
 from recsmith.errors import UsageError
 from recsmith.jobs.launch import launch
 from recsmith.planning.simulate import price_plan
-from recsmith.plans import Placement, Plan, plan_to_raw
+from recsmith.plans import Placement, Plan, check_one_optimizer, plan_to_raw
 from recsmith.problems.rank_bytes import predicted_bytes
 from recsmith.sharding import DEVICE_KERNELS, KEY_VALUE
 from recsmith.units import format_size
@@ -58,6 +58,7 @@ def check_plan(plan: Plan) -> None:
             f"the plan has {world} ranks; this machine runs at most {MOST_RANKS}: plan for a smaller cluster, such as "
             f"{plan.cluster.device.name}:{min(MOST_RANKS, plan.cluster.local_world_size)}"
         )
+    check_one_optimizer(plan)
     if plan.workload.optimizer not in CPU_OPTIMIZERS:
         trained = ", ".join(CPU_OPTIMIZERS)
         raise UsageError(f"the plan's optimizer is {plan.workload.optimizer}; verify trains {trained}")

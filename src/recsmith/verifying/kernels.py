@@ -26,7 +26,7 @@ from recsmith.hardware.loads import loads_of
 from recsmith.measuring.cases import Cases
 from recsmith.measuring.statistics import bootstrap_median, draw_visits, interval, kendall_tau
 from recsmith.planning.simulate import price_plan
-from recsmith.plans import Plan, StepCost
+from recsmith.plans import Plan, StepCost, check_one_optimizer
 from recsmith.verifying.collectives import SimulatedCollectives, is_simulated, measure_collectives, not_measured
 from recsmith.verifying.steps import median_step, resampled_steps, step_seconds
 from recsmith.verifying.verification import KernelVerification, MachineFactor, PlanSteps, RankExchange, RankKernels
@@ -43,6 +43,8 @@ def reference_cases(plans: Sequence[Plan], hardware: str) -> list[Case]:
 
     Their work is drawn evenly in its logarithm (measuring/cases.py).
     """
+    for plan in plans:
+        check_one_optimizer(plan)
     optimizers = {plan.workload.optimizer for plan in plans}
     data_types = {table.data_type for plan in plans for table in plan.workload.tables}
     cases = Cases(

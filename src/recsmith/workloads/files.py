@@ -20,7 +20,7 @@ WORKLOAD_FILE = files.starts_with_schema(SCHEMA)  # what `-o` may overwrite
 SHORT_FORM = ("pooling_factor", "num_poolings", "weighted")  # directly on a table: one feature of the table's name
 CSV_NUMBERS = ("num_embeddings", "embedding_dim", "pooling_factor", "num_poolings")
 SHOWN = 200  # characters of a row in a message
-CSV_COLUMNS = ("name", *CSV_NUMBERS, "pooling", "data_type", "collection")
+CSV_COLUMNS = ("name", *CSV_NUMBERS, "pooling", "data_type", "collection", "optimizer")
 
 
 @cache

@@ -99,6 +99,7 @@ OPTIMIZERS: dict[str, Optimizer] = {
 CPU_OPTIMIZERS: tuple[OptimizerName, ...] = tuple(each.name for each in OPTIMIZERS.values() if each.on_cpu)
 COPYING_OPTIMIZERS: tuple[OptimizerName, ...] = tuple(each.name for each in OPTIMIZERS.values() if each.copies)
 SPLIT_OPTIMIZERS: tuple[OptimizerName, ...] = tuple(each.name for each in OPTIMIZERS.values() if each.splits)
+OPTIMIZER_NAMES: tuple[str, ...] = tuple(OPTIMIZERS)  # arrays hold places in it
 
 
 def named_optimizer(word: str) -> Optimizer | None:

@@ -96,6 +96,7 @@ class Table:
     collection: path of the module that owns the table; tables of one collection can share a kernel.
     access: how unevenly rows are read, where it is known.
     dynamic: how raw ids without end get the rows of the table; None where ids are rows.
+    optimizer: of this table, where it is not the workload's.
     """
 
     name: str
@@ -107,6 +108,7 @@ class Table:
     collection: str = ""
     access: AccessProfile | None = None
     dynamic: Dynamic | None = None
+    optimizer: OptimizerName | None = None
 
     def __post_init__(self) -> None:
         check_rules(
@@ -182,6 +184,16 @@ class Workload:
     def with_batch_size(self, batch_size: int) -> "Workload":
         """The same workload at another local batch size."""
         return replace(self, batch_size=batch_size)
+
+    def optimizer_of(self, table: Table) -> OptimizerName:
+        """The optimizer that trains a table."""
+        return table.optimizer or self.optimizer
+
+    @property
+    def optimizers(self) -> tuple[OptimizerName, ...]:
+        """The optimizers of its tables, each once, that of the workload first where it trains one."""
+        found: set[OptimizerName] = {self.optimizer_of(table) for table in self.tables}
+        return tuple(sorted(found, key=lambda name: (name != self.optimizer, name)))
 
     @property
     def comm_dtypes(self) -> tuple[DataType | None, DataType | None]:

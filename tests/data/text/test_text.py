@@ -142,3 +142,63 @@ def test_a_file_without_names_of_columns():
                     labels=("y",), positive=1)  # fmt: skip
     read = everything(made)
     assert (read.ids["id"].values.tolist(), read.labels[:, 0].tolist()) == ([1, 3], [0.0, 1.0])
+
+
+LABELS = {"clicked": [1, 0, None, 1, 4], "bought": [1, None, None, float("nan"), 0], "seconds": [31.5, -2, 7, None, 2]}
+
+
+def labels_of(path: str, **words: Any) -> TextSpec:
+    told = {"missing_labels": ("clicked", "bought", "seconds"), "number_labels": ("seconds",), **words}
+    features = (ColumnFeature(name="id", num_embeddings=5),)
+    return TextSpec(paths=(path,), features=features, labels=tuple(LABELS), **told)
+
+
+def write_labels(path: str) -> None:
+    rows = [{"id": at, **{name: values[at] for name, values in LABELS.items()}} for at in range(5)]
+    if path.endswith(".jsonl"):
+        lacking = [{key: value for key, value in row.items() if value == value} for row in rows]  # without NaN
+        lacking[1].pop("bought")
+        Path(path).write_text("".join(json.dumps(each) + "\n" for each in lacking))
+        return
+    with Path(path).open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+@pytest.mark.parametrize("path", ["labels.csv", "labels.jsonl"])
+def test_a_row_may_lack_labels_and_labels_may_be_numbers_as_in_parquet(path: str):
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from recsmith.data import ParquetSpec
+
+    write_labels(path)
+    columns = {"id": range(5), **{name: [float(x) if x is not None else None for x in LABELS[name]] for name in LABELS}}
+    pq.write_table(pa.table({name: list(values) for name, values in columns.items()}), "labels.parquet")
+    made = labels_of(path)
+    told = {"missing_labels": made.missing_labels, "number_labels": made.number_labels, "max_corrupt": 1}
+    parquet = ParquetSpec(paths=("labels.parquet",), features=made.features, labels=made.labels, **told)
+    read, expected = everything(made), everything(parquet)  # clicked is 4 in the last row, which is corrupt
+    assert read.sample_ids.tolist() == expected.sample_ids.tolist() == [0, 1, 2, 3]
+    nan = float("nan")
+    assert np.array_equal(read.labels, expected.labels, equal_nan=True)
+    assert np.array_equal(read.labels, [[1, 1, 31.5], [0, nan, -2], [nan, nan, 7], [1, nan, nan]], equal_nan=True)
+
+
+def test_labels_from_a_value_on_leave_numbers_and_what_is_missing_alone():
+    write_labels("labels.csv")
+    read = everything(labels_of("labels.csv", positive=1.0))
+    nan = float("nan")
+    expected = [[1, 1, 31.5], [0, nan, -2], [nan, nan, 7], [1, nan, nan], [1, 0, 2]]
+    assert np.array_equal(read.labels, expected, equal_nan=True)
+    found = check_spec(labels_of("labels.csv", positive=1.0, missing_labels=("bought",)))
+    assert (found.samples, found.corrupt) == (3, 2)
+    assert "has no label" in found.examples[0]
+
+
+def test_a_row_without_any_label_is_corrupt():
+    Path("none.csv").write_text("id,clicked,bought,seconds\n1,,,\n2,,,3\n")
+    found = check_spec(labels_of("none.csv"))
+    assert (found.samples, found.corrupt) == (1, 1)
+    assert "has no label; samples have one at least" in found.examples[0]

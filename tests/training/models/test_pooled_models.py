@@ -31,6 +31,7 @@ ROWS, STEPS, EVERY, BATCH = 480, 6, 3, 48
 MODELS = {
     "mmoe": RunModel(name="mmoe", embedding_dim=8, tasks=(RunTask(label="a"), RunTask(label="b"))),
     "ple": RunModel(name="ple", embedding_dim=8, tasks=(RunTask(label="a"), RunTask(label="b"))),
+    "wide_deep": RunModel(name="wide_deep", embedding_dim=8, tasks=(RunTask(label="a"), RunTask(label="b"))),
     "two_tower": RunModel(
         name="two_tower", embedding_dim=8, loss="softmax", arguments={"item": ["item", "words"], "layers": [16, 8]}
     ),

@@ -8,7 +8,7 @@ import pytest
 from training.test_jobs import a_run, from_step, losses, plan_for_two
 
 from recsmith.errors import UsageError
-from recsmith.training import DenseOptimizer, RunOptimizers, SparseOptimizer, TableRate, train
+from recsmith.training import DenseOptimizer, OptimizerRule, RunOptimizers, SparseOptimizer, train
 
 pytestmark = pytest.mark.usefixtures("torchrec")
 WARM = {"name": "LinearLR", "start_factor": 0.25, "total_iters": 3, "steps": 3}
@@ -76,7 +76,7 @@ def test_tables_that_fit_a_pattern_have_a_rate_of_their_own(tmp_path: Path):
     import numpy as np
     from safetensors.numpy import load_file
 
-    still = tuple(TableRate(tables=pattern, learning_rate=1e-30) for pattern in ("[bc]", "d*"))
+    still = tuple(OptimizerRule(tables=pattern, learning_rate=1e-30) for pattern in ("[bc]", "d*"))
     halved = ({"name": "StepLR", "step_size": 5, "gamma": 0.5},)
     sparse = SparseOptimizer(name="sgd", learning_rate=0.5, tables=still, schedule=halved)
     run = a_run(tmp_path / "out", ranks=2, plan=plan_for_two(tmp_path), optimizers=RunOptimizers(sparse=sparse))
@@ -107,7 +107,7 @@ def test_a_schedule_that_cannot_be_had_is_refused_before_training(tmp_path: Path
     assert "has no rate after 5 steps" in told(one)
     assert "[0] has steps None; say after how many" in told({"name": "StepLR", "step_size": 2}, COSINE)
     assert "is the last stage and has `steps`" in told(WARM)
-    with pytest.raises(UsageError, match="gives rates beside warmup_steps"):
-        RunOptimizers(warmup_steps=3, sparse=SparseOptimizer(tables=(TableRate(tables="a", learning_rate=1),)))
+    with pytest.raises(UsageError, match="stands beside warmup_steps"):
+        RunOptimizers(warmup_steps=3, sparse=SparseOptimizer(tables=(OptimizerRule(tables="a", learning_rate=1),)))
     with pytest.raises(UsageError, match="write a stage of LinearLR"):
         RunOptimizers(warmup_steps=3, dense=DenseOptimizer(schedule=(COSINE,)))

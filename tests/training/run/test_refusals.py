@@ -39,6 +39,7 @@ from recsmith.training.run.parts import (
     OwnStep,
     PlannedTables,
     Sequences,
+    SharedFeature,
     TableOptimizer,
 )
 from recsmith.training.run.refusals import (
@@ -95,7 +96,7 @@ PARTS: tuple[Part, ...] = (
         own.FewerUnits(), own.LayerOptimizer("adam"), own.LayerOptimizer("adamw", 0.01), own.LayerOptimizer("lbfgs")]),
     *of_system("arrays", "parts", lambda own: [own.TrainedTogether()]),
     *of_system("remote", "parts", lambda own: [own.TablesOnServers()]),
-    SOFTMAX, TASKS, TWO_TOWER, ACCUMULATED, CHANGES, RATES, INITIAL,
+    SOFTMAX, TASKS, TWO_TOWER, ACCUMULATED, CHANGES, RATES, INITIAL, SharedFeature("a"),
 )  # fmt: skip
 REFUSED = {
     ("model.dynamic", "data.deduplicate"),
@@ -114,6 +115,13 @@ REFUSED = {
     ("model.dynamic", "model.compression"),
     ("model.dynamic", "model.table_module"),
     ("model.dynamic", "model.table_module: towers"),
+    ("array", "a feature in two tables"),
+    ("remote", "a feature in two tables"),
+    ("a feature in two tables", "data.deduplicate"),
+    ("a feature in two tables", "model.compression"),
+    ("a feature in two tables", "model.dynamic"),
+    ("a feature in two tables", "model.table_module"),
+    ("a feature in two tables", "model.table_module: towers"),
     ("model.loss: softmax", "pipeline: dance"),
     ("model.loss: softmax", "model.tasks"),
     ("model.tasks", "pipeline: dance"),

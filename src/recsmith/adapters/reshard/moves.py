@@ -25,7 +25,7 @@ from recsmith.adapters.reshard.table_entries import (
     weight_path,
 )
 from recsmith.errors import PlanMismatch, UsageError
-from recsmith.plans import Plan, check_placements
+from recsmith.plans import Plan, check_one_optimizer, check_placements
 
 Init = Literal["zeros", "uniform"]
 TYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
@@ -192,6 +192,8 @@ def plan_moves(
 ) -> tuple[list[NewEntry], list[TableChange], int]:
     """All entries of the new checkpoint, what becomes of each table, and how many entries pass through."""
     _check_plans(before, after)
+    for plan in (before, after):
+        check_one_optimizer(plan)
     olds, news = layouts(before), layouts(after)
     _check_tables(olds, news)
     named = EntriesByName(stored.entries.values(), str(stored.folder))

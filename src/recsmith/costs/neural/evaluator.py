@@ -167,17 +167,20 @@ class NeuralEvaluator:
             terms = self.formulas.terms(modes[left], widths[left])
             other[left] = np.maximum(terms[:, [1, 3]], terms[:, [2, 4]])
         other *= self.card.analytic_factor if self.factors is None else self.factors[modes]
-        for data_type in {table.data_type for table in self.problem.tables if not table.pooled}:
-            fitted = self.card.sequences.get(sequences_of(self.problem.workload.optimizer, data_type))
+        for kind in set(self._sequences.tolist()):
+            fitted = self.card.sequences.get(kind)
             if fitted:
-                some = np.flatnonzero((self._sequences == data_type)[modes])
+                some = np.flatnonzero((self._sequences == kind)[modes])
                 other[some] = self._sequence_seconds(modes[some], widths[some], fitted)
         return other
 
     @cached_property
     def _sequences(self) -> Any:
-        """The data type of each mode (M,) that is a fused kernel of sequences on the device; '' of others."""
-        types = np.array(["" if table.pooled else table.data_type for table in self.problem.tables])
+        """Optimizer and data type of each mode (M,) that is a fused kernel of sequences on the device; '' of others."""
+        of = self.problem.workload.optimizer_of
+        types = np.array(
+            ["" if table.pooled else sequences_of(of(table), table.data_type) for table in self.problem.tables]
+        )
         return np.where(self.problem.modes.kernel == FUSED.number, types[self.problem.modes.table], "")
 
     def _put_in_order(self, modes: Ints, widths: Ints) -> Floats:
@@ -223,9 +226,13 @@ class NeuralEvaluator:
         return PieceWork(
             ids=found.ids[modes], bags=found.bags[modes], unique=self.kernels.unique[modes],
             rows=found.head_rows[modes].astype(np.float64), width=widths.astype(np.float64),
-            optimizer=np.full(len(modes), OPTIMIZERS.index(self.problem.workload.optimizer)),
-            data_type=self._data_type[table],
+            optimizer=self._optimizer[table], data_type=self._data_type[table],
         )  # fmt: skip
+
+    @cached_property
+    def _optimizer(self) -> Ints:
+        workload = self.problem.workload
+        return np.array([OPTIMIZERS.index(workload.optimizer_of(table)) for table in self.problem.tables])
 
     @cached_property
     def _data_type(self) -> Ints:

@@ -33,6 +33,7 @@ from recsmith.errors import UsageError
 from recsmith.problems import Problem
 from recsmith.sharding import CACHED, DATA_PARALLEL, UVM
 from recsmith.workloads import Workload
+from recsmith.workloads.optimizers import OPTIMIZER_NAMES
 
 SIMULATED = "simulated:"  # the prefix of hardware whose samples come from a formula
 CLOSE = 1.0 + 1e-9  # a factor; up to it an input counts as within the range
@@ -110,7 +111,7 @@ class NeuralCostModel:
         """What of a workload no kernel was measured with: 'optimizers sgd, adagrad, not adam'."""
         card, types = self.card, sorted({table.data_type for table in workload.tables})
         for what, names, known in (
-            ("optimizer", [workload.optimizer], card.optimizers),
+            ("optimizer", list(workload.optimizers), card.optimizers),
             ("data type", types, card.data_types),
         ):
             odd = next((name for name in names if name not in known), None)
@@ -202,8 +203,11 @@ def _factors(problem: Problem, card: Card, formulas: AnalyticEvaluator) -> Float
     factors[np.isin(modes.kernel, (UVM.number, *CACHED))] = 1.0
     if isinstance(formulas.kernels, FittedKernels):
         factors[formulas.kernels.plain] = 1.0
-    copies, fitted = np.flatnonzero(modes.type == DATA_PARALLEL), card.copies.get(problem.workload.optimizer)
-    if fitted and len(copies):
+    copied, optimizers = modes.type == DATA_PARALLEL, demand.optimizer[modes.table]
+    for name in problem.workload.optimizers:
+        copies, fitted = np.flatnonzero(copied & (optimizers == OPTIMIZER_NAMES.index(name))), card.copies.get(name)
+        if not fitted or not len(copies):
+            continue
         table = modes.table[copies]
         terms = formulas.terms(copies, demand.dim[table])
         seconds = fitted.table_s + fitted.byte_s * demand.rows[table] * demand.dim[table] * demand.element_bytes[table]

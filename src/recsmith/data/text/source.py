@@ -203,12 +203,13 @@ class _Tables:
 
 
 def _with_labels(table: Any, spec: TextSpec) -> Any:
-    """The table whose labels are 0 and 1, where the spec says from what value on they are 1."""
+    """The table whose labels are 0 and 1, where the spec says from what value on they are 1; not those of numbers."""
     if spec.positive is None:
         return table
     arrow = pyarrow()
-    for name in set(spec.labels) & set(table.column_names):
-        label = arrow.compute.greater_equal(table[name], spec.positive).cast(arrow.float32())
+    for name in (set(spec.labels) - set(spec.number_labels)) & set(table.column_names):
+        given = arrow.compute.if_else(arrow.compute.is_nan(table[name]), None, table[name])
+        label = arrow.compute.greater_equal(given, spec.positive).cast(arrow.float32())
         table = table.set_column(table.column_names.index(name), name, label)
     return table
 

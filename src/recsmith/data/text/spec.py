@@ -28,15 +28,15 @@ class JoinedFile:
 class TextSpec:
     """CSV (.csv, .tsv, .txt) and JSON lines (.jsonl, .json), also .gz, or folders of them by names and numbers.
 
-    features, dense, labels: columns to read. missing_labels: labels that a row may lack; it has no loss for them
-    (docs/tasks.md). number_labels: labels of any finite number, which a squared error fits. weight: a
-    column with the weights of samples, by which losses and scores count them. positive: a label is 1
-    where its column is at least this, and 0 below; none: columns hold labels, 0 to 1. joins: files with more columns,
-    such as what each item is. names: of the columns of CSV files without a line that names them. delimiter: between the
-    columns of CSV; none: a tab in .tsv files and a comma in others. nulls: texts of CSV that stand for nothing. split:
-    train is 80 % of the rows, valid and test 10 % each, drawn from split_seed; all: every row. max_corrupt: rows that a
-    rank passes over in an epoch: those with other numbers of columns, without a label, or with something else than a
-    number where one belongs.
+    features, dense, labels: columns to read. missing_labels: labels that a row may lack, by a text of `nulls`, null,
+    NaN or no key; it has no loss for them (docs/tasks.md). number_labels: labels of any finite number, which a squared
+    error fits. weight: a column with the weights of samples, by which losses and scores count them. positive: a label
+    is 1 where its column is at least this, and 0 below, but for number_labels; none: columns hold labels, 0 to 1.
+    joins: files with more columns, such as what each item is. names: of the columns of CSV files without a line that
+    names them. delimiter: between the columns of CSV; none: a tab in .tsv files and a comma in others. nulls: texts of
+    CSV that stand for nothing. split: train is 80 % of the rows, valid and test 10 % each, drawn from split_seed; all:
+    every row. max_corrupt: rows that a rank passes over in an epoch: those with other numbers of columns, without a
+    label, or with something else than a number where one belongs.
     """
 
     paths: tuple[str, ...]

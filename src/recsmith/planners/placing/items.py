@@ -234,13 +234,13 @@ def _reuse(problem: Problem, analytic: AnalyticEvaluator, mode: Ints) -> Floats:
 def _piece_work(problem: Problem, analytic: AnalyticEvaluator, mode: Ints, width: Ints) -> PieceWork:
     """Pieces as learned cost models see them; what they have not seen counts as fp32, and as no known optimizer."""
     found, table = problem.modes, problem.modes.table[mode]
-    name = problem.workload.optimizer
-    optimizer = OPTIMIZERS.index(name) if name in OPTIMIZERS else UNKNOWN
+    names = [problem.workload.optimizer_of(each) for each in problem.tables]
+    optimizer = np.array([OPTIMIZERS.index(name) if name in OPTIMIZERS else UNKNOWN for name in names])
     types = np.array([1 if problem.tables[t].data_type == DATA_TYPES[1] else 0 for t in range(len(problem.tables))])
     return PieceWork(
         ids=found.ids[mode], bags=found.bags[mode], unique=analytic.kernels.unique[mode],
         rows=found.head_rows[mode].astype(np.float64), width=width.astype(np.float64),
-        optimizer=np.full(len(mode), optimizer), data_type=types[table],
+        optimizer=optimizer[table], data_type=types[table],
     )  # fmt: skip
 
 

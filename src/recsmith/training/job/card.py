@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from recsmith._types import noun
 from recsmith.data import DataSchema
@@ -13,6 +13,8 @@ from recsmith.training.listed import CardKeys
 from recsmith.training.run import RunModel
 from recsmith.training.seams.system import cards_of_systems, systems
 
+ONNX_FILE = "model.onnx"  # in place of weights, of an export for other runtimes
+StoredTables = Literal["fp32", "fp16", "int8"]
 SCHEMA, CARD, MODEL = "recsmith/model/1", "card.json", "model"
 
 
@@ -36,7 +38,7 @@ class ModelCard(CardKeys):
     """What card.json says: the model, the data it reads, the seed, and the step and scores that it was exported at.
 
     systems: what those of other packages say, by name. trained_on: digest of the data. origin: what a copy was made of;
-    None of a model that was trained.
+    None of a model that was trained. tables: how rows are stored, of an export that stores them smaller.
     """
 
     model: RunModel
@@ -47,6 +49,7 @@ class ModelCard(CardKeys):
     systems: dict[str, dict[str, Any]] | None = None
     trained_on: str | None = None
     origin: CopyOrigin | None = None
+    tables: StoredTables = "fp32"
 
 
 def found_model(folder: Source) -> Path:
@@ -56,6 +59,22 @@ def found_model(folder: Source) -> Path:
     if found is None:
         raise UsageError(f"'{path}' holds no trained model; give the output folder of a run that is complete")
     return found
+
+
+def trained_model(folder: Source) -> Path:
+    """The folder of a model whose weights are as they were trained; UsageError where an export stores them smaller."""
+    found = found_model(folder)
+    check_as_trained(read_card(found), str(found))
+    return found
+
+
+def check_as_trained(card: ModelCard, folder: str) -> None:
+    """UsageError of an export that stores rows of tables smaller, which only `load_model` reads."""
+    if card.tables != "fp32":
+        raise UsageError(
+            f"'{folder}' has tables in {card.tables}, as `recsmith export` stored them, which serve and are not "
+            "trained on; give the run that it was exported from"
+        )
 
 
 def described(model: RunModel, schema: DataSchema, seed: int) -> Raw:

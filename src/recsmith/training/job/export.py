@@ -34,10 +34,10 @@ from recsmith.training.tables.plain import exported_names
 WEIGHTS = "weights.safetensors"
 TYPE_NAMES = {
     torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16", torch.int64: "I64", torch.float64: "F64",
-    torch.int32: "I32",
+    torch.int32: "I32", torch.uint8: "U8",
 }  # fmt: skip
 RAW = {torch.float32: "<f4", torch.float16: "<f2", torch.bfloat16: "<u2", torch.int64: "<i8", torch.float64: "<f8",
-       torch.int32: "<i4"}  # fmt: skip
+       torch.int32: "<i4", torch.uint8: "|u1"}  # fmt: skip
 
 
 def export(job: ShardedJob, run: Run, schema: DataSchema, folder: Path, card: Raw) -> None:

@@ -36,6 +36,7 @@ def check_job(run: Run, saved: Saved, parts: Unsharded) -> None:
 
     What only shards can tell, `Saved.load` refuses.
     """
-    kept = {"dense": state_bytes(run.optimizers.dense), "sparse": OPTIMIZERS[run.optimizers.sparse.name].fused_states}
+    sparse = any(OPTIMIZERS[name].fused_states for name in run.optimizers.sparse.names)
+    kept = {"dense": state_bytes(run.optimizers.dense), "sparse": sparse}
     stateful = [] if trains_layers(run) else [group for group, some in kept.items() if some]
     saved.check_job(run, parts.task.state_dict(), stateful)

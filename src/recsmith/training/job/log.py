@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -49,6 +49,7 @@ class RunLog:
         self._file = folder / LOG
         self._board: Board | None = None
         self._refused = False  # whether the disk refused the line before
+        self.heard: Callable[[str, Raw], None] | None = None  # called with each line, where watchers hear of them
         if rank:
             return
         self._forget_after(step)
@@ -62,6 +63,8 @@ class RunLog:
         self._append(json.dumps({"event": event, **values}) + "\n")
         if self._board is not None and "step" in values:
             self._board.write(values["step"], by_label(values), event)
+        if self.heard is not None:
+            self.heard(event, values)
 
     def show(self, step: int, name: str, text: str) -> None:
         """Text for TensorBoard."""
@@ -221,5 +224,5 @@ def _learners(run: Run) -> str:
     step = parsed(run.pipeline, "pipeline")[0]
     dense = step if trains_layers(run) else run.optimizers.dense.name
     rest = any(system.tables_rest(run) for system in systems())
-    tables = "tables rest" if rest else f"{run.optimizers.sparse.name} for tables"
+    tables = "tables rest" if rest else f"{' and '.join(run.optimizers.sparse.names)} for tables"
     return f"{tables}, {dense} for the rest"

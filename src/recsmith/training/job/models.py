@@ -29,7 +29,7 @@ from recsmith.training.seams.capabilities import Part
 from recsmith.training.seams.system import SystemTold, first_of, systems
 from recsmith.training.sources import BatchSource, open_source
 from recsmith.training.tables.features import Features
-from recsmith.training.tables.plain import features_of
+from recsmith.training.tables.plain import features_of, outputs_of
 
 DATA_TYPES = {"fp32": DataType.FP32, "fp16": DataType.FP16, "bf16": DataType.BF16}
 POOLINGS = {"sum": PoolingType.SUM, "mean": PoolingType.MEAN}
@@ -180,6 +180,7 @@ def _built_in(model: RunModel, collection: Any, dense: int) -> nn.Module:
     """A model of torchrec.models."""
     if model.name == "deepfm":
         made = SimpleDeepFMNN(dense, collection, model.hidden, model.factors)
+        made.inter_arch.sparse_feature_names = _outputs(collection)
         made.over_arch.model = next(made.over_arch.model.children())  # without its sigmoid: losses here are of logits
         return made
     layers: Mapping[str, Any] = {
@@ -188,8 +189,16 @@ def _built_in(model: RunModel, collection: Any, dense: int) -> nn.Module:
         "over_arch_layer_sizes": [*model.top, 1],
     }
     if model.name == "dlrm":
-        return DLRM(collection, **layers)
-    return DLRM_DCN(collection, **layers, dcn_num_layers=model.cross_layers, dcn_low_rank_dim=model.cross_rank)
+        made = DLRM(collection, **layers)
+    else:
+        made = DLRM_DCN(collection, **layers, dcn_num_layers=model.cross_layers, dcn_low_rank_dim=model.cross_rank)
+    made.sparse_arch._sparse_feature_names = _outputs(collection)
+    return made
+
+
+def _outputs(collection: Any) -> list[str]:
+    """Names of what tables return: torchrec's models ask for features, which have others where two tables share one."""
+    return [each.name for each in outputs_of(collection.embedding_bag_configs())]
 
 
 def _own(model: RunModel, collection: Any, sequences: Any, dense: int) -> nn.Module:

@@ -35,6 +35,7 @@ from recsmith.training.seams.system import batches_of_a_step
 from recsmith.training.sources import first_batch
 from recsmith.training.tables.plain import configs_of, features_of
 from recsmith.workloads import AccessProfile, Workload
+from recsmith.workloads.optimizers import OptimizerName
 from recsmith.workloads.row_blocks import access_of_ids
 
 TORCHREC = "torchrec"
@@ -118,7 +119,15 @@ def _workload(
 ) -> Workload:
     """The tables of a model. lookups: ids of a bag of each feature, by table."""
     sharders, optimizer = sharders_of(collectives_of(run.comms)), run.optimizers.sparse.name
-    return read_workload(model, sharders, batch_size=batch_size, constraints=lookups, optimizer=optimizer)
+    return read_workload(
+        model, sharders, batch_size=batch_size, constraints=lookups, optimizer=optimizer,
+        table_optimizers=optimizers_of(run, model),
+    )  # fmt: skip
+
+
+def optimizers_of(run: Run, model: nn.Module) -> dict[str, OptimizerName]:
+    """The optimizer of each table of a model."""
+    return {config.name: run.optimizers.sparse.of(config.name).name for config in configs_of(model)}
 
 
 def _auto_plan(
@@ -131,7 +140,7 @@ def _auto_plan(
         planner = RecSmithPlanner(
             cluster, batch_size=batch_size, constraints=lookups, optimizer=run.optimizers.sparse.name, limits=limits,
             reserve_bytes=0, seed=run.seed, cost_model=cost_model, space=space, index_dedup=run.model.index_dedup,
-            access=access,
+            access=access, table_optimizers=optimizers_of(run, model),
         )  # fmt: skip
         with warnings.catch_warnings():  # of columns that are split inexactly: keep_exact forbids them
             warnings.simplefilter("ignore")

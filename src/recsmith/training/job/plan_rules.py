@@ -21,12 +21,13 @@ from recsmith.workloads.optimizers import OPTIMIZERS
 def check_loadable(saved: Plan, plan: Plan) -> None:
     """UsageError where state of the saved plan must be rearranged before this one can go on from it."""
     before = {placement.table: placement for placement in saved.placements}
-    dims = {table.name: table.embedding_dim for table in plan.workload.tables}
+    tables = {table.name: table for table in plan.workload.tables}
     for placement in plan.placements:
         old = before.get(placement.table)
         if old is None:
             continue  # another model, which the weights' names tell better
-        reason = why_not_loadable(old, placement, dims[placement.table], plan.workload.optimizer)
+        table = tables[placement.table]
+        reason = why_not_loadable(old, placement, table.embedding_dim, plan.workload.optimizer_of(table))
         if reason:
             raise UsageError(
                 f"the checkpoint was saved under another plan, and table '{placement.table}' {reason}; reshard the "
@@ -61,7 +62,7 @@ def plan_limits(run: Run, before: Plan | None, *, sequences: Sequence[str], devi
     """
     carried = collectives_of(run.comms).sharding_types()
     rules = [TableRule(tables="*", sharding_types=carried)] if carried else []
-    if not OPTIMIZERS[run.optimizers.sparse.name].copies:
+    if not all(OPTIMIZERS[name].copies for name in run.optimizers.sparse.names):
         rules.append(NO_COPIES)
     rules += [rule for system in systems() for rule in system.plan_rules(run, hosts)]
     if device == "cpu":

@@ -116,6 +116,9 @@ class Saved:
                 self._check_type(key, _type(there[key].dtype), _type(here.dtype))
         for group in stateful:
             self._check_name(group, run)
+        if "sparse" in stateful:
+            for table in filter(None, map(table_of, sorted(weights))):
+                self._check_table(table, run)
 
     def load(self, job: ShardedJob, run: Run) -> None:
         """Weights and state of optimizers into this rank's shards, on every rank; CorruptFile where it is of others."""
@@ -225,6 +228,11 @@ class Saved:
         before, now = (getattr(getattr(each.optimizers, group, None), "name", group) for each in (self.run, run))
         if before != now:
             raise self._of_other(group, f"is {before} there and {now} here")
+
+    def _check_table(self, table: str, run: Run) -> None:
+        before, now = (each.optimizers.sparse.of(table).name for each in (self.run, run))
+        if before != now:
+            raise self._of_other("sparse", f"is {before} for table '{table}' there and {now} here")
 
     def _of_other(self, group: str, reason: str) -> CorruptFile:
         return CorruptFile(

@@ -66,7 +66,11 @@ def planned_as_run(run: Run, plan: Plan, repeats: Repeats | None = None) -> Plan
     batch = run.data.local_batch_size(plan.cluster.world_size) * batches_of_a_step(run)
     optimizer = run.optimizers.sparse.name
     tables = tuple(
-        replace(table, features=tuple(_distinct(each, batch, repeats or {}) for each in table.features))
+        replace(
+            table,
+            features=tuple(_distinct(each, batch, repeats or {}) for each in table.features),
+            optimizer=None if (own := run.optimizers.sparse.of(table.name).name) == optimizer else own,
+        )
         for table in plan.workload.tables
     )
     workload = replace(plan.workload, batch_size=batch, optimizer=optimizer, tables=tables)
@@ -76,7 +80,9 @@ def planned_as_run(run: Run, plan: Plan, repeats: Repeats | None = None) -> Plan
     try:
         return simulate(made, bound=False)
     except RecSmithError:  # the cost model does not know the run's optimizer
-        known = replace(workload, optimizer=plan.workload.optimizer)
+        planned = {table.name: table.optimizer for table in plan.workload.tables}
+        tables = tuple(replace(table, optimizer=planned[table.name]) for table in workload.tables)
+        known = replace(workload, optimizer=plan.workload.optimizer, tables=tables)
         return simulate(replace(made, workload=known), bound=False)
 
 
@@ -195,10 +201,10 @@ def layers_bytes(run: Run, plan: Plan, shapes: Shapes, state: float, lengths: In
 
 def checkpoint_bytes(plan: Plan, shapes: Shapes, state: float) -> int:
     """Of a checkpoint: all weights and the state of their optimizers. state: bytes of a number of dense layers."""
-    kept = OPTIMIZERS[plan.workload.optimizer]
     tables, total = {table.name: table for table in plan.workload.tables}, 0.0
     for placement in plan.placements:
         table, pieces = tables[placement.table], max(1, len(placement.widths))
+        kept = OPTIMIZERS[plan.workload.optimizer_of(table)]
         numbers = table.num_embeddings * (table.embedding_dim * kept.element_states + pieces * kept.row_states)
         total += table.weight_bytes + STATE_BYTES * numbers
     return round(total + numbers_of(shapes) * (NUMBER_BYTES + state))

@@ -83,7 +83,7 @@ def shard(run: Run, plan: Plan, task: nn.Module, device: torch.device) -> Sharde
             plan=to_sharding_plan(worded, task, sharders=sharders, constraints=limits),
         )  # fmt: skip
     keep_feature_order(model)
-    if "beta1" in OPTIMIZERS[run.optimizers.sparse.name].settings:
+    if any("beta1" in OPTIMIZERS[name].settings for name in run.optimizers.sparse.names):
         for tables in kernels_in(model, SplitTableBatchedEmbeddingBagsCodegen):
             tables.register_forward_pre_hook(uncounted)
     hook = collectives.attach(model)

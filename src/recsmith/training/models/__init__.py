@@ -9,7 +9,13 @@ from typing import Any
 
 from recsmith._components import register
 from recsmith.files import decode_part
-from recsmith.training.models.pooled_settings import POOLED_MODELS, PooledSettings, TwoTowerSettings
+from recsmith.training.models.pooled_settings import (
+    POOLED_MODELS,
+    WIDE,
+    PooledSettings,
+    TwoTowerSettings,
+    WideDeepSettings,
+)
 from recsmith.training.models.settings import (
     SEQUENCE_MODELS,
     SequenceSettings,
@@ -20,8 +26,9 @@ from recsmith.training.models.tables import POOLING, check_tables, sequence_tabl
 from recsmith.training.seams.system import MODEL
 
 __all__ = [
-    "MODEL", "POOLED_MODELS", "POOLING", "SEQUENCE_MODELS", "PooledSettings", "SequenceSettings", "TwoTowerSettings",
-    "check_tables", "model_settings", "scores_candidates", "sequence_settings", "sequence_tables",
+    "MODEL", "POOLED_MODELS", "POOLING", "SEQUENCE_MODELS", "WIDE", "PooledSettings", "SequenceSettings",
+    "TwoTowerSettings", "WideDeepSettings", "check_tables", "model_settings", "scores_candidates", "sequence_settings",
+    "sequence_tables",
 ]  # fmt: skip
 
 register(MODEL, "hstu", "recsmith.training.models.hstu:HSTU")
@@ -30,6 +37,7 @@ register(MODEL, "din", "recsmith.training.models.din:DIN")
 register(MODEL, "mmoe", "recsmith.training.models.mmoe:MMoE")
 register(MODEL, "ple", "recsmith.training.models.ple:PLE")
 register(MODEL, "two_tower", "recsmith.training.models.two_tower:TwoTower")
+register(MODEL, "wide_deep", "recsmith.training.models.wide_deep:WideDeep")
 
 
 def model_settings(name: str, arguments: Mapping[str, Any] | None) -> SequenceSettings | PooledSettings | None:

@@ -58,6 +58,6 @@ def layers(sizes: Sequence[int]) -> nn.Sequential:
     return nn.Sequential(*made)
 
 
-def tower(columns: int, sizes: Sequence[int], dropout: float) -> nn.Sequential:
-    """The layers of a label, and its logit (B, 1)."""
-    return nn.Sequential(nn.Dropout(dropout), *layers((columns, *sizes)), nn.Linear((columns, *sizes)[-1], 1))
+def tower(columns: int, sizes: Sequence[int], dropout: float, labels: int = 1) -> nn.Sequential:
+    """The layers of a label, or of all, and the logit of each (B, labels)."""
+    return nn.Sequential(nn.Dropout(dropout), *layers((columns, *sizes)), nn.Linear((columns, *sizes)[-1], labels))

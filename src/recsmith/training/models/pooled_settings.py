@@ -1,4 +1,4 @@
-"""Settings of the models of several labels, and of the two-tower model: they read pooled tables; without torch."""
+"""Settings of the models of this folder that read pooled tables alone; without torch."""
 
 from collections.abc import Mapping
 
@@ -8,6 +8,7 @@ from recsmith.errors import check_rules, outside
 MOST_UNITS = 2**16
 MOST_EXPERTS = 2**10
 WHERE = "model.arguments"
+WIDE = "_wide"  # behind the name of a feature's table of weights, where a run names no tables
 
 
 def _sizes(settings: object, names: tuple[str, ...]) -> list[str | None]:
@@ -88,6 +89,30 @@ class TwoTowerSettings:
         )  # fmt: skip
 
 
+@noun
+class WideDeepSettings:
+    """Of `wide_deep`: weights of ids that add up to a logit, beside layers over vectors of the same ids (Cheng 2016).
+
+    wide: patterns of the names of tables of weights; all others are read by the layers. wide_columns: of the tables of
+    weights that are made where the run names no tables. layers: units of the deep part, before its logits. dropout:
+    share of its inputs left out in training.
+    """
+
+    wide: tuple[str, ...] = (f"*{WIDE}",)
+    wide_columns: int = 4  # the least that tables can have
+    layers: tuple[int, ...] = (64, 32)
+    dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_rules(
+            None if self.wide else f"{WHERE}.wide names no pattern; give one, such as ['*{WIDE}']",
+            None
+            if 0 < self.wide_columns <= MOST_UNITS and self.wide_columns % 4 == 0
+            else f"{WHERE}.wide_columns is {self.wide_columns}; it must be a positive multiple of 4",
+            *_sizes(self, ("layers",)), _dropout(self.dropout),
+        )  # fmt: skip
+
+
 def _empty(name: str, sizes: tuple[int, ...]) -> str | None:
     return None if sizes else f"{WHERE}.{name} names no layer; give its units, such as [64]"
 
@@ -96,7 +121,7 @@ def _dropout(value: float) -> str | None:
     return None if 0 <= value < 1 else f"{WHERE}.dropout is {value}; it must be 0 or more and below 1"
 
 
-PooledSettings = MMoESettings | PLESettings | TwoTowerSettings
+PooledSettings = MMoESettings | PLESettings | TwoTowerSettings | WideDeepSettings
 POOLED_MODELS: Mapping[str, type[PooledSettings]] = {
-    "mmoe": MMoESettings, "ple": PLESettings, "two_tower": TwoTowerSettings,
+    "mmoe": MMoESettings, "ple": PLESettings, "two_tower": TwoTowerSettings, "wide_deep": WideDeepSettings,
 }  # fmt: skip

@@ -83,7 +83,9 @@ def check_tables(name: str, settings: SequenceSettings, tables: Sequence[NamedTa
     Raises:
         UsageError: a feature is looked up in no sequence table, times are looked up, or there is more than it reads.
     """
-    held = {feature: table for table in tables for feature in table.features}
+    unpooled_last = sorted(tables, key=lambda table: table.pooling == "none")
+    held = {feature: table for table in unpooled_last for feature in table.features}
+    _check_once(name, settings, tables)
     for each in carried(settings):
         if each in held:
             raise UsageError(
@@ -107,6 +109,17 @@ def check_tables(name: str, settings: SequenceSettings, tables: Sequence[NamedTa
             f"{name} reads no dense columns, and the data has {len(schema.dense)} ({', '.join(schema.dense[:4])}); "
             "leave them out, or take din"
         )
+
+
+def _check_once(name: str, settings: SequenceSettings, tables: Sequence[NamedTable]) -> None:
+    """Features that a model reads as sequences, each in one table of them."""
+    for feature in dict.fromkeys(feature for _, features in shared(settings) for feature in features):
+        of = [table.name for table in tables if table.pooling == "none" and feature in table.features]
+        if len(of) > 1:
+            raise UsageError(
+                f"{name} reads the rows of feature '{feature}' from one table, and '{of[0]}' and '{of[1]}' have "
+                "pooling none and look it up; name it in one of them"
+            )
 
 
 def _check_shared(name: str, home: str, features: Sequence[str], held: Mapping[str, NamedTable]) -> None:

@@ -7,6 +7,7 @@ training goes. The batch is that of all ranks, so that losses are the same on an
 B samples of this rank, R ranks, D columns, N = R B items of the batch
 """
 
+from collections import Counter
 from itertools import pairwise
 from typing import Any
 
@@ -18,6 +19,7 @@ from torch.distributed.nn import functional as collectives
 from recsmith.errors import UsageError
 from recsmith.files import did_you_mean
 from recsmith.training.models.pooled_settings import TwoTowerSettings
+from recsmith.training.tables.plain import outputs_of
 
 
 class TwoTower(nn.Module):
@@ -52,8 +54,12 @@ class TwoTowerBody(nn.Module):
 
     def __init__(self, settings: TwoTowerSettings, configs: Any, dense: int) -> None:
         super().__init__()
-        widths = {name: each.embedding_dim for each in configs for name in each.feature_names}
-        rows = {name: each.num_embeddings for each in configs for name in each.feature_names}
+        outputs = outputs_of(configs)
+        widths, rows, self.names = Counter[str](), dict[str, int](), dict[str, list[str]]()
+        for each in outputs:
+            widths[each.feature] += each.config.embedding_dim
+            rows[each.feature] = max(rows.get(each.feature, 0), each.config.num_embeddings)
+            self.names.setdefault(each.feature, []).append(each.name)
         odd = next((name for name in (*settings.user, *settings.item) if name not in widths), None)
         if odd is not None:
             raise UsageError(
@@ -83,14 +89,17 @@ class TwoTowerBody(nn.Module):
 
     def users(self, dense_features: torch.Tensor, pooled: Any) -> torch.Tensor:
         """Vectors of users (B, D), the temperature in them."""
-        told = torch.cat([dense_features, *(pooled[name] for name in self.settings.user)], dim=1)
+        told = torch.cat([dense_features, *self._vectors(pooled, self.settings.user)], dim=1)
         return nn.functional.normalize(self.user(told), dim=1) / self.settings.temperature
 
     def items(self, pooled: Any) -> torch.Tensor:
         """Vectors of items (B, D), of length 1."""
-        return nn.functional.normalize(
-            self.item(torch.cat([pooled[name] for name in self.settings.item], dim=1)), dim=1
-        )
+        told = torch.cat(self._vectors(pooled, self.settings.item), dim=1)
+        return nn.functional.normalize(self.item(told), dim=1)
+
+    def _vectors(self, pooled: Any, features: tuple[str, ...]) -> list[torch.Tensor]:
+        """What all tables that look features up say of them, (B, D) each."""
+        return [pooled[name] for feature in features for name in self.names[feature]]
 
     def _ids(self, sparse_features: Any) -> torch.Tensor:
         """The id of each sample's item (B,); -1 of a place without a sample."""

@@ -1,6 +1,7 @@
 """Optimizers of a run: fused ones for sharded tables, plain twins for copied ones, any of torch's for the rest."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Literal, cast
 
 import torch
@@ -24,22 +25,38 @@ def fuse(parameters: Iterable[tuple[str | None, nn.Parameter]], optimizer: Spars
 
     TorchRec hands arguments on to FBGEMM as they are, which takes betas apart; torch's Adam would not take them so.
     """
-    made, kind = sparse_arguments(optimizer), table_class(optimizer.name)
-    if "betas" in made:
-        made["beta1"], made["beta2"] = made.pop("betas")
-        kind = FbgemmAdam if kind is torch.optim.Adam else kind  # TorchRec's stands for FBGEMM's
-    for rate, group in by_rate(parameters, optimizer).items():
-        apply_optimizer_in_backward(kind, group, {**made, "lr": rate})
+    for own, group in by_optimizer(parameters, optimizer).items():
+        made, kind = sparse_arguments(own), table_class(own.name)
+        if "betas" in made:
+            made["beta1"], made["beta2"] = made.pop("betas")
+            kind = FbgemmAdam if kind is torch.optim.Adam else kind  # TorchRec's stands for FBGEMM's
+        apply_optimizer_in_backward(kind, group, made)
 
 
-def by_rate(
+def by_optimizer(
     parameters: Iterable[tuple[str | None, nn.Parameter]], optimizer: SparseOptimizer
-) -> dict[float, list[nn.Parameter]]:
-    """The parameters of tables by their learning rates."""
-    found: dict[float, list[nn.Parameter]] = {}
+) -> dict[SparseOptimizer, list[nn.Parameter]]:
+    """The parameters of tables by their optimizers, each with its rate and settings, without its schedule."""
+    found: dict[SparseOptimizer, list[nn.Parameter]] = {}
     for table, parameter in parameters:
-        found.setdefault(optimizer.rate_of(table), []).append(parameter)
+        found.setdefault(replace(optimizer.of(table), schedule=()), []).append(parameter)
     return found
+
+
+def copied_optimizer(parameters: Mapping[str, nn.Parameter], optimizer: SparseOptimizer) -> KeyedOptimizer:
+    """The optimizer of tables that every rank has a copy of, one class for each of their optimizers' names."""
+    names = {id(each): name for name, each in parameters.items()}
+    groups: dict[str, list[tuple[SparseOptimizer, list[nn.Parameter]]]] = {}
+    for own, group in by_optimizer(((table_of(name), each) for name, each in parameters.items()), optimizer).items():
+        groups.setdefault(own.name, []).append((own, group))
+
+    def made(kind: str, some: list[tuple[SparseOptimizer, list[nn.Parameter]]]) -> KeyedOptimizer:
+        mine = {names[id(each)]: each for _, group in some for each in group}
+        given = [{"params": group, **sparse_arguments(own)} for own, group in some]
+        return KeyedOptimizerWrapper(mine, lambda _: table_class(kind)(given, **sparse_arguments(some[0][0])))
+
+    parts = [made(kind, some) for kind, some in groups.items()]
+    return parts[0] if len(parts) == 1 else CombinedOptimizer([("", each) for each in parts])
 
 
 def table_class(name: str) -> type[torch.optim.Optimizer]:
@@ -72,10 +89,7 @@ def combined_optimizer(
     sparse, plain = optimizers.sparse, optimizers.dense
     parts: list[Any] = [("sparse", scheduled(fused, "sparse", optimizers))] if fused.params else []
     if copied:
-        rates = by_rate(((table_of(name), each) for name, each in copied.items()), sparse)
-        groups = [{"params": each, "lr": rate} for rate, each in rates.items()]
-        twin = KeyedOptimizerWrapper(copied, lambda _: table_class(sparse.name)(groups, **sparse_arguments(sparse)))
-        parts.append(("copied", scheduled(twin, "sparse", optimizers)))
+        parts.append(("copied", scheduled(copied_optimizer(copied, sparse), "sparse", optimizers)))
     if dense:
         made: KeyedOptimizer = KeyedOptimizerWrapper(dense, lambda ps: dense_optimizer(ps, plain))
         if plain.clip_norm is not None:

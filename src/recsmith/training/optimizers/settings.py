@@ -1,12 +1,12 @@
 """Optimizers as a run file names them, and how their learning rates change; optimizers.py makes them."""
 
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
 from fnmatch import fnmatchcase
 from typing import Any
 
 from recsmith._types import noun
-from recsmith.errors import check_rules, outside
+from recsmith.errors import UsageError, check_rules, outside
 from recsmith.workloads.optimizers import OPTIMIZERS, OptimizerName
 
 Stage = dict[str, Any]
@@ -32,18 +32,29 @@ def positive(name: str, value: float) -> str | None:
 
 
 @noun
-class TableRate:
-    """The learning rate of some tables, in place of that of all.
+class OptimizerRule:
+    """The optimizer of some tables, or its settings, in place of those of all.
 
-    tables: a name, or a pattern such as 'item*'; of several that fit, the first one counts. learning_rate: theirs; a
-    schedule scales it as that of the others.
+    tables: a name, or a pattern such as 'item*'; of several that fit, the first one counts. name: of another optimizer,
+    whose other settings are then its own defaults; none: that of all. learning_rate: theirs; a schedule scales it as
+    that of the others. eps, weight_decay, beta1, beta2: theirs.
     """
 
     tables: str
-    learning_rate: float
+    name: OptimizerName | None = None
+    learning_rate: float | None = None
+    eps: float | None = None
+    weight_decay: float | None = None
+    beta1: float | None = None
+    beta2: float | None = None
 
     def __post_init__(self) -> None:
-        check_rules(positive(f"optimizers.sparse.tables: learning_rate of '{self.tables}'", self.learning_rate))
+        where = f"optimizers.sparse.tables of '{self.tables}'"
+        given = [each.name for each in fields(self) if each.name != "tables" and getattr(self, each.name) is not None]
+        check_rules(
+            None if given else f"{where} says nothing but the tables; give a name, a learning_rate or another setting",
+            None if self.learning_rate is None else positive(f"{where}: learning_rate", self.learning_rate),
+        )
 
 
 @noun
@@ -54,7 +65,7 @@ class SparseOptimizer:
     warm-up and decay. eps, beta1, beta2: as in torch.optim. weight_decay: of adam, lamb and partial_rowwise_adam, by
     which rows that are looked up shrink, as in torch.optim.AdamW. One that an optimizer does not have is refused,
     unless it has its default. schedule: of the learning rate, by schedulers of torch.optim.lr_scheduler that follow
-    each other (docs/train.md). tables: rates of some tables, by their names.
+    each other (docs/train.md). tables: optimizers, rates and settings of some tables, by their names.
     """
 
     name: OptimizerName = "rowwise_adagrad"
@@ -64,12 +75,27 @@ class SparseOptimizer:
     beta1: float = 0.9
     beta2: float = 0.999
     schedule: tuple[Stage, ...] = ()
-    tables: tuple[TableRate, ...] = ()
+    tables: tuple[OptimizerRule, ...] = ()
 
-    def rate_of(self, table: str | None) -> float:
-        """The learning rate of a table before its schedule."""
-        fit = (each.learning_rate for each in self.tables if table is not None and fnmatchcase(table, each.tables))
-        return next(fit, self.learning_rate)
+    def of(self, table: str | None) -> "SparseOptimizer":
+        """The optimizer of a table: without rules, and its learning rate before its schedule."""
+        fit = (each for each in self.tables if table is not None and fnmatchcase(table, each.tables))
+        return self._under(next(fit, None))
+
+    @property
+    def names(self) -> tuple[OptimizerName, ...]:
+        """The optimizers that its tables may have, each once; its own first, where a rule for all leaves any to it."""
+        own = () if any(each.tables == "*" for each in self.tables) else (self.name,)
+        return tuple(dict.fromkeys((*own, *(each.name or self.name for each in self.tables))))
+
+    def _under(self, rule: OptimizerRule | None) -> "SparseOptimizer":
+        if rule is None:
+            return replace(self, tables=())
+        given = {each.name: getattr(rule, each.name) for each in fields(rule) if each.name != "tables"}
+        given = {name: value for name, value in given.items() if value is not None}
+        if given.get("name", self.name) == self.name:
+            return replace(self, tables=(), **given)
+        return SparseOptimizer(**{"learning_rate": self.learning_rate, "schedule": self.schedule, **given})
 
     def __post_init__(self) -> None:
         numbers = [each for each in fields(self) if each.name in NUMBERS]
@@ -86,6 +112,12 @@ class SparseOptimizer:
             ),
             *wrong_schedule("optimizers.sparse.schedule", self.schedule),
         )
+        for rule in self.tables:
+            try:
+                self._under(rule)
+            except UsageError as error:
+                said = str(error).removeprefix("optimizers.sparse.")
+                raise UsageError(f"optimizers.sparse.tables of '{rule.tables}': {said}") from None
 
 
 @noun
@@ -136,7 +168,7 @@ class RunOptimizers:
             "optimizers has a schedule beside warmup_steps or decay_steps; write a stage of LinearLR for these"
             if (self.sparse.schedule or self.dense.schedule) and (self.warmup_steps or self.decay_steps)
             else None,
-            "optimizers.sparse.tables gives rates beside warmup_steps or decay_steps; write optimizers.sparse.schedule "
+            "optimizers.sparse.tables stands beside warmup_steps or decay_steps; write optimizers.sparse.schedule "
             "in place of these"
             if self.sparse.tables and (self.warmup_steps or self.decay_steps)
             else None,

@@ -10,7 +10,7 @@ from recsmith.errors import UsageError
 from recsmith.files import Raw, Source, decode, encode, source_text
 from recsmith.jobs.launch import launch
 from recsmith.scoring.scores import Scores
-from recsmith.training.job.card import CARD, found_model, read_card
+from recsmith.training.job.card import CARD, read_card, trained_model
 from recsmith.training.launch.prerequisites import own_modules
 from recsmith.training.launch.ranks import local_ranks
 from recsmith.training.optimizers.settings import DenseOptimizer
@@ -39,7 +39,7 @@ def evaluate(
     file = output / "run.json"
     if file.exists() and first_of(system.trained_runs(load_run(file)) for system in systems()):
         raise UsageError(f"'{output}' holds no trained model; give the folder of one of its members, '{output}/NAME'")
-    model = found_model(folder)
+    model = trained_model(folder)
     card, run = read_card(model), replace(_run_of(model, data), plan="auto")
     run = replace(run, systems={name: run.systems.get(name, {}) for name in card.systems or {}})
     with own_modules(run, Path.cwd() / "run.json"):

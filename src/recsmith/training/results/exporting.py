@@ -2,29 +2,61 @@
 
 import shutil
 from pathlib import Path
+from typing import Literal, cast
 
 from recsmith.data.columns.rows import RawRowReader
 from recsmith.errors import UsageError
-from recsmith.files import Source, source_text
+from recsmith.files import Raw, Source, dump_json, parse_json, read_text, source_text, write_text
 from recsmith.files.writable import whole_folder
-from recsmith.training.job.card import found_model, read_card
+from recsmith.training.job.card import CARD, ONNX_FILE, StoredTables, read_card, trained_model
 
 
-def export_model(run: Source, folder: Source) -> tuple[str, ...]:
+def export_model(
+    run: Source, folder: Source, *, tables: StoredTables = "fp32", runtime: Literal["torch", "onnx"] = "torch"
+) -> tuple[str, ...]:
     """Write the model of a run into a new folder: weights, card, vocabularies; transforms are in the card.
 
-    It returns the columns that rows must have.
+    It returns the columns that rows must have. tables: fp16, or int8 with a scale and a bias for each row, which take a
+    half and a quarter of the bytes. runtime: onnx writes a file of ONNX in place of weights (onnx_export.py).
 
-    `load_model` of the folder scores raw rows, and needs nothing beside it.
+    `load_model` of the folder scores raw rows, or `load_onnx`, and needs nothing beside it.
 
     Raises:
-        UsageError: the run has no trained model, it was trained on ids, or something is in the folder.
+        UsageError: the run has no trained model, it was trained on ids, its tables cannot be stored so, ONNX lacks an
+            operator of the model, or something is in the folder.
+        MissingExtra: packages of ONNX are not installed.
         RecSmithError: the disk is full, or refuses.
     """
-    model, target = found_model(run), Path(source_text(folder, "the folder of an export"))
+    model, target = trained_model(run), Path(source_text(folder, "the folder of an export"))
     if target.exists():
         raise UsageError(f"cannot write '{target}': something is there; give a new folder, or remove it first")
-    names = RawRowReader(read_card(model).data).names  # says why, where there are no raw rows
+    card = read_card(model)
+    names = RawRowReader(card.data).names  # says why, where there are no raw rows
+    if runtime == "onnx" and tables != "fp32":
+        raise UsageError(f"an export for ONNX has tables in fp32, not {tables}; leave --tables out")
+    if tables == "fp32" and runtime == "torch":
+        with whole_folder(target) as partial:
+            shutil.copytree(model, partial, dirs_exist_ok=True)
+        return names
+
+    from recsmith.training.job.export import WEIGHTS
+
+    beside = shutil.ignore_patterns(WEIGHTS)
+    if runtime == "onnx":
+        from recsmith.training.results.onnx_export import export_onnx
+        from recsmith.training.results.serving import load_model
+
+        with whole_folder(target) as partial:
+            export_onnx(load_model(model), partial / ONNX_FILE)
+            shutil.copytree(model, partial, dirs_exist_ok=True, ignore=beside)
+        return names
+
+    from recsmith.training.results.quantised_tables import check_quantised, write_quantised
+
+    check_quantised(card)
     with whole_folder(target) as partial:
-        shutil.copytree(model, partial, dirs_exist_ok=True)
+        shutil.copytree(model, partial, dirs_exist_ok=True, ignore=beside)
+        write_quantised(model, partial, "fp16" if tables == "fp16" else "int8")
+        raw = cast(Raw, parse_json(read_text(str(partial / CARD)), str(partial / CARD)))
+        write_text(str(partial / CARD), dump_json({**raw, "tables": tables}))
     return names

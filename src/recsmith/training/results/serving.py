@@ -5,7 +5,6 @@ B samples
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,29 +14,35 @@ import torch
 
 from recsmith.data import Batch, DataSchema, JaggedIds
 from recsmith.data.columns.rows import RawRowReader, Rows
-from recsmith.data.domain import id_outside, wrong_values
 from recsmith.errors import UsageError
 from recsmith.files import Source, source_text
 from recsmith.training.batches import as_tensors
-from recsmith.training.job.card import CARD, ModelCard, read_card
+from recsmith.training.job.card import CARD, ONNX_FILE, ModelCard, read_card
 from recsmith.training.job.export import WEIGHTS, opened_weights
 from recsmith.training.job.models import Task, build_task
 from recsmith.training.losses.settings import number_tasks
-from recsmith.training.run.tables import tables_of
+from recsmith.training.results.quantised_tables import dequantised, stored_shapes, use_quantised
+from recsmith.training.results.samples import check_samples, rows_of
 from recsmith.training.seams.system import systems, use_systems_of
 from recsmith.training.stores.protocol import WholeTensor
+from recsmith.training.tables.features import Features
 from recsmith.training.tables.plain import features_of, vectors_of
+from recsmith.training.tables.protocol import table_of
 
 
 class Predictor:
-    """A trained model: probabilities of samples. schema: which features and dense columns a sample has."""
+    """A trained model: probabilities of samples. schema: which features and dense columns a sample has.
 
-    def __init__(self, task: Task, card: ModelCard) -> None:
-        self.card = card
-        self.task, self.schema, self.features = task.eval(), card.data, features_of(task)
-        tables, raw = tables_of(card.model, card.data), self.features.raw
-        self.rows = {name: table.num_embeddings for table in tables for name in table.features if name not in raw}
-        self.rows |= dict.fromkeys(raw, 2**63 - 1)
+    stored: rows of tables that are stored smaller, by the names of parameters.
+    """
+
+    def __init__(
+        self, task: Task, card: ModelCard, features: Features, stored: Mapping[str, torch.Tensor] | None = None
+    ) -> None:
+        self.card, self.stored = card, {table_of(name): rows for name, rows in (stored or {}).items()}
+        self.task, self.schema, self.features = task.eval(), card.data, features
+        raw = self.features.raw  # ids without end
+        self.rows = {name: count for name, count in rows_of(card).items() if name not in raw}
 
     def predict(self, batch: Batch) -> np.ndarray:
         """Probabilities (B, L) of the samples of a batch, whose labels do not matter; of a number, what it would be.
@@ -48,9 +53,13 @@ class Predictor:
         self.check(batch)
         with torch.no_grad():
             _, (_, logits, _, _) = self.task(as_tensors(batch, self.features))
-        said = number_tasks(self.card.model.tasks, self.schema)
-        chances = torch.tensor([name not in said for name in self.schema.labels])
+        chances = torch.tensor([name not in self.numbers for name in self.schema.labels])
         return torch.where(chances, logits.sigmoid(), logits).numpy()
+
+    @cached_property
+    def numbers(self) -> tuple[str, ...]:
+        """Labels that the model says itself."""
+        return number_tasks(self.card.model.tasks, self.schema)
 
     def check(self, batch: Batch) -> None:
         """Refuse values that the model was not trained on, by the rule of all data.
@@ -58,17 +67,7 @@ class Predictor:
         Raises:
             UsageError: an id is no row of its table, or a dense value or weight is no finite number.
         """
-        for rows, text in wrong_values(replace(batch, labels=np.zeros_like(batch.labels)), self.schema).values():
-            raise UsageError(f"sample {int(rows.argmax())} has {text}")
-        for name, rows in self.rows.items():
-            odd = id_outside(batch.ids[name].values, rows)
-            if odd is not None and name in self.features.raw:
-                raise UsageError(f"feature '{name}' has id {odd}; raw ids are whole numbers from 0 on, below 2^63")
-            if odd is not None:
-                raise UsageError(
-                    f"feature '{name}' has id {odd}, and its table {rows:,} rows; give whole numbers from 0 to "
-                    f"{rows - 1:,}, as the data that the model was trained on has them"
-                )
+        check_samples(batch, self.schema, self.rows, tuple(self.features.raw))
 
     def predict_rows(self, rows: Rows) -> np.ndarray:
         """Probabilities (B, L) of raw rows, with the columns that the data of the model has.
@@ -92,7 +91,8 @@ class Predictor:
         Raises:
             UsageError: there is no such table.
         """
-        return vectors_of(self.task, name).numpy()
+        rows = self.stored.get(name)
+        return (vectors_of(self.task, name) if rows is None else dequantised(rows)).numpy()
 
     def __call__(
         self,
@@ -172,12 +172,21 @@ def load_model(folder: Source) -> Predictor:
     """
     logging.getLogger("torch.fx._symbolic_trace").setLevel(logging.ERROR)  # it warns of how TorchRec asks it
     path = Path(source_text(folder, "the folder of a model"))
+    if (path / ONNX_FILE).exists():
+        raise UsageError(f"'{path}' holds a model for ONNX; load it by recsmith.training.load_onnx")
     card = read_card(path)
     use_systems_of(card, str(path / CARD))
-    task = build_task(card.model, card.data, card.seed, tables_on="cpu")
-    expected = {name: WholeTensor(value.dtype, tuple(value.shape)) for name, value in task.state_dict().items()}
+    task = build_task(card.model, card.data, card.seed, tables_on="cpu" if card.tables == "fp32" else "meta")
+    features, whole = features_of(task), {
+        name: WholeTensor(value.dtype, tuple(value.shape)) for name, value in task.state_dict().items()
+    }  # fmt: skip
+    expected = stored_shapes(whole, card.tables)
     with opened_weights(path / WEIGHTS, expected) as opened:
-        task.load_state_dict({name: opened.get_tensor(name) for name in expected})
+        weights = {name: opened.get_tensor(name) for name in expected}
+    stored = {} if card.tables == "fp32" else {name: each for name, each in weights.items() if table_of(name)}
+    if card.tables != "fp32":
+        use_quantised(task, stored, card.tables)
+    task.load_state_dict({name: each for name, each in weights.items() if name not in stored}, strict=not stored)
     for system in systems():
         system.before_serving(task, card)
-    return Predictor(task, card)
+    return Predictor(task, card, features, stored)

@@ -60,6 +60,26 @@ AHEAD_OF_BATCHES = PlainPart("pipeline: sparse_dist", Capabilities({job.EXCHANGE
 
 
 @dataclass(frozen=True)
+class SharedFeature(RefusesNothing):
+    """A feature that several tables look up: what is made of its ids is not the same for each."""
+
+    needs: ClassVar[Capabilities] = Capabilities({job.TABLES, job.BAGS, job.IDS})
+    lacks: ClassVar[Capabilities] = Capabilities({job.ONE_TABLE})
+    feature: str
+    label: str = "a feature in two tables"
+
+    @property
+    def cures(self) -> Mapping[str, str]:
+        """To look it up once."""
+        return {job.TABLES: f"look '{self.feature}' up in one table, or leave the other out"}
+
+    @property
+    def stands(self) -> str:
+        """Which feature it is."""
+        return f"several tables look '{self.feature}' up"
+
+
+@dataclass(frozen=True)
 class OwnStep(RefusesNothing):
     """A step that a class of the user's makes."""
 

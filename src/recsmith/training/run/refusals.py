@@ -15,6 +15,7 @@ from recsmith.plans import Plan
 from recsmith.training.models import POOLED_MODELS
 from recsmith.training.run import BUILT_IN, Run, RunModel, RunTable
 from recsmith.training.run import parts as core
+from recsmith.training.run.tables import shared_features
 from recsmith.training.seams import capabilities as job
 from recsmith.training.seams import systems
 from recsmith.training.seams.capabilities import Capabilities, Part, PlainPart
@@ -23,6 +24,7 @@ from recsmith.training.seams.capabilities import Capabilities, Part, PlainPart
 def model_parts(model: RunModel, *, tables: Sequence[RunTable], weighted: bool = False) -> list[Part]:
     """The parts of a model. weighted: whether ids of its data have weights."""
     sequences = [each.name for each in tables if each.pooling == "none"]
+    twice = shared_features(tables)
     built = [part for each in systems() for part in each.table_parts(model)]
     named = any(job.key_of(part) == "model.table_module" for part in built)
     found: list[tuple[bool, Part]] = [
@@ -31,6 +33,7 @@ def model_parts(model: RunModel, *, tables: Sequence[RunTable], weighted: bool =
         (model.table_module is not None and not named, core.OWN_TABLES),
         (model.name in (*BUILT_IN, *POOLED_MODELS), core.BUILT_IN_MODEL),
         (model.name == "two_tower", core.TWO_TOWER),
+        (bool(twice), core.SharedFeature(next(iter(twice), ""))),
         (bool(model.initial), core.INITIAL),
         (weighted, core.WEIGHTS),
         *((True, part) for part in loss_parts(model)),
@@ -79,7 +82,7 @@ def row_parts(run: Run) -> list[Part]:
 
 def device_parts(run: Run, device: str) -> list[Part]:
     """The parts of a run that go with a kind of device or not, whatever its plan is."""
-    return [core.CPU if device == "cpu" else core.GPU, core.TableOptimizer(run.optimizers.sparse.name)]
+    return [core.CPU if device == "cpu" else core.GPU, *map(core.TableOptimizer, run.optimizers.sparse.names)]
 
 
 def placed_parts(run: Run, plan: Plan, device: str) -> list[Part]:

@@ -54,7 +54,7 @@ Component = str | dict[str, Any]  # a name or module:Class, or a mapping with `n
 
 @noun
 class RunTable:
-    """An embedding table, where the run does not take the data's: several features may share it.
+    """An embedding table, where the run does not take the data's: several features may share it, and one have several.
 
     name: unlike any other. num_embeddings: its rows. embedding_dim: its columns; none: those of the model. features: of
     the data; the table's own name where there are none. pooling: none keeps the rows of each id, for a model of yours
@@ -94,7 +94,7 @@ class RunModel(ModelKeys):
     """Which model is trained.
 
     name: dlrm, dlrm_dcn, deepfm (torchrec.models); hstu, sasrec, din, which read histories (docs/sequences.md); mmoe,
-    ple, which learn several labels, two_tower (docs/tasks.md); or a function of yours, 'module:function'.
+    ple, which learn several labels, two_tower (docs/tasks.md); wide_deep; or a function of yours, 'module:function'.
     embedding_dim: of every table that names no other. bottom, top: layer sizes of the dense and of the last part,
     without their last layers, which follow from embedding_dim and from the one label. cross_layers, cross_rank: of
     dlrm_dcn. hidden, factors: of deepfm. tables: instead of one table for each feature of the data. arguments: of a

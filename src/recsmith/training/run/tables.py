@@ -1,13 +1,21 @@
 """The embedding tables of a run: those that it names, or one for each feature of its data; without torch."""
 
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from recsmith.data import DataSchema
 from recsmith.errors import UsageError
 from recsmith.files import did_you_mean
-from recsmith.training.models import POOLING, sequence_settings, sequence_tables
+from recsmith.training.models import (
+    POOLING,
+    WIDE,
+    WideDeepSettings,
+    model_settings,
+    sequence_settings,
+    sequence_tables,
+)
 from recsmith.training.run import RunModel, RunTable
 from recsmith.training.seams import systems
 
@@ -16,8 +24,8 @@ def tables_of(model: RunModel, schema: DataSchema) -> tuple[RunTable, ...]:
     """The tables, every field filled in.
 
     Raises:
-        UsageError: a table names a feature that the data lacks, two look up the same one, a table is smaller than the
-            data's ids, or the data does not say how many ids a feature has.
+        UsageError: a table names a feature that the data lacks, or one twice, a table is smaller than the data's ids,
+            or the data does not say how many ids a feature has.
     """
     sizes: Mapping[str, int | None] = {feature.name: feature.num_embeddings for feature in schema.features}
     for system in systems():
@@ -36,6 +44,8 @@ def tables_of(model: RunModel, schema: DataSchema) -> tuple[RunTable, ...]:
         )
     else:
         made = tuple(_table_of(name, rows, model) for name, rows in sizes.items())
+        if isinstance(own := model_settings(model.name, model.arguments), WideDeepSettings):
+            made += tuple(_wide_table(table, own) for table in made)
     _check_names(made)
     if model.tables:
         _check_features(made, sizes)
@@ -44,6 +54,9 @@ def tables_of(model: RunModel, schema: DataSchema) -> tuple[RunTable, ...]:
 
 def _check_names(tables: tuple[RunTable, ...]) -> None:
     """UsageError for a name that no part of a model in PyTorch can have."""
+    twin = next((name for name, count in Counter(table.name for table in tables).items() if count > 1), None)
+    if twin is not None:
+        raise UsageError(f"two tables would be named '{twin}'; name the tables of the model (model.tables)")
     for table in tables:
         if not table.name:
             raise UsageError("a table of the model has an empty name; give it one")
@@ -71,8 +84,18 @@ def _table_of(feature: str, num_embeddings: int | None, model: RunModel) -> RunT
     return RunTable(name=feature, num_embeddings=num_embeddings, embedding_dim=model.embedding_dim, features=(feature,))
 
 
+def _wide_table(table: RunTable, settings: WideDeepSettings) -> RunTable:
+    """The table of weights beside a table of vectors, of the same feature."""
+    return replace(table, name=f"{table.name}{WIDE}", embedding_dim=settings.wide_columns)
+
+
+def shared_features(tables: Sequence[RunTable]) -> list[str]:
+    """Features that several tables look up, whose vectors TorchRec names 'feature@table'."""
+    counts = Counter(feature for table in tables for feature in table.features or (table.name,))
+    return [feature for feature, count in counts.items() if count > 1]
+
+
 def _check_features(tables: tuple[RunTable, ...], sizes: Mapping[str, int | None]) -> None:
-    owner: dict[str, str] = {}
     for table in tables:
         for feature in table.features:
             if feature not in sizes:
@@ -80,9 +103,8 @@ def _check_features(tables: tuple[RunTable, ...], sizes: Mapping[str, int | None
                     f"table '{table.name}' looks up feature '{feature}', which the data does not have"
                     f"{did_you_mean(feature, list(sizes))}"
                 )
-            if feature in owner:
-                raise UsageError(f"feature '{feature}' is looked up in '{owner[feature]}' and '{table.name}'; name one")
-            owner[feature] = table.name
+            if table.features.count(feature) > 1:
+                raise UsageError(f"table '{table.name}' names feature '{feature}' twice; name it once")
             if (sizes[feature] or 0) > table.num_embeddings:
                 raise UsageError(
                     f"table '{table.name}' has {table.num_embeddings:,} rows, and ids of feature '{feature}' go up to "

@@ -16,6 +16,8 @@ register(STEP, "accumulated", "recsmith.training.steps.accumulated:AccumulatedSt
 register(ROWS, "device", "recsmith.training.stores.device:DeviceRows")
 register(WATCHER, "loss_guard", "recsmith.training.watchers.loss_guard:LossGuard")
 register(WATCHER, "early_stopping", "recsmith.training.watchers.early_stopping:EarlyStopping")
+register(WATCHER, "mlflow", "recsmith.training.watchers.mlflow_runs:MlflowRuns")
+register(WATCHER, "wandb", "recsmith.training.watchers.wandb_runs:WandbRuns")
 register(WATCHER, "capture", "recsmith.training.watchers.capture:CaptureWatcher")
 register(WATCHER, "function", "recsmith.training.watchers.functions:FunctionWatcher")
 register(TABLES, "plain", "recsmith.training.tables.plain:plain")

@@ -30,7 +30,8 @@ MATRICES, FP32_WEIGHTS = "a dense layer with a matrix", "weights of dense layers
 FP32_PRODUCTS_NEEDED, BF16_PRODUCTS_NEEDED = "products of dense layers in fp32", "products of dense layers in bf16"
 ALONE = "samples that are learned each by itself"
 USUAL_START = "tables that start as torchrec's do"
-ONE_RATE = "one learning rate of all tables"
+ONE_RATE = "one optimizer and learning rate of all tables"
+ONE_TABLE = "each feature in one table"
 ONE_BATCH = "steps of one batch"
 GRADIENTS = "gradients of dense layers that cross ranks"
 

@@ -46,12 +46,13 @@ class DeviceRows(RowStore):
         """All rows are there."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Weights, and the state of the optimizers that keep any (PyTorch could not load parts that are empty).
+        """Weights, and the state of optimizers that keep any, of weights that have some: PyTorch loads no empty part.
 
         A rank without tables may have no optimizer, as where a step trains dense layers itself.
         """
         states = {name: part.state_dict()["state"] for name, part in self._optimizers()}
-        parts = {name: {"state": state} for name, state in states.items() if any(state.values())}
+        kept = {name: {key: each for key, each in state.items() if each} for name, state in states.items()}
+        parts = {name: {"state": state} for name, state in kept.items() if state}
         return {"model": self.model.state_dict(), **({"optimizer": parts} if parts else {})}
 
     def state_to_load(self) -> dict[str, Any]:
@@ -64,7 +65,8 @@ class DeviceRows(RowStore):
         """Weights are there already; optimizers are told theirs."""
         for name, part in self._optimizers():
             if name in state.get("optimizer", {}):
-                part.load_state_dict(state["optimizer"][name])
+                none = {key: dict[str, Any]() for key in part.state_dict()["state"]}
+                part.load_state_dict({"state": {**none, **state["optimizer"][name]["state"]}})
 
     def _at_home(self, state: State) -> State:
         """The state, whose tensors may be written into: caches that a GPU has of host memory are read no more.

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torchrec import KeyedJaggedTensor
 
@@ -52,10 +53,15 @@ def keyed_jagged(names: Sequence[str], bags: Mapping[str, JaggedIds]) -> KeyedJa
     jagged = [bags[name] for name in names]
     return KeyedJaggedTensor(
         keys=list(names),
-        values=torch.cat([torch.from_numpy(ids.values) for ids in jagged]),
-        lengths=torch.cat([torch.from_numpy(ids.lengths) for ids in jagged]),
+        values=torch.cat([_tensor(ids.values) for ids in jagged]),
+        lengths=torch.cat([_tensor(ids.lengths) for ids in jagged]),
         weights=weights_of(jagged),
     )
+
+
+def _tensor(values: npt.NDArray[Any]) -> torch.Tensor:
+    """The values; copied where they are those of Arrow, which PyTorch warns of, for it could write into them."""
+    return torch.from_numpy(values if values.flags.writeable else values.copy())
 
 
 def weights_of(bags: Sequence[JaggedIds]) -> torch.Tensor | None:
@@ -71,7 +77,7 @@ def joined(parts: Sequence[Features]) -> Features:
     special = next((part for part in parts if type(part) is not Features), Features(()))
     return replace(
         special,
-        names=tuple(name for part in parts for name in part.names),
+        names=tuple(dict.fromkeys(name for part in parts for name in part.names)),
         transforms={name: transform for part in parts for name, transform in part.transforms.items()},
         raw=tuple(name for part in parts for name in part.raw),
     )

@@ -2,12 +2,13 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
 from torchrec import EmbeddingBagCollection, EmbeddingBagConfig, EmbeddingCollection
 from torchrec.modules.embedding_configs import BaseEmbeddingConfig
+from torchrec.modules.embedding_modules import get_embedding_names_by_table
 
 from recsmith.errors import UsageError
 from recsmith.files import did_you_mean
@@ -60,6 +61,24 @@ def _found(module: nn.Module, seen: set[nn.Module]) -> Iterator[TableModule]:
 def features_of(model: nn.Module) -> Features:
     """Features that a model's tables look up."""
     return joined([tables.features() for tables in table_modules(model)])
+
+
+class Output(NamedTuple):
+    """The vectors of a feature of one table. name: in what the collection returns."""
+
+    name: str
+    feature: str
+    config: Any
+
+
+def outputs_of(configs: Sequence[Any]) -> list[Output]:
+    """What a collection returns, in the order of its tables: 'user', or 'user@wide' where several look 'user' up."""
+    named = zip(configs, get_embedding_names_by_table(list(configs)), strict=True)
+    return [
+        Output(name, feature, config)
+        for config, names in named
+        for name, feature in zip(names, config.feature_names, strict=True)
+    ]
 
 
 def configs_of(model: nn.Module) -> list[BaseEmbeddingConfig]:

@@ -40,8 +40,11 @@ class TableModule(Protocol):
     """
 
     def features(self) -> Features:
-        """What batches must hold for them: ids of all that stored tables look up, where nothing else is said."""
-        return Features(tuple(name for config in self.stored() for name in config.feature_names))
+        """What batches must hold for them: ids of all that stored tables look up, where nothing else is said.
+
+        A feature of several tables stands in batches once.
+        """
+        return Features(tuple(dict.fromkeys(name for config in self.stored() for name in config.feature_names)))
 
     def stored(self) -> list[BaseEmbeddingConfig]:
         """TorchRec's configs of the tables that are stored, before they are sharded."""

@@ -40,12 +40,16 @@ class Watchers:
         self.named: dict[str, Any] = {}
         self.wishes: dict[str, Any] = {}  # the first Wish of each kind
         self.rolled_back: Counter[int] = Counter()  # how often, by the steps of checkpoints
+        self._deaf = set[str]()  # names of those that hear no more lines
         self.times: Any = None  # RankTimes of the job that is trained, where its ranks are timed
 
     def watch(self, job: Any) -> None:
         """Watch the steps of a job, from what its checkpoint kept of each watcher; its next ones keep it, too."""
+        from recsmith.training.watchers.protocol import SeenLine
+
         job.keeps[STATES] = lambda: self.states() or None
         self.begin(job.progress.kept.get(STATES, {}))
+        job.log.heard = lambda event, values: self.hear(SeenLine(event, values, job))
 
     def begin(self, states: Mapping[str, Raw]) -> None:
         """Make the watchers, which go on from these states; those that are there already stay as they are."""
@@ -86,6 +90,22 @@ class Watchers:
     def look_at_period(self, seen: Any) -> None:
         """The same of a period that was scored (SeenPeriod)."""
         self._heard_by_all("look_at_period", seen, f"at period {seen.period}")
+
+    def hear(self, line: Any) -> None:
+        """Let each that wants hear of a line of the log (SeenLine). What it raises costs its lines, and not the run."""
+        from recsmith.training.random_states import random_kept
+
+        for name, watcher in self.named.items():
+            hear = getattr(watcher, "hear", None)
+            if hear is None or name in self._deaf:
+                continue
+            try:
+                with random_kept():
+                    hear(line)
+            except Exception as error:
+                self._deaf.add(name)
+                said = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
+                line.job.log.say({"note": f"watcher '{name}' cannot write ({said}); training goes on without it"})
 
     def _heard_by_all(self, method: str, seen: Any, where: str) -> None:
         for name, watcher in self.named.items():

@@ -59,6 +59,15 @@ class SeenPeriod:
     job: TrainingJob
 
 
+@dataclass(frozen=True)
+class SeenLine:
+    """A line of log.jsonl: its event, such as train or test, what it says, and the job; of rank 0."""
+
+    event: str
+    values: Raw
+    job: TrainingJob
+
+
 class Watcher(Protocol):
     """Looks at every so many steps. One is made on each rank when the job begins, and lasts as long as the job."""
 
@@ -75,6 +84,9 @@ class Watcher(Protocol):
     def look_at_period(self, seen: SeenPeriod) -> Wish | None:
         """Look at a period of a stream that was scored, before it is trained on."""
         return None
+
+    def hear(self, line: SeenLine) -> None:
+        """Hear of a line of log.jsonl, on rank 0; what this raises is told once, and training goes on without it."""
 
     def to_raw(self) -> Raw | None:
         """What a checkpoint keeps of it (JSON data), of rank 0; None for nothing."""

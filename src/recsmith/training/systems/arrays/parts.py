@@ -14,6 +14,7 @@ from recsmith.training.seams.capabilities import (
     LOSS,
     OF_ONE_MODEL,
     ONE_RATE,
+    ONE_TABLE,
     USUAL_START,
     Capabilities,
     Part,
@@ -26,7 +27,7 @@ PIPELINES = ("auto", "base", "sparse_dist", "prefetch_sparse_dist")
 class TrainedTogether:
     """Several models in one job."""
 
-    needs: ClassVar[Capabilities] = (OF_ONE_MODEL - {LOSS}) | {ALONE, ONE_RATE, USUAL_START}
+    needs: ClassVar[Capabilities] = (OF_ONE_MODEL - {LOSS}) | {ALONE, ONE_RATE, ONE_TABLE, USUAL_START}
     cures: ClassVar[Mapping[str, str]] = {ANYTHING: "leave it out, or write array.together: never"}
     label: str = "array"
 

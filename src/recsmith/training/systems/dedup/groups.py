@@ -10,7 +10,7 @@ from recsmith.files import did_you_mean
 from recsmith.prediction.dedup import dedup_price
 from recsmith.training.run import Run, RunTable
 from recsmith.training.run.refusals import check_together, data_parts
-from recsmith.training.run.tables import tables_of
+from recsmith.training.run.tables import shared_features, tables_of
 from recsmith.training.sources import BatchSource, first_batch
 from recsmith.units import counted as counted_of
 
@@ -46,6 +46,9 @@ def deduplication_of(run: Run, source: BatchSource) -> Deduplication:
     check_together(data_parts(run))
     sample = first_batch(source, run.data.largest_batch, shuffle=run.data.shuffle)
     tables = tables_of(run.model, source.schema)
+    if wanted == "auto" and (twice := shared_features(tables)):
+        why = f"deduplicate: several tables look '{twice[0]}' up, so data.deduplicate, which is auto, is off"
+        return Deduplication(told=(why,))
     if wanted == "auto":
         groups = chosen(dedup_groups(sample))
         found = _arranged(groups, tables, whole=False)

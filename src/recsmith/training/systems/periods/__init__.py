@@ -2,7 +2,7 @@
 
 settings.py is what a run says, updates/ how a new period is learned; without torch.
 source.py reads a period at a time, stretches.py scores between them, deciding.py replays first periods to see which
-update pays (arms.py), and replay.py is `recsmith bench online`.
+update pays (arms.py), replay.py is `recsmith bench online`, and deltas.py writes what each period changed.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,13 +12,14 @@ from typing import Any, ClassVar
 from recsmith._components import parsed, register
 from recsmith.files import Raw
 from recsmith.training.seams.capabilities import BAGS, FORMATS, ORDER, STEP, Capabilities, PlainPart, RefusesNothing
-from recsmith.training.seams.system import UPDATE, RunFacts, System, SystemTold
+from recsmith.training.seams.system import UPDATE, WATCHER, RunFacts, System, SystemTold
 from recsmith.training.systems.periods.settings import Periods
 
 register(UPDATE, "incremental", "recsmith.training.systems.periods.updates.passes:Incremental")
 register(UPDATE, "window", "recsmith.training.systems.periods.updates.passes:WindowUpdate")
 register(UPDATE, "auto", "recsmith.training.systems.periods.updates.auto:AutoUpdate")
 register(UPDATE, "future_gradient", "recsmith.training.systems.periods.updates.future_gradient:FutureGradient")
+register(WATCHER, "period_deltas", "recsmith.training.systems.periods.deltas:PeriodDeltas")
 
 
 IN_PERIODS = PlainPart("data.periods", Capabilities({ORDER}), Capabilities({FORMATS}))

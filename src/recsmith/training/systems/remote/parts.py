@@ -22,13 +22,15 @@ class TablesOnServers:
     """Tables on processes beside the trainers."""
 
     needs: ClassVar[Capabilities] = (job.OF_ONE_MODEL - {job.LOSS}) | {
-        job.ALONE, job.EXCHANGE, job.FP32_TABLES, job.ON_CPU, job.ONE_PLACE, job.ONE_RATE, job.USUAL_START
+        job.ALONE, job.EXCHANGE, job.FP32_TABLES, job.ON_CPU, job.ONE_PLACE, job.ONE_RATE, job.ONE_TABLE,
+        job.USUAL_START,
     }  # fmt: skip
     cures: ClassVar[Mapping[str, str]] = {
         job.FP32_TABLES: "give it fp32",
         job.ALONE: "leave remote out, or take another model",
         job.USUAL_START: "leave one of them out",
         job.ONE_RATE: "leave one of them out",
+        job.ONE_TABLE: "look it up in one table, or leave remote out",
         job.ON_CPU: "leave remote out there, since PyTorch discourages its RPC on GPUs",
         job.ONE_PLACE: "use a plan without data_parallel, or leave remote out",
     }

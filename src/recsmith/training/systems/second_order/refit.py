@@ -24,7 +24,7 @@ from recsmith.errors import RecSmithError, UsageError
 from recsmith.files import Source, encode, source_text
 from recsmith.scoring.scores import Scores
 from recsmith.training.batches import as_tensors
-from recsmith.training.job.card import ModelCard, found_model, read_card
+from recsmith.training.job.card import ModelCard, read_card, trained_model
 from recsmith.training.job.export import export_changed
 from recsmith.training.results.copies import (
     batches_like,
@@ -80,7 +80,7 @@ def refit(
             least loss. Nothing is written then.
     """
     settings, say = settings or RefitSettings(), on_progress or (lambda _: None)
-    model = found_model(folder)
+    model = trained_model(folder)
     target = model.parent / REFIT if output is None else Path(source_text(output, "an output"))
     check_target(target, model, force=force, made="refit", what="model that was fitted again")
     card = read_card(model)

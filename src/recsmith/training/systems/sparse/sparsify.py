@@ -26,7 +26,7 @@ from recsmith.errors import UsageError
 from recsmith.files import Source, encode, source_text
 from recsmith.scoring.scores import Scores
 from recsmith.training.batches import as_tensors
-from recsmith.training.job.card import found_model, read_card
+from recsmith.training.job.card import read_card, trained_model
 from recsmith.training.job.export import export_changed
 from recsmith.training.job.sharded import table_of
 from recsmith.training.results.copies import (
@@ -162,7 +162,7 @@ def sparsify(
             without samples; the output is the model, or something else. Nothing is written then.
     """
     settings, say = settings or SparsitySettings(), on_progress or (lambda _: None)
-    model = found_model(folder)
+    model = trained_model(folder)
     target = model.parent / SPARSE if output is None else Path(source_text(output, "an output"))
     check_target(target, model, force=force, made="sparse", what="sparse copy")
     card, where = read_card(model), "--data"

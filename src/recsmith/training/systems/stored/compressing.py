@@ -82,6 +82,7 @@ def run_workload(run: Run) -> Workload:
             features=tuple(Feature(name=name, pooling_factor=means[name]) for name in table.features),
             pooling=table.pooling,
             data_type=table.data_type,
+            optimizer=run.optimizers.sparse.of(table.name).name,
         )
         for table in tables_of(run.model, schema)
     )

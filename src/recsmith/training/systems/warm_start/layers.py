@@ -21,7 +21,10 @@ def inputs_of(model: RunModel, schema: DataSchema) -> list[list[str]]:
     columns = [f"column {name}" for name in schema.dense]
     if model.table_module is not None or model.compression:
         return []
-    features = [name for table in tables_of(model, schema) for name in table.features if table.pooling != "none"]
+    features = list[str]()
+    for table in tables_of(model, schema):
+        if table.pooling != "none":
+            features += [f"{name}@{table.name}" if name in features else name for name in table.features]
     if model.name == "dlrm":
         pairs = ["*".join(sorted(pair)) for pair in combinations([DENSE, *features], 2)]
         return [columns, [*_numbered(DENSE, model.embedding_dim), *pairs]]

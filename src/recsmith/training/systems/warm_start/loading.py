@@ -134,9 +134,12 @@ def _rearranged(run: Run, trained: Trained, plan: Plan) -> list[tuple[str, str]]
         return []
     before = {each.table: each for each in trained.saved.plan.placements}
     dims = {table.name: table.embedding_dim for table in plan.workload.tables}
-    reasons = [(each.table, why_not_loadable(before[each.table], each, dims[each.table], run.optimizers.sparse.name))
+    was, now = trained.saved.run.optimizers.sparse, run.optimizers.sparse
+    reasons = [(each.table, why_not_loadable(before[each.table], each, dims[each.table], now.of(each.table).name))
                for each in plan.placements if each.table in before]  # fmt: skip
-    return [(table, why) for table, why in reasons if why is not None]
+    others = [(each.table, f"has optimizer {now.of(each.table).name}, and had {was.of(each.table).name}")
+              for each in plan.placements if now.of(each.table).name != was.of(each.table).name]  # fmt: skip
+    return [*((table, why) for table, why in reasons if why is not None), *others]
 
 
 def _copy_model(job: ShardedJob, match: Match, trained: Trained, names: Mapping[str, str]) -> None:

@@ -5,7 +5,7 @@ from functools import cached_property
 from pathlib import Path
 
 from recsmith.errors import UsageError
-from recsmith.training.job.card import CARD, MODEL, ModelCard, read_card
+from recsmith.training.job.card import CARD, MODEL, ModelCard, check_as_trained, read_card
 from recsmith.training.job.export import WEIGHTS, opened_file, tensors_in
 from recsmith.training.job.resuming import CHECKPOINTS, PROGRESS, STATE, Saved, checkpoint_folders
 from recsmith.training.optimizers.settings import RunOptimizers
@@ -30,7 +30,11 @@ class Trained:
     @cached_property
     def card(self) -> ModelCard | None:
         """What the training says of its model and data; None where it exported no model."""
-        return None if self.model is None else read_card(self.model)
+        if self.model is None:
+            return None
+        card = read_card(self.model)
+        check_as_trained(card, str(self.model))
+        return card
 
     @cached_property
     def tensors(self) -> dict[str, WholeTensor]:
@@ -38,6 +42,7 @@ class Trained:
         if self.saved is not None:
             return CheckpointRows(self.state).whole()
         assert self.model is not None
+        check_as_trained(read_card(self.model), self.path)
         with opened_file(self.model / WEIGHTS) as opened:
             return tensors_in(opened)
 

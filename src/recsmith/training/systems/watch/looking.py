@@ -33,10 +33,19 @@ IDS_SALT = np.uint64(0xD1B54A32D192ED03)  # so that other samples are chosen tha
 def layout_of(job: TrainingJob) -> JobLayout:
     """The names and ranks of a job, and which part of a feature's lookups each rank makes under its plan."""
     schema, ranks = job.source.schema, dist.get_world_size()
-    by_feature = {feature.name: table.name for table in job.plan.workload.tables for feature in table.features}
+    by_feature = dict[str, list[str]]()
+    for table in job.plan.workload.tables:
+        for each in table.features:
+            by_feature.setdefault(each.name, []).append(table.name)
     names = tuple(each.name for each in schema.features)
-    shares = tuple(_shares(job.plan, by_feature.get(name, name), ranks) for name in names)
+    shares = tuple(_shares_of(job.plan, by_feature.get(name, [name]), ranks) for name in names)
     return JobLayout(names, tuple(schema.dense), ranks, shares, tuple(schema.labels))
+
+
+def _shares_of(plan: Plan, tables: list[str], ranks: int) -> tuple[float, ...]:
+    """The part of a feature's lookups that each rank makes, in all tables that look it up."""
+    of_each = [_shares(plan, table, ranks) for table in tables]
+    return tuple(sum(parts) / len(of_each) for parts in zip(*of_each, strict=True))
 
 
 def _shares(plan: Plan, table: str, ranks: int) -> tuple[float, ...]:
