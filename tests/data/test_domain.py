@@ -267,3 +267,17 @@ def test_two_conversions_do_not_write_one_folder(tmp_path: Path):
     with locked_folder(out), pytest.raises(UsageError, match="another run writes to"):
         convert_dataset(dataset, out)
     assert convert_dataset(dataset, out).samples == 6
+
+
+@pytest.mark.parametrize(
+    ("item", "words"),
+    [
+        ([5, -3, 7, 8, 9, 10], "holds the id -3, and raw ids are whole numbers from 0 on, below 2\\^63"),
+        (list("abcdef"), "must hold whole numbers, or lists of them; give its feature a vocabulary"),
+    ],
+)
+def test_raw_ids_are_whole_numbers_from_0_on(item: list[Any], words: str, tmp_path: Path):
+    write(tmp_path / "part.parquet", item=item)
+    source = open_dataset(a_spec(tmp_path / "part.parquet", num_embeddings=None)).source
+    with pytest.raises(CorruptFile, match=words):
+        source.read(0)

@@ -14,7 +14,7 @@ from support.systems import needs_systems
 
 from recsmith._compiled import compiled
 from recsmith.errors import UsageError
-from recsmith.training import Run, RunData, RunModel, train
+from recsmith.training import Run, RunData, RunModel, RunTable, train
 from recsmith.training.systems.dynamic import id_rows
 from recsmith.training.systems.dynamic.settings import DynamicRule
 
@@ -165,6 +165,32 @@ def test_ids_that_fit_train_the_bits_of_a_plain_table(tmp_path: Path) -> None:
     train(plain)
     expected = tensors(plain.output)
     same_bits({name.replace(".tables.", "."): array for name, array in raw.items() if name not in "ab"}, expected)
+
+
+def test_histories_of_raw_ids_train_the_bits_of_plain_ones(tmp_path: Path) -> None:
+    """A table that a history and its target share, whose rows are not pooled."""
+    events = {"users": 60, "items": 150, "events": 20}
+    train_on: dict[str, Any] = {"format": "sequences", "generated": events, "longest": 8, "negatives": 1}
+    table = RunTable(name="item", features=("history", "target"), num_embeddings=200, pooling="none")
+    model = RunModel(
+        name="sasrec", embedding_dim=8, arguments={"longest": 8, "dropout": 0.0}, tables=(table,),
+        dynamic=(DynamicRule(tables="item"),),
+    )  # fmt: skip
+    test_on = {**train_on, "split": "test"}
+    run = a_run(tmp_path / "raw", plan="auto", ranks=2, model=model, steps=6)
+    run = replace(run, data=RunData(train={**train_on, "split": "train"}, test=test_on, global_batch_size=48), steps=6)
+    result = train(run)
+    raw = tensors(run.output)
+    ids = [int(each) if each >= 0 else 10**9 + at for at, each in enumerate(raw["item"])][1:]
+    orders = [{"op": "map_ids", "feature": name, "ids": ids} for name in ("history", "target")]
+    data = RunData(
+        train={**train_on, "split": "train", "transforms": orders}, test={**test_on, "transforms": orders},
+        global_batch_size=48,
+    )  # fmt: skip
+    plain = replace(run, output=str(tmp_path / "plain"), model=replace(model, dynamic=()), data=data)
+    assert train(plain)["test"]["logloss"] == result["test"]["logloss"]
+    named = {name.replace(".tables.", "."): array for name, array in raw.items() if name != "item"}
+    same_bits(named, tensors(plain.output))
 
 
 def test_a_row_that_changes_hands_serves_nothing_of_before(tmp_path: Path) -> None:
