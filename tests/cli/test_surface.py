@@ -187,7 +187,7 @@ WORDS = {
         *("--cluster", "--optimizer", "--towers", "--link", "--servers", "--timeline", "--format"),
     },
     "init": {"data", "-o --output", "--label", "--force"},
-    "export": {"folder", "--for", "-o --output"},
+    "export": {"folder", "--for", "--tables", "-o --output"},
     "evaluate": {"folder", "--data", "--ranks", "--group", "--at", "--pr-auc", "--format"},
     "search": {
         *("run", "--set", "--under", "--price", "--cluster -c", "--widths", "--rows", "--tables"),
