@@ -17,6 +17,8 @@ export class Edit {
   private version: string;
   private knob = "";
   private turn: Promise<unknown> = Promise.resolve();
+  private keeping: Promise<unknown> = Promise.resolve();
+  private isKept = true;
   private readonly heard = new Set<() => void>();
 
   constructor(readonly view: PlanView) {
@@ -95,8 +97,10 @@ export class Edit {
 
   /** Forget the steps, which are a plan of their own now; a draft that is not of them is left as it is. */
   async clear(): Promise<void> {
+    await this.keeping;
     if (this.unkept) this.unkept = "";
     else await this.go(() => [[], 0]);
+    await this.keeping;
   }
 
   private get now(): Step[] { return this.steps.slice(0, this.done); }
@@ -114,7 +118,7 @@ export class Edit {
         return;
       }
       this.knob = knob;
-      if (this.steps !== before[0] || this.done !== before[1]) await this.keep();
+      if (this.steps !== before[0] || this.done !== before[1]) this.keepSoon();
     });
     this.turn = made;
     return made;
@@ -123,6 +127,16 @@ export class Edit {
   private place(): void {
     const ranks = new Map(this.moves.map((move) => [`${move.piece}:${move.table}`, move.rank]));
     for (const piece of this.pieces) piece.rank = ranks.get(piece.key) ?? piece.table.ranks[piece.piece]!;
+  }
+
+  /** Keep the steps of now, one request after the other; the next change need not wait for it. */
+  private keepSoon(): void {
+    this.isKept = false;
+    this.keeping = this.keeping.then(async () => {
+      if (this.isKept) return;
+      this.isKept = true;
+      await this.keep();
+    });
   }
 
   private async keep(): Promise<void> {
