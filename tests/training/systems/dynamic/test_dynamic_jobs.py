@@ -14,7 +14,7 @@ from support.systems import needs_systems
 
 from recsmith._compiled import compiled
 from recsmith.errors import UsageError
-from recsmith.training import Run, RunData, RunModel, RunTable, train
+from recsmith.training import Run, RunData, RunModel, RunTable, evaluate, train
 from recsmith.training.systems.dynamic import id_rows
 from recsmith.training.systems.dynamic.settings import DynamicRule
 
@@ -116,6 +116,7 @@ def test_the_served_model_is_the_one_that_was_scored(trained: Trained) -> None:
     chances, labels = model.predict(batch)[:, 0], batch.labels[:, 0]
     loss = -np.mean(labels * np.log(chances) + (1 - labels) * np.log1p(-chances))
     assert result["test"]["logloss"] == pytest.approx(float(loss), rel=1e-5)
+    assert evaluate(run.output, ranks=1).logloss == pytest.approx(float(loss), rel=1e-5)
     known = {name: int(ids[ids >= 0][0]) for name, ids in tensors(run.output).items() if name in ("a", "b")}
     unknown = 10**15
     dense = [[0.5, 0.5]]
@@ -261,6 +262,20 @@ def test_weights_of_another_run_are_refused(trained: Trained, tmp_path: Path) ->
 
     with pytest.raises(UsageError, match="leave start_from out"):
         dry_run(a_run(tmp_path, start_from=trained[0].output))
+
+
+def test_a_feature_of_raw_ids_has_one_table(tmp_path: Path) -> None:
+    from recsmith.training.launch.launching import dry_run
+
+    tables = (
+        RunTable(name="a", num_embeddings=128), RunTable(name="more", features=("a", "b"), num_embeddings=700),
+        RunTable(name="c", num_embeddings=30),
+    )  # fmt: skip
+    model = RunModel(embedding_dim=DIM, bottom=(8,), top=(8,), tables=tables, dynamic=(DynamicRule(tables="a"),))
+    with pytest.raises(
+        UsageError, match="table 'more' looks up feature 'a', too, whose raw ids have their rows in 'a'"
+    ):
+        dry_run(a_run(tmp_path, plan="auto", model=model))
 
 
 def test_a_plan_with_copies_is_refused(tmp_path: Path) -> None:

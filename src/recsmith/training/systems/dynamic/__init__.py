@@ -15,7 +15,7 @@ from recsmith.files import Raw
 from recsmith.plans import Plan
 from recsmith.problems import TableRule
 from recsmith.training.seams.system import NO_COPIES, TABLES, RunFacts, System, SystemTold
-from recsmith.training.systems.dynamic.settings import KEY, DynamicRule, dynamic_tables, sizes
+from recsmith.training.systems.dynamic.settings import KEY, DynamicRule, check_own_features, dynamic_tables, sizes
 from recsmith.units import counted, format_size
 
 register(TABLES, "dynamic", "recsmith.training.systems.dynamic.tables:DynamicBags")
@@ -63,6 +63,7 @@ class DynamicIds(System):
     def table_module(self, model: Any, tables: Sequence[Any]) -> Any:
         """Collections whose ids get their rows first."""
         rules = dynamic_tables(model, (table.name for table in tables))
+        check_own_features(rules, {table.name: table.features for table in tables})
         return {NAME: "dynamic", "dynamic": rules} if rules else None
 
     def sequences(self, model: Any, tables: Sequence[Any], configs: Sequence[Any], device: Any) -> Any:

@@ -71,6 +71,8 @@ def sizes(model: Any, of_data: Mapping[str, int | None]) -> dict[str, int | None
     named = {table.name: table for table in model.tables}
     found = dict(of_data)
     rules = dynamic_tables(model, named or of_data)
+    if named:
+        check_own_features(rules, {name: table.features or (name,) for name, table in named.items()})
     for rule in model.dynamic:
         if rule not in rules.values() and not any(fnmatchcase(name, rule.tables) for name in named or of_data):
             raise UsageError(
@@ -87,3 +89,15 @@ def sizes(model: Any, of_data: Mapping[str, int | None]) -> dict[str, int | None
             )
         found |= dict.fromkeys(table.features or (name,))
     return found
+
+
+def check_own_features(rules: Iterable[str], features: Mapping[str, Iterable[str]]) -> None:
+    """UsageError where another table looks up a feature of raw ids. rules: tables of these. features: of all tables."""
+    owner = {feature: table for table in rules for feature in features[table]}
+    for table, of_table in features.items():
+        odd = next((each for each in of_table if owner.get(each, table) != table), None)
+        if odd is not None:
+            raise UsageError(
+                f"{KEY}: table '{table}' looks up feature '{odd}', too, whose raw ids have their rows in "
+                f"'{owner[odd]}'; give each feature of raw ids one table"
+            )
