@@ -10,6 +10,7 @@ Legend: J jobs, W ways of all jobs.
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from recsmith._install import SOLVER
 from recsmith._types import Source, noun
 from recsmith.clusters import Cluster, load_cluster
 from recsmith.costs import cost_model
@@ -312,7 +313,7 @@ def _solver() -> Callable[..., tuple[list[Way], float] | None]:
     try:
         from recsmith.analyses.cp_sat_fleet import assign
     except ImportError:
-        raise MissingExtra("who trains where is decided by OR-Tools: pip install 'recsmith[solve]'") from None
+        raise MissingExtra(f"who trains where is decided by OR-Tools: {SOLVER}") from None
     return assign
 
 
