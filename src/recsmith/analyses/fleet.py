@@ -313,7 +313,7 @@ def _solver() -> Callable[..., tuple[list[Way], float] | None]:
     try:
         from recsmith.analyses.cp_sat_fleet import assign
     except ImportError:
-        raise MissingExtra(f"who trains where is decided by OR-Tools: {SOLVER}") from None
+        raise MissingExtra(f"a fleet needs OR-Tools: {SOLVER}") from None
     return assign
 
 
