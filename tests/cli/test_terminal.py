@@ -92,7 +92,7 @@ REPORTS = {  # those of commands that need a checkpoint or a job, of results tha
 }
 AS_LINES = {  # commands whose tables, where they print any, are plain lines, which break between words
     "serve", "report", "workload", "schema", "learn", "bench", "train", "capture", "evaluate", "refit", "sparse",
-    "search", "delta", "init", "export",
+    "search", "delta", "init", "export", "launch", "fleet", "check",
 }  # fmt: skip
 
 

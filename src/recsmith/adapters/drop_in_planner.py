@@ -40,7 +40,7 @@ TORCHREC_BATCH_SIZE = 512  # samples of a rank and step: BATCH_SIZE of torchrec/
 OWN_ARGUMENTS = (
     "cluster", "batch_size", "constraints", "optimizer", "reserve_bytes", "storage_reservation", "dense_optimizer",
     "limits", "planner", "sharding_group_size", "steps_per_sync", "use_inter_host_allreduce",
-    "index_dedup", "access",
+    "index_dedup", "access", "table_optimizers",
 )  # fmt: skip
 TORCHREC_ARGUMENTS = {  # of TorchRec's EmbeddingShardingPlanner: what takes their place
     "topology": "give the topology first: RecSmithPlanner(topology, batch_size=...)",
