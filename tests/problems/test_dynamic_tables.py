@@ -62,8 +62,8 @@ def test_ids_of_rows_take_memory(cluster: str, each: int) -> None:
     assert (same["with"] - same["without"]).sum() == ROWS * each * copies
     plain = build_problem(made.workload, made.cluster, None, Constraints(memory="torchrec"))
     other = build_problem(workload(None), made.cluster, None, Constraints(memory="torchrec"))
-    footprints = [memory_taken(one, footprint_of(one, made.placements))[0] for one in (plain, other)]
-    assert np.array_equal(*footprints)
+    without, beside = (memory_taken(one, footprint_of(one, made.placements))[0] for one in (plain, other))
+    assert np.array_equal(without, beside)
 
 
 def test_they_decide_whether_a_table_fits() -> None:

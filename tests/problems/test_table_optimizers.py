@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +19,7 @@ from recsmith.workloads import Feature, Table, Workload
 ROWS, DIM = 10_000, 64
 
 
-def a_workload(*optimizers: str | None, batch_size: int = 512) -> Workload:
+def a_workload(*optimizers: Any, batch_size: int = 512) -> Workload:
     tables = tuple(
         Table(name=f"t{at}", num_embeddings=ROWS, embedding_dim=DIM, optimizer=each,
               features=(Feature(name=f"f{at}", pooling_factor=8),))

@@ -38,8 +38,8 @@ def test_average_precision_counts_a_weight_as_so_many_samples():
     labels, weights = torch.from_numpy(draw.integers(0, 2, 200)), torch.from_numpy(draw.integers(0, 4, 200))
     told = ScoredLabels(("y",), pr_auc=True)
     _, (found,) = _exact([(logits, labels.double(), weights.double())], told)
-    repeated = (each.repeat_interleave(weights) for each in (logits.sigmoid(), labels))
-    assert found.pr_auc == pytest.approx(float(binary_average_precision(*repeated)), rel=1e-6), "which adds up in fp32"
+    scores, truth = (each.repeat_interleave(weights) for each in (logits.sigmoid(), labels))
+    assert found.pr_auc == pytest.approx(float(binary_average_precision(scores, truth)), rel=1e-6), "summed in fp32"
     _, (plain,) = _exact([(logits, labels.double(), torch.ones(200))], told)
     assert plain.pr_auc == pytest.approx(float(binary_average_precision(logits.sigmoid(), labels)), rel=1e-6)
     assert plain.pr_auc != pytest.approx(found.pr_auc, rel=1e-6)

@@ -26,9 +26,8 @@ ROWS: list[dict[str, Any]] = [
 ]  # fmt: skip
 TWO = (RunTask(label="click"), RunTask(label="seconds", loss="mse"))
 SHARED = tuple(
-    RunTable(name=name, num_embeddings=SIZES[of], features=(of,), pooling=pooling)
-    for name, of, pooling in (
-        ("user", "user", "sum"), ("item", "item", "mean"), ("tags", "tags", "sum"), ("tags_wide", "tags", "sum"))
+    RunTable(name=name, num_embeddings=SIZES[of], features=(of,), pooling="mean" if of == "item" else "sum")
+    for name, of in (("user", "user"), ("item", "item"), ("tags", "tags"), ("tags_wide", "tags"))
 )  # fmt: skip
 MODELS = {
     "dlrm": RunModel(name="dlrm", embedding_dim=8, bottom=(8,), top=(8,)),

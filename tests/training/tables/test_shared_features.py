@@ -100,7 +100,7 @@ def check_served(folder: Path) -> None:
 
     model = load_model(folder)
     ids, dense = {"user": [[3, 5], []], "item": [[1], [24]]}, [[0.5, 1.0], [0.0, -1.0]]
-    body = model.task.model.body
+    body: Any = model.task.model.body
 
     def pooled(name: str) -> torch.Tensor:
         bags = ids[name.partition("_")[0]]

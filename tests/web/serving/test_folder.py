@@ -109,7 +109,8 @@ def test_old_remains_of_killed_processes_are_swept_and_young_ones_are_not(folder
     old, young = (folder.path / f".x.json.{ending}" for ending in ("aaaaaaaa", "bbbbbbbb"))
     for each in (old, young):
         each.write_text("{")
-    os.utime(old, (time.time() - 7200,) * 2)
+    ago = time.time() - 7200
+    os.utime(old, (ago, ago))
     folder_of(folder.path)
     assert not old.exists()
     assert young.exists()
