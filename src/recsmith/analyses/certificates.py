@@ -22,8 +22,8 @@ from recsmith.plans import Plan, load_plan
 from recsmith.plans.certificates import Certificate, LeafProof, ProofPart, ProofTree, load_certificate
 from recsmith.problems import problem_of
 
-WORK = 2_000_000_000  # numbers that the search works on: about half a second
-PROVED_WORK = 60_000_000_000  # the same where a better bound is asked for: about ten seconds
+WORK = 2_000_000_000  # numbers that the search works on: as many as for the bound of a problem of some size
+PROVED_WORK = 60_000_000_000  # the same where a better bound is asked for
 CLOSE = 1e-9  # relative: by how much the price of a plan may differ from what its file says
 
 

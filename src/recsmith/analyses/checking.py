@@ -28,8 +28,11 @@ SHARES = (0.0, 0.5, 1.0)  # of `rest` in the price of what could stand beside a 
 
 
 def down(numbers: Floats) -> Floats:
-    """The next number below, of results that were rounded to the nearest; what was 0 or more stays so."""
-    return np.where(np.isfinite(numbers), np.maximum(np.nextafter(numbers, -np.inf), np.minimum(numbers, 0.0)), numbers)
+    """The next number below, of results that were rounded to the nearest; 0 stays 0.
+
+    A sum that comes out as 0 is exact, and a product that does is of numbers 0 or more.
+    """
+    return np.where(np.isfinite(numbers) & (numbers != 0), np.nextafter(numbers, -np.inf), numbers)
 
 
 def up(numbers: Floats) -> Floats:

@@ -24,7 +24,7 @@ from recsmith.units import format_size
 from recsmith.workloads import Workload, load_workload
 
 HOSTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)  # that are tried
-PLANNER = "cost_greedy"  # trade-off: some per cent longer steps than those of auto, in a hundredth of its time
+PLANNER = "cost_greedy"  # trade-off: longer steps than those of auto, in a small part of its time
 MICRO, HOUR_S = 1e-6, 3600.0
 Named = TypeVar("Named", "FleetJob", "Pool")
 
