@@ -63,7 +63,7 @@ class Statement:
     """What a certificate is about: pieces of every width that tables can be placed with, and what they take.
 
     ready (N, J), rest (N,): seconds on each rank that a piece covers, by planes, in the first phase and in the later
-    ones; whole (N, J): in all. share (N,): of the world's ranks that it covers. bytes (N,): on all of them.
+    ones; whole (N, J): in all. coverage (N,): ranks that it covers. bytes (N,): on all of them.
     """
 
     def __init__(self, evaluator: Evaluator) -> None:

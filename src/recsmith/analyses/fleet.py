@@ -12,11 +12,12 @@ from typing import TypeVar
 
 from recsmith._install import SOLVER
 from recsmith._types import Source, noun
+from recsmith.analyses.aims import HOUR_S
 from recsmith.clusters import Cluster, load_cluster
 from recsmith.costs import cost_model
 from recsmith.costs.sequence_rows import sequence_seconds
 from recsmith.errors import Infeasible, MissingExtra, NoPlanFound, UsageError, check_rules
-from recsmith.files import check_schema, decode, did_you_mean, parse, read_text, source_text
+from recsmith.files import decode, did_you_mean, read_raw, source_text
 from recsmith.planners import Budget
 from recsmith.planning.registry import find_planner
 from recsmith.problems import Constraints, Space, build_problem
@@ -25,7 +26,7 @@ from recsmith.workloads import Workload, load_workload
 
 HOSTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)  # that are tried
 PLANNER = "cost_greedy"  # trade-off: longer steps than those of auto, in a small part of its time
-MICRO, HOUR_S = 1e-6, 3600.0
+MICRO = 1e-6
 Named = TypeVar("Named", "FleetJob", "Pool")
 
 
@@ -134,12 +135,16 @@ class _Pools:
 
 def load_jobs(source: Source) -> tuple[FleetJob, ...]:
     """The jobs of a file, of schema recsmith/jobs/1."""
-    return _named(decode(_Jobs, _raw(source, "recsmith/jobs/1"), str(source)).jobs, "job", source)
+    return _named(
+        decode(_Jobs, read_raw(source_text(source, "jobs"), "recsmith/jobs/1"), str(source)).jobs, "job", source
+    )
 
 
 def load_pools(source: Source) -> tuple[Pool, ...]:
     """The pools of a file, of schema recsmith/pools/1."""
-    return _named(decode(_Pools, _raw(source, "recsmith/pools/1"), str(source)).pools, "pool", source)
+    return _named(
+        decode(_Pools, read_raw(source_text(source, "pools"), "recsmith/pools/1"), str(source)).pools, "pool", source
+    )
 
 
 def fleet(
@@ -315,11 +320,6 @@ def _solver() -> Callable[..., tuple[list[Way], float] | None]:
     except ImportError:
         raise MissingExtra(f"a fleet needs OR-Tools: {SOLVER}") from None
     return assign
-
-
-def _raw(source: Source, schema: str) -> dict[str, object]:
-    named = source_text(source, "a file")
-    return check_schema(parse(read_text(named), named), schema, named)
 
 
 def _named(found: tuple[Named, ...], what: str, source: Source) -> tuple[Named, ...]:
