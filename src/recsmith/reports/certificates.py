@@ -46,9 +46,7 @@ def certified_words(certificate: Certificate, file: str) -> str:
     told = f"the certificate in {file} proves {format_time(proven_s)}: check it with `recsmith check {file}`"
     if bound_s is None or proven_s >= bound_s * (1 - 1e-3):
         return told
-    return (
-        f"{told}; the bound of {format_time(bound_s)} rests on proofs that certificates do not carry (docs/bounds.md)"
-    )
+    return f"{told}; the bound of {format_time(bound_s)} has had more work, or other proofs (docs/bounds.md)"
 
 
 def _gap(certificate: Certificate) -> float:
