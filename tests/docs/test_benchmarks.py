@@ -38,6 +38,7 @@ SMALL: dict[str, tuple[str, ...]] = {
     "comm_network": ("--data", "shipped:comm-2", "--model", "comm-cpu"),
     "array_memory": ("peaks", "--quick"),
     "capacity": ("sketches", "--quick"),
+    "fetch_rates": ("--batches", "4", "--shapes", "1"),
     "compress": ("MOVIES", "-o", "measured", "--plain", "--seeds", "1", "--factors", "6,32", "--split", "valid"),
     "compress_planted": ("--quick", "--seeds", "2", "--items", "60", "--samples", "2000"),
     "public_gpu": ("--points",),

@@ -2,8 +2,9 @@
 
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch.distributed as dist
@@ -95,8 +96,15 @@ def plan_here(parts: Unsharded, ranks: int, ranks_per_host: int, before: Plan | 
         return plan_as_torchrec(run, model, cluster, lookups, batch_size)
     names = [config.name for config in configs_of(model) if isinstance(config, EmbeddingConfig)]
     limits = plan_limits(run, before, sequences=names, device=device_type(), hosts=cluster.hosts)
-    access = {} if run.model.index_dedup == "off" else access_of_sequences(model, sample)
-    return _auto_plan(run, model, cluster, batch_size, lookups, limits, access)
+    return _auto_plan(run, model, cluster, batch_size, lookups, limits, _access(parts, sample))
+
+
+def _access(parts: Unsharded, sample: Batch) -> dict[str, AccessProfile]:
+    """How often rows are read, of tables where a plan's price rests on it: those with caches, and repeated ids."""
+    run, model = parts.run, parts.task
+    if run.rows != "device":
+        return access_of_tables(model, first_batch(parts.source, COUNTED, shuffle=True), configs_of(model))
+    return {} if run.model.index_dedup == "off" else access_of_sequences(model, sample)
 
 
 def tables_of_run(parts: Unsharded, ranks: int) -> Workload:
@@ -198,10 +206,15 @@ def _lookups(parts: Unsharded, sample: Batch, batch_size: int) -> dict[str, Para
 
 def access_of_sequences(model: nn.Module, sample: Batch) -> dict[str, AccessProfile]:
     """How often the rows of sequence tables are read, counted in a batch of the data; where they lie is left open."""
+    return access_of_tables(model, sample, [each for each in configs_of(model) if isinstance(each, EmbeddingConfig)])
+
+
+def access_of_tables(model: nn.Module, sample: Batch, configs: Iterable[Any]) -> dict[str, AccessProfile]:
+    """The same of some tables of a model; none of tables with raw ids, and of features whose distinct bags are read."""
     features, found = features_of(model), dict[str, AccessProfile]()
-    bags = features.bags(sample)
-    for config in configs_of(model):
-        if isinstance(config, EmbeddingConfig) and not {*config.feature_names} & {*features.raw}:
+    bags, left_out = features.bags(sample), {*features.raw, *features.repeats}
+    for config in configs:
+        if not {*config.feature_names} & left_out:
             ids = np.concatenate([bags[feature].values for feature in config.feature_names])
             counted = access_of_ids(ids, config.num_embeddings)
             if counted is not None:

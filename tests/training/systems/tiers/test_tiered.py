@@ -121,6 +121,28 @@ def test_it_trains_as_tables_in_memory_do(tmp_path: Path, ranks: int, optimizer:
 
 
 @pytest.mark.usefixtures("torchrec")
+@pytest.mark.parametrize("zipf", [None, 1.3])
+def test_hits_are_predicted_from_the_ids_of_the_data(tmp_path: Path, zipf: float | None) -> None:
+    """A plan that a job makes has the law by which its data reads rows, and a cache finds what that lets expect."""
+    from recsmith.data import open_dataset, spec_from_raw
+    from recsmith.training.launch.dry_run import described
+    from recsmith.training.systems.tiers.shares import predicted_hits
+
+    features = [{"name": "a", "num_embeddings": 20_000, "pooling_factor": 5, "zipf": zipf}]
+    data = {"format": "generator", "num_samples": 64 * 200, "dense": 2, "features": features}
+    rows = {"name": "tiered", "folder": str(tmp_path / "rows"), "cache": 0.2}
+    run = a_run(tmp_path, rows=rows, plan="auto")
+    run = replace(run, data=replace(run.data, train=data))
+    told = predicted_hits(run, described(run).plan)
+    own, found = RowCache("a", rows=20_000, slots=4_000), list[float]()
+    with open_dataset(spec_from_raw(data, "a test")).batches(rank=0, world_size=1, batch_size=64, seed=0) as batches:
+        for batch in batches:
+            ids = batch.ids["a"].values
+            found.append(1 - np.isin(ids, own.place(np.unique(ids), []).read_rows).mean())
+    assert told == pytest.approx(np.mean(found[100:]), abs=0.05)
+
+
+@pytest.mark.usefixtures("torchrec")
 def test_a_small_cache_holds_the_rows_of_two_batches_and_says_so(tmp_path: Path) -> None:
     """A share of a table that a batch does not fit into is raised; what a dry run takes trains."""
     from recsmith.training import train

@@ -1,5 +1,6 @@
 """What tables in files take of a step, and what is told of them before a job; without torch."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,10 +13,15 @@ from recsmith.training.systems.tiers.shares import cached_tables, least_slots, p
 from recsmith.units import counted, format_size, format_time
 from recsmith.workloads.workload import AHEAD
 
-FETCH_S = (
-    4e-6  # of a row that a cache lacks, from a file that the operating system has in memory (benchmarks/dry_run.py)
-)
-CACHED_ID_S = 4e-7  # of an id of a table with a cache: its slot
+# Of a lookup from a file that the operating system has in memory (benchmarks/fetch_rates.py):
+TABLE_S = 7e-4  # of a table with a cache: its threads, and which slots it may take
+CACHED_ID_S = 8e-8  # of an id: its slot
+FETCH_S = 6e-7  # of an id whose row the cache lacks
+
+
+def fetch_s(tables: float, ids: float, missed: float) -> float:
+    """Seconds in which a rank finds the rows of a batch. missed: ids whose row no cache has."""
+    return tables * TABLE_S + ids * CACHED_ID_S + missed * FETCH_S
 
 
 def rows_s(run: Run, plan: Plan) -> float:
@@ -26,12 +32,13 @@ def rows_s(run: Run, plan: Plan) -> float:
     ids = plan.workload.batch_size * sum(
         each.pooling_factor * each.num_poolings for one in cached for each in one.table.features
     )
+    tables = math.ceil(len(cached) / plan.cluster.world_size)
     if "cache" not in parsed(run.rows, "rows")[1]:
-        return ids * CACHED_ID_S  # the plan has the tables on disk, and its cost what they wait for
+        return fetch_s(tables, ids, 0.0)  # the plan has the tables on disk, and its cost what they wait for
     if plan.cluster.disk is None:
-        return ids * (CACHED_ID_S + (1 - hits) * FETCH_S)
+        return fetch_s(tables, ids, ids * (1 - hits))
     found = disk_fetches(stored_plan(run, plan))
-    return ids * CACHED_ID_S + (0.0 if found is None else found.longest_s)
+    return fetch_s(tables, ids, 0.0) + (0.0 if found is None else found.longest_s)
 
 
 def tiers_line(run: Run, plan: Plan, memory: Sequence[RankMemory]) -> str:
