@@ -5,7 +5,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from recsmith.errors import UsageError
-from recsmith.units import counted, format_gap, format_size, format_time, parse_size, parse_speed, parse_time
+from recsmith.units import (
+    counted,
+    format_gap,
+    format_size,
+    format_time,
+    in_one_unit,
+    parse_size,
+    parse_speed,
+    parse_time,
+)
 
 
 @pytest.mark.parametrize(
@@ -134,3 +143,38 @@ def test_what_is_counted_is_singular_for_one(number: int, text: str):
     assert counted(number, "table") == text
     assert counted(1, "try", "tries") == "1 try"
     assert counted(3, "try", "tries") == "3 tries"
+
+
+S, B = format_time, format_size
+
+
+@pytest.mark.parametrize(
+    ("cells", "shown"),
+    [
+        ([S(1.129e-3), S(114e-6), S(9.231e-6), S(0)], ["1.1290 ms", "0.1140 ms", "0.0092 ms", "0 ms"]),
+        ([S(1.129e-3), S(114e-6)], ["1.129 ms", "0.114 ms"]),
+        ([B(76.85 * 2**30), B(1020 * 2**20), B(3), "-", ""], ["76.850 GiB", "0.996 GiB", "<0.001 GiB", "-", ""]),
+        ([S(2), S(-3e-3), S(-1e-6), S(1e-6)], ["2.0000 s", "-0.0030 s", "-<0.0001 s", "<0.0001 s"]),
+        ([S(1e-3), S(30.2e-3), S(0)], ["1 ms", "30.2 ms", "0 ms"]),  # have one unit already
+        (["4%", "3 tables", "1.2 ms", S(5e-6)], ["4%", "3 tables", "1.2 ms", "5 µs"]),
+        ([S(2), B(1024), S(1e-3)], ["2.0000 s", "1 KiB", "0.0010 s"]),
+        ([S(0), S(0)], ["0 µs", "0 µs"]),
+        ([], []),
+    ],
+)
+def test_a_column_has_one_unit_and_no_number_is_lost(cells: list[str], shown: list[str]):
+    assert in_one_unit(cells) == shown
+
+
+@given(st.lists(st.floats(1e-9, 1e3), min_size=1, max_size=8))
+def test_numbers_of_a_column_are_those_that_they_were(seconds: list[float]):
+    shown = in_one_unit([format_time(each) for each in seconds])
+    units = {cell.split()[-1] for cell in shown}
+    assert len(units) == 1
+    scale = {"µs": 1e-6, "ms": 1e-3, "s": 1.0}[units.pop()]
+    for cell, amount in zip(shown, seconds, strict=True):
+        number = cell.split()[0]
+        told = float(number.lstrip("<")) * scale
+        assert (
+            told > amount if number.startswith("<") else abs(told - amount) <= max(5e-4 * amount, 5e-4 * max(seconds))
+        )

@@ -26,7 +26,13 @@ H100 = ("--cluster", "h100:2")
 
 
 def test_the_table_goes_to_stdout_alone(run: Run, tables: Path):
-    done = run("plan", tables, *H100)
+    short = run("plan", tables, *H100)
+    assert (short.code, short.err) == (0, "")
+    assert [line.split()[0] for line in short.out.splitlines()][:4] == ["plan", "step", "bound", "slowest"]
+    assert "3 tables" in short.out
+    assert "written" not in short.out
+    assert " rank " not in short.out.splitlines()[-1]  # no grid
+    done = run("plan", tables, *H100, "-v")
     assert (done.code, done.err) == (0, "")
     assert "3 tables" in done.out
     assert "written" not in done.out
@@ -123,7 +129,7 @@ def test_cache_factors_reach_the_plan_and_its_report(run: Run, tables: Path):
     raw = json.loads(run("plan", tables, *H100, *caches, "-o", "-").out)
     assert raw["constraints"]["cache_factors"] == [0.1, 0.3]
     assert {each["cache"]["load_factor"] for each in raw["placements"]} <= {0.1, 0.3}
-    said = run("plan", tables, *H100, *caches).out
+    said = run("plan", tables, *H100, *caches, "-v").out
     assert "kernels dense, fused_uvm_caching at 0.1, 0.3" in said
     assert f"host     {len(raw['placements'])} tables, " in said
     assert "of weights in host memory: " in said
@@ -341,6 +347,10 @@ def test_the_report_says_what_is_missing(run: Run, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(auto, "is_installed", lambda: False)
     monkeypatch.setattr(annealing_turns, "is_compiled", lambda: False)
     report = " ".join(run("plan", "criteo-kaggle", "--cluster", "h100:4", "--cost-model", "analytic").out.split())
+    assert "note neighbourhoods: left out, needs OR-Tools" in report
+    assert "note annealing: not compiled for want of a C compiler" in report
+    words = ("criteo-kaggle", "--cluster", "h100:4", "--cost-model", "analytic", "-v")
+    report = " ".join(run("plan", *words).out.split())
     assert "; neighbourhoods: left out, needs OR-Tools" in report
     assert "; annealing: not compiled for want of a C compiler; plans may be a few per cent longer" in report
 
@@ -349,7 +359,7 @@ def test_the_report_says_what_is_missing(run: Run, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_group_size_plans_for_a_group_and_says_what_its_replicas_synchronise(run: Run, tables: Path, tmp_path: Path):
-    words = ("--cluster", "h100:8x2", "--group-size", "4", "--steps-per-sync", "10", "--inter-host-allreduce")
+    words = ("--cluster", "h100:8x2", "--group-size", "4", "--steps-per-sync", "10", "--inter-host-allreduce", "-v")
     done = run("plan", tables, *words, "--iterations", "1", "-o", tmp_path / "plan.json")
     assert (done.code, done.err) == (0, "")
     assert (

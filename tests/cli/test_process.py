@@ -89,7 +89,7 @@ def test_o_writes_to_pipes(shell: Shell):
 
 def test_an_output_that_stdout_cannot_spell_is_a_failure(shell: Shell):
     done = shell(
-        "$RECSMITH plan criteo-kaggle --cluster h100:8x3 --planner cost_greedy --cost-model torchrec",
+        "$RECSMITH plan criteo-kaggle --cluster h100:8x3 --planner cost_greedy --cost-model torchrec -v",
         PYTHONIOENCODING="latin-1",
     )
     assert done.code == 1

@@ -60,6 +60,7 @@ WORDS = {
         "--trained",
         "-o --output",
         "--force",
+        "-v --verbose",
         "--format",
     },
     "check": {"certificate", "--format"},
@@ -207,6 +208,8 @@ WORDS = {
     "devices": {"--format"},
     "planners": {"--format"},
     "doctor": set(),
+    "help": {"words"},
+    "completion": {"shell"},
 }
 
 
@@ -278,6 +281,7 @@ def test_the_defaults_are_frozen():
         "--inter-host-allreduce": False,
         "--prove": False,
         "--force": False,
+        "--verbose": False,
     }
 
 

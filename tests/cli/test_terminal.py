@@ -42,6 +42,7 @@ FAST = ("--planner", "size_greedy")
 PRINTED = {  # commands that print a table or lines of a report, with small inputs; {name} are files of `inputs`
     "plan": ("plan", "{tables}", "--cluster", "h100:2x9", *FAST),
     "advise": ("advise", "{tables}", "--cluster", "h100:4", "--cost-model", "torchrec"),
+    "plan in full": ("plan", "{tables}", "--cluster", "h100:2x9", *FAST, "--verbose"),
     "plan split": ("plan", "{tables}", "--cluster", "h100:2x2", *FAST, "--types", "column_wise,row_wise"),
     "simulate": ("simulate", "{plan}"),
     "import": ("import", "{plan}", "--workload", "{tables}", "--cluster", "h100:4"),
@@ -93,6 +94,7 @@ REPORTS = {  # those of commands that need a checkpoint or a job, of results tha
 AS_LINES = {  # commands whose tables, where they print any, are plain lines, which break between words
     "serve", "report", "workload", "schema", "learn", "bench", "train", "capture", "evaluate", "refit", "sparse",
     "search", "delta", "init", "export", "launch", "fleet", "check",
+    "help", "completion",
 }  # fmt: skip
 
 

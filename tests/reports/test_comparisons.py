@@ -193,7 +193,7 @@ def test_a_row_holds_the_figures_of_a_point(capsys: pytest.CaptureFixture[str]):
     assert "workload 2 tables, 25 KiB of weights" in text
     assert "planner auto, cost model analytic; steps are those of the embeddings, predicted, not measured" in text
     assert "bounds   valid for all 7 sharding types" in text
-    assert row_of(text, 4) == "toy:4 4 1 1,024 4,096 1 ms 900 µs 11% 52% 4.096 M 4 ms 976.6 ms 1.2 s knee"
+    assert row_of(text, 4) == "toy:4 4 1 1,024 4,096 1.000 ms 900 µs 11% 52% 4.096 M 4 ms 0.977 s 1.2 s knee"
     assert row_of(text, 8) == "toy:4 8 2 512 4,096 900 µs 900 µs 11% 52% 4.551 M 7.2 ms 1.758 s 1.2 s"
 
 

@@ -110,10 +110,10 @@ def test_options_are_listed_with_the_present_one_marked(capsys: pytest.CaptureFi
     lines = text_of(explanation_report(account(*options)), capsys).splitlines()
     shown = [line.split() for line in lines[-6:-1]]
     assert shown[0] == ["column_wise,", "table_column_wise", "1", "x", "20", "+", "1", "x", "12", "fused", "0,", "1",
-                        "900", "ms", "-10.00%"]  # fmt: skip
-    assert shown[1] == ["»", "row_wise", "whole", "fused", "0,", "1", "1", "s", "as", "it", "is"]
-    assert shown[2] == ["grid_shard", "whole", "fused", "0-8", "1", "s", "+0.00%"]
-    assert shown[3] == ["data_parallel", "whole", "fused", "0-15", "94", "s", "x", "94"]
+                        "0.90", "s", "-10.00%"]  # fmt: skip
+    assert shown[1] == ["»", "row_wise", "whole", "fused", "0,", "1", "1.00", "s", "as", "it", "is"]
+    assert shown[2] == ["grid_shard", "whole", "fused", "0-8", "1.00", "s", "+0.00%"]
+    assert shown[3] == ["data_parallel", "whole", "fused", "0-15", "94.00", "s", "x", "94"]
     assert shown[4] == ["table_wise", "whole", "fused", "no", "room"]
 
 

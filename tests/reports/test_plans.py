@@ -153,7 +153,7 @@ def test_names_are_printed_as_they_are_and_never_as_markup(capsys: pytest.Captur
 def test_tables_that_come_or_go_have_a_dash(capsys: pytest.CaptureFixture[str]):
     text = text_of(diff_report(diff(made(name="a"), made(name="b")), "x", "y"), capsys)
     assert text.split("\n")[-4].split()[:3] == ["b", "-", "table_wise"]
-    assert text.split("\n")[-3].split()[-3:] == ["-", "0", "B"]
+    assert text.split("\n")[-3].split()[-3:] == ["-", "0", "KiB"]
 
 
 def test_a_slower_plan_is_told_from_a_faster_one(capsys: pytest.CaptureFixture[str]):

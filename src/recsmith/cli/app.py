@@ -11,7 +11,7 @@ import click
 
 from recsmith._version import __version__
 from recsmith.cli.of_systems import loaded, with_systems
-from recsmith.cli.printing import OWN_PROCESS, note, say
+from recsmith.cli.printing import FAILURE, OWN_PROCESS, note, say
 from recsmith.errors import NoPlanFound, RecSmithError
 
 OWN = {  # groups of `recsmith --help`: each command's module of recsmith.cli, and what it does
@@ -56,6 +56,8 @@ OWN = {  # groups of `recsmith --help`: each command's module of recsmith.cli, a
         "planners": ("catalogue", "List the planners and cost models, and what they need."),
         "workload": ("catalogue", "Make workloads: sample tables like those of a production model."),
         "schema": ("catalogue", "Print the JSON Schema of a file."),
+        "help": ("help", "Say what a command does, as its --help; without one, what there is."),
+        "completion": ("help", "Print what makes a shell complete commands, names and files."),
         "doctor": ("catalogue", "Check the installation of PyTorch, FBGEMM and TorchRec."),
     },
 }
@@ -131,9 +133,9 @@ def main() -> NoReturn:
 def _run() -> None:
     """Parse and run. Not click's own `main`, which ends with 1 when the reader of stdout goes away."""
     if "_RECSMITH_COMPLETE" in os.environ:
-        from click.shell_completion import shell_complete
+        from recsmith.cli.completion import complete
 
-        sys.exit(shell_complete(app, {}, "recsmith", "_RECSMITH_COMPLETE", os.environ["_RECSMITH_COMPLETE"]))
+        sys.exit(complete(app, os.environ["_RECSMITH_COMPLETE"]))
     if cast(Any, sys.stdout) is None:
         raise RecSmithError("standard output is closed; send it to a file, or to /dev/null")
     with app.make_context("recsmith", sys.argv[1:], obj=OWN_PROCESS) as context:
@@ -170,7 +172,7 @@ def _drop_stdout() -> None:
 
 
 def _fail(message: str, code: int) -> NoReturn:
-    say(message)
+    say(message, FAILURE)
     sys.exit(code)
 
 

@@ -1,11 +1,13 @@
 """Commands that plan one workload several times: `recsmith compare` and `recsmith sweep`."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import click
 
 from recsmith._plugins import PLANNERS
+from recsmith.cli.live import live, running
 from recsmith.cli.options import (
     GroupedCommand,
     PluginOption,
@@ -26,7 +28,7 @@ from recsmith.cli.options import (
     shape_options,
     split_commas,
 )
-from recsmith.cli.printing import is_watched, note, print_as, say, show_report
+from recsmith.cli.printing import note, print_as, show_report
 from recsmith.errors import Infeasible, NoPlanFound, UsageError
 from recsmith.units import counted
 
@@ -52,13 +54,14 @@ def compare_command(workload: str, format_: str, **options: Any) -> None:
     from recsmith.analyses.compare import DEFAULT_JUDGES, DEFAULT_PLANNERS, compare
     from recsmith.reports.comparisons import comparison_report, comparison_to_raw
 
-    comparison = compare(
-        **read_problem(workload, options),
-        planners=DEFAULT_PLANNERS if options["planners"] is None else options["planners"],
-        judges=DEFAULT_JUDGES if options["judges"] is None else options["judges"],
-        baseline=options["baseline"],
-        **read_search(options),
-    )
+    with live("planning by each planner"):
+        comparison = compare(
+            **read_problem(workload, options),
+            planners=DEFAULT_PLANNERS if options["planners"] is None else options["planners"],
+            judges=DEFAULT_JUDGES if options["judges"] is None else options["judges"],
+            baseline=options["baseline"],
+            **read_search(options),
+        )
     for row in comparison.rows:
         if row.truncated:
             note(f"the search of {row.name} was cut short; its plan is the best by then")
@@ -110,12 +113,10 @@ def sweep_command(workload: str, output: str | None, force: bool, format_: str, 
 
     kind = sweep_file(_is_csv(output or "", format_))
     check_target(output, inputs=inputs_of(workload, *options.values()), kind=kind, force=force)
-    found = sweep(
-        **_read_sweep(workload, options),
-        **read_search(options),
-        planner=options["planner"],
-        on_point=_say if is_watched() else None,
-    )
+    with live("planning the first point"):
+        found = sweep(
+            **_read_sweep(workload, options), **read_search(options), planner=options["planner"], on_point=_teller()
+        )
     _notes(found)
     _print(found, output, format_)
     _end(found)
@@ -154,12 +155,22 @@ def _host_of(cluster: Any, per_host: int) -> Any:
     return replace(cluster, local_world_size=per_host, hosts=1)
 
 
-def _say(point: Any) -> None:
-    from recsmith.reports.comparisons import OUTCOMES, point_words
-    from recsmith.units import format_time
+def _teller() -> Callable[[Any], None] | None:
+    """What hears of each point that is done, and tells the last one in the live line; None where nobody watches."""
+    line, points = running(), list[Any]()
+    if line is None:
+        return None
 
-    said = OUTCOMES[point.outcome] if point.error else format_time(point.total_s)
-    say(f"{point_words(point)}: {said} ({point.elapsed_s:.1f} s)")
+    def on_point(point: Any) -> None:
+        from recsmith.reports.comparisons import OUTCOMES, point_words
+        from recsmith.units import format_time
+
+        points.append(point)
+        line.doing = f"sweeping, {counted(len(points), 'point')} done"
+        said = OUTCOMES[point.outcome] if point.error else format_time(point.total_s)
+        line.tell(f"last {point_words(point)}, {said}; Ctrl-C ends with them")
+
+    return on_point
 
 
 def _notes(found: Any) -> None:

@@ -32,7 +32,7 @@ OPTION_GROUPS = {  # of commands that search: the names of options under the tit
     "What a plan must keep": ("constraints", "pin", "pin_tables", "max_moved", "curve", "steps_left", "link"),
     "Search": ("planner", "planners", "cost_model", "judges", "iterations", "time_limit", "seed", "prove"),
     "The step of --objective step_time": ("objective", "step", "machine"),
-    "Output": ("what_if", "output", "certificate", "force", "format_"),
+    "Output": ("what_if", "output", "certificate", "force", "verbose", "format_"),
 }  # fmt: skip
 LEAST_LIMIT_S = 1e-3  # of a time limit that the start of the command has used up: a search then makes its first plan
 BEGINNING = 1024  # bytes of a file that say whether it is a plan

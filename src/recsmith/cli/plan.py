@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from recsmith.cli.live import live
 from recsmith.cli.options import (
     GroupedCommand,
     force_option,
@@ -51,10 +52,11 @@ ADAPT = (
 @tower_options
 @click.option("-o", "--output", metavar="FILE", help="Write the plan to a file ('-' for stdout).")
 @force_option
+@click.option("-v", "--verbose", is_flag=True, default=False, help="Each device, memory, search and assumptions, too.")
 @format_option
 def plan_command(
     workload: str, prove: bool, certificate: str | None, what_if: str | None, output: str | None, force: bool,
-    format_: str, **options: Any,
+    verbose: bool, format_: str, **options: Any,
 ) -> None:  # fmt: skip
     """Find a sharding plan for WORKLOAD on a cluster.
 
@@ -63,6 +65,7 @@ def plan_command(
 
     \b
     recsmith plan dlrm-v2 --cluster h100:8
+    recsmith plan dlrm-v2 --cluster h100:8 -v
     recsmith plan tables.json --cluster h100:8x12 --hbm 60GiB -o plan.json
     recsmith plan tables.json --cluster cpu:2 --objective step_time --step trace/
     recsmith plan dlrm-v2 --cluster h100:8 --what-if data_type=bf16
@@ -85,19 +88,20 @@ def plan_command(
         refused = step is not None or prove or towers is not None or bool(output or certificate)
         _compare_data_types(what_if, asked, format_, refused=refused)
         return
-    if towers is not None:
-        result = _with_towers(towers, asked, refused=step is not None or prove)
-    elif step is None:
-        result = plan(
-            **asked, prove=prove, on_improve=search_printer(), on_bound=proof_printer(), on_proof=verdict_printer()
-        )
-    else:
-        result = _for_step(step, asked)
+    with live("planning"):
+        if towers is not None:
+            result = _with_towers(towers, asked, refused=step is not None or prove)
+        elif step is None:
+            result = plan(
+                **asked, prove=prove, on_improve=search_printer(), on_bound=proof_printer(), on_proof=verdict_printer()
+            )
+        else:
+            result = _for_step(step, asked)
     end_line()
     note_other_processor(kernel_model(result.plan.cost_model, result.plan))
     if result.truncated:
         note("the search was cut short; this is the best plan by then")
-    print_plan(result.plan, output, format_, lambda: _report(result, output), lambda: result_to_raw(result))
+    print_plan(result.plan, output, format_, lambda: _report(result, output, verbose), lambda: result_to_raw(result))
     if certificate is not None:
         _certify(result.plan, certificate, prove)
 
@@ -119,7 +123,8 @@ def _compare_data_types(what_if: str, asked: dict[str, Any], format_: str, *, re
 
     if refused:
         raise UsageError("--what-if compares plans and writes none; leave it or -o, --prove, --towers, --objective")
-    forms = compare_data_types(data_type=parse_data_type(what_if), **asked)
+    with live("planning four ways"):
+        forms = compare_data_types(data_type=parse_data_type(what_if), **asked)
     print_as(format_, lambda: data_types_report(forms), lambda: data_types_to_raw(forms))
 
 
@@ -164,10 +169,14 @@ def _for_step(predicted: Any, asked: dict[str, Any]) -> Any:
     return found.result
 
 
-def _report(result: Any, output: str | None) -> Any:
+def _report(result: Any, output: str | None, verbose: bool) -> Any:
+    """Five lines, or all that is known of the plan."""
+    from recsmith.reports.plan_summary import plan_summary
     from recsmith.reports.plans import plan_report
     from recsmith.units import counted
 
+    if not verbose:
+        return plan_summary(result.plan, output, result.left_out)
     written = f", written to {output}" if output else ""
     tries = counted(result.iterations, "try", "tries")
     lost = "".join(f"; {reason}" for reason in result.left_out)

@@ -1,5 +1,6 @@
 """What commands print: results on stdout, and on stderr notes and how far a long run is."""
 
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -7,8 +8,10 @@ from typing import Any, TextIO, cast
 
 import click
 
+from recsmith.cli.live import running
 from recsmith.errors import printable
 
+NOTE, FAILURE = "yellow", "red"  # colours of what is printed on stderr
 OWN_PROCESS = "recsmith"  # object of the context of a command that has a process of its own
 QUIET_S = 0.3  # seconds of a search before its progress is printed: shorter ones are not worth a line
 LEAST_S = 1e-12  # seconds, below any step: a bound of 0 is no divisor
@@ -69,6 +72,9 @@ def progress_printer(
         if time.monotonic() - printed < (WATCHED_S if watched else every_s) and not is_last(progress):
             return
         printed = time.monotonic()
+        if line := running():
+            line.tell(describe(progress))
+            return
         text = printable(f"recsmith: {describe(progress)}")
         click.echo(f"\r{text}{CLEAR}" if watched else text, err=True, nl=not watched)
 
@@ -79,9 +85,12 @@ def search_printer(quiet_s: float = QUIET_S) -> Callable[[float], None] | None:
     """What prints the best plan of a search on a terminal, once it has taken a while; None where nobody watches."""
     from recsmith.units import format_time
 
-    return _late_printer(
-        lambda spent_s, total_s: f"{spent_s:.0f} s, best step {format_time(total_s)}; Ctrl-C ends with it", quiet_s
-    )
+    def best(total_s: float) -> str:
+        return f"best step {format_time(total_s)}; Ctrl-C ends with it"
+
+    if line := running():
+        return lambda total_s: line.tell(best(total_s))
+    return _late_printer(lambda spent_s, total_s: f"{spent_s:.0f} s, {best(total_s)}", quiet_s)
 
 
 def verdict_printer() -> Callable[[str], None] | None:
@@ -132,14 +141,24 @@ def is_watched(stream: TextIO | None = None) -> bool:
 
 def heard_switches() -> Callable[[str], None] | None:
     """What tells a terminal which change of a job is being priced; None where nobody watches."""
+    if line := running():
+        return lambda name: line.tell(f"trying {name}")
     return (lambda name: say(f"trying {name}")) if is_watched() else None
 
 
 def note(text: str) -> None:
     """Print a note on stderr."""
-    say(f"note: {text}")
+    say(f"note: {text}", NOTE)
 
 
-def say(text: str) -> None:
-    """Print a line on stderr, safe to print."""
-    click.echo(printable(f"recsmith: {text}"), err=True)
+def say(text: str, colour: str = "") -> None:
+    """Print a line on stderr, safe to print. colour: of its first word, on a terminal that has colours."""
+    if line := running():
+        line.clear()
+    first = click.style("recsmith:", fg=colour, bold=True) if colour and has_colours() else "recsmith:"
+    click.echo(first + printable(f" {text}"), err=True)
+
+
+def has_colours() -> bool:
+    """Whether stderr is a terminal whose colours nobody has switched off (https://no-color.org)."""
+    return is_watched() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

@@ -4,6 +4,7 @@ from typing import Any
 
 import click
 
+from recsmith.cli.live import live
 from recsmith.cli.options import count_option, force_option, inputs_of
 from recsmith.cli.printing import heard_switches, note, say
 
@@ -113,7 +114,8 @@ def report_command(
     if plan == "-" and against == "-":
         raise UsageError("PLAN and --against are both '-', and stdin holds one plan; give one of them as a file")
     check_target(output, inputs=inputs_of(plan, against, capacity), kind=REPORT_FILE, force=force)
-    page = report_html(plan, against=against, advice=advice, capacity=capacity, on_switch=heard_switches())
+    with live("pricing what pays" if advice else "reading the plan"):
+        page = report_html(plan, against=against, advice=advice, capacity=capacity, on_switch=heard_switches())
     if output == "-":
         click.echo(page, nl=False)
     else:

@@ -62,14 +62,23 @@ class PublishedError:
             raise UsageError(f"the error of a prediction is {self.share}, {self.spread}; both must be 0 or more")
 
     def __str__(self) -> str:
+        total = "" if self.unchecked else f" by about {self.off}"
+        return f"the step may be off{total}: {self.reasons}"
+
+    @property
+    def reasons(self) -> str:
+        """What is known of each part, and what is not, in words."""
         found = ", ".join(_words(part, seen) for part, seen in self.checked.items())
         are = "are" if len(self.unchecked) > 1 or {COLLECTIVES, DISK} & set(self.unchecked) else "is"
         missing = f"{' and '.join(self.unchecked)} {are} not checked on {self.device}" if self.unchecked else ""
         better = f"cost model {self.known_by} knows its kernels" if self.known_by else ""
         scaled = f"kernels are {self.scaled_from}'s as measured, scaled by this device's figures"
-        total = "" if self.unchecked else f" by about {self.off}"
         said = (found, missing, better, scaled if self.scaled_from else "")
-        return f"the step may be off{total}: {'; '.join(each for each in said if each)}"
+        return "; ".join(each for each in said if each)
+
+    def interval(self, seconds: float) -> tuple[float, float]:
+        """Between which seconds a step lies that is off by the share, either way."""
+        return seconds / (1 + self.share), seconds * (1 + self.share)
 
     @property
     def off(self) -> str:

@@ -17,11 +17,14 @@ from rich.table import Table
 from rich.text import Text
 
 from recsmith.errors import one_line, printable
+from recsmith.units import Quantity, in_one_unit
 
 LABEL_WIDTH = 9  # characters: the longest label, `workload`, and a space
 FILE_WIDTH = 140  # characters of a line where no terminal gives its width: the widest grid fits
 FEWEST = 4  # characters of a column of texts, which goes on in further lines
 NARROW = 20  # characters: the least of a line, and of a text behind its label
+GOOD, WATCH, BAD = "green", "yellow", "red"  # what a label's colour says of its line, on a terminal that has colours
+MEANINGS = {"note": WATCH}  # labels that always mean the same
 
 
 def show(report: RenderableType | list[str]) -> None:
@@ -54,10 +57,14 @@ def broken(text: str, width: int) -> list[str]:
 
 
 class line:  # noqa: N801 (reads as what it makes, as `grid` does)
-    """A bold label and its text, which goes on under itself where a line ends."""
+    """A bold label and its text, which goes on under itself where a line ends.
 
-    def __init__(self, label: str, text: str) -> None:
+    meaning: GOOD, WATCH or BAD, the label's colour; none without.
+    """
+
+    def __init__(self, label: str, text: str, meaning: str = "") -> None:
         self.label, self.text = label, printable(text)
+        self.style = f"bold {meaning or MEANINGS.get(label, '')}".strip()
 
     @property
     def plain(self) -> str:
@@ -70,7 +77,7 @@ class line:  # noqa: N801 (reads as what it makes, as `grid` does)
         texts = Text(self.text).wrap(console, width, overflow="fold")
         for number, text in enumerate(texts):
             text.rstrip()
-            yield Text.assemble((f"{'' if number else self.label:<{LABEL_WIDTH}}", "bold"), text, no_wrap=True)
+            yield Text.assemble((f"{'' if number else self.label:<{LABEL_WIDTH}}", self.style), text, no_wrap=True)
 
     def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
         """Any width that leaves room for words."""
@@ -80,14 +87,16 @@ class line:  # noqa: N801 (reads as what it makes, as `grid` does)
 class Grid:
     """Columns under headings: first those that are aligned left, then those aligned right.
 
-    Cells of right columns are never broken. Where a line is too narrow for all columns, those named `optional` leave,
-    the first of them first; then texts of left columns go on in further lines.
+    Times and sizes of a right column have one unit, that of the largest, and cells of right columns are never broken.
+    Where a line is too narrow for all columns, those named `optional` leave, the first of them first; then texts of
+    left columns go on in further lines.
     """
 
     def __init__(self, left: Sequence[str], right: Sequence[str], optional: Sequence[str], *, tight: bool) -> None:
         self.headings, self.lefts = (*left, *right), len(left)
         self.optional, self.tight = optional, tight
         self.rows: list[tuple[str, ...]] = []
+        self._shown_rows: list[tuple[str, ...]] = []
         self.sections: list[int] = []
 
     @property
@@ -97,7 +106,20 @@ class Grid:
 
     def add_row(self, *cells: str) -> None:
         """Add a row, whose cells are made safe to print."""
-        self.rows.append(tuple(map(one_line, cells)))
+        self.rows.append(tuple(cell if isinstance(cell, Quantity) else one_line(cell) for cell in cells))
+
+    def shown_rows(self) -> list[tuple[str, ...]]:
+        """The rows as they are shown: one unit a column."""
+        if len(self._shown_rows) != len(self.rows):
+            columns = [self._column(number) for number in range(len(self.headings))]
+            self._shown_rows = [
+                tuple(columns[number][at] for number in range(len(row))) for at, row in enumerate(self.rows)
+            ]
+        return self._shown_rows
+
+    def _column(self, number: int) -> list[str]:
+        cells = [row[number] if number < len(row) else "" for row in self.rows]
+        return cells if number < self.lefts else in_one_unit(cells)
 
     def add_section(self) -> None:
         """End a section with a line."""
@@ -110,7 +132,7 @@ class Grid:
         for number, chars in self._widths(shown, width, tight=tight).items():
             justify = "left" if number < self.lefts else "right"
             made.add_column(self.headings[number], justify=justify, overflow="fold", width=chars)
-        for number, row in enumerate(self.rows, 1):
+        for number, row in enumerate(self.shown_rows(), 1):
             made.add_row(*(row[column] for column in shown if column < len(row)), end_section=number in self.sections)
         return made
 
@@ -159,7 +181,7 @@ class Grid:
         return max(map(len, (*self.headings[number].splitlines(), *self._cells(number))), default=1)
 
     def _cells(self, number: int) -> list[str]:
-        return [row[number] for row in self.rows if number < len(row)]
+        return [row[number] for row in self.shown_rows() if number < len(row)]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """The columns that fit the console."""

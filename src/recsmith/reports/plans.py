@@ -52,13 +52,13 @@ def plan_report(plan: Plan, run: str | None = None) -> RenderableType:
     run: the search in words, if there was one.
     """
     lines = [
-        line("plan", _plan_words(plan)),
+        line("plan", tables_words(plan)),
         line("cluster", plan.cluster.describe()),
         *reserve_line(plan),
         line("step", f"{format_time(plan.cost.step_s)} (cost model {model_words(plan.cost_model, plan)}, predicted)"),
         *error_line(error_of(plan)),
         line("slowest", slowest_words(slowest_of(plan.cost, plan.cost_model))),
-        line("bound", _bound_words(plan)),
+        line("bound", bound_words(plan)),
     ]
     remarks = (
         ("towers", towers_words(plan)), ("sync", sync_words(plan)), ("rows", sequences_words(plan)),
@@ -204,7 +204,8 @@ def drawn_words(plan: Plan) -> str | None:
     return f"room for ids, outputs and temporaries of {counted(split, 'table')} split by rows as in {FULL_BATCH}{kept}"
 
 
-def _plan_words(plan: Plan) -> str:
+def tables_words(plan: Plan) -> str:
+    """How many tables lie how on how many devices, in words."""
     types = ", ".join(f"{count} {how}" for how, count in Counter(map(_type_words, plan.placements)).most_common())
     tables, weights = counted(len(plan.placements), "table"), format_size(plan.workload.weight_bytes)
     group = " of a sharding group" if plan.cluster.replication else ""
@@ -218,7 +219,8 @@ def _type_words(placement: Placement) -> str:
     return "whole" if placement.sharding_type == TABLE_WISE else placement.sharding_type
 
 
-def _bound_words(plan: Plan) -> str:
+def bound_words(plan: Plan) -> str:
+    """What is proved of a plan's step, and in a second line for which plans."""
     bound, least_s = plan.bound, plan.bound.of_step(plan.cost)
     if not least_s:
         return f"none ({bound.kind})"

@@ -5,8 +5,9 @@ from typing import Any
 
 import click
 
+from recsmith.cli.live import live
 from recsmith.cli.options import count_option, force_option, inputs_of, read_search, search_options
-from recsmith.cli.printing import end_line, note, show_report
+from recsmith.cli.printing import end_line, note, search_printer, show_report
 from recsmith.errors import UsageError
 
 METHODS = ("quotient_remainder", "mixed_dimension", "hash", "learned_hash")  # that a target decides, or data do
@@ -96,10 +97,12 @@ def compress_command(
     fields = {name: options[name] for name in ("tables", "above_rows", "operation")}
     if "operation" not in method_of(options["method"]).reads:
         del fields["operation"]
-    asked, made = _made(workload, data, run_file, options, fields)
+    with live("looking at the tables"):
+        asked, made = _made(workload, data, run_file, options, fields)
     show_report(compression_lines(asked, made))
     if options["cluster"]:
-        results = _planned([asked, made.workload], options)
+        with live("planning the tables as they are, and smaller"):
+            results = _planned([asked, made.workload], options)
         end_line()
         show_report(planned_lines(results))
     if output:
@@ -162,7 +165,8 @@ def _planned(workloads: list[Any], options: dict[str, Any]) -> list[Any]:
     from recsmith.planning import plan
 
     cluster = load_cluster(options["cluster"])
-    return [plan(each, cluster, planner=options["planner"], **read_search(options)) for each in workloads]
+    asked: dict[str, Any] = {"planner": options["planner"], **read_search(options)}
+    return [plan(each, cluster, **asked, on_improve=search_printer()) for each in workloads]
 
 
 def read_factors(text: str) -> list[float]:

@@ -1,0 +1,61 @@
+"""A plan in five lines: what was found and where it is, its step, its bound, what is slowest, how far to trust it."""
+
+from rich.console import Group
+
+from recsmith.costs.published import error_of
+from recsmith.plans import Plan
+from recsmith.plans.predicted_error import PublishedError
+from recsmith.reports.layout import BAD, GOOD, WATCH, line
+from recsmith.reports.plans import (
+    bound_words,
+    inexact_words,
+    model_words,
+    overfull_words,
+    slowest_of,
+    slowest_words,
+    tables_words,
+    wide_text,
+)
+from recsmith.units import format_time, in_one_unit
+
+NEAR, FAR = 0.05, 0.25  # of a gap: plans within the first are as good as any; beyond the second a longer search may pay
+EXACT, ROUGH = 0.15, 0.5  # of an error
+BALANCED, UNEVEN = 0.1, 0.5  # of how much longer than the mean the slowest rank takes
+
+
+def plan_summary(plan: Plan, written: str | None = None, left_out: tuple[str, ...] = ()) -> Group:
+    """A plan in five lines, and a note for each thing that changes training or makes plans longer.
+
+    written: the file that holds it, if one does. left_out: what the search did without, in words.
+    """
+    error, slowest = error_of(plan), slowest_of(plan.cost, plan.cost_model)
+    kept = f", written to {written}" if written else ""
+    notes = [overfull_words(plan.cost), inexact_words(plan), wide_text(plan), *left_out]
+    return Group(
+        line("plan", f"{tables_words(plan)}; digest {plan.digest[:16]}{kept}"),
+        line("step", step_words(plan, error)),
+        line("bound", bound_words(plan).splitlines()[0], _meaning(plan.gap, NEAR, FAR)),
+        line("slowest", slowest_words(slowest), _meaning(slowest.over_mean, BALANCED, UNEVEN)),
+        line("trust", trust_words(plan, error), WATCH if error.unchecked else _meaning(error.share, EXACT, ROUGH)),
+        *(line("note", text) for text in notes if text),
+    )
+
+
+def step_words(plan: Plan, error: PublishedError) -> str:
+    """The predicted step, and between what it lies by the errors that were measured."""
+    step = f"{format_time(plan.cost.step_s)} predicted"
+    if not error.share:
+        return f"{step}; how far it may be off is not known"
+    low, high = in_one_unit([format_time(each) for each in error.interval(plan.cost.step_s)])
+    low = low.partition(" ")[0]
+    return f"{step}, typically {low} to {high}{', perhaps further off' if error.unchecked else ''}"
+
+
+def trust_words(plan: Plan, error: PublishedError) -> str:
+    """How far a prediction may be trusted, and why."""
+    off = "not checked as a whole" if error.unchecked else f"off by about {error.off}"
+    return f"{off}, cost model {model_words(plan.cost_model, plan)}: {error.reasons}"
+
+
+def _meaning(share: float | None, good: float, bad: float) -> str:
+    return WATCH if share is None else GOOD if share <= good else BAD if share > bad else WATCH
