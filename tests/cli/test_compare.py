@@ -15,6 +15,7 @@ from support.planner_logs import SHAPES, bare
 from recsmith.cli import compare as module
 from recsmith.cli.compare import compare_command as compare
 from recsmith.cli.compare import sweep_command
+from recsmith.cli.live import LiveLine
 from recsmith.cli.plans import explain_command as explain
 from recsmith.errors import Infeasible, NoPlanFound, PlanMismatch, RecSmithError, UsageError
 from recsmith.planning import PLANNERS, plan
@@ -282,13 +283,15 @@ def test_a_device_may_be_a_file(tables: Path, tmp_path: Path):
 # --- progress and interrupts --------------------------------------------------------------------------------------
 
 
-def test_who_watches_hears_of_each_point_on_stderr(tables: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(module, "is_watched", lambda: True)
+def test_who_watches_hears_of_each_point_in_the_live_line(tables: Path, monkeypatch: pytest.MonkeyPatch):
+    watched, told = LiveLine("planning the first point"), list[str]()
+    monkeypatch.setattr(module, "running", lambda: watched)
+    monkeypatch.setattr(watched, "tell", lambda text: told.append(f"{watched.doing}: {text}"))
     done = run_sweep(tables, "--devices", "1,2", "--device", "h100", "--hbm", "400MiB", "--format", "json")
-    first, second = done.stderr.splitlines()
-    assert first.startswith("recsmith: h100:8, 1 device, batch 64: infeasible (")
-    assert second.startswith("recsmith: h100:8, 2 devices, batch 64: ")
-    assert "s (" in second
+    first, second = told
+    assert first == ("sweeping, 1 point done: last h100:8, 1 device, batch 64, infeasible; Ctrl-C ends with them")
+    assert second.startswith("sweeping, 2 points done: last h100:8, 2 devices, batch 64, ")
+    assert done.stderr == ""
     assert json.loads(done.stdout)["points"]
 
 

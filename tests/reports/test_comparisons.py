@@ -194,7 +194,7 @@ def test_a_row_holds_the_figures_of_a_point(capsys: pytest.CaptureFixture[str]):
     assert "planner auto, cost model analytic; steps are those of the embeddings, predicted, not measured" in text
     assert "bounds   valid for all 7 sharding types" in text
     assert row_of(text, 4) == "toy:4 4 1 1,024 4,096 1.000 ms 900 µs 11% 52% 4.096 M 4 ms 0.977 s 1.2 s knee"
-    assert row_of(text, 8) == "toy:4 8 2 512 4,096 900 µs 900 µs 11% 52% 4.551 M 7.2 ms 1.758 s 1.2 s"
+    assert row_of(text, 8) == "toy:4 8 2 512 4,096 0.900 ms 900 µs 11% 52% 4.551 M 7.2 ms 1.758 s 1.2 s"
 
 
 def test_points_without_a_plan_say_why(capsys: pytest.CaptureFixture[str]):

@@ -93,7 +93,7 @@ def teach(group: click.Group) -> None:
         if isinstance(found, click.Group):
             teach(found)
         for parameter in found.params if found else ():
-            offer = offered_of(parameter)
+            offer = _commands(group.list_commands(context)) if parameter.name == "words" else offered_of(parameter)
             if offer is not None:
                 vars(parameter)["shell_complete"] = _answering(offer)
         return found
@@ -139,6 +139,10 @@ def _clusters(incomplete: str) -> list[CompletionItem]:
     return [*(CompletionItem(name) for name in found), FILES]
 
 
+def _commands(names: Sequence[str]) -> Offered:
+    return lambda incomplete: _beginning(names, incomplete)
+
+
 def _names(group: str, own: Sequence[str]) -> Offered:
     def offer(incomplete: str) -> list[CompletionItem]:
         return _listed(sorted({*own, *_plugins.plugin_names(group)}), incomplete)
@@ -161,14 +165,7 @@ def _of(names: Sequence[str]) -> Offered:
     return lambda incomplete: _listed(names, incomplete)
 
 
-def _commands(incomplete: str) -> list[CompletionItem]:
-    from recsmith.cli.app import COMMANDS  # which imports this module
-
-    return _beginning(list(COMMANDS), incomplete)
-
-
 NAMED: dict[str, Offered] = {
-    "words": _commands,
     "workload": _workloads, "job": _workloads, "cluster": _clusters, "device": _clusters,
     "planner": _names(_plugins.PLANNERS, PLANNERS), "planners": _names(_plugins.PLANNERS, PLANNERS),
     "cost_model": _names(_plugins.COST_MODELS, COST_MODELS), "judges": _names(_plugins.COST_MODELS, COST_MODELS),
