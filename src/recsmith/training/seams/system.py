@@ -271,6 +271,20 @@ class System:
     def begin_weights(self, made: Any, job: Any) -> None:
         """Change what was drawn for a fresh start of a PreparedRun, on every rank of a ShardedJob."""
 
+    def begins_with(self, before: Any, model: Any, tables: Sequence[str], path: str) -> Sequence[str]:
+        """Lines of what comes along when a model of a run begins with the tables of a training; raises where it cannot.
+
+        before: the training's model. tables: that come along. path: of the training, as the run names it.
+        """
+        return ()
+
+    def begin_rows(self, run: Any, job: Any, before: Any, rows: Mapping[str, int]) -> Mapping[str, Ints]:
+        """Take along what belongs to rows of tables; where rows stand now that stood elsewhere: rows there, -1 of new.
+
+        before: the training, opened. rows: there, of each table that comes along.
+        """
+        return {}
+
     def line(self, job: Any, steps: int) -> tuple[Raw, str]:
         """(what a line of log.jsonl says of a job, the same in words), on every rank. steps: since the line before."""
         return {}, ""

@@ -257,11 +257,62 @@ def test_what_does_not_go_with_raw_ids_is_refused(tmp_path: Path, changed: dict[
         dry_run(a_run(tmp_path, **{"plan": "auto", **changed}))
 
 
-def test_weights_of_another_run_are_refused(trained: Trained, tmp_path: Path) -> None:
+@needs_systems("warm_start")
+def test_two_days_in_two_jobs_give_ids_the_rows_and_bits_of_one(tmp_path: Path) -> None:
+    """On three ranks the second day has the same rows, and sums over ranks have other last bits."""
+
+    def of_days(name: str, first: int, days: int, **more: Any) -> Run:
+        read = RunData(train=data(BATCH * 6 * days, BATCH * 6 * first), global_batch_size=BATCH, shuffle=False)
+        run = a_run(tmp_path / name, data=read, steps=6 * days, **more)
+        train(run)
+        return run
+
+    both, monday = of_days("both", 0, 2), of_days("monday", 0, 1)
+    theirs = tensors(both.output)
+    same_bits(tensors(of_days("tuesday", 1, 1, start_from=monday.output).output), theirs)
+    ours = tensors(of_days("three", 1, 1, start_from=monday.output, ranks=3).output)
+    assert all(np.array_equal(ours[name], theirs[name]) for name in "ab")
+    for name, array in theirs.items():
+        assert ours[name] == pytest.approx(array, rel=1e-3, abs=1e-5), name
+
+
+@needs_systems("warm_start")
+@pytest.mark.parametrize("exported", [False, True])
+def test_in_a_larger_table_ids_keep_what_they_learned(trained: Trained, tmp_path: Path, exported: bool) -> None:
+    """With rates of zero, the row of an id has the weights that it had, wherever it stands now."""
+    from recsmith.training import RunOptimizers, SparseOptimizer
+    from recsmith.training.launch.dry_run import described
+
+    run, _ = trained
+    start = tmp_path / "start"
+    shutil.copytree(Path(run.output, "model") if exported else run.output, start)
+    rested = RunOptimizers(sparse=SparseOptimizer(name="rowwise_adagrad", learning_rate=1e-30))
+    rules = (replace(RULES[0], rows=400, evict="none"), replace(RULES[1], rows=170, evict="none"))
+    model = RunModel(embedding_dim=DIM, bottom=(8,), top=(8,), dynamic=rules)
+    larger = a_run(tmp_path / "larger", steps=2, plan="auto", model=model, start_from=str(start), optimizers=rested)
+    said = [each.said for each in described(larger).systems if each.key == "start_from"]
+    assert "table a grows from 128 to 400 rows; the new ones are drawn" in said
+    rules_told = "by admit 1, evict none from now on (admit 1, evict lru before)"
+    assert f"raw ids of table a come along with their rows, {rules_told}" in said
+    train(larger)
+    before, after = tensors(run.output), tensors(larger.output)
+    for name in "ab":
+        weights = f"tables.embedding_bags.{name}.weight"
+        weight = next(each for each in before if each.endswith(weights))
+        rows = {int(each): row for row, each in enumerate(after[name]) if each >= 0}
+        known = [(row, rows[int(each)]) for row, each in enumerate(before[name]) if each >= 0]
+        assert len(known) > 100
+        old, new = map(list, zip(*known, strict=True))
+        assert np.array_equal(before[weight][old], after[weight][new])
+
+
+@needs_systems("warm_start")
+def test_a_table_of_raw_ids_does_not_begin_with_rows_by_number(trained: Trained, tmp_path: Path) -> None:
     from recsmith.training.launch.launching import dry_run
 
-    with pytest.raises(UsageError, match="leave start_from out"):
-        dry_run(a_run(tmp_path, start_from=trained[0].output))
+    model = RunModel(embedding_dim=DIM, bottom=(8,), top=(8,), dynamic=(*RULES, DynamicRule(tables="c", rows=30)))
+    with pytest.raises(UsageError, match=r"table 'c' has no raw ids in .*, and raw ids in the run, so its rows cannot"):
+        dry_run(a_run(tmp_path, plan="auto", model=model, start_from=trained[0].output))
 
 
 def test_a_feature_of_raw_ids_has_one_table(tmp_path: Path) -> None:

@@ -110,6 +110,36 @@ def loaded(saved: IdRows, rule: Dynamic, rank: int, ranks: int) -> IdRows:
     return made
 
 
+@given(rule=RULES, batches=BATCHES, rows=st.integers(12, 40), ranks=st.integers(1, 3))
+def test_a_table_of_more_rows_gives_each_id_that_has_room_the_row_of_its_part(
+    rule: Dynamic, batches: list[list[int]], rows: int, ranks: int
+):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(id_rows, "LEAST_ROWS", 5)
+        before = IdRows(12, rule)
+        for step, batch in enumerate(batches, 1):
+            before.take(np.array(batch), np.ones(len(batch), np.int64), step)
+        arrays = {name: getattr(before, name)[:12] for name in id_rows.OF_ROWS}
+        arrays |= {name: getattr(before, name) for name in id_rows.WAITING}
+        everyone, moved = np.arange(26), []
+        after = [IdRows(rows, rule, rank, ranks) for rank in range(ranks)]
+        moved = [each.begin(arrays) for each in after]
+        there = np.arange(12) if moved[0] is None else moved[0]
+        owners, was, now = after[0].owners(everyone), before.look_up(everyone), np.zeros(26, np.int64)
+        for rank, table in enumerate(after):
+            now[owners == rank] = table.look_up(everyone[owners == rank])
+        kept = np.flatnonzero(now)
+        assert np.array_equal(there[now[kept]], was[kept])
+        assert set(kept) <= set(np.flatnonzero(was))
+        assert sum(table.count for table in after) == len(kept)
+        lost = len(np.flatnonzero(was)) - len(kept)
+        full = np.bincount(after[0].parts_of(everyone[was > 0]), minlength=after[0].parts)
+        rooms = [
+            min(rows, (part + 1) * after[0].size) - part * after[0].size - (part == 0) for part in range(len(full))
+        ]
+        assert lost == np.maximum(full - rooms, 0).sum()
+
+
 def test_a_row_of_the_batch_is_never_given_away():
     table = IdRows(4, Dynamic(evict="lru"))
     one = np.ones(4, np.int64)

@@ -2,7 +2,8 @@
 
 settings.py says which tables and how, parts.py what does not go with them, id_rows.py which row each id has (with
 _id_rows.c), without torch. tables.py is the module of a model, maps.py what becomes of its batches, exchange.py how ids
-cross ranks, fresh.py draws rows anew, kept.py is what checkpoints and exported models hold.
+cross ranks, fresh.py draws rows anew, kept.py is what checkpoints and exported models hold, beginning.py what comes
+along from another run.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from recsmith._components import NAME, register
+from recsmith._types import Ints
 from recsmith.files import Raw
 from recsmith.plans import Plan
 from recsmith.problems import TableRule
@@ -113,6 +115,20 @@ class DynamicIds(System):
         from recsmith.training.systems.dynamic.going_on import check_same_rules
 
         check_same_rules(before.model, run.model)
+
+    def begins_with(self, before: Any, model: Any, tables: Sequence[str], path: str) -> Sequence[str]:
+        """The ids of rows, and by which rule they get some from now on."""
+        from recsmith.training.systems.dynamic.going_on import check_begins
+
+        return check_begins(before, model, tables, path) if model.dynamic or before.dynamic else ()
+
+    def begin_rows(self, run: Any, job: Any, before: Any, rows: Mapping[str, int]) -> Mapping[str, Ints]:
+        """The same ids have the same rows, or those of a larger table."""
+        if not run.model.dynamic:
+            return {}
+        from recsmith.training.systems.dynamic.beginning import begin_ids
+
+        return begin_ids(job.model, before, rows)
 
     def tensors(self, run: Any, job: Any) -> Mapping[str, Any]:
         """The ids of rows."""

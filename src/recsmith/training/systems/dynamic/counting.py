@@ -15,14 +15,21 @@ class CountedIds:
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
+        self._behind: int | None = None  # steps of trainings before, of which rows know when their ids were seen
 
     def begin(self, steps: int | None, kept: Raw | None) -> None:
         """Checkpoints hold the maps among their tensors."""
 
     def before_step(self, job: Any) -> None:
         """The step that comes, on all ranks."""
-        for maps in maps_in(job.sharded.model):
-            maps.seed, maps.step = self.seed, job.progress.step
+        found = maps_in(job.sharded.model)
+        if self._behind is None:
+            seen = [int(table.last.max(initial=0)) for maps in found for table in maps.tables.values()]
+            newest = torch.tensor(max(seen, default=0))
+            dist.all_reduce(newest, dist.ReduceOp.MAX)
+            self._behind = max(0, int(newest) - job.progress.step)
+        for maps in found:
+            maps.seed, maps.step = self.seed, self._behind + job.progress.step
 
     def to_raw(self) -> Raw | None:
         """Nothing beside these tensors."""

@@ -1,9 +1,10 @@
-"""Whether a run with raw ids can go on from a checkpoint; without torch."""
+"""Whether a run with raw ids can go on from a checkpoint, or begin with the weights of another run; without torch."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from recsmith.errors import UsageError
-from recsmith.training.systems.dynamic.settings import KEY, DynamicRule
+from recsmith.training.systems.dynamic.settings import KEY, DynamicRule, rule_of
 
 
 def check_same_rules(before: Any, now: Any) -> None:
@@ -23,6 +24,22 @@ def check_same_rules(before: Any, now: Any) -> None:
             raise UsageError(_other_rows(name, old, new))
 
 
+def check_begins(before: Any, model: Any, tables: Sequence[str], path: str) -> list[str]:
+    """Lines of the raw ids that come along; UsageError where a table has raw ids in one of the two runs alone."""
+    lines: list[str] = []
+    for table in tables:
+        old, new = rule_of(before, table), rule_of(model, table)
+        if (old is None) != (new is None):
+            raise UsageError(
+                f"{KEY}: table '{table}' has {_raw(old)} in '{path}', and {_raw(new)} in the run, so its rows cannot "
+                "come along; have the same in both, or give the table another name, under which it is drawn anew"
+            )
+        if old is not None and new is not None:
+            other = "" if old.dynamic == new.dynamic else f", by {new.said()} from now on ({old.said()} before)"
+            lines.append(f"raw ids of table {table} come along with their rows{other}")
+    return lines
+
+
 def _raw(rule: DynamicRule | None) -> str:
     return "no raw ids" if rule is None else "raw ids"
 
@@ -35,4 +52,4 @@ def _other_rows(name: str, old: DynamicRule, new: DynamicRule) -> str:
     )
 
 
-_ADVICE = "go on as the checkpoint was trained, or give another output, where training begins anew"
+_ADVICE = "go on as the checkpoint was trained, or give another output and begin with its weights (start_from)"

@@ -7,7 +7,7 @@ Row 0 is that of unknown ids: those that were not admitted, or have lost their r
 n rows here, K parts here
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,7 +23,9 @@ MOST_PARTS, LEAST_ROWS = 64, 2**14  # of a table; rows of a part, whose share of
 NO_ID, UNKNOWN = -1, -2  # instead of an id: of a row that nobody has, and of row 0
 NO_ROW, ALL_HELD = -1, -2  # instead of a row, as the compiled code gives it
 POLICIES = ("lfu", "lru", "age", "none")
-KEPT = ("ids", "seen", "last", "born", "waiting", "times")  # arrays of a part that a checkpoint holds, beside `next`
+OF_ROWS = ("ids", "seen", "last", "born")  # arrays of a part with a number for each row
+WAITING = ("waiting", "times", "next")  # of ids that wait to be admitted
+KEPT = (*OF_ROWS, *WAITING)  # that a checkpoint holds
 
 
 def parts_of_table(rows: int) -> int:
@@ -82,11 +84,15 @@ class IdRows:
         """Ids that have a row."""
         return int(np.maximum(self.used, 0).sum()) - (self.mine[:1] == [0])
 
-    def owners(self, ids: Ints) -> Ints:
-        """The rank that has the part of each id."""
+    def parts_of(self, ids: Ints) -> Ints:
+        """The part of the table to which each id belongs."""
         found = np.empty_like(ids)
         self._call("parts_of", 0, ids, found)
-        return found % self.ranks
+        return found
+
+    def owners(self, ids: Ints) -> Ints:
+        """The rank that has the part of each id."""
+        return self.parts_of(ids) % self.ranks
 
     def look_up(self, ids: Ints) -> Ints:
         """The row of each id of parts of this rank, 0 of unknown ones; nothing is changed."""
@@ -127,19 +133,58 @@ class IdRows:
 
     def state(self) -> dict[str, npt.NDArray[Any]]:
         """What a checkpoint holds of each part, by 'part.array'."""
-        return {f"{part}.{name}": array for part, name, array in self._arrays()}
+        kept = [name for name in KEPT if len(getattr(self, name))]
+        return {f"{part}.{name}": each for part, arrays in self.arrays_of(kept) for name, each in arrays.items()}
+
+    def arrays_of(self, names: Sequence[str]) -> Iterator[tuple[int, dict[str, npt.NDArray[Any]]]]:
+        """(part, arrays of it by name, to be written into) of this rank's parts; `made` makes them known."""
+        for number, part in enumerate(self.mine):
+            here = {"next": slice(number, number + 1)}
+            of_rows = slice(number * self.size, (number + 1) * self.size)
+            yield part, {name: getattr(self, name)[here.get(name, of_rows)] for name in names}
+
+    def begin(self, before: Mapping[str, Any]) -> Ints | None:
+        """Take the ids of a table of another training; the row there of each row here where rows moved, -1 of new ones.
+
+        before: arrays over all rows of that table, and over all places where its ids wait, where they are known.
+        """
+        there = None if len(before["ids"]) == self.rows else self.moved_rows(before)
+        of_row = np.arange(self.rows) if there is None else there
+        for part, arrays in self.arrays_of(OF_ROWS):
+            of_part = of_row[part * self.size :][: self.size]
+            for name, own in arrays.items():
+                own[: len(of_part)] = np.where(of_part < 0, NO_ID if name == "ids" else 0, before[name][of_part])
+        if there is None and self.dynamic.admit > 1 and "waiting" in before:
+            for part, arrays in self.arrays_of(WAITING):
+                for name, own in arrays.items():
+                    own[:] = before[name][part * len(own) : (part + 1) * len(own)]
+        self.made()
+        return there
+
+    def moved_rows(self, before: Mapping[str, Any]) -> Ints:
+        """The row there of each row here, -1 of new ones: an id of before has a row in the part that is its own now.
+
+        Of a part that has no room for all of its ids, those stay that would have lost their rows last.
+        """
+        ids, there = before["ids"], np.full(self.rows, -1)
+        there[0] = 0  # of unknown ids
+        known = np.flatnonzero(ids >= 0)
+        parts, (seen, last, born) = self.parts_of(ids[known]), (before[name][known] for name in OF_ROWS[1:])
+        keys = {"lfu": (last, seen), "lru": (seen, last), "age": (born,), "none": (-born.astype(np.int64),)}
+        leaving = np.lexsort((ids[known], *keys[self.dynamic.evict], parts))  # in a part, those that leave first
+        ends = np.cumsum(np.bincount(parts, minlength=self.parts))
+        for part, of_part in enumerate(np.split(leaving, ends[:-1])):
+            first = part * self.size + (part == 0)
+            room = min(self.rows, (part + 1) * self.size) - first
+            stay = np.sort(known[of_part[max(0, len(of_part) - room) :]])
+            there[first : first + len(stay)] = stay
+        return there
 
     def made(self) -> None:
         """Find ids again after they were written: those of `state`, or by `put`."""
         for number, first in enumerate(range(0, len(self.ids), self.size or 1)):
             self.used[number] = np.count_nonzero(self.ids[first : first + self.size] != NO_ID)
         self._call("made", 0)
-
-    def _arrays(self) -> Iterator[tuple[int, str, npt.NDArray[Any]]]:
-        for number, part in enumerate(self.mine):
-            here = slice(number * self.size, (number + 1) * self.size)
-            yield from ((part, name, array[here]) for name in KEPT if len(array := getattr(self, name)))
-            yield part, "next", self.next[number : number + 1]
 
     def _of_table(self, found: Ints) -> Ints:
         """Rows of the whole table, of rows here; 0 where there is none."""

@@ -17,13 +17,8 @@ class RawIds:
     """Tables with raw ids, by their names where they are known."""
 
     owns: ClassVar[Capabilities] = Capabilities({job.TABLES, job.IDS})
-    needs: ClassVar[Capabilities] = Capabilities(
-        {job.BAGS, job.STEP, job.EXCHANGE, job.ORDER, job.BETWEEN, job.START, job.ON_CPU}
-    )
-    cures: ClassVar[Mapping[str, str]] = {
-        job.EXCHANGE: "write pipeline: base", job.ON_CPU: ON_GPUS,
-        job.START: "leave start_from out; to go on with the ids that have rows, go on from the run's own checkpoint",
-    }  # fmt: skip
+    needs: ClassVar[Capabilities] = Capabilities({job.BAGS, job.STEP, job.EXCHANGE, job.ORDER, job.BETWEEN, job.ON_CPU})
+    cures: ClassVar[Mapping[str, str]] = {job.EXCHANGE: "write pipeline: base", job.ON_CPU: ON_GPUS}
     tables: tuple[str, ...] = ()
     label: str = "model.dynamic"
 

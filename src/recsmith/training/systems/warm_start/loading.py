@@ -6,6 +6,7 @@ from dataclasses import replace
 import torch
 from torch.distributed.checkpoint._nested_dict import flatten_state_dict
 
+from recsmith._types import Ints
 from recsmith.data import DataSchema
 from recsmith.data.same_data import check_same_data
 from recsmith.jobs.sharded_model import held_of
@@ -19,9 +20,10 @@ from recsmith.training.job.resuming import OPTIMIZERS
 from recsmith.training.job.sharded import ShardedJob, set_steps, table_of
 from recsmith.training.optimizers.building import set_schedule
 from recsmith.training.run import Run
+from recsmith.training.seams.system import systems
 from recsmith.training.systems.warm_start.layers import inputs_of
 from recsmith.training.systems.warm_start.matching import Match, Shape, match_weights
-from recsmith.training.systems.warm_start.reads import Reads, put
+from recsmith.training.systems.warm_start.reads import Reads, put, read_rows, stretches
 from recsmith.training.systems.warm_start.settings import start_of
 from recsmith.training.systems.warm_start.trained import WEIGHT, Trained, open_trained
 from recsmith.training.tables.plain import exported_names
@@ -60,7 +62,8 @@ def load_start(made: PreparedRun, job: ShardedJob) -> None:
     run = made.run
     trained, whole = open_trained(start_of(run.start_from).path), job.rows.whole()
     names = exported_names(job.model, whole)
-    match = _matched(run, made.parts.source.schema, {name: each.shape for name, each in whole.items()}, trained, names)
+    here = {name: each.shape for name, each in whole.items()}
+    match = _with_rows(_matched(run, made.parts.source.schema, here, trained, names), run, job, trained, names)
     with torch.no_grad():
         if trained.saved is None:
             _copy_model(job, match, trained, names)
@@ -69,6 +72,14 @@ def load_start(made: PreparedRun, job: ShardedJob) -> None:
         job.rows.flush()
         if groups := same_optimizers(run, trained):
             _load_states(job, match, trained, groups, {table for table, _ in _rearranged(run, trained, made.plan)})
+
+
+def _with_rows(match: Match, run: Run, job: ShardedJob, trained: Trained, names: Mapping[str, str]) -> Match:
+    """The same, with where rows of tables stood, as systems say."""
+    rows, elsewhere = match.rows_there(_weights(trained, names)), dict[str, Ints]()
+    for system in systems():
+        elsewhere |= system.begin_rows(run, job, trained, rows)
+    return replace(match, elsewhere=elsewhere)
 
 
 def _matched(
@@ -80,8 +91,10 @@ def _matched(
     if trained.card is not None:
         _check_meaning(schema, trained.card.data, trained.path)
         inputs = list(zip(inputs_of(run.model, schema), inputs_of(trained.card.model, trained.card.data), strict=False))
-    match = match_weights(here, there, inputs, trained.path)
-    return replace(match, lines=[_first_line(run, trained), *match.lines])
+    match, before = match_weights(here, there, inputs, trained.path), trained.run_model
+    tables = sorted(match.rows_there(there))
+    more = [line for each in systems() if before for line in each.begins_with(before, run.model, tables, trained.path)]
+    return replace(match, lines=[_first_line(run, trained), *match.lines, *more])
 
 
 def _weights(trained: Trained, names: Mapping[str, str]) -> dict[str, Shape]:
@@ -151,6 +164,10 @@ def _copy_model(job: ShardedJob, match: Match, trained: Trained, names: Mapping[
                 put(tensor, opened.get_tensor(names[name]), match.moved[name])
             elif not tensor.dim() and name in match.whole:
                 tensor.copy_(opened.get_tensor(names[name]))
+            elif (rows := _elsewhere(match, name, corner, tensor)) is not None:
+                there, columns = opened.get_slice(names[name]), slice(corner[1], corner[1] + tensor.shape[1])
+                for first, last, own in stretches(rows):
+                    tensor[torch.from_numpy(own)] = there[first:last, columns][torch.from_numpy(rows[own] - first)]
             elif (target := _known_rows(match, name, corner, tensor)) is not None:
                 there = opened.get_slice(names[name])
                 window = tuple(slice(at, at + size) for at, size in zip(corner, target.shape, strict=True))
@@ -164,6 +181,8 @@ def _load_weights(job: ShardedJob, match: Match, trained: Trained) -> None:
         key = f"{WEIGHT}{name}"
         if name in match.moved:
             reads.add_moved(key, trained.tensors[key].shape, tensor, match.moved[name])
+        elif (rows := _elsewhere(match, name, corner, tensor)) is not None:
+            read_rows(trained.state, key, corner, tensor, rows)
         elif (target := _known_rows(match, name, corner, tensor)) is not None:
             reads.add(key, corner, target)
     reads.run()
@@ -182,7 +201,9 @@ def _load_states(job: ShardedJob, match: Match, trained: Trained, groups: set[st
             if before == shape:
                 reads.add(key, corner, tensor)
             elif name in match.grown and before[:1] == (match.grown[name],) and before[1:] == shape[1:]:
-                if (target := _known_rows(match, name, corner, tensor)) is not None:
+                if (rows := _elsewhere(match, name, corner, tensor)) is not None:
+                    read_rows(trained.state, key, corner, tensor, rows)
+                elif (target := _known_rows(match, name, corner, tensor)) is not None:
                     reads.add(key, corner, target)
             elif name in match.moved and before == tuple(trained.tensors[f"{WEIGHT}{name}"].shape):
                 reads.add_moved(key, before, tensor, match.moved[name])
@@ -198,6 +219,13 @@ def _weight_of(key: str, before: str, match: Match) -> str | None:
     while name and not match.takes(name):
         name = name.rpartition(".")[0]
     return name or None
+
+
+def _elsewhere(match: Match, name: str, corner: Shape, tensor: torch.Tensor) -> Ints | None:
+    """The row there of each row of a shard, where rows stand elsewhere; None where they do not."""
+    table = table_of(name)
+    there = None if table is None else match.elsewhere.get(table)
+    return None if there is None else there[corner[0] : corner[0] + len(tensor)]
 
 
 def _known_rows(match: Match, name: str, corner: Shape, tensor: torch.Tensor) -> torch.Tensor | None:

@@ -6,6 +6,7 @@ There: of the training that a run begins with. Here: of the run's model.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from recsmith._types import Ints
 from recsmith.errors import UsageError
 from recsmith.training.job.sharded import table_of
 
@@ -25,13 +26,20 @@ class Match:
     """What comes along, by the names that the run's model has for its weights.
 
     whole: as they are. grown: rows of tables there, of tables that are larger here. moved: layers whose inputs moved.
-    lines: what is told.
+    elsewhere: by table, the row there of each row here, -1 of new ones, where rows stand elsewhere. lines: what is
+    told.
     """
 
     whole: frozenset[str]
     grown: Mapping[str, int]
     moved: Mapping[str, NewInputs]
     lines: list[str] = field(default_factory=list[str])
+    elsewhere: Mapping[str, Ints] = field(default_factory=dict[str, Ints])
+
+    def rows_there(self, there: Mapping[str, Shape]) -> dict[str, int]:
+        """Rows there of each table that comes along. there: shapes of what is there."""
+        names = {name: table for name in (*self.whole, *self.grown) if (table := table_of(name))}
+        return {table: there[name][0] for name, table in sorted(names.items())}
 
     def takes(self, name: str) -> bool:
         """Whether anything of a weight comes along."""

@@ -1,8 +1,10 @@
 """Parts of tensors read from a checkpoint: any rectangle of any tensor, of which a rank names those that it holds."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.metadata import ChunkStorageMetadata, MetadataIndex, TensorStorageMetadata
@@ -10,10 +12,13 @@ from torch.distributed.checkpoint.planner import LoadPlan
 from torch.distributed.checkpoint.planner_helpers import create_read_items_for_chunk_list
 from torch.distributed.checkpoint.state_dict_loader import load
 
+from recsmith._types import Ints
 from recsmith.adapters.chunk_bytes import RowReader
 from recsmith.errors import CorruptFile
 from recsmith.training.stores.checkpoint import PlainObjects, first_cause
 from recsmith.training.systems.warm_start.matching import NewInputs, Shape
+
+AT_ONCE = 2**18  # rows that are read at once, of a table whose rows stand elsewhere
 
 
 class Reads:
@@ -45,6 +50,31 @@ class Reads:
             ) from None
         for target, whole, inputs in self._moved:
             put(target, whole, inputs)
+
+
+def read_rows(folder: Path, key: str, corner: Shape, target: torch.Tensor, there: Ints) -> None:
+    """Fill rows of a tensor with rows of another one that stand elsewhere there.
+
+    folder, key: of the other one. corner: of the target in the whole tensor here. there: rows there of the target's
+    rows; -1 of those that stay.
+    """
+    for first, last, own in stretches(there):
+        rows = torch.empty((last - first, *target.shape[1:]), dtype=target.dtype)
+        reads = Reads(folder)
+        reads.add(key, (first, *corner[1:]), rows)
+        reads.run()
+        target[torch.from_numpy(own)] = rows[torch.from_numpy(there[own] - first)]
+
+
+def stretches(there: Ints) -> Iterator[tuple[int, int, Ints]]:
+    """(first row there, end, rows here whose rows are among these), of AT_ONCE rows there at most."""
+    known = np.flatnonzero(there >= 0)
+    known = known[np.argsort(there[known], kind="stable")]
+    for first in range(0, int(there.max(initial=-1)) + 1, AT_ONCE):
+        begin, end = np.searchsorted(there[known], [first, first + AT_ONCE])
+        if end > begin:
+            own = known[begin:end]
+            yield int(there[own[0]]), int(there[own[-1]]) + 1, own
 
 
 class _Rectangles(PlainObjects):

@@ -1,16 +1,21 @@
 """What a run begins with: a checkpoint with the state of optimizers, or an exported model, which has weights alone."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+
+import torch
 
 from recsmith.errors import UsageError
 from recsmith.training.job.card import CARD, MODEL, ModelCard, check_as_trained, read_card
 from recsmith.training.job.export import WEIGHTS, opened_file, tensors_in
 from recsmith.training.job.resuming import CHECKPOINTS, PROGRESS, STATE, Saved, checkpoint_folders
 from recsmith.training.optimizers.settings import RunOptimizers
+from recsmith.training.run import RunModel
 from recsmith.training.stores.checkpoint import CheckpointRows
 from recsmith.training.stores.protocol import WholeTensor
+from recsmith.training.systems.warm_start.reads import Reads
 
 WEIGHT = "model."  # before the names of weights in a checkpoint
 
@@ -51,6 +56,20 @@ class Trained:
         """The folder of a checkpoint's tensors."""
         assert self.saved is not None
         return self.saved.folder / STATE
+
+    @property
+    def run_model(self) -> RunModel | None:
+        """The model of the training; None where nobody says."""
+        return self.saved.run.model if self.saved else self.card.model if self.card else None
+
+    def read(self, names: Sequence[str]) -> list[torch.Tensor]:
+        """Whole tensors of a checkpoint."""
+        reads, kinds = Reads(self.state), [self.tensors[each] for each in names]
+        found = [torch.empty(each.shape, dtype=each.dtype) for each in kinds]
+        for name, tensor in zip(names, found, strict=True):
+            reads.add(name, (0,) * tensor.dim(), tensor)
+        reads.run()
+        return found
 
     @property
     def optimizers(self) -> RunOptimizers | None:
