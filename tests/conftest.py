@@ -21,6 +21,7 @@ from support.amounts import soaking
 from support.listeners import watched_listeners
 from support.quick_plans import LESS, plan_quickly, search, tighten
 from support.ranks import Forks
+from support.stores import Store, new_bucket, s3_server
 
 from recsmith.jobs import launch, processes
 
@@ -194,3 +195,16 @@ def quick_ranks(forks: Forks) -> Iterator[None]:
         patch.setattr(launch, "_agents", agents)
         patch.setattr(processes, "subprocess", SimpleNamespace(**vars(subprocess) | {"Popen": forks.piped}))
         yield
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[str]:
+    """A server of S3 on this machine: its host and port."""
+    with s3_server() as server:
+        yield server
+
+
+@pytest.fixture
+def store(s3: str, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """A bucket of the test's own, and the environment that leads to it."""
+    return new_bucket(s3, monkeypatch)

@@ -17,7 +17,7 @@ from recsmith.data.parquet.source import ParquetSource, written_spec
 from recsmith.data.parquet.spec import ParquetSpec
 from recsmith.data.parquet.write import read_manifest
 from recsmith.errors import CorruptFile
-from recsmith.files import did_you_mean, in_order
+from recsmith.files import AnyPath, did_you_mean, in_order
 
 MOST_NAMES = 8  # columns that one line names
 MOST_CORRUPT_SHOWN = 3  # descriptions of corrupt samples that are kept
@@ -44,7 +44,7 @@ def merged(faults: Sequence[Fault]) -> tuple[Fault, ...]:
     )
 
 
-def opened(paths: Sequence[Path]) -> tuple[list[ColumnFile], list[Fault]]:
+def opened(paths: Sequence[AnyPath]) -> tuple[list[ColumnFile], list[Fault]]:
     """(the files that can be opened, what is wrong with the others)."""
     files: list[ColumnFile] = []
     faults: list[Fault] = []
@@ -117,7 +117,7 @@ def block_faults(source: ParquetSource, block: int, error: CorruptFile) -> list[
     return found or [Fault(file=str(path), fault=without_path(error, path), count=table.num_rows)]
 
 
-def _id_faults(feature: ColumnFeature, outside: tuple[int, int], path: Path) -> list[Fault]:
+def _id_faults(feature: ColumnFeature, outside: tuple[int, int], path: AnyPath) -> list[Fault]:
     rows = feature.num_embeddings or UNCOUNTED
     kinds = (
         f"feature '{feature.name}' has negative ids; leave them out, or give `ids: modulo`",
@@ -149,7 +149,7 @@ def _family(kind: Any) -> str:
     return "numbers" if types.is_integer(kind) or types.is_floating(kind) else str(kind)
 
 
-def without_path(error: Exception, path: Path) -> str:
+def without_path(error: Exception, path: AnyPath) -> str:
     """What an error says of a file, without its path."""
     return str(error).removeprefix(f"'{path}'").lstrip(": ")
 

@@ -18,14 +18,16 @@ from recsmith.data.transforms.declared import Transform, transform_from_raw, tra
 from recsmith.data.transforms.graph import TransformedSource
 from recsmith.errors import CorruptFile, UsageError, check_rules, too_small
 from recsmith.files import (
+    AnyPath,
     Raw,
     Source,
-    check_is_no_address,
+    check_is_file,
     check_schema,
     decode,
     did_you_mean,
     encode,
     parse,
+    path_of,
     read_text,
     source_text,
 )
@@ -243,27 +245,27 @@ def _format(name: str) -> Any:
 
 
 def load_spec(source: Source) -> DataSpec:
-    """The spec in a file (YAML or JSON), or that of data at a path, all else as it is by default."""
+    """The spec in a file (YAML or JSON), or that of data at a path or address, all else as it is by default."""
     text = source_text(source, "a spec of data")
-    check_is_no_address(text)
-    path = Path(text)
+    path = path_of(text)
     if (found := _format_of(path)) is not None:
         where: Raw = {"path": text} if found == "movielens" else {"paths": [text]}
         return spec_from_raw({FORMAT: found, **where}, text)
     if not path.exists() and text != "-":
-        raise UsageError(f"cannot read '{text}': there is no such file; give the path of a file or folder")
+        check_is_file(path)
     if path.suffix not in SPEC_ENDINGS and text != "-":
         raise UsageError(
             f"'{text}' is no data of a known format; give a spec ({', '.join(SPEC_ENDINGS)}), a file that ends in "
             f"{', '.join(COLUMN_ENDINGS)}, .tsv, .txt or .gz, or a folder"
         )
-    return spec_from_raw(parse(read_text(text), text), text).beside(path.parent)
+    made = spec_from_raw(parse(read_text(text), text), text)
+    return made.beside(path.parent) if isinstance(path, Path) else made
 
 
-def _format_of(path: Path) -> str | None:
+def _format_of(path: AnyPath) -> str | None:
     """The format of data at a path, by what it is called and what lies there; None of a spec."""
     if path.is_dir():
-        if (path / "ratings.csv").exists():
+        if isinstance(path, Path) and (path / "ratings.csv").exists():
             return "movielens"
         return "parquet" if any(each.suffix in COLUMN_ENDINGS for each in path.rglob("*")) else "criteo"
     if path.suffix in COLUMN_ENDINGS:

@@ -4,7 +4,7 @@ import gzip
 import hashlib
 import io
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from recsmith._types import Ints
 from recsmith.errors import CorruptFile, UsageError
-from recsmith.files import check_is_file, in_order, replace_file
+from recsmith.files import AnyPath, check_is_file, in_order, path_of, replace_file
 
 BLOCK_LINES = 8192  # of a block
 CHUNK = 2**24  # bytes read at once while lines are counted
@@ -22,16 +22,17 @@ HEAD = 2**16  # bytes in which it shows what a file is
 KEPT_BLOCKS = 40  # of a .gz file, passed over on the way to another block: about 2 MB each
 
 
-def files_of(paths: tuple[str, ...]) -> list[Path]:
+def files_of(paths: tuple[str, ...]) -> list[AnyPath]:
     """The files of some paths; those of a folder in order of names and numbers, hidden ones left out.
 
     Raises:
         UsageError: a path does not exist or is a pipe or a device, or a folder is empty.
     """
-    found: list[Path] = []
-    for path in map(Path, paths):
+    found: list[AnyPath] = []
+    for path in map(path_of, paths):
         if path.is_dir():
-            inside = [each for each in path.iterdir() if not each.is_dir() and not each.name.startswith(".")]
+            listed: Iterable[AnyPath] = path.iterdir()
+            inside = [each for each in listed if not each.is_dir() and not each.name.startswith(".")]
             if not inside:
                 raise UsageError(f"'{path}' is a folder without files; give the folder that holds the data")
             found += in_order(inside)
@@ -48,7 +49,7 @@ class LineFile:
     quoted: line ends within "quotes" are text, as CSV has them.
     """
 
-    def __init__(self, path: Path, *, quoted: bool = False) -> None:
+    def __init__(self, path: AnyPath, *, quoted: bool = False) -> None:
         self.quoted = quoted
         self.path, self.is_gzip = path, path.suffix == ".gz"
         self._file: IO[bytes] | None = None
@@ -150,7 +151,8 @@ class LineFile:
             raise self._damaged(error) from None
 
     def _opened(self) -> IO[bytes]:
-        return cast(IO[bytes], gzip.open(self.path, "rb")) if self.is_gzip else self.path.open("rb")
+        file = self.path if self.is_gzip and isinstance(self.path, Path) else self.path.open("rb")
+        return cast(IO[bytes], gzip.open(cast(Any, file), "rb")) if self.is_gzip else cast(IO[bytes], file)
 
     def _damaged(self, error: Exception) -> CorruptFile:
         reason = "it ends in the middle" if isinstance(error, EOFError) else str(error)

@@ -22,23 +22,27 @@ from recsmith.files.parsing import Raw, parse, parse_json, parse_number, parse_y
 from recsmith.files.targets import check_target, locked_folder, starts_with_schema
 from recsmith.files.texts import (
     LARGEST_FILE,
+    AnyPath,
     Given,
     Source,
     check_is_file,
     check_is_no_address,
     in_order,
+    is_address,
     is_regular_file,
+    path_of,
     read_bytes,
     read_text,
     replace_file,
+    shown_address,
     source_text,
     write_text,
 )
 
 __all__ = [
-    "LARGEST_FILE", "Given", "Raw", "Source", "check_is_file", "check_is_no_address", "check_schema", "check_target",
-    "decode", "decode_part", "did_you_mean", "dump_json", "encode", "in_order", "is_regular_file", "json_lines",
-    "json_schema", "locked_folder", "parse", "parse_json", "parse_number", "parse_yaml", "read_bytes", "read_raw",
-    "read_text", "reading", "replace_file", "source_text", "spell_out", "starts_with_schema", "text_lines",
-    "write_text",
+    "LARGEST_FILE", "AnyPath", "Given", "Raw", "Source", "check_is_file", "check_is_no_address",
+    "check_schema", "check_target", "decode", "decode_part", "did_you_mean", "dump_json", "encode", "in_order",
+    "is_address", "is_regular_file", "json_lines", "json_schema", "locked_folder", "parse", "parse_json",
+    "parse_number", "parse_yaml", "path_of", "read_bytes", "read_raw", "read_text", "reading", "replace_file",
+    "shown_address", "source_text", "spell_out", "starts_with_schema", "text_lines", "write_text",
 ]  # fmt: skip

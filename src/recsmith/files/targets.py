@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from recsmith.errors import UsageError
-from recsmith.files.texts import STDIN, is_stream
+from recsmith.files.texts import HERE, STDIN, AnyPath, is_address, is_stream, path_of
 
 HEAD = 2**16  # bytes of an existing file in which its kind shows: comments may stand before the first key
 MODEL = "neural:"  # before the path of a learned cost model
@@ -30,8 +30,11 @@ def check_target(
         return
     if target == STDIN or is_stream(target):
         return
+    if is_address(target):
+        _check_object(target, path_of(target), inputs, kind, force)
+        return
     try:
-        path = Path(os.path.realpath(target))
+        path = Path(os.path.realpath(target.removeprefix(HERE)))
         _check_place(target, path)
         _check_inputs(target, path, inputs)
         _check_kind(target, path, kind, force)
@@ -87,6 +90,14 @@ def _check_place(target: str, path: Path) -> None:
         raise UsageError(f"cannot write '{target}': permission denied; choose a folder you may write to")
 
 
+def _check_object(target: str, path: AnyPath, inputs: Iterable[str | None], kind: bytes, force: bool) -> None:
+    """Refuse an object of a store that is an input, or of another kind."""
+    if any(each is not None and is_address(each) and str(path_of(each)) == str(path) for each in inputs):
+        raise UsageError(f"cannot write '{path}': this command reads it ('{target}'); give another address")
+    if kind and not force:
+        _check_kind(target, path, kind, force)
+
+
 def _check_inputs(target: str, path: Path, inputs: Iterable[str | None]) -> None:
     """Refuse a target that is one of the inputs: by another name, through a link, or as standard input."""
     if not path.exists():
@@ -122,7 +133,7 @@ def _are_same(path: Path, other: Path | int) -> bool:
         return False
 
 
-def _check_kind(target: str, path: Path, kind: bytes, force: bool) -> None:
+def _check_kind(target: str, path: AnyPath, kind: bytes, force: bool) -> None:
     """Refuse to overwrite what is neither empty nor begins as files of the kind do."""
     if force or not kind or not path.exists():
         return

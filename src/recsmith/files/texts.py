@@ -7,8 +7,9 @@ import stat
 import sys
 import tempfile
 from collections.abc import Iterable
+from importlib import import_module
 from pathlib import Path
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn, TypeVar, cast
 
 from recsmith._types import Source
 from recsmith.errors import CorruptFile, RecSmithError, UsageError
@@ -17,9 +18,17 @@ LARGEST_FILE = 512 * 2**20  # bytes, as a plan of 100,000 tables on 4,096 device
 STDIN = "-"
 PATIENCE_S = 60.0  # without a byte, before a pipe is given up; longer suits slow writers, shorter forgotten ones
 BLOCK = 2**20  # bytes read at once
+STORES = ("s3", "gs", "hdfs")  # whose addresses are read and written (remote/)
+HERE = "file://"  # before a path of this machine
 _ADDRESS = re.compile(r"([a-z][a-z0-9+.-]+)://?")  # paths join both strokes
+_SECRETS = re.compile(r"(:/{1,2})(?:[^/@]*:[^@]*|[^/@]+)@|[?].*")  # of an address; secrets of S3 may hold strokes
 _NUMBER = re.compile(r"([0-9]+)")
 PACKED = {b"\x1f\x8b": "gzip", b"PK\x03\x04": "zip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2"}  # by how files begin
+
+
+# A path of this machine, or of a store: a RemotePath (remote/paths.py), which loads when an address is named.
+AnyPath = Path | Any
+Ordered = TypeVar("Ordered", bound=AnyPath)
 
 
 class Given(str):
@@ -70,7 +79,10 @@ def read_text(source: str) -> str:
 
 
 def read_bytes(source: str | Path) -> bytes | bytearray:
-    """The bytes of a file or a pipe, at most 512 MiB; raises as read_text does."""
+    """The bytes of a file, a pipe or an object of a store, at most 512 MiB; raises as read_text does."""
+    if not isinstance(path := path_of(source), Path):
+        return path.read_bytes()
+    source = str(path) if str(source).startswith(HERE) else source
     try:
         handle = os.open(source, os.O_RDONLY | os.O_NONBLOCK)  # opening a pipe would wait until somebody writes
     except (OSError, ValueError) as error:  # ValueError: a path that holds a null byte
@@ -126,13 +138,37 @@ def _refuse_source(source: str | Path, error: OSError | ValueError) -> NoReturn:
     raise UsageError(f"cannot read '{source}': {reason}; give the path of a readable file") from None
 
 
-def check_is_no_address(source: str | Path) -> None:
-    """Refuse what is no path but an address in a store, such as s3://bucket/clicks; a file of that name is a file."""
+def is_address(source: object) -> bool:
+    """Whether a text is the address of a store that is read and written, such as s3://bucket/clicks."""
     found = _ADDRESS.match(str(source))
-    if found and not Path(source).exists():
+    return found is not None and found[1] in STORES and found[0].endswith("://")
+
+
+def shown_address(source: object) -> str:
+    """An address without what may be a password or a key in it."""
+    return _SECRETS.sub(lambda found: f"{found[1]}***@" if found[1] else "?***", str(source))
+
+
+def path_of(source: str | Path) -> AnyPath:
+    """The path that a text names: of a file of this machine, or of a file or folder in a store.
+
+    Raises:
+        UsageError: it is an address without a bucket, or with credentials in it.
+        MissingExtra: it is the address of a store, and pyarrow is not installed.
+    """
+    if is_address(source):
+        return import_module("recsmith.files.remote.paths").remote_path(str(source))
+    return Path(str(source).removeprefix(HERE))
+
+
+def check_is_no_address(source: AnyPath | str) -> None:
+    """Refuse what is no path of a file but an address, such as https://host/clicks; a file of that name is a file."""
+    found = _ADDRESS.match(str(source))
+    if found and not Path(str(source)).exists():
+        known = ", ".join(f"{each}://" for each in STORES)
+        cure = "what is named here is read from files alone" if found[1] in STORES else f"data and plans may be {known}"
         raise UsageError(
-            f"'{source}' is an address of '{found[1]}', and RecSmith reads and writes files alone; mount the store or "
-            "copy the data, and give the path"
+            f"'{shown_address(source)}' is an address of '{found[1]}', and {cure}; copy it, and give the path"
         )
 
 
@@ -144,12 +180,15 @@ def is_regular_file(path: Path) -> bool:
         return False
 
 
-def check_is_file(path: Path) -> None:
+def check_is_file(path: AnyPath) -> None:
     """Refuse what is no file that can be read from any place: nothing, a folder, or what waits for others to write.
 
     Raises:
         UsageError: there is no such file, or it is a pipe, a device or a socket.
     """
+    if not isinstance(path, Path):
+        path.stat()
+        return
     try:
         mode = path.stat().st_mode
     except (OSError, ValueError):
@@ -163,8 +202,13 @@ def check_is_file(path: Path) -> None:
 def write_text(target: str, text: str) -> None:
     """Write a whole file or nothing: a failed or interrupted write leaves an existing file as it was.
 
-    A link stays a link: the file it leads to is replaced. Devices and pipes (/dev/null, >(gzip)) are written to.
+    A link stays a link: the file it leads to is replaced. Devices and pipes (/dev/null, >(gzip)) are written to. At an
+    address of a store it is an object.
     """
+    if not isinstance(remote := path_of(target), Path):
+        remote.write_bytes(text.encode("utf-8"))
+        return
+    target = str(remote) if target.startswith(HERE) else target
     if is_stream(target):
         _write_stream(target, text)
         return
@@ -230,7 +274,7 @@ def _write_failure(target: str, error: OSError) -> RecSmithError:
     return RecSmithError(f"cannot write '{target}': {error.strerror}; any file that was there is unchanged")
 
 
-def in_order(paths: Iterable[Path]) -> list[Path]:
+def in_order(paths: Iterable[Ordered]) -> list[Ordered]:
     """Paths in the order of their names, in which numbers count as numbers: part-2 before part-10, day_2 before day_10.
 
     Every reader of a folder takes its files so: what was numbered as it came is read as it came.
@@ -238,7 +282,7 @@ def in_order(paths: Iterable[Path]) -> list[Path]:
     return sorted(paths, key=_order)
 
 
-def _order(path: Path) -> tuple[list[list[tuple[int, str]]], str]:
+def _order(path: AnyPath) -> tuple[list[list[tuple[int, str]]], str]:
     """Text and numbers of each part of a path by turns; (0, text), or (number, '') behind a text."""
     words = [enumerate(_NUMBER.split(part)) for part in path.parts]
     return [[(int(word), "") if at % 2 else (0, word) for at, word in each] for each in words], str(path)

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from recsmith.errors import RecSmithError, UsageError
+from recsmith.files.texts import shown_address
 
 ADDRESS = "://"
 
@@ -19,7 +20,7 @@ def check_writable(folder: str | os.PathLike[str], what: str, cure: str) -> None
     """
     name = os.fspath(folder)
     if ADDRESS in name:
-        raise UsageError(f"{what} '{name}' is an address, and what is written goes to a folder; {cure}")
+        raise UsageError(f"{what} '{shown_address(name)}' is an address, and what is written goes to a folder; {cure}")
     try:
         with tempfile.TemporaryFile(dir=_nearest(Path(name).absolute())):
             pass

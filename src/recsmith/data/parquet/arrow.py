@@ -1,14 +1,15 @@
 """Parquet and Arrow files, which pyarrow reads: their parts, their columns, and how much they hold."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from recsmith._types import noun
 from recsmith.data.arrow import pyarrow
 from recsmith.errors import CorruptFile, UsageError
-from recsmith.files import check_is_file, in_order
+from recsmith.files import AnyPath, check_is_file, in_order, path_of
 
 ARROW_ENDINGS = (".arrow", ".feather")
 ENDINGS = (".parquet", *ARROW_ENDINGS)
@@ -16,22 +17,20 @@ UNFINISHED = (
     "_unfinished.json"  # in a folder that is still written; readers of Parquet pass over names that begin with _
 )
 LARGEST_READ = 2**25  # bytes that one read takes of merged columns, as pyarrow has it
+AT_ONCE = 16  # files in a store that are opened at the same time: each answer takes tens of milliseconds
 
 
 class ColumnFile:
     """A file of columns in parts (row groups, record batches): its schema, and the rows of each part."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: AnyPath) -> None:
         self.path, self.is_arrow = path, path.suffix in ARROW_ENDINGS
         arrow = pyarrow()
         try:
             if self.is_arrow:
-                with arrow.memory_map(str(path)) as file:
-                    reader = arrow.ipc.open_file(file)
-                    self.schema = reader.schema
-                    self.sizes = [reader.get_batch(part).num_rows for part in range(reader.num_record_batches)]
+                self.schema, self.sizes = self._with_file(_arrow_parts)
             else:
-                self._metadata = arrow.parquet.read_metadata(path)
+                self._metadata = self._with_file(arrow.parquet.read_metadata)
                 self.schema = self._metadata.schema.to_arrow_schema()
                 groups = range(self._metadata.num_row_groups)
                 self.sizes = [self._metadata.row_group(part).num_rows for part in groups]
@@ -71,19 +70,32 @@ class ColumnFile:
     def _read(self, part: int, columns: Sequence[str], gap: int) -> Any:
         arrow = pyarrow()
         try:
-            if self.is_arrow:
-                with arrow.memory_map(str(self.path)) as file:
-                    batch = arrow.ipc.open_file(file).get_batch(part)
-                    table = arrow.Table.from_batches([batch]).select(list(columns))
-                    table.validate(full=True)  # offsets that lead outside their buffers would be read as they are
-                    return table
-            if gap:
-                fragment = coalescing(self.path, gap).subset(row_group_ids=[part])
-                return fragment.to_table(columns=list(columns), use_threads=False)
-            with arrow.parquet.ParquetFile(self.path, metadata=self._metadata) as file:
-                return file.read_row_group(part, columns=list(columns), use_threads=False)
+            return self._with_file(lambda file: self._part(file, part, list(columns), gap))
         except (arrow.ArrowException, OSError, ValueError, LookupError, OverflowError) as error:
             raise self._damaged(error) from None
+
+    def _with_file(self, read: Callable[[Any], Any]) -> Any:
+        """What a function reads: of the path, or of the open file of Arrow files and of those in a store."""
+        if not isinstance(self.path, Path):
+            return self.path.reading(read)
+        if not self.is_arrow:
+            return read(self.path)
+        with pyarrow().memory_map(str(self.path)) as file:
+            return read(file)
+
+    def _part(self, file: Any, part: int, columns: list[str], gap: int) -> Any:
+        """Columns of a part of a file, which is open or a path."""
+        arrow = pyarrow()
+        if self.is_arrow:
+            table = arrow.Table.from_batches([arrow.ipc.open_file(file).get_batch(part)]).select(columns)
+            table.validate(full=True)  # offsets that lead outside their buffers would be read as they are
+            return table
+        if gap:
+            fragment = coalescing(file, gap).subset(row_group_ids=[part])
+            return fragment.to_table(columns=columns, use_threads=False)
+        at_once = not isinstance(file, Path)  # all ranges of a part, where each answer takes long
+        with arrow.parquet.ParquetFile(file, metadata=self._metadata, pre_buffer=at_once) as opened:
+            return opened.read_row_group(part, columns=columns, use_threads=False)
 
     def _damaged(self, error: Exception) -> CorruptFile:
         kind = "an Arrow file" if self.is_arrow else "a Parquet file"
@@ -91,6 +103,21 @@ class ColumnFile:
         return CorruptFile(
             f"'{self.path}' cannot be read as {kind} ({reason}); it is cut off or damaged, write it again"
         )
+
+
+def _arrow_parts(file: Any) -> tuple[Any, list[int]]:
+    """(schema, rows of each part) of an open Arrow file."""
+    reader = pyarrow().ipc.open_file(file)
+    return reader.schema, [reader.get_batch(part).num_rows for part in range(reader.num_record_batches)]
+
+
+def opened_files(paths: Iterable[AnyPath]) -> list[ColumnFile]:
+    """The files of some paths, opened; those in a store several at a time."""
+    given = list(paths)
+    if all(isinstance(path, Path) for path in given):
+        return [ColumnFile(path) for path in given]
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        return list(threads.map(ColumnFile, given))
 
 
 def coalescing(file: Any, gap: int) -> Any:
@@ -104,18 +131,19 @@ def coalescing(file: Any, gap: int) -> Any:
     )
 
 
-def column_files(paths: Sequence[str]) -> list[Path]:
+def column_files(paths: Sequence[str]) -> list[AnyPath]:
     """The Parquet and Arrow files of some paths; those of a folder, and folders in it, by names and numbers.
 
     Raises:
         UsageError: a path does not exist, or a folder holds no such file.
     """
-    found: list[Path] = []
-    for path in map(Path, paths):
+    found: list[AnyPath] = []
+    for path in map(path_of, paths):
         if path.is_dir():
             if (path / UNFINISHED).exists():
                 raise UsageError(f"'{path}' is not finished; give the command that writes it once more, and it goes on")
-            inside = in_order(each for each in path.rglob("*") if each.suffix in ENDINGS and not _hidden(each, path))
+            all_inside: Iterable[AnyPath] = path.rglob("*")
+            inside = in_order(each for each in all_inside if each.suffix in ENDINGS and not _hidden(each, path))
             if not inside:
                 raise UsageError(
                     f"'{path}' holds no file that ends in {', '.join(ENDINGS)}; give the folder of the data"
@@ -128,7 +156,7 @@ def column_files(paths: Sequence[str]) -> list[Path]:
     return found
 
 
-def _hidden(path: Path, folder: Path) -> bool:
+def _hidden(path: Any, folder: AnyPath) -> bool:
     return any(part.startswith((".", "_")) for part in path.relative_to(folder).parts)
 
 

@@ -13,7 +13,7 @@ from recsmith.data.batch import DataSchema
 from recsmith.data.columns.arrays import sample_ids
 from recsmith.data.columns.features import ColumnFeature
 from recsmith.data.columns.samples import TableReader, columns_of, counted_numbers, single_bags
-from recsmith.data.parquet.arrow import ColumnFile, StoredFigures, column_files, stored_figures
+from recsmith.data.parquet.arrow import ColumnFile, StoredFigures, column_files, opened_files, stored_figures
 from recsmith.data.parquet.spec import SCHEMA_KEY, ParquetSpec, weights_column
 from recsmith.data.source import SampleBlock
 from recsmith.errors import CorruptFile, UsageError
@@ -29,7 +29,7 @@ class ParquetSource:
     files: tuple[tuple[int, int], ...] = ()
 
     def __init__(self, spec: ParquetSpec) -> None:
-        self._files = [ColumnFile(path) for path in column_files(spec.paths)]
+        self._files = opened_files(column_files(spec.paths))
         self.spec = spec if spec.features else written_spec(spec, self._files[0])
         self._schema = None if spec.features else _written_schema(self._files[0])
         self._columns, self.max_corrupt = columns_of(self.spec, self.spec.sample_id), spec.max_corrupt

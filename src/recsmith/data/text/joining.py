@@ -7,7 +7,7 @@ from typing import Any
 from recsmith.data.arrow import pyarrow
 from recsmith.data.text.spec import JoinedFile
 from recsmith.errors import CorruptFile
-from recsmith.files import check_is_file, did_you_mean
+from recsmith.files import AnyPath, check_is_file, did_you_mean, path_of
 
 
 class Joined:
@@ -19,11 +19,12 @@ class Joined:
     """
 
     def __init__(self, spec: JoinedFile, nulls: Sequence[str]) -> None:
-        self.on, path = spec.on, Path(spec.path)
+        self.on, path = spec.on, path_of(spec.path)
         check_is_file(path)
         arrow = pyarrow()
         try:
-            table = arrow.parquet.read_table(path) if path.suffix == ".parquet" else _csv(path, nulls)
+            file = path if isinstance(path, Path) else path.open("rb")
+            table = arrow.parquet.read_table(file) if path.suffix == ".parquet" else _csv(path, file, nulls)
         except (arrow.ArrowException, OSError, ValueError) as error:
             raise CorruptFile(f"'{path}' cannot be joined: {str(error).splitlines()[0]}; mend it") from None
         if self.on not in table.column_names:
@@ -47,8 +48,8 @@ class Joined:
         return table
 
 
-def _csv(path: Path, nulls: Sequence[str]) -> Any:
+def _csv(path: AnyPath, file: Any, nulls: Sequence[str]) -> Any:
     csv: Any = pyarrow().csv
     delimiter = "\t" if path.suffix == ".tsv" else ","
     options = csv.ConvertOptions(null_values=list(nulls), strings_can_be_null=True)
-    return csv.read_csv(path, csv.ReadOptions(use_threads=False), csv.ParseOptions(delimiter=delimiter), options)
+    return csv.read_csv(file, csv.ReadOptions(use_threads=False), csv.ParseOptions(delimiter=delimiter), options)

@@ -26,7 +26,7 @@ from recsmith.data.text.joining import Joined
 from recsmith.data.text.parsing import csv_table, json_table
 from recsmith.data.text.spec import SPLITS, TextSpec
 from recsmith.errors import CorruptFile
-from recsmith.files import did_you_mean
+from recsmith.files import AnyPath, did_you_mean, path_of
 
 LOOKED_AT = 2**23  # bytes of a file whose first rows are looked at
 JSON = (".jsonl", ".json", ".ndjson")
@@ -35,7 +35,7 @@ JSON = (".jsonl", ".json", ".ndjson")
 class TextFile:
     """A file of rows: the names of its columns, and how many rows each block has."""
 
-    def __init__(self, path: Path, spec: TextSpec) -> None:
+    def __init__(self, path: AnyPath, spec: TextSpec) -> None:
         self.path = path
         ending = Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
         self.is_json = ending in JSON
@@ -114,7 +114,7 @@ class TextSource:
 
     def _digest_of(self, files: int) -> str:
         described = self._reader.described(replace(self.spec, paths=("",), joins=()))
-        joined = [LineFile(Path(each.path)).digest() for each in self.spec.joins]
+        joined = [LineFile(path_of(each.path)).digest() for each in self.spec.joins]
         held = [described, *joined, *(file.lines.digest() for file in self._tables.files[:files])]
         return hashlib.sha256("\n".join(held).encode()).hexdigest()[:16]
 
@@ -236,16 +236,16 @@ def _first_line(text: bytes) -> int:
     return len(text) if at < 0 else at + 1
 
 
-def text_files(data: str) -> list[Path]:
+def text_files(data: str) -> list[AnyPath]:
     """The files of text at a path that names their columns in itself; none where it is of another format."""
-    path = Path(data)
+    path = path_of(data)
     if path.is_dir() and (path / "ratings.csv").exists():
         return []
     found = files_of((data,)) if path.is_dir() else [path] if path.is_file() else []
     return found if found and all(map(_is_text, found)) else []
 
 
-def _is_text(path: Path) -> bool:
+def _is_text(path: AnyPath) -> bool:
     ending = Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
     if ending == ".tsv":
         return other_than_criteo(LineFile(path).head()) is not None
@@ -258,7 +258,7 @@ def _skip(row: object) -> str:
     return "skip"
 
 
-def first_rows(path: Path, rows: int) -> Any:
+def first_rows(path: AnyPath, rows: int) -> Any:
     """The first rows of a file of text as pyarrow's table, whose columns have the types that their values say.
 
     Raises:
