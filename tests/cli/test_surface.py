@@ -179,7 +179,7 @@ WORDS = {
     "measure": set(),
     "learn": set(),
     "bench": set(),
-    "train": {"run", "--set", "--dry-run", "--max-restarts", "--join", "--capture", "--format"},
+    "train": {"run", "--set", "--dry-run", "--max-restarts", "--hosts", "--join", "--capture", "--format"},
     "feed": set(),
     "delta": set(),
     "capture": {"command_", "-o --output", "--steps", "--skip", "--plain", "--force"},

@@ -150,6 +150,7 @@ LEFT_OUT = {
     **dict.fromkeys(("production", "replan", "table_population"), "reads a public file that is not kept here"),
     "advise_ladders": "plans tables of MLPerf six times; tests/analyses/test_table_switches.py plans few",
     "advise": "seven jobs with each switch in turn; tests/advising/test_runs.py prices one",
+    "lost_host": "jobs of three hosts that start again; tests/training/launch/test_hosts.py kills one",
     "daily": "a job for each day of a stream; tests/training/systems/warm_start trains two",
     "sasrec_reference": "runs public code that is not kept here",
     "dry_run": "twelve jobs of one and two ranks on a machine on which nothing else runs",

@@ -8,7 +8,7 @@ import click
 
 from recsmith.cli.options import count_option, format_option
 from recsmith.cli.printing import is_watched, note, print_json, say, show_report
-from recsmith.errors import RecSmithError
+from recsmith.errors import RecSmithError, UsageError
 
 WATCH_S = 2.0  # between two looks of --watch: as often as ranks write
 
@@ -19,12 +19,14 @@ WATCH_S = 2.0  # between two looks of --watch: as often as ranks write
               help="Replace a value of the run, such as data.batch_size=512; may be given several times.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Show plan, memory, predicted step and files, and train nothing.")
 @count_option("--max-restarts", default=0, least=0, help="Start ranks that failed again, from the newest checkpoint.")
+@click.option("--hosts", metavar="2..3", help="The fewest and the most hosts that train together (docs/lost-host.md).")
 @click.option("--join", is_flag=True, help="Be one more trainer of the job with servers that runs (docs/remote.md).")
 @click.option("--capture", metavar="FOLDER", help="Capture some steps for `recsmith predict`; --set capture=FOLDER.")
 @format_option
 def train_command(
-    run: str, settings: tuple[str, ...], dry_run: bool, max_restarts: int, join: bool, capture: str | None, format_: str
-) -> None:
+    run: str, settings: tuple[str, ...], dry_run: bool, max_restarts: int, hosts: str | None, join: bool,
+    capture: str | None, format_: str,
+) -> None:  # fmt: skip
     """Train the model of RUN (a YAML or JSON file, '-' for stdin) on TorchRec.
 
     Started plainly it uses this machine: a process for each GPU, or the run's `ranks` on CPU. Started by torchrun, or
@@ -34,10 +36,16 @@ def train_command(
     recsmith train run.yaml
     recsmith train run.yaml --set data.batch_size=512 --set optimizers.dense.learning_rate=0.01
     recsmith train run.yaml --dry-run
+    recsmith train run.yaml --hosts 2..3                 # the same on each of three hosts, of which one may be lost
     torchrun --nproc-per-node 8 -m recsmith train run.yaml
     """
     if capture is not None:
         settings = (*settings, f"capture={capture}")
+    if hosts is not None and (dry_run or join):
+        raise UsageError(
+            f"--hosts does not go with {'--dry-run' if dry_run else '--join'}; "
+            f"{'give --set ranks=6 to see a job of so many ranks' if dry_run else 'leave one of them out'}"
+        )
     if dry_run:
         from recsmith.training.launch.dry_run import described
 
@@ -48,6 +56,11 @@ def train_command(
         for line in made.lines:
             click.echo(line)
         return
+    if hosts is not None:
+        from recsmith.training.launch.hosts import train_on_host
+
+        train_on_host(run, settings, hosts, max_restarts, format_)
+        return
     from recsmith.training.job.log import progress_text
     from recsmith.training.launch.launching import train
 
@@ -57,7 +70,11 @@ def train_command(
     if os.environ.get("RANK", os.environ.get("SLURM_PROCID", "0")) == "0":
         _show_result(result, format_)
     if "RANK" in os.environ:
+        from recsmith.jobs.hosts.rank import in_hosts, leave_hosts
         from recsmith.jobs.worker import leave
+
+        if in_hosts():
+            leave_hosts(complete=result["complete"])
 
         # A rank of a launcher's job: gloo's own teardown aborts now and then. torchrun would start again what fails.
         leave(0 if result["complete"] or "TORCHELASTIC_RUN_ID" in os.environ else RecSmithError.exit_code)

@@ -19,6 +19,7 @@ from typing import NoReturn
 from recsmith.errors import RecSmithError
 from recsmith.files import write_text
 from recsmith.jobs.agent import end_with_parent
+from recsmith.jobs.hosts.rank import HOST_ROUND
 
 SENTENCE = ".sentence"  # of a failure that RecSmith raised on purpose: its class and message, beside its traceback
 WAITING_S = 10.0  # after which a rank says that it waits: longer than ranks of one start need
@@ -69,7 +70,7 @@ def join_group(backend: str) -> None:
     except dist.DistNetworkError as error:
         raise RecSmithError(_unreachable(str(error))) from None
     else:
-        own = PrefixStore(f"recsmith/attempt-{_attempt()}", store)
+        own = PrefixStore(f"recsmith/attempt-{os.environ.get(HOST_ROUND) or _attempt()}", store)
         dist.init_process_group(backend, store=own, rank=rank, world_size=world_size, timeout=TIMEOUT)
     finally:
         waiting.cancel()

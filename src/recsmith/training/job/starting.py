@@ -13,13 +13,16 @@ import torch.distributed as dist
 
 from recsmith.adapters.rank_0 import from_rank_0
 from recsmith.errors import Infeasible, NoPlanFound, UsageError
-from recsmith.files import Raw, decode, locked_folder
-from recsmith.plans import Plan, save_plan
+from recsmith.files import Raw, decode, locked_folder, spell_out
+from recsmith.jobs.hosts.rank import in_hosts, this_round
+from recsmith.jobs.hosts.rounds import HOSTS, HostRound
+from recsmith.plans import Plan, plan_from_raw, plan_to_raw, save_plan
 from recsmith.scoring.scores import Scores
 from recsmith.training.batches import TrainingBatch, training_batches
 from recsmith.training.job.agreement import Agreement, Wish
 from recsmith.training.job.card import keep_files
 from recsmith.training.job.checkpoints import Checkpoints, Saved
+from recsmith.training.job.hosts import HostChange, HostsTold, note_running, plan_of_hosts
 from recsmith.training.job.job import Keeps, Progress, TrainingJob
 from recsmith.training.job.log import RunLog
 from recsmith.training.job.models import Unsharded, unsharded
@@ -35,13 +38,14 @@ from recsmith.training.sources import dealt_source, total_steps, with_distinct
 from recsmith.training.step_clock import STEPS
 
 KILLED_S = 5.0  # in which all processes of a job that was killed are gone
+LOST_S = 120.0  # in which a shared disk frees the locks of a host that was lost
 
 
 @contextmanager
 def owning(output: Path) -> Generator[None]:
     """The folder of a run for this job alone; rank 0 holds it, at the longest until its process ends.
 
-    A job that was killed a moment ago may hold it still, so this waits a little.
+    A job that was killed a moment ago may hold it still, so this waits a little; longer where a host was lost.
 
     Raises:
         UsageError: another job writes there, or the folder cannot be made; on every rank.
@@ -49,13 +53,13 @@ def owning(output: Path) -> Generator[None]:
     with ExitStack() as held:
 
         def take() -> dict[str, Any]:
-            begun = time.monotonic()
+            begun, patience_s = time.monotonic(), LOST_S if in_hosts() else KILLED_S
             while True:
                 try:
                     held.enter_context(locked_folder(output))
                     return {}
                 except UsageError:
-                    if not output.is_dir() or time.monotonic() - begun > KILLED_S:
+                    if not output.is_dir() or time.monotonic() - begun > patience_s:
                         raise
                 time.sleep(0.1)
 
@@ -76,14 +80,19 @@ def prepared(
     begun, output = time.perf_counter(), Path(run.output)
     checkpoints = Checkpoints(output / CHECKPOINTS, run.checkpoint or Checkpointing(), agreement)
     saved = checkpoints.newest() if run.checkpoint else None
-    made = prepare(
-        run, dist.get_world_size(), saved=saved, check_by=done_by_rank_0,
-        plan_by=lambda parts, before, _: plan or agreed_plan(parts, before, ranks_per_host()),
-    )  # fmt: skip
-    run, plan, parts, progress = made.run, made.plan, made.parts, progress_of(saved)
+    there, changes = this_round(), list[HostChange]()
+
+    def plan_by(parts: Unsharded, before: Plan | None, _: int) -> Plan:
+        if there is None or plan is not None:
+            return plan or agreed_plan(parts, before, ranks_per_host())
+        return agreed_of_hosts(parts, before, there, saved, changes)
+
+    made = prepare(run, dist.get_world_size(), saved=saved, check_by=done_by_rank_0, plan_by=plan_by)
+    run, parts, progress = made.run, made.parts, progress_of(saved)
     found = [(system, system.attached(run, parts.task.model)) for system in systems()]
     attached = {system.kept or system.key: each for system, each in found if each is not None}
-    sharded = shard(replace(run, comms=made.comms), plan, parts.task, rank_device())
+    attached.update([("hosts", HostsTold(each)) for each in changes])
+    sharded = shard(replace(run, comms=made.comms), made.plan, parts.task, rank_device())
     batches = settled(sharded, batches_from(replace(parts, run=run), progress))
     said = [*made.about, *(each.said for each in made.told), *made.notes(progress.position)]
     set_state(sharded, run, saved, progress)
@@ -97,16 +106,34 @@ def prepared(
     if dist.get_rank() == 0:
         keep_files(run.model, output)
         save_run(run, output / "run.json")
-        save_plan(plan, output / "plan.json")
+        save_plan(made.plan, output / "plan.json")
+        if there is not None:
+            note_running(output / HOSTS, there, made.plan)
     for line in said:
         log.say({"note": line})
-    facts = {name: fact for each in systems() for name, fact in each.start_facts(run, plan).items()}
-    log.write("start", {"step": progress.step, "seconds": time.perf_counter() - begun, "plan": plan.digest, **facts})
+    facts = {name: fact for each in systems() for name, fact in each.start_facts(run, made.plan).items()}
+    took = time.perf_counter() - begun
+    log.write("start", {"step": progress.step, "seconds": took, "plan": made.plan.digest, **facts})
     keeps: dict[str, Keeps] = {system.kept: each.to_raw for system, each in found if system.kept and each is not None}
     job = TrainingJob(
-        run, plan, parts.source, parts.features, sharded, agreement, checkpoints, log, progress, attached, keeps
+        run, made.plan, parts.source, parts.features, sharded, agreement, checkpoints, log, progress, attached, keeps
     )
     return job, batches
+
+
+def agreed_of_hosts(
+    parts: Unsharded, before: Plan | None, there: HostRound, saved: Saved | None, changes: list[HostChange]
+) -> Plan:
+    """The plan of a round of hosts, made by rank 0; what has changed of hosts is added to `changes`."""
+
+    def make() -> dict[str, Any]:
+        folder, step = Path(parts.run.output) / HOSTS, saved.progress["step"] if saved else 0
+        plan, change = plan_of_hosts(parts, before, there, folder, step)
+        return {"plan": plan_to_raw(plan), "change": change and spell_out(change)}
+
+    made = from_rank_0(make)
+    changes += [decode(HostChange, made["change"], "rank 0's plan")] if made["change"] else []
+    return plan_from_raw(made["plan"], "rank 0's plan")
 
 
 def progress_of(saved: Saved | None) -> Progress:

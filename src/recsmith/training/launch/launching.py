@@ -14,6 +14,7 @@ from typing import Any
 from recsmith.adapters.installed import require_torchrec
 from recsmith.errors import UsageError
 from recsmith.files import Raw, Source
+from recsmith.jobs.hosts.rank import as_host_rank
 from recsmith.jobs.launch import launch
 from recsmith.jobs.processes import TOGETHER_S
 from recsmith.jobs.worker import join_group
@@ -120,8 +121,9 @@ def join_and_train(run: Run, environment: dict[str, str]) -> Raw:
     on_gpu = torch.cuda.device_count() > local
     if on_gpu:
         torch.cuda.set_device(local)
-    join_group("nccl" if on_gpu else "gloo")
-    return train_on_rank(run_to_raw(run))
+    with as_host_rank():
+        join_group("nccl" if on_gpu else "gloo")
+        return train_on_rank(run_to_raw(run))
 
 
 @contextmanager

@@ -1,0 +1,314 @@
+"""Hosts of a job are killed at random times: how long until the next step, and whether losses are those of a resume.
+
+    python benchmarks/lost_host.py --kills 20              # three hosts, each a network namespace of its own (root)
+    python benchmarks/lost_host.py --kills 2 --loopback    # three hosts on the loopback
+
+A host is the agent that `recsmith train --hosts 2..3` starts, with its ranks. Each kill takes one at random, whichever
+holds rank 0 too: all its processes by SIGKILL or, with a network of its own, every third time its link alone. Then
+the host is started again, and taken in. Losses of the steps after a kill are compared with those of a plain
+`recsmith train` with as many ranks that goes on from a copy of the same checkpoint under the same plan: they are equal
+to the bit.
+"""
+
+import argparse
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from two_networks import INTERFACE, Host, _namespace, why_not  # type: ignore[import-not-found]
+
+NAMES = ("a", "b", "c")
+BATCH, EVERY = 240, 20  # samples of a step, steps between checkpoints
+COMPARED = 10  # steps after a kill whose losses are compared
+PATIENCE_S = 180.0
+TABLES = [("t0", 4000), ("t1", 9000), ("t2", 3000), ("t3", 6000), ("t4", 5000), ("t5", 7000)]
+
+
+def write_run(folder: Path, **words: Any) -> Path:
+    """A small run without an end, whose checkpoints all stay."""
+    data = {
+        "format": "generator", "seed": 7, "num_samples": 10**9, "dense": 4,
+        "features": [{"name": name, "num_embeddings": rows} for name, rows in TABLES],
+    }  # fmt: skip
+    run = {
+        "schema": "recsmith/run/1", "output": str(folder / "out"), "ranks": 1,
+        "data": {"train": data, "global_batch_size": BATCH},
+        "model": {"name": "dlrm", "embedding_dim": 16, "bottom": [16], "top": [16]},
+        "optimizers": {"sparse": {"name": "adagrad"}}, "steps": 10**7, "checkpoint": {"every": EVERY, "keep": 10**6},
+        "metrics": {"every": 1}, **words,
+    }  # fmt: skip
+    file = folder / "run.json"
+    file.write_text(json.dumps(run))
+    return file
+
+
+@dataclass
+class Hosts:
+    """Hosts of a job. enter: by name, what to write before a command that runs on it. interface: between them."""
+
+    run: Path
+    enter: dict[str, tuple[str, ...]]
+    interface: str
+    range: str = "2..3"
+    running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    @property
+    def out(self) -> Path:
+        """The run's output."""
+        return self.run.parent / "out"
+
+    def start(self, name: str) -> None:
+        """Start a host."""
+        environment = {
+            **os.environ,
+            "RECSMITH_HOST_NAME": name,
+            "GLOO_SOCKET_IFNAME": self.interface,
+            "OMP_NUM_THREADS": "1",
+        }
+        words = [sys.executable, "-P", "-m", "recsmith", "train", str(self.run), "--hosts", self.range]
+        with self.log(name).open("ab") as log:
+            self.running[name] = subprocess.Popen([*self.enter[name], *words], env=environment, stdout=log, stderr=log)
+
+    def log(self, name: str) -> Path:
+        """What a host said."""
+        return self.run.parent / f"host-{name}.log"
+
+    def kill(self, name: str) -> None:
+        """Kill all processes of a host at once, without a word."""
+        process = self.running.pop(name)
+        for pid in [process.pid, *below(process.pid)]:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+        process.wait()
+
+    def link(self, name: str, state: str) -> None:
+        """Cut the link of a host with a network of its own (down), or join it again (up)."""
+        subprocess.run([*self.enter[name], "ip", "link", "set", INTERFACE, state], check=True)
+
+    def events(self) -> list[dict[str, Any]]:
+        """Lines of the job's log that are whole."""
+        file = self.out / "log.jsonl"
+        found = []
+        for line in file.read_text().splitlines() if file.exists() else []:
+            try:
+                found.append(json.loads(line))
+            except ValueError:
+                continue
+        return found
+
+    def wait(self, what: str, ready: Any) -> Any:
+        """Wait until `ready` finds something; what it found. A host that ends meanwhile ends this too."""
+        begun = time.monotonic()
+        while not (found := ready()):
+            for name, process in self.running.items():
+                if process.poll() is not None:
+                    raise SystemExit(
+                        f"host {name} ended while waiting for {what}:\n{self.log(name).read_text()[-3000:]}"
+                    )
+            if time.monotonic() - begun > PATIENCE_S:
+                raise SystemExit(f"waited {PATIENCE_S:g} s for {what}; see {self.run.parent}")
+            time.sleep(0.05)
+        return found
+
+    def starts(self) -> list[dict[str, Any]]:
+        """The starts of ranks so far."""
+        return [each for each in self.events() if each["event"] == "start"]
+
+    def trains_on(self, count: int, more: int) -> bool:
+        """Whether the start after `count` others has done so many steps."""
+        events = self.events()
+        starts = [place for place, each in enumerate(events) if each["event"] == "start"]
+        if len(starts) <= count:
+            return False
+        return sum(each["event"] == "train" for each in events[starts[count] :]) >= more
+
+    def end(self) -> None:
+        """Kill all hosts."""
+        for name in [*self.running]:
+            self.kill(name)
+
+
+def below(pid: int) -> list[int]:
+    """All processes below one."""
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            except (OSError, IndexError):
+                continue
+    found, last = list[int](), [pid]
+    while last := [child for child, parent in parents.items() if parent in last]:
+        found += last
+    return found
+
+
+@contextmanager
+def networks(names: Sequence[str]) -> Generator[dict[str, tuple[str, ...]]]:
+    """What to write before a command for each of so many hosts, with a network each, joined by a bridge."""
+    with ExitStack() as stack:
+        bridge, *holders = (stack.enter_context(_namespace()) for _ in ("bridge", *names))
+        inside = Host(("nsenter", "-t", str(bridge.pid), "-n"), "")
+        inside.run(["ip", "link", "add", "br0", "type", "bridge"])
+        inside.run(["ip", "link", "set", "br0", "up"])
+        made = dict[str, tuple[str, ...]]()
+        for number, (name, holder) in enumerate(zip(names, holders, strict=True), 1):
+            host = Host(("nsenter", "-t", str(holder.pid), "-n"), f"10.98.0.{number}")
+            peer = f"port{number}"
+            host.run(["ip", "link", "add", INTERFACE, "type", "veth", "peer", "name", peer, "netns", str(bridge.pid)])
+            host.run(["ip", "link", "set", "lo", "up"])
+            host.run(["ip", "addr", "add", f"{host.address}/24", "dev", INTERFACE])
+            host.run(["ip", "link", "set", INTERFACE, "up"])
+            inside.run(["ip", "link", "set", peer, "master", "br0", "up"])
+            made[name] = host.enter
+        yield made
+
+
+@contextmanager
+def three_hosts(run: Path, *, loopback: bool, range_: str = "2..3", names: Sequence[str] = NAMES) -> Generator[Hosts]:
+    """Hosts of a job that is not started yet; all of their processes end with the block."""
+    with ExitStack() as stack:
+        enter = dict.fromkeys(names, ()) if loopback else stack.enter_context(networks(names))
+        hosts = Hosts(run, enter, "lo" if loopback else INTERFACE, range_)
+        stack.callback(hosts.end)
+        yield hosts
+
+
+@dataclass(frozen=True)
+class Kill:
+    """What a kill has shown. how: it was made. place: of the host in its round. after, from_: steps."""
+
+    how: str
+    place: int
+    seconds: float
+    told: dict[str, Any]
+    step: int
+    losses: list[float]
+    plan: Path
+    checkpoint: Path | None
+
+
+def kill_once(hosts: Hosts, name: str, *, cut: bool) -> Kill:
+    """Take a host, and wait for steps without it."""
+    count = len(hosts.starts())
+    members = json.loads((hosts.out / "hosts/round.json").read_text())["hosts"]
+    place = [each["name"] for each in members].index(name)
+    begun = time.monotonic()
+    if cut:
+        hosts.link(name, "down")
+    else:
+        hosts.kill(name)
+    hosts.wait("the next step", lambda: hosts.trains_on(count, 1))
+    seconds = time.monotonic() - begun
+    hosts.wait("some steps more", lambda: hosts.trains_on(count, COMPARED + 1))
+    events = hosts.events()
+    first = [place for place, each in enumerate(events) if each["event"] == "start"][count]
+    told = next(each for each in events[first:] if each["event"] == "hosts")
+    losses = [each["logloss"] for each in events[first:] if each["event"] == "train"][:COMPARED]
+    step = events[first]["step"]
+    plan = hosts.run.parent / f"plan-{count}.json"
+    shutil.copy(hosts.out / "plan.json", plan)
+    saved = hosts.out / f"checkpoints/step-{step:08d}"
+    return Kill("cut" if cut else "killed", place, seconds, told, step, losses, plan, saved if step else None)
+
+
+def resumed(folder: Path, kill: Kill, run: Path, ranks: int) -> list[float]:
+    """Losses of a plain job that goes on from a copy of the checkpoint, under the plan of the hosts that were left."""
+    out = folder / f"resumed-{kill.step}-{kill.plan.stem}"
+    if kill.checkpoint is not None:
+        shutil.copytree(kill.checkpoint, out / "checkpoints" / kill.checkpoint.name)
+    words = [f"output={out}", f"ranks={ranks}", f"steps={kill.step + COMPARED}", f"plan={kill.plan}"]
+    command = [sys.executable, "-P", "-m", "recsmith", "train", str(run)]
+    done = subprocess.run(
+        [*command, *(word for each in words for word in ("--set", each))], capture_output=True, text=True
+    )
+    if done.returncode:
+        raise SystemExit(done.stderr[-3000:])
+    lines = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]
+    return [each["logloss"] for each in lines if each["event"] == "train"][:COMPARED]
+
+
+def main() -> int:
+    """Run the command; its exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--loopback", action="store_true", help="hosts have no networks of their own")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--folder", type=Path, help="for run, logs and checkpoints; one that is removed")
+    arguments = parser.parse_args()
+    reason = None if arguments.loopback else why_not()
+    if reason is not None:
+        print(f"hosts with networks of their own cannot be made here: {reason}; try --loopback", file=sys.stderr)
+        return 1
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    with ExitStack() as stack:
+        folder = arguments.folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        folder.mkdir(parents=True, exist_ok=True)
+        failed = measure(folder, arguments.kills, loopback=arguments.loopback, draw=random.Random(arguments.seed))
+    return int(failed > 0)
+
+
+def measure(folder: Path, kills: int, *, loopback: bool, draw: random.Random) -> int:
+    """Kill hosts, print a line of each, and say how many kills did not show what they must."""
+    run, made = write_run(folder), list[Kill]()
+    with three_hosts(run, loopback=loopback) as hosts:
+        for name in NAMES:
+            hosts.start(name)
+        for number in range(kills):
+            count = len(hosts.starts())
+            hosts.wait("all hosts", lambda count=count: hosts.trains_on(max(0, count - 1), 1))
+            hosts.wait("three hosts", lambda: len(round_of(hosts)) == len(NAMES))
+            now = len(hosts.starts())
+            hosts.wait("steps of three hosts", lambda now=now: hosts.trains_on(now - 1, 2))
+            time.sleep(draw.uniform(0.0, 4.0))
+            name, cut = draw.choice(NAMES), not loopback and number % 3 == 2
+            made.append(kill_once(hosts, name, cut=cut))
+            print(f"{number + 1}: host {name} {made[-1].how}, {made[-1].seconds:.1f} s", file=sys.stderr, flush=True)
+            if cut:
+                hosts.link(name, "up")
+            else:
+                hosts.start(name)
+            hosts.wait("the host back", lambda: len(round_of(hosts)) == len(NAMES))
+            count = len(hosts.starts())
+            hosts.wait("its steps", lambda count=count: hosts.trains_on(count - 1, 1))
+    return told(made, [resumed(folder, each, run, len(NAMES) - 1) for each in made])
+
+
+def round_of(hosts: Hosts) -> list[str]:
+    """The names of the hosts that train together."""
+    file = hosts.out / "hosts/round.json"
+    return [each["name"] for each in json.loads(file.read_text())["hosts"]] if file.exists() else []
+
+
+def told(kills: Sequence[Kill], references: Sequence[list[float]]) -> int:
+    """Print the table; how many kills failed."""
+    print("| kill | its place | seconds to the next step | plan in | moved of the least | losses |")
+    print("|---|---|---|---|---|---|")
+    failed = 0
+    for number, (kill, expected) in enumerate(zip(kills, references, strict=True), 1):
+        same = kill.losses == expected and len(expected) == COMPARED
+        ratio = kill.told["moved_bytes"] / kill.told["least_bytes"] if kill.told["least_bytes"] else 1.0
+        failed += not same or kill.seconds > 60 or ratio > 1.05
+        print(f"| {number}, {kill.how} | {kill.place} | {kill.seconds:.1f} | {kill.told['plan_s']:.2f} s "
+              f"| {ratio:.3f} | {'the same bits' if same else 'OTHERS'} |")  # fmt: skip
+    seconds = sorted(each.seconds for each in kills)
+    print(f"\n{len(kills) - failed} of {len(kills)}; to the next step: median {seconds[len(seconds) // 2]:.1f} s, most "
+          f"{seconds[-1]:.1f} s")  # fmt: skip
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())

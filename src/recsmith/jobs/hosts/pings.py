@@ -1,0 +1,164 @@
+"""Which hosts of a job answer: each tells whoever asks what it does, and asks all others twice a second.
+
+Addresses lie as files in the job's folder. An answer is a line of JSON; nothing is read from who asks. Where a host
+does not answer, its file says whether its machine is gone: each agent touches its own. Clocks are never compared.
+"""
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from recsmith._types import noun
+from recsmith.errors import RecSmithError
+from recsmith.files import decode, dump_json, encode, parse_json, read_text, replace_file
+from recsmith.jobs.hosts.rounds import HostAgent
+from recsmith.jobs.machine import listener
+
+ASK_S = 0.5  # between two rounds of questions
+ANSWER_S = 2.0  # for which one waits for an answer
+SILENT_S = 6.0  # after which a host that does not answer is lost: several questions, for a busy machine is slow
+REFUSALS = 2  # questions after which a host is lost whose machine says that nobody listens any more
+TOUCH_S = 2.0  # between two touches of the own file
+GONE_S = 8.0  # for which the file of a host that does not answer was not touched: its machine is gone
+FORGOTTEN_S = 120.0  # after which its file is removed
+AT_ONCE = 16  # questions
+LARGEST = 65_536  # bytes of an answer
+ENDING = ".host"  # of the files with addresses
+
+
+@noun
+class HostStatus:
+    """What a host tells.
+
+    waits: for a round after number `after`, the last that it was in. sees: hosts that answer it. store: (round, port)
+    of the store that it holds for ranks, once it does.
+    """
+
+    id: str
+    waits: bool = False
+    after: int = 0
+    sees: tuple[str, ...] = ()
+    store: tuple[int, int] | None = None
+
+
+@dataclass
+class AskedHost:
+    """What is known of another host."""
+
+    agent: HostAgent
+    since: float  # when it was first seen; monotonic, as are the others
+    status: HostStatus | None = None
+    answered: float = -1e9
+    answered_at: float = 0.0  # by the clock on the wall
+    refusals: int = 0
+    touch: float = -1.0
+    touched: float = field(default_factory=time.monotonic)
+
+    @property
+    def answers(self) -> bool:
+        """Whether it is there."""
+        recent = time.monotonic() - self.answered < SILENT_S
+        return self.status is not None and recent and self.refusals < REFUSALS
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether its machine is, or what ran on it."""
+        return not self.answers and time.monotonic() - self.touched > GONE_S
+
+
+class HostPings:
+    """Answers the other hosts of a folder, and asks them, in threads of their own until it is closed.
+
+    tell: what this host answers.
+    """
+
+    def __init__(self, folder: Path, agent: HostAgent, server: socket.socket, tell: Callable[[], HostStatus]) -> None:
+        self.folder, self.agent, self.others = folder, agent, dict[str, AskedHost]()
+        self._server, self._tell, self._ended = server, tell, threading.Event()
+        self.file = folder / f"{agent.id}{ENDING}"
+        replace_file(self.file, dump_json(encode(agent)).encode())
+        self._threads = [threading.Thread(target=each, daemon=True) for each in (self._answer, self._ask)]
+        for each in self._threads:
+            each.start()
+
+    def close(self) -> None:
+        """End, and leave the folder."""
+        self._ended.set()
+        with suppress(OSError):
+            self._server.shutdown(socket.SHUT_RDWR)
+        self._server.close()
+        self.file.unlink(missing_ok=True)
+
+    def answering(self) -> dict[str, AskedHost]:
+        """The other hosts that answer, by id."""
+        return {key: each for key, each in list(self.others.items()) if each.answers}
+
+    def _answer(self) -> None:
+        while not self._ended.is_set():
+            try:
+                peer, _ = self._server.accept()
+                with peer:
+                    peer.settimeout(ANSWER_S)
+                    peer.sendall((dump_json(encode(self._tell()))).encode())
+            except OSError:
+                time.sleep(0.01)
+
+    def _ask(self) -> None:
+        touched = 0.0
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            while not self._ended.wait(ASK_S):
+                with suppress(OSError):
+                    if time.monotonic() - touched > TOUCH_S:
+                        os.utime(self.file)
+                        touched = time.monotonic()
+                    self._find()
+                list(pool.map(_ask_one, list(self.others.values())))
+
+    def _find(self) -> None:
+        """Read addresses that are new, and look which files were touched."""
+        there = {file.name.removesuffix(ENDING): file for file in self.folder.glob(f"*{ENDING}")}
+        for key in self.others.keys() - there.keys():
+            if not self.others[key].answers:
+                del self.others[key]
+        for key, file in there.items():
+            if key != self.agent.id:
+                with suppress(OSError, RecSmithError):  # it is being removed
+                    self._look_at(key, file)
+
+    def _look_at(self, key: str, file: Path) -> None:
+        if key not in self.others:
+            found = decode(HostAgent, parse_json(read_text(str(file)), str(file)), str(file))
+            self.others[key] = AskedHost(found, time.monotonic())
+        asked, touch = self.others[key], file.stat().st_mtime
+        if touch != asked.touch:
+            asked.touch, asked.touched = touch, time.monotonic()
+        elif not asked.answers and time.monotonic() - asked.touched > FORGOTTEN_S:
+            file.unlink(missing_ok=True)
+
+
+def _ask_one(asked: AskedHost) -> None:
+    """Ask a host what it does, and note when it answered."""
+    try:
+        with socket.create_connection((asked.agent.address, asked.agent.port), timeout=ANSWER_S) as peer:
+            raw = b""
+            while len(raw) < LARGEST and (part := peer.recv(LARGEST)):
+                raw += part
+        status = decode(HostStatus, parse_json(raw.decode(), asked.agent.name), asked.agent.name)
+        if status.id == asked.agent.id:
+            asked.status, asked.refusals = status, 0
+            asked.answered, asked.answered_at = time.monotonic(), time.time()
+    except ConnectionRefusedError:
+        asked.refusals += 1
+    except (OSError, ValueError, RecSmithError):
+        pass  # it is lost once it has been silent for SILENT_S
+
+
+def open_door(address: str) -> socket.socket:
+    """A socket that listens at an address of this machine."""
+    return listener(address)

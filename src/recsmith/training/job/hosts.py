@@ -1,0 +1,228 @@
+"""The plan of a job of several hosts when their number has changed, and what is told of that.
+
+Rank 0 plans for the ranks that are there. Where a host was lost, the plan keeps every table where it was, but for those
+that the lost ranks held alone: what else moves is at most a twentieth of these. How a plan of fewer ranks loads a
+checkpoint, plan_rules.py says.
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from recsmith._types import noun
+from recsmith.errors import NoPlanFound, RecSmithError
+from recsmith.files import Raw, decode, dump_json, encode, parse_json, read_text, replace_file
+from recsmith.jobs.hosts.rounds import HostAgent, HostRound
+from recsmith.planning.replan import replan
+from recsmith.plans import Plan, load_plan
+from recsmith.plans.diff import moved_bytes
+from recsmith.problems import constraints_from_raw, constraints_to_raw
+from recsmith.training.job.models import Unsharded
+from recsmith.training.job.plan import plan_here, plan_to_go_on
+from recsmith.training.job.plan_rules import loadable_rules
+from recsmith.training.run import MADE_HERE, Run
+from recsmith.units import format_size, format_time
+
+RUNNING = "running.json"  # in the folder where hosts meet: who trained last, and under which plan
+SPARE = 1.05  # of the bytes that must move: what a plan of fewer hosts may move
+REPLAN_S = 20.0  # for which such a plan is searched at most: large jobs stop here with what they have
+
+
+@noun
+class RunningHosts:
+    """Hosts that trained, and the digest of their plan."""
+
+    plan: str
+    hosts: tuple[HostAgent, ...]
+
+
+@noun
+class HostChange:
+    """What a change of hosts makes of a plan.
+
+    plan_s: seconds that it was planned in. moved_bytes: of tables that ranks receive which did not hold them before.
+    least_bytes: that any plan moves, for none of the ranks that are left held them. step: that training goes on after;
+    None where there was no checkpoint.
+    """
+
+    hosts: tuple[str, ...]
+    lost: tuple[str, ...]
+    joined: tuple[str, ...]
+    plan: str
+    plan_s: float
+    step_s: float
+    moved_bytes: int
+    least_bytes: int
+    lost_at_s: float | None = None
+    step: int = 0
+
+    def told(self, seconds: float | None) -> str:
+        """A line for people. seconds: from the loss to the end of the next step."""
+        names = {"was lost": self.lost, "has come": self.joined}
+        said = " and ".join(f"{', '.join(some)} {what}" for what, some in names.items() if some)
+        at = f" at {time.strftime('%H:%M:%S', time.localtime(self.lost_at_s))}" if self.lost_at_s else ""
+        begins = f"go on after step {self.step:,}" if self.step else "begin anew, for there was no checkpoint yet,"
+        ratio = f", {self.moved_bytes / self.least_bytes:.2f} of the least" if self.least_bytes else ""
+        took = "" if seconds is None else f"; {seconds:.1f} s from the loss to the next step"
+        return (
+            f"host {said}{at}: {', '.join(self.hosts)} {begins} under plan {self.plan[:12]} (made in "
+            f"{format_time(self.plan_s)}, embeddings {format_time(self.step_s)} of a step), which moves "
+            f"{format_size(self.moved_bytes)} of tables{ratio}{took}"
+        )
+
+
+def plan_of_hosts(
+    parts: Unsharded, before: Plan | None, there: HostRound, folder: Path, step: int
+) -> tuple[Plan, HostChange | None]:
+    """The plan of a round of hosts, made by this process, and what has changed; None where nothing has.
+
+    before: the plan of the checkpoint. folder: where hosts meet. step: of the checkpoint, 0 without one.
+
+    Raises:
+        Infeasible, NoPlanFound: the tables do not fit on the hosts that are left.
+        UsageError: the state of the checkpoint cannot be loaded under the plan.
+    """
+    begun = time.perf_counter()
+    running = _running(folder, Path(parts.run.output)) or before
+    moved_from = None if running is None else as_now(running, _places(folder, running, there))
+    ranks, per_host = sum(each.ranks for each in there.hosts), there.hosts[0].ranks
+    plan = _made(parts, before, moved_from, ranks, per_host, least=there.lost != ())
+    seconds = time.perf_counter() - begun
+    if not there.lost and not there.joined:
+        return plan, None
+    moved = 0 if moved_from is None else sum(
+        size for shards in moved_bytes(moved_from, plan.placements, plan.workload, plan.cluster).values()
+        for _, size in shards
+    )  # fmt: skip
+    return plan, HostChange(
+        hosts=tuple(each.name for each in there.hosts), lost=there.lost, joined=there.joined, plan=plan.digest,
+        plan_s=seconds, step_s=plan.cost.step_s, moved_bytes=moved, lost_at_s=there.lost_at_s, step=step,
+        least_bytes=0 if moved_from is None else least_moved(moved_from, ranks),
+    )  # fmt: skip
+
+
+def note_running(folder: Path, there: HostRound, plan: Plan) -> None:
+    """Note who trains, and under which plan, for the round after this one."""
+    made = RunningHosts(plan=plan.digest, hosts=there.hosts)
+    replace_file(folder / RUNNING, dump_json(encode(made)).encode())
+
+
+def _made(
+    parts: Unsharded, before: Plan | None, moved_from: Plan | None, ranks: int, per_host: int, *, least: bool
+) -> Plan:
+    """A plan for so many ranks. least: move little more than must."""
+    run = parts.run
+    if run.plan in MADE_HERE:
+        plan = plan_to_go_on(parts, before, ranks, per_host)
+        return _moving_little(plan, moved_from, ranks) if least and moved_from else plan
+    fresh = load_plan(run.plan)
+    if fresh.cluster.world_size == ranks:
+        return plan_here(parts, ranks, per_host, before)
+    return _moving_little(of_fewer_hosts(fresh, before, run, ranks), moved_from or fresh, ranks)
+
+
+def of_fewer_hosts(plan: Plan, before: Plan | None, run: Run, ranks: int) -> Plan:
+    """The problem of a plan for fewer hosts, as a plan that is not solved: its workload, cluster and rules.
+
+    before: the plan of the checkpoint that must be loadable.
+    """
+    space, limits = constraints_from_raw(plan.constraints, "the plan of the run")
+    rules = (*limits.rules, *(loadable_rules(before or plan)))
+    return replace(
+        plan, workload=replace(plan.workload, batch_size=run.data.local_batch_size(ranks)),
+        cluster=replace(plan.cluster, hosts=ranks // plan.cluster.local_world_size),
+        constraints=constraints_to_raw(space, replace(limits, rules=rules)),
+    )  # fmt: skip
+
+
+def _moving_little(fresh: Plan, moved_from: Plan | None, ranks: int) -> Plan:
+    """A plan for the problem of `fresh` that moves what it must, and a twentieth of that; else one that moves more."""
+    assert moved_from is not None
+    old = replace(moved_from, constraints=fresh.constraints)
+    limit = int(SPARE * least_moved(moved_from, ranks))
+    for most in (limit, "100%"):
+        try:
+            return replan(
+                old, fresh.workload, fresh.cluster, max_moved=most, cost_model=fresh.cost_model, time_limit_s=REPLAN_S
+            ).result.plan
+        except NoPlanFound:
+            if most == "100%":
+                raise
+    raise AssertionError
+
+
+def as_now(plan: Plan, places: Mapping[int, int]) -> Plan:
+    """A plan with ranks as they are now. places: by each rank of the plan, its rank now; others are gone."""
+    last = max(places.values(), default=-1) + 1 + plan.cluster.world_size
+    ranks = [places.get(rank, last + rank) for rank in range(plan.cluster.world_size)]
+    return replace(plan, placements=tuple(
+        replace(each, ranks=tuple(ranks[rank] for rank in each.ranks)) for each in plan.placements
+    ))  # fmt: skip
+
+
+def least_moved(plan: Plan, ranks: int) -> int:
+    """Bytes of tables that no rank below `ranks` holds: any plan for these moves as many."""
+    tables = {table.name: table for table in plan.workload.tables}
+    left = dict.fromkeys(tables, 0)
+    whole = set[str]()
+    for shard in plan.shards():
+        if shard.rank < ranks:
+            rows, columns = shard.rows[1] - shard.rows[0], shard.columns[1] - shard.columns[0]
+            left[shard.table] += rows * columns * tables[shard.table].element_bytes
+            if (rows, columns) == (tables[shard.table].num_embeddings, tables[shard.table].embedding_dim):
+                whole.add(shard.table)  # a copy, or the only shard
+    return sum(table.weight_bytes - left[name] for name, table in tables.items() if name not in whole)
+
+
+def _running(folder: Path, output: Path) -> Plan | None:
+    """The plan that trained last, where it is still known."""
+    noted, file = _noted(folder), output / "plan.json"
+    try:
+        plan = load_plan(file) if file.exists() else None
+    except RecSmithError:
+        return None
+    return plan if noted is not None and plan is not None and plan.digest == noted.plan else None
+
+
+def _noted(folder: Path) -> RunningHosts | None:
+    file = folder / RUNNING
+    return decode(RunningHosts, parse_json(read_text(str(file)), str(file)), str(file)) if file.exists() else None
+
+
+def _places(folder: Path, plan: Plan, there: HostRound) -> dict[int, int]:
+    """Ranks of a plan, and their ranks now, of hosts that are still there."""
+    noted, per_host = _noted(folder), plan.cluster.local_world_size
+    if noted is None or noted.plan != plan.digest:
+        return {rank: rank for rank in range(plan.cluster.world_size)}
+    found = dict[int, int]()
+    for old, agent in enumerate(noted.hosts):
+        if agent.id in there.ids and agent.ranks == per_host:
+            now = there.place_of(agent.id)
+            found |= {old * per_host + local: now * per_host + local for local in range(per_host)}
+    return found
+
+
+@dataclass
+class HostsTold:
+    """Writes what has changed of hosts, once the first step after it is done."""
+
+    change: HostChange
+    steps: int = 0
+
+    def begin(self, steps: int | None, kept: Raw | None) -> None:
+        """Nothing is kept of it."""
+
+    def before_step(self, job: Any) -> None:
+        """Tell after the first step."""
+        self.steps += 1
+        if self.steps == 2:
+            seconds = None if self.change.lost_at_s is None else time.time() - self.change.lost_at_s
+            told = {} if seconds is None else {"seconds": seconds}
+            job.log.write("hosts", {**encode(self.change), **told})
+            job.log.say({"note": self.change.told(seconds)})
+
+    def to_raw(self) -> Raw | None:
+        """Nothing is kept of it."""
+        return None

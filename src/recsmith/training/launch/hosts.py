@@ -1,0 +1,157 @@
+"""Starts a run on this host of several, of which it needs not all: `recsmith train RUN --hosts 2..3`.
+
+The same command runs on each host. They meet in the folder `hosts` of the run's output, so that no host is the first.
+"""
+
+import fcntl
+import json
+import os
+import re
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from recsmith import errors
+from recsmith.errors import RecSmithError, UsageError, check_rules
+from recsmith.files import dump_json, encode
+from recsmith.jobs.agent import PARENT
+from recsmith.jobs.hosts.agent import HostSettings
+from recsmith.jobs.hosts.rounds import HOSTS
+from recsmith.jobs.processes import places_of_modules
+from recsmith.plans import load_plan
+from recsmith.training.launch.launching import passing_on_signals
+from recsmith.training.launch.prerequisites import check_run, lines_told, own_modules
+from recsmith.training.launch.ranks import launcher_environment, local_ranks
+from recsmith.training.run import MADE_HERE, Run, load_run, names_modules
+from recsmith.training.seams.system import systems, use_systems
+
+HOST_NAME, INTERFACE = "RECSMITH_HOST_NAME", "GLOO_SOCKET_IFNAME"  # environment: of this host
+RESTARTS = 3  # of ranks that failed, where nobody says more; a lost host is none
+SOMEWHERE = ("192.0.2.1", 9)  # an address of documentation, RFC 5737: to ask for the way out; nothing is sent
+_SIOCGIFADDR = 0x8915  # ioctl: the address of an interface, netdevice(7)
+
+
+def hosts_of(text: str) -> tuple[int, int]:
+    """(fewest, most) hosts of a range such as 2..3, or of one number; UsageError."""
+    found = re.fullmatch(r"([0-9]{1,5})(?:\.\.([0-9]{1,5}))?", text.strip())
+    if found is None or not 1 <= int(found[1]) <= int(found[2] or found[1]):
+        raise UsageError(f"hosts is '{text}'; write the fewest and the most that train together, such as 2..3")
+    return int(found[1]), int(found[2] or found[1])
+
+
+def train_on_host(file: str, settings: tuple[str, ...], hosts: str, max_restarts: int, form: str) -> None:
+    """Train a run on this host and others, as long as enough of them are there.
+
+    file: of the run, as each host sees it. settings: 'key=value' over it. form: in which rank 0 prints the result.
+
+    Raises:
+        UsageError: the run cannot train on every number of hosts between the fewest and the most.
+        RecSmithError: training failed, or was ended by a signal.
+    """
+    least, most = hosts_of(hosts)
+    made = load_run(file, settings)
+    with lines_told(file, settings), own_modules(made, file):
+        ranks = ranks_of_host(made)
+        check_hosts(made, file, least, most, ranks)
+        use_systems(made)
+        for system in systems():
+            system.check(made, launched=True)
+        check_run(made, ranks)
+    more = [word for each in settings for word in ("--set", each)]
+    words = ("-m", "recsmith", "train", str(Path(file).absolute()), "--format", form, *more)
+    asked = HostSettings(
+        folder=str(Path(made.output).absolute() / HOSTS), name=os.environ.get(HOST_NAME) or socket.gethostname(),
+        address=own_address(), ranks=ranks, least=least, most=most, restarts=max_restarts or RESTARTS, words=words,
+    )  # fmt: skip
+    _run_agent(asked, own=not names_modules(made))
+
+
+def ranks_of_host(run: Run) -> int:
+    """Ranks of each host: `ranks` of the run, one a GPU, or as many as a host of its plan has."""
+    if run.plan in MADE_HERE or run.ranks is not None:
+        return local_ranks(run)
+    return load_plan(run.plan).cluster.local_world_size
+
+
+def check_hosts(run: Run, file: str, least: int, most: int, ranks: int) -> None:
+    """UsageError where a run cannot train on every number of hosts of a range. ranks: of each."""
+    if launcher_environment() is not None:
+        raise UsageError(
+            "--hosts starts torchrun on this host, and a launcher has started this process already; start the command "
+            "once on each host, or leave --hosts out"
+        )
+    check_rules(
+        None if file != "-" else "the run comes from stdin, and ranks that are started again read it anew; name a file",
+        None if run.checkpoint is not None else
+        f"--hosts {least}..{most} goes on from a checkpoint where a host is lost, and the run has none; give it "
+        "checkpoint: {every: 1000}",
+        None if run.data.global_batch_size is not None or least == most else
+        f"--hosts {least}..{most} changes the number of ranks, and data.batch_size is of each; give "
+        f"data.global_batch_size: {run.data.batch_size * most * ranks}, which is of all",
+    )  # fmt: skip
+    for count in range(least, most + 1):
+        run.data.batch_sizes(count * ranks)
+    if run.plan not in MADE_HERE:
+        cluster = load_plan(run.plan).cluster
+        if (cluster.local_world_size, cluster.hosts) != (ranks, most) or cluster.replication is not None:
+            raise UsageError(
+                f"plan '{run.plan}' is of {cluster.job_world_size // cluster.local_world_size} hosts with "
+                f"{cluster.local_world_size} devices each, and the job is to have {most} with {ranks}; write plan: "
+                "auto, or plan for those"
+            )
+        if isinstance(cluster.hbm_bytes, tuple):
+            raise UsageError(f"plan '{run.plan}' is of devices with different memory, and a host of any may be lost; "
+                             "write plan: auto")  # fmt: skip
+
+
+def own_address() -> str:
+    """This host's address, as others reach it: of the interface that gloo is told, or that leads out.
+
+    Raises:
+        UsageError: there is none.
+    """
+    name = os.environ.get(INTERFACE, "").partition(",")[0].lstrip("=")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            if not name:
+                probe.connect(SOMEWHERE)
+                return str(probe.getsockname()[0])
+            raw = fcntl.ioctl(probe.fileno(), _SIOCGIFADDR, struct.pack("256s", name.encode()[:15]))
+            return socket.inet_ntoa(raw[20:24])
+        except OSError as error:
+            raise UsageError(
+                f"this host has no address where others reach it ({name or 'no way out'}: {error.strerror}); export "
+                f"{INTERFACE} with the name of the interface between hosts, as `ip addr` shows it"
+            ) from None
+
+
+def _run_agent(asked: HostSettings, *, own: bool) -> None:
+    """Run this host's agent until it ends; what it raised."""
+    environment = {
+        "TORCH_CPP_LOG_LEVEL": "ERROR", "LOGLEVEL": "ERROR", "PYTHONWARNINGS": "ignore", **os.environ,
+        "PYTHONPATH": os.pathsep.join(places_of_modules(own=own)), "PYTHONSAFEPATH": "1", PARENT: str(os.getpid()),
+    }  # fmt: skip
+    with tempfile.TemporaryDirectory(prefix="recsmith-host-") as folder:
+        reason = Path(folder) / "reason.json"
+        words = [sys.executable, "-P", "-m", "recsmith.jobs.hosts.agent", dump_json(encode(asked)), str(reason)]
+        pid: list[int] = []
+        with passing_on_signals(pid):
+            agent = subprocess.Popen(words, env=environment, start_new_session=True)
+            pid.append(agent.pid)
+            try:
+                status = agent.wait()
+            finally:
+                with suppress(ProcessLookupError):
+                    agent.kill()
+        if reason.exists():
+            why = json.loads(reason.read_text())
+            raise getattr(errors, why["kind"], RecSmithError)(why["message"])
+    if status in (128 + signal.SIGTERM, -signal.SIGTERM):
+        raise RecSmithError("a signal ended training on this host; other hosts go on where enough of them are left")
+    if status:
+        raise RecSmithError(f"the agent of this host ended with status {status}; see what it said")
