@@ -1,11 +1,14 @@
 """Plan files: they read back, stand for any order of the tables, and refuse every edit that does not hold together."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from support.build import cluster, placed, plan_of, table, workload
 
 from recsmith.errors import CorruptFile, PlanMismatch, UsageError
@@ -13,6 +16,7 @@ from recsmith.files import dump_json, parse
 from recsmith.planning import plan
 from recsmith.plans import Cache, Placement, Plan, digest_of, load_plan, plan_from_raw, plan_to_raw, save_plan
 from recsmith.plans import files as plan_files
+from recsmith.plans.rank_runs import RUNS, ranks_from, runs_of
 
 WORK = workload(
     table("cw"), table("dp", 7), table("gs"), table("rw", 10), table("seq", pooling="none"), table("trw"), table("tw")
@@ -70,6 +74,7 @@ def test_many_shards_are_left_out(made: Plan, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(plan_files, "MOST_SHARDS", 19)
     assert len(plan_to_raw(made)["shards"]) == 19
     monkeypatch.setattr(plan_files, "MOST_SHARDS", 18)
+    assert [each["ranks"] for each in plan_to_raw(made)["placements"][:4]] == ["3, 0", "0-3", "2-3, 0-1", "0-3"]
     assert "shards" not in plan_to_raw(made)
     assert plan_from_raw(plan_to_raw(made), "p") == made
 
@@ -363,3 +368,24 @@ def test_a_cut_off_file_is_refused(made: Plan, tmp_path: Path):
 def test_a_missing_file_is_a_usage_error():
     with pytest.raises(UsageError, match="cannot read 'nowhere"):
         load_plan("nowhere.json")
+
+
+# --- runs of ranks --------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.integers(0, 40), max_size=30))
+def test_runs_say_ranks_in_their_order(ranks: list[int]):
+    assert (list(ranks_from(runs_of(ranks))) if ranks else []) == ranks
+    assert not ranks or re.fullmatch(RUNS, runs_of(ranks))
+
+
+@pytest.mark.parametrize("text", ["", "3-1", "0-9999999999", "a", "1,,2", "-1", "1-", "0-3;4", "\u0663"])
+def test_other_texts_of_ranks_are_refused(raw: dict[str, Any], text: str):
+    raw["placements"][0]["ranks"] = text
+    with pytest.raises(CorruptFile, match=r"ranks of table 'cw' are '.*'; write a list of ranks, or runs of them"):
+        plan_from_raw(raw, "plan.json")
+
+
+def test_runs_written_by_hand_are_read_in_any_plan(made: Plan, raw: dict[str, Any]):
+    raw["placements"][1]["ranks"] = "0-1, 2-3"
+    assert plan_from_raw(raw, "plan.json") == made

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from dataclasses import field, replace
+from functools import cache
 from typing import cast
 
 from recsmith import files
@@ -16,6 +17,7 @@ from recsmith.plans.dumped import is_dump
 from recsmith.plans.plan import Bound, PlacedTables, Placement, Plan, StepCost, shards_of
 from recsmith.plans.predicted_error import PublishedError
 from recsmith.plans.printed import is_printed
+from recsmith.plans.rank_runs import runs_of, without_runs
 from recsmith.plans.towers import check_towers
 from recsmith.sharding import Shard
 from recsmith.workloads import Workload, workload_from_raw, workload_to_raw
@@ -23,8 +25,9 @@ from recsmith.workloads.torchrec_log import find_report, refuse_log
 
 PRICE = ("planner", "cost_model", "constraints", "cost", "bound", "gap")  # what a plan written by hand may leave out
 SCHEMA = "recsmith/plan/1"
+_RANKS = "\0"  # stands for the ranks of a placement, whose text is made once for all that are equal
 PLAN_FILE = files.starts_with_schema(SCHEMA)  # what `-o` may overwrite
-MOST_SHARDS = 250_000  # a file with more leaves `shards` out: they are derived, and readers could not read them
+MOST_SHARDS = 250_000  # a file with more has ranks as runs and leaves `shards` out: they are derived, and too many
 
 
 @noun
@@ -122,30 +125,31 @@ def plan_to_raw(plan: Plan) -> Raw:
         "constraints": plan.constraints,
         "cluster": cluster_to_raw(plan.cluster),
         "workload": workload_to_raw(plan.workload),
-        "placements": [encode_placement(placement) for placement in plan.placements],
-        "cost": encode(plan.cost),
-        **_shards_to_raw(plan),
+        **_places_to_raw(plan),
     }
 
 
-def _shards_to_raw(plan: Plan) -> Raw:
+def _places_to_raw(plan: Plan) -> Raw:
+    """Placements, cost and shards; of many shards, ranks as runs and no shards."""
     if sum(len(placement.ranks) for placement in plan.placements) > MOST_SHARDS:
-        return {}
-    return {
-        "shards": [
-            {"table": shard.table, "rank": shard.rank, "rows": list(shard.rows), "columns": list(shard.columns)}
-            for shard in plan.shards()
-        ]
-    }
+        runs = cache(runs_of)
+        placed = [encode_placement(each, runs(each.ranks)) for each in plan.placements]
+        return {"placements": placed, "cost": encode(plan.cost)}
+    placements, cost = [encode_placement(each) for each in plan.placements], encode(plan.cost)
+    shards = [
+        {"table": shard.table, "rank": shard.rank, "rows": list(shard.rows), "columns": list(shard.columns)}
+        for shard in plan.shards()
+    ]
+    return {"placements": placements, "cost": cost, "shards": shards}
 
 
-def encode_placement(placement: Placement) -> Raw:
-    """Plain data of a placement; faster than the general way, since there are as many as tables."""
+def encode_placement(placement: Placement, runs: str = "") -> Raw:
+    """Plain data of a placement; faster than the general way, since there are as many as tables. runs: of its ranks."""
     raw: Raw = {
         "table": placement.table,
         "sharding_type": placement.sharding_type,
         "compute_kernel": placement.compute_kernel,
-        "ranks": list(placement.ranks),
+        "ranks": runs or list(placement.ranks),
     }
     if placement.widths:
         raw["widths"] = list(placement.widths)
@@ -156,9 +160,15 @@ def encode_placement(placement: Placement) -> Raw:
 
 def digest_of(workload: Workload, cluster: Cluster, constraints: Raw, placements: tuple[Placement, ...]) -> str:
     """SHA-256 of what a job relies on; the same for any order of the tables."""
-    tables = workload_to_raw(sorted_by_name(workload))
-    block = [tables, cluster_to_raw(cluster), constraints, [encode_placement(placement) for placement in placements]]
-    return hashlib.sha256(json.dumps(block, sort_keys=True).encode()).hexdigest()
+    tables, ranks = workload_to_raw(sorted_by_name(workload)), cache(lambda some: json.dumps(list(some)))
+    block = json.dumps([tables, cluster_to_raw(cluster), constraints], sort_keys=True)
+    made = hashlib.sha256(f"{block[:-1]}, [".encode())
+    for number, placement in enumerate(placements):
+        raw = json.dumps(encode_placement(placement, _RANKS), sort_keys=True)
+        text = raw.replace(json.dumps(_RANKS), ranks(placement.ranks), 1)
+        made.update(f"{', ' * (number > 0)}{text}".encode())
+    made.update(b"]]")
+    return made.hexdigest()
 
 
 def workload_digest(workload: Workload) -> str:
@@ -195,8 +205,12 @@ def placed_from_raw(raw: Raw, source: str) -> Plan | PlacedTables:
     cluster = cluster_from_raw(cast(Raw, body.pop("cluster")), source)
     body.pop("versions", None)
     unpriced = next((key for key in PRICE if key not in body), None)
+    body["placements"], ranks = without_runs(body["placements"], source)
     rest = decode(Body if unpriced else PricedBody, body, source)
-    _check(rest, workload, cluster, source)
+    if ranks:
+        placed = enumerate(rest.placements)
+        rest = replace(rest, placements=tuple(replace(each, ranks=ranks.get(i, each.ranks)) for i, each in placed))
+    digest = _check(rest, workload, cluster, source)
     if not isinstance(rest, PricedBody):
         return PlacedTables(
             workload=workload, cluster=cluster, constraints=rest.constraints, placements=rest.placements,
@@ -206,12 +220,12 @@ def placed_from_raw(raw: Raw, source: str) -> Plan | PlacedTables:
         workload=workload, cluster=cluster, placements=rest.placements, constraints=rest.constraints or {},
         planner=rest.planner, cost_model=rest.cost_model, cost=rest.cost, bound=rest.bound, gap=rest.gap,
         extrapolated=rest.extrapolated, error=rest.error, towers=rest.towers,
-        digest=digest_of(workload, cluster, rest.constraints or {}, rest.placements),
+        digest=digest,
     )  # fmt: skip
 
 
-def _check(body: Body | PricedBody, workload: Workload, cluster: Cluster, source: str) -> None:
-    """Refuse placements that cannot be run, shards that are not theirs, and a digest of something else."""
+def _check(body: Body | PricedBody, workload: Workload, cluster: Cluster, source: str) -> str:
+    """The digest; placements that cannot be run, shards that are not theirs, and another digest are refused."""
     try:
         check_placements(body.placements, workload, cluster)
         check_towers(body.towers, body.placements, cluster)
@@ -224,7 +238,9 @@ def _check(body: Body | PricedBody, workload: Workload, cluster: Cluster, source
         raise CorruptFile(
             f"'{source}': the cost is of {count} devices, the cluster has {cluster.world_size}; plan again"
         )
-    if body.digest not in ("", digest_of(workload, cluster, body.constraints or {}, body.placements)):
+    digest = digest_of(workload, cluster, body.constraints or {}, body.placements)
+    if body.digest not in ("", digest):
         raise CorruptFile(
             f"'{source}' was changed after it was written; plan again, or delete `digest` to accept the change"
         )
+    return digest

@@ -17,6 +17,7 @@ from recsmith.files import Raw, json_schema
 from recsmith.plans import Bound, Placement, StepCost
 from recsmith.plans.files import SCHEMA as PLAN_SCHEMA
 from recsmith.plans.predicted_error import PublishedError
+from recsmith.plans.rank_runs import RUNS
 from recsmith.prediction.models import MODEL_SCHEMA, Model
 from recsmith.problems.constraint_files import CONSTRAINTS_SCHEMA, ConstraintsFile
 from recsmith.reports.comparisons import COMPARISON_SCHEMA, SWEEP_SCHEMA
@@ -87,7 +88,7 @@ def _plan() -> Raw:
         {
             "workload": workload_schema(),
             "cluster": plain_cluster_schema(),
-            "placements": json_schema(tuple[Placement, ...]),
+            "placements": _placements(),
         },
         {
             "constraints": {"type": "object"},
@@ -104,6 +105,14 @@ def _plan() -> Raw:
             "towers": json_schema(tuple[tuple[str, ...], ...]),
         },
     )
+
+
+def _placements() -> Raw:
+    """Of a plan file, whose ranks may be runs."""
+    made = json_schema(tuple[Placement, ...])
+    fields_of = made["$defs"]["Placement"]["properties"]
+    fields_of["ranks"] = {"anyOf": [fields_of["ranks"], {"type": "string", "pattern": RUNS}]}
+    return made
 
 
 def _result() -> Raw:

@@ -8,6 +8,7 @@ be split (several pieces), and what the ranks of a span share (rows or nothing).
 import math
 from collections.abc import Sequence
 from enum import IntEnum
+from functools import lru_cache
 from typing import ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -25,6 +26,14 @@ WIDEST_ON_CUDA = 2048  # columns of a piece: max_embedding_dim of FBGEMM 1.8, fb
 # jinja_environment.py, which every CUDA kernel checks as max_D: fused and dense ones, pooled and sequences
 NOTED_ON_CUDA = 1024  # legacy_max_embedding_dim, ibid.: wider pieces run in newer kernels, of which releases after 1.8
 # returned zeros (meta-pytorch/torchrec#3673)
+
+
+@lru_cache(maxsize=4096)
+def _covered(targets: tuple[int, ...], coverage: int) -> tuple[int, ...]:
+    """The ranks of each target, one target after the other; equal questions get one tuple."""
+    return tuple(
+        rank for target in targets for rank in range(first_rank(target, coverage), last_rank(target, coverage) + 1)
+    )
 
 
 @noun
@@ -172,10 +181,7 @@ class ShardingType:
         """Rank of each shard, in shard order, of pieces placed on these targets (ranks, hosts, or the world)."""
         if self.span == Span.RANK:
             return tuple(int(rank) for rank in targets)
-        size = self.coverage(cluster)
-        return tuple(
-            rank for target in targets for rank in range(first_rank(target, size), last_rank(target, size) + 1)
-        )
+        return _covered(tuple(targets), self.coverage(cluster))
 
     def targets(self, ranks: Sequence[int], cluster: Cluster) -> tuple[int, ...]:
         """Target of each piece (rank, host, or 0 for the world) from the ranks of its shards."""
@@ -199,9 +205,10 @@ class ShardingType:
             raise PlanMismatch(f"{where}: {len(widths)} column pieces; between {least} and {most} are possible")
         if self.equal_widths(table, cluster) and len(set(widths)) > 1:
             raise PlanMismatch(f"{where}: widths {list(widths)} differ; {self.name} of this table takes equal ones")
-        unknown = next((rank for rank in ranks if not 0 <= rank < cluster.world_size), None)
-        if unknown is not None:
-            raise PlanMismatch(f"{where}: rank {unknown} is not one of the cluster's 0 .. {cluster.world_size - 1}")
+        last = cluster.world_size - 1
+        if ranks and not 0 <= min(ranks) <= max(ranks) <= last:
+            unknown = next(rank for rank in ranks if not 0 <= rank <= last)
+            raise PlanMismatch(f"{where}: rank {unknown} is not one of the cluster's 0 .. {last}")
         expected = len(widths) * self.coverage(cluster)
         if len(ranks) != expected or self.ranks(self.targets(ranks, cluster), cluster) != tuple(ranks):
             raise PlanMismatch(f"{where}: ranks {list(ranks)[:16]} must be {self._ranks_rule(len(widths), cluster)}")
