@@ -160,7 +160,7 @@ def encode_placement(placement: Placement, runs: str = "") -> Raw:
 
 def digest_of(workload: Workload, cluster: Cluster, constraints: Raw, placements: tuple[Placement, ...]) -> str:
     """SHA-256 of what a job relies on; the same for any order of the tables."""
-    tables, ranks = workload_to_raw(sorted_by_name(workload)), cache(lambda some: json.dumps(list(some)))
+    tables, ranks = workload_to_raw(sorted_by_name(workload)), cache(_listed)
     block = json.dumps([tables, cluster_to_raw(cluster), constraints], sort_keys=True)
     made = hashlib.sha256(f"{block[:-1]}, [".encode())
     for number, placement in enumerate(placements):
@@ -169,6 +169,10 @@ def digest_of(workload: Workload, cluster: Cluster, constraints: Raw, placements
         made.update(f"{', ' * (number > 0)}{text}".encode())
     made.update(b"]]")
     return made.hexdigest()
+
+
+def _listed(ranks: tuple[int, ...]) -> str:
+    return json.dumps(list(ranks))
 
 
 def workload_digest(workload: Workload) -> str:

@@ -66,6 +66,6 @@ def _known(known: Any, raw: Raw, source: str) -> tuple[int, ...]:
         return known(raw["ranks"])
     except ValueError:
         raise CorruptFile(
-            f"'{source}': ranks of table '{raw.get('table')}' are '{raw['ranks'][:60]}'; write a list of ranks, or runs of "
-            "them such as '0-7, 16'"
+            f"'{source}': ranks of table '{raw.get('table')}' are '{raw['ranks'][:60]}'; write a list of ranks, or "
+            "runs of them such as '0-7, 16'"
         ) from None
