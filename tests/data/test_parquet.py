@@ -180,7 +180,7 @@ def test_parts_are_read_in_order_of_their_numbers(tmp_path: Path, ending: str):
     ("change", "message"),
     [
         ({"who": [3, 4, 2, 1]}, "column 'who' holds the id 4, and its table has 4 rows"),
-        ({"who": [3, -1, 2, 1]}, "column 'who' holds the id -1"),
+        ({"who": [3, -1, 2, 1]}, "column 'who' holds the id -1, and its table has 4 rows; leave it out, or"),
         ({"who": [3.5, 1, 2, 1]}, "column 'who' holds double; it must hold whole numbers, or lists of them"),
         ({"weights": [["a"], [], [], []]}, "column 'weights' holds list<.*: string>; it must hold numbers, or lists"),
         ({"price": ["1", "2", "3", "4"]}, "column 'price' holds string; it must hold numbers"),

@@ -116,10 +116,8 @@ def check_ids(ids: npt.NDArray[np.integer[Any]], rows: int, what: str) -> None:
             "a vocabulary"
         )
     if wrong is not None:
-        raise CorruptFile(
-            f"{what} holds the id {wrong}, and its table has {rows:,} rows; give a larger num_embeddings, or "
-            "`ids: modulo`"
-        )
+        cure = "leave it out" if wrong < 0 else "give a larger num_embeddings"
+        raise CorruptFile(f"{what} holds the id {wrong}, and its table has {rows:,} rows; {cure}, or `ids: modulo`")
 
 
 class CheckedSource:
