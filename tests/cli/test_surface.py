@@ -104,7 +104,16 @@ WORDS = {
         "--format",
     },
     "simulate": {"plan", "--cost-model", "--format"},
-    "serve": {"files", "--memory", "--host", "--port", "--allow-network", "--open --no-open", "--batch-size"},
+    "serve": {
+        "files",
+        "--memory",
+        "--read-only",
+        "--host",
+        "--port",
+        "--allow-network",
+        "--open --no-open",
+        "--batch-size",
+    },
     "compare": {"workload", *PROBLEM, "--planners", "--judges", "--baseline", *(SEARCH - {"--planner"}), "--format"},
     "sweep": {
         "workload",

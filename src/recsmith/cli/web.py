@@ -14,6 +14,7 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 @click.command(name="serve")
 @click.argument("files", nargs=-1, metavar="[FOLDER] [FILES]...")
 @click.option("--memory", is_flag=True, default=False, help="Keep plans in memory, each browser's own, until the end.")
+@click.option("--read-only", is_flag=True, default=False, help="Show plans and runs, and let nobody change anything.")
 @click.option("--host", default="127.0.0.1", show_default=True, metavar="HOST", help="Address to listen on.")
 @count_option("--port", default=0, least=0, most=65535, help="Port to listen on; 0 takes a free one.")
 @click.option(
@@ -21,18 +22,21 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 )
 @click.option("--open/--no-open", "open_browser", default=True, help="Open the page in a browser (default: yes).")
 @count_option("--batch-size", help="Samples per device and step of CSV FILES.")
-def serve_command(files: tuple[str, ...], memory: bool, host: str, port: int, **options: Any) -> None:
+def serve_command(files: tuple[str, ...], memory: bool, read_only: bool, host: str, port: int, **options: Any) -> None:
     """Plan in a browser: a page on this machine, and its JSON API, until Ctrl-C.
 
     FOLDER is where plans are kept, a file each, as every other command reads them (default: a folder of yours, which is
-    printed); one that is not there yet ends in '/'. FILES are workloads, clusters, plans, constraints, logs and
-    online.json of `recsmith bench online`, which the page shows from the start. The address that is printed holds a
-    secret token; nobody without it can use the page, and nothing leaves this machine.
+    printed); one that is not there yet ends in '/'. The folder of a training run is shown while it trains, and never
+    written to. FILES are workloads, clusters, plans, constraints, logs, sweeps and online.json of `recsmith bench
+    online`, which the page shows from the start. The address that is printed holds a secret token; nobody without it
+    can use the page, and nothing leaves this machine. The second address shows the same, and lets nobody change it.
 
     \b
     recsmith serve
     recsmith serve plans/
     recsmith serve plans/ tables.json plan.json
+    recsmith serve runs/monday
+    recsmith serve plans/ --read-only
     recsmith serve --memory
     recsmith serve --port 8000 --no-open
     """
@@ -52,16 +56,22 @@ def serve_command(files: tuple[str, ...], memory: bool, host: str, port: int, **
         raise MissingExtra(f"`recsmith serve` needs Starlette and uvicorn: {WEB}") from None
     if host not in LOOPBACK:
         note(f"other machines can reach this page at {host}; its token crosses the network unencrypted")
-    folder, others = _folder_of(files, memory=memory)
+    folder, runs, others = _folder_of(files, memory=memory)
 
-    def tell(address: str) -> None:
+    def tell(address: str, shows: str) -> None:
         click.echo(address)
         say("open this address in a browser; Ctrl-C ends the server")
+        if address == shows:
+            say("who has this address sees all and changes nothing")
+        elif folder is not None:
+            say(f"to show it to others, who can change nothing: {shows}")
         say("plans are kept in memory, until then" if folder is None else f"plans are kept in {folder}")
 
     serve(
         others,
         folder=folder,
+        runs=runs,
+        only_reads=read_only,
         host=host,
         port=port,
         batch_size=options["batch_size"],
@@ -71,19 +81,21 @@ def serve_command(files: tuple[str, ...], memory: bool, host: str, port: int, **
     )
 
 
-def _folder_of(arguments: tuple[str, ...], *, memory: bool) -> tuple[str | None, list[str]]:
-    """The folder of plans among the arguments of `recsmith serve`, and the files; None for none."""
+def _folder_of(arguments: tuple[str, ...], *, memory: bool) -> tuple[str | None, list[str], list[str]]:
+    """The folder of plans among the arguments of `recsmith serve`, folders of runs, and files; None for no folder."""
     from pathlib import Path
 
     from recsmith.errors import UsageError
     from recsmith.web.serving.folder_files import default_folder
+    from recsmith.web.serving.run_folders import is_run
 
-    folders = [each for each in arguments if each.endswith("/") or Path(each).is_dir()]
+    runs = [each for each in arguments if is_run(Path(each))]
+    folders = [each for each in arguments if each not in runs and (each.endswith("/") or Path(each).is_dir())]
     if len(folders) > 1 or (folders and memory):
         wrong = f"{len(folders)} folders" if len(folders) > 1 else f"'{folders[0]}' and --memory"
         raise UsageError(f"plans are kept in one place, and {wrong} were given; name one folder, or --memory alone")
-    files = [each for each in arguments if each not in folders]
-    return (None if memory else folders[0] if folders else str(default_folder())), files
+    files = [each for each in arguments if each not in folders and each not in runs]
+    return (None if memory else folders[0] if folders else str(default_folder())), runs, files
 
 
 @click.command(name="report")

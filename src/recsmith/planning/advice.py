@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-CPU_S = 2.0  # seconds of this process that advice may take: enough for some hundreds of tables
+CPU_S = 1.5  # seconds of this process that advice may take, so that the answer takes two: some hundreds of tables
 CUT_SHORT = "The search for a change that works was cut short."
 
 

@@ -12,7 +12,7 @@ export interface ClusterSummary {
 }
 export interface Named { name: string; about: string; needs: string }
 export interface Choices {
-  version: string; folder: string | null; data_types: string[]; optimizers: string[]; workloads: WorkloadSummary[]; clusters: ClusterSummary[]; planners: Named[]; cost_models: Named[];
+  version: string; folder: string | null; read_only: boolean; data_types: string[]; optimizers: string[]; workloads: WorkloadSummary[]; clusters: ClusterSummary[]; planners: Named[]; cost_models: Named[];
   sharding_types: string[]; compute_kernels: string[];
   limits: { upload_bytes: number; most_tables: number; most_devices: number; longest_search_s: number; kept_plans: number };
 }
@@ -84,13 +84,35 @@ export interface ArmRow {
 export interface StreamView {
   summary: StreamSummary; because: string; rows: ArmRow[]; curves: { name: string; points: [number, number][] }[];
 }
+export interface SweepSummary { id: string; name: string; points: number; said: string }
+export interface SweepPoint {
+  device: string; per_host: number; devices: number; hosts: number; batch_size: number; global_batch_size: number; outcome: string; error: string | null;
+  total_s: number | null; bound_s: number | null; gap: number | null; memory_share: number | null; samples_per_s: number | null;
+  device_s_per_million: number | null; knee: boolean; truncated: boolean; group_size: number | null;
+}
+export interface SweepView {
+  summary: SweepSummary; planner: string; cost_model: string; space: string; fixed: "batch_size" | "global_batch_size"; left: number; knees: string[]; fewest: string[];
+  points: SweepPoint[];
+}
+export interface RunSummary { id: string; name: string; folder: string; step: number; ended: boolean; written: number }
+export interface RunPlan {
+  digest: string; cluster: string; tables: number; devices: number; batch_size: number; planner: string; cost_model: string; step_s: number;
+  bound_s: number | null; gap: number | null; cost: StepCost;
+}
+export interface MeasuredStep {
+  lines: number; step_s: number; samples_per_s: number | null; data_s: number | null; forward_s: number | null; backward_s: number | null;
+}
+export interface RunView {
+  summary: RunSummary; plan: RunPlan | null; trouble: string; measured: MeasuredStep | null; curves: { name: string; points: [number, number][] }[];
+  alarms: { step: number; since: number; kind: string; because: string; done: string }[]; damaged: number; more: boolean;
+}
 export interface RunningSummary { id: string; name: string; tables: number; devices: number }
 export interface Opened {
-  kind: "workload" | "cluster" | "plan" | "constraints" | "stream" | "running"; name: string; notes: string[]; running: RunningSummary | null; workload: WorkloadSummary | null;
-  cluster: ClusterSummary | null; plan: PlanSummary | null; constraints: Rules | null; stream: StreamSummary | null;
+  kind: "workload" | "cluster" | "plan" | "constraints" | "stream" | "sweep" | "running"; name: string; notes: string[]; running: RunningSummary | null; workload: WorkloadSummary | null;
+  cluster: ClusterSummary | null; plan: PlanSummary | null; constraints: Rules | null; stream: StreamSummary | null; sweep: SweepSummary | null;
 }
 export interface Shelves {
-  workloads: WorkloadSummary[]; clusters: ClusterSummary[]; plans: PlanSummary[]; streams: StreamSummary[];
+  workloads: WorkloadSummary[]; clusters: ClusterSummary[]; plans: PlanSummary[]; streams: StreamSummary[]; sweeps: SweepSummary[]; runs: RunSummary[];
   deleted: { id: string; name: string }[]; unread: { file: string; why: string }[];
 }
 export interface SideBySide {
@@ -145,6 +167,8 @@ export const api = {
     post<PlanSummary>(`/api/plans/${at(id)}/edits`, { moves, changes, name }),
   seconds: (id: string) => get<{ seconds: Record<string, number> }>(`/api/plans/${at(id)}/seconds`),
   stream: (id: string) => get<StreamView>(`/api/streams/${at(id)}`),
+  sweep: (id: string) => get<SweepView>(`/api/sweeps/${at(id)}`),
+  run: (id: string) => get<RunView>(`/api/runs/${at(id)}`),
   compare: (ids: string[]) => get<SideBySide>(`/api/comparison?${ids.map((id) => `plan=${at(id)}`).join("&")}`),
   advice: (id: string) => get<Advice>(`/api/plans/${at(id)}/advice`),
   fileOf: (id: string) => `/api/plans/${at(id)}/file`,

@@ -3,7 +3,7 @@
 
 import { api, type Opened } from "./api";
 import { h } from "../dom";
-import { say, sayAt } from "./controls";
+import { say, sayAt, onlyShows } from "./controls";
 
 /** A file with what the server read in it, or with the reason why it could not. */
 export interface Arrival { file: string; opened: Opened | null; error: string }
@@ -26,12 +26,13 @@ export function onArrival(shows: Show, there: () => boolean): void {
 /** Open files. x, y: where they were dropped, for what is said of those that cannot be read. */
 export async function take(files: File[], x: number, y: number): Promise<void> {
   if (!files.length) return;
+  if (onlyShows()) return sayAt(x, y, "This address only shows: files are not taken here.");
   say(`Reading ${files.length === 1 ? files[0]!.name : `${files.length} files`}…`);
   const all = await Promise.all(files.map(read));
   const plans = all.flatMap(({ opened }) => (opened?.plan ? [opened.plan.id] : []));
-  const stream = all.find(({ opened }) => opened?.stream)?.opened?.stream;
-  if (plans.length + Number(Boolean(stream)) === all.length) {
-    location.hash = stream ? `#/stream/${stream.id}` : plans.length > 1 ? `#/compare/${plans.join(",")}` : `#/plan/${plans[0]}`;
+  const shown = all.flatMap(({ opened }) => (opened?.stream ? [`#/stream/${opened.stream.id}`] : opened?.sweep ? [`#/sweep/${opened.sweep.id}`] : [])).slice(0, 1);
+  if (plans.length + shown.length === all.length) {
+    location.hash = shown.length ? shown[0]! : plans.length > 1 ? `#/compare/${plans.join(",")}` : `#/plan/${plans[0]}`;
     return;
   }
   const wrong = all.filter((each) => each.error);

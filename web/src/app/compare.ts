@@ -4,6 +4,7 @@ import { api, type PlanSummary, type Shelves, type SideBySide } from "./api";
 import { h, replace } from "../dom";
 import { button, field, select } from "./controls";
 import { bytes, change, counted, digits, percent, seconds } from "./format";
+import { runList } from "./runList";
 import { planList, withWords } from "./plans";
 import { choices, deleted, kept } from "./shelf";
 
@@ -30,6 +31,7 @@ export async function compare(into: HTMLElement, word: string): Promise<void> {
     draw();
     into.append(h("p", { class: "lead" }, "Tick two or more to see them side by side."), field("Search your plans", search), list, result);
   }
+  if (shelves.runs.length) into.append(h("section", { "aria-labelledby": "runs" }, h("h2", { id: "runs" }, "Training runs"), runList(shelves.runs)));
   into.append(h("p", { class: "note", id: "folder" }, folder ? `They lie in ${folder}, a file a plan, which every command reads.`
     : "They are kept in memory, until the server ends; download what is worth keeping."),
     ...shelves.unread.map((each) => h("p", { class: "warning" }, `${each.file} cannot be read: ${each.why}`)), gone(shelves, trouble) ?? "");

@@ -50,3 +50,6 @@ export function settled<T extends unknown[]>(run: (...words: T) => void, ms: num
     timer = window.setTimeout(() => run(...words), ms);
   };
 }
+
+/** Whether the address that was opened lets nothing be changed. */
+export const onlyShows = (): boolean => document.documentElement.hasAttribute("data-only-shows");

@@ -1,4 +1,5 @@
-// Which view stands at which address: #/, #/search/<id>, #/plan/<id>, #/compare/<id>,<id>, #/stream/<id>.
+// Which view stands at which address: #/, #/search/<id>, #/plan/<id>, #/compare/<id>,<id>, #/stream/<id>,
+// #/sweep/<id>, #/run/<id>. An address that only shows has no page for new plans, and nothing on it changes anything.
 
 import { h, replace } from "../dom";
 import { say } from "./controls";
@@ -7,6 +8,9 @@ import { watch } from "./watch";
 import { planPage } from "./plan/page";
 import { compare } from "./compare";
 import { stream } from "./stream";
+import { sweep } from "./sweep";
+import { run } from "./run";
+import { choices } from "./shelf";
 import { listenForArrivals } from "./arrivals";
 import { mayLeave } from "./leaving";
 import { listenForKeys } from "./palette";
@@ -15,7 +19,7 @@ import { themeButton } from "../theme";
 export type Leave = () => void;
 type View = (into: HTMLElement, word: string) => Promise<Leave | void>;
 
-const VIEWS: Record<string, View> = { "": start, search: watch, plan: planPage, compare, stream };
+const VIEWS: Record<string, View> = { "": start, search: watch, plan: planPage, compare, stream, sweep, run };
 
 let leave: Leave | void;
 let turn = 0;
@@ -30,13 +34,17 @@ async function show(): Promise<void> {
   }
   stands = location.hash;
   const mine = (turn += 1);
+  const { read_only: onlyShows } = await choices().catch(() => ({ read_only: false }));
+  if (mine !== turn) return;
+  if (onlyShows !== document.documentElement.hasAttribute("data-only-shows")) lock(onlyShows);
   leave?.();
   leave = undefined;
   const into = h("div", { class: "view" });
   for (const link of document.querySelectorAll<HTMLAnchorElement>("#top nav a"))
     link.toggleAttribute("aria-current", link.dataset.view === name || (name === "search" && link.dataset.view === ""));
   try {
-    const left = await (VIEWS[name] ?? start)(into, decodeURIComponent(word));
+    const view = VIEWS[name] ?? start;
+    const left = await (onlyShows && view === start ? compare : view)(into, decodeURIComponent(word));
     if (mine !== turn) return left?.();
     leave = left;
   } catch (error) {
@@ -60,6 +68,13 @@ replace(
   themeButton(localStorage),
 );
 window.addEventListener("hashchange", () => void show());
+
+/** An address that only shows: what would change something is not there, and files are not taken. */
+function lock(onlyShows: boolean): void {
+  document.documentElement.toggleAttribute("data-only-shows", onlyShows);
+  if (onlyShows) document.querySelector("#top nav")?.before(h("span", { class: "chip", id: "only-shows" }, "Only to look at"));
+}
+
 listenForArrivals();
 listenForKeys();
 void show();

@@ -1,7 +1,7 @@
 // Ctrl-K goes anywhere by a few letters; ? lists the keys.
 
 import { h, replace } from "../dom";
-import { button, field } from "./controls";
+import { button, field, onlyShows } from "./controls";
 import { withWords } from "./plans";
 import { kept } from "./shelf";
 
@@ -57,7 +57,7 @@ async function go(): Promise<void> {
   const plans = (await kept().catch(() => ({ plans: [] }))).plans.toReversed();
   const found = (): Place[] => {
     const words = input.value.toLowerCase().split(/\s+/).filter(Boolean);
-    const pages = PAGES.filter((page) => words.every((word) => page.name.toLowerCase().includes(word)));
+    const pages = PAGES.filter((page) => (page.hash !== "#/" || !onlyShows()) && words.every((word) => page.name.toLowerCase().includes(word)));
     return [...withWords(plans, input.value).map((plan) => ({ name: plan.name, hash: `#/plan/${plan.id}` })), ...pages].slice(0, MOST);
   };
   const draw = (): void => {

@@ -23,6 +23,7 @@ function opened(found: Opened, page: Page): HTMLElement {
       found.workload ? workload(found, found.workload, page, draw) : null,
       found.plan ? h("p", null, h("a", { href: `#/plan/${found.plan.id}` }, found.plan.name), ": a plan") : null,
       found.stream ? h("p", null, h("a", { href: `#/stream/${found.stream.id}` }, found.stream.name), ": how a stream is best learned") : null,
+      found.sweep ? h("p", null, h("a", { href: `#/sweep/${found.sweep.id}` }, found.sweep.name), `: a sweep; ${found.sweep.said}`) : null,
       found.cluster ? h("p", null, h("strong", null, found.name), ` read as ${found.cluster.name}`) : null,
       found.constraints ? h("p", null, h("strong", null, found.name), " read as constraints, which the search keeps") : null,
       found.running ? running(found.running, found.name) : null,

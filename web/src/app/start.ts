@@ -6,6 +6,7 @@ import { dropZone, onArrival, type Arrival } from "./arrivals";
 import { chooseDevices, chosen, clusterWord, isOwnCluster } from "./chosen";
 import { button, field, say, select } from "./controls";
 import { bytes, counted, whole } from "./format";
+import { runList } from "./runList";
 import { planList } from "./plans";
 import { arrivalList } from "./readAs";
 import { choices, kept, search } from "./shelf";
@@ -39,13 +40,20 @@ class Start {
         h("p", { class: "lead" }, "Choose the tables and the devices. The search shows the fastest plan it has found, next to a ",
           "proven bound that no plan can beat. Everything stays on this machine.")),
       h("section", { class: "card step", "aria-labelledby": "step-1" }, this.title(1, "Tables", "step-1"),
-        dropZone("Drop files anywhere on this page or paste text: tables, a cluster, a plan, constraints, a job's log, a printed plan, or the online.json of a stream"),
+        dropZone("Drop files anywhere on this page or paste text: tables, a cluster, a plan, constraints, a job's log, a printed plan, a sweep, or the online.json of a stream"),
         this.arrivals, this.workloads),
       h("section", { class: "card step", "aria-labelledby": "step-2" }, this.title(2, "Devices", "step-2"), this.cluster),
       h("section", { class: "card step", "aria-labelledby": "step-3" }, this.title(3, "Search", "step-3"), this.search()),
       h("div", { class: "go" }, button("Find a plan", () => void this.plan(), "primary large", { id: "plan" }), this.problem),
       shelves.plans.length
         ? h("section", { "aria-labelledby": "kept" }, h("h2", { id: "kept" }, "Your plans"), planList(shelves.plans.toReversed().slice(0, 5)))
+        : "",
+      shelves.runs.length
+        ? h("section", { "aria-labelledby": "runs" }, h("h2", { id: "runs" }, "Training runs"), runList(shelves.runs))
+        : "",
+      shelves.sweeps.length
+        ? h("section", { "aria-labelledby": "sweeps" }, h("h2", { id: "sweeps" }, "Your sweeps"),
+            h("ul", null, shelves.sweeps.toReversed().map((each) => h("li", null, h("a", { href: `#/sweep/${each.id}` }, each.name), `: ${each.said}`))))
         : "",
       shelves.streams.length
         ? h("section", { "aria-labelledby": "streams" }, h("h2", { id: "streams" }, "Your streams"),

@@ -3,10 +3,12 @@
 from typing import Any, Literal
 
 from recsmith._types import record
+from recsmith.analyses.scaling import Point
 from recsmith.plans import Placement, StepCost
 from recsmith.problems import Space
 from recsmith.reports.plans import Slowest
 from recsmith.training.results.arms import ArmRow
+from recsmith.training.results.watched import RunAlarm
 from recsmith.web.serving.edits import HandDraft, ProblemChanges
 from recsmith.web.serving.requests import ConstraintsBody
 
@@ -80,7 +82,10 @@ class LimitsOfServer:
 
 @record
 class Choices:
-    """What there is to choose from. folder: where plans lie; null where they are kept in memory."""
+    """What there is to choose from. folder: where plans lie; null where they are kept in memory.
+
+    read_only: whether the address that was opened lets nothing be changed.
+    """
 
     version: str
     folder: str | None
@@ -93,6 +98,7 @@ class Choices:
     data_types: tuple[str, ...]
     optimizers: tuple[str, ...]
     limits: LimitsOfServer
+    read_only: bool = False
 
 
 @record
@@ -161,6 +167,97 @@ class StreamView:
 
 
 @record
+class SweepSummary:
+    """A sweep over numbers of devices, as `recsmith sweep -o FILE.json` wrote it. said: its first knee in words."""
+
+    id: str
+    name: str
+    points: int
+    said: str
+
+
+@record
+class SweepView:
+    """A sweep to look at: its points, and in words where more devices stop to pay, and the fewest for a step."""
+
+    summary: SweepSummary
+    planner: str
+    cost_model: str
+    space: str
+    fixed: str
+    left: int
+    knees: tuple[str, ...]
+    fewest: tuple[str, ...]
+    points: tuple[Point, ...]
+
+
+@record
+class RunSummary:
+    """A training run whose folder is shown. step: the newest; written: when its log was, in seconds of Unix time."""
+
+    id: str
+    name: str
+    folder: str
+    step: int
+    ended: bool
+    written: float
+
+
+@record
+class RunPlan:
+    """The plan that a run trains under, and what its embeddings were predicted to take. bound_s: null without one."""
+
+    digest: str
+    cluster: str
+    tables: int
+    devices: int
+    batch_size: int
+    planner: str
+    cost_model: str
+    step_s: float
+    bound_s: float | None
+    gap: float | None
+    cost: StepCost
+
+
+@record
+class MeasuredStep:
+    """Medians of the newest lines of training: seconds of a whole step, dense layers included, and of its parts."""
+
+    lines: int
+    step_s: float
+    samples_per_s: float | None
+    data_s: float | None
+    forward_s: float | None
+    backward_s: float | None
+
+
+@record
+class RunCurve:
+    """Numbers of a log by step, such as `train logloss`; of long runs, one of several lines."""
+
+    name: str
+    points: tuple[tuple[int, float], ...]
+
+
+@record
+class RunView:
+    """A training run to look at while it trains. trouble: why its plan is not shown. damaged: lines that say nothing.
+
+    more: whether the log has more than was read by now, which the next look reads.
+    """
+
+    summary: RunSummary
+    plan: RunPlan | None
+    trouble: str
+    measured: MeasuredStep | None
+    curves: tuple[RunCurve, ...]
+    alarms: tuple[RunAlarm, ...]
+    damaged: int
+    more: bool
+
+
+@record
 class RunningSummary:
     """The plan that a job runs today, as TorchRec writes it: it has no cost before its tables and devices are named.
 
@@ -180,7 +277,7 @@ class Opened:
     notes: what to know of how it was read, in sentences. A log holds a running plan besides its workload.
     """
 
-    kind: Literal["workload", "cluster", "plan", "constraints", "stream", "running"]
+    kind: Literal["workload", "cluster", "plan", "constraints", "stream", "sweep", "running"]
     name: str
     notes: tuple[str, ...] = ()
     workload: WorkloadSummary | None = None
@@ -188,6 +285,7 @@ class Opened:
     plan: PlanSummary | None = None
     constraints: ConstraintsBody | None = None
     stream: StreamSummary | None = None
+    sweep: SweepSummary | None = None
     running: RunningSummary | None = None
 
 
@@ -215,6 +313,8 @@ class Shelves:
     clusters: tuple[ClusterSummary, ...]
     plans: tuple[PlanSummary, ...]
     streams: tuple[StreamSummary, ...]
+    sweeps: tuple[SweepSummary, ...]
+    runs: tuple[RunSummary, ...]
     deleted: tuple[DeletedPlan, ...]
     unread: tuple[UnreadFile, ...]
 

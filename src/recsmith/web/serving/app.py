@@ -30,19 +30,22 @@ from recsmith.web.serving.kept_plans import KeptPlans
 from recsmith.web.serving.operations import OPERATIONS, Operation, openapi
 from recsmith.web.serving.plan_endpoints import Attachment
 from recsmith.web.serving.pricing import Benches
+from recsmith.web.serving.run_folders import RunFolders
 from recsmith.web.serving.searches import Searches
 from recsmith.web.serving.sessions import PlanShelf, Sessions
-from recsmith.web.serving.settings import Settings, status_of
+from recsmith.web.serving.settings import Refused, Settings, status_of
 from recsmith.web.serving.views import choices, plan_summary
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 INDEX = "app.html"
+ONLY_SHOWS = "this address only shows, and changes nothing; ask whoever shared it, or serve a folder of yours"
 NO_PAGE = b"<!doctype html><title>RecSmith</title><p>This installation has no page; its JSON API is complete."
 
 
 def make_server(settings: Settings) -> Server:
     """All that lives as long as the server; plans are those of its folder, or each client's own."""
-    return Server(settings, Sessions(settings, plans_of(settings)), Searches(settings), Benches(settings.warm))
+    runs = RunFolders(settings.runs, settings.folder)
+    return Server(settings, Sessions(settings, plans_of(settings)), Searches(settings), Benches(settings.warm), runs)
 
 
 def plans_of(settings: Settings) -> Callable[[], KeptPlans]:
@@ -79,6 +82,8 @@ def _endpoint(operation: Operation, server: Server) -> Endpoint:
 
     @functools.wraps(operation.run)
     async def endpoint(request: Request) -> Response:
+        if operation.changes and request.scope["session"].reads:
+            raise Refused(403, ONLY_SHOWS)
         call = await read_call(request, server, most_bytes)
         return _answer(await operation.run(call), operation)
 

@@ -13,6 +13,7 @@ from starlette.requests import ClientDisconnect, Request
 from recsmith.errors import UsageError
 from recsmith.files import Given, decode, parse_json
 from recsmith.web.serving.pricing import Benches
+from recsmith.web.serving.run_folders import RunFolders
 from recsmith.web.serving.searches import Searches
 from recsmith.web.serving.sessions import Session, Sessions
 from recsmith.web.serving.settings import Refused, Settings
@@ -33,6 +34,7 @@ class Server:
     sessions: Sessions
     searches: Searches
     benches: Benches
+    runs: RunFolders
     threads: anyio.CapacityLimiter | None = None
 
     async def work(self, function: Callable[..., Found], *arguments: object) -> Found:

@@ -13,13 +13,14 @@ from recsmith.planning.simulate import price
 from recsmith.plans import Plan, plan_to_raw
 from recsmith.plans.files import plan_from_raw
 from recsmith.problems import constraints_to_raw
+from recsmith.reports.sweep_files import WrittenSweep
 from recsmith.training.results.arms import OnlineResult
 from recsmith.units import format_time
 from recsmith.web.serving import answers, asked, requests, views
 from recsmith.web.serving.calls import Call
 from recsmith.web.serving.kept_plans import KeptPlan
 from recsmith.web.serving.searches import SearchJob
-from recsmith.web.serving.sessions import KeptStream, Session
+from recsmith.web.serving.sessions import KeptStream, KeptSweep, Session
 from recsmith.web.serving.settings import Refused
 from recsmith.web.serving.uploads import (
     ReadUpload,
@@ -48,18 +49,21 @@ class Events:
 
 async def choices(call: Call) -> answers.Choices:
     """What there is to choose from."""
-    return await call.server.work(views.choices, call.server.settings)
+    found = await call.server.work(views.choices, call.server.settings)
+    return replace(found, read_only=call.session.reads)
 
 
 async def kept(call: Call) -> answers.Shelves:
     """What is kept for this client."""
     session = call.session
     found = await call.server.work(session.plans.listing)
+    runs = await call.server.work(call.server.runs.summaries)
     return answers.Shelves(
         workloads=tuple(views.workload_summary(*each, session) for each in session.workloads.things.items()),
         clusters=tuple(views.cluster_summary(*each) for each in session.clusters.things.items()),
         plans=found.plans, deleted=found.deleted, unread=found.unread,
         streams=tuple(views.stream_summary(*each) for each in session.streams.things.items()),
+        sweeps=tuple(views.sweep_summary(*each) for each in session.sweeps.things.items()), runs=runs,
     )  # fmt: skip
 
 
@@ -108,6 +112,9 @@ def keep_read(read: ReadUpload, session: Session) -> answers.Opened:
     if isinstance(held, OnlineResult):
         stream = KeptStream(read.name, held)
         return replace(opened, kind="stream", stream=views.stream_summary(session.streams.put(stream), stream))
+    if isinstance(held, WrittenSweep):
+        sweep = KeptSweep(read.name, held)
+        return replace(opened, kind="sweep", sweep=views.sweep_summary(session.sweeps.put(sweep), sweep))
     if isinstance(held, Plan):
         kept_ = plan_of_file(read)
         return replace(opened, kind="plan", plan=views.plan_summary(session.plans.put(kept_), kept_))
@@ -138,6 +145,16 @@ async def price_running(call: Call) -> answers.PlanSummary:
     check_size(workload, cluster, call.server.settings)
     plan = await call.server.work(price, workload, cluster, text)
     return await keep_plan(call, views.kept_plan(plan, f"{Path(text).stem}, running", f"running plan of {text}"))
+
+
+async def sweep_view(call: Call) -> answers.SweepView:
+    """A sweep to look at."""
+    return views.sweep_view(call.key, call.session.sweeps.get(call.key))
+
+
+async def run_view(call: Call) -> answers.RunView:
+    """A training run to look at."""
+    return await call.server.work(call.server.runs.view, call.key)
 
 
 async def stream_view(call: Call) -> answers.StreamView:

@@ -3,7 +3,8 @@
 1. Host names this machine, so that no name of somebody else's DNS leads here (DNS rebinding).
 2. Origin, where a browser sends it, is the page's own; what changes something needs it, or the token.
 3. The token of the address that was printed opens a session, whose cookie stands for it from then on; programs
-send the token as `Authorization: Bearer`. It is compared in constant time.
+send the token as `Authorization: Bearer`. It is compared in constant time. A second token opens sessions that read
+alone; what changes something is refused to them where operations are found (app.py).
 """
 
 import hashlib
@@ -68,13 +69,15 @@ class Guard:
     def _let_in(self, scope: Scope, headers: Headers, origin: str | None) -> Response | None:
         """None with the session in the scope; else the redirection that opens one, or a refusal."""
         scheme, _, given = headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "bearer" and self._is_token(given.strip()):
-            scope["session"] = self.sessions.of_programs()
+        reads = self._reads(given.strip()) if scheme.lower() == "bearer" else None
+        if reads is not None:
+            scope["session"] = self.sessions.of_programs(reads=reads)
             return None
         session = self._session(headers)
         asked = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
-        if scope["path"] == "/" and scope["method"] in SAFE and self._is_token(asked):
-            return self._opened(session or self.sessions.open())
+        reads = self._reads(asked) if scope["path"] == "/" and scope["method"] in SAFE else None
+        if reads is not None:
+            return self._opened(session if session and session.reads == reads else self.sessions.open(reads=reads))
         if session is None:
             return _closed(scope["path"])
         if scope["method"] not in SAFE and origin is None:
@@ -82,8 +85,12 @@ class Guard:
         scope["session"] = session
         return None
 
-    def _is_token(self, given: str) -> bool:
-        return hmac.compare_digest(given.encode(), self.settings.token.encode())
+    def _reads(self, given: str) -> bool | None:
+        """Whether what is given lets its client read alone; None where it is no token of ours."""
+        if hmac.compare_digest(given.encode(), self.settings.token.encode()):
+            return False
+        is_reader = hmac.compare_digest(given.encode(), self.settings.reader.encode())
+        return True if is_reader and self.settings.reader else None
 
     def _session(self, headers: Headers) -> Session | None:
         try:

@@ -16,7 +16,7 @@ Body = Literal["file"] | type | None  # bytes of a file, a noun as JSON, or noth
 WHY = {
     400: "What was sent breaks a rule.",
     401: "There is no session, and no token.",
-    403: "The request comes from another site.",
+    403: "The request comes from another site, or would change something by an address that only shows.",
     404: "No such thing is kept here.",
     408: "The request did not come in whole in time.",
     409: "A search of yours is running, or the same was changed elsewhere meanwhile.",
@@ -44,7 +44,7 @@ class Query:
 class Operation:
     """One operation. answer: a noun; the media type of a file or a stream; None for an answer without a body.
 
-    refusals: statuses besides those that every operation has.
+    refusals: statuses besides those that every operation has. harmless: it changes nothing, although it is no GET.
     """
 
     method: str
@@ -56,6 +56,12 @@ class Operation:
     body: Body = None
     query: tuple[Query, ...] = ()
     refusals: tuple[int, ...] = ()
+    harmless: bool = False
+
+    @property
+    def changes(self) -> bool:
+        """Whether it is refused to a session that reads alone."""
+        return self.method != "GET" and not self.harmless
 
     @property
     def name(self) -> str:
@@ -89,6 +95,10 @@ OPERATIONS = (
               endpoints.price_running, answers.PlanSummary, 201, body=requests.RunningOn, refusals=(*BAD, 404)),
     Operation("GET", "/api/streams/{id}", "How a stream is best learned, as `recsmith bench online` found it.",
               endpoints.stream_view, answers.StreamView, refusals=(404,)),
+    Operation("GET", "/api/sweeps/{id}", "A sweep over numbers of devices, as its file says it, with its knees.",
+              endpoints.sweep_view, answers.SweepView, refusals=(404,)),
+    Operation("GET", "/api/runs/{id}", "A training run so far: loss, speed, parts of a step, alarms, its plan.",
+              endpoints.run_view, answers.RunView, refusals=(404,)),
     Operation("POST", "/api/samples", "Draw a sample of tables like those of a production model.",
               endpoints.sample, answers.WorkloadSummary, 201, body=requests.SampleRequest, refusals=BAD),
     Operation("POST", "/api/searches", "Start a search for a plan, in a process of its own; one at a time.",
@@ -115,7 +125,7 @@ OPERATIONS = (
     Operation("POST", "/api/plans/{id}/copies", "Keep a copy of a plan.",
               plan_endpoints.copy_plan, answers.PlanSummary, 201, body=requests.PlanCopy, refusals=WRITTEN),
     Operation("POST", "/api/plans/{id}/price", "What a plan costs once pieces are moved or its problem changes.",
-              plan_endpoints.price_edit, answers.PricedEdit, body=PlanEdit, refusals=(*BAD, 404)),
+              plan_endpoints.price_edit, answers.PricedEdit, body=PlanEdit, refusals=(*BAD, 404), harmless=True),
     Operation("GET", "/api/plans/{id}/seconds", "Seconds that each table costs the device that pays most for it.",
               plan_endpoints.table_seconds, answers.TableSeconds, refusals=READ),
     Operation("PUT", "/api/plans/{id}/draft", "Keep changes by hand that are no plan yet, step by step.",

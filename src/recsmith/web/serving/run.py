@@ -31,30 +31,40 @@ def serve(
     files: Sequence[str],
     *,
     folder: str | None,
+    runs: Sequence[str] = (),
+    only_reads: bool = False,
     host: str,
     port: int,
     batch_size: int | None = None,
-    on_address: Callable[[str], None],
+    on_address: Callable[[str, str], None],
     on_lost: Callable[[str], None],
     open_browser: bool,
 ) -> None:
     """Serve the page until Ctrl-C, with files that every client finds opened.
 
-    folder: of plans; None keeps them in memory. on_address: told the address with its token, once the server can be
+    folder: of plans; None keeps them in memory. runs: folders of training runs that are shown. only_reads: nobody may
+    change anything. on_address: told the address with its token, and one that only shows, once the server can be
     reached. on_lost: told of each plan that could not be written up to the end.
 
     Raises:
         UsageError: a file cannot be read, the folder cannot be, or the port is taken.
     """
     place = None if folder is None else str(Path(folder).absolute())
-    settings = Settings(host=host, token=secrets.token_urlsafe(32), folder=place)
+    settings = Settings(
+        host=host, token=secrets.token_urlsafe(32), reader=secrets.token_urlsafe(32), folder=place,
+        runs=tuple(str(Path(each).absolute()) for each in runs),
+    )  # fmt: skip
     loaded = [read_upload(bytes(read_bytes(file)), Path(file).name, settings, batch_size) for file in files]
     with _bound(host, port) as bound:  # before a folder is made
         server = _with_files(make_server(settings), loaded)
-        address = f"http://{_shown(host)}:{bound.getsockname()[1]}/?token={settings.token}"
+        where = f"http://{_shown(host)}:{bound.getsockname()[1]}/?token="
+        first = next(iter(server.runs.found()), "") if len(runs) == 1 else ""
+        at = f"#/run/{first}" if first else ""
+        shows = f"{where}{settings.reader}{at}"
+        address = shows if only_reads else f"{where}{settings.token}{at}"
 
         def on_start() -> None:
-            on_address(address)
+            on_address(address, shows)
             if open_browser:
                 webbrowser.open(address)
 

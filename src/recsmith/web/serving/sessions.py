@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 from recsmith.clusters import Cluster
+from recsmith.reports.sweep_files import WrittenSweep
 from recsmith.training.results.arms import OnlineResult
 from recsmith.web.serving.answers import DeletedPlan, PlanSummary
 from recsmith.web.serving.edits import DraftChange, HandDraft, next_draft
@@ -121,26 +122,37 @@ class KeptStream:
     result: OnlineResult
 
 
+@dataclass(frozen=True)
+class KeptSweep:
+    """A sweep over numbers of devices, and the name of its file."""
+
+    name: str
+    sweep: WrittenSweep
+
+
 @dataclass
 class Session:
-    """A client and its things. used: seconds of a clock that never goes back."""
+    """A client and its things. used: seconds of a clock that never goes back. reads: it may change nothing."""
 
     key: str
     plans: KeptPlans
     workloads: Shelf[Workload]
     clusters: Shelf[Cluster]
     streams: Shelf[KeptStream]
+    sweeps: Shelf[KeptSweep]
     running: Shelf[RunningText]
+    reads: bool = False
     names: dict[str, str] = field(default_factory=dict[str, str])  # of files, by the id of what they held
     assumed: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])  # of their tables, likewise
     used: float = field(default_factory=time.monotonic)
 
     @classmethod
-    def new(cls, key: str, plans: KeptPlans, settings: Settings) -> "Session":
+    def new(cls, key: str, plans: KeptPlans, settings: Settings, *, reads: bool = False) -> "Session":
         """A session without files."""
         return cls(
             key, plans, Shelf("workload", settings.kept_files), Shelf("cluster", settings.kept_files),
-            Shelf("stream", settings.kept_files), Shelf("running", settings.kept_files),
+            Shelf("stream", settings.kept_files), Shelf("sweep", settings.kept_files),
+            Shelf("running", settings.kept_files), reads,
         )  # fmt: skip
 
 
@@ -152,10 +164,10 @@ class Sessions:
         self.by_key: dict[str, Session] = {}
         self.prepare: Callable[[Session], None] = lambda _: None  # puts into a new session what every one begins with
 
-    def open(self, key: str | None = None) -> Session:
+    def open(self, key: str | None = None, *, reads: bool = False) -> Session:
         """A new session; those that have been idle too long leave, and the idlest where there are too many."""
         self._forget()
-        session = Session.new(key or secrets.token_urlsafe(32), self.plans(), self.settings)
+        session = Session.new(key or secrets.token_urlsafe(32), self.plans(), self.settings, reads=reads)
         self.prepare(session)
         self.by_key[session.key] = session
         return session
@@ -163,16 +175,17 @@ class Sessions:
     def find(self, key: str) -> Session | None:
         """The session of a key, used now; None where it is unknown or forgotten."""
         session = self.by_key.get(key)
-        if session is None or session.key == PROGRAMS or self._is_idle(session):
+        if session is None or session.key.startswith(PROGRAMS) or self._is_idle(session):
             return None
         session.used = time.monotonic()
         return session
 
-    def of_programs(self) -> Session:
-        """The session of all who send the token itself."""
-        session = self.by_key.get(PROGRAMS)
+    def of_programs(self, *, reads: bool = False) -> Session:
+        """The session of all who send the token itself, or that of all who send the one that only reads."""
+        key = f"{PROGRAMS} that read" if reads else PROGRAMS
+        session = self.by_key.get(key)
         if session is None or self._is_idle(session):
-            return self.open(PROGRAMS)
+            return self.open(key, reads=reads)
         session.used = time.monotonic()
         return session
 

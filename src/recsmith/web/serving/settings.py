@@ -15,6 +15,8 @@ class Settings:
 
     host: str = "127.0.0.1"
     token: str
+    reader: str = ""  # a token that lets nobody change anything; none without
+    runs: tuple[str, ...] = ()  # folders of training runs that are shown, besides those in `folder`
     upload_bytes: int = 16 * 2**20  # of a file: a plan of 2,000 tables on 128 devices has 0.7 MB; JSON grows 25-fold
     body_bytes: int = 2**20  # of any other request: moves and constraints of some thousand tables
     head_s: float = 10.0  # until the head of a request has come in, or the connection ends

@@ -20,7 +20,9 @@ from recsmith.plans.files import load_placed
 from recsmith.plans.running import running_plan
 from recsmith.problems import Constraints, load_constraints
 from recsmith.problems.constraint_files import CONSTRAINTS_SCHEMA
+from recsmith.reports.comparisons import SWEEP_SCHEMA
 from recsmith.reports.online import ONLINE_SCHEMA, online_from_raw
+from recsmith.reports.sweep_files import WrittenSweep, sweep_from_raw
 from recsmith.training.results.arms import OnlineResult
 from recsmith.web.serving.settings import Refused, Settings
 from recsmith.workloads import Workload, load_workload
@@ -51,7 +53,7 @@ class ReadUpload:
     """
 
     name: str
-    held: Workload | Cluster | Plan | Constraints | OnlineResult | RunningText
+    held: Workload | Cluster | Plan | Constraints | OnlineResult | WrittenSweep | RunningText
     assumed: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     running: RunningText | None = None
@@ -128,7 +130,7 @@ def _assumed(given: Given, batch_size: int | None, *, is_log: bool, assume: bool
 
 def _read(
     given: Given, batch_size: int | None, *, is_log: bool
-) -> Workload | Cluster | Plan | PlacedTables | Constraints | OnlineResult:
+) -> Workload | Cluster | Plan | PlacedTables | Constraints | OnlineResult | WrittenSweep:
     schema = None if is_log or given.endswith(".csv") else _schema_of(given)
     if schema == CLUSTER_SCHEMA:
         return cluster_from_raw(write_out(parse(given.text, given), given), given)
@@ -138,6 +140,8 @@ def _read(
         return load_constraints(given)
     if schema == ONLINE_SCHEMA:
         return online_from_raw(parse(given.text, given), given)
+    if schema == SWEEP_SCHEMA:
+        return sweep_from_raw(parse(given.text, given), given)
     return load_workload(given, batch_size=batch_size)
 
 

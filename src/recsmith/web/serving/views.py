@@ -13,12 +13,14 @@ from recsmith.plans import Placement, Plan, PlanDiff, describe_kernel, diff, ine
 from recsmith.problems import constraints_from_raw
 from recsmith.problems.plain_reserve import kept_estimate
 from recsmith.reports.catalogue import Named, cost_models, planners
+from recsmith.reports.comparisons import fewest_words, knee_words
 from recsmith.reports.online import next_by_period
+from recsmith.reports.sweep_files import WrittenSweep
 from recsmith.sharding import KERNEL_NAMES, TYPE_NAMES, Span
 from recsmith.units import format_size
 from recsmith.web.serving import answers
 from recsmith.web.serving.kept_plans import LONGEST_NAME, KeptPlan, PlanCard, now
-from recsmith.web.serving.sessions import KeptStream, Session
+from recsmith.web.serving.sessions import KeptStream, KeptSweep, Session
 from recsmith.web.serving.settings import Settings
 from recsmith.web.serving.uploads import RunningText
 from recsmith.workloads import Table, Workload, builtins, load_workload
@@ -117,6 +119,27 @@ def stream_view(key: str, kept: KeptStream) -> answers.StreamView:
             for row in found.rows
         ),
     )  # fmt: skip
+
+
+def sweep_summary(key: str, kept: KeptSweep) -> answers.SweepSummary:
+    """A sweep in figures."""
+    found = kept.sweep
+    said = next(iter(_knees(found)), "no two points of a series have a plan, so there is no knee")
+    return answers.SweepSummary(id=key, name=kept.name, points=len(found.points), said=said)
+
+
+def sweep_view(key: str, kept: KeptSweep) -> answers.SweepView:
+    """A sweep's points, and its knees in words."""
+    found = kept.sweep
+    return answers.SweepView(
+        summary=sweep_summary(key, kept), planner=found.planner, cost_model=found.cost_model, space=found.space,
+        fixed=found.fixed, left=found.left, knees=_knees(found),
+        fewest=tuple(fewest_words(each, found.fixed) for each in found.fewest), points=found.points,
+    )  # fmt: skip
+
+
+def _knees(found: WrittenSweep) -> tuple[str, ...]:
+    return tuple(knee_words(each, found.fixed) for each in found.knees)
 
 
 def devices_per_host(cluster: Cluster) -> int | None:

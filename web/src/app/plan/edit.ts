@@ -1,6 +1,7 @@
 // A plan as it is being changed: the moves and the changes of its problem, step by step, and what they cost. The server
 // keeps the steps as a draft, so that they are there when the page is opened again.
 
+import { onlyShows } from "../controls";
 import { api, type Changes, type DeviceCost, type Move, type PlanView, type Priced, type Slowest, type Step, type TableData } from "../api";
 
 /** A column piece as it lies now. rank: the first of the `span` ranks that it covers. seconds: what its device would save without it, as planned; 0 until that is asked for. */
@@ -69,7 +70,7 @@ export class Edit {
   /** Move a piece to a device; what is said is said by the server's price. */
   async move(piece: Piece, rank: number): Promise<void> {
     const first = rank - (rank % piece.span);
-    if (first === piece.rank || !piece.table.movable) return;
+    if (first === piece.rank || !piece.table.movable || onlyShows()) return;
     await this.go(() => [[...this.now, { move: { table: piece.table.name, piece: piece.piece, rank: first } }], this.done + 1]);
   }
 

@@ -1,7 +1,7 @@
 // A piece of a table: what it is called, how much of something there is, and what can be done with the chosen one.
 
 import { h, type Child } from "../../dom";
-import { button, field, select } from "../controls";
+import { button, field, select, onlyShows } from "../controls";
 import { bytes, digits, percent, seconds, whole, words } from "../format";
 import { pinOf, wish } from "./constraints";
 import type { Edit, Piece } from "./edit";
@@ -29,7 +29,7 @@ export function panelOf(edit: Edit, piece: Piece | null, move: (piece: Piece, ra
     h("p", null, `${whole(table.rows)} rows × ${table.columns} columns, ${bytes(table.weight_bytes)}; ${words(table.sharding_type)}, `,
       `kernel ${table.compute_kernel}; ${digits(table.ids)} ids a sample.`,
       piece.seconds ? ` As planned, its device would be ${seconds(piece.seconds)} faster without it.` : null),
-    h("div", { class: "row end" }, field("Lies on", target),
+    onlyShows() ? null : h("div", { class: "row end" }, field("Lies on", target),
       button("Pin it here", () => wish(edit, { kind: "pin", rule: { tables: table.name, pin: pinOf(edit, table) } }), "plain"),
       button("Keep it off this device", () => wish(edit, { kind: "rule", rule: { tables: table.name, not_ranks: [piece.rank] } }), "plain")),
   ];

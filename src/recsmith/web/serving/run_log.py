@@ -1,0 +1,153 @@
+"""What the log of a training run has said so far, read on from where it was read to.
+
+A look costs what is new in it. A job that goes on from a checkpoint drops lines of lost steps, and its log is then read
+anew. Curves keep a bounded number of points: when there are too many, every second one leaves.
+"""
+
+import json
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import median
+from typing import Any, cast
+
+from recsmith.training.results.watched import RunAlarm
+from recsmith.web.serving import answers
+
+BLOCK = 4 * 2**20  # bytes of a log that one look reads; what is left comes with the next
+LONGEST = 2**20  # bytes of a line; a longer one is damaged
+MOST_POINTS = 1_000  # of a curve
+LATEST = 20  # lines of training, whose median is the measured step
+CURVES = {  # of each event: the numbers that are told as curves
+    "train": ("logloss", "ne", "auc", "samples_per_s", "step_s", "data_s", "forward_s", "backward_s"),
+    "test": ("logloss", "ne", "auc"),
+}
+ALARM, DONE = "alarm", "watcher"  # events of what a watch saw, and of what was done
+
+
+class LogSoFar:
+    """What a log has said up to where it was read: curves, alarms, the newest step."""
+
+    inode: int
+    at: int
+
+    def __init__(self, file: Path) -> None:
+        self.file = file
+        self._forget()
+
+    def _forget(self) -> None:
+        self.inode, self.at, self.written = 0, 0, 0.0
+        self.step, self.damaged, self.has_more = 0, 0, False
+        self.alarms: list[RunAlarm] = []
+        self._curves: dict[str, Curve] = {}
+        self._latest: list[dict[str, Any]] = []
+
+    def read_on(self) -> None:
+        """Read what is new, as far as one look goes; all anew where the file is another one, or shorter."""
+        try:
+            with self.file.open("rb") as file:
+                state = os.fstat(file.fileno())
+                if state.st_ino != self.inode or state.st_size < self.at:
+                    self._forget()
+                self.inode, self.written = state.st_ino, state.st_mtime
+                file.seek(self.at)
+                block = file.read(BLOCK)
+                self.has_more = self.at + len(block) < state.st_size
+        except OSError:
+            return
+        whole = block.rfind(b"\n") + 1
+        if not whole and len(block) > LONGEST:  # a line without an end
+            whole, self.damaged = len(block), self.damaged + 1
+            block = b""
+        self.at += whole
+        for line in block[:whole].splitlines():
+            self._hear(line)
+
+    def _hear(self, line: bytes) -> None:
+        try:
+            found: Any = json.loads(line)
+        except (ValueError, RecursionError):
+            found = None
+        raw = cast(dict[str, Any], found) if isinstance(found, dict) else {}
+        event, step = raw.get("event"), raw.get("step", 0)
+        if not isinstance(event, str) or isinstance(step, bool) or not isinstance(step, int) or abs(step) >= 2**53:
+            self.damaged += 1
+            return
+        self.step = max(self.step, step)
+        if event in CURVES:
+            for name in CURVES[event]:
+                if (value := number_of(raw, name)) is not None:
+                    self._curves.setdefault(f"{event} {name}", Curve()).add(step, value)
+        if event == "train":
+            self._latest = [*self._latest[-LATEST + 1 :], raw]
+        elif event in (ALARM, DONE):
+            self._alarm(raw, event, step)
+
+    def _alarm(self, raw: dict[str, Any], event: str, step: int) -> None:
+        """An alarm; what was done because of one belongs to it."""
+        because, done = str(raw.get("because", "")), str(raw.get("done", ""))
+        if event == DONE:
+            for number, each in reversed(list(enumerate(self.alarms))):
+                if because.startswith(each.because) and not each.done:
+                    words = f"{raw.get('what', '')}: {done}"
+                    self.alarms[number] = RunAlarm(
+                        step=each.step, since=each.since, kind=each.kind, because=each.because, done=words
+                    )
+                    return
+        since = raw.get("since")
+        begun = since if isinstance(since, int) and not isinstance(since, bool) else step
+        kind = str(raw.get("kind", raw.get("what", "")))
+        self.alarms.append(RunAlarm(step=step, since=begun, kind=kind, because=because, done=done))
+
+    def measured(self) -> answers.MeasuredStep | None:
+        """The medians of the newest lines of training; None before the first."""
+
+        def middle(name: str) -> float | None:
+            values = [value for line in self._latest if (value := number_of(line, name)) is not None]
+            return median(values) if values else None
+
+        step = middle("step_s")
+        if step is None:
+            return None
+        return answers.MeasuredStep(
+            lines=len(self._latest), step_s=step, samples_per_s=middle("samples_per_s"), data_s=middle("data_s"),
+            forward_s=middle("forward_s"), backward_s=middle("backward_s"),
+        )  # fmt: skip
+
+    def curves(self) -> Iterator[answers.RunCurve]:
+        """Each curve so far."""
+        for name, curve in self._curves.items():
+            yield answers.RunCurve(name=name, points=tuple(curve.points))
+
+
+class Curve:
+    """A bounded number of points: one of every `stride` that came, and the newest."""
+
+    def __init__(self) -> None:
+        self.kept: list[tuple[int, float]] = []
+        self.stride, self.heard = 1, 0
+        self.newest: tuple[int, float] | None = None
+
+    def add(self, step: int, value: float) -> None:
+        """A point."""
+        self.newest = (step, value)
+        if self.heard % self.stride == 0:
+            self.kept.append((step, value))
+        self.heard += 1
+        if len(self.kept) > MOST_POINTS:
+            self.kept, self.stride = self.kept[::2], 2 * self.stride
+
+    @property
+    def points(self) -> list[tuple[int, float]]:
+        """What is kept, in order, and the newest."""
+        last = self.kept[-1:] != [self.newest] and self.newest is not None
+        return [*self.kept, *([self.newest] if last and self.newest else [])]
+
+
+def number_of(line: dict[str, Any], name: str) -> float | None:
+    """A finite number of a line; None where it has none."""
+    value = line.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if abs(value) < 1e300 and math.isfinite(value) else None
