@@ -2,6 +2,7 @@
 
     python benchmarks/lost_host.py --kills 20              # three hosts, each a network namespace of its own (root)
     python benchmarks/lost_host.py --kills 2 --loopback    # three hosts on the loopback
+    python benchmarks/lost_host.py --plans 30 100 300      # plans for two hosts of eight GPUs of three, by tables
 
 A host is the agent that `recsmith train --hosts 2..3` starts, with its ranks. Each kill takes one at random, whichever
 holds rank 0 too: all its processes by SIGKILL or, with a network of its own, every third time its link alone. Then
@@ -245,10 +246,13 @@ def main() -> int:
     """Run the command; its exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--plans", type=int, nargs="+", metavar="TABLES", help="no kills: plans of so many tables")
     parser.add_argument("--loopback", action="store_true", help="hosts have no networks of their own")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--folder", type=Path, help="for run, logs and checkpoints; one that is removed")
     arguments = parser.parse_args()
+    if arguments.plans:
+        return plans(arguments.plans)
     reason = None if arguments.loopback else why_not()
     if reason is not None:
         print(f"hosts with networks of their own cannot be made here: {reason}; try --loopback", file=sys.stderr)
@@ -285,6 +289,38 @@ def measure(folder: Path, kills: int, *, loopback: bool, draw: random.Random) ->
             count = len(hosts.starts())
             hosts.wait("its steps", lambda count=count: hosts.trains_on(count - 1, 1))
     return told(made, [resumed(folder, each, run, len(NAMES) - 1) for each in made])
+
+
+def plans(counts: Sequence[int]) -> int:
+    """Print what a plan for the hosts that are left takes, moves and costs; 1 where one moves too much."""
+    import recsmith
+    from recsmith.plans.diff import moved_bytes
+    from recsmith.training import Run, RunData
+    from recsmith.training.job.hosts import SPARE, _moving_little, as_now, least_moved, of_fewer_hosts
+    from recsmith.workloads import Feature, Table, Workload
+
+    print("| tables | planned in, CPU | moved of the least | its step | of a fresh plan |\n|---|---|---|---|---|")
+    too_much = 0
+    for count in counts:
+        draw = random.Random(count)
+        tables = tuple(
+            Table(name=f"t{i}", num_embeddings=int(10 ** draw.uniform(3, 6.7)),
+                  embedding_dim=draw.choice((32, 64, 128)), features=(Feature(name=f"t{i}", pooling_factor=draw.uniform(1, 30)),))
+            for i in range(count)
+        )  # fmt: skip
+        workload = Workload(batch_size=1024, optimizer="rowwise_adagrad", tables=tables)
+        old = recsmith.plan(workload, "h100:8x3", cost_model="analytic").plan
+        now = as_now(old, {**{rank: rank for rank in range(8)}, **{rank + 16: rank + 8 for rank in range(8)}})
+        run, begun = Run(data=RunData(train="x", global_batch_size=1024 * 24), output="x"), time.process_time()
+        made = _moving_little(of_fewer_hosts(old, None, run, 16), now, 16)
+        took = time.process_time() - begun
+        received = moved_bytes(now, made.placements, made.workload, made.cluster)
+        ratio = sum(size for shards in received.values() for _, size in shards) / least_moved(now, 16)
+        fresh = recsmith.plan(made.workload, made.cluster, cost_model="analytic").plan
+        print(f"| {count} | {took:.1f} s | {ratio:.3f} | {made.cost.step_s * 1e3:.3f} ms "
+              f"| {fresh.cost.step_s * 1e3:.3f} ms |", flush=True)  # fmt: skip
+        too_much += ratio > SPARE
+    return int(too_much > 0)
 
 
 def round_of(hosts: Hosts) -> list[str]:

@@ -22,9 +22,9 @@ class Hosts:
         self.folder, self.made, self.said = folder, dict[str, HostMeeting](), list[str]()
         self.rounds, self._pool = dict[str, Future[HostRound]](), ThreadPoolExecutor(8)
 
-    def join(self, name: str, *, least: int = 2, patience_s: float = 20.0) -> None:
+    def join(self, name: str, *, counts: tuple[int, ...] = (2, 3), patience_s: float = 20.0, ranks: int = 1) -> None:
         self.made[name] = HostMeeting(
-            self.folder, name, LOOPBACK, ranks=1, least=least, most=3, say=self.said.append, patience_s=patience_s,
+            self.folder, name, LOOPBACK, ranks=ranks, counts=counts, say=self.said.append, patience_s=patience_s,
             first_s=0.3,
         )  # fmt: skip
         self.wait_again(name)
@@ -44,7 +44,7 @@ class Hosts:
 
     def close(self) -> None:
         for each in self.made.values():
-            each.close(ended=False)
+            each.close(ended=True)  # whoever waits still hears of it
         self._pool.shutdown()
 
 
@@ -127,7 +127,7 @@ def test_fewer_hosts_than_the_least_are_told_and_end(hosts: Hosts):
 
 def test_the_last_host_of_a_range_goes_on_alone_once_the_others_are_gone(hosts: Hosts):
     for name in "ab":
-        hosts.join(name, least=1)
+        hosts.join(name, counts=(1, 2, 3))
     (_, together), _ = hosts.names(*"ab")
     first, second = together.split(", ")
     hosts.lose(first)
@@ -152,6 +152,40 @@ def test_a_job_that_ended_is_over_for_a_host_that_waits_and_starts_anew_for_one_
     (number, together), _ = hosts.names(*"de")
     assert (number, sorted(together)) == (2, sorted("d, e"))
     assert hosts.rounds["d"].result().lost == ()
+
+
+def test_hosts_that_share_no_batch_evenly_wait_until_more_come(hosts: Hosts):
+    for name in "abc":
+        hosts.join(name, counts=(2, 4))
+    assert soon(lambda: sum(each.done() for each in hosts.rounds.values()) == 2)
+    together = [name for name in "abc" if hosts.rounds[name].done()]
+    (spare,) = {*"abc"} - {*together}
+    assert soon(lambda: all(hosts.made[name].pings.answering() for name in together))
+    time.sleep(0.3)
+    assert not any(hosts.made[name].changed() for name in together)
+    hosts.join("d", counts=(2, 4))
+    assert all(soon(hosts.made[name].changed) for name in together)
+    for name in together:
+        hosts.wait_again(name)
+    assert [number for number, _ in hosts.names(*"abcd")] == [2] * 4
+
+    hosts.lose(spare)  # three are left, of whom two go on
+    left = [name for name in "abcd" if name != spare]
+    assert all(soon(hosts.made[name].changed) for name in left)
+    for name in left:
+        hosts.wait_again(name)
+    assert soon(lambda: sum(hosts.rounds[name].done() for name in left) == 2)
+    found = next(hosts.rounds[name].result() for name in left if hosts.rounds[name].done())
+    assert (found.number, found.lost) == (3, (spare,))
+
+
+def test_a_host_with_other_ranks_is_refused(hosts: Hosts):
+    for name in "ab":
+        hosts.join(name)
+    hosts.names(*"ab")
+    hosts.join("c", ranks=4)
+    with pytest.raises(RecSmithError, match=r"host c is to start 4 ranks and host [ab] 1; all hosts of a job start as"):
+        hosts.rounds["c"].result(10)
 
 
 def test_what_a_rank_refuses_ends_the_job(hosts: Hosts):

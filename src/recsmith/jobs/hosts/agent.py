@@ -25,7 +25,7 @@ from recsmith.jobs.hosts.rounds import refusal_file
 class HostSettings:
     """What an agent is told.
 
-    folder: where hosts meet. name, address: of this host. ranks: that it starts. least, most: hosts that train
+    folder: where hosts meet. name, address: of this host. ranks: that it starts. counts: how many hosts may train
     together. restarts: of ranks that failed. words: what each rank runs, after `python`. patience_s: for which it waits
     for the fewest hosts. first_s: for which hosts of a new job wait for more than these.
     """
@@ -34,8 +34,7 @@ class HostSettings:
     name: str
     address: str
     ranks: int
-    least: int
-    most: int
+    counts: tuple[int, ...]
     restarts: int
     words: tuple[str, ...]
     patience_s: float = PATIENCE_S
@@ -54,12 +53,12 @@ def main(settings: HostSettings, reason: Path) -> int:
 
     logging.getLogger("torch.distributed.elastic.multiprocessing.api").setLevel(logging.ERROR)  # of ranks that it ends
     meeting = HostMeeting(
-        folder, settings.name, settings.address, ranks=settings.ranks, least=settings.least, most=settings.most,
-        say=_say, patience_s=settings.patience_s, first_s=settings.first_s,
+        folder, settings.name, settings.address, ranks=settings.ranks, counts=settings.counts, say=_say,
+        patience_s=settings.patience_s, first_s=settings.first_s,
     )  # fmt: skip
     handler = register(meeting)
     words = [
-        "--nnodes", f"{settings.least}:{settings.most}", "--nproc-per-node", str(settings.ranks), "--rdzv-backend",
+        "--nnodes", f"{meeting.least}:{meeting.most}", "--nproc-per-node", str(settings.ranks), "--rdzv-backend",
         BACKEND, "--rdzv-id", meeting.agent.id, "--max-restarts", str(settings.restarts), "--no-python",
         sys.executable, *settings.words,
     ]  # fmt: skip

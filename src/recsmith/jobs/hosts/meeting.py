@@ -48,14 +48,16 @@ class JobRefused(RecSmithError):
 class HostMeeting:
     """The meeting of a job, as this host has it.
 
-    folder: of the job. least, most: hosts that train together. say: hears what people should know.
+    folder: of the job. counts: how many hosts may train together, the fewest first; hosts beyond wait. say: hears what
+    people should know.
     """
 
     def __init__(
-        self, folder: Path, name: str, address: str, *, ranks: int, least: int, most: int,
+        self, folder: Path, name: str, address: str, *, ranks: int, counts: Sequence[int],
         say: Callable[[str], object], patience_s: float = PATIENCE_S, first_s: float = FIRST_S,
     ) -> None:  # fmt: skip
-        self.folder, self.least, self.most, self._say = folder, least, most, say
+        self.folder, self._counts, self._say = folder, sorted(counts), say
+        self.least, self.most = self._counts[0], self._counts[-1]
         self._patience_s, self._first_s = patience_s, first_s
         folder.mkdir(parents=True, exist_ok=True)
         door = open_door(address)
@@ -92,6 +94,7 @@ class HostMeeting:
                     self.round, self._waits = now, False
                 return now
             self._check_open(now)
+            self._check_ranks()
             self._make_round(now)
             waited = time.monotonic() - begun
             if waited > ALONE_S and not said and (said := len(self._group) < self.least):
@@ -126,11 +129,12 @@ class HostMeeting:
         if lost or waiting or self._is_replaced(running):
             self._break(running, [each.name for each in lost])
             return True
-        return len(running.hosts) < self.most and any(
-            key not in running.ids and each.status is not None and each.status.waits
+        here = [
+            key for key, each in others.items()
+            if key not in running.ids and each.status is not None and each.status.waits
             and time.monotonic() - each.since > HERE_S and {*running.ids} <= {*each.status.sees}
-            for key, each in others.items()
-        )  # fmt: skip
+        ]  # fmt: skip
+        return self._fitting(len(running.hosts) + len(here)) > len(running.hosts)
 
     @property
     def _after(self) -> int:
@@ -154,6 +158,19 @@ class HostMeeting:
         elif self._saw_open or self._after >= now.number:
             raise JobEnded("the job has ended on the other hosts")
 
+    def _check_ranks(self) -> None:
+        """RecSmithError where this host has other ranks than those that are there."""
+        for each in self.pings.answering().values():
+            if each.agent.ranks != self.agent.ranks:
+                raise RecSmithError(
+                    f"host {self.agent.name} is to start {self.agent.ranks} ranks and host {each.agent.name} "
+                    f"{each.agent.ranks}; all hosts of a job start as many, so give the run `ranks`"
+                )
+
+    def _fitting(self, hosts: int) -> int:
+        """How many of so many hosts train together."""
+        return max((each for each in self._counts if each <= hosts), default=0)
+
     def _is_replaced(self, running: HostRound) -> bool:
         if time.monotonic() - self._read < READ_S:
             return False
@@ -175,15 +192,16 @@ class HostMeeting:
         told = {key: each.status for key, each in others.items() if each.status is not None}
         waiting = {key: each for key, each in told.items() if each.waits and _is_free(key, each, running)}
         sees = {key: [*status.sees] for key, status in waiting.items()} | {self.agent.id: [*waiting]}
-        group = in_order(group_of(self.agent.id, sees), running)[: self.most]
+        whole = in_order(group_of(self.agent.id, sees), running)
+        group = whole[: self._fitting(len(whole))] or whole
         if group != self._group:
             self._group, self._since = group, time.monotonic()
-        if self.agent.id not in group or len(group) < self.least or not self._may(running, group, others, waiting):
+        if self.agent.id not in group or len(group) < self.least or not self._may(running, whole, others, waiting):
             return
         goes_on = running is not None and any(key in running.ids for key in group)
         wait_s = AGAIN_S if goes_on else self._first_s
         wait_s = 0.0 if len(group) == self.most else wait_s
-        wait_s = max(wait_s, PARTED_S) if len(group) < min(self.most, len(waiting) + 1) else wait_s
+        wait_s = max(wait_s, PARTED_S) if len(group) < self._fitting(len(waiting) + 1) else wait_s
         if time.monotonic() - self._since >= wait_s:
             self._write(now, group, others)
 
@@ -211,7 +229,7 @@ class HostMeeting:
                 return
             goes_on = now is not None and not now.closed and any(key in now.ids for key in group)
             before = now.hosts if now is not None and goes_on else ()
-            lost = [each for each in before if each.id not in group]
+            lost = [each for each in before if each.id not in group and each.id not in others]
             seen = [self.pings.others[each.id].answered_at for each in lost if each.id in self.pings.others]
             ids = {each.id for each in before}
             write_round(self.folder, HostRound(

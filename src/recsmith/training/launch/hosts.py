@@ -50,14 +50,14 @@ def train_on_host(file: str, settings: tuple[str, ...], hosts: str, max_restarts
     file: of the run, as each host sees it. settings: 'key=value' over it. form: in which rank 0 prints the result.
 
     Raises:
-        UsageError: the run cannot train on every number of hosts between the fewest and the most.
+        UsageError: the run cannot train on the fewest or on the most hosts, or cannot go on on fewer.
         RecSmithError: training failed, or was ended by a signal.
     """
     least, most = hosts_of(hosts)
     made = load_run(file, settings)
     with lines_told(file, settings), own_modules(made, file):
         ranks = ranks_of_host(made)
-        check_hosts(made, file, least, most, ranks)
+        counts = check_hosts(made, file, least, most, ranks)
         use_systems(made)
         for system in systems():
             system.check(made, launched=True)
@@ -66,7 +66,7 @@ def train_on_host(file: str, settings: tuple[str, ...], hosts: str, max_restarts
     words = ("-m", "recsmith", "train", str(Path(file).absolute()), "--format", form, *more)
     asked = HostSettings(
         folder=str(Path(made.output).absolute() / HOSTS), name=os.environ.get(HOST_NAME) or socket.gethostname(),
-        address=own_address(), ranks=ranks, least=least, most=most, restarts=max_restarts or RESTARTS, words=words,
+        address=own_address(), ranks=ranks, counts=counts, restarts=max_restarts or RESTARTS, words=words,
     )  # fmt: skip
     _run_agent(asked, own=not names_modules(made))
 
@@ -78,8 +78,12 @@ def ranks_of_host(run: Run) -> int:
     return load_plan(run.plan).cluster.local_world_size
 
 
-def check_hosts(run: Run, file: str, least: int, most: int, ranks: int) -> None:
-    """UsageError where a run cannot train on every number of hosts of a range. ranks: of each."""
+def check_hosts(run: Run, file: str, least: int, most: int, ranks: int) -> tuple[int, ...]:
+    """How many hosts of a range may train together: those whose ranks share a batch evenly. ranks: of each host.
+
+    Raises:
+        UsageError: the run cannot train on the fewest or on the most, or cannot go on on fewer.
+    """
     if launcher_environment() is not None:
         raise UsageError(
             "--hosts starts torchrun on this host, and a launcher has started this process already; start the command "
@@ -94,7 +98,7 @@ def check_hosts(run: Run, file: str, least: int, most: int, ranks: int) -> None:
         f"--hosts {least}..{most} changes the number of ranks, and data.batch_size is of each; give "
         f"data.global_batch_size: {run.data.batch_size * most * ranks}, which is of all",
     )  # fmt: skip
-    for count in range(least, most + 1):
+    for count in (least, most):
         run.data.batch_sizes(count * ranks)
     if run.plan not in MADE_HERE:
         cluster = load_plan(run.plan).cluster
@@ -107,6 +111,16 @@ def check_hosts(run: Run, file: str, least: int, most: int, ranks: int) -> None:
         if isinstance(cluster.hbm_bytes, tuple):
             raise UsageError(f"plan '{run.plan}' is of devices with different memory, and a host of any may be lost; "
                              "write plan: auto")  # fmt: skip
+    return tuple(each for each in range(least, most + 1) if _shares(run, each * ranks))
+
+
+def _shares(run: Run, ranks: int) -> bool:
+    """Whether so many ranks share each batch evenly."""
+    try:
+        run.data.batch_sizes(ranks)
+    except UsageError:
+        return False
+    return True
 
 
 def own_address() -> str:
