@@ -305,7 +305,8 @@ def plans(counts: Sequence[int]) -> int:
         draw = random.Random(count)
         tables = tuple(
             Table(name=f"t{i}", num_embeddings=int(10 ** draw.uniform(3, 6.7)),
-                  embedding_dim=draw.choice((32, 64, 128)), features=(Feature(name=f"t{i}", pooling_factor=draw.uniform(1, 30)),))
+                  embedding_dim=draw.choice((32, 64, 128)),
+                  features=(Feature(name=f"t{i}", pooling_factor=draw.uniform(1, 30)),))
             for i in range(count)
         )  # fmt: skip
         workload = Workload(batch_size=1024, optimizer="rowwise_adagrad", tables=tables)

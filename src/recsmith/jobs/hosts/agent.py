@@ -1,7 +1,7 @@
-"""The agent of a host: python -m recsmith.jobs.hosts.agent SETTINGS REASON, with a HostSettings as JSON.
+"""The agent of a host: python -m recsmith.jobs.hosts.agent SETTINGS PIPE, with a HostSettings as JSON.
 
 It runs torchrun's agent in a meeting of hosts, and ends with the process that started it. Why a job did not end well,
-it writes to the file REASON.
+it writes to a pipe, by its descriptor.
 """
 
 import json
@@ -41,8 +41,8 @@ class HostSettings:
     first_s: float = FIRST_S
 
 
-def main(settings: HostSettings, reason: Path) -> int:
-    """Run the agent until the job has ended; the exit status."""
+def main(settings: HostSettings, reason: int) -> int:
+    """Run the agent until the job has ended; the exit status. reason: descriptor of the pipe for why it failed."""
     folder = Path(settings.folder)
     os.environ |= {HOSTS_FOLDER: str(folder), "TORCH_ELASTIC_WORKER_IDENTICAL": "1"}
     from torch.distributed.elastic.multiprocessing.api import SignalException
@@ -67,7 +67,7 @@ def main(settings: HostSettings, reason: Path) -> int:
     except JobEnded as ended:
         _say(str(ended))
     except (ChildFailedError, RecSmithError) as error:
-        _give_reason(reason, _why(folder, meeting, error))
+        os.write(reason, json.dumps(_why(folder, meeting, error)).encode())
         return 1
     except SignalException as asked:
         handler.shut = False
@@ -85,10 +85,6 @@ def _why(folder: Path, meeting: HostMeeting, error: BaseException) -> Any:
     return {"kind": "RecSmithError", "message": str(error) if own else "ranks of this host failed; see what they said"}
 
 
-def _give_reason(file: Path, why: Any) -> None:
-    file.write_text(json.dumps(why))
-
-
 def _say(text: str) -> None:
     print(f"recsmith: {printable(text)}", file=sys.stderr, flush=True)  # noqa: T201
 
@@ -96,4 +92,5 @@ def _say(text: str) -> None:
 if __name__ == "__main__":
     end_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # its parent ends it in order
-    sys.exit(main(decode(HostSettings, parse_json(sys.argv[1], "settings of an agent"), "settings"), Path(sys.argv[2])))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # until torchrun has ranks to end first
+    sys.exit(main(decode(HostSettings, parse_json(sys.argv[1], "settings of an agent"), "settings"), int(sys.argv[2])))

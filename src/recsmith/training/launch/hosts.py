@@ -12,8 +12,6 @@ import socket
 import struct
 import subprocess
 import sys
-import tempfile
-from contextlib import suppress
 from pathlib import Path
 
 from recsmith import errors
@@ -150,21 +148,21 @@ def _run_agent(asked: HostSettings, *, own: bool) -> None:
         "TORCH_CPP_LOG_LEVEL": "ERROR", "LOGLEVEL": "ERROR", "PYTHONWARNINGS": "ignore", **os.environ,
         "PYTHONPATH": os.pathsep.join(places_of_modules(own=own)), "PYTHONSAFEPATH": "1", PARENT: str(os.getpid()),
     }  # fmt: skip
-    with tempfile.TemporaryDirectory(prefix="recsmith-host-") as folder:
-        reason = Path(folder) / "reason.json"
-        words = [sys.executable, "-P", "-m", "recsmith.jobs.hosts.agent", dump_json(encode(asked)), str(reason)]
-        pid: list[int] = []
-        with passing_on_signals(pid):
-            agent = subprocess.Popen(words, env=environment, start_new_session=True)
-            pid.append(agent.pid)
-            try:
-                status = agent.wait()
-            finally:
-                with suppress(ProcessLookupError):
-                    agent.kill()
-        if reason.exists():
-            why = json.loads(reason.read_text())
-            raise getattr(errors, why["kind"], RecSmithError)(why["message"])
+    hears, says = os.pipe()
+    words = [sys.executable, "-P", "-m", "recsmith.jobs.hosts.agent", dump_json(encode(asked)), str(says)]
+    pid: list[int] = []
+    with os.fdopen(hears, encoding="utf-8") as reason, passing_on_signals(pid):
+        agent = subprocess.Popen(words, env=environment, start_new_session=True, pass_fds=[says])
+        os.close(says)
+        pid.append(agent.pid)
+        try:
+            status = agent.wait()
+        finally:
+            agent.kill()
+        why = reason.read()
+    if why:
+        told = json.loads(why)
+        raise getattr(errors, told["kind"], RecSmithError)(told["message"])
     if status in (128 + signal.SIGTERM, -signal.SIGTERM):
         raise RecSmithError("a signal ended training on this host; other hosts go on where enough of them are left")
     if status:
