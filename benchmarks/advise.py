@@ -6,24 +6,27 @@
     python benchmarks/advise.py speed                                # CPU seconds of advice on tables
 
 Tables of docs/benchmarks/advise.md. The jobs were fixed before any of them was measured. Every training is a line of
-the file of rows; what is there is not trained again, so that the command goes on where it was ended. Of a seed, all
-kinds of a job train one after the other, of every other seed in the opposite order. A step is the median between two
-steps after the warm ones, by the clock on the slowest rank and in CPU seconds of the busiest one; a gain is a share of
-the time of a sample, of the same seed. Where the load of the machine is above --most-load, it waits.
+the file of rows; what is there is not trained again, so that the command goes on where it was ended. The kinds of a job
+train one after the other in the same processes, of every other seed in the opposite order. A step is the median
+between two steps after the warm ones, by the clock on the slowest rank and in CPU seconds of the busiest one; a gain is
+a share of the time of a sample, of the same seed. Where the load of the machine is above --most-load, it waits.
 
 Two jobs run on two hosts with 200 Mbit/s between them (two_networks.py). Narrow layers and towers are measured on pages
 of their own, and memory is no part of this.
 """
 
 import argparse
+import gc
+import io
 import json
 import os
+import shutil
 import statistics
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, redirect_stdout
 from dataclasses import replace
 from itertools import combinations, pairwise
 from pathlib import Path
@@ -144,23 +147,20 @@ def pairs_of(run: Run, advice: Advice, some: Sequence[Advised]) -> Iterator[tupl
 # --- what is measured -------------------------------------------------------------------------------------------------
 
 
-def train_measured(run: Run, linked: bool) -> list[Words]:
-    """What each rank of a job says: seconds of its steps by the clock and of the CPU; samples of a step."""
-    ranks = run.ranks or 1
+def train_all(trainings: Sequence[Words], rows: Path, most_load: float, *, ranks: int, linked: bool) -> None:
+    """Train runs one after the other in the same processes, and add a row for each. trainings: as `training` has it."""
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
-        alone = replace(run, output=f"{folder}/out", ranks=None)
-        file = Path(folder) / "run.json"
-        file.write_text(json.dumps(run_to_raw(alone)))
+        file = Path(folder) / "trainings.json"
+        file.write_text(json.dumps({"rows": str(rows.resolve()), "most_load": most_load, "trainings": trainings}))
         hosts: Sequence[Host] = stack.enter_context(two_networks(RATE)) if linked else (Host((), "127.0.0.1"),)
         words = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])}
         if not linked:
             words |= {"GLOO_SOCKET_IFNAME": "lo", "TP_SOCKET_IFNAME": "lo", "MASTER_PORT": str(free_port())}
         command = [sys.executable, "-W", "ignore", str(Path(__file__)), "rank", "--rows", str(file)]
-        status = run_ranks(hosts, command, ranks_per_host=ranks // len(hosts), environment=words)
+        status = run_ranks(hosts, command, ranks // len(hosts), environment=words, timeout_s=float("inf"))
         if status:
             raise SystemExit(f"a rank ended with {status}; the rows so far are kept")
-        return [json.loads((Path(folder) / f"rank-{rank}.json").read_text()) for rank in range(ranks)]
 
 
 def free_port() -> int:
@@ -173,17 +173,19 @@ def free_port() -> int:
 
 
 def as_rank(file: Path) -> None:
-    """Train a run as the rank that the environment says, and write down its steps."""
+    """Train runs as the rank that the environment says; rank 0 adds a row for each."""
     import torch
+    import torch.distributed as dist
 
-    from recsmith.training.launch.launching import train
+    from recsmith.jobs.worker import join_group
+    from recsmith.training.rank import train_on_rank
     from recsmith.training.steps.pipelines import BasePipeline
 
     torch.set_num_threads(1)
-    rank = int(os.environ["RANK"])
+    rank, asked = int(os.environ["RANK"]), json.loads(file.read_text())
     cores = sorted(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {cores[rank % len(cores)]})
-    step, notes = BasePipeline.__call__, []
+    step, notes = BasePipeline.__call__, list[tuple[float, float]]()
 
     def noted(self: Any, batches: Any) -> Any:
         made = step(self, batches)
@@ -191,10 +193,27 @@ def as_rank(file: Path) -> None:
         return made
 
     BasePipeline.__call__ = noted  # type: ignore[method-assign]
-    train(run_from_raw(json.loads(file.read_text()), str(file)), on_progress=lambda _: None)
-    between = [(b[0] - a[0], b[1] - a[1]) for a, b in pairwise(notes[WARM:])]
-    wall, cpu = (statistics.median(each) for each in zip(*between, strict=True))
-    (file.parent / f"rank-{rank}.json").write_text(json.dumps({"wall_s": wall, "cpu_s": cpu, "steps": len(notes)}))
+    join_group("gloo")
+    for each in asked["trainings"]:
+        load = wait_until_idle(asked["most_load"]) if rank == 0 else 0.0
+        dist.barrier()
+        notes.clear()
+        begun = time.perf_counter()
+        with redirect_stdout(io.StringIO()):
+            train_on_rank(each["run"])
+        between = [(b[0] - a[0], b[1] - a[1]) for a, b in pairwise(notes[WARM:])]
+        medians = torch.tensor([statistics.median(some) for some in zip(*between, strict=True)], dtype=torch.float64)
+        dist.all_reduce(medians, dist.ReduceOp.MAX)  # of the slowest rank, and of the busiest
+        if rank == 0:
+            wall, cpu = medians.tolist()
+            row = {name: each[name] for name in ("job", "kind", "seed", "samples")}
+            more = {"steps": len(notes), "took_s": time.perf_counter() - begun, "load": load}
+            add_row(Path(asked["rows"]), {**row, "wall_s": wall, "cpu_s": cpu, **more})
+            shutil.rmtree(each["run"]["output"], ignore_errors=True)
+            print(f"{row['job']}, {row['kind'] or 'as it is'}, seed {row['seed']}: {wall * 1e3:.1f} ms, "
+                  f"{cpu * 1e3:.1f} CPU ms", flush=True)  # fmt: skip
+        gc.collect()
+    os._exit(0)  # gloo's threads would be waited for
 
 
 def wait_until_idle(most: float) -> float:
@@ -219,13 +238,14 @@ def measure(chosen: argparse.Namespace) -> None:
                 told = advised(name, run)
                 add_row(chosen.rows, told)
             done = {(each["kind"], each["seed"]) for each in rows if each["job"] == name and "wall_s" in each}
-            for seed in range(chosen.seeds):
-                for kind in list(told["kinds"])[:: -1 if seed % 2 else 1]:
-                    if (kind, seed) not in done:
-                        load = wait_until_idle(chosen.most_load)
-                        settings = tuple(told["kinds"][kind])
-                        row = a_row(name, run, kind, settings, seed, chosen.steps)
-                        add_row(chosen.rows, {**row, "load": load})
+            order = [
+                (kind, seed) for seed in range(chosen.seeds) for kind in list(told["kinds"])[:: -1 if seed % 2 else 1]
+            ]
+            trainings = [
+                training(name, run, *each, told["kinds"][each[0]], chosen.steps) for each in order if each not in done
+            ]
+            if trainings:
+                train_all(trainings, chosen.rows, chosen.most_load, ranks=run.ranks or 1, linked=name in LINKED)
 
 
 def advised(name: str, run: Run) -> Words:
@@ -242,18 +262,13 @@ def advised(name: str, run: Run) -> Words:
             "ties": ties, "advise_cpu_s": spent, "advice": encode(advice)}  # fmt: skip
 
 
-def a_row(name: str, run: Run, kind: str, settings: tuple[str, ...], seed: int, steps: int) -> Words:
-    """A row of one training."""
-    changed = load_run(run, (*settings, f"seed={seed}", f"steps={steps}", "metrics.every=1000000", "checkpoint=null"))
-    begun = time.perf_counter()
-    made = train_measured(changed, name in LINKED)
+def training(name: str, run: Run, kind: str, seed: int, settings: Sequence[str], steps: int) -> Words:
+    """One training of a job, as its ranks take it."""
+    more = (f"seed={seed}", f"steps={steps}", "metrics.every=1000000", "checkpoint=null")
+    changed = load_run(run, (*settings, *more))
     samples = changed.data.local_batch_size(run.ranks or 1) * (run.ranks or 1) * batches_of_a_step(changed)
-    row = {"job": name, "kind": kind, "seed": seed, "steps": min(each["steps"] for each in made), "samples": samples,
-           "wall_s": max(each["wall_s"] for each in made), "cpu_s": max(each["cpu_s"] for each in made),
-           "took_s": time.perf_counter() - begun}  # fmt: skip
-    print(f"{name}, {kind or 'as it is'}, seed {seed}: {row['wall_s'] * 1e3:.1f} ms, {row['cpu_s'] * 1e3:.1f} CPU ms",
-          file=sys.stderr, flush=True)  # fmt: skip
-    return row
+    raw = run_to_raw(replace(changed, output=f"{changed.output}-{abs(hash((kind, seed)))}", ranks=None))
+    return {"job": name, "kind": kind, "seed": seed, "samples": samples, "run": raw}
 
 
 def read_rows(file: Path) -> list[Words]:
