@@ -26,7 +26,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, redirect_stdout
+from contextlib import ExitStack, redirect_stderr
 from dataclasses import replace
 from itertools import combinations, pairwise
 from pathlib import Path
@@ -199,7 +199,7 @@ def as_rank(file: Path) -> None:
         dist.barrier()
         notes.clear()
         begun = time.perf_counter()
-        with redirect_stdout(io.StringIO()):
+        with redirect_stderr(io.StringIO()):
             train_on_rank(each["run"])
         between = [(b[0] - a[0], b[1] - a[1]) for a, b in pairwise(notes[WARM:])]
         medians = torch.tensor([statistics.median(some) for some in zip(*between, strict=True)], dtype=torch.float64)
