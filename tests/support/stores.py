@@ -144,12 +144,15 @@ class Store:
     def at(self) -> str:
         return f"s3://{self.bucket}"
 
-    def client(self) -> Any:
+    def client(self, *, checksums: bool = True) -> Any:
         import boto3
+        from botocore.config import Config
+
+        how: Any = {"request_checksum_calculation": "when_supported" if checksums else "when_required"}
 
         return boto3.client(
             "s3", endpoint_url=f"http://{self.server}", aws_access_key_id=KEY, aws_secret_access_key=SECRET,
-            region_name="us-east-1",
+            region_name="us-east-1", config=Config(**how),
         )  # fmt: skip
 
     def put(self, key: str, data: bytes) -> str:
@@ -159,7 +162,7 @@ class Store:
     def get(self, key: str) -> bytes:
         return self.client().get_object(Bucket=self.bucket, Key=key)["Body"].read()
 
-    def keys(self, prefix: str = "") -> list[str]:
+    def names(self, prefix: str = "") -> list[str]:
         found = self.client().list_objects_v2(Bucket=self.bucket, Prefix=prefix)
         return [each["Key"] for each in found.get("Contents", [])]
 

@@ -120,30 +120,24 @@ class RemotePath:
         """What an operation makes of the object, opened by pyarrow; done again where connections are cut off."""
 
         def attempt() -> Answer:
-            file, self._file = self._file or self._opened(), None
-            answer = operation(file)
-            self._file = file  # which holds no connection, and knows its size
-            return answer
+            file = self._file = self._file or self._opened()  # which holds no connection, and may be shared
+            try:
+                return operation(file)
+            except Exception:
+                self._file = None
+                raise
 
         return tried(self.address, "read", attempt)
 
     def read_bytes(self) -> bytes:
         """All bytes of the object, at most 512 MiB."""
-        size = self.stat().st_size
-        if size > LARGEST_FILE:
+        if self.stat().st_size > LARGEST_FILE:
             raise CorruptFile(f"'{self}' is larger than 512 MiB; big workloads are JSON or CSV below that size")
-        return self.read_range(0, size)
+        return self.reading(lambda file: _exactly(file, 0, file.size()))
 
     def read_range(self, first: int, size: int) -> bytes:
         """So many bytes of the object, from one on."""
-
-        def read(file: Any) -> bytes:
-            found: bytes = file.read_at(size, first)
-            if len(found) != size:
-                raise CutAnswer(f"{len(found)} bytes of {size}")
-            return found
-
-        return self.reading(read)
+        return self.reading(lambda file: _exactly(file, first, size))
 
     def write_bytes(self, data: bytes) -> None:
         """Put a whole object, or leave what is there: a store shows no half object."""
@@ -170,6 +164,7 @@ class RemotePath:
         """The object, opened by pyarrow, whose size is the one that is known."""
         file = client(self.address).open_input_file(self.address.inner)
         if file.size() != (told := self.stat().st_size):
+            self._found = None
             raise CutAnswer(f"it has {told} bytes by one answer, and {file.size()} by another")
         return file
 
@@ -229,6 +224,13 @@ class _RangedFile(io.RawIOBase):
         buffer[: len(found)] = found
         self._at += len(found)
         return len(found)
+
+
+def _exactly(file: Any, first: int, size: int) -> bytes:
+    found: bytes = file.read_at(size, first)
+    if len(found) != size:
+        raise CutAnswer(f"{len(found)} bytes of {size}")
+    return found
 
 
 def _stored(info: Any) -> StoredFile:

@@ -28,6 +28,7 @@ CONNECT_S, SILENT_S = 10.0, 30.0  # a connection that is not made, or brings no 
 TRIES = 3  # of one request, by the store's client itself
 LOOKS = 3  # at what seems to be damaged: an answer that was cut off in its head is an empty one to the client
 ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")  # where an S3 that is not Amazon's is
+CHECKSUMS = "AWS_REQUEST_CHECKSUM_CALCULATION"  # of Amazon's clients: whether each body is followed by one
 SECRET = re.compile(r"key|secret|token|signature|credential|password", re.IGNORECASE)
 CODE = re.compile(r"AWS Error ([A-Z_]+(?: \(HTTP status [0-9]+\))?)|google::cloud::Status\(([A-Z_]+)|(HDFS [a-z ]+)")
 STORE = re.compile(r"AWS Error|google::cloud|curl|HDFS|[Hh]adoop")  # in an error that is of a store, not of the data
@@ -120,6 +121,8 @@ def _client(scheme: str, place: str, process: int, endpoint: str) -> Any:
                 f"'hdfs://{place}' cannot be opened ({str(error).splitlines()[0]}); install Hadoop's libhdfs, and set "
                 "HADOOP_HOME, JAVA_HOME and CLASSPATH"
             ) from None
+    if endpoint:  # servers other than Amazon's refuse checksums behind a body, or take twice as long for them
+        os.environ.setdefault(CHECKSUMS, "when_required")
     where, _, host = endpoint.rpartition("://")
     elsewhere = {"endpoint_override": host.rstrip("/"), "scheme": where or "https"} if endpoint else {}
     return fs.S3FileSystem(

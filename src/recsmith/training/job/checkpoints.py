@@ -6,13 +6,14 @@
       random-<rank>.json states of random number generators
       run.json plan.json what was trained, and under which plan
 
-A checkpoint is written beside, as step-00001000.partial, and renamed when every rank has written its part.
+A checkpoint is written beside, as step-00001000.partial, and renamed when every rank has written its part; where the
+run says `checkpoint.publish` it is put into a store before that (publishing.py, which loads then).
 """
 
 import json
 import os
 import shutil
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import torch.distributed as dist
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.state_dict_saver import async_save, save
 
+from recsmith._components import load
 from recsmith.errors import RecSmithError, UsageError
 from recsmith.files import Raw
 from recsmith.plans import Plan, save_plan
@@ -43,6 +45,7 @@ from recsmith.training.stores.copies import Copies, state_bytes
 from recsmith.units import format_size
 
 PARTIAL = ".partial"
+PUBLISHER = "recsmith.training.job.publishing:Publisher"
 NO_ROOM = ("No space left", "File too large", "Disk quota exceeded", "PytorchStreamWriter", "inline_container")
 
 
@@ -57,6 +60,8 @@ class Checkpoints:
         self.folder, self.settings, self.agreement, self.alone = folder, settings, agreement, alone
         self._pending: tuple[Future[Any], Path, int] | None = None
         self._writers: Any = dist.new_group(backend="gloo") if settings.background else None  # of a thread of its own
+        self._publisher: Any = None
+        self._after = ThreadPoolExecutor(1)  # what follows a checkpoint in the background
         if dist.get_rank() == 0:
             try:
                 folder.mkdir(parents=True, exist_ok=True)
@@ -68,6 +73,9 @@ class Checkpoints:
             for left in folder.glob(f"*{PARTIAL}"):
                 shutil.rmtree(left, ignore_errors=True)
         dist.barrier()
+        if settings.publish is not None:
+            self._publisher = load(PUBLISHER)(settings.publish, settings.keep, agreement.group)
+            self._publisher.bring(folder, agreement.group)
 
     def newest(self) -> Saved | None:
         """The newest complete checkpoint."""
@@ -94,19 +102,37 @@ class Checkpoints:
             future: Any = async_save(
                 state, checkpoint_id=partial / STATE, process_group=self._writers, async_stager=stager
             )
-            self._pending = future, partial, size
+            self._pending = self._after.submit(self._published_after, future, partial), partial, size
             return None
         try:
             save(state, checkpoint_id=partial / STATE)
         except (CheckpointException, OSError, RuntimeError) as error:
             return self._give_up(partial, self._refused(error, size))
+        problem = self._published(partial, self.agreement.group)
         self._complete(partial)
-        return None
+        return problem
+
+    def publish_model(self, folder: Path) -> str | None:
+        """Put the trained model into the store as well, where the run asks for it; what went wrong, in words."""
+        return self._publisher and self._publisher.publish(folder, folder.name, self.agreement.group)
+
+    def _published(self, partial: Path, group: Any) -> str | None:
+        """Put a checkpoint into the store, where the run asks for it; what went wrong, in words."""
+        if self._publisher is None:
+            return None
+        problem = self._publisher.publish(partial, partial.name.removesuffix(PARTIAL), group)
+        return problem and f"it is in '{self.folder}' alone, for {problem}"
+
+    def _published_after(self, written: Future[Any], partial: Path) -> str | None:
+        """The same once it is written, in a thread of its own."""
+        written.result()
+        return self._published(partial, self._writers)
 
     def poll(self) -> None:
         """Complete a checkpoint that was written in the background, once it is; only rank 0 has to."""
-        if self._pending is not None and self._pending[0].done() and self._pending[0].exception() is None:
-            self._complete(self._pending[1])
+        pending = self._pending
+        if pending is not None and pending[0].done() and not (pending[0].exception() or pending[0].result()):
+            self._complete(pending[1])
             self._pending = None
 
     def finish(self) -> str | None:
@@ -119,7 +145,7 @@ class Checkpoints:
         if error is not None:
             return self._give_up(partial, self._refused(error, size))
         self._complete(partial)
-        return None
+        return future.result()
 
     def random_states(self) -> dict[int, Raw]:
         """The states of random number generators that this rank writes, by rank."""

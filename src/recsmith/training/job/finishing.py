@@ -43,6 +43,8 @@ def finish(job: TrainingJob, *, ended: bool, test: Scores | None = None) -> Raw:
         result["test"] = encode(evaluate_now(job, test))
     folder = job.output / MODEL
     export_model(job, folder, result.get("test"))
+    if problem := job.checkpoints.publish_model(folder):
+        log.say({"note": f"the model was not published: {problem}"})
     done = f"trained {progress.step:,} steps"
     if progress.step == progress.begun:
         done = f"nothing was left to train after step {progress.step:,}"

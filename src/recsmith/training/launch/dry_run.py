@@ -117,6 +117,7 @@ def described_run(made: Run) -> DryRun:
     from recsmith.training.job.logits_asked import check_logits
     from recsmith.training.job.models import unsharded
     from recsmith.training.job.preparing import prepare
+    from recsmith.training.job.publishing import published_note
     from recsmith.training.optimizers.building import state_bytes
     from recsmith.training.sources import total_steps
 
@@ -136,7 +137,7 @@ def described_run(made: Run) -> DryRun:
     return DryRun(
         run=found.run, plan=found.priced, memory=memory, step=step,
         systems=told_of(found.run, facts, found.told), checkpoint_bytes=size, about=found.about,
-        notes=[*found.notes(found.saved and found.saved.progress["position"]),
+        notes=[*published_note(made), *found.notes(found.saved and found.saved.progress["position"]),
                *(line for each in systems() for line in each.notes(made, parts.source, steps))],
     )  # fmt: skip
 

@@ -14,6 +14,7 @@ from recsmith._components import checked, find, load, parsed
 from recsmith._process import memory_limit
 from recsmith.adapters.installed import require_torchrec
 from recsmith.errors import UsageError
+from recsmith.files import is_address, shown_address
 from recsmith.files.parsing import exact_line, lines_of
 from recsmith.files.writable import check_writable
 from recsmith.jobs.log import require_tensorboard
@@ -36,6 +37,8 @@ def check_run(run: Run, ranks: int) -> None:
     use_systems(run)
     check_machine(run, ranks)
     check_output(run.output)
+    if run.checkpoint is not None and run.checkpoint.publish is not None:
+        load("recsmith.files.remote.folders:FolderStore")(run.checkpoint.publish).check()
     if run.capture is not None:
         check_writable(run.capture, "capture", "name another folder")
     if run.metrics.evaluate_every is not None and run.data.test is None:
@@ -70,6 +73,11 @@ def check_memory_limit(run: Run, *, starts_ranks: bool) -> None:
 
 def check_output(output: str) -> None:
     """UsageError where the run's folder cannot be made or written to. Nothing is made."""
+    if is_address(output):
+        raise UsageError(
+            f"the run's output '{shown_address(output)}' is an address, and a job writes to a folder; give one, and "
+            "the address as checkpoint.publish"
+        )
     check_writable(output, "the run's output", "give another output")
 
 

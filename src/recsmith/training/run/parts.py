@@ -40,6 +40,7 @@ TWO_TOWER = PlainPart(
 )  # fmt: skip
 NO_LAYERS = PlainPart("a model without dense layers", lacks=Capabilities({job.MATRICES}), stands="the model has none")
 BACKGROUND = PlainPart("checkpoint.background", Capabilities({job.COPIES}))
+PUBLISHED = PlainPart("checkpoint.publish", Capabilities({job.CHECKPOINTS}))
 OWN_TABLES = PlainPart("model.table_module", Capabilities({job.TABLES}))
 OWN_SOURCE = PlainPart(
     "data.train: {source: ...}", lacks=Capabilities({job.FORMATS}), stands="data.train names a source"
@@ -57,6 +58,13 @@ ACCUMULATED = PlainPart(
     stands="pipeline accumulated takes several batches",
 )  # fmt: skip
 AHEAD_OF_BATCHES = PlainPart("pipeline: sparse_dist", Capabilities({job.EXCHANGE}))
+
+
+def checkpoint_parts(run: Any) -> list[PlainPart]:
+    """The parts of a run that its checkpoints are."""
+    said = run.checkpoint
+    found = {BACKGROUND: said is not None and said.background, PUBLISHED: said is not None and said.publish is not None}
+    return [part for part, there in found.items() if there]
 
 
 @dataclass(frozen=True)

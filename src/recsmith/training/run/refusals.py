@@ -97,7 +97,7 @@ def placed_parts(run: Run, plan: Plan, device: str) -> list[Part]:
         core.FP32_PRODUCTS if run.model.precision == "fp32" else core.BF16_PRODUCTS,
         *trained_by(run),
         *(part for each in systems() for part in each.placed_parts(run, plan)),
-        *([core.BACKGROUND] if run.checkpoint is not None and run.checkpoint.background else []),
+        *core.checkpoint_parts(run),
     ]  # fmt: skip
 
 

@@ -23,9 +23,12 @@ from recsmith.files import (
     decode_part,
     dump_json,
     encode,
+    is_address,
     parse,
     parse_yaml,
+    path_of,
     read_text,
+    shown_address,
     source_text,
     write_text,
 )
@@ -164,15 +167,26 @@ class Checkpointing:
     """When the state of the job is saved: every so many steps and when it is ended by a signal.
 
     every: steps between two of them. keep: the newest ones that stay. background: written while training goes on, from
-    a copy in host memory.
+    a copy in host memory. publish: an address such as s3://models/clicks, where checkpoints and the trained model are
+    put as well, and from which a start goes on whose output has none, or an older one (docs/storage.md).
     """
 
     every: int = 1000
     keep: int = 2
     background: bool = False
+    publish: str | None = None
 
     def __post_init__(self) -> None:
-        check_rules(outside("checkpoint.every", self.every, 1), outside("checkpoint.keep", self.keep, 1))
+        check_rules(
+            outside("checkpoint.every", self.every, 1),
+            outside("checkpoint.keep", self.keep, 1),
+            None
+            if self.publish is None or is_address(self.publish)
+            else f"checkpoint.publish is '{shown_address(self.publish)}'; it must be an address of a store, such as "
+            "s3://models/clicks",
+        )
+        if self.publish is not None:
+            path_of(self.publish)
 
 
 @noun

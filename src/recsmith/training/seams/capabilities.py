@@ -19,8 +19,24 @@ LAYERS, LAYER_WEIGHTS = "how dense layers are trained", "how the weights of dens
 STEP, ORDER, PRODUCTS = "how a step is made", "in which order samples come", "how dense layers are multiplied"
 ROWS, EXCHANGE, COPIES = "where the rows of tables are", "when ids cross ranks", "when whole tables are copied"
 BETWEEN, LOSS, START = "what is done between steps", "the loss of a sample", "the weights at the start"
+CHECKPOINTS = "where checkpoints are"
 OF_ONE_MODEL = Capabilities(
-    {TABLES, BAGS, IDS, ROWS, LAYERS, LAYER_WEIGHTS, STEP, ORDER, PRODUCTS, COPIES, BETWEEN, LOSS, START}
+    {
+        TABLES,
+        BAGS,
+        IDS,
+        ROWS,
+        LAYERS,
+        LAYER_WEIGHTS,
+        STEP,
+        ORDER,
+        PRODUCTS,
+        COPIES,
+        BETWEEN,
+        LOSS,
+        START,
+        CHECKPOINTS,
+    }
 )  # what a system that trains in another way has of a plain job, until it is tried with more
 
 # What a part may need, and another one may lack.

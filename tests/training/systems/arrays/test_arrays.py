@@ -83,6 +83,7 @@ def test_names_and_numbers_of_members(members: Any, words: str) -> None:
         needing("periods", "data.periods={samples: 10}", "data.periods changes"),
         needing("second_order", "pipeline=dance", "pipeline: dance changes"),
         ("checkpoint.background=true", "checkpoint.background changes"),
+        ("checkpoint.publish=s3://models/a", "checkpoint.publish changes where checkpoints are"),
         needing("shampoo", "optimizers.dense.name=shampoo", "shampoo changes"),
         needing("watch", "watch=auto", "watch looks at the steps of one model"),
         ("capture=trace", "capture looks at the steps of one model"),

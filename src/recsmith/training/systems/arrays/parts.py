@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from recsmith._components import parsed
 from recsmith.training.run import Run
-from recsmith.training.run.parts import BACKGROUND, BF16_PRODUCTS, Messages, OwnStep, not_as_plain
+from recsmith.training.run.parts import BF16_PRODUCTS, Messages, OwnStep, checkpoint_parts, not_as_plain
 from recsmith.training.run.refusals import data_parts, model_parts, trained_by
 from recsmith.training.seams.capabilities import (
     ALONE,
@@ -49,6 +49,6 @@ def array_parts(run: Run) -> list[Part]:
         *trained_by(run, undecided=True),
         *([OwnStep(step)] if step not in PIPELINES else []),
         *([BF16_PRODUCTS] if run.model.precision == "bf16" else []),
-        *([BACKGROUND] if run.checkpoint is not None and run.checkpoint.background else []),
+        *checkpoint_parts(run),
     ]  # fmt: skip
     return list(dict.fromkeys(found))

@@ -110,6 +110,9 @@ class RemoteCheckpoints:
 
         return from_rank_0(save, self.agreement.group)["problem"]
 
+    def publish_model(self, _: Path) -> None:
+        """`checkpoint.publish` is refused beside servers."""
+
     def poll(self) -> None:
         """Servers write before they answer."""
 

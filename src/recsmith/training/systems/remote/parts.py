@@ -10,7 +10,15 @@ from recsmith._install import RAY
 from recsmith.errors import MissingExtra, UsageError, check_rules
 from recsmith.training.collectives import collectives_of
 from recsmith.training.run import Run, names_component
-from recsmith.training.run.parts import BACKGROUND, BF16_PRODUCTS, GPU, Messages, NarrowTables, OwnStep, TableOptimizer
+from recsmith.training.run.parts import (
+    BF16_PRODUCTS,
+    GPU,
+    Messages,
+    NarrowTables,
+    OwnStep,
+    TableOptimizer,
+    checkpoint_parts,
+)
 from recsmith.training.run.refusals import check_together, data_parts, model_parts, trained_by
 from recsmith.training.seams import capabilities as job
 from recsmith.training.seams.capabilities import Capabilities, Part
@@ -111,7 +119,7 @@ def remote_parts(run: Run, device: str = "cpu") -> list[Part]:
         *([OwnStep(step)] if step not in ("auto", "base") else []),
         *([BF16_PRODUCTS] if run.model.precision == "bf16" else []),
         *([GPU] if "cuda" in (run.device, device) else []),
-        *([BACKGROUND] if run.checkpoint is not None and run.checkpoint.background else []),
+        *checkpoint_parts(run),
     ]  # fmt: skip
 
 

@@ -1,0 +1,221 @@
+"""Folders in a store that are whole or not there, without renaming: objects first, then an index in one request.
+
+    <address>/<name>.<job>.<number>/<file>   the files of a try to publish a folder; no try writes into another's place
+    <address>/published.json                 which tries are whole: sizes and SHA-256 of their files (Published)
+
+A folder is there once the index names its try, which is put last. Nobody looks for folders in any other way, so half a
+folder is never read. Files of older folders are removed once an index without them is there.
+"""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from recsmith._types import noun
+from recsmith.errors import CorruptFile, RecSmithError, check_rules
+from recsmith.files import check_schema, decode, encode
+from recsmith.files.remote.paths import RemotePath, StoredFile, remote_path
+from recsmith.files.remote.stores import CutAnswer, client, tried
+
+SCHEMA, INDEX, PROBE = "recsmith/published/1", "published.json", "published.probe"
+BLOCK, RANGE = 2**23, 2**24  # bytes that are written, and read, at once
+AT_ONCE = 8  # requests under way of a process
+TAKES = 3  # of a file whose bytes turn out to be others
+FORGOTTEN_S = 86_400.0  # after which what no index names is of a job that is gone
+TRY = re.compile(r"[a-z]+(?:-[0-9]+)?\.[0-9a-f]{16}\.[0-9]+")  # the name of a try, and of nothing else at an address
+
+
+@noun
+class PublishedFile:
+    """A file of a folder."""
+
+    name: str
+    bytes: int
+    sha256: str
+
+    def __post_init__(self) -> None:
+        parts = PurePosixPath(self.name).parts
+        check_rules(
+            None if parts and not {"..", "/"} & set(parts) else f"'{self.name}' is no file within a folder",
+            None if self.bytes >= 0 else f"bytes is {self.bytes}; it must be 0 or more",
+        )
+
+
+@noun
+class PublishedFolder:
+    """A folder by its name, such as step-00001000, and the try whose files it has."""
+
+    name: str
+    attempt: str
+    files: tuple[PublishedFile, ...]
+
+    def __post_init__(self) -> None:
+        whole = TRY.fullmatch(self.attempt) and self.attempt.startswith(f"{self.name}.")
+        check_rules(None if whole else f"'{self.attempt}' is no try of '{self.name}'")
+
+    @property
+    def kind(self) -> str:
+        """What it is one of: step of step-00001000."""
+        return self.name.partition("-")[0]
+
+
+@noun
+class Published:
+    """The folders that are whole, in order of their names."""
+
+    folders: tuple[PublishedFolder, ...] = ()
+
+
+class FolderStore:
+    """The folders at an address, of which one job at a time writes.
+
+    Raises:
+        UsageError: it is no address, or the store refuses.
+        RecSmithError: the store did not answer until the deadline.
+    """
+
+    def __init__(self, address: str) -> None:
+        self.at = remote_path(address)
+
+    def check(self) -> None:
+        """Refuse an address at which nothing can be written; nothing is left there."""
+        probe = self.at / PROBE
+        probe.write_bytes(b"")
+        with suppress(RecSmithError):
+            probe.unlink()
+
+    def folders(self) -> dict[str, PublishedFolder]:
+        """Those that are whole, by name, in order of names; CorruptFile where the index is none."""
+        path = self.at / INDEX
+        if not path.exists():
+            return {}
+
+        def read(file: Any) -> Any:
+            data: bytes = file.read_at(file.size(), 0)
+            try:
+                return json.loads(data)
+            except ValueError:  # of two indexes, one of which was put while this was read
+                raise CutAnswer(f"{len(data)} bytes are no index") from None
+
+        raw, source = path.reading(read), str(path)
+        found = decode(Published, check_schema(raw, SCHEMA, source), source)
+        return {each.name: each for each in found.folders}
+
+    def upload(self, folder: Path, files: Iterable[Path], attempt: str) -> list[PublishedFile]:
+        """Put files of a folder under the name of a try, several at once; OSError where one cannot be read."""
+        place = self.at / attempt
+
+        def put(file: Path) -> PublishedFile:
+            name = file.relative_to(folder).as_posix()
+            return _put(file, name, place / name)
+
+        with ThreadPoolExecutor(AT_ONCE) as threads:
+            return list(threads.map(put, sorted(files)))
+
+    def publish(self, made: PublishedFolder, keep: int, job: str) -> None:
+        """Make a folder one of those that are there, and remove all but the newest ones of its kind.
+
+        Later ones of its kind are removed, too: they are trained again. job: of the try; what it could not finish goes.
+        """
+        there = {str(each.relative_to(self.at)): each.stat() for each in self.at.rglob("*")}
+        for file in made.files:
+            found = there.get(f"{made.attempt}/{file.name}")
+            if found is None or found.st_size != file.bytes:
+                size = "missing" if found is None else f"{found.st_size:,} bytes"
+                raise RecSmithError(
+                    f"'{self.at / made.attempt / file.name}' is {size} in the store, and {file.bytes:,} were put there"
+                )
+        before = self.folders()
+        others = [each for each in before.values() if each.kind != made.kind]
+        older = [each for each in before.values() if each.kind == made.kind and each.name < made.name]
+        kept = [*others, *older[len(older) - min(len(older), keep - 1) :], made]
+        index = Published(folders=tuple(sorted(kept, key=lambda each: each.name)))
+        (self.at / INDEX).write_bytes(json.dumps({"schema": SCHEMA, **encode(index)}).encode())
+        named, dropped = {each.attempt for each in kept}, {each.attempt for each in before.values()}
+        self._remove({name for name in _gone(there, job) | dropped if name not in named})
+
+    def fetch(self, wanted: PublishedFolder, target: Path) -> None:
+        """Bring a folder here, under its name when it is whole; files of right sizes that are here stay.
+
+        Raises:
+            CorruptFile: its bytes are not those that were published.
+            OSError: the disk refuses.
+        """
+        place = self.at / wanted.attempt
+        partial = target if target.exists() else target.with_name(f"{target.name}.partial")
+        for file in wanted.files:
+            here = partial / file.name
+            if not here.exists() or here.stat().st_size != file.bytes:
+                here.parent.mkdir(parents=True, exist_ok=True)
+                _take(
+                    RemotePath((place / file.name).address, StoredFile(st_size=file.bytes, st_mtime_ns=0)), file, here
+                )
+        if partial != target:
+            os.sync()
+            shutil.rmtree(target, ignore_errors=True)
+            partial.rename(target)
+
+    def _remove(self, attempts: set[str]) -> None:
+        """Remove tries that no index names; what a store refuses now goes the next time."""
+        for name in attempts:
+            address = (self.at / name).address
+
+            def remove(inner: str = address.inner) -> None:
+                with suppress(FileNotFoundError):
+                    client(self.at.address).delete_dir(inner)
+
+            with suppress(RecSmithError, OSError):
+                tried(address, "remove", remove)
+
+
+def _gone(there: dict[str, StoredFile], job: str) -> set[str]:
+    """Tries of a job, and of jobs whose last object is old, among the objects at an address."""
+    newest: dict[str, int] = {}
+    for key, found in there.items():
+        name = PurePosixPath(key).parts[0]
+        if TRY.fullmatch(name):
+            newest[name] = max(newest.get(name, 0), found.st_mtime_ns)
+    now = time.time()
+    return {name for name, ns in newest.items() if f".{job}." in name or now - ns / 1e9 > FORGOTTEN_S}
+
+
+def _put(file: Path, name: str, target: RemotePath) -> PublishedFile:
+    def attempt() -> PublishedFile:
+        held, size = hashlib.sha256(), 0
+        with file.open("rb") as source, client(target.address).open_output_stream(target.address.inner) as sink:
+            while block := source.read(BLOCK):
+                held.update(block)
+                sink.write(block)
+                size += len(block)
+        return PublishedFile(name=name, bytes=size, sha256=held.hexdigest())
+
+    return tried(target.address, "write", attempt)
+
+
+def _take(path: RemotePath, wanted: PublishedFile, here: Path) -> None:
+    """Bring a file here whole, by several ranges at once; CorruptFile where its bytes are others, three times."""
+    partial = here.with_name(f"{here.name}.part")
+    for _ in range(TAKES):
+        with partial.open("wb") as file, ThreadPoolExecutor(AT_ONCE) as threads:
+
+            def bring(first: int, handle: int = file.fileno()) -> None:
+                os.pwrite(handle, path.read_range(first, min(RANGE, wanted.bytes - first)), first)
+
+            list(threads.map(bring, range(0, wanted.bytes, RANGE)))
+        with partial.open("rb") as file:
+            if hashlib.file_digest(file, "sha256").hexdigest() == wanted.sha256:
+                partial.replace(here)
+                return
+    partial.unlink()
+    raise CorruptFile(
+        f"'{path}' is damaged: its bytes are not those that were published; give the address of another job, or remove "
+        f"its folder from {INDEX} there, and training goes on from the one before"
+    )
