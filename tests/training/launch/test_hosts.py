@@ -15,6 +15,7 @@ import pytest
 
 import recsmith
 from recsmith.errors import UsageError
+from recsmith.problems import Space
 from recsmith.training import Checkpointing, Run, RunData
 from recsmith.training.launch.hosts import check_hosts, hosts_of, own_address, ranks_of_host
 
@@ -58,7 +59,9 @@ def test_a_run_that_cannot_train_on_fewer_hosts_is_refused(check: Callable[[], o
 
 
 def test_a_plan_of_a_file_must_be_of_the_most_hosts(tmp_path: Path):
-    made = recsmith.plan("dlrm-v2", "h100:8x3", cost_model="analytic", iterations=1).plan
+    made = recsmith.plan(
+        "dlrm-v2", "h100:8x3", cost_model="analytic", iterations=1, space=Space(types=("table_wise",))
+    ).plan
     file = tmp_path / "plan.json"
     recsmith.save_plan(made, file)
     run = replace(RUN, plan=str(file), ranks=None, data=RunData(train="x", global_batch_size=4800))
@@ -66,6 +69,13 @@ def test_a_plan_of_a_file_must_be_of_the_most_hosts(tmp_path: Path):
     check_hosts(run, "run.yaml", 2, 3, 8)
     with pytest.raises(UsageError, match=r"is of 3 hosts with 8 devices each, and the job is to have 4 with 8; write"):
         check_hosts(run, "run.yaml", 2, 4, 8)
+    where = replace(made.placements[0], sharding_type="column_wise", ranks=(0, 1), widths=(64, 64))
+    workload = replace(made.workload, optimizer="rowwise_adagrad")
+    recsmith.save_plan(recsmith.price(workload, made.cluster, (where, *made.placements[1:])), file)
+    with pytest.raises(
+        UsageError, match=r"splits columns of table '\w+' under a row-wise optimizer, whose state fewer"
+    ):
+        check_hosts(run, "run.yaml", 2, 3, 8)
 
 
 def test_a_rank_of_a_launcher_starts_no_hosts(monkeypatch: pytest.MonkeyPatch):

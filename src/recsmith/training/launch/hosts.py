@@ -21,7 +21,7 @@ from recsmith.jobs.agent import PARENT
 from recsmith.jobs.hosts.agent import HostSettings
 from recsmith.jobs.hosts.rounds import HOSTS
 from recsmith.jobs.processes import places_of_modules
-from recsmith.plans import load_plan
+from recsmith.plans import Plan, inexact_tables, load_plan
 from recsmith.training.launch.launching import passing_on_signals
 from recsmith.training.launch.prerequisites import check_run, lines_told, own_modules
 from recsmith.training.launch.ranks import launcher_environment, local_ranks
@@ -99,17 +99,24 @@ def check_hosts(run: Run, file: str, least: int, most: int, ranks: int) -> tuple
     for count in (least, most):
         run.data.batch_sizes(count * ranks)
     if run.plan not in MADE_HERE:
-        cluster = load_plan(run.plan).cluster
-        if (cluster.local_world_size, cluster.hosts) != (ranks, most) or cluster.replication is not None:
-            raise UsageError(
-                f"plan '{run.plan}' is of {cluster.job_world_size // cluster.local_world_size} hosts with "
-                f"{cluster.local_world_size} devices each, and the job is to have {most} with {ranks}; write plan: "
-                "auto, or plan for those"
-            )
-        if isinstance(cluster.hbm_bytes, tuple):
-            raise UsageError(f"plan '{run.plan}' is of devices with different memory, and a host of any may be lost; "
-                             "write plan: auto")  # fmt: skip
+        _check_plan(load_plan(run.plan), run.plan, most, ranks)
     return tuple(each for each in range(least, most + 1) if _shares(run, each * ranks))
+
+
+def _check_plan(plan: Plan, file: str, most: int, ranks: int) -> None:
+    """UsageError where a plan of a file is not of the most hosts, or cannot become one of fewer."""
+    cluster, local = plan.cluster, plan.cluster.local_world_size
+    split = inexact_tables(plan)
+    check_rules(
+        None if (local, cluster.hosts) == (ranks, most) and cluster.replication is None else
+        f"plan '{file}' is of {cluster.job_world_size // local} hosts with {local} devices each, and the job is to "
+        f"have {most} with {ranks}; write plan: auto, or plan for those",
+        None if not isinstance(cluster.hbm_bytes, tuple) else
+        f"plan '{file}' is of devices with different memory, and any host may be lost; write plan: auto",
+        None if not split else
+        f"plan '{file}' splits columns of table '{split[0]}' under a row-wise optimizer, whose state fewer hosts could "
+        "not load; write plan: auto, or plan with --keep-exact",
+    )  # fmt: skip
 
 
 def _shares(run: Run, ranks: int) -> bool:
