@@ -17,6 +17,8 @@ from support.planner_logs import bare
 from support.serving import Served, serving
 
 import recsmith
+from recsmith.analyses.one_table import table_cost
+from recsmith.units import format_time
 
 AXE = Path(__file__).parents[3] / "web" / "node_modules" / "axe-core" / "axe.min.js"
 expect.set_options(timeout=180_000)  # a busy machine
@@ -353,3 +355,51 @@ def test_pages_are_accessible_wide_and_narrow(page: Any, scheme: str):
     page.keyboard.press("Control+k")
     page.locator(".places a").first.wait_for()
     check()
+
+
+def test_copies_and_tables_split_by_rows_stand_apart_and_a_table_says_what_it_costs(browser: Any, tmp_path: Path):
+    tables = recsmith.sample_workload(6, 0, max_bytes=2**26)
+    first, second, *rest = [each.name for each in tables.tables]
+    rules = {"rules": [{"tables": first, "sharding_types": ["data_parallel"]},
+                       {"tables": second, "sharding_types": ["row_wise"]},
+                       {"tables": ",".join(rest[:1]), "sharding_types": ["table_wise"]}]}  # fmt: skip
+    file = tmp_path / "rules.json"
+    file.write_text(json.dumps({"schema": "recsmith/constraints/1", **rules}))
+    made = recsmith.plan(tables, "h100:2", planner="size_greedy", constraints=file).plan
+    (tmp_path / "plans").mkdir()
+    recsmith.save_plan(made, tmp_path / "plans" / "mixed.json")
+    with serving(f"{tmp_path / 'plans'}/") as found:
+        for page in opened(browser, found):
+            open_plan(page, "mixed")
+            for name, said in ((first, "copied to every device"), (second, "split by rows over every device")):
+                apart = page.locator("details.everywhere", has_text=said)
+                apart.locator("summary").click()
+                apart.get_by_role("button", name=name, exact=True).click()
+                expect(page.locator("#alone")).to_contain_text(told(made, name))
+                expect(page.get_by_label("Lies on")).to_have_count(0)
+            page.locator(f'[data-key="0:{rest[1]}"]').click()
+            assert table_cost(made, rest[1]).best is not None
+            expect(page.locator("#alone")).to_contain_text(told(made, rest[1]))
+            expect(page.get_by_label("Lies on")).to_be_visible()
+            page.emulate_media(media="print")
+            expect(page.locator("#top")).to_be_hidden()
+            expect(page.get_by_role("button", name="Rename")).to_be_hidden()
+            expect(page.locator("#tables")).to_be_visible()
+            expect(page.locator("table.tables th").first).to_contain_text("Table")
+            expect(page.locator("table.tables th button").first).to_be_visible()
+            page.set_viewport_size({"width": 720, "height": 1000})  # about A4 between its margins
+            for _ in range(100):  # charts follow a moment later
+                if page.evaluate("document.documentElement.scrollWidth") <= 720:
+                    break
+                page.wait_for_timeout(100)
+            assert page.evaluate("document.documentElement.scrollWidth") <= 720
+            assert len(page.pdf(format="A4")) > 20_000
+
+
+def told(plan: recsmith.Plan, table: str) -> str:
+    """What the page says of a table."""
+    cost = table_cost(plan, table)
+    other = "No other place is allowed, or has room."
+    if cost.best is not None and cost.best.total_s is not None:
+        other = f"Its best other place, all else as it is: {cost.best.sharding_type} on "
+    return f"and {format_time(cost.without_s)} without it. {other}"

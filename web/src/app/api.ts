@@ -66,6 +66,7 @@ export interface Priced {
   cost: StepCost; bound_s: number | null; gap: number | null; slowest: Slowest; overfull: number[]; broken: string[];
   placements: PlacementData[];
 }
+export interface TableAlone { table: string; step_s: number; without_s: number; other: string | null; other_s: number | null }
 export interface SearchState { id: string; state: string; name: string; plan: string | null; error: string | null }
 export interface SearchEvent {
   seq: number; kind: string; elapsed_s: number; total_s: number | null; bound_s: number | null; waiting: number | null;
@@ -166,6 +167,7 @@ export const api = {
   keep: (id: string, moves: Move[], changes: Changes | undefined, name: string) =>
     post<PlanSummary>(`/api/plans/${at(id)}/edits`, { moves, changes, name }),
   seconds: (id: string) => get<{ seconds: Record<string, number> }>(`/api/plans/${at(id)}/seconds`),
+  table: (id: string, name: string) => get<TableAlone>(`/api/plans/${at(id)}/table?name=${at(name)}`),
   stream: (id: string) => get<StreamView>(`/api/streams/${at(id)}`),
   sweep: (id: string) => get<SweepView>(`/api/sweeps/${at(id)}`),
   run: (id: string) => get<RunView>(`/api/runs/${at(id)}`),

@@ -364,6 +364,20 @@ class TableSeconds:
 
 
 @record
+class TableAlone:
+    """What a table costs the step of a plan: the step without it, and its best other place while all others stay.
+
+    other, other_s: that place in words and its step; null where no other finds room.
+    """
+
+    table: str
+    step_s: float
+    without_s: float
+    other: str | None
+    other_s: float | None
+
+
+@record
 class SearchState:
     """A search. plan: the id of its plan, once there is one. error: why there is none."""
 

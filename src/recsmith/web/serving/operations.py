@@ -77,6 +77,7 @@ PLANS = Query("plan", "Ids of plans, the first being what the others are compare
               {"type": "array", "items": {"type": "string"}, "minItems": 2, "maxItems": 8}, required=True)  # fmt: skip
 
 AGAINST = Query("against", "Id of a plan that the report compares with.", {"type": "string"})
+TABLE = Query("name", "Of the table.", {"type": "string"}, required=True)
 BAD = (400, 408, 413, 422)  # what is sent breaks a rule, is late, too large, or cannot be read
 READ = (400, 404, 422)  # no such plan, or one whose file is damaged
 WRITTEN = (*BAD, 404, 409, 507)
@@ -128,6 +129,8 @@ OPERATIONS = (
               plan_endpoints.price_edit, answers.PricedEdit, body=PlanEdit, refusals=(*BAD, 404), harmless=True),
     Operation("GET", "/api/plans/{id}/seconds", "Seconds that each table costs the device that pays most for it.",
               plan_endpoints.table_seconds, answers.TableSeconds, refusals=READ),
+    Operation("GET", "/api/plans/{id}/table", "The step without a table, and the table's best other place.",
+              plan_endpoints.table_alone, answers.TableAlone, query=(TABLE,), refusals=READ),
     Operation("PUT", "/api/plans/{id}/draft", "Keep changes by hand that are no plan yet, step by step.",
               plan_endpoints.keep_draft, HandDraft, body=DraftChange, refusals=WRITTEN),
     Operation("POST", "/api/plans/{id}/edits", "Keep a plan whose pieces are moved or whose problem changes.",

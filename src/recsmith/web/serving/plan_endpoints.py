@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass, replace
 from urllib.parse import quote
 
+from recsmith.analyses.one_table import table_cost
 from recsmith.errors import UsageError, one_line
 from recsmith.files import Given, decode, dump_json
 from recsmith.plans import Plan, plan_to_raw
@@ -122,6 +123,13 @@ async def table_seconds(call: Call) -> answers.TableSeconds:
     plan = (await _found(call)).plan
     found = await call.server.work(lambda: call.server.benches.of(call.key, plan, None).seconds_of_tables())
     return answers.TableSeconds(seconds=found)
+
+
+async def table_alone(call: Call) -> answers.TableAlone:
+    """What a table costs the step, and where else it could lie."""
+    plan = (await _found(call)).plan
+    found = await call.server.work(table_cost, plan, call.query.get("name", ""))
+    return views.table_alone(found)
 
 
 async def keep_edit(call: Call) -> answers.PlanSummary:

@@ -6,6 +6,7 @@ from functools import cache
 from threading import Lock
 
 from recsmith._version import __version__
+from recsmith.analyses.one_table import TableCost
 from recsmith.clusters import Cluster, catalogue, named_cluster
 from recsmith.errors import one_line
 from recsmith.files import Raw, encode
@@ -15,6 +16,7 @@ from recsmith.problems.plain_reserve import kept_estimate
 from recsmith.reports.catalogue import Named, cost_models, planners
 from recsmith.reports.comparisons import fewest_words, knee_words
 from recsmith.reports.online import next_by_period
+from recsmith.reports.plans import placement_words
 from recsmith.reports.sweep_files import WrittenSweep
 from recsmith.sharding import KERNEL_NAMES, TYPE_NAMES, Span
 from recsmith.units import format_size
@@ -140,6 +142,22 @@ def sweep_view(key: str, kept: KeptSweep) -> answers.SweepView:
 
 def _knees(found: WrittenSweep) -> tuple[str, ...]:
     return tuple(knee_words(each, found.fixed) for each in found.knees)
+
+
+def table_alone(found: TableCost) -> answers.TableAlone:
+    """What a table costs the step, its best other place in words."""
+    best, words = found.best, None
+    if best is not None:
+        words = placement_words(
+            Placement(
+                table=found.table, sharding_type=best.sharding_type, compute_kernel=best.compute_kernel,
+                ranks=best.ranks, widths=best.widths, cache=best.cache,
+            )
+        )  # fmt: skip
+    return answers.TableAlone(
+        table=found.table, step_s=found.step_s, without_s=found.without_s, other=words,
+        other_s=None if best is None else best.total_s,
+    )  # fmt: skip
 
 
 def devices_per_host(cluster: Cluster) -> int | None:

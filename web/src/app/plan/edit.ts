@@ -2,7 +2,7 @@
 // keeps the steps as a draft, so that they are there when the page is opened again.
 
 import { onlyShows } from "../controls";
-import { api, type Changes, type DeviceCost, type Move, type PlanView, type Priced, type Slowest, type Step, type TableData } from "../api";
+import { api, type Changes, type DeviceCost, type Move, type PlanView, type Priced, type Slowest, type Step, type TableAlone, type TableData } from "../api";
 
 /** A column piece as it lies now. rank: the first of the `span` ranks that it covers. seconds: what its device would save without it, as planned; 0 until that is asked for. */
 export interface Piece { key: string; table: TableData; piece: number; rank: number; span: number; bytes: number; seconds: number }
@@ -47,6 +47,13 @@ export class Edit {
   get canRedo(): boolean { return this.done < this.steps.length; }
   /** Whether the plan's file is another one than the steps were made for. */
   get isOfAnother(): boolean { return this.done > 0 && this.view.draft.plan !== "" && this.view.draft.plan !== this.view.summary.digest; }
+  private readonly alone = new Map<string, Promise<TableAlone>>();
+  /** Ask what a table costs the step of the plan as it was found, once. */
+  aloneOf(table: string): Promise<TableAlone> {
+    const found = this.alone.get(table) ?? api.table(this.id, table);
+    this.alone.set(table, found);
+    return found;
+  }
   /** Ask what every piece costs its device, once. */
   async time(): Promise<void> {
     if (this.pieces.some((piece) => piece.seconds)) return;

@@ -2,7 +2,7 @@
 
 import { h, type Child } from "../../dom";
 import { button, field, select, onlyShows } from "../controls";
-import { bytes, digits, percent, seconds, whole, words } from "../format";
+import { bytes, change, digits, percent, seconds, whole, words } from "../format";
 import { pinOf, wish } from "./constraints";
 import type { Edit, Piece } from "./edit";
 
@@ -29,8 +29,21 @@ export function panelOf(edit: Edit, piece: Piece | null, move: (piece: Piece, ra
     h("p", null, `${whole(table.rows)} rows × ${table.columns} columns, ${bytes(table.weight_bytes)}; ${words(table.sharding_type)}, `,
       `kernel ${table.compute_kernel}; ${digits(table.ids)} ids a sample.`,
       piece.seconds ? ` As planned, its device would be ${seconds(piece.seconds)} faster without it.` : null),
-    onlyShows() ? null : h("div", { class: "row end" }, field("Lies on", target),
+    alone(edit, table.name),
+    onlyShows() ? null : h("div", { class: "row end" }, table.movable ? field("Lies on", target) : null,
       button("Pin it here", () => wish(edit, { kind: "pin", rule: { tables: table.name, pin: pinOf(edit, table) } }), "plain"),
       button("Keep it off this device", () => wish(edit, { kind: "rule", rule: { tables: table.name, not_ranks: [piece.rank] } }), "plain")),
   ];
+}
+
+/** What the step of the plan were without a table, and the table's best other place; the server is asked once. */
+function alone(edit: Edit, table: string): HTMLElement {
+  const made = h("p", { id: "alone" }, "What the step were without it is being worked out…");
+  edit.aloneOf(table).then(
+    (found) => {
+      const other = found.other === null ? "No other place is allowed, or has room." : `Its best other place, all else as it is: ${found.other}, for a step of ${seconds(found.other_s)} (${change(found.other_s!, found.step_s)}).`;
+      made.textContent = `As planned, the step is ${seconds(found.step_s)}, and ${seconds(found.without_s)} without it. ${other}`;
+    },
+    (error: Error) => (made.textContent = error.message));
+  return made;
 }

@@ -4,7 +4,7 @@
 import { h, replace } from "../../dom";
 import { colourOfTower } from "../../charts/towers";
 import type { TableData } from "../api";
-import { say, sayAt, select } from "../controls";
+import { button, say, sayAt, select } from "../controls";
 import { bytes, counted, percent, seconds, words } from "../format";
 import type { Edit, Piece } from "./edit";
 import { Hosts } from "./hosts";
@@ -12,6 +12,7 @@ import { label, meter, panelOf } from "./piece";
 
 const HEIGHT = 260; // pixels of the fullest column
 const MOST_BLOCKS = 2400; // of all columns; the smallest pieces beyond are counted only
+const MOST_NAMED = 200; // tables on every device that are named
 const LABELLED = 15; // pixels of a block that has room for a name
 const ARROWS: Record<string, [columns: number, rows: number]> = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
@@ -48,10 +49,10 @@ class ShardMap {
     const measured = select(measures, this.measure, (name) => void this.ask(name as Measure));
     this.element.append(
       h("div", { class: "map-head" }, this.legend(), h("label", { class: "measure" }, "Blocks as high as their ", measured)),
-      h("p", { class: "note" }, "Drag a block to another device and see at once what that costs. With the keyboard: arrows go from block to block, ",
+      h("p", { class: "note how" }, "Drag a block to another device and see at once what that costs. With the keyboard: arrows go from block to block, ",
         "Enter chooses one, and Alt with the left or right arrow moves it."),
       h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Map of shards" }, this.columns),
-      this.shared(), this.panel);
+      ...this.shared(), this.panel);
     this.columns.addEventListener("keydown", (event) => this.walk(event));
     this.columns.addEventListener("focusin", (event) => this.stand(event.target as HTMLElement));
     edit.onChange(() => this.draw());
@@ -63,12 +64,19 @@ class ShardMap {
     return h("ul", { class: "legend" }, [...kinds].sort().map(([name, kind]) => h("li", null, h("span", { class: `swatch kind-${kind}` }), name)));
   }
 
-  private shared(): HTMLElement | string {
-    if (!this.everywhere.length) return "";
-    const names = this.everywhere.map((piece) => `${piece.table.name} (${words(piece.table.sharding_type)})`);
-    return h("details", { class: "everywhere" },
-      h("summary", null, `${counted(new Set(this.everywhere.map((piece) => piece.table.name)).size, "table")} on every device`),
-      h("p", null, names.slice(0, 200).join(", ")));
+  /** Tables that lie on every device, apart from the others: copies, and those that are split by rows. */
+  private shared(): HTMLElement[] {
+    const kinds: [string, boolean][] = [["copied to every device", true], ["split by rows over every device", false]];
+    return kinds.flatMap(([words, copies]) => {
+      const pieces = this.everywhere.filter(({ table }) => (table.sharding_type === "data_parallel") === copies);
+      if (!pieces.length) return [];
+      const tables = new Map(pieces.map((piece) => [piece.table.name, piece]));
+      const size = pieces.reduce((sum, piece) => sum + piece.bytes, 0);
+      return [h("details", { class: "everywhere" },
+        h("summary", null, `${counted(tables.size, "table")} ${words}, ${bytes(size)} on each`),
+        h("div", { class: "buttons" }, [...tables].slice(0, MOST_NAMED).map(([name, piece]) => button(name, () => { this.chosen = piece; this.draw(); }, "quiet"))),
+        tables.size > MOST_NAMED ? h("p", { class: "note" }, `and ${tables.size - MOST_NAMED} more, which the table below lists`) : null)];
+    });
   }
 
   private async ask(measure: Measure): Promise<void> {
