@@ -9,7 +9,8 @@ import pytest
 from support.stores import Store, cut_line
 from support.two_table_jobs import a_run
 
-from recsmith.errors import UsageError
+from recsmith.errors import CorruptFile, UsageError
+from recsmith.files.remote.folders import FolderStore, PublishedFolder
 from recsmith.training import Checkpointing, train
 from recsmith.training.launch.launching import dry_run
 
@@ -75,3 +76,32 @@ def test_what_a_store_refuses_is_told_before_a_step_and_later_ones_train_on(
     for start in (train, dry_run):
         with pytest.raises(UsageError, match=r"the store refuses it .*no credentials were found"):
             start(run)
+
+
+def test_a_checkpoint_that_is_replaced_while_it_is_brought_is_not_missed(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    from recsmith.training.job import publishing
+
+    there, made, fetch = FolderStore(f"{store.at}/jobs/a"), tmp_path / "made", FolderStore.fetch
+    made.mkdir()
+    (made / "progress.json").write_text("{}")
+
+    def publish(step: int) -> None:
+        name, attempt = f"step-{step:08d}", f"step-{step:08d}.{'a' * 16}.{step}"
+        files = tuple(there.upload(made, [made / "progress.json"], attempt))
+        there.publish(PublishedFolder(name=name, attempt=attempt, files=files), 1, "a" * 16)
+
+    def replaced(self: FolderStore, wanted: PublishedFolder, target: Path) -> None:
+        if target.name == "step-00000001":  # of a job that is being ended, and saves once more
+            publish(2)
+        fetch(self, wanted, target)
+
+    publish(1)
+    monkeypatch.setattr(FolderStore, "fetch", replaced)
+    (tmp_path / "checkpoints").mkdir()
+    publishing._brought(there, tmp_path / "checkpoints")
+    assert [each.name for each in (tmp_path / "checkpoints").glob("*[0-9]")] == ["step-00000002"]
+    store.put(f"jobs/a/step-00000002.{'a' * 16}.2/progress.json", b"[]")
+    with pytest.raises(CorruptFile, match="is damaged"):
+        publishing._brought(there, tmp_path)

@@ -151,6 +151,8 @@ class FolderStore:
         """
         place = self.at / wanted.attempt
         partial = target if target.exists() else target.with_name(f"{target.name}.partial")
+        if partial != target:
+            shutil.rmtree(partial, ignore_errors=True)
         for file in wanted.files:
             here = partial / file.name
             if not here.exists() or here.stat().st_size != file.bytes:

@@ -13,7 +13,7 @@ from typing import Any
 import torch.distributed as dist
 
 from recsmith.adapters.rank_0 import from_rank_0
-from recsmith.errors import RecSmithError
+from recsmith.errors import RecSmithError, UsageError
 from recsmith.files import Raw, decode, encode
 from recsmith.files.remote.folders import FolderStore, PublishedFile, PublishedFolder
 from recsmith.training.job.resuming import checkpoint_folders
@@ -84,17 +84,25 @@ def published_note(run: Run) -> list[str]:
 
 
 def _brought(store: FolderStore, folder: Path) -> Raw:
+    """Bring the newest checkpoint; where another job replaces it meanwhile, such as one that is being ended, its next.
+
+    The answer is empty.
+    """
     newest = _newest(store)
-    here = [each.name for each in checkpoint_folders(folder)]
-    if newest is None or newest.name < max(here, default=""):
-        return {}
-    try:
-        store.fetch(newest, folder / newest.name)
-    except OSError as error:
-        raise RecSmithError(
-            f"'{store.at / newest.name}' cannot be brought to '{folder}': {error.strerror or error}; make room, or "
-            "give an output on another disk"
-        ) from None
+    here = max((each.name for each in checkpoint_folders(folder)), default="")
+    while newest is not None and newest.name >= here:
+        try:
+            store.fetch(newest, folder / newest.name)
+            break
+        except UsageError:
+            before, newest = newest, _newest(store)
+            if newest == before:
+                raise
+        except OSError as error:
+            raise RecSmithError(
+                f"'{store.at / newest.name}' cannot be brought to '{folder}': {error.strerror or error}; make room, or "
+                "give an output on another disk"
+            ) from None
     return {}
 
 
