@@ -28,7 +28,7 @@ class RemotePath:
     """A file or a folder in a store; a folder is what keys begin with."""
 
     def __init__(self, address: Address, found: StoredFile | None = None) -> None:
-        self.address, self._found = address, found
+        self.address, self._found, self._listed = address, found, found is not None
         self._file: Any = None
         self._pure = PurePosixPath(address.key)
 
@@ -92,9 +92,12 @@ class RemotePath:
                 first, second = self._info(), self._info()
                 if not first.is_file:
                     raise absent(self.address, "read")
-                if _stored(first) != _stored(second):
+                found = _stored(first)
+                if found != _stored(second):
                     raise CutAnswer("its size is another by the next answer")
-                return _stored(first)
+                if not found.st_size and not self._is_listed_empty():
+                    raise CutAnswer("it is empty by two answers, and not by a list")
+                return found
 
             self._found = tried(self.address, "read", ask)
         return self._found
@@ -164,9 +167,14 @@ class RemotePath:
         """The object, opened by pyarrow, whose size is the one that is known."""
         file = client(self.address).open_input_file(self.address.inner)
         if file.size() != (told := self.stat().st_size):
-            self._found = None
+            if not self._listed:
+                self._found = None
             raise CutAnswer(f"it has {told} bytes by one answer, and {file.size()} by another")
         return file
+
+    def _is_listed_empty(self) -> bool:
+        """Whether a list, whose text is whole or refused, says that the object is empty, too."""
+        return any(str(each) == str(self) and not each.stat().st_size for each in self.parent.iterdir())
 
     def _info(self) -> Any:
         """What a store says of the key; that there is nothing it has to say twice."""
