@@ -1,7 +1,6 @@
 """What `watch: auto` finds in jobs, how soon, how often for nothing, and whether ranks and restarts agree.
 
 python benchmarks/watching.py faults --seeds 20 -o measured     # six faults one after the other in jobs of two ranks
-python benchmarks/watching.py columns --seeds 20                 # seven faults of columns, without a job
 python benchmarks/watching.py swap --seeds 20 -o measured       # another hot set, in jobs of one rank
 python benchmarks/watching.py calm --seeds 10 -o measured       # jobs of 10,000 batches in which nothing happens
 python benchmarks/watching.py alike -o measured                 # the same job on 1 and 2 ranks, and after a restart
@@ -16,17 +15,14 @@ import json
 import statistics
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from watching_jobs import BATCH, Disturbed, generator, on_the_path, run_of, told
+from watching_jobs import BATCH, generator, on_the_path, run_of, told
 
-from recsmith.streaming.causes import Causes
 from recsmith.streaming.hot_sets import HotSet
-from recsmith.streaming.job_sums import JobLayout, JobSums
 from recsmith.streaming.sketch_files import read_sketches
 from recsmith.training import Checkpointing, Run, train
 
@@ -38,17 +34,6 @@ NAMED = {  # fault: the kind by which it is to be named, and its first step
     "rates 10 times too high": ("learning_rate", 1051),
 }  # fmt: skip
 WITHIN, AFTER = 100, 150  # steps in which a fault is to be named, and in which alarms follow from it
-EVERY, IDS = 8, 256  # steps between two looks, and ids of a feature in one, as `watch: auto` has them
-COLUMN_STEPS, COLUMN_LASTS, COLUMN_BATCH = 400, 80, 128  # a fault begins so many steps after another; and lasts
-COLUMN_NAMED = {  # fault of watching_jobs.COLUMNS: what is lost, the kind by which it is to be named, and the column
-    "no_labels": ("all labels 0", "label_rate", "label"),
-    "half_labels": ("half of the clicks lost", "label_rate", "label"),
-    "shifted": ("a dense column 3 deviations higher", "dense_mean", "dense_0"),
-    "scaled": ("a dense column times 100", "dense_mean", "dense_1"),
-    "missing": ("40 % of a dense column missing", "missing_values", "dense_2"),
-    "one_id": ("one id takes 30 % of a feature", "frequent_id", "f1"),
-    "no_ids": ("half of a feature's bags empty", "missing_values", "f2"),
-}  # fmt: skip
 SWAP, SWAP_STEPS, SWAP_WITHIN = 1024, 1280, 200  # a multiple of the generator's blocks
 CALM_STEPS, CALM_BATCH = 10_000, 256
 
@@ -89,55 +74,6 @@ def faults(folder: Path, seeds: int) -> None:
     free = [each for alarms in found for each in alarms if not any(a <= each["step"] <= b for a, b in ranges)]
     print(f"\nalarms beside faults, in {seeds} jobs of {STEPS:,} steps: "
           f"{[(each['kind'], each['step']) for each in free]}")  # fmt: skip
-
-
-def columns(seeds: int) -> None:
-    """How many seeds have each fault of a column named, and how soon; then alarms of as many calm streams.
-
-    No model trains: batches are added up and judged as the watch of a job does.
-    """
-    first = {fault: COLUMN_STEPS * (number + 1) + 1 for number, fault in enumerate(COLUMN_NAMED)}
-    faults = {fault: [step, step + COLUMN_LASTS - 1] for fault, step in first.items()}
-    steps = COLUMN_STEPS * (len(first) + 1)
-    found = [judged(seed, faults, steps) for seed in range(seeds)]
-    print("| fault | named as | within 80 steps | steps until then | other alarms until 400 steps after it began |")
-    print("|---|---|---|---|---|")
-    for fault, (text, kind, of) in COLUMN_NAMED.items():
-        begin = first[fault]
-        after = [[each for each in alarms if begin <= each[0] < begin + COLUMN_STEPS] for alarms in found]
-        delays = [next((each[0] - begin for each in alarms if each[1:] == (kind, of)), None) for alarms in after]
-        soon = [delay for delay in delays if delay is not None and delay < COLUMN_LASTS]
-        others = Counter(each[1] for alarms in after for each in alarms if each[1:] != (kind, of))
-        span = f"{min(soon)} to {max(soon)}, median {statistics.median(soon):g}" if soon else "-"
-        told = ", ".join(f"{count} `{kind}`" for kind, count in others.items()) or "0"
-        print(f"| {text} | `{kind}` of `{of}` | {len(soon)} of {seeds} | {span} | {told} |", flush=True)
-    print(f"\nbefore the first fault: {[each for alarms in found for each in alarms if each[0] < min(first.values())]}")
-    calm = [each for seed in range(seeds) for each in judged(1000 + seed, {}, CALM_STEPS)]
-    print(f"{len(calm)} alarms in {seeds * CALM_STEPS:,} calm batches: {calm}")
-
-
-def judged(seed: int, faults: dict[str, list[int]], steps: int) -> list[tuple[int, str, str]]:
-    """(step at which it is told, kind, column) of the faults of columns in a stream of batches."""
-    spec = generator(seed, samples=COLUMN_BATCH * (steps + 10))
-    source = Disturbed(generator=dict(spec), faults=faults)
-    schema = source.schema
-    names = schema.feature_names
-    layout = JobLayout(names, schema.dense, 1, ((1.0,),) * len(names), schema.labels)
-    causes, found = Causes(layout), list[tuple[int, str, str]]()
-    for step, (batch, _) in enumerate(source.batches(0, 1, COLUMN_BATCH, None), 1):
-        if step > steps:
-            break
-        if step % EVERY:
-            continue
-        sums = JobSums(layout)
-        sums["samples"] = len(batch)
-        sums.add_dense(batch.dense)
-        sums.labels[:] = batch.labels.sum(0)
-        for row, bags in enumerate(batch.ids.values()):
-            sums.add_bags(row, bags.lengths)
-            sums.add_ids(row, bags.values[:IDS], 0)
-        found += [(step + EVERY, kind, of) for kind, of, _ in causes.look(sums)]
-    return found
 
 
 def swap(folder: Path, seeds: int) -> None:
@@ -211,7 +147,7 @@ def ids(batches: int, features: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=("faults", "columns", "swap", "calm", "alike", "ids"))
+    parser.add_argument("part", choices=("faults", "swap", "calm", "alike", "ids"))
     parser.add_argument("-o", "--output", type=Path, default=Path("measured"))
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--batches", type=int, default=100_000)
@@ -219,7 +155,7 @@ def main() -> None:
     given = parser.parse_args()
     on_the_path()
     parts = {
-        "faults": lambda: faults(given.output, given.seeds), "columns": lambda: columns(given.seeds),
+        "faults": lambda: faults(given.output, given.seeds),
         "swap": lambda: swap(given.output, given.seeds),
         "calm": lambda: calm(given.output, given.seeds), "alike": lambda: alike(given.output),
         "ids": lambda: ids(given.batches, given.features),

@@ -1,6 +1,7 @@
 """Detectors of recsmith.streaming on the Numenta Anomaly Benchmark: score, held-out halves, microseconds a value.
 
 python benchmarks/watching_nab.py FOLDER      # half a minute; FOLDER: a checkout of github.com/numenta/NAB
+python benchmarks/watching_nab.py FOLDER --only ensemble --only "robust EWMA and ADWIN"
 
 First NAB's scorer is checked: from the published scores of the windowed Gaussian detector it must compute 39.65.
 Each detector is scored as it is, and with one alarm an episode: of scores that follow each other within 100 values only
@@ -28,6 +29,7 @@ DETECTORS: dict[str, object] = {
     "median and MAD of 200": "median_mad",
     "seasonal ESD residuals": "seasonal",
     "ADWIN (river)": "adwin",
+    "robust EWMA and ADWIN": None,
 }
 ROUNDS = 3
 Scores = dict[str, list[float]]
@@ -38,6 +40,21 @@ class Chance:
 
     def __init__(self) -> None:
         self.score = lambda _: random.random()
+
+
+class Both:
+    """Alarms of the robust EWMA and of ADWIN, each above its own threshold: scores are multiples of it."""
+
+    def __init__(self) -> None:
+        self.ewma, self.adwin = detector_of("ewma"), detector_of("adwin")
+
+    def score(self, value: float) -> float:
+        """The higher of both; a mean that ADWIN found moved is as far as its move in robust deviations, and 1 more."""
+        moved = self.adwin.score(value)
+        return max(
+            self.ewma.score(value) / self.ewma.threshold,
+            1 + moved / self.ewma.deviation if moved and self.ewma.known else 0.0,
+        )
 
 
 class Nothing:
@@ -99,7 +116,11 @@ def line(name: str, corpus: Mapping[str, NabSeries], scores: Scores, seconds: fl
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
-    folder = parser.parse_args().folder
+    parser.add_argument(
+        "--only", action="append", choices=DETECTORS, help="a detector (default: all, and those beside)"
+    )
+    given = parser.parse_args()
+    folder = given.folder
     corpus = load_nab(folder)
     theirs = published(folder, corpus)
     points = sum(len(series.values) for series in corpus.values())
@@ -107,9 +128,16 @@ def main() -> None:
     print(f"windowed Gaussian, published scores: {nab_score(corpus, theirs).score:.4f} (published: 39.6495)\n")
     print("| detector | " + " | ".join(PROFILES) + " | one alarm an episode | held-out halves | threshold | a value |")
     print("|---|---|---|---|---|---|---|---|")
-    for name, spec in DETECTORS.items():
-        scores, seconds = scored(corpus, lambda spec=spec: detector_of(spec))
+    for name in given.only or DETECTORS:
+        spec = DETECTORS[name]
+        scores, seconds = scored(corpus, Both if spec is None else lambda spec=spec: detector_of(spec))
         print(line(name, corpus, scores, seconds), flush=True)
+        own = 1.0 if spec is None else detector_of(spec).threshold
+        once = {each: in_episodes(values) for each, values in scores.items()}
+        found = [nab_score(corpus, each, threshold=own).score for each in (scores, once)]
+        print(f"  with its own threshold, {own:g}: {found[0]:.2f}; one alarm an episode: {found[1]:.2f}", flush=True)
+    if given.only:
+        return
     print(line("windowed Gaussian, published", corpus, theirs, None))
     random.seed(0)
     print(line("random", corpus, scored(corpus, Chance)[0], None))

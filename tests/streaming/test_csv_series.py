@@ -43,6 +43,7 @@ def test_a_file_of_one_column_counts_lines(tmp_path: Path) -> None:
         ("x,y\n1,2\nnan,3\n", (), "line 3: 'x' is 'nan', which is no finite number"),
         ("x,y\nnan,2\n1,3\n", (), "line 2: 'x' is 'nan'"),
         ("x\n1\ninf\n", (), "line 3: 'x' is 'inf'"),
+        ("x\n1\n-1e308\n", (), r"line 3: 'x' is '-1e308', which is no finite number up to 1e\+150"),
         ("x\na\nb\n", (), "no column whose first value is a number: x"),
         ("x,x\n1,2\n", (), "several columns 'x'"),
         ('x\n"1\n', (), "is no CSV file"),

@@ -5,11 +5,12 @@ Baselines are moving means of looks at which the same was well.
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
+from recsmith.streaming.column_levels import ColumnLevels, Fault
 from recsmith.streaming.detectors.plain_state import PlainState
 from recsmith.streaming.frequent_ids import FrequentIds
 from recsmith.streaming.job_sums import JobLayout, JobSums
-from recsmith.streaming.levels import ColumnLevels
 
 UNLIKELY = 1e-6  # chance of what is seen, were nothing broken, below which something is
 LEARN = 0.05  # weight of a look in a baseline
@@ -21,9 +22,12 @@ STEADY = 4  # looks in which it was the same before
 FEW = 5  # repeated samples that prove nothing yet
 LATE, LATE_LOOKS = 0.25, 6  # of a step that one rank makes the others wait, in the median of so many looks
 EMPTIED = ("constant_feature", "empty_feature")
-OF_COLUMN = (*EMPTIED, "constant_dense", "missing_values", "dense_mean", "dense_spread", "frequent_id")
+OF_COLUMN = (*EMPTIED, "constant_dense", "missing_values", "dense_mean", "dense_spread", "bag_length", "frequent_id",
+             "new_ids", "hot_set", "joined_rows")  # fmt: skip
 # of a column the first of these that is seen is told; the others are the same fault
-Fault = tuple[str, str, str]  # kind, of what, because
+OF_REPEATS = ("hot_set", "new_ids", "joined_rows", "bag_length")  # what samples that come again bring about, too
+PATIENCE = 2  # looks that another hot set waits for the one id that makes it, which takes longer to read off
+Seen = tuple[str, str, str]  # kind, of what, because
 
 
 class Causes(PlainState):
@@ -32,8 +36,7 @@ class Causes(PlainState):
     And for labels, dense columns and features that are not what they were.
     """
 
-    STATE = ("_base", "_calm", "_looks", "_against", "_repeats", "_rates", "_late", "levels", "frequent")
-    ADDED = ("levels", "frequent")
+    STATE = ("_base", "_calm", "_looks", "_against", "_repeats", "_rates", "_late", "levels", "frequent", "_waiting")
 
     def __init__(self, layout: JobLayout) -> None:
         self.layout = layout
@@ -45,42 +48,71 @@ class Causes(PlainState):
         self._repeats: list[list[float]] = []  # [checked, repeated] of the last looks
         self._rates: dict[str, list[float]] = {}  # [rate, looks in which it was the same]
         self._late: list[list[float]] = []  # of the last looks: which rank is late, and by which part of the step
+        self._waiting: dict[str, list[Any]] = {}  # [looks, fault] of features whose other hot set is not told yet
 
     def look(self, sums: JobSums) -> list[Fault]:
         """Faults that this look shows, and no look short before."""
         self._looks += 1
         self._calm = {fault: looks + 1 for fault, looks in self._calm.items() if looks < CALM}
         found: list[Fault] = []
-        for kind, of, because in self._faults(sums):
-            if not self._known_already(kind, of):
-                found.append((kind, of, because))
-            self._calm[f"{kind}:{of}"] = 0
+        for fault in self._faults(sums):
+            if self._explained(fault.kind):
+                continue
+            if not self._known_already(fault.kind, fault.of):
+                found.append(fault)
+            self.tell(fault.kind, fault.of)
         return found
+
+    def tell(self, kind: str, of: str) -> None:
+        """Know that a fault was seen, here or elsewhere."""
+        self._calm[f"{kind}:{of}"] = 0
 
     def _known_already(self, kind: str, of: str) -> bool:
         """Whether a fault, or another one of the same column, was seen a short while ago."""
-        if kind == "label_rate" and "flipped_labels:" in self._calm:
-            return True
         return any(f"{each}:{of}" in self._calm for each in (OF_COLUMN if kind in OF_COLUMN else (kind,)))
+
+    def _explained(self, kind: str) -> bool:
+        """Whether a fault follows from another one that was seen a short while ago, and is none of its column."""
+        if kind in ("label_rate", "joined_rows") and "flipped_labels:" in self._calm:
+            return True
+        if kind in OF_REPEATS and "repeated_samples:" in self._calm:
+            return True
+        return kind == "joined_rows" and any(each.startswith("label_rate:") for each in self._calm)
 
     def broken(self, feature: str) -> bool:
         """Whether a feature is constant or empty, or one id takes much of it: its hot set then says nothing more."""
         return any(f"{kind}:{feature}" in self._calm for kind in (*EMPTIED, "frequent_id"))
 
     def _faults(self, sums: JobSums) -> Iterator[Fault]:
+        for kind, of, because in self._certain(sums):
+            yield Fault(kind, of, because)
+        for fault in self.levels.faults(sums):
+            if fault.kind != "hot_set":
+                if fault.kind != "joined_rows" or fault.of not in self._waiting:
+                    yield fault
+            elif fault.of not in self._waiting:
+                self._waiting[fault.of] = [-1, list(fault)]
+        for name, (looks, fault) in list(self._waiting.items()):
+            self._waiting[name] = [looks + 1, fault]
+            if looks + 1 >= PATIENCE:
+                del self._waiting[name]
+                kind, of, because, run, then = fault
+                yield Fault(kind, of, because, run + PATIENCE, then)
+
+    def _certain(self, sums: JobSums) -> Iterator[Seen]:
         for row, name in enumerate(self.layout.features):
             yield from self._feature(name, sums.of_feature(row))
         for row, name in enumerate(self.layout.dense):
-            yield from self._dense(name, sums["samples"], *sums.dense[row, :2].tolist())
+            yield from self._dense(name, sums["rows"], *sums.dense[row, :2].tolist())
         yield from self._repeated(sums)
         yield from self._flipped(sums)
         for name in ("dense", "sparse"):
             yield from self._rate(name, sums[f"{name}_rate"])
         yield from self._slow(sums)
-        yield from self.levels.faults(sums)
         for row, found, share in self.frequent.look(sums):
             name = self.layout.features[row]
-            yield "frequent_id", name, f"{share:.0%} more of the ids of feature '{name}' than before are {found}"
+            told = f"{share:.0%} more of the ids of feature '{name}' than before are {found}"
+            yield "frequent_id", name, f"{told}: it may stand for a missing one, or be a bot's"
 
     def _learned(self, key: str, value: float) -> float | None:
         """The baseline of something before this look, which is learned; None while it is not known."""
@@ -94,7 +126,7 @@ class Causes(PlainState):
         """The baseline of something; None while it is not known."""
         return self._base[key] if self._base.get(f"{key}/looks", 0) >= LOOKS else None
 
-    def _feature(self, name: str, row: dict[str, float]) -> Iterator[Fault]:
+    def _feature(self, name: str, row: dict[str, float]) -> Iterator[Seen]:
         """Whether a feature is one id alone, or has none."""
         if not row["bags"]:
             return
@@ -113,7 +145,7 @@ class Causes(PlainState):
         if row["pairs"]:
             self._learned(f"same:{name}", same)
 
-    def _dense(self, name: str, samples: float, total: float, squares: float) -> Iterator[Fault]:
+    def _dense(self, name: str, samples: float, total: float, squares: float) -> Iterator[Seen]:
         """Whether a dense column is one value alone."""
         if samples < LOOKS:
             return
@@ -125,7 +157,7 @@ class Causes(PlainState):
         else:
             self._learned(f"dense:{name}", spread)
 
-    def _repeated(self, sums: JobSums) -> Iterator[Fault]:
+    def _repeated(self, sums: JobSums) -> Iterator[Seen]:
         """Whether samples come again before their next epoch."""
         self._repeats = [*self._repeats, [sums["checked"], sums["repeated"]]][-STEADY:]
         checked, repeated = (sum(part) for part in zip(*self._repeats, strict=True))
@@ -137,7 +169,7 @@ class Causes(PlainState):
         else:
             self._learned("repeated", share)
 
-    def _flipped(self, sums: JobSums) -> Iterator[Fault]:
+    def _flipped(self, sums: JobSums) -> Iterator[Seen]:
         """Whether labels oppose the predictions, which agreed with them."""
         samples = max(sums["samples"], 1.0)
         label, predicted = sums["label"] / samples, sums["predicted"] / samples
@@ -155,7 +187,7 @@ class Causes(PlainState):
         else:
             self._learned("together", deviations)
 
-    def _rate(self, name: str, rate: float) -> Iterator[Fault]:
+    def _rate(self, name: str, rate: float) -> Iterator[Seen]:
         """Whether a learning rate jumped up that was steady."""
         before, steady = self._rates.get(name, [rate, 0])
         if rate >= JUMP * before > 0 and steady >= STEADY:
@@ -163,7 +195,7 @@ class Causes(PlainState):
             yield "learning_rate", name, f"{told}, {rate / before:.3g} times what it was"
         self._rates[name] = [rate, steady + 1 if rate == before else 0]
 
-    def _slow(self, sums: JobSums) -> Iterator[Fault]:
+    def _slow(self, sums: JobSums) -> Iterator[Seen]:
         """Whether all ranks wait for one."""
         own, step_s = sums.ranks[:, 2].tolist(), float(sums.ranks[:, 0].max())
         if len(own) < 2 or step_s <= 0:

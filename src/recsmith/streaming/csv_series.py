@@ -2,12 +2,12 @@
 
 import csv
 import io
-import math
 from collections.abc import Iterable
 
 from recsmith._types import noun
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.files import did_you_mean, read_text
+from recsmith.streaming.series import LARGEST, is_judged
 
 
 @noun
@@ -32,7 +32,7 @@ def read_series(source: str, columns: Iterable[str] = ()) -> tuple[NamedSeries, 
 
     Raises:
         UsageError: a column is not there.
-        CorruptFile: a value of a series is no finite number, a row is short, or no column holds numbers.
+        CorruptFile: a value of a series is no finite number up to 1e150, a row is short, or no column holds numbers.
     """
     columns = tuple(columns)
     rows = _rows(source)
@@ -63,8 +63,8 @@ def _series(source: str, name: str, place: int, body: list[tuple[int, list[str]]
         value = _number(row[place])
         if value is None:
             raise CorruptFile(
-                f"'{source}', line {number}: '{name}' is {row[place]!r}, which is no finite number; leave the cell "
-                "empty where there is no value"
+                f"'{source}', line {number}: '{name}' is {row[place]!r:.80}, which is no finite number up to "
+                f"{LARGEST:g}; leave the cell empty where there is no value"
             )
         values.append(value)
         labels.append(row[0] if place else str(number))
@@ -92,9 +92,9 @@ def _begins_with_a_number(body: list[tuple[int, list[str]]], place: int) -> bool
 
 
 def _number(text: str) -> float | None:
-    """The finite number of a cell; None where it is none."""
+    """The number of a cell that detectors take; None where it is none."""
     try:
         value = float(text)
     except ValueError:
         return None
-    return value if math.isfinite(value) else None
+    return value if is_judged(value) else None

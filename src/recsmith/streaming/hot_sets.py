@@ -34,9 +34,10 @@ class HotSet(PlainState):
     def __init__(self, *, hot: int = HOT, looks: int = LOOKS, delta: float = DELTA) -> None:
         self.hot, self.looks, self.delta = hot, looks, delta
         self.share, self.usual = 0.0, 0.0  # of the last look, and its mean since the set was chosen
-        self._begin()
+        self.begin()
 
-    def _begin(self) -> None:
+    def begin(self) -> None:
+        """Choose a set anew."""
         self._looks = 0
         self._detector = Adwin(delta=self.delta, scale=1.0)
         self._moving, self._far = Ewma(half_life=60.0, warm=16), 0  # looks in a row that are far from the mean
@@ -83,7 +84,7 @@ class HotSet(PlainState):
             self.usual += 0.01 * (self.share - self.usual)
             return None
         told = f"{self.usual:.0%} of lookups read the {self.hot} hottest ids, and {self.share:.0%} do now"
-        self._begin()
+        self.begin()
         return told
 
     def _changed(self, share: float) -> bool:

@@ -10,11 +10,11 @@ from typing import Any
 from recsmith._types import noun
 from recsmith.errors import MissingExtra
 from recsmith.streaming.causes import Causes
+from recsmith.streaming.column_levels import LEVELS, Fault
 from recsmith.streaming.detectors.plain_state import NamedStates, PlainState
 from recsmith.streaming.hot_sets import HotSet
 from recsmith.streaming.job_sums import JobLayout, JobSums
-from recsmith.streaming.levels import LEVELS
-from recsmith.streaming.series import AlarmingSeries
+from recsmith.streaming.series import AlarmingSeries, is_judged
 
 SIGNALS = ("loss", "ne", "calibration", "gradient_norm", "step_s", "waiting", "imbalance")
 CAUSES = ("constant_feature", "empty_feature", "constant_dense", "repeated_samples", "flipped_labels", "learning_rate",
@@ -51,7 +51,7 @@ class JobSignals(PlainState):
     kinds: of findings that are told. watched: features whose hot sets are watched.
     """
 
-    STATE = ("series", "hot", "causes", "values", "_times", "_usual", "_explained", "_looks")
+    STATE = ("series", "hot", "causes", "values", "_times", "_usual", "_explained", "_looks", "_step", "_every")
 
     def __init__(
         self, layout: JobLayout, *, kinds: tuple[str, ...] = KINDS, watched: tuple[str, ...] | None = None
@@ -67,6 +67,7 @@ class JobSignals(PlainState):
         self._times: list[list[float]] = []
         self._usual: dict[str, float] = {}
         self._explained, self._looks = -EXPLAINED, 0
+        self._step, self._every = 0, 0  # of the look before, and steps between that and this one
 
     def relaid(self, layout: JobLayout) -> None:
         """Go on with the same features under another plan."""
@@ -89,12 +90,17 @@ class JobSignals(PlainState):
     def look(self, step: int, sums: JobSums) -> list[Finding]:
         """What is wrong at a step, by the sums of all ranks; each thing once."""
         self._looks += 1
-        found = [Finding(step=step, kind=kind, of=of, because=because) for kind, of, because in self.causes.look(sums)]
+        self._step, self._every = step, step - self._step
+        found = [self._found(step, fault) for fault in self.causes.look(sums)]
+        for fault in found:
+            if fault.kind == "hot_set" and fault.of in self.hot:
+                self.hot[fault.of].begin()  # it is told, and others are hot from now on
         for name, hot in self.hot.items():
             row = sums.of_feature(self.layout.features.index(name))
             told = hot.judge(int(row["hits"]), int(row["ids"]))
             if told is not None and not self.causes.broken(name):
                 found.append(Finding(step=step, kind="hot_set", of=name, because=f"{told} (feature '{name}')"))
+                self.causes.tell("hot_set", name)
         if found:
             self._explained = self._looks
         self.values = self._signals(sums)
@@ -103,10 +109,16 @@ class JobSignals(PlainState):
                 found.append(finding)
         return [each for each in found if each.kind in self.kinds]
 
+    def _found(self, step: int, fault: Fault) -> Finding:
+        """A fault as a finding: since which step, and in one sentence."""
+        since = max(step - max(fault.looks - 1, 0) * self._every, 1)
+        text = f"{fault.because} since step {since:,}{fault.then}" if fault.looks else fault.because
+        return Finding(step=since, kind=fault.kind, of=fault.of, because=text)
+
     def _judged(self, step: int, name: str, series: AlarmingSeries) -> Finding | None:
         """What a signal's detector finds unusual, unless a cause explains it or it is no matter."""
-        value = self.values.get(name)
-        if value is None or not math.isfinite(value):
+        value = self.values.get(name, math.nan)
+        if not is_judged(value):
             return None
         usual = self._usual.setdefault(name, value)
         alarm = series.add(value)

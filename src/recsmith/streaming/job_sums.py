@@ -16,13 +16,14 @@ from recsmith.errors import CorruptFile
 from recsmith.files import Raw
 
 SCALARS = ("samples", "loss", "label", "predicted", "label_predicted", "predicted_2", "entropy", "checked", "repeated",
-           "gradient", "dense_rate", "sparse_rate")  # fmt: skip
-FEATURE = ("lookups", "bags", "ids", "hits", "same", "pairs", "total", "sampled", "empty")
-DENSE = ("sum", "squares", "zeros")
+           "gradient", "dense_rate", "sparse_rate", "rows", "corrupt")  # fmt: skip
+FEATURE = ("lookups", "bags", "ids", "hits", "same", "pairs", "total", "sampled", "empty", "checked", "new")
+DENSE = ("sum", "squares", "zeros", "with_label")
+LABEL = ("sum", "present", "squares")
 RANK = ("step_s", "waited_s", "own_s")
-COUNTS, MOST_COUNTED = ("features", "bits"), 2.0**62  # parts that are counts and sums of ids
+COUNTS, MOST_COUNTED = ("features", "bits", "buckets"), 2.0**62  # parts that are counts and sums of ids
 BITS = 64  # of the hash of an id, by which the id that a feature reads most is told (frequent_ids.py)
-EARLIER = {"features": 7, "dense": 2}  # columns of these parts in the state of earlier versions, one flat vector
+BUCKETS = 64  # into which ids fall by their hash, with the labels of their samples (id_levels.py); a power of 2
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,8 @@ class JobLayout:
         features, ranks = len(self.features), self.ranks
         return {
             "scalars": (len(SCALARS),), "features": (features, len(FEATURE)), "dense": (len(self.dense), len(DENSE)),
-            "ranks": (ranks, len(RANK)), "labels": (len(self.labels),), "bits": (features, BITS),
+            "ranks": (ranks, len(RANK)), "labels": (len(self.labels), len(LABEL)), "bits": (features, BITS),
+            "buckets": (features, 2, BUCKETS), "judged": (3,),
         }  # fmt: skip
 
     @property
@@ -55,10 +57,14 @@ class JobLayout:
 
 
 class JobSums:
-    """The sums as parts of one vector: scalars, features (F, 9), dense (D, 3), ranks (R, 3), labels (L,), bits (F, 64).
+    """The sums as parts of one vector: SCALARS, FEATURE (F, 11), DENSE (D, 4), RANK (R, 3), LABEL (L, 3), and more.
 
-    gradient and rates are of rank 0, since all ranks have the same; each rank fills its own row of `ranks`. dense: of
-    zeros how many there are, which missing values are read as. bits: how many sampled ids have each bit of their hash.
+    bits (F, 64), buckets (F, 2, 64), judged (3,).
+    gradient and rates are of rank 0, since all ranks have the same; each rank fills its own row of `ranks`. rows: the
+    samples whose columns were added up (column_sums.py), beside `samples`, those of the look's own step. zeros: values
+    of a dense column that are 0, which missing values are read as, or no numbers. with_label: products with the mean
+    label of the sample; judged: how many samples have one, its sum and that of its squares. bits: how many sampled ids
+    have each bit of their hash. buckets: ids by their hash, and the sum of the labels of their samples.
     """
 
     def __init__(self, layout: JobLayout, vector: Floats | None = None) -> None:
@@ -71,6 +77,7 @@ class JobSums:
         }  # fmt: skip
         self.scalars, self.features, self.dense = (self.parts[name] for name in ("scalars", "features", "dense"))
         self.ranks, self.labels, self.bits = (self.parts[name] for name in ("ranks", "labels", "bits"))
+        self.buckets, self.judged = self.parts["buckets"], self.parts["judged"]
 
     def to_raw(self) -> Raw:
         """The parts as JSON data."""
@@ -78,23 +85,12 @@ class JobSums:
 
     def take(self, raw: Any) -> None:
         """Go on from there; what it lacks is 0, and times of another number of ranks are left out."""
-        for name, rows in (raw if isinstance(raw, dict) else self._of_earlier(raw)).items():
+        for name, rows in raw.items():
             here, kept = self.parts[name], np.asarray(rows, np.float64)
             if name in COUNTS and not ((kept >= 0) & (kept < MOST_COUNTED)).all():
                 raise CorruptFile(f"state of a watched job counts below 0, or too much, of {name}; it is damaged")
-            if len(kept) == len(here):
-                here[..., : kept.shape[-1]] = kept
-
-    def _of_earlier(self, vector: list[float]) -> Raw:
-        """The parts of a state of earlier versions."""
-        shapes = {name: (*self.parts[name].shape[:1], count) for name, count in EARLIER.items()}
-        first, second = len(SCALARS), len(SCALARS) + math.prod(shapes["features"])
-        third = second + math.prod(shapes["dense"])
-        features, dense, ranks = vector[first:second], vector[second:third], vector[third:]
-        return {
-            "scalars": vector[:first], "features": np.reshape(features, shapes["features"]),
-            "dense": np.reshape(dense, shapes["dense"]), "ranks": np.reshape(ranks, (-1, len(RANK))),
-        }  # fmt: skip
+            if kept.shape == here.shape:
+                here[:] = kept
 
     def __getitem__(self, name: str) -> float:
         """A scalar."""
@@ -123,7 +119,8 @@ class JobSums:
     def add_bags(self, row: int, lengths: npt.NDArray[np.integer[Any]]) -> None:
         """Add the bags of a feature of these lengths (B,)."""
         bags = len(lengths)
-        self.features[row, [0, 1, 8]] = lengths.sum(dtype=np.int64), bags, bags - np.count_nonzero(lengths)
+        empty = bags - np.count_nonzero(lengths)
+        self.features[row, [0, 1, 8]] += np.array([lengths.sum(dtype=np.int64), bags, empty])
 
     def add_ids(self, row: int, ids: Ints, hits: int) -> None:
         """Add sampled ids (n,) of a feature, of which so many are hot."""
@@ -133,8 +130,13 @@ class JobSums:
         hashes = mixed(ids.astype("<u8")).view(np.uint8).reshape(len(ids), 8)
         self.bits[row] = np.unpackbits(hashes, axis=1, bitorder="little").sum(0, dtype=np.int64)
 
-    def add_dense(self, dense: npt.NDArray[np.floating[Any]]) -> None:
-        """Add the dense columns (B, D) of a batch."""
+    def add_dense(self, dense: npt.NDArray[np.floating[Any]], label: Floats | None = None) -> None:
+        """Add the dense columns (B, D) of a batch, and their products with the label of each sample (B,)."""
         dense = dense.astype(np.float64)
-        self.dense[:, 0], self.dense[:, 1] = dense.sum(0), np.einsum("bd,bd->d", dense, dense)
-        self.dense[:, 2] = len(dense) - np.count_nonzero(dense, axis=0)
+        if not math.isfinite(float(dense.sum())):
+            dense = np.where(np.isfinite(dense), dense, 0.0)
+        self.dense[:, 0] += dense.sum(0)
+        self.dense[:, 1] += np.einsum("bd,bd->d", dense, dense)
+        self.dense[:, 2] += len(dense) - np.count_nonzero(dense, axis=0)
+        if label is not None:
+            self.dense[:, 3] += label @ dense

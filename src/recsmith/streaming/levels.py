@@ -1,137 +1,120 @@
-"""Watched levels of a job's columns: means of labels, means and deviations of dense columns, shares of missing values.
+"""Watched levels, all at once: what each is as a rule, and whether it moved.
 
 A level is one number a look. It moved where its deviations from a moving mean add up (CUSUM: Page, "Continuous
-Inspection Schemes", Biometrika 1954), and where it moved by as much as matters.
+Inspection Schemes", Biometrika 1954). One look alone, however far off, moves none.
+
+n levels
 """
 
-import math
-from collections.abc import Iterator
+from collections.abc import Sequence
 
-from recsmith.streaming.detectors.ewma import Ewma
-from recsmith.streaming.detectors.plain_state import NamedStates, PlainState
-from recsmith.streaming.job_sums import JobLayout, JobSums
+import numpy as np
+import numpy.typing as npt
 
-Fault = tuple[str, str, str]  # kind, of what, because
-LEVELS = ("label_rate", "missing_values", "dense_mean", "dense_spread")
-SLACK, SUM = 0.5, 12.0  # deviations of a look that count for nothing; of several looks together that are a move
-RECENT = 0.25  # weight of a look in the recent mean, by which a move is measured
-LABEL, SPREAD = 1.5, 3.0  # factors that matter: of the mean of a label, and of the deviation of a dense column
-SHARE, MEAN = 0.1, 0.5  # moves that matter: of a share of missing values, and of a mean in deviations of its column
-PRESENT = 30  # values of a dense column beside 0 in a look, of which mean and deviation are taken
-SMALLEST = 1e-9  # a deviation of a dense column, relative to its mean: of one that is constant
-LARGEST_LOG = 700.0  # of a deviation: beyond, it is no number that a column has
+from recsmith._types import Floats, Ints
+from recsmith.errors import CorruptFile
+from recsmith.streaming.detectors.plain_state import PlainState
+from recsmith.streaming.hot_sets import packed, unpacked
+
+WARM = 25  # values of a level whose mean and deviation it begins with
+LEARN = 1 - 0.5 ** (1 / 60)  # weight of a value in mean and variance: half of it is of the last 60
+CLIP = 3.0  # deviations by which one value can move the mean at most
+SLACK, MOST, SUM = 1.0, 6.0, 8.0  # deviations of a look that count for nothing; that count at most; that are a move
+SMALLEST = 1e-9  # a deviation, relative to the mean: of a level that is constant
+Mask = npt.NDArray[np.bool_]
+NUMBERS = ("usual", "deviation", "_sums", "_totals")  # what state keeps as floating-point numbers
 
 
-class Level(PlainState):
-    """One level. recent: its mean of the last looks."""
+class Levels(PlainState):
+    """Levels by name. usual: their moving means (n,). run: looks of the present move, 0 where there is none (n,)."""
 
-    STATE = ("recent", "_usual", "_up", "_down")
+    STATE = ("_kept",)
 
-    def __init__(self) -> None:
-        self.recent = 0.0
-        self._usual = Ewma(half_life=60.0, warm=25)
-        self._up, self._down = 0.0, 0.0  # sums of deviations
-
-    @property
-    def known(self) -> bool:
-        """Whether it is known what is usual."""
-        return self._usual.known
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names, count = tuple(names), len(names)
+        self.usual, self.deviation = np.zeros(count), np.zeros(count)
+        self.seen = np.zeros(count, np.int64)  # values, until what is usual is known
+        self._sums, self._totals = np.zeros((2, count)), np.zeros((2, count))  # upwards and down: deviations, values
+        self._looks = np.zeros((2, count), np.int64)  # that these are of
 
     @property
-    def usual(self) -> float:
-        """The moving mean."""
-        return self._usual.mean
+    def known(self) -> Mask:
+        """Of which levels it is known what is usual (n,)."""
+        return self.seen >= WARM
 
-    def moved(self, value: float, noise: float = 0.0) -> bool:
-        """Whether the level moved, by its next value; which is learned. noise: the least that its deviation can be."""
-        if not self.known:
-            self._usual.score(value)
-            self.recent = self._usual.mean
-            return False
-        deviations = (value - self._usual.mean) / max(self._usual.deviation, noise)
-        self._usual.score(value)
-        self.recent += RECENT * (value - self.recent)
-        self._up = min(max(0.0, self._up + deviations - SLACK), 2 * SUM)
-        self._down = min(max(0.0, self._down - deviations - SLACK), 2 * SUM)
-        return max(self._up, self._down) > SUM
+    @property
+    def run(self) -> Ints:
+        """Looks since the present move began (n,)."""
+        return np.take_along_axis(self._looks, self._way[None], 0)[0]
 
-    def told(self) -> None:
+    @property
+    def now(self) -> Floats:
+        """The mean of these looks (n,), or what is usual where nothing moves."""
+        looks, totals = (np.take_along_axis(part, self._way[None], 0)[0] for part in (self._looks, self._totals))
+        return np.where(looks > 0, totals / np.maximum(looks, 1), self.usual)
+
+    @property
+    def _way(self) -> Ints:
+        return np.argmax(self._sums, axis=0)
+
+    def add(self, values: Floats, noise: Floats) -> Mask:
+        """Which levels moved, by their next values (n,); NaN is none. noise: the least that deviations can be (n,)."""
+        there = np.isfinite(values)
+        judged = there & self.known
+        distance = np.where(judged, values - self.usual, 0.0)
+        with np.errstate(over="ignore"):
+            far = np.clip(distance / np.maximum(np.maximum(self.deviation, noise), 1e-300), -MOST, MOST)
+        for way, each in enumerate((far, -far)):
+            sums = np.where(judged, np.clip(self._sums[way] + each - SLACK, 0.0, 2 * SUM), self._sums[way])
+            going = judged & (sums > 0)
+            self._looks[way] = np.where(judged, np.where(going, self._looks[way] + 1, 0), self._looks[way])
+            self._totals[way] = np.where(going, self._totals[way] + values, np.where(judged, 0.0, self._totals[way]))
+            self._sums[way] = sums
+        self._learn(judged, distance)
+        self._begin(there & ~judged, values)
+        return judged & (self._sums.max(0) > SUM)
+
+    def _learn(self, judged: Mask, distance: Floats) -> None:
+        """Learn values that were judged, outliers clipped."""
+        reach = CLIP * self.deviation
+        clipped = np.clip(distance, -reach, reach)
+        self.usual = self.usual + np.where(judged, LEARN * clipped, 0.0)
+        variance = (1 - LEARN) * self.deviation**2 + LEARN * clipped**2
+        least = SMALLEST * (1 + np.abs(self.usual))
+        self.deviation = np.where(judged, np.maximum(np.sqrt(variance), least), self.deviation)
+
+    def _begin(self, first: Mask, values: Floats) -> None:
+        """Learn first values: mean and deviation of them all (Welford)."""
+        if not first.any():
+            return
+        self.seen = self.seen + first
+        before = np.where(first, values, 0.0) - self.usual
+        mean = self.usual + np.where(first, before / np.maximum(self.seen, 1), 0.0)
+        squares = (self.seen - 1) * self.deviation**2 + before * (values - mean)
+        with np.errstate(invalid="ignore"):
+            deviation = np.sqrt(np.maximum(squares, 0.0) / np.maximum(self.seen, 1))
+        least = np.where(self.seen >= WARM, SMALLEST * (1 + np.abs(mean)), 0.0)
+        self.deviation = np.where(first, np.maximum(deviation, least), self.deviation)
+        self.usual = mean
+
+    def told(self, places: Ints) -> None:
         """Begin to add up anew."""
-        self._up = self._down = 0.0
+        self._sums[:, places], self._looks[:, places], self._totals[:, places] = 0.0, 0, 0.0
 
+    @property
+    def _kept(self) -> list[str]:
+        """All numbers, as state keeps them."""
+        numbers = np.concatenate([getattr(self, name).ravel() for name in NUMBERS])
+        return [packed(numbers.view(np.int64)), packed(np.concatenate([self.seen, self._looks.ravel()]))]
 
-class ColumnLevels(PlainState):
-    """The levels of all labels, dense columns and features of a job."""
-
-    STATE = ("levels",)
-
-    def __init__(self, layout: JobLayout) -> None:
-        self.layout = layout
-        dense = [f"{part}/{name}" for name in layout.dense for part in ("zeros", "mean", "spread")]
-        names = [*(f"label/{name}" for name in layout.labels), *dense, *(f"empty/{name}" for name in layout.features)]
-        self.levels = NamedStates({name: Level() for name in names})
-
-    def faults(self, sums: JobSums) -> Iterator[Fault]:
-        """What moved by this look."""
-        if not sums["samples"]:
-            return
-        for name, total in zip(self.layout.labels, sums.labels.tolist(), strict=True):
-            yield from self._label(name, total / sums["samples"], sums["samples"])
-        for name, row in zip(self.layout.dense, sums.dense.tolist(), strict=True):
-            yield from self._dense(name, sums["samples"], *row)
-        for row, name in enumerate(self.layout.features):
-            of = sums.of_feature(row)
-            if of["bags"] and self._share(f"empty/{name}", share := of["empty"] / of["bags"], of["bags"]):
-                told = f"{share:.0%} of the samples have no id of feature '{name}'"
-                yield "missing_values", name, f"{told}, and {self._usual(f'empty/{name}'):.0%} had none before"
-
-    def _usual(self, name: str) -> float:
-        return self.levels[name].usual
-
-    def _label(self, name: str, rate: float, samples: float) -> Iterator[Fault]:
-        level: Level = self.levels[f"label/{name}"]
-        before = level.usual
-        if not level.moved(rate, _noise(before, samples)):
-            return
-        low, high = sorted((level.recent, before))
-        if high > LABEL * low or 1 - low > LABEL * (1 - high):
-            level.told()
-            yield "label_rate", name, f"label '{name}' is {rate:.3g} on average, and was {before:.3g} before"
-
-    def _share(self, name: str, share: float, count: float) -> bool:
-        """Whether a share of so many values moved by as much as matters."""
-        level: Level = self.levels[name]
-        moved = level.moved(share, _noise(level.usual, count)) and abs(level.recent - level.usual) > SHARE
-        if moved:
-            level.told()
-        return moved
-
-    def _dense(self, name: str, samples: float, total: float, squares: float, zeros: float) -> Iterator[Fault]:
-        """A dense column: how many values are missing, and mean and deviation of the others."""
-        if self._share(f"zeros/{name}", zeros / samples, samples):
-            told = f"{zeros / samples:.0%} of dense column '{name}' are 0, as missing values are"
-            yield "missing_values", name, f"{told}, and {self._usual(f'zeros/{name}'):.0%} were before"
-        present = samples - zeros
-        if present < PRESENT:
-            return
-        mean = total / present
-        spread = max(math.sqrt(max(squares / present - mean * mean, 0.0)), SMALLEST * (1 + abs(mean)))
-        if not (math.isfinite(mean) and math.isfinite(spread)):
-            return
-        means: Level = self.levels[f"mean/{name}"]
-        spreads: Level = self.levels[f"spread/{name}"]
-        before, usual = means.usual, math.exp(min(spreads.usual, LARGEST_LOG))
-        wider = spreads.moved(math.log(spread)) and abs(spreads.recent - spreads.usual) > math.log(SPREAD)
-        if means.moved(mean) and abs(means.recent - before) > MEAN * max(usual, spread):
-            means.told()
-            yield "dense_mean", name, f"the mean of dense column '{name}' is {mean:.4g}, and was {before:.4g} before"
-        if wider:
-            spreads.told()
-            told = f"the standard deviation of dense column '{name}' is {spread:.4g}"
-            yield "dense_spread", name, f"{told}, and was {usual:.4g} before"
-
-
-def _noise(share: float, count: float) -> float:
-    """The deviation of a share of so many independent values."""
-    share = min(max(share, 1 / count), 1 - 1 / count) if count > 1 else 0.5
-    return math.sqrt(share * (1 - share) / count)
+    @_kept.setter
+    def _kept(self, texts: list[str]) -> None:
+        numbers, counts = unpacked(texts[0]).view(np.float64), unpacked(texts[1])
+        count = len(self.names)
+        if len(numbers) != 6 * count or len(counts) != 3 * count:
+            raise CorruptFile(f"state of {count} watched levels holds {len(numbers)} numbers; it is of other columns")
+        if not np.isfinite(numbers).all() or (numbers[count : 4 * count] < 0).any() or (counts < 0).any():
+            raise CorruptFile("state of watched levels holds deviations or counts that cannot be; it is damaged")
+        self.usual, self.deviation = numbers[:count].copy(), numbers[count : 2 * count].copy()
+        self._sums, self._totals = numbers[2 * count :].reshape(2, 2, count).copy()
+        self.seen, self._looks = counts[:count].copy(), counts[count:].reshape(2, count).copy()

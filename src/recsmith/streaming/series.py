@@ -52,7 +52,7 @@ class AlarmingSeries(PlainState):
 
     def add(self, value: float) -> Alarm | None:
         """The alarm that the next value raises, if it does; UsageError where the value is no number, or too large."""
-        if not isinstance(value, Real) or not -LARGEST <= float(value) <= LARGEST:
+        if not is_judged(value):
             raise UsageError(
                 f"value {self.seen:,} of the series is {value!r:.80}; detectors take finite numbers up to {LARGEST:g}"
             )
@@ -71,12 +71,17 @@ class AlarmingSeries(PlainState):
         return Alarm(at=self.seen - 1, value=value, score=self.last) if new else None
 
 
+def is_judged(value: object) -> bool:
+    """Whether detectors take a value: a finite number, of which squares are finite, too."""
+    return isinstance(value, Real) and not isinstance(value, bool) and -LARGEST <= float(value) <= LARGEST
+
+
 def find_alarms(values: Iterable[float], detector: object = "ensemble", *, threshold: float | None = None,
                 episode: int = EPISODE, name: str = "the series") -> tuple[Alarm, ...]:  # fmt: skip
     """The alarms that a detector raises over a whole series. name: of the series, for errors.
 
     Raises:
-        UsageError: a value is not finite, or there are no more values than the detector needs to begin with.
+        UsageError: a value is no finite number up to 1e150, or there are no more values than the detector begins with.
     """
     series = AlarmingSeries(detector, threshold=threshold, episode=episode)
     found = [alarm for value in values if (alarm := series.add(value)) is not None]

@@ -204,7 +204,7 @@ def test_an_alarm_does_not_hide_one_that_is_far_worse(name: str) -> None:
 
 
 def test_what_is_no_number_is_named() -> None:
-    for bad in (1e308, -1e200, math.inf, None, "7", np.zeros(2), 1j):
+    for bad in (1e308, -1e200, math.inf, None, "7", np.zeros(2), 1j, True):
         with pytest.raises(
             UsageError, match=r"value 1 of the series is .*; detectors take finite numbers up to 1e\+150"
         ):

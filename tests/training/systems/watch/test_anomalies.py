@@ -20,7 +20,7 @@ from training.test_jobs import from_step
 
 from recsmith.data import DataFeature, DataSchema
 from recsmith.errors import UsageError
-from recsmith.streaming.levels import LEVELS
+from recsmith.streaming.column_levels import LEVELS
 from recsmith.streaming.sketch_files import read_sketches
 from recsmith.testing import watchers as contract
 from recsmith.testing.watchers import WatcherContract
@@ -79,11 +79,13 @@ def test_faults_are_named_at_the_same_step_on_ranks_and_after_a_restart(tmp_path
     told = [(each["step"], each["kind"], each["of"]) for each in lines if each["event"] == "alarm"]
     assert told == [
         (216, "constant_feature", "f0"), (264, "label_rate", "label"), (288, "flipped_labels", ""),
-        (304, "dense_mean", "dense_0"), (304, "dense_mean", "dense_1"), (304, "missing_values", "dense_2"),
-        (304, "missing_values", "f2"), (328, "frequent_id", "f1"),
+        (312, "missing_values", "dense_2"), (312, "dense_mean", "dense_0"), (312, "dense_mean", "dense_1"),
+        (312, "missing_values", "f2"), (328, "frequent_id", "f1"),
     ]  # fmt: skip
     assert found[0][2] == "all ids of feature 'f0' are 0"
-    assert found[-1][2].endswith("of the ids of feature 'f1' than before are 7")
+    assert "of the ids of feature 'f1' than before are 7: " in found[-1][2]
+    assert found[4][2].startswith("the mean of dense column 'dense_0' is ")
+    assert " since step 296, and was " in found[4][2]
 
     done = [(each["what"], each["because"], each["done"]) for each in lines if each["event"] == "watcher"]
     assert done == [("save", "all ids of feature 'f0' are 0", "saved")]  # once in 200 steps
@@ -136,7 +138,7 @@ class TestAnomalies(WatcherContract):
     @pytest.mark.parametrize(
         ("change", "said"),
         [
-            ({"version": 1}, "begins anew: its state is of version 1, not 2"),
+            ({"version": 1}, "begins anew: its state is of version 1, not 3"),
             ({"features": ["f7"]}, "begins anew: its state is of other features"),
             ({"signals": {}}, "begins anew: state of JobSignals holds nothing instead of"),
             ({"samples": [{}]}, "begins anew: state of SeenSamples holds nothing instead of"),

@@ -9,7 +9,7 @@ from typing import Any
 from recsmith.errors import RecSmithError, UsageError
 from recsmith.files import decode
 from recsmith.jobs.log_lines import LOG, ODD, lacking, logged
-from recsmith.streaming.series import AlarmingSeries
+from recsmith.streaming.series import AlarmingSeries, is_judged
 from recsmith.training.results.watched import RunAlarm, WatchedRun, slow_trainer_of_run
 from recsmith.training.run import load_run
 from recsmith.training.systems.watch.settings import NONE
@@ -95,7 +95,7 @@ def _judged(lines: list[dict[str, Any]]) -> tuple[RunAlarm, ...]:
     for name in LOGGED:
         series, before = AlarmingSeries(REPLAY), 0
         for each in lines:
-            if not isinstance(each.get(name), int | float):
+            if not is_judged(each.get(name)):  # such as a loss that is no number
                 continue
             if series.add(float(each[name])) is not None:
                 because = f"{name} is {each[name]:.4g}, {series.last:.0f} robust deviations from its mean"

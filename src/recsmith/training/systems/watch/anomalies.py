@@ -24,18 +24,20 @@ from recsmith.training.systems.watch.looking import (
     RankView,
     SumsOnTheirWay,
     choose_full,
+    columns_of,
     counts_of_all,
     evicted_shares,
     gathered,
     growth_of,
     layout_of,
+    merged_bits,
     samples_of,
 )
 from recsmith.training.systems.watch.plan_watch import WatchedPlan
 from recsmith.training.systems.watch.settings import Action, WatchSettings
 from recsmith.training.watchers.protocol import Seen, Watcher, Wish
 
-VERSION = 2  # of the state that checkpoints keep
+VERSION = 3  # of the state that checkpoints keep
 SKETCH_EVERY = 1000  # steps after which rows may be asked for, where no sketches are written
 PLAN_STEPS, PLAN_SKIP, PLAN_SEARCH_S = 20, 2, 20.0  # of the watch that a replan begins with; seconds a limit
 
@@ -72,6 +74,8 @@ class AnomalyWatcher(Watcher):
         for place in seen.outcome.places:
             samples = expanded(place.samples)
             self.samples.add(samples.sample_ids, (place.state or {}).get("epoch", 0))
+            if self.columns.counts(seen.step):
+                self.columns.add(samples)
         wish = self._replanned(seen)
         if seen.step % self.settings.every == 0 and samples is not None:
             findings = self._judged()
@@ -97,6 +101,7 @@ class AnomalyWatcher(Watcher):
             self._replanning = self._replanning[0], _plan_watch()
         if step <= self._step:  # samples are trained on again, which is no fault, and sums of steps are gone
             self.sums.take()
+            self.columns.take()
             self.growth = growth_of(job, self.settings.every) if self.growth is not None else None
             self.samples, self._written = SeenSamples(most=self.samples.most), min(self._written, step)
             self._acted = None if self._acted is None else min(self._acted, step)
@@ -108,6 +113,7 @@ class AnomalyWatcher(Watcher):
         if self.signals.missing:
             notes.append(f"hot sets and drifts are left out: {self.signals.missing}")
         self.samples = SeenSamples(most=max(64, MOST // layout.ranks))
+        self.columns = columns_of(job, layout, wanted.every)
         self.growth = growth_of(job, wanted.every) if ROWS in (wanted.kinds or KINDS) else None
         self.sketches: SketchFiles | None = None
         if wanted.sketch_every:
@@ -133,7 +139,9 @@ class AnomalyWatcher(Watcher):
         """Add up this rank's step, and begin to add up all ranks'."""
         assert self.signals is not None
         group = seen.job.agreement.group
-        sums = self.view.sums(seen, samples, self.signals.hot, self.sketches)
+        sums = self.columns.take()
+        self.view.add(seen, samples, sums, self.signals.hot, self.sketches)
+        self.columns.known.look(lambda bits: merged_bits(bits, group))
         sums["checked"], sums["repeated"] = self.samples.take()
         choose_full(self.signals.hot, group)
         self.sums.send(seen.step, sums, group)
@@ -224,6 +232,8 @@ class AnomalyWatcher(Watcher):
         return {
             "version": VERSION, "features": list(layout.features), "dense": list(layout.dense), "sums": sums,
             "signals": signals, "samples": gathered(self.samples.to_raw(), group), "acted": self._acted,
+            "columns": gathered(self.columns.mine(), group),
+            "known": self.columns.known.merged(lambda bits: merged_bits(bits, group)).to_raw(),
         }  # fmt: skip
 
     def from_raw(self, raw: Raw) -> None:
@@ -233,6 +243,7 @@ class AnomalyWatcher(Watcher):
     def _go_on(self, raw: Raw, layout: JobLayout) -> str | None:
         """Go on from a state; why not, where it is of something else, and the watch begins anew."""
         assert self.signals is not None
+        assert self._job is not None
         if raw.get("version") != VERSION:
             return f"its state is of version {raw.get('version')}, not {VERSION}"
         if (raw.get("features"), raw.get("dense")) != (list(layout.features), list(layout.dense)):
@@ -242,9 +253,12 @@ class AnomalyWatcher(Watcher):
             self.signals.from_raw(raw["signals"])
             self.samples = samples_of(raw["samples"], rank, layout.ranks, self.samples.most)
             self.sums.from_raw(raw["sums"], layout)
+            self.columns.known.from_raw(raw["known"])
+            self.columns.go_on(raw["columns"], rank, layout.ranks)
             self._acted = raw["acted"]
         except (CorruptFile, LookupError, TypeError, ValueError) as error:
             self.signals, self.sums = self._new_signals(layout), SumsOnTheirWay()
+            self.columns = columns_of(self._job, layout, self.settings.every)
             return str(error)
         for hot in self.signals.hot.values() if rank else ():
             hot.forget_counts()  # rank 0 has them

@@ -16,6 +16,7 @@ from recsmith._random import mixed
 from recsmith.data import Batch
 from recsmith.files import Raw
 from recsmith.plans import Plan
+from recsmith.streaming.column_sums import ColumnSums
 from recsmith.streaming.hot_sets import HotSet, added_up, packed, unpacked
 from recsmith.streaming.job_sums import JobLayout, JobSums
 from recsmith.streaming.repeats import SeenSamples
@@ -69,8 +70,7 @@ class RankView:
         whole = job.batch_size * layout.ranks
         lengths = [each.pooling_factor or 1.0 for each in job.source.schema.features]
         self._bounds = [min(1.0, ids / (whole * max(length, 1.0))) * WORDS for length in lengths]
-        said = number_tasks(job.run.model.tasks, job.source.schema)
-        self._chances = [at for at, name in enumerate(layout.labels) if name not in said]  # labels that are judged
+        self._chances = chances_of(job, layout)
         self._parameters = [each for each in job.sharded.model.parameters() if each.requires_grad]
         self._last = STEPS.now()
         self._steps: list[tuple[float, float, float]] = []  # seconds, waited, own of each since the look before
@@ -81,9 +81,9 @@ class RankView:
         self._steps.append((now - self._last, seen.waited_s, own))
         self._last, self.timer.seconds = now, 0.0
 
-    def sums(self, seen: Seen, samples: Batch, hot: dict[str, HotSet], sketches: Any) -> JobSums:
-        """The sums of this rank's batch. hot: sets to count, by feature. sketches: add sampled ids, where given."""
-        sums, outcome = JobSums(self.layout), seen.outcome
+    def add(self, seen: Seen, samples: Batch, sums: JobSums, hot: dict[str, HotSet], sketches: Any) -> None:
+        """Add this rank's batch to the sums of a look. hot: sets to count, by feature. sketches: add sampled ids."""
+        outcome = seen.outcome
         count = len(samples)
         sums["samples"], sums["loss"] = count, seen.loss * count
         pair = (outcome.logits, outcome.labels)
@@ -93,19 +93,14 @@ class RankView:
             sums["gradient"] = self._gradient_norm()
             sums["dense_rate"], sums["sparse_rate"] = rates(seen.job)
         self._add_ids(sums, samples, hot, sketches)
-        if count:
-            sums.add_dense(samples.dense)
-            sums.labels[:] = np.nansum(samples.labels, 0, dtype=np.float64)
         if self._steps:
             sums.ranks[self.rank] = [statistics.median(part) for part in zip(*self._steps, strict=True)]
         self._steps = []
-        return sums
 
     def _add_ids(self, sums: JobSums, samples: Batch, hot: dict[str, HotSet], sketches: Any) -> None:
         hashes = mixed(mixed(samples.sample_ids.astype(np.uint64) ^ IDS_SALT)).astype(np.float64)
         for row, name in enumerate(self.layout.features):
             bags = samples.ids[name]
-            sums.add_bags(row, bags.lengths)
             part = bags.take(np.flatnonzero(hashes < self._bounds[row]))
             watched = hot.get(name)
             hits = 0 if watched is None else watched.count(part.values)
@@ -120,6 +115,25 @@ class RankView:
         if not gradients:
             return 0.0
         return float(torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(each) for each in gradients])))
+
+
+def chances_of(job: TrainingJob, layout: JobLayout) -> list[int]:
+    """Places of the labels that are chances."""
+    said = number_tasks(job.run.model.tasks, job.source.schema)
+    return [at for at, name in enumerate(layout.labels) if name not in said]
+
+
+def columns_of(job: TrainingJob, layout: JobLayout, every: int) -> ColumnSums:
+    """What adds up the columns of a job's batches on this rank."""
+    lengths = [each.pooling_factor or 1.0 for each in job.source.schema.features]
+    return ColumnSums(layout, lengths, job.batch_size * layout.ranks, every, chances_of(job, layout))
+
+
+def merged_bits(bits: Any, group: Any) -> Any:
+    """Bits that any rank has set."""
+    found = torch.from_numpy(bits.copy())
+    dist.all_reduce(found, op=dist.ReduceOp.MAX, group=group)
+    return found.numpy()
 
 
 def rates(job: TrainingJob) -> tuple[float, float]:

@@ -1,0 +1,212 @@
+"""Which columns of a job's data are not what they were: labels, dense columns, bags and ids, each a watched level.
+
+F features, D dense columns, L labels, n levels
+"""
+
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from recsmith._types import Floats, Ints
+from recsmith.streaming.detectors.plain_state import PlainState
+from recsmith.streaming.id_levels import IdShares, agreement
+from recsmith.streaming.job_sums import JobLayout, JobSums
+from recsmith.streaming.levels import Levels, Mask
+
+LEVELS = ("label_rate", "missing_values", "corrupt_samples", "dense_mean", "dense_spread", "bag_length", "new_ids",
+          "joined_rows")  # fmt: skip
+LABEL, SPREAD, LENGTH = 1.5, 2.5, 1.3  # factors that matter: of a label's mean, of a deviation, of ids in a bag
+SHARE, MEAN = 0.1, 0.5  # moves that matter: of a share of missing values, and of a mean in deviations of its column
+CORRUPT, NEW = 0.02, 0.15  # moves that matter of the share of corrupt samples, and of new ids
+OTHER = 0.05  # how far shares of ids moved that matters, as the sum of (now - before)^2 / before over their buckets
+AGREED, LOST = 2.0, 0.5  # deviations by which a column goes with the label; the part of them below which it does not
+PRESENT = 30  # values of a dense column beside 0 in a look, of which mean and deviation are taken
+CHECKED = 8  # ids of a look, of which a share of new ones is taken
+SMALLEST = 1e-9  # a deviation of a dense column, relative to its mean: of one that is constant
+LARGEST_LOG = 700.0  # of a deviation: beyond, it is no number that a column has
+
+
+class Fault(NamedTuple):
+    """Something that broke: of which kind, in which column, what it is now, since how many looks, what it was."""
+
+    kind: str
+    of: str
+    because: str
+    looks: int = 0
+    then: str = ""
+
+
+class ColumnLevels(PlainState):
+    """The levels of all labels, dense columns and features of a job."""
+
+    STATE = ("levels", "shares")
+
+    def __init__(self, layout: JobLayout) -> None:
+        self.layout = layout
+        labels, dense, features = layout.labels, layout.dense, layout.features
+        parts = {
+            "label": labels, "lacks": labels, "zeros": dense, "mean": dense, "spread": dense, "corrupt": ("",),
+            "empty": features, "length": features, "new": features, "other": features,
+            "with": (*features, *dense), "all": ("",),
+        }  # fmt: skip
+        starts = np.cumsum([0, *(len(names) for names in parts.values())]).tolist()
+        self._parts = {part: slice(*starts[at : at + 2]) for at, part in enumerate(parts)}
+        self.levels = Levels([f"{part}/{name}" for part, names in parts.items() for name in names])
+        self.shares = IdShares(len(features))
+
+    def faults(self, sums: JobSums) -> Iterator[Fault]:
+        """What moved by this look."""
+        if not sums["rows"]:
+            return
+        values, noise = np.full(len(self.levels.names), np.nan), np.zeros(len(self.levels.names))
+        spreads = self._measure(sums, values, noise)
+        usual, before = self.levels.usual.copy(), self.levels.known
+        moved = self.levels.add(values, noise) & before
+        matter = self._matters(usual, self.levels.now, spreads)
+        found = {part: np.flatnonzero(moved[at] & matter[part]) for part, at in self._parts.items() if part in matter}
+        for part, places in found.items():
+            for place in places.tolist() if part in TEXTS else ():
+                yield self._told(part, place, usual, values)
+        if len(found["with"]) or len(found["all"]):
+            yield from self._joined(found["with"], usual)
+
+    # --- measuring -------------------------------------------------------------------------------------------------
+
+    def _measure(self, sums: JobSums, values: Floats, noise: Floats) -> Floats:
+        """Fill in the value of each level (n,), and the deviation of shares (n,); the deviations of columns (D,)."""
+        parts, rows = self._parts, sums["rows"]
+        total, present, _ = sums.labels.T
+        with np.errstate(divide="ignore", invalid="ignore"):
+            values[parts["label"]] = total / present
+            values[parts["lacks"]] = 1 - present / rows
+            bags, lookups, empty = sums.features[:, 1], sums.features[:, 0], sums.features[:, 8]
+            values[parts["empty"]], values[parts["length"]] = empty / bags, lookups / bags
+            checked = sums.features[:, 9]
+            values[parts["new"]] = np.where(checked >= CHECKED, sums.features[:, 10] / checked, np.nan)
+            mean, spread = self._dense(sums, rows)
+        values[parts["zeros"]], values[parts["mean"]] = sums.dense[:, 2] / rows, mean
+        values[parts["spread"]] = np.log(spread)
+        values[parts["corrupt"]] = sums["corrupt"] / (rows + sums["corrupt"])
+        values[parts["other"]], features = self.shares.look(sums.buckets, sums.judged)
+        values[parts["with"]] = each = np.concatenate([features, agreement(sums.dense, sums.judged)])
+        values[parts["all"]] = self._together(each)
+        counts = {"label": present, "lacks": rows, "zeros": rows, "corrupt": rows, "empty": bags, "new": checked}
+        for part, count in counts.items():
+            at = parts[part]
+            noise[at] = _noise(self.levels.usual[at], np.broadcast_to(count, noise[at].shape))
+        return spread
+
+    def _together(self, each: Floats) -> float:
+        """By how many deviations labels go with all columns together, each as usual; NaN where none is known to."""
+        at = self._parts["with"]
+        usual = np.where(self.levels.known[at] & np.isfinite(each), self.levels.usual[at], 0.0)
+        length = math.sqrt(float(usual @ usual))
+        return float(usual @ np.where(usual == 0, 0.0, each)) / length if length >= AGREED else math.nan
+
+    def _dense(self, sums: JobSums, rows: float) -> tuple[Floats, Floats]:
+        """(mean, deviation) of the values beside 0 of each dense column (D,); NaN where they are few."""
+        total, squares, zeros, _ = sums.dense.T
+        present = np.where(rows - zeros >= PRESENT, rows - zeros, np.nan)
+        mean = total / present
+        spread = np.sqrt(np.maximum(squares / present - mean * mean, 0.0))
+        spread = np.maximum(spread, SMALLEST * (1 + np.abs(mean)))
+        fine = np.isfinite(mean) & np.isfinite(spread)
+        return np.where(fine, mean, np.nan), np.where(fine, spread, np.nan)
+
+    def _matters(self, usual: Floats, now: Floats, spread: Floats) -> dict[str, Mask]:
+        """Which levels moved by as much as matters, by part."""
+        before = {part: usual[at] for part, at in self._parts.items()}
+        after = {part: now[at] for part, at in self._parts.items()}
+        low, high = np.minimum(before["label"], after["label"]), np.maximum(before["label"], after["label"])
+        widest = np.fmax(np.exp(np.minimum(before["spread"], LARGEST_LOG)), spread)
+        moved = {part: np.abs(after[part] - before[part]) for part in self._parts}
+        lengths = np.maximum(before["length"], 1e-9), np.maximum(after["length"], 1e-9)
+        return {
+            "label": (high > LABEL * low) | (1 - low > LABEL * (1 - high)),
+            "lacks": moved["lacks"] > SHARE, "zeros": moved["zeros"] > SHARE, "empty": moved["empty"] > SHARE,
+            "corrupt": after["corrupt"] - before["corrupt"] > CORRUPT, "mean": moved["mean"] > MEAN * widest,
+            "spread": moved["spread"] > math.log(SPREAD),
+            "length": np.maximum(lengths[0] / lengths[1], lengths[1] / lengths[0]) > LENGTH,
+            "new": after["new"] - before["new"] > NEW, "other": after["other"] - before["other"] > OTHER,
+            "with": _lost(before["with"], after["with"]), "all": _lost(before["all"], after["all"]),
+        }  # fmt: skip
+
+    # --- telling ---------------------------------------------------------------------------------------------------
+
+    def _told(self, part: str, place: int, usual: Floats, now: Floats) -> Fault:
+        """The fault that a level shows, which then adds up anew."""
+        at = self._parts[part].start + place
+        looks, before, after = int(self.levels.run[at]), float(usual[at]), float(now[at])
+        name = self.levels.names[at].partition("/")[2]
+        self.levels.told(np.array([at]))
+        kind, *texts = TEXTS[part]
+        if part == "spread":
+            before, after = _of_log(before), _of_log(after)
+        text, then = (each.format(name=name, now=after, before=before) for each in texts)
+        return Fault(kind, name, text, looks, then)
+
+    def _joined(self, found: Ints, usual: Floats) -> Iterator[Fault]:
+        """Columns that go with the label no more; of most of them at once it is the label that is of other rows."""
+        at, everything = self._parts["with"], self._parts["all"].start
+        before, now, run = usual[at], self.levels.now[at], self.levels.run[at]
+        part = np.where(_lost(before, now, least=0.0) & (run > 0), before**2, 0.0)
+        strongest = int(np.argmax(before**2))
+        if 2 * (part.sum() - part[strongest]) > (before @ before) - before[strongest] ** 2:
+            looks = int(max(self.levels.run[everything], run[part > 0].min()))
+            self.levels.told(np.array([everything, *(at.start + found)]))
+            of = self.layout.labels[0] if len(self.layout.labels) == 1 else ""
+            what = f"label '{of}'" if of else "the labels"
+            told = f"the columns say less of {what}"
+            then = " than before: its values may be of other rows; look at how it is joined"
+            yield Fault("joined_rows", of, told, looks, then)
+            return
+        self.levels.told(at.start + found)
+        for place in found.tolist():
+            name = self.levels.names[at.start + place].partition("/")[2]
+            what = f"feature '{name}'" if place < len(self.layout.features) else f"dense column '{name}'"
+            told = f"{what} goes with the label by {abs(now[place]):.1f} deviations a look"
+            then = f", and by {abs(before[place]):.1f} before: it may be of other rows; look at how it is joined"
+            yield Fault("joined_rows", name, told, int(run[place]), then)
+
+
+def _lost(before: Floats, now: Floats, *, least: float = AGREED) -> Mask:
+    """Which columns went with the label, by so many deviations at least, and do no longer."""
+    return (np.abs(before) > least) & (now * np.sign(before) < LOST * np.abs(before))
+
+
+TEXTS = {
+    "label": ("label_rate", "label '{name}' is {now:.3g} on average",
+              ", and was {before:.3g} before: it may be lost, late or turned round; look at how it is joined"),
+    "lacks": ("missing_values", "{now:.0%} of the samples lack label '{name}'",
+              ", and {before:.0%} did before: look at how it is joined"),
+    "zeros": ("missing_values", "{now:.0%} of dense column '{name}' are missing (0, or no number)",
+              ", and {before:.0%} were before: look at what fills it"),
+    "mean": ("dense_mean", "the mean of dense column '{name}' is {now:.4g}",
+             ", and was {before:.4g} before: its unit or its source may be another one; look at what fills it"),
+    "spread": ("dense_spread", "the standard deviation of dense column '{name}' is {now:.4g}",
+               ", and was {before:.4g} before: its unit or its source may be another one; look at what fills it"),
+    "corrupt": ("corrupt_samples", "{now:.1%} of the samples cannot be read",
+                ", and {before:.1%} could not before: look at the newest files"),
+    "empty": ("missing_values", "{now:.0%} of the samples have no id of feature '{name}'",
+              ", and {before:.0%} had none before: look at what fills it"),
+    "length": ("bag_length", "feature '{name}' has {now:.3g} ids a sample",
+               ", and had {before:.3g} before: its lists may be cut, or joined twice; look at what fills it"),
+    "new": ("new_ids", "{now:.0%} of the ids of feature '{name}' are new",
+            ", and {before:.0%} were before: its hash or vocabulary may be another one; look at what fills it"),
+    "other": ("hot_set", "feature '{name}' reads its ids in other shares",
+              " than before: its traffic, its hash or its vocabulary may be another one; look at what fills it"),
+}  # fmt: skip
+"""What is said of each part: the kind, what it is now, then what it was, what that may mean, and where to look."""
+
+
+def _of_log(value: float) -> float:
+    return math.exp(min(value, LARGEST_LOG))
+
+
+def _noise(share: Floats, count: Floats) -> Floats:
+    """The deviation of shares of so many independent values."""
+    count = np.maximum(count, 2.0)
+    share = np.clip(share, 1 / count, 1 - 1 / count)
+    return np.sqrt(share * (1 - share) / count)

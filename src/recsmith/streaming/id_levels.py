@@ -1,0 +1,97 @@
+"""What the buckets of a feature's ids say: whether they are read in other shares, and whether they go with the label.
+
+Ids that are joined to other rows are read as often as before; what is lost is that some of them have more labels than
+others. So the labels of a look are compared with those that each bucket had before, as a column of one number.
+
+F features, K buckets, D dense columns
+"""
+
+import numpy as np
+
+from recsmith._types import Floats
+from recsmith.errors import CorruptFile
+from recsmith.streaming.detectors.plain_state import PlainState
+from recsmith.streaming.hot_sets import packed, unpacked
+from recsmith.streaming.job_sums import BUCKETS
+
+KEPT = 0.97  # of the weight of a look at the next one
+LOOKS, LABEL_LOOKS = 8, 16  # looks that shares, and labels, of buckets need
+PRIOR = 20.0  # samples of the mean label that each bucket has beside its own
+LEAST = 1e-3  # of a variance of labels, below which nothing goes with them
+
+
+class IdShares(PlainState):
+    """How many ids each bucket of each feature has as a rule, and with which labels."""
+
+    STATE = ("_kept", "_looks")
+
+    def __init__(self, features: int) -> None:
+        self._sums = np.zeros((features, 2, BUCKETS))  # ids and labels, older ones weighing less
+        self._looks = 0
+
+    def look(self, buckets: Floats, judged: Floats) -> tuple[Floats, Floats]:
+        """(how far shares moved (F,), by how many deviations labels go with ids (F,)); NaN where it is not known yet.
+
+        buckets: of a look (F, 2, K). judged: samples with labels, their sum and that of their squares (3,).
+        """
+        count, known = buckets[:, 0], self._sums[:, 0]
+        ids = count.sum(1)
+        there = (ids > 0) & (self._looks >= LOOKS) & (known.sum(1) > 0)
+        other = np.where(there, _moved(count, ids, known), np.nan)
+        with_label = np.where(there & (self._looks >= LABEL_LOOKS), self._agreement(buckets, judged), np.nan)
+        self._sums = KEPT * self._sums + buckets
+        self._looks = min(self._looks + 1, LABEL_LOOKS)
+        return other, with_label
+
+    def _agreement(self, buckets: Floats, judged: Floats) -> Floats:
+        """How far labels are from chance in the direction of what their buckets had, in deviations of chance (F,)."""
+        count, labels = buckets[:, 0], buckets[:, 1]
+        known, had = self._sums[:, 0], self._sums[:, 1]
+        variance = _label(judged)[1]
+        if not variance > LEAST * LEAST or not known.size:
+            return np.full(len(buckets), np.nan)
+        usual = had.sum(1, keepdims=True) / np.maximum(known.sum(1, keepdims=True), 1)
+        more = (had + PRIOR * usual) / (known + PRIOR) - usual
+        ids = np.maximum(count.sum(1, keepdims=True), 1)
+        more = more - (more * count).sum(1, keepdims=True) / ids
+        own = labels.sum(1, keepdims=True) / ids
+        found, spread = (more * (labels - own * count)).sum(1), np.sqrt((more * more * count).sum(1) * variance)
+        return np.where(spread > 0, found / np.maximum(spread, 1e-300), np.nan)
+
+    @property
+    def _kept(self) -> str:
+        return packed(self._sums.ravel().view(np.int64))
+
+    @_kept.setter
+    def _kept(self, text: str) -> None:
+        found = unpacked(text).view(np.float64)
+        if found.size != self._sums.size or not np.isfinite(found).all():
+            raise CorruptFile("state of a watched job holds buckets of other features, or no numbers; it is damaged")
+        self._sums = found.reshape(self._sums.shape).copy()
+
+
+def _moved(count: Floats, ids: Floats, known: Floats) -> Floats:
+    """The sum over buckets of (share - usual)^2 / usual, without what chance makes of it (F,)."""
+    usual = (known + 1) / (known.sum(1, keepdims=True) + BUCKETS)
+    expected = usual * ids[:, None]
+    squares = ((count - expected) ** 2 / np.maximum(expected, 1e-300)).sum(1)
+    return (squares - (BUCKETS - 1)) / np.maximum(ids, 1)
+
+
+def _label(judged: Floats) -> tuple[float, float]:
+    """(mean, variance) of the labels of a look."""
+    count = max(float(judged[0]), 1.0)
+    mean = float(judged[1]) / count
+    return mean, float(judged[2]) / count - mean * mean
+
+
+def agreement(dense: Floats, judged: Floats) -> Floats:
+    """By how many deviations labels go with dense columns (D,): the correlation times the root of the samples."""
+    count, (mean, variance) = max(float(judged[0]), 1.0), _label(judged)
+    total, squares, _, with_label = dense.T
+    spread = squares / count - (total / count) ** 2
+    both = with_label / count - mean * total / count
+    scale = variance * spread
+    fine = np.isfinite(scale) & (spread > 1e-12 * (1 + (total / count) ** 2)) & (variance > LEAST * LEAST)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(fine, np.sqrt(count) * both / np.sqrt(np.where(fine, scale, 1.0)), np.nan)

@@ -1,0 +1,79 @@
+"""Which ids a job has read lately, and which are new: bits by the hash of an id, which ranks can put together.
+
+A part of all ids is looked at, chosen by its hash: with all of them the bits of a period would soon be full. An id is
+new where the period before the present one did not read it (two Bloom filters of one hash, that take turns: Bloom,
+"Space/Time Trade-offs in Hash Coding with Allowable Errors", CACM 1970).
+
+n ids, F features
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from recsmith._types import Ints
+from recsmith.errors import CorruptFile
+from recsmith.streaming.detectors.plain_state import PlainState
+from recsmith.streaming.hot_sets import packed, unpacked
+
+BITS, PART = 2**13, 32  # of a feature; of so many ids one is looked at; powers of 2
+PERIOD = 32  # looks
+Bits = npt.NDArray[np.uint8]
+
+
+class KnownIds(PlainState):
+    """The ids that all features of a job read in the period before this one."""
+
+    STATE = ("looks", "_kept")
+
+    def __init__(self, features: int) -> None:
+        self.looks = 0  # of the present period
+        self._known: Bits | None = None  # (F, BITS) of the period before
+        self._read: Bits = np.zeros((features, BITS), np.uint8)  # of this one, by this rank
+
+    def count(self, rows: Ints, hashes: npt.NDArray[np.uint64]) -> Ints:
+        """How many ids of each feature are looked at, and how many of these are new (F, 2). rows: their features."""
+        features = len(self._read)
+        chosen = np.flatnonzero((hashes >> np.uint64(32)) & np.uint64(PART - 1) == 0)
+        rows, bits = rows[chosen], ((hashes[chosen] >> np.uint64(40)) & np.uint64(BITS - 1)).astype(np.int64)
+        self._read[rows, bits] = 1
+        if self._known is None:
+            return np.zeros((features, 2), np.int64)
+        new = rows[self._known[rows, bits] == 0]
+        return np.column_stack([np.bincount(rows, minlength=features), np.bincount(new, minlength=features)])
+
+    def look(self, merge: Callable[[Bits], Bits]) -> None:
+        """A look is over; at the end of a period its ids become those that are known. merge: bits of all ranks."""
+        self.looks += 1
+        if self.looks < PERIOD:
+            return
+        self._known, self._read, self.looks = merge(self._read), np.zeros_like(self._read), 0
+
+    def merged(self, merge: Callable[[Bits], Bits]) -> "KnownIds":
+        """This, with what all ranks read in this period."""
+        found = KnownIds(len(self._read))
+        found.looks, found._known, found._read = self.looks, self._known, merge(self._read)
+        return found
+
+    @property
+    def _kept(self) -> list[str]:
+        return [packed_bits(each) for each in (self._read, self._known) if each is not None]
+
+    @_kept.setter
+    def _kept(self, texts: list[str]) -> None:
+        parts = [unpacked_bits(text, self._read.shape) for text in texts]
+        self._read, self._known = parts[0], parts[1] if len(parts) > 1 else None
+
+
+def packed_bits(bits: Bits) -> str:
+    """Bits as text of a JSON file."""
+    return packed(np.packbits(bits).view("<i8"))
+
+
+def unpacked_bits(text: str, shape: tuple[int, ...]) -> Bits:
+    """Bits of `packed_bits`; CorruptFile where there are not so many."""
+    bits = np.unpackbits(unpacked(text).view(np.uint8))
+    if bits.size != int(np.prod(shape)):
+        raise CorruptFile("state of a watched job holds ids of other features; it is damaged")
+    return bits.reshape(shape).copy()
