@@ -225,9 +225,9 @@ def calm_jobs(seed: int) -> dict[str, tuple[dict[str, Any], int, Change | None]]
              "dense": 4, "seed": seed, "sessions": {"size": 4, "duplication": 0.5}}, 256, None),
         "rare labels (1 in 100), 1,024 samples": (
             {**plain(seed), "teacher": {"positive_rate": 0.01}}, 1024, None),
-        "tables of 10,000,000 rows, 512 samples, drifting truth and popularity": (
+        "tables of 10,000,000 rows, 512 samples, drifting truth": (
             {"features": named(6, num_embeddings=10_000_000), "dense": 2, "seed": seed,
-             "drift": {"kind": "rotating", "samples": 20_000_000, "of": ["ids", "popularity"]}}, 512, None),
+             "drift": {"kind": "rotating", "samples": 20_000_000, "of": ["ids"]}}, 512, None),
         "heavy tails, missing values, two labels, 256 samples": (plain(seed), 256, own_laws),
     }  # fmt: skip
 

@@ -102,6 +102,7 @@ SMALL: dict[str, tuple[str, ...]] = {
     "train_kills": ("--kills", "1"),
     "train_memory": ("--quick", "-o", "memory"),
     "transfer": (*SHIPPED, "--start", "cpu", "--epochs", "1"),
+    "watching_columns": ("calm", "--seeds", "1", "--steps", "24"),
     "watching_series": ("--seeds", "1"),
     "watching": ("ids", "--batches", "2000", "--features", "1"),
     "verification": ("--visits", "3"),

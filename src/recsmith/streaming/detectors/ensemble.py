@@ -53,7 +53,7 @@ class Ensemble(PlainState, Detector):
     ADDED = ("shift", "shift_tail", "frozen")
 
     def __init__(
-        self, *, half_life: float = 140.0, episode: int = 100, warm: int = 100, threshold: float = 9.0
+        self, *, half_life: float = 140.0, episode: int = 100, warm: int = 100, threshold: float = 8.5
     ) -> None:
         check_rules(None if half_life > 0 else f"half_life is {half_life}; it must be more than 0")
         self.warm, self.threshold = warm, threshold
