@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from recsmith.streaming.column_levels import ColumnLevels, Fault
+from recsmith.streaming.column_levels import ColumnFault, ColumnLevels
 from recsmith.streaming.detectors.plain_state import PlainState
 from recsmith.streaming.frequent_ids import FrequentIds
 from recsmith.streaming.job_sums import JobLayout, JobSums
@@ -50,11 +50,11 @@ class Causes(PlainState):
         self._late: list[list[float]] = []  # of the last looks: which rank is late, and by which part of the step
         self._waiting: dict[str, list[Any]] = {}  # [looks, fault] of features whose other hot set is not told yet
 
-    def look(self, sums: JobSums) -> list[Fault]:
+    def look(self, sums: JobSums) -> list[ColumnFault]:
         """Faults that this look shows, and no look short before."""
         self._looks += 1
         self._calm = {fault: looks + 1 for fault, looks in self._calm.items() if looks < CALM}
-        found: list[Fault] = []
+        found: list[ColumnFault] = []
         for fault in self._faults(sums):
             if self._explained(fault.kind):
                 continue
@@ -83,9 +83,9 @@ class Causes(PlainState):
         """Whether a feature is constant or empty, or one id takes much of it: its hot set then says nothing more."""
         return any(f"{kind}:{feature}" in self._calm for kind in (*EMPTIED, "frequent_id"))
 
-    def _faults(self, sums: JobSums) -> Iterator[Fault]:
+    def _faults(self, sums: JobSums) -> Iterator[ColumnFault]:
         for kind, of, because in self._certain(sums):
-            yield Fault(kind, of, because)
+            yield ColumnFault(kind, of, because)
         for fault in self.levels.faults(sums):
             if fault.kind != "hot_set":
                 if fault.kind != "joined_rows" or fault.of not in self._waiting:
@@ -97,7 +97,7 @@ class Causes(PlainState):
             if looks + 1 >= PATIENCE:
                 del self._waiting[name]
                 kind, of, because, run, then = fault
-                yield Fault(kind, of, because, run + PATIENCE, then)
+                yield ColumnFault(kind, of, because, run + PATIENCE, then)
 
     def _certain(self, sums: JobSums) -> Iterator[Seen]:
         for row, name in enumerate(self.layout.features):

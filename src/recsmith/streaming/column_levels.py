@@ -28,7 +28,7 @@ SMALLEST = 1e-9  # a deviation of a dense column, relative to its mean: of one t
 LARGEST_LOG = 700.0  # of a deviation: beyond, it is no number that a column has
 
 
-class Fault(NamedTuple):
+class ColumnFault(NamedTuple):
     """Something that broke: of which kind, in which column, what it is now, since how many looks, what it was."""
 
     kind: str
@@ -56,7 +56,7 @@ class ColumnLevels(PlainState):
         self.levels = Levels([f"{part}/{name}" for part, names in parts.items() for name in names])
         self.shares = IdShares(len(features))
 
-    def faults(self, sums: JobSums) -> Iterator[Fault]:
+    def faults(self, sums: JobSums) -> Iterator[ColumnFault]:
         """What moved by this look."""
         if not sums["rows"]:
             return
@@ -135,7 +135,7 @@ class ColumnLevels(PlainState):
 
     # --- telling ---------------------------------------------------------------------------------------------------
 
-    def _told(self, part: str, place: int, usual: Floats, now: Floats) -> Fault:
+    def _told(self, part: str, place: int, usual: Floats, now: Floats) -> ColumnFault:
         """The fault that a level shows, which then adds up anew."""
         at = self._parts[part].start + place
         looks, before, after = int(self.levels.run[at]), float(usual[at]), float(now[at])
@@ -145,9 +145,9 @@ class ColumnLevels(PlainState):
         if part == "spread":
             before, after = _of_log(before), _of_log(after)
         text, then = (each.format(name=name, now=after, before=before) for each in texts)
-        return Fault(kind, name, text, looks, then)
+        return ColumnFault(kind, name, text, looks, then)
 
-    def _joined(self, found: Ints, usual: Floats) -> Iterator[Fault]:
+    def _joined(self, found: Ints, usual: Floats) -> Iterator[ColumnFault]:
         """Columns that go with the label no more; of most of them at once it is the label that is of other rows."""
         at, everything = self._parts["with"], self._parts["all"].start
         before, now, run = usual[at], self.levels.now[at], self.levels.run[at]
@@ -160,7 +160,7 @@ class ColumnLevels(PlainState):
             what = f"label '{of}'" if of else "the labels"
             told = f"the columns say less of {what}"
             then = " than before: its values may be of other rows; look at how it is joined"
-            yield Fault("joined_rows", of, told, looks, then)
+            yield ColumnFault("joined_rows", of, told, looks, then)
             return
         self.levels.told(at.start + found)
         for place in found.tolist():
@@ -168,7 +168,7 @@ class ColumnLevels(PlainState):
             what = f"feature '{name}'" if place < len(self.layout.features) else f"dense column '{name}'"
             told = f"{what} goes with the label by {abs(now[place]):.1f} deviations a look"
             then = f", and by {abs(before[place]):.1f} before: it may be of other rows; look at how it is joined"
-            yield Fault("joined_rows", name, told, int(run[place]), then)
+            yield ColumnFault("joined_rows", name, told, int(run[place]), then)
 
 
 def _lost(before: Floats, now: Floats, *, least: float = AGREED) -> Mask:

@@ -10,7 +10,7 @@ from typing import Any
 from recsmith._types import noun
 from recsmith.errors import MissingExtra
 from recsmith.streaming.causes import Causes
-from recsmith.streaming.column_levels import LEVELS, Fault
+from recsmith.streaming.column_levels import LEVELS, ColumnFault
 from recsmith.streaming.detectors.plain_state import NamedStates, PlainState
 from recsmith.streaming.hot_sets import HotSet
 from recsmith.streaming.job_sums import JobLayout, JobSums
@@ -109,7 +109,7 @@ class JobSignals(PlainState):
                 found.append(finding)
         return [each for each in found if each.kind in self.kinds]
 
-    def _found(self, step: int, fault: Fault) -> Finding:
+    def _found(self, step: int, fault: ColumnFault) -> Finding:
         """A fault as a finding: since which step, and in one sentence."""
         since = max(step - max(fault.looks - 1, 0) * self._every, 1)
         text = f"{fault.because} since step {since:,}{fault.then}" if fault.looks else fault.because
