@@ -17,7 +17,7 @@ from recsmith.web.serving import run_log
 from recsmith.web.serving.app import make_app, make_server
 from recsmith.web.serving.operations import OPERATIONS
 from recsmith.web.serving.run_folders import RunFolders
-from recsmith.web.serving.run_log import Curve
+from recsmith.web.serving.run_log import ThinnedCurve
 from recsmith.web.serving.settings import Settings
 
 READER = "a-token-that-reads"
@@ -124,7 +124,7 @@ def test_a_look_reads_a_bounded_piece_of_a_log(tmp_path: Path, run: Path, monkey
         looks += 1
     assert looks > 1
     assert runs.view("monday").summary.step == 100
-    curve = Curve()
+    curve = ThinnedCurve()
     for step in range(10_001):
         curve.add(step, 1.0)
     assert len(curve.points) <= run_log.MOST_POINTS + 1

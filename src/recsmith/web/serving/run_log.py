@@ -40,7 +40,7 @@ class LogSoFar:
         self.inode, self.at, self.written = 0, 0, 0.0
         self.step, self.damaged, self.has_more = 0, 0, False
         self.alarms: list[RunAlarm] = []
-        self._curves: dict[str, Curve] = {}
+        self._curves: dict[str, ThinnedCurve] = {}
         self._latest: list[dict[str, Any]] = []
 
     def read_on(self) -> None:
@@ -78,7 +78,7 @@ class LogSoFar:
         if event in CURVES:
             for name in CURVES[event]:
                 if (value := number_of(raw, name)) is not None:
-                    self._curves.setdefault(f"{event} {name}", Curve()).add(step, value)
+                    self._curves.setdefault(f"{event} {name}", ThinnedCurve()).add(step, value)
         if event == "train":
             self._latest = [*self._latest[-LATEST + 1 :], raw]
         elif event in (ALARM, DONE):
@@ -121,7 +121,7 @@ class LogSoFar:
             yield answers.RunCurve(name=name, points=tuple(curve.points))
 
 
-class Curve:
+class ThinnedCurve:
     """A bounded number of points: one of every `stride` that came, and the newest."""
 
     def __init__(self) -> None:
