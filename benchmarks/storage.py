@@ -63,7 +63,7 @@ class Soak:
                 files = store.upload(made, [made / each for each in FILES], attempt)
                 store.publish(PublishedFolder(name=name, attempt=attempt, files=tuple(files)), 2, JOB)
             except RecSmithError as error:
-                self.counts["given up at the deadline"] += 1
+                self.counts["other errors"] += 1
                 print(error, flush=True)
                 continue
             self.published = step
@@ -85,7 +85,9 @@ class Soak:
                 store.fetch(newest, target)
             except RecSmithError as error:
                 gone = "no such bucket or object" in str(error)
-                self.counts["replaced while it was read" if gone else "given up at the deadline"] += 1
+                self.counts["replaced while it was read" if gone else "other errors"] += 1
+                if not gone:
+                    print(error, flush=True)
                 continue
             step = int(newest.name.partition("-")[2])
             right = all((target / name).read_bytes() == content(step, name) for name in FILES)

@@ -125,14 +125,7 @@ class FolderStore:
 
         Later ones of its kind are removed, too: they are trained again. job: of the try; what it could not finish goes.
         """
-        there = {str(each.relative_to(self.at)): each.stat() for each in self.at.rglob("*")}
-        for file in made.files:
-            found = there.get(f"{made.attempt}/{file.name}")
-            if found is None or found.st_size != file.bytes:
-                size = "missing" if found is None else f"{found.st_size:,} bytes"
-                raise RecSmithError(
-                    f"'{self.at / made.attempt / file.name}' is {size} in the store, and {file.bytes:,} were put there"
-                )
+        there = self._objects_with(made)
         before = self.folders()
         others = [each for each in before.values() if each.kind != made.kind]
         older = [each for each in before.values() if each.kind == made.kind and each.name < made.name]
@@ -164,6 +157,20 @@ class FolderStore:
             os.sync()
             shutil.rmtree(target, ignore_errors=True)
             partial.rename(target)
+
+    def _objects_with(self, made: PublishedFolder) -> dict[str, StoredFile]:
+        """The objects at the address, among them all of a try; what is missing is looked for three times."""
+        problem = ""
+        for _ in range(TAKES):
+            there = {str(each.relative_to(self.at)): each.stat() for each in self.at.rglob("*")}
+            sizes = ((file, there.get(f"{made.attempt}/{file.name}")) for file in made.files)
+            wrong = next(((file, found) for file, found in sizes if not found or found.st_size != file.bytes), None)
+            if wrong is None:
+                return there
+            size = "missing" if wrong[1] is None else f"{wrong[1].st_size:,} bytes"
+            name = self.at / made.attempt / wrong[0].name
+            problem = f"'{name}' is {size} in the store, and {wrong[0].bytes:,} were put there"
+        raise RecSmithError(f"{problem}; look whether somebody else removes objects there")
 
     def _remove(self, attempts: set[str]) -> None:
         """Remove tries that no index names; what a store refuses now goes the next time."""
