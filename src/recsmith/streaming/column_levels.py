@@ -153,7 +153,8 @@ class ColumnLevels(PlainState):
         before, now, run = usual[at], self.levels.now[at], self.levels.run[at]
         part = np.where(_lost(before, now, least=0.0) & (run > 0), before**2, 0.0)
         strongest = int(np.argmax(before**2))
-        if 2 * (part.sum() - part[strongest]) > (before @ before) - before[strongest] ** 2:
+        others = part.sum() - part[strongest], before @ before - before[strongest] ** 2
+        if part[strongest] and 2 * others[0] > others[1]:
             looks = int(max(self.levels.run[everything], run[part > 0].min()))
             self.levels.told(np.array([everything, *(at.start + found)]))
             of = self.layout.labels[0] if len(self.layout.labels) == 1 else ""
