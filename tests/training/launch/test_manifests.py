@@ -65,7 +65,7 @@ def test_the_script_of_slurm_trains_on_two_machines_and_waits_again_until_the_mo
     )  # fmt: skip
     assert made.exit_code == 0
     script = (tmp_path / "train.sbatch").read_text()
-    assert {"--nodes=2", "--ntasks-per-node=1", "--time=2:00:00", "--signal=TERM@60", "--requeue"} <= set(
+    assert {"--nodes=2", "--ntasks-per-node=1", "--time=2:00:00", "--signal=B:TERM@60", "--requeue"} <= set(
         words_of(script)
     )
     log = tmp_path / "scontrol"
@@ -82,23 +82,41 @@ def test_the_script_of_slurm_trains_on_two_machines_and_waits_again_until_the_mo
     assert load_plan(tmp_path / "out" / "plan.json").cluster.world_size == 2
 
 
-def test_what_ends_without_a_model_waits_in_the_queue_again(run: Run, tmp_path: Path):
+@pytest.mark.parametrize(
+    ("torchrun", "ended", "status", "again"),
+    [
+        ("trap 'echo saved; exit 1' TERM; echo up; while :; do sleep 0.05; done", True, 0, True),
+        ("exit 0", False, 0, True),
+        ("exit 7", False, 7, False),
+    ],
+)
+def test_a_job_that_was_asked_to_end_waits_in_the_queue_again_and_one_that_failed_does_not(
+    run: Run, tmp_path: Path, torchrun: str, ended: bool, status: int, again: bool
+):
     script = slurm_script(run, "run.yaml", (), JobPlace(gpu=False))
     path = stand_ins(tmp_path / "bin")
-    (tmp_path / "bin" / "torchrun").write_text("#!/bin/bash\nexit 0\n")
+    (tmp_path / "bin" / "srun").write_text('#!/bin/bash\nexec "$@"\n')
+    (tmp_path / "bin" / "torchrun").write_text(f"#!/bin/bash\n{torchrun}\n")
     (tmp_path / "bin" / "torchrun").chmod(0o755)
     log = tmp_path / "scontrol"
     environment = {**os.environ, "PATH": path, "SLURM_NNODES": "1", "SLURM_JOB_ID": "77", "SLURM_JOB_NODELIST": "here",
                    "SCONTROL_LOG": str(log)}  # fmt: skip
-    subprocess.run(["bash", "-c", script], env=environment, check=True, timeout=60)
-    assert log.read_text() == "requeue 77\n"
+    with subprocess.Popen(["bash", "-c", script], env=environment, stdout=subprocess.PIPE, text=True) as started:
+        assert started.stdout is not None
+        if ended:
+            assert started.stdout.readline() == "up\n"
+            started.terminate()
+            assert started.stdout.readline() == "saved\n"
+        assert started.wait(60) == status
+    assert log.exists() == again
+    assert not again or log.read_text() == "requeue 77\n"
 
 
 def test_settings_and_paths_with_blanks_and_quotes_stay_words(run: Run):
     odd = replace(run, output="/out of 'here'; rm -rf x")
     script = slurm_script(odd, "my run.yaml", ("data.batch_size=8", "output=$(id)"), JobPlace(queue="gpus"))
     assert "-m recsmith train 'my run.yaml' --set data.batch_size=8 --set 'output=$(id)'" in script
-    assert """[ -e '/out of '"'"'here'"'"'; rm -rf x'/model ]""" in script
+    assert """[ ! -e '/out of '"'"'here'"'"'; rm -rf x'/model ]""" in script
     assert "--partition=gpus" in words_of(script)
 
 

@@ -102,7 +102,7 @@ def slurm_script(run: Run, run_file: str, settings: tuple[str, ...], place: JobP
         *([] if place.memory_bytes is None else [f"--mem={-(-place.memory_bytes // MEGABYTE)}M"]),
         *([] if place.time_s is None else [f"--time={_minutes(place.time_s)}"]),
         *([] if place.queue is None else [f"--partition={place.queue}"]),
-        f"--signal=TERM@{place.grace_s}", "--requeue", "--open-mode=append",
+        f"--signal=B:TERM@{place.grace_s}", "--requeue", "--open-mode=append",
     ]  # fmt: skip
     words = ["recsmith", "train", run_file, *(word for each in settings for word in ("--set", each))]
     lines = [
@@ -114,9 +114,15 @@ def slurm_script(run: Run, run_file: str, settings: tuple[str, ...], place: JobP
         "port=$((20000 + SLURM_JOB_ID % 20000))  # jobs that share a machine meet at different ones",
         f'srun torchrun --nnodes "$SLURM_NNODES" --nproc-per-node {place.per_node} --rdzv-backend c10d \\',
         f'    --rdzv-endpoint "$head:$port" --rdzv-id "$SLURM_JOB_ID" --max-restarts {place.restarts} \\',
-        f"    -m {shlex.join(words)}",
-        "# at the limit of time the job has saved, and waits in the queue again until the model is there",
-        f'[ -e {shlex.quote(run.output)}/model ] || scontrol requeue "$SLURM_JOB_ID"',
+        f"    -m {shlex.join(words)} &",
+        "# at the limit of time the ranks are asked to end and save; a job without a model waits in the queue again",
+        "job=$! ended= status=0",
+        """trap 'ended=1; kill -TERM "$job"' TERM""",
+        'wait "$job" || status=$?',
+        '[ -z "$ended" ] || { status=0; wait "$job" || status=$?; }  # the first wait ended with the signal',
+        f"[ ! -e {shlex.quote(run.output)}/model ] || exit 0",
+        '[ -n "$ended" ] || [ "$status" = 0 ] || exit "$status"  # a run that fails would fail again',
+        'scontrol requeue "$SLURM_JOB_ID"',
     ]
     return "\n".join(lines) + "\n"
 
