@@ -70,7 +70,16 @@ def recsmith_says(package: Path, *words: str) -> subprocess.CompletedProcess[str
 
 def test_the_command_line_plans_with_them_and_lists_them(package: Path):
     done = recsmith_says(
-        package, "plan", "criteo-kaggle", "-c", "h100:2", "--planner", "restarts", "--cost-model", "read_bytes"
+        package,
+        "plan",
+        "criteo-kaggle",
+        "-c",
+        "h100:2",
+        "--planner",
+        "restarts",
+        "--cost-model",
+        "read_bytes",
+        "-v",
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert "cost model read_bytes" in done.stdout

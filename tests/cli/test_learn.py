@@ -156,7 +156,7 @@ def test_a_plan_under_a_model_of_ones_own_says_how_far_it_was_off(run: Run) -> N
     work = {"schema": "recsmith/workload/1", "batch_size": 64, "optimizer": "rowwise_adagrad", "tables": tables}
     Path("work.json").write_text(json.dumps(work))
     words = ("--cluster", "cpu:2", "--cost-model", "neural:mine.safetensors", "--planner", "size_greedy")
-    planned = run("plan", "work.json", *words, "-o", "plan.json")
+    planned = run("plan", "work.json", *words, "-v", "-o", "plan.json")
     assert planned.code == 0, planned.err
     assert f"error {off}" in " ".join(planned.out.split())
     assert f"error {off}" in " ".join(run("simulate", "plan.json").out.split())
