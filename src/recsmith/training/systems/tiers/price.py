@@ -14,9 +14,9 @@ from recsmith.units import counted, format_size, format_time
 from recsmith.workloads.workload import AHEAD
 
 # Of a lookup from a file that the operating system has in memory (benchmarks/fetch_rates.py):
-TABLE_S = 7e-4  # of a table with a cache: its threads, and which slots it may take
+TABLE_S = 4e-4  # of a table with a cache: its threads, and which slots it may take
 CACHED_ID_S = 8e-8  # of an id: its slot
-FETCH_S = 6e-7  # of an id whose row the cache lacks
+FETCH_S = 6.5e-7  # of an id whose row the cache lacks
 
 
 def fetch_s(tables: float, ids: float, missed: float) -> float:
