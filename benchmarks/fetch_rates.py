@@ -3,9 +3,9 @@
     python benchmarks/fetch_rates.py                 # nine shapes of tables in files, 40 batches each; a minute
     python benchmarks/fetch_rates.py --batches 12
 
-The figures of training/systems/tiers/price.py, seconds of a table, of an id and of a lookup whose row a cache lacks, lie
-between what two runs found by least squares of relative errors over the odd shapes. The table shows all shapes. The time of
-a shape is the least of its batches after the cache is full, by the clock, on one core.
+The figures of training/systems/tiers/price.py, seconds of a table, of an id and of a lookup whose row a cache lacks,
+lie between what two runs found by least squares of relative errors over the odd shapes. The table shows all shapes. The
+time of a shape is the least of its batches after the cache is full, by the clock, on one core.
 """
 
 import argparse
