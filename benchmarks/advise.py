@@ -21,6 +21,7 @@ import io
 import json
 import os
 import shutil
+import signal
 import statistics
 import sys
 import tempfile
@@ -318,6 +319,7 @@ def main() -> None:
     parser.add_argument("--movielens", default=MOVIELENS, help="folder of ml-latest-small")
     parser.add_argument("--most-load", type=float, default=2.5)
     chosen = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # which ends the ranks, too
     if chosen.what == "measure":
         measure(chosen)
     elif chosen.what == "table":
