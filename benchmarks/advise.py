@@ -195,6 +195,13 @@ def as_rank(file: Path) -> None:
 
     BasePipeline.__call__ = noted  # type: ignore[method-assign]
     join_group("gloo")
+    warming = {**asked["trainings"][0]["run"], "steps": 3 * WARM}  # the first run of a process is slower than others
+    with redirect_stderr(io.StringIO()):
+        train_on_rank(warming)
+    dist.barrier()
+    if rank == 0:
+        shutil.rmtree(warming["output"], ignore_errors=True)
+    dist.barrier()
     for each in asked["trainings"]:
         load = wait_until_idle(asked["most_load"]) if rank == 0 else 0.0
         dist.barrier()
