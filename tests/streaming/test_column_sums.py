@@ -118,4 +118,4 @@ def test_states_that_cannot_be_are_refused() -> None:
     with pytest.raises(CorruptFile, match="ids of other features"):
         KnownIds(2).from_raw(KnownIds(3).to_raw())
     with pytest.raises(CorruptFile, match="it is of other columns"):
-        Causes(LAYOUT).levels.levels.from_raw({"_kept": [packed(np.zeros(3)), packed(np.zeros(3))]})
+        Causes(LAYOUT).levels.levels.from_raw({"_kept": [packed(np.zeros(3, np.int64))] * 2})
