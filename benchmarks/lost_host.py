@@ -27,6 +27,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from train_kills import parents_of_processes  # type: ignore[import-not-found]
 from two_networks import INTERFACE, Host, _namespace, why_not  # type: ignore[import-not-found]
 
 NAMES = ("a", "b", "c")
@@ -144,13 +145,7 @@ class Hosts:
 
 def below(pid: int) -> list[int]:
     """All processes below one."""
-    parents: dict[int, int] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            except (OSError, IndexError):
-                continue
+    parents = parents_of_processes()
     found, last = list[int](), [pid]
     while last := [child for child, parent in parents.items() if parent in last]:
         found += last

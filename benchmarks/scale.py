@@ -2,6 +2,7 @@
 
     python benchmarks/scale.py
     python benchmarks/scale.py growth     # the last table alone
+    python benchmarks/scale.py files      # the plan file of 100,000 tables on 4,096 devices: written, and read
 
 Every time is the CPU seconds of the whole command, start of Python to exit, all its threads together. Generated tables
 (seed 0): rows log-uniform in 100 .. 3e7, dims 8 .. 256, pooling factors log-uniform in 0.5 .. 50; batch 2,048 (256 on
@@ -83,6 +84,20 @@ def growth(sizes: Sequence[tuple[int, str, int]], *more: str) -> list[tuple[floa
     return points
 
 
+def files() -> None:
+    """What the plan file of the largest size takes to write and to read."""
+    count, cluster, batch = SIZES[-1]
+    print("| command | CPU s | peak (MB) |\n|---|---|---|")
+    with tempfile.TemporaryDirectory() as folder:
+        tables, plan = Path(folder) / "tables.json", Path(folder) / "plan.json"
+        generate(count, batch, tables)
+        planned = ["plan", str(tables), "--cluster", cluster, "--cost-model", "torchrec", "-o", str(plan)]
+        for words in (planned, ["simulate", str(plan)]):
+            seconds, peak, _ = measure(words)
+            print(f"| `recsmith {words[0]}` | {seconds:.1f} | {peak:,.0f} |", flush=True)
+        print(f"\nThe file has {plan.stat().st_size / 1e6:.0f} MB.")
+
+
 def _after(mark: str, output: str, *, before: bool = False) -> str:
     """What the first line with a mark says after it, up to a bracket, or the word before it."""
     head, _, tail = output.partition(mark)
@@ -90,6 +105,9 @@ def _after(mark: str, output: str, *, before: bool = False) -> str:
 
 
 if __name__ == "__main__":
+    if "files" in sys.argv[1:]:
+        files()
+        sys.exit()
     if "growth" not in sys.argv[1:]:
         starts()
         growth(SIZES)

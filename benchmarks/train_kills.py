@@ -82,8 +82,8 @@ def records(folder: Path, rank: int) -> list[tuple[int, int, list[int]]]:
     return made  # type: ignore[return-value]
 
 
-def ranks_of(process: int) -> list[int]:
-    """Processes of ranks below a launcher: children of its torchrun agent."""
+def parents_of_processes() -> dict[int, int]:
+    """The parent of each process of this machine."""
     parents: dict[int, int] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -91,6 +91,12 @@ def ranks_of(process: int) -> list[int]:
                 parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
             except (OSError, IndexError):
                 continue
+    return parents
+
+
+def ranks_of(process: int) -> list[int]:
+    """Processes of ranks below a launcher: children of its torchrun agent."""
+    parents = parents_of_processes()
     agents = [child for child, parent in parents.items() if parent == process]
     return [child for child, parent in parents.items() if parent in agents]
 

@@ -1,13 +1,12 @@
 """One line that says that a command lives: on a terminal alone, after a while, gone before the result."""
 
-import os
-import pty
 import re
 import subprocess
 import sys
 import time
 
 import pytest
+from support.terminals import on_terminal
 
 from recsmith.cli import live as module
 from recsmith.cli.live import LiveLine, live, running
@@ -28,26 +27,8 @@ print("result")
 """
 
 
-def on_terminal(code: str, **environment: str) -> str:
-    """What a program prints on a terminal, with its signs."""
-    ours, theirs = pty.openpty()
-    kept = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS")}
-    process = subprocess.Popen([sys.executable, "-c", code], stdin=theirs, stdout=theirs, stderr=theirs,
-                               env={**kept, "TERM": "xterm", **environment})  # fmt: skip
-    os.close(theirs)
-    blocks: list[bytes] = []
-    try:
-        while block := os.read(ours, 65536):
-            blocks.append(block)
-    except OSError:  # the end of the last who wrote
-        pass
-    os.close(ours)
-    assert process.wait() == 0
-    return b"".join(blocks).decode().replace("\r\n", "\n")
-
-
 def test_a_terminal_sees_one_line_that_counts_and_leaves():
-    seen = on_terminal(LONG)
+    seen = on_terminal("-c", LONG).replace("\r\n", "\n")
     assert seen.startswith("\r\x1b[Krecsmith: planning, 0 s")
     assert "recsmith: planning, 1 s: best step 2 ms; Ctrl-C ends with it" in seen
     above, _, after = seen.partition("\x1b[33m\x1b[1mrecsmith:\x1b[0m note: a table is odd\n")
@@ -57,7 +38,7 @@ def test_a_terminal_sees_one_line_that_counts_and_leaves():
 
 
 def test_no_color_leaves_the_colours_out():
-    seen = on_terminal(LONG, NO_COLOR="1")
+    seen = on_terminal("-c", LONG, NO_COLOR="1").replace("\r\n", "\n")
     assert "recsmith: note: a table is odd\n" in seen
     assert re.sub(r"\x1b\[K", "", seen).count("\x1b") == 0
 

@@ -6,7 +6,6 @@ import os
 import pty
 import re
 import struct
-import subprocess
 import sys
 import termios
 import time
@@ -22,6 +21,7 @@ from feeding.support import STATUS
 from support.build import cluster, made_plan, placed, plan_of, table, workload
 from support.printed import line_of, text_of
 from support.systems import has_command
+from support.terminals import on_terminal
 
 from recsmith import plan
 from recsmith.adapters.reshard import Resharded, StateChange, TableChange
@@ -224,22 +224,8 @@ def test_every_command_is_here():
 
 @pytest.mark.parametrize("columns", WIDTHS)
 def test_a_real_terminal_says_its_width_itself(columns: int, inputs: dict[str, str]):
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
-    environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES", "NO_COLOR")}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "recsmith", "simulate", inputs["plan"]], stdin=theirs, stdout=theirs, stderr=theirs,
-        env=environment | {"TERM": "xterm"},
-    )  # fmt: skip
-    os.close(theirs)
-    blocks: list[bytes] = []
-    try:
-        while block := os.read(ours, 65536):
-            blocks.append(block)
-    except OSError:  # the end of the last who wrote
-        pass
-    assert process.wait() == 0
-    lines = COLOURS.sub("", b"".join(blocks).decode()).replace("\r", "").splitlines()
+    said = on_terminal("-m", "recsmith", "simulate", inputs["plan"], columns=columns)
+    lines = COLOURS.sub("", said).replace("\r", "").splitlines()
     assert max(map(len, lines)) <= columns
     assert any("capacity" in line for line in lines) == (columns == 120)
 

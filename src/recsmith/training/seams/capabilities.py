@@ -21,22 +21,7 @@ ROWS, EXCHANGE, COPIES = "where the rows of tables are", "when ids cross ranks",
 BETWEEN, LOSS, START = "what is done between steps", "the loss of a sample", "the weights at the start"
 CHECKPOINTS = "where checkpoints are"
 OF_ONE_MODEL = Capabilities(
-    {
-        TABLES,
-        BAGS,
-        IDS,
-        ROWS,
-        LAYERS,
-        LAYER_WEIGHTS,
-        STEP,
-        ORDER,
-        PRODUCTS,
-        COPIES,
-        BETWEEN,
-        LOSS,
-        START,
-        CHECKPOINTS,
-    }
+    {TABLES, BAGS, IDS, ROWS, LAYERS, LAYER_WEIGHTS, STEP, ORDER, PRODUCTS, COPIES, BETWEEN, LOSS, START, CHECKPOINTS}
 )  # what a system that trains in another way has of a plain job, until it is tried with more
 
 # What a part may need, and another one may lack.
