@@ -32,7 +32,7 @@ from recsmith.training.job.models import Unsharded
 from recsmith.training.job.plan_rules import check_loadable, plan_limits
 from recsmith.training.run import MADE_HERE, Run
 from recsmith.training.run.refusals import check_together, device_parts
-from recsmith.training.seams.system import batches_of_a_step
+from recsmith.training.seams.system import batches_of_a_step, systems
 from recsmith.training.sources import first_batch
 from recsmith.training.tables.plain import configs_of, features_of
 from recsmith.workloads import AccessProfile, Workload
@@ -102,7 +102,7 @@ def plan_here(parts: Unsharded, ranks: int, ranks_per_host: int, before: Plan | 
 def _access(parts: Unsharded, sample: Batch) -> dict[str, AccessProfile]:
     """How often rows are read, of tables where a plan's price rests on it: those with caches, and repeated ids."""
     run, model = parts.run, parts.task
-    if run.rows != "device":
+    if any(system.counts_reads(run) for system in systems()):
         return access_of_tables(model, first_batch(parts.source, COUNTED, shuffle=True), configs_of(model))
     return {} if run.model.index_dedup == "off" else access_of_sequences(model, sample)
 

@@ -68,6 +68,10 @@ class Tiers(System):
             (SystemTold(key=self.key, on=True, said=tiers_line(run, told.plan, told.memory)),) if is_tiered(run) else ()
         )
 
+    def counts_reads(self, run: Any) -> bool:
+        """Hits of caches follow from it."""
+        return is_tiered(run)
+
     def kernel_facts(self, run: Any, plan: Plan) -> Mapping[str, Any]:
         """Rows that the cache of each table holds at least."""
         from recsmith.training.systems.tiers.shares import least_slots
