@@ -5,7 +5,7 @@
     python benchmarks/advise.py table --rows advise.jsonl            # the tables, of what is there so far
     python benchmarks/advise.py speed                                # CPU seconds of advice on tables
 
-Tables of docs/benchmarks/advise.md. The jobs were fixed before any of them was measured. Every training is a line of
+Tables of docs/advise.md. The jobs were fixed before any of them was measured. Every training is a line of
 the file of rows; what is there is not trained again, so that the command goes on where it was ended. The kinds of a job
 train one after the other in the same processes, of every other seed in the opposite order. A step is the median
 between two steps after the warm ones, by the clock on the slowest rank and in CPU seconds of the busiest one; a gain is

@@ -2,7 +2,7 @@
 
     python benchmarks/advise_ladders.py
 
-Table of docs/benchmarks/advise.md. Only what has a source that was read is here, and of that only what advice prices on
+Table of docs/advise.md. Only what has a source that was read is here, and of that only what advice prices on
 a cluster: tables, links and devices. Published gains are of whole steps, and predicted ones of what embeddings take of
 a step, so signs and order are compared, not sizes.
 """

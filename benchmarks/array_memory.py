@@ -3,7 +3,7 @@
     python benchmarks/array_memory.py peaks          # simulated peaks beside the allocator's, and CPU time, of 6 graphs
     python benchmarks/array_memory.py paper          # copies, recomputing, both and neither, on a simulated H100
 
-Tables of docs/benchmarks/array.md. Times of `paper` are simulated; nothing of it runs on a GPU.
+Tables of docs/array.md. Times of `paper` are simulated; nothing of it runs on a GPU.
 """
 
 import argparse

@@ -4,7 +4,7 @@
     python benchmarks/arrays.py pairs          # seconds of steps together and alone, in turn, and the gain predicted
     python benchmarks/arrays.py pairs --only small,mlperf
 
-Tables of docs/benchmarks/array.md. `--rows FILE` keeps what was measured, and goes on from there.
+Tables of docs/array.md. `--rows FILE` keeps what was measured, and goes on from there.
 """
 
 import argparse

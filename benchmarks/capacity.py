@@ -185,7 +185,7 @@ def sketches(quick: bool) -> None:
 
 
 def main() -> None:
-    """The tables of docs/benchmarks/capacity.md."""
+    """The tables of docs/vocabularies.md."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["served", "whole", "cost", "sketches", "one"])
     parser.add_argument("--movielens", metavar="FOLDER")

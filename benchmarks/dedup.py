@@ -1,6 +1,6 @@
 """Sequence tables whose ids are deduplicated: what a job of two CPU ranks gains, beside what planning predicts.
 
-    python benchmarks/dedup.py      # docs/benchmarks/loads.md
+    python benchmarks/dedup.py      # docs/benchmarks/sharding.md
 
 A job holds both models, with use_index_dedup and without, and trains them in turns on the same batches, so that a busy
 machine disturbs both alike; a step is counted in CPU seconds of a rank, in the median, and ends with the gradients of

@@ -6,7 +6,7 @@
     python benchmarks/dry_run.py rates                    # other jobs, which prediction/job_step.py has its figures of
     python benchmarks/dry_run.py rates --clock cpu        # by CPU time, where the machine is busy
 
-Table of docs/benchmarks/dry-run.md. Memory: the most private memory of a rank in steps after the twelfth, before
+Table of docs/benchmarks/train.md. Memory: the most private memory of a rank in steps after the twelfth, before
 which the C library gives back what the start freed, less that of the same job with tables of a few rows; beside it
 stands what the dry run tells of the one less what it tells of the other, so that program and libraries count in
 neither. Step: the median between two steps on the slowest rank, over rounds in turn. A machine of another speed is

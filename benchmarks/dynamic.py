@@ -6,7 +6,7 @@
 
 `quality` writes a line for each training and leaves out those that are there: stop it, and start it again. --scale 1 is
 10^8 raw ids of a feature in 10^6 rows, over 32 million samples; a part of it has that share of each.
-docs/benchmarks/dynamic.md shows what it found.
+docs/dynamic.md shows what it found.
 """
 
 import argparse

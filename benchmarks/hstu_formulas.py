@@ -1,4 +1,4 @@
-"""How far formulas of HSTU's layers are from what others published of GPUs (docs/benchmarks/sequences.md).
+"""How far formulas of HSTU's layers are from what others published of GPUs (docs/sequences.md).
 
 python benchmarks/hstu_formulas.py
 """

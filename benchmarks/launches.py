@@ -1,4 +1,4 @@
-"""How many of many local jobs end cleanly? The section "Launches" of docs/benchmarks/torchrec.md.
+"""How many of many local jobs end cleanly? The section "Launches" of docs/benchmarks/planning.md.
 
     python benchmarks/launches.py --count 50
 

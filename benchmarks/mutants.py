@@ -5,7 +5,7 @@
     python benchmarks/mutants.py --json found.json   also write what was found, and leave out what it holds already
 
 Each mutant is made in a temporary copy of what git tracks, so the checkout stays as it is. A mutant whose text is no
-longer in its file is an error: give it the new text. docs/testing.md holds the table of the last full run.
+longer in its file is an error: give it the new text. docs/reliability.md holds the table of the last full run.
 """
 
 import argparse

@@ -6,7 +6,7 @@
     python benchmarks/narrow.py drift -o narrow.json  # a drift, and the same models trained on: minutes, goes on
     python benchmarks/narrow.py sparse -o narrow.json # sparse copies of a model that lives: half an hour, goes on
 
-Tables of docs/benchmarks/narrow.md. What was measured stays in the file, and the same command goes on.
+Tables of docs/narrow.md. What was measured stays in the file, and the same command goes on.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""What docs/benchmarks/online.md shows: updates of a model that lives, on planted streams and on MovieLens.
+"""What docs/online.md shows: updates of a model that lives, on planted streams and on MovieLens.
 
     python benchmarks/online.py logistic -o online       # a convex model, in which future gradient has its theory
     python benchmarks/online.py drift -o online          # four kinds of drift, tables of 30, 300 and 3,000 rows

@@ -5,7 +5,7 @@
     python benchmarks/optimizers.py state       # what each rank keeps on 1, 2 and 4 ranks
     python benchmarks/optimizers.py losses      # loss at equal steps, five seeds, four rates each: minutes, goes on
 
-Tables of docs/benchmarks/optimizers.md.
+Tables of docs/optimizers.md.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Plans under a learned cost model beside plans under `analytic`, both measured (docs/benchmarks/learned-costs.md).
+"""Plans under a learned cost model beside plans under `analytic`, both measured (docs/benchmarks/learned.md).
 
     python benchmarks/planned_under.py neural:simulated-h100 --hardware simulated:h100 --count 144 -o judged.json
 

@@ -7,7 +7,7 @@
     python benchmarks/precision.py picture     # of what auc has kept: docs/pictures/precision-rates.svg
     python benchmarks/precision.py jobs        # one and two ranks, two plans, resumed: weights that differ
 
-Tables of docs/benchmarks/precision.md.
+Tables of docs/precision.md.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""What deduplicated features bring: storage, reading and steps, beside plain ones in shuffled order (docs/recd.md).
+"""What deduplicated features bring: storage, reading and steps, beside plain ones in shuffled order (docs/datasets.md).
 
     python benchmarks/recd.py -o recd.jsonl         # twelve user features and four of items, sessions of 1 to 16
     python benchmarks/recd.py --sessions 16 --ids 20 64 --samples 20000 --steps 12 -o small.jsonl

@@ -7,7 +7,7 @@
 
 Two trainers and one server, 8 tables of 100,000 rows and 32 columns, 512 samples a trainer and step. In cases that are
 called slowed each step sleeps: 0.2 s on trainer 0, and three times as long on trainer 1, as if a GPU were busy. The
-table of docs/benchmarks/remote.md.
+table of docs/remote.md.
 """
 
 import argparse

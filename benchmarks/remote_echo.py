@@ -3,7 +3,7 @@
     python benchmarks/remote_echo.py              # two minutes; rows of gRPC and Ray where they are installed
     python benchmarks/remote_echo.py --quick      # few rounds
 
-Table of docs/benchmarks/remote.md. Each transport has a server and a client, processes that do nothing else, and their
+Table of docs/remote.md. Each transport has a server and a client, processes that do nothing else, and their
 turns come round after round, so that other programs disturb all alike. A turn sends a tensor of float32 and waits until
 the same values are there again, as another tensor. Throughput is what went both ways over the median of seconds. CPU
 seconds are those of client and server; of Ray, whose store has processes of its own, they are not counted.

@@ -3,7 +3,7 @@
     python benchmarks/remote_lines.py             # counts them
     python benchmarks/remote_lines.py --run       # and trains each: two minutes, needs `pip install 'grpcio>=1.70'`
 
-Table of docs/benchmarks/remote.md. They are whole programs beside this file, and train the same model on the same data:
+Table of docs/remote.md. They are whole programs beside this file, and train the same model on the same data:
 a server with three tables under row-wise Adagrad, two synchronous trainers. A line counts where it has code that
 whoever writes the program types: not blank, no comment, no docstring, laid out by ruff at 120 columns. Parts are what
 stands under a comment `# ---`.

@@ -1,6 +1,6 @@
 """Steps of row-wise plans in TorchRec jobs of 2 and 4 CPU ranks, beside what blocks of rows let expect.
 
-    python benchmarks/row_jobs.py --movielens FOLDER      # docs/benchmarks/loads.md; about five minutes, alone
+    python benchmarks/row_jobs.py --movielens FOLDER      # docs/benchmarks/sharding.md; about five minutes, alone
 
 A job holds a model of each set and trains them in turns, so that a busy machine disturbs all alike. A step is CPU
 seconds of the busiest rank, in the median, until embeddings have their gradients: ranks that share cores wait for each

@@ -1,4 +1,4 @@
-"""The tables of docs/benchmarks/scale.md: start-up times, and how whole commands grow with tables and devices.
+"""The tables of docs/benchmarks/planning.md: start-up times, and how whole commands grow with tables and devices.
 
     python benchmarks/scale.py
     python benchmarks/scale.py growth     # the last table alone

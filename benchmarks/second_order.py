@@ -7,7 +7,7 @@
     python benchmarks/second_order.py refit      # a frozen model under drift: NE of the next period, goes on
     python benchmarks/second_order.py refit_dense    # the same of all dense layers: minutes
 
-Tables of docs/benchmarks/optimizers.md.
+Tables of docs/optimizers.md.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Is half a checkpoint ever read from a store, is one lost, and how fast is it? The page docs/benchmarks/storage.md.
+"""Is half a checkpoint ever read from a store, is one lost, and how fast is it? The page docs/launch.md.
 
     python benchmarks/storage.py soak --cuts 10000     # published and brought over lines that are cut and slow
     python benchmarks/storage.py epochs --cuts 500     # Parquet data, read over such a line

@@ -1,4 +1,4 @@
-"""What sample_workload draws from, and the exponents of docs/workloads.md: distilled, fitted and drawn.
+"""What sample_workload draws from, and the exponents of docs/files.md: distilled, fitted and drawn.
 
     python benchmarks/table_population.py sharding_stats_example.txt locality_stats_2021.txt
     python benchmarks/table_population.py ... --write    # also population.yaml and docs/pictures
@@ -187,7 +187,7 @@ def fit(kinds: tuple[TableKind, ...], counts: Counts) -> AccessRule:
 
 def population_text(drawn: TablePopulation) -> str:
     """population.yaml."""
-    lines = ["# What sample_workload draws from: written by benchmarks/table_population.py, see docs/workloads.md."]
+    lines = ["# What sample_workload draws from: written by benchmarks/table_population.py, see docs/files.md."]
     lines += [f"source: >-\n  {drawn.source}", "kinds:"]
     for kind in drawn.kinds:
         lines += [f"  - dims: {list(kind.dims)}", f"    tables: {list(kind.tables)}"]

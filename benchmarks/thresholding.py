@@ -6,7 +6,7 @@
     python benchmarks/thresholding.py boundary  # a model whose layers are split between ranks, in one process
     python benchmarks/thresholding.py auc       # of `recsmith bench train benchmarks/thresholding.yaml -o FOLDER`
 
-Tables of docs/benchmarks/thresholding.md. The first two need what two_networks.py needs, and say so where it is
+Tables of docs/thresholding.md. The first two need what two_networks.py needs, and say so where it is
 missing. The last two keep what was trained in --folder and go on from there.
 """
 

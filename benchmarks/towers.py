@@ -6,7 +6,7 @@
     python benchmarks/towers.py auc       # of plain tables and towers on generated clicks, five seeds
     python benchmarks/towers.py auc --movielens ml-latest-small
 
-Tables of docs/benchmarks/towers.md. `steps` needs what two_networks.py needs, and says so where it is missing.
+Tables of docs/towers.md. `steps` needs what two_networks.py needs, and says so where it is missing.
 """
 
 import argparse

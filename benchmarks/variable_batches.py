@@ -1,6 +1,6 @@
 """Variable batches (VBE): jobs of two CPU ranks whose features have fewer bags than samples, and what they are priced.
 
-    python benchmarks/variable_batches.py      # docs/benchmarks/loads.md; two minutes
+    python benchmarks/variable_batches.py      # docs/benchmarks/sharding.md; two minutes
 
 A KeyedJaggedTensor with stride_per_key_per_rank has a part of the samples' bags, and inverse_indices say which bag each
 sample has, as TorchRec's jobs on deduplicated batches do. The models of all parts take turns in one job; a step is CPU

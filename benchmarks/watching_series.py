@@ -1,6 +1,6 @@
 """Detectors on series of which it is known what happens: false alarms, and how many shifts, spikes and ramps are told.
 
-python benchmarks/watching_series.py --seeds 20 --first-seed 5000      # the table of docs/benchmarks/watching.md
+python benchmarks/watching_series.py --seeds 20 --first-seed 5000      # the table of docs/watch.md
 
 Each series is noise of deviation 1 around 0. A calm one has 2,000 values. In the others something happens at value
 1,000: they are 5 or 1 higher from there on, or one value is 10 higher, or within 300 values they become 5 higher.

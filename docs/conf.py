@@ -11,6 +11,7 @@ sys.path[:0] = [str(ROOT / "src"), str(DOCS)]
 
 from docstrings import as_rst  # noqa: E402
 from keys import keys_of  # noqa: E402
+from moved import write_forwards  # noqa: E402
 
 import recsmith  # noqa: E402
 
@@ -88,8 +89,15 @@ def examples_as_code(app: Any, context: Any, lines: list[str]) -> None:
     ).split("\n")
 
 
+def old_addresses(app: Any, exception: Exception | None) -> None:
+    """Addresses of pages that were merged into others."""
+    if exception is None and app.builder.format == "html":
+        write_forwards(Path(app.outdir))
+
+
 def setup(app: Any) -> None:
     """Sphinx calls this once."""
+    app.connect("build-finished", old_addresses)
     app.connect("autodoc-process-docstring", plain_docstring, priority=100)  # before napoleon
     app.connect("source-read", within_the_site)
     app.connect("source-read", with_keys)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Measure a GPU: what its cost model is trained on, how plans fare on it, and training jobs (docs/gpu.md).
+# Measure a GPU: what its cost model is trained on, how plans fare on it, and training jobs (docs/measurements.md).
 #
 #   benchmarks/gpu/collect.sh cuda:h200 results                        # all steps
 #   MINUTES=8 benchmarks/gpu/collect.sh cuda:h200 results samples      # one of them

@@ -15,7 +15,7 @@ LISTS = {  # page: how its list begins
     "docs/bounds.md": "recsmith workload sample --tables 10",
     "docs/report.md": "recsmith workload sample --tables 2000",
     "docs/verification.md": "recsmith workload sample --tables 60",
-    "docs/workloads.md": "recsmith workload sample --tables 856",
+    "docs/files.md": "recsmith workload sample --tables 856",
 }
 
 

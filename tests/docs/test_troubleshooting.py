@@ -1,4 +1,4 @@
-"""The page of troubleshooting quotes messages that RecSmith prints."""
+"""The page of questions and troubleshooting quotes messages that RecSmith prints."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "troubleshooting.md").read_text("utf-8")
+PAGE = (ROOT / "docs" / "faq.md").read_text("utf-8")
 QUOTED = sorted(
     {
         part.strip(" .;,")

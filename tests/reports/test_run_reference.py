@@ -1,4 +1,4 @@
-"""The reference of a run's keys: each has a meaning, and docs/train.md says what the nouns say."""
+"""The reference of a run's keys: each has a meaning, and docs/reference/run.md says what the nouns say."""
 
 from dataclasses import fields
 from pathlib import Path
@@ -10,7 +10,7 @@ from recsmith.reports.component_settings import component_schemas, component_tab
 from recsmith.reports.docstrings import meanings
 from recsmith.reports.run_reference import nouns, run_schema, run_tables
 
-TRAIN = Path(__file__).parents[2] / "docs" / "train.md"
+REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "run.md"
 
 
 @pytest.mark.parametrize("noun", nouns())
@@ -22,7 +22,7 @@ def test_every_key_has_a_meaning(noun: type) -> None:
 
 @needs_systems(*EVERY)
 def test_docs_have_the_reference_as_the_nouns_have_it() -> None:
-    section = TRAIN.read_text("utf-8").partition("\n## Every key\n")[2]
+    section = REFERENCE.read_text("utf-8").partition("\n## Every key\n")[2]
     assert run_tables().strip() in section
 
 
@@ -51,7 +51,7 @@ class TestComponents:
         assert not [(key, name, each.name) for key, name, ours in found for each in ours if len(each.meaning) < 5]
 
     def test_docs_have_them_as_the_classes_have_them(self) -> None:
-        section = TRAIN.read_text("utf-8").partition("\n## Every component\n")[2]
+        section = REFERENCE.read_text("utf-8").partition("\n## Every component\n")[2]
         assert component_tables().strip() in section
 
     def test_the_file_that_ships_says_what_the_classes_say(self) -> None:

@@ -18,7 +18,7 @@ PLAIN = re.compile(r"[A-Za-z_][\w./-]*")
 ROWS = 65_536  # that are looked at
 TOP = """\
 # A draft for {data}, made by `recsmith init`{seen}: correct what it got wrong.
-# Every key, with its default and meaning: docs/train.md. What it means for this data, before anything is trained:
+# Every key, with its default and meaning: docs/reference/run.md. What it means for this data, untrained:
 #   recsmith train {run} --dry-run
 schema: recsmith/run/1
 output: runs/{name}

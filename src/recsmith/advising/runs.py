@@ -22,7 +22,7 @@ from recsmith.training.run import MADE_HERE, Run, RunComms, load_run
 from recsmith.training.seams.system import batches_of_a_step, systems, use_systems
 from recsmith.workloads import Workload
 
-APART = 0.10  # of a gain: two of three that were told of runs were no farther off (docs/benchmarks/advise.md)
+APART = 0.10  # of a gain: two of three that were told of runs were no farther off (docs/advise.md)
 OnSwitch = Callable[[str], object]
 
 

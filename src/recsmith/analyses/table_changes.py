@@ -36,7 +36,7 @@ def switches_of(tables: Workload, cluster: Cluster, *, running: bool = False, ai
             name="a new plan",
             change="recsmith plan TABLES --cluster CLUSTER -o plan.json",
             quality="exact",
-            page="planning.md",
+            page="how-it-works.md",
         )
         found.append(TableSwitch(made, lambda work, where: (work, where), planned=True))
     if cluster.world_size > 1 and tables.bytes_per_value == (None, None):
@@ -44,20 +44,20 @@ def switches_of(tables: Workload, cluster: Cluster, *, running: bool = False, ai
             name="fp16 and bf16 between devices",
             change="comm_dtype: fp16 and backward_comm_dtype: bf16 (TorchRec's QCommsConfig; comms: {forward: fp16, "
             "backward: bf16} of a run)",
-            quality="not measured", page="workloads.md", rests="benchmarks/advise.md",
+            quality="not measured", page="files.md", rests="advise.md",
         )  # fmt: skip
         found.append(TableSwitch(made, _short_messages))
     if tables.index_dedup == "off" and not all(table.pooled for table in tables.tables):
         made = Switch(
             name="equal ids once", change="index_dedup: on (TorchRec's use_index_dedup of sequence tables)",
-            quality="exact but for the order in which gradients of a row are summed", page="workloads.md",
+            quality="exact but for the order in which gradients of a row are summed", page="files.md",
         )  # fmt: skip
         found.append(TableSwitch(made, lambda work, where: (replace(work, index_dedup="on"), where)))
     if any(table.data_type == "fp32" for table in tables.tables):
         made = Switch(
             name="tables in fp16", change="data_type: fp16 of every table",
             quality="fp16 was not measured; weights of bf16 alone lose up to 2.4 points of AUC at small learning rates",
-            page="precision.md", rests="benchmarks/precision.md",
+            page="precision.md", rests="precision.md",
         )  # fmt: skip
         found.append(TableSwitch(made, _half_tables))
     if other := ROW_WISE.get(tables.optimizer):
@@ -157,6 +157,6 @@ def _groups(size: int) -> TableSwitch:
     made = Switch(
         name=f"2D groups of {size} devices", of="sharding groups",
         change=f"--group-size {size} (TorchRec's DMPCollection)",
-        quality="exact where groups synchronise after every step", page="planning.md",
+        quality="exact where groups synchronise after every step", page="how-it-works.md",
     )  # fmt: skip
     return TableSwitch(made, lambda work, where: (work, sharding_group(where, size)), planned=True)

@@ -97,7 +97,7 @@ def sample(
     """Draw a workload of tables like those of a production model.
 
     Rows, dims and pooling factors follow a public report of 1,933 tables, Zipf exponents public counts of accesses
-    (docs/workloads.md). The same seed gives the same tables everywhere.
+    (docs/files.md). The same seed gives the same tables everywhere.
 
     \b
     recsmith workload sample --tables 856 --seed 0 -o pool.json

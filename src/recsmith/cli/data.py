@@ -305,7 +305,7 @@ def _of_run(data: str) -> Any:
 @click.option("--optimizer", default="rowwise_adagrad", show_default=True, metavar="NAME", help="Sparse optimizer.")
 @count_option("--samples", default=100_000, help="How many samples to count.")
 @click.option("--deduplicate", is_flag=True, default=False,
-              help="Look up distinct bags alone where features repeat (docs/recd.md).")  # fmt: skip
+              help="Look up distinct bags alone where features repeat (docs/datasets.md).")  # fmt: skip
 @click.option("-o", "--output", metavar="FILE", default="-", help="Write to a file instead of stdout.")
 @force_option
 def workload(data: str, output: str, force: bool, deduplicate: bool, **options: Any) -> None:

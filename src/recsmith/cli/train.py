@@ -19,7 +19,7 @@ WATCH_S = 2.0  # between two looks of --watch: as often as ranks write
               help="Replace a value of the run, such as data.batch_size=512; may be given several times.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Show plan, memory, predicted step and files, and train nothing.")
 @count_option("--max-restarts", default=0, least=0, help="Start ranks that failed again, from the newest checkpoint.")
-@click.option("--hosts", metavar="2..3", help="The fewest and the most hosts that train together (docs/lost-host.md).")
+@click.option("--hosts", metavar="2..3", help="The fewest and the most hosts that train together (docs/launch.md).")
 @click.option("--join", is_flag=True, help="Be one more trainer of the job with servers that runs (docs/remote.md).")
 @click.option("--capture", metavar="FOLDER", help="Capture some steps for `recsmith predict`; --set capture=FOLDER.")
 @format_option

@@ -218,7 +218,7 @@ class ValueMeaning:
 
     modulo: by feature, the rows of a table by which larger ids were divided, if only what is left of them is there.
     vocabularies: by feature, what its rows stand for, where they are those of texts or raw ids (docs/vocabularies.md).
-    transforms: of samples after that, in their order, as a spec of data has them (docs/transforms.md).
+    transforms: of samples after that, in their order, as a spec of data has them (docs/data.md).
     """
 
     modulo: dict[str, int] = field(default_factory=dict[str, int])

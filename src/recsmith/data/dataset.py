@@ -198,7 +198,7 @@ class OwnSpec:
 
 @noun
 class TransformedSpec:
-    """Data whose samples are transformed as they are read (docs/transforms.md).
+    """Data whose samples are transformed as they are read (docs/data.md).
 
     wrong: what becomes of samples that a transform has no outcome for: `stop`, or `skip`, up to max_wrong of them a
     rank and epoch beside what the data's format allows.

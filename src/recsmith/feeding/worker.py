@@ -36,8 +36,9 @@ class FeedSettings:
     """The batches of one rank from a position on. A window's batches follow from these settings and its number alone.
 
     data: a path, or a mapping with the format (docs/data.md). batch_size: samples of the rank and step. groups:
-    features whose distinct bags alone the batches hold (docs/recd.md). samples: of the data in stored order, the first
-    and the one after the last, that the position counts in; None: all. deal: by what work samples are dealt to ranks.
+    features whose distinct bags alone the batches hold (docs/datasets.md). samples: of the data in stored order, the
+    first and the one after the last, that the position counts in; None: all. deal: by what work samples are dealt to
+    ranks.
     """
 
     data: Any

@@ -120,8 +120,9 @@ SCALES = {
 """Sizes by name.
 
 check: small enough to compare with PyTorch. cpu: up to about 0.3 s of a core for an iteration. gpu: 16 GiB of weights
-and states. jobs: what one GPU of a training job serves (docs/gpu.md), in the memory of gpu. pools: all that plans of
-the shared pool of tables put on a GPU; its largest cases fit none, so it is for simulated ones, which hold no weights.
+and states. jobs: what one GPU of a training job serves (docs/measurements.md), in the memory of gpu. pools: all that
+plans of the shared pool of tables put on a GPU; its largest cases fit none, so it is for simulated ones, which hold no
+weights.
 caches: groups of the same reach whose tables share a second-level cache; cpu-caches and job-caches: such groups in the
 memory of cpu and jobs.
 """

@@ -1,4 +1,4 @@
-"""What deduplicated features save and cost of a step, before anything is trained (docs/recd.md).
+"""What deduplicated features save and cost of a step, before anything is trained (docs/datasets.md).
 
 Lookups are of fewer ids, by the learned kernels of a core. In their place the rows that repeat are found, vectors are
 given to all samples, and each collection of tables meets once more.
@@ -16,7 +16,7 @@ from recsmith.prediction.kernels import LOOKUPS, within_step
 from recsmith.prediction.speeds import bytes_per_s, core
 from recsmith.units import format_time
 
-DISTINCT_ID_S = 7e-8  # of an id: to find the rows that repeat (docs/benchmarks/recd.md, forced where none does)
+DISTINCT_ID_S = 7e-8  # of an id: to find the rows that repeat (docs/datasets.md, forced where none does)
 COLLECTION_S = 1e-3  # of one more collection: its lookup, and its part of what ranks tell each other
 MOVES = 4  # times that a pooled number is read or written where vectors are given to samples, forward and backward
 

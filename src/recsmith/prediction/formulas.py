@@ -2,7 +2,7 @@
 
 Layers take operations over what matrix units reach, and bytes over what device memory reaches. Both shares are of one
 published profile of HSTU on an H100, forward; of another, a layer of dlrm-v4 on an MI350X, forward and backward, these
-formulas say 0.54 of what was measured (docs/benchmarks/sequences.md). So they tell what a step is made of, and its
+formulas say 0.54 of what was measured (docs/sequences.md). So they tell what a step is made of, and its
 length within a factor of two.
 
 B samples of a rank, W ranks

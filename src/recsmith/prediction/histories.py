@@ -2,7 +2,7 @@
 
 Products are kernels of the learned machine, as those of other dense layers are (speeds.py). What attention takes beside
 them was fitted to 21 small shapes by CPU seconds, on a core that others used too; other shapes judge it
-(docs/benchmarks/sequences.md).
+(docs/sequences.md).
 
 B samples of a rank, n positions of a sample
 """

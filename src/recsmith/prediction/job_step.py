@@ -19,12 +19,12 @@ from recsmith.prediction.speeds import Shapes, core, layers_s
 from recsmith.units import format_time
 
 NUMBER_BYTES = 4
-ERROR = 0.25  # of a step: what ten of twelve jobs keep (docs/benchmarks/dry-run.md)
+ERROR = 0.25  # of a step: what ten of twelve jobs keep (docs/benchmarks/train.md)
 TRAINER_S = 2.5e-3  # of any step: the loop, TorchRec's pipeline, DDP, losses and scores
 FEATURE_S = 2.2e-4  # of a feature: its ids as a tensor, its part of the batch, its table in the lookup
 BAG_S = 2e-7  # of a feature of a sample: its place in the window, the batch and the tensors
 READ_ID_S = 6e-8  # of an id of a sample: read, shuffled, joined
-SENT_ID_S = 1.5e-7  # of an id that is looked up: checked, sorted by feature, sent (docs/benchmarks/recd.md)
+SENT_ID_S = 1.5e-7  # of an id that is looked up: checked, sorted by feature, sent (docs/datasets.md)
 MEETING_S = 4e-3  # of a step of several ranks: what they tell each other of sizes, and what TorchRec does around it
 OPTIMIZER_S = 2.7e-9  # of a number of dense layers: Adam, and zeros that gradients begin with (benchmarks/narrow.py)
 

@@ -26,7 +26,7 @@ from recsmith.units import format_size, format_time
 
 ID_BYTES, NUMBER_BYTES = 8, 4
 SERVER_RATE = 28e6  # bytes a second of a server of rpc, with its work on them, on two cores with two trainers: measured
-CALL_S = 0.8e-3  # of a call of rpc, of three in a step: measured (docs/benchmarks/remote.md)
+CALL_S = 0.8e-3  # of a call of rpc, of three in a step: measured (docs/remote.md)
 MOST_SLOW = 100.0  # times; one as slow as that is no trainer
 
 

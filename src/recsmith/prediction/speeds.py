@@ -1,7 +1,7 @@
 """How fast a rank computes: the one place from which every price of a training job has it.
 
 A rank on CPU is a core of the machine `cpu` that ships, whose kernels were measured (`recsmith measure kernels`) and
-learned (`recsmith learn kernels`); docs/benchmarks/predict.md says how far they are off. Of GPUs a speed is assumed.
+learned (`recsmith learn kernels`); docs/predict.md says how far they are off. Of GPUs a speed is assumed.
 
 B samples of a rank, i inputs and o outputs of a layer
 """

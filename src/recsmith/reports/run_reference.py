@@ -1,6 +1,6 @@
 """Every key of a run with its default and meaning, from the nouns and their docstrings: the one source of it.
 
-`recsmith schema run` prints it as JSON Schema, and docs/train.md holds it as tables.
+`recsmith schema run` prints it as JSON Schema, and docs/reference/run.md holds it as tables.
 """
 
 import json

@@ -18,7 +18,7 @@ from recsmith.workloads.workload import Table
 from recsmith.workloads.zipf import fit_zipf, zipf_hot_share, zipf_unique_rows
 
 DEFAULT_ZIPF = 0.893  # assumed for tables that say nothing: with it the 856 tables of sample.py's shared pool read 0.14
-# unique rows a lookup in 65,536 samples, as Meta's published batches do (docs/workloads.md)
+# unique rows a lookup in 65,536 samples, as Meta's published batches do (docs/files.md)
 
 HORIZON = 40  # powers of 2 of lookups for each cached row: the most that a cache is taken to remember
 HALVINGS = 20  # of that range: lookups are then found within a factor 2 ** (40 / 2 ** 20)

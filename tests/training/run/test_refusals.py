@@ -1,4 +1,4 @@
-"""Which parts of a run do not go together: every pair of the table in docs/train.md, and no other."""
+"""Which parts of a run do not go together: every pair of the table in docs/reference/run.md, and no other."""
 
 import re
 from collections.abc import Sequence
@@ -54,7 +54,7 @@ from recsmith.training.run.refusals import (
 from recsmith.training.seams.capabilities import POOLED, ROWS, Capabilities, Part, PlainPart
 
 ADVICE = re.compile(r"; \w+")  # after the rule and the values, what to do
-TRAIN = Path(__file__).parents[3] / "docs" / "train.md"
+REFERENCE = Path(__file__).parents[3] / "docs" / "reference" / "run.md"
 
 
 def placed(kind: str) -> Plan:
@@ -300,7 +300,7 @@ def test_a_part_that_nobody_tried_with_others_is_refused_by_what_it_owns_and_nee
 
 @needs_systems(*EVERY)
 def test_docs_have_the_table_of_pairs() -> None:
-    assert pairs_table(PARTS) in TRAIN.read_text("utf-8")
+    assert pairs_table(PARTS) in REFERENCE.read_text("utf-8")
 
 
 def test_on_a_gpu_copies_of_sequence_tables_go() -> None:

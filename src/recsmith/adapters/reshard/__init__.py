@@ -1,4 +1,4 @@
-"""Moves a checkpoint of torch.distributed.checkpoint from the shards of one plan to those of another (docs/reshard.md).
+"""Moves a checkpoint of torch.distributed.checkpoint from the shards of one plan to those of another (docs/replan.md).
 
     report = reshard("step-1000", "old.json", "new.json", "step-1000-new")      # reshard.py
 

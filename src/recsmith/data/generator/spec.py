@@ -24,7 +24,7 @@ class GeneratedFeature:
 
     pooling_factor: mean ids in a bag. lengths: all bags as long (`fixed`, of a whole pooling_factor), or `poisson`.
     zipf: the i-th most read row is read in proportion to i ** -zipf; None takes what fits Meta's published counts of
-        accesses for a table of these rows and ids (docs/workloads.md).
+        accesses for a table of these rows and ids (docs/files.md).
     duplication: chance that a sample has the bag of the one before it in its session; None takes the sessions'.
     weighted: whether ids have weights, which are even between 0 and 1; labels do not follow from them.
     """

@@ -22,7 +22,7 @@ class ParquetSpec:
     """Parquet or Arrow files (.arrow, .feather), or folders of them by names and numbers (part-2 before part-10).
 
     features, dense, labels: columns to read; all empty takes what `recsmith data generate` wrote into the files.
-    missing_labels: labels that a row may lack, by null or NaN; it has no loss for them (docs/tasks.md).
+    missing_labels: labels that a row may lack, by null or NaN; it has no loss for them (docs/models.md).
     number_labels: labels of any finite number, which a squared error fits; others are 0 to 1.
     weight: a column with the weights of samples, by which losses and scores count them.
     sample_id: a column with the numbers of samples; without it they are counted along the files.

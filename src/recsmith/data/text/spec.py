@@ -29,7 +29,7 @@ class TextSpec:
     """CSV (.csv, .tsv, .txt) and JSON lines (.jsonl, .json), also .gz, or folders of them by names and numbers.
 
     features, dense, labels: columns to read. missing_labels: labels that a row may lack, by a text of `nulls`, null,
-    NaN or no key; it has no loss for them (docs/tasks.md). number_labels: labels of any finite number, which a squared
+    NaN or no key; it has no loss for them (docs/models.md). number_labels: labels of any finite number, which a squared
     error fits. weight: a column with the weights of samples, by which losses and scores count them. positive: a label
     is 1 where its column is at least this, and 0 below, but for number_labels; none: columns hold labels, 0 to 1.
     joins: files with more columns, such as what each item is. names: of the columns of CSV files without a line that

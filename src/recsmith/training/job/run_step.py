@@ -1,7 +1,7 @@
 """The step and the memory of a run: those of the plain job, and what each system of the run changes of them.
 
 Every price of a run stands on this: the dry run, and all that is `auto`. What a system takes was measured on other jobs
-than those that the whole is checked on (docs/benchmarks/dry-run.md). Without torch.
+than those that the whole is checked on (docs/benchmarks/train.md). Without torch.
 """
 
 import math

@@ -24,7 +24,7 @@ def launcher_environment() -> dict[str, str] | None:
         if missing:
             raise UsageError(
                 f"srun started this job and {' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not set; "
-                "export MASTER_ADDR (the first host of the job) and MASTER_PORT (docs/train.md)"
+                "export MASTER_ADDR (the first host of the job) and MASTER_PORT (docs/launch.md)"
             )
         return {name: os.environ[word] for name, word in SLURM.items()}
     if "RANK" in os.environ and os.environ.get("WORLD_SIZE", "1") != "1":

@@ -65,7 +65,7 @@ class SparseOptimizer:
     warm-up and decay. eps, beta1, beta2: as in torch.optim. weight_decay: of adam, lamb and partial_rowwise_adam, by
     which rows that are looked up shrink, as in torch.optim.AdamW. One that an optimizer does not have is refused,
     unless it has its default. schedule: of the learning rate, by schedulers of torch.optim.lr_scheduler that follow
-    each other (docs/train.md). tables: optimizers, rates and settings of some tables, by their names.
+    each other (docs/optimizers.md). tables: optimizers, rates and settings of some tables, by their names.
     """
 
     name: OptimizerName = "rowwise_adagrad"

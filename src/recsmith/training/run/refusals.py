@@ -1,8 +1,8 @@
 """Which parts of a run do not go together, and why; without torch.
 
 `check_together` walks all pairs of a run's parts (parts.py, and those of systems): what a part says of another itself,
-what it needs that another owns or lacks, and what both own (seams/capabilities.py). docs/train.md has the table of
-pairs, which `pairs_table` makes.
+what it needs that another owns or lacks, and what both own (seams/capabilities.py). docs/reference/run.md
+has the table of pairs, which `pairs_table` makes.
 """
 
 from collections.abc import Iterator, Sequence
@@ -143,7 +143,11 @@ def check_together(parts: Sequence[Part]) -> None:
 
 
 def pairs_table(parts: Sequence[Part]) -> str:
-    """Pairs of these parts that do not go together, as a table in Markdown."""
-    lines = ["| part | does not go with | because |", "|---|---|---|"]
-    lines += [f"| {part.label} | {other.label} | {sentence} |" for part, other, sentence in refused_pairs(parts)]
-    return "\n".join(lines)
+    """What each of these parts does not go with, as a table in Markdown."""
+    beside: dict[str, list[str]] = {part.label: [] for part in parts}
+    for part, other, _ in refused_pairs(parts):
+        for label, name in ((part.label, other.label), (other.label, part.label)):
+            if name not in beside[label]:
+                beside[label].append(name)
+    rows = (f"| {label} | {'; '.join(names)} |" for label, names in beside.items() if names)
+    return "\n".join(["| part | does not go with |", "|---|---|", *rows])

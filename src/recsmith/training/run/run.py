@@ -61,7 +61,7 @@ class RunTable:
 
     name: unlike any other. num_embeddings: its rows. embedding_dim: its columns; none: those of the model. features: of
     the data; the table's own name where there are none. pooling: none keeps the rows of each id, for a model of yours
-    that reads sequences (docs/train.md). data_type: of its weights.
+    that reads sequences (docs/models.md). data_type: of its weights.
     """
 
     name: str
@@ -97,16 +97,16 @@ class RunModel(ModelKeys):
     """Which model is trained.
 
     name: dlrm, dlrm_dcn, deepfm (torchrec.models); hstu, sasrec, din, which read histories (docs/sequences.md); mmoe,
-    ple, which learn several labels, two_tower (docs/tasks.md); wide_deep; or a function of yours, 'module:function'.
+    ple, which learn several labels, two_tower (docs/models.md); wide_deep; or a function of yours, 'module:function'.
     embedding_dim: of every table that names no other. bottom, top: layer sizes of the dense and of the last part,
     without their last layers, which follow from embedding_dim and from the one label. cross_layers, cross_rank: of
     dlrm_dcn. hidden, factors: of deepfm. tables: instead of one table for each feature of the data. arguments: of a
-    model that has some, or of a function of yours (docs/train.md). table_module: what pooled tables are built as: a
-    component, or 'module:Class' of yours with its settings (docs/train.md). precision: of the dense layers' products;
+    model that has some, or of a function of yours (docs/models.md). table_module: what pooled tables are built as: a
+    component, or 'module:Class' of yours with its settings (docs/models.md). precision: of the dense layers' products;
     bf16 is autocast. index_dedup: whether a rank looks its equal ids up once in tables that are not pooled, where the
     plan is made here; auto: where that pays. loss: binary cross entropy of each label; or softmax, that of the first of
     a sample's candidates among all (docs/sequences.md). tasks: what is learned of each label, instead of one loss for
-    all of them (docs/tasks.md). initial: how the weights of some tables start, by their names.
+    all of them (docs/models.md). initial: how the weights of some tables start, by their names.
     """
 
     name: str = "dlrm"
@@ -168,7 +168,7 @@ class Checkpointing:
 
     every: steps between two of them. keep: the newest ones that stay. background: written while training goes on, from
     a copy in host memory. publish: an address such as s3://models/clicks, where checkpoints and the trained model are
-    put as well, and from which a start goes on whose output has none, or an older one (docs/storage.md).
+    put as well, and from which a start goes on whose output has none, or an older one (docs/launch.md).
     """
 
     every: int = 1000
@@ -237,7 +237,8 @@ class Run(RunKeys):
     none captures nothing. systems: techniques of other packages, by name or 'module:Class', each with its settings
     (docs/extending.md). seed: from which weights at the start, the order of samples and dropout follow.
 
-    A component is a name or 'module:Class', or a mapping with `name` and its settings (docs/train.md has all of them).
+    A component is a name or 'module:Class', or a mapping with `name` and its settings (docs/reference/run.md has
+    all of them).
     """
 
     data: RunData

@@ -127,7 +127,7 @@ def array_of(run: Run, together: Any) -> Any:
     return predicted_gain(replace(run, array=replace(run.array, together=together)), SCHEMA, on_gpu=False)
 
 
-# Of docs/benchmarks/array.md, by the clock, alone on the machine that `cpu` was measured on: models a second together
+# Of docs/array.md, by the clock, alone on the machine that `cpu` was measured on: models a second together
 # beside in turn, and a step of a model alone in ms.
 MEASURED = {
     "small": (2.16, 18.4), "mlperf": (1.37, 38.7), "dlrm_dcn": (1.93, 20.3), "small of 8": (2.21, 16.1),

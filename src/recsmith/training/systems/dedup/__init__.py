@@ -1,4 +1,4 @@
-"""Features whose distinct bags alone are looked up (Zhao et al., "RecD", MLSys 2023): docs/recd.md.
+"""Features whose distinct bags alone are looked up (Zhao et al., "RecD", MLSys 2023): docs/datasets.md.
 
 groups.py says which features and whether that pays, parts.py what does not go with it; tables.py is the torch module.
 """
@@ -21,8 +21,8 @@ class DedupSystem(System):
     key = "data.deduplicate"
     settings = Literal["off", "auto"] | tuple[tuple[str, ...], ...]
     about = (
-        "features whose distinct bags alone are looked up (docs/recd.md): off, auto, or groups of features that change "
-        "together"
+        "features whose distinct bags alone are looked up (docs/datasets.md): off, auto, or groups of features that "
+        "change together"
     )
 
     def data_parts(self, run: Any) -> Sequence[Any]:
@@ -44,7 +44,7 @@ class DedupSystem(System):
         """Features that repeat their bags."""
         made = Switch(
             name="distinct bags alone", change="data.deduplicate: auto", settings=("data.deduplicate=auto",),
-            quality="exact", page="recd.md",
+            quality="exact", page="datasets.md",
         )  # fmt: skip
         return (made,) if run.data.deduplicate == "off" else ()
 

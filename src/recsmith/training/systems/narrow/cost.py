@@ -16,7 +16,7 @@ from recsmith.units import format_size, format_time
 LEAST = 0.05  # of a mean step: what narrow layers must save for `auto` to take them
 # Of a step on one core, for each number: the zeros that a gradient of full size begins with; a weight that is taken,
 # and its gradient put back (benchmarks/narrow.py rates); on several ranks also zeros that are copied to buckets, and
-# gloo's work on the same core (docs/benchmarks/narrow.md).
+# gloo's work on the same core (docs/narrow.md).
 ZERO_S, TAKEN_S, BUCKET_S = 0.4e-9, 3.5e-9, 3.6e-9
 
 

@@ -1,6 +1,6 @@
 """Dense layers by second order: progressive L-BFGS and DANCE, as steps and as a refit of a trained model.
 
-docs/optimizers.md and docs/refit.md. progressive_lbfgs.py and dance.py are the methods, on parameters as a vector
+docs/optimizers.md and docs/daily.md. progressive_lbfgs.py and dance.py are the methods, on parameters as a vector
 (flat.py); steps.py trains by them, on what tables gave (cached_tables.py); refit.py fits layers of a trained model.
 """
 

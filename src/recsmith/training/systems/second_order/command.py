@@ -30,7 +30,7 @@ def refit_command(
     """Fit the last layer of the model that a run left in RUN to NEW data, and export it beside the old one.
 
     Tables and layers before it stay as they are. It is held near the old layer, prints the norm of its gradient, and
-    says how far its loss is from the best at most (docs/refit.md).
+    says how far its loss is from the best at most (docs/daily.md).
 
     \b
     recsmith refit runs/first --data clicks/today.parquet

@@ -28,7 +28,7 @@ class ShampooSettings:
     adam. beta1, beta2: of adam. eps: of the grafted method. matrix_eps: where statistics start, on their diagonal.
     """
 
-    max_preconditioner_dim: int = 256  # measured: 512 costs twice as much of a step (docs/benchmarks/optimizers.md)
+    max_preconditioner_dim: int = 256  # measured: 512 costs twice as much of a step (docs/optimizers.md)
     precondition_frequency: int = 50
     statistics_frequency: int = 5
     grafting: str = ADAM

@@ -1,4 +1,4 @@
-"""Sparse copies of a trained model, and copies that stay fresh while it goes on learning (docs/refit.md).
+"""Sparse copies of a trained model, and copies that stay fresh while it goes on learning (docs/daily.md).
 
 sparsify.py makes one, watcher.py makes one between periods of a stream.
 """

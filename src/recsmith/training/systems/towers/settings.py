@@ -13,7 +13,7 @@ from recsmith.problems import TableRule
 TOWERS = "towers"
 FIELD = "model.table_module"
 WHERE = f"{FIELD} (towers)"
-AUTO_RATIO = 4  # the largest that cost no AUC that five seeds show (docs/benchmarks/towers.md)
+AUTO_RATIO = 4  # the largest that cost no AUC that five seeds show (docs/towers.md)
 
 
 @noun
