@@ -24,7 +24,7 @@ MOVED = {
     "benchmarks/recd": "datasets#what-deduplicated-batches-bring",
     "benchmarks/remote": "remote#measured",
     "benchmarks/scale": "benchmarks/planning#start-up-and-growth",
-    "benchmarks/search": "search#measured-what-is-reached-and-what-it-costs",
+    "benchmarks/search": "architecture-search#measured-what-is-reached-and-what-it-costs",
     "benchmarks/sequences": "sequences#measured",
     "benchmarks/storage": "launch#object-storage-measured",
     "benchmarks/tasks": "models#tasks-and-towers-measured",
