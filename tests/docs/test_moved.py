@@ -63,3 +63,25 @@ def test_links_between_pages_lead_to_headings() -> None:
 def test_pages_that_are_read_are_few() -> None:
     pages = [page for folder in ("", "benchmarks") for page in (DOCS / folder).glob("*.md")]
     assert len(pages) <= 64
+
+
+def test_no_page_takes_an_address_of_the_site_itself() -> None:
+    pages = {page.stem for page in DOCS.glob("*.md")}
+    assert not pages & {"search", "genindex", "py-modindex"}
+    assert re.search(r"^# .*\bFAQ\b", (DOCS / "faq.md").read_text("utf-8"))  # the word that people search for
+
+
+NO_TASKS = {
+    "index", "install", "tutorial", "from-torchrec", "what-pays", "how-it-works", "faq", "glossary", "extending", "architecture",
+    "reliability", "contributing", "changes",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("page", sorted({page.stem for page in DOCS.glob("*.md")} - NO_TASKS))
+def test_a_task_begins_with_its_command_and_when_not_to_use_it(page: str) -> None:
+    head = (DOCS / f"{page}.md").read_text("utf-8").partition("\n## ")[0]
+    title, sentence, *_ = head.split("\n\n")
+    assert title.startswith("# ")
+    assert not sentence.startswith(("```", "|", "- ", "!")), "the first thing is a sentence that says what is done"
+    assert "```" in head, "no command, file or code before the first section"
+    assert "**When not to use " in head

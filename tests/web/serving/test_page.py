@@ -1,6 +1,7 @@
 """The page in a real browser: plan, progress, cancel, drag, keys, constraints, compare, download, dark, large."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -113,9 +114,20 @@ def drag_and_keep(page: Any) -> None:
     def on(rank: int) -> Any:
         return page.locator(f".device[data-rank='{rank}'] .block[data-key='{key}']")
 
-    on(home).drag_to(page.locator(f".device[data-rank='{far}']"))
+    target = page.locator(f".device[data-rank='{far}']")
+    on(home).hover()
+    page.mouse.down()
+    target.hover()
+    target.hover()  # the first one begins the drag
+    told = target.locator(".would")
+    expect(told).to_contain_text("a step of")
+    step = re.search(r"a step of ([\d.]+ \S+)", told.inner_text())
+    page.mouse.up()
     on(far).wait_for()
+    expect(told).to_have_count(0)
     expect(figures).not_to_have_text(before)
+    assert step is not None
+    assert step[1] in (figures.text_content() or "")  # what was told while it was dragged is what it takes
     assert "a step" in page.locator("#effect").inner_text()
     page.locator("#undo").click()
     expect(figures).to_have_text(before)

@@ -81,6 +81,19 @@ export class Edit {
     await this.go(() => [[...this.now, { move: { table: piece.table.name, piece: piece.piece, rank: first } }], this.done + 1]);
   }
 
+  private readonly asked = new Map<string, Promise<number>>();
+  /** Seconds of a step if a piece lay on a device, all else as it is now; null where it lies there. Fails where it may not. */
+  async wouldTake(piece: Piece, rank: number): Promise<number | null> {
+    const first = rank - (rank % piece.span);
+    if (first === piece.rank) return null;
+    const moves = [...this.moves, { table: piece.table.name, piece: piece.piece, rank: first }];
+    const key = JSON.stringify([moves, this.changes]);
+    const found = this.asked.get(key) ?? api.price(this.id, moves, this.changes).then(({ cost }) => cost.total_s + (cost.sequences_s ?? 0));
+    this.asked.set(key, found);
+    found.catch(() => this.asked.delete(key));
+    return found;
+  }
+
   /** Change the problem. knob: what was turned; turning it further is the same step. */
   async change(changes: Changes, knob: string): Promise<void> {
     await this.go(() => {

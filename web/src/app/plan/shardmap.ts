@@ -6,6 +6,7 @@ import { colourOfTower } from "../../charts/towers";
 import type { TableData } from "../api";
 import { button, say, sayAt, select } from "../controls";
 import { bytes, counted, percent, seconds, words } from "../format";
+import { DropTimes } from "./dropTimes";
 import type { Edit, Piece } from "./edit";
 import { Hosts } from "./hosts";
 import { label, meter, panelOf } from "./piece";
@@ -31,6 +32,7 @@ class ShardMap {
   private readonly columns = h("div", { class: "device-columns" });
   private readonly panel = h("div", { class: "chosen", "aria-live": "polite" });
   private readonly hosts: Hosts;
+  private readonly times: DropTimes;
   private readonly everywhere: Piece[];
   private readonly most: number;
   private order: Piece[] = [];
@@ -42,6 +44,7 @@ class ShardMap {
   private scale = 0;
 
   constructor(private readonly edit: Edit) {
+    this.times = new DropTimes(edit);
     this.everywhere = edit.pieces.filter((piece) => !piece.table.movable);
     this.most = Math.max(1, Math.floor(MOST_BLOCKS / edit.devices.length));
     this.hosts = new Hosts(edit, this.columns, (rank) => this.busy(rank), () => this.draw(), (event, rank) => this.dropped(event, rank), () => this.dragged !== null);
@@ -141,8 +144,16 @@ class ShardMap {
     const made = h("div", { class: "device", role: "group", "aria-label": `Device ${rank}`, "data-rank": rank }, head,
       h("div", { class: "blocks" }, shown.map((piece) => this.block(piece, piece[this.measure] * this.scale))),
       pieces.length > shown.length ? h("p", { class: "note" }, `and ${counted(pieces.length - shown.length, "smaller piece")}`) : null);
-    made.addEventListener("dragover", (event) => { if (this.dragged) { event.preventDefault(); made.classList.add("over"); } });
-    made.addEventListener("dragleave", () => made.classList.remove("over"));
+    made.addEventListener("dragover", (event) => {
+      if (!this.dragged) return;
+      event.preventDefault();
+      made.classList.add("over");
+      this.times.show(this.dragged, rank, made);
+    });
+    made.addEventListener("dragleave", (event) => {
+      made.classList.remove("over");
+      if (!made.contains(event.relatedTarget as Node | null)) this.times.hide(made);
+    });
     made.addEventListener("drop", (event) => this.dropped(event, rank));
     return made;
   }
@@ -150,6 +161,7 @@ class ShardMap {
   private dropped(event: DragEvent, rank: number): void {
     if (!this.dragged) return;
     event.preventDefault();
+    this.times.hide();
     void this.move(this.dragged, rank).then(() => { if (this.edit.error) sayAt(event.clientX, event.clientY, this.edit.error); });
   }
 
@@ -161,7 +173,7 @@ class ShardMap {
       "aria-pressed": this.chosen === piece ? "true" : "false",
       onclick: () => { this.chosen = this.chosen === piece ? null : piece; this.draw(); },
       ondragstart: (event: DragEvent) => { this.dragged = piece; event.dataTransfer?.setData("text/plain", piece.table.name); },
-      ondragend: () => { this.dragged = null; this.columns.querySelectorAll(".over").forEach((each) => each.classList.remove("over")); },
+      ondragend: () => { this.dragged = null; this.times.hide(); this.columns.querySelectorAll(".over").forEach((each) => each.classList.remove("over")); },
       onkeydown: (event: KeyboardEvent) => this.key(event, piece),
     }, height >= LABELLED ? h("span", null, words) : null);
     made.style.height = `${Math.max(3, Math.round(height))}px`;
