@@ -3,7 +3,7 @@
     python benchmarks/shown_commands.py docs/tutorial.md             # says where a page shows what is not printed
     python benchmarks/shown_commands.py docs/tutorial.md --write     # puts what is printed today into the page
 
-In a page, lines `$ recsmith ...` of a block are run, in a folder of the page's own, and what follows each is compared
+In a page, lines `$ recsmith ...` of a block are run, in a folder of the page's own beside examples/, and what follows each is compared
 with its output: spaces and seconds of planning do not count, and a line `...` stands for any lines. A block whose first
 line is `# NAME.yaml` or the like becomes that file. Blocks of Python that start with `import recsmith` or
 `from recsmith import` are run in one namespace; a `text` block right after one is compared with what it prints.
@@ -28,6 +28,7 @@ BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"# ([\w.-]+\.(?:yaml|json|csv))\n")
 SECONDS = re.compile(r"\b\d+(\.\d+)? s\b|(?<=tries, )\d+(\.\d+)? \w+")
 ANYTHING = "..."
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"  # which pages of a checkout name
 PYTHON = ("import recsmith\n", "from recsmith import ")
 
 
@@ -116,6 +117,7 @@ def page_run(path: Path) -> Iterator[Iterator[Shown]]:
     before, width = Path.cwd(), os.environ.get("COLUMNS")
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
+        Path("examples").symlink_to(EXAMPLES)
         os.environ["COLUMNS"] = "120"
         try:
             yield Page(path.read_text("utf-8")).run()

@@ -33,7 +33,7 @@ def test_the_list_is_of_commands(page: str):
 
 
 def test_lists_are_found():
-    assert len(PAGES) > 9
+    assert len(PAGES) > 5
 
 
 @pytest.mark.soak

@@ -57,7 +57,7 @@ def switches_of(tables: Workload, cluster: Cluster, *, running: bool = False, ai
         made = Switch(
             name="tables in fp16", change="data_type: fp16 of every table",
             quality="fp16 was not measured; weights of bf16 alone lose up to 2.4 points of AUC at small learning rates",
-            page="precision.md", rests="precision.md",
+            page="precision.md",
         )  # fmt: skip
         found.append(TableSwitch(made, _half_tables))
     if other := ROW_WISE.get(tables.optimizer):
