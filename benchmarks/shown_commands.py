@@ -3,10 +3,11 @@
     python benchmarks/shown_commands.py docs/tutorial.md             # says where a page shows what is not printed
     python benchmarks/shown_commands.py docs/tutorial.md --write     # puts what is printed today into the page
 
-In a page, lines `$ recsmith ...` of a block are run, in a folder of the page's own beside examples/, and what follows each is compared
-with its output: spaces and seconds of planning do not count, and a line `...` stands for any lines. A block whose first
-line is `# NAME.yaml` or the like becomes that file. Blocks of Python that start with `import recsmith` or
-`from recsmith import` are run in one namespace; a `text` block right after one is compared with what it prints.
+In a page, lines `$ recsmith ...` of a block are run, in a folder of the page's own that holds examples/, and what
+follows each is compared with its output: spaces and seconds of planning do not count, and a line `...` stands for any
+lines. A block whose first line is `# NAME.yaml` or the like becomes that file. Blocks of Python that start with
+`import recsmith` or `from recsmith import` are run in one namespace; a `text` block right after one is compared with
+what it prints.
 """
 
 import argparse

@@ -72,8 +72,8 @@ def test_no_page_takes_an_address_of_the_site_itself() -> None:
 
 
 NO_TASKS = {
-    "index", "install", "tutorial", "from-torchrec", "what-pays", "how-it-works", "faq", "glossary", "extending", "architecture",
-    "reliability", "contributing", "changes",
+    "index", "install", "tutorial", "from-torchrec", "what-pays", "how-it-works", "faq", "glossary", "extending",
+    "architecture", "reliability", "contributing", "changes",
 }  # fmt: skip
 
 

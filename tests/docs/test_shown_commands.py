@@ -1,5 +1,6 @@
 """What pages show of RecSmith is what it prints."""
 
+import re
 import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -37,10 +38,12 @@ def built_once() -> BuiltOnce:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_pages_show_what_is_printed(page: str, built_once: BuiltOnce, monkeypatch: pytest.MonkeyPatch):
+def test_pages_show_what_is_printed(
+    page: str, built_once: BuiltOnce, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+):
     built_once.use_for_pages(monkeypatch)
-    if "\n$ recsmith train " in (ROOT / page).read_text("utf-8"):
-        pytest.importorskip("torchrec", reason="a dry run makes the model")
+    if re.search(r"^\$ recsmith (train|search) ", (ROOT / page).read_text("utf-8"), re.MULTILINE):
+        request.getfixturevalue("torchrec")  # a dry run makes the model
     pytest.importorskip("recsmith.planners.annealing._kernel", reason="annealing is not compiled: plans may differ")
     with script.page_run(ROOT / page) as run:
         shown = list(run)

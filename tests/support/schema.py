@@ -1,6 +1,8 @@
 """As much of JSON Schema as RecSmith's schemas use: enough to hold real files against them."""
 
 import re
+from functools import reduce
+from operator import getitem
 from typing import Any
 
 TYPES: dict[str, type | tuple[type, ...]] = {
@@ -18,7 +20,8 @@ def problems(value: Any, schema: dict[str, Any], root: dict[str, Any] | None = N
     root = root or schema
     assert set(schema) <= KNOWN, f"{place}: this validator does not know {set(schema) - KNOWN}"
     if "$ref" in schema:
-        return problems(value, root["$defs"][schema["$ref"].removeprefix("#/$defs/")], root, place)
+        names = schema["$ref"].removeprefix("#/").split("/")
+        return problems(value, reduce(getitem, names, root), root, place)
     found = [*_type(value, schema, place), *_object(value, schema, root, place), *_array(value, schema, root, place)]
     if "const" in schema and value != schema["const"]:
         found.append(f"{place} is not {schema['const']!r}")

@@ -70,7 +70,7 @@ class Greedy(SearchPlanner):
         return search.found(self.name)
 
 
-RANDOM = Greedy("random", None, "Longest-first greedy on random scores: what no thought costs.")
+RANDOM = Greedy("random", None, "Random baseline: longest-first greedy on random scores.")
 DIM_GREEDY = Greedy("dim_greedy", _dim, "Longest-first greedy that balances embedding dimensions.")
 SIZE_GREEDY = Greedy("size_greedy", _size, "Longest-first greedy that balances bytes.")
 LOOKUP_GREEDY = Greedy("lookup_greedy", _lookup, "Longest-first greedy that balances dimension times lookups.")

@@ -62,9 +62,7 @@ def _error_lines(comparison: Comparison) -> Iterator[line]:
     found, tied = published_error_of(comparison), ties(comparison)
     yield from error_line(found)
     if tied:
-        yield line(
-            "ties", f"{', '.join(tied)}: over the best by less than {found.apart}, which the model cannot tell apart"
-        )
+        yield line("ties", f"{', '.join(tied)} may be as good: the model is not exact enough to tell ({found.apart})")
 
 
 def _baseline_line(comparison: Comparison) -> list[line]:
