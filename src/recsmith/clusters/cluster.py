@@ -242,6 +242,13 @@ class Cluster:
         """Number of devices of the whole job: those of all sharding groups."""
         return self.world_size * (self.replication.replicas if self.replication else 1)
 
+    def rank_in_group(self, rank: int) -> int:
+        """The place in its sharding group of a rank of the job: the rank itself, where the job is one group."""
+        if self.replication is None:
+            return rank
+        blocks = self.replication.use_inter_host_allreduce
+        return rank % self.world_size if blocks else rank // self.replication.replicas
+
     @property
     def hbm_per_rank(self) -> tuple[int, ...]:
         """Device memory of each rank, before the reserve."""

@@ -3,14 +3,12 @@
 Every function here runs on all ranks of a job (launch.py).
 """
 
-import importlib.util
+import inspect
 import os
-import sys
 import warnings
 from collections.abc import Iterator
 from functools import cache
-from importlib.machinery import SourceFileLoader
-from types import CodeType
+from types import CellType, CodeType, FunctionType
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -42,6 +40,7 @@ def replicated(
     *,
     device: torch.device,
     sharders: list[ModuleSharder[nn.Module]],
+    data_parallel_wrapper: model_parallel.DataParallelWrapper | None = None,
 ) -> model_parallel.DMPCollection:
     """The model in as many sharding groups as the cluster says, each sharded by the plan, which TorchRec changes.
 
@@ -50,7 +49,7 @@ def replicated(
     assert dist.group.WORLD is not None
     made = _collection_class()(
         module=model, device=device, plan=sharding_plan, sharders=sharders, global_pg=dist.group.WORLD,
-        **collection_arguments(cluster),
+        data_parallel_wrapper=data_parallel_wrapper, **collection_arguments(cluster),
     )  # fmt: skip
     if device.type == "cpu":
         made.set_all_reduce_hook(_Mean(made.device_mesh.get_group("replicate")))
@@ -69,30 +68,17 @@ class _Mean:
             tensor /= self._group.size()
 
 
-class _WithoutAssertions(SourceFileLoader):
-    """Loads a module as `python -O` would, which compiles assertions away."""
-
-    def get_code(self, fullname: str) -> CodeType:
-        path = self.get_filename(fullname)
-        return compile(self.get_data(path), path, "exec", dont_inherit=True, optimize=1)
-
-
 @cache
-def _collection_class() -> Any:
-    """TorchRec's DMPCollection; where there is no GPU, from its source without the assertion that asks for one."""
+def _collection_class() -> type[model_parallel.DMPCollection]:
+    """TorchRec's DMPCollection; where there is no GPU, without the assertion of its constructor that asks for one."""
     if torch.cuda.is_available():
         return model_parallel.DMPCollection
-    name = "recsmith_cpu_model_parallel"
-    path = str(model_parallel.__file__)
-    spec = importlib.util.spec_from_file_location(name, path, loader=_WithoutAssertions(name, path))
-    assert spec is not None
-    assert spec.loader is not None
-    module: Any = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
 
-    class CpuDMPCollection(module.DMPCollection):
+    class CpuDMPCollection(model_parallel.DMPCollection):
         """Shards lie on `cpu`, where TorchRec's remapped plan numbers devices: cpu:1."""
+
+        def __init__(self, *args: Any, **keywords: Any) -> None:
+            _constructor_without_assertions()(self, *args, **keywords)
 
         def _remap_sharding_plan(self, plan: ShardingPlan, *args: Any, **keywords: Any) -> None:
             super()._remap_sharding_plan(plan, *args, **keywords)
@@ -100,6 +86,22 @@ def _collection_class() -> Any:
                 shard.placement = _remote_device(f"rank:{shard.placement.rank()}/cpu")
 
     return CpuDMPCollection
+
+
+@cache
+def _constructor_without_assertions() -> FunctionType:
+    """DMPCollection's constructor as `python -O` would have it, which compiles assertions away."""
+    path = str(model_parallel.__file__)
+    whole = compile(inspect.getsource(model_parallel), path, "exec", dont_inherit=True, optimize=1)
+    of_class = _code_in(whole, model_parallel.DMPCollection.__name__)
+    made = _code_in(of_class, "__init__")
+    plain = inspect.unwrap(model_parallel.DMPCollection.__init__)
+    closure = (CellType(model_parallel.DMPCollection),)  # what `super()` means there
+    return FunctionType(made, model_parallel.__dict__, "__init__", plain.__defaults__, closure)
+
+
+def _code_in(code: CodeType, name: str) -> CodeType:
+    return next(each for each in code.co_consts if isinstance(each, CodeType) and each.co_name == name)
 
 
 def _shards_of(plan: ShardingPlan) -> Iterator[Any]:

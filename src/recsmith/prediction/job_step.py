@@ -76,7 +76,7 @@ def job_step(plan: Plan, shapes: Shapes, *, pairs: bool = False, embeddings_s: f
     sent = sum((each.batch_size or batch) * count for each, count in zip(features, ids, strict=True))
     width = max((table.embedding_dim for table in workload.tables), default=0)
     return JobStep(
-        trainer_s=trainer_s(len(features), cluster.world_size),
+        trainer_s=trainer_s(len(features), cluster.job_world_size),
         reading_s=reading_s(batch * len(features), batch * sum(ids), sent),
         embeddings_s=plan.cost.step_s if embeddings_s is None else embeddings_s,
         layers_s=layers_s(shapes, batch, (len(features), width) if pairs else None),
@@ -110,7 +110,7 @@ def numbers_of(shapes: Shapes) -> int:
 
 def crossing_s(sent: float, cluster: Cluster) -> float:
     """Seconds in which a rank sends so many bytes to others: by the links, and not less than a collective takes."""
-    curve = core().curve("all_reduce", cluster.world_size) if cluster.device.kind == "cpu" else None
+    curve = core().curve("all_reduce", cluster.job_world_size) if cluster.device.kind == "cpu" else None
     return max(sent / cluster.ring_bandwidth, 0.0 if curve is None else curve.latency_s)
 
 
@@ -119,7 +119,7 @@ def gradients_s(numbers: float, cluster: Cluster) -> float:
 
     A ring sends 2 (W - 1) / W of fp32 numbers a rank.
     """
-    ranks, sent = cluster.world_size, numbers * NUMBER_BYTES
+    ranks, sent = cluster.job_world_size, numbers * NUMBER_BYTES
     if ranks == 1:
         return 0.0
     ring = 2 * (ranks - 1) / ranks * sent / cluster.ring_bandwidth

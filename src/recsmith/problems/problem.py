@@ -33,14 +33,11 @@ from recsmith.sharding.kernel_limits import KernelLimits
 from recsmith.sharding.memory import CACHE_LOAD_FACTOR, Bytes
 from recsmith.sharding.on_disk import check_disk
 from recsmith.workloads import AccessProfile, Table, Workload
-from recsmith.workloads.optimizers import OPTIMIZERS
+from recsmith.workloads.optimizers import OPTIMIZERS, SYNCED_OPTIMIZERS
 
 LARGEST_DIM = LARGEST_WIDTH  # columns: a guard for the search over splits, in steps of 4; not a limit of TorchRec
 LARGEST_TOTAL = 2.0**62  # bytes of all tables on a host, and of one table on all ranks: integers sum up no more
 BYTES_PER_WEIGHT_BYTE, BYTES_PER_ID = 12, 128  # more than any accounting charges
-SYNCED_OPTIMIZERS = tuple(  # without state, or with one called `sum`
-    each.name for each in OPTIMIZERS.values() if set(each.copied_states) <= {"step", "sum"}
-)
 
 
 @dataclass(frozen=True, kw_only=True)

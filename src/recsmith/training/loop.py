@@ -143,6 +143,7 @@ def train_steps(
         progress.step, progress.position = progress.step + 1, outcome.places[-1].state
         times.steps, times.samples = times.steps + 1, times.samples + outcome.asked
         progress.corrupt += outcome.corrupt
+        job.sharded.replicas.trained(progress.step)
         models.took(outcome)
 
         watchers.look(Seen(progress.step, outcome, job, times.waited()))

@@ -99,6 +99,9 @@ OPTIMIZERS: dict[str, Optimizer] = {
 CPU_OPTIMIZERS: tuple[OptimizerName, ...] = tuple(each.name for each in OPTIMIZERS.values() if each.on_cpu)
 COPYING_OPTIMIZERS: tuple[OptimizerName, ...] = tuple(each.name for each in OPTIMIZERS.values() if each.copies)
 SPLIT_OPTIMIZERS: tuple[OptimizerName, ...] = tuple(each.name for each in OPTIMIZERS.values() if each.splits)
+SYNCED_OPTIMIZERS: tuple[OptimizerName, ...] = tuple(  # whose state TorchRec averages over replicas: none, or `sum`
+    each.name for each in OPTIMIZERS.values() if set(each.copied_states) <= {"step", "sum"}
+)
 OPTIMIZER_NAMES: tuple[str, ...] = tuple(OPTIMIZERS)  # arrays hold places in it
 
 

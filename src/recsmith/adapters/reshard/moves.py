@@ -230,13 +230,9 @@ def _removed(layout: StoredLayout) -> TableChange:
 
 
 def _check_plans(before: Plan, after: Plan) -> None:
-    """Refuse plans that cannot be run, and those of 2D jobs."""
+    """Refuse plans that cannot be run. Of a 2D job, a checkpoint holds what one sharding group has."""
     for plan in (before, after):
         check_placements(plan.placements, plan.workload, plan.cluster)  # plans of Python were not read from a file
-        if plan.cluster.replication is not None:
-            raise UsageError(
-                "a plan of a 2D job (sharding groups) cannot be resharded yet; load its checkpoint in a job"
-            )
 
 
 def _check_tables(olds: dict[str, StoredLayout], news: dict[str, StoredLayout]) -> None:

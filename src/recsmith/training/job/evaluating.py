@@ -40,6 +40,7 @@ def score_each(
     """
     labels_of, ranked = scored_labels(run, dataset.schema), grouping(run.metrics.group, run.metrics.at, dataset)
     windows = [Window(job.device, labels_of, ranked) for _ in range(models)]
+    job.replicas.meet()
     job.model.eval()
     with STEPS.standing(), random_kept(), torch.no_grad():
         for batch, count in evaluation_batches(

@@ -42,6 +42,7 @@ RAW = {torch.float32: "<f4", torch.float16: "<f2", torch.bfloat16: "<u2", torch.
 
 def export(job: ShardedJob, run: Run, schema: DataSchema, folder: Path, card: Raw) -> None:
     """Write the model of a job into a folder that every rank sees, on every rank; RecSmithError where it is full."""
+    job.replicas.meet()
     job.rows.flush()
     whole = job.rows.whole()
     names = exported_names(job.model, whole)

@@ -94,6 +94,7 @@ def save(job: TrainingJob) -> None:
     """Save the state; where the disk refuses it, say so and train on."""
     begun, progress, log = time.perf_counter(), job.progress, job.log
     with STEPS.standing(), random_kept():
+        job.sharded.replicas.meet()
         problem = job.checkpoints.save(job.sharded, job.run, job.plan, kept_progress(job))
     seconds = time.perf_counter() - begun
     log.write("checkpoint", {"step": progress.step, "seconds": seconds, **({"problem": problem} if problem else {})})

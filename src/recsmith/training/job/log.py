@@ -17,7 +17,7 @@ from recsmith.scoring.scores import by_label, shown_scores
 from recsmith.training.run import MADE_HERE, Run
 from recsmith.training.seams.system import systems, trains_layers
 from recsmith.training.step_clock import STEPS
-from recsmith.units import format_size, format_time
+from recsmith.units import counted, format_size, format_time
 
 if TYPE_CHECKING:
     from torch import nn
@@ -206,7 +206,7 @@ def starting_lines(
     types: dict[str, int] = {}
     for placement in plan.placements:
         types[placement.sharding_type] = types.get(placement.sharding_type, 0) + 1
-    ranks = ranks or plan.cluster.world_size
+    ranks = ranks or plan.cluster.job_world_size
     local = ", then ".join(f"{size:,}" for _, size in run.data.batch_sizes(ranks).changes)
     made = f"made now, by {plan.planner}" if run.plan in MADE_HERE else run.plan
     return [
@@ -214,9 +214,18 @@ def starting_lines(
         f"of {min(sizes):,} to {max(sizes):,} rows ({format_size(weights * 4)})",
         f"data: {'unknown number of' if samples is None else f'{samples:,}'} samples; {local} a rank and step on "
         f"{ranks} ranks, {_learners(run)}",
-        f"plan {plan.digest[:12]} ({made}): " + ", ".join(f"{count} {kind}" for kind, count in sorted(types.items())),
+        f"plan {plan.digest[:12]} ({made}): " + ", ".join(f"{count} {kind}" for kind, count in sorted(types.items()))
+        + _groups(plan),
         *(line for system in systems() for line in system.start_lines(run, plan)),
     ]  # fmt: skip
+
+
+def _groups(plan: Plan) -> str:
+    """In how many sharding groups the plan is trained, where these are several."""
+    if (made := plan.cluster.replication) is None:
+        return ""
+    every = "every step" if made.steps_per_sync == 1 else f"every {made.steps_per_sync} steps"
+    return f"; in {made.replicas} sharding groups of {counted(plan.cluster.world_size, 'rank')}, averaged {every}"
 
 
 def _learners(run: Run) -> str:

@@ -22,7 +22,7 @@ from recsmith.adapters.workload import read_workload
 from recsmith.clusters import Cluster
 from recsmith.costs.neural.model import NeuralCostModel
 from recsmith.data import Batch
-from recsmith.errors import Infeasible, NoPlanFound, PlanMismatch, UsageError
+from recsmith.errors import Infeasible, NoPlanFound, PlanMismatch
 from recsmith.jobs.local_cluster import this_cluster
 from recsmith.planning.simulate import price
 from recsmith.plans import Plan, load_plan, plan_from_raw, plan_to_raw
@@ -71,7 +71,7 @@ def agreed_anew(parts: Unsharded, running: Plan, ranks_per_host: int, proposed: 
 
 def plan_to_go_on(parts: Unsharded, before: Plan | None, ranks: int, ranks_per_host: int) -> Plan:
     """The plan of a run: that of its checkpoint where it still fits and no other is given, else made or read here."""
-    if before is not None and parts.run.plan in MADE_HERE and before.cluster.world_size == ranks:
+    if before is not None and parts.run.plan in MADE_HERE and before.cluster.job_world_size == ranks:
         return before
     return plan_here(parts, ranks, ranks_per_host, before)
 
@@ -79,7 +79,8 @@ def plan_to_go_on(parts: Unsharded, before: Plan | None, ranks: int, ranks_per_h
 def plan_here(parts: Unsharded, ranks: int, ranks_per_host: int, before: Plan | None = None) -> Plan:
     """The plan of a run for so many ranks: of its file, or made now in this process.
 
-    before: plan of the checkpoint that training goes on from; what is made now can load its state.
+    before: plan of the checkpoint that training goes on from; what is made now can load its state, and has sharding
+    groups of as many ranks, where there are several.
 
     Raises:
         PlanMismatch: the file's plan is for another number of ranks or other tables.
@@ -96,7 +97,7 @@ def plan_here(parts: Unsharded, ranks: int, ranks_per_host: int, before: Plan | 
         return plan_as_torchrec(run, model, cluster, lookups, batch_size)
     names = [config.name for config in configs_of(model) if isinstance(config, EmbeddingConfig)]
     limits = plan_limits(run, before, sequences=names, device=device_type(), hosts=cluster.hosts)
-    return _auto_plan(run, model, cluster, batch_size, lookups, limits, _access(parts, sample))
+    return _auto_plan(run, model, cluster, batch_size, lookups, limits, _access(parts, sample), before)
 
 
 def _access(parts: Unsharded, sample: Batch) -> dict[str, AccessProfile]:
@@ -140,15 +141,16 @@ def optimizers_of(run: Run, model: nn.Module) -> dict[str, OptimizerName]:
 
 def _auto_plan(
     run: Run, model: nn.Module, cluster: Cluster, batch_size: int, lookups: dict[str, ParameterConstraints],
-    limits: Constraints, access: dict[str, AccessProfile],
+    limits: Constraints, access: dict[str, AccessProfile], before: Plan | None,
 ) -> Plan:  # fmt: skip
     """RecSmith's plan; on CPU under the learned cost model, of tables that stay whole where memory allows it."""
+    groups = groups_as(before, cluster.world_size)
 
     def plan(cost_model: str | None = None, space: Space | None = None) -> Plan:
         planner = RecSmithPlanner(
             cluster, batch_size=batch_size, constraints=lookups, optimizer=run.optimizers.sparse.name, limits=limits,
             reserve_bytes=0, seed=run.seed, cost_model=cost_model, space=space, index_dedup=run.model.index_dedup,
-            access=access, table_optimizers=optimizers_of(run, model),
+            access=access, table_optimizers=optimizers_of(run, model), **groups,
         )  # fmt: skip
         with warnings.catch_warnings():  # of columns that are split inexactly: keep_exact forbids them
             warnings.simplefilter("ignore")
@@ -164,16 +166,23 @@ def _auto_plan(
         return plan(learned)
 
 
+def groups_as(before: Plan | None, ranks: int) -> dict[str, Any]:
+    """The planner's arguments of a job whose sharding groups are those of a plan before, where ranks form several."""
+    made = before and before.cluster.replication
+    if before is None or made is None or ranks % before.cluster.world_size or ranks == before.cluster.world_size:
+        return {}
+    return {
+        "sharding_group_size": before.cluster.world_size, "steps_per_sync": made.steps_per_sync,
+        "use_inter_host_allreduce": made.use_inter_host_allreduce,
+    }  # fmt: skip
+
+
 def _plan_of_file(file: str, ranks: int) -> Plan:
     plan = load_plan(file)
     if plan.cluster.job_world_size != ranks:
         raise PlanMismatch(
             f"'{file}' is a plan for {plan.cluster.job_world_size} ranks and the job has {ranks}; start as many, or "
             "plan for this cluster"
-        )
-    if plan.cluster.replication is not None:
-        raise UsageError(
-            f"'{file}' is a plan for a 2D job, which `train` does not run yet; plan for one sharding group"
         )
     return plan
 

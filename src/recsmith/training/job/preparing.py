@@ -137,7 +137,7 @@ def _decided(parts: Unsharded, plan: Plan, before: Run | None, *, priced: bool) 
     check_together([*weighed, *placed_parts(run, plan, device_type()), *layer_parts(run, shapes)])
     asked = priced or any(system.needs_step(run) for system in systems())
     own = planned_as_run(run, plan, parts.features.repeats) if asked else plan
-    lengths = history_lengths(parts, own.cluster.world_size) if asked else None
+    lengths = history_lengths(parts, own.cluster.job_world_size) if asked else None
     step = plain_step(run, own, shapes, numbers, lengths) if asked else None
     made = OpenRun(run, parts, plan, own, shapes, numbers, comms=run.comms, step=step, before=before, lengths=lengths)
     for system in systems():

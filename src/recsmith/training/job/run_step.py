@@ -63,7 +63,7 @@ def planned_as_run(run: Run, plan: Plan, repeats: Repeats | None = None) -> Plan
     """
     if any(system.run_of_plan(run, 1) for system in systems()):
         return simulate(plan, bound=False)
-    batch = run.data.local_batch_size(plan.cluster.world_size) * batches_of_a_step(run)
+    batch = run.data.local_batch_size(plan.cluster.job_world_size) * batches_of_a_step(run)
     optimizer = run.optimizers.sparse.name
     tables = tuple(
         replace(
@@ -155,10 +155,12 @@ def memory_of(
     for system in systems():
         stored = system.kept_plan(run, stored)
     more = NUMBER_BYTES * COPIED_UPDATES * copied_numbers(plan) + sum(each.more_bytes(run, plan) for each in systems())
-    return [
+    group = [
         RankMemory(tables=tables, batch=batch + more, layers=layers, file=file)
         for (tables, batch), file in zip(predicted_bytes(stored), bytes_on_disk(stored), strict=True)
     ]
+    cluster = plan.cluster
+    return [group[cluster.rank_in_group(rank)] for rank in range(cluster.job_world_size)]
 
 
 def check_memory(memory: Sequence[RankMemory], here: int, device: str) -> None:
@@ -193,7 +195,7 @@ def _less_memory(memory: Sequence[RankMemory]) -> str:
 def layers_bytes(run: Run, plan: Plan, shapes: Shapes, state: float, lengths: Ints | None) -> int:
     """Weights, gradients and DDP's buckets of them, state of dense layers; outputs of layers and their gradients."""
     wide = first_of(each.bytes_of_number(run) for each in systems()) or NUMBER_BYTES
-    copies = 2 + (plan.cluster.world_size > 1)
+    copies = 2 + (plan.cluster.job_world_size > 1)
     work = history_work(run, plan, lengths)
     kept = work.kept_numbers if work else 2 * sum(shape[0] for shape in shapes if len(shape) > 1)
     return round(numbers_of(shapes) * (copies * wide + state) + NUMBER_BYTES * kept * plan.workload.batch_size)

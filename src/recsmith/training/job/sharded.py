@@ -11,9 +11,13 @@ import torch.distributed as dist
 from fbgemm_gpu.split_table_batched_embeddings_ops_training import SplitTableBatchedEmbeddingBagsCodegen
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
-from torchrec.distributed.model_parallel import DefaultDataParallelWrapper, DistributedModelParallel
+from torchrec.distributed.model_parallel import (
+    DataParallelWrapper,
+    DefaultDataParallelWrapper,
+    DistributedModelParallel,
+)
 from torchrec.distributed.planner import ParameterConstraints
-from torchrec.distributed.types import CacheParams, ShardedModule
+from torchrec.distributed.types import CacheParams, ShardedModule, ShardingPlan
 from torchrec.optim.keyed import CombinedOptimizer
 from torchrec.optim.optimizers import in_backward_optimizer_filter
 
@@ -21,11 +25,14 @@ from recsmith._components import parsed
 from recsmith.adapters.convert import to_sharding_plan
 from recsmith.adapters.feature_order import keep_feature_order
 from recsmith.adapters.workload import read_workload
+from recsmith.clusters import Cluster
 from recsmith.errors import PlanMismatch
+from recsmith.jobs.sharded_model import replicated
 from recsmith.plans import Plan
 from recsmith.sharding import UVM_CACHING
 from recsmith.training.batches import TrainingBatch
 from recsmith.training.collectives import collectives_of, sharders_of
+from recsmith.training.job.replicas import ONE_GROUP, Replicas
 from recsmith.training.optimizers.building import combined_optimizer, fuse
 from recsmith.training.optimizers.dense import prepare_weights
 from recsmith.training.optimizers.settings import DenseOptimizer
@@ -46,7 +53,7 @@ BLOCK = 4096  # rows drawn at once: few megabytes at any width, and few blocks t
 
 @dataclass(frozen=True)
 class ShardedJob:
-    """What a rank trains: the sharded model and its optimizer."""
+    """What a rank trains: the sharded model and its optimizer. replicas: of its shards, in a job of several groups."""
 
     model: DistributedModelParallel
     optimizer: CombinedOptimizer
@@ -54,6 +61,7 @@ class ShardedJob:
     initial: dict[str, InitialWeights]
     device: torch.device
     hook: Any = None  # state of what sums dense gradients, where a collective has its own
+    replicas: Replicas = ONE_GROUP
 
 
 def shard(run: Run, plan: Plan, task: nn.Module, device: torch.device) -> ShardedJob:
@@ -77,11 +85,9 @@ def shard(run: Run, plan: Plan, task: nn.Module, device: torch.device) -> Sharde
     facts = {name: fact for each in systems() for name, fact in each.kernel_facts(run, plan).items()}
     with warnings.catch_warnings(), own_kernels(kernels_of(run.rows, **facts)):
         warnings.simplefilter("ignore")
-        model = DistributedModelParallel(
-            task, device=device, sharders=mine.sharders(sharders),
-            data_parallel_wrapper=data_parallel(params_to_ignore=list(mine.local)),
-            plan=to_sharding_plan(worded, task, sharders=sharders, constraints=limits),
-        )  # fmt: skip
+        placed = to_sharding_plan(worded, task, sharders=sharders, constraints=limits)
+        wrapper = data_parallel(params_to_ignore=list(mine.local))
+        model, replicas = _on_ranks(task, placed, plan.cluster, device, mine.sharders(sharders), wrapper)
     keep_feature_order(model)
     if any("beta1" in OPTIMIZERS[name].settings for name in run.optimizers.sparse.names):
         for tables in kernels_in(model, SplitTableBatchedEmbeddingBagsCodegen):
@@ -96,7 +102,20 @@ def shard(run: Run, plan: Plan, task: nn.Module, device: torch.device) -> Sharde
     optimizers = replace(run.optimizers, dense=UNUSED) if trains_layers(run) else run.optimizers
     optimizer = combined_optimizer(model.fused_optimizer, copies, others, optimizers, across)
     rows = store_of(run.rows, model, optimizer)
-    return ShardedJob(model, optimizer, rows, initial, device, None if hook is None else hook[0])
+    return ShardedJob(model, optimizer, rows, initial, device, None if hook is None else hook[0], replicas)
+
+
+def _on_ranks(
+    task: nn.Module, placed: ShardingPlan, cluster: Cluster, device: torch.device, sharders: list[Any],
+    wrapper: DataParallelWrapper,
+) -> tuple[DistributedModelParallel, Replicas]:  # fmt: skip
+    """The model on its ranks by a plan of TorchRec, in as many sharding groups as the cluster says."""
+    if cluster.replication is None:
+        return DistributedModelParallel(
+            task, device=device, plan=placed, sharders=sharders, data_parallel_wrapper=wrapper
+        ), ONE_GROUP  # fmt: skip
+    made = replicated(task, placed, cluster, device=device, sharders=sharders, data_parallel_wrapper=wrapper)
+    return made, Replicas(made, cluster.replication.steps_per_sync)
 
 
 def with_collections(plan: Plan, run: Run, model: nn.Module) -> Plan:

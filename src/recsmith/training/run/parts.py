@@ -14,7 +14,7 @@ from recsmith.training.collectives import collectives_of
 from recsmith.training.run import names_component
 from recsmith.training.seams import capabilities as job
 from recsmith.training.seams.capabilities import NOTHING, Capabilities, PlainPart, RefusesNothing
-from recsmith.workloads.optimizers import COPYING_OPTIMIZERS, CPU_OPTIMIZERS, OPTIMIZERS
+from recsmith.workloads.optimizers import COPYING_OPTIMIZERS, CPU_OPTIMIZERS, OPTIMIZERS, SYNCED_OPTIMIZERS
 
 COPIED = "data_parallel"
 SEQUENCES_ON_CPU = ("table_wise", "column_wise", "row_wise")  # FBGEMM 1.8 pools copies of sequence tables there
@@ -125,6 +125,25 @@ class PlannedTables(RefusesNothing):
 
 
 @dataclass(frozen=True)
+class SeveralGroups:
+    """A 2D plan: tables lie in several sharding groups, whose copies are averaged now and then."""
+
+    owns: ClassVar[Capabilities] = Capabilities({job.ROWS})
+    needs: ClassVar[Capabilities] = Capabilities(
+        {job.TABLES, job.BAGS, job.IDS, job.LAYERS, job.LAYER_WEIGHTS, job.STEP, job.COPIES, job.BETWEEN,
+         job.AVERAGED}
+    )  # fmt: skip
+    cures: ClassVar[Mapping[str, str]] = {job.AVERAGED: f"use {', '.join(SYNCED_OPTIMIZERS)}, or a plan of one group"}
+    label: str = "a plan of sharding groups"
+
+    def refuses(self, other: Any, /) -> str | None:
+        """Messages of other forms, which sum over all ranks what groups have apart."""
+        if isinstance(other, Messages) and names_component(other.comms) and other.label != "comms: quantised":
+            return f"{other.label} does not go with {self.label} yet; leave one of them out"
+        return None
+
+
+@dataclass(frozen=True)
 class Sequences:
     """A table that is not pooled, and the name of its model."""
 
@@ -161,6 +180,16 @@ class TableOptimizer(RefusesNothing):
     def label(self) -> str:
         """Its key and name."""
         return f"optimizers.sparse.name: {self.name}"
+
+    @property
+    def lacks(self) -> Capabilities:
+        """State that TorchRec averages over sharding groups."""
+        return NOTHING if self.name in SYNCED_OPTIMIZERS else Capabilities({job.AVERAGED})
+
+    @property
+    def stands(self) -> str:
+        """Which optimizer it is."""
+        return f"optimizers.sparse.name is {self.name}, whose state TorchRec's DMPCollection leaves apart"
 
     @property
     def needs(self) -> Capabilities:

@@ -34,6 +34,7 @@ USUAL_START = "tables that start as torchrec's do"
 ONE_RATE = "one optimizer and learning rate of all tables"
 ONE_TABLE = "each feature in one table"
 ONE_BATCH = "steps of one batch"
+AVERAGED = "an optimizer whose state groups average"
 GRADIENTS = "gradients of dense layers that cross ranks"
 
 ANYTHING = "*"  # key of `cures`: what to do whatever is missing

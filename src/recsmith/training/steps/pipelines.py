@@ -47,6 +47,7 @@ class SparseDistPipeline(BasePipeline):
         if reason is not None:
             raise UsageError(f"pipeline is {self.name}, which this model cannot have: {reason}; write pipeline: base")
         self.pipeline = self._made(job.model, job.optimizer, job.device)
+        self.pipeline._dmp_collection_sync_interval_batches = None  # the loop averages replicas (job/replicas.py)
 
     @staticmethod
     def refuses(model: nn.Module) -> str | None:
