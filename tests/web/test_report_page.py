@@ -1,5 +1,6 @@
 """The report as people use it, in Chromium: it draws, sorts, finds, prints, and asks no network."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from recsmith.web.report_data import report_data
 AXE = Path(__file__).resolve().parents[2] / "web" / "node_modules" / "axe-core" / "axe.min.js"
 EVIL = "</script><img src=x onerror=document.title='hacked'>{b|bold}"
 WIDE, NARROW = 1200, 360
+UNIT = re.compile(r" (µs|ms|s|B|[KMGT]iB)$")
 PAPER = 718  # CSS pixels between the margins of an A4 page
 
 
@@ -115,6 +117,21 @@ def test_shards_are_found_sorted_and_chosen_by_keyboard(opened: Any, file: Path)
     everywhere = grid.locator("tbody tr[aria-rowindex] td:nth-child(5)").all_inner_texts()
     assert everywhere
     assert all(words.startswith("0") for words in everywhere)
+
+
+def test_a_column_of_times_or_sizes_has_one_unit(opened: Any, file: Path):
+    page = opened(file)
+    unfold(page, "#time")
+    unfold(page, "#memory")
+    found = page.evaluate(
+        """['#time', '#memory', '#shards'].flatMap((part) => {
+            const grid = document.querySelector(`${part} .grid`);
+            return [...grid.querySelectorAll('thead th')].map((_, i) =>
+              [...grid.querySelectorAll('tbody tr[aria-rowindex]')].map((row) => row.children[i].textContent)); })"""
+    )
+    units = [{cell.split()[-1] for cell in cells} for cells in found if any(UNIT.search(cell) for cell in cells)]
+    assert len(units) > 9  # five parts of a step, some of memory, weights and costs of shards
+    assert [each for each in units if len(each) > 1] == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

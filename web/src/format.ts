@@ -28,6 +28,16 @@ export function scaled(value: number, scale: Scale, most = 4): string {
 export const seconds = (value: number): string => scaled(value, timeScale(value));
 export const bytes = (value: number): string => scaled(value, sizeScale(value));
 
+/** Numbers of a column, all in the unit of the largest and with as many decimals; below the last of these it is said. */
+export function inOneUnit(values: number[], scaleOf: (value: number) => Scale): (value: number) => string {
+  const most = values.reduce((found, value) => Math.max(found, Math.abs(value)), 0);
+  const { unit, size } = scaleOf(most);
+  const decimals = unit === "B" ? 0 : Math.max(0, 4 - String(Math.floor(most / size)).length);
+  const told = (value: number): string => value.toLocaleString("en", { minimumFractionDigits: decimals, maximumFractionDigits: decimals });
+  const least = 10 ** -decimals;
+  return (value) => `${value && Math.abs(value / size) < least / 2 ? `<${told(least)}` : told(value / size)} ${unit}`;
+}
+
 export function percent(share: number, most = 2): string {
   return `${digits(share * 100, most)} %`;
 }

@@ -1,7 +1,7 @@
 // A table of any number of rows: sorted by a click on a head, filtered by a function, and only the visible rows drawn.
 
 import { h, replace, type Child } from "./dom";
-import { whole } from "./format";
+import { inOneUnit, whole, type Scale } from "./format";
 
 export interface Column<Row> {
   head: string;
@@ -9,6 +9,8 @@ export interface Column<Row> {
   key: (row: Row) => string | number;
   cell?: (row: Row) => Child;
   numeric?: boolean;
+  /** Of what the numbers of `key` are, where all cells stand in one unit. */
+  unit?: (value: number) => Scale;
 }
 
 const ROW_HEIGHT = 36; // pixels; the style sheet gives rows the same
@@ -23,14 +25,20 @@ export class Grid<Row> {
   private readonly count = h("p", { class: "count", role: "status" });
   private readonly view: HTMLElement;
   private readonly table: HTMLTableElement;
+  private readonly columns: Column<Row>[];
   private shown: Row[];
   private keep: (row: Row) => boolean = () => true;
   private by = -1;
   private down = false;
   private drawn = "";
 
-  constructor(label: string, private readonly rows: Row[], private readonly columns: Column<Row>[], private readonly marked: (row: Row) => boolean = () => false) {
+  constructor(label: string, private readonly rows: Row[], columns: Column<Row>[], private readonly marked: (row: Row) => boolean = () => false) {
     this.shown = rows;
+    this.columns = columns.map((column) => {
+      if (!column.unit) return column;
+      const words = inOneUnit(rows.map((row) => Number(column.key(row))), column.unit);
+      return { ...column, cell: (row) => words(Number(column.key(row))) };
+    });
     this.heads = columns.map((column, i) =>
       h("th", { scope: "col", class: column.numeric ? "number" : "", "aria-sort": "none" },
         h("button", { type: "button", onclick: () => this.sort(i) }, column.head)));

@@ -3,7 +3,7 @@
 import { TIME_PARTS } from "../charts/deviceTimes";
 import type { Phase, ReportData } from "../data";
 import { h } from "../dom";
-import { percent, seconds, words } from "../format";
+import { inOneUnit, percent, seconds, timeScale, words } from "../format";
 import { partWords } from "./headline";
 import { part, swatch } from "./part";
 
@@ -40,12 +40,13 @@ function fixed(each: Phase["parts"][number]): string {
 
 function dearest(phase: Phase): HTMLElement {
   const most = phase.tables[0]!.seconds;
+  const saved = inOneUnit(phase.tables.map((share) => share.seconds), timeScale);
   return h("div", { class: "dearest-box", tabindex: 0, role: "region", "aria-label": `Dearest tables of device ${phase.rank}` },
     h("table", { class: "dearest" },
       h("caption", null, `What device ${phase.rank} would save without a table`),
       h("thead", { class: "visually-hidden" }, h("tr", null, ["Table", "Sharding", "Saved", "Share"].map((head) => h("th", { scope: "col" }, head)))),
       h("tbody", null, phase.tables.map((share) => h("tr", null, h("th", { scope: "row" }, share.table), h("td", { class: "kind" }, words(share.sharding_type)),
-        h("td", { class: "number" }, seconds(share.seconds)),
+        h("td", { class: "number" }, saved(share.seconds)),
         h("td", { class: "share" }, h("span", { class: "visually-hidden" }, percent(share.seconds / phase.seconds)),
           h("i", { style: { width: `${(100 * share.seconds) / most}%` } })))))));
 }

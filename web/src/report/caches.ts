@@ -3,7 +3,7 @@
 import { cacheCurve, shownPolicies } from "../charts/cacheCurve";
 import { Chart } from "../charts/chart";
 import type { CacheCurve } from "../data";
-import { bytes, counted, percent } from "../format";
+import { bytes, counted, percent, sizeScale } from "../format";
 import type { Column } from "../grid";
 import { figures } from "./devices";
 import { legend, part } from "./part";
@@ -16,7 +16,7 @@ export function cachesPart(curve: CacheCurve): HTMLElement {
     new Chart(`${hits}.`, 260, (theme) => cacheCurve(curve, theme)).element,
     figures("Hits by cached weights", curve.points, [
       { head: "Cached", key: (point) => point.share, cell: (point) => percent(point.share), numeric: true },
-      { head: "Weights", key: (point) => point.bytes, cell: (point) => bytes(point.bytes), numeric: true },
+      { head: "Weights", key: (point) => point.bytes, unit: sizeScale, numeric: true },
       ...shownPolicies(curve).map(([key, head]): Column<CacheCurve["points"][number]> => ({ head, key: (point) => point[key]!, cell: (point) => percent(point[key]!, 3), numeric: true })),
     ]));
 }

@@ -2,7 +2,7 @@
 
 import type { Change, Difference, ReportData, ShownPlan } from "../data";
 import { h } from "../dom";
-import { bytes, change, counted, percent, seconds } from "../format";
+import { bytes, change, counted, percent, seconds, sizeScale } from "../format";
 import { Grid } from "../grid";
 import { timeChart, timeLegend } from "./devices";
 import { part } from "./part";
@@ -44,7 +44,7 @@ function changeTable(changes: Change[]): HTMLElement {
     { head: "Table", key: (each) => each.table },
     { head: "Before", key: (each) => each.before },
     { head: "Now", key: (each) => each.after },
-    { head: "Moves", key: (each) => each.moved_bytes, cell: (each) => bytes(each.moved_bytes), numeric: true },
+    { head: "Moves", key: (each) => each.moved_bytes, unit: sizeScale, numeric: true },
   ]);
   const search = h("input", { type: "search", id: "change-search", placeholder: "Table or placement", oninput: () => {
     const asked = search.value.toLowerCase();

@@ -5,7 +5,7 @@ import { deviceTimes, ROWS, TIME_PARTS } from "../charts/deviceTimes";
 import { memoryBars, type MemoryPart } from "../charts/memoryBars";
 import type { ReportData, ShownPlan } from "../data";
 import { h } from "../dom";
-import { bytes, percent, seconds } from "../format";
+import { bytes, percent, seconds, sizeScale, timeScale } from "../format";
 import { Grid, type Column } from "../grid";
 import { legend, part } from "./part";
 
@@ -28,7 +28,7 @@ export function timePart({ plan }: ReportData): HTMLElement {
     timeLegend(plan), timeChart(plan, 300),
     figures("Seconds of every device", plan.devices, [
       { head: "Device", key: (device) => device.rank, numeric: true },
-      ...TIME_PARTS.map(([key, head]): Column<ShownPlan["devices"][number]> => ({ head, key: (device) => device[key], cell: (device) => seconds(device[key]), numeric: true })),
+      ...TIME_PARTS.map(([key, head]): Column<ShownPlan["devices"][number]> => ({ head, key: (device) => device[key], unit: timeScale, numeric: true })),
     ]));
 }
 
@@ -45,8 +45,8 @@ export function memoryPart(data: ReportData): HTMLElement {
     new Chart(label, 260, (theme) => memoryBars(devices, parts, theme)).element,
     figures("Memory of every device", devices, [
       { head: "Device", key: (device) => device.rank, numeric: true },
-      ...parts.map((each, i): Column<(typeof devices)[number]> => ({ head: each.label, key: (device) => device.bytes[i]!, cell: (device) => bytes(device.bytes[i]!), numeric: true })),
-      { head: "Capacity", key: (device) => device.capacity, cell: (device) => bytes(device.capacity), numeric: true },
+      ...parts.map((each, i): Column<(typeof devices)[number]> => ({ head: each.label, key: (device) => device.bytes[i]!, unit: sizeScale, numeric: true })),
+      { head: "Capacity", key: (device) => device.capacity, unit: sizeScale, numeric: true },
       { head: "In use", key: (device) => total(device.bytes) / device.capacity, cell: (device) => percent(total(device.bytes) / device.capacity), numeric: true },
     ]));
 }

@@ -5,7 +5,7 @@ import { blocksOf, colourOf, colourOfTable, shardMap, shardsOf } from "../charts
 import { colourOfTower } from "../charts/towers";
 import type { Piece, RankRun, ReportData, TableData } from "../data";
 import { h, replace } from "../dom";
-import { bytes, counted, seconds, whole, words } from "../format";
+import { bytes, counted, sizeScale, timeScale, whole, words } from "../format";
 import { Grid } from "../grid";
 import { legend, part, swatch } from "./part";
 
@@ -61,9 +61,9 @@ function columns(choose: (table: TableData) => void): ConstructorParameters<type
     { head: "Columns", key: (row) => row.piece.columns[0], cell: (row) => columnWords(row), numeric: true },
     { head: "Rows each", key: (row) => row.piece.block ?? row.table.rows, cell: (row) => whole(row.piece.block ?? row.table.rows), numeric: true },
     { head: "Device", key: (row) => row.piece.ranks[0]?.[0] ?? 0, cell: (row) => deviceWords(row.piece.ranks), numeric: true },
-    { head: "Weights each", key: (row) => row.bytes, cell: (row) => bytes(row.bytes), numeric: true },
+    { head: "Weights each", key: (row) => row.bytes, unit: sizeScale, numeric: true },
     { head: "Ids a step", key: (row) => row.table.ids, cell: (row) => whole(row.table.ids), numeric: true },
-    { head: "Table costs", key: (row) => row.table.seconds, cell: (row) => seconds(row.table.seconds), numeric: true },
+    { head: "Table costs", key: (row) => row.table.seconds, unit: timeScale, numeric: true },
     { head: "Kernel", key: (row) => row.table.compute_kernel, cell: (row) => words(row.table.compute_kernel) },
   ];
 }
