@@ -24,6 +24,7 @@ from recsmith.adapters.running_job import (  # noqa: E402
     WatchReport,
     import_plan,
 )
+from recsmith.adapters.stashed_tables import stash_tables  # noqa: E402
 from recsmith.adapters.topology import read_cluster  # noqa: E402
 from recsmith.adapters.workload import read_workload  # noqa: E402
 from recsmith.jobs.worker import leave  # noqa: E402
@@ -44,6 +45,7 @@ __all__ = [
     "read_cluster",
     "read_workload",
     "reshard",
+    "stash_tables",
     "tie_checkpoint",
     "to_parameter_constraints",
     "to_sharding_plan",

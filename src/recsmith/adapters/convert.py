@@ -21,6 +21,7 @@ from torchrec.distributed.types import (
 from recsmith.adapters.constraints import carried_fields, check_constraints
 from recsmith.adapters.embedding_collections import Collection, collections, table_names
 from recsmith.adapters.field_policies import remaps_ids
+from recsmith.adapters.stashed_tables import check_stashed
 from recsmith.adapters.topology import device_type
 from recsmith.adapters.virtual_tables import virtual_entries, virtual_tables
 from recsmith.clusters import Cluster
@@ -54,6 +55,7 @@ def to_sharding_plan(
     names = table_names(found)
     _check_tables(plan.workload, found, names)
     placements = {placement.table: placement for placement in plan.placements}
+    check_stashed(found, {key: placements[name] for key, name in names.items()})
     tables = {table.name: table for table in plan.workload.tables}
     kind = device or device_type()
     made: dict[str, Any] = {}

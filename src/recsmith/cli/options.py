@@ -28,7 +28,8 @@ OPTION_GROUPS = {  # of commands that search: the names of options under the tit
     "Problem": ("workload", "cluster", "devices", "device", "per_host", "batch_size", "global_batch", "hbm", "reserve",
                 "optimizer", "memory", "baseline"),
     "2D jobs": ("group_size", "steps_per_sync", "inter_host_allreduce"),
-    "What a plan may do": ("types", "widths", "kernels", "cache_factors", "cache_policy", "keep_exact"),
+    "What a plan may do": ("types", "widths", "kernels", "cache_factors", "cache_policy", "keep_exact",
+                             "stash", "activations", "dense_time"),
     "What a plan must keep": ("constraints", "pin", "pin_tables", "max_moved", "curve", "steps_left", "link"),
     "Search": ("planner", "planners", "cost_model", "judges", "iterations", "time_limit", "seed", "prove"),
     "The step of --objective step_time": ("objective", "step", "machine"),
@@ -164,6 +165,15 @@ shape_options = stack(  # of the problem but for its cluster and batch, which a 
                  help="Which tables --pin keeps: names or patterns (default: all)."),
 )  # fmt: skip
 
+stash_options = stack(  # of tables that rest in host memory while dense layers work (docs/stashing.md)
+    click.option("--stash", type=click.Choice(["weights", "weights_and_state"]), default=None,
+                 help="What of tables may rest in host memory from lookup to update, TorchRec's stash_weights."),
+    click.option("--activations", callback=size_value, metavar="SIZE",
+                 help="With --stash: what of the reserve is alive only while dense layers work."),
+    click.option("--dense-time", callback=read_time, metavar="TIME",
+                 help="With --stash: dense forward and backward of a step, in which copies hide."),
+)  # fmt: skip
+
 replication_options = stack(  # of a 2D job, beside the size of its sharding groups
     click.option("--steps-per-sync", type=int, metavar="N",
                  help="Steps from one synchronisation of the replicas to the next (default: 1)."),
@@ -294,6 +304,19 @@ def read_cluster(name: str, options: dict[str, Any]) -> Any:
     return load_cluster(name).with_memory(options["hbm"], options["reserve"])
 
 
+def read_stash(options: dict[str, Any]) -> Any:
+    """The Stashing of `stash_options`; None where they are not asked for, or not there."""
+    from recsmith.errors import UsageError
+    from recsmith.problems.dense_bytes import Stashing
+
+    what, activations, dense_s = (options.get(name) for name in ("stash", "activations", "dense_time"))
+    if what is None:
+        if activations is not None or dense_s is not None:
+            raise UsageError("--activations and --dense-time are of --stash; add it, or leave them out")
+        return None
+    return Stashing(what=what, activations=activations, dense_s=dense_s)
+
+
 def tables_of(workload: str) -> Any:
     """The workload of a plan's file, where one is named; what else is named stays as it is."""
     from recsmith.plans import PLAN_FILE, load_plan
@@ -335,11 +358,12 @@ def read_shape(workload: str, batch_size: int | None, options: dict[str, Any]) -
     given = load_constraints(options["constraints"]) if options["constraints"] else Constraints()
     if options["pin_tables"] is not None and not options["pin"]:
         raise UsageError("--pin-tables says which tables --pin keeps; add --pin PLAN")
+    rests = read_stash(options)
     pins = pins_of(options["pin"], tables=options["pin_tables"] or ("*",)) if options["pin"] else ()
     return {
         "space": space,
         "constraints": replace(
-            given, memory=options["memory"], rules=(*given.rules, *pins), keep_exact=options["keep_exact"]
+            given, memory=options["memory"], rules=(*given.rules, *pins), keep_exact=options["keep_exact"], stash=rests
         ),
         "workload": load_workload(tables_of(workload), batch_size=batch_size, optimizer=options["optimizer"]),
     }

@@ -16,6 +16,7 @@ from recsmith.cli.options import (
     read_search,
     read_towers,
     search_options,
+    stash_options,
     tower_options,
 )
 from recsmith.cli.printing import (
@@ -37,6 +38,7 @@ ADAPT = (
 @click.command(name="plan", cls=GroupedCommand)
 @click.argument("workload")
 @problem_options
+@stash_options
 @search_options
 @click.option("--objective", type=click.Choice(["cost", "step_time"]), default="cost", show_default=True,
               help="The cost of the tables alone, or the predicted time of the whole step.")  # fmt: skip
@@ -70,6 +72,7 @@ def plan_command(
     recsmith plan tables.json --cluster cpu:2 --objective step_time --step trace/
     recsmith plan dlrm-v2 --cluster h100:8 --what-if data_type=bf16
     recsmith plan tables.json --cluster h100:8x2 --towers 2 -o plan.json
+    recsmith plan tables.json --cluster h100:8 --reserve 40GiB --stash weights --activations 30GiB
     """
     from recsmith.files import check_target
     from recsmith.planning import plan

@@ -34,20 +34,44 @@ def simulate_command(plan: str, cost_model: str | None, format_: str) -> None:
 @click.command(name="explain")
 @click.argument("plan")
 @click.option("--table", metavar="T", help="All about one table: its cost, and what else it could be.")
+@click.option("--memory", is_flag=True, default=False, help="What is alive on each rank in each phase of a step.")
+@click.option("--run", metavar="RUN", help="With --memory: the run whose dense layers are counted.")
 @click.option("--cost-model", metavar="M", help="Cost model (default: the plan's own).")
 @format_option
-def explain_command(plan: str, table: str | None, cost_model: str | None, format_: str) -> None:
+def explain_command(
+    plan: str, table: str | None, memory: bool, run: str | None, cost_model: str | None, format_: str
+) -> None:
     """Explain what binds the step of PLAN (a file, '-' for stdin): slowest ranks, largest terms, dearest tables.
 
     \b
     recsmith explain plan.json
     recsmith explain plan.json --table user_id
+    recsmith explain plan.json --memory
     """
+    if memory or run is not None:
+        _explain_memory(plan, run, format_, alone=memory and table is None and cost_model is None)
+        return
     from recsmith.analyses.explain import explain
     from recsmith.reports.explanations import explanation_report, explanation_to_raw
 
     explanation = explain(plan, table, cost_model)
     print_as(format_, lambda: explanation_report(explanation), lambda: explanation_to_raw(explanation))
+
+
+def _explain_memory(plan: str, run: str | None, format_: str, *, alone: bool) -> None:
+    from recsmith.analyses.step_memory import step_memory
+    from recsmith.errors import UsageError
+    from recsmith.reports.step_memory import step_memory_report, step_memory_to_raw
+
+    if not alone:
+        raise UsageError("--run is of --memory, which --table and --cost-model say nothing of; take one of them")
+    dense = None
+    if run is not None:
+        from recsmith.training.job.dense_bytes import dense_bytes_of_run
+
+        dense = dense_bytes_of_run(run, plan)
+    found = step_memory(plan, dense)
+    print_as(format_, lambda: step_memory_report(found), lambda: step_memory_to_raw(found))
 
 
 @click.command(name="diff")

@@ -26,6 +26,7 @@ from recsmith.plans import Placement, Plan
 from recsmith.plans.diff import is_same_table, moved_bytes, with_columns_kept
 from recsmith.problems import Constraints, Problem
 from recsmith.problems.constraints import members
+from recsmith.problems.stashing import with_stash
 from recsmith.units import parse_size
 from recsmith.workloads import Table, Workload, load_workload
 
@@ -149,10 +150,11 @@ class ChangedProblem:
 
     def plan_of(self, moves: Moves, planner: str) -> Plan:
         """The plan of placements, with the bound of the problem without pins."""
-        cost = price(self.evaluator, problems.footprint_of(self.problem, moves.placements))
-        bound = lower_bound(self.evaluator).bound
+        footprint = problems.footprint_of(self.problem, moves.placements)
+        cost, bound = price(self.evaluator, footprint), lower_bound(self.evaluator).bound
+        placements = with_stash(self.problem, tuple(moves.placements), footprint)
         return assemble_plan(
-            self.problem, moves.placements, cost, planner=planner, cost_model=self.model.name, bound=bound,
+            self.problem, placements, cost, planner=planner, cost_model=self.model.name, bound=bound,
             gap=bound.gap(cost.total_s), evaluator=self.evaluator,
         )  # fmt: skip
 

@@ -13,6 +13,7 @@ from recsmith.errors import UsageError
 from recsmith.planners import Budget, OnImprove
 from recsmith.plans import Bound, Placement, Plan, StepCost, digest_of, sorted_by_name
 from recsmith.problems import Footprint, Problem, Space, constraints_to_raw, footprint_of, placements_of
+from recsmith.problems.stashing import with_stash
 from recsmith.workloads import Workload
 
 LARGEST_SEED = 2**63
@@ -121,6 +122,7 @@ def make_plan(
     if problem.legality.pinned.any():
         footprint = footprint_of(problem, placements)  # priced as whoever reads the plan prices it
     cost = price(evaluator, footprint)
+    placements = with_stash(problem, placements, footprint)
     return assemble_plan(
         problem, placements, cost, planner=planner, cost_model=cost_model,
         bound=bound, gap=bound.gap(cost.total_s), evaluator=evaluator,

@@ -6,7 +6,7 @@ from recsmith.clusters import Cluster
 from recsmith.errors import PlanMismatch, UsageError
 from recsmith.files import did_you_mean
 from recsmith.plans.plan import Placement, Plan
-from recsmith.sharding import CACHED_KERNELS, KEY_VALUE, TYPE_NAMES, Shard
+from recsmith.sharding import CACHED_KERNELS, FUSED, KEY_VALUE, TYPE_NAMES, Shard
 from recsmith.sharding.kernel_limits import KernelLimits
 from recsmith.sharding.on_disk import static_refused
 from recsmith.units import counted
@@ -54,7 +54,24 @@ def check_placement(placement: Placement, table: Table, cluster: Cluster) -> Non
         raise PlanMismatch(
             f"table '{table.name}' has cache parameters but kernel {placement.compute_kernel} has no cache"
         )
+    _check_stash(placement, cluster)
     kind.check(table, placement.ranks, placement.widths_of(table.embedding_dim), cluster)
+
+
+def _check_stash(placement: Placement, cluster: Cluster) -> None:
+    """Refuse what cannot rest: tables that are not fused, and on CUDA optimizer state, which FBGEMM keeps there."""
+    if placement.stash is None:
+        return
+    if placement.compute_kernel != FUSED.name:
+        raise PlanMismatch(
+            f"table '{placement.table}' has stash: {placement.stash} and kernel {placement.compute_kernel}; only "
+            f"{FUSED.name} tables are on the device and can rest elsewhere"
+        )
+    if placement.stash != "weights" and cluster.device.kind == "cuda":
+        raise PlanMismatch(
+            f"table '{placement.table}' has stash: {placement.stash}; TorchRec 1.8 moves weights of tables alone on "
+            "CUDA: write stash: weights"
+        )
 
 
 def _check_kernel(placement: Placement, table: Table, limits: KernelLimits) -> None:

@@ -155,6 +155,8 @@ def encode_placement(placement: Placement, runs: str = "") -> Raw:
         raw["widths"] = list(placement.widths)
     if placement.cache:
         raw["cache"] = encode(placement.cache)
+    if placement.stash:
+        raw["stash"] = placement.stash
     return raw
 
 

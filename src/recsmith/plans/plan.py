@@ -129,6 +129,7 @@ def wrong_load_factor(share: float) -> str | None:
 
 
 CachePolicy = Literal["lru", "static"]
+Stash = Literal["weights", "weights_and_state"]  # what of a table is in host memory while dense layers work
 
 
 @noun
@@ -158,6 +159,7 @@ class Placement:
 
     ranks: one per shard, in shard order. widths: of the column pieces; () is the whole table in one piece.
     cache: of fused_uvm_caching and key_value, where FBGEMM's default takes the place of None.
+    stash: what of it rests in host memory from lookup to update (docs/stashing.md); None: nothing.
     """
 
     table: str
@@ -166,6 +168,7 @@ class Placement:
     ranks: tuple[int, ...]
     widths: tuple[int, ...] = ()
     cache: Cache | None = None
+    stash: Stash | None = None
 
     def __post_init__(self) -> None:
         """Write out the cache that FBGEMM makes where nothing is said."""

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from recsmith._types import noun
 from recsmith.errors import UsageError, check_rules
 from recsmith.files import did_you_mean
+from recsmith.problems.dense_bytes import Stashing
 from recsmith.problems.space import PLACES, NoChoiceLeft, TableRule, wrong_count
 from recsmith.sharding import KERNEL_NAMES, TYPE_NAMES
 
@@ -82,7 +83,8 @@ class Constraints:
     rules: limits for single tables; all rules that match a table hold.
     keep_exact: train as the unsharded model would: no column splits under row-wise optimizers, where each column
         shard keeps a row statistic of its own.
-    together, apart, per_rank: what holds between tables. source: the file that they were read from, for messages.
+    together, apart, per_rank: what holds between tables. stash: that tables may rest in host memory, and for whom.
+    source: the file that they were read from, for messages.
     """
 
     memory: Literal["real", "torchrec"] = "real"
@@ -91,6 +93,7 @@ class Constraints:
     together: tuple[Together, ...] = ()
     apart: tuple[Apart, ...] = ()
     per_rank: tuple[PerRank, ...] = ()
+    stash: Stashing | None = None
     source: str = ""
 
     @property
@@ -111,7 +114,7 @@ class Constraints:
     def only(self, parts: tuple[Part, ...]) -> "Constraints":
         """The same memory and exactness with these constraints only."""
         kept: dict[str, Any] = {name: tuple(self.part(each) for each in parts if each[0] == name) for name in LISTS}
-        return Constraints(memory=self.memory, keep_exact=self.keep_exact, source=self.source, **kept)
+        return Constraints(memory=self.memory, keep_exact=self.keep_exact, stash=self.stash, source=self.source, **kept)
 
     def check_names(self, tables: list[str]) -> None:
         """Refuse names and patterns that match no table: they are misspelt."""

@@ -139,6 +139,17 @@ def _saved(problem: Problem, footprint: Footprint) -> Ints:
 
 def memory_parts(problem: Problem, footprint: Footprint) -> dict[str, Ints]:
     """Device bytes per rank (W,) of a plan by what they hold; they add up to those of `memory_taken`."""
+    kinds = memory_kinds(problem, footprint)
+    both = ("ids", "outputs")
+    if not set(both) <= set(kinds):
+        return kinds
+    ids = kinds["ids"] + kinds["outputs"]
+    return {("ids and outputs" if name == "ids" else name): (ids if name == "ids" else size)
+            for name, size in kinds.items() if name != "outputs"}  # fmt: skip
+
+
+def memory_kinds(problem: Problem, footprint: Footprint) -> dict[str, Ints]:
+    """The same, with ids and outputs apart in the accounting `real`."""
     head, tail = problem.memory_model.parts_of(footprint.mode, footprint.width)
     last = last_rank(footprint.target, problem.modes.coverage[footprint.mode])
     parts = {name: sum_per_rank(size, footprint, problem) for name, size in head.items()}
@@ -169,7 +180,7 @@ def problem_holding(problem: Problem, placements: Sequence[Placement]) -> Proble
     given = problem.constraints
     if space == problem.space and not given.parts and not cached:
         return problem
-    limits = Constraints(memory=given.memory, keep_exact=given.keep_exact)
+    limits = Constraints(memory=given.memory, keep_exact=given.keep_exact, stash=given.stash)
     return build_problem(problem.workload, problem.cluster, space, limits, needless=True)
 
 

@@ -9,6 +9,7 @@ from itertools import pairwise
 
 from recsmith._types import noun
 from recsmith.clusters import Cluster
+from recsmith.problems.dense_bytes import DenseBytes
 from recsmith.problems.memory import batch_bytes
 from recsmith.units import format_size
 from recsmith.workloads import Workload
@@ -24,12 +25,16 @@ LARGEST_SHARE = 0.15  # of a device: what TorchRec's planner keeps free by defau
 
 @noun
 class PlainReserve:
-    """Bytes of each device that a plain DLRM needs besides its tables, and the most that is kept free for it."""
+    """Bytes of each device that a plain DLRM needs besides its tables, and the most that is kept free for it.
+
+    batch: the local batch and its activations, of which activations are those of layers.
+    """
 
     dense: int
     batch: int
     cuda: int
     most: int
+    activations: int = 0
 
     @property
     def total(self) -> int:
@@ -62,11 +67,24 @@ def plain_reserve(workload: Workload, cluster: Cluster) -> PlainReserve | None:
     layers = [(DENSE_FEATURES, *BELOW, width), (inputs, *ABOVE)]
     weights = sum(have * give + give for sizes in layers for have, give in pairwise(sizes))
     activations = inputs + sum(sum(sizes[1:]) for sizes in layers)
+    kept = ACTIVATION_COPIES * activations * workload.batch_size * FLOAT
     return PlainReserve(
         dense=COPIES * weights * FLOAT,
-        batch=batch_bytes(workload, cluster.world_size) + ACTIVATION_COPIES * activations * workload.batch_size * FLOAT,
+        batch=batch_bytes(workload, cluster.world_size) + kept,
+        activations=kept,
         cuda=CUDA_BYTES,
         most=int(min(cluster.hbm_per_rank) * LARGEST_SHARE),
+    )  # fmt: skip
+
+
+def plain_dense(workload: Workload, cluster: Cluster) -> DenseBytes | None:
+    """The same by when it is alive; None where there is no estimate."""
+    found = plain_reserve(workload, cluster)
+    if found is None:
+        return None
+    copy = found.dense // COPIES
+    return DenseBytes(
+        fixed=3 * copy + found.cuda, gradients=copy, temporaries=copy, activations=found.activations
     )  # fmt: skip
 
 

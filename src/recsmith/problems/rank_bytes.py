@@ -6,8 +6,8 @@ import numpy as np
 
 from recsmith._types import Ints
 from recsmith.plans import Plan
+from recsmith.problems.batch_parts import batch_parts
 from recsmith.problems.drawn import most_ids, most_rows
-from recsmith.problems.memory import local_batch_bytes
 from recsmith.problems.modes import Demand
 from recsmith.sharding import KERNEL_NAMES, Shard
 from recsmith.sharding.memory import Pieces, bytes_of, real_parts
@@ -16,8 +16,6 @@ from recsmith.workloads.access import HotRows
 from recsmith.workloads.optimizers import OPTIMIZER_NAMES
 from recsmith.workloads.reuse import Reuse
 from recsmith.workloads.row_blocks import busiest_deviation, unique_before
-
-ALL_TO_ALL = ("table_wise", "column_wise")  # pooled outputs arrive as columns, which backward sorts by rank
 
 
 def predicted_bytes(plan: Plan) -> list[tuple[int, int]]:
@@ -113,17 +111,5 @@ def _batch_bytes(plan: Plan, sort: int) -> int:
     found, and one more before, where they are brought into the order of blocks of rows (measured, docs/memory.md). One
     rank sends nothing: its lookups are its outputs.
     """
-    workload, types = plan.workload, {placement.table: placement.sharding_type for placement in plan.placements}
-    alone = plan.cluster.world_size == 1
-    batch, outputs, gradients, kept = 0.0, 0.0, 0.0, 0.0
-    for table in workload.tables:
-        ids, given = local_batch_bytes(table, workload)
-        outputs += given
-        if not alone and types[table.name] != "data_parallel":  # which looks up in the local batch itself
-            batch += ids
-            if table.pooled:
-                gradients += given * (2 if types[table.name] in ALL_TO_ALL else 1)
-            else:
-                kept += given
-                gradients += 0.0 if types[table.name] in ALL_TO_ALL else given
-    return int(batch + outputs + kept + max(0.0, gradients - sort))
+    own = batch_parts(plan.workload, plan.placements, plan.cluster.world_size)
+    return int(own.ids + own.outputs + own.kept + max(0.0, own.gradients - sort))

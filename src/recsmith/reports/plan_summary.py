@@ -11,6 +11,7 @@ from recsmith.reports.plans import (
     inexact_words,
     model_words,
     overfull_words,
+    rest_words,
     slowest_of,
     slowest_words,
     tables_words,
@@ -30,7 +31,7 @@ def plan_summary(plan: Plan, written: str | None = None, left_out: tuple[str, ..
     """
     error, slowest = error_of(plan), slowest_of(plan.cost, plan.cost_model)
     kept = f", written to {written}" if written else ""
-    notes = [overfull_words(plan.cost), inexact_words(plan), wide_text(plan), *left_out]
+    notes = [overfull_words(plan.cost), rest_words(plan), inexact_words(plan), wide_text(plan), *left_out]
     return Group(
         line("plan", f"{tables_words(plan)}; digest {plan.digest[:16]}{kept}"),
         line("step", step_words(plan, error)),

@@ -15,6 +15,7 @@ from recsmith.costs.protocol import parts_of, rule_of
 from recsmith.costs.published import PublishedError, error_of
 from recsmith.files import Raw, encode
 from recsmith.planning import Result
+from recsmith.planning.stashing import stash_of
 from recsmith.plans import (
     PARTS,
     DeviceCost,
@@ -34,6 +35,7 @@ from recsmith.problems.plain_reserve import kept_estimate
 from recsmith.problems.space import space_words
 from recsmith.reports.dynamic_tables import dynamic_words
 from recsmith.reports.layout import Grid, add_first, grid, line
+from recsmith.reports.step_memory import stash_words
 from recsmith.sharding import DEVICE_KERNELS, KEY_VALUE, NOTED_ON_CUDA
 from recsmith.units import counted, format_gap, format_size, format_time
 
@@ -63,12 +65,18 @@ def plan_report(plan: Plan, run: str | None = None) -> RenderableType:
     remarks = (
         ("towers", towers_words(plan)), ("sync", sync_words(plan)), ("rows", sequences_words(plan)),
         ("memory", drawn_words(plan)), ("search", run),
-        ("dynamic", dynamic_words(plan)), (beneath_label(plan), beneath_words(plan)),
+        ("stash", rest_words(plan)), ("dynamic", dynamic_words(plan)), (beneath_label(plan), beneath_words(plan)),
         ("note", inexact_words(plan)), ("note", wide_text(plan)), *(("note", text) for text in hot_rows_words(plan)),
     )  # fmt: skip
     lines += [line(label, text) for label, text in remarks if text]
     lines.append(line("digest", plan.digest[:16]))
     return Group(*lines, device_grid(plan.cost))
+
+
+def rest_words(plan: Plan) -> str | None:
+    """What rests in host memory while dense layers work; None where nothing does."""
+    rests = stash_of(plan)
+    return rests and stash_words(rests, sum(each.stash is not None for each in plan.placements))
 
 
 def reserve_line(plan: Plan) -> list[line]:

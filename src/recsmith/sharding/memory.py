@@ -322,7 +322,8 @@ def device_parts(accounting: str, pieces: Pieces, optimizer: str, pipeline: str)
         "optimizer state": np.where(uvm, 0, parts.state - at_home) + at_home,
         "gradients": np.where(uvm, 0, parts.gradient),
         "cache": np.where(caching, _real_cache(pieces, optimizer), 0),
-        "ids and outputs": parts.ids + parts.outputs,
+        "ids": parts.ids,
+        "outputs": parts.outputs,
         "sorting": parts.sort,
     }
 

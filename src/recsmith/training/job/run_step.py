@@ -20,6 +20,7 @@ from recsmith.plans import Plan
 from recsmith.prediction.histories import HistoryWork, history_layers_s
 from recsmith.prediction.job_step import NUMBER_BYTES, JobStep, copied_numbers, job_step, numbers_of
 from recsmith.prediction.speeds import Shapes
+from recsmith.problems.dense_bytes import DenseBytes
 from recsmith.problems.rank_bytes import bytes_on_disk, predicted_bytes
 from recsmith.sharding.memory import STATE_BYTES
 from recsmith.training.job.layer_shapes import PAIRS
@@ -194,11 +195,21 @@ def _less_memory(memory: Sequence[RankMemory]) -> str:
 
 def layers_bytes(run: Run, plan: Plan, shapes: Shapes, state: float, lengths: Ints | None) -> int:
     """Weights, gradients and DDP's buckets of them, state of dense layers; outputs of layers and their gradients."""
+    dense = dense_bytes(run, plan, shapes, state, lengths)
+    return dense.fixed + dense.gradients + dense.activations
+
+
+def dense_bytes(run: Run, plan: Plan, shapes: Shapes, state: float, lengths: Ints | None) -> DenseBytes:
+    """The same by when it is alive, as `layers_bytes` takes its arguments."""
     wide = first_of(each.bytes_of_number(run) for each in systems()) or NUMBER_BYTES
-    copies = 2 + (plan.cluster.job_world_size > 1)
+    buckets = wide * (plan.cluster.job_world_size > 1)
     work = history_work(run, plan, lengths)
     kept = work.kept_numbers if work else 2 * sum(shape[0] for shape in shapes if len(shape) > 1)
-    return round(numbers_of(shapes) * (copies * wide + state) + NUMBER_BYTES * kept * plan.workload.batch_size)
+    numbers = numbers_of(shapes)
+    return DenseBytes(
+        fixed=round(numbers * (wide + buckets + state)), gradients=numbers * wide,
+        activations=round(NUMBER_BYTES * kept * plan.workload.batch_size),
+    )  # fmt: skip
 
 
 def checkpoint_bytes(plan: Plan, shapes: Shapes, state: float) -> int:

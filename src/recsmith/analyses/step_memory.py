@@ -1,0 +1,64 @@
+"""The memory of a plan over the time of a step: what `recsmith explain --memory` shows."""
+
+from dataclasses import dataclass
+
+from recsmith.errors import UsageError
+from recsmith.files import Source
+from recsmith.plans import Plan, load_plan
+from recsmith.problems import footprint_of, problem_holding, problem_of
+from recsmith.problems.dense_bytes import DenseBytes
+from recsmith.problems.memory_schedule import MemorySchedule
+from recsmith.problems.plain_reserve import kept_estimate, plain_dense
+from recsmith.problems.stashing import StashedBytes, schedule_of, stashed_of
+
+
+@dataclass(frozen=True)
+class StepMemory:
+    """The schedule of a plan, what rests in it, and what was known of dense layers.
+
+    source: where `dense` is from, in words.
+    """
+
+    plan: Plan
+    schedule: MemorySchedule
+    rests: StashedBytes | None
+    dense: DenseBytes
+    source: str
+
+
+def step_memory(plan: Plan | Source, dense: DenseBytes | None = None) -> StepMemory:
+    """What is alive on each rank in each phase of a step.
+
+    plan: a Plan, or its file. dense: what the model needs beside its tables; by default what the plan was made with:
+    its own record where tables may rest, the estimate of a plain DLRM, or the reserve that somebody stated, all of
+    which is then alive in every phase.
+
+    Raises:
+        UsageError: the plan was made in TorchRec's accounting, which knows no phases.
+    """
+    plan = load_plan(plan)
+    problem = problem_of(plan)
+    if problem.constraints.memory != "real":
+        raise UsageError("the plan was made in TorchRec's accounting, which tells no phases apart; plan without it")
+    wider = problem_holding(problem, plan.placements)
+    footprint = footprint_of(wider, plan.placements)
+    known, source = (dense, "the run's own layers") if dense is not None else dense_bytes_of(plan)
+    return StepMemory(
+        plan=plan, schedule=schedule_of(wider, plan.placements, footprint, known),
+        rests=stashed_of(wider, plan.placements, footprint), dense=known, source=source,
+    )  # fmt: skip
+
+
+def dense_bytes_of(plan: Plan) -> tuple[DenseBytes, str]:
+    """(what a plan was made to leave to dense layers, where that is from)."""
+    stashing = problem_of(plan).constraints.stash
+    if stashing is not None and stashing.dense is not None:
+        return stashing.dense, "as the plan was made for"
+    if kept_estimate(plan.workload, plan.cluster) is not None:
+        found = plain_dense(plan.workload, plan.cluster)
+        if found is not None:
+            return found, "of a plain DLRM, estimated"
+    reserve = plan.cluster.reserve_bytes or 0
+    on_cpu = plan.cluster.device.kind == "cpu"
+    words = "the stated reserve, taken to be alive in every phase" if reserve else "none: no reserve was stated"
+    return DenseBytes(fixed=reserve, batch_apart=on_cpu), words

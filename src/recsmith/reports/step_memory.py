@@ -1,0 +1,96 @@
+"""The memory of a step over its time: a table of phases with a picture, what rests, and the same as plain data."""
+
+from collections.abc import Iterator
+
+import numpy as np
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from recsmith.analyses.step_memory import StepMemory
+from recsmith.files import Raw
+from recsmith.problems.memory_schedule import KINDS, PHASES
+from recsmith.problems.stashing import StashedBytes
+from recsmith.reports.layout import Grid, grid, line
+from recsmith.units import counted, format_size, format_time
+
+BAR = 10  # characters of a picture's full device
+
+
+def step_memory_report(memory: StepMemory) -> RenderableType:
+    """What the fullest rank holds in each phase, and which phase is fullest on how many ranks."""
+    plan, schedule = memory.plan, memory.schedule
+    rank = schedule.fullest
+    peak, room = int(schedule.peak[rank]), int(schedule.capacity[rank])
+    verdict = f"fits, {format_size(room - peak)} are left" if peak <= room else f"{format_size(peak - room)} too much"
+    return Group(
+        line("plan", f"{counted(len(plan.placements), 'table')} on {plan.cluster.describe()}"),
+        line("peak", f"rank {rank} in phase '{schedule.when(rank)}': {format_size(peak)} of {format_size(room)}: "
+                     f"{verdict}"),
+        line("dense", f"{memory.source}"),
+        *([line("stash", stash_words(memory.rests, sum(each.stash is not None for each in plan.placements)))]
+          if memory.rests else []),
+        Text(),
+        _phases_grid(memory, rank),
+        *_peaks(memory),
+    )  # fmt: skip
+
+
+def _phases_grid(memory: StepMemory, rank: int) -> Grid:
+    """A row a phase: its bytes by kind, and a bar as long as its share of the device; kinds without bytes are left."""
+    schedule = memory.schedule
+    used = [k for k in range(len(KINDS)) if schedule.bytes[:, k, rank].any()]
+    made = grid(left=("phase", "of the device"), right=("together", *(KINDS[k] for k in used)))
+    room = int(schedule.capacity[rank])
+    for p, phase in enumerate(PHASES):
+        total = int(schedule.totals[p, rank])
+        cells = [format_size(int(schedule.bytes[p, k, rank])) if schedule.bytes[p, k, rank] else "" for k in used]
+        full = "█" * min(BAR, round(BAR * total / room)) or "▏"
+        made.add_row(phase, f"{full:<{BAR}} {total / room:.0%}", format_size(total), *cells)
+    return made
+
+
+def _peaks(memory: StepMemory) -> Iterator[RenderableType]:
+    """Which phases are the fullest of ranks, where they differ."""
+    phases, counts = np.unique(memory.schedule.totals.argmax(axis=0), return_counts=True)
+    if len(phases) > 1:
+        told = [f"'{PHASES[p]}' of {counted(int(n), 'rank')}" for p, n in zip(phases, counts, strict=True)]
+        yield line("", f"fullest phase: {', '.join(told)}")
+
+
+def stash_words(rests: StashedBytes, tables: int) -> str:
+    """What rests while dense layers work, how evenly, and how long copies take."""
+    rest = "rests" if tables == 1 else "rest"
+    words = (
+        f"{counted(tables, 'table')} {rest} in host memory while dense layers work: {format_size(rests.most)} on the "
+    )
+    words += f"rank with most, {rests.most / rests.mean:.2f} times the mean" if rests.mean else "rank with most"
+    if rests.copy_s is None:
+        return f"{words}; the cluster does not say how fast the link to its host is"
+    words += f"; a copy takes {format_time(rests.copy_s)} each way"
+    if rests.exposed_s is None:
+        return (
+            f"{words}, hidden where dense forward and backward take {format_time(rests.hidden_from_s or 0.0)} together "
+            "(--dense-time states theirs)"
+        )
+    return f"{words}, all hidden" if rests.exposed_s == 0 else (
+        f"{words}, of which dense layers leave {format_time(rests.exposed_s)} of a step exposed")  # fmt: skip
+
+
+def step_memory_to_raw(memory: StepMemory) -> Raw:
+    """Plain data: bytes of each phase, kind and rank, peaks, and what rests."""
+    schedule, rests = memory.schedule, memory.rests
+    return {
+        "schema": "recsmith/step-memory/1",
+        "digest": memory.plan.digest,
+        "phases": list(PHASES),
+        "kinds": list(KINDS),
+        "bytes": schedule.bytes.tolist(),
+        "capacity_bytes": schedule.capacity.tolist(),
+        "peak_bytes": schedule.peak.tolist(),
+        "peak_phase": [schedule.when(rank) for rank in range(len(schedule.capacity))],
+        "dense": memory.source,
+        "stash": None if rests is None else {
+            "weights_bytes": list(rests.weights), "state_bytes": list(rests.state), "copy_s": rests.copy_s,
+            "exposed_s": rests.exposed_s,
+        },
+    }  # fmt: skip

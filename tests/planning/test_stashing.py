@@ -1,0 +1,177 @@
+"""Tables that rest while dense layers work: plans that fit so and not otherwise, choices of tables, and refusals."""
+
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.build import placed, plan_of, table, workload
+
+from recsmith import load_cluster, load_plan, plan, replan, simulate
+from recsmith.analyses.step_memory import step_memory
+from recsmith.clusters import Cluster
+from recsmith.errors import Infeasible, NoPlanFound, PlanMismatch, UsageError
+from recsmith.planning.stashing import stash_of, step_with_copies
+from recsmith.plans import Plan, check_placements, save_plan
+from recsmith.problems import Constraints
+from recsmith.problems.dense_bytes import Stashing
+from recsmith.problems.stashing import FEW, choose_stash, exposed_seconds
+
+MIB = 2**20
+TABLES = tuple(table(f"t{i}", rows=20_000 + 3000 * i, dim=64, pooling_factor=2.0) for i in range(6))  # 5 to 9 MiB each
+
+
+def machine(hbm: int, reserve: int | None, kind: str = "h100:2") -> Cluster:
+    return load_cluster(kind).with_memory(hbm, reserve)
+
+
+def planned(hbm: int, reserve: int, *tables: Any, **words: Any) -> Plan:
+    limits = Constraints(stash=Stashing(**words)) if words else None
+    work = workload(*(tables or TABLES), batch_size=64, optimizer="rowwise_adagrad")
+    return plan(work, machine(hbm, reserve), cost_model="torchrec", constraints=limits, iterations=3).plan
+
+
+def test_a_job_that_fits_no_plan_fits_when_tables_rest():
+    with pytest.raises(Infeasible):
+        planned(32 * MIB, 16 * MIB)
+    made = planned(32 * MIB, 16 * MIB, activations=15 * MIB)
+    found = step_memory(made)
+    assert found.schedule.fits
+    assert found.rests is not None
+    assert found.rests.most <= 1.35 * found.rests.mean
+    without = step_memory(replace(made, placements=tuple(replace(each, stash=None) for each in made.placements)))
+    assert not without.schedule.fits
+    assert without.schedule.when(without.schedule.fullest).startswith("dense")
+
+
+def test_nothing_rests_where_all_fits_anyway():
+    made = planned(120 * MIB, 16 * MIB, activations=15 * MIB)
+    assert stash_of(made) is None
+    assert made.cluster.reserve_bytes == 16 * MIB
+
+
+def test_the_bound_of_a_plan_that_stashes_is_no_higher_than_that_of_all_its_memory():
+    made = planned(32 * MIB, 16 * MIB, activations=15 * MIB)
+    roomy = planned(200 * MIB, 0)
+    assert made.bound.value_s is not None
+    assert made.bound.value_s <= made.cost.total_s
+    assert roomy.cost.total_s <= made.cost.total_s * (1 + 1e-9)
+
+
+def test_a_plan_that_stashes_is_written_read_priced_and_planned_anew(tmp_path: Any):
+    made = planned(32 * MIB, 16 * MIB, activations=15 * MIB, dense_s=1.0)
+    save_plan(made, tmp_path / "plan.json")
+    read = load_plan(tmp_path / "plan.json")
+    assert read == made
+    assert simulate(read).placements == made.placements
+    assert stash_of(read) == stash_of(made)
+    again = replan(made, cost_model="torchrec", iterations=2).near
+    assert step_memory(again).schedule.fits
+
+
+def test_copies_that_dense_layers_hide_are_free_and_others_are_weighed():
+    fast = planned(32 * MIB, 16 * MIB, activations=15 * MIB, dense_s=1.0)
+    rests = stash_of(fast)
+    assert rests is not None
+    assert rests.exposed_s == 0
+    assert step_with_copies(fast) == fast.cost.total_s
+    slow = planned(32 * MIB, 16 * MIB, activations=15 * MIB, dense_s=0.0)
+    told = stash_of(slow)
+    assert told is not None
+    assert told.copy_s is not None
+    assert step_with_copies(slow) == pytest.approx(slow.cost.total_s + 2 * told.copy_s)
+
+
+def test_what_can_never_fit_names_the_phase():
+    with pytest.raises(Infeasible, match="in phase 'embedding update', in which nothing rests"):
+        planned(16 * MIB, 12 * MIB, activations=8 * MIB)
+
+
+def test_hosts_have_room_for_what_rests():
+    work = workload(*TABLES, batch_size=64, optimizer="rowwise_adagrad")
+    cluster = replace(machine(32 * MIB, 16 * MIB), ddr_bytes_per_host=2 * MIB)
+    limits = Constraints(stash=Stashing(activations=15 * MIB))
+    with pytest.raises(NoPlanFound, match="host's memory"):
+        plan(work, cluster, cost_model="torchrec", constraints=limits, iterations=2)
+
+
+@pytest.mark.parametrize(
+    ("what", "hbm", "reserve", "kind", "told"),
+    [
+        ({"what": "weights_and_state"}, 32 * MIB, 16 * MIB, "h100:2", "TorchRec 1.8 moves weights"),
+        ({"activations": 17 * MIB}, 32 * MIB, 16 * MIB, "h100:2", "a part of the reserve"),
+    ],
+)
+def test_refusals(what: dict[str, Any], hbm: int, reserve: int, kind: str, told: str):
+    work = workload(*TABLES, batch_size=64, optimizer="rowwise_adagrad")
+    with pytest.raises(UsageError, match=told):
+        plan(work, machine(hbm, reserve, kind), constraints=Constraints(stash=Stashing(**what)))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "stash", "told"),
+    [("fused_uvm", "weights", "only fused"), ("fused", "weights_and_state", "TorchRec 1.8")],
+)
+def test_placements_that_cannot_rest_are_refused(kernel: str, stash: Any, told: str):
+    work = workload(table("a", rows=100))
+    one = replace(placed("a", "table_wise", [0], kernel=kernel), stash=stash)
+    with pytest.raises(PlanMismatch, match=told):
+        check_placements((one,), work, load_cluster("h100:2"))
+
+
+def test_a_stash_changes_the_digest_and_its_absence_does_not():
+    work, cluster = workload(table("a", rows=100)), load_cluster("h100:2")
+    plain = plan_of(work, cluster, placed("a", "table_wise", [0]))
+    rests = plan_of(work, cluster, replace(placed("a", "table_wise", [0]), stash="weights"))
+    from recsmith.plans.files import digest_of
+
+    one, other = (digest_of(each.workload, each.cluster, {}, each.placements) for each in (plain, rests))
+    assert one != other
+
+
+# --- which tables ------------------------------------------------------------------------------------------------
+
+AMOUNTS = st.integers(0, 40)
+
+
+def best_by_hand(freed: np.ndarray, need: np.ndarray) -> tuple[int, int] | None:
+    sums = [np.array(pick) @ freed for pick in product((0, 1), repeat=len(freed))]
+    return min(((int(each.max()), int(each.sum())) for each in sums if (each >= need).all()), default=None)
+
+
+@given(
+    st.lists(st.lists(AMOUNTS, min_size=3, max_size=3), min_size=1, max_size=7),
+    st.lists(AMOUNTS, min_size=3, max_size=3),
+)
+@settings(max_examples=100)
+def test_of_few_tables_the_best_choice_is_found(freed: list[list[int]], need: list[int]):
+    sizes, needs = np.array(freed), np.array(need)
+    found, best = choose_stash(sizes, needs), best_by_hand(sizes, needs)
+    assert (found is None) == (best is None)
+    if found is not None and needs.max() > 0:
+        sums = sizes[found].sum(axis=0)
+        assert (sums >= needs).all()
+        assert (int(sums.max()), int(sums.sum())) == best
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_of_many_tables_enough_are_taken_and_ranks_are_even(seed: int):
+    draw = np.random.default_rng(seed)
+    freed = np.zeros((200, 8), dtype=np.int64)
+    freed[np.arange(200), np.arange(200) % 8] = draw.integers(1, 100, 200)
+    need = np.full(8, freed.sum(axis=0).min() // 2)
+    assert len(freed) > FEW
+    found = choose_stash(freed, need)
+    assert found is not None
+    sums = freed[found].sum(axis=0)
+    assert (sums >= need).all()
+    assert sums.max() <= 1.05 * sums.mean()
+
+
+def test_copies_hide_behind_the_shorter_and_the_longer_half():
+    assert exposed_seconds(1.0, 3.0) == 0
+    assert exposed_seconds(1.0, 0.0) == 2.0
+    assert exposed_seconds(1.0, 1.5) == pytest.approx(0.5)
