@@ -49,6 +49,7 @@ WORDS = {
         "workload",
         *PROBLEM,
         *SEARCH,
+        *("--stash", "--activations", "--dense-time"),
         "--objective",
         "--step",
         "--machine",
@@ -117,6 +118,7 @@ WORDS = {
     "compare": {"workload", *PROBLEM, "--planners", "--judges", "--baseline", *(SEARCH - {"--planner"}), "--format"},
     "sweep": {
         "workload",
+        *("--stash", "--activations", "--dense-time"),
         "--devices",
         "--device",
         "--fewest-nodes",
@@ -157,7 +159,7 @@ WORDS = {
         "--force",
         "--format",
     },
-    "explain": {"plan", "--table", "--cost-model", "--format"},
+    "explain": {"plan", "--table", "--memory", "--run", "--cost-model", "--format"},
     "report": {"plan", "--against", "--advice", "--capacity", "-o --output", "--force"},
     "import": {
         "running",

@@ -68,7 +68,7 @@ def test_a_plan_that_stashes_is_written_read_priced_and_planned_anew(tmp_path: A
     assert read == made
     assert simulate(read).placements == made.placements
     assert stash_of(read) == stash_of(made)
-    again = replan(made, cost_model="torchrec", iterations=2).near
+    again = replan(made, cost_model="torchrec", iterations=2).result.plan
     assert step_memory(again).schedule.fits
 
 

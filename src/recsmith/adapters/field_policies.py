@@ -168,7 +168,7 @@ CONFIG_FIELDS: dict[str, FieldPolicy] = {
     "need_pos": carried("planning does not depend on it"),
     "input_dim": carried("planning does not depend on it"),
     "num_embeddings_post_pruning": carried("training shards all rows, and planning counts them"),
-    "stash_weights": carried("`stash_tables` sets it as a plan says (docs/stashing.md); a plan without counts the weights on the device"),
+    "stash_weights": carried("`stash_tables` sets it as a plan says; without one, weights count on the device"),
     "total_num_buckets": carried("of virtual tables, whose keys ranks share by it; refused of others"),
     "use_virtual_table": carried(_BESIDE),
     "virtual_table_eviction_policy": carried("of virtual tables; refused of others"),

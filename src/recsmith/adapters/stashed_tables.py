@@ -55,8 +55,8 @@ def check_stash(placed: Placement) -> None:
     """Refuse what TorchRec cannot move: optimizer state of its fused kernels stays on the device."""
     if placed.stash == "weights_and_state":
         raise PlanMismatch(
-            f"table '{placed.table}' has stash: weights_and_state, and TorchRec 1.8 moves weights of tables alone; plan "
-            "with --stash weights"
+            f"table '{placed.table}' has stash: weights_and_state, and TorchRec 1.8 moves weights of tables alone; "
+            "plan with --stash weights"
         )
 
 

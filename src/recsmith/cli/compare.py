@@ -27,6 +27,7 @@ from recsmith.cli.options import (
     search_options,
     shape_options,
     split_commas,
+    stash_options,
 )
 from recsmith.cli.printing import note, print_as, show_report
 from recsmith.errors import Infeasible, NoPlanFound, UsageError
@@ -93,6 +94,7 @@ def _counts(_: click.Context, option: click.Parameter, value: str | None) -> tup
 @click.option("--group-size", callback=_counts, metavar="N,M", help="Devices of a sharding group of a 2D job.")
 @replication_options
 @shape_options
+@stash_options
 @search_options
 @click.option("-o", "--output", metavar="FILE", help="Write the points to a file, JSON or .csv ('-' for stdout).")
 @force_option

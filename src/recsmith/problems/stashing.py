@@ -66,7 +66,7 @@ def stashed_of(problem: Problem, placements: Sequence[Placement], footprint: Foo
     if all(each.stash is None for each in placements):
         return None
     says = {each.table: each.stash for each in placements}
-    weights, state = _freed(problem, footprint)
+    weights, state = restable_bytes(problem, footprint)
     names = [table.name for table in problem.tables]
     chosen = np.array([says[name] is not None for name in names])
     whole = np.array([says[name] == "weights_and_state" for name in names])
@@ -109,7 +109,7 @@ def with_stash(
     over = dense_phases_over(memory_schedule(problem, plain, footprint, stashing.dense))
     if (over <= 0).all():
         return plain
-    weights, state = _freed(problem, footprint)
+    weights, state = restable_bytes(problem, footprint)
     freed = weights + state if stashing.what == "weights_and_state" else weights
     chosen = choose_stash(freed, over)
     if chosen is None:
@@ -138,7 +138,7 @@ def _check_hosts(problem: Problem, freed: Ints) -> None:
         )
 
 
-def _freed(problem: Problem, footprint: Footprint) -> tuple[Ints, Ints]:
+def restable_bytes(problem: Problem, footprint: Footprint) -> tuple[Ints, Ints]:
     """Bytes (T, W) of weights, and of optimizer state, of fused tables on each rank: what may rest."""
     head, tail = problem.memory_model.parts_of(footprint.mode, footprint.width)
     fused = problem.modes.kernel[footprint.mode] == FUSED.number

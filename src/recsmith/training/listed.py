@@ -35,6 +35,7 @@ SYSTEMS: dict[str, tuple[Command, ...]] = {  # in the order in which they decide
     "narrow": (),
     "halves": (),
     "tiers": (),
+    "stash": (),
     "second_order": (
         Command("refit", "Train", "Fit the last layers of a trained model to other data, in seconds.", "evaluate"),
     ),

@@ -22,6 +22,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "narrow": {"model": {"narrow": {}, "bottom": [64], "top": [64, 32]}, "steps": 10_000},
     "second_order": {"pipeline": "dance"},
     "tiers": {"rows": {"name": "tiered", "folder": "rows", "cache": 0.5}},
+    "stash": {"rows": {"name": "stashed", "folder": "rows"}},
     "towers": {"model": {"table_module": {"name": "towers", "ratio": 2, "towers": [["a"], ["b"]]}}},
     "watch": {"watch": "auto"},
 }  # what a run says that has each; dry runs of the others are in launch/test_dry_run.py

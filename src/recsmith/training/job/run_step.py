@@ -156,10 +156,13 @@ def memory_of(
     for system in systems():
         stored = system.kept_plan(run, stored)
     more = NUMBER_BYTES * COPIED_UPDATES * copied_numbers(plan) + sum(each.more_bytes(run, plan) for each in systems())
-    group = [
+    group: Sequence[RankMemory] = [
         RankMemory(tables=tables, batch=batch + more, layers=layers, file=file)
         for (tables, batch), file in zip(predicted_bytes(stored), bytes_on_disk(stored), strict=True)
     ]
+    activations = dense_bytes(run, plan, shapes, state, lengths).activations
+    for system in systems():
+        group = system.change_memory(run, plan, group, activations)
     cluster = plan.cluster
     return [group[cluster.rank_in_group(rank)] for rank in range(cluster.job_world_size)]
 

@@ -252,6 +252,10 @@ class System:
         """What it holds of memory at the peak of a step beside tables, batch and layers."""
         return 0
 
+    def change_memory(self, run: Any, plan: Plan, memory: Sequence[Any], activations: int) -> Sequence[Any]:
+        """What each rank holds (RankMemory), where parts of it are not there at once. activations: bytes of a rank."""
+        return memory
+
     def told(self, run: Any, told: RunFacts) -> Sequence[SystemTold]:
         """What a run has of it, and what that does to bytes and time, where `decide` has not said so."""
         return ()

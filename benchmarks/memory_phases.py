@@ -1,0 +1,413 @@
+"""The tables of docs/benchmarks/memory.md: memory over the time of a step, and tables that rest meanwhile.
+
+    python benchmarks/memory_phases.py brute --problems 300   # what rests, held against every choice and placement
+    python benchmarks/memory_phases.py fewest                 # fewest devices, with tables that rest and without
+    python benchmarks/memory_phases.py peaks                  # 12 jobs on CPU: peaks by phase, predicted and measured
+    python benchmarks/memory_phases.py limit                  # a job under a memory limit that it fits only when tables rest
+
+`brute` and `fewest` need nothing besides RecSmith; `peaks` TorchRec and Linux; `limit` also memory cgroups of version 1
+and root. `brute` ends with exit code 1 where a plan exceeds its devices, or costs over 1 % more than the best.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise, product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from recsmith import Feature, Placement, Table, Workload, load_cluster, load_workload, plan
+from recsmith.analyses.step_memory import step_memory
+from recsmith.costs import cost_model, price
+from recsmith.errors import Infeasible, NoPlanFound, UsageError
+from recsmith.planning.stashing import dense_of, stash_of, step_with_copies
+from recsmith.problems import Constraints, Space, build_problem, footprint_of
+from recsmith.problems.dense_bytes import DenseBytes, Stashing
+from recsmith.problems.memory_schedule import PHASES, dense_phases_over, memory_schedule
+from recsmith.problems.stashing import exposed_seconds, restable_bytes
+
+GIB, MIB = 2**30, 2**20
+MODEL = "torchrec"
+TYPES = ("table_wise", "row_wise")
+
+
+# --- every choice of small problems --------------------------------------------------------------------------------
+
+
+def small_problem(seed: int) -> tuple[Workload, Any, Stashing, Space]:
+    """Two to four tables on two or three devices that are tight, with activations that some tables must make way for."""
+    draw = np.random.default_rng(seed)
+    tables = tuple(
+        Table(name=f"t{i}", num_embeddings=int(draw.integers(2_000, 60_000)), embedding_dim=int(draw.choice([16, 32, 64])),
+              features=(Feature(name=f"t{i}", pooling_factor=float(draw.integers(1, 20))),))
+        for i in range(int(draw.integers(2, 5)))
+    )  # fmt: skip
+    work = Workload(batch_size=256, optimizer=str(draw.choice(["sgd", "rowwise_adagrad", "adagrad"])), tables=tables)  # type: ignore[arg-type]
+    ranks = int(draw.integers(2, 4))
+    whole = sum(table.weight_bytes for table in tables)
+    room = int(whole / ranks * draw.uniform(1.1, 3.0)) + 4 * MIB
+    activations = int(room * draw.uniform(0.1, 0.7))
+    reserve = activations + MIB
+    copy_s = whole / ranks / load_cluster("h100:2").device.host_link_bandwidth  # type: ignore[operator]
+    dense_s = None if draw.random() < 0.3 else float(copy_s * draw.uniform(0, 6))
+    cluster = load_cluster(f"h100:{ranks}").with_memory(room + reserve, reserve)
+    return work, cluster, Stashing(activations=activations, dense_s=dense_s), Space(types=TYPES, widths="torchrec")
+
+
+def best_of_all(work: Workload, cluster: Any, stashing: Stashing, space: Space) -> float | None:
+    """Seconds of the best step with its copies: every placement, and for each every set of tables that rest."""
+    dense = dense_of(work, cluster, stashing)
+    open_ = build_problem(work, cluster.with_memory(reserve_bytes=1), space)
+    evaluator, room = cost_model(MODEL).compile(open_), np.array(cluster.hbm_per_rank)
+    bandwidth, best = float(cluster.device.host_link_bandwidth), None
+    ranks = tuple(range(cluster.world_size))
+    ways = [(("table_wise", (rank,)) for rank in ranks) for _ in work.tables]
+    for chosen in product(*([*way, ("row_wise", ranks)] for way in ways)):
+        placed = tuple(
+            Placement(table=table.name, sharding_type=kind, compute_kernel="fused", ranks=where)
+            for table, (kind, where) in zip(work.tables, chosen, strict=True)
+        )
+        try:
+            footprint = footprint_of(open_, placed)
+        except Exception:
+            continue
+        made = memory_schedule(open_, placed, footprint, dense)
+        resting = [p for p, phase in enumerate(PHASES) if phase in ("dense forward", "dense backward")]
+        if (np.delete(made.totals, resting, axis=0) > room).any():
+            continue
+        over = dense_phases_over(made)
+        freed, seconds = restable_bytes(open_, footprint)[0], price(evaluator, footprint).total_s
+        for picked in product((0, 1), repeat=len(freed)):
+            held = np.array(picked) @ freed
+            if (held >= over).all():
+                copy_s = float(held.max()) / bandwidth
+                exposed = 2 * copy_s if stashing.dense_s is None else exposed_seconds(copy_s, stashing.dense_s)
+                best = min(best or np.inf, seconds + exposed)
+    return best
+
+
+def brute(count: int) -> int:
+    """Plans of small problems beside the best of all choices."""
+    gaps, rests, exceed, none, missed = [], 0, 0, 0, 0
+    for seed in range(count):
+        work, cluster, stashing, space = small_problem(seed)
+        best = best_of_all(work, cluster, stashing, space)
+        try:
+            made = plan(work, cluster, cost_model=MODEL, space=space, constraints=Constraints(stash=stashing)).plan
+        except (Infeasible, NoPlanFound, UsageError):
+            none, missed = none + (best is None), missed + (best is not None)
+            continue
+        exceed += not step_memory(made).schedule.fits
+        rests += stash_of(made) is not None
+        if best is None:
+            print(f"problem {seed}: a plan where every choice exceeds")
+            exceed += 1
+            continue
+        gaps.append(step_with_copies(made) / best - 1)
+        if gaps[-1] > 0.01:
+            print(f"problem {seed}: {gaps[-1]:.2%} above the best")
+    found = np.array(gaps)
+    print("| problems | planned | tables rest | no plan exists | missed | exceed | worst above best | within 1 % |")
+    print("|---|---|---|---|---|---|---|---|")
+    within = int((found <= 0.01).sum())
+    print(f"| {count} | {len(found)} | {rests} | {none} | {missed} | {exceed} | {found.max():.2%} | {within} |")
+    return int(exceed > 0)
+
+
+# --- fewest devices ------------------------------------------------------------------------------------------------
+
+JOBS = {"dlrm-v2": (2, 1), "nvidia-jumbo": (8, 2), "dlrm-v4": (8, 2)}  # devices to begin with, and the step upwards
+DENSE = {"a plain DLRM": (None, None), "30 GiB, of which 25 are activations": (30 * GIB, 25 * GIB)}
+
+
+def fewest() -> None:
+    """The fewest devices with a plan, h100, for two dense models."""
+    print("| workload | rest of the model | fewest without | fewest when tables rest | most that rests | copy |")
+    print("|---|---|---|---|---|---|")
+    for name in JOBS:
+        for words, (reserve, activations) in DENSE.items():
+            without = _fewest(name, reserve, None)
+            stashing = Stashing(activations=activations)
+            found = _fewest(name, reserve, stashing, below=without and without[0])
+            rests = found and stash_of(found[1])
+            most = f"{rests.most / GIB:.1f} GiB" if rests else "nothing"
+            copy = f"{rests.copy_s * 1e3:.0f} ms" if rests and rests.copy_s else ""
+            cells = (str(each[0]) if each else "none of 64" for each in (without, found))
+            print(f"| `{name}` | {words} | {' | '.join(cells)} | {most} | {copy} |", flush=True)
+
+
+def _counts() -> list[int]:
+    return [*range(1, 9), *range(16, 65, 8)]
+
+
+def _fewest(name: str, reserve: int | None, stashing: Stashing | None, below: int | None = None) -> Any:
+    """(devices, plan) of the fewest that have a plan; every count is tried, few first."""
+    work = load_workload(name)
+    for count in _counts():
+        if below is not None and count > below:
+            return None
+        text = f"h100:{count}" if count <= 8 else f"h100:8x{count // 8}"
+        cluster = load_cluster(text)
+        cluster = cluster if reserve is None else cluster.with_memory(reserve_bytes=reserve)
+        limits = Constraints(stash=stashing)
+        try:
+            return count, plan(work, cluster, cost_model="analytic", constraints=limits, iterations=1).plan
+        except (Infeasible, NoPlanFound, UsageError):
+            continue
+    return None
+
+
+# --- peaks of jobs, phase by phase ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job of one rank: tables (rows, columns, ids of a sample), widths of dense layers, samples, optimizers, rest."""
+
+    tables: tuple[tuple[int, int, float], ...]
+    layers: tuple[int, ...]
+    batch: int
+    sparse: str = "rowwise_adagrad"
+    dense: str = "sgd"
+    rest: str | None = None
+
+
+SMALL_TABLE, LARGE_TABLE = (200_000, 64, 4.0), (1_000_000, 64, 4.0)
+PEAKS = {
+    "large table, small layers": Job((LARGE_TABLE,), (256, 128), 2048),
+    "many ids": Job(((300_000, 32, 60.0),), (256, 128), 8192),
+    "wide layers": Job((SMALL_TABLE,), (2048, 2048, 2048), 2048),
+    "wide layers, adam": Job((SMALL_TABLE,), (2048, 2048, 2048), 512, dense="adam"),
+    "many samples": Job((SMALL_TABLE,), (512, 512, 512, 512), 16384),
+    "two tables, adagrad": Job((SMALL_TABLE, (400_000, 32, 2.0)), (512, 512), 8192, sparse="adagrad"),
+    "four tables": Job((SMALL_TABLE,) * 4, (512, 256), 4096, sparse="sgd"),
+    "deep layers": Job((SMALL_TABLE,), (512,) * 12, 8192),
+    "large table rests": Job((LARGE_TABLE,), (1024,) * 8, 8192, rest="weights"),
+    "with its state": Job((LARGE_TABLE,), (1024,) * 8, 8192, sparse="adagrad", rest="weights_and_state"),
+    "four tables rest": Job((SMALL_TABLE,) * 4, (512,) * 8, 8192, rest="weights"),
+    "small table rests": Job((SMALL_TABLE,), (2048, 2048, 2048), 2048, rest="weights"),
+}
+STATES = {"sgd": (0, 0), "adam": (2, 2)}  # of dense optimizers: kept copies, and copies of one layer in a step
+MEASURED = ("lookup", "dense forward", "dense backward", "embedding update", "dense optimizer")
+
+
+def workload_of(job: Job) -> Workload:
+    tables = tuple(
+        Table(name=f"t{i}", num_embeddings=rows, embedding_dim=dim, features=(Feature(name="f", pooling_factor=ids),))
+        for i, (rows, dim, ids) in enumerate(job.tables)
+    )
+    return Workload(batch_size=job.batch, optimizer=job.sparse, tables=tables)  # type: ignore[arg-type]
+
+
+def dense_bytes_of(job: Job) -> DenseBytes:
+    """Of layers that are Linear and ReLU: what they keep is what ReLU gives, and two gradients of the widest."""
+    widths = (sum(dim for _, dim, _ in job.tables), *job.layers, 1)
+    weights = [4 * (have * give + give) for have, give in pairwise(widths)]
+    kept, temporary = STATES[job.dense]
+    outputs = [4 * width * job.batch for width in job.layers]
+    return DenseBytes(
+        fixed=sum(weights) * (1 + kept), gradients=sum(weights), activations=sum(outputs) + 2 * max(outputs),
+        temporaries=temporary * max(weights),
+    )  # fmt: skip
+
+
+def plan_of(job: Job) -> Any:
+    from recsmith.planning.simulate import price as priced
+
+    work = workload_of(job)
+    placed = [
+        Placement(table=t.name, sharding_type="table_wise", compute_kernel="fused", ranks=(0,), stash=job.rest)  # type: ignore[arg-type]
+        for t in work.tables
+    ]
+    return priced(work, load_cluster("cpu:1"), placed, cost_model=MODEL, bound=False)
+
+
+def peaks(names: list[str]) -> None:
+    """Each job in a process of its own."""
+    print("| job | predicted MB | in phase | measured MB | in phase | predicted / measured |")
+    print("|---|---|---|---|---|---|")
+    for name in names or list(PEAKS):
+        found = step_memory(plan_of(PEAKS[name]), dense_bytes_of(PEAKS[name]))
+        told = dict(zip(PHASES, found.schedule.totals[:, 0].tolist(), strict=True))
+        told["lookup"] = max(told["lookup"], told["output all-to-all"])
+        told["embedding update"] = max(told["embedding update"], told["gradient all-to-all"])
+        phase = max(MEASURED, key=lambda each: told[each])
+        said = subprocess.run([sys.executable, __file__, "one", name], capture_output=True, text=True, check=False)
+        if said.returncode:
+            raise SystemExit(said.stderr[-2000:])
+        seen = json.loads(said.stdout.splitlines()[-1])
+        at = max(MEASURED, key=lambda each: seen[each])
+        print(f"| {name} | {told[phase] / 1e6:.1f} | {phase} | {seen[at] / 1e6:.1f} | {at} | "
+              f"{told[phase] / seen[at]:.3f} |", flush=True)  # fmt: skip
+        print(
+            "|  | " + ", ".join(f"{each} {told[each] / 1e6:.0f}/{seen[each] / 1e6:.0f}" for each in MEASURED),
+            file=sys.stderr,
+        )
+
+
+def measure_one(name: str) -> None:
+    """Peaks of resident memory by phase, over steps after the first, less what was there before tables."""
+    import torch
+    import torch.distributed as dist
+    from torch import nn
+
+    from recsmith._process import proc_bytes, return_freed_memory, settle
+    from recsmith.jobs.sharded_model import sharded_model
+    from recsmith.jobs.workload_model import random_batch
+    from recsmith.training.systems.stash.rows import StashedRows
+
+    job = PEAKS[name]
+    with tempfile.TemporaryDirectory(dir=".") as folder:
+        dist.init_process_group("gloo", init_method=f"file://{Path(folder).resolve()}/store", rank=0, world_size=1)
+        return_freed_memory()
+        seen: dict[str, int] = {}
+
+        def trained(job: Job, steps: int) -> None:
+            def until(phase: str) -> None:
+                if step > 0:
+                    seen[phase] = max(seen.get(phase, 0), proc_bytes("self/status", "VmHWM"))
+                Path("/proc/self/clear_refs").write_text("5")
+
+            made = plan_of(job)
+            model, _ = sharded_model(made, job.sparse)
+            widths = (sum(dim for _, dim, _ in job.tables), *job.layers)
+            layers = [part for have, give in pairwise(widths) for part in (nn.Linear(have, give), nn.ReLU())]
+            net = nn.Sequential(*layers, nn.Linear(widths[-1], 1))
+            optimizer: Any = torch.optim.SGD(net.parameters(), 0.1)
+            optimizer = torch.optim.Adam(net.parameters(), 0.1) if job.dense == "adam" else optimizer
+            with torch.no_grad():  # fresh zeros take no memory until they are written
+                for tensor in [*model.parameters(), *model.buffers()]:
+                    tensor.mul_(1)
+            rows = StashedRows(model, folder=folder, what=job.rest) if job.rest else None  # type: ignore[arg-type]
+            draw = torch.Generator().manual_seed(0)
+            for step in range(steps):  # noqa: B007  (`until` reads it)
+                batch = random_batch(made.workload, job.batch, draw)
+                optimizer.zero_grad()
+                settle()
+                until("")
+                looked_up = torch.cat([each for each in model(batch).values()], dim=1)
+                until("lookup")
+                looked_up.register_hook(lambda _: until("dense backward"))
+                loss = net(looked_up).mean()
+                until("dense forward")
+                del looked_up
+                loss.backward()
+                until("embedding update")
+                optimizer.step()
+                until("dense optimizer")
+                del batch, loss
+            if rows is not None:
+                rows.flush()
+
+        trained(replace(job, tables=((1000, 64, 4.0),), layers=(32, 32), batch=64, rest=None), 2)
+        seen.clear()
+        settle()
+        before = proc_bytes("self/status", "VmRSS")
+        trained(job, 4)
+        print(json.dumps({phase: size - before for phase, size in seen.items()}))
+        dist.destroy_process_group()
+
+
+# --- a job under a limit -------------------------------------------------------------------------------------------
+
+CGROUPS = Path("/sys/fs/cgroup/memory")
+
+
+def limit(steps: int) -> None:
+    """A job whose tables and activations together do not fit a limit, without rest and with it, beside one unlimited."""
+    with tempfile.TemporaryDirectory(dir=".") as name:
+        folder = Path(name).resolve()
+        whole, _, most, seconds = _trained(folder, "whole", "device", steps, None)
+        rows = {"name": "stashed", "folder": str(folder / "rows"), "what": "weights"}
+        rests, _, held, slower = _trained(folder, "rests", rows, steps, None)
+        room = (most + held) // 2
+        failed, said, _, _ = _trained(folder, "limited", "device", steps, room)
+        under, said_under, top, third = _trained(folder, "under", rows, steps, room)
+        print("| job | limit | ends | most held | step | weights |")
+        print("|---|---|---|---|---|---|")
+        none = "none"
+        for what, code, bytes_, time_s, limited, label in (
+            ("rows: device", whole, most, seconds, none, "whole"), ("rows: stashed", rests, held, slower, none, "rests"),
+            ("rows: device", failed, None, None, f"{room / MIB:.0f} MiB", "limited"),
+            ("rows: stashed", under, top, third, f"{room / MIB:.0f} MiB", "under"),
+        ):  # fmt: skip
+            held_words = "" if bytes_ is None else f"{bytes_ / MIB:.0f} MiB"
+            step = "" if time_s is None else f"{time_s * 1e3:.0f} ms"
+            print(f"| {what} | {limited} | exit code {code} | {held_words} | {step} | {_same(folder, label)} |")
+        print((said if failed else "")[-400:], said_under[-400:] if under else "", file=sys.stderr)
+
+
+def _same(folder: Path, label: str) -> str:
+    one, other = (folder / each / "model" / "weights.safetensors" for each in ("whole", label))
+    if not other.exists():
+        return "none"
+    return "bit-equal" if one.read_bytes() == other.read_bytes() else "differ"
+
+
+def _trained(folder: Path, label: str, rows: Any, steps: int, room: int | None) -> tuple[int, str, int, float | None]:
+    """(exit code, what was said, most bytes held, seconds of a step) of a job of `recsmith train`, in a cgroup."""
+    features = [{"name": "a", "num_embeddings": 1_500_000}, {"name": "b", "num_embeddings": 1000}]
+    data = {"format": "generator", "num_samples": 4096 * (steps + 2), "dense": 8, "features": features}
+    run = {
+        "schema": "recsmith/run/1", "output": str(folder / label), "ranks": 1, "steps": steps,
+        "data": {"train": data, "batch_size": 4096},
+        "model": {"embedding_dim": 64, "bottom": [1024] * 6 + [64], "top": [1024] * 10},
+        "rows": rows, "metrics": {"every": 1},
+    }  # fmt: skip
+    path = folder / f"{label}.json"
+    path.write_text(json.dumps(run))
+    group = CGROUPS / f"recsmith-memory-{label}-{time.monotonic_ns()}"
+    group.mkdir()
+    try:
+        if room is not None:
+            (group / "memory.limit_in_bytes").write_text(str(room))
+        enter = f"echo $$ > {group}/cgroup.procs; exec {sys.executable} -m recsmith train {path}"
+        process = subprocess.Popen(["sh", "-c", enter], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        most = 0
+        with tempfile.TemporaryFile("w+"):
+            while process.poll() is None:
+                stated = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+                most = max(most, int(stated["total_rss"]))
+                time.sleep(0.02)
+        said = process.stdout.read() if process.stdout else ""
+        log = folder / label / "log.jsonl"
+        times = [line["step_s"] for line in _lines(log) if "step_s" in line]
+        return process.returncode, said, most, float(np.median(times[1:])) if len(times) > 1 else None
+    finally:
+        until = time.monotonic() + 10
+        while (group / "cgroup.procs").read_text() and time.monotonic() < until:
+            time.sleep(0.05)
+        group.rmdir()
+
+
+def _lines(log: Path) -> Iterator[dict[str, Any]]:
+    yield from (json.loads(line) for line in log.read_text().splitlines()) if log.exists() else ()
+
+
+def main() -> int:
+    """The table that was asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("table", choices=["brute", "fewest", "peaks", "limit", "one"])
+    parser.add_argument("names", nargs="*", help="of peaks: which jobs")
+    parser.add_argument("--problems", type=int, default=300)
+    parser.add_argument("--steps", type=int, default=8)
+    given = parser.parse_args()
+    if given.table == "brute":
+        return brute(given.problems)
+    made: dict[str, Any] = {
+        "fewest": fewest, "peaks": lambda: peaks(given.names), "limit": lambda: limit(given.steps),
+        "one": lambda: measure_one(given.names[0]),
+    }  # fmt: skip
+    made[given.table]()
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,89 @@
+"""Tables that rest in a file while dense layers work, so that activations have their memory, on CPU (docs/stashing.md).
+
+resting.py writes memory to a file and gives its pages back, rows.py is the store, parts.py what does not go with it,
+bytes.py how much of each rank rests.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from recsmith._components import NAME, parsed, register
+from recsmith.plans import Plan
+from recsmith.training.seams.system import ROWS, OpenRun, RunFacts, System, SystemTold
+
+register(ROWS, "stashed", "recsmith.training.systems.stash.rows:StashedRows")
+
+
+class Stashed(System):
+    """Tables that rest."""
+
+    key = "rows"
+
+    def row_parts(self, run: Any) -> Sequence[Any]:
+        """All fused tables, or those that are named."""
+        from recsmith.training.systems.stash.parts import TablesRest
+
+        return (TablesRest(),) if is_stashed(run) else ()
+
+    def decide(self, made: OpenRun) -> OpenRun:
+        """Which tables rest, by the plan where it says so; and of `when: auto`, whether any do."""
+        if not is_stashed(made.run):
+            return made
+        from recsmith.training.systems.stash.bytes import fits_without
+
+        _, settings = parsed(made.run.rows, "rows")
+        planned = [each.table for each in made.plan.placements if each.stash]
+        if planned:
+            settings = {"tables": planned, **settings}
+        if settings.get("when") == "auto":
+            said = fits_without(made)
+            if said is not None:
+                told = f"rows: stashed is off: {said}"
+                return replace(made, run=replace(made.run, rows="device")).telling(self.key, False, [told])
+            settings = {**settings, "when": "always"}
+        return replace(made, run=replace(made.run, rows={NAME: "stashed", **settings}))
+
+    def change_memory(self, run: Any, plan: Plan, memory: Sequence[Any], activations: int) -> Sequence[Any]:
+        """Activations have the memory of what rests."""
+        if not is_stashed(run):
+            return memory
+        from recsmith.training.systems.stash.bytes import resting_bytes
+
+        rests = resting_bytes(run, plan)
+        return [
+            replace(each, layers=each.layers - min(activations, size), file=each.file + size)
+            for each, size in zip(memory, rests, strict=True)
+        ]
+
+    def change_step(self, run: Any, plan: Plan, step: Any, numbers: int) -> Any:
+        """Tables are written behind lookups, and read before updates."""
+        if not is_stashed(run):
+            return step
+        from recsmith.training.systems.stash.bytes import copies_s
+
+        return replace(step, embeddings_s=step.embeddings_s + copies_s(run, plan, step.layers_s))
+
+    def told(self, run: Any, told: RunFacts) -> Sequence[SystemTold]:
+        """How much rests, and how long copies take."""
+        if not is_stashed(run):
+            return ()
+        from recsmith.training.systems.stash.bytes import stashed_line
+
+        return (SystemTold(key=self.key, on=True, said=stashed_line(run, told.plan, told.step)),)
+
+    def attached(self, run: Any, model: Any) -> Any:
+        """What a batch without a gradient for a table has left away comes back before the next step."""
+        if not is_stashed(run):
+            return None
+        from recsmith.training.systems.stash.bytes import BackBeforeSteps
+
+        return BackBeforeSteps()
+
+
+def is_stashed(run: Any) -> bool:
+    """Whether tables of a run rest."""
+    return parsed(run.rows, "rows")[0] == "stashed"
+
+
+SYSTEM = Stashed()

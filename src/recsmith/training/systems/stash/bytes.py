@@ -1,0 +1,82 @@
+"""How much of each rank rests, how long that takes, and whether a run needs it; without torch."""
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from recsmith._components import parsed
+from recsmith._process import memory_limit
+from recsmith._types import Ints
+from recsmith.files import Raw
+from recsmith.jobs.machine import PROGRAM_BYTES, memory_bytes
+from recsmith.plans import Plan
+from recsmith.problems import footprint_of, problem_holding, problem_of
+from recsmith.problems.stashing import restable_bytes
+from recsmith.training.seams.system import OpenRun
+from recsmith.units import counted, format_size, format_time
+
+# Of the disk that benchmarks/memory_phases.py ran on, around the system's cache:
+WRITTEN_PER_S, READ_PER_S = 1.0e9, 1.5e9
+FORWARD_SHARE = 1 / 3  # of dense layers' time, in which tables are written
+
+
+class BackBeforeSteps:
+    """Has the store of a job bring everything back before each step."""
+
+    def begin(self, steps: int | None, kept: Raw | None) -> None:
+        """Nothing is kept."""
+
+    def before_step(self, job: Any) -> None:
+        """Bring back what rests."""
+        job.sharded.rows.flush()
+
+    def to_raw(self) -> Raw | None:
+        """Nothing is kept."""
+        return None
+
+
+def resting_bytes(run: Any, plan: Plan) -> Ints:
+    """Bytes (W,) of each rank that rest."""
+    _, settings = parsed(run.rows, "rows")
+    problem = problem_holding(problem_of(plan), plan.placements)
+    weights, state = restable_bytes(problem, footprint_of(problem, plan.placements))
+    tables: Any = settings.get("tables")
+    some = np.array([tables is None or table.name in tables for table in problem.tables])
+    return (weights + (state if settings.get("what") == "weights_and_state" else 0))[some].sum(axis=0)
+
+
+def copies_s(run: Any, plan: Plan, layers_s: float) -> float:
+    """Seconds of a step for copies of the fullest rank: all of reading, and what the forward leaves of writing."""
+    most = float(resting_bytes(run, plan).max())
+    return most / READ_PER_S + max(0.0, most / WRITTEN_PER_S - FORWARD_SHARE * layers_s)
+
+
+def stashed_line(run: Any, plan: Plan, step: Any) -> str:
+    """How much rests, and what of a step that takes."""
+    rests = resting_bytes(run, plan)
+    time = "" if step is None else f"; copies take {format_time(copies_s(run, plan, step.layers_s))} of a step"
+    folder: Any = parsed(run.rows, "rows")[1].get("folder")
+    return (
+        f"rows: stashed: {format_size(int(rests.max()))} of the rank with most rest in a file of folder '{folder}' "
+        f"from lookup to update, where activations have their memory{time}"
+    )
+
+
+def fits_without(made: OpenRun) -> str | None:
+    """Why nothing has to rest, as the end of a sentence; None where a machine's or cgroup's memory is too little."""
+    from recsmith.training.job.run_step import memory_of
+    from recsmith.training.optimizers.building import state_bytes
+
+    run = replace(made.run, rows="device")
+    state = state_bytes(run.optimizers.dense)
+    memory = memory_of(run, made.priced, [tuple(each) for each in made.shapes], state, made.lengths)
+    here = min(len(memory), made.plan.cluster.local_world_size)
+    most = sum(sorted((each.total for each in memory), reverse=True)[:here]) + (1 + here) * PROGRAM_BYTES
+    room = min(each for each in (memory_limit(), memory_bytes(), 2**62) if each is not None)
+    if most > room:
+        return None
+    return (
+        f"{counted(here, 'rank')} and the programs hold {format_size(most)} at the peak of a step, and "
+        f"{format_size(room)} are there"
+    )

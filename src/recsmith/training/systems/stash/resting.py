@@ -1,0 +1,117 @@
+"""Memory that rests in a file: its bytes are written, its pages go back to the system, and later both return.
+
+Addresses stay, so whoever holds a tensor there holds it afterwards. The file has no name, and is gone however a process
+ends. It is written and read around the system's cache (O_DIRECT) where the file system can, for pages of that cache
+count against the memory limit that this is for. Without torch.
+"""
+
+import ctypes
+import mmap
+import os
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+from recsmith.errors import UsageError
+from recsmith.units import format_size
+
+PAGE = mmap.PAGESIZE
+CHUNK = 32 * 2**20  # bytes that are written or read at once, as TorchRec's stash copies them
+LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+class RestingMemory:
+    """Ranges of memory, (address, bytes) each, that rest in one file. Whole pages rest; what is beside them stays.
+
+    folder: where the file is.
+
+    Raises:
+        UsageError: the folder cannot be written, or its disk has too little room.
+    """
+
+    def __init__(self, folder: str, ranges: Sequence[tuple[int, int]]) -> None:
+        self._spans = [_pages(*each) for each in ranges]
+        self._begins = [sum(size for _, size in self._spans[:i]) for i in range(len(self._spans))]
+        self.bytes = sum(size for _, size in self._spans)
+        self._direct = True
+        self._file = self._opened(folder)
+        self._writer = ThreadPoolExecutor(1)
+        self._away: Future[None] | None = None
+
+    @property
+    def away(self) -> bool:
+        """Whether the ranges are in the file, or on the way there."""
+        return self._away is not None
+
+    def leave(self) -> None:
+        """Begin to write the ranges, which nobody may write to until they are back; a thread does so."""
+        if self._away is None and self.bytes:
+            self._away = self._writer.submit(self._leave)
+
+    def come_back(self) -> None:
+        """Have the ranges as they were; waits where they are still on their way out."""
+        if self._away is None:
+            return
+        self._away.result()
+        for (address, size), begin in zip(self._spans, self._begins, strict=True):
+            for first in range(0, size, CHUNK):
+                part = min(CHUNK, size - first)
+                _whole(os.preadv(self._file, [_view(address + first, part)], begin + first), part, "read")
+        self._away = None
+        self._forget()
+
+    def _leave(self) -> None:
+        for (address, size), begin in zip(self._spans, self._begins, strict=True):
+            for first in range(0, size, CHUNK):
+                part = min(CHUNK, size - first)
+                _whole(os.pwritev(self._file, [_view(address + first, part)], begin + first), part, "written")
+        if not self._direct:
+            os.fdatasync(self._file)
+            self._forget()
+        for address, size in self._spans:
+            if size and LIBC.madvise(ctypes.c_void_p(address), ctypes.c_size_t(size), mmap.MADV_DONTNEED):
+                raise OSError(ctypes.get_errno(), "madvise")
+
+    def _forget(self) -> None:
+        """Have the system drop what it has cached of the file."""
+        if not self._direct:
+            os.posix_fadvise(self._file, 0, 0, os.POSIX_FADV_DONTNEED)
+
+    def _opened(self, folder: str) -> int:
+        try:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+            file = self._without_name(folder)
+            os.posix_fallocate(file, 0, max(self.bytes, 1))
+        except OSError as error:
+            raise UsageError(
+                f"rows.folder '{folder}' cannot hold {format_size(self.bytes)} of tables that rest: "
+                f"{error.strerror or error}; name a folder on a disk with more room"
+            ) from None
+        return file
+
+    def _without_name(self, folder: str) -> int:
+        flags = os.O_TMPFILE | os.O_RDWR
+        try:
+            return os.open(folder, flags | os.O_DIRECT, 0o600)
+        except OSError:  # such as tmpfs
+            self._direct = False
+            return os.open(folder, flags, 0o600)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_file"):
+            os.close(self._file)
+
+
+def _pages(address: int, size: int) -> tuple[int, int]:
+    """The whole pages within a range."""
+    first = -(-address // PAGE) * PAGE
+    return first, max(0, (address + size) // PAGE * PAGE - first)
+
+
+def _view(address: int, size: int) -> memoryview:
+    return memoryview((ctypes.c_char * size).from_address(address)).cast("B")
+
+
+def _whole(done: int, asked: int, what: str) -> None:
+    if done != asked:
+        raise OSError(f"{done:,} of {asked:,} bytes of tables that rest were {what}")

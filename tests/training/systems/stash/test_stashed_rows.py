@@ -1,0 +1,113 @@
+"""Jobs whose tables rest train to the bit as they would without, resume so, and are told what they hold."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.two_table_jobs import a_run
+
+from recsmith.errors import UsageError
+from recsmith.plans import load_plan
+
+pytestmark = pytest.mark.usefixtures("torchrec")
+
+
+def stashed(folder: Path, **settings: Any) -> dict[str, Any]:
+    return {"name": "stashed", "folder": str(folder / "rows"), **settings}
+
+
+def logged(output: str) -> list[tuple[int, Any]]:
+    lines = [json.loads(line) for line in (Path(output) / "log.jsonl").read_text().splitlines()]
+    return [(line["step"], line["scores"]) for line in lines if line.get("event") == "train"]
+
+
+@pytest.mark.parametrize(("ranks", "what"), [(1, "weights"), (2, "weights_and_state")])
+def test_a_job_trains_to_the_bit_as_it_does_without_and_resumes_so(tmp_path: Path, ranks: int, what: str) -> None:
+    from recsmith.training import train
+
+    plain = a_run(tmp_path, ranks=ranks)
+    train(plain)
+    rests = replace(plain, output=str(tmp_path / "rests"), rows=stashed(tmp_path, what=what))
+    train(replace(rests, steps=7))  # which ends as one that was killed behind its last checkpoint goes on
+    assert train(rests)["step"] == 12
+    whole, found = ((Path(each.output) / "model/weights.safetensors").read_bytes() for each in (plain, rests))
+    assert whole == found
+    assert b"nan" not in whole[:100]
+    assert list((tmp_path / "rows").iterdir()) == []
+
+
+def test_kernels_leave_behind_a_lookup_and_are_back_for_the_update() -> None:
+    """What leaves is away while a gradient is awaited, and a lookup without one leaves nothing."""
+    import torch
+    from torch import nn
+
+    from recsmith.training.systems.stash.rows import _rests  # pyright: ignore[reportPrivateUsage]
+
+    class Noted:
+        def __init__(self) -> None:
+            self.said: list[str] = []
+
+        def leave(self) -> None:
+            self.said.append("leave")
+
+        def come_back(self) -> None:
+            self.said.append("back")
+
+    table, noted = nn.EmbeddingBag(10, 4), Noted()
+    _rests(table, noted)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    out = table(torch.tensor([[1, 2]]))
+    assert noted.said == ["back", "leave"]
+    out.sum().backward()
+    assert noted.said == ["back", "leave", "back"]
+    with torch.no_grad():
+        table(torch.tensor([[1, 2]]))
+    assert noted.said == ["back", "leave", "back", "back"]
+
+
+def test_a_dry_run_tells_what_rests_and_counts_activations_where_it_was(tmp_path: Path) -> None:
+    from recsmith.training.launch.dry_run import described
+
+    plain = a_run(tmp_path)
+    without, found = described(plain), described(replace(plain, rows=stashed(tmp_path)))
+    assert any("of the rank with most rest in a file" in line for line in found.lines)
+    before, after = without.memory[0], found.memory[0]
+    assert after.total < before.total
+    assert after.file == 5000 * 8 * 4
+    assert found.step is not None
+    assert without.step is not None
+    assert found.step.step_s > without.step.step_s
+
+
+def test_auto_leaves_it_off_where_all_fits_and_says_so(tmp_path: Path) -> None:
+    from recsmith.training.launch.dry_run import described
+
+    found = described(replace(a_run(tmp_path), rows=stashed(tmp_path, when="auto")))
+    assert found.run.rows == "device"
+    assert any(line.startswith("rows: stashed is off: 1 rank and the programs hold") for line in found.lines)
+
+
+def test_tables_of_the_plan_that_rest_are_those_that_do(tmp_path: Path) -> None:
+    from recsmith.planning.simulate import simulate
+    from recsmith.plans import save_plan
+    from recsmith.training.launch.dry_run import described
+
+    run = a_run(tmp_path)
+    plan = load_plan(run.plan)
+    rest = tuple(replace(each, stash="weights" if each.table == "b" else None) for each in plan.placements)
+    save_plan(simulate(replace(plan, placements=rest, digest=""), bound=False), run.plan)
+    found = described(replace(run, rows=stashed(tmp_path)))
+    assert found.run.rows["tables"] == ["b"]  # type: ignore[call-overload, index]  # pyright: ignore[reportArgumentType, reportIndexIssue, reportCallIssue]
+    assert found.memory[0].file == 2000 * 8 * 4
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [({"what": "all"}, "rows.what is all"), ({"when": "never"}, "rows.when is never"), ({"tables": []}, "is empty")],
+)
+def test_settings_that_there_are_not_are_refused(tmp_path: Path, settings: dict[str, Any], told: str) -> None:
+    from recsmith.training.systems.stash.rows import StashedRows
+
+    with pytest.raises(UsageError, match=told):
+        StashedRows.check_settings(folder=str(tmp_path), **settings)
