@@ -1,9 +1,9 @@
-"""The tables of docs/benchmarks/memory.md: memory over the time of a step, and tables that rest meanwhile.
+"""The tables of docs/stashing.md: memory over the time of a step, and tables that rest meanwhile.
 
     python benchmarks/memory_phases.py brute --problems 300   # what rests, held against every choice and placement
     python benchmarks/memory_phases.py fewest                 # fewest devices, with tables that rest and without
     python benchmarks/memory_phases.py peaks                  # 12 jobs on CPU: peaks by phase, predicted and measured
-    python benchmarks/memory_phases.py limit                  # a job under a memory limit that it fits only when tables rest
+    python benchmarks/memory_phases.py limit                  # a job under a limit that it fits only so
 
 `brute` and `fewest` need nothing besides RecSmith; `peaks` TorchRec and Linux; `limit` also memory cgroups of version 1
 and root. `brute` ends with exit code 1 where a plan exceeds its devices, or costs over 1 % more than the best.
@@ -42,22 +42,27 @@ TYPES = ("table_wise", "row_wise")
 
 
 def small_problem(seed: int) -> tuple[Workload, Any, Stashing, Space]:
-    """Two to four tables on two or three devices that are tight, with activations that some tables must make way for."""
+    """Two to four tables on two or three devices that are tight, with activations that tables must make way for."""
     draw = np.random.default_rng(seed)
-    tables = tuple(
-        Table(name=f"t{i}", num_embeddings=int(draw.integers(2_000, 60_000)), embedding_dim=int(draw.choice([16, 32, 64])),
-              features=(Feature(name=f"t{i}", pooling_factor=float(draw.integers(1, 20))),))
-        for i in range(int(draw.integers(2, 5)))
-    )  # fmt: skip
-    work = Workload(batch_size=256, optimizer=str(draw.choice(["sgd", "rowwise_adagrad", "adagrad"])), tables=tables)  # type: ignore[arg-type]
+    shapes = [
+        (int(draw.integers(2_000, 60_000)), int(draw.choice([16, 32, 64])), float(draw.integers(1, 20)))
+        for _ in range(int(draw.integers(2, 5)))
+    ]
+    work_tables = tuple(
+        Table(name=f"t{i}", num_embeddings=rows, embedding_dim=dim, features=(Feature(name="f", pooling_factor=ids),))
+        for i, (rows, dim, ids) in enumerate(shapes)
+    )
     ranks = int(draw.integers(2, 4))
-    whole = sum(table.weight_bytes for table in tables)
+    whole = sum(table.weight_bytes for table in work_tables)
     room = int(whole / ranks * draw.uniform(1.1, 3.0)) + 4 * MIB
     activations = int(room * draw.uniform(0.1, 0.7))
     reserve = activations + MIB
     copy_s = whole / ranks / load_cluster("h100:2").device.host_link_bandwidth  # type: ignore[operator]
     dense_s = None if draw.random() < 0.3 else float(copy_s * draw.uniform(0, 6))
-    cluster = load_cluster(f"h100:{ranks}").with_memory(room + reserve, reserve)
+    hbm = room + MIB + int(activations * draw.uniform(0.1, 1.0))
+    cluster = load_cluster(f"h100:{ranks}").with_memory(hbm, reserve)
+    optimizer = str(draw.choice(["sgd", "rowwise_adagrad", "adagrad"]))
+    work = Workload(batch_size=256, optimizer=optimizer, tables=work_tables)  # type: ignore[arg-type]
     return work, cluster, Stashing(activations=activations, dense_s=dense_s), Space(types=TYPES, widths="torchrec")
 
 
@@ -292,7 +297,7 @@ def measure_one(name: str) -> None:
                 optimizer.zero_grad()
                 settle()
                 until("")
-                looked_up = torch.cat([each for each in model(batch).values()], dim=1)
+                looked_up = torch.cat(list(model(batch).values()), dim=1)
                 until("lookup")
                 looked_up.register_hook(lambda _: until("dense backward"))
                 loss = net(looked_up).mean()
@@ -321,7 +326,7 @@ CGROUPS = Path("/sys/fs/cgroup/memory")
 
 
 def limit(steps: int) -> None:
-    """A job whose tables and activations together do not fit a limit, without rest and with it, beside one unlimited."""
+    """A job whose tables and activations together do not fit a limit: as it is, and with tables that rest."""
     with tempfile.TemporaryDirectory(dir=".") as name:
         folder = Path(name).resolve()
         whole, _, most, seconds = _trained(folder, "whole", "device", steps, None)
@@ -334,7 +339,8 @@ def limit(steps: int) -> None:
         print("|---|---|---|---|---|---|")
         none = "none"
         for what, code, bytes_, time_s, limited, label in (
-            ("rows: device", whole, most, seconds, none, "whole"), ("rows: stashed", rests, held, slower, none, "rests"),
+            ("rows: device", whole, most, seconds, none, "whole"),
+            ("rows: stashed", rests, held, slower, none, "rests"),
             ("rows: device", failed, None, None, f"{room / MIB:.0f} MiB", "limited"),
             ("rows: stashed", under, top, third, f"{room / MIB:.0f} MiB", "under"),
         ):  # fmt: skip

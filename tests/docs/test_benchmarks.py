@@ -61,6 +61,7 @@ SMALL: dict[str, tuple[str, ...]] = {
     "dedup": ("--small", "--steps", "3"),
     "import_graph": ("--sizes",),
     "launches": ("--count", "1"),
+    "memory_phases": ("brute", "--problems", "3"),
     "learned_policies": ("updates", "--seeds", "1", "--tasks", "2", "--iterations", "1", "--folder", "policies"),
     "learned_splits": ("shares", "--rows", "2x20", "--tasks", "1"),
     "split_trainings": ("parts", "--rows", "2x20", "--tasks", "1", "--small"),

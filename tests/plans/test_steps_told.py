@@ -31,6 +31,7 @@ STEP, BESIDE = MADE.cost.step_s, MADE.cost.sequences_s
 JUDGED = compare(WORK, CPU, planners=("size_greedy",), judges=(), cost_model=MODEL).rows[0].judgements[0]
 OWN = (  # who means the part of a step that a plan decides: it is what a bound is about, and what rules add up
     "plans/plan.py", "planning/simulate.py", "planning/result.py", "planning/changed_problem.py", "costs/protocol.py",
+    "planning/stashing.py",
     "analyses/certificates.py", "reports/certificates.py", "analyses/compare.py", "web/serving/pricing.py",
     "testing/planners.py", "__init__.py",
 )  # fmt: skip
