@@ -1,5 +1,6 @@
 """Tables that rest while dense layers work: plans that fit so and not otherwise, choices of tables, and refusals."""
 
+import re
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -19,6 +20,7 @@ from recsmith.plans import Plan, check_placements, save_plan
 from recsmith.problems import Constraints
 from recsmith.problems.dense_bytes import Stashing
 from recsmith.problems.stashing import FEW, choose_stash, exposed_seconds
+from recsmith.reports.plans import overfull_phase_words
 
 MIB = 2**20
 TABLES = tuple(table(f"t{i}", rows=20_000 + 3000 * i, dim=64, pooling_factor=2.0) for i in range(6))  # 5 to 9 MiB each
@@ -45,6 +47,15 @@ def test_a_job_that_fits_no_plan_fits_when_tables_rest():
     without = step_memory(replace(made, placements=tuple(replace(each, stash=None) for each in made.placements)))
     assert not without.schedule.fits
     assert without.schedule.when(without.schedule.fullest).startswith("dense")
+
+
+def test_a_plan_whose_tables_no_longer_rest_is_told_the_phase_that_finds_no_room():
+    made = planned(32 * MIB, 16 * MIB, activations=15 * MIB)
+    assert overfull_phase_words(made) is None
+    without = replace(made, placements=tuple(replace(each, stash=None) for each in made.placements))
+    assert re.match(
+        r"rank \d would need .* more memory than there is in phase 'dense", overfull_phase_words(without) or ""
+    )
 
 
 def test_nothing_rests_where_all_fits_anyway():

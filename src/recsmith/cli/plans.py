@@ -22,10 +22,10 @@ def simulate_command(plan: str, cost_model: str | None, format_: str) -> None:
     recsmith simulate plan.json --format json
     """
     from recsmith.planning.simulate import simulate
-    from recsmith.reports.plans import overfull_words, plan_report, price_to_raw
+    from recsmith.reports.plans import overfull_phase_words, overfull_words, plan_report, price_to_raw
 
     priced = simulate(plan, cost_model)
-    overfull = overfull_words(priced.cost)
+    overfull = overfull_words(priced.cost) or overfull_phase_words(priced)
     if overfull:
         note(overfull)
     print_as(format_, lambda: plan_report(priced), lambda: price_to_raw(priced))

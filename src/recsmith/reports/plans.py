@@ -7,6 +7,7 @@ from rich.console import Group, RenderableType
 
 from recsmith._types import record
 from recsmith.analyses.hot_rows import row_blocks_of
+from recsmith.analyses.step_memory import step_memory
 from recsmith.analyses.towers import imbalance
 from recsmith.costs import DEFAULT_COST_MODEL
 from recsmith.costs.best import kernels_of
@@ -246,6 +247,21 @@ def kernel_model(cost_model: str, plan: Plan) -> str:
     """The cost model that prices the kernels of a plan: of the mixed one, that of the plan's device and optimizer."""
     return (
         kernels_of(plan.cluster.device, *plan.workload.optimizers) if cost_model == DEFAULT_COST_MODEL else cost_model
+    )
+
+
+def overfull_phase_words(plan: Plan) -> str | None:
+    """Which phase of a plan's step finds no room though all tables do, where dense layers are known; None if all do."""
+    if "stash" not in plan.constraints or plan.cost.overfull:
+        return None
+    schedule = step_memory(plan).schedule
+    if schedule.fits:
+        return None
+    rank = schedule.fullest
+    over = format_size(int(schedule.peak[rank] - schedule.capacity[rank]))
+    return (
+        f"rank {rank} would need {over} more memory than there is in phase '{schedule.when(rank)}'; plan again with "
+        "--stash, which chooses the tables that rest"
     )
 
 
