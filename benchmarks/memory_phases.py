@@ -128,24 +128,25 @@ def brute(count: int) -> int:
 
 # --- fewest devices ------------------------------------------------------------------------------------------------
 
-JOBS = {"dlrm-v2": (2, 1), "nvidia-jumbo": (8, 2), "dlrm-v4": (8, 2)}  # devices to begin with, and the step upwards
+JOBS = ("dlrm-v2", "nvidia-jumbo", "dlrm-v4")
 DENSE = {"a plain DLRM": (None, None), "30 GiB, of which 25 are activations": (30 * GIB, 25 * GIB)}
 
 
-def fewest() -> None:
+def fewest(names: list[str]) -> None:
     """The fewest devices with a plan, h100, for two dense models."""
-    print("| workload | rest of the model | fewest without | fewest when tables rest | most that rests | copy |")
-    print("|---|---|---|---|---|---|")
-    for name in JOBS:
+    print("| workload | rest of the model | fewest without | when tables rest | most that rests | over mean | copy |")
+    print("|---|---|---|---|---|---|---|")
+    for name in names or JOBS:
         for words, (reserve, activations) in DENSE.items():
             without = _fewest(name, reserve, None)
             stashing = Stashing(activations=activations)
             found = _fewest(name, reserve, stashing, below=without and without[0])
             rests = found and stash_of(found[1])
             most = f"{rests.most / GIB:.1f} GiB" if rests else "nothing"
+            even = f"{rests.most / rests.mean:.3f}" if rests else ""
             copy = f"{rests.copy_s * 1e3:.0f} ms" if rests and rests.copy_s else ""
             cells = (str(each[0]) if each else "none of 64" for each in (without, found))
-            print(f"| `{name}` | {words} | {' | '.join(cells)} | {most} | {copy} |", flush=True)
+            print(f"| `{name}` | {words} | {' | '.join(cells)} | {most} | {even} | {copy} |", flush=True)
 
 
 def _counts() -> list[int]:
@@ -401,14 +402,14 @@ def main() -> int:
     """The table that was asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("table", choices=["brute", "fewest", "peaks", "limit", "one"])
-    parser.add_argument("names", nargs="*", help="of peaks: which jobs")
+    parser.add_argument("names", nargs="*", help="of peaks and fewest: which jobs")
     parser.add_argument("--problems", type=int, default=300)
     parser.add_argument("--steps", type=int, default=8)
     given = parser.parse_args()
     if given.table == "brute":
         return brute(given.problems)
     made: dict[str, Any] = {
-        "fewest": fewest, "peaks": lambda: peaks(given.names), "limit": lambda: limit(given.steps),
+        "fewest": lambda: fewest(given.names), "peaks": lambda: peaks(given.names), "limit": lambda: limit(given.steps),
         "one": lambda: measure_one(given.names[0]),
     }  # fmt: skip
     made[given.table]()
