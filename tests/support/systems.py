@@ -11,7 +11,7 @@ from recsmith.training.seams.system import FOLDER
 
 EVERY = (
     "arrays", "balance", "dedup", "dynamic", "halves", "narrow", "periods", "remote", "search", "second_order",
-    "shampoo", "sparse", "stored", "thresholds", "tiers", "towers", "warm_start", "watch",
+    "shampoo", "sparse", "stash", "stored", "thresholds", "tiers", "towers", "warm_start", "watch",
 )  # fmt: skip  # of a tree as it ships
 
 USES = {"search": ("stored",), "sparse": ("second_order", "periods")}  # systems that go with others

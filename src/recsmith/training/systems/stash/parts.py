@@ -4,7 +4,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from recsmith.training.seams.capabilities import ON_CPU, ROWS, Capabilities, RefusesNothing
+from recsmith.training.seams.capabilities import (
+    BAGS,
+    COPIES,
+    FP32_TABLES,
+    ON_CPU,
+    ROWS,
+    Capabilities,
+    RefusesNothing,
+)
 
 
 @dataclass(frozen=True)
@@ -12,8 +20,9 @@ class TablesRest(RefusesNothing):
     """Tables whose memory is away from lookup to update."""
 
     owns: ClassVar[Capabilities] = Capabilities({ROWS})
-    needs: ClassVar[Capabilities] = Capabilities({ON_CPU})
+    needs: ClassVar[Capabilities] = Capabilities({FP32_TABLES, BAGS, COPIES, ON_CPU})
     cures: ClassVar[Mapping[str, str]] = {
-        ON_CPU: "leave rows out there, and plan with --stash weights for TorchRec's own (docs/stashing.md)"
+        FP32_TABLES: "give it fp32",
+        ON_CPU: "leave rows out there, and plan with --stash weights for TorchRec's own (docs/stashing.md)",
     }
     label: str = "rows: stashed"
