@@ -85,6 +85,7 @@ def plan_command(
     check_target(certificate, inputs=[*inputs, output], kind=CERTIFICATE_FILE, force=force)
     towers = read_towers(options)
     step = _step(options, prove)
+    _check_stash(options, alone=towers is None and step is None and what_if is None)
     asked: dict[str, Any] = {**read_problem(workload, options), **read_search(options), "planner": options["planner"]}
     asked["time_limit_s"] = left_of_limit(asked["time_limit_s"])
     if what_if is not None:
@@ -107,6 +108,13 @@ def plan_command(
     print_plan(result.plan, output, format_, lambda: _report(result, output, verbose), lambda: result_to_raw(result))
     if certificate is not None:
         _certify(result.plan, certificate, prove)
+
+
+def _check_stash(options: dict[str, Any], *, alone: bool) -> None:
+    from recsmith.errors import UsageError
+
+    if options["stash"] is not None and not alone:
+        raise UsageError("--stash searches several times by itself; leave it, or --objective, --towers and --what-if")
 
 
 def _certify(plan: Any, target: str, prove: bool) -> None:

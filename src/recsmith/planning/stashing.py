@@ -13,7 +13,7 @@ from recsmith.clusters import Cluster
 from recsmith.errors import Infeasible, NoPlanFound, PlanMismatch, UsageError
 from recsmith.planning.result import Result
 from recsmith.plans import Plan
-from recsmith.problems import Constraints, footprint_of, problem_of
+from recsmith.problems import Constraints, footprint_of, problem_holding, problem_of
 from recsmith.problems.dense_bytes import DenseBytes, Stashing
 from recsmith.problems.memory import batch_bytes
 from recsmith.problems.plain_reserve import plain_dense
@@ -140,7 +140,7 @@ def stash_of(plan: Plan) -> StashedBytes | None:
     """What rests in a plan, and how long its copies take; None where nothing does."""
     if all(each.stash is None for each in plan.placements):
         return None
-    problem = problem_of(plan)
+    problem = problem_holding(problem_of(plan), plan.placements)
     return stashed_of(problem, plan.placements, footprint_of(problem, plan.placements))
 
 

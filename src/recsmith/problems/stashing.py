@@ -140,7 +140,8 @@ def _check_hosts(problem: Problem, freed: Ints) -> None:
 
 def restable_bytes(problem: Problem, footprint: Footprint) -> tuple[Ints, Ints]:
     """Bytes (T, W) of weights, and of optimizer state, of fused tables on each rank: what may rest."""
-    head, tail = problem.memory_model.parts_of(footprint.mode, footprint.width)
+    model = replace(problem.memory_model, accounting="real")  # TorchRec's tells weights and state not apart
+    head, tail = model.parts_of(footprint.mode, footprint.width)
     fused = problem.modes.kernel[footprint.mode] == FUSED.number
     table, span = problem.modes.table[footprint.mode], problem.modes.span[footprint.mode]
     last = last_rank(footprint.target, problem.modes.coverage[footprint.mode])
