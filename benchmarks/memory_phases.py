@@ -17,7 +17,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import pairwise, product
+from itertools import accumulate, pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -98,10 +98,10 @@ def best_of_all(work: Workload, cluster: Any, stashing: Stashing, space: Space) 
     return best
 
 
-def brute(count: int) -> int:
+def brute(first: int, count: int) -> int:
     """Plans of small problems beside the best of all choices."""
     gaps, rests, exceed, none, missed = [], 0, 0, 0, 0
-    for seed in range(count):
+    for seed in range(first, first + count):
         work, cluster, stashing, space = small_problem(seed)
         best = best_of_all(work, cluster, stashing, space)
         try:
@@ -185,20 +185,20 @@ class Job:
     rest: str | None = None
 
 
-SMALL_TABLE, LARGE_TABLE = (200_000, 64, 4.0), (1_000_000, 64, 4.0)
+SMALL_TABLE, LARGE_TABLE = (100_000, 64, 4.0), (300_000, 64, 4.0)
 PEAKS = {
     "large table, small layers": Job((LARGE_TABLE,), (256, 128), 2048),
-    "many ids": Job(((300_000, 32, 60.0),), (256, 128), 8192),
-    "wide layers": Job((SMALL_TABLE,), (2048, 2048, 2048), 2048),
-    "wide layers, adam": Job((SMALL_TABLE,), (2048, 2048, 2048), 512, dense="adam"),
-    "many samples": Job((SMALL_TABLE,), (512, 512, 512, 512), 16384),
-    "two tables, adagrad": Job((SMALL_TABLE, (400_000, 32, 2.0)), (512, 512), 8192, sparse="adagrad"),
-    "four tables": Job((SMALL_TABLE,) * 4, (512, 256), 4096, sparse="sgd"),
-    "deep layers": Job((SMALL_TABLE,), (512,) * 12, 8192),
-    "large table rests": Job((LARGE_TABLE,), (1024,) * 8, 8192, rest="weights"),
-    "with its state": Job((LARGE_TABLE,), (1024,) * 8, 8192, sparse="adagrad", rest="weights_and_state"),
-    "four tables rest": Job((SMALL_TABLE,) * 4, (512,) * 8, 8192, rest="weights"),
-    "small table rests": Job((SMALL_TABLE,), (2048, 2048, 2048), 2048, rest="weights"),
+    "many ids": Job(((100_000, 32, 60.0),), (256, 128), 8192),
+    "wide layers": Job((SMALL_TABLE,), (1024, 1024), 2048),
+    "wide layers, adam": Job((SMALL_TABLE,), (1024, 1024, 1024), 512, dense="adam"),
+    "many samples": Job((SMALL_TABLE,), (256, 256, 256, 256), 8192),
+    "two tables, adagrad": Job((SMALL_TABLE, (200_000, 32, 2.0)), (256, 256), 4096, sparse="adagrad"),
+    "four tables": Job((SMALL_TABLE,) * 4, (256, 128), 4096, sparse="sgd"),
+    "deep layers": Job((SMALL_TABLE,), (256,) * 12, 4096),
+    "large table rests": Job((LARGE_TABLE,), (256,) * 20, 8192, rest="weights"),
+    "with its state": Job((LARGE_TABLE,), (256,) * 20, 8192, sparse="adagrad", rest="weights_and_state"),
+    "four tables rest": Job((SMALL_TABLE,) * 4, (256,) * 16, 8192, rest="weights"),
+    "small table rests": Job((SMALL_TABLE,), (256,) * 4, 8192, rest="weights"),
 }
 STATES = {"sgd": (0, 0), "adam": (2, 2)}  # of dense optimizers: kept copies, and copies of one layer in a step
 MEASURED = ("lookup", "dense forward", "dense backward", "embedding update", "dense optimizer")
@@ -213,13 +213,16 @@ def workload_of(job: Job) -> Workload:
 
 
 def dense_bytes_of(job: Job) -> DenseBytes:
-    """Of layers that are Linear and ReLU: what they keep is what ReLU gives, and two gradients of the widest."""
+    """Of layers that are Linear and ReLU: what ReLU gives is kept until its backward, which has two gradients as large.
+
+    Backward goes from the last layer to the first, and frees what it has passed.
+    """
     widths = (sum(dim for _, dim, _ in job.tables), *job.layers, 1)
     weights = [4 * (have * give + give) for have, give in pairwise(widths)]
     kept, temporary = STATES[job.dense]
     outputs = [4 * width * job.batch for width in job.layers]
     return DenseBytes(
-        fixed=sum(weights) * (1 + kept), gradients=sum(weights), activations=sum(outputs) + 2 * max(outputs),
+        fixed=sum(weights) * (1 + kept), gradients=sum(weights), activations=max(kept + 2 * each for each, kept in zip(outputs, accumulate(outputs), strict=True)),
         temporaries=temporary * max(weights),
     )  # fmt: skip
 
@@ -236,119 +239,131 @@ def plan_of(job: Job) -> Any:
 
 
 def peaks(names: list[str]) -> None:
-    """Each job in a process of its own."""
+    """Predicted peaks beside those of one process that trains the jobs in turn."""
+    chosen = names or list(PEAKS)
+    said = subprocess.run([sys.executable, __file__, "measured", *chosen], capture_output=True, text=True, check=False)
+    if said.returncode:
+        raise SystemExit(said.stderr[-2000:])
     print("| job | predicted MB | in phase | measured MB | in phase | predicted / measured |")
     print("|---|---|---|---|---|---|")
-    for name in names or list(PEAKS):
-        found = step_memory(plan_of(PEAKS[name]), dense_bytes_of(PEAKS[name]))
+    for name, line in zip(chosen, said.stdout.splitlines()[-len(chosen) :], strict=True):
+        seen, found = json.loads(line), step_memory(plan_of(PEAKS[name]), dense_bytes_of(PEAKS[name]))
         told = dict(zip(PHASES, found.schedule.totals[:, 0].tolist(), strict=True))
         told["lookup"] = max(told["lookup"], told["output all-to-all"])
         told["embedding update"] = max(told["embedding update"], told["gradient all-to-all"])
-        phase = max(MEASURED, key=lambda each: told[each])
-        said = subprocess.run([sys.executable, __file__, "one", name], capture_output=True, text=True, check=False)
-        if said.returncode:
-            raise SystemExit(said.stderr[-2000:])
-        seen = json.loads(said.stdout.splitlines()[-1])
-        at = max(MEASURED, key=lambda each: seen[each])
+        phase, at = (max(MEASURED, key=lambda each: sizes[each]) for sizes in (told, seen))
         print(f"| {name} | {told[phase] / 1e6:.1f} | {phase} | {seen[at] / 1e6:.1f} | {at} | "
               f"{told[phase] / seen[at]:.3f} |", flush=True)  # fmt: skip
-        print(
-            "|  | " + ", ".join(f"{each} {told[each] / 1e6:.0f}/{seen[each] / 1e6:.0f}" for each in MEASURED),
-            file=sys.stderr,
-        )
+        by_phase = ", ".join(f"{each} {told[each] / 1e6:.0f}/{seen[each] / 1e6:.0f}" for each in MEASURED)
+        print(f"    {by_phase}", file=sys.stderr)
 
 
-def measure_one(name: str) -> None:
-    """Peaks of resident memory by phase, over steps after the first, less what was there before tables."""
-    import torch
+def measured(names: list[str]) -> None:
+    """Peaks of resident memory by phase, over steps after the first, less what was there before the job's tables."""
     import torch.distributed as dist
-    from torch import nn
 
     from recsmith._process import proc_bytes, return_freed_memory, settle
+
+    with tempfile.TemporaryDirectory(dir=".") as folder:
+        dist.init_process_group("gloo", init_method=f"file://{Path(folder).resolve()}/store", rank=0, world_size=1)
+        return_freed_memory()
+        _train(replace(PEAKS[names[0]], tables=((1000, 64, 4.0),), layers=(32, 32), batch=64, rest=None), 2, folder)
+        for name in names:
+            settle()
+            before = proc_bytes("self/status", "VmRSS")
+            seen = _train(PEAKS[name], 3, folder)
+            print(json.dumps({phase: size - before for phase, size in seen.items()}), flush=True)
+        dist.destroy_process_group()
+
+
+def _train(job: Job, steps: int, folder: str) -> dict[str, int]:
+    """Most resident bytes in each phase."""
+    import torch
+    from torch import nn
+
+    from recsmith._process import proc_bytes, settle
     from recsmith.jobs.sharded_model import sharded_model
     from recsmith.jobs.workload_model import random_batch
     from recsmith.training.systems.stash.rows import StashedRows
 
-    job = PEAKS[name]
-    with tempfile.TemporaryDirectory(dir=".") as folder:
-        dist.init_process_group("gloo", init_method=f"file://{Path(folder).resolve()}/store", rank=0, world_size=1)
-        return_freed_memory()
-        seen: dict[str, int] = {}
+    seen: dict[str, int] = {}
 
-        def trained(job: Job, steps: int) -> None:
-            def until(phase: str) -> None:
-                if step > 0:
-                    seen[phase] = max(seen.get(phase, 0), proc_bytes("self/status", "VmHWM"))
-                Path("/proc/self/clear_refs").write_text("5")
+    def until(phase: str) -> None:
+        if phase and step > 0:
+            seen[phase] = max(seen.get(phase, 0), proc_bytes("self/status", "VmHWM"))
+        Path("/proc/self/clear_refs").write_text("5")
 
-            made = plan_of(job)
-            model, _ = sharded_model(made, job.sparse)
-            widths = (sum(dim for _, dim, _ in job.tables), *job.layers)
-            layers = [part for have, give in pairwise(widths) for part in (nn.Linear(have, give), nn.ReLU())]
-            net = nn.Sequential(*layers, nn.Linear(widths[-1], 1))
-            optimizer: Any = torch.optim.SGD(net.parameters(), 0.1)
-            optimizer = torch.optim.Adam(net.parameters(), 0.1) if job.dense == "adam" else optimizer
-            with torch.no_grad():  # fresh zeros take no memory until they are written
-                for tensor in [*model.parameters(), *model.buffers()]:
-                    tensor.mul_(1)
-            rows = StashedRows(model, folder=folder, what=job.rest) if job.rest else None  # type: ignore[arg-type]
-            draw = torch.Generator().manual_seed(0)
-            for step in range(steps):  # noqa: B007  (`until` reads it)
-                batch = random_batch(made.workload, job.batch, draw)
-                optimizer.zero_grad()
-                settle()
-                until("")
-                looked_up = torch.cat(list(model(batch).values()), dim=1)
-                until("lookup")
-                looked_up.register_hook(lambda _: until("dense backward"))
-                loss = net(looked_up).mean()
-                until("dense forward")
-                del looked_up
-                loss.backward()
-                until("embedding update")
-                optimizer.step()
-                until("dense optimizer")
-                del batch, loss
-            if rows is not None:
-                rows.flush()
-
-        trained(replace(job, tables=((1000, 64, 4.0),), layers=(32, 32), batch=64, rest=None), 2)
-        seen.clear()
+    made = plan_of(job)
+    model, _ = sharded_model(made, job.sparse)
+    widths = (sum(dim for _, dim, _ in job.tables), *job.layers)
+    layers = [part for have, give in pairwise(widths) for part in (nn.Linear(have, give), nn.ReLU())]
+    net = nn.Sequential(*layers, nn.Linear(widths[-1], 1))
+    optimizer: Any = torch.optim.SGD(net.parameters(), 0.1)
+    optimizer = torch.optim.Adam(net.parameters(), 0.1) if job.dense == "adam" else optimizer
+    with torch.no_grad():  # fresh zeros take no memory until they are written
+        for tensor in [*model.parameters(), *model.buffers()]:
+            tensor.mul_(1)
+    rows = StashedRows(model, folder=folder, what=job.rest) if job.rest else None  # type: ignore[arg-type]
+    draw = torch.Generator().manual_seed(0)
+    for step in range(steps):  # noqa: B007  (`until` reads it)
+        batch = random_batch(made.workload, job.batch, draw)
+        optimizer.zero_grad()
         settle()
-        before = proc_bytes("self/status", "VmRSS")
-        trained(job, 4)
-        print(json.dumps({phase: size - before for phase, size in seen.items()}))
-        dist.destroy_process_group()
+        until("")
+        looked_up = torch.cat(list(model(batch).values()), dim=1)
+        until("lookup")
+        looked_up.register_hook(lambda _: until("dense backward"))
+        loss = net(looked_up).mean()
+        until("dense forward")
+        del looked_up
+        loss.backward()
+        until("embedding update")
+        optimizer.step()
+        until("dense optimizer")
+        del batch, loss
+    if rows is not None:
+        rows.flush()
+    return seen
 
 
 # --- a job under a limit -------------------------------------------------------------------------------------------
 
 CGROUPS = Path("/sys/fs/cgroup/memory")
+BATCH, WIDTH, LAYERS = 16_384, 128, 16  # narrow layers of many samples: activations without much work
+ACTIVATIONS = 4 * BATCH * WIDTH * 2 * LAYERS  # bytes
 
 
 def limit(steps: int) -> None:
-    """A job whose tables and activations together do not fit a limit: as it is, and with tables that rest."""
+    """A job without a limit, under one that its tables and activations exceed, and there with tables that rest."""
     with tempfile.TemporaryDirectory(dir=".") as name:
         folder = Path(name).resolve()
-        whole, _, most, seconds = _trained(folder, "whole", "device", steps, None)
-        rows = {"name": "stashed", "folder": str(folder / "rows"), "what": "weights"}
-        rests, _, held, slower = _trained(folder, "rests", rows, steps, None)
-        room = (most + held) // 2
-        failed, said, _, _ = _trained(folder, "limited", "device", steps, room)
-        under, said_under, top, third = _trained(folder, "under", rows, steps, room)
+        rows = {"name": "stashed", "folder": str(folder / "rows")}
+        whole = _trained(folder, "whole", "device", steps, None)
+        room = whole.most - ACTIVATIONS // 2
         print("| job | limit | ends | most held | step | weights |")
         print("|---|---|---|---|---|---|")
-        none = "none"
-        for what, code, bytes_, time_s, limited, label in (
-            ("rows: device", whole, most, seconds, none, "whole"),
-            ("rows: stashed", rests, held, slower, none, "rests"),
-            ("rows: device", failed, None, None, f"{room / MIB:.0f} MiB", "limited"),
-            ("rows: stashed", under, top, third, f"{room / MIB:.0f} MiB", "under"),
-        ):  # fmt: skip
-            held_words = "" if bytes_ is None else f"{bytes_ / MIB:.0f} MiB"
-            step = "" if time_s is None else f"{time_s * 1e3:.0f} ms"
-            print(f"| {what} | {limited} | exit code {code} | {held_words} | {step} | {_same(folder, label)} |")
-        print((said if failed else "")[-400:], said_under[-400:] if under else "", file=sys.stderr)
+        for label, what, found, told in (
+            ("whole", "rows: device", whole, "none"),
+            ("limited", "rows: device", _trained(folder, "limited", "device", steps, room), f"{room / MIB:.0f} MiB"),
+            ("rests", "rows: stashed", _trained(folder, "rests", rows, steps, room), f"{room / MIB:.0f} MiB"),
+        ):
+            held = f"{found.most / MIB:.0f} MiB" if found.step_s else ""
+            step = f"{found.step_s * 1e3:.0f} ms" if found.step_s else ""
+            print(
+                f"| {what} | {told} | exit code {found.code} | {held} | {step} | {_same(folder, label)} |", flush=True
+            )
+            if found.code:
+                print(found.said[-600:], file=sys.stderr)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """How a job ended, what it said, the most bytes that its processes held, and seconds of a step."""
+
+    code: int
+    said: str
+    most: int
+    step_s: float | None
 
 
 def _same(folder: Path, label: str) -> str:
@@ -358,14 +373,14 @@ def _same(folder: Path, label: str) -> str:
     return "bit-equal" if one.read_bytes() == other.read_bytes() else "differ"
 
 
-def _trained(folder: Path, label: str, rows: Any, steps: int, room: int | None) -> tuple[int, str, int, float | None]:
-    """(exit code, what was said, most bytes held, seconds of a step) of a job of `recsmith train`, in a cgroup."""
-    features = [{"name": "a", "num_embeddings": 1_500_000}, {"name": "b", "num_embeddings": 1000}]
-    data = {"format": "generator", "num_samples": 4096 * (steps + 2), "dense": 8, "features": features}
+def _trained(folder: Path, label: str, rows: Any, steps: int, room: int | None) -> Trained:
+    """A job of `recsmith train`, in a cgroup."""
+    features = [{"name": "a", "num_embeddings": 1_500_000}]
+    data = {"format": "generator", "num_samples": BATCH * (steps + 1), "dense": 8, "features": features}
     run = {
         "schema": "recsmith/run/1", "output": str(folder / label), "ranks": 1, "steps": steps,
-        "data": {"train": data, "batch_size": 4096},
-        "model": {"embedding_dim": 64, "bottom": [1024] * 6 + [64], "top": [1024] * 10},
+        "data": {"train": data, "batch_size": BATCH},
+        "model": {"embedding_dim": 64, "bottom": [*[WIDTH] * LAYERS, 64], "top": [WIDTH] * LAYERS},
         "rows": rows, "metrics": {"every": 1},
     }  # fmt: skip
     path = folder / f"{label}.json"
@@ -378,15 +393,14 @@ def _trained(folder: Path, label: str, rows: Any, steps: int, room: int | None) 
         enter = f"echo $$ > {group}/cgroup.procs; exec {sys.executable} -m recsmith train {path}"
         process = subprocess.Popen(["sh", "-c", enter], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         most = 0
-        with tempfile.TemporaryFile("w+"):
-            while process.poll() is None:
-                stated = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
-                most = max(most, int(stated["total_rss"]))
-                time.sleep(0.02)
+        while process.poll() is None:
+            stated = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+            most = max(most, int(stated["total_rss"]))
+            time.sleep(0.02)
         said = process.stdout.read() if process.stdout else ""
         log = folder / label / "log.jsonl"
         times = [line["step_s"] for line in _lines(log) if "step_s" in line]
-        return process.returncode, said, most, float(np.median(times[1:])) if len(times) > 1 else None
+        return Trained(process.returncode, said, most, float(np.median(times[1:])) if len(times) > 1 else None)
     finally:
         until = time.monotonic() + 10
         while (group / "cgroup.procs").read_text() and time.monotonic() < until:
@@ -401,16 +415,17 @@ def _lines(log: Path) -> Iterator[dict[str, Any]]:
 def main() -> int:
     """The table that was asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("table", choices=["brute", "fewest", "peaks", "limit", "one"])
+    parser.add_argument("table", choices=["brute", "fewest", "peaks", "limit", "measured"])
     parser.add_argument("names", nargs="*", help="of peaks and fewest: which jobs")
     parser.add_argument("--problems", type=int, default=300)
-    parser.add_argument("--steps", type=int, default=8)
+    parser.add_argument("--first", type=int, default=0, help="of brute: the first problem")
+    parser.add_argument("--steps", type=int, default=4)
     given = parser.parse_args()
     if given.table == "brute":
-        return brute(given.problems)
+        return brute(given.first, given.problems)
     made: dict[str, Any] = {
         "fewest": lambda: fewest(given.names), "peaks": lambda: peaks(given.names), "limit": lambda: limit(given.steps),
-        "one": lambda: measure_one(given.names[0]),
+        "measured": lambda: measured(given.names),
     }  # fmt: skip
     made[given.table]()
     return 0

@@ -126,6 +126,7 @@ REFUSED = {
     ("model.dynamic", "pipeline: module:Class"),
     ("model.dynamic", "pipeline: sparse_dist"),
     ("model.dynamic", "rows: split"),
+    ("model.dynamic", "rows: stashed"),
     ("model.dynamic", "a GPU"),
     ("model.dynamic", "pipeline: dance"),
     ("model.dynamic", "plan: data_parallel, table_wise"),
