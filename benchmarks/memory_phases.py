@@ -221,8 +221,9 @@ def dense_bytes_of(job: Job) -> DenseBytes:
     weights = [4 * (have * give + give) for have, give in pairwise(widths)]
     kept, temporary = STATES[job.dense]
     outputs = [4 * width * job.batch for width in job.layers]
+    activations = max(alive + 2 * each for each, alive in zip(outputs, accumulate(outputs), strict=True))
     return DenseBytes(
-        fixed=sum(weights) * (1 + kept), gradients=sum(weights), activations=max(kept + 2 * each for each, kept in zip(outputs, accumulate(outputs), strict=True)),
+        fixed=sum(weights) * (1 + kept), gradients=sum(weights), activations=activations,
         temporaries=temporary * max(weights),
     )  # fmt: skip
 
