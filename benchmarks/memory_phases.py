@@ -330,7 +330,7 @@ def _train(job: Job, steps: int, folder: str) -> dict[str, int]:
 # --- a job under a limit -------------------------------------------------------------------------------------------
 
 CGROUPS = Path("/sys/fs/cgroup/memory")
-BATCH, WIDTH, LAYERS = 16_384, 128, 16  # narrow layers of many samples: activations without much work
+BATCH, WIDTH, LAYERS = 32_768, 128, 16  # narrow layers of many samples: activations without much work
 ACTIVATIONS = 4 * BATCH * WIDTH * 2 * LAYERS  # bytes
 
 
@@ -340,7 +340,7 @@ def limit(steps: int) -> None:
         folder = Path(name).resolve()
         rows = {"name": "stashed", "folder": str(folder / "rows")}
         whole = _trained(folder, "whole", "device", steps, None)
-        room = whole.most - ACTIVATIONS // 2
+        room = whole.most - ACTIVATIONS // 3
         print("| job | limit | ends | most held | step | weights |")
         print("|---|---|---|---|---|---|")
         for label, what, found, told in (

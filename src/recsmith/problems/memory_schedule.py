@@ -97,7 +97,8 @@ def _alive(
     """(kind, bytes, phases in which they are alive), each once.
 
     The outputs of lookups go with the all-to-all, and their gradients are as large. Ids wait for the update. What came
-    back for the local batch is kept by autograd until the update ends (measured on CPU); its gradients go with theirs.
+    back for the local batch is kept by autograd until the update ends (measured on CPU); its gradients go with theirs,
+    and come when activations have gone.
     """
     batches = PIPELINE_DEPTH[problem.workload.pipeline] if problem.cluster.device.kind == "cuda" else 1
     return (
@@ -108,7 +109,7 @@ def _alive(
         ("outputs", parts["outputs"], _EXCHANGED),
         ("outputs", int(own.outputs), _RETURNED),
         ("gradients", parts["gradients"], PHASES),
-        ("gradients", int(own.outputs), ("dense backward",)),
+        ("gradients", max(0, int(own.outputs) - dense.activations), ("dense backward",)),
         ("gradients", int(own.gradients), ("gradient all-to-all",)),
         ("gradients", int(own.kept), ("gradient all-to-all", "embedding update")),
         ("temporaries", parts["sorting"], ("embedding update",)),

@@ -47,7 +47,6 @@ def test_what_rests_takes_no_memory(tmp_path: Path):
     memory = RestingMemory(str(tmp_path), ranges(array))
     held = proc_bytes("self/status", "RssAnon")
     memory.leave()
-    memory._away.result()  # type: ignore[union-attr]  # pyright: ignore[reportPrivateUsage, reportOptionalMemberAccess]
     assert proc_bytes("self/status", "RssAnon") < held - 40 * 2**20
     memory.come_back()
     assert (array == 1).all()

@@ -62,7 +62,7 @@ class Stashed(System):
             return step
         from recsmith.training.systems.stash.bytes import copies_s
 
-        return replace(step, embeddings_s=step.embeddings_s + copies_s(run, plan, step.layers_s))
+        return replace(step, embeddings_s=step.embeddings_s + copies_s(run, plan))
 
     def told(self, run: Any, told: RunFacts) -> Sequence[SystemTold]:
         """How much rests, and how long copies take."""

@@ -18,7 +18,6 @@ from recsmith.units import counted, format_size, format_time
 
 # Of the disk that benchmarks/memory_phases.py ran on, around the system's cache:
 WRITTEN_PER_S, READ_PER_S = 1.0e9, 1.5e9
-FORWARD_SHARE = 1 / 3  # of dense layers' time, in which tables are written
 
 
 class BackBeforeSteps:
@@ -46,16 +45,16 @@ def resting_bytes(run: Any, plan: Plan) -> Ints:
     return (weights + (state if settings.get("what") == "weights_and_state" else 0))[some].sum(axis=0)
 
 
-def copies_s(run: Any, plan: Plan, layers_s: float) -> float:
-    """Seconds of a step for copies of the fullest rank: all of reading, and what the forward leaves of writing."""
+def copies_s(run: Any, plan: Plan) -> float:
+    """Seconds of a step for copies of the fullest rank: nothing hides them, for activations wait for the memory."""
     most = float(resting_bytes(run, plan).max())
-    return most / READ_PER_S + max(0.0, most / WRITTEN_PER_S - FORWARD_SHARE * layers_s)
+    return most / READ_PER_S + most / WRITTEN_PER_S
 
 
 def stashed_line(run: Any, plan: Plan, step: Any) -> str:
     """How much rests, and what of a step that takes."""
     rests = resting_bytes(run, plan)
-    time = "" if step is None else f"; copies take {format_time(copies_s(run, plan, step.layers_s))} of a step"
+    time = "" if step is None else f"; copies take {format_time(copies_s(run, plan))} of a step"
     folder: Any = parsed(run.rows, "rows")[1].get("folder")
     return (
         f"rows: stashed: {format_size(int(rests.max()))} of the rank with most rest in a file of folder '{folder}' "

@@ -9,7 +9,6 @@ import ctypes
 import mmap
 import os
 from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from recsmith.errors import UsageError
@@ -35,42 +34,36 @@ class RestingMemory:
         self.bytes = sum(size for _, size in self._spans)
         self._direct = True
         self._file = self._opened(folder)
-        self._writer = ThreadPoolExecutor(1)
-        self._away: Future[None] | None = None
-
-    @property
-    def away(self) -> bool:
-        """Whether the ranges are in the file, or on the way there."""
-        return self._away is not None
+        self.away = False
 
     def leave(self) -> None:
-        """Begin to write the ranges, which nobody may write to until they are back; a thread does so."""
-        if self._away is None and self.bytes:
-            self._away = self._writer.submit(self._leave)
+        """Write the ranges, and give their pages back; nobody may read or write there until they are back.
 
-    def come_back(self) -> None:
-        """Have the ranges as they were; waits where they are still on their way out."""
-        if self._away is None:
+        Each chunk's pages go once it is written, and all are gone on return: whoever needs the memory next has it.
+        """
+        if self.away or not self.bytes:
             return
-        self._away.result()
-        for (address, size), begin in zip(self._spans, self._begins, strict=True):
-            for first in range(0, size, CHUNK):
-                part = min(CHUNK, size - first)
-                _whole(os.preadv(self._file, [_view(address + first, part)], begin + first), part, "read")
-        self._away = None
-        self._forget()
-
-    def _leave(self) -> None:
+        self.away = True
         for (address, size), begin in zip(self._spans, self._begins, strict=True):
             for first in range(0, size, CHUNK):
                 part = min(CHUNK, size - first)
                 _whole(os.pwritev(self._file, [_view(address + first, part)], begin + first), part, "written")
+                if LIBC.madvise(ctypes.c_void_p(address + first), ctypes.c_size_t(part), mmap.MADV_DONTNEED):
+                    raise OSError(ctypes.get_errno(), "madvise")
         if not self._direct:
             os.fdatasync(self._file)
             self._forget()
-        for address, size in self._spans:
-            if size and LIBC.madvise(ctypes.c_void_p(address), ctypes.c_size_t(size), mmap.MADV_DONTNEED):
-                raise OSError(ctypes.get_errno(), "madvise")
+
+    def come_back(self) -> None:
+        """Have the ranges as they were."""
+        if not self.away:
+            return
+        for (address, size), begin in zip(self._spans, self._begins, strict=True):
+            for first in range(0, size, CHUNK):
+                part = min(CHUNK, size - first)
+                _whole(os.preadv(self._file, [_view(address + first, part)], begin + first), part, "read")
+        self.away = False
+        self._forget()
 
     def _forget(self) -> None:
         """Have the system drop what it has cached of the file."""
