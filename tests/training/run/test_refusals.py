@@ -120,6 +120,7 @@ REFUSED = {
     ("a plan of sharding groups", "remote"),
     ("a plan of sharding groups", "rows: split"),
     ("a plan of sharding groups", "rows: tiered"),
+    ("a plan of sharding groups", "rows: stashed"),
     ("model.dynamic", "data.deduplicate"),
     ("model.dynamic", "data.balance"),
     ("model.dynamic", "data.periods"),
