@@ -265,7 +265,7 @@ def measured(names: list[str]) -> None:
 
     from recsmith._process import proc_bytes, return_freed_memory, settle
 
-    with tempfile.TemporaryDirectory(dir=".") as folder:
+    with tempfile.TemporaryDirectory() as folder:
         dist.init_process_group("gloo", init_method=f"file://{Path(folder).resolve()}/store", rank=0, world_size=1)
         return_freed_memory()
         _train(replace(PEAKS[names[0]], tables=((1000, 64, 4.0),), layers=(32, 32), batch=64, rest=None), 2, folder)
@@ -336,7 +336,7 @@ ACTIVATIONS = 4 * BATCH * WIDTH * 2 * LAYERS  # bytes
 
 def limit(steps: int) -> None:
     """A job without a limit, under one that its tables and activations exceed, and there with tables that rest."""
-    with tempfile.TemporaryDirectory(dir=".") as name:
+    with tempfile.TemporaryDirectory() as name:
         folder = Path(name).resolve()
         rows = {"name": "stashed", "folder": str(folder / "rows")}
         whole = _trained(folder, "whole", "device", steps, None)
