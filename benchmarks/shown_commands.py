@@ -107,6 +107,22 @@ def agrees(shown: Shown) -> bool:
     return not expected or re.fullmatch(pattern, printed) is not None
 
 
+def renewed(shown: Shown) -> str:
+    """What is printed today, of a page that shows some lines of it those that begin alike, and `...` for the others."""
+    expected = shown.expected.splitlines()
+    if ANYTHING not in expected:
+        return shown.printed
+    heads = {line.split()[0] for line in expected if line.strip() and line != ANYTHING}
+    lines: list[str] = []
+    for line in shown.printed.splitlines():
+        goes_on = line.startswith("  ") and bool(lines) and lines[-1] != ANYTHING
+        if line.strip() and (goes_on or line.split()[0] in heads):
+            lines.append(line)
+        elif lines[-1:] != [ANYTHING]:
+            lines.append(ANYTHING)
+    return "\n".join(lines) + "\n"
+
+
 def _plain(line: str) -> str:
     """A line without what differs from one run to the next: seconds of planning, and the widths of columns."""
     return re.sub(r"─+", "─", " ".join(SECONDS.sub("#", line.rstrip()).split()))
@@ -141,7 +157,7 @@ def main() -> None:
             print(f"{path}: {shown.name}\n{shown.printed if not words.write else ''}")
         text = path.read_text("utf-8")
         for shown in reversed(found):
-            text = text[: shown.start] + shown.printed + text[shown.end :]
+            text = text[: shown.start] + renewed(shown) + text[shown.end :]
         if words.write:
             path.write_text(text, "utf-8")
     sys.exit(bool(wrong) and not words.write)

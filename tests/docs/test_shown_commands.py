@@ -85,3 +85,11 @@ def test_files_and_python_of_a_page_are_part_of_its_run(tmp_path: Path):
     assert "tables" in command.printed
     assert not script.agrees(command)
     assert script.agrees(code)
+
+
+def test_lines_that_a_page_leaves_out_stay_out_when_it_is_renewed():
+    printed = "plan 1\nstep 2 ms\ntrust off by 9%\n      and more\nnote x\n"
+    assert script.renewed(script.Shown("", 0, 0, "...\nstep 1 ms\ntrust off by 8%\n...\n", printed)) == (
+        "...\nstep 2 ms\ntrust off by 9%\n      and more\n...\n"
+    )
+    assert script.renewed(script.Shown("", 0, 0, "plan 0\n", printed)) == printed
