@@ -159,6 +159,8 @@ def _fewest(name: str, reserve: int | None, stashing: Stashing | None, below: in
     for count in _counts():
         if below is not None and count > below:
             return None
+        if sum(table.weight_bytes for table in work.tables) > count * load_cluster("h100:1").device.hbm_bytes:
+            continue
         text = f"h100:{count}" if count <= 8 else f"h100:8x{count // 8}"
         cluster = load_cluster(text)
         cluster = cluster if reserve is None else cluster.with_memory(reserve_bytes=reserve)

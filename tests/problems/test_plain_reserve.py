@@ -10,7 +10,8 @@ from support.build import cluster, table, workload
 from recsmith import load_cluster, load_workload, plan
 from recsmith.errors import Infeasible
 from recsmith.problems import build_problem
-from recsmith.problems.plain_reserve import kept_estimate, plain_reserve
+from recsmith.problems.memory import batch_bytes
+from recsmith.problems.plain_reserve import kept_estimate, plain_dense, plain_reserve
 from recsmith.workloads import Feature, Workload
 
 GIB = 2**30
@@ -88,3 +89,13 @@ def test_tables_that_fit_only_without_it_are_refused_with_that_way_out():
     with pytest.raises(Infeasible, match=r"Checked to work: --reserve 0;"):
         plan(heavy(102), "h100:2", planner="cost_greedy")
     assert plan(heavy(102), load_cluster("h100:2").with_memory(reserve_bytes=0), planner="cost_greedy").plan
+
+
+def test_an_estimate_by_when_it_is_alive_adds_up_to_the_reserve():
+    for name in ("dlrm-v2", "dlrm-v4"):
+        work, machine = load_workload(name), load_cluster("h100:8")
+        found, dense = plain_reserve(work, machine), plain_dense(work, machine)
+        assert found is not None
+        assert dense is not None
+        whole = dense.kept_free(batch_bytes(work, machine.world_size))[1]
+        assert abs(whole - found.total) <= 4  # a fifth of dense layers is a whole number of bytes

@@ -78,10 +78,13 @@ def plain_reserve(workload: Workload, cluster: Cluster) -> PlainReserve | None:
 
 
 def plain_dense(workload: Workload, cluster: Cluster) -> DenseBytes | None:
-    """The same by when it is alive; None where there is no estimate."""
+    """The same by when it is alive; None where there is no estimate. Of one that is cut, activations alone are apart."""
     found = plain_reserve(workload, cluster)
     if found is None:
         return None
+    if found.needed > found.most:
+        activations = min(found.activations, found.total)
+        return DenseBytes(fixed=found.total - activations, activations=activations, batch_apart=False)
     copy = found.dense // COPIES
     return DenseBytes(
         fixed=3 * copy + found.cuda, gradients=copy, temporaries=copy, activations=found.activations
