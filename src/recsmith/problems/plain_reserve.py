@@ -78,7 +78,7 @@ def plain_reserve(workload: Workload, cluster: Cluster) -> PlainReserve | None:
 
 
 def plain_dense(workload: Workload, cluster: Cluster) -> DenseBytes | None:
-    """The same by when it is alive; None where there is no estimate. Of one that is cut, activations alone are apart."""
+    """The same by when it is alive; None without an estimate. Of one that is cut, activations alone are apart."""
     found = plain_reserve(workload, cluster)
     if found is None:
         return None
