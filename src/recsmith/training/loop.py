@@ -33,7 +33,7 @@ from recsmith.training.watchers.protocol import Seen, SeenScores, Wish
 
 AGREED_EVERY = 8  # steps; trade-off: more of them cost less, and do later what a signal or a watcher asks for
 ANEW = ("replan", "roll_back")  # wishes after which a job is prepared once more
-SAVES = {END, "save", "stop", "replan"}  # what is done with a state that is saved
+SAVES = {END, "save", "stop"}  # what is done with a state that is saved
 ROLL_BACKS = 3  # to one checkpoint; more of them would repeat the same steps for ever
 
 
@@ -68,7 +68,7 @@ class TrainedModels:
         save(self.job)
 
     def plan_anew(self, wish: Wish) -> tuple[Plan | None, str]:
-        """Another plan to go on under from the state that was just saved; None where none is better, and why."""
+        """Another plan to go on under from the state as it is; None where none is better, and why."""
         raise NotImplementedError  # rank.py has it: the loop imports nothing that plans
 
     def poll(self) -> None:
@@ -183,7 +183,7 @@ def _agreed(job: TrainingJob, watchers: Watchers, ending: Ending, due: bool) -> 
     heard = agreement.heard()  # as told the time before: nobody waits
     agreement.tell({*mine, *([END] if ending.asked else [])} - (heard - {END}))
     saves = job.run.checkpoint is not None and (due or SAVES & heard)
-    if saves and not FAILURES.keys() & heard:  # never a state whose loss nobody has looked at
+    if (saves or "replan" in heard) and not FAILURES.keys() & heard:  # never a state whose loss nobody has looked at
         heard |= agreement.heard()
     return _with_reasons(job, watchers, heard)
 

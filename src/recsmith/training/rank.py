@@ -10,6 +10,7 @@ from recsmith.files import Raw
 from recsmith.plans import Plan
 from recsmith.training.job.agreement import Agreement, Ending, Wish, heeding_sigterm
 from recsmith.training.job.finishing import finish
+from recsmith.training.job.live import LiveState, can_stay_in_memory, live_state
 from recsmith.training.job.log import tell_note, tell_pid
 from recsmith.training.job.starting import owning, plan_anew, prepared
 from recsmith.training.loop import TrainedModels, train_prepared
@@ -29,30 +30,42 @@ def train_on_rank(run: Raw) -> Raw:
         with owning(Path(made.output)), Watchers(made.watched) as watchers:
             for system in systems():
                 made = system.decided_run(made, lambda each: train_on_rank(run_to_raw(each)), tell_note)
-            result = _trained(made, agreement, watchers, ending)
+            result, live = _trained(made, agreement, watchers, ending)
             while isinstance(result, Wish):
                 gc.collect()  # weights of the job before go, before there are new ones
-                result = _trained(made, agreement, watchers, ending, result)
+                result, live = _trained(made, agreement, watchers, ending, result, live)
             return result
 
 
 def _trained(
-    run: Run, agreement: Agreement, watchers: Watchers, ending: Ending, after: Wish | None = None
-) -> Raw | Wish:
+    run: Run, agreement: Agreement, watchers: Watchers, ending: Ending, after: Wish | None = None,
+    live: LiveState | None = None,
+) -> tuple[Raw | Wish, LiveState | None]:  # fmt: skip
     """Prepare a job and train it: what came of it, or the wish after which it must be prepared anew.
 
-    after: such a wish, with the plan to go on under.
+    after: such a wish, with the plan to go on under. live: the state to go on from, where it is in memory; so returned.
     """
-    job, batches = prepared(run, agreement, plan=after and after.plan)
-    return train_prepared(OneModel(job), batches, watchers, ending, after)
+    job, batches = prepared(run, agreement, plan=after and after.plan, live=live)
+    models = OneModel(job)
+    result = train_prepared(models, batches, watchers, ending, after)
+    return result, models.live
 
 
 class OneModel(TrainedModels):
-    """The model of a job that trains one."""
+    """The model of a job that trains one. live: its state in memory, once it goes on under another plan."""
+
+    live: LiveState | None = None
 
     def plan_anew(self, wish: Wish) -> tuple[Plan | None, str]:
         """Another plan to go on under; None where none is better, and why."""
-        return plan_anew(self.job, wish)
+        job = self.job
+        in_memory = can_stay_in_memory(job)
+        if not in_memory and job.run.checkpoint is not None and job.progress.saved != job.progress.step:
+            self.save()
+        plan, why = plan_anew(job, wish, in_memory=in_memory)
+        if plan is not None and in_memory:
+            self.live = live_state(job)
+        return plan, why
 
     def finish(self, *, ended: bool) -> Raw:
         """Save, score and export at the end; what came of it."""

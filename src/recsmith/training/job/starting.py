@@ -23,7 +23,8 @@ from recsmith.training.job.agreement import Agreement, Wish
 from recsmith.training.job.card import keep_files
 from recsmith.training.job.checkpoints import Checkpoints, Saved
 from recsmith.training.job.hosts import HostChange, HostsTold, note_running, plan_of_hosts
-from recsmith.training.job.job import Keeps, Progress, TrainingJob
+from recsmith.training.job.job import Keeps, Progress, TrainingJob, over_ranks
+from recsmith.training.job.live import LiveState, moved_line
 from recsmith.training.job.log import RunLog
 from recsmith.training.job.models import Unsharded, unsharded
 from recsmith.training.job.plan import agreed_anew, agreed_plan
@@ -68,7 +69,7 @@ def owning(output: Path) -> Generator[None]:
 
 
 def prepared(
-    run: Run, agreement: Agreement, *, plan: Plan | None = None
+    run: Run, agreement: Agreement, *, plan: Plan | None = None, live: LiveState | None = None
 ) -> tuple[TrainingJob, Generator[TrainingBatch]]:
     """A job, fresh or from its newest checkpoint, and the batches that come next.
 
@@ -76,10 +77,11 @@ def prepared(
         run: what is trained.
         agreement: of this process's ranks; one serves for as long as the process lives.
         plan: to train under, where the job has another one by now than its run and its checkpoint say.
+        live: the state of the job until now, in memory, that it goes on from in place of its newest checkpoint.
     """
     begun, output = time.perf_counter(), Path(run.output)
     checkpoints = Checkpoints(output / CHECKPOINTS, run.checkpoint or Checkpointing(), agreement)
-    saved = checkpoints.newest() if run.checkpoint else None
+    saved = live or (checkpoints.newest() if run.checkpoint else None)
     there, changes = this_round(), list[HostChange]()
 
     def plan_by(parts: Unsharded, before: Plan | None, _: int) -> Plan:
@@ -114,6 +116,11 @@ def prepared(
     facts = {name: fact for each in systems() for name, fact in each.start_facts(run, made.plan).items()}
     took = time.perf_counter() - begun
     log.write("start", {"step": progress.step, "seconds": took, "plan": made.plan.digest, **facts})
+    if live is not None:
+        progress.saved = live.kept.saved
+        weights, state = (over_ranks(size, dist.ReduceOp.SUM) for size in live.moved_bytes())
+        log.write("moved", {"step": progress.step, "seconds": took, "weights_bytes": weights, "state_bytes": state})
+        log.say({"note": moved_line(weights, state, took)})
     keeps: dict[str, Keeps] = {system.kept: each.to_raw for system, each in found if system.kept and each is not None}
     job = TrainingJob(
         run, made.plan, parts.source, parts.features, sharded, agreement, checkpoints, log, progress, attached, keeps
@@ -196,9 +203,12 @@ def ranks_per_host() -> int:
     return int(os.environ.get("LOCAL_WORLD_SIZE", dist.get_world_size()))
 
 
-def plan_anew(job: TrainingJob, wish: Wish) -> tuple[Plan | None, str]:
-    """Another plan to go on under from the state that was just saved; None where none is better, and why."""
-    if job.progress.saved != job.progress.step:
+def plan_anew(job: TrainingJob, wish: Wish, *, in_memory: bool = False) -> tuple[Plan | None, str]:
+    """Another plan to go on under from the state that was just saved; None where none is better, and why.
+
+    in_memory: the state need not be saved.
+    """
+    if not in_memory and job.progress.saved != job.progress.step:
         return None, "the state could not be saved; training goes on under the plan that it has"
     try:
         with STEPS.standing(), random_kept():

@@ -154,6 +154,8 @@ class ArrayModels(TrainedModels):
 
     def plan_anew(self, wish: Wish) -> tuple[Plan | None, str]:
         """Another plan to go on under; None where none is better, and why."""
+        if self.job.run.checkpoint is not None and self.job.progress.saved != self.job.progress.step:
+            self.save()
         return plan_anew(self.job, wish)
 
     def poll(self) -> None:
