@@ -2,6 +2,7 @@
 
     python benchmarks/advise.py measure --rows advise.jsonl     # seven jobs, 5 seeds x 300 steps; idle machine
     python benchmarks/advise.py measure --rows advise.jsonl --seeds 2 --steps 30 --jobs lookups,layers
+    python benchmarks/advise.py tell --rows advise.jsonl      # tell what was measured again: alone, and by captures
     python benchmarks/advise.py table --rows advise.jsonl            # the tables, of what is there so far
     python benchmarks/advise.py speed                                # CPU seconds of advice on tables
 
@@ -10,6 +11,8 @@ the file of rows; what is there is not trained again, so that the command goes o
 train one after the other in the same processes, of every other seed in the opposite order. A step is the median
 between two steps after the warm ones, by the clock on the slowest rank and in CPU seconds of the busiest one; a gain is
 a share of the time of a sample, of the same seed. Where the load of the machine is above --most-load, it waits.
+
+Advice is told twice: by the run alone, and by a capture of the run as it is beside it, which `tell` takes first.
 
 Two jobs run on two hosts with 200 Mbit/s between them (two_networks.py). Narrow layers and towers are measured on pages
 of their own, and memory is no part of this.
@@ -42,12 +45,13 @@ from recsmith.analyses.advice import Advice, Advised, Switch
 from recsmith.errors import RecSmithError
 from recsmith.files import encode
 from recsmith.plans import load_plan, save_plan
+from recsmith.prediction.captured_base import step_factors
 from recsmith.training import Run, run_from_raw, run_to_raw
 from recsmith.training.launch.dry_run import described
 from recsmith.training.run import load_run
 from recsmith.training.seams.system import batches_of_a_step
 
-WARM, PAIRS, BUSY_S, SAMPLES = 10, 6, 20.0, 65_536
+WARM, PAIRS, BUSY_S, SAMPLES, CAPTURED = 10, 6, 20.0, 65_536, 40
 UNTRIED = ("narrow dense layers", "towers", "a new plan")
 RATE, RATE_BYTES = "200mbit", 200e6 / 8
 LINKED = ("link", "link-dense")
@@ -118,9 +122,7 @@ def kinds_of(run: Run, advice: Advice) -> tuple[dict[str, tuple[str, ...]], dict
     """Settings of what is trained, by name ('' as it is), and what was told of each: switches, and likeliest pairs."""
     some = [each for each in advice.switches if each.price is not None and each.switch.name not in UNTRIED]
     kinds: dict[str, tuple[str, ...]] = {"": ()} | {each.switch.name: each.switch.settings for each in some}
-    told: dict[str, Any] = {
-        each.switch.name: {"verdict": each.verdict, "gain": each.gain, "error": each.gain_error} for each in some
-    }
+    told: dict[str, Any] = {each.switch.name: told_of(each) for each in some}
     for pair, gain, error in pairs_of(run, advice, some):
         name = " and ".join(each.name for each in pair)
         kinds[name] = tuple(setting for each in pair for setting in each.settings)
@@ -256,6 +258,54 @@ def measure(chosen: argparse.Namespace) -> None:
                 train_all(trainings, chosen.rows, chosen.most_load, ranks=run.ranks or 1, linked=name in LINKED)
 
 
+def tell(chosen: argparse.Namespace) -> None:
+    """Add rows of what is told now of each job that was measured, alone and by a capture; the last ones count."""
+    rows = read_rows(chosen.rows)
+    for name in chosen.jobs.split(","):
+        before = next((each for each in rows if each["job"] == name and "told" in each), None)
+        if before is None:
+            continue
+        folder = chosen.rows.resolve().parent / "captures" / name
+        with tempfile.TemporaryDirectory() as scratch:
+            run = job_of(name, scratch, chosen.movielens)
+            if not folder.exists():
+                one = training(name, run, "captured", 0, (f"capture={folder}",), CAPTURED)
+                rest = Path(scratch) / "rows.jsonl"
+                train_all([one], rest, chosen.most_load, ranks=run.ranks or 1, linked=name in LINKED)
+            for by in (None, folder):
+                add_row(chosen.rows, told_again(name, run, before["kinds"], by))
+
+
+def told_again(name: str, run: Run, kinds: dict[str, list[str]], capture: Path | None) -> Words:
+    """A row of what is told of a job now, of the kinds that were measured. capture: of the run as it is."""
+    advice = advise_run(run, capture=capture)
+    by = None
+    if capture is not None:
+        base = described(run)
+        assert base.step is not None  # this machine has no GPU
+        by = step_factors(capture, base.plan.workload, base.plan.cluster, base.step)
+    told = {each.switch.name: told_of(each) for each in advice.switches if each.switch.name in kinds}
+    for kind, settings in kinds.items():
+        if kind and kind not in told:
+            price = priced(described(run, tuple(settings)), by)
+            gain = advice.aim.gain(advice.base, price)
+            told[kind] = {"verdict": "pair", "gain": gain, "error": advice.aim.error(gain, price)}
+    return {"job": name, "told": told, "kinds": kinds, **named(advice), "by": "alone" if capture is None else "capture",
+            "advice": encode(advice)}  # fmt: skip
+
+
+def told_of(advised: Advised) -> Words:
+    """Verdict, gain and its error of a switch."""
+    return {"verdict": advised.verdict, "gain": advised.gain, "error": advised.gain_error}
+
+
+def named(advice: Advice) -> Words:
+    """What advice names first and together, and its ties."""
+    ties = {each.switch.name: list(each.ties) for each in advice.switches}
+    first = next((each.switch.name for each in advice.switches if each.verdict == "pays"), None)
+    return {"first": first, "together": list(advice.together), "ties": ties}
+
+
 def advised(name: str, run: Run) -> Words:
     """A row of what is told of a job."""
     begun = time.process_time()
@@ -263,11 +313,9 @@ def advised(name: str, run: Run) -> Words:
     kinds, told = kinds_of(run, advice)
     spent = time.process_time() - begun
     print(f"{name}: {advice.verdict}; {len(kinds)} kinds; {spent:.0f} CPU s", file=sys.stderr, flush=True)
-    ties = {each.switch.name: list(each.ties) for each in advice.switches}
-    first = next((each.switch.name for each in advice.switches if each.verdict == "pays"), None)
     settings = {key: list(value) for key, value in kinds.items()}
-    return {"job": name, "told": told, "kinds": settings, "first": first, "together": list(advice.together),
-            "ties": ties, "advise_cpu_s": spent, "advice": encode(advice)}  # fmt: skip
+    return {"job": name, "told": told, "kinds": settings, **named(advice), "advise_cpu_s": spent,
+            "advice": encode(advice)}  # fmt: skip
 
 
 def training(name: str, run: Run, kind: str, seed: int, settings: Sequence[str], steps: int) -> Words:
@@ -318,7 +366,7 @@ def show_speed() -> None:
 def main() -> None:
     """Measure, or show what was measured."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["measure", "table", "speed", "rank"])
+    parser.add_argument("what", choices=["measure", "tell", "table", "speed", "rank"])
     parser.add_argument("--rows", type=Path, default=Path("advise.jsonl"))
     parser.add_argument("--jobs", default=",".join(JOBS), help="by commas")
     parser.add_argument("--seeds", type=int, default=5)
@@ -329,6 +377,8 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # which ends the ranks, too
     if chosen.what == "measure":
         measure(chosen)
+    elif chosen.what == "tell":
+        tell(chosen)
     elif chosen.what == "table":
         show_tables(read_rows(chosen.rows))
     elif chosen.what == "speed":

@@ -12,8 +12,14 @@ CLOCKS = ("wall_s", "cpu_s")
 
 
 def show_tables(rows: Sequence[Row]) -> None:
-    """A table of all cells, and one of what was asked of the advice, by each clock."""
-    jobs = {row["job"]: row for row in rows if "told" in row}
+    """A table of all cells, and what was asked of the advice, by each clock; of each way in which it was told."""
+    for way in dict.fromkeys(row.get("by", "before") for row in rows if "told" in row):
+        print(f"\n## told {way}\n")
+        show_told(rows, {row["job"]: row for row in rows if "told" in row and row.get("by", "before") == way})
+
+
+def show_told(rows: Sequence[Row], jobs: Mapping[str, Row]) -> None:
+    """The same of one way: rows of what was told, by job."""
     found = {clock: {name: gains_of(rows, name, told, clock) for name, told in jobs.items()} for clock in CLOCKS}
     print("| job | change | advice | gain told | by the clock | CPU of the busiest rank | seeds |\n" + "|---" * 7 + "|")
     for name, told in jobs.items():

@@ -77,3 +77,5 @@ def test_the_parts_of_a_predicted_step_are_corrected_by_those_of_a_capture():
     assert factors.told.startswith("captured: a step took 500 ms, ")
     twice = factors.corrected(replace(step, embeddings_s=0.04))
     assert twice.step_s == pytest.approx(0.5 + corrected.embeddings_s)
+    from_files = factors.corrected(replace(step, rows_s=0.04))  # which the captured job has none of
+    assert from_files.step_s == pytest.approx(0.54)

@@ -9,7 +9,7 @@ from support.systems import needs_systems
 from recsmith.clusters import Links, load_cluster
 from recsmith.plans import Plan
 from recsmith.prediction import speeds
-from recsmith.prediction.job_step import crossing_s, gradients_s, job_step, numbers_of
+from recsmith.prediction.job_step import crossing_s, gradients_s, job_step, lookups_s, numbers_of
 from recsmith.prediction.machine import load_machine
 
 SHAPES = [(64, 13), (64,), (16, 64), (16,), (1, 16), (1,)]
@@ -31,6 +31,21 @@ def test_parts_add_up_and_follow_the_work() -> None:
     assert wide.gradients_s > step.gradients_s
     assert (wide.trainer_s, wide.reading_s) == (step.trainer_s, step.reading_s)
     assert numbers_of(SHAPES) == 64 * 13 + 64 + 16 * 64 + 16 + 16 + 1
+
+
+@pytest.mark.parametrize("flags", [{"avx512f"}, {"avx512f", "avx512_bf16"}, {"amx_bf16"}])
+def test_products_in_bf16_follow_what_the_processor_has(flags: set[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    speeds._bf16_factor.cache_clear()
+    monkeypatch.setattr(speeds, "processor_flags", lambda: frozenset(flags))
+    wide, narrow = speeds.bf16_layers_s(0.1, SHAPES), speeds.bf16_layers_s(1e-4, SHAPES)
+    speeds._bf16_factor.cache_clear()
+    assert (wide < 0.1) is (flags != {"avx512f"})
+    assert narrow > 1e-4  # casts take longer than what they save
+
+
+def test_lookups_are_a_part_of_what_tables_take() -> None:
+    plan = on("cpu:2")
+    assert 0 < lookups_s(plan) < plan.cost.step_s
 
 
 def test_steps_of_gpus_are_not_predicted() -> None:

@@ -36,6 +36,15 @@ def _memory(field: str) -> int | None:
     return next((int(line.split()[1]) << 10 for line in lines if line.startswith(f"{field}:")), None)
 
 
+def processor_flags() -> frozenset[str]:
+    """What the processor can do, by Linux' names such as avx512_bf16; none where Linux does not report it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return frozenset()
+    return frozenset(next((line.partition(":")[2].split() for line in lines if line.startswith("flags")), []))
+
+
 def free_cores() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,6 +1,6 @@
 """The step of a training job, before anything is trained: one sum of parts, which every price of a job takes.
 
-    step = trainer + reading + embeddings + layers + gradients + optimizer
+    step = trainer + reading + embeddings + rows from elsewhere + layers + gradients + optimizer
 
 Embeddings are those of the plan under its cost model, layers are kernels of the learned machine (speeds.py), gradients
 its curve of a collective. What the trainer itself takes was measured on other jobs than those that it is checked on
@@ -35,7 +35,8 @@ class JobStep:
 
     trainer_s: of the loop and what is done for each feature. reading_s: of the ids of a batch. embeddings_s: of
     lookups, their updates and what crosses ranks, by the plan's cost model. layers_s: forward and backward of dense
-    layers. gradients_s: their gradients across ranks. optimizer_s: their update, and that of copied tables.
+    layers. gradients_s: their gradients across ranks. optimizer_s: their update, and that of copied tables. rows_s: of
+    rows that files or servers bring, which is no work of the tables' kernels.
     """
 
     trainer_s: float
@@ -44,17 +45,18 @@ class JobStep:
     layers_s: float
     gradients_s: float
     optimizer_s: float
+    rows_s: float = 0.0
 
     @property
     def step_s(self) -> float:
         """The step."""
         parts = self.trainer_s, self.reading_s, self.embeddings_s, self.layers_s, self.gradients_s, self.optimizer_s
-        return sum(parts)
+        return sum(parts) + self.rows_s
 
     def __str__(self) -> str:
         """In a line, the step, its error and its parts."""
         parts = {
-            "tables": self.embeddings_s, "dense layers": self.layers_s, "their gradients": self.gradients_s,
+            "tables": self.embeddings_s, "rows from elsewhere": self.rows_s, "dense layers": self.layers_s, "their gradients": self.gradients_s,
             "their optimizer": self.optimizer_s, "reading": self.reading_s, "the trainer": self.trainer_s,
         }  # fmt: skip
         told = ", ".join(f"{name} {format_time(seconds)}" for name, seconds in parts.items() if seconds > 0)
@@ -93,6 +95,11 @@ def reading_s(bags: float, ids: float, sent: float) -> float:
 def trainer_s(features: int, ranks: int) -> float:
     """What the trainer takes of any step."""
     return TRAINER_S + FEATURE_S * features + (MEETING_S if ranks > 1 else 0.0)
+
+
+def lookups_s(plan: Plan) -> float:
+    """Seconds of a step in which the slowest rank looks up and updates its rows; what crosses ranks is no part of it."""
+    return max(each.forward_compute_s + each.backward_compute_s for each in plan.cost.per_device)
 
 
 def copied_numbers(plan: Plan) -> int:

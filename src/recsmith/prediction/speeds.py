@@ -11,6 +11,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from recsmith.jobs.machine import processor_flags
 from recsmith.prediction.kernels import within_step
 from recsmith.prediction.machine import Machine, load_machine
 from recsmith.prediction.models.build import tape_of
@@ -21,6 +22,10 @@ CORE = "cpu"  # the machine that ships
 GPU_FLOPS = 1e13  # products and sums a second of a GPU in fp32: assumed
 LARGE = 512  # rows and columns of a product whose speed stands for that of all products
 Shapes = Sequence[Sequence[int]]
+
+# Products in bf16 beside fp32 (benchmarks/bf16_products.py): by what the processor has for them, and of each layer more
+BF16_UNITS = ("amx_bf16", "avx512_bf16")  # that with tiles was measured in one job alone, where it gained more than this
+BF16_BY_UNIT, BF16_WITHOUT, BF16_CASTS_S = 0.5, 2.35, 1.3e-4
 
 
 @lru_cache(maxsize=1)
@@ -68,6 +73,16 @@ def _layers_s(matrices: tuple[tuple[int, int], ...], batch_size: int, pairs: tup
         dots(step, *pairs, batch_size)
     step.backward()
     return sum(event.seconds for event in tape_of(step.ops, core()))
+
+
+def bf16_layers_s(fp32_s: float, shapes: Shapes) -> float:
+    """Seconds of dense layers whose products are in bf16, on this processor. fp32_s: what they take in fp32."""
+    return _bf16_factor() * fp32_s + BF16_CASTS_S * sum(len(shape) > 1 for shape in shapes)
+
+
+@lru_cache(maxsize=1)
+def _bf16_factor() -> float:
+    return BF16_WITHOUT if processor_flags().isdisjoint(BF16_UNITS) else BF16_BY_UNIT
 
 
 def _product(sizes: Sequence[int]) -> int:

@@ -19,7 +19,7 @@ from recsmith.planning.simulate import simulate
 from recsmith.plans import Plan
 from recsmith.prediction.histories import HistoryWork, history_layers_s
 from recsmith.prediction.job_step import NUMBER_BYTES, JobStep, copied_numbers, job_step, numbers_of
-from recsmith.prediction.speeds import Shapes
+from recsmith.prediction.speeds import Shapes, bf16_layers_s
 from recsmith.problems.dense_bytes import DenseBytes
 from recsmith.problems.rank_bytes import bytes_on_disk, predicted_bytes
 from recsmith.sharding.memory import STATE_BYTES
@@ -32,7 +32,6 @@ from recsmith.units import format_size
 from recsmith.workloads import Feature
 from recsmith.workloads.optimizers import OPTIMIZERS
 
-BF16_PRODUCTS = 1.3  # times fp32: with casts of what goes in and comes out (benchmarks/precision.py)
 COPIED_UPDATES = 2  # times its weights that the update of a copied table has beside them
 Repeats = Mapping[str, tuple[float, float]]
 
@@ -111,7 +110,7 @@ def plain_step(
     if (work := history_work(run, plan, lengths)) is not None:
         made = replace(made, layers_s=history_layers_s(work, plan.workload.batch_size))
     if run.model.precision == "bf16":
-        made = replace(made, layers_s=BF16_PRODUCTS * made.layers_s)
+        made = replace(made, layers_s=bf16_layers_s(made.layers_s, shapes))
     for system in systems():
         made = system.change_step(run, plan, made, numbers)
     return made

@@ -14,7 +14,7 @@ from recsmith.files import Raw, Source, encode
 from recsmith.plans import Plan, plan_to_raw
 from recsmith.prediction.job_step import ERROR, NUMBER_BYTES, JobStep, numbers_of
 from recsmith.training.collectives import RunComms, collectives_of
-from recsmith.training.job.run_step import BF16_PRODUCTS, RankMemory, check_memory, checkpoint_bytes, memory_of
+from recsmith.training.job.run_step import RankMemory, check_memory, checkpoint_bytes, memory_of
 from recsmith.training.launch.prerequisites import check_run, lines_told, own_modules
 from recsmith.training.launch.ranks import launcher_environment, local_ranks
 from recsmith.training.run import Run, load_run
@@ -170,7 +170,7 @@ def _of_core(run: Run, facts: RunFacts) -> Iterator[tuple[str, str]]:
         yield "comms", _comms(run, facts.plan)
     if (kind := run.model.precision) != "fp32":
         step = facts.step
-        time = f"; they take {format_time(step.layers_s)} of a step, {BF16_PRODUCTS:g} times fp32" if step else ""
+        time = f"; they take {format_time(step.layers_s)} of a step" if step else ""
         yield "model.precision", f"model.precision: {kind}: products of dense layers are of bf16, by autocast{time}"
     if pipeline not in ("auto", "base"):
         yield "pipeline", f"pipeline: {pipeline}"

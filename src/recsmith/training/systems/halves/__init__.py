@@ -10,6 +10,7 @@ from typing import Any
 from recsmith._components import parsed, register
 from recsmith.analyses.advice import Switch
 from recsmith.plans import Plan
+from recsmith.prediction.job_step import lookups_s
 from recsmith.problems import TableRule
 from recsmith.training.seams.system import NO_COPIES, ROWS, RunFacts, System, SystemTold
 from recsmith.units import format_size, format_time
@@ -49,7 +50,7 @@ class Halves(System):
     def change_step(self, run: Any, plan: Plan, step: Any, numbers: int) -> Any:
         """Kernels of ours take longer."""
         if _rows(run):
-            step = replace(step, embeddings_s=SPLIT_LOOKUPS * step.embeddings_s)
+            step = replace(step, embeddings_s=step.embeddings_s + (SPLIT_LOOKUPS - 1) * lookups_s(plan))
         if _layers(run):
             step = replace(step, optimizer_s=HALVES_UPDATES * step.optimizer_s)
         return step

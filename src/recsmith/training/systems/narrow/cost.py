@@ -80,7 +80,7 @@ def narrow_cost(
     sent = round(ring if sent_bytes is None else sent_bytes)
     dense_s = narrow_s = embeddings_s = None
     if step is not None:
-        dense_s, embeddings_s = step.step_s, step.embeddings_s
+        dense_s, embeddings_s = step.step_s, step.embeddings_s + step.rows_s
         less = _layers_s(shapes, many, batch) - _layers_s(kept, many, batch)
         narrow_s = dense_s - less + whole * (ZERO_S + BUCKET_S * (ranks > 1)) + taken * TAKEN_S
     products = sum((rows or {}).get((each[0], each[-1]), 1.0) * prod(each) for each in dense if len(each) > 1)

@@ -59,7 +59,7 @@ class Remote(System):
         if run.remote is None:
             return step
         seconds = remote_cost(plan, run.data.local_batch_size(ranks), ranks).seconds
-        return replace(step, embeddings_s=step.embeddings_s + seconds)
+        return replace(step, rows_s=step.rows_s + seconds)
 
     def scored_run(self, run: Any, card: Any, folder: Any) -> Any:
         """Tables are on the ranks that score."""

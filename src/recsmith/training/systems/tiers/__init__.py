@@ -58,7 +58,7 @@ class Tiers(System):
         """Lookups wait for rows that no cache has."""
         from recsmith.training.systems.tiers.price import rows_s
 
-        return replace(step, embeddings_s=step.embeddings_s + rows_s(run, plan)) if is_tiered(run) else step
+        return replace(step, rows_s=step.rows_s + rows_s(run, plan)) if is_tiered(run) else step
 
     def told(self, run: Any, told: RunFacts) -> Sequence[SystemTold]:
         """What is in files and in memory, how many lookups find a row there, and how long they wait."""
