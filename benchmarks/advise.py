@@ -8,9 +8,10 @@
 
 Tables of docs/advise.md. The jobs were fixed before any of them was measured. Every training is a line of
 the file of rows; what is there is not trained again, so that the command goes on where it was ended. The kinds of a job
-train one after the other in the same processes, of every other seed in the opposite order. A step is the median
-between two steps after the warm ones, by the clock on the slowest rank and in CPU seconds of the busiest one; a gain is
-a share of the time of a sample, of the same seed. Where the load of the machine is above --most-load, it waits.
+train one after the other in the same processes, of every other seed in the opposite order. A step is the mean
+of those after the warm ones, by the clock on the slowest rank and in CPU seconds of the busiest one; a gain is a share
+of the time of a sample, of the same seed. It is no median, for a window of samples is read within few steps, and the
+median leaves these out: windows are small, so that every training reads many. Where the load of the machine is above --most-load, it waits.
 
 Advice is told twice: by the run alone, and by a capture of the run as it is beside it, which `tell` takes first.
 
@@ -51,7 +52,7 @@ from recsmith.training.launch.dry_run import described
 from recsmith.training.run import load_run
 from recsmith.training.seams.system import batches_of_a_step
 
-WARM, PAIRS, BUSY_S, SAMPLES, CAPTURED = 10, 6, 20.0, 65_536, 40
+WARM, PAIRS, BUSY_S, SAMPLES, CAPTURED, WINDOW = 10, 6, 20.0, 65_536, 40, 16_384
 UNTRIED = ("narrow dense layers", "towers", "a new plan")
 RATE, RATE_BYTES = "200mbit", 200e6 / 8
 LINKED = ("link", "link-dense")
@@ -76,11 +77,11 @@ def job_of(name: str, folder: str, movielens: str) -> Run:
     words = {key: value for key, value in JOBS[name].items() if name != "layers" or key != "tables"}
     made = a_run(f"{folder}/out", **words)
     raw: Any = run_to_raw(made)
-    data, train = raw["data"], raw["data"]["train"]
+    data, train = {**raw["data"], "window": WINDOW}, raw["data"]["train"]
     if name == "sessions":
         some = [{**each, "lengths": "poisson", "zipf": 1.2} for each in train["features"]]
         train = {**train, "sessions": {"size": 8, "duplication": 0.9}, "features": some}
-        data = {**data, "train": train, "keep_together": 8, "window": 16_384}
+        data = {**data, "train": train, "keep_together": 8}
     elif name == "reading":
         data = {**data, "train": read_from_parquet(train, folder), "epochs": 100}
     elif name == "layers":
@@ -212,12 +213,17 @@ def as_rank(file: Path) -> None:
         with redirect_stderr(io.StringIO()):
             train_on_rank(each["run"])
         between = [(b[0] - a[0], b[1] - a[1]) for a, b in pairwise(notes[WARM:])]
-        medians = torch.tensor([statistics.median(some) for some in zip(*between, strict=True)], dtype=torch.float64)
-        dist.all_reduce(medians, dist.ReduceOp.MAX)  # of the slowest rank, and of the busiest
+        means = torch.tensor([statistics.fmean(some) for some in zip(*between, strict=True)], dtype=torch.float64)
+        dist.all_reduce(means, dist.ReduceOp.MAX)  # of the slowest rank, and of the busiest
         if rank == 0:
-            wall, cpu = medians.tolist()
+            wall, cpu = means.tolist()
             row = {name: each[name] for name in ("job", "kind", "seed", "samples")}
-            more = {"steps": len(notes), "took_s": time.perf_counter() - begun, "load": load}
+            more = {
+                "steps": len(notes),
+                "median_s": statistics.median(some for some, _ in between),
+                "took_s": time.perf_counter() - begun,
+                "load": load,
+            }
             add_row(Path(asked["rows"]), {**row, "wall_s": wall, "cpu_s": cpu, **more})
             shutil.rmtree(each["run"]["output"], ignore_errors=True)
             print(f"{row['job']}, {row['kind'] or 'as it is'}, seed {row['seed']}: {wall * 1e3:.1f} ms, "

@@ -40,7 +40,9 @@ def main() -> None:
             whole, half = seconds(stack, batch, 1 if chosen.quick else chosen.turns)
             rows.append((whole, float(len(stack) - 1), half))
             names = "-".join(map(str, stack))
-            print(f"| {names} | {batch} | {whole * 1e3:.2f} ms | {half * 1e3:.2f} ms | {half / whole:.2f} |", flush=True)
+            print(
+                f"| {names} | {batch} | {whole * 1e3:.2f} ms | {half * 1e3:.2f} ms | {half / whole:.2f} |", flush=True
+            )
     times, cast_s = fitted(rows)
     print(f"\nbf16 = {times:.2f} x fp32 + {cast_s:.2e} s for each layer")
 

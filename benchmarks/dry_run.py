@@ -360,8 +360,11 @@ RATES: dict[str, Words] = {  # of the trainer: jobs that are none of the twelve
     "64 columns": {"tables": 26, "columns": 64, "batch": 1024},
     "wide layers": {"tables": 4, "bottom": (512, 256), "top": (1024, 512, 256)},
     "20 ids": {"tables": 4, "ids": 20.0},
+    "50 ids": {"tables": 4, "ids": 50.0},
+    "20 ids, batch 2048": {"tables": 8, "ids": 20.0, "batch": 2048},
     "tiny, 2 ranks": {"tables": 2, "batch": 64, "bottom": (32,), "top": (32,), "ranks": 2},
     "small, 2 ranks": {"tables": 26, "batch": 256, "ranks": 2},
+    "30 ids, 2 ranks": {"tables": 8, "ids": 30.0, "batch": 1024, "ranks": 2},
 }
 
 
