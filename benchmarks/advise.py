@@ -11,7 +11,8 @@ the file of rows; what is there is not trained again, so that the command goes o
 train one after the other in the same processes, of every other seed in the opposite order. A step is the mean
 of those after the warm ones, by the clock on the slowest rank and in CPU seconds of the busiest one; a gain is a share
 of the time of a sample, of the same seed. It is no median, for a window of samples is read within few steps, and the
-median leaves these out: windows are small, so that every training reads many. Where the load of the machine is above --most-load, it waits.
+median leaves these out: windows are small, so that every training reads many. Where the load of the machine is above
+--most-load, it waits.
 
 Advice is told twice: by the run alone, and by a capture of the run as it is beside it, which `tell` takes first.
 

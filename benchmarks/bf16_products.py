@@ -13,12 +13,13 @@ import os
 import statistics
 import time
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 import torch
 from torch import nn
 
-from recsmith.jobs.machine import describe_cpu
+from recsmith.jobs.machine import describe_cpu, processor_flags
 
 STACKS = ((64, 64, 32), (256, 128, 64), (384, 384, 192), (768, 768, 384), (1536, 768, 768), (1536, 3072, 1536))
 BATCHES = (256, 1024, 4096)
@@ -49,8 +50,7 @@ def main() -> None:
 
 def isa() -> str:
     """What of bf16 the processor has, and what the product library may use."""
-    with open("/proc/cpuinfo") as file:
-        flags = next((line.split() for line in file if line.startswith("flags")), [])
+    flags = processor_flags()
     found = ", ".join(each for each in KNOWN if each in flags) or "no AVX-512"
     return f"{found}; at most {os.environ['ONEDNN_MAX_CPU_ISA']}" if "ONEDNN_MAX_CPU_ISA" in os.environ else found
 
@@ -58,7 +58,7 @@ def isa() -> str:
 def seconds(stack: Sequence[int], batch: int, turns: int) -> tuple[float, float]:
     """Median seconds of a forward and backward pass in fp32 and in bf16, in turn."""
     layers: list[nn.Module] = []
-    for inward, outward in zip(stack, stack[1:], strict=False):
+    for inward, outward in pairwise(stack):
         layers += [nn.Linear(inward, outward), nn.ReLU()]
     model, data = nn.Sequential(*layers), torch.randn(batch, stack[0])
     spent: dict[bool, list[float]] = {False: [], True: []}

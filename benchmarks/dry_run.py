@@ -9,9 +9,10 @@
 Table of docs/benchmarks/train.md. Memory: the most private memory of a rank in steps after the twelfth, before
 which the C library gives back what the start freed, less that of the same job with tables of a few rows; beside it
 stands what the dry run tells of the one less what it tells of the other, so that program and libraries count in
-neither. Step: the median between two steps on the slowest rank, over rounds in turn. A machine of another speed is
-told by six other jobs, which run before, between and after the rounds: what they took gives two factors for each
-number of ranks, one of embeddings (memory) and one of the rest of a step.
+neither. Step: the mean between two steps on the slowest rank, over rounds in turn; windows of samples are small, so
+that some are read meanwhile. A machine of another speed is told by six other jobs, which run before, between and after
+the rounds: what they took gives two factors for each number of ranks, one of embeddings (memory) and one of the rest of
+a step.
 """
 
 import argparse
@@ -31,7 +32,7 @@ from typing import Any
 from recsmith.jobs.launch import launch
 from recsmith.training import Run, RunData, RunMetrics, RunModel, run_from_raw, run_to_raw
 
-STEPS, WARM, LOOK_S = 40, 12, 0.005
+STEPS, WARM, LOOK_S, WINDOW = 60, 12, 0.005, 8192
 Words = dict[str, Any]
 
 
@@ -50,7 +51,7 @@ def a_run(
         data=RunData(
             train={"format": "generator", "seed": 5, "num_samples": 10_000_000, "dense": dense,
                    "features": features(tables, rows, ids)},
-            batch_size=batch,
+            batch_size=batch, window=WINDOW,
         ),
         model=RunModel(embedding_dim=columns, **model), output=folder, ranks=ranks, steps=STEPS, checkpoint=None,
         metrics=RunMetrics(every=1_000),
@@ -61,7 +62,7 @@ def a_run(
 def measured_on_rank(run: Words, phases: list[list[float]]) -> Words:
     """Train a run on this rank: wall and CPU seconds of a step, private memory at its peak; of this rank.
 
-    phases: (first step, last, share of all steps), of each of which the median counts.
+    phases: (first step, last, share of all steps), of each of which the mean counts.
     """
     import torch
 
@@ -97,7 +98,7 @@ def measured_on_rank(run: Words, phases: list[list[float]]) -> Words:
     made = {"wall_s": 0.0, "cpu_s": 0.0}
     for first, last, share in phases:
         between = [(b[0] - a[0], b[1] - a[1]) for a, b in pairwise(notes[int(first) : int(last)])]
-        wall, cpu = (statistics.median(each) for each in zip(*between, strict=True))
+        wall, cpu = (statistics.fmean(each) for each in zip(*between, strict=True))
         made = {"wall_s": made["wall_s"] + share * wall, "cpu_s": made["cpu_s"] + share * cpu}
     return {**made, "memory": most[0]}
 

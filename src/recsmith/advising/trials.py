@@ -5,7 +5,6 @@ machine disturbs all of them. What is compared are samples a second and the scor
 """
 
 import os
-import statistics
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -15,7 +14,7 @@ from typing import Any
 from recsmith.analyses.advice import Advice, Advised, Tried
 from recsmith.errors import RecSmithError, UsageError
 from recsmith.files import Source
-from recsmith.jobs.log_lines import LOG, logged, logged_number
+from recsmith.jobs.log_lines import LOG, logged, speed_over
 from recsmith.scoring.scores import mean_within
 from recsmith.training.launch.launching import train
 from recsmith.training.run import Run, load_run
@@ -83,13 +82,13 @@ def _trained(
 
 
 def speed_in(folder: Path) -> float:
-    """Samples a second by the log of a run, without its first line."""
+    """Samples a second by the log of a run, without its first line, in which it warms up."""
     lines = logged(folder / LOG, "train")
     if len(lines) < 2:
         raise UsageError(
             f"the data of the run ends after {lines[-1]['step'] if lines else 0} steps; try fewer, or give more data"
         )
-    return statistics.median(logged_number(folder / LOG, line, "samples_per_s") for line in lines[1:])
+    return speed_over(folder / LOG, lines[1:])
 
 
 def _score(scores: Any, name: str) -> float | None:

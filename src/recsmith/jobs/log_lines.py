@@ -1,6 +1,8 @@
 """Reads what log.jsonl of a run says, for resumed jobs, benchmarks and watches. Imports no torch."""
 
+import statistics
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +38,14 @@ def logged_number(file: Path, line: dict[str, Any], name: str) -> float:
             "damaged"
         )
     return float(value)
+
+
+def speed_over(file: Path, lines: Sequence[dict[str, Any]]) -> float:
+    """Samples a second over lines of training that follow each other: of all their time, not of the usual line.
+
+    A window of samples is read within few steps, so the usual line has none of it. Lines are of as many steps each.
+    """
+    return statistics.harmonic_mean([logged_number(file, line, "samples_per_s") for line in lines])
 
 
 def lacking(file: Path, error: Exception) -> CorruptFile:

@@ -16,7 +16,8 @@ from recsmith.prediction.kernels import LOOKUPS, within_step
 from recsmith.prediction.speeds import bytes_per_s, core
 from recsmith.units import format_time
 
-DISTINCT_ID_S = 7e-8  # of an id: to find the rows that repeat (docs/datasets.md, forced where none does)
+DISTINCT_ID_S = 2.9e-8  # of an id that is read: to find the rows that repeat (benchmarks/dedup_reading.py)
+KEPT_ID_S = 2.7e-8  # of an id that is read: to keep and copy it, where its row does not repeat one before (the same)
 COLLECTION_S = 1e-3  # of one more collection: its lookup, and its part of what ranks tell each other
 MOVES = 4  # times that a pooled number is read or written where vectors are given to samples, forward and backward
 
@@ -36,13 +37,26 @@ class DedupPrice:
         )
 
 
+def finding_s(before: float, after: float) -> float:
+    """Seconds more of reading, to find which rows repeat. before, after: ids that are read, and of distinct rows."""
+    return before * DISTINCT_ID_S - (before - after) * KEPT_ID_S
+
+
+def giving_s(samples: float, columns: int) -> float:
+    """Seconds in which pooled vectors of so many columns in all are given to samples, forward and backward."""
+    return MOVES * 4 * samples * columns / bytes_per_s()
+
+
 def dedup_price(groups: Sequence[DedupGroup], widths: Mapping[str, int], samples: int, collections: int) -> DedupPrice:
-    """Of some groups of features, counted in a batch of so many samples. widths: columns of each feature."""
+    """Of some groups of features, counted in a batch of so many samples. widths: columns of each feature.
+
+    As on one rank, for what is decided is the same on all numbers of them; of several each reads the samples of all.
+    """
     before, after = sum(each.ids_before for each in groups), sum(each.ids_after for each in groups)
-    vectors = 4 * samples * sum(widths[name] for each in groups for name in each.features)
+    columns = sum(widths[name] for each in groups for name in each.features)
     saved = sum(_lookups_s(each, widths, samples, whole=True) - _lookups_s(each, widths, samples, whole=False)
                 for each in groups)  # fmt: skip
-    added = before * DISTINCT_ID_S + MOVES * vectors / bytes_per_s() + collections * COLLECTION_S
+    added = finding_s(before, after) + giving_s(samples, columns) + collections * COLLECTION_S
     return DedupPrice(saved_s=max(saved, 0.0) + (before - after) * SENT_ID_S, added_s=added)
 
 

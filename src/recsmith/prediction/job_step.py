@@ -20,12 +20,12 @@ from recsmith.units import format_time
 
 NUMBER_BYTES = 4
 ERROR = 0.25  # of a step: what ten of twelve jobs keep (docs/benchmarks/train.md)
-TRAINER_S = 2.5e-3  # of any step: the loop, TorchRec's pipeline, DDP, losses and scores
-FEATURE_S = 2.2e-4  # of a feature: its ids as a tensor, its part of the batch, its table in the lookup
-BAG_S = 2e-7  # of a feature of a sample: its place in the window, the batch and the tensors
-READ_ID_S = 6e-8  # of an id of a sample: read, shuffled, joined
-SENT_ID_S = 1.5e-7  # of an id that is looked up: checked, sorted by feature, sent (docs/datasets.md)
-MEETING_S = 4e-3  # of a step of several ranks: what they tell each other of sizes, and what TorchRec does around it
+TRAINER_S = 1.7e-3  # of any step: the loop, TorchRec's pipeline, DDP, losses and scores
+FEATURE_S = 1.1e-5  # of a feature: its ids as a tensor, its part of the batch, its table in the lookup
+BAG_S = 3.4e-7  # of a feature of a sample that is read: its place in the window, the batch and the tensors
+READ_ID_S = 7.2e-8  # of an id of a sample that is read: drawn or decoded, shuffled, joined
+SENT_ID_S = 2.8e-8  # of an id that is looked up: checked, sorted by feature, sent
+MEETING_S = 1.4e-3  # of a step of several ranks: what they tell each other of sizes, and what TorchRec does around it
 OPTIMIZER_S = 2.7e-9  # of a number of dense layers: Adam, and zeros that gradients begin with (benchmarks/narrow.py)
 
 
@@ -56,18 +56,22 @@ class JobStep:
     def __str__(self) -> str:
         """In a line, the step, its error and its parts."""
         parts = {
-            "tables": self.embeddings_s, "rows from elsewhere": self.rows_s, "dense layers": self.layers_s, "their gradients": self.gradients_s,
-            "their optimizer": self.optimizer_s, "reading": self.reading_s, "the trainer": self.trainer_s,
+            "tables": self.embeddings_s, "rows from elsewhere": self.rows_s, "dense layers": self.layers_s,
+            "their gradients": self.gradients_s, "their optimizer": self.optimizer_s,
+            "reading": self.reading_s, "the trainer": self.trainer_s,
         }  # fmt: skip
         told = ", ".join(f"{name} {format_time(seconds)}" for name, seconds in parts.items() if seconds > 0)
         return f"{format_time(self.step_s)}, predicted to {ERROR:.0%} for a rank that has a core: {told}"
 
 
-def job_step(plan: Plan, shapes: Shapes, *, pairs: bool = False, embeddings_s: float | None = None) -> JobStep | None:
+def job_step(
+    plan: Plan, shapes: Shapes, *, pairs: bool = False, embeddings_s: float | None = None, read_alone: bool = False
+) -> JobStep | None:  # fmt: skip
     """The step of a job with plain dense layers under a plan; None on GPUs, where nothing of it was measured.
 
     shapes: of its dense parameters. pairs: whether the model takes products of all pairs of features, as DLRM does.
-    embeddings_s: of its tables; None: as the plan says.
+    embeddings_s: of its tables; None: as the plan says. read_alone: each rank reads its own samples alone; blocks of
+    most formats hold those of all ranks, and all read them.
     """
     workload, cluster = plan.workload, plan.cluster
     if cluster.device.kind != "cpu":
@@ -76,10 +80,11 @@ def job_step(plan: Plan, shapes: Shapes, *, pairs: bool = False, embeddings_s: f
     batch = workload.batch_size
     ids = [each.pooling_factor * each.num_poolings for each in features]
     sent = sum((each.batch_size or batch) * count for each, count in zip(features, ids, strict=True))
+    read = batch * (1 if read_alone else cluster.job_world_size)
     width = max((table.embedding_dim for table in workload.tables), default=0)
     return JobStep(
         trainer_s=trainer_s(len(features), cluster.job_world_size),
-        reading_s=reading_s(batch * len(features), batch * sum(ids), sent),
+        reading_s=reading_s(read * len(features), read * sum(ids), sent),
         embeddings_s=plan.cost.step_s if embeddings_s is None else embeddings_s,
         layers_s=layers_s(shapes, batch, (len(features), width) if pairs else None),
         gradients_s=gradients_s(numbers_of(shapes), cluster),
@@ -88,7 +93,7 @@ def job_step(plan: Plan, shapes: Shapes, *, pairs: bool = False, embeddings_s: f
 
 
 def reading_s(bags: float, ids: float, sent: float) -> float:
-    """Seconds in which a rank reads and feeds so many bags and ids. sent: ids that are looked up of these."""
+    """Seconds in which a rank reads so many bags and ids, of all samples that it reads. sent: ids that it looks up."""
     return bags * BAG_S + ids * READ_ID_S + sent * SENT_ID_S
 
 
@@ -98,7 +103,7 @@ def trainer_s(features: int, ranks: int) -> float:
 
 
 def lookups_s(plan: Plan) -> float:
-    """Seconds of a step in which the slowest rank looks up and updates its rows; what crosses ranks is no part of it."""
+    """Seconds of a step in which the slowest rank looks up and updates its rows, without what crosses ranks."""
     return max(each.forward_compute_s + each.backward_compute_s for each in plan.cost.per_device)
 
 

@@ -23,8 +23,9 @@ GPU_FLOPS = 1e13  # products and sums a second of a GPU in fp32: assumed
 LARGE = 512  # rows and columns of a product whose speed stands for that of all products
 Shapes = Sequence[Sequence[int]]
 
-# Products in bf16 beside fp32 (benchmarks/bf16_products.py): by what the processor has for them, and of each layer more
-BF16_UNITS = ("amx_bf16", "avx512_bf16")  # that with tiles was measured in one job alone, where it gained more than this
+# Products in bf16 beside fp32 (benchmarks/bf16_products.py): by what the processor has for them, and of a layer more.
+# The unit with tiles (amx) was measured in one job alone, which gained more than this.
+BF16_UNITS = ("amx_bf16", "avx512_bf16")
 BF16_BY_UNIT, BF16_WITHOUT, BF16_CASTS_S = 0.5, 2.35, 1.3e-4
 
 

@@ -30,7 +30,7 @@ from recsmith.training.run import Run
 from recsmith.training.run.parts import SAMPLE_WEIGHTS
 from recsmith.training.run.refusals import check_together, layer_parts, placed_parts
 from recsmith.training.seams.system import OpenRun, SystemTold, first_of, systems
-from recsmith.training.sources import first_lengths, open_data
+from recsmith.training.sources import first_lengths, open_data, reads_alone
 from recsmith.training.sources.protocol import State
 
 SEEN = 64  # samples that are looked at before a run starts
@@ -138,7 +138,8 @@ def _decided(parts: Unsharded, plan: Plan, before: Run | None, *, priced: bool) 
     asked = priced or any(system.needs_step(run) for system in systems())
     own = planned_as_run(run, plan, parts.features.repeats) if asked else plan
     lengths = history_lengths(parts, own.cluster.job_world_size) if asked else None
-    step = plain_step(run, own, shapes, numbers, lengths) if asked else None
+    alone = reads_alone(parts.source)
+    step = plain_step(run, own, shapes, numbers, lengths, read_alone=alone) if asked else None
     made = OpenRun(run, parts, plan, own, shapes, numbers, comms=run.comms, step=step, before=before, lengths=lengths)
     for system in systems():
         made = system.decide(made)

@@ -97,14 +97,14 @@ def _distinct(feature: Feature, batch: int, repeats: Repeats) -> Feature:
 
 
 def plain_step(
-    run: Run, plan: Plan, shapes: Shapes, numbers: int, lengths: Ints | None = None
+    run: Run, plan: Plan, shapes: Shapes, numbers: int, lengths: Ints | None = None, *, read_alone: bool = False
 ) -> JobStep | None:  # fmt: skip
     """The step of a run before systems decide what it leaves open; None on GPUs.
 
     plan: as `planned_as_run` makes it. shapes: of dense parameters. numbers: of gradients that cross ranks. lengths: of
-    some histories, where they are known.
+    some histories, where they are known. read_alone: each rank reads its own samples alone.
     """
-    made = job_step(plan, shapes, pairs=run.model.name == PAIRS)
+    made = job_step(plan, shapes, pairs=run.model.name == PAIRS, read_alone=read_alone)
     if made is None:
         return None
     if (work := history_work(run, plan, lengths)) is not None:

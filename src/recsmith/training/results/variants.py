@@ -13,7 +13,7 @@ from typing import Any
 from recsmith._types import noun
 from recsmith.errors import RecSmithError, UsageError
 from recsmith.files import Source, decode, read_raw, source_text
-from recsmith.jobs.log_lines import LOG, logged, logged_number
+from recsmith.jobs.log_lines import LOG, logged, logged_number, speed_over
 from recsmith.scoring.scores import known_score, mean_within
 from recsmith.training.launch.launching import train
 from recsmith.training.results.measured import keep_reached, reached_before, told
@@ -122,11 +122,12 @@ def _measured(result: Mapping[str, Any], folder: Path) -> TrainedOnce:
     if not timed:
         raise UsageError("a run is shorter than metrics.every steps, so no line tells its speed; lower metrics.every")
 
-    def median(name: str) -> float:
-        return statistics.median(logged_number(folder / LOG, line, name) for line in timed)
+    def mean(name: str) -> float:
+        return statistics.fmean(logged_number(folder / LOG, line, name) for line in timed)
 
     return TrainedOnce(
-        **{name: median(name) for name in ("samples_per_s", "data_s", "forward_s", "backward_s")},
+        samples_per_s=speed_over(folder / LOG, timed),
+        **{name: mean(name) for name in ("data_s", "forward_s", "backward_s")},
         sent_bytes=result["sent_bytes"],
         peak_bytes=result["peak_bytes"],
         auc=known_score(result["test"], "auc", "data.test"),

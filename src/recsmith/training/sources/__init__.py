@@ -11,6 +11,7 @@ from recsmith._components import make, parsed
 from recsmith._types import Ints
 from recsmith.data import Batch, Dataset, open_dataset, spec_from_raw
 from recsmith.data.columns.rows import check_vocabularies
+from recsmith.data.source import by_rows
 from recsmith.errors import UsageError
 from recsmith.training.run import Run
 from recsmith.training.run.refusals import check_together, data_parts
@@ -79,6 +80,11 @@ def check_state(source: BatchSource, state: State | None, ranks: int, size: int)
         source.checked(state)
     elif state is not None:
         next(source.batches(0, ranks, size, state), None)
+
+
+def reads_alone(source: BatchSource) -> bool:
+    """Whether a rank reads its own samples alone; of most formats it reads blocks, which hold those of all ranks."""
+    return not isinstance(source, DatasetSource) or (by_rows(source.dataset.source) is not None and not source.groups)
 
 
 def with_distinct(source: BatchSource, groups: Sequence[Sequence[str]]) -> BatchSource:

@@ -1,8 +1,8 @@
 """What training several models together brings, before anything is trained; without torch.
 
-A step of a model alone is that of prediction/job_step.py, with lookups by what a number that is pooled takes, for there
-is no plan yet. Together, ids and what every step costs are paid once, and what batching the members costs comes in
-their place: measured on ranks of one core each (`python benchmarks/arrays.py pairs`).
+A step of a model alone has the parts of prediction/job_step.py, with lookups by what a number that is pooled takes, for
+there is no plan yet. Together, ids and what every step costs are paid once, and what batching the members costs comes
+in their place: measured on ranks of one core each (`python benchmarks/arrays.py pairs`).
 
 B samples of a rank, F features, D columns, K members
 """
@@ -14,7 +14,7 @@ import numpy as np
 
 from recsmith.data import DataSchema
 from recsmith.prediction.histories import history_layers_s
-from recsmith.prediction.job_step import OPTIMIZER_S, JobStep, numbers_of, reading_s, trainer_s
+from recsmith.prediction.job_step import OPTIMIZER_S, JobStep, numbers_of
 from recsmith.prediction.speeds import layers_s
 from recsmith.training.job.layer_shapes import PAIRS, shapes_of
 from recsmith.training.models import sequence_settings
@@ -27,6 +27,9 @@ LEAST = 1.1  # times the models a second, under which `auto` trains in turn
 POOLED_S = 8e-9  # of a number that is pooled, forward and backward
 # What training together takes beyond that: of a step, of a number that is pooled, of a weight of dense layers.
 BATCHED_S, SPREAD_S, JOINED_S = 6e-3, 12e-9, 3e-9
+# Of a step alone on the processor that arrays were measured on, which is slower than that of prediction/job_step.py: of
+# any step, a feature, a feature of a sample, an id; and of several ranks.
+TRAINER_S, FEATURE_S, BAG_S, ID_S, MEETING_S = 2.5e-3, 2.2e-4, 2e-7, 2.1e-7, 4e-3
 
 
 @dataclass(frozen=True)
@@ -49,11 +52,15 @@ class StepWork:
 
     def shared_s(self, ranks: int) -> float:
         """What all members together pay once."""
-        return trainer_s(self.features, ranks) + self.reading_s()
+        return self.trainer_s(ranks) + self.reading_s()
+
+    def trainer_s(self, ranks: int) -> float:
+        """Of the loop, and of what is done for each feature."""
+        return TRAINER_S + FEATURE_S * self.features + (MEETING_S if ranks > 1 else 0.0)
 
     def reading_s(self) -> float:
         """Of ids, and of the bags that they are in."""
-        return reading_s(self.bags, self.ids, self.ids)
+        return self.bags * BAG_S + self.ids * ID_S
 
 
 @dataclass(frozen=True)
@@ -100,7 +107,7 @@ def predicted_gain(run: Run, schema: DataSchema, *, on_gpu: bool, again: float =
     alone = sum(each.own_s() + each.shared_s(ranks) for each in works)
     pooled, weights = sum(each.pooled for each in works), sum(each.weights for each in works)
     step = JobStep(
-        trainer_s=trainer_s(works[0].features, ranks) + BATCHED_S, reading_s=works[0].reading_s(),
+        trainer_s=works[0].trainer_s(ranks) + BATCHED_S, reading_s=works[0].reading_s(),
         embeddings_s=pooled * (POOLED_S + SPREAD_S), layers_s=(1 + again) * sum(each.layers_s for each in works),
         gradients_s=0.0, optimizer_s=weights * (OPTIMIZER_S + JOINED_S),
     )  # fmt: skip

@@ -53,15 +53,23 @@ class DedupSystem(System):
         return replace(run, data=replace(run.data, deduplicate="off"))
 
     def change_step(self, run: Any, plan: Plan, step: Any, numbers: int) -> Any:
-        """Finding what repeats takes time of readers."""
-        from recsmith.prediction.dedup import DISTINCT_ID_S
+        """Finding what repeats takes time of readers, and giving vectors to all samples that of the step."""
+        from recsmith.prediction.dedup import COLLECTION_S, finding_s, giving_s
 
         if run.data.deduplicate == "off":
             return step
-        ids = plan.workload.batch_size * sum(
-            each.pooling_factor * each.num_poolings for table in plan.workload.tables for each in table.features
-        )
-        return replace(step, reading_s=step.reading_s + DISTINCT_ID_S * ids)
+        batch, ranks = plan.workload.batch_size, plan.cluster.job_world_size
+        some = [(each, table.embedding_dim) for table in plan.workload.tables for each in table.features
+                if each.batch_size is not None]  # fmt: skip
+        if not some:
+            return step
+        ids = [each.pooling_factor * each.num_poolings for each, _ in some]
+        before = ranks * batch * sum(ids)
+        after = ranks * sum((each.batch_size or batch) * count for (each, _), count in zip(some, ids, strict=True))
+        given = giving_s(batch, sum(width for _, width in some)) + COLLECTION_S
+        return replace(
+            step, reading_s=step.reading_s + finding_s(before, after), embeddings_s=step.embeddings_s + given
+        )  # fmt: skip
 
 
 def _parts(*, decided: bool = True) -> tuple[Any, ...]:
