@@ -77,6 +77,8 @@ SMALL: dict[str, tuple[str, ...]] = {
     "balance": ("work",),
     "hstu_formulas": (),
     "planned_under": ("neural:simulated-h100", "--hardware", "simulated:h100", "--count", "1"),
+    "bf16_products": ("--quick",),
+    "dedup_reading": ("--quick",),
     "precision": ("bytes", "--quick"),
     "predict_regret": ("measure", "regret", "--ranks", "2", "--quick"),
     "recd": ("--sessions", "2", "--samples", "2048", "--steps", "2", "--rounds", "1"),
