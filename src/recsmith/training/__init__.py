@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from recsmith._types import noun
     from recsmith.scoring.scores import Scores
     from recsmith.training.launch.launching import train
+    from recsmith.training.launch.ray_train import ray_trainer
     from recsmith.training.losses.settings import RunTask
     from recsmith.training.optimizers.settings import DenseOptimizer, OptimizerRule, RunOptimizers, SparseOptimizer
     from recsmith.training.results.deltas import apply_deltas, make_delta
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 _core = late_names(__name__, {
     "recsmith._types": ("noun",),
     "recsmith.training.launch.launching": ("train",),
+    "recsmith.training.launch.ray_train": ("ray_trainer",),
     "recsmith.training.losses.settings": ("RunTask",),
     "recsmith.training.optimizers.settings": ("DenseOptimizer", "OptimizerRule", "RunOptimizers", "SparseOptimizer"),
     "recsmith.training.results.deltas": ("apply_deltas", "make_delta"),
@@ -59,7 +61,7 @@ __all__ = [
     "BatchChange", "Checkpointing", "DenseOptimizer", "OpenRun", "OptimizerRule", "Run", "RunComms", "RunData",
     "RunFacts", "RunMetrics", "RunModel", "RunOptimizers", "RunTable", "RunTask", "Scores", "SparseOptimizer", "System",
     "SystemTold", "TableStart", "apply_deltas", "evaluate", "load_model", "load_onnx", "load_run", "make_delta", "noun",
-    "run_from_raw", "run_to_raw", "save_run", "train",
+    "ray_trainer", "run_from_raw", "run_to_raw", "save_run", "train",
 ]  # fmt: skip
 
 

@@ -5,6 +5,7 @@ Now and then each rank tells what it knows, and hears the next time what any of 
 
 import os
 import signal
+import threading
 import time
 from collections.abc import Collection, Generator, Mapping
 from contextlib import contextmanager
@@ -87,8 +88,14 @@ class Ending:
 
 @contextmanager
 def heeding_sigterm() -> Generator[Ending]:
-    """SIGTERM is noted within, not obeyed at once; a second one ends the process, unless both come together."""
+    """SIGTERM is noted within, not obeyed at once; a second one ends the process, unless both come together.
+
+    In a thread beside the main one, where Python sets no handlers, signals do what they did.
+    """
     ending = Ending()
+    if threading.current_thread() is not threading.main_thread():
+        yield ending
+        return
 
     def ask(*_: object) -> None:
         if ending.asked and time.monotonic() - ending.since > TOGETHER_S:
