@@ -70,6 +70,7 @@ WORDS = {
         "run",
         "--for",
         "--nodes",
+        "--hosts",
         "--per-node",
         "--cpu",
         "--name",

@@ -15,6 +15,7 @@ MADE = rb"#!/bin/bash|apiVersion|torchx run"  # begins what this command writes
 @click.argument("run")
 @click.option("--for", "system", type=click.Choice(SYSTEMS), required=True, help="What starts jobs on the cluster.")
 @count_option("--nodes", help="Machines (default: those of the run's plan, or one).")
+@click.option("--hosts", metavar="2..3", help="Machines: the fewest and the most that train together (docs/launch.md).")
 @count_option("--per-node", help="Ranks on each machine, one a device (default: as the plan or the run says).")
 @click.option("--cpu", "on_cpu", is_flag=True, help="Ranks have no GPUs.")
 @click.option("--name", default="recsmith", show_default=True, help="Name of the job.")
@@ -59,7 +60,7 @@ def _text(made: Any, run: str, system: str, settings: tuple[str, ...], asked: di
 
     from recsmith.training.launch.manifests import kubernetes_objects, slurm_script, torchx_command
 
-    place = _place(made, asked)
+    place = _place(made, run, asked)
     if system == "slurm":
         return slurm_script(made, run, settings, place)
     if system == "torchx":
@@ -70,16 +71,33 @@ def _text(made: Any, run: str, system: str, settings: tuple[str, ...], asked: di
     return str(dump(kubernetes_objects(made, place), sort_keys=False, width=120))
 
 
-def _place(made: Any, asked: dict[str, Any]) -> Any:
+def _place(made: Any, run: str, asked: dict[str, Any]) -> Any:
+    from recsmith.errors import UsageError
     from recsmith.training.launch.manifests import JobPlace, shape_of
 
-    nodes, per_node = shape_of(made, asked["nodes"], asked["per_node"])
+    if asked["hosts"] is not None and asked["nodes"] is not None:
+        raise UsageError("--hosts and --nodes both say how many machines the job has; leave --nodes out")
+    fewest, most = _hosts(asked["hosts"])
+    nodes, per_node = shape_of(made, asked["nodes"] or most, asked["per_node"])
+    if fewest is not None:
+        from recsmith.training.launch.hosts import check_hosts
+
+        check_hosts(made, run, fewest, nodes, per_node)
     grace = {} if asked["grace"] is None else {"grace_s": int(asked["grace"])}
     return JobPlace(
         name=asked["name"], nodes=nodes, per_node=per_node, gpu=not asked["on_cpu"], time_s=asked["time_s"],
         restarts=asked["restarts"], memory_bytes=asked["memory"], cpus=asked["cpus"], image=asked["image"],
-        volumes=tuple(map(_volume, asked["volumes"])), queue=asked["queue"], **grace,
+        volumes=tuple(map(_volume, asked["volumes"])), queue=asked["queue"], fewest=fewest,
+        **grace,
     )  # fmt: skip
+
+
+def _hosts(text: str | None) -> tuple[int | None, int | None]:
+    if text is None:
+        return None, None
+    from recsmith.training.launch.hosts import hosts_of
+
+    return hosts_of(text)
 
 
 def _volume(text: str) -> tuple[str, str]:

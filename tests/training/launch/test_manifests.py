@@ -22,7 +22,7 @@ from recsmith.cli.app import app
 from recsmith.errors import UsageError
 from recsmith.planning.simulate import price
 from recsmith.plans import Placement, load_plan, save_plan
-from recsmith.training import Run, RunData, load_run, save_run
+from recsmith.training import Checkpointing, Run, RunData, load_run, save_run
 from recsmith.training.launch.manifests import JobPlace, kubernetes_objects, shape_of, slurm_script, torchx_command
 
 DATA = {"format": "generator", "seed": 1, "features": [{"name": "a", "num_embeddings": 300}], "num_samples": 256}
@@ -52,6 +52,42 @@ def stand_ins(folder: Path) -> str:
 def words_of(script: str) -> list[str]:
     """What a script asks sbatch for."""
     return [line.split()[1] for line in script.splitlines() if line.startswith("#SBATCH ")]
+
+
+def elastic(run: Run) -> tuple[Run, JobPlace]:
+    """The run on two or three machines of two ranks on CPUs."""
+    made = replace(run, checkpoint=Checkpointing(every=1), data=replace(run.data, global_batch_size=24, batch_size=1))
+    return made, JobPlace(nodes=3, fewest=2, per_node=2, gpu=False, image="i", volumes=(("c", "/"),))
+
+
+def test_a_range_of_machines_has_an_agent_on_each(run: Run, tmp_path: Path):
+    made, place = elastic(run)
+    words = ["train", "/run.json", "--hosts", "2..3", "--max-restarts", "3", "--set", "ranks=2"]
+    script = slurm_script(made, "/run.json", (), place)
+    assert {"--nodes=2-3", "--no-kill"} <= set(words_of(script))
+    assert f"srun --no-kill --kill-on-bad-exit=0 recsmith {' '.join(words)} &" in script
+    assert "torchrun" not in script
+    assert subprocess.run(["bash", "-n"], input=script, text=True, check=False).returncode == 0
+
+    _, runtime, job = kubernetes_objects(made, place)
+    trainer = job["spec"]["trainer"]
+    assert [*trainer["command"], *trainer["args"]] == ["recsmith", "train", "/etc/recsmith/run.json", *words[2:]]
+    assert trainer["numNodes"] == 3
+    assert "podGroupPolicy" not in runtime["spec"]
+    jobs = runtime["spec"]["template"]["spec"]["replicatedJobs"]
+    assert [each["template"]["spec"]["backoffLimit"] for each in jobs] == [9]
+    with pytest.raises(UsageError, match="TorchX starts torchrun there; take --for slurm"):
+        torchx_command("/run.json", (), place)
+    with pytest.raises(UsageError, match="has 3 machines and trains on with 4"):
+        replace(place, fewest=4)
+
+    save_run(made, tmp_path / "run.json")
+    asked = ["launch", str(tmp_path / "run.json"), "--for", "slurm", "--per-node", "2", "--cpu", "--hosts", "2..3"]
+    assert "--hosts 2..3" in CliRunner().invoke(app, asked).output
+    both = CliRunner().invoke(app, [*asked, "--nodes", "3"])
+    assert "leave --nodes out" in f"{both.output}{both.exception}"
+    save_run(run, tmp_path / "run.json")
+    assert "changes the number of ranks" in f"{(bad := CliRunner().invoke(app, asked)).output}{bad.exception}"
 
 
 # --- SLURM ------------------------------------------------------------------------------------------------------------
@@ -125,10 +161,11 @@ def test_settings_and_paths_with_blanks_and_quotes_stay_words(run: Run):
 PLACE = JobPlace(nodes=4, per_node=8, image="here/recsmith:1", volumes=(("clicks", "/data"),), memory_bytes=2**39)
 
 
-def test_objects_of_kubernetes_are_by_the_schemas_of_kubeflow(run: Run):
+@pytest.mark.parametrize("place", [PLACE, replace(PLACE, fewest=3)])
+def test_objects_of_kubernetes_are_by_the_schemas_of_kubeflow(place: JobPlace, run: Run):
     """What a model of the schema reads and writes again is the same: no field is unknown, none is missing."""
     models: Any = pytest.importorskip("kubeflow_trainer_api.models")
-    config, runtime, job = kubernetes_objects(replace(run, output="/data/out"), PLACE)
+    config, runtime, job = kubernetes_objects(replace(run, output="/data/out"), place)
     for model, raw in (
         (models.TrainerV1alpha1TrainJob, job), (models.TrainerV1alpha1TrainingRuntime, runtime),
     ):  # fmt: skip

@@ -33,7 +33,7 @@ CONFIG_BYTES = 900_000  # of a run in a ConfigMap, which holds 1 MiB
 class JobPlace:
     """Where a run trains, beside what the run and its plan say.
 
-    name: of the job. nodes: machines. per_node: ranks on each, one a device. gpu: whether these are GPUs. time_s: the
+    name: of the job. nodes: machines. fewest: with which it trains on where others are lost; None: with all. per_node: ranks on each, one a device. gpu: whether these are GPUs. time_s: the
     longest that the job may run; None where nobody limits it. grace_s: from SIGTERM to the end. restarts: after ranks
     that failed. memory_bytes, cpus: of a machine; None for what the system gives. image: of containers. volumes:
     (claim, path) of storage that every machine has. queue: of the system, for jobs that start whole or not at all.
@@ -51,6 +51,7 @@ class JobPlace:
     image: str | None = None
     volumes: tuple[tuple[str, str], ...] = ()
     queue: str | None = None
+    fewest: int | None = None
 
     def __post_init__(self) -> None:
         check_rules(
@@ -58,6 +59,8 @@ class JobPlace:
             else f"name is '{self.name}'; a name has small letters, digits and dashes, at most 52, a letter first",
             None if self.nodes >= 1 and self.per_node >= 1
             else f"the job has {self.nodes} machines of {self.per_node} ranks; both are at least 1",
+            None if self.fewest is None or 1 <= self.fewest <= self.nodes
+            else f"the job has {self.nodes} machines and trains on with {self.fewest}; that is 1 to {self.nodes}",
             None if self.grace_s > RANKS_END_S
             else f"grace is {self.grace_s} s, and torchrun gives ranks {RANKS_END_S} s to save; give more than these",
             None if self.restarts >= 0 else f"restarts is {self.restarts}; it is 0 or more",
@@ -93,29 +96,34 @@ def shape_of(run: Run, nodes: int | None, per_node: int | None) -> tuple[int, in
     return nodes or 1, per_node or run.ranks or 1
 
 
+def words_on_hosts(run: Run, run_file: str, settings: tuple[str, ...], place: JobPlace) -> list[str]:
+    """What each machine runs of a job that goes on when one is lost: an agent of its own, which starts its ranks."""
+    ranks = [] if place.gpu or run.ranks == place.per_node else [f"ranks={place.per_node}"]
+    more = [word for each in (*settings, *ranks) for word in ("--set", each)]
+    return ["recsmith", "train", run_file, "--hosts", f"{place.fewest}..{place.nodes}",
+            "--max-restarts", str(place.restarts), *more]  # fmt: skip
+
+
 def slurm_script(run: Run, run_file: str, settings: tuple[str, ...], place: JobPlace) -> str:
     """A script for sbatch. run_file: as machines see it. settings: 'key=value' over the run."""
     per_node = [f"--gpus-per-node={place.per_node}"] if place.gpu else []
     cpus = place.cpus or (None if place.gpu else place.per_node)
     asked = [
-        f"--job-name={place.name}", f"--nodes={place.nodes}", "--ntasks-per-node=1", *per_node,
+        f"--job-name={place.name}", f"--nodes={_range(place)}", "--ntasks-per-node=1", *per_node,
         *([] if cpus is None else [f"--cpus-per-task={cpus}"]),
         *([] if place.memory_bytes is None else [f"--mem={-(-place.memory_bytes // MEGABYTE)}M"]),
         *([] if place.time_s is None else [f"--time={_minutes(place.time_s)}"]),
         *([] if place.queue is None else [f"--partition={place.queue}"]),
         f"--signal=B:TERM@{place.grace_s}", "--requeue", "--open-mode=append",
+        *([] if place.fewest is None else ["--no-kill"]),
     ]  # fmt: skip
     words = ["recsmith", "train", run_file, *(word for each in settings for word in ("--set", each))]
     lines = [
         "#!/bin/bash",
         *(f"#SBATCH {each}" for each in asked),
-        f"# {place.nodes} x {place.per_node} ranks, by `recsmith launch`; a job that was ended goes on where it was",
+        f"# {_range(place)} x {place.per_node} ranks, by `recsmith launch`; a job that was ended goes on where it was",
         "set -eu",
-        'head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)',
-        "port=$((20000 + SLURM_JOB_ID % 20000))  # jobs that share a machine meet at different ones",
-        f'srun torchrun --nnodes "$SLURM_NNODES" --nproc-per-node {place.per_node} --rdzv-backend c10d \\',
-        f'    --rdzv-endpoint "$head:$port" --rdzv-id "$SLURM_JOB_ID" --max-restarts {place.restarts} \\',
-        f"    -m {shlex.join(words)} &",
+        *_on_machines(words, words_on_hosts(run, run_file, settings, place), place),
         "# at the limit of time the ranks are asked to end and save; a job without a model waits in the queue again",
         "job=$! ended= status=0",
         """trap 'ended=1; kill -TERM "$job"' TERM""",
@@ -128,10 +136,33 @@ def slurm_script(run: Run, run_file: str, settings: tuple[str, ...], place: JobP
     return "\n".join(lines) + "\n"
 
 
+def _on_machines(words: list[str], on_hosts: list[str], place: JobPlace) -> list[str]:
+    """Lines that start the job on its machines: one torchrun each, or one agent each where any may be lost."""
+    if place.fewest is not None:
+        return [f"srun --no-kill --kill-on-bad-exit=0 {shlex.join(on_hosts)} &"]
+    return [
+        'head=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)',
+        "port=$((20000 + SLURM_JOB_ID % 20000))  # jobs that share a machine meet at different ones",
+        f'srun torchrun --nnodes "$SLURM_NNODES" --nproc-per-node {place.per_node} --rdzv-backend c10d \\',
+        f'    --rdzv-endpoint "$head:$port" --rdzv-id "$SLURM_JOB_ID" --max-restarts {place.restarts} \\',
+        f"    -m {shlex.join(words)} &",
+    ]
+
+
+def _range(place: JobPlace) -> str:
+    """Machines, as sbatch takes them: a number, or the fewest and the most."""
+    return f"{place.nodes}" if place.fewest in (None, place.nodes) else f"{place.fewest}-{place.nodes}"
+
+
 def torchx_command(
     run_file: str, settings: tuple[str, ...], place: JobPlace, scheduler: str = "local_cwd"
 ) -> list[str]:  # fmt: skip
-    """The words of a `torchx run` of the component in torchx_component.py."""
+    """The words of a `torchx run` of the component in torchx_component.py; UsageError where machines may be lost."""
+    if place.fewest is not None:
+        raise UsageError(
+            "--hosts starts an agent on each machine, and TorchX starts torchrun there; take --for slurm or "
+            "--for kubernetes, or leave --hosts out"
+        )
     sizes = ["--gpu", str(place.per_node)] if place.gpu else []
     sizes += [] if place.cpus is None else ["--cpu", str(place.cpus)]
     sizes += [] if place.memory_bytes is None else ["--memMB", str(-(-place.memory_bytes // MEGABYTE))]
@@ -163,7 +194,10 @@ def kubernetes_objects(run: Run, place: JobPlace) -> list[Raw]:
     config: Raw = {
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": place.name}, "data": {RUN_FILE: text},
     }  # fmt: skip
-    return [config, _runtime(place), _train_job(place)]
+    words = ["torchrun", "-m", "recsmith", "train", f"{MOUNTED}/{RUN_FILE}"]
+    if place.fewest is not None:
+        words = words_on_hosts(run, f"{MOUNTED}/{RUN_FILE}", (), place)
+    return [config, _runtime(place), _train_job(place, words)]
 
 
 def _runtime(place: JobPlace) -> Raw:
@@ -184,10 +218,11 @@ def _runtime(place: JobPlace) -> Raw:
         "name": "node",
         "template": {
             "metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}},
-            "spec": {"backoffLimit": 0, "template": {"spec": pod}},
+            "spec": {"backoffLimit": 0 if place.fewest is None else pods_lost(place), "template": {"spec": pod}},
         },
     }
-    gang: Raw = {} if place.queue is not None else {"podGroupPolicy": {"coscheduling": {"scheduleTimeoutSeconds": 600}}}
+    alone = place.queue is not None or place.fewest is not None  # a range of machines need not start whole
+    gang: Raw = {} if alone else {"podGroupPolicy": {"coscheduling": {"scheduleTimeoutSeconds": 600}}}
     return {
         "apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainingRuntime", "metadata": {"name": place.name},
         "spec": {
@@ -198,7 +233,12 @@ def _runtime(place: JobPlace) -> Raw:
     }  # fmt: skip
 
 
-def _train_job(place: JobPlace) -> Raw:
+def pods_lost(place: JobPlace) -> int:
+    """How many pods that end are replaced one by one, before all pods start again."""
+    return place.nodes * max(1, place.restarts)
+
+
+def _train_job(place: JobPlace, words: list[str]) -> Raw:
     sizes: Raw = {} if place.cpus is None else {"cpu": str(place.cpus)}
     if place.memory_bytes is not None:
         sizes["memory"] = f"{-(-place.memory_bytes // MEGABYTE)}Mi"
@@ -206,7 +246,7 @@ def _train_job(place: JobPlace) -> Raw:
         sizes["nvidia.com/gpu"] = str(place.per_node)
     trainer: Raw = {
         "image": place.image, "numNodes": place.nodes, "numProcPerNode": place.per_node,
-        "command": ["torchrun"], "args": ["-m", "recsmith", "train", f"{MOUNTED}/{RUN_FILE}"],
+        "command": words[:1], "args": words[1:],
         **({"resourcesPerNode": {"requests": sizes, "limits": sizes}} if sizes else {}),
     }  # fmt: skip
     labels: Raw = {} if place.queue is None else {"labels": {"kueue.x-k8s.io/queue-name": place.queue}}
