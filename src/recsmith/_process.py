@@ -38,6 +38,11 @@ def age_s() -> float:
 def settle() -> None:
     """Collect garbage, and give back what is free."""
     gc.collect()
+    give_back_freed()
+
+
+def give_back_freed() -> None:
+    """Have glibc give back what it keeps of freed memory, wherever that lies; what is freed later stays as it was."""
     if _is_glibc():
         ctypes.CDLL(None).malloc_trim(0)
 

@@ -9,11 +9,11 @@ ROOM = """
 import sys
 from pathlib import Path
 import numpy as np
-from recsmith._process import proc_bytes, return_freed_memory
+from recsmith._process import keep_freed_memory, proc_bytes
 from recsmith.training.systems.stash.resting import RestingMemory
 
 folder, group, rests = sys.argv[1], Path(sys.argv[2]), sys.argv[3] == "rests"
-return_freed_memory()
+keep_freed_memory()  # as training does
 table = np.random.default_rng(0).integers(0, 256, 96 * 2**20, dtype=np.uint8)
 first, last = table[:: 4096].copy(), table[4095 :: 4096].copy()
 memory = RestingMemory(folder, [(table.ctypes.data, table.nbytes)])

@@ -11,6 +11,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from recsmith._process import give_back_freed
 from recsmith.errors import UsageError
 from recsmith.units import format_size
 
@@ -55,9 +56,10 @@ class RestingMemory:
             self._forget()
 
     def come_back(self) -> None:
-        """Have the ranges as they were."""
+        """Have the ranges as they were, where the system has their room again: what was freed meanwhile goes first."""
         if not self.away:
             return
+        give_back_freed()
         for (address, size), begin in zip(self._spans, self._begins, strict=True):
             for first in range(0, size, CHUNK):
                 part = min(CHUNK, size - first)
