@@ -32,6 +32,7 @@ from recsmith.problems import Constraints, Space, build_problem, footprint_of
 from recsmith.problems.dense_bytes import DenseBytes, Stashing
 from recsmith.problems.memory_schedule import PHASES, dense_phases_over, memory_schedule
 from recsmith.problems.stashing import exposed_seconds, restable_bytes
+from recsmith.workloads.optimizers import OPTIMIZERS
 
 GIB, MIB = 2**30, 2**20
 MODEL = "torchrec"
@@ -128,6 +129,7 @@ def brute(first: int, count: int) -> int:
 
 # --- fewest devices ------------------------------------------------------------------------------------------------
 
+MOST = 128  # devices
 JOBS = ("dlrm-v2", "nvidia-jumbo", "dlrm-v4")
 DENSE = {"a plain DLRM": (None, None), "30 GiB, of which 25 are activations": (30 * GIB, 25 * GIB)}
 
@@ -145,12 +147,12 @@ def fewest(names: list[str]) -> None:
             most = f"{rests.most / GIB:.1f} GiB" if rests else "nothing"
             even = f"{rests.most / rests.mean:.3f}" if rests else ""
             copy = f"{rests.copy_s * 1e3:.0f} ms" if rests and rests.copy_s else ""
-            cells = (str(each[0]) if each else "none of 64" for each in (without, found))
+            cells = (str(each[0]) if each else f"none of {MOST}" for each in (without, found))
             print(f"| `{name}` | {words} | {' | '.join(cells)} | {most} | {even} | {copy} |", flush=True)
 
 
 def _counts() -> list[int]:
-    return [*range(1, 9), *range(16, 65, 8)]
+    return [*range(1, 9), *range(16, MOST + 1, 8)]
 
 
 def _fewest(name: str, reserve: int | None, stashing: Stashing | None, below: int | None = None) -> Any:
@@ -159,7 +161,8 @@ def _fewest(name: str, reserve: int | None, stashing: Stashing | None, below: in
     for count in _counts():
         if below is not None and count > below:
             return None
-        if sum(table.weight_bytes for table in work.tables) > count * load_cluster("h100:1").device.hbm_bytes:
+        copies = 1 + OPTIMIZERS[work.optimizer].element_states
+        if copies * sum(table.weight_bytes for table in work.tables) > count * load_cluster("h100:1").device.hbm_bytes:
             continue
         text = f"h100:{count}" if count <= 8 else f"h100:8x{count // 8}"
         cluster = load_cluster(text)
