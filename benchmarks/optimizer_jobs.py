@@ -28,11 +28,12 @@ FAR = 2_000_000  # first sample of those that are scored
 class Clicks:
     """Batches of a seed, kept as tensors: those that are trained on, in order, and others."""
 
-    def __init__(self, words: dict[str, Any], seed: int, steps: int, *, quick: bool = False) -> None:
+    def __init__(self, words: dict[str, Any], seed: int, steps: int, *, quick: bool = False,
+                 model: RunModel = MODEL) -> None:  # fmt: skip
         data = {**words, "seed": 100 + seed}
         self.run = Run(
             data=RunData(train={**data, "num_samples": SAMPLES * steps}, batch_size=SAMPLES, shuffle=False),
-            output="unused", model=MODEL, seed=seed,
+            output="unused", model=model, seed=seed,
         )  # fmt: skip
         self.train_on = list(self.batches(data, 0, steps))
         self.test_on = list(self.batches(data, FAR, 2 if quick else TESTED))
@@ -50,7 +51,7 @@ class Clicks:
 
     def model(self) -> Task:
         """The model of this seed, untrained."""
-        task = build_task(MODEL, self.schema, self.run.seed, tables_on="cpu")
+        task = build_task(self.run.model, self.schema, self.run.seed, tables_on="cpu")
         draw_weights(DeviceRows(task), initial_weights_of(task), self.run.seed)
         return task
 

@@ -6,6 +6,8 @@
     python benchmarks/second_order.py layers     # dense layers of a DLRM: passes to Adam's loss, five seeds, goes on
     python benchmarks/second_order.py refit      # a frozen model under drift: NE of the next period, goes on
     python benchmarks/second_order.py refit_dense    # the same of all dense layers: minutes
+    python benchmarks/second_order.py curve      # NE by damping, and of the one that is picked: a minute, goes on
+    python benchmarks/second_order.py steps      # passes of steps of a run, and seconds of a pass beside a plain one
 
 Tables of docs/optimizers.md.
 """
@@ -18,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from second_order_jobs import dense_refitted, layers, refitted
+from second_order_jobs import curve, dense_refitted, layers, refitted, steps
 
 from recsmith.jobs.launch import launch
 from recsmith.training.systems.second_order.dance import DanceSettings, dance
@@ -39,17 +41,19 @@ Part = tuple[torch.Tensor, torch.Tensor]
 def main() -> int:
     """Print one of the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("table", choices=["logistic", "ranks", "tune", "layers", "refit", "refit_dense"])
+    parser.add_argument(
+        "table", choices=["logistic", "ranks", "tune", "layers", "refit", "refit_dense", "curve", "steps"]
+    )
     parser.add_argument("--quick", action="store_true", help="little, to see that it runs")
     parser.add_argument("-o", "--output", help="what logistic, layers and refit keep, and go on from")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    kept = {"logistic": logistic, "layers": layers, "refit": refitted, "refit_dense": dense_refitted}
+    kept = {"logistic": logistic, "layers": layers, "refit": refitted, "refit_dense": dense_refitted, "curve": curve}
     if arguments.table in kept:
         output = Path(arguments.output or f"bench/second_order_{arguments.table}.json")
         kept[arguments.table](arguments.quick, output)
         return 0
-    {"ranks": ranks, "tune": tune}[arguments.table](arguments.quick)
+    {"ranks": ranks, "tune": tune, "steps": steps}[arguments.table](arguments.quick)
     return 0
 
 

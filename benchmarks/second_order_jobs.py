@@ -5,14 +5,17 @@ import math
 import statistics
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
-from optimizer_jobs import CLICKS, FEATURES, Clicks, beside, mean_of
+from optimizer_jobs import CLICKS, FEATURES, SAMPLES, Clicks, beside, mean_of
 from precision import one_rank
 
+from recsmith.errors import RecSmithError
+from recsmith.prediction.speeds import layers_s
 from recsmith.training import DenseOptimizer, Run, RunData, RunModel, RunOptimizers, SparseOptimizer, load_model
 from recsmith.training.job.sharded import table_of
 from recsmith.training.optimizers.building import table_class
@@ -31,6 +34,7 @@ RATES = {
 SHOWN = (1.0, 2.0, PASSES)  # passes after which the table has losses
 NEAR = 5e-4  # how far above Adam's best loss counts as there
 PERIOD, PERIODS, CYCLE, TRAINED = 50_000, (4, 5, 6), 8, 4
+SIZES, SHOWN_DAMPINGS = (4096, PERIOD), (0.1, 0.01, 0.001, 0.0001)
 Way = tuple[str, str]  # layers, method
 Curve = list[tuple[float, float]]  # passes, loss on other clicks
 
@@ -251,6 +255,73 @@ def _refitted(output: Path, ways: Sequence[Way], periods: Sequence[int], seeds: 
         )
 
 
+def curve(quick: bool, output: Path) -> None:
+    """NE of the period after the one that the last layer is fitted to, by damping, and of the one that is picked."""
+    found: dict[str, Any] = json.loads(output.read_text()) if output.exists() else {}
+    for seed in range(1 if quick else 2):
+        for samples in SIZES[: 1 if quick else None]:
+            if f"{samples:,}/{seed}" in found:
+                continue
+            with tempfile.TemporaryDirectory() as folder:
+                drifting = Drifting(seed, Path(folder), PERIOD // 5 if quick else PERIOD)
+                found[f"{samples:,}/{seed}"] = drifting.by_damping(PERIODS[0], samples)
+            output.parent.mkdir(parents=True, exist_ok=True)
+            output.write_text(json.dumps(found, indent=1))
+    arms = ["old", "platt", *(f"{each:g}" for each in SHOWN_DAMPINGS), "picked"]
+    print("| samples | untouched | Platt | " + " | ".join(arms[2:]) + " | picked were |")
+    print("|---" * (2 + len(arms)) + "|")
+    for name in dict.fromkeys(key.partition("/")[0] for key in found):
+        picked = ", ".join(str(each["damping"]) for key, each in found.items() if key.startswith(f"{name}/"))
+        print(f"| {name} | " + " | ".join(f"{mean_of(found, name, arm):.4f}" for arm in arms) + f" | {picked} |")
+
+
+def steps(quick: bool) -> None:
+    """Passes of steps with default settings, and CPU seconds of a pass beside what layers_s predicts of one."""
+    print("| layers | step | batches | passes | CPU s | of a pass, beside predicted |")
+    print("|---|---|---|---|---|---|")
+    for bottom, top in (((128, 64), (256, 128)), ((512, 256), (512, 256)))[: 1 if quick else None]:
+        _Timed(RunModel(embedding_dim=16, bottom=bottom, top=top), quick=quick).print_steps(quick)
+
+
+class _Timed:
+    """Dense layers of a DLRM as a vector, and batches for them, whose steps are timed."""
+
+    def __init__(self, model: RunModel, *, quick: bool) -> None:
+        clicks = Clicks(CLICKS, 0, 4 if quick else 16, quick=True, model=model)
+        task = clicks.model()
+        cached = CachedTables(task)
+        named = {name: each for name, each in task.model.named_parameters() if not table_of(name)}
+        self.layers, self.wide = FlatLayers(named, cached.losses), "-".join(map(str, (*model.bottom, *model.top)))
+        self.parts = _looked_up(cached, clicks.train_on)
+        shapes = [tuple(each.shape) for each in named.values()]
+        self.one_s = layers_s(shapes, SAMPLES, (len(FEATURES) + 1, model.embedding_dim))
+
+    def print_steps(self, quick: bool) -> None:
+        """A line for each step."""
+        self.layers.loss(self.layers.weights(), self.parts)  # what the first call loads is not timed
+        begin, method, wanted, at = self.layers.weights(), ProgressiveLbfgs(), SAMPLES, 0
+        for number in range(2 if quick else 6):
+            taken = [self.parts[(at + i) % len(self.parts)] for i in range(math.ceil(wanted / SAMPLES))]
+            at += len(taken)
+            with self._line(f"progressive_lbfgs {number + 1}", taken):
+                wanted = method.step(DampedLoss(self.layers, taken), SAMPLES * len(taken), taken[:1]).wanted
+        self.layers.put(begin)
+        settings = DanceSettings(newton=2) if quick else DanceSettings()
+        for number, count in enumerate((2,) if quick else (8, 16)):
+            taken, known = self.parts[:count], settings.known_to(SAMPLES * count)
+            damped = DampedLoss(self.layers, taken, settings.c * known, self.layers.weights())
+            with self._line(f"dance {number + 1}", taken):
+                newton(damped, least=(2 * settings.c) ** 0.5 * known, settings=settings)
+
+    @contextmanager
+    def _line(self, step: str, taken: Sequence[CachedBatch]) -> Generator[None]:
+        self.layers.visited, begun = 0.0, time.process_time()
+        yield
+        spent, passes = time.process_time() - begun, self.layers.visited / (SAMPLES * len(taken))
+        beside = spent / (passes * len(taken) * self.one_s)
+        print(f"| {self.wide} | {step} | {len(taken)} | {passes:.1f} | {spent:.2f} | {beside:.2f} |", flush=True)
+
+
 class Drifting:
     """A DLRM trained on the first periods of a truth that rotates, and then frozen."""
 
@@ -289,11 +360,32 @@ class Drifting:
                      f"{which}, {method}, bound": found.bound, "old": scores["old"].ne}  # fmt: skip
         return made
 
-    def platt(self, period: int) -> float:
+    def by_damping(self, period: int, samples: int) -> dict[str, Any]:
+        """NE on the next period, by what holds the last layer that is fitted to so many samples of one."""
+        from recsmith.training.systems.second_order.refit import refit
+
+        made: dict[str, Any] = {"platt": self.platt(period, samples), "damping": None}
+        for damping in (*SHOWN_DAMPINGS, None):
+            name = "picked" if damping is None else f"{damping:g}"
+            settings = RefitSettings(damping=damping, samples=samples)
+            try:
+                found, scores = refit(
+                    self.output, self.clicks(period), settings=settings, force=True, test=self.clicks(period + 1)
+                )
+            except RecSmithError:  # nothing is written: the old layers stay
+                made[name] = made.get("old", math.nan)
+                continue
+            made |= {"old": scores["old"].ne, name: scores["new"].ne}
+            if damping is None:
+                made["damping"] = found.damping
+        return made
+
+    def platt(self, period: int, samples: int | None = None) -> float:
         """NE on the next period of logits times a slope and plus a bias, both fitted to a period by Newton steps."""
         from recsmith.scoring.predictions import exact_scores
 
         (logits, labels), (later, truth) = (self._logits(each) for each in (period, period + 1))
+        logits, labels = logits[:samples], labels[:samples]
         line = torch.tensor([1.0, 0.0], dtype=torch.float64)
         inputs = torch.stack([logits, torch.ones_like(logits)], 1)
         for _ in range(50):

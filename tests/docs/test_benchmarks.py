@@ -144,10 +144,12 @@ MODES: dict[str, tuple[str, ...]] = {  # that pages show beside
     "search planted": ("--quick",),
     "storage epochs": ("--cuts", "5"),
     "storage soak": ("--cuts", "20", "--readers", "1"),
+    "second_order curve": ("--quick", "-o", "curve.json"),
     "second_order layers": ("--quick", "-o", "layers.json"),
     "second_order ranks": ("--quick",),
     "second_order refit": ("--quick", "-o", "refit.json"),
     "second_order refit_dense": ("--quick", "-o", "dense.json"),
+    "second_order steps": ("--quick",),
     "second_order tune": ("--quick",),
 
     "split_trainings rewards": ("--rows", "2x20", "--tasks", "1", "--small"),

@@ -15,7 +15,7 @@ from recsmith.errors import UsageError
 from recsmith.files import Source
 from recsmith.plans import load_plan
 from recsmith.prediction.captured_base import StepFactors, step_factors
-from recsmith.prediction.job_step import ERROR, JobStep
+from recsmith.prediction.job_step import JobStep
 from recsmith.training.launch.dry_run import DryRun, described, ranks_of
 from recsmith.training.launch.prerequisites import own_modules
 from recsmith.training.run import MADE_HERE, Run, RunComms, load_run
@@ -94,7 +94,7 @@ def priced(dry: DryRun, by: StepFactors | None = None) -> JobPrice:
     ranks, _ = ranks_of(dry.run)
     samples = dry.run.data.local_batch_size(ranks) * batches_of_a_step(dry.run)
     return JobPrice(
-        step_s=step.step_s, samples=samples, memory_bytes=max(each.total for each in dry.memory), error=ERROR,
+        step_s=step.step_s, samples=samples, memory_bytes=max(each.total for each in dry.memory), error=step.error,
         apart=APART,
     )  # fmt: skip
 

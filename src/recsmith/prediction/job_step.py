@@ -36,7 +36,8 @@ class JobStep:
     trainer_s: of the loop and what is done for each feature. reading_s: of the ids of a batch. embeddings_s: of
     lookups, their updates and what crosses ranks, by the plan's cost model. layers_s: forward and backward of dense
     layers. gradients_s: their gradients across ranks. optimizer_s: their update, and that of copied tables. rows_s: of
-    rows that files or servers bring, which is no work of the tables' kernels.
+    rows that files or servers bring, which is no work of the tables' kernels. error: share of the step that it may be
+    off.
     """
 
     trainer_s: float
@@ -46,6 +47,7 @@ class JobStep:
     gradients_s: float
     optimizer_s: float
     rows_s: float = 0.0
+    error: float = ERROR
 
     @property
     def step_s(self) -> float:
@@ -61,7 +63,7 @@ class JobStep:
             "reading": self.reading_s, "the trainer": self.trainer_s,
         }  # fmt: skip
         told = ", ".join(f"{name} {format_time(seconds)}" for name, seconds in parts.items() if seconds > 0)
-        return f"{format_time(self.step_s)}, predicted to {ERROR:.0%} for a rank that has a core: {told}"
+        return f"{format_time(self.step_s)}, predicted to {self.error:.0%} for a rank that has a core: {told}"
 
 
 def job_step(

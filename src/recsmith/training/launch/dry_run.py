@@ -12,7 +12,7 @@ from recsmith.adapters.installed import require_torchrec
 from recsmith.costs.fetches import disk_fetches
 from recsmith.files import Raw, Source, encode
 from recsmith.plans import Plan, plan_to_raw
-from recsmith.prediction.job_step import ERROR, NUMBER_BYTES, JobStep, numbers_of
+from recsmith.prediction.job_step import NUMBER_BYTES, JobStep, numbers_of
 from recsmith.training.collectives import RunComms, collectives_of
 from recsmith.training.job.run_step import RankMemory, check_memory, checkpoint_bytes, memory_of
 from recsmith.training.launch.prerequisites import check_run, lines_told, own_modules
@@ -86,7 +86,7 @@ class DryRun:
                 for rank, each in enumerate(self.memory)
             ],
             "step": None if self.step is None else {
-                "step_s": self.step.step_s, "error": ERROR, **encode(self.step)},
+                "step_s": self.step.step_s, **encode(self.step)},
             "systems": [encode(each) for each in self.systems],
             "checkpoint_bytes": self.checkpoint_bytes,
             "lines": self.lines,
@@ -156,9 +156,13 @@ def _from_disk(made: Run, plan: Plan) -> list[str]:
 def told_of(run: Run, facts: RunFacts, decided: Sequence[SystemTold]) -> list[SystemTold]:
     """All systems that a run asks for, and what each does to bytes, memory and step. decided: those that said so."""
     said = {each.key for each in decided}
-    of_systems = [told for each in systems() for told in each.told(run, facts)]
+    of_systems = [each for system in systems() for each in system.told(run, facts) if each.key not in said]
+    said |= {each.key for each in of_systems}
     of_core = [SystemTold(key=key, on=True, said=line) for key, line in _of_core(run, facts)]
-    return [*decided, *(each for each in (*of_systems, *of_core) if each.key not in said)]
+    others = [*of_systems, *(each for each in of_core if each.key not in said)]
+    told = _encoded(run) or (run.comms != RunComms() and "comms" not in said)
+    crossing = [SystemTold(key="comms", on=True, said=_comms(run, facts.plan))] if told else []
+    return [*decided, *crossing, *others]
 
 
 def _of_core(run: Run, facts: RunFacts) -> Iterator[tuple[str, str]]:
@@ -166,14 +170,18 @@ def _of_core(run: Run, facts: RunFacts) -> Iterator[tuple[str, str]]:
     rows, pipeline = parsed(run.rows, "rows")[0], parsed(run.pipeline, "pipeline")[0]
     if ":" in rows:
         yield "rows", f"rows: {rows}: a store of yours, whose memory and time are not predicted"
-    if run.comms != RunComms():
-        yield "comms", _comms(run, facts.plan)
     if (kind := run.model.precision) != "fp32":
         step = facts.step
         time = f"; they take {format_time(step.layers_s)} of a step" if step else ""
         yield "model.precision", f"model.precision: {kind}: products of dense layers are of bf16, by autocast{time}"
     if pipeline not in ("auto", "base"):
         yield "pipeline", f"pipeline: {pipeline}"
+
+
+def _encoded(run: Run) -> bool:
+    """Whether embeddings or their gradients cross in another form than that in which they are."""
+    comms: Any = collectives_of(run.comms)
+    return comms.bytes_per_value() != collectives_of(RunComms()).bytes_per_value()
 
 
 def _comms(run: Run, plan: Plan) -> str:

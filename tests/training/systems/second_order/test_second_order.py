@@ -276,14 +276,38 @@ def test_settings_that_a_step_would_ignore_are_refused_before_anything_is_traine
 
 
 def test_what_a_step_takes_is_told_before() -> None:
-    from recsmith.training.launch.launching import dry_run
+    from recsmith.training.launch.dry_run import described
 
-    lines = dry_run(a_run("dance"), ("pipeline={name: dance, newton: 2, inner: 5}",))
-    assert any(line.endswith("tables rest, dance for the rest") for line in lines)
-    assert any("a step has 4,096 samples at first, up to 2 times as many each time" in line for line in lines)
-    assert any("passes over them up to 45 times" in line for line in lines), "1 + 2 (5 products of 2 + 12 gradients)"
-    lines = dry_run(a_run("progressive_lbfgs"))
-    assert any(line.endswith("rowwise_adagrad for tables, progressive_lbfgs for the rest") for line in lines)
+    made = described(a_run("dance"), ("pipeline={name: dance, newton: 2, inner: 5}",))
+    assert any(line.endswith("tables rest, dance for the rest") for line in made.lines)
+    line = next(each.said for each in made.systems if each.key == "pipeline")
+    assert "has 4,100 samples and passes over them about 19 times (" in line, "1 + 2 (4 products of 2 + 1), 205 batches"
+    assert "at most 45 (" in line, "1 + 2 (5 products of 2 + 12 gradients)"
+    assert "up to 2 times as many each time, and at most 256 batches a rank" in line
+    kept = 256 * 20 * (4 * 4 + 8)
+    assert f"ids take {kept / 1024:.4g} KiB" in line
+    assert "pipeline: dance" not in made.lines
+    plain = described(a_run("base"))
+    assert made.memory[0].total - plain.memory[0].total >= kept
+    assert made.step is not None
+    assert plain.step is not None
+    assert made.step.error == 1.0
+    assert made.step.trainer_s == 205 * plain.step.trainer_s
+    assert made.step.optimizer_s == 0
+    assert made.step.layers_s == pytest.approx(205 * plain.step.layers_s * (1 / 3 + 19 * 1.8))
+    assert f"a step takes {made.step}" in made.lines
+    assert "predicted to 100%" in str(made.step)
+
+
+def test_a_step_of_lbfgs_is_told_with_its_tables() -> None:
+    from recsmith.training.launch.dry_run import described
+
+    made, plain = described(a_run("progressive_lbfgs")), described(a_run("base"))
+    assert any(line.endswith("rowwise_adagrad for tables, progressive_lbfgs for the rest") for line in made.lines)
+    assert made.step is not None
+    assert plain.step is not None
+    assert made.step.embeddings_s == 26 * plain.step.embeddings_s, "tables learn from 26 batches of 20, for 512 samples"
+    assert made.step.layers_s == pytest.approx(26 * plain.step.layers_s * (1 + (2 + 4 / 3) * 1.8))
 
 
 def a_run(pipeline: str) -> Any:

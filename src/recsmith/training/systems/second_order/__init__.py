@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from recsmith._components import parsed, register
 from recsmith.plans import Plan
-from recsmith.training.seams.system import STEP, System
+from recsmith.training.seams.system import STEP, RunFacts, System, SystemTold
 from recsmith.training.systems.second_order.settings import Refitted
 
 register(STEP, "progressive_lbfgs", "recsmith.training.systems.second_order.steps:ProgressiveLbfgsStep")
@@ -55,13 +55,33 @@ class SecondOrder(System):
         name, settings = _named(run)
         return name == "dance" or (name in PIPELINES and settings.get("tables") == "rest")
 
-    def start_lines(self, run: Any, plan: Plan) -> Sequence[str]:
-        """What a step takes, which passes over its samples again and again."""
+    def change_told_step(self, run: Any, plan: Plan, ranks: int, step: Any) -> Any:
+        """The first step, which passes over its samples again and again."""
+        from recsmith.training.systems.second_order.cost import changed_step
+
+        return changed_step(run.pipeline, plan, ranks, step) if self.trains_layers(run) else step
+
+    def more_bytes(self, run: Any, plan: Plan) -> int:
+        """Vectors and ids of the batches that are kept."""
+        from recsmith.training.systems.second_order.cost import kept_bytes
+
+        return kept_bytes(run.pipeline, plan) if self.trains_layers(run) else 0
+
+    def told(self, run: Any, told: RunFacts) -> Sequence[SystemTold]:
+        """What a step takes."""
+        from recsmith.training.systems.second_order.cost import cost_line
+
         if not self.trains_layers(run):
             return ()
-        from recsmith.training.systems.second_order.steps import cost_line
+        return (SystemTold(key="pipeline", on=True, said=cost_line(run.pipeline, told.plan, told.ranks, told.step)),)
 
-        return (cost_line(run.pipeline),)
+    def start_lines(self, run: Any, plan: Plan) -> Sequence[str]:
+        """The same, without times."""
+        from recsmith.training.systems.second_order.cost import cost_line
+
+        if not self.trains_layers(run):
+            return ()
+        return (cost_line(run.pipeline, plan, plan.cluster.world_size),)
 
 
 def _named(run: Any) -> tuple[str, dict[str, Any]]:

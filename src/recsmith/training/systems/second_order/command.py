@@ -44,4 +44,6 @@ def refit_command(
     )
     bound = "" if refitted.bound is None else f"; at most {refitted.bound:.2g} above the least"
     losses = f"{refitted.samples:,} samples: log loss {refitted.loss_before:.5f} -> {refitted.loss:.5f}"
-    show_made(refitted, scores, [losses, f"gradient {refitted.norm:.2e}{bound}"], format_)
+    tried = ", ".join(f"{name}: {loss:.5f}" for name, loss in refitted.tried.items())
+    curve = [f"log loss of a held-out fifth by damping: {tried}"] if tried else []
+    show_made(refitted, scores, [*curve, losses, f"gradient {refitted.norm:.2e}{bound}"], format_)

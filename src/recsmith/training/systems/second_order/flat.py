@@ -14,11 +14,11 @@ from torch import nn
 from torch.func import grad_and_value, jvp
 
 from recsmith.errors import UsageError
+from recsmith.training.systems.second_order.cost import DOTS, FORWARD, GRADIENT, HALVINGS, PRODUCT
 
 Losses = Callable[[Mapping[str, torch.Tensor], Any], torch.Tensor]
-ARMIJO, HALVINGS = 1e-4, 12  # of the line search: share of the promised gain, and when it is given up
+ARMIJO = 1e-4  # of the line search: share of the promised gain
 DROPPING = (nn.modules.dropout._DropoutNd, nn.AlphaDropout, nn.FeatureAlphaDropout)  # type: ignore[attr-defined]
-FORWARD, GRADIENT, DOTS, PRODUCT = 1 / 3, 1.0, 2 / 3, 2.0  # passes: costs beside a forward and a backward pass
 
 
 @dataclass

@@ -10,7 +10,6 @@ of dense layers that the run names is not used.
 B samples of a batch on this rank
 """
 
-import inspect
 from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any, Literal
@@ -18,15 +17,13 @@ from typing import Any, Literal
 import torch
 import torch.distributed as dist
 
-from recsmith._components import find, parsed
 from recsmith.errors import check_rules, too_small
 from recsmith.training.batches import TrainingBatch
 from recsmith.training.job.sharded import ShardedJob
-from recsmith.training.seams import STEP
 from recsmith.training.steps.protocol import StepOutcome, UnpipelinedStep
 from recsmith.training.systems.second_order.cached_tables import CachedBatch, CachedTables, dense_parameters
 from recsmith.training.systems.second_order.dance import DanceSettings, NewtonOutcome, newton
-from recsmith.training.systems.second_order.flat import GRADIENT, HALVINGS, PRODUCT, DampedLoss
+from recsmith.training.systems.second_order.flat import DampedLoss
 from recsmith.training.systems.second_order.progressive_lbfgs import LbfgsOutcome, LbfgsSettings, ProgressiveLbfgs
 
 
@@ -84,23 +81,6 @@ class SecondOrderStep(UnpipelinedStep):
                 part.step()
             self.job.optimizer.zero_grad(set_to_none=True)
         return outcome
-
-
-def cost_line(pipeline: Any) -> str:
-    """What a step of a run's pipeline takes, as a line: how many samples, and how often they are passed over."""
-    name, settings = parsed(pipeline, "pipeline")
-    step: Any = find(STEP, name)
-    given = inspect.signature(step).bind(None, **settings)
-    given.apply_defaults()
-    words, searched = given.arguments, HALVINGS * GRADIENT  # of a line search
-    passes = GRADIENT + searched if step is ProgressiveLbfgsStep else (
-        GRADIENT + words["newton"] * (words["inner"] * PRODUCT + searched)
-    )  # fmt: skip
-    return (
-        f"pipeline {name}: a step has {words['samples']:,} samples at first, up to {words['growth']:g} times as many "
-        f"each time, and at most {words['most']:,} batches a rank; it passes over them up to {passes:,.0f} times, "
-        "forward and backward through dense layers, and nothing was measured of how long that takes"
-    )
 
 
 def samples_of(cached: list[CachedBatch]) -> int:

@@ -1,0 +1,111 @@
+"""What a step of second order takes, before anything is trained; without torch.
+
+A pass is a forward and a backward one through dense layers, over all samples of a step. How often a step passes depends
+on the data, so that what it usually takes is told beside the most that it can take.
+
+W ranks
+"""
+
+import inspect
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from recsmith._components import find, parsed
+from recsmith._types import record
+from recsmith.plans import Plan
+from recsmith.prediction.job_step import JobStep
+from recsmith.training.seams.system import STEP
+from recsmith.units import format_size, format_time
+
+FORWARD, GRADIENT, DOTS, PRODUCT = 1 / 3, 1.0, 2 / 3, 2.0  # passes: costs beside a forward and a backward pass
+HALVINGS = 12  # of a line search, after which it is given up
+# What `python benchmarks/second_order.py steps` measured: a pass by torch.func beside PyTorch's own, products with the
+# Hessian that a Newton step of DANCE takes, and how far steps are from what is predicted with these.
+PASS, PRODUCTS = 1.8, 4
+ERRORS = {"progressive_lbfgs": 0.5, "dance": 1.0}
+
+
+@record
+class StepWork:
+    """The first step. batches: of a rank. samples: of all ranks. usual, most: passes. kept: batches at once, later."""
+
+    batches: int
+    samples: int
+    usual: float
+    most: float
+    kept: int
+    growth: float
+
+
+def step_work(pipeline: Any, batch: int, ranks: int) -> StepWork:
+    """What the first step of a run's pipeline does. batch: samples of a rank."""
+    name, words = _settings(pipeline)
+    batches = max(1, min(words["most"], math.ceil(words["samples"] / (batch * ranks))))
+    samples, searched = batches * batch * ranks, HALVINGS * GRADIENT
+    if name == "dance":
+        usual = GRADIENT + words["newton"] * (min(PRODUCTS, words["inner"]) * PRODUCT + GRADIENT)
+        most = GRADIENT + words["newton"] * (words["inner"] * PRODUCT + searched)
+    else:
+        dots = 2 * DOTS * min(1.0, math.ceil(words["tested"] / batch) / batches)
+        usual, most = 2 * GRADIENT + dots, GRADIENT + searched + dots
+    return StepWork(
+        batches=batches, samples=samples, usual=usual, most=most, kept=words["most"], growth=words["growth"]
+    )  # fmt: skip
+
+
+def changed_step(pipeline: Any, plan: Plan, ranks: int, step: JobStep, passes: float | None = None) -> JobStep:
+    """The first step, of a job whose plain step is known. passes: over its samples; None: as usual."""
+    name, words = _settings(pipeline)
+    work = step_work(pipeline, plan.workload.batch_size, ranks)
+    passes, follow = work.usual if passes is None else passes, words.get("tables") == "follow"
+    seen = 1.0 if follow else FORWARD  # of the pass in which tables give their vectors
+    return replace(
+        step,
+        trainer_s=work.batches * step.trainer_s,
+        reading_s=work.batches * step.reading_s,
+        embeddings_s=work.batches * step.embeddings_s * seen,
+        layers_s=work.batches * step.layers_s * (seen + passes * PASS),
+        gradients_s=step.gradients_s * (work.batches * follow + 2 * passes),  # sums over ranks are of fp64
+        optimizer_s=0.0,
+        error=ERRORS[name],
+    )
+
+
+def kept_bytes(pipeline: Any, plan: Plan) -> int:
+    """What the vectors and ids of all batches take that a rank keeps at once."""
+    _, words = _settings(pipeline)
+    numbers = ids = 0.0
+    for table in plan.workload.tables:
+        for each in table.features:
+            count = each.pooling_factor * each.num_poolings
+            numbers += table.embedding_dim * (count if table.pooling == "none" else each.num_poolings)
+            ids += count
+    return math.ceil(words["most"] * plan.workload.batch_size * (4 * numbers + 8 * ids))
+
+
+def cost_line(pipeline: Any, plan: Plan, ranks: int, step: JobStep | None = None) -> str:
+    """What a step of a run's pipeline takes, as a line. step: the plain one of the job, where it is predicted."""
+    name, _ = _settings(pipeline)
+    work = step_work(pipeline, plan.workload.batch_size, ranks)
+
+    def time(passes: float) -> str:
+        if step is None:
+            return ""
+        return f" ({format_time(changed_step(pipeline, plan, ranks, step, passes).step_s)})"
+
+    return (
+        f"pipeline {name}: the first step has {work.samples:,} samples and passes over them about {work.usual:,.0f} "
+        f"times{time(work.usual)}, at most {work.most:,.0f}{time(work.most)}; later ones have up to {work.growth:g} "
+        f"times as many each time, and at most {work.kept:,} batches a rank, whose vectors and ids take "
+        f"{format_size(kept_bytes(pipeline, plan))}"
+    )
+
+
+def _settings(pipeline: Any) -> tuple[str, Mapping[str, Any]]:
+    """(name, its settings with those that it has by default)."""
+    name, settings = parsed(pipeline, "pipeline")
+    given = inspect.signature(find(STEP, name)).bind(None, **settings)
+    given.apply_defaults()
+    return name, given.arguments
