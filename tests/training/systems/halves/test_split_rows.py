@@ -38,7 +38,10 @@ def some_tables(optimizer: str, upper: str, *, lower: bool = True, pooling: str 
 @pytest.mark.parametrize("optimizer", ["sgd", "rowwise_adagrad"])
 @pytest.mark.parametrize("steps", STEPS)
 def test_updates_are_those_of_torch_in_fp32_to_the_bit(steps: int, optimizer: str, upper: str) -> None:
-    """Against nn.functional.embedding_bag with torch.optim.SGD and torchrec.optim.RowWiseAdagrad on fp32 tables."""
+    """Against nn.functional.embedding_bag with torch.optim.SGD and torchrec.optim.RowWiseAdagrad on fp32 tables.
+
+    Gradients of equal ids are summed in the order of ids, where embedding_bag has that of a sort that is not stable.
+    """
     import torch
     from torchrec.optim import RowWiseAdagrad
 
@@ -66,10 +69,8 @@ def test_updates_are_those_of_torch_in_fp32_to_the_bit(steps: int, optimizer: st
         first = torch.cat([wanted[:, :8], wanted[:, 8:16]])
         for table, gradient, part, bags in ((0, first, slice(0, 80), slice(0, 33)),
                                             (1, wanted[:, 16:], slice(80, 96), slice(32, 49))):  # fmt: skip
-            at = ends[bags] - ends[bags][0]
-            torch.nn.functional.embedding_bag(
-                ids[part], plain[table], at, mode="sum", include_last_offset=True
-            ).backward(gradient.contiguous())
+            of_bag = torch.arange(len(gradient)).repeat_interleave(ends[bags].diff())
+            plain[table].grad = torch.zeros_like(plain[table]).index_add_(0, ids[part], gradient[of_bag])
         other.step()
     for found, expected in zip(tables.split_embedding_weights(), plain, strict=True):
         assert torch.isfinite(found).all()
@@ -157,6 +158,93 @@ def test_weighted_and_mean_bags_are_those_of_fbgemm(mean: bool) -> None:
 
 
 @pytest.mark.usefixtures("torchrec")
+@pytest.mark.parametrize("pooling", ["SUM", "MEAN", "NONE"])
+@pytest.mark.parametrize("optimizer", ["sgd", "rowwise_adagrad"])
+def test_compiled_code_does_what_pytorch_s_operators_do_to_the_bit(optimizer: str, pooling: str) -> None:
+    """With rows of 8 and of 140 columns, empty bags, ids that come often, weights of ids, and both roundings."""
+    import torch
+    from fbgemm_gpu.split_embedding_configs import EmbOptimType
+    from fbgemm_gpu.split_table_batched_embeddings_ops_common import PoolingMode
+
+    from recsmith.training.systems.halves.pooling import kernels
+    from recsmith.training.systems.halves.rows import SplitTables
+
+    assert kernels() is not None, "make venv builds it"
+    torch.manual_seed(0)
+    kinds = {"sgd": EmbOptimType.EXACT_SGD, "rowwise_adagrad": EmbOptimType.EXACT_ROWWISE_ADAGRAD}
+    compared = 0
+    for upper, weighted in (("nearest", False), ("truncated", False), ("nearest", pooling == "SUM")):
+        last = 8 if pooling == "NONE" else 140
+        pair = [
+            SplitTables(
+                rows=[3000, 50], columns=[8, last], feature_table_map=[0, 0, 1], upper=upper, lower=True,
+                optimizer=kinds[optimizer], learning_rate=RATE, eps=EPS, device=torch.device("cpu"),
+                pooling_mode=PoolingMode[pooling],
+            ) for _ in range(2)
+        ]  # fmt: skip
+        for weights in zip(*(each.split_embedding_weights() for each in pair), strict=True):
+            start = torch.randn(weights[0].shape)
+            for each in weights:
+                each.copy_(start)
+        pair[1].compiled = False
+        for _ in range(30):
+            lengths = torch.randint(0, 9, (3 * 16,))
+            ends = torch.cat([torch.zeros(1, dtype=torch.int64), lengths.cumsum(0)])
+            ids = (torch.rand(int(ends[-1])) ** 3 * 50).long()
+            ids[: int(ends[32])] *= 59
+            factors = torch.randn(len(ids)) if weighted else None
+            outs = [each(ids, ends, factors) for each in pair]
+            assert torch.isfinite(outs[0]).all()
+            assert torch.equal(*(each.detach() for each in outs))
+            gradient = torch.randn(outs[0].shape)
+            for each in outs:
+                each.backward(gradient)
+            compared += 1
+        for found, expected in zip(*(each.split_embedding_weights() for each in pair), strict=True):
+            assert torch.isfinite(found).all()
+            assert torch.equal(found, expected)
+    assert compared == 90
+
+
+@pytest.mark.usefixtures("torchrec")
+def test_weights_of_ids_that_learn_get_their_gradient() -> None:
+    import torch
+
+    tables, _ = some_tables("sgd", "nearest")
+    factors = torch.ones(96, requires_grad=True)
+    tables(torch.randint(0, 100, (96,)), torch.arange(0, 97, 2), factors).sum().backward()
+    assert factors.grad is not None
+    assert factors.grad.abs().min() > 0
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"ids": [0, 7]}, "an id that is no row"),
+        ({"ids": [0, -1]}, "an id that is no row"),
+        ({"ends": [0, 1]}, "bags that do not hold all ids"),
+        ({"ends": [0, 3, 2], "samples": 2}, "bags that end before they begin"),
+        ({"samples": 2}, "sizes that do not agree"),
+        ({"columns": 3}, "sizes that do not agree"),
+    ],
+)
+def test_arrays_that_do_not_agree_are_refused_by_compiled_code(change: dict[str, Any], words: str) -> None:
+    import numpy as np
+
+    from recsmith._compiled import compiled
+    from recsmith.training.systems.halves import COMPILED
+
+    given: dict[str, Any] = {"ids": [0, 1], "ends": [0, 2], "samples": 1, "columns": 2, **change}
+    halves, out = np.zeros((5, 4), np.int16), np.zeros((given["samples"], 2), np.float32)
+    if "ends" not in change and given["samples"] == 2:
+        out = out[:1].copy()
+    numbers = np.array([given["columns"], given["samples"], 1, 0, 2], np.int64)
+    arrays = [np.array(given[name], np.int64) for name in ("ids", "ends")]
+    with pytest.raises(ValueError, match=words):
+        compiled(COMPILED).pooled((halves, *arrays, np.zeros(0, np.float32), out, numbers))
+
+
+@pytest.mark.usefixtures("torchrec")
 def test_lookups_read_two_bytes_of_each_weight_and_nothing_is_kept_beside() -> None:
     import torch
 
@@ -164,7 +252,7 @@ def test_lookups_read_two_bytes_of_each_weight_and_nothing_is_kept_beside() -> N
     ids = torch.cat([torch.randint(0, 300, (64,)), torch.randint(0, 100, (32,))])
     with torch.no_grad():
         tables(ids, torch.arange(0, 97, 2))
-    assert tables.read_bytes == 2 * (8 * len(ids[:64].unique()) + 4 * len(ids[64:].unique()))
+    assert tables.read_bytes == 2 * (8 * 64 + 4 * len(ids[64:]))
     held = {each.data_ptr(): each.nbytes for each in (*tables.parameters(), *tables.buffers()) if each.numel() > 1000}
     assert sum(held.values()) == 4 * (300 * 8 + 100 * 4)
 

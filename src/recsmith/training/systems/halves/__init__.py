@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from recsmith._compiled import compiled
 from recsmith._components import parsed, register
 from recsmith.analyses.advice import Switch
 from recsmith.plans import Plan
@@ -21,8 +22,10 @@ register(ROWS, "split", "recsmith.training.systems.halves.rows:SplitRows")
 
 # Times what FBGEMM and PyTorch take in fp32 (benchmarks/precision.py): lookups of tables in halves, and updates of
 # dense layers in halves or with a copy in fp32.
-SPLIT_LOOKUPS, HALVES_UPDATES = 7.0, 4.0
+SPLIT_LOOKUPS, HALVES_UPDATES = 1.7, 4.0
+SPLIT_UNCOMPILED = 7.0  # of lookups, where the package was built without a C compiler
 SPLIT_BLOCK, SPLIT_COPIES = 2**20, 32  # numbers of a table that are split at once, and bytes for each meanwhile
+COMPILED = "training.systems.halves._halved_rows"
 IN_HALVES = ("split", "master")  # optimizers whose layers are bf16
 
 
@@ -50,7 +53,7 @@ class Halves(System):
     def change_step(self, run: Any, plan: Plan, step: Any, numbers: int) -> Any:
         """Kernels of ours take longer."""
         if _rows(run):
-            step = replace(step, embeddings_s=step.embeddings_s + (SPLIT_LOOKUPS - 1) * lookups_s(plan))
+            step = replace(step, embeddings_s=step.embeddings_s + (lookups_factor() - 1) * lookups_s(plan))
         if _layers(run):
             step = replace(step, optimizer_s=HALVES_UPDATES * step.optimizer_s)
         return step
@@ -85,6 +88,11 @@ class Halves(System):
         )  # fmt: skip
 
 
+def lookups_factor() -> float:
+    """Times what FBGEMM takes in fp32, lookups and updates of tables in halves take."""
+    return SPLIT_UNCOMPILED if compiled(COMPILED) is None else SPLIT_LOOKUPS
+
+
 def _rows(run: Any) -> bool:
     return parsed(run.rows, "rows")[0] == "split"
 
@@ -95,7 +103,7 @@ def _layers(run: Any) -> bool:
 
 def _said_of_rows(plan: Plan, step: Any) -> str:
     weights = sum(table.weight_bytes for table in plan.workload.tables)
-    time = f"; lookups and updates take {SPLIT_LOOKUPS:g} times those of rows: device"
+    time = f"; lookups and updates take {lookups_factor():g} times those of rows: device"
     return (
         f"rows: split: lookups read {format_size(weights // 2)} of bf16, and halves keep {format_size(weights)} in "
         f"memory, as fp32 does{time if step is None else f'{time}, {format_time(step.embeddings_s)} of a step'}"

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import torch
 
 _STEP = 1 << 16  # of the lower bits, which is one step of the upper half
-_NAN = 0x7FC00000  # whose upper half is NaN; others have 0 or infinity there
+NAN = 0x7FC00000  # whose upper half is NaN; others have 0 or infinity there
 
 
 def nearest(values: torch.Tensor) -> torch.Tensor:
@@ -54,7 +54,7 @@ def _upper_of(bits: torch.Tensor, values: torch.Tensor) -> torch.Tensor:
 
 def split(values: torch.Tensor, *, to_nearest: bool) -> tuple[torch.Tensor, torch.Tensor]:
     """The upper half of fp32 numbers as bf16, and the lower one as int16, of the same shape."""
-    bits = values.view(torch.int32).masked_fill(values.isnan(), _NAN)
+    bits = values.view(torch.int32).masked_fill(values.isnan(), NAN)
     upper = (bits + _STEP // 2 if to_nearest else bits) >> 16
     return upper.to(torch.int16).view(torch.bfloat16), bits.to(torch.int16)  # of 16 bits, the lowest stay
 

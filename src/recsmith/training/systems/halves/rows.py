@@ -7,12 +7,13 @@ A row keeps the place that it has in fp32: its upper halves come first, and its 
 the weights themselves (checkpoints, exports) finds the rows joined in place, and the next lookup splits them again. So
 no byte is needed beside those of fp32, and checkpoints are those of any other job.
 
-A kernel fetches the distinct rows of a batch, widens them to fp32, and pools them there, or gives each id its own where
-a table is not pooled. Their gradients come back summed over equal ids, and update the joined rows by the operators of
-torch.optim.SGD and torchrec's RowWiseAdagrad, so that the bits are those of these optimizers on an nn.EmbeddingBag.
+Compiled code (pooling.py) widens rows to fp32 as it pools them, sums gradients over equal ids, and updates joined rows
+as torch.optim.SGD and torchrec's RowWiseAdagrad do, so that the bits are those of these optimizers on an fp32 table
+whose gradients are summed in the order of ids. Where it was not built, PyTorch's operators do the same, to the bit.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -34,8 +35,31 @@ from recsmith.jobs.sharded_model import NamedShard
 from recsmith.training.stores.device import DeviceRows
 from recsmith.training.stores.kernels import UpdatedRows, kernels_in
 from recsmith.training.systems.halves.bfloat16 import ROUNDINGS, join, split
+from recsmith.training.systems.halves.pooling import (
+    LONGEST,
+    PooledHalves,
+    descended,
+    joined,
+    kernels,
+    parted,
+    upper_rows,
+)
 
 BLOCK = 1 << 20  # weights that are split or joined at once: some megabytes
+
+
+@dataclass(frozen=True)
+class _OneTable:
+    """A table of several, as PooledHalves looks it up alone."""
+
+    halves: list[torch.Tensor]
+    compiled: bool
+    updated: Callable[[torch.Tensor, torch.Tensor], None]
+    features: tuple[int, ...] = (1,)
+
+    def update(self, table: int, distinct: torch.Tensor, gradient: torch.Tensor) -> None:
+        """Take the gradients of distinct rows."""
+        self.updated(distinct, gradient)
 
 
 class SplitTables(SplitTableBatchedEmbeddingBagsCodegen):
@@ -47,10 +71,13 @@ class SplitTables(SplitTableBatchedEmbeddingBagsCodegen):
         super().__init__(specs, feature_table_map=feature_table_map, **given)
         self._features, self._upper, self._lower = feature_table_map, upper, lower
         self._weights = super().split_embedding_weights()
-        self._halves = [each.view(torch.int16) for each in self._weights]
+        self.halves = [each.view(torch.int16) for each in self._weights]
+        self.features = [feature_table_map.count(table) for table in range(len(rows))]
         self._states = super().split_optimizer_states() or [[] for _ in rows]
         self._in_halves = False
-        self.read_bytes = 0  # of weights, by lookups so far
+        self._columns = torch.tensor([columns[table] for table in feature_table_map])
+        self.compiled = kernels() is not None
+        self.read_bytes = 0  # of weights of all ids, by lookups so far
 
     def split_embedding_weights(self) -> list[torch.Tensor]:
         """The tables in fp32, joined in place."""
@@ -71,7 +98,7 @@ class SplitTables(SplitTableBatchedEmbeddingBagsCodegen):
 
     def _blocks(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """Weights and halves, some rows at a time."""
-        for weights, halves in zip(self._weights, self._halves, strict=True):
+        for weights, halves in zip(self._weights, self.halves, strict=True):
             count = max(1, BLOCK // weights.shape[1])
             yield from zip(weights.split(count), halves.split(count), strict=True)
 
@@ -93,56 +120,79 @@ class SplitTables(SplitTableBatchedEmbeddingBagsCodegen):
         if named.get("batch_size_per_feature_per_rank") is not None:
             raise UsageError("rows: split does not take features of other batch sizes (data.deduplicate); drop one")
         self._split()
-        samples, tables = (len(offsets) - 1) // len(self._features), range(len(self._halves))
+        ends = offsets[:: (len(offsets) - 1) // len(self._features) or 1].diff().tolist()
+        self.read_bytes += sum(
+            self.halves[table].shape[1] * count for table, count in zip(self._features, ends, strict=False)
+        )
+        if per_sample_weights is not None and per_sample_weights.requires_grad:
+            samples, tables = (len(offsets) - 1) // len(self._features), range(len(self.halves))
+            return torch.cat(
+                [self._learned(table, samples, indices, offsets, per_sample_weights) for table in tables], 1
+            )
+        anchor, offsets = self.placeholder_autograd_tensor, offsets.long()
         if self.pooling_mode == PoolingMode.NONE:
-            return torch.cat([self._single(table, samples, indices, offsets) for table in tables])
-        return torch.cat([self._pooled(table, samples, indices, offsets, per_sample_weights) for table in tables], 1)
+            return torch.cat(list(self._single(anchor, indices.long(), offsets)))
+        pooled: Any = PooledHalves.apply(anchor, self, indices.long(), offsets, per_sample_weights)
+        return self._over_counts(pooled, offsets) if self.pooling_mode == PoolingMode.MEAN else pooled
 
-    def _single(self, table: int, samples: int, indices: torch.Tensor, offsets: torch.Tensor) -> torch.Tensor:
-        """The row of each id of a table's features, which lie side by side (ids, columns)."""
-        first, count = self._features.index(table), self._features.count(table)
-        here = slice(int(offsets[first * samples]), int(offsets[(first + count) * samples]))
-        distinct, places = torch.unique(indices[here], return_inverse=True)
-        rows: Any = UpdatedRows.apply(self.placeholder_autograd_tensor, self, table, distinct)
-        return nn.functional.embedding(places, rows)
+    def _over_counts(self, pooled: torch.Tensor, offsets: torch.Tensor) -> torch.Tensor:
+        """Means of bags in place of sums (samples, columns of all features)."""
+        counts = offsets.diff().clamp(min=1).view(len(self._features), -1).T
+        return pooled / counts.repeat_interleave(self._columns, 1)
 
-    def _pooled(self, table: int, samples: int, indices: torch.Tensor, offsets: torch.Tensor,
-                weights: torch.Tensor | None) -> torch.Tensor:  # fmt: skip
-        """The bags of a table's features, which lie side by side (samples, columns of its features)."""
-        first, count = self._features.index(table), self._features.count(table)
+    def _single(self, anchor: torch.Tensor, indices: torch.Tensor, offsets: torch.Tensor) -> Iterator[torch.Tensor]:
+        """The row of each id of a table's features, which lie side by side (ids, columns), table by table."""
+        first, samples = 0, (len(offsets) - 1) // len(self._features)
+        for table, features in enumerate(self.features):
+            here = indices[int(offsets[first * samples]) : int(offsets[(first + features) * samples])]
+            one = _OneTable([self.halves[table]], self.compiled, partial(self.update, table))
+            made: Any = PooledHalves.apply(anchor, one, here, torch.arange(len(here) + 1), None)
+            yield made
+            first += features
+
+    def _learned(self, table: int, samples: int, indices: torch.Tensor, offsets: torch.Tensor,
+                 weights: torch.Tensor) -> torch.Tensor:  # fmt: skip
+        """The bags of a table's features (samples, columns of its features), where weights of ids learn, too."""
+        first, count = self._features.index(table), self.features[table]
         ends = offsets[first * samples : (first + count) * samples + 1]
         here = slice(int(ends[0]), int(ends[-1]))
         distinct, places = torch.unique(indices[here], return_inverse=True)
         rows: Any = UpdatedRows.apply(self.placeholder_autograd_tensor, self, table, distinct)
         pooled = nn.functional.embedding_bag(
-            places, rows, ends - ends[0], mode="sum", include_last_offset=True,
-            per_sample_weights=None if weights is None else weights[here],
-        )  # fmt: skip
+            places, rows, ends - ends[0], mode="sum", include_last_offset=True, per_sample_weights=weights[here]
+        )
         if self.pooling_mode == PoolingMode.MEAN:
             pooled = pooled / ends.diff().clamp(min=1)[:, None]
         return pooled.view(count, samples, -1).transpose(0, 1).flatten(1)
 
     def rows_read(self, table: int, distinct: torch.Tensor) -> torch.Tensor:
         """The upper halves of rows, widened to fp32."""
-        halves = self._halves[table]
-        upper = halves[:, : halves.shape[1] // 2].index_select(0, distinct)
-        self.read_bytes += upper.nbytes
-        return upper.view(torch.bfloat16).float()
+        return upper_rows(self.halves[table], distinct)
 
     def update(self, table: int, distinct: torch.Tensor, gradient: torch.Tensor) -> None:
         """One step of the optimizer on distinct rows, in fp32 (gradient: of each, summed over equal ids)."""
         self._split()
-        weights = self._joined(self._halves[table].index_select(0, distinct))
-        rate, given = self.get_learning_rate(), self.optimizer_args
+        halves, to_nearest = self.halves[table], self._upper == "nearest"
+        rate, compiled, deviation = self.get_learning_rate(), self.compiled and self._lower, None
         if self.optimizer == EmbOptimType.EXACT_ROWWISE_ADAGRAD:
             sums = self._states[table][0]
             sums.index_add_(0, distinct, gradient.pow(2).mean(1))
-            deviation = sums.index_select(0, distinct).sqrt().add_(given.eps)
-            weights.addcdiv_(gradient, deviation[:, None], value=-rate)
+            deviation = sums.index_select(0, distinct).sqrt().add_(self.optimizer_args.eps)
+        if compiled and deviation is not None and gradient.shape[1] <= LONGEST:
+            descended(halves, distinct, gradient, deviation, rate=rate, to_nearest=to_nearest)
+            return
+        if compiled:
+            weights = joined(halves, distinct, to_nearest=to_nearest)
         else:
+            weights = self._joined(halves.index_select(0, distinct))
+        if deviation is None:
             weights.add_(gradient, alpha=-rate)
-        # NumPy writes rows in half the time of index_copy_.
-        self._halves[table].numpy()[distinct.numpy()] = self._in_parts(weights).numpy()
+        else:
+            weights.addcdiv_(gradient, deviation[:, None], value=-rate)
+        if compiled:
+            parted(halves, distinct, weights, to_nearest=to_nearest)
+        else:  # NumPy writes rows in half the time of index_copy_
+            halves.numpy()[distinct.numpy()] = self._in_parts(weights).numpy()
 
 
 class SplitBag(BatchedFusedEmbeddingBag):

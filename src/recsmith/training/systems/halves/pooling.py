@@ -1,0 +1,173 @@
+"""Lookups and updates of rows in halves: by compiled code (_halved_rows.c), or by PyTorch to the same bits.
+
+Compiled code pools upper halves as it reads them, and updates rows some at a time, which stay in the core's caches.
+Gradients of equal ids are summed in the order of ids in both, so that bits do not depend on how a sort breaks ties.
+
+B samples; F features of a table, which lie side by side; L ids, n distinct ones of a table
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from recsmith._compiled import call_compiled, compiled
+from recsmith.training.systems.halves import COMPILED
+from recsmith.training.systems.halves.bfloat16 import NAN
+
+# Numbers of gradients that are summed at once, and rows of which there are a multiple: PyTorch's operators then round
+# each number as they do in one call for all.
+BLOCK, WHOLE = 1 << 16, 64
+LONGEST = 4096  # columns of a row that compiled code updates
+_NONE = torch.zeros(0)
+
+
+class HalvedTables(Protocol):
+    """Tables whose rows lie in halves, as they are looked up here.
+
+    halves: of each table, (rows, 2 columns) of int16. features: of each table, how many. compiled: whether by compiled
+    code.
+    """
+
+    halves: Sequence[Tensor]
+    features: Sequence[int]
+    compiled: bool
+
+    def update(self, table: int, distinct: Tensor, gradient: Tensor) -> None:
+        """Take the gradients of distinct rows (n, columns)."""
+        ...
+
+
+class _Bags(NamedTuple):
+    """A table's bags in a batch.
+
+    ids: (L,). ends: of bags (F B + 1,). weights: of ids, or none. numbers: columns, samples, features, and the first
+    column of the table's among those of all.
+    """
+
+    ids: Tensor
+    ends: Tensor
+    weights: Tensor
+    numbers: tuple[int, int, int, int]
+
+    def in_c(self, width: int) -> Any:
+        return np.array([*self.numbers, width], np.int64)
+
+
+def kernels() -> Any:
+    """The compiled code; None where there is none."""
+    return compiled(COMPILED)
+
+
+class PooledHalves(torch.autograd.Function):
+    """Bags of upper halves as fp32, whose rows are updated when their gradient comes."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, anchor: Tensor, tables: HalvedTables, ids: Tensor, ends: Tensor, weights: Tensor | None
+    ) -> Tensor:
+        """Sums of bags (B, columns of all features). ends: (features B + 1,). weights: of ids."""
+        del anchor  # a parameter, whose gradient autograd goes backward for
+        parts = list(_bags(tables, ids, ends, _NONE if weights is None else weights.float().contiguous()))
+        samples, last = (len(ends) - 1) // sum(tables.features), parts[-1].numbers
+        out = torch.empty(samples, last[3] + last[0] * last[2])
+        pool = _pool_compiled if tables.compiled else _pool
+        for halves, part in zip(tables.halves, parts, strict=True):
+            pool(halves, part, out)
+        ctx.of = tables, parts
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        """Have `tables.update` take sums over equal ids."""
+        tables, parts = ctx.of
+        gradient = gradients[0].contiguous()
+        summed = _summed_compiled if tables.compiled else _summed
+        for table, part in enumerate(parts):
+            for distinct, sums in summed(part, gradient) if len(part.ids) else ():
+                tables.update(table, distinct, sums)
+        return None, None, None, None, None
+
+
+def _bags(tables: HalvedTables, ids: Tensor, ends: Tensor, weights: Tensor) -> Iterator[_Bags]:
+    samples, first, start = (len(ends) - 1) // sum(tables.features), 0, 0
+    for halves, features in zip(tables.halves, tables.features, strict=True):
+        columns, last = halves.shape[1] // 2, first + features
+        mine = ends[first * samples : last * samples + 1]
+        here = slice(int(mine[0]), int(mine[-1]))
+        own = weights[here] if len(weights) else _NONE
+        yield _Bags(ids[here].contiguous(), (mine - mine[0]).contiguous(), own, (columns, samples, features, start))
+        first, start = last, start + features * columns
+
+
+def _pool(halves: Tensor, part: _Bags, out: Tensor) -> None:
+    columns, samples, features, start = part.numbers
+    distinct, places = torch.unique(part.ids, return_inverse=True)
+    pooled = nn.functional.embedding_bag(
+        places, upper_rows(halves, distinct), part.ends, mode="sum", include_last_offset=True,
+        per_sample_weights=part.weights if len(part.weights) else None,
+    )  # fmt: skip
+    out[:, start : start + features * columns] = pooled.view(features, samples, -1).transpose(0, 1).flatten(1)
+
+
+def upper_rows(halves: Tensor, distinct: Tensor) -> Tensor:
+    """The upper halves of some rows, widened to fp32 (n, columns)."""
+    return halves[:, : halves.shape[1] // 2].index_select(0, distinct).view(torch.bfloat16).float()
+
+
+def _pool_compiled(halves: Tensor, part: _Bags, out: Tensor) -> None:
+    arrays = halves.numpy(), part.ids.numpy(), part.ends.numpy(), part.weights.numpy(), out.numpy()
+    call_compiled(kernels().pooled, (*arrays, part.in_c(out.shape[1])))
+
+
+def _summed(part: _Bags, gradient: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """(distinct ids, sums of their gradients)."""
+    columns, samples, features, start = part.numbers
+    of_bags = gradient[:, start : start + features * columns].reshape(samples, features, columns).transpose(0, 1)
+    bags = torch.arange(samples * features).repeat_interleave(part.ends.diff())
+    rows = of_bags.reshape(-1, columns)[bags]
+    if len(part.weights):
+        rows = rows * part.weights[:, None]
+    distinct, places = torch.unique(part.ids, return_inverse=True)
+    yield distinct, torch.zeros(len(distinct), columns).index_add_(0, places, rows)
+
+
+def _summed_compiled(part: _Bags, gradient: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """The same, some rows at a time."""
+    count, columns, ids = len(part.ids), part.numbers[0], part.ids.numpy()
+    order, places, distinct, begins = (np.empty(n, np.int64) for n in (2 * count, count, count, count + 1))
+    numbers = part.in_c(gradient.shape[1])
+    found = kernels().ordered((ids, part.ends.numpy(), order, places, distinct, begins, numbers))
+    rows = max(WHOLE, BLOCK // columns // WHOLE * WHOLE)
+    for first in range(0, found, rows):
+        last = min(first + rows, found)
+        sums, some = torch.empty(last - first, columns), np.array([columns, first, last], np.int64)
+        arrays = order, places, begins, part.weights.numpy(), gradient.numpy(), sums.numpy(), some
+        call_compiled(kernels().summed, arrays)
+        yield torch.from_numpy(distinct[first:last]), sums
+
+
+def joined(halves: Tensor, distinct: Tensor, *, to_nearest: bool) -> Tensor:
+    """Some rows as fp32 (n, columns)."""
+    rows = torch.empty(len(distinct), halves.shape[1] // 2)
+    call_compiled(kernels().joined, (halves.numpy(), distinct.numpy(), rows.numpy(), _how(halves, to_nearest)))
+    return rows
+
+
+def parted(halves: Tensor, distinct: Tensor, rows: Tensor, *, to_nearest: bool) -> None:
+    """Have halves keep fp32 rows (n, columns)."""
+    call_compiled(kernels().parted, (halves.numpy(), distinct.numpy(), rows.numpy(), _how(halves, to_nearest)))
+
+
+def descended(
+    halves: Tensor, distinct: Tensor, gradient: Tensor, deviation: Tensor, *, rate: float, to_nearest: bool
+) -> None:
+    """Take a step of `rate` down a gradient (n, columns), each row of which is divided by its deviation (n,)."""
+    arrays = halves.numpy(), distinct.numpy(), gradient.numpy(), deviation.numpy()
+    call_compiled(kernels().descended, (*arrays, _how(halves, to_nearest), np.array([rate])))
+
+
+def _how(halves: Tensor, to_nearest: bool) -> Any:
+    return np.array([halves.shape[1] // 2, to_nearest, NAN], np.int64)
