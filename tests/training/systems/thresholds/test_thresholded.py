@@ -40,7 +40,7 @@ from recsmith.training.sources import open_data
 from recsmith.training.systems.thresholds.deciding import decided
 from recsmith.training.systems.thresholds.dense import DenseThresholds, _counts, decoded, encoded
 from recsmith.training.systems.thresholds.pooled import _length, _message, _read, largest
-from recsmith.training.systems.thresholds.settings import AUTO_SHARE, Thresholded
+from recsmith.training.systems.thresholds.settings import AUTO_SHARE, WINDOW, Thresholded
 
 FEATURES = [{"name": name, "num_embeddings": 4000} for name in "abc"]
 pytestmark = pytest.mark.usefixtures("torchrec")
@@ -161,6 +161,29 @@ def _by_rows() -> Plan:
     return replace(plan, placements=(replace(first, sharding_type="row_wise", ranks=(0, 1)), *rest))
 
 
+def test_a_warm_up_goes_down_where_the_loss_levels_off_and_thresholds_follow(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
+    monkeypatch.setattr(torch.distributed, "all_reduce", lambda mean: mean.mul_(2))  # of another rank like this one
+    made, numbers, shares = thresholds(dense=0.05, warm_up="loss"), torch.Generator().manual_seed(0), list[float]()
+    assert made.warm_up is not None
+    for step in range(12 * WINDOW):
+        loss = 2.0 ** -min(step // WINDOW, 3)  # halves in three windows, and stays there
+        made.warm_up.sum, made.warm_up.steps = made.warm_up.sum + loss, made.warm_up.steps + (made.share > 0.05)
+        made.look()
+        if made.share < 1:
+            made.chosen("w", torch.randn(2000, generator=numbers))
+        shares.append(made.share)
+        if step == 5 * WINDOW + 3:
+            kept, made = made.state_dict(), thresholds(dense=0.05, warm_up="loss")
+            made.load_state_dicts([kept, kept])
+            assert made.warm_up is not None
+    assert [shares.index(each) for each in (1.0, 0.25, 0.0625, 0.05)] == [0, *(n * WINDOW - 1 for n in (5, 6, 7))]
+    assert shares[-1] == 0.05
+    assert made.of["w"].sent / made.of["w"].steps == pytest.approx(1, rel=0.1), "of the last share alone"
+    assert Thresholded(dense=0.05, warm_up="loss").warm_steps == 4 * WINDOW
+    assert Thresholded(dense=1.0, warm_up="loss").warm_steps == Thresholded().warm_steps == 0
+
+
 def test_ranks_of_another_number_share_what_was_left():
     before, after = [thresholds(dense=0.1) for _ in range(2)], thresholds(dense=0.1)
     for rank, made in enumerate(before):
@@ -178,6 +201,7 @@ def test_ranks_of_another_number_share_what_was_left():
         ({"pooled": 1.5}, "comms.pooled is 1.5; it is a share"),
         ({"dense": None}, "neither dense nor pooled"),
         ({"renew": 0}, "comms.renew is 0"),
+        ({"dense": None, "pooled": 0.5, "warm_up": "loss"}, "comms.warm_up is of gradients of dense layers"),
     ],
 )
 def test_wrong_settings_are_named(settings: dict[str, Any], words: str):

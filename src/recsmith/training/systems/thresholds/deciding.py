@@ -30,6 +30,11 @@ def decided(comms: object, plan: Plan, numbers: int) -> tuple[Any, list[str]]:
         f"gradients of {numbers:,} dense numbers: {format_time(before)} of a step on the plan's links, "
         f"{format_time(after + work)} where {settled.dense:.2%} of them cross, choosing them included"
     )
+    if settled.warm_up is not None:
+        told += (
+            f", after {settled.warm_steps:,} steps or more of a warm-up, in which all cross at first and fewer as the "
+            "loss levels off"
+        )
     if made.dense != "auto" or after + work < before:
         return _named(settled), [told]
     why = f"{told}; so comms.dense, which is auto, sends all of them"

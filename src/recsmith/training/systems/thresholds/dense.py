@@ -17,7 +17,9 @@ from torch import Tensor, nn
 from torch._C._distributed_c10d import GradBucket
 
 from recsmith.errors import RecSmithError
+from recsmith.training.systems.thresholds.warming import WarmUp
 
+WARM_UP = "of all.threshold"  # under which a checkpoint keeps what a warm-up knows
 GAPS = torch.int16  # in which distances between numbers are sent (GAP_BYTES of settings.py)
 FARTHEST = 1 << 16  # places from one number to the next that two bytes can say
 SAMPLED = 1 << 17  # numbers of which a threshold is measured; of larger parameters, every n-th
@@ -45,7 +47,22 @@ class DenseThresholds:
         self.settings = settings
         self.names = {id(parameter): name for name, parameter in model.named_parameters()}
         self.of: dict[str, ParameterState] = {}
+        self.warm_up: WarmUp | None = None
+        if settings.warm_up is not None:
+            self.warm_up = WarmUp(settings.dense)
+            self.warm_up.listen(model)
         self.buckets = 0  # that this rank has summed: ranks that differ in it are not in the same step
+
+    @property
+    def share(self) -> float:
+        """Of the gradients that cross now."""
+        return self.settings.dense if self.warm_up is None else self.warm_up.share
+
+    def look(self) -> None:
+        """Have thresholds measured anew where a warm-up goes on to a smaller share."""
+        if self.warm_up is not None and self.warm_up.changed():
+            for state in self.of.values():
+                state.steps, state.sent = 0, 0.0
 
     def hook(self) -> tuple[object, Callable[[Any, GradBucket], torch.futures.Future[Tensor]]]:
         """What DistributedDataParallel registers."""
@@ -67,13 +84,13 @@ class DenseThresholds:
             return _nothing(gradient.device)
         state.steps += 1
         if _measured(state.steps, self.settings.renew):
-            state.threshold = threshold_of(whole, self.settings.dense)
+            state.threshold = threshold_of(whole, self.share)
         places = whole.abs().lt_(state.threshold).logical_not_().nonzero().flatten()  # what is no number is sent too
         values = whole[places].to(_TYPES[self.settings.values])
         if self.settings.residuals:
             kept = whole[places] - values
             whole[places] = torch.where(kept.isfinite(), kept, 0)
-        _steer(state, len(places) / max(1.0, self.settings.dense * gradient.numel()))
+        _steer(state, len(places) / max(1.0, self.share * gradient.numel()))
         return places, values
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -82,6 +99,8 @@ class DenseThresholds:
         for name, state in self.of.items():
             kept[f"{name}.left"] = state.left
             kept[f"{name}.threshold"] = torch.tensor([state.threshold, state.steps, state.sent], dtype=torch.float64)
+        if self.warm_up is not None:
+            kept[WARM_UP] = self.warm_up.state()
         return kept
 
     def load_state_dicts(self, ranks: list[dict[str, Tensor]]) -> None:
@@ -89,7 +108,9 @@ class DenseThresholds:
 
         A sum of gradients is divided by the number of ranks, so that the mean on each rank adds what all had left.
         """
-        for name in {key.rpartition(".")[0] for key in ranks[0]}:
+        if self.warm_up is not None and WARM_UP in ranks[0]:
+            self.warm_up.load([each[WARM_UP] for each in ranks])
+        for name in {key.rpartition(".")[0] for key in ranks[0] if key != WARM_UP}:
             left = torch.stack([each[f"{name}.left"] for each in ranks]).mean(0) if len(ranks) > 1 else (
                 ranks[0][f"{name}.left"])  # fmt: skip
             known = torch.stack([each[f"{name}.threshold"] for each in ranks]).mean(0)
@@ -129,6 +150,10 @@ def threshold_of(whole: Tensor, share: float) -> float:
 def _sum_largest(state: DenseThresholds, bucket: GradBucket) -> torch.futures.Future[Tensor]:
     """Sum a bucket over ranks by what each has chosen of it, and divide by their number."""
     buffer, first = bucket.buffer(), 0
+    state.look()
+    if state.share >= 1:
+        work: Any = dist.all_reduce(buffer.div_(dist.get_world_size()), async_op=True)
+        return work.get_future().then(lambda done: done.value()[0])
     places, values = [], []
     for parameter, gradient in zip(bucket.parameters(), bucket.gradients(), strict=True):
         chosen, numbers = state.chosen(state.names[id(parameter)], gradient.flatten())
@@ -143,7 +168,7 @@ def _sum_largest(state: DenseThresholds, bucket: GradBucket) -> torch.futures.Fu
     theirs = [0 if rank == mine else count for rank, count in enumerate(counts)]
     received = torch.empty(sum(theirs), dtype=torch.uint8, device=buffer.device)
     given = [0 if rank == mine else len(message) for rank in range(ranks)]
-    work: Any = dist.all_to_all_single(received, message.repeat(ranks - 1), theirs, given, async_op=True)
+    work = dist.all_to_all_single(received, message.repeat(ranks - 1), theirs, given, async_op=True)
 
     def summed(_: Any) -> Tensor:
         buffer.zero_()

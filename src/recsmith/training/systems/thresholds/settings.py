@@ -4,6 +4,7 @@ Gupta et al., "Training Recommender Systems at Scale: Communication-Efficient Mo
 arXiv 2010.08899). Nothing here imports torch; what runs stands in dense.py and pooled.py.
 """
 
+import math
 from typing import Any, Literal
 
 from recsmith._types import noun
@@ -20,6 +21,8 @@ AUTO_SHARE = 0.005  # of dense gradients where dense is auto: the share whose AU
 # Seconds that choosing, sending and summing take for a number of the dense layers: on one CPU core, measured by
 # benchmarks/thresholding.py cost. Of a GPU no time was measured: its memory is passed over so many times.
 CPU_S_PER_NUMBER, GPU_PASSES = 3.3e-9, 8
+# Of a warm-up: steps of a window, the share by which the loss must fall in one, and how many times fewer cross if not.
+WINDOW, LEVEL, RUNG = 32, 0.01, 4
 GAP_BYTES = 2  # of a gradient's place: how many it is after the one before (dense.py)
 COLUMN_BYTES = 2  # of a column's number, at most; one byte where a rank has at most 256 columns of a group
 POOLED_TYPES = ("table_wise", "column_wise", "table_column_wise", "data_parallel")  # embeddings that cross whole
@@ -48,8 +51,10 @@ class Thresholded:
     and of their gradients, such as 0.125; none: all. values: element type of what is sent. gradients: of pooled
     embeddings: largest takes their own largest columns, which needs places of their own; same takes the columns that
     the forward pass took, as the paper does. renew: steps between two measurements of a parameter's threshold; early in
-    training there are more. residuals: false forgets what was not sent, to see what that costs. forward, backward:
-    element types of embeddings and of their gradients where all columns cross, as comms without a name have them.
+    training there are more. warm_up: loss has all dense gradients cross at first, and a quarter as many each time that
+    the loss levels off, until it is the share. residuals: false forgets what was not sent, to see what that costs.
+    forward, backward: element types of embeddings and of their gradients where all columns cross, as comms without a
+    name have them.
     """
 
     dense: float | Literal["auto"] | None = AUTO_SHARE
@@ -58,6 +63,7 @@ class Thresholded:
     gradients: Literal["largest", "same"] = "largest"
     renew: int = 512
     residuals: bool = True
+    warm_up: Literal["loss"] | None = None
     forward: DataType = "fp32"
     backward: DataType = "fp32"
 
@@ -67,6 +73,9 @@ class Thresholded:
             _share("pooled", self.pooled),
             None if self.dense or self.pooled else "comms has neither dense nor pooled, and so would change nothing",
             None if self.renew > 0 else f"comms.renew is {self.renew}; it counts steps and must be above 0",
+            None if self.warm_up is None or self.dense is not None else (
+                "comms.warm_up is of gradients of dense layers, and comms.dense is null, so that all of them cross; "
+                "leave warm_up out"),
             None if self.pooled is None or self.columns == RunComms() else (
                 f"comms.pooled sends columns in {self.values} (comms.values), and comms.forward and comms.backward say "
                 f"{self.forward} and {self.backward}; they are of embeddings that cross whole: drop one of them"),
@@ -76,6 +85,14 @@ class Thresholded:
     def columns(self) -> RunComms:
         """How embeddings cross where all of their columns do."""
         return RunComms(forward=self.forward, backward=self.backward)
+
+    @property
+    def warm_steps(self) -> int:
+        """Steps that a warm-up takes at least; 0 without one."""
+        if self.warm_up is None:
+            return 0
+        share = AUTO_SHARE if self.dense in (None, "auto") else self.dense
+        return WINDOW * (1 + math.ceil(math.log(1 / share, RUNG) - 1e-9)) if share < 1 else 0
 
     @property
     def value_bytes(self) -> int:
