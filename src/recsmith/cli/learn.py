@@ -114,6 +114,9 @@ def kernels(data: str, traces: str | None, output: str, seed: int, force: bool) 
     note(f"wrote {output}; predict with --machine {output}")
 
 
+_tables_option = click.option(
+    "--tables", metavar="FOLDER", help="Workloads or plans of yours, whose tables train (default: the shared pool's)."
+)
 _policy_options = stack(  # of all trainings of policies
     click.option("--hardware", default="simulated:h100", show_default=True, metavar="H",
                  help="What costs are collected on: cpu, cuda:<gpu> or simulated:<gpu>[?noise=0.03]."),
@@ -122,6 +125,7 @@ _policy_options = stack(  # of all trainings of policies
     click.option("--row", default="4x50", show_default=True, metavar="DxT",
                  help="Devices x tables of training tasks."),
     count_option("--tasks", default=50, help="Training tasks."),
+    _tables_option,
     count_option("--seed", default=0, least=0, help="Seed of the weights and of what is tried."),
     click.option("--budget", callback=read_time, metavar="TIME",
                  help="Stop after a time such as 10m; run again to go on."),
@@ -176,6 +180,7 @@ def autoshard(**options: Any) -> None:
 @click.option("-o", "--output", required=True, metavar="NAME.safetensors", help="File to write; its card beside it.")
 @click.option("--sizes", metavar="DxT[,DxT]", help="Devices x tables of training tasks; 16 sizes from 2x20 to 32x400.")
 @count_option("--tasks", default=4, help="Training tasks of each size.")
+@_tables_option
 @count_option("--iterations", help="Search, imitate, reinforce N times.")
 @count_option("--imitation", least=0, help="Updates that imitate search; 0 for none.")
 @count_option("--updates", least=0, help="Updates of REINFORCE; 0 for none.")
@@ -183,8 +188,8 @@ def autoshard(**options: Any) -> None:
 @click.option("--budget", callback=read_time, metavar="TIME", help="Stop after a time such as 10m; run again to go on.")
 @force_option
 def splits(
-    cost_model: str | None, device: str, output: str, sizes: str | None, tasks: int, budget: float | None, force: bool,
-    **recipe: int | None,
+    cost_model: str | None, device: str, output: str, sizes: str | None, tasks: int, tables: str | None,
+    budget: float | None, force: bool, **recipe: int | None,
 ) -> None:  # fmt: skip
     """Train a policy of which tables are split; `--planner 'dreamshard:NAME.safetensors?splits=8'` plans by it.
 
@@ -193,18 +198,19 @@ def splits(
 
     \b
     recsmith learn splits --output mine.safetensors
+    recsmith learn splits --tables jobs/ --output mine.safetensors
     recsmith plan tables.yaml --cluster h100:8 --planner 'dreamshard:mine.safetensors?splits=8'
     """
     from recsmith.learning.policies import CPU_PRICED_BY, SPLIT_SIZES, SPLITS_PRICED_BY, SplitRecipe, SplitSettings
-    from recsmith.learning.policies.learn import learn_splits
+    from recsmith.learning.policies.learn import learn_splits, of_tables
     from recsmith.learning.preparation import check_outputs
     from recsmith.planners.placing.split_policy import SCHEMA
     from recsmith.reports.learned_models import split_card_lines
 
-    check_outputs(output, SCHEMA, [], force=force)
+    check_outputs(output, SCHEMA, [tables] if tables else [], force=force)
     named = SPLIT_SIZES if sizes is None else tuple(word.strip() for word in sizes.split(",") if word.strip())
     model = cost_model or (CPU_PRICED_BY if device == "cpu" else SPLITS_PRICED_BY)
-    settings = SplitSettings(cost_model=model, device=device, sizes=named, tasks=tasks)
+    settings = SplitSettings(cost_model=model, device=device, sizes=named, tasks=tasks, **of_tables(tables))
     fields = {name: word for name, word in recipe.items() if word is not None}
     heard = progress_printer(split_words, LOG_EVERY_S, lambda each: each.number == each.iterations)
     card = learn_splits(settings, output, fields, budget_s=budget, on_iteration=heard)
@@ -216,16 +222,17 @@ def splits(
 
 
 def _learn(
-    planner: Any, hardware: str, output: str, row: str, tasks: int, budget: float | None, force: bool, **options: Any
+    planner: Any, hardware: str, output: str, row: str, tasks: int, tables: str | None, budget: float | None,
+    force: bool, **options: Any,
 ) -> None:  # fmt: skip
     from recsmith.learning.policies import PolicySettings
-    from recsmith.learning.policies.learn import KINDS, iterations_of, learn_policy
+    from recsmith.learning.policies.learn import KINDS, iterations_of, learn_policy, of_tables
     from recsmith.learning.preparation import check_outputs
     from recsmith.reports.learned_models import policy_card_lines
 
-    check_outputs(output, KINDS[planner].schema, [], force=force)
+    check_outputs(output, KINDS[planner].schema, [tables] if tables else [], force=force)
     options = {name: word for name, word in options.items() if word is not None}
-    settings = PolicySettings(hardware=hardware, row=row, tasks=tasks)
+    settings = PolicySettings(hardware=hardware, row=row, tasks=tasks, **of_tables(tables))
     card = learn_policy(
         planner, settings, output, options, budget_s=budget,
         on_iteration=progress_printer(policy_words, LOG_EVERY_S, lambda each: each.number == each.iterations),

@@ -56,11 +56,17 @@ def policy_card_lines(card: PolicyCard) -> list[str]:
     return [
         _line("device", f"{card.device} ({card.hardware})"),
         _line("trained", f"{card.tasks} tasks of {card.tables} tables on {counted(card.devices, 'device')}"),
+        *_own_line(card),
         _line("", f"{card.measured:,} placements measured, {turns}, {card.reward} rewards"),
         _line("held out", f"{held.tasks} tasks of unseen tables: steps of {format_time(held.step_s)}, mean"),
         _line("", f"{held.best_greedy}, the best classic greedy, takes {ahead:+.1%}"),
         _line("", f"steps are predicted within {held.predicted_off:.1%} (median)"),
     ]
+
+
+def _own_line(card: PolicyCard | SplitCard) -> list[str]:
+    """Whose tables tasks are drawn from, where they are the user's."""
+    return [] if card.own is None else [_line("tables", f"half of those of {card.own}; the others judge")]
 
 
 def split_card_lines(card: SplitCard) -> list[str]:
@@ -69,6 +75,7 @@ def split_card_lines(card: SplitCard) -> list[str]:
     return [
         _line("priced by", f"{card.cost_model} ({card.device}); nothing is measured"),
         _line("trained", f"{counted(card.tasks, 'task')} of {', '.join(card.sizes)}; {turns}"),
+        *_own_line(card),
         _line("held out", f"{judged} of unseen tables: steps beside longest-first's {0 - card.ahead:+.1%}"),
     ]
 

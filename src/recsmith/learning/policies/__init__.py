@@ -1,6 +1,7 @@
 """Training of learned planners: what is trained on which tasks and hardware, and how far it is (docs/learned.md).
 
 tasks.py        tasks of the shared pool, tables of training and of test apart
+own_tables.py   tables of a user's jobs in its place
 measured.py     what placements of tasks cost on hardware
 environment.py  the placement environment under Gymnasium's interface
 networks.py     the networks with gradients, and what trainings share (imports torch)
@@ -16,6 +17,7 @@ from typing import ClassVar
 from recsmith._types import noun
 from recsmith.errors import UsageError
 from recsmith.learning.policies.tasks import TRAINING, PlacementTask, draw_placement_tasks, parse_size
+from recsmith.workloads import Table
 
 SPLIT_SIZES = (
     *(f"{devices}x{tables}" for devices in (2, 4, 8) for tables in (20, 50, 100, 200)),
@@ -28,11 +30,16 @@ TRAINING_SEED = 2  # of tasks; those that judge, and those of the benchmark, hav
 
 @noun
 class PolicySettings:
-    """What is trained, beside the recipe: on which hardware, and tasks of which size. row: such as 4x50."""
+    """What is trained, beside the recipe: on which hardware, and tasks of which size. row: such as 4x50.
+
+    own: a file or folder of the tables that tasks are drawn from; None: the shared pool. digest: of these tables.
+    """
 
     hardware: str
     row: str = "4x50"
     tasks: int = 50
+    own: str | None = None
+    digest: str | None = None
 
     def __post_init__(self) -> None:
         """Check the size and the number."""
@@ -43,7 +50,7 @@ class PolicySettings:
     def draw(self, number: int, seed: int = TRAINING_SEED, half: str = TRAINING) -> tuple[PlacementTask, ...]:
         """So many tasks of the size."""
         device, batch = device_name(self.hardware), batch_of(self.hardware)
-        return draw_placement_tasks(parse_size(self.row), number, seed, device, batch, half).tasks
+        return draw_placement_tasks(parse_size(self.row), number, seed, device, batch, half, _tables(self.own)).tasks
 
 
 @noun
@@ -101,12 +108,17 @@ class DreamShardIteration:
 
 @noun
 class SplitSettings:
-    """On what a policy of what is split learns. sizes: of tasks, as 4x50; tasks: of each size; device: of clusters."""
+    """On what a policy of what is split learns. sizes: of tasks, as 4x50; tasks: of each size; device: of clusters.
+
+    own: a file or folder of the tables that tasks are drawn from; None: the shared pool. digest: of these tables.
+    """
 
     cost_model: str = SPLITS_PRICED_BY
     device: str = "h100"
     sizes: tuple[str, ...] = SPLIT_SIZES
     tasks: int = 4
+    own: str | None = None
+    digest: str | None = None
 
     def __post_init__(self) -> None:
         """Check sizes and the number."""
@@ -119,8 +131,10 @@ class SplitSettings:
 
     def draw(self, number: int, seed: int = TRAINING_SEED, half: str = TRAINING) -> tuple[PlacementTask, ...]:
         """So many tasks of each size."""
-        batch = batch_of(self.device)
-        drawn = (draw_placement_tasks(parse_size(size), number, seed, self.device, batch, half) for size in self.sizes)
+        batch, own = batch_of(self.device), _tables(self.own)
+        drawn = (
+            draw_placement_tasks(parse_size(size), number, seed, self.device, batch, half, own) for size in self.sizes
+        )
         return tuple(task for each in drawn for task in each.tasks)
 
 
@@ -208,6 +222,12 @@ class AutoShardIteration:
     dead: float
     lost: int
     elapsed_s: float
+
+
+def _tables(own: str | None) -> tuple[Table, ...] | None:
+    from recsmith.learning.policies.own_tables import own_tables
+
+    return None if own is None else own_tables(own)
 
 
 def batch_of(hardware: str) -> int:

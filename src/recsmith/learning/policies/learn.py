@@ -26,6 +26,7 @@ from recsmith.files import Raw, check_is_file, dump_json, encode, parse_json, re
 from recsmith.jobs.log import Board, has_tensorboard
 from recsmith.learning.policies import TRAINING_SEED, PolicySettings, SplitIteration, SplitRecipe, SplitSettings
 from recsmith.learning.policies.measured import PlacementMeter, evaluator_of
+from recsmith.learning.policies.own_tables import digest_of, own_tables
 from recsmith.learning.policies.tasks import TESTING, PlacementTask, parse_size
 from recsmith.learning.preparation import check_output, import_training
 from recsmith.measuring.folder import lock_folder
@@ -128,6 +129,11 @@ def _check_same(path: Path, found: Raw, wanted: Raw) -> None:
         )
 
 
+def of_tables(own: str | None) -> dict[str, str | None]:
+    """What settings say of a user's tables, so that a run does not go on with others. own: their file or folder."""
+    return {"own": own, "digest": None if own is None else digest_of(own_tables(own))}
+
+
 def iterations_of(planner: PolicyName, settings: PolicySettings, fields: dict[str, Any]) -> int:
     """How many iterations a training has. fields: of its recipe."""
     return _module(planner).recipe_of(settings, fields).iterations
@@ -169,7 +175,7 @@ def learn_policy(
         hardware=meter.hardware.name, device=meter.hardware.device, versions=meter.hardware.versions,
         devices=row.devices, tables=row.tables, tasks=len(tasks), task_seed=TRAINING_SEED, seed=recipe.seed,
         measured=training.measured, iterations=training.iteration, reward=recipe.reward,
-        held_out=held_out(network, meter, judging),
+        held_out=held_out(network, meter, judging), own=settings.own, digest=settings.digest,
     )  # fmt: skip
     kind.save(output, network.tensors, card)
     kind.load(Path(output))
@@ -206,7 +212,7 @@ def learn_splits(
     card = SplitCard(
         cost_model=settings.cost_model, device=settings.device, sizes=settings.sizes, tasks=len(drawn),
         task_seed=TRAINING_SEED, seed=recipe.seed, iterations=training.iteration, judged=len(judging),
-        ahead=module.ahead_of_longest_first(judging, policy),
+        ahead=module.ahead_of_longest_first(judging, policy), own=settings.own, digest=settings.digest,
     )  # fmt: skip
     save_splits(output, policy, card)
     load_splits(output)

@@ -116,11 +116,20 @@ def parse_size(text: str) -> SizeRow:
 
 
 def draw_placement_tasks(
-    row: SizeRow, number: int, seed: int, device: str, global_batch: int, half: str = TESTING
-) -> PlacementTasks:
-    """The first `number` tasks of a row that are not degenerate. half: of the pool, whose tables are drawn."""
+    row: SizeRow, number: int, seed: int, device: str, global_batch: int, half: str = TESTING,
+    tables: tuple[Table, ...] | None = None,
+) -> PlacementTasks:  # fmt: skip
+    """The first `number` tasks of a row that are not degenerate.
+
+    half: of the pool, whose tables are drawn. tables: that are drawn instead of the shared pool's.
+    """
     few = row.devices > MOST_JUDGED
-    pool = [table for table in pool_half(half) if not few or table.features[0].pooling_factor <= FEW_IDS]
+    pool = [table for table in pool_half(half, tables) if not few or table.features[0].pooling_factor <= FEW_IDS]
+    if not pool:
+        raise UsageError(
+            f"row {row} is of tables with at most {FEW_IDS:g} ids a bag, and none of the tables that are drawn has so "
+            f"few; give sizes of up to {MOST_JUDGED} devices"
+        )
     pooling = np.array([table.features[0].pooling_factor for table in pool])
     dims = np.array([table.embedding_dim for table in pool])
     narrow = few or half == TRAINING
@@ -178,9 +187,9 @@ def _mixed(number: int, dim: Table, rows: Table, ids: Table) -> Table:
 
 
 @cache
-def pool_half(half: str) -> tuple[Table, ...]:
-    """The tables of the shared pool that train, those that judge, or both."""
-    tables = shared_pool().tables
+def pool_half(half: str, own: tuple[Table, ...] | None = None) -> tuple[Table, ...]:
+    """The tables of the shared pool that train, those that judge, or both. own: tables in place of that pool."""
+    tables = shared_pool().tables if own is None else own
     order = np.random.default_rng(HALVES_SEED).permutation(len(tables))
     middle = len(tables) // 2
     chosen = {TESTING: order[middle:], BOTH: order}.get(half, order[:middle])

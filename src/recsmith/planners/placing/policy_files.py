@@ -38,7 +38,8 @@ class PolicyCard:
 
     hardware, device, versions: what costs were collected on. devices, tables: of the training tasks. tasks: of
     training. task_seed: of the tasks; seed: of weights and draws. measured: placements that were measured. iterations:
-    that training ran. reward: estimated, or measured.
+    that training ran. reward: estimated, or measured. own: file or folder of the tables, and digest: of them; None of
+    both where they are the shared pool's.
     """
 
     hardware: str
@@ -53,6 +54,8 @@ class PolicyCard:
     iterations: int
     reward: str
     held_out: HeldOutTasks
+    own: str | None = None
+    digest: str | None = None
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,7 @@ class SplitCard:
 
     sizes: of the training tasks, as 4x50. tasks, task_seed: of training. seed: of weights and draws. judged: tasks of
     unseen tables. ahead: the mean share of longest-first's step that the best of 8 episodes saves on them, by the
-    cost model.
+    cost model. own: file or folder of the tables, and digest: of them; None of both where they are the shared pool's.
     """
 
     cost_model: str
@@ -74,6 +74,8 @@ class SplitCard:
     iterations: int
     judged: int
     ahead: float
+    own: str | None = None
+    digest: str | None = None
 
 
 def save_splits(target: str, policy: SplitPolicy, card: SplitCard) -> None:
