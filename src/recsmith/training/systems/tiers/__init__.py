@@ -56,9 +56,13 @@ class Tiers(System):
 
     def change_step(self, run: Any, plan: Plan, step: Any, numbers: int) -> Any:
         """Lookups wait for rows that no cache has."""
-        from recsmith.training.systems.tiers.price import rows_s
+        from recsmith.training.systems.tiers.price import priced_s, rows_s
 
-        return replace(step, rows_s=step.rows_s + rows_s(run, plan)) if is_tiered(run) else step
+        if not is_tiered(run):
+            return step
+        priced = priced_s(run, plan)
+        rows = rows_s(run, plan, max(0.0, step.step_s - priced))
+        return replace(step, embeddings_s=max(0.0, step.embeddings_s - priced), rows_s=step.rows_s + rows)
 
     def told(self, run: Any, told: RunFacts) -> Sequence[SystemTold]:
         """What is in files and in memory, how many lookups find a row there, and how long they wait."""
@@ -73,10 +77,13 @@ class Tiers(System):
         return is_tiered(run)
 
     def kernel_facts(self, run: Any, plan: Plan) -> Mapping[str, Any]:
-        """Rows that the cache of each table holds at least."""
-        from recsmith.training.systems.tiers.shares import least_slots
+        """Rows that the cache of each table holds at least, and the share of them that it holds."""
+        from recsmith.training.systems.tiers.shares import cached_tables, least_slots
 
-        return {"least": least_slots(run, plan)} if is_tiered(run) else {}
+        if not is_tiered(run):
+            return {}
+        shares = {each.table.name: each.share for each in cached_tables(run, plan)}
+        return {"least": least_slots(run, plan), "shares": shares}
 
     def worded_plan(self, run: Any, plan: Plan, device: str) -> tuple[Plan, Mapping[str, Any]] | None:
         """Tables on disk in TorchRec's words, on CPU."""

@@ -24,8 +24,12 @@ def fetch_s(tables: float, ids: float, missed: float) -> float:
     return tables * TABLE_S + ids * CACHED_ID_S + missed * FETCH_S
 
 
-def rows_s(run: Run, plan: Plan) -> float:
-    """Seconds in which lookups of a step wait for rows that no cache has, by the plan's disk or the system's memory."""
+def rows_s(run: Run, plan: Plan, step_s: float = 0.0) -> float:
+    """Seconds by which a step is longer for rows that no cache has, by the plan's disk or the system's memory.
+
+    step_s: of the job without them, in which the disk works where a thread fetches ahead. What cores do for rows is not
+    hidden.
+    """
     cached, hits = cached_tables(run, plan), predicted_hits(run, plan)
     if not cached or hits is None:
         return 0.0
@@ -33,12 +37,19 @@ def rows_s(run: Run, plan: Plan) -> float:
         each.pooling_factor * each.num_poolings for one in cached for each in one.table.features
     )
     tables = math.ceil(len(cached) / plan.cluster.world_size)
-    if "cache" not in parsed(run.rows, "rows")[1]:
-        return fetch_s(tables, ids, 0.0)  # the plan has the tables on disk, and its cost what they wait for
     if plan.cluster.disk is None:
         return fetch_s(tables, ids, ids * (1 - hits))
     found = disk_fetches(stored_plan(run, plan))
-    return fetch_s(tables, ids, 0.0) + (0.0 if found is None else found.longest_s)
+    disk_s = 0.0 if found is None else found.longest_s
+    return fetch_s(tables, ids, 0.0) + (max(0.0, disk_s - step_s) if _waits_ahead(run) else disk_s)
+
+
+def priced_s(run: Run, plan: Plan) -> float:
+    """Seconds of the disk that the plan's cost has in it already: of tables that the plan itself keeps there."""
+    if "cache" in parsed(run.rows, "rows")[1] or plan.cluster.disk is None:
+        return 0.0
+    found = disk_fetches(plan)
+    return 0.0 if found is None else min(found.longest_s, plan.cost.step_s)
 
 
 def tiers_line(run: Run, plan: Plan, memory: Sequence[RankMemory]) -> str:
@@ -52,7 +63,7 @@ def tiers_line(run: Run, plan: Plan, memory: Sequence[RankMemory]) -> str:
     slots = sum(each.share * each.table.weight_bytes for each in cached)
     wait = rows_s(run, plan)
     found = None if plan.cluster.disk is None else disk_fetches(plan)
-    ahead = f", beside the step before (pipeline {AHEAD})" if _waits_ahead(run) else ""
+    ahead = f", the disk's part beside the step before (pipeline {AHEAD})" if _waits_ahead(run) else ""
     by = "a disk as the plan knows it" if found is not None else "a file that the system's memory holds"
     return (
         f"rows: tiered: {counted(len(cached), 'table')} in files in '{folder}', "

@@ -65,12 +65,12 @@ class TieredSequence(BatchedFusedEmbedding):
 
 def _tables_of(
     kernel: Any, config: GroupedEmbeddingConfig, device: Any, pooling: PoolingMode, *, cache: float | None, folder: str,
-    policy: CachePolicy, profile: int, least: Mapping[str, int],
+    policy: CachePolicy, profile: int, least: Mapping[str, int], shares: Mapping[str, float],
 ) -> TieredTables:  # fmt: skip
     """The tables of a kernel, whose rows, columns and features TorchRec has found.
 
     cache, policy: of all tables; without a cache, those of the plan. folder: of the file. profile: batches. least: rows
-    that the cache of a table holds at least.
+    that the cache of a table holds at least. shares: of the rows of each table in its cache, by its name.
 
     Raises:
         UsageError: a table is split by columns, or not in fp32.
@@ -85,7 +85,10 @@ def _tables_of(
     precision = data_type_to_sparse_type(config.data_type)
     if precision != SparseType.FP32:
         raise UsageError(f"rows: tiered keeps tables in fp32, and some are {precision.value}; give them fp32")
-    kept = [_planned(each) if cache is None else (cache, policy == "static") for each in config.embedding_tables]
+    kept = [
+        _planned(each) if cache is None else (shares.get(each.name, cache), policy == "static")
+        for each in config.embedding_tables
+    ]
     return TieredTables(
         names=[table.name for table in config.embedding_tables], rows=kernel._local_rows, columns=kernel._local_cols,
         least=[least.get(table.name, 1) for table in config.embedding_tables],
@@ -155,8 +158,9 @@ class TieredRows(DeviceRows):
     @staticmethod
     def kernel(config: GroupedEmbeddingConfig, pooled: bool, device: torch.device, *, folder: str,
                cache: float | None = None, policy: CachePolicy | None = None, profile: int = PROFILE,
-               least: Mapping[str, int] | None = None) -> Callable[..., nn.Module] | None:  # fmt: skip
-        """A cache for tables that FBGEMM updates in its backward pass, on CPU. least: rows of it by table."""
+               least: Mapping[str, int] | None = None, shares: Mapping[str, float] | None = None,
+               ) -> Callable[..., nn.Module] | None:  # fmt: skip
+        """A cache for tables that FBGEMM updates in its backward pass, on CPU. least, shares: as `_tables_of` has."""
         check_caches(cache, policy, profile)
         if device.type != "cpu" or config.compute_kernel != EmbeddingComputeKernel.FUSED:
             return None
@@ -164,7 +168,10 @@ class TieredRows(DeviceRows):
         if cache is None and not planned:
             return None
         kind = TieredBag if pooled else TieredSequence
-        return partial(kind, folder=folder, cache=cache, policy=policy or "lru", profile=profile, least=least or {})
+        return partial(
+            kind, folder=folder, cache=cache, policy=policy or "lru", profile=profile, least=least or {},
+            shares=shares or {},
+        )  # fmt: skip
 
     def shards(self) -> Iterator[NamedShard]:
         """Whole tables in the file, which is read anew afterwards."""

@@ -11,6 +11,7 @@ from recsmith.sharding import KEY_VALUE
 from recsmith.training.run import Run
 from recsmith.training.run.parts import COPIED
 from recsmith.training.seams.system import batches_of_a_step
+from recsmith.training.systems.tiers.allotting import allotted
 from recsmith.workloads import Table
 
 PROFILE = 1000  # batches whose reads are counted, of policy static
@@ -40,11 +41,16 @@ def cached_tables(run: Run, plan: Plan) -> list[CachedTable]:
     if "cache" in settings:
         static = settings.get("policy") == "static"
         wanted = [CachedTable(tables[each.table], settings["cache"], static) for each in placed]
-    else:
-        stored = {each.table for each in placed if each.compute_kernel == KEY_VALUE.name}
-        wanted = [each for each in cached_tables_of(plan) if each.table.name in stored]
+        held = [least_slots(run, plan)[each.table.name] for each in wanted]
+        shares = allotted(plan.workload, wanted, held, plan.cluster.world_size) if wanted else []
+        return [each._replace(share=share) for each, share in zip(wanted, shares, strict=True)]
+    stored = {each.table for each in placed if each.compute_kernel == KEY_VALUE.name}
     least = least_slots(run, plan)
-    return [each._replace(share=share_of(each, least[each.table.name])) for each in wanted]
+    return [
+        each._replace(share=share_of(each, least[each.table.name]))
+        for each in cached_tables_of(plan)
+        if each.table.name in stored
+    ]
 
 
 def share_of(cached: CachedTable, least: int) -> float:

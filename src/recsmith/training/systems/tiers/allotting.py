@@ -1,0 +1,76 @@
+"""How much of each table its cache holds, where a run says how much of all tables is in memory: by access profiles.
+
+A byte goes to the table where it saves most lookups from the disk. Hits of a table grow with its cache along a curve,
+of which the least concave one above it is climbed, so that what is allotted is the best to within a rung of the curves.
+
+T tables, R rungs
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from recsmith._types import Floats
+from recsmith.problems.cached_lookups import CachedLookups, CachedTable
+from recsmith.workloads import Workload
+
+RUNGS = 48  # of the curve of a table, from the least that it holds to all of its rows, by equal factors
+
+
+def allotted(workload: Workload, cached: Sequence[CachedTable], least: Sequence[int], ranks: int) -> list[float]:
+    """The share of the rows of each table that its cache holds, of as many bytes as under one share for all.
+
+    Args:
+        workload: of which the tables are.
+        cached: the tables, all with that one share.
+        least: rows that the cache of each holds at least, which may be more bytes than the share has.
+        ranks: whose batches a table serves in a step.
+    """
+    rows = np.array([each.table.num_embeddings for each in cached], dtype=np.float64)
+    shares, held = np.array([each.share for each in cached]), np.minimum(np.array(least, dtype=np.float64), rows)
+    if any(each.table.access is None for each in cached):  # nobody knows what a row more would bring
+        return np.maximum(shares, held / rows).tolist()
+    width = np.array([each.table.embedding_dim for each in cached], dtype=np.float64)
+    left = float((shares * rows * width).sum() - (held * width).sum())
+    rungs = np.maximum(held, 1.0)[:, None] * (rows / np.maximum(held, 1.0))[:, None] ** np.linspace(0, 1, RUNGS)
+    hits = _hits(CachedLookups.of(workload, [each.table for each in cached], ranks), rungs, cached)
+    steps = sorted(
+        ((gain / (more * width[table]), table, more) for table in range(len(cached))
+         for gain, more in _concave(rungs[table], hits[table])), key=lambda step: -step[0],
+    )  # fmt: skip
+    for _, table, more in steps:
+        if left <= 0:
+            break
+        taken = min(more, left / width[table])
+        held[table], left = held[table] + taken, left - taken * width[table]
+    return np.minimum(held / rows, 1.0).tolist()
+
+
+def _hits(lookups: CachedLookups, rungs: Floats, cached: Sequence[CachedTable]) -> Floats:
+    """Lookups of a step that find their row, of each table with each cache (T, R)."""
+    made = np.empty_like(rungs)
+    static = np.array([each.static for each in cached])
+    index = np.arange(len(rungs))
+    for rung in range(rungs.shape[1]):
+        found = lookups.reuse.hit_share(index, rungs[:, rung])
+        if static.any():
+            staying = lookups.reuse.staying(index, lookups.lookups, rungs[:, rung])
+            found = np.where(static, lookups.reuse.hot_share(index, staying), found)
+        made[:, rung] = found * lookups.lookups
+    return made
+
+
+def _concave(rows: Floats, hits: Floats) -> list[tuple[float, float]]:
+    """(hits gained, rows more) of each piece of the least concave curve above one, from its first point."""
+    hull: list[tuple[float, float]] = []
+    for point in zip(rows.tolist(), hits.tolist(), strict=True):
+        while len(hull) > 1 and _turns_up(hull[-2], hull[-1], point):
+            hull.pop()
+        if not hull or point[0] > hull[-1][0]:
+            hull.append(point)
+    return [(b[1] - a[1], b[0] - a[0]) for a, b in pairwise(hull)]
+
+
+def _turns_up(first: tuple[float, float], middle: tuple[float, float], last: tuple[float, float]) -> bool:
+    return (middle[1] - first[1]) * (last[0] - first[0]) <= (last[1] - first[1]) * (middle[0] - first[0])
