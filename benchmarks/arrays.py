@@ -1,6 +1,7 @@
 """Arrays: exact losses of members, and models a second together beside in turn.
 
     python benchmarks/arrays.py exact          # losses of 100 steps beside those of members' own runs, 1 and 2 ranks
+    python benchmarks/arrays.py rounding       # 1,000 steps on hot ids: a member, and what one rounding makes of a run
     python benchmarks/arrays.py pairs          # seconds of steps together and alone, in turn, and the gain predicted
     python benchmarks/arrays.py pairs --only small,mlperf
 
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file
 
 from recsmith.jobs.launch import launch
 from recsmith.training import (
@@ -47,6 +49,12 @@ CASES: dict[str, dict[str, Any]] = {  # name, and what differs from `small`
     "dlrm_dcn": {"name": "dlrm_dcn", "cross_rank": 16},
     "widths differ": {"widths": True},
     "1 rank": {"ranks": 1},
+}
+LONG_STEPS = 1000
+ROUNDINGS: dict[str, dict[str, Any]] = {  # what differs from a run of its own, which is first
+    "as it is": {},
+    "alone, with the fused Adam of arrays": {"arguments": {"fused": True}},
+    "alone, with a rate that is 1e-7 of itself higher": {"learning_rate": 0.001 * (1 + 1e-7)},
 }
 NOTES: list[tuple[float, float]] = []  # of this rank: wall and CPU seconds when each step ended
 
@@ -106,6 +114,40 @@ def show_exact(quick: bool) -> None:
                 for a, b in zip(losses_of(Path(name, "array", each)), losses_of(Path(run.output)), strict=True)
             )
         print(f"| {ranks} | {len(alone)} | {array.steps} | {apart:.1e} |", flush=True)
+
+
+def show_rounding(quick: bool) -> None:
+    """How far a member is from its own run, beside what roundings of other kinds make of that run."""
+    with tempfile.TemporaryDirectory() as name:
+        array = an_array(Path(name, "array"), members=2, batch=128, ranks=1, tables=8)
+        words: Any = array.data.train
+        hot = {**words, "features": [{**each, "zipf": 1.2} for each in words["features"]]}
+        array = replace(array, data=replace(array.data, train=hot), metrics=RunMetrics(every=20))
+        array = replace(array, steps=40 if quick else LONG_STEPS)
+        own = members_of(array)["m0"]
+        arms = {kind: replace(_with(own, settings), output=f"{name}/{kind}") for kind, settings in ROUNDINGS.items()}
+        launch("arrays:train_all", {"runs": [run_to_raw(run) for run in (array, *arms.values())]}, ranks=1)
+        folders = {"a member of an array of two": Path(name, "array", "m0")}
+        folders |= {kind: Path(run.output) for kind, run in arms.items()}
+        expected, whole = losses_of(folders["as it is"]), _weights(folders["as it is"])
+        shown = [step for step in (40, 100, 300, 1000) if step <= (array.steps or 0)]
+        print(f"| the run | {' | '.join(f'loss of 20 steps up to {step:,}' for step in shown)} | weights, at the end |")
+        print("|---" * (2 + len(shown)) + "|")
+        for kind, folder in folders.items():
+            if kind == "as it is":
+                continue
+            found, weights = losses_of(folder), _weights(folder)
+            apart = [abs(found[step // 20 - 1] / expected[step // 20 - 1] - 1) for step in shown]
+            most = max(float((weights[key] - whole[key]).abs().max() / whole[key].abs().max()) for key in whole)
+            print(f"| {kind} | {' | '.join(f'{each:.1e}' for each in apart)} | {most:.1e} |", flush=True)
+
+
+def _with(run: Run, settings: dict[str, Any]) -> Run:
+    return replace(run, optimizers=replace(run.optimizers, dense=replace(run.optimizers.dense, **settings)))
+
+
+def _weights(folder: Path) -> dict[str, torch.Tensor]:
+    return load_file(folder / "model" / "weights.safetensors")
 
 
 def pair_on_rank(together: dict[str, Any], alone: list[dict[str, Any]], rounds: int) -> list[dict[str, float]]:
@@ -181,7 +223,7 @@ def show_pairs(only: list[str], rounds: int, rows: Path | None) -> None:
 def main() -> None:
     """One of the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("table", choices=("exact", "pairs"))
+    parser.add_argument("table", choices=("exact", "rounding", "pairs"))
     parser.add_argument("--only", default=",".join(CASES), help="cases, by commas")
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--rows", type=Path)
@@ -189,6 +231,8 @@ def main() -> None:
     chosen = parser.parse_args()
     if chosen.table == "exact":
         show_exact(chosen.quick)
+    elif chosen.table == "rounding":
+        show_rounding(chosen.quick)
     else:
         cases = chosen.only.split(",")
         show_pairs(cases[:1] if chosen.quick else cases, 1 if chosen.quick else chosen.rounds, chosen.rows)
