@@ -69,6 +69,7 @@ def changed_step(pipeline: Any, plan: Plan, ranks: int, step: JobStep, passes: f
         layers_s=work.batches * step.layers_s * (seen + passes * PASS),
         gradients_s=step.gradients_s * (work.batches * follow + 2 * passes),  # sums over ranks are of fp64
         optimizer_s=0.0,
+        rows_s=work.batches * step.rows_s,
         error=ERRORS[name],
     )
 
