@@ -86,7 +86,7 @@ class DryRun:
                 for rank, each in enumerate(self.memory)
             ],
             "step": None if self.step is None else {
-                "step_s": self.step.step_s, **encode(self.step)},
+                "step_s": self.step.step_s, "error": self.step.error, **encode(self.step)},
             "systems": [encode(each) for each in self.systems],
             "checkpoint_bytes": self.checkpoint_bytes,
             "lines": self.lines,
