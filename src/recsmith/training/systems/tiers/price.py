@@ -63,7 +63,8 @@ def tiers_line(run: Run, plan: Plan, memory: Sequence[RankMemory]) -> str:
     slots = sum(each.share * each.table.weight_bytes for each in cached)
     wait = rows_s(run, plan)
     found = None if plan.cluster.disk is None else disk_fetches(plan)
-    ahead = f", the disk's part beside the step before (pipeline {AHEAD})" if _waits_ahead(run) and found is not None else ""
+    hides = found is not None and _waits_ahead(run)
+    ahead = f", the disk's part beside the step before (pipeline {AHEAD})" if hides else ""
     by = "a disk as the plan knows it" if found is not None else "a file that the system's memory holds"
     return (
         f"rows: tiered: {counted(len(cached), 'table')} in files in '{folder}', "
