@@ -1,6 +1,6 @@
 """Loads of blocks of rows: what is counted on a part of data, beside what another part of it asks of ranks.
 
-    python benchmarks/loads.py blocks --movielens FOLDER         # docs/benchmarks/sharding.md; without a folder three sets
+    python benchmarks/loads.py blocks --movielens FOLDER         # without a folder three sets
     python benchmarks/loads.py batches                           # how busy the fullest of 1,000 batches makes a block
     python benchmarks/loads.py memory                            # TorchRec jobs of two ranks: their peak, and as told
     python benchmarks/loads.py bounds --problems 1000            # random problems with blocks: bound and brute force

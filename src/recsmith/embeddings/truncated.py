@@ -1,7 +1,7 @@
 """Truncated tables: fewer columns, zeros in place of the others, and fewer rows, over which a hash distributes ids.
 
-A masked column of a table as it is gives the same vectors, so what an architecture search finds (docs/architecture-search.md) is
-such a table. No projection is trained; mixed_dimension has one.
+A masked column of a table as it is gives the same vectors, so what an architecture search finds
+(docs/architecture-search.md) is such a table. No projection is trained; mixed_dimension has one.
 """
 
 from collections.abc import Sequence

@@ -33,10 +33,11 @@ CONFIG_BYTES = 900_000  # of a run in a ConfigMap, which holds 1 MiB
 class JobPlace:
     """Where a run trains, beside what the run and its plan say.
 
-    name: of the job. nodes: machines. fewest: with which it trains on where others are lost; None: with all. per_node: ranks on each, one a device. gpu: whether these are GPUs. time_s: the
-    longest that the job may run; None where nobody limits it. grace_s: from SIGTERM to the end. restarts: after ranks
-    that failed. memory_bytes, cpus: of a machine; None for what the system gives. image: of containers. volumes:
-    (claim, path) of storage that every machine has. queue: of the system, for jobs that start whole or not at all.
+    name: of the job. nodes: machines. fewest: with which it trains on where others are lost; None: with all. per_node:
+    ranks on each, one a device. gpu: whether these are GPUs. time_s: the longest that the job may run; None where
+    nobody limits it. grace_s: from SIGTERM to the end. restarts: after ranks that failed. memory_bytes, cpus: of a
+    machine; None for what the system gives. image: of containers. volumes: (claim, path) of storage that every machine
+    has. queue: of the system, for jobs that start whole or not at all.
     """
 
     name: str = "recsmith"

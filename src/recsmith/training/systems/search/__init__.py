@@ -1,4 +1,6 @@
-"""Architecture search in one network: widths of tables and layers that pay for their bytes or seconds (docs/architecture-search.md).
+"""Architecture search in one network: widths of tables and layers that pay for their bytes or seconds.
+
+docs/architecture-search.md says how.
 
 tables.py are tables and layers whose choices are learned, step.py is the step that learns them, network.py scores what
 was learned; searching.py is the search of a run, points.py trains what it found beside other widths.

@@ -59,8 +59,8 @@ def numbers(kind: type) -> Any:
 def search_command(run: str, settings: tuple[str, ...], output: str, format_: str, **options: Any) -> None:
     """Search widths of tables and layers of RUN, priced by the planner on your cluster.
 
-    One network is trained that holds all samples; the best ones are written as run files (docs/architecture-search.md). What the
-    folder holds already is not trained again.
+    One network is trained that holds all samples; the best ones are written as run files (docs/architecture-search.md).
+    What the folder holds already is not trained again.
 
     \b
     recsmith search run.yaml --under 40% --price bytes --dry-run

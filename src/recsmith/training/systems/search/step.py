@@ -1,4 +1,4 @@
-"""The step of an architecture search: weights and choices in turn, each on its own samples (docs/architecture-search.md).
+"""The step of an architecture search: weights and choices in turn, each on its own samples.
 
     pipeline: {name: search, steps: 4000, warm_up: 400, coefficient: 0.1, ceiling: 0.4}
 
