@@ -3,6 +3,7 @@
 import json
 import math
 from pathlib import Path
+from statistics import harmonic_mean
 from typing import Any
 
 import pytest
@@ -38,7 +39,7 @@ def run(tmp_path: Path, plan: recsmith.Plan) -> Path:
     folder.mkdir()
     (folder / "run.json").write_text("{}")
     (folder / "plan.json").write_text(dump_json(plan_to_raw(plan)))
-    started = '{"event": "start", "step": 0}\n'
+    started = '{"event": "start", "step": 0, "predicted_step_s": 0.018}\n'
     (folder / "log.jsonl").write_text(started + "".join(line(step) for step in range(10, 101, 10)))
     return folder
 
@@ -64,8 +65,9 @@ def test_a_run_is_told_beside_its_plan_and_followed(tmp_path: Path, run: Path, p
     assert curves["train forward_s"][-1] == [100, 0.008]
     assert plan.cost is not None
     assert (view["plan"]["digest"], view["plan"]["step_s"]) == (plan.digest, plan.cost.step_s)
-    assert view["measured"]["step_s"] == 0.02
-    assert view["measured"]["samples_per_s"] == 1055.0
+    assert view["predicted_s"] == 0.018
+    assert view["measured"]["step_s"] == pytest.approx(0.02)
+    assert view["measured"]["samples_per_s"] == pytest.approx(harmonic_mean(range(1010, 1101, 10)))
     append(run, line(110, step_s=0.5) + line(120)[:-10])  # one that is half written
     append(run, "")
     view = client.ask("GET", "/api/runs/monday").json()

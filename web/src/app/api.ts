@@ -104,7 +104,7 @@ export interface MeasuredStep {
   lines: number; step_s: number; samples_per_s: number | null; data_s: number | null; forward_s: number | null; backward_s: number | null;
 }
 export interface RunView {
-  summary: RunSummary; plan: RunPlan | null; trouble: string; measured: MeasuredStep | null; curves: { name: string; points: [number, number][] }[];
+  summary: RunSummary; plan: RunPlan | null; trouble: string; predicted_s: number | null; measured: MeasuredStep | null; curves: { name: string; points: [number, number][] }[];
   alarms: { step: number; since: number; kind: string; because: string; done: string }[]; damaged: number; more: boolean;
 }
 export interface RunningSummary { id: string; name: string; tables: number; devices: number }

@@ -55,7 +55,7 @@ class Shown {
     const { plan } = view;
     if (plan) this.plan = new Chart("Seconds of every device in a step of the embeddings, as predicted", HEIGHT, (theme) => deviceTimes(plan.cost.per_device, plan.bound_s, theme, undefined, plan.cost.sequences_s ?? 0));
     this.element.append(h("h1", null, view.summary.name), this.state, this.trouble, this.figures,
-      h("p", { class: "note" }, "Measured is a whole step, dense layers and data included; predicted are the embeddings of a step alone, so the two are not the same thing. ",
+      h("p", { class: "note" }, "A whole step has dense layers and data in it; that of the embeddings is what the plan decides. ",
         `Read from ${view.summary.folder}; nothing is written there.`),
       ...this.panels.slice(0, 1).map((each) => this.card(each)),
       h("div", { class: "columns" }, this.panels.slice(1).map((each) => this.card(each))),
@@ -114,7 +114,8 @@ class Shown {
     const loss = this.view.curves.find((curve) => curve.name === "train logloss")?.points.at(-1);
     const shown: [string, string, string][] = [
       ["Predicted, embeddings", seconds(plan?.step_s ?? null), plan ? `${plan.cost_model}; at most ${percent(plan.gap)} above the bound` : ""],
-      ["Measured, whole step", seconds(measured?.step_s ?? null), measured ? `median of the newest ${counted(measured.lines, "line")}` : "no line of training yet"],
+      ["Predicted, whole step", seconds(this.view.predicted_s), this.view.predicted_s === null ? "not told by this job" : "by the job at its start, to a quarter"],
+      ["Measured, whole step", seconds(measured?.step_s ?? null), measured ? `mean of the newest ${counted(measured.lines, "line")}` : "no line of training yet"],
       ["Samples a second", measured?.samples_per_s == null ? "–" : digits(measured.samples_per_s), ""],
       ["Log loss", loss ? loss[1].toFixed(4) : "–", loss ? `at step ${whole(loss[0])}` : ""],
     ];

@@ -13,7 +13,7 @@ from recsmith._types import Ints
 from recsmith.adapters.rank_0 import from_rank_0
 from recsmith.adapters.topology import device_type
 from recsmith.data.same_data import check_same_data
-from recsmith.errors import UsageError
+from recsmith.errors import RecSmithError, UsageError
 from recsmith.plans import Plan
 from recsmith.prediction.job_step import JobStep
 from recsmith.scoring.ranking import grouping
@@ -144,6 +144,20 @@ def _decided(parts: Unsharded, plan: Plan, before: Run | None, *, priced: bool) 
     for system in systems():
         made = system.decide(made)
     return made
+
+
+def predicted_step(made: PreparedRun) -> JobStep | None:
+    """The step as a dry run tells it; None on GPUs, and where the plan's cost model cannot price what the run does."""
+    if made.step is not None:
+        return made.step
+    parts, plan = made.parts, with_collections(made.plan, made.run, made.parts.task)
+    try:
+        own = planned_as_run(made.run, plan, parts.features.repeats)
+        lengths = history_lengths(parts, own.cluster.job_world_size)
+        numbers, alone = numbers_across(parts.task, plan), reads_alone(parts.source)
+        return plain_step(made.run, own, made.shapes, numbers, lengths, read_alone=alone)
+    except RecSmithError:
+        return None
 
 
 def check_data(parts: Unsharded) -> None:

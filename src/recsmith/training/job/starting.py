@@ -28,7 +28,7 @@ from recsmith.training.job.live import LiveState, moved_line
 from recsmith.training.job.log import RunLog
 from recsmith.training.job.models import Unsharded, unsharded
 from recsmith.training.job.plan import agreed_anew, agreed_plan
-from recsmith.training.job.preparing import done_by_rank_0, prepare
+from recsmith.training.job.preparing import done_by_rank_0, predicted_step, prepare
 from recsmith.training.job.resuming import CHECKPOINTS, kept_in
 from recsmith.training.job.sharded import ShardedJob, draw_weights, rank_device, set_steps, settle, shard
 from recsmith.training.optimizers.building import set_schedule
@@ -114,6 +114,8 @@ def prepared(
     for line in said:
         log.say({"note": line})
     facts = {name: fact for each in systems() for name, fact in each.start_facts(run, made.plan).items()}
+    if dist.get_rank() == 0 and (step := predicted_step(made)) is not None:
+        facts["predicted_step_s"] = step.step_s
     took = time.perf_counter() - begun
     log.write("start", {"step": progress.step, "seconds": took, "plan": made.plan.digest, **facts})
     if live is not None:

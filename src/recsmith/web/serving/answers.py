@@ -222,7 +222,7 @@ class RunPlan:
 
 @record
 class MeasuredStep:
-    """Medians of the newest lines of training: seconds of a whole step, dense layers included, and of its parts."""
+    """Means of the newest lines of training: seconds of a whole step, dense layers included, and of its parts."""
 
     lines: int
     step_s: float
@@ -244,12 +244,15 @@ class RunCurve:
 class RunView:
     """A training run to look at while it trains. trouble: why its plan is not shown. damaged: lines that say nothing.
 
+    predicted_s: of a whole step, as the job told it at its start; null on GPUs.
+
     more: whether the log has more than was read by now, which the next look reads.
     """
 
     summary: RunSummary
     plan: RunPlan | None
     trouble: str
+    predicted_s: float | None
     measured: MeasuredStep | None
     curves: tuple[RunCurve, ...]
     alarms: tuple[RunAlarm, ...]

@@ -56,7 +56,8 @@ class RunFolders:
             log = self._log(path)
             plan, trouble = self._plan_of(path)
             return answers.RunView(
-                summary=self._told(key, path, log), plan=plan, trouble=trouble, measured=log.measured(),
+                summary=self._told(key, path, log), plan=plan, trouble=trouble,
+                predicted_s=log.predicted_s, measured=log.measured(),
                 curves=tuple(log.curves()), alarms=tuple(log.alarms[-MOST_ALARMS:]), damaged=log.damaged,
                 more=log.has_more,
             )  # fmt: skip

@@ -7,9 +7,9 @@ anew. Curves keep a bounded number of points: when there are too many, every sec
 import json
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from statistics import median
+from statistics import fmean, harmonic_mean
 from typing import Any, cast
 
 from recsmith.training.results.watched import RunAlarm
@@ -18,7 +18,7 @@ from recsmith.web.serving import answers
 BLOCK = 4 * 2**20  # bytes of a log that one look reads; what is left comes with the next
 LONGEST = 2**20  # bytes of a line; a longer one is damaged
 MOST_POINTS = 1_000  # of a curve
-LATEST = 20  # lines of training, whose median is the measured step
+LATEST = 20  # lines of training, whose mean is the measured step: a window of samples is read within few of them
 CURVES = {  # of each event: the numbers that are told as curves
     "train": ("logloss", "ne", "auc", "samples_per_s", "step_s", "data_s", "forward_s", "backward_s"),
     "test": ("logloss", "ne", "auc"),
@@ -39,6 +39,7 @@ class LogSoFar:
     def _forget(self) -> None:
         self.inode, self.at, self.written = 0, 0, 0.0
         self.step, self.damaged, self.has_more = 0, 0, False
+        self.predicted_s: float | None = None
         self.alarms: list[RunAlarm] = []
         self._curves: dict[str, ThinnedCurve] = {}
         self._latest: list[dict[str, Any]] = []
@@ -79,7 +80,9 @@ class LogSoFar:
             for name in CURVES[event]:
                 if (value := number_of(raw, name)) is not None:
                     self._curves.setdefault(f"{event} {name}", ThinnedCurve()).add(step, value)
-        if event == "train":
+        if event == "start":
+            self.predicted_s = number_of(raw, "predicted_step_s")
+        elif event == "train":
             self._latest = [*self._latest[-LATEST + 1 :], raw]
         elif event in (ALARM, DONE):
             self._alarm(raw, event, step)
@@ -101,18 +104,18 @@ class LogSoFar:
         self.alarms.append(RunAlarm(step=step, since=begun, kind=kind, because=because, done=done))
 
     def measured(self) -> answers.MeasuredStep | None:
-        """The medians of the newest lines of training; None before the first."""
+        """The means of the newest lines of training; None before the first."""
 
-        def middle(name: str) -> float | None:
+        def of_lines(name: str, mean: Callable[[Sequence[float]], float] = fmean) -> float | None:
             values = [value for line in self._latest if (value := number_of(line, name)) is not None]
-            return median(values) if values else None
+            return mean(values) if values and min(values) >= 0 else None
 
-        step = middle("step_s")
+        step = of_lines("step_s")
         if step is None:
             return None
         return answers.MeasuredStep(
-            lines=len(self._latest), step_s=step, samples_per_s=middle("samples_per_s"), data_s=middle("data_s"),
-            forward_s=middle("forward_s"), backward_s=middle("backward_s"),
+            lines=len(self._latest), step_s=step, samples_per_s=of_lines("samples_per_s", harmonic_mean),
+            data_s=of_lines("data_s"), forward_s=of_lines("forward_s"), backward_s=of_lines("backward_s"),
         )  # fmt: skip
 
     def curves(self) -> Iterator[answers.RunCurve]:
