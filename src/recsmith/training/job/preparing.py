@@ -5,6 +5,7 @@ compared with both, systems decide what is open (in the order of seams/system.py
 what is left is compared with the checkpoint. The step that they decide by is that of run_step.py.
 """
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -147,12 +148,16 @@ def _decided(parts: Unsharded, plan: Plan, before: Run | None, *, priced: bool) 
 
 
 def predicted_step(made: PreparedRun) -> JobStep | None:
-    """The step as a dry run tells it; None on GPUs, and where the plan's cost model cannot price what the run does."""
+    """The step as a dry run tells it, of a model that is not sharded yet.
+
+    None on GPUs, and where the plan's cost model cannot price what the run does.
+    """
     if made.step is not None:
         return made.step
     parts, plan = made.parts, with_collections(made.plan, made.run, made.parts.task)
     try:
-        own = planned_as_run(made.run, plan, parts.features.repeats)
+        with warnings.catch_warnings(action="ignore"):  # planning has said how far its cost model reaches
+            own = planned_as_run(made.run, plan, parts.features.repeats)
         lengths = history_lengths(parts, own.cluster.job_world_size)
         numbers, alone = numbers_across(parts.task, plan), reads_alone(parts.source)
         return plain_step(made.run, own, made.shapes, numbers, lengths, read_alone=alone)

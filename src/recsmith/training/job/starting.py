@@ -90,6 +90,7 @@ def prepared(
         return agreed_of_hosts(parts, before, there, saved, changes)
 
     made = prepare(run, dist.get_world_size(), saved=saved, check_by=done_by_rank_0, plan_by=plan_by)
+    predicted = predicted_step(made) if dist.get_rank() == 0 else None
     run, parts, progress = made.run, made.parts, progress_of(saved)
     found = [(system, system.attached(run, parts.task.model)) for system in systems()]
     attached = {system.kept or system.key: each for system, each in found if each is not None}
@@ -114,8 +115,8 @@ def prepared(
     for line in said:
         log.say({"note": line})
     facts = {name: fact for each in systems() for name, fact in each.start_facts(run, made.plan).items()}
-    if dist.get_rank() == 0 and (step := predicted_step(made)) is not None:
-        facts["predicted_step_s"] = step.step_s
+    if predicted is not None:
+        facts["predicted_step_s"] = predicted.step_s
     took = time.perf_counter() - begun
     log.write("start", {"step": progress.step, "seconds": took, "plan": made.plan.digest, **facts})
     if live is not None:
