@@ -114,6 +114,7 @@ def test_it_trains_as_tables_in_memory_do(tmp_path: Path, ranks: int, optimizer:
     assert not list((tmp_path / "rows").iterdir())
     log = [json.loads(line) for line in (Path(tiered.output) / "log.jsonl").read_text().splitlines()]
     assert all(0 < line["predicted_hit_share"] < 1 for line in log if line["event"] == "start")
+    assert all(line["predicted_step_s"] > 0 for line in log if line["event"] == "start")
     shares = [line["hit_share"] for line in log if line["event"] == "train"]
     assert shares
     assert all(0 <= share < 1 for share in shares)
