@@ -57,7 +57,7 @@ WARM, PAIRS, BUSY_S, SAMPLES, CAPTURED, WINDOW = 10, 6, 20.0, 65_536, 40, 16_384
 UNTRIED = ("narrow dense layers", "towers", "a new plan")
 RATE, RATE_BYTES = "200mbit", 200e6 / 8
 LINKED = ("link", "link-dense")
-MOVIELENS = "/work/shared/data/movielens/ml-latest-small"
+MOVIELENS = "ml-latest-small"
 EVEN: Words = {"tables": 6, "rows": 300_000, "ids": 20.0, "ranks": 2, "batch": 1024, "columns": 64}
 JOBS: dict[str, Words] = {
     "lookups": EVEN,
