@@ -37,6 +37,15 @@ def test_the_best_other_place_is_the_first_of_explain(made: recsmith.Plan):
     assert table_cost(made, name).best == others[0]
 
 
+def test_the_best_other_place_is_another():
+    plan = recsmith.plan(recsmith.sample_workload(30, 1, max_bytes=2**28), "h100:4", planner="cost_greedy").plan
+    for now in plan.placements:
+        best = table_cost(plan, now.table).best
+        assert best is not None
+        same = (best.sharding_type, best.compute_kernel, best.widths, best.ranks, best.cache)
+        assert same != (now.sharding_type, now.compute_kernel, now.widths, now.ranks, now.cache)
+
+
 def test_an_unknown_table_is_refused_with_the_nearest(made: recsmith.Plan):
     name = made.placements[0].table
     with pytest.raises(UsageError, match=f"did you mean '{name}'"):

@@ -119,6 +119,12 @@ def test_what_cannot_be_read_is_refused(tmp_path: Path, old: str, new: str, erro
         read(tmp_path, PRINTED.replace(old, new))
 
 
+def test_a_printed_plan_whose_spaces_were_lost_is_refused(tmp_path: Path):
+    squeezed = re.sub("-+", "-", re.sub(" +", " ", PRINTED))
+    with pytest.raises(CorruptFile, match="no table under its header lines up"):
+        read(tmp_path, squeezed)
+
+
 Rectangle = tuple[int, list[int], list[int]]  # rank, corner, size
 FOUR = [0, 1, 2, 3]
 

@@ -60,7 +60,7 @@ def alternatives_to(
 
 
 def _is_no_better(other: Alternative, now: Alternative) -> bool:
-    """Whether it is the table's present option, on ranks that gain nothing."""
+    """Whether it is the table's present placement, or its present option on ranks that gain nothing."""
     same = (other.sharding_type, other.compute_kernel, other.cache) == (
         now.sharding_type,
         now.compute_kernel,
@@ -68,7 +68,7 @@ def _is_no_better(other: Alternative, now: Alternative) -> bool:
     )
     if not same or sorted(other.widths) != sorted(now.widths):
         return False
-    return other.change is None or other.change >= 0
+    return other.change is None or other.change >= 0 or (other.widths, other.ranks) == (now.widths, now.ranks)
 
 
 def _all_options(

@@ -91,6 +91,9 @@ def _folder_of(arguments: tuple[str, ...], *, memory: bool) -> tuple[str | None,
 
     runs = [each for each in arguments if is_run(Path(each))]
     folders = [each for each in arguments if each not in runs and (each.endswith("/") or Path(each).is_dir())]
+    for each in arguments:
+        if each not in folders and each != "-" and not Path(each).suffix and not Path(each).exists():
+            raise UsageError(f"'{each}' is not there; to keep plans in a new folder of this name, write '{each}/'")
     if len(folders) > 1 or (folders and memory):
         wrong = f"{len(folders)} folders" if len(folders) > 1 else f"'{folders[0]}' and --memory"
         raise UsageError(f"plans are kept in one place, and {wrong} were given; name one folder, or --memory alone")

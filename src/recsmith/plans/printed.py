@@ -77,6 +77,11 @@ def read_printed(text: str, source: str) -> RunningPlan:
     shards: dict[str, list[Row]] = {}
     for grid in _grids(text.splitlines()):
         (shards if grid.is_shards else parameters)[grid.module] = grid.rows
+    if not any(parameters.values()):
+        raise CorruptFile(
+            f"'{source}': of the printed plan, no table under its header lines up: give the output of print(plan) as "
+            "it was written, with all spaces and dashes"
+        )
     return plan_of(
         [
             table

@@ -201,6 +201,51 @@ def test_files_are_dropped_anywhere_and_what_was_assumed_is_asked(page: Any):
     assert row[heads.index("Ids a sample")] == "0.25"  # small numbers keep their digits
 
 
+@pytest.mark.parametrize("sign", [",", ";", "\t"])
+def test_columns_of_other_names_are_asked_for(page: Any, sign: str):
+    page.locator("#plan").wait_for()
+    head = ["Feature", "owner", "num_ids", "emb_width", "avg_lookups"]
+    rows = [head, ["a", "x", "1000", "64", "5"], ["b", "y", "20", "32", "1"]]
+    text = "\n".join(sign.join(row) for row in rows)
+    page.evaluate(DROP, [["mine.csv"], [text], "#plan"])
+    asked = page.locator("#read-as")
+    expect(asked).to_contain_text("mine.csv names its columns in its own way. Which is which?")
+    assert asked.locator("select").evaluate_all("all => all.map(each => each.value)") == [
+        "Feature", "num_ids", "emb_width", "avg_lookups",
+    ]  # fmt: skip
+    asked.get_by_label("Ids a sample").select_option("")
+    page.locator("#read-columns").click()
+    expect(asked.get_by_role("alert")).to_have_text("Choose the column of: Ids a sample.")
+    asked.get_by_label("Ids a sample").select_option("num_ids")
+    page.locator("#read-columns").click()
+    expect(asked.get_by_role("alert")).to_contain_text("Two of these are the same column")
+    asked.get_by_label("Ids a sample").select_option("avg_lookups")
+    page.locator("#read-columns").click()
+    expect(page.locator("#read-as .facts")).to_contain_text("2 tables, fp32 (assumed)")
+    expect(page.get_by_label("Workload").locator("option:checked")).to_contain_text("mine · 2 tables")
+
+
+def test_the_costliest_table_is_on_top_of_the_tables_sorted_by_time(page: Any):
+    open_plan(page, "small")
+    seconds = page.evaluate("fetch('/api/plans/small/seconds').then(r => r.json())")["seconds"]
+    table = page.locator(".tables")
+    expect(table).not_to_contain_text("…")
+    table.get_by_role("button", name="Time").click()
+    first = table.locator("tbody tr").first.locator("td").all_inner_texts()
+    costliest = max(seconds, key=seconds.get)
+    assert first[0] == costliest
+    assert first[table.locator("thead th").all_inner_texts().index("Time")] == format_time(seconds[costliest])
+
+
+def test_a_plan_for_another_number_of_devices_is_named_by_it(page: Any):
+    open_plan(page, "small")
+    page.get_by_label("Devices", exact=False).and_(page.locator("input[type=range]")).focus()
+    page.keyboard.press("ArrowRight")
+    page.locator("#replan-whatif").click()
+    page.wait_for_url(re.compile("8-devices"))
+    expect(page.locator("h1")).to_contain_text("on 8 devices")
+
+
 def test_a_pasted_log_is_compared_with_a_new_plan(page: Any):
     page.locator("#plan").wait_for()
     page.evaluate(PASTE, bare("mixed"))
@@ -278,8 +323,7 @@ def test_hosts_fold_and_the_map_is_one_stop_of_tab_with_arrows_inside(page: Any)
     assert not page.evaluate("document.activeElement.classList.contains('block')")
     heights = "[...document.querySelectorAll('.block')].map(b => b.style.height).join()"
     before = page.evaluate(heights)
-    with page.expect_response("**/seconds"):
-        page.get_by_label("Blocks as high as their").select_option("seconds")
+    page.get_by_label("Blocks as high as their").select_option("seconds")
     page.wait_for_function(f"{heights} !== {json.dumps(before)}")
 
 

@@ -185,6 +185,7 @@ def test_nothing_outlives_the_server(number: signal.Signals):
         (("--host", "0.0.0.0"), "can be reached from other machines"),
         (("--host", "nowhere.invalid", "--allow-network"), "cannot listen on nowhere.invalid"),
         (("missing.json",), "cannot read 'missing.json'"),
+        (("missing",), "'missing' is not there; to keep plans in a new folder of this name, write 'missing/'"),
     ],
 )
 def test_what_is_not_served(words: tuple[str, ...], said: str):

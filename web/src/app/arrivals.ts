@@ -3,10 +3,11 @@
 
 import { api, type Opened } from "./api";
 import { h } from "../dom";
+import { ownColumns, type Rows } from "./columns";
 import { say, sayAt, onlyShows } from "./controls";
 
-/** A file with what the server read in it, or with the reason why it could not. */
-export interface Arrival { file: string; opened: Opened | null; error: string }
+/** A file with what the server read in it, or with the reason why it could not. rows: of a table file that names its columns in its own way. */
+export interface Arrival { file: string; opened: Opened | null; error: string; rows: Rows | null }
 
 /** Shows on the first page what has come in. isNew: whether it was not shown before. */
 type Show = (all: Arrival[], isNew: boolean) => void;
@@ -36,7 +37,7 @@ export async function take(files: File[], x: number, y: number): Promise<void> {
     return;
   }
   const wrong = all.filter((each) => each.error);
-  if (isThere() || wrong.length < all.length) {
+  if (isThere() || wrong.length < all.length || wrong.some((each) => each.rows)) {
     [latest, isNew] = [all, !isThere()];
     if (isNew) location.hash = "#/";
     else show(all, true);
@@ -45,9 +46,9 @@ export async function take(files: File[], x: number, y: number): Promise<void> {
 
 async function read(file: File): Promise<Arrival> {
   try {
-    return { file: file.name, opened: await api.open(file, null), error: "" };
+    return { file: file.name, opened: await api.open(file, null), error: "", rows: null };
   } catch (error) {
-    return { file: file.name, opened: null, error: (error as Error).message };
+    return { file: file.name, opened: null, error: (error as Error).message, rows: await ownColumns(file) };
   }
 }
 

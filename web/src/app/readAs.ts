@@ -3,6 +3,7 @@
 import { api, type Choices, type Opened, type RunningSummary, type WorkloadSummary } from "./api";
 import { h, replace, type Child } from "../dom";
 import type { Arrival } from "./arrivals";
+import { columnForm } from "./columns";
 import { button, field, select } from "./controls";
 import { chosen, clusterWord } from "./chosen";
 import { counted, whole } from "./format";
@@ -13,7 +14,7 @@ export interface Page { offered: Choices; changed: (workload: WorkloadSummary) =
 
 export function arrivalList(all: Arrival[], page: Page): HTMLElement {
   return h("ul", { class: "arrivals", id: "read-as" }, all.map((each) =>
-    h("li", null, each.opened ? opened(each.opened, page) : h("p", { class: "error", role: "alert" }, each.error))));
+    h("li", null, each.opened ? opened(each.opened, page) : each.rows ? columnForm(each.file, each.rows) : h("p", { class: "error", role: "alert" }, each.error))));
 }
 
 function opened(found: Opened, page: Page): HTMLElement {

@@ -32,8 +32,10 @@ export function pinOf(edit: Edit, table: TableData): Pin {
 
 /** Start a search for the problem of a plan, changed, under rules; the page goes there. */
 export async function replan(edit: Edit, rules: Rules | null, changes: Changes): Promise<void> {
+  const { name, workload } = edit.view.summary;
+  const devices = (changes.hosts ?? 1) * (changes.local_world_size ?? 0);
   await search({
-    plan: edit.id, name: `${edit.view.summary.name}, planned anew`, time_limit_s: null, planner: "auto",
+    plan: edit.id, name: devices ? `${workload || "tables"} on ${counted(devices, "device")}` : `${name}, planned anew`, time_limit_s: null, planner: "auto",
     cost_model: edit.view.summary.cost_model, ...(rules ? { constraints: rules } : {}),
     ...(Object.keys(changes).length ? { changes } : {}),
   });

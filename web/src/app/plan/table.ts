@@ -2,12 +2,14 @@
 
 import type { TableData } from "../api";
 import { h, replace } from "../../dom";
-import { button, field } from "../controls";
-import { bytes, counted, digits, whole } from "../format";
+import { button, field, say } from "../controls";
+import { bytes, counted, digits, seconds, whole } from "../format";
 import type { Edit } from "./edit";
 
 const STEP = 100; // rows that are shown at once
-const NUMBERS = ["Rows", "Columns", "Weights", "Ids a sample", "Pieces"]; // columns of numbers, aligned right
+const TIME = "Time";
+const AT_ONCE = 200; // tables whose times are asked for with the page; those of more, by the head of their column
+const NUMBERS = ["Rows", "Columns", "Weights", TIME, "Ids a sample", "Pieces"]; // columns of numbers, aligned right
 
 type Column = [string, (table: TableData) => string | number, ((table: TableData) => string)?];
 
@@ -19,6 +21,14 @@ export function shardTable(edit: Edit): HTMLElement {
     return found;
   };
   let ranks = places();
+  const times = new Map<TableData, number>();
+  const time = async (): Promise<void> => {
+    if (times.size) return;
+    await edit.time();
+    for (const { table, seconds: s } of edit.pieces) times.set(table, Math.max(s, times.get(table) ?? 0));
+    draw();
+  };
+  const trouble = (error: Error) => say(error.message);
   const where = (table: TableData) =>
     table.movable ? `${table.span > 1 ? "from device " : ""}${(ranks.get(table) ?? []).slice(0, 12).join(", ")}` : "every device";
   const columns: Column[] = [
@@ -26,6 +36,7 @@ export function shardTable(edit: Edit): HTMLElement {
     ["Rows", (table) => table.rows, (table) => whole(table.rows)],
     ["Columns", (table) => table.columns],
     ["Weights", (table) => table.weight_bytes, (table) => bytes(table.weight_bytes)],
+    [TIME, (table) => times.get(table) ?? 0, (table) => (times.has(table) ? seconds(times.get(table)!) : "…")],
     ["Ids a sample", (table) => table.ids, (table) => digits(table.ids)],
     ["Sharding", (table) => table.sharding_type, (table) => table.sharding_type.replaceAll("_", " ")],
     ["Kernel", (table) => table.compute_kernel],
@@ -47,15 +58,16 @@ export function shardTable(edit: Edit): HTMLElement {
       return (x < y ? -1 : x > y ? 1 : 0) * (down ? -1 : 1);
     });
     replace(head, columns.map(([name], i) => h("th", { scope: "col", class: NUMBERS.includes(name) ? "number-cell" : null, "aria-sort": i === sorted ? (down ? "descending" : "ascending") : "none" },
-      button(name, () => { [sorted, down] = [i, i === sorted ? !down : i > 0]; draw(); }, "quiet"))));
+      button(name, () => { if (name === TIME) void time().catch(trouble); [sorted, down] = [i, i === sorted ? !down : i > 0]; draw(); }, "quiet"))));
     replace(body, found.slice(0, most).map((table) => h("tr", null, columns.map(([name, value, words]) =>
       h("td", { class: NUMBERS.includes(name) ? "number-cell" : null }, words ? words(table) : value(table))))));
-    replace(foot, h("span", { class: "note" }, `${counted(Math.min(most, found.length), "table")} of ${whole(found.length)}`),
+    replace(foot, h("span", { class: "note" }, `${counted(Math.min(most, found.length), "table")} of ${whole(found.length)}. Time: as planned, how much faster its device would be without the table.`),
       found.length > most ? button("Show more", () => { most += STEP; draw(); }, "plain") : null);
   }
 
   edit.onChange(() => { ranks = places(); draw(); });
   draw();
+  if (tables.length <= AT_ONCE) void time().catch(trouble);
   return h("div", null, field("Search", search),
     h("div", { class: "scroll tall", tabindex: 0, role: "region", "aria-label": "Tables" }, h("table", { class: "tables" }, h("thead", null, head), body)), foot);
 }
