@@ -13,7 +13,9 @@ from recsmith.problems.stashing import StashedBytes
 from recsmith.reports.layout import Grid, grid, line
 from recsmith.units import counted, format_size, format_time
 
+NO_BREAK = "\u00a0"
 BAR = 10  # characters of a picture's full device
+COLUMNS = 3  # kinds of bytes that have a column of their own, so that 80 characters hold all
 
 
 def step_memory_report(memory: StepMemory) -> RenderableType:
@@ -36,16 +38,19 @@ def step_memory_report(memory: StepMemory) -> RenderableType:
 
 
 def _phases_grid(memory: StepMemory, rank: int) -> Grid:
-    """A row a phase: its bytes by kind, and a bar as long as its share of the device; kinds without bytes are left."""
+    """A row a phase: its bytes by the kinds that have most, and a bar as long as its share of the device."""
     schedule = memory.schedule
-    used = [k for k in range(len(KINDS)) if schedule.bytes[:, k, rank].any()]
-    made = grid(left=("phase", "of the device"), right=("together", *(KINDS[k] for k in used)))
+    most = schedule.bytes[:, :, rank].max(axis=0)
+    used = sorted(sorted(range(len(KINDS)), key=lambda k: -int(most[k]))[:COLUMNS])
+    made = grid(left=("phase", "of the device"), right=("together", *(KINDS[k] for k in used), "the rest"))
     room = int(schedule.capacity[rank])
     for p, phase in enumerate(PHASES):
         total = int(schedule.totals[p, rank])
-        cells = [format_size(int(schedule.bytes[p, k, rank])) if schedule.bytes[p, k, rank] else "" for k in used]
+        own = [int(schedule.bytes[p, k, rank]) for k in used]
+        cells = [format_size(each) if each else "" for each in (*own, total - sum(own))]
         full = "█" * min(BAR, round(BAR * total / room)) or "▏"
-        made.add_row(phase, f"{full:<{BAR}} {total / room:.0%}", format_size(total), *cells)
+        bar = f"{full:<{BAR}} {total / room:>4.0%}".replace(" ", NO_BREAK)
+        made.add_row(phase.replace(" ", NO_BREAK), bar, format_size(total).replace(" ", NO_BREAK), *cells)
     return made
 
 
