@@ -2,7 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -32,7 +32,7 @@ from recsmith.training.job.models import Unsharded
 from recsmith.training.job.plan_rules import check_loadable, plan_limits
 from recsmith.training.run import MADE_HERE, Run
 from recsmith.training.run.refusals import check_together, device_parts
-from recsmith.training.seams.system import batches_of_a_step, systems
+from recsmith.training.seams.system import batches_of_a_step
 from recsmith.training.sources import first_batch
 from recsmith.training.tables.plain import configs_of, features_of
 from recsmith.workloads import AccessProfile, Workload
@@ -97,21 +97,18 @@ def plan_here(parts: Unsharded, ranks: int, ranks_per_host: int, before: Plan | 
         return plan_as_torchrec(run, model, cluster, lookups, batch_size)
     names = [config.name for config in configs_of(model) if isinstance(config, EmbeddingConfig)]
     limits = plan_limits(run, before, sequences=names, device=device_type(), hosts=cluster.hosts)
-    return _auto_plan(run, model, cluster, batch_size, lookups, limits, _access(parts, sample), before)
+    return _auto_plan(run, model, cluster, batch_size, lookups, limits, _access(parts), before)
 
 
-def _access(parts: Unsharded, sample: Batch) -> dict[str, AccessProfile]:
-    """How often rows are read, of tables where a plan's price rests on it: those with caches, and repeated ids."""
-    run, model = parts.run, parts.task
-    if any(system.counts_reads(run) for system in systems()):
-        return access_of_tables(model, first_batch(parts.source, COUNTED, shuffle=True), configs_of(model))
-    return {} if run.model.index_dedup == "off" else access_of_sequences(model, sample)
+def _access(parts: Unsharded) -> dict[str, AccessProfile]:
+    """How often the rows of each table are read, counted in samples of all of the data."""
+    return access_of_tables(parts.task, first_batch(parts.source, COUNTED, shuffle=True))
 
 
 def tables_of_run(parts: Unsharded, ranks: int) -> Workload:
     """The tables of a run as so many ranks look them up, with the ids that an auto plan counts."""
     run, model, sample = parts.run, parts.task, first_batch(parts.source, COUNTED)
-    batch_size, access = _batch_size(run, ranks), access_of_sequences(model, sample)
+    batch_size, access = _batch_size(run, ranks), _access(parts)
     made = _workload(run, model, batch_size, _lookups(parts, sample, batch_size))
     return replace(
         made, tables=tuple(replace(table, access=access.get(table.name, table.access)) for table in made.tables)
@@ -213,17 +210,15 @@ def _lookups(parts: Unsharded, sample: Batch, batch_size: int) -> dict[str, Para
     }
 
 
-def access_of_sequences(model: nn.Module, sample: Batch) -> dict[str, AccessProfile]:
-    """How often the rows of sequence tables are read, counted in a batch of the data; where they lie is left open."""
-    return access_of_tables(model, sample, [each for each in configs_of(model) if isinstance(each, EmbeddingConfig)])
+def access_of_tables(model: nn.Module, sample: Batch) -> dict[str, AccessProfile]:
+    """How often the rows of tables are read, counted in a batch of the data; where they lie is left open.
 
-
-def access_of_tables(model: nn.Module, sample: Batch, configs: Iterable[Any]) -> dict[str, AccessProfile]:
-    """The same of some tables of a model; none of tables with raw ids, and of features whose distinct bags are read."""
+    Raw ids have no rows yet. Of features whose distinct bags alone are looked up, it is these that are counted.
+    """
     features, found = features_of(model), dict[str, AccessProfile]()
-    bags, left_out = features.bags(sample), {*features.raw, *features.repeats}
-    for config in configs:
-        if not {*config.feature_names} & left_out:
+    bags = features.bags(sample)
+    for config in configs_of(model):
+        if not {*config.feature_names} & {*features.raw}:
             ids = np.concatenate([bags[feature].values for feature in config.feature_names])
             counted = access_of_ids(ids, config.num_embeddings)
             if counted is not None:

@@ -300,10 +300,6 @@ class System:
     def check_goes_on(self, before: Any, run: Any) -> None:
         """Raise where a run cannot go on from a checkpoint of `before`."""
 
-    def counts_reads(self, run: Any) -> bool:
-        """Whether a plan that is made for the run must know how often the data reads rows."""
-        return False
-
     def kernel_facts(self, run: Any, plan: Plan) -> Mapping[str, Any]:
         """What the kernels of the run's row store are told beside its settings."""
         return {}

@@ -72,10 +72,6 @@ class Tiers(System):
             (SystemTold(key=self.key, on=True, said=tiers_line(run, told.plan, told.memory)),) if is_tiered(run) else ()
         )
 
-    def counts_reads(self, run: Any) -> bool:
-        """Hits of caches follow from it."""
-        return is_tiered(run)
-
     def kernel_facts(self, run: Any, plan: Plan) -> Mapping[str, Any]:
         """Rows that the cache of each table holds at least, and the share of them that it holds."""
         from recsmith.training.systems.tiers.shares import cached_tables, least_slots
