@@ -32,7 +32,7 @@ def measured(run: Run) -> str:
     return "sim"
 
 
-POLICY = ["--hardware", "-o --output", "--row", "--tasks", "--seed", "--budget", "--force"]
+POLICY = ["--hardware", "-o --output", "--row", "--tasks", "--tables", "--seed", "--budget", "--force"]
 
 
 def test_the_words_are_frozen() -> None:
@@ -50,6 +50,7 @@ def test_the_words_are_frozen() -> None:
             "-o --output",
             "--sizes",
             "--tasks",
+            "--tables",
             "--iterations",
             "--imitation",
             "--updates",

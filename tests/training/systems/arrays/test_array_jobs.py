@@ -232,7 +232,8 @@ def test_an_array_goes_on_without_the_member_that_has_ended(trained: dict[str, t
     assert result["complete"]
     assert result["members"]["broken"] == trained["broken"][1]["members"]["broken"]
     here, there = (weights(f"{trained[each][0].output}/sound") for each in ("broken", "broken resumed"))
-    assert all(np.array_equal(here[key], there[key]) for key in here)
+    for key in here:  # not to the bit: on some processors a batched product rounds as its number of members has it
+        np.testing.assert_allclose(there[key], here[key], rtol=0, atol=1e-6 * np.abs(here[key]).max(), equal_nan=False)
     assert not Path(run.output, "broken", "model").exists()
 
 

@@ -181,9 +181,10 @@ def test_the_command_says_what_came_of_it(trained: Path, tmp_path: Path) -> None
     done = CliRunner().invoke(refit_command, [*options, "--test", str(tmp_path / "test.json")])
     assert done.exit_code == 0, done.output
     lines = done.stdout.splitlines()
-    assert lines[0].startswith("1,000 samples: log loss ")
-    assert "above the least" in lines[1]
-    assert [line.split()[0] for line in lines[2:]] == ["old", "new"]
+    assert lines[0].startswith("log loss of a held-out fifth by damping: old: ")
+    assert lines[1].startswith("1,000 samples: log loss ")
+    assert "above the least" in lines[2]
+    assert [line.split()[0] for line in lines[3:]] == ["old", "new"]
     again = CliRunner().invoke(refit_command, [*options, "--format", "json"])
     assert again.exit_code == 0, again.output
     raw = json.loads(again.stdout)

@@ -28,7 +28,7 @@ ERRORS = {"progressive_lbfgs": 0.5, "dance": 1.0}
 
 
 @record
-class StepWork:
+class PassWork:
     """The first step. batches: of a rank. samples: of all ranks. usual, most: passes. kept: batches at once, later."""
 
     batches: int
@@ -39,7 +39,7 @@ class StepWork:
     growth: float
 
 
-def step_work(pipeline: Any, batch: int, ranks: int) -> StepWork:
+def step_work(pipeline: Any, batch: int, ranks: int) -> PassWork:
     """What the first step of a run's pipeline does. batch: samples of a rank."""
     name, words = _settings(pipeline)
     batches = max(1, min(words["most"], math.ceil(words["samples"] / (batch * ranks))))
@@ -50,7 +50,7 @@ def step_work(pipeline: Any, batch: int, ranks: int) -> StepWork:
     else:
         dots = 2 * DOTS * min(1.0, math.ceil(words["tested"] / batch) / batches)
         usual, most = 2 * GRADIENT + dots, GRADIENT + searched + dots
-    return StepWork(
+    return PassWork(
         batches=batches, samples=samples, usual=usual, most=most, kept=words["most"], growth=words["growth"]
     )  # fmt: skip
 

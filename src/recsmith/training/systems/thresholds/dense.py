@@ -49,7 +49,7 @@ class DenseThresholds:
         self.of: dict[str, ParameterState] = {}
         self.warm_up: WarmUp | None = None
         if settings.warm_up is not None:
-            self.warm_up = WarmUp(settings.dense)
+            self.warm_up = WarmUp(settings.dense, settings.ladder)
             self.warm_up.listen(model)
         self.buckets = 0  # that this rank has summed: ranks that differ in it are not in the same step
 

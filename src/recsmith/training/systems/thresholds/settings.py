@@ -151,6 +151,11 @@ class Thresholded:
         """TorchRec's where all columns cross; they see no samples, and so choose none."""
         return self.columns.codecs() if self.pooled is None else None
 
+    @property
+    def ladder(self) -> tuple[int, float, float]:
+        """Of a warm-up: steps of a window, the share by which the loss must fall in one, and by what it is divided."""
+        return WINDOW, LEVEL, RUNG
+
     def attach(self, model: Any) -> GradientHook | None:
         """Send pooled embeddings by their largest columns, and sum dense gradients by a hook; nothing on one rank."""
         import torch.distributed as dist

@@ -11,14 +11,18 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from recsmith.training.systems.thresholds.settings import LEVEL, RUNG, WINDOW
+Ladder = tuple[int, float, float]
 
 
 class WarmUp:
-    """The share of a step, the same on every rank. target: where it ends."""
+    """The share of a step, the same on every rank.
 
-    def __init__(self, target: float) -> None:
+    target: where it ends. ladder: steps of a window, what its loss falls by at least, by what the share is divided.
+    """
+
+    def __init__(self, target: float, ladder: Ladder) -> None:
         self.target, self.share = target, 1.0
+        self.window, self.level, self.rung = ladder
         self.before, self.steps = math.inf, 0  # mean loss of the window before, steps of this one
         self.sum: Tensor | float = 0.0  # of this rank's losses in it
 
@@ -33,15 +37,15 @@ class WarmUp:
 
     def changed(self) -> bool:
         """Whether the share falls now; asked by every rank in every step, and told to all where a window ends."""
-        if self.steps < WINDOW:
+        if self.steps < self.window:
             return False
         mean = torch.as_tensor(self.sum, dtype=torch.float64).reshape(1) / (self.steps * dist.get_world_size())
         dist.all_reduce(mean)
         loss, self.sum, self.steps = float(mean), 0.0, 0
-        level = loss > self.before * (1 - LEVEL)
+        level = loss > self.before * (1 - self.level)
         self.before = loss
         if level:
-            self.share = max(self.target, self.share / RUNG)
+            self.share = max(self.target, self.share / self.rung)
         return level
 
     def state(self) -> Tensor:
