@@ -35,6 +35,7 @@ def test_sessions_do_not_see_each_other(client: Client, plan_text: str):
 def test_nobody_else_gets_in(client: Client, path: str, headers: dict[str, str]):
     assert client.bare("GET", path, headers=headers).status_code == 401
     assert client.bare("GET", path, params={"token": f"{TOKEN}x"}, headers=headers).status_code == 401
+    assert "recsmith serve FOLDER" in client.bare("GET", "/", headers=headers).text  # what to do, in words
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,21 @@ HEADERS = {
     "cache-control": "no-store",
 }
 SAFE = ("GET", "HEAD")  # methods that change nothing
-CLOSED = "This page is opened by the address that `recsmith serve` printed, with its token; open that address again."
+CLOSED = """<!doctype html>
+<html lang="en">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>RecSmith: open it by its address</title>
+<main>
+<h1>Open this page by the address that was printed</h1>
+<p>Each start of <code>recsmith serve</code> prints an address with a token of its own, and this tab has none of it.</p>
+<ul>
+<li>If it runs, open the address that stands in its terminal.</li>
+<li>If it has ended, start it again with the folder that it had: <code>recsmith serve FOLDER</code>.</li>
+</ul>
+<p>Plans, and moves that were not kept yet, are in that folder.</p>
+</main>
+</html>
+"""
 
 
 class Guard:
@@ -108,7 +122,7 @@ class Guard:
 def _closed(path: str) -> Response:
     if path.startswith("/api/"):
         return _said(401, "this request has no session; send the token that was printed, or open its address")
-    return HTMLResponse(f"<!doctype html><title>RecSmith</title><p>{CLOSED}", status_code=401)
+    return HTMLResponse(CLOSED, status_code=401)
 
 
 def _said(status: int, sentence: str) -> Response:
