@@ -254,7 +254,7 @@ def peaks(names: list[str]) -> None:
     print("|---|---|---|---|---|---|")
     for name, line in zip(chosen, said.stdout.splitlines()[-len(chosen) :], strict=True):
         seen, found = json.loads(line), step_memory(plan_of(PEAKS[name]), dense_bytes_of(PEAKS[name]))
-        told = dict(zip(PHASES, found.schedule.totals[:, 0].tolist(), strict=True))
+        told: dict[str, float] = dict(zip(map(str, PHASES), found.schedule.totals[:, 0].tolist(), strict=True))
         told["lookup"] = max(told["lookup"], told["output all-to-all"])
         told["embedding update"] = max(told["embedding update"], told["gradient all-to-all"])
         phase, at = (max(MEASURED, key=lambda each: sizes[each]) for sizes in (told, seen))

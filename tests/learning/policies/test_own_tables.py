@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import recsmith
-from recsmith.errors import UsageError
+from recsmith.errors import CorruptFile, UsageError
 from recsmith.learning.policies import SplitSettings
 from recsmith.learning.policies.learn import of_tables
 from recsmith.learning.policies.own_tables import digest_of, own_tables
@@ -83,7 +83,7 @@ def test_folders_without_enough_tables_are_refused(files: dict[str, Any], words:
             recsmith.save_workload(
                 recsmith.Workload(batch_size=64, optimizer="sgd", tables=some_tables(content)), tmp_path / name
             )
-    with pytest.raises((UsageError, recsmith.errors.CorruptFile), match=words):
+    with pytest.raises((UsageError, CorruptFile), match=words):
         own_tables(str(tmp_path))
 
 

@@ -129,7 +129,7 @@ def _check_same(path: Path, found: Raw, wanted: Raw) -> None:
         )
 
 
-def of_tables(own: str | None) -> dict[str, str | None]:
+def of_tables(own: str | None) -> dict[str, Any]:
     """What settings say of a user's tables, so that a run does not go on with others. own: their file or folder."""
     return {"own": own, "digest": None if own is None else digest_of(own_tables(own))}
 
