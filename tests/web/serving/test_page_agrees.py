@@ -199,7 +199,7 @@ def test_other_numbers_of_devices_are_whole_hosts_as_in_a_sweep(page: Any):
     assert (sent["hosts"], sent["local_world_size"]) == (2, 8)
     point = recsmith.sweep("dlrm-v2", devices=[16], device=["h100"], planner="size_greedy").points[0]
     assert (point.hosts, point.per_host) == (2, 8)
-    page.get_by_role("heading", name="planned anew").wait_for(timeout=180_000)
+    page.get_by_role("heading", name="on 16 devices").wait_for(timeout=180_000)
 
 
 def test_a_full_device_is_named_and_a_reserve_offered(page: Any):
@@ -332,7 +332,7 @@ def test_numbers_stand_right_and_the_last_row_is_whole(page: Any):
       .map((each) => getComputedStyle(each).textAlign)""")
     heads = page.locator(".tables thead th").all_inner_texts()
     assert [heads[i] for i, each in enumerate(aligned) if each == "right"] == [
-        "Rows", "Columns", "Weights", "Ids a sample", "Pieces"]  # fmt: skip
+        "Rows", "Columns", "Weights", "Time", "Ids a sample", "Pieces"]  # fmt: skip
     bottom = page.evaluate("""() => {
       const scroll = document.querySelector('.scroll.tall');
       scroll.scrollTop = scroll.scrollHeight;
