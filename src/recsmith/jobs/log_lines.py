@@ -45,7 +45,10 @@ def speed_over(file: Path, lines: Sequence[dict[str, Any]]) -> float:
 
     A window of samples is read within few steps, so the usual line has none of it. Lines are of as many steps each.
     """
-    return statistics.harmonic_mean([logged_number(file, line, "samples_per_s") for line in lines])
+    speeds = [logged_number(file, line, "samples_per_s") for line in lines]
+    if min(speeds) < 0:
+        raise CorruptFile(f"'{file}': samples_per_s of a line is {min(speeds):g}; it is 0 or more; the line is damaged")
+    return statistics.harmonic_mean(speeds)
 
 
 def lacking(file: Path, error: Exception) -> CorruptFile:

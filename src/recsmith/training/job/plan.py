@@ -22,6 +22,7 @@ from recsmith.adapters.workload import read_workload
 from recsmith.clusters import Cluster
 from recsmith.costs.neural.model import NeuralCostModel
 from recsmith.data import Batch
+from recsmith.data.deduplication import deduplicated
 from recsmith.errors import Infeasible, NoPlanFound, PlanMismatch
 from recsmith.jobs.local_cluster import this_cluster
 from recsmith.planning.simulate import price
@@ -101,8 +102,8 @@ def plan_here(parts: Unsharded, ranks: int, ranks_per_host: int, before: Plan | 
 
 
 def _access(parts: Unsharded) -> dict[str, AccessProfile]:
-    """How often the rows of each table are read, counted in samples of all of the data."""
-    return access_of_tables(parts.task, first_batch(parts.source, COUNTED, shuffle=True))
+    """How often the rows of each table are read, counted in samples from some places of the data."""
+    return access_of_tables(parts.task, first_batch(parts.source, COUNTED, shuffle=True, window=16 * COUNTED))
 
 
 def tables_of_run(parts: Unsharded, ranks: int) -> Workload:
@@ -216,7 +217,7 @@ def access_of_tables(model: nn.Module, sample: Batch) -> dict[str, AccessProfile
     Raw ids have no rows yet. Of features whose distinct bags alone are looked up, it is these that are counted.
     """
     features, found = features_of(model), dict[str, AccessProfile]()
-    bags = features.bags(sample)
+    bags = features.bags(deduplicated(sample, [(name,) for name in features.repeats if name in sample.ids]))
     for config in configs_of(model):
         if not {*config.feature_names} & {*features.raw}:
             ids = np.concatenate([bags[feature].values for feature in config.feature_names])

@@ -11,6 +11,7 @@ from recsmith._components import make, parsed
 from recsmith._types import Ints
 from recsmith.data import Batch, Dataset, open_dataset, spec_from_raw
 from recsmith.data.columns.rows import check_vocabularies
+from recsmith.data.order import WINDOW
 from recsmith.data.source import by_rows
 from recsmith.errors import UsageError
 from recsmith.training.run import Run
@@ -108,15 +109,23 @@ def first_lengths(source: BatchSource, feature: str, ranks: int, size: int) -> I
     return first_batch(source, count, shuffle=shuffle).ids[feature].lengths.astype(np.int64)
 
 
-def first_batch(source: BatchSource, size: int, *, shuffle: bool = False) -> Batch:
+def first_batch(source: BatchSource, size: int, *, shuffle: bool = False, window: int = WINDOW) -> Batch:
     """The first samples of a source, to count in. shuffle: those that training takes first of a dataset.
+
+    window: samples that are shuffled together, all of which are read.
 
     Raises:
         UsageError: there are none.
     """
     if isinstance(source, DatasetSource):
         with source.dataset.batches(
-            rank=0, world_size=1, batch_size=size, seed=source.seed, shuffle=shuffle, together=source.data.keep_together
+            rank=0,
+            world_size=1,
+            batch_size=size,
+            seed=source.seed,
+            shuffle=shuffle,
+            window=window,
+            together=source.data.keep_together,
         ) as batches:
             found = next(batches, None)
     else:

@@ -66,7 +66,8 @@ class DedupSystem(System):
         ids = [each.pooling_factor * each.num_poolings for each, _ in some]
         before = ranks * batch * sum(ids)
         after = ranks * sum((each.batch_size or batch) * count for (each, _), count in zip(some, ids, strict=True))
-        given = giving_s(batch, sum(width for _, width in some)) + COLLECTION_S
+        collections = len({each.batch_size for each, _ in some})
+        given = giving_s(batch, sum(width for _, width in some)) + collections * COLLECTION_S
         return replace(
             step, reading_s=step.reading_s + finding_s(before, after), embeddings_s=step.embeddings_s + given
         )  # fmt: skip

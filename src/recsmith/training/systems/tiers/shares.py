@@ -38,14 +38,14 @@ def cached_tables(run: Run, plan: Plan) -> list[CachedTable]:
     check_caches(**{each: settings[each] for each in ("cache", "policy", "profile") if each in settings})
     tables = {table.name: table for table in plan.workload.tables if table.pooled or "cache" in settings}
     placed = [each for each in plan.placements if each.table in tables and each.sharding_type != COPIED]
+    least = least_slots(run, plan)
     if "cache" in settings:
         static = settings.get("policy") == "static"
         wanted = [CachedTable(tables[each.table], settings["cache"], static) for each in placed]
-        held = [least_slots(run, plan)[each.table.name] for each in wanted]
+        held = [least[each.table.name] for each in wanted]
         shares = allotted(plan.workload, wanted, held, plan.cluster.world_size) if wanted else []
         return [each._replace(share=share) for each, share in zip(wanted, shares, strict=True)]
     stored = {each.table for each in placed if each.compute_kernel == KEY_VALUE.name}
-    least = least_slots(run, plan)
     return [
         each._replace(share=share_of(each, least[each.table.name]))
         for each in cached_tables_of(plan)
