@@ -112,6 +112,13 @@ def test_arguments_of_dmp_collection_are_its_own_and_lay_out_the_planned_hosts(b
     assert made.keys() <= signature(DMPCollection).parameters.keys()
 
 
+def test_replicas_that_are_fully_sharded_say_so_in_torchrecs_words() -> None:
+    from torchrec.distributed.types import ShardingStrategy
+
+    made = _planner(sharding_group_size=16, fully_sharded=True).dmp_collection_arguments()
+    assert made.get("sharding_strategy") == ShardingStrategy.FULLY_SHARDED
+
+
 def test_a_job_of_one_group_has_no_such_arguments() -> None:
     with pytest.raises(UsageError, match="which DistributedModelParallel trains; give the planner"):
         _planner(sharding_group_size=32).dmp_collection_arguments()

@@ -381,6 +381,8 @@ def test_a_group_size_plans_for_a_group_and_says_what_its_replicas_synchronise(r
         (("--group-size", "1", "--steps-per-sync", "0"), "steps_per_sync is 0"),
         (("--steps-per-sync", "2"), "add --group-size"),
         (("--inter-host-allreduce",), "add --group-size"),
+        (("--fully-sharded",), "--fully-sharded says how sharding groups are replicated; add --group-size"),
+        (("--group-size", "1", "--fully-sharded", "--stash", "weights"), "replicas divide weights among them"),
         (("--group-size", "1", "--optimizer", "adam"), "optimizer adam in a 2D job"),
     ],
 )

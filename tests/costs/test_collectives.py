@@ -143,6 +143,17 @@ def test_optimizer_state_is_synchronised_too(optimizer: str, bytes_a_row: int) -
     assert found == pytest.approx(1000 * bytes_a_row / (3e11 * 0.75), rel=1e-6)
 
 
+def test_replicas_that_are_fully_sharded_exchange_weights_alone_with_two_calls() -> None:
+    group = group_of(cluster_of(4, 2), 4, fully_sharded=True)
+    never = group_of(cluster_of(4, 2), 4, steps_per_sync=NEVER)
+    space = Space(kernels=("fused", "dense"))
+    both = [case_of(table("a", 1000, 128), on=on, space=space, optimizer="adagrad") for on in (group, never)]
+    weights, still = (float(terms_of(case, "table_wise", "fused")[6]) for case in both)
+    assert weights - still == pytest.approx(1000 * 512 / (3e11 * 0.75), rel=1e-6)
+    forward, backward = shared_by(both[0], "table_wise")
+    assert backward - forward == pytest.approx(2 * INTRA)
+
+
 def test_weights_in_host_memory_cross_the_host_link() -> None:
     job = cluster_of(4, 2, host_link_bandwidth=1e10)
     assert added("table_wise", job, 4, "fused_uvm") == pytest.approx(1000 * 512 / (1e10 * 0.68), rel=1e-6)

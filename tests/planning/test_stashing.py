@@ -13,13 +13,14 @@ from support.build import placed, plan_of, table, workload
 
 from recsmith import load_cluster, load_plan, plan, replan, simulate
 from recsmith.analyses.step_memory import step_memory
-from recsmith.clusters import Cluster
+from recsmith.clusters import Cluster, sharding_group
 from recsmith.errors import Infeasible, NoPlanFound, PlanMismatch, UsageError
 from recsmith.planning.stashing import stash_of, step_with_copies
 from recsmith.plans import Plan, check_placements, save_plan
-from recsmith.problems import Constraints
+from recsmith.problems import Constraints, Space, footprint_of, problem_of
 from recsmith.problems.dense_bytes import Stashing
-from recsmith.problems.stashing import FEW, choose_stash, exposed_seconds
+from recsmith.problems.memory_schedule import KINDS, PHASES
+from recsmith.problems.stashing import FEW, choose_stash, exposed_seconds, with_stash
 from recsmith.reports.plans import overfull_phase_words
 
 MIB = 2**20
@@ -94,6 +95,88 @@ def test_copies_that_dense_layers_hide_are_free_and_others_are_weighed():
     assert told is not None
     assert told.copy_s is not None
     assert step_with_copies(slow) == pytest.approx(slow.cost.total_s + 2 * told.copy_s)
+
+
+def halves(hbm: int, reserve: int, *tables: Any, activations: int | None = None, **layout: Any) -> Plan:
+    """A plan for one of two sharding groups of two devices."""
+    job = load_cluster("h100:4").with_memory(hbm, reserve)
+    limits = None if activations is None else Constraints(stash=Stashing(activations=activations))
+    work = workload(*(tables or TABLES), batch_size=64, optimizer="rowwise_adagrad")
+    group = sharding_group(job, 2, **layout)
+    return plan(work, group, cost_model="torchrec", constraints=limits, iterations=3).plan
+
+
+def test_replicas_that_are_fully_sharded_make_way_for_activations(tmp_path: Any):
+    """Half of the weights and the share's buffer is there while dense layers work, whole weights and it before."""
+    with pytest.raises(Infeasible):
+        halves(34 * MIB, 16 * MIB)
+    made = halves(34 * MIB, 16 * MIB, fully_sharded=True, activations=15 * MIB)
+    assert all(each.stash is None for each in made.placements)
+    schedule = step_memory(made).schedule
+    assert schedule.fits
+    weights = schedule.bytes[:, KINDS.index("weights"), :]
+    at = {phase: weights[p] for p, phase in enumerate(PHASES)}
+    np.testing.assert_array_equal(at["dense backward"], -(-at["input"] // 2))
+    np.testing.assert_array_equal(at["embedding update"], at["input"] + at["dense backward"])
+    save_plan(made, tmp_path / "plan.json")
+    assert load_plan(tmp_path / "plan.json") == made
+    with pytest.raises(PlanMismatch, match="hold one copy of weights between them"):
+        with_stash(*needing(made, 30 * MIB))
+
+
+def needing(made: Plan, more: int) -> tuple[Any, Any, Any]:
+    """The problem of a plan whose activations are so much more, its placements and footprint."""
+    problem = problem_of(made)
+    stash = problem.constraints.stash
+    assert stash is not None
+    assert stash.dense is not None
+    dense = replace(stash.dense, activations=stash.dense.activations + more)
+    limits = replace(problem.constraints, stash=replace(stash, dense=dense))
+    footprint = footprint_of(problem, made.placements)
+    return replace(problem, constraints=limits), made.placements, footprint
+
+
+def test_shards_that_replicas_do_not_divide_are_copied_while_they_are_padded():
+    group = sharding_group(load_cluster("h100:8x3").with_memory(80 * MIB, 0), 8, fully_sharded=True)
+    assert group.job_world_size == 3 * group.world_size
+    work = workload(table("odd", rows=20_000, dim=4, pooling_factor=2.0), batch_size=64)
+    made = plan_of(work, group, placed("odd", "table_wise", [0]))
+    weights = 20_000 * 4 * 4
+    totals = step_memory(made).schedule.bytes[:, KINDS.index("temporaries"), 0]
+    assert totals[PHASES.index("output all-to-all")] == weights
+    assert totals[PHASES.index("lookup")] == 0
+
+
+@pytest.mark.parametrize(
+    ("layout", "kernels", "on", "told"),
+    [
+        ({"steps_per_sync": 2}, ("fused",), "h100:4", "averaged in every step"),
+        ({}, ("fused", "fused_uvm"), "h100:4", "replicas drift apart"),
+        ({}, ("fused",), "cpu:4", "need CUDA streams"),
+    ],
+)
+def test_what_fully_sharded_replicas_do_not_hold_is_refused(layout: dict[str, Any], kernels: Any, on: str, told: str):
+    work = workload(*TABLES, batch_size=64, optimizer="rowwise_adagrad")
+    job = replace(load_cluster(on), ddr_bytes_per_host=2**33)
+
+    def planned_so() -> None:
+        plan(work, sharding_group(job, 2, fully_sharded=True, **layout), space=Space(kernels=kernels))
+
+    with pytest.raises(UsageError, match=told):
+        planned_so()
+
+
+def test_tables_in_host_memory_and_replicas_apart_do_not_go_together():
+    with pytest.raises(UsageError, match="take --fully-sharded"):
+        halves(34 * MIB, 16 * MIB, activations=15 * MIB)
+
+
+def test_tables_fill_ranks_alike_where_copies_are_exposed():
+    many = (table(f"t{i}", rows=2000, dim=64, pooling_factor=2.0) for i in range(80))  # 20 MiB a rank
+    made = planned(32 * MIB, 16 * MIB, *many, activations=15 * MIB)
+    rests = stash_of(made)
+    assert rests is not None
+    assert rests.most <= 1.05 * rests.mean
 
 
 def test_what_can_never_fit_names_the_phase():

@@ -39,7 +39,7 @@ from recsmith.workloads.workload import IndexDedup
 TORCHREC_BATCH_SIZE = 512  # samples of a rank and step: BATCH_SIZE of torchrec/distributed/planner/constants.py
 OWN_ARGUMENTS = (
     "cluster", "batch_size", "constraints", "optimizer", "reserve_bytes", "storage_reservation", "dense_optimizer",
-    "limits", "planner", "sharding_group_size", "steps_per_sync", "use_inter_host_allreduce",
+    "fully_sharded", "limits", "planner", "sharding_group_size", "steps_per_sync", "use_inter_host_allreduce",
     "index_dedup", "access", "table_optimizers",
 )  # fmt: skip
 TORCHREC_ARGUMENTS = {  # of TorchRec's EmbeddingShardingPlanner: what takes their place
@@ -87,7 +87,8 @@ class RecSmithPlanner(ShardingPlanner):
     optimizer than the others, by their names.
 
     Of a 2D job (DMPCollection), give the cluster of the whole job, and: sharding_group_size: devices of a group;
-    steps_per_sync: how often the job calls `sync()`; use_inter_host_allreduce: TorchRec's layout of the groups.
+    steps_per_sync: how often the job calls `sync()`; use_inter_host_allreduce: TorchRec's layout of the groups;
+    fully_sharded: replicas hold one copy of weights between them while dense layers work (ShardingStrategy).
 
     Raises:
         UsageError: an argument is not known, two say the reserve, the reserve leaves no memory, or groups do not divide
@@ -109,6 +110,7 @@ class RecSmithPlanner(ShardingPlanner):
         sharding_group_size: int | None = None,
         steps_per_sync: int = 1,
         use_inter_host_allreduce: bool = False,
+        fully_sharded: bool = False,
         index_dedup: IndexDedup | None = None,
         access: Mapping[str, AccessProfile] | None = None,
         table_optimizers: Mapping[str, OptimizerName] | None = None,
@@ -119,6 +121,7 @@ class RecSmithPlanner(ShardingPlanner):
         self.cluster = sharding_group(
             job, job.world_size if sharding_group_size is None else sharding_group_size,
             steps_per_sync=steps_per_sync, use_inter_host_allreduce=use_inter_host_allreduce,
+            fully_sharded=fully_sharded,
         )  # fmt: skip
         self.reserving = ReserveRequest(reserve_bytes is not None, storage_reservation, dense_optimizer)
         self.batch_size = batch_size

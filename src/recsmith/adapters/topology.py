@@ -4,6 +4,7 @@ from typing import TypedDict
 
 import torch
 from torchrec.distributed.planner import Topology
+from torchrec.distributed.types import ShardingStrategy
 
 from recsmith.clusters import Cluster, Device, Links, load_cluster
 from recsmith.errors import UsageError
@@ -101,13 +102,14 @@ def device_type() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-class CollectionArguments(TypedDict):
+class CollectionArguments(TypedDict, total=False):
     """Keyword arguments of DMPCollection that the plan's cluster decides."""
 
     world_size: int
     sharding_group_size: int
     node_group_size: int
     use_inter_host_allreduce: bool
+    sharding_strategy: ShardingStrategy
 
 
 def collection_arguments(cluster: Cluster) -> CollectionArguments:
@@ -124,9 +126,12 @@ def collection_arguments(cluster: Cluster) -> CollectionArguments:
             "the cluster is one sharding group, which DistributedModelParallel trains; "
             "give the planner a sharding_group_size below the job's number of devices"
         )
-    return {
+    made: CollectionArguments = {
         "world_size": cluster.job_world_size,
         "sharding_group_size": cluster.world_size,
         "node_group_size": cluster.local_world_size,
         "use_inter_host_allreduce": cluster.replication.use_inter_host_allreduce,
     }
+    if cluster.fully_sharded:
+        made["sharding_strategy"] = ShardingStrategy.FULLY_SHARDED
+    return made

@@ -169,6 +169,7 @@ def sweep(
     group_sizes: Sequence[int] | None = None,
     steps_per_sync: int = 1,
     use_inter_host_allreduce: bool = False,
+    fully_sharded: bool = False,
     planner: str | Planner = "auto",
     constraints: Constraints | Source | None = None,
     on_point: OnPoint | None = None,
@@ -188,6 +189,7 @@ def sweep(
         group_sizes: devices of a sharding group of a 2D job; by default the whole job.
         steps_per_sync: of a 2D job, as in `sharding_group`.
         use_inter_host_allreduce: of a 2D job, as in `sharding_group`.
+        fully_sharded: of a 2D job, as in `sharding_group`.
         planner: a name, or a planner of your own.
         constraints: Constraints, or a file of them.
         on_point: hears of each point; True ends the sweep, as Ctrl-C does, with the points done by then.
@@ -206,7 +208,10 @@ def sweep(
     options, searcher = SearchOptions(**search), find_planner(planner)
     limits = None if constraints is None else load_constraints(constraints)
     plan_point = partial(plan_with, options, planner=searcher, constraints=limits)
-    layout = partial(sharding_group, steps_per_sync=steps_per_sync, use_inter_host_allreduce=use_inter_host_allreduce)
+    layout = partial(
+        sharding_group, steps_per_sync=steps_per_sync, use_inter_host_allreduce=use_inter_host_allreduce,
+        fully_sharded=fully_sharded,
+    )  # fmt: skip
     model = find_cost_model(options.cost_model).name
     empty = Sweep(
         workload=workload, planner=searcher.name, cost_model=model, fixed=fixed, points=(), knees=(),

@@ -169,7 +169,7 @@ stash_options = stack(  # of tables that rest in host memory while dense layers 
     click.option("--stash", type=click.Choice(["weights", "weights_and_state"]), default=None,
                  help="What of tables may rest in host memory from lookup to update, TorchRec's stash_weights."),
     click.option("--activations", callback=size_value, metavar="SIZE",
-                 help="With --stash: what of the reserve is alive only while dense layers work."),
+                 help="With --stash or --fully-sharded: what of the reserve is alive while dense layers work alone."),
     click.option("--dense-time", callback=read_time, metavar="TIME",
                  help="With --stash: dense forward and backward of a step, in which copies hide."),
 )  # fmt: skip
@@ -179,6 +179,8 @@ replication_options = stack(  # of a 2D job, beside the size of its sharding gro
                  help="Steps from one synchronisation of the replicas to the next (default: 1)."),
     click.option("--inter-host-allreduce", is_flag=True, default=False,
                  help="Sharding groups of neighbouring ranks, DMPCollection's use_inter_host_allreduce."),
+    click.option("--fully-sharded", is_flag=True, default=False,
+                 help="Replicas hold one copy of weights between them while dense layers work, FULLY_SHARDED."),
 )  # fmt: skip
 
 _GROUP_SIZE = click.option(
@@ -274,12 +276,12 @@ def read_replication(options: dict[str, Any]) -> dict[str, Any]:
     """The values of `replication_options` as arguments of `sharding_group`; UsageError without --group-size."""
     from recsmith.errors import UsageError
 
-    if options["group_size"] is None and (options["steps_per_sync"] is not None or options["inter_host_allreduce"]):
-        raise UsageError(
-            "--steps-per-sync and --inter-host-allreduce say how sharding groups are replicated; add --group-size"
-        )
+    given = [name for name in ("steps_per_sync", "inter_host_allreduce", "fully_sharded") if options[name]]
+    if options["group_size"] is None and given:
+        raise UsageError(f"--{given[0].replace('_', '-')} says how sharding groups are replicated; add --group-size")
     steps = 1 if options["steps_per_sync"] is None else options["steps_per_sync"]
-    return {"steps_per_sync": steps, "use_inter_host_allreduce": options["inter_host_allreduce"]}
+    return {"steps_per_sync": steps, "use_inter_host_allreduce": options["inter_host_allreduce"],
+            "fully_sharded": options["fully_sharded"]}  # fmt: skip
 
 
 def read_search(options: dict[str, Any]) -> dict[str, Any]:
@@ -310,9 +312,18 @@ def read_stash(options: dict[str, Any]) -> Any:
     from recsmith.problems.dense_bytes import Stashing
 
     what, activations, dense_s = (options.get(name) for name in ("stash", "activations", "dense_time"))
+    if options.get("fully_sharded"):
+        if what is not None or dense_s is not None:
+            raise UsageError(
+                "--stash and --dense-time are of tables that rest in host memory; with --fully-sharded "
+                "replicas divide weights among them: leave one of the two out"
+            )
+        return Stashing(activations=activations)
     if what is None:
         if activations is not None or dense_s is not None:
-            raise UsageError("--activations and --dense-time are of --stash; add it, or leave them out")
+            raise UsageError(
+                "--activations is of --stash and --fully-sharded, --dense-time of --stash; add it, or leave them out"
+            )
         return None
     return Stashing(what=what, activations=activations, dense_s=dense_s)
 

@@ -22,13 +22,16 @@ class Replication:
     replicas: sharding groups of the job, all with the same plan. job_local_world_size: devices of a host of the job.
     steps_per_sync: training steps from one `DMPCollection.sync()` to the next. use_inter_host_allreduce: TorchRec's
     choice of layout. False, its default: group g holds the ranks g, g + replicas, g + 2 replicas and so on, so that
-    ranks with the same shards are neighbours. True: groups are blocks of neighbouring ranks.
+    ranks with the same shards are neighbours. True: groups are blocks of neighbouring ranks. fully_sharded: replicas
+    hold one copy of a shard's weights between them while dense layers work, and each the whole of it while its own
+    kernels run (TorchRec's ShardingStrategy.FULLY_SHARDED); they are averaged on the way, in every step.
     """
 
     replicas: int
     job_local_world_size: int
     steps_per_sync: int = 1
     use_inter_host_allreduce: bool = False
+    fully_sharded: bool = False
 
     def __post_init__(self) -> None:
         local, steps = self.job_local_world_size, self.steps_per_sync
@@ -37,12 +40,15 @@ class Replication:
             if self.replicas < 2 else None,
             f"job_local_world_size is {local}; a host has at least 1 device" if local < 1 else None,
             f"steps_per_sync is {steps}; replicas sync every so many steps, at least 1" if steps < 1 else None,
+            f"steps_per_sync is {steps}, and replicas that are fully sharded are averaged in every step; take 1"
+            if self.fully_sharded and steps > 1 else None,
         )  # fmt: skip
 
     def describe(self) -> str:
         """A few words for a report: `3 replicas, sync every step`."""
         every = "step" if self.steps_per_sync == 1 else f"{self.steps_per_sync} steps"
-        return f"{self.replicas} replicas, sync every {every}"
+        how = "fully sharded" if self.fully_sharded else f"sync every {every}"
+        return f"{self.replicas} replicas, {how}"
 
     def group_local_world_size(self, group_size: int) -> int:
         """Neighbouring ranks of a group that always share a host, of a group of so many ranks."""
@@ -241,6 +247,11 @@ class Cluster:
     def job_world_size(self) -> int:
         """Number of devices of the whole job: those of all sharding groups."""
         return self.world_size * (self.replication.replicas if self.replication else 1)
+
+    @property
+    def fully_sharded(self) -> bool:
+        """Whether replicas hold one copy of weights between them while dense layers work."""
+        return self.replication is not None and self.replication.fully_sharded
 
     def rank_in_group(self, rank: int) -> int:
         """The place in its sharding group of a rank of the job: the rank itself, where the job is one group."""

@@ -13,13 +13,14 @@ from recsmith.errors import UsageError
 
 
 def sharding_group(
-    job: Cluster, group_size: int, *, steps_per_sync: int = 1, use_inter_host_allreduce: bool = False
-) -> Cluster:
+    job: Cluster, group_size: int, *, steps_per_sync: int = 1, use_inter_host_allreduce: bool = False,
+    fully_sharded: bool = False,
+) -> Cluster:  # fmt: skip
     """The cluster of one sharding group of a job, with how it is replicated; the job itself if it is one group.
 
     Its hosts are blocks of neighbouring ranks that share a host of the job, whichever the group; where none do for
     certain, each rank counts as a host of its own, and so as behind the slower link. Host memory is shared evenly.
-    Where ranks differ in memory, a rank has the least of its replicas.
+    Where ranks differ in memory, a rank has the least of its replicas. The rest are fields of `Replication`.
 
     Raises:
         UsageError: the group size does not divide the devices, or the cluster is a sharding group already.
@@ -37,7 +38,7 @@ def sharding_group(
         return job
     replication = Replication(
         replicas=job.world_size // group_size, job_local_world_size=job.local_world_size,
-        steps_per_sync=steps_per_sync, use_inter_host_allreduce=use_inter_host_allreduce,
+        steps_per_sync=steps_per_sync, use_inter_host_allreduce=use_inter_host_allreduce, fully_sharded=fully_sharded,
     )  # fmt: skip
     local = replication.group_local_world_size(group_size)
     return replace(
@@ -64,7 +65,7 @@ def larger_groups(cluster: Cluster) -> Iterator[Cluster]:
         if size > cluster.world_size:
             yield sharding_group(
                 job, size, steps_per_sync=replication.steps_per_sync,
-                use_inter_host_allreduce=replication.use_inter_host_allreduce,
+                use_inter_host_allreduce=replication.use_inter_host_allreduce, fully_sharded=replication.fully_sharded,
             )  # fmt: skip
 
 

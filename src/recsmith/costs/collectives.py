@@ -10,8 +10,10 @@ uses a card of its own (nccl-tests, doc/PERFORMANCE.md, and docs/cost-models.md)
 DMPCollection.sync() averages weights and optimizer state of replicas: each rank all-reduces what it holds with the
 ranks that hold the same shards in the other sharding groups, in place and after its own backward pass, every
 `steps_per_sync` steps. A step carries its share: a ring moves 2 (n - 1) / n of the bytes through every link.
-data_parallel tables take no part: DDP all-reduces their gradients over all groups. Source: torchrec 1.8,
-distributed/model_parallel.py, DMPCollection.sync with its default include_optimizer_state=True.
+Replicas that are fully sharded reduce-scatter weights behind the lookup and all-gather them before the update, in
+every step, which moves as much; optimizer state stays as it is (ShardedBatchedFusedEmbeddingBag). All of it counts as
+if nothing hid it. data_parallel tables take no part: DDP all-reduces their gradients over all groups. Source: torchrec
+1.8, distributed/model_parallel.py, DMPCollection.sync with its default include_optimizer_state=True.
 
 Legend: N pieces.
 """
@@ -99,7 +101,8 @@ def synchronisation_seconds(problem: Problem, modes: Ints, widths: Ints) -> Floa
     numbers: list[int] = np.unique(optimizers).tolist()
     for number in numbers:
         mine, name = optimizers == number, OPTIMIZER_NAMES[number]
-        size[mine] = _bytes_of(rows[mine], widths[mine], element_bytes[mine], name)
+        averaged = "sgd" if problem.cluster.fully_sharded else name  # which has no state
+        size[mine] = _bytes_of(rows[mine], widths[mine], element_bytes[mine], averaged)
     per_byte = np.where(problem.modes.kernel[modes] == UVM.number, *_seconds_per_byte(problem.cluster))
     return np.where(problem.modes.type[modes] == DATA_PARALLEL, 0.0, size * per_byte)
 
@@ -128,7 +131,8 @@ def synchronisation_latency(cluster: Cluster) -> float:
     """
     if cluster.replication is None:
         return 0.0
-    return latency(_ALL_REDUCE, replica_ring(cluster)) / cluster.replication.steps_per_sync
+    calls = 2 if cluster.fully_sharded else 1
+    return calls * latency(_ALL_REDUCE, replica_ring(cluster)) / cluster.replication.steps_per_sync
 
 
 @noun
@@ -155,7 +159,8 @@ def synchronisation_of(plan: Plan) -> Synchronisation | None:
         placement, table = placements[shard.table], tables[shard.table]
         if placement.sharding_type != "data_parallel":
             rows, width = shard.rows[1] - shard.rows[0], shard.columns[1] - shard.columns[0]
-            held = _bytes_of(rows, width, ELEMENT_BYTES[table.data_type], plan.workload.optimizer_of(table))
+            averaged = "sgd" if plan.cluster.fully_sharded else plan.workload.optimizer_of(table)
+            held = _bytes_of(rows, width, ELEMENT_BYTES[table.data_type], averaged)
             size[shard.rank] += held
             seconds[shard.rank] += held * (hosted if placement.compute_kernel == UVM.name else on_device)
     longest = int(seconds.argmax())

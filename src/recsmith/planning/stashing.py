@@ -2,19 +2,22 @@
 
 A plan is made for one reserve (docs/decisions/0055-memory-of-a-step.md). The largest leaves room for activations beside
 all tables, and nothing rests. The least leaves none, and whatever activations need must rest. Where all copies hide,
-the least is best. Where some do not, reserves between are tried, and the shortest step with its copies is kept.
-Where nobody says how long dense layers work, every copy counts as exposed.
+the least is best. Where some do not, reserves between are tried, and the shortest step with its copies is kept: first
+the one at which tables fill all ranks alike, for the rank that copies most decides. Where nobody says how long dense
+layers work, every copy counts as exposed.
 """
 
 from collections.abc import Callable
 from dataclasses import replace
 
+from recsmith._types import Ints
 from recsmith.clusters import Cluster
 from recsmith.errors import Infeasible, NoPlanFound, PlanMismatch, UsageError
 from recsmith.planning.result import Result
 from recsmith.plans import Plan
 from recsmith.problems import Constraints, footprint_of, problem_holding, problem_of
 from recsmith.problems.dense_bytes import DenseBytes, Stashing
+from recsmith.problems.footprint import memory_taken
 from recsmith.problems.memory import batch_bytes
 from recsmith.problems.plain_reserve import plain_dense
 from recsmith.problems.stashing import StashedBytes, stashed_of
@@ -22,7 +25,8 @@ from recsmith.units import format_size
 from recsmith.workloads import Workload
 
 BETWEEN = 3  # reserves that are tried between the largest and the least, each halving where the best one lies
-MOST_RESERVES = 2 + BETWEEN
+EVEN_SLACK = 0.01  # of what tables take of a device, that a search may leave uneven
+MOST_RESERVES = 3 + BETWEEN
 WORTH = 1e-3  # of a step: for less, nothing is copied
 
 
@@ -62,7 +66,8 @@ def stashed_where_it_pays(
             tight = _between(at, least, most, error)
     found = [each for each in (roomy, tight) if each is not None]
     if tight is not None and _exposed_s(tight.plan) > 0:
-        found += _tried(at, least, most, seconds=step_with_copies)
+        even, alike = _alike(at, tight.plan, least, most)
+        found += [*alike, *_tried(at, least, even, seconds=step_with_copies)]
     best = min(found, key=lambda each: step_with_copies(each.plan))
     if roomy is not None and step_with_copies(roomy.plan) <= (1 + WORTH) * step_with_copies(best.plan):
         best = roomy
@@ -79,8 +84,16 @@ def _check(stashing: Stashing, cluster: Cluster, limits: Constraints) -> None:
         )
     if limits.memory != "real":
         raise UsageError("phases of a step are told in the accounting real; leave --stash or --memory torchrec out")
-    if cluster.replication is not None:
-        raise UsageError("TorchRec synchronises replicas of a 2D job on the device; leave --stash or --group-size out")
+    if cluster.replication is not None and not cluster.fully_sharded:
+        raise UsageError(
+            "TorchRec synchronises replicas of a 2D job on the device; leave --stash or --group-size out, or take "
+            "--fully-sharded, by which replicas hold one copy of weights between them while dense layers work"
+        )
+    if cluster.fully_sharded and (stashing.what != "weights" or stashing.dense_s is not None):
+        raise UsageError(
+            "fully sharded replicas divide weights alone, and all of their exchange counts; leave what "
+            "else rests, and the time of dense layers, out"
+        )
 
 
 def dense_of(workload: Workload, cluster: Cluster, stashing: Stashing) -> DenseBytes:
@@ -101,6 +114,28 @@ def dense_of(workload: Workload, cluster: Cluster, stashing: Stashing) -> DenseB
         )
     fixed = max(0, (reserve or 0) - (told or 0))
     return DenseBytes(fixed=fixed, activations=told or 0, batch_apart=on_cpu)
+
+
+def _alike(
+    at: Callable[[int], Result], tight: Plan, least: int, most: int
+) -> tuple[int, list[Result]]:  # fmt: skip
+    """(the largest reserve beside which tables as large as a plan's find room, a plan for nearly that much)."""
+    taken = int(_table_bytes(tight).mean())
+    room = min(tight.cluster.hbm_per_rank)
+    even = min(most, room - taken)
+    reserve = min(most, room - int(taken * (1 + EVEN_SLACK)))
+    if reserve <= least:
+        return max(least, even), []
+    try:
+        return even, [at(reserve)]
+    except (Infeasible, NoPlanFound, PlanMismatch):
+        return even, []
+
+
+def _table_bytes(plan: Plan) -> Ints:
+    """Bytes (W,) of each rank that tables take while nothing rests."""
+    problem = problem_holding(problem_of(plan), plan.placements)
+    return memory_taken(problem, footprint_of(problem, plan.placements))[0]
 
 
 def _between(at: Callable[[int], Result], least: int, most: int, error: Exception) -> Result:

@@ -36,7 +36,7 @@ class MemoryModel:
 
     shared: modes (M,) whose cache is shared with tables of other widths. uncached: those of them that searches leave
     out, for they would make the slots of others wide. slots: columns (M,) of the widest row there. id_maps: bytes of a
-    row of each table (T,) of what tells its id; None where no table has ids without end.
+    row of each table (T,) of what tells its id; None where no table has ids without end. replicas: as `Pieces` has it.
     """
 
     demand: Demand
@@ -48,6 +48,7 @@ class MemoryModel:
     uncached: Bools
     slots: Ints
     id_maps: Ints | None
+    replicas: int = 1
 
     @classmethod
     def of(
@@ -61,7 +62,8 @@ class MemoryModel:
         maps = np.array([id_map_bytes(table, cluster.device.kind) for table in tables], dtype=np.int64)
         kind, accounting = cluster.device.kind, constraints.memory
         return cls(
-            demand, modes, workload, kind == "cpu", accounting, shared, uncached, slots, maps if maps.any() else None
+            demand, modes, workload, kind == "cpu", accounting, shared, uncached, slots, maps if maps.any() else None,
+            cluster.job_world_size // cluster.world_size if cluster.fully_sharded else 1,
         )  # fmt: skip
 
     def bytes_of(self, modes: Ints, widths: Ints, *, alone: bool = False) -> tuple[Bytes, Bytes]:
@@ -103,7 +105,7 @@ class MemoryModel:
             cache_load_factor=modes.load_factor[index], counted=modes.static[index], on_cpu=self.on_cpu,
             sequence=~demand.pooled[table], mean=demand.mean[table],
             gathered=np.isin(kind, SPLIT_ROWS) & demand.pooled[table], slot_width=None if alone else self.slots[index],
-            id_map=None if self.id_maps is None else self.id_maps[table],
+            id_map=None if self.id_maps is None else self.id_maps[table], replicas=self.replicas,
         )  # fmt: skip
 
     def needless_caches(self) -> Bools:

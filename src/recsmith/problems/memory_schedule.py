@@ -32,6 +32,7 @@ KINDS = (
 AT_REST = ("dense forward", "dense backward")  # in which a stashed table is away: no kernel of it runs
 _EXCHANGED = ("lookup", "output all-to-all", "gradient all-to-all", "embedding update")
 _RETURNED = ("output all-to-all", "dense forward", "dense backward", "gradient all-to-all", "embedding update")
+_SHARED = ("output all-to-all", *AT_REST, "gradient all-to-all", "embedding update")  # of fully sharded replicas
 _BACKWARD = ("dense backward", "gradient all-to-all", "embedding update", "dense optimizer")
 
 
@@ -74,7 +75,7 @@ def memory_schedule(
     """The memory of a step of placed tables, in the accounting `real`.
 
     placements, footprint: the same tables. stashed, stashed_state: bytes (W,) of weights, and of optimizer state, that
-    rest elsewhere in the phases AT_REST.
+    rest elsewhere in the phases AT_REST, with replicas of a 2D job or in host memory.
     """
     parts = memory_kinds(problem, footprint)
     own = batch_parts(problem.workload, placements, problem.cluster.world_size)
@@ -103,6 +104,8 @@ def _alive(
     batches = PIPELINE_DEPTH[problem.workload.pipeline] if problem.cluster.device.kind == "cuda" else 1
     return (
         ("weights", parts["weights"], PHASES),
+        ("weights", parts.get("share", 0), _SHARED),
+        ("temporaries", parts.get("padded", 0), ("output all-to-all",)),
         ("optimizer state", parts["optimizer state"], PHASES),
         ("cache", parts["cache"], PHASES),
         ("inputs", parts["ids"] + int(own.ids * batches), PHASES),

@@ -285,6 +285,7 @@ def check_replicated(workload: Workload, cluster: Cluster, space: Space) -> None
     """
     if cluster.replication is None:
         return
+    _check_fully_sharded(cluster, space)
     odd = next((name for name in workload.optimizers if name not in SYNCED_OPTIMIZERS), None)
     if odd is not None:
         raise UsageError(
@@ -296,4 +297,18 @@ def check_replicated(workload: Workload, cluster: Cluster, space: Space) -> None
         raise UsageError(
             f"kernel {cached} in a 2D job: TorchRec's DMPCollection averages no rows in caches and none on disk, so "
             "replicas drift apart; leave the kernel out, or plan for one sharding group"
+        )
+
+
+def _check_fully_sharded(cluster: Cluster, space: Space) -> None:
+    """Refuse what TorchRec's fully sharded replicas do not hold."""
+    if not cluster.fully_sharded:
+        return
+    if cluster.device.kind == "cpu":
+        raise UsageError("fully sharded replicas of TorchRec 1.8 need CUDA streams; leave them out on CPU")
+    beneath = next((name for name in space.kernels if name in HOST_KERNELS), None)
+    if beneath is not None:
+        raise UsageError(
+            f"kernel {beneath} in a job whose replicas are fully sharded: TorchRec averages weights on the device "
+            "alone, so replicas drift apart; leave the kernel out, or the sharding of replicas"
         )

@@ -95,6 +95,8 @@ def schedule_of(problem: Problem, placements: Sequence[Placement], footprint: Fo
     """The memory of a step, with what the placements stash away in dense phases."""
     rests = stashed_of(problem, placements, footprint)
     away = [None, None] if rests is None else [np.array(rests.weights), np.array(rests.state)]
+    if problem.cluster.fully_sharded:
+        away = [restable_bytes(problem, footprint)[0].sum(axis=0), None]
     return memory_schedule(problem, placements, footprint, dense, *away)
 
 
@@ -105,6 +107,9 @@ def with_stash(
     stashing = problem.constraints.stash
     plain = tuple(replace(each, stash=None) if each.stash else each for each in placements)
     if stashing is None or stashing.dense is None:
+        return plain
+    if problem.cluster.fully_sharded:
+        _check_shared(problem, plain, footprint, stashing.dense)
         return plain
     over = dense_phases_over(memory_schedule(problem, plain, footprint, stashing.dense))
     if (over <= 0).all():
@@ -117,6 +122,16 @@ def with_stash(
     _check_hosts(problem, freed[chosen].sum(axis=0))
     names = {problem.tables[t].name for t in np.flatnonzero(chosen).tolist()}
     return tuple(replace(each, stash=stashing.what) if each.table in names else each for each in plain)
+
+
+def _check_shared(problem: Problem, plain: Sequence[Placement], footprint: Footprint, dense: DenseBytes) -> None:
+    """PlanMismatch where dense phases find no room although replicas hold one copy of weights between them."""
+    over = dense_phases_over(schedule_of(problem, plain, footprint, dense))
+    if (over > 0).any():
+        raise PlanMismatch(
+            f"rank {int(over.argmax())} needs {format_size(int(over.max()))} more than it has in phase "
+            f"'{AT_REST[1]}', in which replicas hold one copy of weights between them"
+        )
 
 
 def _too_full(most: Ints, over: Ints) -> str:

@@ -16,7 +16,7 @@ import numpy as np
 
 from recsmith._types import Bools, Floats, Ints
 from recsmith.elementary import expm1
-from recsmith.sharding.base import KERNELS, KEY_VALUE
+from recsmith.sharding.base import FUSED, KERNELS, KEY_VALUE
 from recsmith.workloads import Table
 from recsmith.workloads.optimizers import OPTIMIZER_NAMES, OPTIMIZERS
 
@@ -64,6 +64,7 @@ class Pieces:
 
     slot_width: columns of a slot of the cache, which several tables may share (None: of the piece itself).
     id_map: bytes of what tells the id of each row, of tables of ids without end (None: of none).
+    replicas: ranks that hold one copy of fused weights between them while dense layers work (1: each has its own).
     """
 
     rows: Ints
@@ -87,6 +88,7 @@ class Pieces:
     slot_width: Ints | None = None
     different: Floats | None = None
     id_map: Ints | None = None
+    replicas: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +190,24 @@ def real_bytes(pieces: Pieces, optimizer: str, pipeline: str) -> Bytes:
     at_home = _state_at_home(pieces, parts, optimizer)
     cached = np.where(caching, _real_cache(pieces, optimizer), 0)
     stored = parts.weights + parts.state - at_home + parts.gradient + _log(pieces, optimizer)
-    return _place(uvm, stored, at_home + cached + parts.ids + parts.outputs + parts.sort)
+    beside = sum(_shared_parts(pieces, parts.weights).values())
+    return _place(uvm, stored, at_home + cached + parts.ids + parts.outputs + parts.sort + beside)
+
+
+def _shared_parts(pieces: Pieces, weights: Ints) -> dict[str, Ints]:
+    """Bytes beside the weights of shards that replicas hold one copy of: a rank's share, and a copy that is padded.
+
+    Nothing where each has its own. The copy is of shards whose numbers the replicas do not divide evenly. Source:
+    ShardedBatchedFusedEmbeddingBag._reduce_scatter_weights_async (torchrec 1.8, batched_embedding_kernel.py).
+    """
+    if pieces.replicas == 1:
+        return {}
+    shared = pieces.kernel == FUSED.number
+    odd = (pieces.rows * pieces.width) % pieces.replicas != 0
+    return {
+        "share": np.where(shared, -(-weights // pieces.replicas), 0),
+        "padded": np.where(shared & odd, weights, 0),
+    }
 
 
 def _state_at_home(pieces: Pieces, parts: Parts, optimizer: str) -> Ints:
@@ -325,7 +344,7 @@ def device_parts(accounting: str, pieces: Pieces, optimizer: str, pipeline: str)
         "ids": parts.ids,
         "outputs": parts.outputs,
         "sorting": parts.sort,
-    }
+    } | _shared_parts(pieces, parts.weights)
 
 
 def bytes_of(accounting: str, pieces: Pieces, optimizer: Ints, pipeline: str) -> Bytes:

@@ -23,7 +23,7 @@ from recsmith.clusters import Cluster
 from recsmith.costs.neural.model import NeuralCostModel
 from recsmith.data import Batch
 from recsmith.data.deduplication import deduplicated
-from recsmith.errors import Infeasible, NoPlanFound, PlanMismatch
+from recsmith.errors import Infeasible, NoPlanFound, PlanMismatch, UsageError
 from recsmith.jobs.local_cluster import this_cluster
 from recsmith.planning.simulate import price
 from recsmith.plans import Plan, load_plan, plan_from_raw, plan_to_raw
@@ -171,7 +171,7 @@ def groups_as(before: Plan | None, ranks: int) -> dict[str, Any]:
         return {}
     return {
         "sharding_group_size": before.cluster.world_size, "steps_per_sync": made.steps_per_sync,
-        "use_inter_host_allreduce": made.use_inter_host_allreduce,
+        "use_inter_host_allreduce": made.use_inter_host_allreduce, "fully_sharded": made.fully_sharded,
     }  # fmt: skip
 
 
@@ -181,6 +181,11 @@ def _plan_of_file(file: str, ranks: int) -> Plan:
         raise PlanMismatch(
             f"'{file}' is a plan for {plan.cluster.job_world_size} ranks and the job has {ranks}; start as many, or "
             "plan for this cluster"
+        )
+    if plan.cluster.fully_sharded:
+        raise UsageError(
+            f"'{file}' is a plan for fully sharded replicas, which `recsmith train` does not train: give it to "
+            "DMPCollection of your own job, or plan without --fully-sharded"
         )
     return plan
 
