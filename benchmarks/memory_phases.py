@@ -346,8 +346,8 @@ def limit(steps: int) -> None:
         rows = {"name": "stashed", "folder": str(folder / "rows")}
         whole = _trained(folder, "whole", "device", steps, None)
         room = whole.most - ACTIVATIONS // 3
-        print("| job | limit | ends | most held | step | weights |")
-        print("|---|---|---|---|---|---|")
+        print("| job | limit | ends | most held | step told | step | told / measured | weights |")
+        print("|---|---|---|---|---|---|---|---|")
         for label, what, found, told in (
             ("whole", "rows: device", whole, "none"),
             ("limited", "rows: device", _trained(folder, "limited", "device", steps, room), f"{room / MIB:.0f} MiB"),
@@ -355,21 +355,23 @@ def limit(steps: int) -> None:
         ):
             held = f"{found.most / MIB:.0f} MiB" if found.step_s else ""
             step = f"{found.step_s * 1e3:.0f} ms" if found.step_s else ""
-            print(
-                f"| {what} | {told} | exit code {found.code} | {held} | {step} | {_same(folder, label)} |", flush=True
-            )
+            said = f"{found.told_s * 1e3:.0f} ms" if found.told_s else ""
+            ratio = f"{found.told_s / found.step_s:.3f}" if found.told_s and found.step_s else ""
+            print(f"| {what} | {told} | exit code {found.code} | {held} | {said} | {step} | {ratio} | "
+                  f"{_same(folder, label)} |", flush=True)  # fmt: skip
             if found.code:
                 print(found.said[-600:], file=sys.stderr)
 
 
 @dataclass(frozen=True)
 class Trained:
-    """How a job ended, what it said, the most bytes that its processes held, and seconds of a step."""
+    """How a job ended, what it said, the most bytes that its processes held, seconds of a step, and those told."""
 
     code: int
     said: str
     most: int
     step_s: float | None
+    told_s: float | None
 
 
 def _same(folder: Path, label: str) -> str:
@@ -405,8 +407,11 @@ def _trained(folder: Path, label: str, rows: Any, steps: int, room: int | None) 
             time.sleep(0.02)
         said = process.stdout.read() if process.stdout else ""
         log = folder / label / "log.jsonl"
-        times = [line["step_s"] for line in _lines(log) if "step_s" in line]
-        return Trained(process.returncode, said, most, float(np.median(times[1:])) if len(times) > 1 else None)
+        lines = list(_lines(log))
+        times = [line["step_s"] for line in lines if "step_s" in line]
+        told_s = next((line["predicted_step_s"] for line in lines if line.get("predicted_step_s")), None)
+        mean = float(np.mean(times[1:])) if len(times) > 1 else None
+        return Trained(process.returncode, said, most, mean, told_s)
     finally:
         until = time.monotonic() + 10
         while (group / "cgroup.procs").read_text() and time.monotonic() < until:

@@ -49,6 +49,11 @@ def step_memory(plan: Plan | Source, dense: DenseBytes | None = None) -> StepMem
     )  # fmt: skip
 
 
+def with_dense(memory: StepMemory, dense: DenseBytes) -> StepMemory:
+    """The memory of the same plan's step where dense layers hold something else."""
+    return step_memory(memory.plan, dense)
+
+
 def dense_bytes_of(plan: Plan) -> tuple[DenseBytes, str]:
     """(what a plan was made to leave to dense layers, where that is from)."""
     stashing = problem_of(plan).constraints.stash

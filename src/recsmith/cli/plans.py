@@ -65,13 +65,17 @@ def _explain_memory(plan: str, run: str | None, format_: str, *, alone: bool) ->
 
     if not alone:
         raise UsageError("--run is of --memory, which --table and --cost-model say nothing of; take one of them")
-    dense = None
-    if run is not None:
-        from recsmith.training.job.dense_bytes import dense_bytes_of_run
+    if run is None:
+        found, choices = step_memory(plan), ()
+    else:
+        from recsmith.prediction.dense_choices import dense_choices
+        from recsmith.training.job.dense_bytes import dense_layers_of_run
 
-        dense = dense_bytes_of_run(run, plan)
-    found = step_memory(plan, dense)
-    print_as(format_, lambda: step_memory_report(found), lambda: step_memory_to_raw(found))
+        dense, layers = dense_layers_of_run(run, plan)
+        found = step_memory(plan, dense)
+        choices = dense_choices(found, layers)
+    told = [(choice.name, choice.costs, memory) for choice, memory in choices]
+    print_as(format_, lambda: step_memory_report(found, told), lambda: step_memory_to_raw(found, told))
 
 
 @click.command(name="diff")

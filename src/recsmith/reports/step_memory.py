@@ -1,6 +1,6 @@
 """The memory of a step over its time: a table of phases with a picture, what rests, and the same as plain data."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from rich.console import Group, RenderableType
@@ -18,7 +18,10 @@ BAR = 10  # characters of a picture's full device
 COLUMNS = 3  # kinds of bytes that have a column of their own, so that 80 characters hold all
 
 
-def step_memory_report(memory: StepMemory) -> RenderableType:
+Choices = Sequence[tuple[str, str, StepMemory]]  # (what dense layers could do, what it costs, the memory then)
+
+
+def step_memory_report(memory: StepMemory, choices: Choices = ()) -> RenderableType:
     """What the fullest rank holds in each phase, and which phase is fullest on how many ranks."""
     plan, schedule = memory.plan, memory.schedule
     rank = schedule.fullest
@@ -34,7 +37,20 @@ def step_memory_report(memory: StepMemory) -> RenderableType:
         Text(),
         _phases_grid(memory, rank),
         *_peaks(memory),
+        *([Text(), _choices_grid(memory, choices)] if choices else []),
     )  # fmt: skip
+
+
+def _choices_grid(memory: StepMemory, choices: Choices) -> Grid:
+    """A row for each thing that dense layers could do: the fullest rank's peak then, what that frees, what it costs."""
+    made = grid(left=("what dense layers could do", "costs"), right=("peak", "frees"))
+    peak = int(memory.schedule.peak[memory.schedule.fullest])
+    for name, costs, then in choices:
+        now = int(then.schedule.peak[then.schedule.fullest])
+        made.add_row(
+            name, costs, format_size(now).replace(" ", NO_BREAK), format_size(peak - now).replace(" ", NO_BREAK)
+        )
+    return made
 
 
 def _phases_grid(memory: StepMemory, rank: int) -> Grid:
@@ -81,8 +97,8 @@ def stash_words(rests: StashedBytes, tables: int) -> str:
         f"{words}, of which dense layers leave {format_time(rests.exposed_s)} of a step exposed")  # fmt: skip
 
 
-def step_memory_to_raw(memory: StepMemory) -> Raw:
-    """Plain data: bytes of each phase, kind and rank, peaks, and what rests."""
+def step_memory_to_raw(memory: StepMemory, choices: Choices = ()) -> Raw:
+    """Plain data: bytes of each phase, kind and rank, peaks, what rests, and what dense layers could do."""
     schedule, rests = memory.schedule, memory.rests
     return {
         "schema": "recsmith/step-memory/1",
@@ -98,4 +114,7 @@ def step_memory_to_raw(memory: StepMemory) -> Raw:
             "weights_bytes": list(rests.weights), "state_bytes": list(rests.state), "copy_s": rests.copy_s,
             "exposed_s": rests.exposed_s,
         },
+        "choices": [
+            {"name": name, "costs": costs, "peak_bytes": then.schedule.peak.tolist()} for name, costs, then in choices
+        ],
     }  # fmt: skip

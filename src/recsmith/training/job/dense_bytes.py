@@ -1,23 +1,41 @@
 """What a run's dense layers take of each rank, by when it is alive: for `recsmith explain --memory --run`."""
 
+import math
+from dataclasses import replace
+
 from recsmith.adapters.installed import require_torchrec
 from recsmith.files import Source
 from recsmith.plans import load_plan
+from recsmith.prediction.dense_choices import DenseLayers
+from recsmith.prediction.job_step import NUMBER_BYTES, numbers_of
+from recsmith.prediction.speeds import flops_per_s
 from recsmith.problems.dense_bytes import DenseBytes
 from recsmith.training.job.models import unsharded
-from recsmith.training.job.run_step import dense_bytes
+from recsmith.training.job.run_step import dense_bytes, history_work
 from recsmith.training.job.sharded import dense_shapes
 from recsmith.training.optimizers.building import state_bytes
 from recsmith.training.run import Run, load_run
 
 
-def dense_bytes_of_run(run: Run | Source, plan: Source) -> DenseBytes:
-    """Of the run's own model, at the batch of a plan; nothing is trained, and tables get no memory.
+def dense_layers_of_run(run: Run | Source, plan: Source) -> tuple[DenseBytes, DenseLayers]:
+    """(what is alive when, what could be less) of the run's own model, at the batch of a plan.
+
+    Nothing is trained, and tables get no memory. A model of histories tells no single layers' outputs.
 
     Raises:
         UsageError: the run or the plan cannot be read.
     """
     require_torchrec()
     made, placed = load_run(run), load_plan(plan)
-    shapes = dense_shapes(unsharded(made).task)
-    return dense_bytes(made, placed, shapes, state_bytes(made.optimizers.dense), None)
+    shapes, state = dense_shapes(unsharded(made).task), state_bytes(made.optimizers.dense)
+    dense = dense_bytes(made, placed, shapes, state, None)
+    numbers, batch = numbers_of(shapes), placed.workload.batch_size
+    layers = DenseLayers(weights=numbers * NUMBER_BYTES, gradients=dense.gradients, state=round(numbers * state))
+    if history_work(made, placed) is not None:
+        return dense, layers
+    matrices = [shape for shape in shapes if len(shape) > 1]
+    speed = flops_per_s(placed.cluster.device.kind)
+    return dense, replace(
+        layers, outputs=tuple(NUMBER_BYTES * batch * shape[0] for shape in matrices),
+        forward_s=tuple(2 * batch * math.prod(shape) / speed for shape in matrices),
+    )  # fmt: skip

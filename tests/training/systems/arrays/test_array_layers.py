@@ -7,9 +7,9 @@ import pytest
 
 from recsmith.data import DataFeature, DataSchema
 from recsmith.errors import UsageError
+from recsmith.prediction.activations.scheduler import ArraySchedule, partitions, scheduled
 from recsmith.training import Run, RunData, RunModel
 from recsmith.training.systems.arrays.scheduling.profiling import H100, cpu_rates
-from recsmith.training.systems.arrays.scheduling.scheduler import ArraySchedule, partitions, scheduled
 
 pytestmark = [
     pytest.mark.skipif(find_spec("torchrec") is None, reason="needs TorchRec"),

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from recsmith.errors import NoPlanFound
-from recsmith.training.systems.arrays.scheduling.graph import GraphOperation, TrainingGraph
-from recsmith.training.systems.arrays.scheduling.scheduler import ArraySchedule, partitions, scheduled
+from recsmith.prediction.activations.graph import GraphOperation, TrainingGraph
+from recsmith.prediction.activations.scheduler import ArraySchedule, partitions, scheduled
 
 LINK = 1e6  # bytes a second
 

@@ -116,10 +116,10 @@ def test_settings_that_there_are_not_are_refused(tmp_path: Path, settings: dict[
 def test_explained_memory_counts_the_layers_of_a_run(tmp_path: Path) -> None:
     from recsmith.analyses.step_memory import step_memory
     from recsmith.problems.memory_schedule import KINDS
-    from recsmith.training.job.dense_bytes import dense_bytes_of_run
+    from recsmith.training.job.dense_bytes import dense_layers_of_run
 
     run = a_run(tmp_path)
-    dense = dense_bytes_of_run(run, run.plan)
+    dense, _ = dense_layers_of_run(run, run.plan)
     found = step_memory(run.plan, dense)
     assert dense.activations > 0
     assert found.schedule.bytes[:, KINDS.index("dense layers"), 0].min() == dense.fixed > 0

@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 
-from recsmith.training.systems.arrays.scheduling.graph import TrainingGraph
+from recsmith.prediction.activations.graph import TrainingGraph
+from recsmith.prediction.activations.scheduler import ArraySchedule, partitions, scheduled
 from recsmith.training.systems.arrays.scheduling.profiling import H100, TracedStep, cpu_rates, traced
 from recsmith.training.systems.arrays.scheduling.running import HostCopies, StreamedCopies, run_schedule
-from recsmith.training.systems.arrays.scheduling.scheduler import ArraySchedule, partitions, scheduled
 
 Shapes = tuple[tuple[int, int], tuple[int, int], int]  # of pooled vectors of a member, of dense features; labels
 

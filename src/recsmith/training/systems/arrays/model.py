@@ -17,6 +17,7 @@ from torchrec import EmbeddingBagCollection, EmbeddingCollection, KeyedTensor
 from torchrec.modules.embedding_modules import get_embedding_names_by_table
 
 from recsmith.errors import UsageError
+from recsmith.prediction.activations.scheduler import ArraySchedule
 from recsmith.training.batches import Place, TrainingBatch
 from recsmith.training.job.losses import by_label
 from recsmith.training.job.models import Task, Unsharded, build_task
@@ -28,7 +29,6 @@ from recsmith.training.systems.arrays.layer_memory import LayerMemory, StepWithi
 from recsmith.training.systems.arrays.members import check_array, members_of
 from recsmith.training.systems.arrays.parts import array_parts
 from recsmith.training.systems.arrays.scheduling.profiling import logits_of
-from recsmith.training.systems.arrays.scheduling.scheduler import ArraySchedule
 from recsmith.training.tables.plain import features_of, initial_weights_of, plain
 from recsmith.training.tables.protocol import InitialWeights
 

@@ -17,8 +17,8 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 
 from recsmith.errors import UsageError
+from recsmith.prediction.activations.graph import GraphOperation, TrainingGraph
 from recsmith.prediction.speeds import bytes_per_s, call_s, flops_per_s
-from recsmith.training.systems.arrays.scheduling.graph import GraphOperation, TrainingGraph
 
 
 @dataclass(frozen=True)

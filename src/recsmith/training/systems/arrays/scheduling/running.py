@@ -14,9 +14,9 @@ from torch import fx
 from torch.fx.node import map_arg
 from torch.utils._pytree import tree_map
 
-from recsmith.training.systems.arrays.scheduling.graph import Action
+from recsmith.prediction.activations.graph import Action
+from recsmith.prediction.activations.scheduler import ArraySchedule
 from recsmith.training.systems.arrays.scheduling.profiling import TracedStep
-from recsmith.training.systems.arrays.scheduling.scheduler import ArraySchedule
 
 Gradient = Callable[[int, torch.Tensor], torch.Tensor]  # (place of a sub-array, its logits) -> that of the loss
 

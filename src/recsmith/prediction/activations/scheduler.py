@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from recsmith.errors import NoPlanFound
-from recsmith.training.systems.arrays.scheduling.graph import Action, TrainingGraph, Way, Ways, actions_of
-from recsmith.training.systems.arrays.scheduling.timeline import Timeline, played
+from recsmith.prediction.activations.graph import Action, TrainingGraph, Way, Ways, actions_of
+from recsmith.prediction.activations.timeline import Timeline, played
 from recsmith.units import counted, format_size
 
 BOTH: tuple[Way, ...] = ("swap", "recompute")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-from recsmith.training.systems.arrays.scheduling.graph import Action, TrainingGraph
+from recsmith.prediction.activations.graph import Action, TrainingGraph
 
 Actions = tuple[list[Action], list[Action]]  # of a forward and of a backward pass
 

@@ -1,0 +1,121 @@
+"""What dense layers could do for a rank's memory: divide their state over ranks, or keep fewer activations.
+
+Each choice is priced on the memory schedule of the plan, and none is switched on: they are for the owner of the layers.
+States, gradients and weights that ranks divide are ZeRO's three stages (Rajbhandari et al., SC 2020, sections 5 and 7:
+stages 1 and 2 exchange as much as before, stage 3 half as much again). Activations that are copied to the host or
+computed again are scheduled as mu-TWO does it (recsmith.prediction.activations).
+
+Legend: L layers, in the order of forward.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from recsmith._types import noun
+from recsmith.analyses.step_memory import StepMemory, with_dense
+from recsmith.clusters import whole_job
+from recsmith.errors import NoPlanFound
+from recsmith.prediction.activations.graph import GraphOperation, TrainingGraph
+from recsmith.prediction.activations.scheduler import ArraySchedule, scheduled
+from recsmith.problems.dense_bytes import DenseBytes
+from recsmith.units import counted, format_size, format_time
+
+BACKWARD = 2  # products of a layer's backward for each of its forward
+NO_MORE = "no more bytes between ranks"
+SHARES = (0.75, 0.5, 0.25)  # of all activations that may be in memory at once
+
+
+@noun
+class DenseLayers:
+    """What dense layers of a rank hold beside what `DenseBytes` tells, and how long they take.
+
+    weights, gradients, state: bytes; state is of the optimizer. outputs: bytes (L,) that a layer keeps of the batch.
+    forward_s: seconds (L,) of each layer's forward.
+    """
+
+    weights: int
+    gradients: int
+    state: int
+    outputs: tuple[int, ...] = ()
+    forward_s: tuple[float, ...] = ()
+
+
+@noun
+class DenseChoice:
+    """Something that dense layers could do. dense: what they hold then. costs: what it takes, in words."""
+
+    name: str
+    dense: DenseBytes
+    costs: str
+
+
+def dense_choices(memory: StepMemory, layers: DenseLayers) -> tuple[tuple[DenseChoice, StepMemory], ...]:
+    """Each choice, with the memory of the step under it."""
+    ranks = memory.plan.cluster.job_world_size
+    found = [*(_divided(memory, layers) if ranks > 1 else ()), *_fewer_activations(memory, layers)]
+    return tuple((each, with_dense(memory, each.dense)) for each in found)
+
+
+def _divided(memory: StepMemory, layers: DenseLayers) -> Iterator[DenseChoice]:
+    """ZeRO's stages: each divides what the one before does, and more."""
+    dense, cluster = memory.dense, whole_job(memory.plan.cluster)
+    ranks = cluster.world_size
+
+    def spared(size: int) -> int:
+        return size - -(-size // ranks)
+
+    if layers.state:
+        dense = replace(dense, fixed=dense.fixed - spared(layers.state))
+        yield DenseChoice(
+            name="optimizer state divided over ranks (ZeRO 1)", dense=dense, costs="no more bytes between ranks"
+        )
+    dense = replace(dense, gradients=dense.gradients - spared(layers.gradients))
+    yield DenseChoice(name="and gradients (ZeRO 2)", dense=dense, costs=NO_MORE)
+    more = layers.weights * (ranks - 1) / ranks
+    dense = replace(dense, fixed=dense.fixed - spared(layers.weights))
+    words = f"{format_size(round(more))} more between ranks in each step, {format_time(more / cluster.ring_bandwidth)}"
+    yield DenseChoice(name="and weights (ZeRO 3)", dense=dense, costs=words)
+
+
+def _fewer_activations(memory: StepMemory, layers: DenseLayers) -> Iterator[DenseChoice]:
+    """Fewer activations in memory: those given up whose loss costs least time, until so much is left."""
+    if len(layers.outputs) < 2:
+        return
+    graph = layers_graph(layers)
+    whole = _schedule(graph, float("inf"), None)
+    link = memory.plan.cluster.device.host_link_bandwidth if memory.plan.cluster.device.kind == "cuda" else None
+    for share in SHARES:
+        try:
+            made = _schedule(graph, share * whole.peak_bytes, link)
+        except NoPlanFound:
+            break
+        freed = min(memory.dense.activations, whole.peak_bytes - made.peak_bytes)
+        dense = replace(memory.dense, activations=memory.dense.activations - freed)
+        yield DenseChoice(name=f"at most {share:.0%} of activations in memory", dense=dense, costs=_words(made, graph))
+
+
+def _schedule(graph: TrainingGraph, limit: float, link: float | None) -> ArraySchedule:
+    return scheduled(lambda _group, _count: graph, [((0, 1),)], limit, link=link)
+
+
+def _words(made: ArraySchedule, graph: TrainingGraph) -> str:
+    ways = [way for each in made.ways.values() for way in each.values()]
+    copied, again = ways.count("swap"), ways.count("recompute")
+    told = [f"{copied} copied to the host"] * bool(copied) + [f"{again} computed again"] * bool(again)
+    more = made.seconds / graph.seconds - 1
+    return f"{counted(len(ways), 'output')} of layers: {' and '.join(told)}; layers take {more:.0%} more"
+
+
+def layers_graph(layers: DenseLayers) -> TrainingGraph:
+    """Layers one after the other, forward and backward: what each backward reads is its layer's input and output."""
+    count = len(layers.outputs)
+    made = [
+        GraphOperation((i - 1,) if i else (), i, size, seconds, forward=True)
+        for i, (size, seconds) in enumerate(zip(layers.outputs, layers.forward_s, strict=True))
+    ]
+    for i in reversed(range(count)):
+        gradient = (len(made) - 1,) if made[-1:] and not made[-1].forward else ()
+        inputs: Sequence[int] = (*gradient, i, *((i - 1,) if i else ()))
+        made.append(GraphOperation(tuple(inputs), len(made), layers.outputs[max(i - 1, 0)],
+                                   BACKWARD * layers.forward_s[i], forward=False))  # fmt: skip
+    return TrainingGraph(tuple(made), frozenset({len(made) - 1}))
