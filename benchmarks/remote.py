@@ -1,7 +1,8 @@
 """Tables on servers beside the planned job: samples a second, with all trainers alike and with one that is slow.
 
     python benchmarks/remote.py                         # every case, minutes each; rows are printed
-    python benchmarks/remote.py --only planned,rpc
+    python benchmarks/remote.py --only "planned;sockets"
+    python benchmarks/remote.py --only "planned;sockets" --ids 20    # of a sample and table
     python benchmarks/remote.py --rows rows.jsonl       # keeps what was measured, and goes on from there
     python benchmarks/remote.py --exact                 # losses of 40 steps beside the planned job's, and bytes
 
@@ -26,6 +27,7 @@ BASE_S, TIMES = 0.2, 3
 CASES: dict[str, dict[str, Any]] = {
     "planned": {},
     "sockets": {"remote": RunRemote()},
+    "sockets, two servers": {"remote": RunRemote(servers=2)},
     "rpc": {"remote": RunRemote(backend="rpc")},
     "ray": {"remote": RunRemote(backend="ray")},
     "planned slowed": {"watchers": ("remote:slowed",)},
@@ -40,9 +42,9 @@ def slowed(step: int, loss: float, samples: object) -> None:
     time.sleep(BASE_S * (TIMES if os.environ["RANK"] == "1" else 1))
 
 
-def trained(words: dict[str, Any], folder: Path) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """What came of a job, and the lines of its log."""
-    features = [{"name": f"f{each}", "num_embeddings": ROWS} for each in range(TABLES)]
+def trained(words: dict[str, Any], folder: Path, ids: int = 1) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """What came of a job, and the lines of its log. ids: of a sample and table."""
+    features = [{"name": f"f{each}", "num_embeddings": ROWS, "pooling_factor": ids} for each in range(TABLES)]
     data = {"format": "generator", "seed": 1, "dense": 13, "features": features, "num_samples": 10**6}
     settings: dict[str, Any] = {"ranks": 2, "metrics": RunMetrics(every=WARM), **words}
     run = Run(
@@ -54,9 +56,9 @@ def trained(words: dict[str, Any], folder: Path) -> tuple[dict[str, Any], list[d
     return result, [line for line in lines if line["event"] == "train"]
 
 
-def measured(words: dict[str, Any], folder: Path) -> dict[str, Any]:
+def measured(words: dict[str, Any], folder: Path, ids: int = 1) -> dict[str, Any]:
     """Samples a second of a job after its first steps, and what its trainers moved."""
-    result, lines = trained(words, folder)
+    result, lines = trained(words, folder, ids)
     told = result.get("remote", {})
     if "seconds" in told:  # by leases: all batches of all trainers
         return {"samples_per_s": told["batches"] * BATCH / told["seconds"], **told}
@@ -81,8 +83,9 @@ def exact(backend: Any, trainers: int, folder: Path) -> dict[str, Any]:
 def main() -> None:
     """Measure the cases that are not in the rows yet."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default=",".join(CASES))
+    parser.add_argument("--only", default=";".join(CASES), help="cases, with ; between them")
     parser.add_argument("--rows", type=Path)
+    parser.add_argument("--ids", type=int, default=1, help="of a sample and table")
     parser.add_argument("--exact", action="store_true")
     arguments = parser.parse_args()
     if arguments.exact:
@@ -90,14 +93,14 @@ def main() -> None:
             with tempfile.TemporaryDirectory() as folder:
                 print(f"| {backend} | {trainers} | {exact(backend, trainers, Path(folder))} |", flush=True)
         return
-    wanted: list[str] = arguments.only.split(",")
+    wanted: list[str] = [each for each in CASES if each in arguments.only.split(";")]
     kept: dict[str, Any] = {}
     if arguments.rows and arguments.rows.exists():
         kept = dict(json.loads(line) for line in arguments.rows.read_text().splitlines())
     for name in wanted:
         if name not in kept:
             with tempfile.TemporaryDirectory() as folder:
-                kept[name] = measured(CASES[name], Path(folder) / "out")
+                kept[name] = measured(CASES[name], Path(folder) / "out", arguments.ids)
             if arguments.rows:
                 with arguments.rows.open("a") as file:
                     file.write(json.dumps([name, kept[name]]) + "\n")

@@ -17,6 +17,7 @@ from recsmith.streaming import AlarmingSeries
 
 DETECTORS: dict[str, tuple[object, ...]] = {  # an alarm of any is one
     "ensemble": ("ensemble",),
+    "ensemble, scale log": ({"name": "ensemble", "scale": "log"},),
     "tail": ("tail",),
     "ewma": ("ewma",),
     "median_mad": ("median_mad",),

@@ -85,8 +85,11 @@ def test_weights_of_a_long_series_stay_finite() -> None:
     assert all(math.isfinite(tail.surprise(1.0 + place % 7)) for place in range(5000))
 
 
-@pytest.mark.parametrize("name", ["ewma", "median_mad", "tail", "ensemble", "seasonal"])
-def test_the_unit_of_a_series_does_not_matter(name: str) -> None:
+LOG: dict[str, object] = {"name": "ensemble", "scale": "log"}
+
+
+@pytest.mark.parametrize("name", ["ewma", "median_mad", "tail", "ensemble", LOG, "seasonal"])
+def test_the_unit_of_a_series_does_not_matter(name: object) -> None:
     chance = random.Random(4)
     values = [chance.gauss(0, 1) + 10 * (place > 1800) for place in range(2000)]
     one, other = detector_of(name), detector_of(name)
@@ -201,6 +204,29 @@ def test_an_alarm_does_not_hide_one_that_is_far_worse(name: str) -> None:
     values = np.random.default_rng(3).normal(size=700)
     values[600], values[640], values[641] = 14, 150, 20
     assert [alarm.at for alarm in find_alarms(values.tolist(), name)] == [600, 640]
+
+
+def test_the_tail_of_a_skewed_law_is_no_alarm_on_a_scale_of_logarithms() -> None:
+    """Either way round; a shift by five deviations of the law is one, and a state in the first values goes on."""
+    for seed in range(3):
+        noise = np.random.default_rng(seed).lognormal(size=2000)
+        calm = [len(find_alarms((sign * noise).tolist(), LOG)) for sign in (1, -1)]
+        assert calm[0] == calm[1] <= 1 <= len(find_alarms(noise.tolist()))
+        noise[1000:] += 5 * (math.e * (math.e - 1)) ** 0.5
+        assert any(1000 <= alarm.at < 1050 for alarm in find_alarms(noise.tolist(), LOG))
+    whole, first, second = AlarmingSeries(LOG), AlarmingSeries(LOG), AlarmingSeries(LOG)
+    scores = [whole.detector.score(value) for value in noise.tolist()]
+    half = [first.detector.score(value) for value in noise[:50].tolist()]
+    second.from_raw(json.loads(json.dumps(first.to_raw())))
+    assert half + [second.detector.score(value) for value in noise[50:].tolist()] == scores
+    with pytest.raises(UsageError, match="scale is 'logs'; it must be 'plain' or 'log'"):
+        detector_of({"name": "ensemble", "scale": "logs"})
+
+
+def test_a_constant_beginning_has_a_scale() -> None:
+    values = [5.0] * 150 + [5.0 + place % 2 for place in range(100)]
+    assert all(math.isfinite(alarm.score) for alarm in find_alarms(values, LOG))
+    assert find_alarms([0.0] * 150 + [1.0], LOG)
 
 
 def test_what_is_no_number_is_named() -> None:

@@ -1,8 +1,11 @@
 """The ensemble: how rare robust residuals and moves of the mean are together, one alarm an episode."""
 
+from typing import Literal
+
 from recsmith.errors import check_rules
 from recsmith.streaming.detectors.ewma import Ewma
 from recsmith.streaming.detectors.frozen import FrozenRun
+from recsmith.streaming.detectors.log_scale import LogScale
 from recsmith.streaming.detectors.mean_shift import BLOCK, MeanShift
 from recsmith.streaming.detectors.plain_state import PlainState
 from recsmith.streaming.detectors.protocol import Detector
@@ -46,16 +49,19 @@ class Ensemble(PlainState, Detector):
     through the tail of a decaying histogram of its past; the surprises are added, as if the views were independent. Of
     an episode only what is higher than all before it, or far further off, is told.
     half_life: values after which a value weighs half; that of the short mean's view is 2.5 times as long.
-    episode: values after which a calmer one may alarm again.
+    episode: values after which a calmer one may alarm again. scale: log judges logarithms of how far values are from
+    the median of the first ones, for series whose values have a long tail.
     """
 
-    STATE = ("views", "tails", "episodes", "_before", "_short", "_seen", "shift", "shift_tail", "frozen")
-    ADDED = ("shift", "shift_tail", "frozen")
+    STATE = ("views", "tails", "episodes", "_before", "_short", "_seen", "shift", "shift_tail", "frozen", "_scale")
+    ADDED = ("shift", "shift_tail", "frozen", "_scale")
 
     def __init__(
-        self, *, half_life: float = 140.0, episode: int = 100, warm: int = 100, threshold: float = 8.5
-    ) -> None:
+        self, *, half_life: float = 140.0, episode: int = 100, warm: int = 100, threshold: float = 8.5,
+        scale: Literal["plain", "log"] = "plain",
+    ) -> None:  # fmt: skip
         check_rules(None if half_life > 0 else f"half_life is {half_life}; it must be more than 0")
+        self._scale = LogScale(warm) if scale == "log" else None
         self.warm, self.threshold = warm, threshold
         self.views = [Ewma(half_life=half, warm=warm) for half in (half_life, half_life, 2.5 * half_life)]
         self.tails = [DecayingTail(2.5 * half_life) for _ in self.views]
@@ -67,6 +73,14 @@ class Ensemble(PlainState, Detector):
 
     def score(self, value: float) -> float:
         """The sum of the surprises, where it is the highest of its episode."""
+        if self._scale is None:
+            return self._judged(value)
+        found = 0.0
+        for each in self._scale.add(value):
+            found = self._judged(each)
+        return found
+
+    def _judged(self, value: float) -> float:
         if self._before is None:
             self._before = self._short = value
         step, self._before = value - self._before, value

@@ -31,6 +31,7 @@ pytestmark = [
     pytest.mark.skipif(find_spec("torchrec") is None, reason="needs TorchRec"),
     pytest.mark.usefixtures("torchrec"),
 ]
+LONG_STEPS = 20_000  # of a job that does not come to its end
 JOINED_STEPS = 3000  # of a job that another trainer joins: it needs seconds to start
 KINDS = {"a": "table_wise", "b": "row_wise", "c": "table_wise", "d": "column_wise"}
 
@@ -199,6 +200,44 @@ def test_a_server_that_dies_ends_the_job_in_a_sentence(tmp_path: Path) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.parametrize(("staleness", "when"), [(0, "training"), (2, "training"), (0, "saving")])
+def test_a_server_that_is_stopped_ends_the_job_in_a_sentence(staleness: int, when: str, tmp_path: Path) -> None:
+    """Its connections stay open, and it is asked last: within two timeouts, not the 20 of the longest wait."""
+    timeout, output, stopped = 5, tmp_path / "out", list[float]()
+    remote = RunRemote(servers=2, timeout_s=timeout, staleness=staleness)
+    run = a_run(output, ranks=2, steps=LONG_STEPS, remote=remote, checkpoint=Checkpointing(every=200))
+
+    def stop() -> None:
+        until = time.monotonic() + 300
+        wait_for_lines(output, EVERY)
+        while when == "saving" and not any(output.glob("checkpoints/*.partial")) and time.monotonic() < until:
+            time.sleep(0.0005)
+        send(signal.SIGSTOP, "server-1")
+        stopped.append(time.monotonic())
+
+    with pytest.raises(RecSmithError, match=rf"server \d did not answer '\w+' within {timeout} s; the same command"):
+        disturbed(run, stop)
+    assert time.monotonic() - stopped[0] < 4 * timeout  # the rest is a busy machine's
+
+
+@pytest.mark.soak
+def test_a_job_whose_only_trainer_is_stopped_ends_in_a_sentence(tmp_path: Path) -> None:
+    """Nobody is left who would notice but the server."""
+    timeout, output = 2, tmp_path / "out"
+    run = a_run(output, ranks=1, steps=LONG_STEPS, remote=RunRemote(timeout_s=timeout), checkpoint=None)
+    begun = list[float]()
+
+    def stop() -> None:
+        wait_for_lines(output, EVERY)
+        send(signal.SIGSTOP, "trainer-0")
+        begun.append(time.monotonic())
+
+    with pytest.raises(RecSmithError, match=r"^no trainer of this job was heard for more than 40 s, 20 times remote"):
+        disturbed(run, stop)
+    assert 20 * timeout <= time.monotonic() - begun[0] + timeout < 30 * timeout
+
+
+@pytest.mark.soak
 @pytest.mark.parametrize("staleness", [0, 2])
 def test_a_trainer_joins(staleness: int, tmp_path: Path) -> None:
     remote = RunRemote(servers=1, staleness=staleness, timeout_s=20)
@@ -297,7 +336,7 @@ def test_a_stopped_trainer_is_left_out_and_refused_later(staleness: int, tmp_pat
         send(signal.SIGCONT, "trainer-0")
 
     result, said = disturbed(run, stop)
-    refused = f"trainer-0 was silent for more than {timeout} s (remote.timeout_s), and the others go on without it"
+    refused = f"trainer-0 was silent for more than {timeout} s (remote.timeout_s), or the others waited 20 times as"
     assert any(each.startswith(refused) for each in said)
     assert result["remote"]["lost"] == ["trainer-0"]
     assert timeout < waited[0] < 4 * timeout  # the rest is a busy machine's

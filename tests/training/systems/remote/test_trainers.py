@@ -142,6 +142,39 @@ def test_nobody_is_waited_for_without_an_end() -> None:
     assert (place["world"], place["lost"]) == (1, ["b"])
 
 
+def test_who_lives_and_never_pushes_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whose reader hangs, say: in step, and with leases; also who saves for ever."""
+    for module in ("members", "leases"):
+        monkeypatch.setattr(f"recsmith.training.systems.remote.{module}.LONG", 3)
+    members = Members(2, timeout_s=0.4)
+    together(lambda: members.gather("a"), lambda: members.gather("b"))
+    leases, saving = BatchLeases(2, 1, 0.4), BatchLeases(1, 1, 0.4, every=1)
+    assert leases.lease("b") == {"batch": 0, "lag": 0}
+    saving.push("b", saving.lease("b")["batch"])  # type: ignore[index]
+    assert saving.lease("b") == {"save": 1}
+    ended = threading.Event()
+
+    def beat() -> None:
+        while not ended.wait(0.02):
+            for each, name in [(each, name) for each in (members, leases, saving) for name in ("a", "b")]:
+                with suppress(LeftOut):
+                    each.alive(name)
+
+    living = threading.Thread(target=beat, daemon=True)
+    living.start()
+    until, gone, again, saver = time.monotonic() + 60, None, None, None
+    while time.monotonic() < until and not (gone and saver and again == {"batch": 0, "lag": 0}):
+        gone = gone or void(members, "a", 1, 0)
+        if again != {"batch": 0, "lag": 0} and (again := leases.lease("a")) and again["batch"]:
+            leases.push("a", again["batch"])
+        saver = saver or saving.lease("a")
+    ended.set()
+    living.join()
+    assert (gone, again, saver) == ("void", {"batch": 0, "lag": 0}, {"save": 1})
+    assert members.lost == leases.lost == saving.lost == ["b"]
+    assert leases.repeated == 1
+
+
 def void(members: Members, name: str, generation: int, step: int) -> object:
     """What becomes of a step."""
     try:

@@ -218,3 +218,11 @@ def test_a_run_is_watched_before_its_first_look(run: Run, job: Path) -> None:
         job / "run.json",
     )
     assert "watched as it trains" in " ".join(run("watch", job).out.split())
+
+
+def test_a_long_tail_is_named_where_it_alarms(run: Run, tmp_path: Path) -> None:
+    noise = np.random.default_rng(0).lognormal(size=2000)
+    (tmp_path / "series.csv").write_text("\n".join(["latency", *map(str, noise.tolist())]))
+    done = run("watch", tmp_path / "series.csv")
+    assert "'latency' has a long tail: its 95th percentile is" in done.err
+    assert "has a long tail" not in run("watch", tmp_path / "series.csv", "--set", "scale=log").err

@@ -118,10 +118,13 @@ class ServerFunctions:
     """What a server lets its peers call, by name.
 
     server: its number. key: of the job; a call without it is refused. functions: each gets who calls and the tensors.
+    deserted: whether nobody has called for so long that nobody will.
     """
 
-    def __init__(self, server: int, key: str, functions: Mapping[str, Function]) -> None:
-        self.server, self._key = server, key
+    def __init__(
+        self, server: int, key: str, functions: Mapping[str, Function], deserted: Callable[[], bool] = lambda: False
+    ) -> None:
+        self.server, self._key, self.deserted = server, key, deserted
         self._functions, self._peers = dict(functions), set[str]()
 
     def answer(self, caller: str, key: str, function: str, tensors: Tensors) -> Tensors:
@@ -186,6 +189,23 @@ def not_ready(place: ServerPlace) -> RecSmithError:
 def too_late(server: int, function: str, timeout: float) -> RecSmithError:
     """What backends raise of a server that did not answer in time."""
     return RecSmithError(f"server {server} did not answer '{function}' within {timeout:g} s; {AGAIN}")
+
+
+def unwritten(servers: list[int], place: ServerPlace) -> RecSmithError:
+    """What is raised of servers that write a checkpoint for too long."""
+    names = f"server{'s' if len(servers) > 1 else ''} {', '.join(map(str, servers))}"
+    return RecSmithError(
+        f"{names} wrote a checkpoint for more than {place.long_s:g} s, {LONG} times remote.timeout_s; give it more, or "
+        f"a faster disk; {AGAIN}"
+    )
+
+
+def forsaken(place: ServerPlace) -> RecSmithError:
+    """What server 0 raises where it hears of no trainer any more."""
+    return RecSmithError(
+        f"no trainer of this job was heard for more than {place.long_s:g} s, {LONG} times remote.timeout_s: all of "
+        f"them are stopped, or cannot reach server 0; {AGAIN}"
+    )
 
 
 def gone(server: int, function: str, reason: str) -> RecSmithError:

@@ -15,12 +15,21 @@ from recsmith.errors import RecSmithError
 from recsmith.jobs.log import write_message
 from recsmith.plans import Plan, plan_from_raw
 from recsmith.sharding import Shard
-from recsmith.training.systems.remote.calls import LeftOut, ServerCalls, Tensors, worded, words_of
+from recsmith.training.systems.remote.calls import (
+    LeftOut,
+    Pending,
+    ServerCalls,
+    Tensors,
+    unwritten,
+    worded,
+    words_of,
+)
 from recsmith.training.systems.remote.group import TrainerGroup
 from recsmith.training.systems.remote.members import HOLD
 from recsmith.training.systems.remote.updates import shard_key, shards_by_table
 
 BEATS = 4  # signs of life within the timeout
+Waiting = dict[int, Pending]  # by server, what waits for its answer
 
 
 @dataclass
@@ -60,13 +69,14 @@ class TableClient:
         self._shards = dict[str, list[Shard]]()
         self._stop = threading.Event()
         self.lookups: list[tuple[str, torch.Tensor, torch.Tensor]] = []  # (table, ids, their rows) of the step
+        self._pushing = Waiting()  # for servers to take the step
 
     def gather(self) -> dict[str, Any]:
         """Wait for the other trainers; the place of this one, or that the job is `over`."""
         place = self.wait_for("gather")
         if "over" not in place:
             self.rank, self.world, self.generation = place["rank"], place["world"], place["generation"]
-            self.clock, self.lookups = place["step"], []
+            self.clock, self.lookups, self._pushing = place["step"], [], Waiting()
             os.environ["RANK"] = str(self.rank)  # of those who write messages, 0
             self._tell_lost(place["lost"])
         return place
@@ -157,7 +167,11 @@ class TableClient:
                 each.copy_(answers[0][name])
 
     def push(self) -> None:
-        """The gradients of the rows that the step has looked up: to server 0 when all others have theirs."""
+        """The gradients of the rows that the step has looked up.
+
+        `commit` waits until servers have them. A batch that is leased waits for nobody, and counts when server 0 has
+        its part: when all others have theirs.
+        """
         gradients = {table: _gradient(rows) for table, _, rows in self.lookups}
         sent: dict[int, Tensors] = {}
         for table, shard, here in self._places:
@@ -168,6 +182,9 @@ class TableClient:
             sent.setdefault(0, {}).update({f"grad.{name}": _gradient(each) for name, each in self.parameters.items()})
         if time.monotonic() - self._heard > self.timeout_s:
             self.ask("alive")  # this process may have been stopped, and left out
+        if self.batch is None:
+            self._pushing = self._begin_all("push", sent, **said)
+            return
         last = {server: each for server, each in sent.items() if server == 0}
         self._call_all("push", {server: each for server, each in sent.items() if server}, **said)
         self._call_all("push", last, **said)
@@ -178,6 +195,8 @@ class TableClient:
         Raises:
             Regroup: the trainers have changed, and the step is void.
         """
+        pushing, self._pushing = self._pushing, Waiting()
+        self._wait_all(pushing)
         self.wait_for("commit", generation=self.generation, step=self.clock)
         self.clock += 1
 
@@ -209,14 +228,21 @@ class TableClient:
             wait()
 
     def save(self, dense: Tensors, progress: Any, random: list[Any]) -> str | None:
-        """Have the servers save the job; what went wrong, in words. Writing may take longer than a call may."""
+        """Have the servers save the job; what went wrong, in words. Writing may take longer than a call may.
+
+        Raises:
+            RecSmithError: a server does not answer, or they write for longer than anything may take.
+        """
         self.to_all("save", dense, progress, random=random, save=secrets.token_hex(8))
+        writing, until = set(range(self.calls.place.servers)), time.monotonic() + self.calls.place.long_s
         problems: list[str | None] = []
-        for server in range(self.calls.place.servers):
-            said: dict[str, Any] = {"done": False}
-            while not said["done"]:
-                said = words_of(self._call(server, "written"))
-            problems.append(said["problem"])
+        while writing:
+            if time.monotonic() > until:
+                raise unwritten(sorted(writing), self.calls.place)
+            asked = {server: self.calls.begin(server, "written", worded(), self.timeout_s) for server in writing}
+            done = {server: said for server, wait in asked.items() if (said := words_of(wait()))["done"]}
+            problems += [each["problem"] for each in done.values()]
+            writing -= done.keys()
         return next(filter(None, problems), None)
 
     def _call(self, server: int, function: str, **words: Any) -> Tensors:
@@ -224,11 +250,21 @@ class TableClient:
         return self.calls.call(server, function, worded(**words), timeout)
 
     def _call_all(self, function: str, tensors: dict[int, Tensors], **words: Any) -> dict[int, Tensors]:
+        return self._wait_all(self._begin_all(function, tensors, **words))
+
+    def _begin_all(self, function: str, tensors: dict[int, Tensors], **words: Any) -> Waiting:
+        """Call servers, all at once, without waiting for their answers."""
         words, begun = {"committed": self.clock, "generation": self.generation, **words}, time.perf_counter()
         sent = {server: worded(each, **words) for server, each in tensors.items()}
         waiting = {server: self.calls.begin(server, function, each, self.timeout_s) for server, each in sent.items()}
-        answers = {server: wait() for server, wait in waiting.items()}
         self.counts.sent_bytes += _bytes(sent)
+        self.counts.server_s += time.perf_counter() - begun
+        return waiting
+
+    def _wait_all(self, waiting: Waiting) -> dict[int, Tensors]:
+        """The answers, once all have come."""
+        begun = time.perf_counter()
+        answers = {server: wait() for server, wait in waiting.items()}
         self.counts.received_bytes += _bytes(answers)
         self.counts.server_s += time.perf_counter() - begun
         return answers

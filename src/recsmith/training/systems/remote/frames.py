@@ -24,6 +24,7 @@ DTYPES = {
 LARGEST_HEAD = 2**26  # bytes of JSON; the names of a million tensors need half
 LARGEST = 2**40  # bytes of tensors
 JOINED = 2**16  # bytes of a frame up to which it is sent as one
+MOST_PARTS = 512  # of a call that sends; Linux takes 1,024
 _LENGTH = struct.Struct(">I")
 
 
@@ -40,13 +41,11 @@ def send_frame(to: socket.socket, words: Any, tensors: Tensors, until: float) ->
     parts = [_LENGTH.pack(len(head)), head, *map(_memory, whole.values())]
     if sum(map(len, parts)) <= JOINED:
         parts = [b"".join(parts)]
-    for part in parts:
-        to.settimeout(_left(until))
-        to.sendall(part)
+    _send(to, [memoryview(part) for part in parts if len(part)], until)
 
 
-def receive_frame(of: socket.socket, until: float) -> tuple[Any, Tensors]:
-    """The next words and tensors.
+def receive_frame(of: socket.socket, until: float, within: float = math.inf) -> tuple[Any, Tensors]:
+    """The next words and tensors. within: seconds in which all of them come, from their first bytes on.
 
     Raises:
         TimeoutError: they did not come in time.
@@ -54,6 +53,7 @@ def receive_frame(of: socket.socket, until: float) -> tuple[Any, Tensors]:
         CorruptFile: what came is no frame.
     """
     (length,) = _LENGTH.unpack(receive_bytes(of, _LENGTH.size, until))
+    until = min(until, time.monotonic() + within)
     if length > LARGEST_HEAD:
         raise CorruptFile(f"a message says that its words have {length:,} bytes; at most {LARGEST_HEAD:,} are read")
     try:
@@ -83,6 +83,17 @@ def _room(kind: str, shape: list[int]) -> torch.Tensor:
 
 def _memory(tensor: torch.Tensor) -> memoryview:
     return memoryview(cast(Any, tensor.reshape(-1).view(torch.uint8).numpy()))
+
+
+def _send(to: socket.socket, parts: list[memoryview], until: float) -> None:
+    """Send all parts from where they lie, as many at once as a call takes."""
+    while parts:
+        to.settimeout(_left(until))
+        sent = to.sendmsg(parts[:MOST_PARTS])
+        while parts and sent >= len(parts[0]):
+            sent -= len(parts.pop(0))
+        if sent:
+            parts[0] = parts[0][sent:]
 
 
 def _fill(of: socket.socket, room: memoryview, until: float) -> None:

@@ -25,7 +25,7 @@ from recsmith.jobs.launch import POLL_S, failure_of, job_environment, job_folder
 from recsmith.jobs.log import LOG_FILE, JobLog
 from recsmith.jobs.machine import LOOPBACK
 from recsmith.training.run import Run, names_modules, run_to_raw
-from recsmith.training.systems.remote.calls import AGAIN, BACKENDS, ServerPlace, lost
+from recsmith.training.systems.remote.calls import AGAIN, BACKENDS, ServerPlace, forsaken, lost
 from recsmith.training.systems.remote.members import ENDED
 from recsmith.training.systems.remote.planning import listening_line, remote_file
 from recsmith.training.systems.remote.settings import RunRemote
@@ -281,5 +281,8 @@ def serve_on_process(
         from recsmith.training.systems.remote.on_sockets import SocketServer
 
         SocketServer(where, functions, socket.socket(fileno=listener))
-    while True:
-        signal.pause()
+    stopped = time.monotonic() + 2 * where.timeout_s
+    while not functions.deserted() or time.monotonic() > stopped:  # the latter where this process itself was stopped
+        stopped = time.monotonic() + 2 * where.timeout_s
+        time.sleep(where.timeout_s)
+    raise forsaken(where)

@@ -10,6 +10,7 @@ import time
 from collections import Counter
 from typing import Any
 
+from recsmith.training.systems.remote.calls import LONG
 from recsmith.training.systems.remote.members import HOLD, HeardTrainers
 
 
@@ -30,6 +31,7 @@ class BatchLeases(HeardTrainers):
         self._next, self._saved, self._saver = first, first, ""
         self._taken, self._orphans = dict[int, str](), list[int]()  # batches under way, by whom; of nobody
         self._begun, self._ended = 0.0, 0.0
+        self._since = dict[str, float]()  # when each trainer was given what it does now
 
     @property
     def oldest(self) -> int:
@@ -54,7 +56,14 @@ class BatchLeases(HeardTrainers):
                 made = made or self.found(name)
 
             self.wait(lambda: made is not None, look)
+            self._since[name] = time.monotonic()
             return made
+
+    def drop_silent(self) -> None:
+        """Leave out who is silent, and who lives and was given a batch, or asked to save, very long ago."""
+        super().drop_silent()
+        last = time.monotonic() - LONG * self.timeout_s
+        self._drop({each for each in {*self._taken.values(), self._saver} if self._since.get(each, last) < last})
 
     def push(self, name: str, batch: int) -> None:
         """A trainer has pushed a batch to all servers."""

@@ -28,7 +28,7 @@ class HeardTrainers:
         self.lost: list[str] = []  # trainers that were left out
         self._turn = threading.Condition()
         self._heard = dict[str, float]()
-        self._looked = time.monotonic()
+        self._looked = self._newest = time.monotonic()
 
     def alive(self, name: str, generation: int = 0) -> dict[str, Any]:
         """A trainer says that it lives; who was left out, and whether the trainers that it steps with lack one."""
@@ -50,10 +50,15 @@ class HeardTrainers:
         """
         if name in self.lost:
             raise LeftOut(
-                f"{name} was silent for more than {self.timeout_s:g} s (remote.timeout_s), and the others go on "
-                "without it; to add a trainer, run `recsmith train` with --join"
+                f"{name} was silent for more than {self.timeout_s:g} s (remote.timeout_s), or the others waited "
+                f"{LONG} times as long for its work, and they go on without it; to add a trainer, run "
+                "`recsmith train` with --join"
             )
-        self._heard[name] = time.monotonic()
+        self._heard[name] = self._newest = time.monotonic()
+
+    def deserted(self) -> bool:
+        """Whether no trainer at all was heard for as long as anything may take: all of them are stopped, say."""
+        return time.monotonic() - self._newest > LONG * self.timeout_s
 
     def drop_silent(self) -> None:
         """Leave out who has ended or is silent for too long; where this server was stopped, nobody was silent."""
@@ -90,7 +95,7 @@ class Members(HeardTrainers):
     wanted: that gather before it begins, those left out counted. step: committed so far. can_share: whether so many
     trainers can share a step evenly; of more trainers than that, the last ones wait until they are needed.
 
-    Nobody is waited for longer than LONG times the timeout: who has not come by then is left out.
+    Nobody is waited for longer than LONG times the timeout: who has not come by then, or has not pushed, is left out.
     """
 
     def __init__(
@@ -102,6 +107,7 @@ class Members(HeardTrainers):
         self._here, self._arrived = dict[str, None](), set[str]()
         self._regroup, self._lacks, self._over = True, False, False
         self._gathering: float | None = None  # since when trainers gather
+        self._arriving = 0.0  # since when one of them waits for the others to push the step
 
     def gather(self, name: str) -> dict[str, Any] | None:
         """Its place among the trainers, once all are here; None: ask again."""
@@ -127,11 +133,12 @@ class Members(HeardTrainers):
             self.hear(name)
             if step >= self.step:
                 if generation == self.generation and not self._regroup:
+                    self._arriving = self._arriving if self._arrived else time.monotonic()
                     self._arrived.add(name)
                     if self._arrived >= self.ranks.keys():
                         self.step, self._arrived = self.step + 1, set()
                         self._turn.notify_all()
-                    self.wait(lambda: self.step > step or self._regroup, self.drop_silent)
+                    self.wait(lambda: self.step > step or self._regroup, self._drop_late)
                 if step >= self.step and (self._regroup or generation != self.generation):
                     raise Regroup("the trainers of this job have changed")
             return True if self.step > step else None
@@ -160,6 +167,12 @@ class Members(HeardTrainers):
         self._here.pop(name, None)
         if self.ranks.pop(name, None) is not None:
             self._regroup = self._lacks = True
+
+    def _drop_late(self) -> None:
+        """Leave out who is silent, and who lives and has not pushed the step when the others waited for very long."""
+        self.drop_silent()
+        if self._arrived and time.monotonic() - self._arriving > LONG * self.timeout_s:
+            self._drop(self.ranks.keys() - self._arrived)
 
     def _placed(self) -> dict[str, int]:
         return {} if self._regroup else self.ranks

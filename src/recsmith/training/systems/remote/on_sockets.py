@@ -93,7 +93,7 @@ class SocketServer:
         with suppress(OSError, CorruptFile, MemoryError, RuntimeError), peer:
             if self._knows(peer):
                 while True:
-                    said, tensors = receive_frame(peer, math.inf)
+                    said, tensors = receive_frame(peer, math.inf, self.place.long_s)
                     caller, function = map(str, said)
                     answer = self.functions.answer(caller, self.place.key, function, tensors)
                     send_frame(peer, None, answer, time.monotonic() + self.place.long_s)

@@ -61,7 +61,8 @@ def serve(place: ServerPlace, server: int, settings: dict[str, Any]) -> ServerFu
     made = TableServer(run_of_job(settings["run"]), settings["trainers"], asked)
     processes = Path(settings["processes"])
     made.heard.ended = lambda: {each.parent.name for each in processes.glob(f"trainer-*/{ENDED}")}
-    return ServerFunctions(server, place.key, made.functions())
+    deserted = made.heard.deserted if server == 0 else lambda: False  # the others hear of calls alone
+    return ServerFunctions(server, place.key, made.functions(), deserted)
 
 
 class TableServer:

@@ -91,6 +91,7 @@ def _show_series(
     from recsmith.reports.watch import series_raw, series_report
     from recsmith.streaming.csv_series import read_series
     from recsmith.streaming.detectors import detector_spec
+    from recsmith.streaming.detectors.log_scale import tail_note
     from recsmith.streaming.series import AlarmingSeries, find_alarms
 
     detector = detector_spec(name, settings)
@@ -101,6 +102,9 @@ def _show_series(
         for each in read_series(source, columns)
     ]  # fmt: skip
     print_as(format_, lambda: series_report(found), lambda: series_raw(found))
+    for each, alarms in found if detector == "ensemble" else ():
+        if alarms and not isinstance(alarms, str) and (said := tail_note(each.name, each.values)):
+            note(said)
 
 
 def _show_ids(folder: str, periods: int, format_: str) -> None:
