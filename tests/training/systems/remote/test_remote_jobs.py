@@ -154,8 +154,11 @@ def servers_of(run: Run) -> Generator[ServerPlace]:
 
 
 @pytest.mark.soak
-def test_a_trainer_that_dies_while_it_asks_for_a_checkpoint_holds_up_nobody(tmp_path: Path) -> None:
+def test_a_trainer_that_dies_while_it_asks_for_a_checkpoint_holds_up_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It has asked one server of two, which writes nothing and answers the others."""
+    monkeypatch.setenv("RANK", "0")  # which a trainer sets, and other tests must not see
     from recsmith.training.systems.remote.calls import connected, worded, words_of
     from recsmith.training.systems.remote.client import TableClient
 
