@@ -5,9 +5,10 @@
     python benchmarks/thresholding.py cost      # what measuring and applying thresholds takes
     python benchmarks/thresholding.py boundary  # a model whose layers are split between ranks, in one process
     python benchmarks/thresholding.py auc       # of `recsmith bench train benchmarks/thresholding.yaml -o FOLDER`
+    python benchmarks/thresholding.py warm_up   # of thresholding_warm_up.yaml, likewise
 
 Tables of docs/thresholding.md. The first two need what two_networks.py needs, and say so where it is
-missing. The last two keep what was trained in --folder and go on from there.
+missing. The last three keep what was trained in --folder and go on from there.
 """
 
 import argparse
@@ -25,7 +26,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from thresholding_scores import show_progress, show_scores
+from thresholding_scores import show_progress, show_scores, show_warm_up
 from torch import nn
 from two_networks import INTERFACE, run_ranks, sent_bytes, two_networks, why_not
 
@@ -59,9 +60,9 @@ JOBS = {  # the first three are what the others are compared with
 def main() -> int:
     """Print one of the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("table", choices=["bytes", "steps", "cost", "boundary", "auc", "rank"])
+    parser.add_argument("table", choices=["bytes", "steps", "cost", "boundary", "auc", "warm_up", "rank"])
     parser.add_argument("--settings", help=argparse.SUPPRESS)
-    parser.add_argument("--folder", help="of trainings that are compared (bench/thresholding, bench/boundary)")
+    parser.add_argument("--folder", help="of trainings that are compared (bench/thresholding, bench/warm-up)")
     parser.add_argument("--quick", action="store_true", help="few steps, to see that it runs")
     arguments = parser.parse_args()
     if arguments.table == "rank":
@@ -77,6 +78,8 @@ def main() -> int:
         folder = Path(arguments.folder or "bench/thresholding")
         show_scores(list(bench.variants), bench.seeds, folder, Path(bench.run))
         show_progress(list(bench.variants), bench.seeds, folder)
+    elif arguments.table == "warm_up":
+        show_warm_up(load_bench(HERE / "thresholding_warm_up.yaml"), Path(arguments.folder or "bench/warm-up"))
     else:
         {"bytes": count_bytes, "steps": time_steps, "cost": time_thresholds}[arguments.table](arguments.quick)
     return 0

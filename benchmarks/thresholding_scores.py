@@ -4,6 +4,7 @@ import json
 import math
 import statistics
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ from torch._C._distributed_c10d import HashStore
 from recsmith.files import encode
 from recsmith.scoring.scores import mean_within
 from recsmith.training.job.card import read_card
+from recsmith.training.results.variants import TrainBench
 from recsmith.training.run import load_run
+from recsmith.training.systems.thresholds.settings import LEVEL, RUNG, WINDOW
 
 
 def show_scores(variants: Sequence[str], seeds: Sequence[int], folder: Path, run: Path) -> None:
@@ -73,6 +76,55 @@ def show_progress(variants: Sequence[str], seeds: Sequence[int], folder: Path) -
             mean, within = mean_within(apart)
             cells.append(f"{mean:+.3f} ± {within or math.nan:.3f}")
         print(f"| {name} | {len(trained)} | {' | '.join(cells)} |", flush=True)
+
+
+def show_warm_up(bench: TrainBench, folder: Path, ends: Sequence[int] = (50, 150, 300)) -> None:
+    """AUC of stretches of a training whose log has a line a step, and of the test, in points beside the first's.
+
+    Beside them is the share of the gradients that a mean step sent, by the losses that a warm-up goes by.
+    """
+    bounds = [0, *ends, 10**9]
+    names = [f"steps {low + 1} to {high}" for low, high in pairwise(bounds[:-1])] + [f"from {ends[-1] + 1} on", "test"]
+    print(f"| what crosses | {' | '.join(names)} | sent of all | all cross until |\n|---|{'---|' * (len(names) + 2)}")
+    found: dict[str, list[list[float]]] = {}
+    for name, settings in bench.variants.items():
+        shares: list[float] = []
+        whole: list[int] = []
+        for seed in bench.seeds:
+            events = [json.loads(line) for line in (folder / f"{name}-{seed}" / "log.jsonl").read_text().splitlines()]
+            steps = [each for each in events if each["event"] == "train"]
+            scores = [
+                statistics.fmean(each["auc"] for each in steps if low < each["step"] <= high)
+                for low, high in pairwise(bounds)
+            ]
+            test = next(each["auc"] for each in events if each["event"] == "test")
+            found.setdefault(name, []).append([*scores, test])
+            comms = load_run(bench.run, settings=settings).comms
+            sent = shares_sent([each["logloss"] for each in steps], comms if isinstance(comms, dict) else {"dense": 1})
+            shares.append(statistics.fmean(sent))
+            whole.append(sum(each == 1 for each in sent))
+        pairs = list(zip(found[name], next(iter(found.values())), strict=True))
+        cells: list[str] = []
+        for part in range(len(names)):
+            mean, within = mean_within([100 * (one[part] - other[part]) for one, other in pairs])
+            plain = f"{statistics.fmean(other[part] for _, other in pairs):.4f}"
+            cells.append(plain if len(found) == 1 else f"{mean:+.2f} ± {math.nan if within is None else within:.2f}")
+        until = "the end" if min(whole) == len(steps) else f"step {min(whole)} to {max(whole)}" if any(whole) else ""
+        print(f"| {name} | {' | '.join(cells)} | {statistics.fmean(shares):.1%} | {until} |", flush=True)
+
+
+def shares_sent(losses: Sequence[float], comms: dict[str, Any]) -> list[float]:
+    """The share of the gradients that each step sends, by the losses of all ranks."""
+    target, warm = comms["dense"], comms.get("warm_up")
+    share, before, sent = 1.0 if warm else target, math.inf, list[float]()
+    for first in range(0, len(losses), WINDOW):
+        window = losses[first : first + WINDOW]
+        sent += [share] * len(window)
+        loss = statistics.fmean(window)
+        if loss > before * (1 - LEVEL):
+            share = max(target, share / RUNG)
+        before = loss
+    return sent
 
 
 def test_batches(run: Path) -> list[Any]:
