@@ -110,11 +110,19 @@ class Advice:
         """The advice in a sentence."""
         paying = [each.switch.name for each in self.switches if each.verdict == "pays"]
         if not paying:
-            return f"nothing that was tried saves {NAMED[self.aim.objective]} by more than can be told"
+            return f"nothing that was tried saves {NAMED[self.aim.objective]} by more than can be told{self._may}"
         first = f"{paying[0]} first"
         if len(self.together) < 2:
             return f"{first}: it saves {self.gain:.0%} of {NAMED[self.aim.objective]}"
         return f"{first}; {' and '.join(self.together)} together save {self.gain:.0%} of {NAMED[self.aim.objective]}"
+
+    @property
+    def _may(self) -> str:
+        """What may save something all the same, as the end of a sentence; '' where nothing may."""
+        may = max((each for each in self.switches if each.verdict == "tie"), key=lambda each: each.gain, default=None)
+        if may is None:
+            return ""
+        return f"; likeliest is {may.switch.name}, {may.gain:.0%} give or take {may.gain_error:.0%}"
 
 
 Pricing = Callable[[Sequence[Switch]], JobPrice]
