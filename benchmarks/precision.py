@@ -4,6 +4,7 @@
     python benchmarks/precision.py updates     # 1,000 steps beside torch in fp32, and beside FBGEMM: a minute
     python benchmarks/precision.py auc         # 20 forms of a job with five seeds, in this process: 8 CPU minutes
     python benchmarks/precision.py bytes       # what lookups read and jobs hold, and CPU seconds of a step
+    python benchmarks/precision.py shapes      # CPU seconds of lookups and updates, of several tables and sizes
     python benchmarks/precision.py picture     # of what auc has kept: docs/pictures/precision-rates.svg
     python benchmarks/precision.py jobs        # one and two ranks, two plans, resumed: weights that differ
 
@@ -59,7 +60,13 @@ AT_LOW = ("fp32", "all in halves", "all in bf16 alone")  # trained at lower rate
 def main() -> int:
     """Print one of the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    tables = {"rounding": rounding, "updates": updates, "bytes": count_bytes, "jobs": compare_jobs}
+    tables = {
+        "rounding": rounding,
+        "updates": updates,
+        "bytes": count_bytes,
+        "shapes": time_shapes,
+        "jobs": compare_jobs,
+    }
     parser.add_argument("table", choices=[*tables, "auc", "picture"])
     parser.add_argument("--quick", action="store_true", help="little, to see that it runs")
     parser.add_argument("-o", "--output", default="bench/precision.json", help="what auc keeps, and goes on from")
@@ -293,6 +300,58 @@ def count_bytes(quick: bool) -> None:
               f"| {_held(fused):,} | {_held(halves):,} "
               + "".join(f"| {1e3 * statistics.median(times[name]):.1f} ms " for name in
                         ("fused", "halves", "fused back", "halves back")) + "|", flush=True)  # fmt: skip
+
+
+SHAPES = (  # tables, rows of each, columns, ids of a bag, bags, exponent of a Zipf law (0: even ids)
+    (1, 300_000, 64, 20, 2048, 0.0), (1, 300_000, 64, 20, 2048, 1.05), (3, 300_000, 64, 20, 2048, 0.0),
+    (12, 100_000, 16, 20, 1024, 0.0), (24, 100_000, 16, 20, 1024, 0.0), (1, 100_000, 16, 20, 1024, 0.0),
+    (20, 20_000, 32, 2, 1024, 0.0), (3, 300_000, 128, 20, 2048, 0.0),
+)  # fmt: skip
+
+
+def time_shapes(quick: bool) -> None:
+    """CPU seconds of a lookup and its update of tables in halves, beside FBGEMM's fused tables in fp32."""
+    from fbgemm_gpu.split_embedding_configs import EmbOptimType
+    from fbgemm_gpu.split_table_batched_embeddings_ops_common import EmbeddingLocation
+    from fbgemm_gpu.split_table_batched_embeddings_ops_training import (
+        ComputeDevice,
+        SplitTableBatchedEmbeddingBagsCodegen,
+    )
+
+    from recsmith.training.systems.halves.rows import SplitTables
+
+    given: Any = {"optimizer": EmbOptimType.EXACT_ROWWISE_ADAGRAD, "learning_rate": RATE, "eps": EPS,
+                  "device": torch.device("cpu")}  # fmt: skip
+    print("| tables | rows | columns | ids a bag | ids | forward, in halves / fp32 | backward | both |")
+    print("|---|---|---|---|---|---|---|---|")
+    draws, ratios = np.random.default_rng(0), list[float]()
+    for tables, rows, columns, ids, samples, zipf in SHAPES[: 2 if quick else None]:
+        size = (rows, columns, EmbeddingLocation.HOST, ComputeDevice.CPU)
+        fused = SplitTableBatchedEmbeddingBagsCodegen([size] * tables, **given)
+        halves = SplitTables(rows=[rows] * tables, columns=[columns] * tables, feature_table_map=list(range(tables)),
+                             upper="nearest", lower=True, **given)  # fmt: skip
+        for weights in (*fused.split_embedding_weights(), *halves.split_embedding_weights()):
+            weights.uniform_(-0.1, 0.1)
+        count, times = tables * samples * ids, {(name, way): list[float]() for name in "fh" for way in "fb"}
+        ends = torch.arange(0, count + 1, ids)
+        for turn in range(3 if quick else 9):
+            drawn = draws.zipf(zipf, count) * 7919 % rows if zipf else draws.integers(0, rows, count)
+            chosen, gradient = torch.from_numpy(drawn.astype(np.int64)), torch.randn(samples, columns * tables)
+            for name, each in (("f", fused), ("h", halves))[:: -1 if turn % 2 else 1]:
+                begun = time.process_time()
+                out = each(chosen, ends)
+                between = time.process_time()
+                out.backward(gradient)
+                if turn:  # the first turn splits the tables, and touches memory
+                    times[name, "f"].append(between - begun)
+                    times[name, "b"].append(time.process_time() - between)
+        took = {key: statistics.median(some) for key, some in times.items()}
+        forward, backward = (took["h", way] / took["f", way] for way in "fb")
+        ratios.append((took["h", "f"] + took["h", "b"]) / (took["f", "f"] + took["f", "b"]))
+        law = f"Zipf {zipf}" if zipf else "even"
+        told = f"{forward:.2f} | {backward:.2f} | {ratios[-1]:.2f}"
+        print(f"| {tables} | {rows:,} | {columns} | {ids} | {law} | {told} |", flush=True)
+    print(f"| median | | | | | | | {statistics.median(ratios):.2f} |")
 
 
 def _held(tables: Any) -> int:
