@@ -1,16 +1,21 @@
 """Certificates of bounds: how much they prove, how long that takes, and that damaged ones are refused.
 
     python benchmarks/certificates.py table sharding_stats_example.txt    # of public models; some minutes
-    python benchmarks/certificates.py soak --problems 10000 --damaged 1000    # of random problems; hours
+    python benchmarks/certificates.py soak --rows soak.jsonl    # of 10,000 random problems, 1,000 damaged; 1 to 2 hours
+    python benchmarks/certificates.py brute --problems 3000 --rows brute.jsonl    # against all plans of small problems
 
 `table` is the table of docs/bounds.md#certificates: seconds are CPU seconds. `soak` certifies random problems of 2 to
 12 tables on 1 to 8 devices, writes each certificate, reads it and proves it again; then it damages certificates and
 counts what is accepted all the same. A damage is one that could make a false claim true if nobody looked: more
 seconds, a half of a split left out or used twice, a range split outside of itself, groups closed, multipliers, shares
-and planes of other values under the old claim; the digest is made anew, so that the proof alone has to refuse it.
+and planes of other values under the old claim; the digest is made anew, so that the proof alone has to refuse it. One that is accepted is right where
+it claims no more than the whole one proves, and false where it claims more. `brute` lists all plans of 1 to 3 tables on
+1 to 4 devices. A run that is given a file of rows goes on where an earlier one with the same checker ended.
 """
 
 import argparse
+import hashlib
+import json
 import sys
 import tempfile
 import time
@@ -22,7 +27,13 @@ from typing import Any
 
 import numpy as np
 
-from recsmith.analyses.certificates import PROVED_WORK, WORK, certify, check_certificate
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+
+from support.cases import BOTH, brute_force, seeded, small_case
+
+from recsmith.analyses import checking
+from recsmith.analyses.certificates import PROVED_WORK, WORK, certified_tree, certify, check_certificate
+from recsmith.bounds import lower_bound
 from recsmith.errors import Infeasible, NoPlanFound, RecSmithError
 from recsmith.planning import plan
 from recsmith.plans.certificates import Certificate, ProofPart, save_certificate
@@ -104,8 +115,10 @@ def damaged(certificate: Certificate, rng: np.random.Generator) -> tuple[str, Ce
         return proof_with(part, mix=tuple(tuple(share + 0.5 for share in shares) for shares in mix))
 
     more = replace(tree, seconds=tree.seconds * (1 + 1e-8), below=tree.below * 2)
+    false = replace(tree, seconds=certificate.plan.cost.total_s * 1.01, below=tree.below * 2)
     kinds: dict[str, Callable[[], Certificate]] = {
         "more seconds": lambda: replace(certificate, tree=more),
+        "more seconds than the plan takes": lambda: replace(certificate, tree=false),
         "a group closed": lambda: replace(certificate, tree=replace(tree, closed=((int(rng.integers(1, 9)), 0),))),
         "all multipliers 0": lambda: replace(certificate, tree=replace(tree, parts=tuple(
             proof_with(part, ready=0.0, rest=0.0, byte=0.0) for part in tree.parts))),
@@ -125,50 +138,124 @@ def damaged(certificate: Certificate, rng: np.random.Generator) -> tuple[str, Ce
     return kind, kinds[kind]()
 
 
-def soak(problems: int, wanted: int, first: int) -> None:
+def damage_outcome(certificate: Certificate, other: Certificate, file: Path) -> str:
+    """What the checker says of a damaged certificate: 'refused', or whether what it claims is right."""
+    save_certificate(other, file)
+    try:
+        check_certificate(file)
+    except RecSmithError:
+        return "refused"
+    return "right" if other.tree.seconds <= certificate.tree.seconds else "false"
+
+
+# --- rows that a run can go on from -----------------------------------------------------------------------------------
+
+
+def checker() -> str:
+    """Which checker rows are of."""
+    return hashlib.sha256(Path(checking.__file__).read_bytes()).hexdigest()[:12]
+
+
+def rows_of(file: Path | None) -> list[dict[str, Any]]:
+    """The rows of a file that this checker made; none where there is no file yet."""
+    if file is None or not file.exists():
+        return []
+    rows = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+    return [row for row in rows if row["checker"] == checker()]
+
+
+def add_row(rows: list[dict[str, Any]], file: Path | None, **row: Any) -> None:
+    rows.append({**row, "checker": checker()})
+    if file is not None:
+        with file.open("a", encoding="utf-8") as target:
+            target.write(json.dumps(rows[-1]) + "\n")
+
+
+def soak(problems: int, wanted: int, first: int, rows_file: Path | None) -> None:
     """Prove certificates again, and see that damaged ones are refused."""
-    proved = none = seed = 0
-    refused, accepted = Counter[str](), Counter[str]()
+    rows = rows_of(rows_file)
+    damages = sum("damage" in row for row in rows)
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "proof.json"
-        for seed in range(first, first + problems):
+        for seed in sorted({*range(first, first + problems)} - {row["seed"] for row in rows}):
             certificate = random_certificate(seed)
             if certificate is None:
-                none += 1
+                add_row(rows, rows_file, seed=seed, outcome="no plan")
                 continue
-            save_certificate(certificate, file)
-            assert check_certificate(file) == certificate
-            proved += 1
-            if sum(refused.values()) + sum(accepted.values()) < wanted:
-                kind, other = damaged(certificate, np.random.default_rng(seed))
-                save_certificate(other, file)
-                try:
-                    check_certificate(file)
-                    accepted[kind] += 1
-                    print(f"seed {seed}: '{kind}' was accepted", file=sys.stderr, flush=True)
-                except RecSmithError:
-                    refused[kind] += 1
-            if proved % 100 == 0:
-                print(f"{proved:,} proved again, {sum(refused.values())} refused", file=sys.stderr, flush=True)
-    print(f"{proved:,} certificates were proved again; {none} problems had no plan")
-    print(f"{sum(refused.values()):,} damaged ones were refused, {sum(accepted.values())} accepted: {dict(refused)}")
+            row = {"seed": seed, "outcome": proved_again(certificate, file), "gap": gap_of(certificate)}
+            if damages < wanted:
+                row["damage"], other = damaged(certificate, np.random.default_rng(seed))
+                row["refused"] = damage_outcome(certificate, other, file)
+                damages += 1
+            add_row(rows, rows_file, **row)
+            if row["outcome"] != "proved" or row.get("refused") == "false":
+                print(row, file=sys.stderr, flush=True)
+    print(f"{len(rows):,} problems: {dict(Counter(row['outcome'] for row in rows))}")
+    gaps = [row["gap"] for row in rows if "gap" in row]
+    print(f"certified gaps: {np.median(gaps):.1%} in the median, {np.quantile(gaps, 0.9):.1%} at the 90th percentile")
+    print("| damage | refused | proves its claim all the same | false |\n|---|---|---|---|")
+    for kind in sorted({row["damage"] for row in rows if "damage" in row}):
+        told = Counter(row["refused"] for row in rows if row.get("damage") == kind)
+        print(f"| {kind} | {told['refused']} | {told['right']} | {told['false']} |")
+
+
+def gap_of(certificate: Certificate) -> float:
+    return certificate.plan.cost.total_s / certificate.tree.seconds - 1
+
+
+def proved_again(certificate: Certificate, file: Path) -> str:
+    save_certificate(certificate, file)
+    try:
+        return "proved" if check_certificate(file) == certificate else "read as another one"
+    except RecSmithError as error:
+        return f"refused: {error}"
+
+
+def brute(problems: int, first: int, rows_file: Path | None) -> None:
+    """Hold what certificates prove, and the printed bound, against every plan that small problems have.
+
+    The seconds below which a certificate looks are half as many again as the best plan takes, so a false proof shows.
+    """
+    rows = rows_of(rows_file)
+    for seed in sorted({*range(first, first + problems)} - {row["seed"] for row in rows}):
+        case = small_case(seeded(seed), models=BOTH)
+        least = brute_force(case).least_s
+        if least is None:
+            add_row(rows, rows_file, seed=seed, outcome="no plan")
+            continue
+        printed = lower_bound(case.evaluator).bound.value_s or 0.0
+        proven = certified_tree(case.evaluator, least * 1.5, SMALL_WORK).seconds
+        right = max(proven, printed) <= least * (1 + 1e-12)
+        row = {"seed": seed, "outcome": "holds" if right else "false", "certified": least / max(proven, 1e-300) - 1,
+               "printed": least / max(printed, 1e-300) - 1}  # fmt: skip
+        add_row(rows, rows_file, **row)
+        if not right:
+            print(row, file=sys.stderr, flush=True)
+    print(f"{len(rows):,} problems: {dict(Counter(row['outcome'] for row in rows))}")
+    for name in ("printed", "certified"):
+        gaps = [row[name] for row in rows if name in row]
+        print(f"best plan over the {name} bound: {np.median(gaps):.2%} in the median, "
+              f"{np.quantile(gaps, 0.9):.1%} at the 90th percentile")  # fmt: skip
 
 
 def main() -> None:
-    """Show the table, or soak."""
+    """Show the table, soak, or hold certificates against all plans."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["table", "soak"])
+    parser.add_argument("what", choices=["table", "soak", "brute"])
     parser.add_argument(
         "production", nargs="?", type=Path, help="the report with 1,933 tables; without it they are left out"
     )
     parser.add_argument("--problems", type=int, default=10_000)
     parser.add_argument("--damaged", type=int, default=1_000)
     parser.add_argument("--first", type=int, default=0, help="seed")
+    parser.add_argument("--rows", type=Path, help="a file of rows: each problem's is added, and none is asked again")
     chosen = parser.parse_args()
     if chosen.what == "table":
         show_table(chosen.production)
+    elif chosen.what == "soak":
+        soak(chosen.problems, chosen.damaged, chosen.first, chosen.rows)
     else:
-        soak(chosen.problems, chosen.damaged, chosen.first)
+        brute(chosen.problems, chosen.first, chosen.rows)
 
 
 if __name__ == "__main__":
