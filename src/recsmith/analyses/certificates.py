@@ -1,9 +1,9 @@
 """Makes the certificate of a plan: the proof of its bound, as a file that `recsmith check` proves again.
 
-The search of bounds/phase_branching.py is run anew, and what it ends with is written down: how it halved the space, and
-the multipliers of every part. The certified seconds are those that checking.py finds in it. They may be fewer than the
-bound that is printed with the plan, which rests on more kinds of proofs: spreads of a heavy table, lifted and bent
-planes and constraints have no certificate yet.
+The search of bounds/phase_branching.py, or that over the spreads of a heavy table, is run anew, and what it ends with
+is written down: how it split all plans, and the multipliers of every part. The certified seconds are those that
+checking.py finds in it. They may be fewer than the bound that is printed with the plan, which rests on more kinds of
+proofs: lifted and bent planes and constraints have no certificate yet.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from recsmith._types import Source
 from recsmith.analyses.checking import check_certifiable, proven_seconds
+from recsmith.bounds.column_spreads import HeavyTableBound
 from recsmith.bounds.groups import replacements_by_type
 from recsmith.bounds.lower_bound import always, certified_search
 from recsmith.bounds.phase_branching import PhaseBranching
@@ -19,7 +20,7 @@ from recsmith.costs import Evaluator, cost_model
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.planning.simulate import price_plan
 from recsmith.plans import Plan, load_plan
-from recsmith.plans.certificates import Certificate, LeafProof, ProofPart, ProofTree, load_certificate
+from recsmith.plans.certificates import Certificate, LeafProof, ProofPart, ProofTree, SpreadProof, load_certificate
 from recsmith.problems import problem_of
 
 WORK = 2_000_000_000  # numbers that the search works on: as many as for the bound of a problem of some size
@@ -48,9 +49,13 @@ def certified_tree(
 ) -> ProofTree:  # fmt: skip
     """The proof of a bound of a problem of which a plan of `total_s` seconds is known; the rest is as for `certify`."""
     check_certifiable(evaluator)
-    search = certified_search(evaluator, total_s, work, keep_on)
-    tree = ProofTree(seconds=0.0, below=total_s, closed=_closed(evaluator), parts=tuple(_parts(search)))
-    return replace(tree, seconds=min(proven_seconds(evaluator, tree), total_s))
+    return tree_of(evaluator, certified_search(evaluator, total_s, work, keep_on), total_s)
+
+
+def tree_of(evaluator: Evaluator, search: PhaseBranching | HeavyTableBound, below: float) -> ProofTree:
+    """The proof that a search has found, among plans that take fewer seconds than `below`."""
+    tree = ProofTree(seconds=0.0, below=below, closed=_closed(evaluator), parts=tuple(_parts(search)))
+    return replace(tree, seconds=min(proven_seconds(evaluator, tree), below))
 
 
 def check_certificate(certificate: Certificate | Source) -> Certificate:
@@ -91,22 +96,33 @@ def _closed(evaluator: Evaluator) -> tuple[tuple[int, int], ...]:
     return tuple((group, last(into)) for group, into in sorted(replaced.items()))
 
 
-def _parts(search: PhaseBranching) -> list[ProofPart]:
+def _parts(search: PhaseBranching | HeavyTableBound) -> list[ProofPart]:
     """The parts of a search as a tree, the first of which is all plans."""
+    if isinstance(search, PhaseBranching):
+        return _parts_of_ranges(search, 0)
+    spreads, mode = search.spreads, search.spreads.modes[0]
+    table, others = int(spreads.prices.tables[mode.table]), _parts_of_ranges(search.other, 1)
+    ends = sorted({end for end in spreads.ends.tolist() if end > 0})
+    proof = SpreadProof(table=table, ends=tuple(ends), proofs=tuple(map(_proof, spreads.proofs)))
+    return [ProofPart(split="spread", of=table, halves=(1, 1 + len(others))), *others, ProofPart(spreads=proof)]
+
+
+def _parts_of_ranges(search: PhaseBranching, first: int) -> list[ProofPart]:
+    """The parts of a search over seconds of the phases; the first of them has that number in the tree."""
     parts: list[ProofPart] = []
 
     def add(nodes: Sequence[PhaseNode], depth: int) -> int:
         place = len(parts)
         if len(nodes) == 1 and len(nodes[0].path) == depth:
             parts.append(ProofPart(proof=_proof(nodes[0].multipliers)))
-            return place
+            return first + place
         split, of, at, _ = nodes[0].path[depth]
         parts.append(ProofPart(proof=_proof(nodes[0].multipliers)))  # keeps the place
-        first, second = ([each for each in nodes if each.path[depth].second is half] for half in (False, True))
+        without, with_ = ([each for each in nodes if each.path[depth].second is half] for half in (False, True))
         number = int(search.prices.tables[of]) if split == "table" else of
-        halves = add(first, depth + 1), add(second, depth + 1)
+        halves = add(without, depth + 1), add(with_, depth + 1)
         parts[place] = ProofPart(split=split, of=number, at=at, halves=halves)  # pyright: ignore[reportArgumentType]
-        return place
+        return first + place
 
     add([*search.heap, *search.impossible], 0)
     return parts

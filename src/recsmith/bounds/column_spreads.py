@@ -80,7 +80,9 @@ class ColumnSpreads:
         self.recent, self.done = [start], False
         self.open: Bools = np.ones((1, prices.groups), dtype=bool)
         self.multipliers: dict[tuple[int, int], tuple[Multipliers, float]] = {}  # and the size of their next change
+        self.tried: list[Multipliers] = []
         self._set_spreads(spreads)
+        self.raised_by: Ints = np.full(self.value.shape, -1)  # which of those tried each value (S, R) is of
 
     def _set_spreads(self, spreads: Sequence[tuple[int, tuple[int, ...]]]) -> None:
         most = max((len(held) for _, held in spreads), default=0)
@@ -117,7 +119,7 @@ class ColumnSpreads:
         least = self._least(tried)
         values = self._values(tried, least, np.array([spread]))[:, 0]
         best = int(values[:, range_].argmax())
-        self.value[spread] = np.maximum(self.value[spread], values.max(axis=0))
+        self._raise(np.array([spread]), values[:, None], tried)
         if self.value[place] - before > GAIN * before:
             self._tell(tried[best], least[best : best + 1])
         else:
@@ -137,9 +139,22 @@ class ColumnSpreads:
         """Ask the lowest spreads what multipliers are worth to them, and have others try them."""
         lowest = self.value.min(axis=1)
         spreads = np.argsort(lowest, kind="stable")[:ASKED]
-        found = self._values([multipliers], least, spreads)[0]
-        self.value[spreads] = np.maximum(self.value[spreads], found)
+        self._raise(spreads, self._values([multipliers], least, spreads), [multipliers])
         self.recent = [self.recent[0], *[*self.recent[1:], multipliers][-MOST_RECENT:]]
+
+    def _raise(self, spreads: Ints, values: Floats, tried: Sequence[Multipliers]) -> None:
+        """Raise the values of some spreads to those found (K, S, R), and note by which multipliers."""
+        best, now = values.argmax(axis=0), self.value[spreads]
+        highest = values.max(axis=0)
+        self.raised_by[spreads] = np.where(highest > now, len(self.tried) + best, self.raised_by[spreads])
+        self.value[spreads] = np.maximum(now, highest)
+        self.tried += tried
+
+    @property
+    def proofs(self) -> list[Multipliers]:
+        """The multipliers that values are of, those of most of them first."""
+        numbers, count = np.unique(self.raised_by[self.raised_by >= 0], return_counts=True)
+        return [self.tried[number] for number in numbers[np.argsort(-count, kind="stable")].tolist()]
 
     # --- what plans cost by multipliers ---------------------------------------------------------------------------
 

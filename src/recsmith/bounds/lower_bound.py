@@ -107,14 +107,19 @@ def prove(
 
 def certified_search(
     evaluator: Evaluator, total_s: float, work: int, keep_on: Callable[[], bool] = always
-) -> PhaseBranching:  # fmt: skip
-    """The search of two that ends with the highest bound, for certificates: its parts and their multipliers.
+) -> PhaseBranching | HeavyTableBound:  # fmt: skip
+    """The search that ends with the highest bound, for certificates: its parts and their multipliers.
 
-    total_s: of a known plan. work: numbers that both may work on. keep_on: asked now and then whether to go on.
+    total_s: of a known plan. work: numbers that it may work on. keep_on: asked now and then whether to go on.
     """
     first = first_bound(evaluator)
     price = max((each.price for each in first.promising), default=0.0)
     mixes = _mixes(evaluator, first.linear)
+    if heaviest_table(evaluator, keep_on) is not None:
+        heavy = heavy_table_bound(evaluator, groups_dominated_by_type(evaluator), total_s, mixes[0])
+        assert heavy is not None
+        _solve(heavy, _affordable(work), total_s, keep_on)
+        return heavy
     large = _is_large(evaluator.problem)
     searches = [_phase_branching(evaluator, total_s, price, mix) for mix in (mixes[:1] if large else mixes)]
     for _ in _raised(searches, _affordable(work), total_s, keep_on, _affordable(WORK_AT_ONCE)):
@@ -198,12 +203,16 @@ def heaviest_table(evaluator: Evaluator, keep_on: Callable[[], bool] = always) -
         heavy = heavy_table_bound(evaluator, groups_dominated_by_type(evaluator), below, mix)
         if heavy is None:
             return None
-        work = _affordable(min(HEAVY_WORK, PHASE_WORK * tables**3))
-        while heavy.work < work and not heavy.done and heavy.bound < below and keep_on():
-            heavy.solve(min(work, heavy.work + _affordable(WORK_AT_ONCE)), below)
+        _solve(heavy, _affordable(min(HEAVY_WORK, PHASE_WORK * tables**3)), below, keep_on)
         return heavy if heavy.bound >= HEAVY * value else None
 
     return kept_for(evaluator, "heaviest table", solved)
+
+
+def _solve(heavy: HeavyTableBound, work: int, enough: float, keep_on: Callable[[], bool]) -> None:
+    """Have a bound rise until it is high enough, or so many numbers have been worked on."""
+    while heavy.work < work and not heavy.done and heavy.bound < enough and keep_on():
+        heavy.solve(min(work, heavy.work + _affordable(WORK_AT_ONCE)), enough)
 
 
 def may_gain(problem: Problem) -> bool:

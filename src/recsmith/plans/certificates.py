@@ -7,6 +7,7 @@ least the certified seconds (docs/bounds.md). analyses/checking.py works that ou
 """
 
 import hashlib
+from itertools import pairwise
 from typing import Literal
 
 from recsmith._types import Source, noun
@@ -28,6 +29,7 @@ from recsmith.plans.plan import Plan
 SCHEMA = "recsmith/certificate/1"
 CERTIFICATE_FILE = starts_with_schema(SCHEMA)  # what `--certificate` may overwrite
 MOST_PARTS = 1_000_000
+MOST_ENDS, MOST_PROOFS = 1_000, 10_000  # of the ways to split a table
 
 
 @noun
@@ -53,24 +55,47 @@ class LeafProof:
 
 
 @noun
+class SpreadProof:
+    """A leaf of plans that split the columns of a table over single ranks: a bound of every way to do so.
+
+    ends: seconds at which the range of the first phase is cut. proofs: multipliers; each way and range has the bound of
+    those by which it is highest.
+    """
+
+    table: int
+    ends: tuple[float, ...]
+    proofs: tuple[LeafProof, ...]
+
+    def __post_init__(self) -> None:
+        check_rules(
+            None if all(0 <= low < high < float("inf") for low, high in pairwise((0.0, *self.ends)))
+            else "the ends of ranges in a certificate do not rise from above 0",
+            None if len(self.ends) <= MOST_ENDS and len(self.proofs) <= MOST_PROOFS
+            else f"ranges of a certificate are at most {MOST_ENDS:,}, and their proofs {MOST_PROOFS:,}",
+        )  # fmt: skip
+
+
+@noun
 class ProofPart:
     """Plans that share something. They are split in two, or a leaf proves a bound of them.
 
     split: 'group' (of: its number; the first half does not use it, the second does), 'ready' or 'rest' (at: seconds;
     the first half lies below, the second above), 'table' (of: its number; the first half does not let it span the
-    world, the second does nothing else). halves: places of both, further on in the list.
+    world, the second does nothing else), 'spread' (of: a table; the second half splits its columns over single ranks,
+    in a group that places it in no other way, the first does not). halves: places of both, further on in the list.
     """
 
-    split: Literal["group", "ready", "rest", "table"] | None = None
+    split: Literal["group", "ready", "rest", "table", "spread"] | None = None
     of: int = 0
     at: float = 0.0
     halves: tuple[int, int] = (0, 0)
     proof: LeafProof | None = None
+    spreads: SpreadProof | None = None
 
     def __post_init__(self) -> None:
         check_rules(
-            None if (self.split is None) is not (self.proof is None)
-            else "a part of a certificate is split or has a proof, and one of these has both, or neither",
+            None if sum(each is not None for each in (self.split, self.proof, self.spreads)) == 1
+            else "a part of a certificate is split or has a proof, and one of these has several of both, or none",
         )  # fmt: skip
 
 
