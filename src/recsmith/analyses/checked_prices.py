@@ -66,7 +66,8 @@ class Statement:
     """What a certificate is about: pieces of every width that tables can be placed with, and what they take.
 
     ready (N, J), rest (N,): seconds on each rank that a piece covers, by planes, in the first phase and in the later
-    ones; whole (N, J): in all. coverage (N,): ranks that it covers. bytes (N,): on all of them.
+    ones; whole (N, J): in all. coverage (N,): ranks that it covers. bytes (N,): on all of them. local (N,): whether it
+    does not span the world. worldwide (G,): groups in which every piece does.
     """
 
     def __init__(self, evaluator: Evaluator) -> None:
@@ -103,8 +104,9 @@ class Statement:
         self.world_options = np.flatnonzero(~local[options.mode])
         self.local_options = np.flatnonzero(local[options.mode] & ~self.at_will[options.mode])
         self.world = problem.cluster.world_size
-        self.worldwide: Bools = np.zeros(evaluator.groups, dtype=bool)
-        self.worldwide[evaluator.group[~local]] = True
+        self.local: Bools = local[mode]
+        self.worldwide: Bools = np.ones(evaluator.groups, dtype=bool)
+        self.worldwide[evaluator.group[local]] = False
 
     def _set_seconds(self, terms: Floats) -> None:
         planes = self.evaluator.planes
@@ -178,7 +180,7 @@ def piece_prices(statement: Statement, plans: Plans, proof: LeafProof, mix: Floa
         statement.alone_rest <= plans.rest[1] * (1 + EQUAL)
     )  # fmt: skip
     big: Bools = own > high / 2
-    beside = allowed & ~big & ~statement.worldwide[statement.group] & plans.open[statement.table, statement.group]
+    beside = allowed & ~big & statement.local & plans.open[statement.table, statement.group]
     big &= allowed
     if big.any() and not (beside & (own <= 0)).any():
         for share in SHARES:

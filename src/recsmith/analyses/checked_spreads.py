@@ -98,7 +98,7 @@ def _held(statement: Statement, plans: Plans, mode: int) -> _Held:
     best, several = covers(planes.T), np.full((len(planes) + 1, planes.shape[1]), np.inf)
     for held in range(2, len(several)):
         several[held] = at_most((planes[: held - 1] + best[held - 1 : 0 : -1]).min(axis=0), 1)
-    may = statement.fits & ~statement.worldwide[statement.group] & plans.open[statement.table, statement.group]
+    may = statement.fits & statement.local & plans.open[statement.table, statement.group]
     others = np.flatnonzero(may & (statement.table != table))
     theirs = statement.ready[others]
     more = np.array([at_most((each + theirs).max(axis=1).min(initial=np.inf), 1) for each in planes])
