@@ -1,6 +1,7 @@
 """Planners side by side: whole commands, NeuroShard's search and its growth, every planner under both cost models.
 
     python benchmarks/planning.py commands [sharding_stats_example.txt]  # `recsmith plan` whole, beside its aims
+    python benchmarks/planning.py parts [sharding_stats_example.txt]  # where the CPU seconds of these commands go
     python benchmarks/planning.py speed               # search times of neuroshard, and the cluster that is too small
     python benchmarks/planning.py growth              # of neuroshard, in tables and in devices
     python benchmarks/planning.py judges [sharding_stats_example.txt]  # every planner on built-ins, production tables
@@ -9,6 +10,7 @@ Seconds are of the search alone but for `commands`, the median of the runs where
 command (reading, compiling the cost model, the bound) is the same for all planners. Costs are predictions.
 """
 
+import os
 import resource
 import statistics
 import subprocess
@@ -18,6 +20,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from command_parts import NAMES, parts_of
 from production import faithful, run, simplified
 
 import recsmith
@@ -52,6 +55,8 @@ def main() -> None:
         one(sys.argv[2], sys.argv[3], int(sys.argv[4]))
     elif part == "commands":
         commands(sys.argv[2:])
+    elif part == "parts":
+        parts(sys.argv[2:])
     elif part == "speed":
         speed()
     elif part == "growth":
@@ -64,24 +69,56 @@ def main() -> None:
 
 def commands(paths: list[str]) -> None:
     """Seconds and CPU seconds of whole `recsmith plan` commands, in the median of RUNS."""
-    made = {"1,000 sampled": sample_workload(1000, 0)}
-    if paths:
-        made["1,933 of production"] = simplified(paths[0])
     print("| tables | cluster | cost model | aimed at | seconds | CPU s | step | gap |")
     print("|---|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
+        keep_bytecode(folder)
+        files = command_inputs(folder, paths)
         for name, cluster, model, aim in COMMANDS:
-            if name.startswith("1,933") and name not in made:
+            if name not in files:
                 continue
-            workload = name if name not in made else str(Path(folder, f"{len(made[name].tables)}.json"))
-            if name in made:
-                save_workload(made[name], workload)
-            words = [sys.executable, "-m", "recsmith", "plan", workload, "--cluster", cluster, "--cost-model", model]
+            words = [sys.executable, "-m", "recsmith", "plan", files[name], "--cluster", cluster, "--cost-model", model]
             run([*words, "--format", "json"], 1)
             result, took, spent = run([*words, "--format", "json"], RUNS)
             gap, total_s = result["gap"], result["cost"]["total_s"]
             cells = f"{aim:g} s | {took:.2f} s | {spent:.2f} | {total_s * 1e3:.4g} ms | {_percent(gap)}"
             print(f"| {name} | {cluster} | {model} | {cells} |", flush=True)
+
+
+def parts(paths: list[str]) -> None:
+    """CPU seconds of each part of these commands, in the median of RUNS."""
+    print(f"| tables | cost model | {' | '.join(NAMES)} | all |\n|{'---|' * (len(NAMES) + 3)}")
+    with tempfile.TemporaryDirectory() as folder:
+        keep_bytecode(folder)
+        files = command_inputs(folder, paths)
+        for name, cluster, model, _ in COMMANDS:
+            if name in files:
+                words = [files[name], "--cluster", cluster, "--cost-model", model]
+                runs = [parts_of(words) for _ in range(RUNS + 1)][1:]
+                middle = [statistics.median(run[each] for run in runs) for each in NAMES]
+                cells = " | ".join(f"{each:.2f}" for each in (*middle, sum(middle)))
+                print(f"| {name} | {model} | {cells} |", flush=True)
+
+
+def keep_bytecode(folder: str) -> None:
+    """Have commands read bytecode as an installed package has it: the first one writes it, whatever is set outside."""
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    os.environ["PYTHONPYCACHEPREFIX"] = folder
+
+
+def command_inputs(folder: str, paths: list[str]) -> dict[str, str]:
+    """What each of COMMANDS reads, by its name: a built-in, or a file that is written into a folder.
+
+    paths: of the report of production tables; without it they are left out.
+    """
+    made = {"1,000 sampled": sample_workload(1000, 0)}
+    if paths:
+        made["1,933 of production"] = simplified(paths[0])
+    files = {name: name for name, *_ in COMMANDS if not name[0].isdigit()}
+    for name, workload in made.items():
+        files[name] = str(Path(folder, f"{len(workload.tables)}.json"))
+        save_workload(workload, files[name])
+    return files
 
 
 def speed() -> None:

@@ -31,6 +31,10 @@ numbers in arrays are indices of what they name; only lengths are checked here.
 #define SIMILAR 1.2        /* times the best step: only plans whose score is below are priced as plans are */
 #define SIZES_GIVEN 11
 #define BLOCK 32           /* ranks that are looked at together for the slowest */
+#define FEW_RANKS 4        /* that a change touches, above which a few are looked at before all */
+#define MOST_ASKED 4       /* of them, beside the slowest */
+#define MOST_COLUMNS 512   /* of a cell that is looked at so */
+#define LINE 64            /* bytes of the cache that are fetched at once */
 #define AT_ONCE 2          /* numbers that loops take at a time, so that compilers make vectors of them */
 
 enum { MOVE, SWAP, SHIFT, SPLIT, REPLACE, RETURN, KINDS };
@@ -44,6 +48,8 @@ typedef struct {  /* ranks that a piece covers; fixed 1 where pieces do not move
 typedef struct {  /* two widths of pieces and how many of each; the next narrower and wider option */
     i64 mode, unit[2], count[2], near[2], spare;
 } Option;
+
+typedef struct { i64 mode, unit, target, sign; } Put;      /* a piece that comes (sign 1) or goes (-1) in a change */
 
 /* A unit is the seconds of J linear functions, those of the first phase first; F seconds alone on a rank; and bytes as
    integers: device head and tail, host head and tail. A cell is J sums of them, F seconds and how many pieces it has. J
@@ -59,7 +65,8 @@ typedef struct {
     const f64 *shared;                                     /* (G,) seconds of a group in use */
     const i64 *capacity, *host_capacity;                   /* (W,), (H,) */
     i64 lucks;
-    const f64 *luck, *kinds;                               /* quantiles of -log(1 - u); cumulated shares (KINDS,) */
+    const f64 *luck, *kinds;                               /* quantiles of -log(1 - u); cumulated shares (KINDS,), and
+                                                              the share that begins at a slowest rank */
     const i64 *open;                                       /* (T, W): ranks that a table may cover; NULL for all */
     /* What is held before anything moves; held_count is NULL where nothing is. Pieces (T, S) are in the order of
        columns: width, target, unit. held_coverage: ranks of a piece, or less than 0: on how many ranks copies are;
@@ -91,14 +98,16 @@ typedef struct {
     f64 shared;                                            /* seconds that groups in use add to the step, once each */
     i64 **lists, *listed, *list_room, *place;              /* pieces on each rank, then each host; their places */
     /* what a change has touched, to price it and to take it back */
-    i64 cells, ranks, hosts;
+    i64 puts, cells, ranks, hosts;
+    Put *put;
     f64 *old_cells, *old_loads, *old_powers, old_power_sum[MOST_PHASES], old_shared;
-    i64 *old_cell, *cell_rank, *cell_group, *old_rank, *old_free, *old_host, *old_host_free;
+    i64 *old_cell, *cell_rank, *old_rank, *old_free, *old_host, *old_host_free;
     unsigned char *touched, *cell_touched, *host_touched;  /* (W,), (W, G), (H,) */
     i64 over, moved, then_over, then_moved, *moved_of;     /* bytes that do not fit; that move, in all and (T,) */
     i64 changes, *changed;                                 /* tables that may differ from the best plan's */
     unsigned char *is_changed;                             /* (T,) */
     void *memory[MOST_BLOCKS];
+    int loaded;                                            /* whether the seconds of a change are in the cells */
     int blocks, failed;                                    /* failed: memory has run out */
 } Annealer;
 
@@ -113,6 +122,7 @@ static inline uint64_t draw(Annealer *a) {                 /* xorshift128+ */
 }
 
 static inline i64 below(Annealer *a, i64 n) { return (i64)(((draw(a) >> 32) * (uint64_t)n) >> 32); }
+static inline f64 chance(Annealer *a) { return (f64)(draw(a) >> 11) * 0x1p-53; }  /* 0 to below 1 */
 static inline int heads(Annealer *a) { return (int)(draw(a) >> 63); }
 
 /* --- prices ------------------------------------------------------------------------------------------------------ */
@@ -242,53 +252,98 @@ static void refresh(Annealer *a) {
 
 /* --- pieces come and go ------------------------------------------------------------------------------------------ */
 
-static void keep(Annealer *a, i64 rank, i64 group) {       /* note what a cell and a rank were before a change */
+static inline void keep_cell(Annealer *a, i64 rank, i64 group) {  /* note what a cell was before a change */
     const Problem *p = a->p;
     i64 cell = rank * p->G + group;
     if (a->cell_touched[cell]) return;
     a->cell_touched[cell] = 1;
     i64 n = a->cells++;
-    a->old_cell[n] = cell, a->cell_rank[n] = rank, a->cell_group[n] = group;
+    a->old_cell[n] = cell, a->cell_rank[n] = rank;
     copy(a->old_cells + n * p->cell_size, sums_of(a, cell), p->cell_size);
+}
+
+static inline void keep_rank(Annealer *a, i64 rank) {      /* note what memory a rank had before a change */
     if (a->touched[rank]) return;
     a->touched[rank] = 1;
-    n = a->ranks++;
+    i64 n = a->ranks++, host = a->host_of[rank];
     a->old_rank[n] = rank;
     a->old_free[n] = a->free_[rank];
-    for (i64 f = 0; f < p->F; f++) {
-        a->old_loads[n * p->F + f] = a->loads[f * p->W + rank];
-        a->old_powers[n * p->F + f] = a->powers[f * p->W + rank];
-    }
-    i64 host = a->host_of[rank];
     if (a->host_touched[host]) return;
     a->host_touched[host] = 1;
     a->old_host[a->hosts] = host;
     a->old_host_free[a->hosts++] = a->host_free[host];
 }
 
-/* A piece comes (sign 1) or goes (-1). The last rank that it covers may hold less than the others: the tail. Loads are
-   not worked out here, but once for the whole change, and only where it fits. */
-static inline void place(Annealer *a, i64 mode, i64 unit, i64 target, i64 sign, int noted) {
+/* A piece comes or goes; the last rank that it covers may hold less than the others: the tail. First its bytes and
+   its group count, and its seconds only where all fits: many changes are refused before. */
+static void occupy(Annealer *a, const Put *put) {
     const Problem *p = a->p;
-    i64 size = p->modes[mode].coverage, group = p->modes[mode].group, first = target * size, last = first + size - 1;
-    const f64 *terms = p->units + unit * p->unit_size;
-    const i64 *bytes = bytes_of(p, unit);
+    i64 size = p->modes[put->mode].coverage, group = p->modes[put->mode].group;
+    i64 first = put->target * size, last = first + size - 1;
+    const i64 *bytes = bytes_of(p, put->unit);
     for (i64 rank = first; rank <= last; rank++) {
-        i64 cell = rank * p->G + group, tail = rank == last;
-        if (noted) keep(a, rank, group);
-        f64 *restrict sums = sums_of(a, cell), *count = cell_count(a, cell);
-        *count += (f64)sign;
-        if (sign > 0) add(sums, terms, p->J);
-        else if (*count) subtract(sums, terms, p->J);
-        else for (i64 i = 0; i < p->J; i++) sums[i] = 0;
-        a->free_[rank] -= sign * bytes[tail];
-        a->host_free[a->host_of[rank]] -= sign * bytes[2 + tail];
+        i64 tail = rank == last;
+        a->free_[rank] -= put->sign * bytes[tail];
+        a->host_free[a->host_of[rank]] -= put->sign * bytes[2 + tail];
     }
-    a->in_group[group] += sign * size;
-    if (a->in_group[group] == (sign > 0 ? size : 0)) share_seconds(a);
+    a->in_group[group] += put->sign * size;
+    if (a->in_group[group] == (put->sign > 0 ? size : 0)) share_seconds(a);
 }
 
-static void put(Annealer *a, i64 mode, i64 unit, i64 target, i64 sign) { place(a, mode, unit, target, sign, 1); }
+static inline void add_terms(const Problem *p, f64 *restrict sums, const Put *put) {  /* to a cell, or from it */
+    const f64 *terms = p->units + put->unit * p->unit_size;
+    f64 *count = sums + p->J + p->F;
+    *count += (f64)put->sign;
+    if (put->sign > 0) add(sums, terms, p->J);
+    else if (*count) subtract(sums, terms, p->J);
+    else for (i64 i = 0; i < p->J; i++) sums[i] = 0;
+}
+
+static inline void load(Annealer *a, const Put *put, int noted) {
+    const Problem *p = a->p;
+    i64 size = p->modes[put->mode].coverage, group = p->modes[put->mode].group, first = put->target * size;
+    for (i64 rank = first; rank < first + size; rank++) {
+        if (noted) keep_cell(a, rank, group);
+        add_terms(p, sums_of(a, rank * p->G + group), put);
+    }
+}
+
+static inline void fetch(const void *start, i64 bytes) {   /* lines of the cache that are read soon */
+    for (const char *line = start, *end = line + bytes; line < end; line += LINE) __builtin_prefetch(line);
+}
+
+/* Note that a piece comes or goes. What is read of it later is fetched now, for many pieces at a time. */
+static inline void put(Annealer *a, i64 mode, i64 unit, i64 target, i64 sign) {
+    const Problem *p = a->p;
+    a->put[a->puts++] = (Put){mode, unit, target, sign};
+    fetch(p->units + unit * p->unit_size, p->unit_size * (i64)sizeof(f64));
+    fetch(sums_of(a, target * p->modes[mode].coverage * p->G + p->modes[mode].group), p->cell_size * (i64)sizeof(f64));
+}
+
+static void occupy_puts(Annealer *a) {
+    for (i64 n = 0; n < a->puts; n++) {
+        i64 size = a->p->modes[a->put[n].mode].coverage, first = a->put[n].target * size;
+        for (i64 rank = first; rank < first + size; rank++) keep_rank(a, rank);
+        occupy(a, a->put + n);
+    }
+}
+
+static int covers(const Problem *p, const Put *put, i64 rank) {
+    i64 size = p->modes[put->mode].coverage;
+    return rank >= put->target * size && rank < (put->target + 1) * size;
+}
+
+static void load_puts(Annealer *a) {
+    const Problem *p = a->p;
+    for (i64 f = 0; f < p->F; f++) {
+        for (i64 n = 0; n < a->ranks; n++) {
+            a->old_loads[n * p->F + f] = a->loads[f * p->W + a->old_rank[n]];
+            a->old_powers[n * p->F + f] = a->powers[f * p->W + a->old_rank[n]];
+        }
+    }
+    for (i64 n = 0; n < a->puts; n++) load(a, a->put + n, 1);
+    a->loaded = 1;
+}
 
 static void follow_slowest(Annealer *a) {                  /* after a change that stays; only what it touched differs */
     for (i64 f = 0; f < a->p->F; f++) {
@@ -307,28 +362,28 @@ static void forget(Annealer *a) {                          /* what was noted: th
     for (i64 n = 0; n < a->ranks; n++) a->touched[a->old_rank[n]] = 0;
     for (i64 n = 0; n < a->cells; n++) a->cell_touched[a->old_cell[n]] = 0;
     for (i64 n = 0; n < a->hosts; n++) a->host_touched[a->old_host[n]] = 0;
-    a->cells = a->ranks = a->hosts = 0;
+    a->puts = a->cells = a->ranks = a->hosts = 0;
 }
 
 static void begin(Annealer *a) {                           /* a change; `keep` notes the rest as it goes on */
+    a->loaded = 0;
     a->old_shared = a->shared;
     memcpy(a->old_power_sum, a->power_sum, sizeof a->power_sum);
 }
 
 static void take_back(Annealer *a) {
     const Problem *p = a->p;
-    for (i64 n = 0; n < a->cells; n++) {
-        const f64 *old = a->old_cells + n * p->cell_size;
-        a->in_group[a->cell_group[n]] += (i64)(old[p->J + p->F] - *cell_count(a, a->old_cell[n]));
-        copy(sums_of(a, a->old_cell[n]), old, p->cell_size);
+    for (i64 n = 0; n < a->puts; n++) {
+        const Mode *mode = p->modes + a->put[n].mode;
+        a->in_group[mode->group] -= a->put[n].sign * mode->coverage;
     }
+    for (i64 n = 0; n < a->cells; n++) copy(sums_of(a, a->old_cell[n]), a->old_cells + n * p->cell_size, p->cell_size);
     for (i64 n = 0; n < a->hosts; n++) a->host_free[a->old_host[n]] = a->old_host_free[n];
-    for (i64 n = 0; n < a->ranks; n++) {
-        i64 rank = a->old_rank[n];
-        a->free_[rank] = a->old_free[n];
-        for (i64 f = 0; f < p->F; f++) {
-            a->loads[f * p->W + rank] = a->old_loads[n * p->F + f];
-            a->powers[f * p->W + rank] = a->old_powers[n * p->F + f];
+    for (i64 n = 0; n < a->ranks; n++) a->free_[a->old_rank[n]] = a->old_free[n];
+    for (i64 f = 0; a->loaded && f < p->F; f++) {
+        for (i64 n = 0; n < a->ranks; n++) {
+            a->loads[f * p->W + a->old_rank[n]] = a->old_loads[n * p->F + f];
+            a->powers[f * p->W + a->old_rank[n]] = a->old_powers[n * p->F + f];
         }
     }
     a->shared = a->old_shared;
@@ -434,14 +489,21 @@ static i64 quiet_target(Annealer *a, i64 size, i64 unit, int tries) {  /* of som
 }
 
 static i64 partner_of(Annealer *a, i64 piece) {            /* of some pieces, the best to trade places with */
-    i64 here = a->plan.target[piece], unit = a->plan.unit[piece], best = any_piece(a);
-    if (a->p->modes[a->plan.mode[piece / SLOTS]].coverage > 1) return best;
+    const Problem *p = a->p;
+    i64 here = a->plan.target[piece], unit = a->plan.unit[piece], best = any_piece(a), others[PARTNERS], number = 0;
+    if (p->modes[a->plan.mode[piece / SLOTS]].coverage > 1) return best;
     f64 least = INFINITY;
     for (int tries = heads(a) ? PARTNERS : 0; tries; tries--) {
-        i64 other = any_piece(a), there = a->plan.target[other];
-        if (there == here || a->p->modes[a->plan.mode[other / SLOTS]].coverage > 1) continue;
-        f64 mine = pressure(a, here, a->plan.unit[other], unit), theirs = pressure(a, there, unit, a->plan.unit[other]);
-        f64 most = mine > theirs ? mine : theirs;
+        i64 other = any_piece(a);
+        if (a->plan.target[other] == here || p->modes[a->plan.mode[other / SLOTS]].coverage > 1) continue;
+        __builtin_prefetch(loads_of(p, a->plan.unit[other]));
+        others[number++] = other;
+    }
+    for (i64 i = 0; i < number; i++) {
+        i64 other = others[i], there = a->plan.target[other], more = a->plan.unit[other];
+        f64 mine = pressure(a, here, more, unit);
+        if (mine >= least) continue;
+        f64 theirs = pressure(a, there, unit, more), most = mine > theirs ? mine : theirs;
         if (most < least) least = most, best = other;
     }
     return best;
@@ -510,12 +572,11 @@ static int moves(const Annealer *a, i64 mode) {
 }
 
 static int propose_move(Annealer *a, Proposal *to, i64 piece) {  /* one piece, or all of its table on that target */
-    i64 slot = piece % SLOTS, size = a->p->modes[a->plan.mode[piece / SLOTS]].coverage;
-    propose_same(a, to, piece / SLOTS);
-    if (!moves(a, to->mode)) return 0;
-    i64 target = quiet_target(a, size, to->unit[slot], heads(a) ? 6 : 1);
-    i64 here = to->target[slot];
+    i64 slot = piece % SLOTS, mode = a->plan.mode[piece / SLOTS], here = a->plan.target[piece];
+    if (!moves(a, mode)) return 0;
+    i64 target = quiet_target(a, a->p->modes[mode].coverage, a->plan.unit[piece], heads(a) ? 6 : 1);
     if (target == here) return 0;
+    propose_same(a, to, piece / SLOTS);
     if (heads(a)) to->target[slot] = target;
     else for (i64 i = 0; i < to->count; i++) if (to->target[i] == here) to->target[i] = target;
     return lawful(a, to);
@@ -523,19 +584,19 @@ static int propose_move(Annealer *a, Proposal *to, i64 piece) {  /* one piece, o
 
 static int propose_swap(Annealer *a, Proposal *to, Proposal *other, i64 piece) {
     i64 partner = partner_of(a, piece);
-    if (partner / SLOTS == piece / SLOTS) return 0;
+    i64 mine = a->plan.mode[piece / SLOTS], theirs = a->plan.mode[partner / SLOTS];
+    i64 here = a->plan.target[piece], there = a->plan.target[partner];
+    if (partner / SLOTS == piece / SLOTS || here == there || !moves(a, mine) || !moves(a, theirs)) return 0;
+    if (a->p->modes[mine].coverage != a->p->modes[theirs].coverage) return 0;
     propose_same(a, to, piece / SLOTS);
     propose_same(a, other, partner / SLOTS);
-    if (!moves(a, to->mode) || !moves(a, other->mode)) return 0;
-    if (a->p->modes[to->mode].coverage != a->p->modes[other->mode].coverage) return 0;
-    i64 *here = to->target + piece % SLOTS, *there = other->target + partner % SLOTS, kept = *here;
-    if (*here == *there) return 0;
-    *here = *there, *there = kept;
+    to->target[piece % SLOTS] = there, other->target[partner % SLOTS] = here;
     return lawful(a, to) && lawful(a, other);
 }
 
-static int propose_near(Annealer *a, Proposal *to) {       /* a listed option of other widths in as many pieces */
+static int propose_near(Annealer *a, Proposal *to, i64 table) {  /* a listed option of other widths in as many pieces */
     const Problem *p = a->p;
+    propose_same(a, to, table);
     if (to->option < 0) return 0;
     i64 option = p->options[to->option].near[heads(a)], wide = p->options[option].count[0];
     if (option == to->option) return 0;
@@ -554,13 +615,13 @@ static i64 greatest_divisor(i64 x, i64 y) {                /* that both have */
    columns (in width steps) come in multiples that divide among the pieces on both ranks. */
 static int propose_shift(Annealer *a, Proposal *to, i64 piece) {
     const Problem *p = a->p;
-    i64 slot = piece % SLOTS, base, sibling;
-    propose_same(a, to, piece / SLOTS);
-    if (to->count < 2 || p->modes[to->mode].fixed) return 0;
-    if ((base = p->modes[to->mode].unit) < 0) return propose_near(a, to);
-    sibling = below(a, to->count);
-    i64 here = to->target[slot], there = to->target[sibling];
+    i64 slot = piece % SLOTS, table = piece / SLOTS, base, sibling;
+    if (a->plan.count[table] < 2 || p->modes[a->plan.mode[table]].fixed) return 0;
+    if ((base = p->modes[a->plan.mode[table]].unit) < 0) return propose_near(a, to, table);
+    sibling = below(a, a->plan.count[table]);
+    i64 here = a->plan.target[piece], there = a->plan.target[table * SLOTS + sibling];
     if (here == there) return 0;
+    propose_same(a, to, table);
     i64 mine = on_target(to, here), theirs = on_target(to, there), width = to->unit[slot] - base + 1;
     i64 quantum = mine * theirs / greatest_divisor(mine, theirs), all = mine * width / quantum;
     if (!all) return 0;
@@ -577,10 +638,10 @@ static int propose_shift(Annealer *a, Proposal *to, i64 piece) {
 /* A table's columns on a rank are cut into another number of pieces, mostly one, or some of each piece go to a rank without any. */
 static int propose_split(Annealer *a, Proposal *to, i64 piece) {
     const Problem *p = a->p;
-    i64 slot = piece % SLOTS, base, least;
+    const Mode *mode = p->modes + a->plan.mode[piece / SLOTS];
+    i64 slot = piece % SLOTS, base = mode->unit, least = mode->least;
+    if (base < 0 || mode->fixed) return 0;
     propose_same(a, to, piece / SLOTS);
-    base = p->modes[to->mode].unit, least = p->modes[to->mode].least;
-    if (base < 0 || p->modes[to->mode].fixed) return 0;
     i64 here = to->target[slot], mine = on_target(to, here), width = to->unit[slot] - base + 1;
     to->option = -1;
     if (heads(a)) {
@@ -603,11 +664,11 @@ static int propose_split(Annealer *a, Proposal *to, i64 piece) {
 static int propose_option(Annealer *a, Proposal *to, i64 piece) {  /* another option; pieces stay where they can */
     const Problem *p = a->p;
     i64 table = piece / SLOTS, first = p->tried_start[table], number = p->tried_start[table + 1] - first;
-    propose_same(a, to, table);
-    i64 size = p->modes[to->mode].coverage, count = to->count;
     if (!number) return 0;
     i64 option = p->tried[first + below(a, number)];
-    if (option == to->option) return 0;
+    if (option == a->plan.option[table]) return 0;
+    propose_same(a, to, table);
+    i64 size = p->modes[to->mode].coverage, count = to->count;
     int stay = heads(a);
     const Option *other = p->options + option;
     const Mode *now = p->modes + to->mode, *then = p->modes + other->mode;
@@ -817,8 +878,57 @@ static void price_touched(Annealer *a) {                   /* by differences; su
     if (!few) sum_powers(a);
 }
 
+/* Seconds (F,) that a rank would have after the change, whose pieces are not in the cells yet. */
+static void new_loads(const Annealer *a, i64 rank, f64 *loads) {
+    const Problem *p = a->p;
+    f64 sums[MOST_COLUMNS], priced[MOST_PHASES];
+    uint64_t seen = 0;                                     /* groups, one bit each */
+    for (i64 f = 0; f < p->F; f++) loads[f] = a->loads[f * p->W + rank];
+    for (i64 n = 0; n < a->puts; n++) {
+        i64 group = p->modes[a->put[n].mode].group, cell = rank * p->G + group;
+        if (!covers(p, a->put + n, rank) || seen >> group & 1) continue;
+        seen |= (uint64_t)1 << group;
+        copy(sums, sums_of(a, cell), p->cell_size);
+        for (i64 m = n; m < a->puts; m++)
+            if (p->modes[a->put[m].mode].group == group && covers(p, a->put + m, rank)) add_terms(p, sums, a->put + m);
+        if (sums[p->J + p->F] > 0) price_group(&p->loads, sums, priced);
+        else for (i64 f = 0; f < p->F; f++) priced[f] = 0;
+        for (i64 f = 0; f < p->F; f++) loads[f] += priced[f] - cell_loads(a, cell)[f];
+    }
+}
+
+/* Whether a change of many ranks is above a score for the seconds of a few of them already: those that were slowest,
+   and the first that each piece covers. What other touched ranks will take counts as nothing. */
+static int is_hopeless(Annealer *a, f64 limit) {
+    const Problem *p = a->p;
+    if (p->G > 64 || p->cell_size > MOST_COLUMNS) return 0;
+    i64 asked[MOST_PHASES + MOST_ASKED], number = 0;
+    f64 sum[MOST_PHASES], loads[MOST_PHASES], seconds = a->shared, n = a->sharpness;
+    for (i64 f = 0; f < p->F; f++) {
+        sum[f] = a->old_power_sum[f];
+        for (i64 i = 0; i < a->ranks && sum[f] > 0; i++) sum[f] -= a->powers[f * p->W + a->old_rank[i]];
+        sum[f] -= 1e-9 * a->old_power_sum[f];
+        if (sum[f] < 0) sum[f] = 0;
+        i64 rank = slowest_rank(a, f), known = !a->touched[rank];
+        for (i64 i = 0; i < number; i++) known |= asked[i] == rank;
+        if (!known) asked[number++] = rank;
+    }
+    for (i64 m = 0, most = number + MOST_ASKED; m < a->puts && number < most; m++) {
+        i64 rank = a->put[m].target * p->modes[a->put[m].mode].coverage, known = a->put[m].sign < 0;
+        for (i64 i = 0; i < number; i++) known |= asked[i] == rank;
+        if (!known) asked[number++] = rank;
+    }
+    for (i64 i = 0; i < number; i++) {
+        new_loads(a, asked[i], loads);
+        for (i64 f = 0; f < p->F; f++) sum[f] += power(loads[f] / a->level[f], a->sharpness);
+    }
+    for (i64 f = 0; f < p->F; f++)
+        if (sum[f] > 0) seconds += a->old_norm[f] * n / (n - 1 + a->old_power_sum[f] / sum[f]);
+    return seconds > limit * (1 + 1e-9);
+}
+
 static int kind_of(Annealer *a) {
-    f64 share = (f64)(draw(a) >> 11) * 0x1p-53;
+    f64 share = chance(a);
     int kind = 0;
     for (int i = 0; i < KINDS - 1; i++) kind += share >= a->p->kinds[i];
     return kind;
@@ -835,10 +945,12 @@ static f64 heat_at(const Schedule *s, i64 n) { return s->hot * same_power(s->col
 static void anneal(Annealer *a, Proposal to[2], const Schedule *s) {
     i64 stage_steps = s->steps / s->stages + 1;
     f64 now = 0, heat = s->hot;
-    i64 cools = s->first;
+    i64 cools = s->first, renewed = s->first;              /* the next of each */
     for (i64 n = s->first; n < s->last && !a->failed; n++) {
-        if (n == s->first || n % stage_steps == 0 || n % REFRESH == 0) {
-            a->sharpness = s->blunt << (n / stage_steps);
+        if (n == renewed) {
+            i64 stage = n / stage_steps, next = (n / REFRESH + 1) * REFRESH;
+            renewed = (stage + 1) * stage_steps < next ? (stage + 1) * stage_steps : next;
+            a->sharpness = s->blunt << stage;
             refresh(a);
             a->then_over = a->over, a->then_moved = a->moved;
             now = score(a) * penalty(a);
@@ -846,15 +958,20 @@ static void anneal(Annealer *a, Proposal to[2], const Schedule *s) {
             remember(a);
         }
         int kind = kind_of(a);
-        i64 phase = below(a, a->p->F), piece = heads(a) ? slow_piece(a, phase) : any_piece(a);
+        i64 phase = below(a, a->p->F);
+        i64 piece = chance(a) >= 1 - a->p->kinds[KINDS] ? slow_piece(a, phase) : any_piece(a);
         if (!propose(a, kind, piece, to) || !may_move(a, to, 1 + (kind == SWAP))) continue;
         begin(a);
         for (int i = 0; i <= (kind == SWAP); i++) replace_table(a, to + i);
+        occupy_puts(a);
         if (!fits(a)) { take_back(a); continue; }
-        price_touched(a);
         f64 luck = a->p->luck[below(a, a->p->lucks)];
         if (n >= cools) heat = heat_at(s, n), cools = n + SAME_HEAT;
-        f64 limit = now * (1 + heat * luck) * (1 + 1e-9), price = penalty(a), then = least_score(a) * price;
+        f64 limit = now * (1 + heat * luck) * (1 + 1e-9), price = penalty(a);
+        if (a->ranks > FEW_RANKS && is_hopeless(a, limit / price)) { take_back(a); continue; }
+        load_puts(a);
+        price_touched(a);
+        f64 then = least_score(a) * price;
         if (then <= limit) then = score(a) * price;
         if (then > limit || (then > now && then > now * (1 + heat_at(s, n) * luck))) { take_back(a); continue; }
         for (int i = 0; i <= (kind == SWAP); i++) adopt(a, to + i);
@@ -910,7 +1027,7 @@ static void allocate(Annealer *a, Proposal to[2]) {
     a->place = room(a, p->T * SLOTS, sizeof(i64));
     a->old_cell = room(a, cells, sizeof(i64));
     a->cell_rank = room(a, cells, sizeof(i64));
-    a->cell_group = room(a, cells, sizeof(i64));
+    a->put = room(a, 4 * SLOTS, sizeof(Put));
     a->old_cells = room(a, cells * p->cell_size, sizeof(f64));
     a->old_rank = room(a, W, sizeof(i64));
     a->old_free = room(a, W, sizeof(i64));
@@ -941,8 +1058,11 @@ static void set_up(Annealer *a) {                          /* places the plan; `
     memcpy(a->free_, p->capacity, p->W * sizeof(i64));
     memcpy(a->host_free, p->host_capacity, p->H * sizeof(i64));
     for (i64 t = 0; t < p->T; t++) {
-        for (i64 i = 0; i < a->plan.count[t]; i++)
-            place(a, a->plan.mode[t], a->plan.unit[t * SLOTS + i], a->plan.target[t * SLOTS + i], 1, 0);
+        for (i64 i = 0; i < a->plan.count[t]; i++) {
+            Put put = {a->plan.mode[t], a->plan.unit[t * SLOTS + i], a->plan.target[t * SLOTS + i], 1};
+            occupy(a, &put);
+            load(a, &put, 0);
+        }
         enlist(a, t);
         note_change(a, t);
         Proposal here = {t, a->plan.option[t], a->plan.mode[t], a->plan.count[t], a->plan.unit + t * SLOTS,
@@ -978,7 +1098,7 @@ static const char *wrong_length(const Problem *p, const i64 lengths[]) {
     i64 TS = p->T * SLOTS, held = p->held_count != NULL;
     const i64 expected[ARRAYS] = {
         SIZES_GIVEN, p->M * 8, p->U * p->unit_size, p->O * 8, p->T + 1, p->tried_start[p->T],
-        [SHARED] = p->G, p->W, p->H, p->lucks, p->open ? p->T * p->W : 0, KINDS,
+        [SHARED] = p->G, p->W, p->H, p->lucks, p->open ? p->T * p->W : 0, KINDS + 1,
         held * p->U, held * p->M, held * p->T, held * p->T, held * p->T, held * p->T, held * TS, held * TS,
         held * TS, held, held,
         p->T, p->T, p->T, TS, TS, p->T, p->T, p->T, TS, TS, 2, 1,

@@ -34,6 +34,7 @@ KINDS = (0.1, 0.2, 0.5, 0.15, 0.05)
 """How often a piece moves, two trade places, columns pass between ranks, columns go to a rank of their own or are cut
 otherwise where they are, and a table takes another option. Columns pass most often, half of the time all of a rank's:
 tables come together again that way, and narrow pieces cost more."""
+SLOWEST = 0.5  # of changes begin at a piece of a phase's slowest rank, the others at any piece
 SHARPNESS = 24, 5  # power of the norm that stands for the slowest rank, at first; stages, each of twice the power
 NOTHING_HELD: tuple[Ints | Floats, ...] = (*(10 * [np.zeros(0, dtype=np.int64)]), np.zeros(0))
 _FIXED = TYPE_NAMES.index("table_column_wise")  # its pieces move together: all on one host
@@ -75,11 +76,11 @@ class FlatProblem:
 
     def __init__(
         self, evaluator: Evaluator, group_loads: GroupLoads, *, any_widths: bool | Bools = True,
-        kinds: Sequence[float] = KINDS,
+        kinds: Sequence[float] = KINDS, slowest: float = SLOWEST,
     ) -> None:  # fmt: skip
         """any_widths: whether pieces may have widths that no option has, where TorchRec does; or of which modes (M,).
 
-        kinds: as KINDS.
+        kinds, slowest: as KINDS and SLOWEST.
         """
         problem = self.problem = evaluator.problem
         modes, cluster = problem.modes, problem.cluster
@@ -102,7 +103,7 @@ class FlatProblem:
             units,
         )
         luck = -log1p(-(np.arange(LUCKS) + 0.5) / LUCKS)
-        self.kinds = tuple(kinds)
+        self.kinds, self.slowest = tuple(kinds), slowest
         self.after_options = (
             *group_loads.arrays, _floats(evaluator.shared.sum(axis=1)),
             _ints(problem.capacity), _ints(problem.host_capacity), _floats(luck),
@@ -200,7 +201,7 @@ class Cooling:
         state = np.random.SeedSequence(seed).generate_state(2, np.uint64) | np.uint64(1)
         moved = NOTHING_HELD if originals is None else originals.arrays
         self._arrays = (*flat.before_options, *options.arrays, *flat.after_options,
-                        _shares(flat.kinds, 0 if originals is None else originals.returns), *moved,
+                        _shares(flat.kinds, 0 if originals is None else originals.returns, flat.slowest), *moved,
                         *self.plan.arrays, *self.best.arrays, state, self._seconds)  # fmt: skip
 
     @property
@@ -249,11 +250,11 @@ def _free_modes(problem: Problem) -> Bools:
     return free
 
 
-def _shares(kinds: Sequence[float], returns: float) -> Floats:
-    """Cumulated shares of the kinds of changes, of which returns are the last."""
+def _shares(kinds: Sequence[float], returns: float, slowest: float) -> Floats:
+    """Cumulated shares of the kinds of changes, of which returns are the last; and where changes begin."""
     changes = np.cumsum(kinds)
     changes[-1] = 1.0
-    return _floats(np.append((1 - returns) * changes, 1.0))
+    return _floats([*((1 - returns) * changes), 1.0, slowest])
 
 
 def _filled_up(values: Floats, to: int) -> Floats:

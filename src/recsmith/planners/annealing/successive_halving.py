@@ -17,7 +17,7 @@ import numpy as np
 from recsmith.bounds.lower_bound import always
 from recsmith.bounds.relaxation import Relaxation
 from recsmith.costs.group_loads import GroupLoads
-from recsmith.planners.annealing.kernel import KINDS, SHARPNESS, Cooling, FlatOptions, FlatPlan, FlatProblem
+from recsmith.planners.annealing.kernel import KINDS, SHARPNESS, SLOWEST, Cooling, FlatOptions, FlatPlan, FlatProblem
 from recsmith.planners.annealing.starts import Start, TriedOptions
 from recsmith.planners.search.device_state import DeviceState
 from recsmith.problems import Footprint
@@ -57,7 +57,9 @@ FAR_ROUND = Round(1, (2.0, 8.0), 64, (SHARPNESS, BLUNT))  # steps are 0.1 to 0.6
 LONG_HEAT = 2e-4  # the temperature at first of these, on any number of devices: better than HEAT's on 64, 128 and 512
 GROUP_KINDS = (0.1, 0.2, 0.4, 0.1, 0.2)  # where two groups may cost less than one: tables change theirs more often
 LONG_KINDS = (0.1, 0.2, 0.53, 0.15, 0.02)  # the changes of theirs, as in KINDS
-LONG_STEPS, MANY_DEVICES = 300_000, 128  # most steps of theirs; devices beyond which each makes for more steps
+LONG_SLOWEST = 15 / 16  # of theirs begin at a slowest rank: of many ranks a change of the others seldom matters
+LONG_PIECE_STEPS, LONG_STEPS = 80, 120_000  # of a first cooling of theirs: a piece of the best start, and at most
+MANY_DEVICES = 128  # beyond which each device makes for more steps
 
 
 @dataclass
@@ -87,18 +89,18 @@ class SuccessiveHalving:
         self.bound_s = bound_s
         self.seed, self.turn, self.effort, self.unasked, ranks = seed, 0, 0, 2, len(devices.free)
         pieces = len(starts[0].draft.piece) if starts else 0
-        self.rounds, self.heat, kinds = ROUNDS, HEAT / ranks**CROWD, KINDS
+        self.rounds, self.heat, kinds, slowest = ROUNDS, HEAT / ranks**CROWD, KINDS, SLOWEST
         self.may_be_far = MANY_PIECES < pieces <= FAR_PIECES and not group_loads.shares
         self.steps = max(STEPS, PIECE_STEPS * pieces)
         if SOME_PIECES < pieces <= MANY_PIECES:
             self.rounds, self.heat, self.unasked = SOME_ROUNDS, SOME_HEAT / pieces, 1
         if pieces > MANY_PIECES:
-            self.rounds, self.heat, kinds = LONG_ROUNDS, LONG_HEAT, LONG_KINDS
-            self.steps = min(LONG_STEPS, self.steps * max(MANY_DEVICES, ranks) // MANY_DEVICES)
+            self.rounds, self.heat, kinds, slowest = LONG_ROUNDS, LONG_HEAT, LONG_KINDS, LONG_SLOWEST
+            self.steps = min(LONG_STEPS, LONG_PIECE_STEPS * pieces * max(MANY_DEVICES, ranks) // MANY_DEVICES)
             self.steps *= 2 if ranks > MANY_DEVICES else 1  # half of the work was not seen to do on more devices
         elif devices.linear_pieces is None:
             kinds = GROUP_KINDS
-        self.flat = FlatProblem(devices.evaluator, group_loads, any_widths=any_widths, kinds=kinds)
+        self.flat = FlatProblem(devices.evaluator, group_loads, any_widths=any_widths, kinds=kinds, slowest=slowest)
         self.plans: list[AnnealedPlan] = []
         most, spreads = self.rounds[0].plans, sum(start.barred is not None for start in starts)
         if spreads and self.rounds is ROUNDS:
@@ -110,7 +112,7 @@ class SuccessiveHalving:
             if start.barred is not None:  # the table whose columns are spread so keeps its widths
                 options = devices.problem.options
                 free = any_widths & ~np.isin(devices.problem.modes.table, options.table[start.barred])
-                flat = FlatProblem(devices.evaluator, group_loads, any_widths=free, kinds=kinds)
+                flat = FlatProblem(devices.evaluator, group_loads, any_widths=free, kinds=kinds, slowest=slowest)
                 opened = relaxation.reopened(options.barred | start.barred)
             options = FlatOptions(flat, TriedOptions(devices, opened.within(start.groups)))
             plan = flat.plan(start.draft)

@@ -49,8 +49,8 @@ class AnnealingTurns:
             return False
         return self.devices.compiled_loads is not None
 
-    def first_turn(self, keep_on: Callable[[], bool]) -> bool:
-        """One turn, while the bound is tightened on a thread of its own; False where nothing could be done.
+    def first_turns(self, keep_on: Callable[[], bool]) -> bool:
+        """One turn or two, while the bound is tightened on a thread of its own; False where nothing could be done.
 
         keep_on: asked now and then whether to go on with the bound.
         """
@@ -62,6 +62,8 @@ class AnnealingTurns:
                 if not self.is_compiled:
                     bound.result()  # array operations on two threads would wait for each other in turn
                 begun = self.turn()
+                if begun and self.suffices and not self.stopping.reached:
+                    self._second_turn()
                 self.stopping.bound_s = bound.result().bound.value_s or 0.0
             except BaseException:
                 over.set()  # before the pool waits for its thread
@@ -73,10 +75,14 @@ class AnnealingTurns:
         """Whether it is compiled, and no constraint between tables asks for local search, which adds nothing to it."""
         return self.is_compiled and not self.devices.legality.groups
 
-    def second_turn(self) -> bool:
-        """Another turn, where it may still gain and two take about a second at most."""
+    def _second_turn(self) -> None:
+        """Another turn, where it may still gain and two take about a second at most.
+
+        The bound, which takes as long, may come to say that it gains nothing; waiting for it would take longer.
+        """
         quick = self.stopping.size <= FEW_CELLS and self.halving is not None and self.turns < self.halving.unasked
-        return quick and not self.stopping.near_bound(self.search.total_s) and self.turn()
+        if quick and not self.stopping.near_bound(self.search.total_s):
+            self.turn()
 
     def turn(self) -> bool:
         """The next turn, twice as long as the one before; False where nothing could be done."""

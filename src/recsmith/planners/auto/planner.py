@@ -96,12 +96,10 @@ class _Team:
         if not self.drafts.work():
             return
         in_time = partial(self.search.is_early, BOUND_SHARE)
-        self._take_part("annealing", lambda: self.annealing.first_turn(in_time))
+        self._take_part("annealing", lambda: self.annealing.first_turns(in_time))
         if self.annealing.lacks_compiler:
             self.left_out.append(NOT_COMPILED)
-        if self.annealing.suffices:
-            self._take_part("annealing", self.annealing.second_turn)
-        else:
+        if not self.annealing.suffices:
             self._take_part("local_search", self._improve)
         if not self.stopping.reached and self._enumerate():
             self.finished.append("enumeration")
