@@ -10,6 +10,7 @@ from support.cases import Case, cluster, drawn, table, workload
 from recsmith._compiled import call_compiled, compiled
 from recsmith.bounds import compiled_prices, phase_prices
 from recsmith.bounds.bends import bent_planes
+from recsmith.bounds.dual_feasible import FUNCTIONS
 from recsmith.bounds.phase_nodes import Multipliers, PhaseRanges, stacked
 from recsmith.bounds.phase_prices import TablePrices
 from recsmith.errors import UsageError
@@ -27,7 +28,9 @@ def _assert_same(case: Case, seed: int) -> None:
     made: list[Multipliers] = []
     for i in range(len(ranges)):
         ready, rest = draw.uniform(0, 3, 2).tolist()
-        made.append(Multipliers(ready, rest, 0.0, draw.dirichlet(np.ones(planes), evaluator.groups), i % planes))
+        mix = draw.dirichlet(np.ones(planes), evaluator.groups)
+        dual = draw.uniform(0, 1, len(FUNCTIONS)) * (draw.uniform(0, 1, len(FUNCTIONS)) < i % 3 / 2)
+        made.append(Multipliers(ready, rest, 0.0, mix, i % planes, dual))
     nodes, taken = stacked(ranges, made), draw.uniform(0, most, len(ranges))
     byte_price = draw.choice([0.0, 1e-15], len(ranges))
     found = pieces.cheapest(nodes, byte_price, taken)
@@ -51,7 +54,7 @@ def test_few_and_many_tables_of_a_dim_are_covered_alike(tables: int) -> None:
 
 def test_wrong_lengths_are_refused() -> None:
     native = compiled(compiled_prices.CODE)
-    with pytest.raises(UsageError, match=r"another version of recsmith \(24 arrays are needed\); build it again"):
+    with pytest.raises(UsageError, match=r"another version of recsmith \(27 arrays are needed\); build it again"):
         call_compiled(native.price, ())
     with pytest.raises(UsageError, match="wrong length"):
-        call_compiled(native.price, tuple(np.zeros(3) for _ in range(24)))
+        call_compiled(native.price, tuple(np.zeros(3) for _ in range(27)))

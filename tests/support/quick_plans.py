@@ -25,7 +25,7 @@ def tighten(share: float, set_: Set = setattr) -> None:
     """
     for name, work in FULL.items():
         set_(BOUNDS, name, int(share * work))
-    set_(BOUNDS, "_tightened", TIGHTENED if share else lambda _evaluator, value, *_: value)
+    set_(BOUNDS, "_tightened", TIGHTENED if share else lambda _evaluator, value, *_: (value, ()))
     set_(evaluator, "_lifts", LIFTS if share else lambda _head: [])
 
 

@@ -12,26 +12,62 @@
 #define SHARES 3                                           /* REST_SHARES of phase_prices.py */
 #define FEW_MODES 8        /* of a dim, below which the steps of one are taken side by side, and not modes */
 #define AT_ONCE 4          /* sums that are taken side by side */
+#define SHRUNK (1 - 1e-9)  /* as in dual_feasible.py, like the next two */
+#define MOST_SHARE 2.0
+enum { CUTOFF, STEPS };    /* kinds of functions; any other counts */
 enum { SIZES, GROUP, READY, INVERSE, OWN, LEAST_OWN, REST, ALONE, ALONE_REST, FITS, SIZE, WEIGHT, FAMILIES, COUNT, SHARE,
-       READY_RANGE, REST_RANGE, READY_MULTIPLIER, REST_MULTIPLIER, BYTE_PRICE, MIX, PLANE, TAKEN, PRICES, ARRAYS };
+       FUNCTION, READY_RANGE, REST_RANGE, READY_MULTIPLIER, REST_MULTIPLIER, BYTE_PRICE, MIX, DUAL, FILLED, PLANE, TAKEN,
+       PRICES, ARRAYS };
 
 typedef struct {
-    i64 N, G, J, K, rows, families, options, pairs, most_steps;  /* pairs: of a piece and its count, of an option */
+    i64 N, G, J, K, D, rows, families, options, pairs, most_steps;  /* pairs: of a piece and its count, of an option */
     const i64 *group, *fits, *family;                      /* (N,), (N,), (families, 2): modes, width steps */
     const f64 *ready, *inverse, *own, *least_own;          /* (J, N), (J, N), (J, N): inf where it does not fit, (J,) */
     const f64 *rest, *alone, *alone_rest, *size, *weight;  /* (N,); weight: bytes of a covered rank */
-    const f64 *count, *share;                              /* (o, pairs), (SHARES,) */
+    const f64 *count, *share, *function;                   /* (o, pairs), (SHARES,), (D, 2): kind, parameter */
 } Pieces;
 
 typedef struct {
-    const f64 *ready, *rest, *mix;                         /* (2,), (2,), (G, J) */
-    f64 ready_multiplier, rest_multiplier, byte_price, taken;
+    const f64 *ready, *rest, *mix, *dual;                  /* (2,), (2,), (G, J), (D,) */
+    f64 ready_multiplier, rest_multiplier, byte_price, taken, filled;
     i64 plane;
 } Node;
 
 static inline f64 larger(f64 x, f64 y) { return x > y ? x : y; }
 static inline f64 smaller(f64 x, f64 y) { return x < y ? x : y; }
 static inline f64 least_product(f64 factor, const f64 *ends) { return smaller(factor * ends[0], factor * ends[1]); }
+
+static inline f64 whole(f64 x) { return (f64)(i64)x; }
+
+/* Add what a dual feasible function of the share (N,) of a rank that pieces take is worth. */
+static void add_function(const f64 *function, i64 N, f64 worth, const f64 *restrict share, f64 *restrict first) {
+    f64 by = function[1], times = whole(1 / by);
+    if (function[0] == CUTOFF)
+        for (i64 i = 0; i < N; i++) first[i] += worth * (share[i] > 1 - by ? 1.0 : share[i] < by ? 0.0 : share[i]);
+    else if (function[0] == STEPS)
+        for (i64 i = 0; i < N; i++)
+            first[i] += worth * (share[i] > 0.5 ? 1 - whole((1 - share[i]) / by) / times : whole(share[i] / by) / times);
+    else
+        for (i64 i = 0; i < N; i++) first[i] += worth * (whole(share[i] * (by + 1)) / by);
+}
+
+/* Add what pieces cost beyond their seconds, because few of them share a rank; share (N,): a buffer. */
+static void add_dual(const Pieces *p, const Node *node, f64 *restrict first, f64 *restrict share) {
+    f64 scale = SHRUNK / node->ready[1];
+    for (i64 start = 0, end; start < p->N; start = end) {
+        i64 group = p->group[start];
+        for (end = start + 1; end < p->N && p->group[end] == group; end++) {}
+        for (i64 i = start; i < end; i++) share[i] = 0;
+        for (i64 j = 0; j < p->J; j++) {
+            f64 part = node->mix[group * p->J + j];
+            const f64 *restrict ready = p->ready + j * p->N;
+            for (i64 i = start; i < end; i++) share[i] += part * ready[i];
+        }
+    }
+    for (i64 i = 0; i < p->N; i++) share[i] = smaller(share[i] * scale, MOST_SHARE);
+    for (i64 d = 0; d < p->D; d++)
+        if (node->dual[d] > 0) add_function(p->function + 2 * d, p->N, node->dual[d], share, first);
+}
 
 /* What the seconds of pieces are worth: first (N,) in the first phase, price (N,) in all. */
 static void price_plainly(const Pieces *p, const Node *node, f64 *restrict first, f64 *restrict price) {
@@ -45,6 +81,7 @@ static void price_plainly(const Pieces *p, const Node *node, f64 *restrict first
             for (i64 i = start; i < end; i++) first[i] += worth * ready[i];
         }
     }
+    if (node->filled > 0) add_dual(p, node, first, price);
     for (i64 i = 0; i < p->N; i++) price[i] = first[i] + p->rest[i] * node->rest_multiplier;
 }
 
@@ -64,7 +101,7 @@ static void charge_big_pieces(const Pieces *p, const Node *node, const f64 *rest
     for (int s = 0; s < SHARES; s++) {
         rest_fill[s] = p->share[s] * b;
         unused[s] = least_product(node->ready_multiplier - fill[s], node->ready) + (b - rest_fill[s]) * node->rest[0]
-            + node->ready_multiplier * node->taken;
+            + node->ready_multiplier * node->taken + node->filled;
     }
     for (i64 i = 0; i < p->N; i++) {
         if (!(seconds[i] > half)) continue;
@@ -149,10 +186,10 @@ static int read_pieces(Pieces *p, void *const array[], const i64 lengths[]) {  /
     p->group = array[GROUP], p->ready = array[READY], p->inverse = array[INVERSE], p->own = array[OWN];
     p->least_own = array[LEAST_OWN], p->rest = array[REST], p->alone = array[ALONE], p->alone_rest = array[ALONE_REST];
     p->fits = array[FITS], p->size = array[SIZE], p->weight = array[WEIGHT], p->family = array[FAMILIES];
-    p->count = array[COUNT], p->share = array[SHARE];
+    p->count = array[COUNT], p->share = array[SHARE], p->function = array[FUNCTION], p->D = lengths[FUNCTION] / 2;
     i64 N = p->N, J = p->J, K = p->K, pieces = p->options * p->pairs, rows = p->options;
     const i64 expected[ARRAYS] = {8, N, J * N, J * N, J * N, J, N, N, N, N, N, N, 2 * p->families, pieces, SHARES,
-                                  2 * K, 2 * K, K, K, K, K * p->G * J, K, K, K * p->rows};
+                                  2 * p->D, 2 * K, 2 * K, K, K, K, K * p->G * J, K * p->D, K, K, K, K * p->rows};
     for (int i = 0; i < ARRAYS; i++) if (lengths[i] != expected[i]) return 0;
     for (i64 i = 0; i < p->families; i++) pieces += p->family[2 * i] * p->family[2 * i + 1], rows += p->family[2 * i];
     return pieces == N && rows == p->rows;
@@ -161,8 +198,9 @@ static int read_pieces(Pieces *p, void *const array[], const i64 lengths[]) {  /
 static Node node_of(const Pieces *p, void *const array[], i64 k) {
     return (Node){
         (const f64 *)array[READY_RANGE] + 2 * k, (const f64 *)array[REST_RANGE] + 2 * k,
-        (const f64 *)array[MIX] + k * p->G * p->J, ((const f64 *)array[READY_MULTIPLIER])[k],
-        ((const f64 *)array[REST_MULTIPLIER])[k], ((const f64 *)array[BYTE_PRICE])[k], ((const f64 *)array[TAKEN])[k],
+        (const f64 *)array[MIX] + k * p->G * p->J, (const f64 *)array[DUAL] + k * p->D,
+        ((const f64 *)array[READY_MULTIPLIER])[k], ((const f64 *)array[REST_MULTIPLIER])[k],
+        ((const f64 *)array[BYTE_PRICE])[k], ((const f64 *)array[TAKEN])[k], ((const f64 *)array[FILLED])[k],
         ((const i64 *)array[PLANE])[k],
     };
 }

@@ -11,6 +11,7 @@ import numpy as np
 
 from recsmith._compiled import call_compiled, compiled
 from recsmith._types import Bools, Floats, Ints
+from recsmith.bounds.dual_feasible import FUNCTIONS
 from recsmith.bounds.phase_nodes import NodeArrays
 
 CODE = "bounds._prices"
@@ -46,7 +47,7 @@ class CompiledPrices:
             _ints(pieces.group), ready, np.divide(1.0, ready, where=usable, out=np.zeros_like(ready)), own,
             own.min(axis=1, initial=np.inf), *map(_floats, (pieces.rest, pieces.alone, pieces.alone_rest)),
             _ints(pieces.fits), *map(_floats, (pieces.size, pieces.bytes / pieces.size)), _ints(families).ravel(),
-            _floats(pieces.count), _floats(rest_shares),
+            _floats(pieces.count), _floats(rest_shares), _floats(FUNCTIONS).ravel(),
         )  # fmt: skip
 
     def cheapest(self, nodes: NodeArrays, byte_price: Floats, taken: Floats) -> Floats:
@@ -54,7 +55,8 @@ class CompiledPrices:
         count, groups, planes = nodes.mix.shape
         pieces, rows, options, pairs, most_steps = self._sizes
         sizes = _ints((pieces, groups, planes, count, rows, options, pairs, most_steps))
-        each = (nodes.ready, nodes.rest, nodes.ready_multiplier, nodes.rest_multiplier, byte_price, nodes.mix)
+        each = (nodes.ready, nodes.rest, nodes.ready_multiplier, nodes.rest_multiplier, byte_price, nodes.mix,
+                nodes.dual, nodes.filled)  # fmt: skip
         prices: Floats = np.empty((count, rows))
         call_compiled(
             compiled(CODE).price,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from recsmith._types import Floats
+from recsmith._types import Floats, Ints
 from recsmith.bounds.bends import bent_planes
 from recsmith.bounds.column_spreads import HeavyTableBound, heavy_table_bound
 from recsmith.bounds.compiled_prices import is_compiled
@@ -29,11 +29,11 @@ REACH = 1.5  # times the first bound: up to which step time the second one looks
 MOST_TABLES = 500  # of a problem for which the second bound is sought, those alike counted once: a node's work grows so
 MOST_ALIKE = 4_000  # tables of which those alike count once: finding out takes 0.3 s
 FEW_TABLES, SOME_TABLES = 150, 300  # up to which the work below is done: on any number of devices, and on few
-MOST_CELLS = 3_000  # tables times devices beyond FEW_TABLES up to which devices are few
+MOST_CELLS = 3_000  # tables times devices beyond FEW_TABLES up to which devices are few, and with dual functions
 PHASE_WORK = 6_000_000  # numbers that the second bound may work on, times the third power of the tables
 MOST_PHASE_WORK = 3_000_000_000  # numbers at most, which 8 tables reach: half a second
 EQUAL_WORK = 6_000_000_000  # numbers at most where there are more tables, many of them alike: about a second
-LARGE_WORK = 2_000_000_000  # numbers at most beyond that, all for one search: a quarter of a second
+LARGE_WORK = 4_000_000_000  # numbers at most beyond that, all for one search: half a second
 UNCOMPILED = 8  # times as long array operations take as compiled code: without it so much less work is done
 TRIAL = 3  # a third of the work is for each of two searches, before the one that promises more has the rest
 WORK_AT_ONCE = 200_000_000  # numbers between two questions whether to go on: a fiftieth of a second
@@ -42,6 +42,7 @@ PROOF_WORK_AT_ONCE = 800_000_000  # numbers between two questions whether to go 
 
 
 HEAVY_WORK = 2_000_000_000  # numbers at most for the heaviest table: a quarter of a second
+MOST_SELECTIONS = 3  # of what tables select in the lowest nodes, for searches to begin with
 HEAVY = 1.1  # times the first bound: where the search over spreads of a heavy table reaches it, others lag behind
 
 
@@ -54,11 +55,13 @@ class LowerBound:
 
     linear: the linear bound of the cost that it rests on; None where the cost model gives none.
     promising: limits, the most promising first; the last of them allows every option.
+    selections: fusion group of each table (T,) in the parts of the space whose bound is lowest, the lowest first.
     """
 
     bound: Bound
     linear: LinearBound | None
     promising: tuple[SelectionLimits, ...]
+    selections: tuple[Ints, ...] = ()
 
 
 def always() -> bool:
@@ -121,7 +124,7 @@ def certified_search(
         _solve(heavy, _affordable(work), total_s, keep_on)
         return heavy
     large = _is_large(evaluator.problem)
-    searches = [_phase_branching(evaluator, total_s, price, mix) for mix in (mixes[:1] if large else mixes)]
+    searches = [_phase_branching(evaluator, total_s, price, mix, dual=False) for mix in (mixes[:1] if large else mixes)]
     for _ in _raised(searches, _affordable(work), total_s, keep_on, _affordable(WORK_AT_ONCE)):
         pass
     return max(searches, key=lambda search: search.bound)
@@ -163,10 +166,11 @@ def _tightest(evaluator: Evaluator, keep_on: Callable[[], bool]) -> LowerBound:
         return known
     price = known.promising[0].price if len(known.promising) > 1 else 0.0
     shares = 1 if first.model is evaluator else 2
-    tightened = _tightened(first.model, value + first.lifts, price, keep_on, shares, known.linear) - first.lifts
+    tightened, selections = _tightened(first.model, value + first.lifts, price, keep_on, shares, known.linear)
+    tightened -= first.lifts
     if shares > 1:
-        tightened = _tightened(evaluator, tightened, price, keep_on, shares)
-    return replace(known, bound=replace(known.bound, value_s=tightened))
+        tightened, selections = _tightened(evaluator, tightened, price, keep_on, shares)
+    return replace(known, bound=replace(known.bound, value_s=tightened), selections=selections)
 
 
 def _bound_of_planes(evaluator: Evaluator) -> LowerBound:
@@ -242,13 +246,15 @@ def _different_tables(problem: Problem) -> int:
 def _tightened(
     evaluator: Evaluator, value: float, price: float, keep_on: Callable[[], bool], shares: int = 1,
     linear: LinearBound | None = None,
-) -> float:  # fmt: skip
+) -> tuple[float, tuple[Ints, ...]]:  # fmt: skip
     """The bound after branching over the seconds of the phases, where the problem is small enough for it.
 
-    shares: among how many such bounds the work is shared.
+    With what tables select in its lowest nodes. shares: among how many such bounds the work is shared.
     """
+    selections: tuple[Ints, ...] = ()
     tables, mixes, reached = len(evaluator.problem.tables), _mixes(evaluator, linear), True
     work = EQUAL_WORK if tables > SOME_TABLES else min(MOST_PHASE_WORK, PHASE_WORK * tables**3)
+    few = _different_tables(evaluator.problem) * evaluator.problem.cluster.world_size <= MOST_CELLS
     if _is_large(evaluator.problem):
         mixes = mixes[:1]
         work = LARGE_WORK if mixes[0] is not None else 0
@@ -258,12 +264,13 @@ def _tightened(
         value, reached = min(heavy.bound, REACH * value), False
     while reached and work > 0 and keep_on():
         below = REACH * value
-        searches = [_phase_branching(evaluator, below, price, mix) for mix in mixes]
+        searches = [_phase_branching(evaluator, below, price, mix, dual=few) for mix in mixes]
         for bound in _raised(searches, work, below, keep_on, _affordable(WORK_AT_ONCE)):
             value = max(value, min(bound, below))
         work -= sum(each.work for each in searches)
+        selections = max(searches, key=lambda search: search.bound).selections(MOST_SELECTIONS)
         reached = bool(evaluator.bends) and value >= below  # such planes may lie far above the first bound
-    return value
+    return value, selections
 
 
 def _affordable(work: int) -> int:
@@ -307,10 +314,12 @@ def _mixes(evaluator: Evaluator, linear: LinearBound | None) -> list[Floats | No
     return [tightest_mix(evaluator) if linear is None else linear.mix, None]
 
 
-def _phase_branching(evaluator: Evaluator, below: float, price: float, mix: Floats | None) -> PhaseBranching:
+def _phase_branching(
+    evaluator: Evaluator, below: float, price: float, mix: Floats | None, *, dual: bool = True
+) -> PhaseBranching:
     byte_price = price / evaluator.problem.cluster.world_size
     return PhaseBranching(
-        evaluator, dominated=groups_dominated_by_type(evaluator), below=below, byte_price=byte_price, mix=mix
+        evaluator, dominated=groups_dominated_by_type(evaluator), below=below, byte_price=byte_price, mix=mix, dual=dual
     )
 
 

@@ -19,11 +19,13 @@ Legend: K nodes side by side, C different tables, G fusion groups, J planes.
 import heapq
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 
 from recsmith._types import Bools, Floats, Ints
 from recsmith.bounds.bends import bent_planes
+from recsmith.bounds.dual_feasible import FUNCTIONS
 from recsmith.bounds.groups import replacements_by_type
 from recsmith.bounds.linear_bounds import ROUNDING
 from recsmith.bounds.phase_nodes import (
@@ -41,16 +43,20 @@ from recsmith.elementary import matmul
 
 FIRST_STEP = 0.5  # relative change of multipliers in the first round of the root's ascent
 CHILD_STEP = 0.12  # the same of children, at least: they inherit multipliers that are nearly right
-FIRST_ROUNDS = 6  # of the root's ascent; children have one
+FIRST_ROUNDS = 6  # of the root's ascent; children have one, or two with dual feasible functions
 NARROW = 0.05  # of a node's bound: where both ranges are narrower, tables are split as well
 WORSE_CAP, BETTER_CAP = 1.05, 1.2  # times a node's bound: more does not count, of the worse and of the better half
 BETTER_WEIGHT = 0.1  # of the better half's bound in the choice of a split: the worse half decides, this breaks ties
 LEAST_STEP = 0.06  # relative change of multipliers below which an ascent ends
 GAIN = 2e-4  # relative rise of a bound for which an ascent goes on with the same step; with less, the step is halved
 LEAST_BYTE_PRICE = 0.1  # of the byte price of the root, from where a price that has fallen to 0 may rise again
+DUAL_STEP, DUAL_SHARE = 2, 0.5  # of what the first phase is worth, a share moves to functions: times a step; at most
+DUAL_RANGE = 0.03  # of a node's bound: where the range of the first phase is wider, such functions gain nothing
 MOST_STEPPED = 4  # planes towards which mixes are moved one by one
 MOST_RECENT = 4  # multipliers of other nodes that are tried; 8 gained no more in the same work
 REST_JUMPS = (2.0, 0.5, 4.0)  # times rest_multiplier, tried as well: a range that was cut is often worth as much more
+LOOKED_AT = 100  # lowest nodes among which different selections of groups are sought
+READY_JUMP = 2.0  # the same of ready_multiplier
 CALL = 3_000_000  # numbers that could be worked on while Python sets up one evaluation: so many are counted for it
 
 
@@ -59,14 +65,15 @@ class PhaseBranching:
 
     def __init__(
         self, evaluator: Evaluator, *, dominated: Bools, below: float, byte_price: float, mix: Floats | None = None,
-        prices: TablePrices | None = None, closed: tuple[int, Bools] | None = None,
+        prices: TablePrices | None = None, closed: tuple[int, Bools] | None = None, dual: bool = False,
     ) -> None:  # fmt: skip
         """dominated: groups (G,) that a best plan can do without; below: no plan that takes more seconds matters.
 
         byte_price: seconds per byte at which the selected options fit the devices, 0 if they fit without. mix (G, J):
         shares of the planes in a bound found before. Every node tries it, and the best mix for its groups; without
         one, nodes step from the mean of all planes alone, unless planes bend. prices: of the tables, where they are
-        known. closed: a different table, and groups (G,) in which it is not placed.
+        known. closed: a different table, and groups (G,) in which it is not placed. dual: whether pieces may cost more
+        where few share a rank (dual_feasible.py), which certificates do not know.
         """
         planes = bent_planes(evaluator)
         self.replaced = replacements_by_type(evaluator) if planes.bent else {}
@@ -77,7 +84,7 @@ class PhaseBranching:
         start = Multipliers(1.0, 1.0, byte_price, mean, 0)
         mix = planes.mix(np.ones(groups, dtype=bool)) if planes.bent else mix
         always = [] if mix is None else [replace(start, mix=mix)]
-        self.ascent = MultiplierAscent(self.prices, byte_price, always)
+        self.ascent = MultiplierAscent(self.prices, byte_price, always, dual=dual and not planes.bent)
         rest = (0.0, below if evaluator.step_rule.several_phases else 0.0)
         root = PhaseNode(
             0.0, 0, PhaseRanges((0.0, below), rest), np.tile(~dominated, (tables, 1)), np.zeros(groups, dtype=bool),
@@ -98,6 +105,16 @@ class PhaseBranching:
     def work(self) -> int:
         """Numbers worked on so far, about; the same on every machine."""
         return self.ascent.work
+
+    def selections(self, most: int) -> tuple[Ints, ...]:
+        """The group that each table (T,) selects in the lowest nodes, where these differ: so many at most."""
+        found: dict[bytes, Ints] = {}
+        for node in heapq.nsmallest(LOOKED_AT, self.heap):
+            selected = np.where(node.open, node.least, np.inf).argmin(axis=1)
+            found.setdefault(selected.tobytes(), selected[self.prices.like])
+            if len(found) == most:
+                break
+        return tuple(found.values())
 
     def solve(self, work: int, enough: float = np.inf) -> None:
         """Branch until the bound reaches `enough`, `work` numbers have been worked on, or nothing is left to split."""
@@ -123,7 +140,7 @@ class PhaseBranching:
         halves = list(zip(nodes[best : best + 2], values[best // 2], strict=True))
         children = [child for child, value in halves if value < np.inf]
         self.impossible += [child for child, value in halves if value == np.inf]
-        self.ascent.improve(children, 1)
+        self.ascent.improve(children, 2 if len(self.ascent.dual) else 1)
         for child in children:
             child.number = self.made
             self.made += 1
@@ -158,6 +175,11 @@ def _best_split(values: Floats, value: float) -> int:
     return int((worse + BETTER_WEIGHT * np.minimum(values.max(axis=1), BETTER_CAP * value)).argmax())
 
 
+def _is_narrow(node: PhaseNode) -> bool:
+    """Whether the range of the first phase is so narrow that dual feasible functions of its upper end may gain."""
+    return node.ranges.ready[1] - node.ranges.ready[0] < DUAL_RANGE * node.value
+
+
 # --- better multipliers ----------------------------------------------------------------------------------------------
 
 
@@ -167,11 +189,16 @@ class MultiplierAscent:
     work: numbers worked on so far, about; the same on every machine.
     """
 
-    def __init__(self, prices: TablePrices, byte_price: float, always: Sequence[Multipliers] = ()) -> None:
+    def __init__(
+        self, prices: TablePrices, byte_price: float, always: Sequence[Multipliers] = (), *, dual: bool = False
+    ) -> None:
         """byte_price: seconds per byte at which the selected options fit the devices, 0 if they fit without.
 
         always: multipliers that are tried in every node, as the best mix for its groups is then; none: neither is.
+        dual: whether those of dual feasible functions are.
         """
+        self.dual: Floats = np.eye(len(FUNCTIONS)) if dual else np.zeros((0, len(FUNCTIONS)))
+        self.pairs = [(one + other) / 2 for one, other in combinations(self.dual, 2)]
         self.prices, self.byte_price, self.always = prices, byte_price, always
         self.work = 0
         self._recent: list[Multipliers] = []
@@ -203,7 +230,10 @@ class MultiplierAscent:
         for _ in range(rounds):
             if not live:
                 return
-            tried = [(node, self.changes(node.multipliers, node.step, node.open)) for node in live]
+            tried = [
+                (node, self.changes(node.multipliers, node.step, node.open, dual=_is_narrow(node), pairs=node.settled))
+                for node in live
+            ]
             values, least = self.evaluate(
                 [node for node, changes in tried for _ in changes], [each for _, changes in tried for each in changes]
             )
@@ -221,18 +251,27 @@ class MultiplierAscent:
                     live.append(node)
                 first += len(changes)
 
-    def changes(self, now: Multipliers, step: float, open_: Bools) -> list[Multipliers]:
+    def changes(
+        self, now: Multipliers, step: float, open_: Bools, *, dual: bool = False, pairs: bool = False
+    ) -> list[Multipliers]:
         """Multipliers as they are, changes of them by a step, and those of other nodes.
 
-        open_ (C, G): groups that each table may use.
+        open_ (C, G): groups that each table may use. dual: whether those of dual feasible functions may gain;
+        pairs: also those of two at once.
         """
-        scales = ((1, 1), (1 - step, 1 - step), (1 + step, 1 + step), (1, 1 - step), (1, 1 + step), (1 - step, 1))
+        scales = (
+            (1, 1), (1 - step, 1 - step), (1 + step, 1 + step), (1, 1 - step), (1, 1 + step), (1 - step, 1),
+            (1 + step, 1), (READY_JUMP, 1),
+        )  # fmt: skip
         changes = [
-            replace(now, ready_multiplier=now.ready_multiplier * a, rest_multiplier=now.rest_multiplier * b)
+            replace(now, ready_multiplier=now.ready_multiplier * a, rest_multiplier=now.rest_multiplier * b,
+                    dual=now.dual * a)
             for a, b in scales
-        ]
+        ]  # fmt: skip
         changes += [replace(now, rest_multiplier=now.rest_multiplier * jump) for jump in REST_JUMPS]
         changes += self._other_planes(now, step)
+        if dual:
+            changes += self._other_functions(now, min(DUAL_STEP * step, DUAL_SHARE), pairs)
         changes += [each for each in (*self.always, *self._recent) if each is not now]
         if self.always:
             mix = self.prices.planes.mix(np.logical_or.reduce(open_, axis=0))
@@ -243,6 +282,14 @@ class MultiplierAscent:
             higher = max(now.byte_price, LEAST_BYTE_PRICE * self.byte_price) * (1 + step)
             changes += [replace(now, byte_price=price) for price in (0.0, now.byte_price * (1 - step), higher)]
         return changes
+
+    def _other_functions(self, now: Multipliers, share: float, pairs: bool) -> list[Multipliers]:
+        """So great a share of what the first phase is worth moved to each dual feasible function, or each two alike."""
+        moved = share * (now.ready_multiplier + float(now.dual.sum()))
+        return [
+            replace(now, ready_multiplier=now.ready_multiplier * (1 - share), dual=now.dual * (1 - share) + moved * one)
+            for one in (*self.dual, *(self.pairs if pairs else ()))
+        ]
 
     def _other_planes(self, now: Multipliers, step: float) -> list[Multipliers]:
         """Mixes a step nearer to each plane, in groups that span the world or in all others; and other planes."""

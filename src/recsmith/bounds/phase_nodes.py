@@ -10,10 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from recsmith._types import Bools, Floats, Ints
+from recsmith.bounds.dual_feasible import FUNCTIONS
 from recsmith.bounds.groups import GroupCosts
 
 FINE = 1e-3  # of a node's bound: what costs less is not split
 MOST_TESTED = 2  # tables for which a split is tried in one node; trade-off: each costs an evaluation of two nodes
+NO_DUAL: Floats = np.zeros(len(FUNCTIONS))
 LEAST_MIDDLE = 1 / 6  # of the upper end of a range: the lower end counts as this much where its middle is taken
 
 
@@ -34,7 +36,8 @@ class Multipliers:
 
     ready_multiplier: of seconds in the first phase; rest_multiplier: of those in the later phases. byte_price: seconds
     per byte of device memory. mix (G, J): shares of the planes by which each group's seconds are taken. plane: number
-    of the plane by which it is decided which pieces are big (phase_prices.py).
+    of the plane by which it is decided which pieces are big (phase_prices.py). dual (D,): what the upper end of the
+    range of the first phase is worth, by each of the functions of dual_feasible.py.
     """
 
     ready_multiplier: float
@@ -42,10 +45,14 @@ class Multipliers:
     byte_price: float
     mix: Floats
     plane: int
+    dual: Floats = field(default_factory=lambda: NO_DUAL)
 
 
 class NodeArrays(NamedTuple):
-    """Ranges and multipliers of K nodes as arrays: ready and rest are (K, 2), mix (K, G, J), all others (K,)."""
+    """Ranges and multipliers of K nodes as arrays: ready and rest are (K, 2), mix (K, G, J), dual (K, D), others (K,).
+
+    dual: seconds that functions of dual_feasible.py may add up to on a rank; filled: all of them together.
+    """
 
     ready: Floats
     rest: Floats
@@ -54,18 +61,24 @@ class NodeArrays(NamedTuple):
     byte_price: Floats
     mix: Floats
     plane: Ints
+    dual: Floats
+    filled: Floats
 
 
 def stacked(ranges: Sequence[PhaseRanges], multipliers: Sequence[Multipliers]) -> NodeArrays:
     """Nodes side by side."""
+    ready = np.array([each.ready for each in ranges])
+    dual = np.stack([each.dual for each in multipliers]) * ready[:, 1:]
     return NodeArrays(
-        ready=np.array([each.ready for each in ranges]),
+        ready=ready,
         rest=np.array([each.rest for each in ranges]),
         ready_multiplier=np.array([each.ready_multiplier for each in multipliers]),
         rest_multiplier=np.array([each.rest_multiplier for each in multipliers]),
         byte_price=np.array([each.byte_price for each in multipliers]),
         mix=np.stack([each.mix for each in multipliers]),
         plane=np.array([each.plane for each in multipliers]),
+        dual=dual,
+        filled=dual.sum(axis=1),
     )
 
 

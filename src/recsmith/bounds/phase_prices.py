@@ -23,6 +23,7 @@ import numpy as np
 from recsmith._types import Bools, Floats, Ints
 from recsmith.bounds.bends import BentPlanes, bent_planes, most_taken
 from recsmith.bounds.compiled_prices import CompiledPrices, is_compiled
+from recsmith.bounds.dual_feasible import FUNCTIONS, MOST_SHARE, SHRUNK, dual_feasible
 from recsmith.bounds.groups import GroupCosts
 from recsmith.bounds.linear_bounds import BYTES_ROUNDING
 from recsmith.bounds.phase_nodes import Multipliers, NodeArrays, PhaseRanges, least_product, stacked
@@ -42,8 +43,8 @@ OPERATIONS = 12  # array operations on all pieces in one evaluation, about; so w
 class TablePrices:
     """The least price of every different table in every fusion group, for many nodes at once.
 
-    copies (C,): how many tables are like each. tables (C,): the first that is. costs: what the groups in use cost.
-    numbers: how many numbers one evaluation of one node works on, about.
+    copies (C,): how many tables are like each; like (T,): the different table that each is like. tables (C,): the first
+    that is. costs: what the groups in use cost. numbers: how many numbers one evaluation of one node works on, about.
     """
 
     def __init__(self, evaluator: Evaluator, dominated: Bools) -> None:
@@ -63,7 +64,8 @@ class TablePrices:
 
         tables = np.arange(len(problem.tables))
         self.pieces = prepared(tables)
-        first, self.copies = different_tables(len(tables), [self._worldwide_facts(), self.pieces.facts()])
+        first, self.like = different_tables(len(tables), [self._worldwide_facts(), self.pieces.facts()])
+        self.copies: Ints = np.bincount(self.like)
         self.tables = first
         if len(first) < len(tables):
             self.pieces = prepared(first)
@@ -111,7 +113,7 @@ class TablePrices:
             least_product(1 - nodes.ready_multiplier, nodes.ready)
             + least_product(1 - nodes.rest_multiplier, nodes.rest)
             - byte_price * self.capacity * (1 + BYTES_ROUNDING)
-            + everywhere - nodes.ready_multiplier * taken
+            + everywhere - nodes.ready_multiplier * taken - nodes.filled
         )  # fmt: skip
         return least.reshape(len(ranges), len(self.copies), self.groups), constant
 
@@ -250,7 +252,7 @@ class LocalPieces:
             unused = (
                 least_product(nodes.ready_multiplier - fill, nodes.ready)
                 + (nodes.rest_multiplier - rest_fill) * nodes.rest[:, 0]
-                + nodes.ready_multiplier * taken
+                + nodes.ready_multiplier * taken + nodes.filled
             )  # fmt: skip
             np.maximum(alone, unused[:, None] + fill[:, None] * own + rest_fill[:, None] * self.rest, out=alone)
         price = first + last
@@ -263,11 +265,24 @@ class LocalPieces:
             worth = nodes.ready_multiplier[:, None] * nodes.mix[:, group]
             for plane, seconds in enumerate(self.ready[mine].T):  # one after the other, as compiled code adds them up
                 first[:, mine] += worth[:, plane, None] * seconds
+        if nodes.filled.any():
+            self._add_dual(nodes, first)
         return first
+
+    def _add_dual(self, nodes: NodeArrays, first: Floats) -> None:
+        """Add to prices (K, N) in the first phase those of dual feasible functions."""
+        seconds: Floats = np.zeros(first.shape)
+        for group, mine in self.of_group:
+            for plane, own in enumerate(self.ready[mine].T):
+                seconds[:, mine] += nodes.mix[:, group, plane, None] * own
+        scale = np.divide(SHRUNK, nodes.ready[:, 1], where=nodes.filled > 0, out=np.zeros(len(seconds)))
+        share = np.minimum(seconds * scale[:, None], MOST_SHARE)
+        for function, worth in zip(FUNCTIONS, nodes.dual.T, strict=True):
+            first += np.where(worth[:, None] > 0, worth[:, None] * dual_feasible(function, share), 0.0)
 
 
 def different_tables(tables: int, facts: list[tuple[Ints, Floats]]) -> tuple[Ints, Ints]:
-    """(the first of each set of tables with equal facts (C,), in order; how many are in the set (C,)).
+    """(the first of each set of tables with equal facts (C,), in order; the number of each table's set (T,)).
 
     facts: (table (N,), numbers (N, ...)) pairs; those of a table are compared in their order, to the last bit.
     """
@@ -281,4 +296,7 @@ def different_tables(tables: int, facts: list[tuple[Ints, Floats]]) -> tuple[Int
     copies: dict[bytes, list[int]] = {}
     for each, key in enumerate(keys):
         copies.setdefault(key, []).append(each)
-    return np.array([some[0] for some in copies.values()]), np.array([len(some) for some in copies.values()])
+    like: Ints = np.empty(tables, dtype=np.int64)
+    for number, some in enumerate(copies.values()):
+        like[some] = number
+    return np.array([some[0] for some in copies.values()]), like

@@ -14,7 +14,7 @@ from recsmith.clusters import load_cluster
 from recsmith.costs import cost_model, step_seconds
 from recsmith.planners.annealing import successive_halving as module
 from recsmith.planners.annealing.kernel import is_compiled
-from recsmith.planners.annealing.starts import Start, starts_of
+from recsmith.planners.annealing.starts import Start, selected_starts, starts_of
 from recsmith.planners.annealing.successive_halving import Round, SuccessiveHalving, halving_of
 from recsmith.planners.search.device_state import Assignment, DeviceState
 from recsmith.problems import Footprint, Space, build_problem
@@ -177,3 +177,36 @@ def test_where_groups_cost_more_than_their_pieces_the_set_whose_tables_cost_leas
     assert places
     assert places[0] < 6
     assert found[places[0]].seconds > found[0].seconds * 1.1, "by its first plan's seconds it would come last"
+
+
+def test_starts_where_the_bound_is_lowest_keep_tables_to_its_groups() -> None:
+    case = all_types()
+    evaluator = case.evaluator
+    devices, known = DeviceState(evaluator), lower_bound(evaluator)
+    relaxation = shared_relaxation(evaluator, known.linear)
+    assert 0 < len(known.selections) <= 3
+    found = selected_starts(devices, relaxation, known, 2 * (known.bound.value_s or 0.0))
+    assert found
+    assert [start.seconds for start in found] == sorted(start.seconds for start in found)
+    selected = [selection.tolist() for selection in known.selections]
+    for start in found:
+        assert relaxation.option_group[start.draft.option].tolist() in selected
+    made = halving_of(devices, relaxation, found, 0)
+    assert made is not None
+    made.run(lambda _: False, lambda: True)
+    held = made.plans[0].options.flat.footprint(made.plans[0].plan)
+    kept = np.zeros(len(case.problem.tables), dtype=np.int64)
+    kept[case.problem.modes.table[held.mode]] = evaluator.group[held.mode]
+    assert kept.tolist() in selected, "annealing keeps them there, too"
+
+
+def test_a_search_goes_on_from_the_shorter_plan_of_another() -> None:
+    short, long = halving(all_types()), halving(all_types())
+    long.plans = long.plans[-1:]
+    assert short.plans[0].seconds < long.plans[0].seconds
+    best = short.plans[0]
+    short.take(long)
+    assert short.plans[0] is best
+    long.take(short)
+    assert long.plans[0] is best
+    assert len(long.plans) == 2

@@ -25,6 +25,7 @@ from recsmith.sharding import WIDTH_STEP
 
 FEW_GROUPS = 4  # up to which every set is tried
 LIMITS = (0.95, 0.7, 0.5, 1.3)  # times the bound: seconds of the largest piece that tables select under
+SELECTED_LIMITS = (0.95, 0.7, 0.5, 0.3, 0.2)  # the same, where tables keep to their groups
 TIE_PENALTY = 1e-3  # share of its seconds by which an option that spans the world counts as dearer than others
 MOST_SETS = 16
 MOST_SPREADS = 4  # of the heaviest table's columns, in which annealing begins as well
@@ -40,13 +41,15 @@ DEAREST = 3.0  # times the seconds of a table's cheapest option: dearer ones are
 class Start:
     """A first plan: its seconds, the groups (G,) that annealing keeps to, and the plan.
 
-    barred (O,): options that it does not try, None for none.
+    barred (O,): options that it does not try, None for none. spread: whether it begins in a way to spread the heaviest
+    table's columns, and keeps to it.
     """
 
     seconds: float
     groups: Bools
     draft: Assignment
     barred: Bools | None = None
+    spread: bool = False
 
 
 def starts_of(
@@ -123,9 +126,34 @@ def _spread_starts(
                 continue
             draft = place_candidate(devices, opened, choice)
             if draft is not None and (best is None or devices.total < best.seconds):
-                best = Start(devices.total, useful, draft, barred)
+                best = Start(devices.total, useful, draft, barred, spread=True)
         if best is not None:
             yield best
+
+
+def selected_starts(
+    devices: DeviceState, relaxation: Relaxation, known: LowerBound, total_s: float,
+    keep_on: Callable[[], bool] = always,
+) -> list[Start]:  # fmt: skip
+    """First plans, best first, whose tables keep to the groups that they select where the bound is lowest.
+
+    total_s: of the best plan known, from which the largest pieces are limited.
+    """
+    options, found = devices.problem.options, list[Start]()
+    for selection in known.selections:
+        barred = options.barred | (relaxation.option_group != selection[options.table])
+        opened, best = relaxation.reopened(barred), None
+        groups = np.isin(np.arange(devices.evaluator.groups), selection)
+        for limit in SELECTED_LIMITS:
+            choice = opened.choose(SelectionLimits(limit=limit * total_s))
+            if (choice.option == NO_PIECE).any() or not keep_on():
+                break
+            draft = place_candidate(devices, opened, choice)
+            if draft is not None and (best is None or devices.total < best.seconds):
+                best = Start(devices.total, groups, draft, barred)
+        if best is not None:
+            found.append(best)
+    return sorted(found, key=lambda start: start.seconds)
 
 
 def _in_turns(first: Sequence[Start], second: Sequence[Start]) -> list[Start]:

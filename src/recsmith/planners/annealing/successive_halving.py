@@ -102,22 +102,27 @@ class SuccessiveHalving:
             kinds = GROUP_KINDS
         self.flat = FlatProblem(devices.evaluator, group_loads, any_widths=any_widths, kinds=kinds, slowest=slowest)
         self.plans: list[AnnealedPlan] = []
-        most, spreads = self.rounds[0].plans, sum(start.barred is not None for start in starts)
+        most, spreads = self.rounds[0].plans, sum(start.spread for start in starts)
         if spreads and self.rounds is ROUNDS:
             most, self.unasked, self.rounds = spreads + BESIDE_SPREADS, 1, SPREAD_ROUNDS
         for start in starts:
             if self.plans and (len(self.plans) == most or not keep_on()):
                 break
             flat, opened = self.flat, relaxation
-            if start.barred is not None:  # the table whose columns are spread so keeps its widths
-                options = devices.problem.options
-                free = any_widths & ~np.isin(devices.problem.modes.table, options.table[start.barred])
+            if start.barred is not None:
+                opened = relaxation.reopened(devices.problem.options.barred | start.barred)
+            if start.spread and start.barred is not None:  # the table whose columns are spread so keeps its widths
+                free = any_widths & ~np.isin(devices.problem.modes.table, devices.problem.options.table[start.barred])
                 flat = FlatProblem(devices.evaluator, group_loads, any_widths=free, kinds=kinds, slowest=slowest)
-                opened = relaxation.reopened(options.barred | start.barred)
             options = FlatOptions(flat, TriedOptions(devices, opened.within(start.groups)))
             plan = flat.plan(start.draft)
             if options.usable and plan is not None:
-                self.plans.append(AnnealedPlan(start.seconds, options, plan, start.barred is not None))
+                self.plans.append(AnnealedPlan(start.seconds, options, plan, start.spread))
+
+    def take(self, other: "SuccessiveHalving") -> None:
+        """Go on from the best plan of another search of the same problem, where it is shorter than all of these."""
+        if other.plans and self.plans and other.plans[0].seconds < self.plans[0].seconds:
+            self.plans = [other.plans[0], *self.plans]
 
     def run(self, hear: Callable[[Footprint], bool], keep_on: Callable[[], bool]) -> None:
         """All rounds, each turn with twice the steps; hear(plan) gets the best after a round, and may end it.

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
+from itertools import count
 from threading import Event
 
 import numpy as np
@@ -12,7 +13,7 @@ from recsmith.bounds.lower_bound import heaviest_table
 from recsmith.planners.annealing.kernel import is_compiled
 from recsmith.planners.annealing.population import AnnealingOptions
 from recsmith.planners.annealing.population_annealing import Annealing
-from recsmith.planners.annealing.starts import starts_of
+from recsmith.planners.annealing.starts import Start, selected_starts, starts_of
 from recsmith.planners.annealing.successive_halving import SuccessiveHalving, halving_of
 from recsmith.planners.auto.drafts import Drafts
 from recsmith.planners.auto.improvement import StoppingRule
@@ -20,6 +21,8 @@ from recsmith.problems import Footprint
 
 FEW_CELLS = 4_000  # tables times devices up to which two turns are taken without being asked for
 LEAST_STEPS, STEPS, MOST_STEPS = 100, 20, 2000  # of array operations: at least, for each table, and at most
+SELECTED_GAP = 5e-3  # relative gap above which a turn begins in what tables select where the bound is lowest
+FIRST_ROUNDS, BEHIND = 2, 5e-3  # of that turn; it ends after them where its plans are so far above the best
 AT_ONCE = 20  # steps of them between two checks of the budget
 
 
@@ -70,6 +73,28 @@ class AnnealingTurns:
                 raise
         return begun
 
+    def selected_turn(self) -> bool:
+        """A turn from what tables select where the bound is lowest, while the plan is far above it.
+
+        Plans that place some tables in other groups are many changes away, so annealing seldom gets there by itself.
+        """
+        known = lower_bound(self.devices.evaluator)
+        if self.halving is None or self.search.total_s <= self.stopping.bound_s * (1 + SELECTED_GAP):
+            return False
+        starts = selected_starts(self.devices, self.drafts.relaxation, known, self.search.total_s, self._keep_on)
+        other = self._halving_from(starts)
+        if other is None or not self._keep_on():
+            return False
+        rounds = count(1)
+
+        def hear(footprint: Footprint) -> bool:
+            behind = other.plans[0].seconds > self.search.total_s * (1 + BEHIND)
+            return self._hear(footprint) or (next(rounds) >= FIRST_ROUNDS and behind)
+
+        other.run(hear, self._keep_on)
+        self.halving.take(other)
+        return True
+
     @property
     def suffices(self) -> bool:
         """Whether it is compiled, and no constraint between tables asks for local search, which adds nothing to it."""
@@ -102,9 +127,12 @@ class AnnealingTurns:
             return None
         drafts = [(seconds, draft) for seconds, _, draft in self.drafts.starts]
         relaxation = self.drafts.relaxation
-        starts = starts_of(self.devices, relaxation, self.known, drafts, self._keep_on)
+        return self._halving_from(starts_of(self.devices, relaxation, self.known, drafts, self._keep_on))
+
+    def _halving_from(self, starts: list[Start]) -> SuccessiveHalving | None:
+        """Compiled annealing from these starts; None without a usable one."""
         return halving_of(
-            self.devices, relaxation, starts, self.drafts.seed, bound_s=self.known.bound.value_s or 0.0,
+            self.devices, self.drafts.relaxation, starts, self.drafts.seed, bound_s=self.stopping.bound_s,
             any_widths=not self.devices.legality.groups,  # mending places tables by their options
             keep_on=self._keep_on,
         )  # fmt: skip

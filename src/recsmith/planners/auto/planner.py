@@ -99,7 +99,9 @@ class _Team:
         self._take_part("annealing", lambda: self.annealing.first_turns(in_time))
         if self.annealing.lacks_compiler:
             self.left_out.append(NOT_COMPILED)
-        if not self.annealing.suffices:
+        if self.annealing.suffices:
+            self._take_part("annealing", self.annealing.selected_turn)
+        else:
             self._take_part("local_search", self._improve)
         if not self.stopping.reached and self._enumerate():
             self.finished.append("enumeration")
