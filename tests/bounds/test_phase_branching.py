@@ -164,3 +164,40 @@ def test_what_raised_another_node_is_tried() -> None:
     ascent.remember(far.multipliers)
     ascent.improve([twin], 1)
     assert twin.value >= far.value
+
+
+def test_lowest_nodes_tell_which_groups_tables_select() -> None:
+    """Each selection once, of groups that are open, for each table and its copies alike."""
+    tables = [table(f"t{i}", 5000 * (1 + i % 4), 16, 10.0 * (1 + i % 4)) for i in range(8)]
+    evaluator = Case(workload(*tables, batch_size=64), cluster(2), cost_model="analytic").evaluator
+    dominated = np.zeros(evaluator.groups, dtype=bool)
+    search = PhaseBranching(evaluator, dominated=dominated, below=1.0, byte_price=0.0)
+    search.solve(search.work + 200_000_000)
+    found = search.selections(3)
+    assert 0 < len(found) <= 3
+    assert len({each.tobytes() for each in found}) == len(found)
+    for selected in found:
+        assert selected.shape == (8,)
+        np.testing.assert_array_equal(selected[:4], selected[4:])
+    lowest = min(search.heap)
+    least = np.where(lowest.open, lowest.least, np.inf)
+    np.testing.assert_array_equal(found[0][:4], least.argmin(axis=1)[search.prices.like[:4]])
+
+
+def test_pieces_of_which_few_share_a_rank_are_bounded_by_more_than_their_seconds() -> None:
+    """Nine equal tables that stay whole on four ranks: some rank holds three, where the mean says two and a quarter."""
+    tables = [table(f"t{i}", 100_000, 64, 50.0) for i in range(9)]
+    case = Case(workload(*tables, batch_size=512), cluster(4), Space(types=("table_wise",)), cost_model="analytic")
+    evaluator = case.evaluator
+    plan = tuple(
+        Placement(table=t.name, sharding_type="table_wise", compute_kernel="fused", ranks=(i % 4,))
+        for i, t in enumerate(tables)
+    )
+    total, dominated = total_of(case, plan), np.zeros(evaluator.groups, dtype=bool)
+    bounds = list[float]()
+    for dual in (False, True):
+        search = PhaseBranching(evaluator, dominated=dominated, below=total, byte_price=0.0, dual=dual)
+        search.solve(3_000_000_000, total * (1 - 1e-9))
+        bounds.append(min(search.bound, total))
+    assert bounds[1] > bounds[0] * 1.02
+    assert bounds[1] <= total * (1 + 1e-9)
