@@ -164,6 +164,7 @@ LEFT_OUT = {
     "sasrec_reference": "runs public code that is not kept here",
     "dry_run": "twelve jobs of one and two ranks on a machine on which nothing else runs",
     "tiers": "three jobs; tests/training/systems/tiers/test_tiered.py trains them small",
+    "tiers_limit": "twenty kills under a limit of memory; tests/training/systems/tiers/test_tiered_memory.py has few",
     "tiers_steps": "four jobs in turns on a machine on which nothing else runs",
     "arrays": "jobs of two ranks; tests/training/systems/arrays/test_array_jobs.py trains them small",
     "remote": "jobs of three processes; tests/training/remote trains them small",

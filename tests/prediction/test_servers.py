@@ -20,6 +20,7 @@ def test_what_servers_cost() -> None:
     assert 0 < cost.rows <= 2 * 64 * 5
     assert cost.trainer_bytes == pytest.approx(cost.rows * (8 * 64 + 8))
     assert remote_cost(plan, 64, 2, servers=4).seconds < cost.seconds
+    assert remote_cost(plan, 64, 2, backend="rpc").seconds > 5 * cost.seconds
     assert pays_from(1, 0.1, 0.1) is None
     assert pays_from(2, 0.1, 0.0) == pytest.approx(1.0)
     factor = pays_from(2, 0.1, 0.05)

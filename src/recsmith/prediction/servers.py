@@ -25,8 +25,10 @@ from recsmith.streaming.causes import LATE
 from recsmith.units import format_size, format_time
 
 ID_BYTES, NUMBER_BYTES = 8, 4
-SERVER_RATE = 28e6  # bytes a second of a server of rpc, with its work on them, on two cores with two trainers: measured
-CALL_S = 0.8e-3  # of a call of rpc, of three in a step: measured (docs/remote.md)
+# By backend: bytes a second of a server with its work on them, on two cores with two trainers; seconds of a call, of
+# which a step has three. Measured (docs/remote.md), but for ray, which is taken for as slow as rpc.
+SERVER_RATE = {"sockets": 270e6, "rpc": 28e6, "ray": 28e6}
+CALL_S = {"sockets": 0.06e-3, "rpc": 0.8e-3, "ray": 0.8e-3}
 MOST_SLOW = 100.0  # times; one as slow as that is no trainer
 
 
@@ -44,10 +46,13 @@ class RemoteCost:
     seconds: float
 
 
-def remote_cost(plan: Plan, batch_size: int, trainers: int, servers: int | None = None) -> RemoteCost:
+def remote_cost(
+    plan: Plan, batch_size: int, trainers: int, servers: int | None = None, backend: str = "sockets"
+) -> RemoteCost:
     """The cost of a job whose servers have a plan.
 
-    batch_size: samples of a trainer and step. servers: how many, where the plan has another number of ranks.
+    batch_size: samples of a trainer and step. servers: how many, where the plan has another number of ranks. backend:
+    what carries calls.
     """
     rows = moved = pooled = 0.0
     for table in plan.workload.tables:
@@ -59,7 +64,8 @@ def remote_cost(plan: Plan, batch_size: int, trainers: int, servers: int | None 
         vectors = batch_size * len(table.features) if table.pooled else lookups
         pooled += 2 * NUMBER_BYTES * vectors * table.embedding_dim
     links, servers = plan.cluster.links, servers or plan.cluster.world_size
-    rate, call = min(links.intra_host_bandwidth, SERVER_RATE), max(links.intra_host_latency_s or 0.0, CALL_S)
+    rate = min(links.intra_host_bandwidth, SERVER_RATE[backend])
+    call = max(links.intra_host_latency_s or 0.0, CALL_S[backend])
     seconds = moved * trainers / servers / rate + 3 * call
     return RemoteCost(
         rows=rows, trainer_bytes=moved, planned_bytes=pooled * (trainers - 1) / trainers, seconds=float(seconds)
@@ -170,9 +176,11 @@ def moved_line(cost: RemoteCost) -> str:
     )
 
 
-def remote_lines(plan: Plan, batch_size: int, trainers: int, *, embeddings_s: float, step_s: float) -> list[str]:
+def remote_lines(
+    plan: Plan, batch_size: int, trainers: int, *, embeddings_s: float, step_s: float, backend: str = "sockets"
+) -> list[str]:
     """What servers would bring, for people. step_s: of a planned step. embeddings_s: of it, of its tables."""
-    cost, shards = remote_cost(plan, batch_size, trainers), len(plan.shards())
+    cost, shards = remote_cost(plan, batch_size, trainers, backend=backend), len(plan.shards())
     return [
         f"remote: {plan.cluster.world_size} servers hold {shards} shards; {moved_line(cost)}",
         f"servers add about {format_time(cost.seconds)} to a step, at the rate of a server on two cores, of which the "

@@ -3,9 +3,9 @@
 Every rank of a job runs `train_on_rank`. How a job begins is in job/starting.py, the loop that trains it in loop.py.
 """
 
-import gc
 from pathlib import Path
 
+from recsmith._process import settle
 from recsmith.files import Raw
 from recsmith.plans import Plan
 from recsmith.training.job.agreement import Agreement, Ending, Wish, heeding_sigterm
@@ -32,7 +32,7 @@ def train_on_rank(run: Raw) -> Raw:
                 made = system.decided_run(made, lambda each: train_on_rank(run_to_raw(each)), tell_note)
             result, live = _trained(made, agreement, watchers, ending)
             while isinstance(result, Wish):
-                gc.collect()  # weights of the job before go, before there are new ones
+                settle()  # weights of the job before go, before there are new ones
                 result, live = _trained(made, agreement, watchers, ending, result, live)
             return result
 
@@ -48,6 +48,8 @@ def _trained(
     job, batches = prepared(run, agreement, plan=after and after.plan, live=live)
     models = OneModel(job)
     result = train_prepared(models, batches, watchers, ending, after)
+    if isinstance(result, Wish):
+        job.sharded.rows.flush()  # threads that fetch rows hold the tables until they are done
     return result, models.live
 
 

@@ -18,6 +18,7 @@ from recsmith.errors import CorruptFile, RecSmithError, UsageError
 from recsmith.files import dump_json, encode
 from recsmith.training import RunModel, RunTable, load_model
 from recsmith.training.job.models import build_task
+from recsmith.training.results import serving
 from recsmith.training.results.serving import Predictor
 from recsmith.training.tables.features import keyed_jagged
 
@@ -181,3 +182,16 @@ def test_a_dense_layer_is_no_table_of_its_name() -> None:
 
     assert table_of("model.sparse_arch.embedding_bag_collection.embedding_bags.0.weight") == "0"
     assert table_of("model.over_arch.model.0.weight") is None
+
+
+def test_weights_that_a_memory_limit_has_no_room_for_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = exported(tmp_path / "model")
+    size = (folder / "weights.safetensors").stat().st_size
+    monkeypatch.setattr(serving, "memory_held", lambda: 1000)
+    monkeypatch.setattr(serving, "memory_limit", lambda: 1000 + size)
+    load_model(folder)
+    monkeypatch.setattr(serving, "memory_limit", lambda: 999 + size)
+    with pytest.raises(UsageError, match=r"weights.safetensors' has .*, and the limit is .*; raise it, export with"):
+        load_model(folder)

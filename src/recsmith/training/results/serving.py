@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from recsmith._process import memory_held, memory_limit
 from recsmith.data import Batch, DataSchema, JaggedIds
 from recsmith.data.columns.rows import RawRowReader, Rows
 from recsmith.errors import UsageError
@@ -28,6 +29,7 @@ from recsmith.training.stores.protocol import WholeTensor
 from recsmith.training.tables.features import Features
 from recsmith.training.tables.plain import features_of, vectors_of
 from recsmith.training.tables.protocol import table_of
+from recsmith.units import format_size
 
 
 class Predictor:
@@ -163,11 +165,24 @@ def _numbers(values: Any, what: str) -> np.ndarray:
         ) from None
 
 
+def _check_memory(weights: Path) -> None:
+    """Refuse weights that do not fit under this process's memory limit; without one, the system says so."""
+    limit, held, size = memory_limit(), memory_held(), weights.stat().st_size if weights.exists() else 0
+    if limit is not None and held + size > limit:
+        raise UsageError(
+            f"'{weights}' has {format_size(size)}, all of which a loaded model has in memory, beside the "
+            f"{format_size(held)} that the processes under this memory limit hold, and the limit is "
+            f"{format_size(limit)}; raise it, export with --tables int8, or score by `recsmith evaluate`, which keeps "
+            "tables of rows: tiered on disk"
+        )
+
+
 def load_model(folder: Source) -> Predictor:
     """The model that a run left in `<output>/model`.
 
     Raises:
-        UsageError: the folder cannot be read, or a system that its card names is not installed.
+        UsageError: the folder cannot be read, a system that its card names is not installed, or its weights are larger
+            than what is left of this process's memory limit.
         CorruptFile: card and weights do not belong together, or are damaged.
     """
     logging.getLogger("torch.fx._symbolic_trace").setLevel(logging.ERROR)  # it warns of how TorchRec asks it
@@ -176,6 +191,7 @@ def load_model(folder: Source) -> Predictor:
         raise UsageError(f"'{path}' holds a model for ONNX; load it by recsmith.training.load_onnx")
     card = read_card(path)
     use_systems_of(card, str(path / CARD))
+    _check_memory(path / WEIGHTS)
     task = build_task(card.model, card.data, card.seed, tables_on="cpu" if card.tables == "fp32" else "meta")
     features, whole = features_of(task), {
         name: WholeTensor(value.dtype, tuple(value.shape)) for name, value in task.state_dict().items()

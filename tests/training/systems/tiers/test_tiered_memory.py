@@ -70,6 +70,43 @@ def test_a_job_resumes_and_is_evaluated_in_the_memory_that_it_trained_in(tmp_pat
     assert (tmp_path / "out/model/weights.safetensors").read_bytes() == whole
 
 
+BACK = """
+from recsmith.training.watchers.protocol import Watcher, Wish
+
+class Back(Watcher):
+    asked = False
+    def look(self, seen):
+        if seen.step != 6 or Back.asked:
+            return None
+        Back.asked = True
+        return Wish("roll_back", "asked for")
+"""
+
+
+@pytest.mark.soak
+def test_a_job_goes_back_in_the_memory_that_it_trained_in(tmp_path: Path) -> None:
+    """Its caches of 128 MiB go before there are new ones, and what glibc keeps of them, too."""
+    features = [{"name": "a", "num_embeddings": 1 << 20}]
+    data = {"format": "generator", "num_samples": 2000, "dense": 2, "features": features}
+    run = {
+        "schema": "recsmith/run/1", "output": str(tmp_path / "out"), "ranks": 1, "steps": 9,
+        "data": {"train": data, "batch_size": 32}, "model": {"embedding_dim": 64, "bottom": [64], "top": [8]},
+        "rows": {"name": "tiered", "folder": str(tmp_path / "rows"), "cache": 0.5}, "checkpoint": {"every": 4},
+    }  # fmt: skip
+    (tmp_path / "backwards.py").write_text(BACK)
+    (tmp_path / "run.json").write_text(json.dumps(run))
+    with memory_group() as group:
+        code, said, most = run_in(group, "-m", "recsmith", "train", str(tmp_path / "run.json"))
+    assert code == 0, said
+    shutil.rmtree(tmp_path / "out")
+    (tmp_path / "run.json").write_text(json.dumps({**run, "watchers": ["backwards:Back"]}))
+    with memory_group() as group:
+        (group / "memory.limit_in_bytes").write_text(str(most + 96 * 2**20))
+        code, said, _ = run_in(group, "-m", "recsmith", "train", str(tmp_path / "run.json"))
+    assert code == 0, said
+    assert "asked for (roll_back): training goes on after step 4" in said
+
+
 @pytest.mark.soak
 def test_a_limit_that_is_too_small_for_launcher_and_rank_ends_in_a_sentence(tmp_path: Path) -> None:
     features = [{"name": "a", "num_embeddings": 1 << 20}]

@@ -58,7 +58,7 @@ class Remote(System):
 
         if run.remote is None:
             return step
-        seconds = remote_cost(plan, run.data.local_batch_size(ranks), ranks).seconds
+        seconds = remote_cost(plan, run.data.local_batch_size(ranks), ranks, backend=run.remote.backend).seconds
         return replace(step, rows_s=step.rows_s + seconds)
 
     def scored_run(self, run: Any, card: Any, folder: Any) -> Any:

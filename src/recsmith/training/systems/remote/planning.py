@@ -28,7 +28,8 @@ def server_lines(run: Run, plan: Plan, trainers: int, step: JobStep | None) -> l
     embeddings = plan.cost.step_s
     whole = embeddings if step is None else step.step_s
     batch = run.data.local_batch_size(trainers)
-    lines = remote_lines(plan, batch, trainers, embeddings_s=embeddings, step_s=whole)
+    backend = run.remote.backend
+    lines = remote_lines(plan, batch, trainers, embeddings_s=embeddings, step_s=whole, backend=backend)
     return [*listening_line(run), *lines, *([] if stale else shares_line(run, trainers)), *told]
 
 
