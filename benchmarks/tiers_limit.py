@@ -4,10 +4,10 @@
     python benchmarks/tiers_limit.py --folder FOLDER --rows 20000 --kills 2 --cache 0.2    # small
 
 Launcher, agent and rank are in one memory cgroup. A job that is left alone comes first: it starts, trains, saves and
-exports. Then the same job is killed, all of its processes at once by SIGKILL, in turn while it
-loads, trains and writes a checkpoint, and started again by the same command in the same limit; it must end with the
-same weights. Last are going back to a checkpoint, planning anew, going on to the end with its export, scoring, and moving
-a checkpoint to another plan. Each line says the most bytes that the processes held, but for pages of files, or what was refused.
+exports. Then the same job is killed, all of its processes at once by SIGKILL, in turn while it loads, trains and writes
+a checkpoint, and started again by the same command in the same limit; it must end with the same weights. Last are going
+back to a checkpoint, planning anew, going on to the end with its export, scoring, and moving a checkpoint to another
+plan. Each line says the most bytes that the processes held, but for pages of files, or what was refused.
 """
 
 import argparse
