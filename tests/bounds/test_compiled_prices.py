@@ -8,7 +8,7 @@ from support.bounds import ONE_DOZEN, SOME, hand_made
 from support.cases import Case, cluster, drawn, table, workload
 
 from recsmith._compiled import call_compiled, compiled
-from recsmith.bounds import compiled_prices, phase_prices
+from recsmith.bounds import compiled_prices, phase_prices, table_totals
 from recsmith.bounds.bends import bent_planes
 from recsmith.bounds.dual_feasible import FUNCTIONS
 from recsmith.bounds.phase_nodes import Multipliers, PhaseRanges, stacked
@@ -52,9 +52,23 @@ def test_few_and_many_tables_of_a_dim_are_covered_alike(tables: int) -> None:
     _assert_same(Case(workload(*some, table("wide", 100, WIDE)), cluster(4)), tables)
 
 
+@given(st.integers(1, 9), st.integers(1, 41), st.integers(0, 10**6))
+def test_compiled_splits_are_those_of_array_operations(modes: int, steps: int, seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    cost = draw.choice([np.inf, 1.0, 2.0, 2.5, 7.1], (modes, steps)) * draw.choice([1.0, draw.uniform()], steps)
+    size = draw.uniform(0, 9, (modes, steps))
+    found = table_totals.least_cost_and_bytes(cost, size)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(table_totals, "can_split", lambda: False)
+        np.testing.assert_array_equal(found, table_totals.least_cost_and_bytes(cost, size))
+    assert not np.isnan(found).any()
+
+
 def test_wrong_lengths_are_refused() -> None:
     native = compiled(compiled_prices.CODE)
     with pytest.raises(UsageError, match=r"another version of recsmith \(27 arrays are needed\); build it again"):
         call_compiled(native.price, ())
     with pytest.raises(UsageError, match="wrong length"):
         call_compiled(native.price, tuple(np.zeros(3) for _ in range(27)))
+    with pytest.raises(UsageError, match="wrong length"):
+        call_compiled(native.split, (np.zeros(3), np.zeros(3), np.zeros(3), np.zeros(2)))

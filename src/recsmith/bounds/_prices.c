@@ -267,8 +267,51 @@ static PyObject *choose_options(PyObject *self, PyObject *arrays) {
     return with_arrays(arrays, CHOICE_ARRAYS, CHOSEN, choose, NULL);
 }
 
+/* Least costs of splits and the bytes of those that have them: `least_cost_and_bytes` of table_totals.py. */
+enum { COSTS, PIECE_BYTES, LEAST, LEAST_BYTES, SPLIT_ARRAYS };
+
+static f64 cheapest_last(const f64 *restrict cost, const f64 *restrict rest, i64 number) {  /* beside what it leaves */
+    f64 least[AT_ONCE] = {INFINITY, INFINITY, INFINITY, INFINITY};
+    i64 i = 0;
+    for (; i + AT_ONCE <= number; i += AT_ONCE)
+        for (int l = 0; l < AT_ONCE; l++) least[l] = smaller(cost[i + l] + rest[i + l], least[l]);
+    for (; i < number; i++) least[0] = smaller(cost[i] + rest[i], least[0]);
+    return smaller(smaller(least[0], least[1]), smaller(least[2], least[3]));
+}
+
+static PyObject *split(void *const array[], const i64 lengths[], const void *more) {
+    (void)more;
+    i64 modes = lengths[LEAST], steps = modes ? lengths[COSTS] / modes : 0;
+    if (lengths[COSTS] != modes * steps || lengths[PIECE_BYTES] != modes * steps || lengths[LEAST_BYTES] != modes)
+        return PyErr_Format(PyExc_ValueError, "an array has the wrong length");
+    f64 *best = malloc((steps + 1) * sizeof(f64));         /* best[empty] covers all steps but so many */
+    if (!best) return PyErr_NoMemory();
+    for (i64 m = 0; m < modes; m++) {
+        const f64 *cost = (const f64 *)array[COSTS] + m * steps, *bytes = (const f64 *)array[PIECE_BYTES] + m * steps;
+        f64 weight = 0;
+        best[steps] = 0;
+        for (i64 empty = steps - 1; empty >= 0; empty--)
+            best[empty] = cheapest_last(cost, best + empty + 1, steps - empty);
+        for (i64 empty = 0, last; empty < steps; empty += 1 + last) {  /* the narrowest of equally cheap last pieces */
+            last = 0;
+            while (last < steps - empty && cost[last] + best[empty + 1 + last] != best[empty]) last++;
+            if (last == steps - empty) last = 0;
+            weight += bytes[last];
+        }
+        ((f64 *)array[LEAST])[m] = best[0], ((f64 *)array[LEAST_BYTES])[m] = weight;
+    }
+    free(best);
+    Py_RETURN_NONE;
+}
+
+static PyObject *split_columns(PyObject *self, PyObject *arrays) {
+    (void)self;
+    return with_arrays(arrays, SPLIT_ARRAYS, LEAST, split, NULL);
+}
+
 static PyMethodDef METHODS[] = {
     {"price", price_arrays, METH_O, "Price rows; see compiled_prices.py."},
+    {"split", split_columns, METH_O, "Cheapest splits; see compiled_prices.py."},
     {"choose", choose_options, METH_O, "Cheapest options; see compiled_prices.py."}, {0}};
 static struct PyModuleDef MODULE = {PyModuleDef_HEAD_INIT, "_prices", NULL, 0, METHODS, NULL, NULL, NULL, NULL};
 

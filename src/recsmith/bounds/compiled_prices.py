@@ -89,6 +89,18 @@ class CompiledOptions:
         return found
 
 
+def can_split() -> bool:
+    """Whether compiled code is there that finds the cheapest splits."""
+    return hasattr(compiled(CODE), "split")
+
+
+def cheapest_splits(cost: Floats, size: Floats) -> tuple[Floats, Floats]:
+    """(least total cost, the bytes of the split that has it), both (m,), as `least_cost_and_bytes` has them."""
+    found = (np.empty(len(cost)), np.empty(len(cost)))
+    call_compiled(compiled(CODE).split, (_floats(cost), _floats(size), *found))
+    return found
+
+
 def can_choose() -> bool:
     """Whether compiled code is there that chooses options."""
     return hasattr(compiled(CODE), "choose")

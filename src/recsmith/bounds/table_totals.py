@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from recsmith._types import Floats, Ints
+from recsmith.bounds.compiled_prices import can_split, cheapest_splits
 from recsmith.bounds.linear_bounds import ROUNDING, LinearBound, PieceTerms, SelectionLimits
 from recsmith.bounds.relaxation import Choice, covered_bytes, shared_relaxation
 from recsmith.costs.protocol import Evaluator
@@ -235,6 +236,8 @@ def least_cost_and_bytes(cost: Floats, size: Floats) -> tuple[Floats, Floats]:
     modes, steps = cost.shape
     if steps > MOST_STEPS:
         return _least_of_steps(cost, size)
+    if can_split():
+        return cheapest_splits(cost, size)
     best, weight, widest = np.zeros((modes, steps + 1)), np.zeros(modes), _widest(cost)
     for empty in range(steps - 1, -1, -1):  # best[:, empty] covers all steps but so many
         totals = cost[:, : steps - empty][:, :widest] + best[:, empty + 1 : empty + 1 + widest]
