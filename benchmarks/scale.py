@@ -92,7 +92,8 @@ def files() -> None:
         tables, plan = Path(folder) / "tables.json", Path(folder) / "plan.json"
         generate(count, batch, tables)
         planned = ["plan", str(tables), "--cluster", cluster, "--cost-model", "torchrec", "-o", str(plan)]
-        for words in (planned, ["simulate", str(plan)]):
+        reported = ["report", str(plan), "-o", str(Path(folder) / "report.html")]
+        for words in (planned, ["simulate", str(plan)], reported):
             seconds, peak, _ = measure(words)
             print(f"| `recsmith {words[0]}` | {seconds:.1f} | {peak:,.0f} |", flush=True)
         print(f"\nThe file has {plan.stat().st_size / 1e6:.0f} MB.")

@@ -72,7 +72,10 @@ def spread_of(
     factors = _factors(used, draws, off, seed)
     at_once = max(1, PIECES_AT_ONCE // len(placed.mode))
     parts = range(0, draws, at_once)
-    totals = np.concatenate([_totals(model, used, placed, factors[first : first + at_once]) for first in parts])
+    features = _features(used)
+    totals = np.concatenate(
+        [_totals(model, used, placed, factors[first : first + at_once], features) for first in parts]
+    )
     beside = sequence_seconds(problem.workload, problem.cluster)  # of pooling factors as they are
     median, high = np.percentile(totals, (50, 95)).tolist()
     return Spread(median_s=median + beside, p95_s=high + beside, off=off, draws=draws)
@@ -92,10 +95,10 @@ def _in_use(problem: Problem, footprint: Footprint) -> tuple[Problem, Footprint]
     return replace(problem, modes=Modes(**columns)), replace(footprint, mode=index)
 
 
-def _totals(model: CostModel, problem: Problem, placed: Footprint, factors: Floats) -> Floats:
+def _totals(model: CostModel, problem: Problem, placed: Footprint, factors: Floats, features: Floats) -> Floats:
     """Seconds of the step (D,) with the pooling factors times factors (D, T)."""
     draws, modes = len(factors), len(problem.modes.table)
-    evaluator = model.compile(_repeated(problem, factors))
+    evaluator = model.compile(_repeated(problem, factors, features))
     mode = (placed.mode + modes * np.arange(draws)[:, None]).ravel()
     terms = evaluator.terms(mode, np.tile(placed.width, draws)).reshape(draws, len(placed.mode), -1)
     group = evaluator.group[placed.mode]
@@ -106,12 +109,12 @@ def _totals(model: CostModel, problem: Problem, placed: Footprint, factors: Floa
     return phase_seconds(evaluator, parts).max(axis=1).sum(axis=0)  # (F, W, D) -> (D,)
 
 
-def _repeated(problem: Problem, factors: Floats) -> Problem:
+def _repeated(problem: Problem, factors: Floats, features: Floats) -> Problem:
     """One problem of all draws: D times the tables, each time with other pooling factors."""
     draws, tables = len(factors), len(problem.tables)
     once = _repeat(problem.demand, draws)
     factor, pooled = factors.ravel(), once.pooled
-    filled = _filled(problem, factors).ravel()
+    filled = _filled(problem, factors, features).ravel()
     demand = replace(
         once,
         ids=once.ids * factor,
@@ -137,15 +140,20 @@ def _repeat(columns: Columns, times: int) -> Columns:
     return replace(columns, **{name: np.tile(getattr(columns, name), times) for name in names})
 
 
-def _filled(problem: Problem, factors: Floats) -> Floats:
-    """Outputs of pooled tables (D, T) as TorchRec counts them: min(1, pooling factor) for each pooling."""
+def _features(problem: Problem) -> Floats:
+    """Of each feature (3, n) its table, its pooling factor, and its poolings in a step."""
     usual = problem.workload.batch_size
     features = [
         (t, feature.pooling_factor, feature.num_poolings * (feature.batch_size or usual))
         for t, table in enumerate(problem.tables)
         for feature in table.features
     ]
-    of, pooling_factor, poolings = np.array(features, dtype=np.float64).T
+    return np.array(features, dtype=np.float64).T
+
+
+def _filled(problem: Problem, factors: Floats, features: Floats) -> Floats:
+    """Outputs of pooled tables (D, T) as TorchRec counts them: min(1, pooling factor) for each pooling."""
+    of, pooling_factor, poolings = features
     table = of.astype(np.int64)
     filled = np.zeros((len(problem.tables), len(factors)))
     np.add.at(filled, table, (np.minimum(1.0, pooling_factor * factors[:, table]) * poolings).T)

@@ -55,18 +55,21 @@ def replacements_by_type(evaluator: Evaluator) -> dict[int, int]:
 
 def _replacements(evaluator: Evaluator) -> dict[int, int]:
     modes, replaced = evaluator.problem.modes, dict[int, int]()
-    keys = list(zip(modes.table.tolist(), modes.kernel.tolist(), modes.load_factor.tolist(), strict=True))
+    columns = [np.unique(each, return_inverse=True)[1] for each in (modes.kernel, modes.load_factor)]
+    key = np.ravel_multi_index((modes.table, *columns), (modes.table.max() + 1, *(each.max() + 1 for each in columns)))
     for mine, other in REPLACEMENTS:
         kinds = TYPE_NAMES.index(mine), TYPE_NAMES.index(other)
-        replacement = {key: mode for mode, key in enumerate(keys) if modes.type[mode] == kinds[1]}
+        theirs = np.flatnonzero(modes.type == kinds[1])
+        theirs = theirs[np.argsort(key[theirs], kind="stable")]
         for group in np.unique(evaluator.group[modes.type == kinds[0]]).tolist():
             members = np.flatnonzero(evaluator.group == group)
-            found = [replacement.get(keys[mode]) for mode in members.tolist()]
-            if None not in found and (modes.type[members] == kinds[0]).all():
-                others: Ints = np.array(found)
-                into = np.unique(evaluator.group[others]).tolist()
-                if len(into) == 1 and _replaced_by(evaluator, members, others):
-                    replaced[group] = into[0]
+            place = np.minimum(key[theirs].searchsorted(key[members]), len(theirs) - 1)
+            if not len(theirs) or (modes.type[members] != kinds[0]).any() or (key[theirs[place]] != key[members]).any():
+                continue
+            others: Ints = theirs[place]
+            into = np.unique(evaluator.group[others]).tolist()
+            if len(into) == 1 and _replaced_by(evaluator, members, others):
+                replaced[group] = into[0]
     return replaced
 
 

@@ -2,12 +2,12 @@
 
 import hashlib
 import json
-from dataclasses import field, replace
+from dataclasses import field, fields, replace
 from functools import cache
 from typing import cast
 
 from recsmith import files
-from recsmith._types import noun
+from recsmith._types import noun, unchecked
 from recsmith._version import __version__
 from recsmith.clusters import Cluster, cluster_from_raw, cluster_to_raw
 from recsmith.errors import CorruptFile, PlanMismatch
@@ -215,7 +215,7 @@ def placed_from_raw(raw: Raw, source: str) -> Plan | PlacedTables:
     rest = decode(Body if unpriced else PricedBody, body, source)
     if ranks:
         placed = enumerate(rest.placements)
-        rest = replace(rest, placements=tuple(replace(each, ranks=ranks.get(i, each.ranks)) for i, each in placed))
+        rest = replace(rest, placements=tuple(_with_ranks(each, ranks.get(i, each.ranks)) for i, each in placed))
     digest = _check(rest, workload, cluster, source)
     if not isinstance(rest, PricedBody):
         return PlacedTables(
@@ -228,6 +228,12 @@ def placed_from_raw(raw: Raw, source: str) -> Plan | PlacedTables:
         extrapolated=rest.extrapolated, error=rest.error, towers=rest.towers,
         digest=digest,
     )  # fmt: skip
+
+
+def _with_ranks(placement: Placement, ranks: tuple[int, ...]) -> Placement:
+    """The same placement on other ranks, which are numbers: thousands, of thousands of tables."""
+    kept = {each.name: getattr(placement, each.name) for each in fields(placement)}
+    return unchecked(Placement, **kept | {"ranks": ranks})
 
 
 def _check(body: Body | PricedBody, workload: Workload, cluster: Cluster, source: str) -> str:

@@ -7,6 +7,7 @@ pooling factors, what fills the memory and what differs between plans come from 
 import math
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import lru_cache
 
 from recsmith._types import noun
 from recsmith._version import __version__
@@ -236,14 +237,14 @@ def _tables(plan: Plan, problem: Problem, placed: PlacedCosts) -> Iterator[Shown
     """Every table, in the order of the problem."""
     placements = {placement.table: placement for placement in plan.placements}
     towers = {name: number for number, tower in enumerate(plan.towers) for name in tower}
+    saved = placed.most_saved.tolist()
     for index, table in enumerate(problem.tables):
         placement = placements[table.name]
-        saved = placed.saved_by(index)[1].sum(axis=1)
         yield ShownTable(
             name=table.name, rows=table.num_embeddings, columns=table.embedding_dim,
             element_bytes=table.element_bytes, sharding_type=placement.sharding_type,
             compute_kernel=placement.compute_kernel, pieces=tuple(_pieces(plan, table, placement)),
-            ids=_rounded(float(problem.demand.ids[index])), seconds=_rounded(float(saved.max())),
+            ids=_rounded(float(problem.demand.ids[index])), seconds=_rounded(saved[index]),
             tower=towers.get(table.name),
         )  # fmt: skip
 
@@ -263,6 +264,7 @@ def _pieces(plan: Plan, table: Table, placement: Placement) -> Iterator[ShownPie
         left += width
 
 
+@lru_cache(maxsize=4096)
 def _runs(ranks: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
     """Ranks in their order as runs of neighbours: (first rank, number of ranks)."""
     runs: list[tuple[int, int]] = []
