@@ -264,7 +264,7 @@ def _tightened(
         value, reached = min(heavy.bound, REACH * value), False
     while reached and work > 0 and keep_on():
         below = REACH * value
-        searches = [_phase_branching(evaluator, below, price, mix, dual=few) for mix in mixes]
+        searches = [_phase_branching(evaluator, below, price, mix, dual=few and mix is not None) for mix in mixes]
         for bound in _raised(searches, work, below, keep_on, _affordable(WORK_AT_ONCE)):
             value = max(value, min(bound, below))
         work -= sum(each.work for each in searches)
