@@ -51,6 +51,7 @@ LEAST_STEP = 0.06  # relative change of multipliers below which an ascent ends
 GAIN = 2e-4  # relative rise of a bound for which an ascent goes on with the same step; with less, the step is halved
 LEAST_BYTE_PRICE = 0.1  # of the byte price of the root, from where a price that has fallen to 0 may rise again
 DUAL_STEP, DUAL_SHARE = 2, 0.5  # of what the first phase is worth, a share moves to functions: times a step; at most
+LITTLE = (0.02, 0.005)  # such shares where a node cannot be split any more
 DUAL_RANGE = 0.03  # of a node's bound: where the range of the first phase is wider, such functions gain nothing
 MOST_STEPPED = 4  # planes towards which mixes are moved one by one
 MOST_RECENT = 4  # multipliers of other nodes that are tried; 8 gained no more in the same work
@@ -272,6 +273,8 @@ class MultiplierAscent:
         changes += self._other_planes(now, step)
         if dual:
             changes += self._other_functions(now, min(DUAL_STEP * step, DUAL_SHARE), pairs)
+            for share in LITTLE if pairs else ():
+                changes += self._other_functions(now, share, False)
         changes += [each for each in (*self.always, *self._recent) if each is not now]
         if self.always:
             mix = self.prices.planes.mix(np.logical_or.reduce(open_, axis=0))
