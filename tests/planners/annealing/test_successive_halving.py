@@ -14,7 +14,7 @@ from recsmith.bounds.relaxation import shared_relaxation
 from recsmith.clusters import load_cluster
 from recsmith.costs import cost_model, step_seconds
 from recsmith.planners.annealing import successive_halving as module
-from recsmith.planners.annealing.kernel import is_compiled
+from recsmith.planners.annealing.kernel import SLOWEST, is_compiled
 from recsmith.planners.annealing.starts import Start, selected_starts, starts_of
 from recsmith.planners.annealing.successive_halving import Round, SuccessiveHalving, halving_of
 from recsmith.planners.search.device_state import Assignment, DeviceState
@@ -139,6 +139,18 @@ def test_the_more_pieces_the_colder_and_the_fewer_turns(monkeypatch: pytest.Monk
     assert [made.rounds for made in (few, some, many)] == [module.ROUNDS, module.SOME_ROUNDS, module.LONG_ROUNDS]
     assert [made.unasked for made in (few, some, many)] == [2, 1, 2]
     assert some.heat == module.SOME_HEAT / pieces
+
+
+@pytest.mark.parametrize(("pieces", "devices", "crowded"), [(0, 1, True), (0, 99, False), (999, 1, False)])
+def test_changes_begin_where_it_is_slow_if_pieces_and_devices_are_many(
+    monkeypatch: pytest.MonkeyPatch, pieces: int, devices: int, crowded: bool
+) -> None:
+    monkeypatch.setattr(module, "MANY_PIECES", 0)
+    monkeypatch.setattr(module, "FAR_PIECES", pieces)
+    monkeypatch.setattr(module, "CROWDED", devices)
+    made = halving(all_types())
+    assert made.flat.slowest == (module.CROWDED_SLOWEST if crowded else SLOWEST)
+    assert (made.steps < module.STEPS) == crowded
 
 
 @pytest.mark.parametrize(("most_pieces", "bound_s", "rounds"), [(600, 0.0, 3), (600, 1e6, 4), (1, 0.0, 4)])

@@ -57,9 +57,12 @@ FAR_ROUND = Round(1, (2.0, 8.0), 64, (SHARPNESS, BLUNT))  # steps are 0.1 to 0.6
 LONG_HEAT = 2e-4  # the temperature at first of these, on any number of devices: better than HEAT's on 64, 128 and 512
 GROUP_KINDS = (0.1, 0.2, 0.4, 0.1, 0.2)  # where two groups may cost less than one: tables change theirs more often
 LONG_KINDS = (0.1, 0.2, 0.53, 0.15, 0.02)  # the changes of theirs, as in KINDS
-LONG_SLOWEST = 15 / 16  # of theirs begin at a slowest rank: of many ranks a change of the others seldom matters
-LONG_PIECE_STEPS, LONG_STEPS = 80, 120_000  # of a first cooling of theirs: a piece of the best start, and at most
-MANY_DEVICES = 128  # beyond which each device makes for more steps
+LONG_STEPS, MANY_DEVICES = 300_000, 128  # most steps of theirs; devices beyond which each makes for more steps
+CROWDED, CROWDED_SLOWEST = (
+    64,
+    15 / 16,
+)  # devices from which on, above FAR_PIECES, so many changes begin at a slowest rank
+CROWDED_PIECE_STEPS, CROWDED_STEPS = 80, 120_000  # there, as PIECE_STEPS and LONG_STEPS: so many do as much
 
 
 @dataclass
@@ -95,8 +98,10 @@ class SuccessiveHalving:
         if SOME_PIECES < pieces <= MANY_PIECES:
             self.rounds, self.heat, self.unasked = SOME_ROUNDS, SOME_HEAT / pieces, 1
         if pieces > MANY_PIECES:
-            self.rounds, self.heat, kinds, slowest = LONG_ROUNDS, LONG_HEAT, LONG_KINDS, LONG_SLOWEST
-            self.steps = min(LONG_STEPS, LONG_PIECE_STEPS * pieces * max(MANY_DEVICES, ranks) // MANY_DEVICES)
+            self.rounds, self.heat, kinds, most = LONG_ROUNDS, LONG_HEAT, LONG_KINDS, LONG_STEPS
+            if pieces > FAR_PIECES and ranks >= CROWDED:
+                self.steps, most, slowest = CROWDED_PIECE_STEPS * pieces, CROWDED_STEPS, CROWDED_SLOWEST
+            self.steps = min(most, self.steps * max(MANY_DEVICES, ranks) // MANY_DEVICES)
             self.steps *= 2 if ranks > MANY_DEVICES else 1  # half of the work was not seen to do on more devices
         elif devices.linear_pieces is None:
             kinds = GROUP_KINDS
