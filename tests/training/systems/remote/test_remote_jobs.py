@@ -321,7 +321,7 @@ def test_of_four_trainers_one_is_killed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("staleness", [0, 2])
 def test_a_stopped_trainer_is_left_out_and_refused_later(staleness: int, tmp_path: Path) -> None:
     """The first of two, which leads: the other goes on within the timeout, and nothing counts twice."""
-    steps, timeout, waited, output = 1000, 5, list[float](), tmp_path / "out"
+    steps, timeout, waited, output = 1500, 5, list[float](), tmp_path / "out"
     run = a_run(
         output, ranks=2, steps=steps, remote=RunRemote(servers=2, timeout_s=timeout, staleness=staleness),
         checkpoint=Checkpointing(every=100),

@@ -122,7 +122,7 @@ class TableServer:
             self._turn_to(said)
             if said["train"]:
                 self._pulled[caller] = asked
-            rows = {key: self.shards[key].weights[ids] for key, ids in asked.items()}
+            rows = {key: self.shards[key].weights.index_select(0, ids) for key, ids in asked.items()}
             return {**rows, **self._weights()} if said["dense"] else rows
 
     def push(self, caller: str, tensors: Tensors) -> Tensors:

@@ -17,9 +17,9 @@ class RunRemote:
     servers: how many; a plan for as many ranks says which rows each holds. backend: what carries calls: sockets, which
     ask for a key, rpc (torch.distributed.rpc, which asks for none), or ray. staleness: steps by which the rows that a
     trainer pulls may lag behind; 0: none, all trainers step together. timeout_s: seconds after which a silent trainer
-    is left out, and a silent server ends the job; 20 times as long is waited for all to start. address: 'host:port'
-    where server 0 listens, and the others behind it (sockets), where servers and trainers meet (rpc), or of a Ray
-    cluster; none: of this machine alone.
+    is left out, and a silent server ends the job; 20 times as long is waited for all to start, and for a checkpoint.
+    address: 'host:port' where server 0 listens, and the others behind it (sockets), where servers and trainers meet
+    (rpc), or of a Ray cluster; none: of this machine alone.
     """
 
     servers: int = 1

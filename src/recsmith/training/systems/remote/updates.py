@@ -40,14 +40,12 @@ class HeldShard:
     def update(self, ids: torch.Tensor, gradients: torch.Tensor, rate: float, eps: float) -> None:
         """Change the rows of ids (n,), each there once, by their gradients (n, w)."""
         if self.state is None:
-            self.weights.index_add_(0, ids, gradients, alpha=-rate)
+            _add_rows(self.weights, ids, gradients, -rate)
             return
         by_row = self.state.dim() == 1
-        square = gradients.pow(2).mean(1) if by_row else gradients.pow(2)
-        now = self.state[ids] + square
-        self.state[ids] = now
+        now = _add_rows(self.state, ids, gradients.pow(2).mean(1) if by_row else gradients.pow(2))
         root = now.sqrt().add_(eps)
-        self.weights.index_add_(0, ids, gradients / (root[:, None] if by_row else root), alpha=-rate)
+        _add_rows(self.weights, ids, gradients / (root[:, None] if by_row else root), -rate)
 
 
 def merged(parts: Sequence[tuple[torch.Tensor, torch.Tensor]], share: float) -> tuple[torch.Tensor, torch.Tensor]:
@@ -58,6 +56,13 @@ def merged(parts: Sequence[tuple[torch.Tensor, torch.Tensor]], share: float) -> 
     ids, place = torch.cat([ids for ids, _ in parts]).unique(return_inverse=True)
     total = torch.zeros(len(ids), parts[0][1].shape[1])
     return ids, total.index_add_(0, place, torch.cat([each for _, each in parts])).mul_(share)
+
+
+def _add_rows(to: torch.Tensor, ids: torch.Tensor, values: torch.Tensor, times: float = 1.0) -> torch.Tensor:
+    """Add values to rows of ids, each there once; these rows. Of large tables index_add_ takes three times as long."""
+    rows = to.index_select(0, ids).add_(values, alpha=times)
+    to.index_copy_(0, ids, rows)
+    return rows
 
 
 def held_shards(job: ShardedJob) -> dict[str, HeldShard]:
