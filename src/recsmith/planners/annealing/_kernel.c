@@ -317,7 +317,6 @@ static inline void put(Annealer *a, i64 mode, i64 unit, i64 target, i64 sign) {
     const Problem *p = a->p;
     a->put[a->puts++] = (Put){mode, unit, target, sign};
     fetch(p->units + unit * p->unit_size, p->unit_size * (i64)sizeof(f64));
-    fetch(sums_of(a, target * p->modes[mode].coverage * p->G + p->modes[mode].group), p->cell_size * (i64)sizeof(f64));
 }
 
 static void occupy_puts(Annealer *a) {
