@@ -2,7 +2,7 @@
 
     python benchmarks/scale.py
     python benchmarks/scale.py growth     # the last table alone
-    python benchmarks/scale.py files      # the plan file of 100,000 tables on 4,096 devices: written, and read
+    python benchmarks/scale.py files      # the plan file of 100,000 tables on 4,096 devices: written, read, reported
 
 Every time is the CPU seconds of the whole command, start of Python to exit, all its threads together. Generated tables
 (seed 0): rows log-uniform in 100 .. 3e7, dims 8 .. 256, pooling factors log-uniform in 0.5 .. 50; batch 2,048 (256 on
@@ -85,7 +85,7 @@ def growth(sizes: Sequence[tuple[int, str, int]], *more: str) -> list[tuple[floa
 
 
 def files() -> None:
-    """What the plan file of the largest size takes to write and to read."""
+    """What the plan file of the largest size takes to write, to read and to report."""
     count, cluster, batch = SIZES[-1]
     print("| command | CPU s | peak (MB) |\n|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
