@@ -110,7 +110,8 @@ def random_certificate(seed: int) -> Certificate | None:
 def damaged(certificate: Certificate, rng: np.random.Generator) -> tuple[str, Certificate]:
     """The kind of a damage, and a certificate that has it."""
     tree = certificate.tree
-    splits = [at for at, part in enumerate(tree.parts) if part.proof is None]
+    splits = [at for at, part in enumerate(tree.parts) if part.split is not None]
+    spreads = [at for at, part in enumerate(tree.parts) if part.spreads is not None]
     ranges = [at for at in splits if tree.parts[at].split in ("ready", "rest")]
     leaves = [at for at, part in enumerate(tree.parts) if part.proof is not None]
 
@@ -121,6 +122,9 @@ def damaged(certificate: Certificate, rng: np.random.Generator) -> tuple[str, Ce
 
     def proof_with(part: ProofPart, **changes: Any) -> ProofPart:
         return part if part.proof is None else replace(part, proof=replace(part.proof, **changes))
+
+    def spread_with(part: ProofPart, **changes: Any) -> ProofPart:
+        return part if part.spreads is None else replace(part, spreads=replace(part.spreads, **changes))
 
     def above_one(part: ProofPart) -> ProofPart:
         mix = () if part.proof is None else part.proof.mix
@@ -144,6 +148,15 @@ def damaged(certificate: Certificate, rng: np.random.Generator) -> tuple[str, Ce
         )
         kinds["goes round"] = lambda: changed(splits, lambda part: replace(part, halves=(0, part.halves[1])))
         kinds["a group that is not there"] = lambda: changed(splits, lambda part: replace(part, split="group", of=99))
+    if spreads:
+        tables = len(certificate.plan.workload.tables)
+        kinds["spreads of another table"] = lambda: changed(
+            spreads, lambda part: spread_with(part, table=int(rng.integers(tables + 1)))
+        )
+        kinds["spreads without multipliers"] = lambda: changed(spreads, lambda part: spread_with(part, proofs=()))
+        kinds["a spread split by another table"] = lambda: changed(
+            splits[:1], lambda part: replace(part, of=(part.of + 1) % tables)
+        )
     if ranges:
         kinds["a range left out"] = lambda: changed(ranges, lambda part: replace(part, at=tree.below * 1.01))
     kind = str(rng.choice(list(kinds)))
