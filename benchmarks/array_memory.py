@@ -19,11 +19,11 @@ from torch.utils.checkpoint import checkpoint
 
 from recsmith.data import DataFeature, DataSchema
 from recsmith.errors import NoPlanFound
+from recsmith.prediction.activations.scheduler import BOTH, ArraySchedule, Part, partitions, scheduled
 from recsmith.training import Run, RunData, RunModel
 from recsmith.training.systems.arrays.layer_memory import LayerMemory
 from recsmith.training.systems.arrays.model import Layers, member_of
 from recsmith.training.systems.arrays.scheduling.profiling import H100, traced
-from recsmith.prediction.activations.scheduler import BOTH, ArraySchedule, Part, partitions, scheduled
 
 FEATURES, DENSE, CPU_DEVICE = 26, 13, torch.device("cpu")
 SCHEMA = DataSchema(
