@@ -10,14 +10,14 @@ import torch.distributed as dist
 from torch import nn
 from torchrec.distributed.planner import ParameterConstraints, Topology
 from torchrec.distributed.planner.types import StorageReservation
-from torchrec.distributed.sharding_plan import get_default_sharders
-from torchrec.distributed.types import ModuleSharder, ShardingPlan, ShardingPlanner
+from torchrec.distributed.types import DMPCollectionConfig, ModuleSharder, ShardingPlan, ShardingPlanner
 
 from recsmith.adapters.constraints import check_constraints, rules_of
 from recsmith.adapters.convert import to_sharding_plan
 from recsmith.adapters.dense_memory import ASSUMED_OPTIMIZER
 from recsmith.adapters.embedding_collections import collections
 from recsmith.adapters.managed_collisions import remapping_bytes
+from recsmith.adapters.module_groups import left_beside, module_config, sharders_for, space_in_group
 from recsmith.adapters.rank_0 import from_rank_0
 from recsmith.adapters.reserve import Reserve, ReserveRequest
 from recsmith.adapters.sharders import check_sharders, sharder_rules
@@ -39,8 +39,8 @@ from recsmith.workloads.workload import IndexDedup
 TORCHREC_BATCH_SIZE = 512  # samples of a rank and step: BATCH_SIZE of torchrec/distributed/planner/constants.py
 OWN_ARGUMENTS = (
     "cluster", "batch_size", "constraints", "optimizer", "reserve_bytes", "storage_reservation", "dense_optimizer",
-    "fully_sharded", "limits", "planner", "sharding_group_size", "steps_per_sync", "use_inter_host_allreduce",
-    "index_dedup", "access", "table_optimizers",
+    "fully_sharded", "only", "beside", "limits", "planner", "sharding_group_size", "steps_per_sync",
+    "use_inter_host_allreduce", "index_dedup", "access", "table_optimizers",
 )  # fmt: skip
 TORCHREC_ARGUMENTS = {  # of TorchRec's EmbeddingShardingPlanner: what takes their place
     "topology": "give the topology first: RecSmithPlanner(topology, batch_size=...)",
@@ -88,7 +88,9 @@ class RecSmithPlanner(ShardingPlanner):
 
     Of a 2D job (DMPCollection), give the cluster of the whole job, and: sharding_group_size: devices of a group;
     steps_per_sync: how often the job calls `sync()`; use_inter_host_allreduce: TorchRec's layout of the groups;
-    fully_sharded: replicas hold one copy of weights between them while dense layers work (ShardingStrategy).
+    fully_sharded: replicas hold one copy of weights between them while dense layers work (ShardingStrategy); only: plan
+    modules of this type alone, whose groups may have a size of their own (`submodule_config`); beside: planners that
+    have planned other modules of the same job, whose memory this one leaves alone.
 
     Raises:
         UsageError: an argument is not known, two say the reserve, the reserve leaves no memory, or groups do not divide
@@ -111,6 +113,8 @@ class RecSmithPlanner(ShardingPlanner):
         steps_per_sync: int = 1,
         use_inter_host_allreduce: bool = False,
         fully_sharded: bool = False,
+        only: type[nn.Module] | None = None,
+        beside: Sequence["RecSmithPlanner"] = (),
         index_dedup: IndexDedup | None = None,
         access: Mapping[str, AccessProfile] | None = None,
         table_optimizers: Mapping[str, OptimizerName] | None = None,
@@ -130,6 +134,9 @@ class RecSmithPlanner(ShardingPlanner):
         self.limits = Constraints() if limits is None else load_constraints(limits)
         self.planner, self.options = planner, SearchOptions(**search)
         self.index_dedup, self.access = index_dedup, access or {}
+        self.only, self.beside = only, tuple(beside)
+        if only is not None and sharding_group_size is not None:
+            self.options = replace(self.options, space=space_in_group(self.options.space, self.cluster))
         self.table_optimizers = table_optimizers or {}
         self.result: Result | None = None
         self.reserve: Reserve | None = None
@@ -141,11 +148,13 @@ class RecSmithPlanner(ShardingPlanner):
             if self.reserve is not None:
                 self.reserve.log()
             _warn(self.result.plan)
-        return to_sharding_plan(self.result.plan, module, sharders=sharders, constraints=self.constraints)
+        mine = sharders_for(self.only, sharders)
+        return to_sharding_plan(self.result.plan, module, sharders=mine, constraints=self.constraints)
 
     def make(self, module: nn.Module, sharders: Sequence[ModuleSharder[nn.Module]] | None = None) -> Result:
         """RecSmith's own result for a model: the plan with cost, bound and gap."""
-        sharders, constraints = sharders or get_default_sharders(), self.constraints or {}
+        everything = collections(module, sharders_for(None, sharders))  # what is no dense layer, whoever plans it
+        sharders, constraints = sharders_for(self.only, sharders), self.constraints or {}
         found = collections(module, sharders)
         check_constraints(constraints, found, self.cluster)
         check_sharders(found)
@@ -163,7 +172,7 @@ class RecSmithPlanner(ShardingPlanner):
             *sharder_rules(found, constraints, self.cluster, self.options.space or Space()),
         )
         limits = replace(self.limits, rules=(*self.limits.rules, *rules))
-        reserve = self.reserving.of(self.cluster, module, found, workload, sharders, constraints)
+        reserve = self.reserving.of(self.cluster, module, everything, workload, sharders, constraints)
         world, virtual = self.cluster.world_size, virtual_tables(found, constraints, self.cluster)
         self.reserve = reserve.with_remapping(
             remapping_bytes(found, workload, world, self.cluster.device.kind if limits.memory == "real" else None)
@@ -171,8 +180,9 @@ class RecSmithPlanner(ShardingPlanner):
         if virtual:
             size = sum(virtual_bytes(table, self.batch_size, world) for table in virtual)
             self.reserve = self.reserve.with_more(size, virtual_words(virtual, size))
+        there = left_beside(self.reserve.cluster, [_planned(each) for each in self.beside])
         with self.reserve.explained():
-            return plan_with(self.options, workload, self.reserve.cluster, planner=self.planner, constraints=limits)
+            return plan_with(self.options, workload, there, planner=self.planner, constraints=limits)
 
     def collective_plan(  # type: ignore[override]
         self,
@@ -198,7 +208,7 @@ class RecSmithPlanner(ShardingPlanner):
                 "give the planner the cluster that the job runs on, and here the group of all its ranks"
             )
         plan = _plan_of_rank_0(self, module, sharders, group)
-        made = _agreed(plan, module, sharders, group, self.constraints)
+        made = _agreed(plan, module, sharders_for(self.only, sharders), group, self.constraints)
         if dist.get_rank(group) == 0:  # only now: where warnings are errors, the other ranks must not wait for this one
             _warn(plan)
         return made
@@ -206,6 +216,25 @@ class RecSmithPlanner(ShardingPlanner):
     def dmp_collection_arguments(self) -> CollectionArguments:
         """The keyword arguments of DMPCollection that belong to the plans; UsageError where the job has one group."""
         return collection_arguments(self.cluster)
+
+    def submodule_config(self, plan: ShardingPlan) -> DMPCollectionConfig:
+        """What DMPCollection's `submodule_configs` takes for the modules that this planner plans: those of `only`.
+
+        Raises:
+            UsageError: the planner plans all modules, whose groups are those of DMPCollection's own arguments.
+        """
+        if self.only is None:
+            raise UsageError(
+                "this planner plans all modules; give it only=EmbeddingCollection, say, for modules with groups of "
+                "their own"
+            )
+        return module_config(self.only, plan, self.cluster)
+
+
+def _planned(planner: RecSmithPlanner) -> Plan:
+    if planner.result is None:
+        raise UsageError("a planner of beside= has planned nothing yet; call its plan() or collective_plan() first")
+    return planner.result.plan
 
 
 def _warn(plan: Plan) -> None:

@@ -6,7 +6,7 @@ Every function here runs on all ranks of a job (launch.py).
 import inspect
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from types import CellType, CodeType, FunctionType
 from typing import Any, NamedTuple, cast
@@ -20,7 +20,7 @@ from torch.distributed.tensor import DTensor
 from torchrec.distributed import model_parallel
 from torchrec.distributed.model_parallel import DistributedModelParallel
 from torchrec.distributed.sharding_plan import get_default_sharders
-from torchrec.distributed.types import ModuleSharder, ParameterSharding, ShardingPlan
+from torchrec.distributed.types import DMPCollectionConfig, ModuleSharder, ParameterSharding, ShardingPlan
 from torchrec.optim.apply_optimizer_in_backward import apply_optimizer_in_backward
 
 from recsmith._components import load
@@ -41,31 +41,20 @@ def replicated(
     device: torch.device,
     sharders: list[ModuleSharder[nn.Module]],
     data_parallel_wrapper: model_parallel.DataParallelWrapper | None = None,
+    submodule_configs: Sequence[DMPCollectionConfig] = (),
 ) -> model_parallel.DMPCollection:
     """The model in as many sharding groups as the cluster says, each sharded by the plan, which TorchRec changes.
+
+    submodule_configs: of types of modules that have plans and groups of their own.
 
     gloo averages nothing, so its replicas sum and divide instead.
     """
     assert dist.group.WORLD is not None
-    made = _collection_class()(
+    return _collection_class()(
         module=model, device=device, plan=sharding_plan, sharders=sharders, global_pg=dist.group.WORLD,
-        data_parallel_wrapper=data_parallel_wrapper, **collection_arguments(cluster),
+        data_parallel_wrapper=data_parallel_wrapper, submodule_configs=list(submodule_configs),
+        **collection_arguments(cluster),
     )  # fmt: skip
-    if device.type == "cpu":
-        made.set_all_reduce_hook(_Mean(made.device_mesh.get_group("replicate")))
-    return made
-
-
-class _Mean:
-    """Averages tensors over a group in place, one by one."""
-
-    def __init__(self, group: dist.ProcessGroup) -> None:
-        self._group = group
-
-    def __call__(self, tensors: list[torch.Tensor]) -> None:
-        for tensor in tensors:
-            dist.all_reduce(tensor, group=self._group)
-            tensor /= self._group.size()
 
 
 @cache
@@ -84,6 +73,12 @@ def _collection_class() -> type[model_parallel.DMPCollection]:
             super()._remap_sharding_plan(plan, *args, **keywords)
             for shard in _shards_of(plan):
                 shard.placement = _remote_device(f"rank:{shard.placement.rank()}/cpu")
+
+        def _allreduce_tensors(self, ctx: Any, tensors_dict: Any, annotation: str, opts: Any = None) -> None:
+            del annotation, opts
+            for tensor in (each for some in tensors_dict.values() for each in some):
+                dist.all_reduce(tensor, group=ctx.replica_pg)
+                tensor /= ctx.replica_pg.size()
 
     return CpuDMPCollection
 

@@ -1,0 +1,74 @@
+"""Modules of a 2D job that have sharding groups of their own: their configurations, and memory that plans share.
+
+DMPCollection takes a plan for each type of module (`submodule_configs`), with groups of another size than the rest of
+the model has. Each is planned by itself, in the memory that the plans before it leave on the devices they share.
+Source: torchrec 1.8, DMPCollection of distributed/model_parallel.py.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from torch import nn
+from torchrec.distributed.sharding_plan import get_default_sharders
+from torchrec.distributed.types import DMPCollectionConfig, ModuleSharder, ShardingPlan, ShardingStrategy
+
+from recsmith.clusters import Cluster
+from recsmith.errors import UsageError
+from recsmith.plans import Plan
+from recsmith.problems import Space
+
+ON_HOSTS = ("table_row_wise", "grid_shard")  # a group of a module's own counts as one host there
+
+
+def sharders_for(
+    module: type[nn.Module] | None, sharders: Sequence[ModuleSharder[nn.Module]] | None
+) -> list[ModuleSharder[nn.Module]]:
+    """The sharders of one type of module; all of them where none is named. UsageError where that type has none."""
+    known = list(sharders or get_default_sharders())
+    if module is None:
+        return known
+    found = [each for each in known if each.module_type is module]
+    if not found:
+        names = ", ".join(sorted(each.module_type.__name__ for each in known))
+        raise UsageError(f"no sharder shards {module.__name__}; give one, or plan one of {names}")
+    return found
+
+
+def left_beside(cluster: Cluster, plans: Sequence[Plan]) -> Cluster:
+    """The cluster with what plans for the same devices leave: of the fullest rank of the job that stands for each rank.
+
+    Raises:
+        UsageError: a plan is for another number of devices, or one leaves nothing.
+    """
+    left = list(cluster.hbm_per_rank)
+    for plan in plans:
+        if plan.cluster.job_world_size != cluster.job_world_size:
+            raise UsageError(
+                f"the plan beside is for {plan.cluster.job_world_size} devices, and this one for "
+                f"{cluster.job_world_size}; all modules of a job share its devices"
+            )
+        taken = [device.hbm_bytes for device in plan.cost.per_device]
+        most = [0] * cluster.world_size
+        for rank in range(cluster.job_world_size):
+            mine = cluster.rank_in_group(rank)
+            most[mine] = max(most[mine], taken[plan.cluster.rank_in_group(rank)])
+        left = [have - size for have, size in zip(left, most, strict=True)]
+    return replace(cluster, hbm_bytes=tuple(left)) if plans else cluster
+
+
+def space_in_group(space: Space | None, cluster: Cluster) -> Space:
+    """The space of a module with groups of its own: without types that know hosts, where its group has several."""
+    made = space or Space()
+    if cluster.hosts == 1:
+        return made
+    return replace(made, types=tuple(kind for kind in made.types if kind not in ON_HOSTS))
+
+
+def module_config(module: type[nn.Module], plan: ShardingPlan, cluster: Cluster) -> DMPCollectionConfig:
+    """What DMPCollection's `submodule_configs` takes for a type of module."""
+    replication = cluster.replication
+    return DMPCollectionConfig(
+        module=module, plan=plan, sharding_group_size=cluster.world_size, node_group_size=cluster.world_size,
+        use_inter_host_allreduce=replication is not None and replication.use_inter_host_allreduce,
+        sharding_strategy=ShardingStrategy.FULLY_SHARDED if cluster.fully_sharded else ShardingStrategy.DEFAULT,
+    )  # fmt: skip
