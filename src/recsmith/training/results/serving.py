@@ -172,8 +172,8 @@ def _check_memory(weights: Path) -> None:
         raise UsageError(
             f"'{weights}' has {format_size(size)}, all of which a loaded model has in memory, beside the "
             f"{format_size(held)} that the processes under this memory limit hold, and the limit is "
-            f"{format_size(limit)}; raise it, export with --tables int8, or score by `recsmith evaluate`, which keeps "
-            "tables of rows: tiered on disk"
+            f"{format_size(limit)}; raise it, export with --tables int8, or score by `recsmith evaluate`, which leaves "
+            "tables on disk where the run does"
         )
 
 
