@@ -58,11 +58,10 @@ LONG_HEAT = 2e-4  # the temperature at first of these, on any number of devices:
 GROUP_KINDS = (0.1, 0.2, 0.4, 0.1, 0.2)  # where two groups may cost less than one: tables change theirs more often
 LONG_KINDS = (0.1, 0.2, 0.53, 0.15, 0.02)  # the changes of theirs, as in KINDS
 LONG_STEPS, MANY_DEVICES = 300_000, 128  # most steps of theirs; devices beyond which each makes for more steps
-CROWDED, CROWDED_SLOWEST = (
-    64,
-    15 / 16,
-)  # devices from which on, above FAR_PIECES, so many changes begin at a slowest rank
-CROWDED_PIECE_STEPS, CROWDED_STEPS = 80, 120_000  # there, as PIECE_STEPS and LONG_STEPS: so many do as much
+# Devices from which on, above FAR_PIECES, so many changes begin at a slowest rank; steps there, as PIECE_STEPS and
+# LONG_STEPS: so many do as much.
+CROWDED, CROWDED_SLOWEST = 64, 15 / 16
+CROWDED_PIECE_STEPS, CROWDED_STEPS = 120, 140_000
 
 
 @dataclass
