@@ -187,7 +187,7 @@ LEFT_OUT = {
     "serve_soak": "minutes of two servers and two browsers; tests/web/serving/test_folder.py kills writers of a folder",
     "train_plans_split": "writes the plans of a run",
 }
-PARTS = {"advise_tables", "optimizer_jobs",
+PARTS = {"advise_tables", "command_parts", "optimizer_jobs",
          "feed_data", "feed_losses", "fuzz_changes", "fuzz_files", "memory_jobs", "online_logistic",
          "optimality_cases",
          "optimality_families", "optimality_large", "optimality_published", "optimality_tasks", "optimality_whose",

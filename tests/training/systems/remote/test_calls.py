@@ -133,7 +133,7 @@ def calls_of_one_server(place: ServerPlace, trainer: Any) -> None:
     begun = time.monotonic()
     with pytest.raises(RecSmithError, match=r"server 0 did not answer 'echo' within 0\.5 s"):
         trainer.call(0, "echo", {"rows": torch.zeros(2**20)}, 0.5)
-    assert 0.5 <= time.monotonic() - begun < 5  # within its timeout; the rest is a busy machine's
+    assert 0.49 <= time.monotonic() - begun < 5  # its timeout, less a tick; the rest is a busy machine
     os.kill(server, signal.SIGCONT)
     assert trainer.call(0, "echo", {}, 20) == {}
     os.kill(server, signal.SIGKILL)
