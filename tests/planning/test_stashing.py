@@ -14,6 +14,7 @@ from support.build import placed, plan_of, table, workload
 from recsmith import load_cluster, load_plan, plan, replan, simulate
 from recsmith.analyses.step_memory import step_memory
 from recsmith.clusters import Cluster, sharding_group
+from recsmith.costs.published import error_of
 from recsmith.errors import Infeasible, NoPlanFound, PlanMismatch, UsageError
 from recsmith.planning.stashing import stash_of, step_with_copies
 from recsmith.plans import Plan, check_placements, save_plan
@@ -21,6 +22,7 @@ from recsmith.problems import Constraints, Space, footprint_of, problem_of
 from recsmith.problems.dense_bytes import Stashing
 from recsmith.problems.memory_schedule import KINDS, PHASES
 from recsmith.problems.stashing import FEW, choose_stash, exposed_seconds, with_stash
+from recsmith.reports.plan_summary import step_words
 from recsmith.reports.plans import overfull_phase_words
 
 MIB = 2**20
@@ -177,6 +179,13 @@ def test_tables_fill_ranks_alike_where_copies_are_exposed():
     rests = stash_of(made)
     assert rests is not None
     assert rests.most <= 1.05 * rests.mean
+
+
+def test_copies_that_are_exposed_stand_beside_the_step():
+    slow = planned(32 * MIB, 16 * MIB, activations=15 * MIB, dense_s=0.0)
+    assert "and up to" in step_words(slow, error_of(slow))
+    fast = planned(32 * MIB, 16 * MIB, activations=15 * MIB, dense_s=1.0)
+    assert "copies" not in step_words(fast, error_of(fast))
 
 
 def test_what_can_never_fit_names_the_phase():

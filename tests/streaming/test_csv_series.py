@@ -37,6 +37,7 @@ def test_a_file_of_one_column_counts_lines(tmp_path: Path) -> None:
     ("text", "columns", "message"),
     [
         ("x\n", (), "no rows below a header"),
+        ("0.655\n0.7\n", (), r"numbers alone in its first line \(0.655\), where names of columns belong"),
         (TEXT, ("cpus",), "no column 'cpus'.*did you mean 'cpu'"),
         (TEXT, ("host",), "line 2: 'host' is 'a', which is no finite number"),
         ("x,y\n1,2\n3\n", (), "line 3: 1 cells, and the header has 2"),

@@ -64,7 +64,10 @@ def _explain_memory(plan: str, run: str | None, format_: str, *, alone: bool) ->
     from recsmith.reports.step_memory import step_memory_report, step_memory_to_raw
 
     if not alone:
-        raise UsageError("--run is of --memory, which --table and --cost-model say nothing of; take one of them")
+        raise UsageError(
+            "--run says whose dense layers --memory counts, and --table and --cost-model are of other reports; add "
+            "--memory, and leave these out"
+        )
     if run is None:
         found, choices = step_memory(plan), ()
     else:

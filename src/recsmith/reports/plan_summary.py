@@ -3,6 +3,7 @@
 from rich.console import Group
 
 from recsmith.costs.published import error_of
+from recsmith.planning.stashing import stash_of, step_with_copies
 from recsmith.plans import Plan
 from recsmith.plans.predicted_error import PublishedError
 from recsmith.reports.layout import BAD, GOOD, WATCH, line
@@ -44,7 +45,9 @@ def plan_summary(plan: Plan, written: str | None = None, left_out: tuple[str, ..
 
 def step_words(plan: Plan, error: PublishedError) -> str:
     """The predicted step, and between what it lies by the errors that were measured."""
-    step = f"{format_time(plan.cost.step_s)} predicted"
+    exposed = step_with_copies(plan) - plan.cost.step_s if stash_of(plan) else 0.0
+    copies = f" and up to {format_time(exposed)} of copies of tables that rest" if exposed else ""
+    step = f"{format_time(plan.cost.step_s)} predicted{copies}"
     if not error.share:
         return f"{step}; how far it may be off is not known"
     low, high = in_one_unit([format_time(each) for each in error.interval(plan.cost.step_s)])

@@ -38,6 +38,11 @@ def read_series(source: str, columns: Iterable[str] = ()) -> tuple[NamedSeries, 
     rows = _rows(source)
     if len(rows) < 2:
         raise CorruptFile(f"'{source}' has no rows below a header; give a CSV file with a column a series")
+    if rows[0] and all(_number(cell) is not None for cell in rows[0]):
+        raise CorruptFile(
+            f"'{source}' has numbers alone in its first line ({', '.join(rows[0][:3])}), where names of columns "
+            "belong; add a line of names"
+        )
     header, body = rows[0], [(number, row) for number, row in enumerate(rows[1:], 2) if row]
     for number, row in body:
         if len(row) != len(header):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from support.two_table_jobs import a_run
 
-from recsmith.errors import UsageError
+from recsmith.errors import PlanMismatch, UsageError
 from recsmith.plans import load_plan
 
 pytestmark = pytest.mark.usefixtures("torchrec")
@@ -83,9 +83,27 @@ def test_a_dry_run_tells_what_rests_and_counts_activations_where_it_was(tmp_path
 def test_auto_leaves_it_off_where_all_fits_and_says_so(tmp_path: Path) -> None:
     from recsmith.training.launch.dry_run import described
 
-    found = described(replace(a_run(tmp_path), rows=stashed(tmp_path, when="auto")))
+    plain = a_run(tmp_path)
+    found, without = described(replace(plain, rows=stashed(tmp_path, when="auto"))), described(plain)
     assert found.run.rows == "device"
+    assert found.step is not None
+    assert without.step is not None
+    assert found.step.step_s == pytest.approx(without.step.step_s, rel=1e-9)
     assert any(line.startswith("rows: stashed is off: 1 rank and the programs hold") for line in found.lines)
+
+
+def test_a_dry_run_refuses_a_plan_of_tables_of_another_size(tmp_path: Path) -> None:
+    from recsmith.planning.simulate import simulate
+    from recsmith.plans import save_plan
+    from recsmith.training.launch.dry_run import described
+
+    run = a_run(tmp_path)
+    plan = load_plan(run.plan)
+    wide = tuple(replace(each, embedding_dim=2 * each.embedding_dim) for each in plan.workload.tables)
+    other = replace(plan, workload=replace(plan.workload, tables=wide), digest="")
+    save_plan(simulate(other, bound=False), run.plan)
+    with pytest.raises(PlanMismatch, match=r"has \d+ x 8 weights in the model and \d+ x 16 in the plan"):
+        described(run)
 
 
 def test_tables_of_the_plan_that_rest_are_those_that_do(tmp_path: Path) -> None:

@@ -73,7 +73,8 @@ class SecondOrder(System):
 
         if not self.trains_layers(run):
             return ()
-        return (SystemTold(key="pipeline", on=True, said=cost_line(run.pipeline, told.plan, told.ranks, told.step)),)
+        said = cost_line(run.pipeline, told.plan, told.ranks, told.step)
+        return (SystemTold(key="pipeline", on=True, said=f"{said}{_resting(self.tables_rest(run))}"),)
 
     def start_lines(self, run: Any, plan: Plan) -> Sequence[str]:
         """The same, without times."""
@@ -81,7 +82,14 @@ class SecondOrder(System):
 
         if not self.trains_layers(run):
             return ()
-        return (cost_line(run.pipeline, plan, plan.cluster.world_size),)
+        return (f"{cost_line(run.pipeline, plan, plan.cluster.world_size)}{_resting(self.tables_rest(run))}",)
+
+
+def _resting(rest: bool) -> str:
+    """What becomes of tables that rest, as the end of a sentence; '' where they follow."""
+    return (
+        "; tables rest as they are at the start, so go on from a trained model: fresh ones stay random" if rest else ""
+    )
 
 
 def _named(run: Any) -> tuple[str, dict[str, Any]]:

@@ -42,6 +42,7 @@ def sparse_command(
         run, data, settings=SparsitySettings(**settings), test=test, output=output, force=force, on_progress=say
     )
     layers = [f"{name}: {share:.1%} zeros" for name, share in made.layers.items()]
-    losses = f"log loss {made.loss_full:.5f} -> {made.loss:.5f}"
-    zeros = f"{made.zeros:,} of {made.weights:,} weights are zero: {losses}"
+    losses = f"log loss {made.loss_full:.5f} -> {made.loss:.5f} on the samples that it was made with"
+    unseen = "" if test else "; --test scores both on data that they have not seen"
+    zeros = f"{made.zeros:,} of {made.weights:,} weights are zero: {losses}{unseen}"
     show_made(made, scores, [*layers, zeros], format_)

@@ -30,7 +30,7 @@ class Stashed(System):
         """Which tables rest, by the plan where it says so; and of `when: auto`, whether any do."""
         if not is_stashed(made.run):
             return made
-        from recsmith.training.systems.stash.bytes import fits_without
+        from recsmith.training.systems.stash.bytes import copies_s, fits_without
 
         _, settings = parsed(made.run.rows, "rows")
         planned = [each.table for each in made.plan.placements if each.stash]
@@ -40,7 +40,10 @@ class Stashed(System):
             said = fits_without(made)
             if said is not None:
                 told = f"rows: stashed is off: {said}"
-                return replace(made, run=replace(made.run, rows="device")).telling(self.key, False, [told])
+                step = made.step and replace(
+                    made.step, embeddings_s=made.step.embeddings_s - copies_s(made.run, made.priced)
+                )
+                return replace(made, run=replace(made.run, rows="device"), step=step).telling(self.key, False, [told])
             settings = {**settings, "when": "always"}
         return replace(made, run=replace(made.run, rows={NAME: "stashed", **settings}))
 
