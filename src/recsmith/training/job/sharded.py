@@ -36,7 +36,7 @@ from recsmith.training.job.replicas import ONE_GROUP, Replicas
 from recsmith.training.optimizers.building import combined_optimizer, fuse
 from recsmith.training.optimizers.dense import prepare_weights
 from recsmith.training.optimizers.settings import DenseOptimizer
-from recsmith.training.run import Run
+from recsmith.training.run import MADE_HERE, Run
 from recsmith.training.run.refusals import check_together, layer_parts, placed_parts
 from recsmith.training.seams.system import first_of, systems, trains_layers
 from recsmith.training.stores import store_of
@@ -132,7 +132,7 @@ def with_collections(plan: Plan, run: Run, model: nn.Module) -> Plan:
         raise PlanMismatch(f"table '{odd}' is one that {where}; plan again for this run")
     for table in plan.workload.tables:
         rows, columns = sizes[table.name]
-        if (table.num_embeddings, table.embedding_dim) != (rows, columns):
+        if run.plan not in MADE_HERE and (table.num_embeddings, table.embedding_dim) != (rows, columns):
             raise PlanMismatch(
                 f"table '{table.name}' has {rows} x {columns} weights in the model and {table.num_embeddings} x "
                 f"{table.embedding_dim} in the plan; plan again for this run"
