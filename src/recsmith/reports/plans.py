@@ -75,8 +75,10 @@ def plan_report(plan: Plan, run: str | None = None) -> RenderableType:
 
 
 def rest_words(plan: Plan) -> str | None:
-    """What rests in host memory while dense layers work; None where nothing does."""
+    """What rests in host memory while dense layers work, or that nothing has to; None where nobody asked."""
     rests = stash_of(plan)
+    if rests is None and "stash" in plan.constraints and not plan.cluster.fully_sharded:
+        return "nothing rests in host memory, for tables and activations fit beside each other"
     return rests and stash_words(rests, sum(each.stash is not None for each in plan.placements))
 
 
