@@ -266,7 +266,7 @@ def test_moves_by_hand_that_cannot_be_kept_are_not_left_without_a_question(page:
     page.once("dialog", stay)
     page.get_by_role("link", name="Your plans").click()
     expect(page.locator("#undo")).to_be_visible()
-    assert page.url == here
+    expect(page).to_have_url(here)
     assert "could not be kept" in asked[0]
     page.unroute("**/draft")
     page.keyboard.press("Control+z")
