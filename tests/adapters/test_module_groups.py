@@ -65,6 +65,19 @@ def test_configurations_are_torchrecs() -> None:
     assert list(found.plan.plan) == ["rows"]
 
 
+def test_tables_split_by_hosts_that_torchrec_counts_as_one_are_refused() -> None:
+    from torchrec import EmbeddingBagCollection
+
+    from recsmith.problems import Space
+    from recsmith.torchrec import RecSmithPlanner
+
+    words: Any = {"only": EmbeddingBagCollection, "iterations": 1, "optimizer": "sgd"}
+    by_hosts = RecSmithPlanner("h100:2x2", space=Space(types=("table_row_wise",)), **words)
+    plan = by_hosts.plan(model())
+    with pytest.raises(UsageError, match=r"is table_row_wise on 2 hosts, and TorchRec counts a module's own group"):
+        by_hosts.submodule_config(plan)
+
+
 def test_what_cannot_be_is_refused() -> None:
     from torchrec import EmbeddingBagCollection
 

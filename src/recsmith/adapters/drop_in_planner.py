@@ -135,7 +135,7 @@ class RecSmithPlanner(ShardingPlanner):
         self.planner, self.options = planner, SearchOptions(**search)
         self.index_dedup, self.access = index_dedup, access or {}
         self.only, self.beside = only, tuple(beside)
-        if only is not None and sharding_group_size is not None:
+        if self.beside:  # whose modules have groups of their own in DMPCollection
             self.options = replace(self.options, space=space_in_group(self.options.space, self.cluster))
         self.table_optimizers = table_optimizers or {}
         self.result: Result | None = None
@@ -221,7 +221,8 @@ class RecSmithPlanner(ShardingPlanner):
         """What DMPCollection's `submodule_configs` takes for the modules that this planner plans: those of `only`.
 
         Raises:
-            UsageError: the planner plans all modules, whose groups are those of DMPCollection's own arguments.
+            UsageError: the planner plans all modules, whose groups are those of DMPCollection's own arguments; or a
+                table is split by hosts, of which TorchRec sees one in such a group.
         """
         if self.only is None:
             raise UsageError(

@@ -65,7 +65,18 @@ def space_in_group(space: Space | None, cluster: Cluster) -> Space:
 
 
 def module_config(module: type[nn.Module], plan: ShardingPlan, cluster: Cluster) -> DMPCollectionConfig:
-    """What DMPCollection's `submodule_configs` takes for a type of module."""
+    """What DMPCollection's `submodule_configs` takes for a type of module.
+
+    Raises:
+        UsageError: a table is split by the hosts of a group that has several, which TorchRec counts as one.
+    """
+    kinds = {name: each.sharding_type for part in plan.plan.values() for name, each in dict(part).items()}  # type: ignore[arg-type]
+    odd = next((name for name, kind in kinds.items() if kind in ON_HOSTS and cluster.hosts > 1), None)
+    if odd is not None:
+        raise UsageError(
+            f"table '{odd}' is {kinds[odd]} on {cluster.hosts} hosts, and TorchRec counts a module's own group as one; "
+            "plan these modules after the others (beside=), or without such types (space=)"
+        )
     replication = cluster.replication
     return DMPCollectionConfig(
         module=module, plan=plan, sharding_group_size=cluster.world_size, node_group_size=cluster.world_size,
