@@ -183,7 +183,7 @@ def test_tables_fill_ranks_alike_where_copies_are_exposed():
 
 def test_copies_that_are_exposed_stand_beside_the_step():
     slow = planned(32 * MIB, 16 * MIB, activations=15 * MIB, dense_s=0.0)
-    assert "and up to" in step_words(slow, error_of(slow))
+    assert "come on top" in step_words(slow, error_of(slow))
     fast = planned(32 * MIB, 16 * MIB, activations=15 * MIB, dense_s=1.0)
     assert "copies" not in step_words(fast, error_of(fast))
 

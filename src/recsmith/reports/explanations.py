@@ -15,7 +15,7 @@ from recsmith.files import Raw, encode
 from recsmith.plans import PARTS, describe_kernel
 from recsmith.reports.dynamic_tables import dynamic_words, table_words
 from recsmith.reports.layout import Grid, add_first, grid, line
-from recsmith.reports.plans import drawn_words, error_line, model_words, part_words, sequences_words
+from recsmith.reports.plans import drawn_words, error_line, model_words, part_words, rest_words, sequences_words
 from recsmith.units import counted, format_size, format_time
 from recsmith.workloads import Table
 
@@ -40,6 +40,7 @@ def explanation_report(explanation: Explanation) -> RenderableType:
         line("step", _step_words(explanation)),
         *error_line(explanation.published_error),
         *([line("rows", words)] if (words := sequences_words(plan)) else []),
+        *([line("stash", words)] if (words := rest_words(plan)) else []),
         *([line("dynamic", words)] if (words := dynamic_words(plan)) else []),
     ]
     if explanation.account is not None:

@@ -46,13 +46,13 @@ def plan_summary(plan: Plan, written: str | None = None, left_out: tuple[str, ..
 def step_words(plan: Plan, error: PublishedError) -> str:
     """The predicted step, and between what it lies by the errors that were measured."""
     exposed = step_with_copies(plan) - plan.cost.step_s if stash_of(plan) else 0.0
-    copies = f" and up to {format_time(exposed)} of copies of tables that rest" if exposed else ""
-    step = f"{format_time(plan.cost.step_s)} predicted{copies}"
+    copies = f"; up to {format_time(exposed)} of copies of tables that rest come on top" if exposed else ""
+    step = f"{format_time(plan.cost.step_s)} predicted"
     if not error.share:
-        return f"{step}; how far it may be off is not known"
+        return f"{step}; how far it may be off is not known{copies}"
     low, high = in_one_unit([format_time(each) for each in error.interval(plan.cost.step_s)])
     low = low.partition(" ")[0]
-    return f"{step}, typically {low} to {high}{', perhaps further off' if error.unchecked else ''}"
+    return f"{step}, typically {low} to {high}{', perhaps further off' if error.unchecked else ''}{copies}"
 
 
 def trust_words(plan: Plan, error: PublishedError) -> str:
