@@ -87,6 +87,13 @@ class WarmRestarts(System):
         cycles = self.settings_in(run)
         return None if cycles is None else InCycles(cycles)
 
+    def brought(self, job: Any) -> dict[str, str]:
+        """What a job says of it at its end."""
+        if self.settings_in(job.run) is None:
+            return {}
+        cycle = job.attached[self.kept or self.key]
+        return {self.key: f"warm restarts: the last cycle began after step {cycle.begun}, of {cycle.length} steps"}
+
     def exported(self, run: Run, model: Any) -> dict[str, Any]:
         """What the card of the trained model says."""
         cycles = self.settings_in(run)

@@ -92,6 +92,10 @@ def _show_result(result: dict[str, Any], format_: str) -> None:
         _show_member(name, member)
     if result.get("test"):
         click.echo(f"test: {_scores_line(result['test'])}")
+    if result.get("brought"):
+        click.echo("what each system brought:")
+        for said in result["brought"].values():
+            click.echo(f"  {said}")
 
 
 def _show_member(name: str, result: dict[str, Any]) -> None:

@@ -11,6 +11,7 @@ from recsmith.files import json_lines
 
 LOG = "log.jsonl"
 RANKS = "ranks"  # event of the times of all ranks, at the end of training
+BROUGHT = "brought"  # event of what each system of a run brought, there too
 ODD = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
 """What reading raises where a line lacks something, or it is of another type."""
 LARGEST = sys.float_info.max  # of numbers; whole numbers of a damaged line may be larger

@@ -81,6 +81,7 @@ class SystemContract:
         job = SimpleNamespace(run=run, attached={}, output=tmp_path, plan=placed)
         assert record.line(job, 1) == ({}, "")
         assert record.result(job) == {}
+        assert record.brought(job) == {}
 
     def test_its_settings_are_a_noun_that_is_read_strictly(self, tmp_path: Path) -> None:
         """Its settings are a noun that is read strictly."""

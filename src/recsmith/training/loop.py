@@ -106,7 +106,7 @@ def train_prepared(
             _agreed_at_the_end(job, watchers)
         if isinstance(left_by, Wish) and left_by.what in ANEW:
             return left_by
-        told = watchers.times.tell(job)
+        job.progress.step_s, told = watchers.times.usual_s(), watchers.times.tell(job)
         return {**models.finish(ended=left_by == END), **told}
 
 

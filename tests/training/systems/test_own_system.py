@@ -53,7 +53,10 @@ def a_run(output: Path, steps: int | None = None, **settings: Any) -> Run:
 def test_it_is_told_and_kept_and_stands_in_the_card(tmp_path: Path) -> None:
     run = a_run(tmp_path / "own", steps=10)
     assert any("learning rates fall for 4 steps" in line for line in dry_run(run))
-    train(run)
+    said = "warm restarts: the last cycle began after step 4, of 8 steps"
+    assert train(run)["brought"] == {f"systems.{NAME}": said}
+    told = (tmp_path / "own" / "log.jsonl").read_text().splitlines()[-1]
+    assert json.loads(told) == {"event": "brought", "step": 10, "said": {f"systems.{NAME}": said}}
     progress = json.loads((tmp_path / "own" / "checkpoints" / "step-00000010" / "progress.json").read_text())
     assert progress["warm_restarts"] == {"begun": 4, "length": 8}
     assert load_model(tmp_path / "own" / "model").card.systems == {NAME: {"first": 4, "growth": 2}}

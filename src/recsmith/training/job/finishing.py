@@ -7,19 +7,27 @@ import torch.distributed as dist
 
 from recsmith._process import proc_bytes
 from recsmith.files import Raw, encode
+from recsmith.jobs.log_lines import BROUGHT
 from recsmith.scoring.scores import Scores
 from recsmith.training.job.card import MODEL
 from recsmith.training.job.export import export
-from recsmith.training.job.job import TrainingJob, evaluate_now, over_ranks, save
+from recsmith.training.job.job import Progress, TrainingJob, evaluate_now, over_ranks, save
 from recsmith.training.seams.system import systems
 from recsmith.training.sources import data_digest
+from recsmith.units import format_time
 
 
 def finish(job: TrainingJob, *, ended: bool, test: Scores | None = None) -> Raw:
     """A last checkpoint, scores and the exported model; of a job that a signal ended, which has saved already, none.
 
-    test: scores on data.test, where they are known.
+    test: scores on data.test, where they are known. What systems brought is said when all is written.
     """
+    result = _finished(job, ended=ended, test=test)
+    said = brought(job)
+    return {**result, "brought": said} if said else result
+
+
+def _finished(job: TrainingJob, *, ended: bool, test: Scores | None) -> Raw:
     run, progress, log = job.run, job.progress, job.log
     if run.checkpoint is not None and not ended and progress.step > progress.saved:
         save(job)
@@ -50,6 +58,22 @@ def finish(job: TrainingJob, *, ended: bool, test: Scores | None = None) -> Raw:
         done = f"nothing was left to train after step {progress.step:,}"
     log.say({"note": f"{done}; the model is in '{folder}'"})
     return result
+
+
+def brought(job: TrainingJob) -> dict[str, str]:
+    """What each system of a job brought, a sentence by key of the run, and what a step took; {} without systems."""
+    said = {key: each for system in systems() for key, each in system.brought(job).items()}
+    if said:
+        said = {**_step_said(job.progress), **said}
+        job.log.write(BROUGHT, {"step": job.progress.step, "said": said})
+    return said
+
+
+def _step_said(progress: Progress) -> dict[str, str]:
+    if progress.step_s is None:
+        return {}
+    told = "" if progress.told_s is None else f"; {format_time(progress.told_s)} were told"
+    return {"step": f"the usual step took {format_time(progress.step_s)}{told}"}
 
 
 def export_model(job: TrainingJob, folder: Path, test: Raw | None) -> None:

@@ -43,6 +43,8 @@ class Progress:
     kept: dict[str, Raw] = field(default_factory=dict[str, Raw])  # what parts of the job kept in that checkpoint
     corrupt: int = 0  # samples that this rank has left out since the job started
     sent_bytes: int = 0  # that a rank gives to collectives in a step: the most of any rank, in the first usual one
+    told_s: float | None = None  # of a step, as it was predicted: on rank 0
+    step_s: float | None = None  # of the usual step of this rank, once training is over and had enough of them
 
 
 @dataclass(frozen=True)

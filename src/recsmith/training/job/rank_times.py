@@ -36,6 +36,10 @@ class RankTimes:
         self._steps.append((now - self._last, own))
         self._last, self._timer.seconds = now, 0.0
 
+    def usual_s(self) -> float | None:
+        """Seconds of the usual step of this rank; None of few steps."""
+        return None if len(self._steps) < FEW else median(step for step, _ in self._steps)
+
     def tell(self, job: TrainingJob) -> Raw:
         """Log the times of all ranks, and what systems say of them. All ranks call it."""
         if dist.get_world_size() == 1 or len(self._steps) < FEW or job.sharded.device.type == "cuda":

@@ -116,7 +116,7 @@ def prepared(
         log.say({"note": line})
     facts = {name: fact for each in systems() for name, fact in each.start_facts(run, made.plan).items()}
     if predicted is not None:
-        facts["predicted_step_s"] = predicted.step_s
+        facts["predicted_step_s"] = progress.told_s = predicted.step_s
     took = time.perf_counter() - begun
     log.write("start", {"step": progress.step, "seconds": took, "plan": made.plan.digest, **facts})
     if live is not None:

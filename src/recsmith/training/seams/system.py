@@ -297,6 +297,13 @@ class System:
         """What the result of a training says of it; called on every rank."""
         return {}
 
+    def brought(self, job: Any) -> Mapping[str, str]:
+        """What it brought to a job that ends, beside what was told: a sentence by each of its keys that is on.
+
+        By figures that the job has, and nothing where it has none. Called on every rank; what rank 0 says is told.
+        """
+        return {}
+
     def check_goes_on(self, before: Any, run: Any) -> None:
         """Raise where a run cannot go on from a checkpoint of `before`."""
 

@@ -107,6 +107,7 @@ def test_it_trains_as_tables_in_memory_do(tmp_path: Path, ranks: int, optimizer:
     result = train(tiered)
     assert result["step"] == 12
     assert 0 <= result["hit_share"] < 1
+    assert f"{result['hit_share']:.1%} of lookups found a row in memory; " in result["brought"]["rows"]
     expected, found = weights(plain), weights(tiered)
     for name in ROWS:
         assert np.isfinite(expected[name]).all()

@@ -114,6 +114,15 @@ class Tiers(System):
 
         return {"hit_share": hit_share_of(*lookups_of(job))}
 
+    def brought(self, job: Any) -> Mapping[str, str]:
+        """What caches found and how long lookups waited, beside what was told."""
+        if not is_tiered(job.run):
+            return {}
+        from recsmith.training.systems.tiers.hits import brought_line
+        from recsmith.training.systems.tiers.shares import predicted_hits
+
+        return {self.key: brought_line(job, predicted_hits(job.run, job.plan))}
+
     def start_facts(self, run: Any, plan: Plan) -> Raw:
         """The share of lookups that is predicted to find a row in memory."""
         from recsmith.training.systems.tiers.shares import predicted_hits

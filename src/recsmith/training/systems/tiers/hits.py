@@ -6,6 +6,7 @@ import torch.distributed as dist
 
 from recsmith.files import Raw
 from recsmith.training.job.job import TrainingJob, over_ranks
+from recsmith.units import format_time
 
 
 class CacheHits:
@@ -39,6 +40,20 @@ def lookups_of(job: TrainingJob) -> tuple[int, int]:
     rows: Any = job.sharded.rows
     lookups, missed = rows.lookups()
     return over_ranks(lookups, dist.ReduceOp.SUM), over_ranks(missed, dist.ReduceOp.SUM)
+
+
+def brought_line(job: TrainingJob, told: float | None) -> str:
+    """What caches found in the whole job, and how long its steps waited. told: the share that was predicted."""
+    rows: Any = job.sharded.rows
+    lookups, missed = lookups_of(job)
+    if not lookups:
+        return "rows: tiered: no table was looked up through a cache: all are copied to every rank"
+    share, steps = hit_share_of(lookups, missed), max(job.progress.step - job.progress.begun, 1)
+    before = "" if told is None else f"; {told:.1%} were told"
+    return (
+        f"rows: tiered: {share:.1%} of lookups found a row in memory{before}; a step waited "
+        f"{format_time(rows.waited_s() / steps)} for the others"
+    )
 
 
 def hit_share_of(lookups: int, missed: int) -> float:
