@@ -2,13 +2,14 @@
 
 import difflib
 import json
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import is_dataclass
 from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from recsmith.errors import CorruptFile, UsageError, printable_json
 from recsmith.files.parsing import Raw, lines_of, parse
+from recsmith.files.settings import setting_of
 from recsmith.files.texts import read_text
 from recsmith.files.validators import BROKEN_RULE, adapter, brief_validator, rules_validator
 
@@ -41,12 +42,13 @@ def read_raw(source: str, schema: str) -> Raw:
     return check_schema(parse(read_text(source), source), schema, source)
 
 
-def decode(noun: type[Noun], raw: object, source: str) -> Noun:
+def decode(noun: type[Noun], raw: object, source: str, settings: Sequence[str] = ()) -> Noun:
     """A noun from plain data, every field checked; CorruptFile names every wrong field and every broken rule.
 
-    The rules of a noun are asked once its fields are right, so those of a whole wait for its parts.
+    The rules of a noun are asked once its fields are right, so those of a whole wait for its parts. settings: that
+    replaced values of the source on a command line, which errors name in place of it.
     """
-    return _decoded(noun, raw, source)
+    return _decoded(noun, raw, source, settings=settings)
 
 
 def decode_part(noun: type[Noun], raw: object, field: str) -> Noun:
@@ -57,7 +59,7 @@ def decode_part(noun: type[Noun], raw: object, field: str) -> Noun:
     return _decoded(noun, raw, "", field)
 
 
-def _decoded(noun: type[Noun], raw: object, source: str, field: str = "") -> Noun:
+def _decoded(noun: type[Noun], raw: object, source: str, field: str = "", settings: Sequence[str] = ()) -> Noun:
     from pydantic import ValidationError
 
     try:
@@ -65,8 +67,7 @@ def _decoded(noun: type[Noun], raw: object, source: str, field: str = "") -> Nou
     except MemoryError:
         raise CorruptFile(f"'{source}' does not fit into memory") from None
     except ValidationError as error:
-        told = _describe(noun, raw, error, source, field)
-        raise CorruptFile(told if field else f"'{source}': {told}") from None
+        raise CorruptFile(_describe(noun, raw, error, source, field, settings)) from None
     except RecursionError:
         raise CorruptFile(f"'{source}' is nested too deeply") from None
 
@@ -94,20 +95,22 @@ def json_schema(noun: Any) -> Raw:
     return adapter(noun).json_schema()
 
 
-def _describe(noun: Any, raw: object, error: Any, source: str, field: str = "") -> str:
-    """Every wrong field and broken rule, unknown fields first, with its line where that can be told."""
+def _describe(noun: Any, raw: object, error: Any, source: str, field: str, settings: Sequence[str]) -> str:
+    """Every wrong field and broken rule, unknown fields first, with its setting, or its line where that can be told."""
     found = _one_a_value(raw, _of_its_kind(raw, error.errors(include_url=False, include_input=False)))
     errors = sorted(found, key=lambda each: each["type"] not in _UNKNOWN_FIELD)
     shown = errors[:MOST_ERRORS]
     lines = lines_of(source, [each["loc"] for each in shown])
-    said = [
-        _wrong_field(noun, raw, each, field) + (f" (line {line})" if line else "")
-        for each, line in zip(shown, lines, strict=True)
-    ]
+    wrong = [_wrong_field(noun, raw, each, field) for each in shown]
+    given = [setting_of(settings, _place(raw, each["loc"])[0], said) for each, said in zip(shown, wrong, strict=True)]
+    if len(errors) == 1 and given[0]:
+        return f"{given[0]}: {wrong[0]}"
+    places = [setting or (f"line {line}" if line else "") for setting, line in zip(given, lines, strict=True)]
+    said = [f"{each} ({place})" if place else each for each, place in zip(wrong, places, strict=True)]
     more = len(errors) - len(said)
-    if len(said) == 1 and not more:
-        return said[0]
-    return f"{len(errors)} {_wrong(errors)}: {'; '.join(said)}" + (f"; and {more} more" if more else "")
+    told = "; ".join(said) + (f"; and {more} more" if more else "")
+    counted = told if len(errors) == 1 else f"{len(errors)} {_wrong(errors)}: {told}"
+    return counted if field else f"'{source}': {counted}"
 
 
 def _of_its_kind(raw: object, errors: list[Any]) -> list[Any]:

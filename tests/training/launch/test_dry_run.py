@@ -417,9 +417,9 @@ def test_a_setting_of_a_part_is_told_with_its_file_and_line(lines: str, said: st
 
 
 @needs_systems("tiers")
-def test_a_setting_of_the_command_line_has_no_line(tmp_path: Path) -> None:
+def test_a_setting_of_the_command_line_is_named_and_has_no_line(tmp_path: Path) -> None:
     from recsmith.training.launch.dry_run import described
 
     save_run(a_run(tmp_path), str(tmp_path / "run.json"))
-    with pytest.raises(UsageError, match=r"^rows\.folder is missing; give it$"):
+    with pytest.raises(UsageError, match=r"^--set rows=tiered: rows\.folder is missing; give it$"):
         described(str(tmp_path / "run.json"), ("rows=tiered",))

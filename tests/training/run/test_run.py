@@ -39,6 +39,20 @@ def test_settings_replace_values(setting: str, field, value):  # type: ignore[no
     assert field(load_run(SMALL, (setting,))) == value
 
 
+def test_what_a_setting_got_wrong_is_told_with_it_and_what_a_file_did_with_its_line(tmp_path: Path):
+    file = tmp_path / "run.yaml"
+    file.write_text("schema: recsmith/run/1\noutput: out\ndata:\n  train: x\n  batch_sise: 64\n")
+    wrong = r"data.batch_sise is not a known field; did you mean 'batch_size'\?"
+    for settings, said in (
+        ((), rf"'.*run.yaml': {wrong} \(line 5\)"),
+        (("ranks=2", "data.batch_sise=1"), rf"--set data.batch_sise=1: {wrong}"),
+        (("stepps=1",), rf"'.*run.yaml': 2 fields are wrong: {wrong} \(line 5\); stepps .* \(--set stepps=1\)"),
+        (("steps=[1",), r"--set steps=\[1 is not strict YAML: .*'\]'"),
+    ):
+        with pytest.raises(CorruptFile, match=f"^{said}$"):
+            load_run(str(file), settings)
+
+
 @pytest.mark.parametrize(
     ("setting", "words"),
     [

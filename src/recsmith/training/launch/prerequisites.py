@@ -16,6 +16,7 @@ from recsmith.adapters.installed import require_torchrec
 from recsmith.errors import UsageError
 from recsmith.files import is_address, shown_address
 from recsmith.files.parsing import exact_line, lines_of
+from recsmith.files.settings import setting_of
 from recsmith.files.writable import check_writable
 from recsmith.jobs.log import require_tensorboard
 from recsmith.jobs.machine import PROGRAM_BYTES
@@ -100,7 +101,7 @@ def own_modules(run: Run, source: object) -> Generator[None]:
 def lines_told(source: object, settings: Sequence[str] = ()) -> Generator[None]:
     """Within, an error that begins with a field of the run says in which file and line of it the field stands.
 
-    source: the run's file, or the run itself. settings: 'key=value' over it, which stand in no line.
+    source: the run's file, or the run itself. settings: 'key=value' over it, which are named in place of a line.
     """
     try:
         yield
@@ -112,13 +113,14 @@ def lines_told(source: object, settings: Sequence[str] = ()) -> Generator[None]:
 
 
 def _with_line(text: str, source: object, settings: Sequence[str]) -> str:
-    field = re.match(r"[a-z_]+(?:[.][a-z_]+|\[[0-9]{1,9}\])*(?=[ ,:])", text)
-    path = re.findall(r"[a-z_]+|[0-9]+", field[0]) if field else []
-    if not path or path[0] not in KEYS or not isinstance(source, str | os.PathLike):
+    field = re.match(r"'?([a-z_]+(?:[.][a-z_]+|\[[0-9]{1,9}\])*)'?(?=[ ,:])", text)
+    path = re.findall(r"[a-z_]+|[0-9]+", field[1]) if field else []
+    if field is None or path[0] not in KEYS or not isinstance(source, str | os.PathLike):
         return text
-    written = [each.partition("=")[0].strip().split(".") for each in settings]
     file, steps = os.fspath(source), [int(each) if each.isdigit() else each for each in path]
-    if exact_line(file, steps[:1]) is None or any(path[: len(each)] == each[: len(path)] for each in written):
+    if (setting := setting_of(settings, field[1], text)) is not None:
+        return f"{setting}: {text}"
+    if exact_line(file, steps[:1]) is None:
         return text
     return f"'{file}': {text} (line {lines_of(file, [steps])[0]})"
 

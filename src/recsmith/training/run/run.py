@@ -25,13 +25,13 @@ from recsmith.files import (
     encode,
     is_address,
     parse,
-    parse_yaml,
     path_of,
     read_text,
     shown_address,
     source_text,
     write_text,
 )
+from recsmith.files.settings import put_setting
 from recsmith.training.collectives import KIND as COLLECTIVES
 from recsmith.training.collectives.quantised import RunComms
 from recsmith.training.listed import ModelKeys, RunKeys
@@ -322,8 +322,10 @@ def load_run(source: Run | Source, settings: tuple[str, ...] = ()) -> Run:
         return source
     raw = run_to_raw(source) if isinstance(source, Run) else _raw_of(source)
     for setting in settings:
-        _put(raw, setting)
-    return run_from_raw(raw, "the run" if isinstance(source, Run) else source_text(source, "a Run"))
+        put_setting(raw, setting)
+    if isinstance(source, Run):
+        return run_from_raw(raw, "the run")
+    return run_from_raw(raw, source_text(source, "a Run"), settings)
 
 
 def _raw_of(source: Source) -> Raw:
@@ -331,9 +333,9 @@ def _raw_of(source: Source) -> Raw:
     return with_base(parse(read_text(name), name), name, SCHEMA)
 
 
-def run_from_raw(raw: Raw, source: str) -> Run:
-    """A run from plain data of schema recsmith/run/1."""
-    return decode(Run, check_schema(raw, SCHEMA, source), source)
+def run_from_raw(raw: Raw, source: str, settings: tuple[str, ...] = ()) -> Run:
+    """A run from plain data of schema recsmith/run/1. settings: whose values are in it in place of the source's."""
+    return decode(Run, check_schema(raw, SCHEMA, source), source, settings)
 
 
 def run_of_job(raw: Raw) -> Run:
@@ -351,17 +353,3 @@ def run_to_raw(run: Run) -> Raw:
 def save_run(run: Run, target: Source) -> None:
     """Write the run's file, whole or not at all."""
     write_text(source_text(target, "an output"), dump_json(run_to_raw(run)))
-
-
-def _put(raw: Raw, setting: str) -> None:
-    key, equals, text = setting.partition("=")
-    if not equals or not key:
-        raise UsageError(f"'{setting}' is not key=value; write for example --set data.batch_size=512")
-    *path, last = key.strip().split(".")
-    here: Any = raw
-    for step in path:
-        inner = here.get(step)
-        here[step] = dict(inner) if isinstance(inner, dict) else {}
-        here = here[step]
-    value = parse_yaml(f"value: {text}", f"--set {key}")
-    here[last] = value["value"] if isinstance(value, dict) else value

@@ -1,0 +1,61 @@
+"""Values that are given over a file: 'key=value' with dots in the key, as `--set data.batch_size=512` gives them."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from recsmith.errors import CorruptFile, UsageError
+from recsmith.files.parsing import Raw, parse_yaml
+
+SHOWN = 60  # characters of a setting that an error shows
+
+
+def put_setting(raw: Raw, setting: str) -> None:
+    """Replace a value of plain data by that of a setting, a text of YAML.
+
+    Raises:
+        UsageError: it is not key=value.
+        CorruptFile: its value is no YAML.
+    """
+    key, equals, text = setting.partition("=")
+    if not equals or not key:
+        raise UsageError(f"'{setting}' is not key=value; write for example --set data.batch_size=512")
+    *path, last = _steps(setting)
+    here: Any = raw
+    for step in path:
+        inner = here.get(step)
+        here[step] = dict(inner) if isinstance(inner, dict) else {}
+        here = here[step]
+    try:
+        value = parse_yaml(f"value: {text}", "value")
+    except CorruptFile as error:
+        said = re.sub(r" \(line [0-9]+(, column [0-9]+)?\)", "", str(error).removeprefix("'value' "))
+        raise CorruptFile(f"{_shown(setting)} {said}") from None
+    here[last] = value["value"] if isinstance(value, dict) else value
+
+
+def setting_of(settings: Sequence[str], place: str, said: str) -> str | None:
+    """The last setting that made what stands at a place, or whose key an error names, as it is shown; None of none.
+
+    place: keys with dots, and positions in brackets, as errors have it. said: the error.
+    """
+    for setting in reversed(settings):
+        steps = _steps(setting)
+        named = rf"(?<![\w.]){re.escape('.'.join(steps))}(?![\w.])"
+        if _meet(steps, re.split(r"[.\[]", place)) or (len(steps) > 1 and re.search(named, said)):
+            return _shown(setting)
+    return None
+
+
+def _shown(setting: str) -> str:
+    return f"--set {setting}" if len(setting) <= SHOWN else f"--set {setting[:SHOWN]}…"
+
+
+def _steps(setting: str) -> list[str]:
+    return setting.partition("=")[0].strip().split(".")
+
+
+def _meet(one: Sequence[str], other: Sequence[str]) -> bool:
+    """Whether one of two places lies within the other."""
+    both = min(len(one), len(other))
+    return one[:both] == other[:both]
