@@ -8,11 +8,13 @@ import pytest
 from support.build import cluster, placed, plan_of, table, workload
 from support.schema import problems
 
+from recsmith.analyses.step_memory import step_memory
 from recsmith.clusters import catalogue, cluster_to_raw, load_cluster
 from recsmith.planning import Result
 from recsmith.plans import Cache, Placement, plan_to_raw
 from recsmith.reports.plans import result_to_raw
 from recsmith.reports.schemas import schema_of
+from recsmith.reports.step_memory import step_memory_to_raw
 from recsmith.workloads import AccessProfile, Feature, builtins, load_workload, workload_to_raw
 
 LONG = workload(
@@ -36,6 +38,8 @@ PLAIN = plan_of(
 )  # fmt: skip
 PLAN = replace(PLAIN, extrapolated={"device ids": 1.25})
 RULES = [{"tables": "user_*", "sharding_types": ["table_wise"], "compute_kernels": ["fused"], "min_width": 64}]
+MEASURED = plan_of(workload(table("a", 64, 16)), cluster(), placed("a", "table_wise", [0]))
+CHOICES = [("optimizer state divided over ranks", "nothing", step_memory(MEASURED))]
 REAL = {
     "workload": [workload_to_raw(LONG), *(workload_to_raw(load_workload(name)) for name in builtins())],
     "cluster": [cluster_to_raw(PLAN.cluster), *(cluster_to_raw(load_cluster(name)) for name in catalogue())],
@@ -47,6 +51,7 @@ REAL = {
         result_to_raw(Result(plan=PLAIN, elapsed_s=0.5, iterations=3)),
         result_to_raw(Result(plan=PLAN, elapsed_s=0.5, iterations=3, members=("a", "b"), left_out=("c: left out",))),
     ],
+    "step-memory": [step_memory_to_raw(step_memory(MEASURED)), step_memory_to_raw(step_memory(MEASURED), CHOICES)],
 }
 FILES = [pytest.param(noun, raw, id=f"{noun} {i}") for noun, raws in REAL.items() for i, raw in enumerate(raws)]
 

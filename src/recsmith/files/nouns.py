@@ -19,6 +19,12 @@ LONGEST_WORD = 200  # characters of an unknown word: longer ones are shown in pa
 LARGE = 2**16  # characters of JSON, above which only the first error of a list is looked for
 MOST_ERRORS = 8  # wrong fields that one error tells of
 SHOWN_NAMES = 40  # known names that an error lists at most
+READERS = {  # what reads the files that people write and give to another command by mistake
+    "recsmith/workload/1": "a list of tables is what `recsmith plan` reads",
+    "recsmith/plan/1": "a plan is what `recsmith simulate` and `recsmith explain` read",
+    "recsmith/run/1": "a run is what `recsmith train` reads, which plans its tables: with --dry-run it tells the plan, "
+    "its memory and the step",
+}
 _UNKNOWN_FIELD = ("extra_forbidden", "unexpected_keyword_argument")
 _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
 
@@ -33,7 +39,8 @@ def check_schema(raw: Raw, schema: str, source: str, made_by: str = "") -> Raw:
     if found != schema:
         named = f"'{_short(found)}'" if isinstance(found, str) else "that is not text"
         writer = f", which `{made_by}` writes" if made_by else ""
-        raise CorruptFile(f"'{source}' has a schema {named}; expected `{schema}`{writer}")
+        reader = f"; {READERS[found]}" if isinstance(found, str) and found in READERS else ""
+        raise CorruptFile(f"'{source}' has a schema {named}; expected `{schema}`{writer}{reader}")
     return {key: value for key, value in raw.items() if key != "schema"}
 
 

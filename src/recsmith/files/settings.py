@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.files.parsing import Raw, parse_yaml
@@ -24,7 +24,7 @@ def put_setting(raw: Raw, setting: str) -> None:
     here: Any = raw
     for step in path:
         inner = here.get(step)
-        here[step] = dict(inner) if isinstance(inner, dict) else {}
+        here[step] = {**cast(Raw, inner)} if isinstance(inner, dict) else {}
         here = here[step]
     try:
         value = parse_yaml(f"value: {text}", "value")

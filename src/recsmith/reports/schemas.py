@@ -24,6 +24,7 @@ from recsmith.reports.comparisons import COMPARISON_SCHEMA, SWEEP_SCHEMA
 from recsmith.reports.explanations import EXPLANATION_SCHEMA
 from recsmith.reports.plans import RESULT_SCHEMA
 from recsmith.reports.run_reference import run_schema
+from recsmith.reports.step_memory import SCHEMA as STEP_MEMORY_SCHEMA
 from recsmith.sharding import Shard
 from recsmith.training.results.variants import SCHEMA as BENCH_SCHEMA
 from recsmith.training.results.variants import TrainBench
@@ -44,6 +45,7 @@ def schema_of(noun: str) -> Raw:
         "comparison": _comparison,
         "sweep": _sweep,
         "explanation": _explanation,
+        "step-memory": _step_memory,
         "run": run_schema,
     }[noun]()
 
@@ -181,6 +183,33 @@ def _explanation() -> Raw:
             "hot_rows": json_schema(tuple[HotRowsCost, ...]),
             "fullest": json_schema(FullestRank),
             "caches": json_schema(CacheCurve),
+        },
+    )
+
+
+def _step_memory() -> Raw:
+    """Of `recsmith explain --memory`: bytes by phase, kind and rank."""
+    size: Raw = {"type": "integer"}
+    sizes, texts = json_schema(tuple[int, ...]), json_schema(tuple[str, ...])
+    choice = {"type": "object", "required": ["name", "costs", "peak_bytes"], "additionalProperties": False,
+              "properties": {"name": {"type": "string"}, "costs": {"type": "string"}, "peak_bytes": sizes}}  # fmt: skip
+    seconds = {"type": ["number", "null"]}
+    rests = {"weights_bytes": sizes, "state_bytes": sizes, "copy_s": seconds, "exposed_s": seconds}
+    stash = {"type": "object", "properties": rests, "required": [*rests], "additionalProperties": False}
+    by_kind = {"type": "array", "items": {"type": "array", "items": size}}
+    return _file(
+        STEP_MEMORY_SCHEMA,
+        {
+            "digest": {"type": "string"},
+            "phases": texts,
+            "kinds": texts,
+            "bytes": {"type": "array", "items": by_kind},
+            "capacity_bytes": sizes,
+            "peak_bytes": sizes,
+            "peak_phase": texts,
+            "dense": {"type": "string"},
+            "stash": {"anyOf": [stash, {"type": "null"}]},
+            "choices": {"type": "array", "items": choice},
         },
     )
 

@@ -13,6 +13,7 @@ from recsmith.problems.stashing import StashedBytes
 from recsmith.reports.layout import Grid, grid, line
 from recsmith.units import counted, format_size, format_time
 
+SCHEMA = "recsmith/step-memory/1"
 NO_BREAK = "\u00a0"
 BAR = 10  # characters of a picture's full device
 COLUMNS = 3  # kinds of bytes that have a column of their own, so that 80 characters hold all
@@ -101,7 +102,7 @@ def step_memory_to_raw(memory: StepMemory, choices: Choices = ()) -> Raw:
     """Plain data: bytes of each phase, kind and rank, peaks, what rests, and what dense layers could do."""
     schedule, rests = memory.schedule, memory.rests
     return {
-        "schema": "recsmith/step-memory/1",
+        "schema": SCHEMA,
         "digest": memory.plan.digest,
         "phases": list(PHASES),
         "kinds": list(KINDS),

@@ -38,4 +38,22 @@ class StepClock:
                 self._left_out += time.perf_counter() - self._stands_since
 
 
+class Stopwatch:
+    """Seconds that something took, of all times that it was done. It is a context manager."""
+
+    def __init__(self) -> None:
+        self.seconds, self.times, self._begun = 0.0, 0, 0.0
+
+    def __enter__(self) -> None:
+        self._begun = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        self.seconds, self.times = self.seconds + time.perf_counter() - self._begun, self.times + 1
+
+    @property
+    def mean_s(self) -> float:
+        """Of once."""
+        return self.seconds / max(self.times, 1)
+
+
 STEPS = StepClock()

@@ -12,7 +12,7 @@ from recsmith.prediction.speeds import flops_per_s
 from recsmith.problems.dense_bytes import DenseBytes
 from recsmith.training.job.models import unsharded
 from recsmith.training.job.run_step import dense_bytes, history_work
-from recsmith.training.job.sharded import dense_shapes
+from recsmith.training.job.sharded import dense_shapes, with_collections
 from recsmith.training.optimizers.building import state_bytes
 from recsmith.training.run import Run, load_run
 
@@ -24,10 +24,13 @@ def dense_layers_of_run(run: Run | Source, plan: Source) -> tuple[DenseBytes, De
 
     Raises:
         UsageError: the run or the plan cannot be read.
+        PlanMismatch: the plan is of other tables than the run's.
     """
     require_torchrec()
     made, placed = load_run(run), load_plan(plan)
-    shapes, state = dense_shapes(unsharded(made).task), state_bytes(made.optimizers.dense)
+    task = unsharded(made).task
+    with_collections(placed, replace(made, plan="of a file"), task)
+    shapes, state = dense_shapes(task), state_bytes(made.optimizers.dense)
     dense = dense_bytes(made, placed, shapes, state, None)
     numbers, batch = numbers_of(shapes), placed.workload.batch_size
     layers = DenseLayers(weights=numbers * NUMBER_BYTES, gradients=dense.gradients, state=round(numbers * state))

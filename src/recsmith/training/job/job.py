@@ -44,6 +44,7 @@ class Progress:
     corrupt: int = 0  # samples that this rank has left out since the job started
     sent_bytes: int = 0  # that a rank gives to collectives in a step: the most of any rank, in the first usual one
     told_s: float | None = None  # of a step, as it was predicted: on rank 0
+    own_s: tuple[float, ...] = ()  # of the usual step, by rank, without what waits for others; once training is over
     step_s: float | None = None  # of the usual step of this rank, once training is over and had enough of them
 
 

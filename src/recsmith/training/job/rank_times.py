@@ -47,6 +47,7 @@ class RankTimes:
         found: list[Any] = [None] * dist.get_world_size()
         mine = [median(part) for part in zip(*self._steps, strict=True)]
         dist.all_gather_object(found, mine, group=job.agreement.group)
+        job.progress.own_s = tuple(own for _, own in found)
         told: Raw = {"step_s": max(step for step, _ in found), "own_s": [own for _, own in found]}
         told |= {name: seconds for each in systems() for name, seconds in each.rank_times(job, len(found)).items()}
         job.log.write(RANKS, {"step": job.progress.step, **told})

@@ -60,12 +60,17 @@ def prepare_weights(parameters: list[Any], optimizer: DenseOptimizer) -> None:
 
 def joined_weights(optimizer: Any) -> dict[str, torch.Tensor]:
     """The weights in fp32, by name, of dense layers whose optimizer keeps them in another form (`joined`)."""
-    parts = dict(optimizer.optimizers) if optimizer is not None else {}
-    keyed: Any = parts.get("dense")
-    inner = keyed
-    while inner is not None and not hasattr(inner, "joined"):
-        inner = getattr(inner, "_optimizer", None)  # of warm-up and clipping
-    return {} if inner is None else {name: inner.joined(each) for name, each in keyed.params.items()}
+    if (inner := inner_optimizer(optimizer, "joined")) is None:
+        return {}
+    return {name: inner.joined(each) for name, each in dict(optimizer.optimizers)["dense"].params.items()}
+
+
+def inner_optimizer(optimizer: Any, has: str) -> Any:
+    """The optimizer of a job's dense layers below warm-up and clipping, where it has an attribute; else None."""
+    inner: Any = dict(optimizer.optimizers).get("dense") if optimizer is not None else None
+    while inner is not None and not hasattr(inner, has):
+        inner = getattr(inner, "_optimizer", None)
+    return inner
 
 
 def check_dense_optimizer(optimizer: DenseOptimizer) -> None:

@@ -140,6 +140,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Run, An
 def test_a_member_is_what_its_own_run_is(name: str, trained: dict[str, tuple[Run, Any]]) -> None:
     array, result = trained["array"]
     own, alone = f"{array.output}/{name}", trained[name][0].output
+    assert " members trained together" in result["brought"]["array"]
     assert len(losses(own)) == STEPS
     assert losses(own) == pytest.approx(losses(alone), rel=1e-5)
     assert apart(own, alone) < 1e-5

@@ -1,6 +1,7 @@
 """Deduplicated features: real jobs whose losses and exported weights are those of plain ones."""
 
 import json
+import re
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -83,6 +84,13 @@ def test_losses_and_scores_are_those_of_plain_features(trained: tuple[Run, dict[
     plain = replace(run, data=replace(run.data, deduplicate="off"))
     assert losses(run.output) == pytest.approx(unsharded_losses(plain, STEPS), rel=1e-6)
     assert result["test"]["samples"] == 101
+    said = re.fullmatch(
+        r"deduplicate: (\d+)% of the bags of 5 features were looked up; (\d+)% told",
+        result["brought"]["data.deduplicate"],
+    )
+    assert said is not None
+    assert 0 < int(said[1]) < 100
+    assert int(said[2]) == pytest.approx(int(said[1]), abs=15)
     model = load_model(Path(run.output) / "model")  # a model without deduplication, as any serving job has it
     bags = {name: [[1, 2]] for name in KINDS}
     assert np.isfinite(model(bags, [[0.0, 0.0]])).all()

@@ -68,6 +68,9 @@ def test_a_job_says_what_became_of_ids(trained: Trained) -> None:
     assert 0.2 < said[-1]["served"] < 1.0
     assert sum(line["evicted"] for line in said) > 50
     assert result["test"]["samples"] == 50
+    evicted = sum(line["evicted"] for line in said)
+    brought = result["brought"]["model.dynamic"]
+    assert brought.endswith(f" ids have one of {said[-1]['rows']:,}, and {evicted:,} were given anew")
     ids = tensors(run.output)
     for name in "ab":
         here = ids[name][ids[name] >= 0]

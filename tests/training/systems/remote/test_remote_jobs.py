@@ -110,6 +110,7 @@ def test_losses_are_those_of_the_planned_job(trained: tuple[Run, dict[str, Any],
     assert losses(Path(run.output)) == pytest.approx(expected, rel=1e-6)
     assert result["complete"]
     counts = result["remote"]
+    assert " rows, sent " in result["brought"]["remote"]
     assert STEPS <= counts["steps"] <= STEPS + 1  # one was repeated
     assert counts["row_bytes"] == counts["rows"] * DIM * 4
     assert 2 * counts["row_bytes"] + counts["id_bytes"] < counts["sent_bytes"] + counts["received_bytes"]

@@ -1,5 +1,6 @@
 """Shampoo is the published one to the bit that counts, on any number of ranks, and goes on where it was saved."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -177,7 +178,8 @@ def test_a_job_goes_on_bit_for_bit_and_on_one_rank_with_the_same_losses(tmp_path
         optimizers=RunOptimizers(sparse=SparseOptimizer(name="adagrad", learning_rate=0.05), dense=dense),
     )  # fmt: skip
     said: list[str] = []
-    train(run, on_progress=lambda message: said.append(message.get("note", "")))
+    brought = train(run, on_progress=lambda message: said.append(message.get("note", "")))["brought"]
+    assert re.fullmatch("shampoo: its update took .* of a step; .* were told beside adam", brought["optimizers.dense"])
     assert any(line.startswith("shampoo adds to a step ") for line in said)
     whole, again = losses(tmp_path / "out"), from_step(run, 8, tmp_path / "again")
     one = from_step(run, 8, tmp_path / "one")

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from support.two_table_jobs import a_run
 
+import recsmith
 from recsmith.errors import PlanMismatch, UsageError
 from recsmith.plans import load_plan
 
@@ -31,7 +32,9 @@ def test_a_job_trains_to_the_bit_as_it_does_without_and_resumes_so(tmp_path: Pat
     train(plain)
     rests = replace(plain, output=str(tmp_path / "rests"), rows=stashed(tmp_path, what=what))
     train(replace(rests, steps=7))  # which ends as one that was killed behind its last checkpoint goes on
-    assert train(rests)["step"] == 12
+    result = train(rests)
+    assert result["step"] == 12
+    assert " of this rank rested while dense layers worked; copies took " in result["brought"]["rows"]
     whole, found = ((Path(each.output) / "model/weights.safetensors").read_bytes() for each in (plain, rests))
     assert whole == found
     assert b"nan" not in whole[:100]
@@ -140,4 +143,6 @@ def test_explained_memory_counts_the_layers_of_a_run(tmp_path: Path) -> None:
     dense, _ = dense_layers_of_run(run, run.plan)
     found = step_memory(run.plan, dense)
     assert dense.activations > 0
+    with pytest.raises(PlanMismatch, match=r"table 'a' is one that the model has and the plan does not place"):
+        dense_layers_of_run(run, recsmith.plan("dlrm-v2", "h100:8", planner="size_greedy").plan)
     assert found.schedule.bytes[:, KINDS.index("dense layers"), 0].min() == dense.fixed > 0

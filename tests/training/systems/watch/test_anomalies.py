@@ -73,7 +73,9 @@ def alarms(folder: Path) -> list[tuple[int, str, str]]:
 
 def test_faults_are_named_at_the_same_step_on_ranks_and_after_a_restart(tmp_path: Path) -> None:
     one = a_run(tmp_path / "one", checkpoint=Checkpointing(every=267))
-    train(one)
+    brought = train(one)["brought"]["watch"]
+    assert brought.startswith("watch: 8 alarms: 2 of missing_values, 2 of dense_mean, 1 of constant_feature, ")
+    assert brought.endswith("; the last one at step 328")
     found = alarms(tmp_path / "one")
     lines = [json.loads(line) for line in (tmp_path / "one/log.jsonl").read_text().splitlines()]
     told = [(each["step"], each["kind"], each["of"]) for each in lines if each["event"] == "alarm"]

@@ -17,6 +17,7 @@ import torch.distributed as dist
 from recsmith.adapters.rank_0 import from_rank_0
 from recsmith.errors import RecSmithError
 from recsmith.files import Raw, decode, encode
+from recsmith.jobs.log_lines import BROUGHT
 from recsmith.plans import Plan, save_plan
 from recsmith.scoring.predictions import Window
 from recsmith.scoring.scores import Scores
@@ -56,6 +57,7 @@ from recsmith.training.systems.arrays.members import (
 from recsmith.training.systems.arrays.model import Member, UnshardedArray, unsharded_array, weighed
 from recsmith.training.systems.arrays.sharding import member_plan, shard_array
 from recsmith.training.watchers import Watchers
+from recsmith.units import counted
 
 DIVERGED = (
     "its loss is not finite after step {step:,}, so it ends here, and its checkpoints are from before it; the other "
@@ -67,11 +69,14 @@ DIVERGED = (
 class ArrayModels(TrainedModels):
     """The members of an array on this rank, which the steps of one job train together.
 
-    job: of the array. members: each as a job of its own, by name. ended: why those that diverged have ended.
+    job: of the array. members: each as a job of its own, by name. ended: why those that diverged have ended. told:
+    times the models a second that were predicted.
     """
 
-    def __init__(self, job: TrainingJob, members: Mapping[str, TrainingJob], ended: dict[str, EndedMember]) -> None:
-        self.job, self.members, self.ended = job, members, ended
+    def __init__(
+        self, job: TrainingJob, members: Mapping[str, TrainingJob], ended: dict[str, EndedMember], told: float
+    ) -> None:
+        self.job, self.members, self.ended, self.told = job, members, ended, told
         device = job.sharded.device
         self._windows = {
             name: Window(device, scored_labels(each.run, each.source.schema)) for name, each in members.items()
@@ -173,7 +178,17 @@ class ArrayModels(TrainedModels):
         for name, member in self.alive.items():
             member.progress.sent_bytes = progress.sent_bytes
             results[name] = finish(member, ended=ended, test=test.get(name))
-        return _of_all({name: results[name] for name in members_of(run)}, complete=True)
+        brought = self._brought()
+        self.job.log.write(BROUGHT, {"step": progress.step, "said": brought})
+        return {**_of_all({name: results[name] for name in members_of(run)}, complete=True), "brought": brought}
+
+    def _brought(self) -> dict[str, str]:
+        """How many samples a second all members trained on."""
+        seconds, alive = self.job.progress.step_s, len(self.alive)
+        samples = alive * dist.get_world_size() * self.job.batch_size
+        found = "" if seconds is None else f", {samples / seconds:,.0f} samples a second of all"
+        told = f"{self.told:.2f} times the models a second of members in turn were told"
+        return {"array": f"array: {counted(alive, 'member')} trained together{found}; {told}"}
 
 
 def train_array(
@@ -190,7 +205,7 @@ def train_array(
     if not gain.together:
         return _in_turn(run, train_one)
     with owning(Path(run.output)), ExitStack() as closed:
-        models, batches = _prepared(run, source, agreement)
+        models, batches = _prepared(run, source, agreement, gain.value)
         for member in models.members.values():
             closed.enter_context(closing(member.log))
         return train(models, batches, Watchers(()), ending)
@@ -217,8 +232,10 @@ def _of_all(results: dict[str, Raw], complete: bool) -> Raw:
     return {"step": max(steps, default=0), "complete": complete, "members": results}
 
 
-def _prepared(run: Run, source: BatchSource, agreement: Agreement) -> tuple[ArrayModels, Generator[TrainingBatch]]:
-    """The array's members, fresh or from the newest step that every member has a checkpoint of."""
+def _prepared(
+    run: Run, source: BatchSource, agreement: Agreement, told: float
+) -> tuple[ArrayModels, Generator[TrainingBatch]]:
+    """The array's members, fresh or from the newest step that every member has a checkpoint of. told: of their gain."""
     output = Path(run.output)
     ended = decode(EndedMembers, from_rank_0(lambda: encode(read_ended(output, run))), FILE).ended
     array = unsharded_array(run, source, without=list(ended))
@@ -258,7 +275,7 @@ def _prepared(run: Run, source: BatchSource, agreement: Agreement) -> tuple[Arra
     first = members[0]
     whole = replace(first, run=run, plan=plan, sharded=sharded, log=log, progress=replace(first.progress, scores=None))
     named = {member.name: job for member, job in zip(array.members, members, strict=True)}
-    return ArrayModels(whole, named, ended), batches
+    return ArrayModels(whole, named, ended, told), batches
 
 
 def _member_job(

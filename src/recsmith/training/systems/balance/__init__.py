@@ -5,7 +5,7 @@ equally many samples, and the samples of a step stay the same, so losses are tho
 by what work, and whether that pays; recsmith.data.dealing deals.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from recsmith.analyses.advice import Switch
@@ -62,6 +62,14 @@ class Balance(System):
         from recsmith.training.systems.balance.deciding import decided
 
         return decided(made, self.key)
+
+    def brought(self, job: Any) -> Mapping[str, str]:
+        """What the busiest rank had to do."""
+        own = job.progress.own_s
+        if job.run.data.balance is None or not own:
+            return {}
+        most = max(own) * len(own) / sum(own)
+        return {self.key: f"balance: the busiest of {len(own)} ranks took {most:.2f} times the mean of its own work"}
 
     def switches(self, run: Any) -> Sequence[Switch]:
         """Models of histories."""

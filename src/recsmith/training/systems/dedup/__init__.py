@@ -3,7 +3,7 @@
 groups.py says which features and whether that pays, parts.py what does not go with it; tables.py is the torch module.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -47,6 +47,15 @@ class DedupSystem(System):
             quality="exact", page="datasets.md",
         )  # fmt: skip
         return (made,) if run.data.deduplicate == "off" else ()
+
+    def brought(self, job: Any) -> Mapping[str, str]:
+        """Which share of the bags was looked up."""
+        if job.run.data.deduplicate == "off" or not job.features.repeats:
+            return {}
+        from recsmith.training.systems.dedup.tables import brought_line
+
+        said = brought_line(job.sharded.model, job.features.repeats)
+        return {} if said is None else {self.key: said}
 
     def scored_run(self, run: Any, card: Any, folder: Any) -> Any:
         """Tables give the same for all bags."""

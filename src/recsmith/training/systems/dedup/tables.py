@@ -183,6 +183,7 @@ class DeduplicatedTables(nn.Module, TableModule):
         self.collected = [*rest, *(config for part in parts for config in part)]
         self.plain = plain(rest, device, is_weighted) if rest else None
         self.distinct = nn.ModuleList(plain(part, device, is_weighted) for part in parts)
+        self.looked_up, self.bags = 0, 0  # bags of deduplicated features in training so far: distinct ones, and all
 
     def embedding_bag_configs(self) -> list[EmbeddingBagConfig]:
         """TorchRec's configs of all tables, in the model's order."""
@@ -193,6 +194,9 @@ class DeduplicatedTables(nn.Module, TableModule):
         found = {} if self.plain is None else self.plain(features.plain).to_dict()
         for collection, part in zip(self.distinct, equally_long(features.parts), strict=True):
             pooled = collection(part.distinct).to_dict()
+            if self.training:
+                self.looked_up += part.distinct.stride() * len(part.inverse)
+                self.bags += part.inverse.numel()
             found |= {
                 name: pooled[name].index_select(0, part.inverse[i]) for i, name in enumerate(part.distinct.keys())
             }
@@ -230,6 +234,18 @@ def equally_long(parts: Sequence[InverseKeyedJaggedTensor]) -> list[InverseKeyed
     if dist.is_initialized() and dist.get_world_size() > 1:
         dist.all_reduce(rows, dist.ReduceOp.MAX)
     return [part.padded(most) for part, most in zip(parts, rows.tolist(), strict=True)]
+
+
+def brought_line(model: nn.Module, factors: Mapping[str, tuple[float, float]]) -> str | None:
+    """Which share of the bags of all ranks was looked up, beside what was told; None where nothing was counted."""
+    found = [each for each in model.modules() if isinstance(each, DeduplicatedTables)]
+    counts = torch.tensor([[each.looked_up, each.bags] for each in found] or [[0, 0]]).sum(dim=0)
+    dist.all_reduce(counts)
+    looked_up, bags = counts.tolist()
+    if not bags:
+        return None
+    told = sum(1 / samples for samples, _ in factors.values()) / len(factors)
+    return f"deduplicate: {looked_up / bags:.0%} of the bags of {len(factors)} features were looked up; {told:.0%} told"
 
 
 def _as_bags(feature: object) -> JaggedIds:

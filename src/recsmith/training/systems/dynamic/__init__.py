@@ -110,6 +110,10 @@ class DynamicIds(System):
         """Ids, lookups that found a row, and rows that changed hands since the line before."""
         return job.attached[self.key].line(job) if job.run.model.dynamic else ({}, "")
 
+    def brought(self, job: Any) -> Mapping[str, str]:
+        """Lookups that found a row, and rows that changed hands, in the whole job."""
+        return {self.key: job.attached[self.key].brought_line(job)} if job.run.model.dynamic else {}
+
     def check_goes_on(self, before: Any, run: Any) -> None:
         """Refuse ids that have rows by another rule."""
         from recsmith.training.systems.dynamic.going_on import check_same_rules

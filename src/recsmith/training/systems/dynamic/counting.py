@@ -15,6 +15,7 @@ class CountedIds:
 
     def __init__(self, seed: int) -> None:
         self.seed = seed
+        self.lookups, self.served, self.evicted = 0, 0, 0  # of all ranks, up to the last line of the log
         self._behind: int | None = None  # steps of trainings before, of which rows know when their ids were seen
 
     def begin(self, steps: int | None, kept: Raw | None) -> None:
@@ -46,6 +47,7 @@ class CountedIds:
         for maps in found:
             maps.lookups, maps.served, maps.evicted = 0, 0, 0
         lookups, served, *ids = sums.tolist()
+        self.lookups, self.served, self.evicted = self.lookups + lookups, self.served + served, self.evicted + evicted
         rows, share = sum(table.rows - 1 for _, table in tables), served / max(lookups, 1)
         full = [f"'{name}'" for (name, table), count in zip(tables, ids, strict=True)
                 if table.dynamic.evict == "none" and count == table.rows - 1]  # fmt: skip
@@ -54,6 +56,14 @@ class CountedIds:
         return (
             facts,
             f"{sum(ids):,} ids in {rows:,} rows, {share:.1%} of lookups served, {evicted:,} rows given anew{told}",
+        )
+
+    def brought_line(self, job: Any) -> str:
+        """The share of all lookups that found a row, ids that have one, and rows that were given anew."""
+        facts, _ = self.line(job)
+        return (
+            f"dynamic: {self.served / max(self.lookups, 1):.1%} of lookups found a row of their own; "
+            f"{facts['dynamic_ids']:,} ids have one of {facts['dynamic_rows']:,}, and {self.evicted:,} were given anew"
         )
 
     def dynamic_tables(self, job: Any) -> dict[str, Dynamic]:

@@ -3,7 +3,7 @@
 Kalamkar et al. (2020, arXiv 2005.04680). rows.py keeps tables so, dense.py dense layers; bfloat16.py rounds.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +11,7 @@ from recsmith._compiled import compiled
 from recsmith._components import parsed, register
 from recsmith.analyses.advice import Switch
 from recsmith.plans import Plan
-from recsmith.prediction.job_step import lookups_s
+from recsmith.prediction.job_step import OPTIMIZER_S, lookups_s
 from recsmith.problems import TableRule
 from recsmith.training.seams.system import NO_COPIES, ROWS, RunFacts, System, SystemTold
 from recsmith.units import format_size, format_time
@@ -25,7 +25,6 @@ register(ROWS, "split", "recsmith.training.systems.halves.rows:SplitRows")
 # in fp32.
 SPLIT_LOOKUPS, HALVES_UPDATES = 2.0, 4.0
 SPLIT_UNCOMPILED = 7.0  # of lookups, where the package was built without a C compiler
-SPLIT_BLOCK, SPLIT_COPIES = 2**20, 32  # numbers of a table that are split at once, and bytes for each meanwhile
 COMPILED = "training.systems.halves._halved_rows"
 IN_HALVES = ("split", "master")  # optimizers whose layers are bf16
 
@@ -67,11 +66,6 @@ class Halves(System):
         )  # fmt: skip
         return (made,) if run.rows == "device" else ()
 
-    def more_bytes(self, run: Any, plan: Plan) -> int:
-        """What halves are made of, a block at a time."""
-        largest = max(table.num_embeddings * table.embedding_dim for table in plan.workload.tables)
-        return SPLIT_COPIES * min(SPLIT_BLOCK, largest) if _rows(run) else 0
-
     def bytes_of_number(self, run: Any) -> int | None:
         """Of a weight of dense layers."""
         return 2 if _layers(run) else None
@@ -87,6 +81,24 @@ class Halves(System):
             *([SystemTold(key="optimizers.dense", on=True, said=_said_of_layers(run, told.step, told.numbers))]
               if _layers(run) else []),
         )  # fmt: skip
+
+    def brought(self, job: Any) -> Mapping[str, str]:
+        """How many bytes lookups read, and how long updates of dense layers took."""
+        rows = {"rows": _brought_of_rows(job)} if _rows(job.run) else {}
+        return {**rows, **self._brought_of_layers(job)}
+
+    def _brought_of_layers(self, job: Any) -> Mapping[str, str]:
+        from recsmith.training.optimizers.dense import inner_optimizer
+
+        optimizer = inner_optimizer(job.sharded.optimizer, "took") if _layers(job.run) else None
+        if optimizer is None or not optimizer.took.times:
+            return {}
+        numbers = sum(each.numel() for group in optimizer.param_groups for each in group["params"])
+        key = "optimizers.dense"
+        return {
+            key: f"{key}: {job.run.optimizers.dense.name}: products read {format_size(2 * numbers)} of bf16; an update "
+            f"took {format_time(optimizer.took.mean_s)}, {format_time(HALVES_UPDATES * OPTIMIZER_S * numbers)} told"
+        }
 
 
 def lookups_factor() -> float:
@@ -109,6 +121,17 @@ def _said_of_rows(plan: Plan, step: Any) -> str:
         f"rows: split: lookups read {format_size(weights // 2)} of bf16, and halves keep {format_size(weights)} in "
         f"memory, as fp32 does{time if step is None else f'{time}, {format_time(step.embeddings_s)} of a step'}"
     )
+
+
+def _brought_of_rows(job: Any) -> str:
+    """How many bytes lookups of all ranks read in a step. Called on every rank."""
+    from torch.distributed import ReduceOp
+
+    from recsmith.training.job.job import over_ranks
+
+    steps = max(job.progress.step - job.progress.begun, 1)
+    read = over_ranks(sum(each.read_bytes for each in job.sharded.rows.tables), ReduceOp.SUM) // steps
+    return f"rows: split: lookups read {format_size(read)} of bf16 in a step, half of what fp32 takes"
 
 
 def _said_of_layers(run: Any, step: Any, numbers: int) -> str:

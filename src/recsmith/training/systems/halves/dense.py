@@ -14,6 +14,7 @@ from torch import nn
 
 from recsmith.errors import UsageError
 from recsmith.training.optimizers.dense import dense_class
+from recsmith.training.step_clock import Stopwatch
 from recsmith.training.systems.halves import IN_HALVES
 from recsmith.training.systems.halves.bfloat16 import ROUNDINGS, join, split
 
@@ -44,11 +45,16 @@ class SplitOptimizer(torch.optim.Optimizer):
         self._steps = dense_class(optimizer)(inner, lr=lr, **arguments)
         for whole in self._whole.values():
             whole.data = whole.data.new_empty(0)  # between steps
+        self.took = Stopwatch()
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:
         """Join weights, take the optimizer's step in fp32, and round again."""
         del closure
+        with self.took:
+            self._step()
+
+    def _step(self) -> None:
         for group, inner in zip(cast(list[Any], self.param_groups), self._steps.param_groups, strict=True):
             inner["lr"] = group["lr"]
         moved = [each for each in self._whole if each.grad is not None]

@@ -45,7 +45,7 @@ from recsmith.training.systems.halves.pooling import (
     upper_rows,
 )
 
-BLOCK = 1 << 20  # weights that are split or joined at once: some megabytes
+BLOCK = 1 << 16  # weights that are split or joined at once: a megabyte and a half, before a step or behind it
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class SplitTables(SplitTableBatchedEmbeddingBagsCodegen):
         self._in_halves = False
         self._columns = torch.tensor([columns[table] for table in feature_table_map])
         self.compiled = kernels() is not None
-        self.read_bytes = 0  # of weights of all ids, by lookups so far
+        self.read_bytes = 0  # of weights of all ids, by lookups of training so far
 
     def split_embedding_weights(self) -> list[torch.Tensor]:
         """The tables in fp32, joined in place."""
@@ -121,9 +121,10 @@ class SplitTables(SplitTableBatchedEmbeddingBagsCodegen):
             raise UsageError("rows: split does not take features of other batch sizes (data.deduplicate); drop one")
         self._split()
         ends = offsets[:: (len(offsets) - 1) // len(self._features) or 1].diff().tolist()
-        self.read_bytes += sum(
-            self.halves[table].shape[1] * count for table, count in zip(self._features, ends, strict=False)
-        )
+        if torch.is_grad_enabled():
+            self.read_bytes += sum(
+                self.halves[table].shape[1] * count for table, count in zip(self._features, ends, strict=False)
+            )
         if per_sample_weights is not None and per_sample_weights.requires_grad:
             samples, tables = (len(offsets) - 1) // len(self._features), range(len(self.halves))
             return torch.cat(

@@ -5,7 +5,7 @@ choice, so that most steps are cheap and no capacity is lost. settings.py says w
 layers.py parks them and lets them return; cost.py says what it saves, and deciding.py whether that pays.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -58,6 +58,12 @@ class Narrow(System):
         from recsmith.training.systems.narrow.layers import narrowed_layers
 
         return None if run.model.narrow is None else narrowed_layers(model, run.model.narrow)
+
+    def brought(self, job: Any) -> Mapping[str, str]:
+        """What narrow steps took beside whole ones."""
+        layers = job.attached.get(self.kept)
+        said = None if layers is None else layers.brought_line()
+        return {} if said is None else {self.key: said}
 
 
 SYSTEM = Narrow()

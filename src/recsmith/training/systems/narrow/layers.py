@@ -6,7 +6,9 @@ narrowed one compute the same, checkpoints are those of the whole model, and a u
 U units of a layer, K of them kept; o outputs and i inputs of a layer
 """
 
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
+from statistics import median
 from typing import Any, cast
 
 import torch
@@ -15,9 +17,12 @@ from torch import nn
 
 from recsmith.errors import CorruptFile
 from recsmith.files import Raw, decode, encode
+from recsmith.training.step_clock import STEPS
 from recsmith.training.systems.narrow.settings import LEAST_UNITS, NarrowSettings, NarrowState, Units
 from recsmith.training.systems.narrow.units import units_of
+from recsmith.units import format_time
 
+KEPT = 1000  # steps of a kind, the newest, whose median is told
 SUM = "sum"  # Adagrad's, which no step makes smaller
 SQUARES = (SUM, "exp_avg_sq", "max_exp_avg_sq", "square_avg")  # by whose roots optimizers divide
 
@@ -77,6 +82,9 @@ class NarrowedLayers:
         self.settings, self.units, self.steps = settings, units, 0
         self.layers = {name: _replaced(model, name) for name in _names(units)}
         self.kept: list[torch.Tensor] | None = None
+        self.took = {narrow: deque[float](maxlen=KEPT) for narrow in (True, False)}  # seconds of the newest steps
+        self.counts = Counter[bool]()  # of narrow and of whole steps
+        self._last: float | None = None  # when the newest step began
 
     def begin(self, steps: int | None, kept: Raw | None) -> None:
         """Begin a job of so many steps, or go on where a checkpoint says that it was.
@@ -106,6 +114,7 @@ class NarrowedLayers:
     def before_step(self, job: Any) -> None:
         """Narrow, or be whole again, where a phase of a TrainingJob begins; and say so."""
         step = job.progress.step
+        self._note(STEPS.now())
         done = self.before(step, job.sharded)
         if done is not None:
             job.log.write("narrow", {"step": step, "narrow": self.kept is not None})
@@ -129,6 +138,25 @@ class NarrowedLayers:
         last = f"up to step {phase.end:,}" if step < phase.end else "for good"
         sizes = ", ".join(f"{self.settings.kept(each.width)} of {each.width}" for each in self.units)
         return f"narrow: {sizes} units train {last}" if phase.narrow else f"narrow: all units train {last}"
+
+    def _note(self, now: float) -> None:
+        """A step begins: the one before is over."""
+        if self._last is not None:
+            narrow = self.kept is not None
+            self.took[narrow].append(now - self._last)
+            self.counts[narrow] += 1
+        self._last = now
+
+    def brought_line(self) -> str | None:
+        """What narrow steps took beside whole ones; None where one kind had no step."""
+        if len(self.counts) < 2:
+            return None
+        usual, before = median(self.took[True]), median(self.took[False])
+        share = self.counts[True] / self.counts.total()
+        return (
+            f"narrow: {share:.0%} of the steps were narrow and took {format_time(usual)}, the others "
+            f"{format_time(before)}: {share * (1 - usual / before):.0%} of a mean step is saved"
+        )
 
     def _chosen(self) -> list[torch.Tensor]:
         """The units of largest importance: the product of the norms of weights that lead to them and from them."""

@@ -5,7 +5,7 @@ without torch. hosting.py starts servers (server.py) and trainers (trainer.py, s
 over one of three backends (on_sockets.py, on_rpc.py, on_ray.py) that carry calls (calls.py, frames.py).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -95,6 +95,15 @@ class Remote(System):
         served = getattr(job.sharded.rows, "server_s", None)
         cost = remote_cost(job.plan, job.batch_size, ranks).seconds if served is None else served
         return {"servers_s": cost, "served": served is not None}
+
+    def brought(self, job: Any) -> Mapping[str, str]:
+        """What a step pulled, and how long it waited for servers."""
+        client = getattr(job.sharded.rows, "client", None)
+        if client is None or not client.counts.steps:
+            return {}
+        from recsmith.training.systems.remote.planning import brought_line
+
+        return {self.key: brought_line(job.run, job.plan, client.counts, client.trainers)}
 
     def at_the_end(self, job: Any, times: Raw) -> str | None:
         """What servers would bring where one rank is slow."""

@@ -9,10 +9,11 @@ from recsmith.files import Raw
 from recsmith.jobs.machine import is_loopback
 from recsmith.plans import Plan
 from recsmith.prediction.job_step import JobStep
-from recsmith.prediction.servers import remote_lines, slow_trainer_of
+from recsmith.prediction.servers import remote_cost, remote_lines, slow_trainer_of
 from recsmith.training.results.watched import slow_trainer_of_run
 from recsmith.training.run import Run
 from recsmith.training.systems.remote.parts import remote_refusal
+from recsmith.units import format_size, format_time
 
 PLACE = "remote.json"  # in the folder of a run, while its servers are there
 
@@ -31,6 +32,18 @@ def server_lines(run: Run, plan: Plan, trainers: int, step: JobStep | None) -> l
     backend = run.remote.backend
     lines = remote_lines(plan, batch, trainers, embeddings_s=embeddings, step_s=whole, backend=backend)
     return [*listening_line(run), *lines, *([] if stale else shares_line(run, trainers)), *told]
+
+
+def brought_line(run: Run, plan: Plan, counts: Any, trainers: int) -> str:
+    """What a step of this trainer moved, and how long it waited for servers. counts: RemoteCounts of it."""
+    assert run.remote is not None
+    cost = remote_cost(plan, run.data.local_batch_size(trainers), trainers, backend=run.remote.backend)
+    return (
+        f"remote: a step pulled {counts.rows / counts.steps:,.0f} rows, sent "
+        f"{format_size(round(counts.sent_bytes / counts.steps))}, received "
+        f"{format_size(round(counts.received_bytes / counts.steps))}, and waited "
+        f"{format_time(counts.server_s / counts.steps)} for servers; {format_time(cost.seconds)} were told"
+    )
 
 
 def instead_of_waiting(run: Run, times: Raw) -> str | None:

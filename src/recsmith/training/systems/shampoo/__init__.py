@@ -75,6 +75,19 @@ class Shampoo(System):
         step = made.step and replace(made.step, optimizer_s=made.step.optimizer_s + added)
         return replace(made, run=_with(run, decided), step=step).telling(self.key, decided.name == SHAMPOO, told)
 
+    def brought(self, job: Any) -> Mapping[str, str]:
+        """How long a step of the optimizer took."""
+        from recsmith.training.optimizers.dense import inner_optimizer
+        from recsmith.training.systems.shampoo.cost import SHAMPOO, brought_line
+
+        optimizer = (
+            inner_optimizer(job.sharded.optimizer, "blocks") if job.run.optimizers.dense.name == SHAMPOO else None
+        )
+        if optimizer is None or not optimizer.took.times:
+            return {}
+        shapes = [tuple(each.shape) for group in optimizer.param_groups for each in group["params"]]
+        return {self.key: brought_line(optimizer.settings, shapes, job.plan.cluster, optimizer.took.mean_s)}
+
 
 def _with(run: Any, dense: Any) -> Any:
     return replace(run, optimizers=replace(run.optimizers, dense=dense))

@@ -96,6 +96,13 @@ def cost_line(cost: OptimizerCost) -> str:
     )
 
 
+def brought_line(settings: ShampooSettings, shapes: Shapes, cluster: Cluster, step_s: float) -> str:
+    """How long its steps took, beside what was told of them. step_s: of this rank's, in the mean."""
+    cost = shampoo_cost(settings, shapes, cluster, step_s)
+    told = "" if cost.seconds is None else f"; {format_time(cost.seconds)} were told beside {settings.grafting}"
+    return f"shampoo: its update took {format_time(step_s)} of a step{told}"
+
+
 def predicted_line(shapes: Shapes, cluster: Cluster, step_s: float) -> str:
     """What is said of Shampoo, as it is by default, beside a predicted step without it."""
     return cost_line(shampoo_cost(ShampooSettings(), shapes, cluster, step_s))

@@ -17,6 +17,7 @@ import torch
 import torch.distributed as dist
 
 from recsmith.errors import UsageError
+from recsmith.training.step_clock import Stopwatch
 from recsmith.training.systems.shampoo.blocks import ADAM, Block, ShampooSettings, blocks_of, owners
 
 
@@ -46,11 +47,16 @@ class ShampooOptimizer(torch.optim.Optimizer):
         many = dist.is_available() and dist.is_initialized()
         self._rank, self._ranks = (dist.get_rank(), dist.get_world_size()) if many else (0, 1)
         self._owners = owners(self.blocks, self._ranks, self.settings)
+        self.took = Stopwatch()
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:
         """Compute the directions of the blocks of this rank, gather those of the others, and move."""
         del closure
+        with self.took:
+            self._step()
+
+    def _step(self) -> None:
         found = {number: self._direction(self.blocks[number]) for number in self._owned(self._rank)}
         rates = {id(each): group["lr"] for group in cast(list[Any], self.param_groups) for each in group["params"]}
         for number, direction in self._gathered(found):

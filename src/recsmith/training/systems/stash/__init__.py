@@ -4,7 +4,7 @@ resting.py writes memory to a file and gives its pages back, rows.py is the stor
 bytes.py how much of each rank rests.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -74,6 +74,14 @@ class Stashed(System):
         from recsmith.training.systems.stash.bytes import stashed_line
 
         return (SystemTold(key=self.key, on=True, said=stashed_line(run, told.plan, told.step)),)
+
+    def brought(self, job: Any) -> Mapping[str, str]:
+        """How much rested, and how long copies took."""
+        if not is_stashed(job.run):
+            return {}
+        from recsmith.training.systems.stash.bytes import brought_line
+
+        return {self.key: brought_line(job.run, job.plan, job.sharded.rows.resting)}
 
     def attached(self, run: Any, model: Any) -> Any:
         """What a batch without a gradient for a table has left away comes back before the next step."""

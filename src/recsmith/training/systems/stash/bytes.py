@@ -1,5 +1,6 @@
 """How much of each rank rests, how long that takes, and whether a run needs it; without torch."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +15,7 @@ from recsmith.plans import Plan
 from recsmith.problems import footprint_of, problem_holding, problem_of
 from recsmith.problems.stashing import restable_bytes
 from recsmith.training.seams.system import OpenRun
+from recsmith.training.systems.stash.resting import RestingMemory
 from recsmith.units import counted, format_size, format_time
 
 # Bytes a second around the system's cache, of the disk of one machine alone (dd with direct I/O, 512 MiB, three times).
@@ -59,6 +61,16 @@ def stashed_line(run: Any, plan: Plan, step: Any) -> str:
     return (
         f"rows: stashed: {format_size(int(rests.max()))} of the rank with most rest in a file of folder '{folder}' "
         f"from lookup to update, where activations have their memory{time}"
+    )
+
+
+def brought_line(run: Any, plan: Plan, resting: Sequence[RestingMemory]) -> str:
+    """How much of this rank rested in a step, and how long copies took, beside what was told of the fullest."""
+    size, copies = sum(each.bytes for each in resting), sum(each.written.mean_s + each.read.mean_s for each in resting)
+    return (
+        f"rows: stashed: {format_size(size)} of this rank rested while dense layers worked; copies took "
+        f"{format_time(copies)} of a step; {format_size(int(resting_bytes(run, plan).max()))} of the fullest rank and "
+        f"{format_time(copies_s(run, plan))} were told"
     )
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from recsmith._process import give_back_freed
 from recsmith.errors import UsageError
+from recsmith.training.step_clock import Stopwatch
 from recsmith.units import format_size
 
 PAGE = mmap.PAGESIZE
@@ -34,6 +35,7 @@ class RestingMemory:
         self._begins = [sum(size for _, size in self._spans[:i]) for i in range(len(self._spans))]
         self.bytes = sum(size for _, size in self._spans)
         self._direct = True
+        self.written, self.read = Stopwatch(), Stopwatch()
         self._file = self._opened(folder)
         self.away = False
 
@@ -45,6 +47,10 @@ class RestingMemory:
         if self.away or not self.bytes:
             return
         self.away = True
+        with self.written:
+            self._write()
+
+    def _write(self) -> None:
         for (address, size), begin in zip(self._spans, self._begins, strict=True):
             for first in range(0, size, CHUNK):
                 part = min(CHUNK, size - first)
@@ -60,12 +66,16 @@ class RestingMemory:
         if not self.away:
             return
         give_back_freed()
+        with self.read:
+            self._read()
+        self.away = False
+        self._forget()
+
+    def _read(self) -> None:
         for (address, size), begin in zip(self._spans, self._begins, strict=True):
             for first in range(0, size, CHUNK):
                 part = min(CHUNK, size - first)
                 _whole(os.preadv(self._file, [_view(address + first, part)], begin + first), part, "read")
-        self.away = False
-        self._forget()
 
     def _forget(self) -> None:
         """Have the system drop what it has cached of the file."""

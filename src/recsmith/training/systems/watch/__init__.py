@@ -4,7 +4,7 @@ settings.py is what a run says; looking.py what a rank sees of its step, anomali
 another plan pays; alarm_log.py reads what was told. Sketches of ids are files of streaming/sketch_files.py.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from recsmith._components import register
@@ -38,6 +38,14 @@ class Watch(System):
     def watchers(self, run: Any) -> Sequence[Any]:
         """The watcher that it stands for."""
         return watcher_spec(run.watch)
+
+    def brought(self, job: Any) -> Mapping[str, str]:
+        """How many alarms it told, and which."""
+        if watch_settings(job.run.watch) is None or job.log.rank:
+            return {}
+        from recsmith.training.systems.watch.alarm_log import told_line
+
+        return {self.key: told_line(job.output)}
 
     def notes(self, run: Any, source: Any, steps: int | None) -> Sequence[str]:
         """From when on something could be told."""

@@ -3,6 +3,7 @@
 Imports no torch.
 """
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from recsmith.streaming.series import AlarmingSeries, is_judged
 from recsmith.training.results.watched import RunAlarm, WatchedRun, slow_trainer_of_run
 from recsmith.training.run import load_run
 from recsmith.training.systems.watch.settings import NONE
+from recsmith.units import counted
 
 RUN = "run.json"
 
@@ -51,6 +53,16 @@ def read_watched(folder: str, until: int | None = None) -> WatchedRun:
         ended=(Path(folder) / "model" / "card.json").is_file() and until is None, signals=numbers,
         alarms=tuple(sorted(alarms, key=lambda alarm: alarm.step)), slow=None if slow is None else str(slow),
     )  # fmt: skip
+
+
+def told_line(folder: Path) -> str:
+    """What the watch of a run has told so far, in a sentence."""
+    told = logged(folder / LOG, ALARM) if (folder / LOG).exists() else []
+    if not told:
+        return "watch: no alarm"
+    kinds = Counter(str(each["kind"]) for each in told)
+    named = ", ".join(f"{count} of {kind}" for kind, count in kinds.most_common())
+    return f"watch: {counted(len(told), 'alarm')}: {named}; the last one at step {told[-1]['step']:,}"
 
 
 def _was_watched(folder: Path) -> bool:
