@@ -1,6 +1,7 @@
 """Signals of a job by its sums: each fault is named once, clean looks say nothing, state goes on; hot sets."""
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -14,12 +15,13 @@ pytest.importorskip("river")
 from recsmith._random import mixed, unmixed
 from recsmith.errors import CorruptFile
 from recsmith.streaming.causes import Causes
-from recsmith.streaming.column_levels import ColumnLevels
+from recsmith.streaming.column_levels import LEVELS, ColumnLevels
 from recsmith.streaming.frequent_ids import FrequentIds
 from recsmith.streaming.hot_sets import HotSet, added_up, packed, unpacked
-from recsmith.streaming.job_signals import SIGNALS, JobSignals
+from recsmith.streaming.job_signals import CAUSES, SIGNALS, JobSignals
 from recsmith.streaming.job_sums import JobLayout, JobSums
 from recsmith.streaming.levels import Levels
+from recsmith.streaming.likely_causes import with_cause
 
 LAYOUT = JobLayout(("f", "g"), ("d",), 3, ((1.0, 0.0, 0.0), (0.0, 0.5, 0.5)), ("click",))
 SAMPLES = 512
@@ -96,6 +98,7 @@ def test_a_fault_is_named_once_within_100_steps(kind: str) -> None:
     found = [finding for finding in run(signals, 12, change, seed=1, first=480) if finding.kind not in SIGNALS]
     assert [finding.kind for finding in found] == [kind]
     assert said in found[0].because
+    assert re.search(r": .*; look at \S", found[0].because)  # what it may mean, and where to look
     assert found[0].step < 480 + 96
 
 
@@ -104,9 +107,20 @@ def test_what_no_cause_explains_is_told_by_its_signal() -> None:
     assert run(signals, 60) == []
     found = run(signals, 10, lambda parts: parts.update(gradient=9.0), seed=1)
     assert [finding.kind for finding in found] == ["gradient_norm"]
-    assert "is 9, and was 1 before" in found[0].because
+    assert "is 9, and was 1 before: values of a column may be far off" in found[0].because
     calm = JobSignals(LAYOUT, kinds=("loss",))
     assert run(calm, 60) + run(calm, 10, FAULTS["flipped_labels"][0], seed=1)[1:] == []
+
+
+def test_every_kind_says_what_it_may_mean_and_where_to_look() -> None:
+    for kind in (*SIGNALS, *CAUSES):
+        if kind in LEVELS:
+            continue  # which say it themselves
+        for up in (True, False):
+            said = with_cause("told", kind, up=up)
+            assert said.startswith("told: ")
+            assert "look " in said
+    assert with_cause("it is 2", "calibration", up=False) != with_cause("it is 2", "calibration")
 
 
 def test_signals_that_go_on_from_their_state_say_the_same() -> None:
@@ -215,7 +229,7 @@ def test_bags_without_ids_and_lost_labels_are_told_at_any_rate() -> None:
     assert set(said) == {("missing_values", "f"), ("label_rate", "click")}
     assert said["label_rate", "click"].startswith("label 'click' is 0 on average since step ")
     assert said["missing_values", "f"].startswith("50% of the samples have no id of feature 'f' since step ")
-    assert said["missing_values", "f"].endswith(", and 0% had none before: look at what fills it")
+    assert said["missing_values", "f"].endswith(": a part of its source may be gone; look at what fills it")
 
     few = Levels(["rate"])
     chance = np.random.default_rng(0)

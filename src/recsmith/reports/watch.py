@@ -7,7 +7,8 @@ from rich.console import Group, RenderableType
 
 from recsmith.files import Raw, encode
 from recsmith.reports.layout import grid, line
-from recsmith.streaming.csv_series import NamedSeries
+from recsmith.streaming.alarm_shapes import AlarmShape, shape_of
+from recsmith.streaming.csv_series import UNJUDGED, NamedSeries, SeriesFile
 from recsmith.streaming.series import Alarm
 from recsmith.streaming.sketches import IdSketch
 from recsmith.training.results.watched import WatchedRun
@@ -78,36 +79,75 @@ def ids_raw(step: int, now: Sketches, before: Sketches) -> Raw:
     return {"schema": SCHEMA, "step": step, "ids": _ids(now, before)}
 
 
-def series_report(found: Found) -> RenderableType:
-    """The alarms of each series."""
-    parts: list[RenderableType] = []
+def series_report(file: SeriesFile, found: Found, learned: str) -> RenderableType:
+    """The alarms of each series of a file. learned: what is said of the detector."""
+    where = "lines of the file tell" if file.place is None else f"column '{file.place}' tells"
+    parts: list[RenderableType] = [
+        line("file", f"{file.source}: {counted(file.rows, 'row')}; {where} where they are"), line("judged", learned)
+    ]  # fmt: skip
+    if file.left_out:
+        out = "; ".join(f"'{name}' {why}" for name, why in file.left_out.items())
+        able = set(file.left_out.values()) - set(UNJUDGED)
+        parts.append(line("left out", out + ("; --column NAME judges one all the same" if able else "")))
+    if file.disorder is not None:
+        parts.append(line("order", file.disorder))
+    made = grid(
+        left=("series", "line" if file.place is None else file.place, "what it looks like"),
+        right=("value", "usual", "score"),
+    )
     for series, alarms in found:
-        missing = f", {series.missing:,} empty cells left out" if series.missing else ""
-        count = f"{counted(len(series.values), 'value')}{missing}"
-        if isinstance(alarms, str):
-            parts.append(line(series.name, f"{count}: {alarms}"))
-            continue
-        parts.append(line(series.name, f"{count}: {counted(len(alarms), 'alarm')}"))
-        made = grid(left=("at",), right=("value", "score"))
-        for alarm in alarms:
-            made.add_row(series.labels[alarm.at], f"{alarm.value:.6g}", f"{alarm.score:.3g}")
-        if alarms:
-            parts.append(made)
-    return Group(*parts)
+        told = alarms if isinstance(alarms, str) else counted(len(alarms), "alarm") if alarms else "no alarm"
+        parts.append(line("series", f"{series.name}: {counted(len(series.values), 'value')}{_without(series)}, {told}"))
+        for alarm in () if isinstance(alarms, str) else alarms:
+            shape = shape_of(series.values, alarm.at)
+            made.add_row(series.name, series.labels[alarm.at], shape_text(shape, series, alarm),
+                         f"{alarm.value:.6g}", f"{shape.usual:.6g}", f"{alarm.score:.1f}")  # fmt: skip
+    return Group(*parts, made) if made.row_count else Group(*parts)
 
 
-def series_raw(found: Found) -> Raw:
+def _without(series: NamedSeries) -> str:
+    """What is said of cells without a value."""
+    if not series.missing:
+        return ""
+    first = series.first_missing
+    named = "" if first is None else f", the first {first[1]!r:.40} in line {first[0]:,}"
+    return f" ({counted(series.missing, 'cell')} without a value left out{named})"
+
+
+def shape_text(shape: AlarmShape, series: NamedSeries, alarm: Alarm) -> str:
+    """What an alarm looks like, in words."""
+    off, way = abs(alarm.value - shape.usual), "up" if alarm.value > shape.usual else "down"
+    far = f", {off / shape.deviation:.1f} deviations" if shape.deviation else ""
+    since, about = ("" if shape.since == alarm.at else f" {when} {series.labels[shape.since]}"
+                    for when in ("since", "since about"))  # fmt: skip
+    return {
+        "spike": f"a spike {way} by {off:.4g}{far}",
+        "late": f"{way} by {off:.4g}{far}, among the newest values: too early to say whether it stays",
+        "level": f"the level moved from {shape.usual:.4g} to {shape.now:.4g}{about}",
+        "frozen": f"stands still: the same value {shape.now:,.0f} times{since}",
+        "spread": f"values vary by {shape.now:.3g}, and by {shape.deviation:.3g} before",
+        "together": "level, steps and spread together are unlike those before",
+    }[shape.kind]
+
+
+def series_raw(file: SeriesFile, found: Found) -> Raw:
     """The same as plain data."""
     return {
-        "schema": SCHEMA,
+        "schema": SCHEMA, "place": file.place, "left_out": dict(file.left_out), "disorder": file.disorder,
         "series": [
             {
                 "name": series.name, "values": len(series.values), "missing": series.missing,
                 "note": alarms if isinstance(alarms, str) else None,
-                "alarms": [] if isinstance(alarms, str) else [
-                    {"at": series.labels[each.at], "value": each.value, "score": each.score} for each in alarms
-                ],
+                "alarms": [] if isinstance(alarms, str) else [_alarm_raw(series, each) for each in alarms],
             }
             for series, alarms in found
         ],
+    }  # fmt: skip
+
+
+def _alarm_raw(series: NamedSeries, alarm: Alarm) -> Raw:
+    shape = shape_of(series.values, alarm.at)
+    return {
+        "at": series.labels[alarm.at], "value": alarm.value, "score": alarm.score, "kind": shape.kind,
+        "since": series.labels[shape.since], "usual": shape.usual, "because": shape_text(shape, series, alarm),
     }  # fmt: skip

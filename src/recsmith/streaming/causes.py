@@ -11,6 +11,7 @@ from recsmith.streaming.column_levels import ColumnFault, ColumnLevels
 from recsmith.streaming.detectors.plain_state import PlainState
 from recsmith.streaming.frequent_ids import FrequentIds
 from recsmith.streaming.job_sums import JobLayout, JobSums
+from recsmith.streaming.likely_causes import with_cause
 
 UNLIKELY = 1e-6  # chance of what is seen, were nothing broken, below which something is
 LEARN = 0.05  # weight of a look in a baseline
@@ -85,7 +86,7 @@ class Causes(PlainState):
 
     def _faults(self, sums: JobSums) -> Iterator[ColumnFault]:
         for kind, of, because in self._certain(sums):
-            yield ColumnFault(kind, of, because)
+            yield ColumnFault(kind, of, with_cause(because, kind))
         for fault in self.levels.faults(sums):
             if fault.kind != "hot_set":
                 if fault.kind != "joined_rows" or fault.of not in self._waiting:
@@ -112,7 +113,7 @@ class Causes(PlainState):
         for row, found, share in self.frequent.look(sums):
             name = self.layout.features[row]
             told = f"{share:.0%} more of the ids of feature '{name}' than before are {found}"
-            yield "frequent_id", name, f"{told}: it may stand for a missing one, or be a bot's"
+            yield "frequent_id", name, told
 
     def _learned(self, key: str, value: float) -> float | None:
         """The baseline of something before this look, which is learned; None while it is not known."""
@@ -165,7 +166,7 @@ class Causes(PlainState):
         usual = self._known("repeated")
         if repeated >= FEW and usual is not None and share > 0.02 + 10 * usual:
             told = f"{share:.0%} of the samples that were checked have been trained on before, in this epoch"
-            yield "repeated_samples", "", f"{told}: a worker may read its data again"
+            yield "repeated_samples", "", told
         else:
             self._learned("repeated", share)
 
@@ -183,7 +184,7 @@ class Causes(PlainState):
         several = sum(self._against) / math.sqrt(len(self._against))
         if usual is not None and usual > 1 and min(deviations, several) < AGAINST:
             told = f"correlation {together:.2f}, {-deviations:.0f} deviations below none"
-            yield "flipped_labels", "", f"labels oppose the predictions ({told}): they may be flipped"
+            yield "flipped_labels", "", f"labels oppose the predictions ({told})"
         else:
             self._learned("together", deviations)
 

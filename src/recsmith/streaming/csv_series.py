@@ -1,23 +1,47 @@
-"""Series of a CSV file: a column of numbers a series, in order of time."""
+"""Series of a CSV file: a column of numbers a series, in the order of the rows, and what tells where rows are.
+
+Columns that count steps or tell times are no series, and are left out where nobody names them. Imports no torch.
+"""
 
 import csv
 import io
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 
 from recsmith._types import noun
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.files import did_you_mean, read_text
-from recsmith.streaming.series import LARGEST, is_judged
+from recsmith.streaming.detectors import detector_of
+from recsmith.streaming.series import LARGEST, Alarm, find_alarms, is_judged
+
+MISSING = {"", "na", "n/a", "nan", "null", "none", "-"}  # cells that say that there is no value
+DELIMITERS = ",\t;"  # of cells: the first of them that the header has
+PLACES = {
+    "step", "global_step", "iteration", "iter", "epoch", "index", "idx", "timestamp", "date", "datetime", "wall_time",
+}  # fmt: skip
+"""Names of columns that are no series, whatever they hold."""
+TIMES = {"time", "ts", "t"}  # that are none where they never fall: a `time` may be how long something took
+RISES, FALLS = (f"{moves} from row to row, as counts of steps, times and totals do" for moves in ("rises", "falls"))
+NAMED = "tells where rows are, by its name"
+UNJUDGED = TEXT, NOTHING = "holds text", "has no values"  # why a column cannot be one either
+DATE = re.compile(r"\d{4}-\d\d")
+Row = tuple[int, list[str]]  # its line in the file, and its cells
 
 
 @noun
 class NamedSeries:
-    """A series: its column, its values, what the first column says of each (such as its time), and empty cells."""
+    """A series: its column, its values, and what says where each of them is (a cell of the place column, or a line).
+
+    missing: cells without a value, which are left out. first_missing: the line and the text of the first of them that
+    is not empty.
+    """
 
     name: str
     values: tuple[float, ...]
     labels: tuple[str, ...]
     missing: int = 0
+    first_missing: tuple[int, str] | None = None
 
     @property
     def constant(self) -> bool:
@@ -25,72 +49,181 @@ class NamedSeries:
         return len(self.values) > 1 and len(set(self.values)) == 1
 
 
-def read_series(source: str, columns: Iterable[str] = ()) -> tuple[NamedSeries, ...]:
-    """The series of a CSV file with a header ('-' is stdin). columns: by name; none: all whose first value is a number.
+@noun
+class SeriesFile:
+    """The series of a CSV file. place: the column that tells where rows are; none: lines of the file do.
 
-    Empty cells are left out.
+    left_out: why other columns are no series, by name. disorder: what is said where rows are not in the order of place.
+    """
+
+    source: str
+    rows: int
+    place: str | None
+    series: tuple[NamedSeries, ...]
+    left_out: Mapping[str, str]
+    disorder: str | None = None
+
+
+def read_series(source: str, columns: Iterable[str] = ()) -> SeriesFile:
+    """The series of a CSV file with a header ('-' is stdin). columns: by name; none: all that hold numbers.
+
+    Cells without a value are left out, and so are columns that only tell where rows are, unless they are named.
 
     Raises:
         UsageError: a column is not there.
-        CorruptFile: a value of a series is no finite number up to 1e150, a row is short, or no column holds numbers.
+        CorruptFile: a value of a series is no finite number up to 1e150, a row is short, or no column is a series.
     """
     columns = tuple(columns)
-    rows = _rows(source)
-    if len(rows) < 2:
-        raise CorruptFile(f"'{source}' has no rows below a header; give a CSV file with a column a series")
-    if rows[0] and all(_number(cell) is not None for cell in rows[0]):
-        raise CorruptFile(
-            f"'{source}' has numbers alone in its first line ({', '.join(rows[0][:3])}), where names of columns "
-            "belong; add a line of names"
-        )
-    header, body = rows[0], [(number, row) for number, row in enumerate(rows[1:], 2) if row]
-    for number, row in body:
-        if len(row) != len(header):
-            raise CorruptFile(f"'{source}', line {number}: {len(row)} cells, and the header has {len(header)}")
+    header, body = _table(source)
     strange = next((name for name in columns if name not in header), None)
     if strange is not None:
         raise UsageError(f"'{source}' has no column '{strange}'{did_you_mean(strange, header)}")
+    cells = {name: [row[at].strip() for _, row in body] for at, name in enumerate(header)}
+    why = {name: _no_series(name, column) for name, column in cells.items()}
+    left_out = {name: said for name, said in why.items() if said is not None and name not in columns}
+    wanted = columns or tuple(name for name in header if name not in left_out)
+    place = _place(cells, why)
+    if not wanted:
+        said = "; ".join(f"'{name}' {why}" for name, why in left_out.items())
+        raise CorruptFile(f"'{source}' has no column to judge: {said}; name one with --column where that is wrong")
+    labels = [str(number) for number, _ in body] if place is None else cells[place]
+    return SeriesFile(
+        source=source, rows=len(body), place=place,
+        series=tuple(_series(source, name, cells[name], labels, body) for name in dict.fromkeys(wanted)),
+        left_out={} if columns else {name: said for name, said in left_out.items() if name != place},
+        disorder=None if place is None else _disorder(place, cells[place], body),
+    )  # fmt: skip
+
+
+def judged_series(
+    series: Sequence[NamedSeries], detector: object, threshold: float | None = None
+) -> list[tuple[Alarm, ...] | str]:
+    """The alarms of each series; of one that cannot be judged, why.
+
+    Raises:
+        UsageError: all series are too short for the detector.
+    """
+    warm, found = detector_of(detector).warm, list[tuple[Alarm, ...] | str]()
+    short = [len(each.values) <= warm for each in series]
+    for each, few in zip(series, short, strict=True):
+        if each.constant:
+            found.append("constant, so nothing in it is unusual")
+        elif few and not all(short):
+            found.append(f"not judged, for the detector judges none before it has seen {warm:,}")
+        else:
+            found.append(find_alarms(each.values, detector, threshold=threshold, name=f"series '{each.name}'"))
+    return found
+
+
+def _table(source: str) -> tuple[list[str], list[Row]]:
+    """The header of a file and the rows below it that are not empty, each with its line."""
+    rows = _rows(source)
+    if len(rows) < 2:
+        raise CorruptFile(f"'{source}' has no rows below a header; give a CSV file with a column a series")
+    if rows[0] and all(_number(cell) is not None or DATE.match(cell) for cell in rows[0]):
+        raise CorruptFile(
+            f"'{source}' has values alone in its first line ({', '.join(rows[0][:3])}), where names of columns "
+            "belong; add a line of names"
+        )
+    header = [name.strip() or f"column {at}" for at, name in enumerate(rows[0], 1)]
+    body = [(number, row) for number, row in enumerate(rows[1:], 2) if row]
+    for number, row in body:
+        if len(row) != len(header):
+            raise CorruptFile(f"'{source}', line {number}: {len(row)} cells, and the header has {len(header)}")
     twin = next((name for name in header if header.count(name) > 1), None)
     if twin is not None:
         raise CorruptFile(f"'{source}' has several columns '{twin}'; give each a name of its own")
-    wanted = columns or tuple(name for place, name in enumerate(header) if _begins_with_a_number(body, place))
-    if not wanted:
-        raise CorruptFile(f"'{source}' has no column whose first value is a number: {', '.join(header)}")
-    return tuple(_series(source, name, header.index(name), body) for name in wanted)
-
-
-def _series(source: str, name: str, place: int, body: list[tuple[int, list[str]]]) -> NamedSeries:
-    values: list[float] = []
-    labels: list[str] = []
-    for number, row in body:
-        if not row[place].strip():
-            continue
-        value = _number(row[place])
-        if value is None:
-            raise CorruptFile(
-                f"'{source}', line {number}: '{name}' is {row[place]!r:.80}, which is no finite number up to "
-                f"{LARGEST:g}; leave the cell empty where there is no value"
-            )
-        values.append(value)
-        labels.append(row[0] if place else str(number))
-    return NamedSeries(name=name, values=tuple(values), labels=tuple(labels), missing=len(body) - len(values))
+    return header, body
 
 
 def _rows(source: str) -> list[list[str]]:
     text = read_text(source)
     if text.lstrip().startswith(("{", "[")):
         raise CorruptFile(f"'{source}' is JSON; give a CSV file with a header, or the output folder of a training job")
+    first = text.partition("\n")[0]
+    delimiter = next((each for each in DELIMITERS if each in first), ",")
     try:
-        return list(csv.reader(io.StringIO(text), strict=True))
+        return list(csv.reader(io.StringIO(text), strict=True, delimiter=delimiter))
     except csv.Error as error:
         raise CorruptFile(f"'{source}' is no CSV file: {error}") from None
 
 
-def _begins_with_a_number(body: list[tuple[int, list[str]]], place: int) -> bool:
-    """Whether the first value of a column is a number, NaN too."""
-    first = next((row[place] for _, row in body if row[place].strip()), "")
+def _no_series(name: str, cells: list[str]) -> str | None:
+    """Why a column is no series; None where it is one."""
+    first = next((cell for cell in cells if not _missing(cell)), None)
+    if first is None:
+        return NOTHING
+    if not _is_float(first):
+        return TEXT
+    known = [number for cell in cells if (number := _number(cell)) is not None]
+    whole = len(known) == len(cells) > 2
+    if whole and all(before < after for before, after in pairwise(known)):
+        return RISES
+    if whole and all(before > after for before, after in pairwise(known)):
+        return FALLS
+    called = _is_called(name, PLACES) or (_is_called(name, TIMES) and known == sorted(known))
+    return NAMED if called else None
+
+
+def _is_called(name: str, names: set[str]) -> bool:
+    return name.lower().replace(" ", "_") in names
+
+
+def _place(cells: Mapping[str, list[str]], why: Mapping[str, str | None]) -> str | None:
+    """The column that tells where rows are: the first that rises or holds dates, else one called so; none: lines."""
+    first = next(iter(cells))
+    for name, column in cells.items():
+        told = DATE.match(column[0]) or (name == first and len(set(column)) == len(column))
+        if why[name] in (RISES, FALLS) or (why[name] == TEXT and told):
+            return name
+    return next((name for name, said in why.items() if said == NAMED), None)
+
+
+def _disorder(name: str, cells: list[str], body: list[Row]) -> str | None:
+    """What is said where the cells of the place column do not rise; None where they do, or nobody can tell."""
+    numbers = [_number(cell) for cell in cells]
+    keys: list[float] | list[str]
+    if None not in numbers:
+        keys = [number for number in numbers if number is not None]
+    elif all(DATE.match(cell) and len(cell) == len(cells[0]) for cell in cells):
+        keys = cells
+    else:
+        return None
+    falls = next((at for at, (before, after) in enumerate(pairwise(keys), 1) if after < before), None)  # type: ignore
+    if falls is None:
+        return None
+    return (
+        f"rows are not in the order of '{name}': line {body[falls][0]} has {cells[falls]}, and the one above it "
+        f"{cells[falls - 1]}; they are judged in the order of the file, so sort them where that is wrong"
+    )
+
+
+def _series(source: str, name: str, cells: list[str], labels: list[str], body: list[Row]) -> NamedSeries:
+    values, places, first = list[float](), list[str](), None
+    for cell, label, (line, _) in zip(cells, labels, body, strict=True):
+        if _missing(cell):
+            first = first or ((line, cell) if cell else None)
+            continue
+        value = _number(cell)
+        if value is None:
+            raise CorruptFile(
+                f"'{source}', line {line}: '{name}' is {cell!r:.80}, which is no finite number up to {LARGEST:g}; "
+                "leave the cell empty where there is no value, or name other columns with --column"
+            )
+        values.append(value)
+        places.append(label)
+    missing = len(body) - len(values)
+    return NamedSeries(name=name, values=tuple(values), labels=tuple(places), missing=missing, first_missing=first)
+
+
+def _missing(cell: str) -> bool:
+    return cell.lower() in MISSING
+
+
+def _is_float(cell: str) -> bool:
+    """Whether a cell is a number, finite or not."""
     try:
-        float(first)
+        float(cell)
     except ValueError:
         return False
     return True

@@ -14,6 +14,7 @@ from recsmith.streaming.column_levels import LEVELS, ColumnFault
 from recsmith.streaming.detectors.plain_state import NamedStates, PlainState
 from recsmith.streaming.hot_sets import HotSet
 from recsmith.streaming.job_sums import JobLayout, JobSums
+from recsmith.streaming.likely_causes import with_cause
 from recsmith.streaming.series import AlarmingSeries, is_judged
 
 SIGNALS = ("loss", "ne", "calibration", "gradient_norm", "step_s", "waiting", "imbalance")
@@ -32,6 +33,7 @@ DETECTORS: dict[str, dict[str, Any]] = {
 # a signal must change by this factor, beside being unusual: less is no matter
 LEAST = {"step_s": 1.5, "waiting": 1.5, "imbalance": 1.05, "gradient_norm": 1.5, "loss": 1.02, "ne": 1.02,
          "calibration": 1.05}  # fmt: skip
+JUDGED_WITH = {"waiting": 0.05}  # what is added to a share, so that ten times almost nothing is no matter
 FOLLOW = ("loss", "ne", "calibration", "gradient_norm", "step_s", "waiting")  # what follows from causes
 
 
@@ -99,7 +101,11 @@ class JobSignals(PlainState):
             row = sums.of_feature(self.layout.features.index(name))
             told = hot.judge(int(row["hits"]), int(row["ids"]))
             if told is not None and not self.causes.broken(name):
-                found.append(Finding(step=step, kind="hot_set", of=name, because=f"{told} (feature '{name}')"))
+                found.append(
+                    Finding(
+                        step=step, kind="hot_set", of=name, because=with_cause(f"{told} (feature '{name}')", "hot_set")
+                    )
+                )
                 self.causes.tell("hot_set", name)
         if found:
             self._explained = self._looks
@@ -117,7 +123,8 @@ class JobSignals(PlainState):
 
     def _judged(self, step: int, name: str, series: AlarmingSeries) -> Finding | None:
         """What a signal's detector finds unusual, unless a cause explains it or it is no matter."""
-        value = self.values.get(name, math.nan)
+        more = JUDGED_WITH.get(name, 0.0)
+        value = self.values.get(name, math.nan) + more
         if not is_judged(value):
             return None
         usual = self._usual.setdefault(name, value)
@@ -127,7 +134,8 @@ class JobSignals(PlainState):
         harmless = max(factor, 1 / factor) < LEAST[name] or (factor < 1 and name != "calibration")
         if alarm is None or harmless or (name in FOLLOW and self._looks - self._explained < EXPLAINED):
             return None
-        return Finding(step=step, kind=name, of="", because=f"{TEXT[name]} is {value:.4g}, and was {usual:.4g} before")
+        told = f"{TEXT[name]} is {value - more:.4g}, and was {max(usual - more, 0.0):.4g} before"
+        return Finding(step=step, kind=name, of="", because=with_cause(told, name, up=factor > 1))
 
     def _signals(self, sums: JobSums) -> dict[str, float]:
         samples = max(sums["samples"], 1.0)
@@ -139,7 +147,7 @@ class JobSignals(PlainState):
         waited_s = statistics.median(each[1] for each in self._times)
         values = {
             "loss": sums["loss"] / samples, "gradient_norm": sums["gradient"],
-            "step_s": step_s, "waiting": 0.05 + waited_s / max(step_s, 1e-9),
+            "step_s": step_s, "waiting": waited_s / max(step_s, 1e-9),
         }  # fmt: skip
         if own:
             values |= {"ne": sums["entropy"] / samples / own, "calibration": predicted / label}

@@ -88,6 +88,6 @@ def find_alarms(values: Iterable[float], detector: object = "ensemble", *, thres
     if series.seen <= series.detector.warm:
         raise UsageError(
             f"{name} has {series.seen:,} values, and the detector judges none before it has seen "
-            f"{series.detector.warm:,}; give a longer one, or the detector a smaller `warm`"
+            f"{series.detector.warm:,}; give a longer one, or the detector a smaller `warm` (--set warm=20)"
         )
     return tuple(found)

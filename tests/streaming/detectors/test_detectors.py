@@ -170,6 +170,16 @@ def test_shifts_and_spikes_are_told_all_the_same() -> None:
         assert told >= 19, within
 
 
+def test_a_level_that_moved_is_told_once() -> None:
+    """Its blocks stay unlike those before for longer than an episode; another alarm was raised for that."""
+    found = []
+    for seed in range(20):
+        values = np.random.default_rng(seed).normal(size=1500) + 5.0 * (np.arange(1500) >= 700)
+        found += [alarm.at for alarm in find_alarms(values.tolist()) if alarm.at >= 700]
+    assert len(found) <= 21
+    assert sum(at >= 750 for at in found) <= 1
+
+
 def test_a_sensor_that_freezes_is_told_while_it_does_and_nights_are_no_freeze() -> None:
     for seed in range(5):
         values = np.random.default_rng(seed).normal(size=1400).round(1)

@@ -1,5 +1,6 @@
 """The ensemble: how rare robust residuals and moves of the mean are together, one alarm an episode."""
 
+import math
 from typing import Literal
 
 from recsmith.errors import check_rules
@@ -17,14 +18,15 @@ FAR = 2.0  # times as far off as all of an episode: another thing, whose alarm t
 class AlarmEpisodes(PlainState):
     """Lets the highest scores of an episode through, so far, and what is far further off; the others are 0.
 
-    length: values without a higher score after which an episode is over.
+    length: values without a higher score, or one above `alarming`, after which an episode is over. So a level that
+    moved is told once, however long the view that sees it goes on to say so.
     """
 
     STATE, ADDED = ("_highest", "_since", "_farthest"), ("_farthest",)
 
-    def __init__(self, *, length: int = 100) -> None:
+    def __init__(self, *, length: int = 100, alarming: float = math.inf) -> None:
         check_rules(None if length >= 1 else f"episodes last {length} values; they must last at least 1")
-        self.length = length
+        self.length, self.alarming = length, alarming
         self._highest, self._since, self._farthest = 0.0, 0, 0.0
 
     def rise(self, score: float, distance: float = 0.0) -> float:
@@ -33,6 +35,7 @@ class AlarmEpisodes(PlainState):
         if self._since > self.length:
             self._highest = 0.0
         if score <= self._highest and distance <= FAR * self._farthest:
+            self._since = 0 if score > self.alarming else self._since
             return 0.0
         self._farthest = distance if score > self._highest else max(distance, self._farthest)
         self._highest, self._since = max(score, self._highest), 0
@@ -49,8 +52,8 @@ class Ensemble(PlainState, Detector):
     through the tail of a decaying histogram of its past; the surprises are added, as if the views were independent. Of
     an episode only what is higher than all before it, or far further off, is told.
     half_life: values after which a value weighs half; that of the short mean's view is 2.5 times as long.
-    episode: values after which a calmer one may alarm again. scale: log judges logarithms of how far values are from
-    the median of the first ones, for series whose values have a long tail.
+    episode: values without an alarming score after which a calmer one may alarm again. scale: log judges logarithms of
+    how far values are from the median of the first ones, for series whose values have a long tail.
     """
 
     STATE = ("views", "tails", "episodes", "_before", "_short", "_seen", "shift", "shift_tail", "frozen", "_scale")
@@ -67,7 +70,7 @@ class Ensemble(PlainState, Detector):
         self.tails = [DecayingTail(2.5 * half_life) for _ in self.views]
         self.shift, self.shift_tail = MeanShift(), DecayingTail(2.5 * half_life / BLOCK)
         self.frozen = FrozenRun(2.5 * half_life)
-        self.episodes = AlarmEpisodes(length=episode)
+        self.episodes = AlarmEpisodes(length=episode, alarming=threshold)
         self._before: float | None = None
         self._short, self._seen = 0.0, 0
 

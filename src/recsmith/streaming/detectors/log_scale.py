@@ -1,11 +1,13 @@
 """Skewed series on a scale of logarithms, where the far values of a law with a long tail are no longer far."""
 
 import math
+import statistics
 from collections.abc import Sequence
 
 from recsmith.streaming.detectors.plain_state import PlainState
 
 LOW, HALF, HIGH = 0.05, 0.5, 0.95  # shares of the first values that are below what the scale goes by
+STRETCH, FEW = 100, 3  # values of a stretch whose tail is looked at, and stretches that tell of a series
 LONG_TAIL = 3.0  # times as far from the median as the other one: 5th and 95th percentile of a skewed law
 
 
@@ -43,17 +45,35 @@ class LogScale(PlainState):
         return math.asinh((value - self._middle) / self._unit)
 
 
-def tail_note(name: str, values: Sequence[float]) -> str | None:
-    """What is said of a series whose values have a long tail on one side; None of another one."""
-    low, middle, high = _percentiles(sorted(values))
-    near, far = sorted((middle - low, high - middle))
-    if near <= 0 or far < LONG_TAIL * near:
+def tail_note(name: str, values: Sequence[float], alarms: Sequence[int]) -> str | None:
+    """What is said of a series whose values have a long tail, where one of its alarms is in that tail; None elsewhere.
+
+    The tail is that of most stretches of 100 values, each beside its own median: a level that moved makes none.
+    """
+    stretches = [sorted(values[at : at + STRETCH]) for at in range(0, len(values) - STRETCH + 1, STRETCH)]
+    skews = [skew for each in stretches if (skew := _skew(each)) is not None]
+    if len(skews) < FEW or abs(middle := statistics.median(skews)) < math.log(LONG_TAIL):
         return None
-    side, other = ("95th", "5th") if far == high - middle else ("5th", "95th")
+    side, other = ("95th", "5th") if middle > 0 else ("5th", "95th")
+    if not any(_is_far(values, at, middle > 0) for at in alarms):
+        return None
     return (
-        f"'{name}' has a long tail: its {side} percentile is {far / near:.1f} times as far from its median as its "
-        f"{other}; where far values are no faults, --set scale=log judges logarithms"
+        f"'{name}' has a long tail: in most stretches of {STRETCH} values the {side} percentile is "
+        f"{math.exp(abs(middle)):.1f} times as far from the median as the {other}; where far values are no faults, "
+        "--set scale=log judges logarithms"
     )
+
+
+def _skew(ordered: Sequence[float]) -> float | None:
+    """The logarithm of how much farther the 95th percentile is from the median than the 5th; None of equal values."""
+    low, middle, high = _percentiles(ordered)
+    return math.log((high - middle) / (middle - low)) if low < middle < high else None
+
+
+def _is_far(values: Sequence[float], at: int, up: bool) -> bool:
+    """Whether a value is beyond the 95th percentile of those around it, or below the 5th."""
+    low, _, high = _percentiles(sorted(values[max(0, at - STRETCH) : at + STRETCH]))
+    return values[at] > high if up else values[at] < low
 
 
 def _percentiles(ordered: Sequence[float]) -> tuple[float, float, float]:

@@ -1,6 +1,7 @@
 """`recsmith watch`: what it shows of a run and of a series, the workload that it writes, and what it refuses."""
 
 import json
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -126,12 +127,12 @@ def test_what_the_ids_look_like_is_shown(run: Run, job: Path) -> None:
 def test_series_are_judged_one_by_one(run: Run, series: Path) -> None:
     done = run("watch", series, "--detector", "ewma")
     assert (done.code, done.err) == (0, "")
-    assert "latency  1,000 values: 1 alarm\n" in done.out
-    assert "t900" in done.out
-    assert "1,000 values: constant, so nothing in it is unusual" in done.out
+    assert "series   latency: 1,000 values, 1 alarm\n" in done.out
+    assert re.search(r"latency +t900 +a spike up by 30\S*, \S+ deviations +40 +9\.\d+", done.out)
+    assert "still: 1,000 values, constant, so nothing in it is unusual" in done.out
     raw = json.loads(run("watch", series, "--column", "latency", "--format", "json").out)
     assert [each["name"] for each in raw["series"]] == ["latency"]
-    assert "t900" in [each["at"] for each in raw["series"][0]["alarms"]]
+    assert ("t900", "spike") in [(each["at"], each["kind"]) for each in raw["series"][0]["alarms"]]
 
 
 @pytest.mark.parametrize(
@@ -221,8 +222,14 @@ def test_a_run_is_watched_before_its_first_look(run: Run, job: Path) -> None:
 
 
 def test_a_long_tail_is_named_where_it_alarms(run: Run, tmp_path: Path) -> None:
+    """A level that moved has no tail, though percentiles of the whole series are as skewed."""
     noise = np.random.default_rng(0).lognormal(size=2000)
     (tmp_path / "series.csv").write_text("\n".join(["latency", *map(str, noise.tolist())]))
     done = run("watch", tmp_path / "series.csv")
-    assert "'latency' has a long tail: its 95th percentile is" in done.err
+    assert "'latency' has a long tail: in most stretches of 100 values the 95th percentile is" in done.err
     assert "has a long tail" not in run("watch", tmp_path / "series.csv", "--set", "scale=log").err
+    shifted = np.random.default_rng(0).normal(size=1000) + 8 * (np.arange(1000) >= 700)
+    (tmp_path / "series.csv").write_text("\n".join(["latency", *map(str, shifted.tolist())]))
+    done = run("watch", tmp_path / "series.csv")
+    assert "the level moved from" in done.out
+    assert done.err == ""

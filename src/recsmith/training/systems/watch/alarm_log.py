@@ -10,6 +10,7 @@ from typing import Any
 from recsmith.errors import RecSmithError, UsageError
 from recsmith.files import decode
 from recsmith.jobs.log_lines import LOG, ODD, lacking, logged
+from recsmith.streaming.likely_causes import with_cause
 from recsmith.streaming.series import AlarmingSeries, is_judged
 from recsmith.training.results.watched import RunAlarm, WatchedRun, slow_trainer_of_run
 from recsmith.training.run import load_run
@@ -20,6 +21,7 @@ RUN = "run.json"
 
 ALARM, SIGNALS = "alarm", "watch"  # events of a watch
 LOGGED = ("logloss", "ne", "calibration", "auc", "samples_per_s")  # of lines of training, where nothing was watched
+SIGNAL_OF = {"logloss": "loss"}  # what a watched job calls the same
 REPLAY = {"name": "ewma", "warm": 10, "half_life": 30.0, "threshold": 8.0}  # a line is the mean of many steps
 
 
@@ -109,8 +111,10 @@ def _judged(lines: list[dict[str, Any]]) -> tuple[RunAlarm, ...]:
         for each in lines:
             if not is_judged(each.get(name)):  # such as a loss that is no number
                 continue
-            if series.add(float(each[name])) is not None:
-                because = f"{name} is {each[name]:.4g}, {series.last:.0f} robust deviations from its mean"
+            value, usual = float(each[name]), series.detector.mean
+            if series.add(value) is not None:
+                told = f"{name} is {value:.4g}, and was {usual:.4g} before ({series.last:.0f} robust deviations)"
+                because = with_cause(told, SIGNAL_OF.get(name, name), up=value > usual)
                 found.append(RunAlarm(step=each["step"], since=before, kind=name, because=because))
             before = each["step"]
     return tuple(found)

@@ -23,7 +23,7 @@ OF_SERIES = ("columns", "detector", "settings", "threshold")
 @click.option("--workload", metavar="FILE", help="Write the workload that a run's ids make now, for planners.")
 @count_option("--periods", default=1, help="Of sketches that --workload and --ids take together, the newest.")
 @click.option("--column", "columns", multiple=True, metavar="NAME",
-              help="Of a CSV file; may be given more than once (default: all that begin with a number).")  # fmt: skip
+              help="Of a CSV file; may be given more than once (default: all but steps, times and text).")  # fmt: skip
 @click.option("--detector", default="ensemble", show_default=True, metavar="NAME",
               help="Of a CSV file: ensemble, tail, ewma, median_mad, seasonal, adwin, or module:Class.")  # fmt: skip
 @click.option("--set", "settings", multiple=True, metavar="KEY=VALUE",
@@ -89,21 +89,21 @@ def _show_series(
     source: str, columns: tuple[str, ...], name: str, settings: tuple[str, ...], threshold: float | None, format_: str
 ) -> None:
     from recsmith.reports.watch import series_raw, series_report
-    from recsmith.streaming.csv_series import read_series
+    from recsmith.streaming.csv_series import judged_series, read_series
     from recsmith.streaming.detectors import detector_spec
     from recsmith.streaming.detectors.log_scale import tail_note
-    from recsmith.streaming.series import AlarmingSeries, find_alarms
+    from recsmith.streaming.series import AlarmingSeries
 
     detector = detector_spec(name, settings)
-    AlarmingSeries(detector, threshold=threshold)  # refuses what it does not know, whatever the series are
-    found = [
-        (each, "constant, so nothing in it is unusual" if each.constant
-         else find_alarms(each.values, detector, threshold=threshold, name=f"series '{each.name}'"))
-        for each in read_series(source, columns)
-    ]  # fmt: skip
-    print_as(format_, lambda: series_report(found), lambda: series_raw(found))
-    for each, alarms in found if detector == "ensemble" else ():
-        if alarms and not isinstance(alarms, str) and (said := tail_note(each.name, each.values)):
+    judge = AlarmingSeries(detector, threshold=threshold)  # refuses what it does not know, whatever the series are
+    file = read_series(source, columns)
+    told = list(zip(file.series, judged_series(file.series, detector, threshold), strict=True))
+    learned = (
+        f"by {name}: {judge.detector.warm:,} values teach it what is usual; scores above {judge.threshold:g} alarm"
+    )
+    print_as(format_, lambda: series_report(file, told, learned), lambda: series_raw(file, told))
+    for each, alarms in told if detector == "ensemble" else ():
+        if not isinstance(alarms, str) and (said := tail_note(each.name, each.values, [one.at for one in alarms])):
             note(said)
 
 
