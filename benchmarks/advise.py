@@ -1,18 +1,19 @@
 """What `recsmith advise` tells of a run, beside the same run with each switch and pair of switches, trained in turn.
 
-    python benchmarks/advise.py measure --rows advise.jsonl     # seven jobs, 5 seeds x 300 steps; idle machine
-    python benchmarks/advise.py measure --rows advise.jsonl --seeds 2 --steps 30 --jobs lookups,layers
+    python benchmarks/advise.py measure --rows advise.jsonl          # seven jobs, 5 seeds; an idle machine
+    python benchmarks/advise.py measure --rows advise.jsonl --seeds 2 --blocks 2 --jobs lookups,layers
     python benchmarks/advise.py tell --rows advise.jsonl      # tell what was measured again: alone, and by captures
     python benchmarks/advise.py table --rows advise.jsonl            # the tables, of what is there so far
     python benchmarks/advise.py speed                                # CPU seconds of advice on tables
 
 Tables of docs/advise.md. The jobs were fixed before any of them was measured. Every training is a line of
 the file of rows; what is there is not trained again, so that the command goes on where it was ended. The kinds of a job
-train one after the other in the same processes, of every other seed in the opposite order. A step is the mean
-of those after the warm ones, by the clock on the slowest rank and in CPU seconds of the busiest one; a gain is a share
-of the time of a sample, of the same seed. It is no median, for a window of samples is read within few steps, and the
-median leaves these out: windows are small, so that every training reads many. Where the load of the machine is above
---most-load, it waits.
+train in turns, each in processes of its own: a block of 16 steps of the first, of the second, and so on, in the
+opposite order at every other turn, so that a machine whose speed drifts is as slow for all of them. Who has no turn is
+stopped. A step is the mean of a block, by the clock on the slowest rank and in CPU seconds of the busiest one. A gain
+is a share of the time of a sample: the median over blocks of the same seed, each beside the block of the run as it is
+at the same turn. Within a block it is a mean, for a window of samples is read within few steps, and a median leaves
+these out. Where the load of the machine is above --most-load, it waits.
 
 Advice is told twice: by the run alone, and by a capture of the run as it is beside it, which `tell` takes first.
 
@@ -21,22 +22,24 @@ of their own, and memory is no part of this.
 """
 
 import argparse
-import gc
 import io
 import json
+import logging
 import os
 import shutil
 import signal
+import socket
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+import traceback
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, redirect_stderr
 from dataclasses import replace
-from itertools import combinations, pairwise
+from itertools import combinations
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, NoReturn, TextIO
 
 from advise_tables import show_tables
 from dry_run import Words, a_run, by_hand
@@ -53,7 +56,8 @@ from recsmith.training.launch.dry_run import described
 from recsmith.training.run import load_run
 from recsmith.training.seams.system import batches_of_a_step
 
-WARM, PAIRS, BUSY_S, SAMPLES, CAPTURED, WINDOW = 10, 6, 20.0, 65_536, 40, 16_384
+WARM, BLOCK, PAIRS, BUSY_S, SAMPLES, CAPTURED, WINDOW = 10, 16, 6, 20.0, 65_536, 40, 16_384
+FIRST_PORT = 21_000
 UNTRIED = ("narrow dense layers", "towers", "a new plan")
 RATE, RATE_BYTES = "200mbit", 200e6 / 8
 LINKED = ("link", "link-dense")
@@ -152,85 +156,165 @@ def pairs_of(run: Run, advice: Advice, some: Sequence[Advised]) -> Iterator[tupl
 # --- what is measured -------------------------------------------------------------------------------------------------
 
 
-def train_all(trainings: Sequence[Words], rows: Path, most_load: float, *, ranks: int, linked: bool) -> None:
-    """Train runs one after the other in the same processes, and add a row for each. trainings: as `training` has it."""
+def train_all(
+    trainings: Sequence[Words], rows: Path, most_load: float, blocks: int, *, ranks: int, linked: bool
+) -> None:
+    """Train runs of a job in turns, and add a row for each. trainings: of `training`; blocks: 0 for whole runs."""
     with ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         file = Path(folder) / "trainings.json"
-        file.write_text(json.dumps({"rows": str(rows.resolve()), "most_load": most_load, "trainings": trainings}))
+        file.write_text(json.dumps({"rows": str(rows.resolve()), "most_load": most_load, "trainings": trainings,
+                                    "ports": free_ports(len(trainings) + 1)[1:], "blocks": blocks}))  # fmt: skip
         hosts: Sequence[Host] = stack.enter_context(two_networks(RATE)) if linked else (Host((), "127.0.0.1"),)
         words = {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])}
         if not linked:
-            words |= {"GLOO_SOCKET_IFNAME": "lo", "TP_SOCKET_IFNAME": "lo", "MASTER_PORT": str(free_port())}
+            words |= {"GLOO_SOCKET_IFNAME": "lo", "TP_SOCKET_IFNAME": "lo", "MASTER_PORT": str(free_ports(1)[0])}
         command = [sys.executable, "-W", "ignore", str(Path(__file__)), "rank", "--rows", str(file)]
         status = run_ranks(hosts, command, ranks // len(hosts), environment=words, timeout_s=float("inf"))
         if status:
             raise SystemExit(f"a rank ended with {status}; the rows so far are kept")
 
 
-def free_port() -> int:
-    """A port that nobody listens on."""
-    import socket
-
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on, below those that Linux gives to clients."""
+    found: list[int] = []
+    for port in range(FIRST_PORT, FIRST_PORT + 10_000):
+        with socket.socket() as one:
+            if one.connect_ex(("127.0.0.1", port)):
+                found.append(port)
+        if len(found) == count:
+            return found
+    raise SystemExit("no port is free")
 
 
 def as_rank(file: Path) -> None:
-    """Train runs as the rank that the environment says; rank 0 adds a row for each."""
-    import torch
+    """Train runs in turns, as the rank that the environment says; rank 0 adds a row for each that is whole.
+
+    Every training has a process, forked of this one, which trains for a block of steps whenever it is told to, and is
+    stopped (SIGSTOP) while others have their turn, so that it reads nothing ahead meanwhile.
+    """
     import torch.distributed as dist
 
+    import recsmith.training.rank  # noqa: F401  # before the fork: imported once
+    from recsmith.jobs.worker import join_group
+
+    rank, asked = int(os.environ["RANK"]), json.loads(file.read_text())
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {cores[rank % len(cores)]})
+    seeds = list(dict.fromkeys(each["seed"] for each in asked["trainings"]))
+    children = [Child(each, port) for each, port in zip(asked["trainings"], asked["ports"], strict=True)]
+    join_group("gloo")
+    for seed in seeds:
+        those = [each for each in children if each.training["seed"] == seed]
+        load = wait_until_idle(asked["most_load"]) if rank == 0 else 0.0
+        dist.barrier()
+        for each in those:
+            each.turn(dist.barrier)  # its start and its warm steps
+        for block in range(asked["blocks"]):
+            for each in those[:: -1 if block % 2 else 1]:
+                each.turn(dist.barrier)
+        for each in those:
+            each.end(whole=not asked["blocks"])
+            add_turns(each, load, Path(asked["rows"]), rank)
+        dist.barrier()
+    os._exit(0)  # gloo's threads would be waited for
+
+
+class Child:
+    """A training in a process of its own, which goes on for a block of steps at each turn."""
+
+    def __init__(self, training: Words, port: int) -> None:
+        self.training, self.took = training, list[tuple[float, float]]()
+        ours, theirs = os.pipe(), os.pipe()
+        self._process = os.fork()
+        if not self._process:
+            os.close(ours[1])
+            os.close(theirs[0])
+            train_in_turns(training, port, os.fdopen(ours[0], "rb"), os.fdopen(theirs[1], "w"))
+        os.close(ours[0])
+        os.close(theirs[1])
+        self._go, self._done = os.fdopen(ours[1], "wb", buffering=0), os.fdopen(theirs[0])
+
+    def turn(self, barrier: Callable[[], object]) -> None:
+        """Let it take a block of steps on every rank, and note what these took."""
+        os.kill(self._process, signal.SIGCONT)
+        self._go.write(b"x")
+        line = self._done.readline()
+        if not line:
+            raise SystemExit(f"the training of {self.training['kind'] or 'the run as it is'} ended early")
+        self.took.append(tuple(json.loads(line)))
+        barrier()  # the other rank may still wait for this one's part of a step
+        os.kill(self._process, signal.SIGSTOP)
+
+    def end(self, *, whole: bool) -> None:
+        """End its process. whole: let it train on until its run ends."""
+        if whole:
+            self._go.write(b"x" * self.training["run"]["steps"])
+            os.kill(self._process, signal.SIGCONT)
+        else:
+            os.kill(self._process, signal.SIGKILL)
+        os.waitpid(self._process, 0)
+
+
+def train_in_turns(training: Words, port: int, go: BinaryIO, done: TextIO) -> NoReturn:
+    """Train in a forked process, a block of steps for each byte that comes; what a block took is a line."""
+    import torch
+
+    from recsmith.jobs.agent import PARENT, end_with_parent
     from recsmith.jobs.worker import join_group
     from recsmith.training.rank import train_on_rank
     from recsmith.training.steps.pipelines import BasePipeline
 
-    torch.set_num_threads(1)
-    rank, asked = int(os.environ["RANK"]), json.loads(file.read_text())
-    cores = sorted(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, {cores[rank % len(cores)]})
-    step, notes = BasePipeline.__call__, list[tuple[float, float]]()
+    status, said = 1, io.StringIO()
+    try:
+        os.environ[PARENT] = str(os.getppid())
+        end_with_parent()
+        logging.disable(logging.WARNING)
+        torch.set_num_threads(1)
+        step, steps = BasePipeline.__call__, 0
+        begun = (0.0, 0.0)
 
-    def noted(self: Any, batches: Any) -> Any:
-        made = step(self, batches)
-        notes.append((time.perf_counter(), time.process_time()))
-        return made
+        def counted(self: Any, batches: Any) -> Any:
+            nonlocal steps, begun
+            made = step(self, batches)
+            steps += 1
+            if steps >= WARM and (steps - WARM) % BLOCK == 0:
+                done.write(json.dumps([time.perf_counter() - begun[0], time.process_time() - begun[1]]) + "\n")
+                done.flush()
+                go.read(1)
+                begun = (time.perf_counter(), time.process_time())
+            return made
 
-    BasePipeline.__call__ = noted  # type: ignore[method-assign]
-    join_group("gloo")
-    warming = {**asked["trainings"][0]["run"], "steps": 3 * WARM}  # the first run of a process is slower than others
-    with redirect_stderr(io.StringIO()):
-        train_on_rank(warming)
-    dist.barrier()
+        BasePipeline.__call__ = counted  # type: ignore[method-assign]
+        go.read(1)
+        os.environ["MASTER_PORT"] = str(port)
+        join_group("gloo")
+        with redirect_stderr(said):
+            train_on_rank(training["run"])
+        status = 0
+    except BaseException:
+        print(said.getvalue(), traceback.format_exc(), file=sys.__stderr__, flush=True)
+    finally:
+        os._exit(status)
+
+
+def add_turns(child: Child, load: float, rows: Path, rank: int) -> None:
+    """A row of a training: seconds of a step in each block, of the slowest rank, and the CPU of the busiest."""
+    import torch
+    import torch.distributed as dist
+
+    if not (took := child.took[1:]):
+        return
+    blocks = torch.tensor(took, dtype=torch.float64) / BLOCK
+    dist.all_reduce(blocks, dist.ReduceOp.MAX)
     if rank == 0:
-        shutil.rmtree(warming["output"], ignore_errors=True)
-    dist.barrier()
-    for each in asked["trainings"]:
-        load = wait_until_idle(asked["most_load"]) if rank == 0 else 0.0
-        dist.barrier()
-        notes.clear()
-        begun = time.perf_counter()
-        with redirect_stderr(io.StringIO()):
-            train_on_rank(each["run"])
-        between = [(b[0] - a[0], b[1] - a[1]) for a, b in pairwise(notes[WARM:])]
-        means = torch.tensor([statistics.fmean(some) for some in zip(*between, strict=True)], dtype=torch.float64)
-        dist.all_reduce(means, dist.ReduceOp.MAX)  # of the slowest rank, and of the busiest
-        if rank == 0:
-            wall, cpu = means.tolist()
-            row = {name: each[name] for name in ("job", "kind", "seed", "samples")}
-            more = {
-                "steps": len(notes),
-                "median_s": statistics.median(some for some, _ in between),
-                "took_s": time.perf_counter() - begun,
-                "load": load,
-            }
-            add_row(Path(asked["rows"]), {**row, "wall_s": wall, "cpu_s": cpu, **more})
-            shutil.rmtree(each["run"]["output"], ignore_errors=True)
-            print(f"{row['job']}, {row['kind'] or 'as it is'}, seed {row['seed']}: {wall * 1e3:.1f} ms, "
-                  f"{cpu * 1e3:.1f} CPU ms", flush=True)  # fmt: skip
-        gc.collect()
-    os._exit(0)  # gloo's threads would be waited for
+        wall, cpu = blocks.T.tolist()
+        row = {name: child.training[name] for name in ("job", "kind", "seed", "samples")}
+        means = {"wall_s": statistics.fmean(wall), "cpu_s": statistics.fmean(cpu)}
+        add_row(rows, {**row, **means, "walls_s": wall, "cpus_s": cpu, "load": load})
+        shutil.rmtree(child.training["run"]["output"], ignore_errors=True)
+        print(f"{row['job']}, {row['kind'] or 'as it is'}, seed {row['seed']}: {means['wall_s'] * 1e3:.1f} ms, "
+              f"{means['cpu_s'] * 1e3:.1f} CPU ms", flush=True)  # fmt: skip
 
 
 def wait_until_idle(most: float) -> float:
@@ -255,14 +339,11 @@ def measure(chosen: argparse.Namespace) -> None:
                 told = advised(name, run)
                 add_row(chosen.rows, told)
             done = {(each["kind"], each["seed"]) for each in rows if each["job"] == name and "wall_s" in each}
-            order = [
-                (kind, seed) for seed in range(chosen.seeds) for kind in list(told["kinds"])[:: -1 if seed % 2 else 1]
-            ]
-            trainings = [
-                training(name, run, *each, told["kinds"][each[0]], chosen.steps) for each in order if each not in done
-            ]
+            order = [(kind, seed) for seed in range(chosen.seeds) for kind in told["kinds"]]
+            trainings = [training(name, run, *each, told["kinds"][each[0]]) for each in order if each not in done]
             if trainings:
-                train_all(trainings, chosen.rows, chosen.most_load, ranks=run.ranks or 1, linked=name in LINKED)
+                train_all(trainings, chosen.rows, chosen.most_load, chosen.blocks, ranks=run.ranks or 1,
+                          linked=name in LINKED)  # fmt: skip
 
 
 def tell(chosen: argparse.Namespace) -> None:
@@ -278,7 +359,7 @@ def tell(chosen: argparse.Namespace) -> None:
             if not folder.exists():
                 one = training(name, run, "captured", 0, (f"capture={folder}",), CAPTURED)
                 rest = Path(scratch) / "rows.jsonl"
-                train_all([one], rest, chosen.most_load, ranks=run.ranks or 1, linked=name in LINKED)
+                train_all([one], rest, chosen.most_load, 0, ranks=run.ranks or 1, linked=name in LINKED)
             for by in (None, folder):
                 add_row(chosen.rows, told_again(name, run, before["kinds"], by))
 
@@ -325,7 +406,7 @@ def advised(name: str, run: Run) -> Words:
             "advice": encode(advice)}  # fmt: skip
 
 
-def training(name: str, run: Run, kind: str, seed: int, settings: Sequence[str], steps: int) -> Words:
+def training(name: str, run: Run, kind: str, seed: int, settings: Sequence[str], steps: int = 1_000_000) -> Words:
     """One training of a job, as its ranks take it."""
     more = (f"seed={seed}", f"steps={steps}", "metrics.every=1000000", "checkpoint=null")
     changed = load_run(run, (*settings, *more))
@@ -377,7 +458,7 @@ def main() -> None:
     parser.add_argument("--rows", type=Path, default=Path("advise.jsonl"))
     parser.add_argument("--jobs", default=",".join(JOBS), help="by commas")
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--blocks", type=int, default=18, help="of 16 steps, of each training")
     parser.add_argument("--movielens", default=MOVIELENS, help="folder of ml-latest-small")
     parser.add_argument("--most-load", type=float, default=2.5)
     chosen = parser.parse_args()

@@ -35,15 +35,23 @@ def show_told(rows: Sequence[Row], jobs: Mapping[str, Row]) -> None:
 
 
 def gains_of(rows: Sequence[Row], name: str, told: Row, clock: str) -> dict[str, list[float]]:
-    """The gain of each kind, seed by seed beside the run as it is."""
+    """The gain of each kind, seed by seed: the median of its blocks, each beside that of the run as it is."""
     took = {
-        (row["kind"], row["seed"]): row[clock] / row["samples"] for row in rows if row["job"] == name and clock in row
+        (row["kind"], row["seed"]): [each / row["samples"] for each in row[f"{clock[:-2]}s_s"]]
+        for row in rows
+        if row["job"] == name and clock in row
     }
     seeds = sorted({seed for kind, seed in took if not kind})
     found = {
-        kind: [1 - took[kind, seed] / took["", seed] for seed in seeds if (kind, seed) in took] for kind in told["told"]
+        kind: [gain_of(took[kind, seed], took["", seed]) for seed in seeds if (kind, seed) in took]
+        for kind in told["told"]
     }
     return {kind: each for kind, each in found.items() if each}
+
+
+def gain_of(some: Sequence[float], base: Sequence[float]) -> float:
+    """The median gain of blocks of steps, turn by turn beside those of the run as it is."""
+    return statistics.median(1 - one / other for one, other in zip(some, base, strict=True))
 
 
 def shown(gains: Sequence[float]) -> str:

@@ -2,13 +2,14 @@
 
     python benchmarks/lost_host.py --kills 20              # three hosts, each a network namespace of its own (root)
     python benchmarks/lost_host.py --kills 2 --loopback    # three hosts on the loopback
+    python benchmarks/lost_host.py --kills 6 --groups      # four hosts in two sharding groups of a 2D job
     python benchmarks/lost_host.py --plans 30 100 300      # plans for two hosts of eight GPUs of three, by tables
 
 A host is the agent that `recsmith train --hosts 2..3` starts, with its ranks. Each kill takes one at random, whichever
 holds rank 0 too: all its processes by SIGKILL or, with a network of its own, every third time its link alone. Then
 the host is started again, and taken in. Losses of the steps after a kill are compared with those of a plain
 `recsmith train` with as many ranks that goes on from a copy of the same checkpoint under the same plan: they are equal
-to the bit.
+to the bit. Where sharding groups have two hosts each, three hosts that are left train as one group, and one waits.
 """
 
 import argparse
@@ -23,14 +24,14 @@ import tempfile
 import time
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from train_kills import parents_of_processes  # type: ignore[import-not-found]
 from two_networks import INTERFACE, Host, _namespace, why_not  # type: ignore[import-not-found]
 
-NAMES = ("a", "b", "c")
+NAMES, GROUP = ("a", "b", "c"), 2
 BATCH, EVERY = 240, 20  # samples of a step, steps between checkpoints
 COMPARED = 10  # steps after a kill whose losses are compared
 PATIENCE_S = 180.0
@@ -53,6 +54,26 @@ def write_run(folder: Path, **words: Any) -> Path:
     file = folder / "run.json"
     file.write_text(json.dumps(run))
     return file
+
+
+def plan_of_groups(folder: Path, hosts: int, **words: Any) -> Path:
+    """The file of a 2D plan for the small run: hosts of one rank, in sharding groups of two."""
+    from recsmith import load_cluster, plan, save_plan
+    from recsmith.clusters import sharding_group
+    from recsmith.problems import Space
+    from recsmith.workloads import Feature, Table, Workload
+
+    tables = tuple(
+        Table(name=name, num_embeddings=rows, embedding_dim=16, features=(Feature(name=name, pooling_factor=1.0),))
+        for name, rows in TABLES
+    )
+    job = replace(load_cluster("cpu:1"), hosts=hosts)
+    workload = Workload(batch_size=BATCH // hosts, optimizer="adagrad", tables=tables)
+    made = plan(
+        workload, sharding_group(job, GROUP, **words), cost_model="analytic", space=Space(types=("table_wise",))
+    )
+    save_plan(made.plan, folder / "plan.json")
+    return folder / "plan.json"
 
 
 @dataclass
@@ -242,6 +263,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--plans", type=int, nargs="+", metavar="TABLES", help="no kills: plans of so many tables")
+    parser.add_argument("--groups", action="store_true", help="four hosts, in two sharding groups of a 2D job")
     parser.add_argument("--loopback", action="store_true", help="hosts have no networks of their own")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--folder", type=Path, help="for run, logs and checkpoints; one that is removed")
@@ -256,34 +278,34 @@ def main() -> int:
     with ExitStack() as stack:
         folder = arguments.folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         folder.mkdir(parents=True, exist_ok=True)
-        failed = measure(folder, arguments.kills, loopback=arguments.loopback, draw=random.Random(arguments.seed))
+        draw = random.Random(arguments.seed)
+        failed = measure(folder, arguments.kills, loopback=arguments.loopback, draw=draw, groups=arguments.groups)
     return int(failed > 0)
 
 
-def measure(folder: Path, kills: int, *, loopback: bool, draw: random.Random) -> int:
+def measure(folder: Path, kills: int, *, loopback: bool, draw: random.Random, groups: bool = False) -> int:
     """Kill hosts, print a line of each, and say how many kills did not show what they must."""
-    run, made = write_run(folder), list[Kill]()
-    with three_hosts(run, loopback=loopback) as hosts:
-        for name in NAMES:
+    names, range_ = (("a", "b", "c", "d"), "2..4") if groups else (NAMES, "2..3")
+    words = {"plan": str(plan_of_groups(folder, len(names)))} if groups else {}
+    run, made = write_run(folder, **words), list[Kill]()
+    with three_hosts(run, loopback=loopback, range_=range_, names=names) as hosts:
+        for name in names:
             hosts.start(name)
+        before = 0
         for number in range(kills):
-            count = len(hosts.starts())
-            hosts.wait("all hosts", lambda count=count: hosts.trains_on(max(0, count - 1), 1))
-            hosts.wait("three hosts", lambda: len(round_of(hosts)) == len(NAMES))
-            now = len(hosts.starts())
-            hosts.wait("steps of three hosts", lambda now=now: hosts.trains_on(now - 1, 2))
+            hosts.wait("all of them", lambda: len(round_of(hosts)) == len(names))
+            hosts.wait("steps of all hosts", lambda before=before: hosts.trains_on(before, 2))
             time.sleep(draw.uniform(0.0, 4.0))
-            name, cut = draw.choice(NAMES), not loopback and number % 3 == 2
+            name, cut = draw.choice(names), not loopback and number % 3 == 2
             made.append(kill_once(hosts, name, cut=cut))
             print(f"{number + 1}: host {name} {made[-1].how}, {made[-1].seconds:.1f} s", file=sys.stderr, flush=True)
+            before = len(hosts.starts())
             if cut:
                 hosts.link(name, "up")
             else:
                 hosts.start(name)
-            hosts.wait("the host back", lambda: len(round_of(hosts)) == len(NAMES))
-            count = len(hosts.starts())
-            hosts.wait("its steps", lambda count=count: hosts.trains_on(count - 1, 1))
-    return told(made, [resumed(folder, each, run, len(NAMES) - 1) for each in made])
+        hosts.wait("the host back", lambda: hosts.trains_on(before, 1))
+    return told(made, [resumed(folder, each, run, 2) for each in made])
 
 
 def plans(counts: Sequence[int]) -> int:

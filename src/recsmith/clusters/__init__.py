@@ -2,9 +2,17 @@
 
 from recsmith.clusters.cluster import Cluster, Device, Disk, Links, Replication
 from recsmith.clusters.files import catalogue, cluster_from_raw, cluster_to_raw, load_cluster, named_cluster
-from recsmith.clusters.sharding_groups import group_and_rank, larger_groups, replica_ring, sharding_group, whole_job
+from recsmith.clusters.sharding_groups import (
+    group_and_rank,
+    larger_groups,
+    of_ranks,
+    replica_ring,
+    sharding_group,
+    whole_job,
+)
 
 __all__ = [
     "Cluster", "Device", "Disk", "Links", "Replication", "catalogue", "cluster_from_raw", "cluster_to_raw",
-    "group_and_rank", "larger_groups", "load_cluster", "named_cluster", "replica_ring", "sharding_group", "whole_job",
+    "group_and_rank", "larger_groups", "load_cluster", "named_cluster", "of_ranks", "replica_ring", "sharding_group",
+    "whole_job",
 ]  # fmt: skip

@@ -249,6 +249,11 @@ class Cluster:
         return self.world_size * (self.replication.replicas if self.replication else 1)
 
     @property
+    def job_local_world_size(self) -> int:
+        """Number of devices of a host of the whole job."""
+        return self.replication.job_local_world_size if self.replication else self.local_world_size
+
+    @property
     def fully_sharded(self) -> bool:
         """Whether replicas hold one copy of weights between them while dense layers work."""
         return self.replication is not None and self.replication.fully_sharded
@@ -287,7 +292,7 @@ class Cluster:
     def describe(self) -> str:
         """A few words for a report: device, hosts, memory, and the sharding groups of a 2D job."""
         replication = self.replication
-        local = replication.job_local_world_size if replication else self.local_world_size
+        local = self.job_local_world_size
         hosts = f"x{self.job_world_size // local}" if self.job_world_size > local else ""
         least, most = min(self.hbm_per_rank), max(self.hbm_per_rank)
         memory = format_size(least) if least == most else f"{format_size(least)} to {format_size(most)}"

@@ -54,26 +54,47 @@ def larger_groups(cluster: Cluster) -> Iterator[Cluster]:
 
     None where ranks differ in memory, for a group does not know that of its replicas.
     """
-    replication = cluster.replication
-    if replication is None or isinstance(cluster.hbm_bytes, tuple):
+    if cluster.replication is None or isinstance(cluster.hbm_bytes, tuple):
         return
-    ddr = cluster.ddr_bytes_per_host
-    per_host = None if ddr is None else ddr * replication.job_local_world_size // cluster.local_world_size
-    job = whole_job(cluster).with_memory(cluster.hbm_bytes, cluster.reserve_bytes)
-    job = replace(job, ddr_bytes_per_host=per_host)
+    job = _with_its_memory(cluster, cluster.job_world_size)
     for size in _divisors(job.world_size):
         if size > cluster.world_size:
-            yield sharding_group(
-                job, size, steps_per_sync=replication.steps_per_sync,
-                use_inter_host_allreduce=replication.use_inter_host_allreduce, fully_sharded=replication.fully_sharded,
-            )  # fmt: skip
+            yield _group_as(job, size, cluster.replication)
+
+
+def of_ranks(cluster: Cluster, ranks: int) -> Cluster:
+    """A sharding group of the same size, in a job that has so many ranks; that job where it is one group.
+
+    Raises:
+        UsageError: the group size does not divide the ranks.
+    """
+    assert cluster.replication is not None
+    return _group_as(_with_its_memory(cluster, ranks), cluster.world_size, cluster.replication)
+
+
+def _group_as(job: Cluster, size: int, made: Replication) -> Cluster:
+    """A sharding group of a job that is replicated as another one."""
+    return sharding_group(
+        job, size, steps_per_sync=made.steps_per_sync, use_inter_host_allreduce=made.use_inter_host_allreduce,
+        fully_sharded=made.fully_sharded,
+    )  # fmt: skip
+
+
+def _with_its_memory(cluster: Cluster, devices: int) -> Cluster:
+    """A whole job of so many devices, on hosts as a sharding group has them."""
+    local = cluster.job_local_world_size
+    return replace(
+        cluster, local_world_size=local, hosts=devices // local, replication=None,
+        ddr_bytes_per_host=_share(cluster.ddr_bytes_per_host, local, cluster),
+        ssd_bytes_per_host=_share(cluster.ssd_bytes_per_host, local, cluster),
+    )  # fmt: skip
 
 
 def whole_job(cluster: Cluster) -> Cluster:
     """All devices of a sharding group's job and their links; the cluster itself where nothing is replicated."""
     if cluster.replication is None:
         return cluster
-    return _linked(cluster, cluster.replication.job_local_world_size, cluster.job_world_size)
+    return _linked(cluster, cluster.job_local_world_size, cluster.job_world_size)
 
 
 def group_and_rank(cluster: Cluster, job_rank: int) -> tuple[int, int]:

@@ -104,3 +104,27 @@ def test_what_is_told_of_a_change():
     )
     anew = replace(change, lost=(), joined=("d",), least_bytes=0, step=0)
     assert "host d has come: a, c begin anew, for there was no checkpoint yet, under" in anew.told(None)
+
+
+@pytest.mark.parametrize("blocks", [False, True])
+@pytest.mark.parametrize("lost", range(4))
+def test_groups_that_are_left_keep_their_plan_and_tell_what_moves(lost: int, *, blocks: bool):
+    from recsmith.clusters import sharding_group
+    from recsmith.training import Run, RunData
+    from recsmith.training.job.groups_left import moved_of_groups, of_groups_left
+
+    job = replace(recsmith.load_cluster("h100:1"), hosts=4)
+    made = a_plan()
+    grouped = sharding_group(job, 2, use_inter_host_allreduce=blocks)
+    before = recsmith.plan(made.workload, grouped, cost_model="analytic", space=Space(types=("table_wise",))).plan
+    after = of_groups_left(before, Run(data=RunData(train="x", global_batch_size=256), output="x"), 2)
+    assert (after.placements, after.workload.batch_size) == (before.placements, 128)
+    assert (after.cluster.replication, after.cluster.job_world_size) == (None, 2)
+
+    left = [rank for rank in range(4) if rank != lost]
+    places = [before.cluster.rank_in_group(rank) for rank in left[:2]]
+    sizes = [held(after, {rank}) for rank in range(2)]
+    moved, least = moved_of_groups(before, after, {rank: now for now, rank in enumerate(left[:2])})
+    assert moved == sum(size for place, size in enumerate(sizes) if places[place] != place)
+    assert least == sum(size for place, size in enumerate(sizes) if place not in places)
+    assert of_groups_left(before, Run(data=RunData(train="x", global_batch_size=256), output="x"), 4) == before

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import recsmith
+from recsmith.clusters import sharding_group
 from recsmith.errors import UsageError
 from recsmith.problems import Space
 from recsmith.training import Checkpointing, Run, RunData
@@ -78,6 +79,17 @@ def test_a_plan_of_a_file_must_be_of_the_most_hosts(tmp_path: Path):
         check_hosts(run, "run.yaml", 2, 3, 8)
 
 
+def test_hosts_of_a_plan_of_sharding_groups_come_in_whole_groups(tmp_path: Path):
+    made = recsmith.plan("dlrm-v2", sharding_group(recsmith.load_cluster("h100:4x6"), 8), cost_model="analytic",
+                         iterations=1, space=Space(types=("table_wise",))).plan  # fmt: skip
+    recsmith.save_plan(made, tmp_path / "plan.json")
+    run = replace(RUN, plan=str(tmp_path / "plan.json"), ranks=None, data=RunData(train="x", global_batch_size=4800))
+    assert ranks_of_host(run) == 4
+    assert check_hosts(run, "run.yaml", 2, 6, 4) == (2, 4, 6)
+    with pytest.raises(UsageError, match="is of sharding groups of 8 ranks, and 3 hosts have 12; give --hosts a range"):
+        check_hosts(run, "run.yaml", 3, 6, 4)
+
+
 def test_a_rank_of_a_launcher_starts_no_hosts(monkeypatch: pytest.MonkeyPatch):
     for name, value in {"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0"}.items():
         monkeypatch.setenv(name, value)
@@ -118,6 +130,13 @@ def test_a_job_whose_host_is_killed_goes_on_with_the_losses_of_a_resume(lost_hos
     assert 0 < kill.told["least_bytes"] < sum(rows for _, rows in lost_host.TABLES) * 16 * 4
     assert len(kill.losses) == lost_host.COMPARED
     assert kill.losses == lost_host.resumed(tmp_path, kill, run, 1)
+
+
+@needs_torchrec
+@pytest.mark.torchrun
+@pytest.mark.soak
+def test_of_two_sharding_groups_one_is_left(lost_host: Any, tmp_path: Path):
+    assert lost_host.measure(tmp_path, 1, loopback=True, draw=random.Random(1), groups=True) == 0
 
 
 @needs_torchrec

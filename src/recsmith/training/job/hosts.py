@@ -19,8 +19,9 @@ from recsmith.planning.replan import replan
 from recsmith.plans import Plan, load_plan
 from recsmith.plans.diff import moved_bytes
 from recsmith.problems import constraints_from_raw, constraints_to_raw
+from recsmith.training.job.groups_left import moved_of_groups, of_groups_left
 from recsmith.training.job.models import Unsharded
-from recsmith.training.job.plan import plan_here, plan_to_go_on
+from recsmith.training.job.plan import plan_here, plan_of_file, plan_to_go_on
 from recsmith.training.job.plan_rules import loadable_rules
 from recsmith.training.run import MADE_HERE, Run
 from recsmith.units import format_size, format_time
@@ -86,21 +87,37 @@ def plan_of_hosts(
     """
     begun = time.perf_counter()
     running = _running(folder, Path(parts.run.output)) or before
-    moved_from = None if running is None else as_now(running, _places(folder, running, there))
+    places = {} if running is None else _places(folder, running, there)
     ranks, per_host = sum(each.ranks for each in there.hosts), there.hosts[0].ranks
-    plan = _made(parts, before, moved_from, ranks, per_host, least=there.lost != ())
+    if _in_groups(parts.run):
+        plan = of_groups_left(plan_of_file(parts.run.plan), parts.run, ranks)
+    else:
+        moved_from = None if running is None else as_now(running, places)
+        plan = _made(parts, before, moved_from, ranks, per_host, least=there.lost != ())
     seconds = time.perf_counter() - begun
     if not there.lost and not there.joined:
         return plan, None
-    moved = 0 if moved_from is None else sum(
-        size for shards in moved_bytes(moved_from, plan.placements, plan.workload, plan.cluster).values()
-        for _, size in shards
-    )  # fmt: skip
+    moved, least = (0, 0) if running is None else _moved(running, plan, places)
     return plan, HostChange(
         hosts=tuple(each.name for each in there.hosts), lost=there.lost, joined=there.joined, plan=plan.digest,
         plan_s=seconds, step_s=plan.cost.step_s, moved_bytes=moved, lost_at_s=there.lost_at_s, step=step,
-        least_bytes=0 if moved_from is None else least_moved(moved_from, ranks),
+        least_bytes=least,
     )  # fmt: skip
+
+
+def _in_groups(run: Run) -> bool:
+    """Whether the plan of a run's file is of several sharding groups."""
+    return run.plan not in MADE_HERE and load_plan(run.plan).cluster.replication is not None
+
+
+def _moved(running: Plan, plan: Plan, places: Mapping[int, int]) -> tuple[int, int]:
+    """Bytes of tables that ranks receive, and that they must. places: by each rank of the running job, its rank now."""
+    if running.cluster.job_world_size > running.cluster.world_size or plan.cluster.replication is not None:
+        return moved_of_groups(running, plan, places)
+    now = as_now(running, places)
+    received = moved_bytes(now, plan.placements, plan.workload, plan.cluster)
+    moved = sum(size for shards in received.values() for _, size in shards)
+    return moved, least_moved(now, plan.cluster.world_size)
 
 
 def note_running(folder: Path, there: HostRound, plan: Plan) -> None:
@@ -193,9 +210,9 @@ def _noted(folder: Path) -> RunningHosts | None:
 
 def _places(folder: Path, plan: Plan, there: HostRound) -> dict[int, int]:
     """Ranks of a plan, and their ranks now, of hosts that are still there."""
-    noted, per_host = _noted(folder), plan.cluster.local_world_size
+    noted, per_host = _noted(folder), plan.cluster.job_local_world_size
     if noted is None or noted.plan != plan.digest:
-        return {rank: rank for rank in range(plan.cluster.world_size)}
+        return {rank: rank for rank in range(plan.cluster.job_world_size)}
     found = dict[int, int]()
     for old, agent in enumerate(noted.hosts):
         if agent.id in there.ids and agent.ranks == per_host:

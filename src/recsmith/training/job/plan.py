@@ -90,7 +90,7 @@ def plan_here(parts: Unsharded, ranks: int, ranks_per_host: int, before: Plan | 
     """
     run, model, sample = parts.run, parts.task, first_batch(parts.source, COUNTED)
     if run.plan not in MADE_HERE:
-        return _plan_of_file(run.plan, ranks)
+        return plan_of_file(run.plan, ranks)
     check_together(device_parts(run, device_type()))
     cluster, batch_size = this_cluster(ranks, ranks_per_host), _batch_size(run, ranks)
     lookups = _lookups(parts, sample, batch_size)
@@ -175,9 +175,10 @@ def groups_as(before: Plan | None, ranks: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _plan_of_file(file: str, ranks: int) -> Plan:
+def plan_of_file(file: str, ranks: int | None = None) -> Plan:
+    """The plan of a file that a run can train under. ranks: that it must be for; None: any number."""
     plan = load_plan(file)
-    if plan.cluster.job_world_size != ranks:
+    if ranks is not None and plan.cluster.job_world_size != ranks:
         raise PlanMismatch(
             f"'{file}' is a plan for {plan.cluster.job_world_size} ranks and the job has {ranks}; start as many, or "
             "plan for this cluster"

@@ -73,7 +73,7 @@ def ranks_of_host(run: Run) -> int:
     """Ranks of each host: `ranks` of the run, one a GPU, or as many as a host of its plan has."""
     if run.plan in MADE_HERE or run.ranks is not None:
         return local_ranks(run)
-    return load_plan(run.plan).cluster.local_world_size
+    return load_plan(run.plan).cluster.job_local_world_size
 
 
 def check_hosts(run: Run, file: str, least: int, most: int, ranks: int) -> tuple[int, ...]:
@@ -98,25 +98,37 @@ def check_hosts(run: Run, file: str, least: int, most: int, ranks: int) -> tuple
     )  # fmt: skip
     for count in (least, most):
         run.data.batch_sizes(count * ranks)
+    group = 1
     if run.plan not in MADE_HERE:
-        _check_plan(load_plan(run.plan), run.plan, most, ranks)
-    return tuple(each for each in range(least, most + 1) if _shares(run, each * ranks))
+        group = _check_plan(load_plan(run.plan), run.plan, least, most, ranks)
+    return tuple(
+        each for each in range(least, most + 1) if _shares(run, each * ranks) and each * ranks % group == 0
+    )  # fmt: skip
 
 
-def _check_plan(plan: Plan, file: str, most: int, ranks: int) -> None:
-    """UsageError where a plan of a file is not of the most hosts, or cannot become one of fewer."""
-    cluster, local = plan.cluster, plan.cluster.local_world_size
+def _check_plan(plan: Plan, file: str, least: int, most: int, ranks: int) -> int:
+    """Ranks that train together or not at all: of a sharding group, else 1.
+
+    Raises:
+        UsageError: the plan of a file is not of the most hosts, or cannot become one of fewer.
+    """
+    cluster, local = plan.cluster, plan.cluster.job_local_world_size
     split = inexact_tables(plan)
+    group = 1 if cluster.replication is None else cluster.world_size
     check_rules(
-        None if (local, cluster.hosts) == (ranks, most) and cluster.replication is None else
+        None if (local, cluster.job_world_size) == (ranks, most * ranks) else
         f"plan '{file}' is of {cluster.job_world_size // local} hosts with {local} devices each, and the job is to "
         f"have {most} with {ranks}; write plan: auto, or plan for those",
+        None if least * ranks % group == 0 else
+        f"plan '{file}' is of sharding groups of {group} ranks, and {least} hosts have {least * ranks}; give --hosts a "
+        "range that begins with whole groups",
         None if not isinstance(cluster.hbm_bytes, tuple) else
         f"plan '{file}' is of devices with different memory, and any host may be lost; write plan: auto",
-        None if not split else
+        None if not split or group > 1 else
         f"plan '{file}' splits columns of table '{split[0]}' under a row-wise optimizer, whose state fewer hosts could "
         "not load; write plan: auto, or plan with --keep-exact",
     )  # fmt: skip
+    return group
 
 
 def _shares(run: Run, ranks: int) -> bool:

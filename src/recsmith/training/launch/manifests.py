@@ -84,7 +84,7 @@ def shape_of(run: Run, nodes: int | None, per_node: int | None) -> tuple[int, in
     """
     if run.plan not in MADE_HERE:
         cluster = load_plan(run.plan).cluster
-        ranks = cluster.replication.job_local_world_size if cluster.replication else cluster.local_world_size
+        ranks = cluster.job_local_world_size
         hosts = cluster.job_world_size // ranks
         if (nodes or hosts, per_node or ranks) != (hosts, ranks):
             raise UsageError(
