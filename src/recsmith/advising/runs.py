@@ -16,6 +16,7 @@ from recsmith.files import Source
 from recsmith.plans import load_plan
 from recsmith.prediction.captured_base import StepFactors, step_factors
 from recsmith.prediction.job_step import JobStep
+from recsmith.prediction.speeds import core
 from recsmith.training.launch.dry_run import DryRun, described, ranks_of
 from recsmith.training.launch.prerequisites import own_modules
 from recsmith.training.run import MADE_HERE, Run, RunComms, load_run
@@ -59,7 +60,7 @@ def advise_run(
     base = described(run, settings)
     predicted = _step_of(base)
     by = None if capture is None else step_factors(capture, base.plan.workload, base.plan.cluster, predicted)
-    about = f"the run as it is: a step takes {predicted}" if by is None else by.told
+    about = (f"the run as it is: a step takes {predicted}", _whose_speeds()) if by is None else (by.told,)
     use_systems(made)
 
     def price_of(switches: Sequence[Switch]) -> JobPrice:
@@ -67,7 +68,15 @@ def advise_run(
         return priced(described(run, (*settings, *more)) if more else base, by)
 
     tried = [*core_switches(made), *(switch for system in systems() for switch in system.switches(made))]
-    return advise_by(price_of, tried, (about,), on_switch, aim=aim)
+    return advise_by(price_of, tried, about, on_switch, aim=aim)
+
+
+def _whose_speeds() -> str:
+    """On what machine the speeds were measured that a step is predicted by."""
+    return (
+        f"its speeds are of a core of another machine ({core().card.device}); on another processor a part may take "
+        "several times as long, which a capture of the run tells (--capture)"
+    )
 
 
 def _tables_of(made: Run, run: Run | Source, cluster: Cluster | Source) -> Workload:
