@@ -121,11 +121,18 @@ def test_tables_of_the_plan_that_rest_are_those_that_do(tmp_path: Path) -> None:
     found = described(replace(run, rows=stashed(tmp_path)))
     assert found.run.rows["tables"] == ["b"]  # type: ignore[call-overload, index]  # pyright: ignore[reportArgumentType, reportIndexIssue, reportCallIssue]
     assert found.memory[0].file == 2000 * 8 * 4
+    with pytest.raises(UsageError, match="rows.tables names 'bb', which the model does not have; did you mean 'b'"):
+        described(replace(run, rows=stashed(tmp_path, tables=["bb"])))
 
 
 @pytest.mark.parametrize(
     ("settings", "told"),
-    [({"what": "all"}, "rows.what is all"), ({"when": "never"}, "rows.when is never"), ({"tables": []}, "is empty")],
+    [
+        ({"what": "all"}, "rows.what is all"),
+        ({"when": "never"}, "rows.when is never"),
+        ({"tables": []}, "is empty"),
+        ({"tables": "b"}, r"rows.tables is 'b'; give a list of tables: \[b\]"),
+    ],
 )
 def test_settings_that_there_are_not_are_refused(tmp_path: Path, settings: dict[str, Any], told: str) -> None:
     from recsmith.training.systems.stash.rows import StashedRows

@@ -30,12 +30,13 @@ class Stashed(System):
         """Which tables rest, by the plan where it says so; and of `when: auto`, whether any do."""
         if not is_stashed(made.run):
             return made
-        from recsmith.training.systems.stash.bytes import copies_s, fits_without
+        from recsmith.training.systems.stash.bytes import check_named, copies_s, fits_without
 
         _, settings = parsed(made.run.rows, "rows")
         planned = [each.table for each in made.plan.placements if each.stash]
         if planned:
             settings = {"tables": planned, **settings}
+        check_named(settings.get("tables"), [each.name for each in made.plan.workload.tables])
         if settings.get("when") == "auto":
             said = fits_without(made)
             if said is not None:

@@ -9,7 +9,8 @@ import numpy as np
 from recsmith._components import parsed
 from recsmith._process import memory_limit
 from recsmith._types import Ints
-from recsmith.files import Raw
+from recsmith.errors import UsageError
+from recsmith.files import Raw, did_you_mean
 from recsmith.jobs.machine import PROGRAM_BYTES, memory_bytes
 from recsmith.plans import Plan
 from recsmith.problems import footprint_of, problem_holding, problem_of
@@ -35,6 +36,13 @@ class BackBeforeSteps:
     def to_raw(self) -> Raw | None:
         """Nothing is kept."""
         return None
+
+
+def check_named(named: Any, tables: Sequence[str]) -> None:
+    """UsageError where `rows.tables` names what the model does not have. tables: of the model."""
+    odd = next((each for each in named or () if each not in tables), None)
+    if odd is not None:
+        raise UsageError(f"rows.tables names '{odd}', which the model does not have{did_you_mean(odd, list(tables))}")
 
 
 def resting_bytes(run: Any, plan: Plan) -> Ints:

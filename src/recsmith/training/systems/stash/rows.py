@@ -54,6 +54,8 @@ class StashedRows(DeviceRows):
         ):  # fmt: skip
             if value not in known:
                 raise UsageError(f"rows.{name} is {value}; give {' or '.join(known)}")
+        if isinstance(tables, str):
+            raise UsageError(f"rows.tables is '{tables}'; give a list of tables: [{tables}]")
         if tables is not None and not tables:
             raise UsageError("rows.tables is empty; name a table, or leave it out, and all rest")
         check_writable(folder, "rows.folder", "name a folder on a disk with room for the tables")
