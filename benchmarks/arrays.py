@@ -182,7 +182,7 @@ def pair_on_rank(together: dict[str, Any], alone: list[dict[str, Any]], rounds: 
 def measured(case: str, rounds: int) -> dict[str, Any]:
     """Seconds of steps of a case, and the gain that is predicted for it."""
     from recsmith.training.sources import open_source
-    from recsmith.training.systems.arrays.gains import predicted_gain
+    from recsmith.training.systems.arrays.weighing import step_here, weighed
 
     with tempfile.TemporaryDirectory() as name:
         array = an_array(Path(name, "array"), **CASES[case])
@@ -195,9 +195,10 @@ def measured(case: str, rounds: int) -> dict[str, Any]:
             what: [count * each[f"alone_{what}_s"] / each[f"together_{what}_s"] for each in pairs]
             for what in ("wall", "cpu")
         }
+        gain, _ = weighed(array, open_source(array), array.ranks or RANKS, torch.device("cpu"), step_here)
         middle = {key: statistics.median(each[key] for each in pairs) for key in pairs[0]}
         return {"case": case, "members": count, **middle, "wall": gains["wall"], "cpu": gains["cpu"],
-                "predicted": predicted_gain(array, open_source(array).schema, on_gpu=False).value}  # fmt: skip
+                "predicted": gain.value}  # fmt: skip
 
 
 def show_pairs(only: list[str], rounds: int, rows: Path | None) -> None:

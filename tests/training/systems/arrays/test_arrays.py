@@ -1,6 +1,7 @@
-"""What arrays are: the runs of their members, what may not differ, and whether they pay; without torch."""
+"""What arrays are: the runs of their members, what may not differ, and whether they pay."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,12 +11,14 @@ from support.systems import needing
 
 from recsmith.data import DataFeature, DataSchema
 from recsmith.errors import CorruptFile, UsageError
+from recsmith.prediction.job_step import JobStep
 from recsmith.training import Run, RunData, RunModel, load_run, run_from_raw, run_to_raw
 from recsmith.training.run.refusals import check_together
 from recsmith.training.systems.arrays.gains import LEAST, predicted_gain
 from recsmith.training.systems.arrays.members import check_array, members_of
 from recsmith.training.systems.arrays.parts import array_parts
 from recsmith.training.systems.arrays.settings import RunArray
+from recsmith.units import format_time
 
 RUN = Run(
     data=RunData(train="clicks.tsv"), output="out", seed=5,
@@ -100,54 +103,48 @@ def checked(run: Run) -> None:
     check_together(array_parts(run))
 
 
+ALONE = JobStep(
+    trainer_s=3e-3, reading_s=2e-3, embeddings_s=1e-3, layers_s=2e-3, gradients_s=3e-4, optimizer_s=1e-4
+)  # fmt: skip
+
+
 @given(st.integers(2, 6), st.sampled_from(["dlrm", "dlrm_dcn", "deepfm"]), st.integers(1, 4096))
 def test_a_gain_is_between_nothing_and_the_number_of_members(count: int, name: str, batch: int) -> None:
     run = replace(
         RUN, model=RunModel(name=name), data=RunData(train="x", batch_size=batch),
         array=RunArray(members={str(each): (f"seed={each}",) for each in range(count)}),
     )  # fmt: skip
-    gain = predicted_gain(run, SCHEMA, on_gpu=False)
+    gain = predicted_gain(run, SCHEMA, ALONE)
+    assert gain.value is not None
     assert 0 < gain.value <= count
     assert gain.together == (gain.value >= LEAST)
-    assert not predicted_gain(run, SCHEMA, on_gpu=True).together
+    assert not predicted_gain(run, SCHEMA, None).together
 
 
 def test_large_layers_are_trained_in_turn() -> None:
-    large = replace(RUN, model=RunModel(bottom=(4096, 4096), top=(4096, 4096)), data=RunData(train="x"))
-    gain = predicted_gain(large, SCHEMA, on_gpu=False)
+    large = replace(ALONE, layers_s=1.0)
+    gain = predicted_gain(RUN, SCHEMA, large)
     assert not gain.together
-    assert "in turn (array.together: auto, which wants 1.1 times)" in gain.line()
-    assert array_of(large, "always").together
-    assert "trained together (array.together: always)" in array_of(large, "always").line()
-    assert not array_of(RUN, "never").together
+    assert gain.line().startswith(
+        "array: 3 members are trained in turn (array.together: auto, which wants 1.1 times): "
+    )
+    assert predicted_gain(asked("always"), SCHEMA, large).together
+    assert not predicted_gain(asked("never"), SCHEMA, ALONE).together
 
 
-def array_of(run: Run, together: Any) -> Any:
-    assert run.array is not None
-    return predicted_gain(replace(run, array=replace(run.array, together=together)), SCHEMA, on_gpu=False)
+def asked(together: Any) -> Run:
+    assert RUN.array is not None
+    return replace(RUN, array=replace(RUN.array, together=together))
 
 
-# Of docs/array.md, by the clock, alone on the machine that `cpu` was measured on: models a second together
-# beside in turn, and a step of a model alone in ms.
-MEASURED = {
-    "small": (2.16, 18.4), "mlperf": (1.37, 38.7), "dlrm_dcn": (1.93, 20.3), "small of 8": (2.21, 16.1),
-    "small of 2": (1.31, 20.9), "mlperf of 2": (1.21, 43.6), "64 columns": (1.29, 27.7), "8 tables": (2.13, 11.7),
-    "widths differ": (1.71, 17.6), "batch 1024": (1.44, 33.5),
-}  # fmt: skip
+def test_a_dry_run_tells_the_step_of_a_member_as_its_own_dry_run_does(tmp_path: Path) -> None:
+    pytest.importorskip("torchrec")
+    from recsmith.training.launch.dry_run import described
 
-
-@pytest.mark.parametrize("name", MEASURED)
-def test_gains_and_steps_are_near_those_that_were_measured(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the one step of prediction/job_step.py, which narrow layers, Shampoo and dry runs take too."""
-    from importlib import import_module
-    from pathlib import Path
-
-    from recsmith.training.sources import open_source
-
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[4] / "benchmarks"))
-    arrays = import_module("arrays")
-    run = arrays.an_array(Path("nowhere"), **arrays.CASES[name])
-    gain = predicted_gain(run, open_source(run).schema, on_gpu=False)
-    alone = gain.value * gain.step.step_s / gain.members * 1e3
-    assert gain.value == pytest.approx(MEASURED[name][0], rel=0.2)
-    assert alone == pytest.approx(MEASURED[name][1], rel=0.25)
+    data = {"format": "generator", "num_samples": 640, "features": [{"name": "a", "num_embeddings": 100}]}
+    two = with_members(a=(), b=("seed=7",))
+    array = replace(two, data=RunData(train=data, batch_size=32), output=str(tmp_path), ranks=1)
+    member = described(next(iter(members_of(array).values())))
+    assert member.step is not None
+    said = next(each.said for each in described(array).systems if each.key == "array")
+    assert f"a step of one alone is predicted to take {format_time(member.step.step_s)} and one of all" in said

@@ -121,7 +121,7 @@ def test_tables_of_the_plan_that_rest_are_those_that_do(tmp_path: Path) -> None:
     found = described(replace(run, rows=stashed(tmp_path)))
     assert found.run.rows["tables"] == ["b"]  # type: ignore[call-overload, index]  # pyright: ignore[reportArgumentType, reportIndexIssue, reportCallIssue]
     assert found.memory[0].file == 2000 * 8 * 4
-    with pytest.raises(UsageError, match="rows.tables names 'bb', which the model does not have; did you mean 'b'"):
+    with pytest.raises(UsageError, match=r"rows\.tables names 'bb', which the model does not have; did you mean 'b'"):
         described(replace(run, rows=stashed(tmp_path, tables=["bb"])))
 
 

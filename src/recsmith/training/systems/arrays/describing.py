@@ -17,15 +17,16 @@ from recsmith.training.seams.system import SystemTold
 from recsmith.training.sources import open_source
 from recsmith.training.systems.arrays.going_on import newest_of_members, prepared_array
 from recsmith.training.systems.arrays.members import members_of, read_ended
-from recsmith.training.systems.arrays.model import unsharded_array, weighed
+from recsmith.training.systems.arrays.model import unsharded_array
 from recsmith.training.systems.arrays.sharding import member_plan
+from recsmith.training.systems.arrays.weighing import step_here, weighed
 
 
 def described_array(made: Run) -> DryRun:
     """What a run with an array would do: together, or as the first of its members does."""
     source, members = open_source(made), members_of(made)
     ranks, here = ranks_of(made)
-    gain, lines = weighed(made, source, ranks, torch.device(device_type()))
+    gain, lines = weighed(made, source, ranks, torch.device(device_type()), step_here)
     told = SystemTold(key="array", on=gain.together, said="; ".join(lines))
     if not gain.together:
         first = next(iter(members))
@@ -44,7 +45,7 @@ def described_array(made: Run) -> DryRun:
     one = shapes[: len(shapes) // len(array.members)]
     size = checkpoint_bytes(planned_as_run(made, member_plan(plan, array.members[0])), one, state)
     return DryRun(
-        run=made, plan=plan, memory=memory, step=None if gain.on_gpu else gain.step,
+        run=made, plan=plan, memory=memory, step=gain.step,
         systems=[told], checkpoint_bytes=None if made.checkpoint is None else size,
         about=prepared.about, notes=prepared.notes(saved[0].progress["position"] if saved else None),
         folders=f"'{made.output}/MEMBER' of each ({', '.join(members)})",

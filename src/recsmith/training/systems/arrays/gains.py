@@ -1,14 +1,14 @@
 """What training several models together brings, before anything is trained; without torch.
 
-A step of a model alone has the parts of prediction/job_step.py, with lookups by what a number that is pooled takes, for
-there is no plan yet. Together, ids and what every step costs are paid once, and what batching the members costs comes
+A step of a member alone is that of its own dry run (prediction/job_step.py), so that an array and a dry run of one
+member tell the same. Together, ids and what every step costs are paid once, and what batching the members costs comes
 in their place: measured on ranks of one core each (`python benchmarks/arrays.py pairs`).
 
 B samples of a rank, F features, D columns, K members
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -22,110 +22,105 @@ from recsmith.training.models.work import layer_work
 from recsmith.training.run import Run, RunModel, RunTable
 from recsmith.training.run.tables import tables_of
 from recsmith.training.systems.arrays.members import members_of
+from recsmith.units import format_time
 
 LEAST = 1.1  # times the models a second, under which `auto` trains in turn
-POOLED_S = 8e-9  # of a number that is pooled, forward and backward
 # What training together takes beyond that: of a step, of a number that is pooled, of a weight of dense layers.
-BATCHED_S, SPREAD_S, JOINED_S = 6e-3, 12e-9, 3e-9
-# Of a step alone on the processor that arrays were measured on, which is slower than that of prediction/job_step.py: of
-# any step, a feature, a feature of a sample, an id; and of several ranks.
-TRAINER_S, FEATURE_S, BAG_S, ID_S, MEETING_S = 2.5e-3, 2.2e-4, 2e-7, 2.1e-7, 4e-3
+BATCHED_S, SPREAD_S, JOINED_S = 1e-3, 7e-9, 3e-9
 
 
 @dataclass(frozen=True)
 class StepWork:
     """What a rank does in a step of one model.
 
-    bags, ids: that it reads. pooled: numbers that it pools. weights: of dense layers. layers_s: seconds of these.
+    pooled: numbers that it pools. weights: of dense layers. layers_s: seconds of these.
     """
 
-    bags: float
-    ids: float
-    features: int
     pooled: float
     weights: float
     layers_s: float
-
-    def own_s(self) -> float:
-        """What each of several members takes, together or alone."""
-        return self.pooled * POOLED_S + self.layers_s + self.weights * OPTIMIZER_S
-
-    def shared_s(self, ranks: int) -> float:
-        """What all members together pay once."""
-        return self.trainer_s(ranks) + self.reading_s()
-
-    def trainer_s(self, ranks: int) -> float:
-        """Of the loop, and of what is done for each feature."""
-        return TRAINER_S + FEATURE_S * self.features + (MEETING_S if ranks > 1 else 0.0)
-
-    def reading_s(self) -> float:
-        """Of ids, and of the bags that they are in."""
-        return self.bags * BAG_S + self.ids * ID_S
 
 
 @dataclass(frozen=True)
 class ArrayGain:
     """Models a second of an array of so many members together, beside in turn.
 
-    step: of the array together, on CPU ranks of a core each. wanted: as the run has it.
+    alone: a step of each member alone, in seconds, and step: of the array together, on CPU ranks of a core each; none
+    where nothing of it was measured, as on GPUs. wanted: as the run has it.
     """
 
-    value: float
     members: int
-    step: JobStep
+    alone: tuple[float, ...]
+    step: JobStep | None
     wanted: str
-    on_gpu: bool = False
+
+    @property
+    def value(self) -> float | None:
+        """Times the models a second."""
+        return None if self.step is None else sum(self.alone) / self.step.step_s
 
     @property
     def together(self) -> bool:
         """How the array is trained."""
-        pays = self.value >= LEAST and not self.on_gpu
+        pays = self.value is not None and self.value >= LEAST
         return self.wanted == "always" or (self.wanted == "auto" and pays)
 
     def line(self) -> str:
         """What is said of it."""
         how = f"array: {self.members} members are trained {'together' if self.together else 'in turn'}"
-        if self.on_gpu:
-            return f"{how} (array.together: {self.wanted}); what that brings on GPUs was not measured"
+        if self.step is None or self.value is None:
+            return f"{how} (array.together: {self.wanted}); what that brings here was not measured"
         why = f"{self.wanted}, which wants {LEAST} times" if self.wanted == "auto" else self.wanted
+        least, most = (format_time(each(self.alone)) for each in (min, max))
         return (
-            f"{how} (array.together: {why}); together, {self.value:.2f} times the models a second are predicted, on "
-            "CPU ranks of a core each"
+            f"{how} (array.together: {why}): a step of one alone is predicted to take "
+            f"{least if least == most else f'{least} to {most}'} and one of all together "
+            f"{format_time(self.step.step_s)}, which is {self.value:.2f} times the models a second"
         )
 
 
-def predicted_gain(run: Run, schema: DataSchema, *, on_gpu: bool, again: float = 0.0) -> ArrayGain:
-    """What training the members of a run's array together brings. again: share of the layers that is computed twice.
+def predicted_gain(run: Run, schema: DataSchema, alone: JobStep | None, *, again: float = 0.0) -> ArrayGain:
+    """What training the members of a run's array together brings.
+
+    alone: the step of its first member by itself; None where it is not predicted. again: share of the layers that is
+    computed twice.
 
     Raises:
         UsageError: its members, or their tables, break a rule.
     """
     assert run.array is not None
-    ranks = run.ranks or 1
     models = [member.model for member in members_of(run).values()]
-    works = [work_of(each, schema, run.data.local_batch_size(ranks)) for each in models]
-    alone = sum(each.own_s() + each.shared_s(ranks) for each in works)
-    pooled, weights = sum(each.pooled for each in works), sum(each.weights for each in works)
-    step = JobStep(
-        trainer_s=works[0].trainer_s(ranks) + BATCHED_S, reading_s=works[0].reading_s(),
-        embeddings_s=pooled * (POOLED_S + SPREAD_S), layers_s=(1 + again) * sum(each.layers_s for each in works),
-        gradients_s=0.0, optimizer_s=weights * (OPTIMIZER_S + JOINED_S),
+    if alone is None:
+        return ArrayGain(len(models), (), None, run.array.together)
+    works = [work_of(each, schema, run.data.local_batch_size(run.ranks or 1)) for each in models]
+    steps = [_step_of(each, works[0], alone) for each in works]
+    count, pooled = len(works), sum(each.pooled for each in works)
+    step = replace(
+        alone, trainer_s=alone.trainer_s + BATCHED_S,
+        embeddings_s=count * alone.embeddings_s + pooled * SPREAD_S,
+        layers_s=(1 + again) * sum(each.layers_s for each in steps),
+        gradients_s=sum(each.gradients_s for each in steps),
+        optimizer_s=sum(each.optimizer_s for each in steps) + JOINED_S * sum(each.weights for each in works),
     )  # fmt: skip
-    return ArrayGain(alone / step.step_s, len(models), step, run.array.together, on_gpu)
+    return ArrayGain(count, tuple(each.step_s for each in steps), step, run.array.together)
+
+
+def _step_of(work: StepWork, first: StepWork, alone: JobStep) -> JobStep:
+    """The step of a member alone, by that of the first, whose layers may have other sizes."""
+    layers, more = alone.layers_s + work.layers_s - first.layers_s, OPTIMIZER_S * (work.weights - first.weights)
+    share = work.weights / first.weights if first.weights else 1.0
+    return replace(
+        alone, layers_s=layers, gradients_s=alone.gradients_s * share, optimizer_s=alone.optimizer_s + more
+    )  # fmt: skip
 
 
 def work_of(model: RunModel, schema: DataSchema, samples: int) -> StepWork:
     """What a rank does in a step of one model. Of a model of the user's, layers are not counted."""
-    tables = tables_of(model, schema)
     factors = {feature.name: feature.pooling_factor or 1.0 for feature in schema.features}
-    features = [(name, table) for table in tables for name in table.features]
-    ids = sum(factors[name] for name, _ in features)
+    features = [(name, table) for table in tables_of(model, schema) for name in table.features]
     numbers = sum((t.embedding_dim or 0) * (factors[name] if t.pooling == "none" else 1) for name, t in features)
     weights, layers = _layers(model, schema, features, factors, samples)
-    return StepWork(
-        bags=samples * len(features), ids=samples * ids, features=len(features), pooled=float(samples * numbers),
-        weights=weights, layers_s=layers,
-    )  # fmt: skip
+    return StepWork(pooled=float(samples * numbers), weights=weights, layers_s=layers)
 
 
 def _layers(

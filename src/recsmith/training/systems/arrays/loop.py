@@ -54,8 +54,9 @@ from recsmith.training.systems.arrays.members import (
     read_ended,
     write_ended,
 )
-from recsmith.training.systems.arrays.model import Member, UnshardedArray, unsharded_array, weighed
+from recsmith.training.systems.arrays.model import Member, UnshardedArray, unsharded_array
 from recsmith.training.systems.arrays.sharding import member_plan, shard_array
+from recsmith.training.systems.arrays.weighing import step_by_rank_0, weighed
 from recsmith.training.watchers import Watchers
 from recsmith.units import counted
 
@@ -74,7 +75,7 @@ class ArrayModels(TrainedModels):
     """
 
     def __init__(
-        self, job: TrainingJob, members: Mapping[str, TrainingJob], ended: dict[str, EndedMember], told: float
+        self, job: TrainingJob, members: Mapping[str, TrainingJob], ended: dict[str, EndedMember], told: float | None
     ) -> None:
         self.job, self.members, self.ended, self.told = job, members, ended, told
         device = job.sharded.device
@@ -187,7 +188,7 @@ class ArrayModels(TrainedModels):
         seconds, alive = self.job.progress.step_s, len(self.alive)
         samples = alive * dist.get_world_size() * self.job.batch_size
         found = "" if seconds is None else f", {samples / seconds:,.0f} samples a second of all"
-        told = f"{self.told:.2f} times the models a second of members in turn were told"
+        told = "no gain was told" if self.told is None else f"{self.told:.2f} times the models a second were told"
         return {"array": f"array: {counted(alive, 'member')} trained together{found}; {told}"}
 
 
@@ -199,7 +200,7 @@ def train_array(
     train_one: trains one run. train: trains the models of a job that is prepared (`train_prepared` of loop.py).
     """
     source = open_source(run)
-    gain, lines = weighed(run, source, dist.get_world_size(), rank_device())
+    gain, lines = weighed(run, source, dist.get_world_size(), rank_device(), step_by_rank_0)
     for line in lines:
         tell_note(line)
     if not gain.together:
@@ -233,7 +234,7 @@ def _of_all(results: dict[str, Raw], complete: bool) -> Raw:
 
 
 def _prepared(
-    run: Run, source: BatchSource, agreement: Agreement, told: float
+    run: Run, source: BatchSource, agreement: Agreement, told: float | None
 ) -> tuple[ArrayModels, Generator[TrainingBatch]]:
     """The array's members, fresh or from the newest step that every member has a checkpoint of. told: of their gain."""
     output = Path(run.output)

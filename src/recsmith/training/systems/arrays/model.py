@@ -24,7 +24,6 @@ from recsmith.training.job.models import Task, Unsharded, build_task
 from recsmith.training.run import BUILT_IN, Run
 from recsmith.training.run.refusals import check_together
 from recsmith.training.sources import BatchSource, open_source
-from recsmith.training.systems.arrays.gains import ArrayGain, predicted_gain
 from recsmith.training.systems.arrays.layer_memory import LayerMemory, StepWithin
 from recsmith.training.systems.arrays.members import check_array, members_of
 from recsmith.training.systems.arrays.parts import array_parts
@@ -330,21 +329,3 @@ def unsharded_array(run: Run, source: BatchSource | None = None, without: Sequen
     features = features_of(task)
     once = replace(features, names=tuple(dict.fromkeys(features.names)))
     return UnshardedArray(members, Unsharded(run, source, task, once))
-
-
-def weighed(run: Run, source: BatchSource, ranks: int, device: torch.device) -> tuple[ArrayGain, list[str]]:
-    """What training the members of a run's array together brings on so many ranks, and what is said of it.
-
-    Raises what predicting it, building the models and LayerMemory.plan raise.
-    """
-    assert run.array is not None
-    on_gpu, limit = device.type == "cuda", run.array.memory_bytes
-    gain = predicted_gain(run, source.schema, on_gpu=on_gpu)
-    if limit is None:
-        return gain, [gain.line()]
-    schedule = unsharded_array(run, source).schedule(ranks, device) if gain.together else None
-    if schedule is not None:
-        gain = predicted_gain(run, source.schema, on_gpu=on_gpu, again=schedule.again_share)
-        if gain.together:
-            return gain, [gain.line(), schedule.line(limit)]
-    return gain, [gain.line(), "array.layer_memory limits no member that is trained in turn, since it keeps all"]

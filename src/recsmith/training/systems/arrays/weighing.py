@@ -1,0 +1,57 @@
+"""Whether the members of an array are trained together, by the predicted step of one of them."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from recsmith.adapters.rank_0 import from_rank_0
+from recsmith.files import decode, spell_out
+from recsmith.prediction.job_step import JobStep
+from recsmith.training.job.preparing import predicted_step, prepare
+from recsmith.training.run import Run
+from recsmith.training.sources.protocol import BatchSource
+from recsmith.training.systems.arrays.gains import ArrayGain, predicted_gain
+from recsmith.training.systems.arrays.members import members_of
+from recsmith.training.systems.arrays.model import unsharded_array
+
+StepMaker = Callable[[Run, int], JobStep | None]
+
+
+def weighed(
+    run: Run, source: BatchSource, ranks: int, device: torch.device, step_by: StepMaker
+) -> tuple[ArrayGain, list[str]]:
+    """What training the members of a run's array together brings on so many ranks, and what is said of it.
+
+    step_by: predicts the step of a run, or has another process do so.
+
+    Raises what predicting it, building the models and LayerMemory.plan raise.
+    """
+    assert run.array is not None
+    limit = run.array.memory_bytes
+    alone = None if device.type == "cuda" else step_by(next(iter(members_of(run).values())), ranks)
+    gain = predicted_gain(run, source.schema, alone)
+    if limit is None:
+        return gain, [gain.line()]
+    schedule = unsharded_array(run, source).schedule(ranks, device) if gain.together else None
+    if schedule is not None:
+        gain = predicted_gain(run, source.schema, alone, again=schedule.again_share)
+        if gain.together:
+            return gain, [gain.line(), schedule.line(limit)]
+    return gain, [gain.line(), "array.layer_memory limits no member that is trained in turn, since it keeps all"]
+
+
+def step_here(run: Run, ranks: int) -> JobStep | None:
+    """The step of a run as its dry run tells it."""
+    return predicted_step(prepare(run, ranks))
+
+
+def step_by_rank_0(run: Run, ranks: int) -> JobStep | None:
+    """The same, worked out by rank 0."""
+
+    def make() -> dict[str, Any]:
+        step = step_here(run, ranks)
+        return {} if step is None else {"step": spell_out(step)}
+
+    found = from_rank_0(make)
+    return decode(JobStep, found["step"], "rank 0's step") if found else None
