@@ -65,8 +65,7 @@ class Balance(System):
 
     def brought(self, job: Any) -> Mapping[str, str]:
         """What the busiest rank had to do."""
-        own = job.progress.own_s
-        if job.run.data.balance is None or not own:
+        if job.run.data.balance is None or not (own := job.progress.own_s):
             return {}
         most = max(own) * len(own) / sum(own)
         return {self.key: f"balance: the busiest of {len(own)} ranks took {most:.2f} times the mean of its own work"}

@@ -98,8 +98,7 @@ class Remote(System):
 
     def brought(self, job: Any) -> Mapping[str, str]:
         """What a step pulled, and how long it waited for servers."""
-        client = getattr(job.sharded.rows, "client", None)
-        if client is None or not client.counts.steps:
+        if job.run.remote is None or not (client := job.sharded.rows.client).counts.steps:
             return {}
         from recsmith.training.systems.remote.planning import brought_line
 
