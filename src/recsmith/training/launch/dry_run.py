@@ -160,7 +160,8 @@ def told_of(run: Run, facts: RunFacts, decided: Sequence[SystemTold]) -> list[Sy
     said |= {each.key for each in of_systems}
     of_core = [SystemTold(key=key, on=True, said=line) for key, line in _of_core(run, facts)]
     others = [*of_systems, *(each for each in of_core if each.key not in said)]
-    told = _encoded(run) or (run.comms != RunComms() and "comms" not in said)
+    encoded = _encoded(run) and facts.plan.cluster.world_size > 1
+    told = encoded or (run.comms != RunComms() and "comms" not in said)
     crossing = [SystemTold(key="comms", on=True, said=_comms(run, facts.plan))] if told else []
     return [*decided, *crossing, *others]
 
@@ -188,6 +189,8 @@ def _comms(run: Run, plan: Plan) -> str:
     """Pooled embeddings in another form than fp32; of dense gradients, `decided` tells."""
     comms: Any = collectives_of(run.comms)
     ranks, batch = plan.cluster.world_size, plan.workload.batch_size
+    if ranks == 1:
+        return "comms: one rank trains and nothing crosses, so it has no effect here"
     placed = {each.table: each.sharding_type for each in plan.placements}
     crossing = [table for table in plan.workload.tables if placed[table.name] != COPIED]
     columns = sum(table.embedding_dim * len(table.features) for table in crossing)

@@ -1,6 +1,7 @@
 """Fewer numbers on the wire: nothing is lost, shares are kept, and a job that is resumed trains the same bits."""
 
 import json
+import math
 import os
 import shutil
 import signal
@@ -35,9 +36,11 @@ from recsmith.training import (
 )
 from recsmith.training.collectives import collectives_of
 from recsmith.training.job.card import read_card
+from recsmith.training.job.models import unsharded
+from recsmith.training.job.sharded import dense_shapes
 from recsmith.training.results.serving import load_model
 from recsmith.training.sources import open_data
-from recsmith.training.systems.thresholds.deciding import decided
+from recsmith.training.systems.thresholds.deciding import ALONE, decided
 from recsmith.training.systems.thresholds.dense import DenseThresholds, _counts, decoded, encoded
 from recsmith.training.systems.thresholds.pooled import _length, _message, _read, largest
 from recsmith.training.systems.thresholds.settings import AUTO_SHARE, WINDOW, Thresholded
@@ -227,8 +230,9 @@ def test_auto_sends_less_where_links_are_slow_and_says_why(rate: float, pays: bo
     links = replace(plan.cluster.links, intra_host_bandwidth=rate, inter_host_bandwidth=rate)
     slow = replace(plan, cluster=replace(plan.cluster, links=links, device=replace(plan.cluster.device, kind="cpu")))
     wanted: dict[str, Any] = {"name": "thresholded", "dense": "auto"}
-    comms, (why,) = decided(wanted, slow, 1_000_000)
+    comms, (why, *quality) = decided(wanted, slow, 1_000_000)
     assert collectives_of(comms) == (Thresholded(dense=AUTO_SHARE) if pays else RunComms())
+    assert [line.partition(",")[0] for line in quality] == ["quality: where 0.5% of gradients crossed"] * pays
     assert why.startswith("gradients of 1,000,000 dense numbers: ")
     assert why.endswith("so comms.dense, which is auto, sends all of them") != pays
     kept, _ = decided({**wanted, "pooled": 0.5}, slow, 1_000_000)
@@ -237,6 +241,19 @@ def test_auto_sends_less_where_links_are_slow_and_says_why(rate: float, pays: bo
     assert decided(RunComms(), slow, 1_000_000) == (RunComms(), [])
     with pytest.raises(UsageError, match=r"1e-12, which is less than one of the 1,000,000 numbers .* 1e-06"):
         decided({**wanted, "dense": 1e-12}, slow, 1_000_000)
+
+
+def test_what_a_share_costs_is_told_before():
+    plan = two_tables()
+    _, lines = decided({"name": "thresholded", "dense": 0.02, "pooled": 0.5}, plan, 1_000_000)
+    assert [line.partition(":")[0] for line in lines[1:]] == ["quality", "quality"]
+    assert "steps 1 to 50 were 1.1 points" in lines[1]
+    warm = {"name": "thresholded", "warm_up": "loss"}
+    assert "this run has 160 steps, so the warm-up fills it" in decided(warm, plan, 1_000_000, 160)[1][1]
+    assert "fills it" not in decided(warm, plan, 1_000_000, 1_000)[1][1]
+    assert len(decided({"name": "thresholded", "dense": 1.0}, plan, 1_000_000)[1]) == 1
+    alone = replace(plan, cluster=recsmith.load_cluster("cpu:1"))
+    assert decided({**warm, "dense": "auto"}, alone, 1_000_000) == ({**warm, "dense": "auto"}, [ALONE])
 
 
 @pytest.mark.parametrize(("values", "entry"), [("fp32", 6), ("bf16", 4)])
@@ -298,6 +315,24 @@ def test_all_columns_are_plain_training(tmp_path: Path, trained: tuple[Run, dict
     assert losses(Path(run.output))[0] != pytest.approx(losses(tmp_path / "plain")[0], rel=1e-7)
     assert losses(Path(run.output)) == pytest.approx(losses(tmp_path / "plain"), rel=0.05)
     assert result["sent_bytes"] < plain["sent_bytes"]
+    assert every["pooled_sent_share"] == 1
+    assert every["pooled_all_bytes"] == 24 * 24 * 4, (
+        "of 24 columns for 24 samples: a rank's own there, the others' back"
+    )
+
+
+def test_a_job_says_how_much_of_all_was_sent(trained: tuple[Run, dict[str, Any]]):
+    run, result = trained
+    numbers = sum(math.prod(shape) for shape in dense_shapes(unsharded(run).task))
+    assert result["dense_sent_share"] == pytest.approx(0.05, rel=0.6)
+    assert result["dense_all_bytes"] == 4 * numbers
+    share = result["dense_sent_share"]
+    assert result["dense_sent_bytes"] == pytest.approx(4 * share * numbers + 16, rel=0.05), "few bridges and buckets"
+    assert result["pooled_sent_share"] == 0.5
+    assert result["pooled_sent_bytes"] == result["pooled_all_bytes"] * 3 / 8, "two bytes and a place for each second"
+    told = [json.loads(line) for line in Path(run.output, "log.jsonl").read_text().splitlines()]
+    lines = [each["dense_sent_share"] for each in told if each["event"] == "train"]
+    assert sum(lines) / len(lines) == pytest.approx(share)
 
 
 def test_a_resumed_job_ends_with_the_same_bits(trained: tuple[Run, dict[str, Any]], tmp_path: Path):
@@ -306,7 +341,10 @@ def test_a_resumed_job_ends_with_the_same_bits(trained: tuple[Run, dict[str, Any
     shutil.copytree(run.output, again)
     for folder in ("model", "checkpoints/step-00000008", "checkpoints/step-00000010"):
         shutil.rmtree(again / folder)
-    assert train(run, settings=(f"output={again}",))["test"] == result["test"]
+    after = train(run, settings=(f"output={again}",))
+    figures = [name for name in result if name.startswith(("dense_", "pooled_"))]
+    assert len(figures) == 6
+    assert {name: after[name] for name in ("test", *figures)} == {name: result[name] for name in ("test", *figures)}
     _check_equal(again, Path(run.output))
 
 

@@ -13,7 +13,8 @@ from recsmith.analyses.advice import Switch
 from recsmith.files import Raw, encode
 from recsmith.plans import Plan
 from recsmith.training.seams.system import OpenRun, System
-from recsmith.training.systems.thresholds.settings import KeptColumns
+from recsmith.training.systems.thresholds.sent import Crossed
+from recsmith.training.systems.thresholds.settings import KeptColumns, Thresholded
 
 register("collective", "thresholded", "recsmith.training.systems.thresholds.settings:Thresholded")
 
@@ -22,6 +23,8 @@ class Thresholds(System):
     """The largest numbers alone cross ranks."""
 
     key = "comms"
+    kept = "crossed"
+    state = Crossed
     cards: ClassVar[Mapping[str, Any]] = {"columns": KeptColumns}
 
     def change_step(self, run: Any, plan: Plan, step: Any, numbers: int) -> Any:
@@ -37,10 +40,12 @@ class Thresholds(System):
     def decide(self, made: OpenRun) -> OpenRun:
         """Which share of the gradients crosses, where `dense` is auto."""
         from recsmith.training.collectives import collectives_of
+        from recsmith.training.sources import total_steps
         from recsmith.training.systems.thresholds.deciding import decided
 
-        comms, lines = decided(made.comms, made.plan, made.numbers)
-        on = getattr(collectives_of(comms), "dense", None) is not None
+        ranks = made.plan.cluster.job_world_size
+        comms, lines = decided(made.comms, made.plan, made.numbers, total_steps(made.run, made.parts.source, ranks))
+        on = isinstance(collectives_of(comms), Thresholded) and ranks > 1
         step = made.step
         if step is not None and comms != made.comms:
             step = self.change_step(replace(made.run, comms=comms), made.priced, step, made.numbers)
@@ -53,10 +58,31 @@ class Thresholds(System):
         made = Switch(
             name="thresholded gradients", change="comms: {name: thresholded, dense: 0.005, values: bf16}",
             settings=('comms={"name": "thresholded", "dense": 0.005, "values": "bf16"}',),
-            quality="0.004 ± 0.136 points of AUC after an epoch (five seeds, generated clicks), behind before that",
+            quality="0.004 ± 0.136 points of AUC after an epoch (five seeds, generated clicks); 2.7 points behind in "
+            "the first 50 steps and 0.6 in the next 100 (five seeds, MovieLens) unless comms.warm_up is loss",
             page="thresholding.md",
         )  # fmt: skip
         return (made,) if run.comms == RunComms() else ()
+
+    def attached(self, run: Any, model: Any) -> Any:
+        """What has crossed so far."""
+        from recsmith.training.collectives import collectives_of
+
+        if not isinstance(collectives_of(run.comms), Thresholded):
+            return None
+        from recsmith.training.systems.thresholds.crossing import Crossing
+
+        return Crossing()
+
+    def line(self, job: Any, steps: int) -> tuple[Raw, str]:
+        """The share that crossed since the line before, and its bytes."""
+        crossing = job.attached.get(self.kept)
+        return ({}, "") if crossing is None else crossing.line()
+
+    def result(self, job: Any) -> Raw:
+        """The same of the whole run."""
+        crossing = job.attached.get(self.kept)
+        return {} if crossing is None else crossing.all_ranks().to_raw()
 
     def scored_run(self, run: Any, card: Any, folder: Any) -> Any:
         """All columns cross: those that the model has not learned from are left out where it reads them."""

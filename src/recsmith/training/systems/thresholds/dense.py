@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch._C._distributed_c10d import GradBucket
 
 from recsmith.errors import RecSmithError
+from recsmith.training.systems.thresholds.sent import Sent
 from recsmith.training.systems.thresholds.warming import WarmUp
 
 WARM_UP = "of all.threshold"  # under which a checkpoint keeps what a warm-up knows
@@ -26,6 +27,7 @@ SAMPLED = 1 << 17  # numbers of which a threshold is measured; of larger paramet
 # A threshold rises by so much where a step sent twice as many as it should, and for each step's worth sent so far
 # beyond what should have been. trade-off: larger ones follow gradients that grow faster, and swing more.
 STEERED, RECOVERED = 0.1, 0.02
+COUNTS = 16  # bytes that say how long a message is, and of which bucket
 MOST = 0.5  # of a change in one step, as a logarithm
 TINY = torch.finfo(torch.float32).tiny
 
@@ -52,11 +54,19 @@ class DenseThresholds:
             self.warm_up = WarmUp(settings.dense, settings.ladder)
             self.warm_up.listen(model)
         self.buckets = 0  # that this rank has summed: ranks that differ in it are not in the same step
+        self.crossed = Sent()
 
     @property
     def share(self) -> float:
         """Of the gradients that cross now."""
         return self.settings.dense if self.warm_up is None else self.warm_up.share
+
+    def count(self, bucket: GradBucket, numbers: int, sent: int) -> None:
+        """Count a bucket, of which so many numbers were sent in so many bytes."""
+        of, ranks = len(bucket.buffer()), dist.get_world_size()
+        self.crossed += Sent(
+            steps=int(bucket.is_last()), numbers=numbers, of_numbers=of, bytes=sent, of_bytes=_ring_bytes(of, ranks)
+        )
 
     def look(self) -> None:
         """Have thresholds measured anew where a warm-up goes on to a smaller share."""
@@ -152,6 +162,7 @@ def _sum_largest(state: DenseThresholds, bucket: GradBucket) -> torch.futures.Fu
     buffer, first = bucket.buffer(), 0
     state.look()
     if state.share >= 1:
+        state.count(bucket, len(buffer), _ring_bytes(len(buffer), dist.get_world_size()))
         work: Any = dist.all_reduce(buffer.div_(dist.get_world_size()), async_op=True)
         return work.get_future().then(lambda done: done.value()[0])
     places, values = [], []
@@ -166,6 +177,7 @@ def _sum_largest(state: DenseThresholds, bucket: GradBucket) -> torch.futures.Fu
     counts = _counts(len(message), state.buckets, buffer.device)
     ranks, mine = len(counts), dist.get_rank()
     theirs = [0 if rank == mine else count for rank, count in enumerate(counts)]
+    state.count(bucket, sum(map(len, values)), (ranks - 1) * (len(message) + COUNTS))
     received = torch.empty(sum(theirs), dtype=torch.uint8, device=buffer.device)
     given = [0 if rank == mine else len(message) for rank in range(ranks)]
     work = dist.all_to_all_single(received, message.repeat(ranks - 1), theirs, given, async_op=True)
@@ -178,6 +190,11 @@ def _sum_largest(state: DenseThresholds, bucket: GradBucket) -> torch.futures.Fu
         return buffer.div_(ranks)
 
     return work.get_future().then(summed)
+
+
+def _ring_bytes(numbers: int, ranks: int) -> int:
+    """What a rank sends where all numbers cross in fp32."""
+    return 2 * (ranks - 1) * 4 * numbers // ranks
 
 
 def _counts(length: int, bucket: int, device: torch.device) -> list[int]:

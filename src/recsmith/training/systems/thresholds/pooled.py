@@ -4,6 +4,7 @@ B samples of all ranks, b of one; D columns of a rank's tables, k of them sent
 """
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -15,31 +16,43 @@ from torchrec.distributed.embeddingbag import ShardedEmbeddingBagCollection
 from torchrec.distributed.sharding.tw_sharding import TwPooledEmbeddingDist
 from torchrec.distributed.types import NoWait
 
+from recsmith.training.systems.thresholds.sent import Sent
+
 TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
 def replace_pooled(model: nn.Module, settings: Any) -> int:
     """Give every all-to-all of pooled embeddings of a sharded model its thresholds; how many there are."""
-    replaced = 0
-    for module in model.modules():
-        if isinstance(module, ShardedEmbeddingBagCollection):
-            for each in module._output_dists:
-                if isinstance(each, TwPooledEmbeddingDist):
-                    each._create_output_dist_module()
-                    assert each._dist is not None
-                    each._dist = LargestColumns(each._dist, settings)  # type: ignore[assignment]
-                    replaced += 1
-    return replaced
+    found = [each for each in _output_dists(model) if isinstance(each, TwPooledEmbeddingDist)]
+    for number, each in enumerate(found):
+        each._create_output_dist_module()
+        assert each._dist is not None
+        each._dist = LargestColumns(each._dist, settings, first=number == 0)  # type: ignore[assignment]
+    return len(found)
+
+
+def exchanges_of(model: nn.Module) -> "list[LargestColumns]":
+    """Those that a sharded model was given."""
+    found = (getattr(each, "_dist", None) for each in _output_dists(model))
+    return [each for each in found if isinstance(each, LargestColumns)]
+
+
+def _output_dists(model: nn.Module) -> Iterator[Any]:
+    """What brings embeddings to their samples, in all collections of a sharded model."""
+    collections = (each for each in model.modules() if isinstance(each, ShardedEmbeddingBagCollection))
+    return (each for collection in collections for each in collection._output_dists)
 
 
 class LargestColumns(nn.Module):
     """TorchRec's all-to-all of pooled embeddings, by the largest columns of each sample, evaluation too.
 
-    What the model has not seen in training it does not see later either (kept_columns.py).
+    What the model has not seen in training it does not see later either (kept_columns.py). first: of those of a model,
+    which counts its steps. sent: what training has sent, forward and backward.
     """
 
-    def __init__(self, whole: PooledEmbeddingsAllToAll, settings: Any) -> None:
+    def __init__(self, whole: PooledEmbeddingsAllToAll, settings: Any, *, first: bool) -> None:
         super().__init__()
+        self.first, self.sent = first, Sent()
         self.whole, self.settings = whole, settings
         self.group = whole._pg
         self.widths: list[int] = list(whole._dim_sum_per_rank)
@@ -48,10 +61,28 @@ class LargestColumns(nn.Module):
         """local_embs: (B, D) of this rank's tables. Awaits (b, D of all ranks)."""
         ranks = self.group.size()
         sizes = batch_size_per_rank or [len(local_embs) // ranks] * ranks
+        if torch.is_grad_enabled():
+            self._count(sizes)
         made: Any = _Exchange.apply(local_embs, sizes, self.widths, self.group, self.settings)
         awaitable = PooledEmbeddingsAwaitable(tensor_awaitable=NoWait(made))
         awaitable.callbacks.extend(self.whole.callbacks)  # which put the columns of a table together
         return awaitable
+
+    def _count(self, sizes: list[int]) -> None:
+        """Count a step. sizes: b of every rank."""
+        mine, kept = dist.get_rank(self.group), [_kept(width, self.settings.pooled) for width in self.widths]
+        there, here = sum(sizes) - sizes[mine], sizes[mine]  # samples forward, and backward from each other rank
+
+        def crossing(columns: list[int]) -> int:
+            return there * columns[mine] + here * (sum(columns) - columns[mine])
+
+        forward, backward = (
+            [_length(width, k, self.settings, placed) for width, k in zip(self.widths, kept, strict=True)]
+            for placed in (True, self.settings.gradients == "largest")
+        )
+        numbers, of = crossing(kept), crossing(self.widths)
+        sent = there * forward[mine] + here * (sum(backward) - backward[mine])
+        self.sent += Sent(steps=int(self.first), numbers=numbers, of_numbers=of, bytes=sent, of_bytes=4 * of)
 
 
 class _Exchange(torch.autograd.Function):

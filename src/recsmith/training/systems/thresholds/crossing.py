@@ -1,0 +1,67 @@
+"""How much crosses ranks beside all that there is: in each line of a job's log, in its result and in checkpoints."""
+
+from dataclasses import fields
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from recsmith.files import Raw, decode, encode
+from recsmith.training.job.sharded import ShardedJob, rank_device
+from recsmith.training.systems.thresholds.dense import DenseThresholds
+from recsmith.training.systems.thresholds.pooled import exchanges_of
+from recsmith.training.systems.thresholds.sent import Crossed, Sent
+
+NAMES = [each.name for each in fields(Sent)]
+
+
+class Crossing:
+    """What this rank has sent since the run began, and by the last line of the log."""
+
+    def __init__(self) -> None:
+        self.before, self.settling, self.shown = Crossed(), Crossed(), Crossed()
+        self.job: ShardedJob | None = None
+
+    def begin(self, steps: int | None, kept: Raw | None) -> None:
+        """Count on from what a checkpoint kept, which the first rank does for all."""
+        if kept is not None and dist.get_rank() == 0:
+            self.before = decode(Crossed, kept, "crossed")
+
+    def before_step(self, job: Any) -> None:
+        """Leave out what was sent before the first step, when the job settled."""
+        if self.job is None:
+            self.job, self.settling, self.shown = job.sharded, _counted(job.sharded), self.before
+
+    @property
+    def crossed(self) -> Crossed:
+        """Since the run began."""
+        return self.before if self.job is None else self.before + (_counted(self.job) - self.settling)
+
+    def to_raw(self) -> Raw:
+        """What a checkpoint keeps: the sums of all ranks, each of which calls this."""
+        return encode(self.all_ranks())
+
+    def line(self) -> tuple[Raw, str]:
+        """Since the last line, of all ranks."""
+        now = self.crossed
+        since, self.shown = over_ranks(now - self.shown), now
+        return since.to_raw(), str(since)
+
+    def all_ranks(self) -> Crossed:
+        """Of all ranks, since the run began."""
+        return over_ranks(self.crossed)
+
+
+def _counted(job: ShardedJob) -> Crossed:
+    """What this rank has sent since its job was made."""
+    dense = job.hook.crossed if isinstance(job.hook, DenseThresholds) else Sent()
+    return Crossed(dense=dense, pooled=sum((each.sent for each in exchanges_of(job.model)), Sent()))
+
+
+def over_ranks(crossed: Crossed) -> Crossed:
+    """The sums of all ranks."""
+    parts = (crossed.dense, crossed.pooled)
+    sums = torch.tensor([[getattr(part, name) for name in NAMES] for part in parts], device=rank_device())
+    dist.all_reduce(sums)
+    dense, pooled = (Sent(**dict(zip(NAMES, each, strict=True))) for each in sums.tolist())
+    return Crossed(dense=dense, pooled=pooled)
