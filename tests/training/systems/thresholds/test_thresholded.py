@@ -331,6 +331,9 @@ def test_a_job_says_how_much_of_all_was_sent(trained: tuple[Run, dict[str, Any]]
     assert result["pooled_sent_share"] == 0.5
     assert result["pooled_sent_bytes"] == result["pooled_all_bytes"] * 3 / 8, "two bytes and a place for each second"
     told = [json.loads(line) for line in Path(run.output, "log.jsonl").read_text().splitlines()]
+    said = result["brought"]["comms"]
+    assert said.startswith(f"comms: thresholded: {share:.2%} of dense gradients sent (")
+    assert said.endswith("; 5.00% of dense gradients was wanted")
     lines = [each["dense_sent_share"] for each in told if each["event"] == "train"]
     assert sum(lines) / len(lines) == pytest.approx(share)
 

@@ -84,6 +84,12 @@ class Thresholds(System):
         crossing = job.attached.get(self.kept)
         return {} if crossing is None else crossing.all_ranks().to_raw()
 
+    def brought(self, job: Any) -> Mapping[str, str]:
+        """What crossed of all in the whole run, beside the share that was wanted."""
+        crossing = job.attached.get(self.kept)
+        said = "" if crossing is None else crossing.brought()
+        return {self.key: f"comms: thresholded: {said}"} if said else {}
+
     def scored_run(self, run: Any, card: Any, folder: Any) -> Any:
         """All columns cross: those that the model has not learned from are left out where it reads them."""
         from recsmith.training.collectives import RunComms

@@ -47,6 +47,14 @@ class Crossing:
         since, self.shown = over_ranks(now - self.shown), now
         return since.to_raw(), str(since)
 
+    def brought(self) -> str:
+        """Of the whole run, for people; '' where nothing crossed."""
+        said, hook = str(self.all_ranks()), None if self.job is None else self.job.hook
+        if not said or not isinstance(hook, DenseThresholds):
+            return said
+        warm = "" if hook.warm_up is None else " after a warm-up, which is counted"
+        return f"{said}; {hook.settings.dense:.2%} of dense gradients was wanted{warm}"
+
     def all_ranks(self) -> Crossed:
         """Of all ranks, since the run began."""
         return over_ranks(self.crossed)
