@@ -55,7 +55,7 @@ def advise_run(
     made = load_run(run, settings)
     if cluster is not None:
         return advise_tables(
-            _tables_of(made, run, cluster), cluster, step_s=step_s, aim=aim, on_switch=on_switch, **search
+            tables_on(run, cluster, settings), cluster, step_s=step_s, aim=aim, on_switch=on_switch, **search
         )  # fmt: skip
     base = described(run, settings)
     predicted = _step_of(base)
@@ -79,14 +79,18 @@ def _whose_speeds() -> str:
     )
 
 
-def _tables_of(made: Run, run: Run | Source, cluster: Cluster | Source) -> Workload:
-    """The tables of a run as devices of a cluster look them up: this machine need not hold them."""
+def tables_on(run: Run | Source, cluster: Cluster | Source, settings: tuple[str, ...] = ()) -> Workload:
+    """The tables of a run as devices of a cluster look them up: this machine need not hold them.
+
+    settings: 'key=value' over it.
+    """
     from recsmith.training.job.models import unsharded
     from recsmith.training.job.plan import tables_of_run
 
+    made = load_run(run, settings)
     require_torchrec()
     with own_modules(made, run):
-        return tables_of_run(unsharded(made), load_cluster(cluster).world_size)
+        return tables_of_run(unsharded(made), load_cluster(cluster).job_world_size)
 
 
 def _step_of(dry: DryRun) -> JobStep:

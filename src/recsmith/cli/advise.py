@@ -7,9 +7,9 @@ import click
 
 from recsmith.cli.options import (
     GroupedCommand,
-    beginning_of,
     count_option,
     format_option,
+    is_run,
     limit_options,
     read_cluster,
     read_search,
@@ -20,7 +20,6 @@ from recsmith.cli.options import (
 from recsmith.cli.printing import heard_switches, print_as, say
 from recsmith.errors import UsageError
 
-RUN = b"recsmith/run/1"
 OF_CLUSTERS = ("hbm", "reserve", "cost_model", "iterations", "time_limit", "budget")  # options
 OBJECTIVES = ("step", "devices", "cost", "memory")
 OF_RUNS = ("step", "memory")  # objectives
@@ -64,13 +63,8 @@ def advise_command(job: str, format_: str, **options: Any) -> None:
     """
     from recsmith.reports.advice import advice_lines, advice_to_raw
 
-    advice = _of_run(job, options) if _is_run(job) else _of_tables(job, options)
+    advice = _of_run(job, options) if is_run(job) else _of_tables(job, options)
     print_as(format_, lambda: advice_lines(advice), lambda: advice_to_raw(advice))
-
-
-def _is_run(job: str) -> bool:
-    """Whether a file says at its beginning that it is a run; what cannot be read is told by who reads tables."""
-    return RUN in beginning_of(job)
 
 
 def _of_run(job: str, options: dict[str, Any]) -> Any:

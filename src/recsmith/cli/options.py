@@ -36,7 +36,8 @@ OPTION_GROUPS = {  # of commands that search: the names of options under the tit
     "Output": ("what_if", "output", "certificate", "force", "verbose", "format_"),
 }  # fmt: skip
 LEAST_LIMIT_S = 1e-3  # of a time limit that the start of the command has used up: a search then makes its first plan
-BEGINNING = 1024  # bytes of a file that say whether it is a plan
+BEGINNING = 4096  # bytes of a file that say whether it is a plan or a run
+RUN = b"recsmith/run/1"
 MOST_VISITS = 10_000  # of a measurement: more are taken for a mistake
 Command = TypeVar("Command", bound=Callable[..., Any])
 Quantity = TypeVar("Quantity", int, float)
@@ -261,7 +262,22 @@ def inputs_of(*arguments: Any) -> list[str]:
 
 def read_problem(workload: str, options: dict[str, Any]) -> dict[str, Any]:
     """The values of `problem_options` as the arguments `workload`, `cluster`, `constraints` and `space` of `plan`."""
-    return {"cluster": read_group(options)} | read_shape(workload, options["batch_size"], options)
+    cluster = read_group(options)
+    return {"cluster": cluster} | read_shape(tables_on_ranks(workload, cluster), options["batch_size"], options)
+
+
+def tables_on_ranks(workload: str, cluster: Any) -> Any:
+    """The tables of a run's file as the ranks of a cluster look them up; what else is named stays as it is."""
+    if not is_run(workload):
+        return workload
+    from recsmith.advising.runs import tables_on
+
+    return tables_on(workload, cluster)
+
+
+def is_run(name: str) -> bool:
+    """Whether a file says at its beginning that it is a run; what cannot be read is told by who reads tables."""
+    return RUN in beginning_of(name)
 
 
 def read_group(options: dict[str, Any]) -> Any:
@@ -328,10 +344,12 @@ def read_stash(options: dict[str, Any]) -> Any:
     return Stashing(what=what, activations=activations, dense_s=dense_s)
 
 
-def tables_of(workload: str) -> Any:
-    """The workload of a plan's file, where one is named; what else is named stays as it is."""
+def tables_of(workload: Any) -> Any:
+    """The workload of a plan's file, where one is named; what else is named, or a workload, stays as it is."""
     from recsmith.plans import PLAN_FILE, load_plan
 
+    if not isinstance(workload, str):
+        return workload
     return load_plan(workload).workload if re.match(PLAN_FILE, beginning_of(workload)) else workload
 
 
@@ -346,7 +364,7 @@ def beginning_of(name: str) -> bytes:
         return b""
 
 
-def read_shape(workload: str, batch_size: int | None, options: dict[str, Any]) -> dict[str, Any]:
+def read_shape(workload: Any, batch_size: int | None, options: dict[str, Any]) -> dict[str, Any]:
     """The values of `shape_options` as the arguments `workload`, `constraints` and `space`."""
     from dataclasses import replace
 

@@ -10,6 +10,7 @@ from recsmith.cli.options import (
     force_option,
     format_option,
     inputs_of,
+    is_run,
     left_of_limit,
     problem_options,
     read_problem,
@@ -32,6 +33,10 @@ from recsmith.cli.printing import (
 ADAPT = (
     "recsmith measure compute --hardware cpu --budget 5m -o here && "
     "recsmith learn cost --data here -o here.safetensors --start {start}"
+)
+TRAIN_TOWERS = (
+    "what towers would bring under it: recsmith train {run} --dry-run --set plan={plan} "
+    "--set 'model.table_module={{name: towers, ratio: auto}}'"
 )
 
 
@@ -63,7 +68,8 @@ def plan_command(
     """Find a sharding plan for WORKLOAD on a cluster.
 
     WORKLOAD is a built-in (dlrm-v2, dlrm-v4, criteo-1tb, criteo-kaggle, nvidia-tiny .. nvidia-colossal, ...) or a
-    file: YAML, JSON, CSV, or a job's log with the report of TorchRec's planner in it; '-' reads stdin.
+    file: YAML, JSON, CSV, a job's log with the report of TorchRec's planner in it, or a run of `recsmith train`, whose
+    tables and batch count; '-' reads stdin.
 
     \b
     recsmith plan dlrm-v2 --cluster h100:8
@@ -71,7 +77,7 @@ def plan_command(
     recsmith plan tables.json --cluster h100:8x12 --hbm 60GiB -o plan.json
     recsmith plan tables.json --cluster cpu:2 --objective step_time --step trace/
     recsmith plan dlrm-v2 --cluster h100:8 --what-if data_type=bf16
-    recsmith plan tables.json --cluster h100:8x2 --towers 2 -o plan.json
+    recsmith plan run.yaml --cluster h100:8x2 --towers 2 -o plan.json
     recsmith plan tables.json --cluster h100:8 --reserve 40GiB --stash weights --activations 30GiB
     """
     from recsmith.files import check_target
@@ -106,6 +112,8 @@ def plan_command(
     if result.truncated:
         note("the search was cut short; this is the best plan by then")
     print_plan(result.plan, output, format_, lambda: _report(result, output, verbose), lambda: result_to_raw(result))
+    if towers is not None and is_run(workload) and output not in (None, "-"):
+        note(TRAIN_TOWERS.format(run=workload, plan=output))
     if certificate is not None:
         _certify(result.plan, certificate, prove)
 

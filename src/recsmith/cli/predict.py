@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from recsmith.cli.options import count_option, force_option, format_option, split_commas
+from recsmith.cli.options import count_option, force_option, format_option, is_run, split_commas
 from recsmith.cli.printing import note, print_as
 from recsmith.units import counted
 
@@ -73,12 +73,28 @@ def predict_command(model: str, format_: str, **options: Any) -> None:
     from recsmith.prediction.traces import is_capture
     from recsmith.prediction.what_if import parse_what_ifs
 
+    if is_run(model):
+        raise _of_run(model, options)
     check_target(options["timeline"], kind=rb'\{"displayTimeUnit"', inputs=[model])
     what_ifs = parse_what_ifs(options["what_if"]) if options["what_if"] is not None else ()
     rows = _of_trace(model, options, what_ifs) if is_capture(model) else _of_model(model, options, what_ifs)
     rows = _with_towers(rows, options) if options["towers"] is not None or options["link"] is not None else rows
     rows = rows if options["servers"] is None else _with_servers(rows, options)
     _show(rows, options["timeline"], format_)
+
+
+def _of_run(run: str, options: dict[str, Any]) -> Exception:
+    """A run is no model: which command predicts its step, with what was asked for."""
+    from recsmith.errors import UsageError
+
+    asked = f" --set plan={options['plan']}" if options["plan"] else ""
+    if options["towers"] is not None:
+        module = f"{{name: towers, ratio: {options['towers']}}}"
+        asked = f"{asked or ' --set plan=PLAN'} --set 'model.table_module={module}'"
+    return UsageError(
+        f"'{run}' is a run, whose step `recsmith train {run} --dry-run{asked}` predicts; MODEL is a file of sizes or a "
+        "capture (docs/predict.md)"
+    )
 
 
 def _with_servers(rows: list[Any], options: dict[str, Any]) -> list[Any]:

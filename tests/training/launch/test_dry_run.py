@@ -249,9 +249,13 @@ def test_a_towers_job_has_one_plain_step(tmp_path: Path) -> None:
     save_plan(replace(plan, cluster=cluster, placements=tuple(placed), digest=""), str(tmp_path / "plan.json"))
     plain = replace(plain, plan=str(tmp_path / "plan.json"))
     model = replace(plain.model, table_module={"name": "towers", "ratio": 2})
-    _, said = systems(replace(plain, model=model))["model.table_module"]
-    step = told(plain).step.step_s
-    assert _seconds(re.findall(r"instead of ([0-9.]+ [mµ]?s),", said)[0]) == pytest.approx(step, rel=1e-3)
+    towers = told(replace(plain, model=model))
+    said, quality = (each.said for each in towers.systems if each.key == "model.table_module")
+    with_towers, without = re.findall(r"; ([0-9.]+ [mµ]?s) instead of ([0-9.]+ [mµ]?s),", said)[0]
+    assert _seconds(without) == pytest.approx(told(plain).step.step_s, rel=1e-3)
+    assert _seconds(with_towers) == pytest.approx(towers.step.step_s, rel=1e-3)
+    assert quality.startswith("quality: towers are another model; those of ratio 2")
+    assert "the plan is of 2 hosts, for which ranks of this machine stand in" in towers.notes[0]
 
 
 def test_a_checkpoint_is_as_large_as_was_told(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ PARTS: tuple[Part, ...] = (
     *of_system("halves", "parts", lambda own: [own.HalfLayers("split")]),
     *of_system("shampoo", "", lambda own: [own.FactoredLayers()]),
     *of_system("second_order", "parts", lambda own: [
-        own.LayersByStep("dance"), own.UnusedSettings(("optimizers.dense.clip_norm",))]),
+        own.LayersByStep("dance"), own.UnusedSettings(("optimizers.dense.clip_norm",), ())]),
     NO_LAYERS, FP32_PRODUCTS, BF16_PRODUCTS,
     TableOptimizer("adagrad"), Messages(RunComms()),
     Messages(RunComms(forward="int8")),

@@ -152,15 +152,24 @@ def predicted_step(made: PreparedRun) -> JobStep | None:
 
     None on GPUs, and where the plan's cost model cannot price what the run does.
     """
-    if made.step is not None:
-        return made.step
+    found = (made.step, made.priced) if made.step is not None else _plain_of(made)
+    if found is None:
+        return None
+    step, own = found
+    for system in systems():
+        step = step and system.change_told_step(made.run, own, made.ranks, step)
+    return step
+
+
+def _plain_of(made: PreparedRun) -> tuple[JobStep | None, Plan] | None:
+    """The step before systems change how it is told, and the plan by which it is priced."""
     parts, plan = made.parts, with_collections(made.plan, made.run, made.parts.task)
     try:
         with warnings.catch_warnings(action="ignore"):  # planning has said how far its cost model reaches
             own = planned_as_run(made.run, plan, parts.features.repeats)
         lengths = history_lengths(parts, own.cluster.job_world_size)
         numbers, alone = numbers_across(parts.task, plan), reads_alone(parts.source)
-        return plain_step(made.run, own, made.shapes, numbers, lengths, read_alone=alone)
+        return plain_step(made.run, own, made.shapes, numbers, lengths, read_alone=alone), own
     except RecSmithError:
         return None
 

@@ -16,7 +16,7 @@ from recsmith.prediction.job_step import NUMBER_BYTES, JobStep, numbers_of
 from recsmith.training.collectives import RunComms, collectives_of
 from recsmith.training.job.run_step import RankMemory, check_memory, checkpoint_bytes, memory_of
 from recsmith.training.launch.prerequisites import check_run, lines_told, own_modules
-from recsmith.training.launch.ranks import launcher_environment, local_ranks
+from recsmith.training.launch.ranks import launcher_environment, local_ranks, stand_in_note
 from recsmith.training.run import Run, load_run
 from recsmith.training.run.parts import COPIED
 from recsmith.training.seams.system import RunFacts, SystemTold, first_of, systems
@@ -137,7 +137,8 @@ def described_run(made: Run) -> DryRun:
     return DryRun(
         run=found.run, plan=found.priced, memory=memory, step=step,
         systems=told_of(found.run, facts, found.told), checkpoint_bytes=size, about=found.about,
-        notes=[*published_note(made), *found.notes(found.saved and found.saved.progress["position"]),
+        notes=[*stand_in_note(made), *published_note(made),
+               *found.notes(found.saved and found.saved.progress["position"]),
                *(line for each in systems() for line in each.notes(made, parts.source, steps))],
     )  # fmt: skip
 

@@ -19,7 +19,7 @@ from recsmith.jobs.launch import launch
 from recsmith.jobs.processes import TOGETHER_S
 from recsmith.jobs.worker import join_group
 from recsmith.training.launch.prerequisites import check_memory_limit, check_run, lines_told, own_modules
-from recsmith.training.launch.ranks import launcher_environment, local_ranks
+from recsmith.training.launch.ranks import launcher_environment, local_hosts, local_ranks, stand_in_note
 from recsmith.training.run import Run, load_run, names_modules, run_to_raw
 from recsmith.training.seams.system import first_of, systems
 
@@ -82,12 +82,15 @@ def _launched(run: Run, max_restarts: int, on_progress: OnProgress | None) -> Ra
             on_progress(message)
 
     with passing_on_signals(pid), engine_for_ranks(run):
-        started = first_of(each.launch(run, local_ranks(run), max_restarts, hear) for each in systems())
+        ranks = local_ranks(run)
+        started = first_of(each.launch(run, ranks, max_restarts, hear) for each in systems())
         if started is not None:
             return started
+        for line in stand_in_note(run):
+            hear({"note": line})
         results = launch(
-            LOOP, {"run": run_to_raw(run)}, ranks=local_ranks(run), timeout_s=float("inf"), restarts=max_restarts,
-            on_message=hear, names_modules=names_modules(run),
+            LOOP, {"run": run_to_raw(run)}, ranks=ranks, hosts=local_hosts(run, ranks), timeout_s=float("inf"),
+            restarts=max_restarts, on_message=hear, names_modules=names_modules(run),
         )  # fmt: skip
     return results[0]
 

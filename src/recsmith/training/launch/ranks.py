@@ -4,7 +4,7 @@ import os
 
 from recsmith.errors import UsageError
 from recsmith.plans import load_plan
-from recsmith.training.run import Run
+from recsmith.training.run import MADE_HERE, Run
 
 LAUNCHED = ("RANK", "WORLD_SIZE", "LOCAL_RANK")  # environment that torchrun and others set
 SLURM = {"RANK": "SLURM_PROCID", "WORLD_SIZE": "SLURM_NTASKS", "LOCAL_RANK": "SLURM_LOCALID"}
@@ -44,4 +44,25 @@ def local_ranks(run: Run) -> int:
         return run.ranks
     if torch.cuda.is_available():
         return torch.cuda.device_count()
-    return load_plan(run.plan).cluster.job_world_size if run.plan not in ("auto", "torchrec") else 1
+    return load_plan(run.plan).cluster.job_world_size if run.plan not in MADE_HERE else 1
+
+
+def local_hosts(run: Run, ranks: int) -> int:
+    """Hosts that so many ranks of this machine stand in for: those of the run's plan file, of as many ranks, on CPU."""
+    import torch
+
+    if run.plan in MADE_HERE or torch.cuda.is_available():
+        return 1
+    cluster = load_plan(run.plan).cluster
+    return cluster.job_world_size // cluster.local_world_size if cluster.job_world_size == ranks else 1
+
+
+def stand_in_note(run: Run) -> list[str]:
+    """A line where this machine's ranks stand in for several hosts; none in a launcher's job."""
+    hosts = 1 if launcher_environment() is not None else local_hosts(run, local_ranks(run))
+    if hosts == 1:
+        return []
+    return [
+        f"the plan is of {hosts} hosts, for which ranks of this machine stand in, without the links between them; to "
+        "train on the hosts themselves start the run on each under torchrun (docs/launch.md)"
+    ]

@@ -51,6 +51,7 @@ MOST_RANKS = 2**16  # of a job: a plan of more takes memory before anybody can r
 MOST_UNITS = 2**20  # of a layer, and columns of a table
 MOST_LAYERS = 1000  # of a part of a built-in model: a damaged file may name millions, each of them an object
 MADE_HERE = ("auto", "torchrec")  # plans that no file holds
+GROUPS, LEARNERS = ("model", "optimizers", "metrics"), ("sparse", "dense")  # of keys that always mean something
 OF_A_MODULE = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")  # module:function
 Component = str | dict[str, Any]  # a name or module:Class, or a mapping with `name` and settings
 
@@ -335,7 +336,17 @@ def _raw_of(source: Source) -> Raw:
 
 def run_from_raw(raw: Raw, source: str, settings: tuple[str, ...] = ()) -> Run:
     """A run from plain data of schema recsmith/run/1. settings: whose values are in it in place of the source's."""
-    return decode(Run, check_schema(raw, SCHEMA, source), source, settings)
+    return decode(Run, _without_empty(check_schema(raw, SCHEMA, source)), source, settings)
+
+
+def _without_empty(raw: Raw) -> Raw:
+    """A group of keys that is null, as one whose lines are all comments, says as much as one that is left out."""
+    kept = {key: value for key, value in raw.items() if key not in GROUPS or value is not None}
+    optimizers = kept.get("optimizers")
+    if isinstance(optimizers, dict):
+        named = cast(Raw, optimizers)
+        kept["optimizers"] = {key: each for key, each in named.items() if key not in LEARNERS or each is not None}
+    return kept
 
 
 def run_of_job(raw: Raw) -> Run:

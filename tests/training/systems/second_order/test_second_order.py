@@ -3,6 +3,8 @@
 import itertools
 import math
 import re
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,7 @@ from recsmith.jobs.launch import launch
 from recsmith.training.systems.second_order.dance import DanceSettings, conjugate_gradients, dance, newton, stages
 from recsmith.training.systems.second_order.flat import DampedLoss, FlatLayers
 from recsmith.training.systems.second_order.progressive_lbfgs import LbfgsSettings, ProgressiveLbfgs
+from recsmith.units import format_time
 
 pytestmark = pytest.mark.usefixtures("torchrec")
 COLUMNS, PART = 5, 64
@@ -265,12 +268,17 @@ def test_settings_that_a_step_would_ignore_are_refused_before_anything_is_traine
 
     run = a_run(pipeline)
     for setting in SET:
-        with pytest.raises(UsageError, match=rf"pipeline is {pipeline}, .* {setting.partition('=')[0]} would have no"):
+        with pytest.raises(
+            UsageError, match=rf"by a line search .* would not use {setting.partition('=')[0]}; leave it"
+        ):
             dry_run(run, (setting,))
     for setting in ("optimizers.sparse.learning_rate=3", "optimizers.warmup_steps=5"):
         if pipeline == "dance":  # under which tables rest
-            with pytest.raises(UsageError, match=rf"{setting.partition('=')[0]} would have no effect; leave it out"):
+            with pytest.raises(
+                UsageError, match=rf"lets tables rest and would not use {setting.partition('=')[0]}; leave"
+            ):
                 dry_run(run, (setting,))
+            dry_run(run, (setting, f"{setting.rpartition('.')[0]}=null"))
         else:
             dry_run(run, (setting,))
 
@@ -280,21 +288,24 @@ def test_what_a_step_takes_is_told_before() -> None:
 
     made = described(a_run("dance"), ("pipeline={name: dance, newton: 2, inner: 5}",))
     assert any(line.endswith("tables rest, dance for the rest") for line in made.lines)
-    line = next(each.said for each in made.systems if each.key == "pipeline")
-    assert "has 4,100 samples and passes over them about 19 times (" in line, "1 + 2 (4 products of 2 + 1), 205 batches"
-    assert "at most 45 (" in line, "1 + 2 (5 products of 2 + 12 gradients)"
+    assert made.step is not None
+    line, quality, times = (each for each in made.lines if each.startswith(("pipeline dance", "quality")))
+    assert "has 4,100 samples and passes over them about 19 times, " in line, "1 + 2 (4 products of 2 + 1), 205 batches"
+    assert "at most 45;" in line, "1 + 2 (5 products of 2 + 12 gradients)"
+    assert "dance was 0.0192 ± 0.0080 of log loss above Adam" in quality
+    assert f"the first step takes about {format_time(made.step.step_s)}, at most " in times
     assert "up to 2 times as many each time, and at most 256 batches a rank" in line
     kept = 256 * 20 * (4 * 4 + 8)
     assert f"ids take {kept / 1024:.4g} KiB" in line
     assert "pipeline: dance" not in made.lines
     plain = described(a_run("base"))
-    assert made.memory[0].total - plain.memory[0].total >= kept
-    assert made.step is not None
     assert plain.step is not None
+    assert times.endswith(f" in {format_time(205 * plain.step.step_s)}")
+    assert made.memory[0].total - plain.memory[0].total >= kept
     assert made.step.error == 1.0
     assert made.step.trainer_s == 205 * plain.step.trainer_s
     assert made.step.optimizer_s == 0
-    assert made.step.layers_s == pytest.approx(205 * plain.step.layers_s * (1 / 3 + 19 * 1.8))
+    assert made.step.layers_s == pytest.approx(205 * (plain.step.layers_s * (1 / 3 + 19 * 1.7) + 19 * 1.3e-3))
     assert f"a step takes {made.step}" in made.lines
     assert "predicted to 100%" in str(made.step)
 
@@ -307,7 +318,20 @@ def test_a_step_of_lbfgs_is_told_with_its_tables() -> None:
     assert made.step is not None
     assert plain.step is not None
     assert made.step.embeddings_s == 26 * plain.step.embeddings_s, "tables learn from 26 batches of 20, for 512 samples"
-    assert made.step.layers_s == pytest.approx(26 * plain.step.layers_s * (1 + (2 + 4 / 3) * 1.8))
+    passes = 2 + 4 / 3
+    assert made.step.layers_s == pytest.approx(26 * (plain.step.layers_s * (1 + passes * 1.7) + passes * 1.3e-3))
+
+
+def test_a_job_says_how_often_its_steps_passed_over_their_samples(tmp_path: Path) -> None:
+    from recsmith.training import train
+
+    result = train(replace(a_run("progressive_lbfgs"), output=str(tmp_path), steps=1, checkpoint=None))
+    said = re.fullmatch(
+        r"pipeline progressive_lbfgs: a step passed over its samples ([0-9.]+) times in the mean; about 3 and at most "
+        "14 were told of the first", result["brought"]["pipeline"],
+    )  # fmt: skip
+    assert said is not None
+    assert 1 + 2 / 3 < float(said[1]) < 15
 
 
 def a_run(pipeline: str) -> Any:

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 from training.unsharded import unsharded_losses
 
-from recsmith.errors import RecSmithError
+from recsmith.cli.app import app
+from recsmith.errors import RecSmithError, UsageError
 from recsmith.jobs import launch as jobs
 from recsmith.training import (
     Checkpointing,
@@ -25,9 +26,11 @@ from recsmith.training import (
     SparseOptimizer,
     evaluate,
     run_to_raw,
+    save_run,
     train,
 )
 from recsmith.training.run.data import BatchChange
+from recsmith.units import format_size
 from recsmith.workloads.optimizers import OptimizerName
 
 pytestmark = [
@@ -119,6 +122,37 @@ def test_modules_learn_as_on_one_host(name: str, trained: dict[str, tuple[Run, A
     assert {name for name in weights(run.output) if ".interaction.1." in name}
     assert result["test"]["auc"] == pytest.approx(scores["auc"], abs=1e-6)
     assert evaluate(run.output, ranks=1).logloss == pytest.approx(scores["logloss"], rel=1e-6)
+
+
+def test_a_job_says_what_left_a_host(trained: dict[str, tuple[Run, Any]]) -> None:
+    """Of each sample the vectors of one of two hosts cross, there and back; each host sends half of them."""
+    every = BATCH * 8 * len(FEATURES) * 4 / 2
+    said = trained["clipped"][1]["brought"]["model.table_module"]
+    assert said == (
+        f"towers of ratio 2: {format_size(every / 2)} of pooled vectors left a host in a step, where those of plain "
+        f"tables are {format_size(every)}"
+    )
+
+
+def test_a_plan_of_towers_is_made_of_a_run_and_trained_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("ortools")
+    monkeypatch.chdir(tmp_path)
+    made = a_run(Path("out"))
+    save_run(replace(made, model=replace(made.model, table_module=None)), "run.json")
+    app.main(["plan", "run.json", "--cluster", "cpu:1x2", "--towers", "2", "-o", "plan.json"], standalone_mode=False)
+    told = (
+        "recsmith train run.json --dry-run --set plan=plan.json --set 'model.table_module={name: towers, ratio: auto}'"
+    )
+    assert told in capsys.readouterr().err
+    module = 'model.table_module={"name": "towers", "ratio": 2}'
+    result = train("run.json", settings=("plan=plan.json", module, "steps=2"))
+    assert "of pooled vectors left a host in a step" in result["brought"]["model.table_module"]
+    with pytest.raises(
+        UsageError, match=r"is a run, whose step `recsmith train run\.json --dry-run --set plan=PLAN --set"
+    ):
+        app.main(["predict", "run.json", "--towers", "2"], standalone_mode=False)
 
 
 def test_towers_differ_from_plain_tables(trained: dict[str, tuple[Run, Any]]) -> None:

@@ -156,7 +156,14 @@ def test_auto_takes_towers_where_the_plans_links_are_slow(tmp_path: Path) -> Non
     assert "leaves" not in tower_lines(here)[0].replace("leave a host", "")
     nowhere = a_run({"name": "towers", "ratio": "auto"})  # as dense: auto, which goes on where it cannot pay
     assert with_towers(nowhere).model.table_module is None
-    assert tower_lines(nowhere) == [
-        "towers: no plan file says how fast links between hosts are; so ratio auto leaves plain tables"
-    ]
+    (why,) = tower_lines(nowhere)
+    assert why.startswith("towers: plan: auto knows no links between hosts; `recsmith plan RUN.yaml --cluster CLUSTER")
+    assert why.endswith("; so ratio auto leaves plain tables")
+    recsmith.save_plan(a_plan(a="row_wise"), tmp_path / "wide")
+    wide = a_run({"name": "towers", "ratio": "auto"}, str(tmp_path / "wide"))
+    (why,) = tower_lines(wide)
+    assert why.startswith("towers: the plan has table 'a' on 2 hosts, and a tower is the tables of one")
+    assert why.endswith("; so ratio auto leaves plain tables")
+    with pytest.raises(PlanMismatch, match="'a' on 2 hosts"):
+        tower_lines(replace(wide, model=replace(wide.model, table_module={"name": "towers", "ratio": 2})))
     assert tower_lines(a_run(None)) == []

@@ -26,12 +26,12 @@ class SecondOrder(System):
 
     def layer_parts(self, run: Any, *, undecided: bool = False) -> Sequence[Any]:
         """The step, and the settings that it does not use."""
-        from recsmith.training.systems.second_order.parts import LayersByStep, UnusedSettings, unused_settings
+        from recsmith.training.systems.second_order.parts import LayersByStep, unused_settings
 
         if not self.trains_layers(run):
             return ()
         unused = unused_settings(run, rest=self.tables_rest(run))
-        return (LayersByStep(_named(run)[0]), *([UnusedSettings(unused)] if unused else []))
+        return (LayersByStep(_named(run)[0]), *([unused] if unused.names else []))
 
     def data_parts(self, run: Any) -> Sequence[Any]:
         """The step, whose loss is its own."""
@@ -68,21 +68,38 @@ class SecondOrder(System):
         return kept_bytes(run.pipeline, plan) if self.trains_layers(run) else 0
 
     def told(self, run: Any, told: RunFacts) -> Sequence[SystemTold]:
-        """What a step takes."""
-        from recsmith.training.systems.second_order.cost import cost_line
+        """How long the first step takes, beside what it does (`start_lines`)."""
+        from recsmith.training.systems.second_order.cost import times_line
 
         if not self.trains_layers(run):
             return ()
-        said = cost_line(run.pipeline, told.plan, told.ranks, told.step)
-        return (SystemTold(key="pipeline", on=True, said=f"{said}{_resting(self.tables_rest(run))}"),)
+        return (SystemTold(key="pipeline", on=True, said=times_line(run.pipeline, told.plan, told.ranks, told.step)),)
+
+    def brought(self, job: Any) -> Mapping[str, str]:
+        """How often its steps passed over their samples, beside what was told of the first one."""
+        if not self.trains_layers(job.run):
+            return {}
+        from recsmith.training.systems.second_order.cost import step_work
+        from recsmith.training.systems.second_order.steps import PASSED
+
+        passed = PASSED.get(job.sharded.model)
+        if passed is None or not passed.steps:
+            return {}
+        plan, (name, _) = job.plan, _named(job.run)
+        work = step_work(job.run.pipeline, plan.workload.batch_size, plan.cluster.job_world_size)
+        return {
+            self.key: f"pipeline {name}: a step passed over its samples {passed.mean:,.1f} times in the mean; about "
+            f"{work.usual:,.0f} and at most {work.most:,.0f} were told of the first"
+        }
 
     def start_lines(self, run: Any, plan: Plan) -> Sequence[str]:
-        """The same, without times."""
-        from recsmith.training.systems.second_order.cost import cost_line
+        """What a step does, and what to expect of it."""
+        from recsmith.training.systems.second_order.cost import quality_line, work_line
 
         if not self.trains_layers(run):
             return ()
-        return (f"{cost_line(run.pipeline, plan, plan.cluster.world_size)}{_resting(self.tables_rest(run))}",)
+        work = work_line(run.pipeline, plan, plan.cluster.world_size)
+        return (f"{work}{_resting(self.tables_rest(run))}", quality_line(run.pipeline))
 
 
 def _resting(rest: bool) -> str:

@@ -42,26 +42,42 @@ class LayersByStep:
     def refuses(self, other: Any, /) -> str | None:
         """Settings that it would not use."""
         if isinstance(other, UnusedSettings):
-            return (
-                f"pipeline is {self.name}, which trains dense layers by a line search of its own, so that "
-                f"{other.label} would have no effect; leave {'it' if len(other.names) == 1 else 'them'} out"
-            )
+            trains = f"trains dense layers by a line search of its own and would not use {', '.join(other.layers)}"
+            rests = f"lets tables rest and would not use {', '.join(other.tables)}"
+            why = " and ".join([*([trains] if other.layers else []), *([rests] if other.tables else [])])
+            return f"pipeline is {self.name}, which {why}; {other.cure}"
         return None
 
 
 @dataclass(frozen=True)
 class UnusedSettings(RefusesNothing):
-    """Settings of optimizers that a run gives and its pipeline does not use, such as optimizers.dense.clip_norm."""
+    """Settings of optimizers that a run gives and its pipeline does not use, such as optimizers.dense.clip_norm.
 
-    names: tuple[str, ...]
+    layers: of those of dense layers. tables: of those of tables, and schedules.
+    """
+
+    layers: tuple[str, ...]
+    tables: tuple[str, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All of them."""
+        return (*self.layers, *self.tables)
 
     @property
     def label(self) -> str:
         """Their keys."""
         return ", ".join(self.names)
 
+    @property
+    def cure(self) -> str:
+        """What to do; a group of which all can go is null."""
+        groups = sorted({name.rpartition(".")[0] for name in self.names} - {"optimizers"})
+        null = " and ".join(f"{group}: null" for group in groups)
+        return f"leave {'it' if len(self.names) == 1 else 'them'} out" + (f" ({null})" if null else "")
 
-def unused_settings(run: Run, *, rest: bool) -> tuple[str, ...]:
+
+def unused_settings(run: Run, *, rest: bool) -> UnusedSettings:
     """Settings of optimizers that a run gives, and a pipeline that trains layers by itself does not use.
 
     rest: tables rest, too, and use none.
@@ -75,7 +91,7 @@ def unused_settings(run: Run, *, rest: bool) -> tuple[str, ...]:
     if given.dense.name not in {plain.dense.name, *known(KIND)} - {AUTO}:  # which are refused for reasons of their own
         dense.insert(0, "optimizers.dense.name")
     if not rest:
-        return tuple(dense)
+        return UnusedSettings(tuple(dense), ())
     sparse = [
         f"optimizers.sparse.{each.name}"
         for each in fields(SparseOptimizer)
@@ -86,4 +102,4 @@ def unused_settings(run: Run, *, rest: bool) -> tuple[str, ...]:
         for name in ("warmup_steps", "decay_start", "decay_steps")
         if getattr(given, name) != getattr(plain, name)
     ]
-    return (*dense, *sparse, *schedule)
+    return UnusedSettings(tuple(dense), (*sparse, *schedule))

@@ -11,11 +11,13 @@ B samples of a batch on this rank
 """
 
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any, Literal
+from weakref import WeakKeyDictionary
 
 import torch
 import torch.distributed as dist
+from torch import nn
 
 from recsmith.errors import check_rules, too_small
 from recsmith.training.batches import TrainingBatch
@@ -27,10 +29,26 @@ from recsmith.training.systems.second_order.flat import DampedLoss
 from recsmith.training.systems.second_order.progressive_lbfgs import LbfgsOutcome, LbfgsSettings, ProgressiveLbfgs
 
 
+@dataclass
+class Passed:
+    """How often steps passed over their samples, in passes of a forward and a backward one."""
+
+    steps: int = 0
+    passes: float = 0.0
+
+    @property
+    def mean(self) -> float:
+        """Of a step."""
+        return self.passes / max(self.steps, 1)
+
+
+PASSED = WeakKeyDictionary[nn.Module, Passed]()  # by the sharded model that a step trains
+
+
 class SecondOrderStep(UnpipelinedStep):
     """What both have in common: batches are looked up once, and tables learn from them or rest.
 
-    tables: follow or rest. most: batches of a rank that are kept at once.
+    tables: follow or rest. most: batches of a rank that are kept at once. passed: so far.
     """
 
     method_settings: type[LbfgsSettings | DanceSettings]
@@ -49,6 +67,7 @@ class SecondOrderStep(UnpipelinedStep):
         dense = self.parts.pop("dense")
         self.tables = CachedTables(job.model.module)  # type: ignore[arg-type]
         self.layers = self.tables.layers(dense_parameters(self.tables.task, dense.params))
+        self.passed = PASSED.setdefault(job.model, Passed())
 
     def taken(self, batches: Iterator[TrainingBatch], wanted: int) -> tuple[list[CachedBatch], StepOutcome]:
         """So many samples of all ranks as whole batches, or as many as are left, and what the model said of them.
@@ -69,6 +88,12 @@ class SecondOrderStep(UnpipelinedStep):
         losses, logits, labels, places = zip(*outcomes, strict=True)
         loss = torch.stack(losses).mean()
         return cached, StepOutcome(loss, torch.cat(logits), torch.cat(labels), places)
+
+    def count(self, cached: list[CachedBatch]) -> None:
+        """Count a step over these batches of this rank."""
+        self.passed.steps += 1
+        self.passed.passes += self.layers.visited / max(sum(each.samples for each in cached), 1)
+        self.layers.visited = 0.0
 
     def _looked_up(self, batch: TrainingBatch, cached: list[CachedBatch]) -> Any:
         """Have the tables give their vectors, and learn from the batch where they do; what the model says of it."""
@@ -123,6 +148,7 @@ class ProgressiveLbfgsStep(SecondOrderStep):
                 tested, count = [*tested, each], count + each.batch.place.asked
         self.outcome = self.method.step(DampedLoss(self.layers, cached), samples_of(cached), tested)
         self.wanted = self.outcome.wanted
+        self.count(cached)
         return seen
 
 
@@ -159,4 +185,5 @@ class DanceStep(SecondOrderStep):
         known = self.settings.known_to(samples_of(self.kept))
         damped = DampedLoss(self.layers, self.kept, self.settings.c * known, self.layers.weights())
         self.outcome = newton(damped, least=(2 * self.settings.c) ** 0.5 * known, settings=self.settings)
+        self.count(self.kept)
         return seen

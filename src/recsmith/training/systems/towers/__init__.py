@@ -4,14 +4,15 @@ settings.py is what a run says, of_run.py which tables are a tower and whether t
 it: none of them needs torch. tables.py is the module of a model, hosts.py how ids and outputs cross hosts.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from recsmith._components import register
 from recsmith.analyses.advice import Switch
 from recsmith.plans import Plan
 from recsmith.problems import TableRule
-from recsmith.training.seams.system import TABLES, System, SystemTold, TablesAsked
+from recsmith.training.seams.system import TABLES, OpenRun, System, SystemTold, TablesAsked
 
 register(TABLES, "towers", "recsmith.training.systems.towers.tables:TowerTables")
 
@@ -48,6 +49,32 @@ class TowerSystem(System):
         lines, made = tower_lines(run, source.schema), with_towers(run, source.schema)
         on = towers_of(made.model) is not None
         return TablesAsked(made, told=tuple(SystemTold(key=self.key, on=on, said=line) for line in lines))
+
+    def needs_step(self, run: Any) -> bool:
+        """Its own step is told, and the others decide by it."""
+        from recsmith.training.systems.towers.settings import towers_of
+
+        return towers_of(run.model) is not None
+
+    def decide(self, made: OpenRun) -> OpenRun:
+        """The step that towers make of the plain one, as it is told of them."""
+        from recsmith.training.systems.towers.of_run import outlook
+
+        steps, _ = outlook(made.run, made.parts.source.schema)
+        if made.step is None or steps is None:
+            return made
+        saved = made.step.step_s - steps.towers_s
+        return replace(made, step=replace(made.step, embeddings_s=max(0.0, made.step.embeddings_s - saved)))
+
+    def brought(self, job: Any) -> Mapping[str, str]:
+        """Pooled vectors that left a host, beside those of plain tables."""
+        from recsmith.training.systems.towers.settings import towers_of
+
+        if towers_of(job.run.model) is None:
+            return {}
+        from recsmith.training.systems.towers.brought import brought_line
+
+        return {self.key: brought_line(job)}
 
     def switches(self, run: Any) -> Sequence[Switch]:
         """A tower a host, which sends an eighth of its columns."""

@@ -69,6 +69,8 @@ class TowerExchange:
         features = [sum(len(config.feature_names) for config in tower) for tower in tables.towers]
         self.ids = KJTAllToAll(hosts.across, features)
         codec = (codecs or {}).get(CommOp.POOLED_EMBEDDINGS_ALL_TO_ALL.name)
+        self.steps = self.forward = self.backward = 0
+        self.widths = tables.interaction.widths
         self.outputs = PooledEmbeddingsAllToAll(hosts.across, tables.interaction.widths, device, codecs=codec)
 
     def to_towers(self, features: KeyedJaggedTensor) -> KeyedJaggedTensor:
@@ -77,7 +79,17 @@ class TowerExchange:
 
     def to_samples(self, outputs: torch.Tensor) -> torch.Tensor:
         """What all towers made (B, all columns) of this rank's samples. outputs: of its tower (H x B, columns)."""
+        if torch.is_grad_enabled():
+            self._count(len(outputs))
         return self.outputs(outputs.contiguous()).wait()
+
+    def _count(self, samples: int) -> None:
+        """Numbers that go to other hosts in a step: outputs, and gradients of what came. samples: H x B."""
+        mine, hosts = self.widths[self.host], len(self.widths)
+        here = samples // hosts
+        self.steps += 1
+        self.forward += (samples - here) * mine
+        self.backward += here * (sum(self.widths) - mine)
 
 
 class TowerSharder(EmbeddingBagCollectionSharder):
