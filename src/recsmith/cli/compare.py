@@ -138,7 +138,7 @@ def _read_sweep(workload: str, options: dict[str, Any]) -> dict[str, Any]:
         hosts = [_host_of(host, options["per_host"]) for host in hosts]
     any_batch = next(iter((options["batch_size"] or ()) + (options["global_batch"] or ())), None)
     return (
-        read_shape(tables_on_ranks(workload, hosts[0]), any_batch, options)
+        read_shape(tables_on_ranks(workload, hosts[0]) if hosts else workload, any_batch, options)
         | read_replication(options)
         | {
             "devices": options["devices"],
