@@ -71,6 +71,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, dict[str, An
 def test_each_period_is_scored_before_it_is_trained(trained: tuple[Run, dict[str, Any]], tmp_path: Path) -> None:
     run, result = trained
     assert (result["step"], result["complete"]) == (20, True)
+    said = "periods: 4 periods scored before training on them: log loss 0."
+    assert result["brought"]["data.periods"].startswith(said)
     assert set(of_periods(run.output)) == {(0, 1), (1, 1), (2, 1), (3, 1), (1, 2), (2, 2), (3, 2)}
     assert [line["step"] for line in events(run.output, "period") if line["ahead"] == 1] == [0, 5, 10, 15]
     assert [(line["step"], line["period"]) for line in events(run.output, "trained")] == [

@@ -7,6 +7,7 @@ update pays (arms.py), replay.py is `recsmith bench online`, and deltas.py write
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any, ClassVar
 
 from recsmith._components import parsed, register
@@ -14,6 +15,7 @@ from recsmith.files import Raw
 from recsmith.training.seams.capabilities import BAGS, FORMATS, ORDER, STEP, Capabilities, PlainPart, RefusesNothing
 from recsmith.training.seams.system import UPDATE, WATCHER, RunFacts, System, SystemTold
 from recsmith.training.systems.periods.settings import Periods
+from recsmith.units import counted
 
 register(UPDATE, "incremental", "recsmith.training.systems.periods.updates.passes:Incremental")
 register(UPDATE, "window", "recsmith.training.systems.periods.updates.passes:WindowUpdate")
@@ -86,6 +88,19 @@ class InOrder(System):
         batches = f"; a step takes {periods.mixed} batches" if periods.mixed > 1 else ""
         said = f"periods: each is scored by the model before it, then trained on ({_update(periods)}){batches}"
         return (SystemTold(key=self.key, on=True, said=said),)
+
+    def brought(self, job: Any) -> Mapping[str, str]:
+        """How well periods were scored by the model before them."""
+        if job.run.data.periods is None or job.log.rank:
+            return {}
+        from recsmith.jobs.log_lines import LOG, logged, logged_number
+
+        file = job.output / LOG
+        losses = [logged_number(file, line, "logloss") for line in logged(file, "period") if line.get("ahead") == 1]
+        if not losses:
+            return {}
+        scored = f"periods: {counted(len(losses), 'period')} scored before training on them"
+        return {self.key: f"{scored}: log loss {fmean(losses):.4f} in the mean"}
 
     def attached(self, run: Any, model: Any) -> Any:
         """How new periods are learned."""
