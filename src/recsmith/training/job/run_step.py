@@ -41,13 +41,15 @@ class RankMemory:
     """Bytes that a rank holds at the peak of a step beside the program and its libraries.
 
     tables: their weights and optimizer state, or what is in memory of them. batch: ids, outputs and gradients of a
-    step. layers: weights, gradients and state of dense layers, and what they keep of a batch. file: on disk.
+    step. layers: weights, gradients and state of dense layers, and what they keep of a batch. file: on disk. freed:
+    that these would take more, were all there at once.
     """
 
     tables: int
     batch: int
     layers: int
     file: int = 0
+    freed: int = 0
 
     @property
     def total(self) -> int:

@@ -56,7 +56,9 @@ class Stashed(System):
 
         rests = resting_bytes(run, plan)
         return [
-            replace(each, layers=each.layers - min(activations, size), file=each.file + size)
+            replace(
+                each, layers=each.layers - min(activations, size), file=each.file + size, freed=min(activations, size)
+            )
             for each, size in zip(memory, rests, strict=True)
         ]
 
@@ -74,7 +76,7 @@ class Stashed(System):
             return ()
         from recsmith.training.systems.stash.bytes import stashed_line
 
-        return (SystemTold(key=self.key, on=True, said=stashed_line(run, told.plan, told.step)),)
+        return (SystemTold(key=self.key, on=True, said=stashed_line(run, told.plan, told)),)
 
     def brought(self, job: Any) -> Mapping[str, str]:
         """How much rested, and how long copies took."""

@@ -15,7 +15,7 @@ from recsmith.jobs.machine import PROGRAM_BYTES, memory_bytes
 from recsmith.plans import Plan
 from recsmith.problems import footprint_of, problem_holding, problem_of
 from recsmith.problems.stashing import restable_bytes
-from recsmith.training.seams.system import OpenRun
+from recsmith.training.seams.system import OpenRun, RunFacts
 from recsmith.training.systems.stash.resting import RestingMemory
 from recsmith.units import counted, format_size, format_time
 
@@ -61,14 +61,14 @@ def copies_s(run: Any, plan: Plan) -> float:
     return most / READ_PER_S + most / WRITTEN_PER_S
 
 
-def stashed_line(run: Any, plan: Plan, step: Any) -> str:
-    """How much rests, and what of a step that takes."""
-    rests = resting_bytes(run, plan)
-    time = "" if step is None else f"; copies take {format_time(copies_s(run, plan))} of a step"
+def stashed_line(run: Any, plan: Plan, told: RunFacts) -> str:
+    """How much rests, what that frees, and what of a step it takes."""
+    rests, freed = resting_bytes(run, plan), max(each.freed for each in told.memory)
+    time = "" if told.step is None else f"; copies take {format_time(copies_s(run, plan))} of a step"
     folder: Any = parsed(run.rows, "rows")[1].get("folder")
     return (
         f"rows: stashed: {format_size(int(rests.max()))} of the rank with most rest in a file of folder '{folder}' "
-        f"from lookup to update, where activations have their memory{time}"
+        f"from lookup to update, which frees {format_size(freed)} for activations{time}"
     )
 
 
