@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -23,7 +23,15 @@ from recsmith.clusters import load_cluster
 from recsmith.costs import Evaluator, cost_model
 from recsmith.errors import CorruptFile, RecSmithError, UsageError
 from recsmith.planning import plan
-from recsmith.plans.certificates import Certificate, LeafProof, ProofPart, ProofTree, load_certificate, save_certificate
+from recsmith.plans.certificates import (
+    Certificate,
+    LeafProof,
+    ProofPart,
+    ProofTree,
+    ShareWorth,
+    load_certificate,
+    save_certificate,
+)
 from recsmith.problems import build_problem
 from recsmith.workloads import save_workload
 
@@ -68,6 +76,10 @@ def test_the_checker_imports_nothing_of_the_search():
 BEYOND = 1.5  # times the best plan: proofs look at plans that take up to so much, so that a false one would show
 
 
+KINDS_OF_SHARES: tuple[tuple[Literal["cutoff", "steps", "count"], float], ...] = (
+    ("cutoff", 0.5), ("cutoff", 0.3), ("steps", 0.36), ("steps", 0.5), ("count", 1.0), ("count", 3.0)
+)  # fmt: skip
+SHARES = [ShareWorth(kind=kind, by=by, worth=worth) for kind, by in KINDS_OF_SHARES for worth in (0.2, 1.0)]
 MIXED = (290, 403, 493)  # with groups that hold pieces of single ranks and of the world
 
 
@@ -140,6 +152,7 @@ def _arbitrary(pick: Pick, evaluator: Evaluator, tree: ProofTree) -> ProofTree:
         return LeafProof(
             ready=pick([0.0, 0.4, 1.0, 1.7]), rest=pick([0.0, 0.5, 1.0, 3.0]), byte=pick([0.0, 1e-15, proof.byte]),
             mix=tuple(map(tuple, mix)), plane=pick(range(len(proof.mix[0]))),
+            shares=pick([(), (pick(SHARES),), (pick(SHARES), pick(SHARES))]),
         )  # fmt: skip
 
     def drawn(part: ProofPart) -> ProofPart:

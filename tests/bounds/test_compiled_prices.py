@@ -8,10 +8,11 @@ from support.bounds import ONE_DOZEN, SOME, hand_made
 from support.cases import Case, cluster, drawn, table, workload
 
 from recsmith._compiled import call_compiled, compiled
+from recsmith._types import Bools, Floats
 from recsmith.bounds import compiled_prices, phase_prices, table_totals
 from recsmith.bounds.bends import bent_planes
 from recsmith.bounds.dual_feasible import FUNCTIONS
-from recsmith.bounds.phase_nodes import Multipliers, PhaseRanges, stacked
+from recsmith.bounds.phase_nodes import Multipliers, PhaseRanges
 from recsmith.bounds.phase_prices import TablePrices
 from recsmith.errors import UsageError
 
@@ -21,8 +22,8 @@ WIDE = 5_120  # columns: more steps than the dynamic programme takes
 
 def _assert_same(case: Case, seed: int) -> None:
     evaluator, draw = case.evaluator, np.random.default_rng(seed)
-    pieces = TablePrices(evaluator, np.zeros(evaluator.groups, dtype=bool)).pieces
-    planes, most = len(bent_planes(evaluator).slopes), float(pieces.alone.max(initial=1e-6))
+    prices = TablePrices(evaluator, np.zeros(evaluator.groups, dtype=bool))
+    planes, most = len(bent_planes(evaluator).slopes), float(prices.pieces.alone.max(initial=1e-6))
     ends = np.sort(draw.uniform(0, 1.5 * most, (6, 2, 2)), axis=2)
     ranges = [PhaseRanges((a, b), (c, d)) for (a, b), (c, d) in ends.tolist()]
     made: list[Multipliers] = []
@@ -30,14 +31,21 @@ def _assert_same(case: Case, seed: int) -> None:
         ready, rest = draw.uniform(0, 3, 2).tolist()
         mix = draw.dirichlet(np.ones(planes), evaluator.groups)
         dual = draw.uniform(0, 1, len(FUNCTIONS)) * (draw.uniform(0, 1, len(FUNCTIONS)) < i % 3 / 2)
-        made.append(Multipliers(ready, rest, 0.0, mix, i % planes, dual))
-    nodes, taken = stacked(ranges, made), draw.uniform(0, most, len(ranges))
-    byte_price = draw.choice([0.0, 1e-15], len(ranges))
-    found = pieces.cheapest(nodes, byte_price, taken)
+        made.append(Multipliers(ready, rest, draw.choice([0.0, 1e-15]), mix, i % planes, dual))
+    everything: Bools = np.ones((len(ranges), evaluator.groups), dtype=bool)
+    open_: Bools = draw.choice([False, True], (2, len(prices.copies), evaluator.groups))
+    which = draw.integers(2, size=len(ranges))
+
+    def found() -> tuple[Floats, Floats]:
+        least, _ = prices.least(ranges, made, everything, ~everything)
+        return least, prices.selected(least, open_, which)
+
+    compiled_ones = found()
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(phase_prices, "is_compiled", lambda: False)
-        np.testing.assert_array_equal(found, pieces.cheapest(nodes, byte_price, taken))
-    assert not np.isnan(found).any()
+        for mine, theirs in zip(compiled_ones, found(), strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+    assert not np.isnan(compiled_ones[0]).any()
 
 
 @ONE_DOZEN
@@ -66,9 +74,11 @@ def test_compiled_splits_are_those_of_array_operations(modes: int, steps: int, s
 
 def test_wrong_lengths_are_refused() -> None:
     native = compiled(compiled_prices.CODE)
-    with pytest.raises(UsageError, match=r"another version of recsmith \(27 arrays are needed\); build it again"):
+    with pytest.raises(UsageError, match=r"another version of recsmith \(31 arrays are needed\); build it again"):
         call_compiled(native.price, ())
     with pytest.raises(UsageError, match="wrong length"):
-        call_compiled(native.price, tuple(np.zeros(3) for _ in range(27)))
+        call_compiled(native.price, tuple(np.zeros(3) for _ in range(31)))
     with pytest.raises(UsageError, match="wrong length"):
         call_compiled(native.split, (np.zeros(3), np.zeros(3), np.zeros(3), np.zeros(2)))
+    with pytest.raises(UsageError, match="wrong length"):
+        call_compiled(native.select, (np.zeros(12), np.ones(7, np.int64), np.ones(2, np.int64), np.zeros(4)))

@@ -146,7 +146,7 @@ def test_bounds_only_rise_and_stay_below_a_plan(model: str) -> None:
 
 def test_nodes_side_by_side_are_those_one_by_one_and_work_is_counted() -> None:
     _, ascent, node, _ = _start("analytic")
-    other = replace(node.multipliers, ready_multiplier=0.9)
+    other = node.multipliers._replace(ready_multiplier=0.9)
     both, _ = ascent.evaluate([node, node], [node.multipliers, other])
     assert ascent.work == CALL + 2 * ascent.prices.numbers
     alone = [ascent.evaluate([node], [each])[0][0] for each in (node.multipliers, other)]

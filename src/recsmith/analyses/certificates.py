@@ -8,10 +8,12 @@ proofs: lifted and bent planes and constraints have no certificate yet.
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Literal
 
 from recsmith._types import Source
 from recsmith.analyses.checking import check_certifiable, proven_seconds
 from recsmith.bounds.column_spreads import HeavyTableBound
+from recsmith.bounds.dual_feasible import COUNT, CUTOFF, FUNCTIONS, STEPS
 from recsmith.bounds.groups import replacements_by_type
 from recsmith.bounds.lower_bound import always, certified_search
 from recsmith.bounds.phase_branching import PhaseBranching
@@ -20,11 +22,20 @@ from recsmith.costs import Evaluator, cost_model
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.planning.simulate import price_plan
 from recsmith.plans import Plan, load_plan
-from recsmith.plans.certificates import Certificate, LeafProof, ProofPart, ProofTree, SpreadProof, load_certificate
+from recsmith.plans.certificates import (
+    Certificate,
+    LeafProof,
+    ProofPart,
+    ProofTree,
+    ShareWorth,
+    SpreadProof,
+    load_certificate,
+)
 from recsmith.problems import problem_of
 
 WORK = 2_000_000_000  # numbers that the search works on: as many as for the bound of a problem of some size
 PROVED_WORK = 60_000_000_000  # the same where a better bound is asked for
+KINDS: dict[float, Literal["cutoff", "steps", "count"]] = {CUTOFF: "cutoff", STEPS: "steps", COUNT: "count"}
 CLOSE = 1e-9  # relative: by how much the price of a plan may differ from what its file says
 
 
@@ -132,4 +143,8 @@ def _proof(multipliers: Multipliers) -> LeafProof:
     return LeafProof(
         ready=float(multipliers.ready_multiplier), rest=float(multipliers.rest_multiplier),
         byte=float(multipliers.byte_price), mix=tuple(map(tuple, multipliers.mix.tolist())), plane=multipliers.plane,
+        shares=tuple(
+            ShareWorth(kind=KINDS[kind], by=by, worth=worth)
+            for (kind, by), worth in zip(FUNCTIONS.tolist(), multipliers.dual.tolist(), strict=True) if worth > 0
+        ),
     )  # fmt: skip

@@ -18,12 +18,13 @@ import numpy as np
 from recsmith._types import Bools, Floats, Ints
 from recsmith.costs import Evaluator
 from recsmith.errors import CorruptFile, UsageError
-from recsmith.plans.certificates import LeafProof
+from recsmith.plans.certificates import LeafProof, ShareWorth
 from recsmith.problems import NO_PIECE
 from recsmith.sharding import SPLIT_AT_WILL, WIDTH_STEP, Span
 
 EQUAL = 1e-9  # relative: what the cost model says of a piece in double precision, beside the same in real numbers
 SHARES = (0.0, 0.5, 1.0)  # of `rest` in the price of what could stand beside a big piece; any are valid
+SHRUNK = 1 - 1e-9  # times shares of a rank: far more than their roundings, so no rounding takes one over a step
 ROUNDING = 2.0**-52  # relative: more than a rounding to the nearest adds or takes
 
 
@@ -170,11 +171,14 @@ def plain_prices(statement: Statement, proof: LeafProof, mix: Floats) -> tuple[F
 def piece_prices(statement: Statement, plans: Plans, proof: LeafProof, mix: Floats) -> Floats:
     """The price (N,) of pieces that do not span the world, on each rank that they cover; infinite for none of `plans`.
 
-    On every rank prices add up to at most ready multiplier * ready + rest multiplier * rest. So that a big piece, of
-    more than half of the longest `ready`, pays for what nothing beside it can use, it is priced by what is left.
+    On every rank prices add up to at most ready multiplier * ready + rest multiplier * rest + share_seconds. So that a
+    big piece, of more than half of the longest `ready`, pays for what nothing beside it can use, it is priced by what
+    is left.
     """
-    high = plans.ready[1]
+    high, filled = plans.ready[1], share_seconds(plans, proof)
     first, last = plain_prices(statement, proof, mix)
+    if filled:
+        first = at_most(first + share_prices(statement, plans, proof, mix), 1)
     own, price = statement.ready[:, proof.plane], at_most(first + last, 1)
     allowed = statement.fits & (statement.alone <= high * (1 + EQUAL)) & (
         statement.alone_rest <= plans.rest[1] * (1 + EQUAL)
@@ -187,11 +191,40 @@ def piece_prices(statement: Statement, plans: Plans, proof: LeafProof, mix: Floa
             worth = at_least((first[beside] + (1 - share) * last[beside]) / own[beside], 3)
             fill = float(worth.max(initial=0.0))
             unused = min((Fraction(proof.ready) - Fraction(fill)) * Fraction(end) for end in plans.ready)
-            unused += (1 - Fraction(share)) * Fraction(proof.rest) * Fraction(plans.rest[0])
+            unused += (1 - Fraction(share)) * Fraction(proof.rest) * Fraction(plans.rest[0]) + filled
             kept = at_most(fill * own[big] + share * last[big], 3)
             alone = np.nextafter(double_below(unused) + kept, -np.inf)
             price[big] = np.maximum(price[big], alone)
     return np.where(allowed, price, np.inf)
+
+
+def share_seconds(plans: Plans, proof: LeafProof) -> Fraction:
+    """Seconds that the shares of a rank are worth which its pieces take, at most: all of the rank by each function."""
+    return Fraction(plans.ready[1]) * sum(Fraction(each.worth) for each in proof.shares)
+
+
+def share_prices(statement: Statement, plans: Plans, proof: LeafProof, mix: Floats) -> Floats:
+    """What the shares (N,) of a rank that pieces take of the longest `ready` are worth beyond their seconds.
+
+    Shares on a rank add up to at most 1. They are made a billionth smaller, so that they add up to less by far more
+    than all roundings, and what a function makes of a rounded one is what it makes of one that is a little larger.
+    """
+    seconds = products(statement.ready.T, mix[statement.group].T)
+    share = np.minimum(at_most(seconds * SHRUNK / plans.ready[1], 2), 1.0)
+    worths = [at_most(each.worth * plans.ready[1] * share_value(each, share), 2) for each in proof.shares]
+    return products(worths, [1.0] * len(worths))
+
+
+def share_value(function: ShareWorth, share: Floats) -> Floats:
+    """What shares (N,) of a rank are worth of one rank: where they add up to less than 1, so do these to at most 1."""
+    by = function.by
+    if function.kind == "cutoff":
+        return np.where(share > 1 - by, 1.0, np.where(share < by, 0.0, share))
+    if function.kind == "count":
+        return at_most(np.floor(share * (by + 1)) / by, 1)
+    times = int(1 / Fraction(by))
+    left: Floats = times - np.floor((1 - share) / by)
+    return at_most(np.where(share > 0.5, np.maximum(left, 0.0), np.floor(share / by)) / times, 1)
 
 
 def table_prices(statement: Statement, proof: LeafProof, mix: Floats, price: Floats) -> Floats:

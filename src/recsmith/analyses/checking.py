@@ -20,6 +20,7 @@ from recsmith.analyses.checked_prices import (
     double_below,
     mix_of,
     piece_prices,
+    share_seconds,
     table_prices,
 )
 from recsmith.analyses.checked_spreads import split_groups, spread_seconds
@@ -93,7 +94,7 @@ def _leaf_seconds(statement: Statement, plans: Plans, proof: LeafProof) -> Fract
     capacity = sum(map(Fraction, statement.problem.capacity.tolist()))
     ready, rest, byte = Fraction(proof.ready), Fraction(proof.rest), Fraction(proof.byte)
     total = Fraction(float(np.nextafter(fsum(least.tolist()), -np.inf))) - byte * capacity
-    total += min((1 - ready) * Fraction(end) for end in plans.ready)
+    total += min((1 - ready) * Fraction(end) for end in plans.ready) - share_seconds(plans, proof)
     total += min((1 - rest) * Fraction(end) for end in plans.rest)
     return statement.certain(plans.paid) + max(total, low)
 

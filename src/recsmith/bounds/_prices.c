@@ -1,10 +1,11 @@
-/* The least prices of tables in the nodes of a bound, compiled: what LocalPieces.cheapest of phase_prices.py does with
-   array operations, to the last bit, in a seventh of the time. compiled_prices.py prepares what it reads and calls it.
+/* The least prices of tables in the nodes of a bound, compiled: what TablePrices of phase_prices.py does with array
+   operations, to the last bit, in a seventh of the time. compiled_prices.py prepares what it reads and calls it.
 
    From top to bottom: what pieces cost by the multipliers of a node; what is added to big ones; the cheapest splits of
-   columns, and single options; and the arrays that Python hands over.
+   columns, and single options; the least of each table in each group; and the arrays that Python hands over.
 
-   Legend, as in Python: K nodes, N pieces, G fusion groups, J planes, o options, m modes of a family, n width steps. */
+   Legend, as in Python: K nodes, N pieces, G fusion groups, J planes, o options, m modes of a family, n width steps,
+   w options that span the world, c cells: a different table in a group. */
 #include "../planners/arrays.h"
 #include <math.h>
 #include <stdlib.h>
@@ -16,12 +17,15 @@
 #define MOST_SHARE 2.0
 enum { CUTOFF, STEPS };    /* kinds of functions; any other counts */
 enum { SIZES, GROUP, READY, INVERSE, OWN, LEAST_OWN, REST, ALONE, ALONE_REST, FITS, SIZE, WEIGHT, FAMILIES, COUNT, SHARE,
-       FUNCTION, READY_RANGE, REST_RANGE, READY_MULTIPLIER, REST_MULTIPLIER, BYTE_PRICE, MIX, DUAL, FILLED, PLANE, TAKEN,
-       PRICES, ARRAYS };
+       FUNCTION, WIDE, WIDE_BYTES, WIDE_GROUP, CELL, READY_RANGE, REST_RANGE, READY_MULTIPLIER, REST_MULTIPLIER, BYTE_PRICE,
+       MIX, DUAL, FILLED, PLANE, TAKEN, LEAST_PRICES, ARRAYS };
 
 typedef struct {
     i64 N, G, J, K, D, rows, families, options, pairs, most_steps;  /* pairs: of a piece and its count, of an option */
+    i64 wide, cells, world;                                /* world: ranks */
     const i64 *group, *fits, *family;                      /* (N,), (N,), (families, 2): modes, width steps */
+    const i64 *wide_group, *cell;                          /* (w,), (w + rows,) */
+    const f64 *wide_ready, *wide_bytes;                    /* (w, J), (w,) */
     const f64 *ready, *inverse, *own, *least_own;          /* (J, N), (J, N), (J, N): inf where it does not fit, (J,) */
     const f64 *rest, *alone, *alone_rest, *size, *weight;  /* (N,); weight: bytes of a covered rank */
     const f64 *count, *share, *function;                   /* (o, pairs), (SHARES,), (D, 2): kind, parameter */
@@ -111,9 +115,9 @@ static void charge_big_pieces(const Pieces *p, const Node *node, const f64 *rest
 }
 
 static void price_on_all_ranks(const Pieces *p, const Node *node, f64 *restrict price) {
-    f64 ready = node->ready[1], rest = node->rest[1];
+    f64 ready = node->ready[1], rest = node->rest[1], byte_price = node->byte_price * (f64)p->world;
     for (i64 i = 0; i < p->N; i++) {
-        f64 all = (price[i] + node->byte_price * p->weight[i]) * p->size[i];
+        f64 all = (price[i] + byte_price * p->weight[i]) * p->size[i];
         int fits = (p->fits[i] != 0) & (p->alone[i] <= ready) & (p->alone_rest[i] <= rest);
         price[i] = fits ? all : INFINITY;
     }
@@ -176,21 +180,38 @@ static void price_rows(const Pieces *p, const Node *node, f64 *first, f64 *price
     }
 }
 
+/* The least price of each cell: of options that span the world, and of rows, shared by all ranks. */
+static void price_cells(const Pieces *p, const Node *node, const f64 *row, f64 *least) {
+    const i64 *cell = p->cell;
+    for (i64 c = 0; c < p->cells; c++) least[c] = INFINITY;
+    for (i64 o = 0; o < p->wide; o++, cell++) {
+        const f64 *ready = p->wide_ready + o * p->J, *mix = node->mix + p->wide_group[o] * p->J;
+        f64 price = 0;
+        for (i64 j = 0; j < p->J; j++) price += ready[j] * mix[j];
+        least[*cell] = smaller(price + node->byte_price * p->wide_bytes[o], least[*cell]);
+    }
+    for (i64 r = 0; r < p->rows; r++, cell++) least[*cell] = smaller(row[r] / (f64)p->world, least[*cell]);
+}
+
 /* --- the arrays that Python hands over --------------------------------------------------------------------------- */
 
 static int read_pieces(Pieces *p, void *const array[], const i64 lengths[]) {  /* 0 where a length is wrong */
     const i64 *size = array[SIZES];
-    if (lengths[SIZES] != 8) return 0;
+    if (lengths[SIZES] != 11) return 0;
     p->N = size[0], p->G = size[1], p->J = size[2], p->K = size[3], p->rows = size[4], p->options = size[5];
-    p->pairs = size[6], p->most_steps = size[7], p->families = lengths[FAMILIES] / 2;
+    p->pairs = size[6], p->most_steps = size[7], p->wide = size[8], p->cells = size[9], p->world = size[10];
+    p->families = lengths[FAMILIES] / 2;
     p->group = array[GROUP], p->ready = array[READY], p->inverse = array[INVERSE], p->own = array[OWN];
     p->least_own = array[LEAST_OWN], p->rest = array[REST], p->alone = array[ALONE], p->alone_rest = array[ALONE_REST];
     p->fits = array[FITS], p->size = array[SIZE], p->weight = array[WEIGHT], p->family = array[FAMILIES];
     p->count = array[COUNT], p->share = array[SHARE], p->function = array[FUNCTION], p->D = lengths[FUNCTION] / 2;
+    p->wide_ready = array[WIDE], p->wide_bytes = array[WIDE_BYTES], p->wide_group = array[WIDE_GROUP], p->cell = array[CELL];
     i64 N = p->N, J = p->J, K = p->K, pieces = p->options * p->pairs, rows = p->options;
-    const i64 expected[ARRAYS] = {8, N, J * N, J * N, J * N, J, N, N, N, N, N, N, 2 * p->families, pieces, SHARES,
-                                  2 * p->D, 2 * K, 2 * K, K, K, K, K * p->G * J, K * p->D, K, K, K, K * p->rows};
+    const i64 expected[ARRAYS] = {11, N, J * N, J * N, J * N, J, N, N, N, N, N, N, 2 * p->families, pieces, SHARES,
+                                  2 * p->D, J * p->wide, p->wide, p->wide, p->wide + p->rows, 2 * K, 2 * K, K, K, K,
+                                  K * p->G * J, K * p->D, K, K, K, K * p->cells};
     for (int i = 0; i < ARRAYS; i++) if (lengths[i] != expected[i]) return 0;
+    for (i64 i = 0; i < p->wide + p->rows; i++) if (p->cell[i] < 0 || p->cell[i] >= p->cells) return 0;
     for (i64 i = 0; i < p->families; i++) pieces += p->family[2 * i] * p->family[2 * i + 1], rows += p->family[2 * i];
     return pieces == N && rows == p->rows;
 }
@@ -209,12 +230,13 @@ static PyObject *run(void *const array[], const i64 lengths[], const void *more)
     (void)more;
     Pieces pieces = {0}, *p = &pieces;
     if (!read_pieces(p, array, lengths)) return PyErr_Format(PyExc_ValueError, "an array has the wrong length");
-    f64 *buffer = malloc((4 * p->N + 1) * sizeof(f64));
+    f64 *buffer = malloc((4 * p->N + p->rows + 1) * sizeof(f64)), *row = buffer + 4 * p->N + 1;
     if (!buffer) return PyErr_NoMemory();
     Py_BEGIN_ALLOW_THREADS
     for (i64 k = 0; k < p->K; k++) {
         Node node = node_of(p, array, k);
-        price_rows(p, &node, buffer, buffer + p->N, buffer + 2 * p->N, (f64 *)array[PRICES] + k * p->rows);
+        price_rows(p, &node, buffer, buffer + p->N, buffer + 2 * p->N, row);
+        price_cells(p, &node, row, (f64 *)array[LEAST_PRICES] + k * p->cells);
     }
     Py_END_ALLOW_THREADS
     free(buffer);
@@ -223,7 +245,35 @@ static PyObject *run(void *const array[], const i64 lengths[], const void *more)
 
 static PyObject *price_arrays(PyObject *self, PyObject *arrays) {
     (void)self;
-    return with_arrays(arrays, ARRAYS, PRICES, run, NULL);
+    return with_arrays(arrays, ARRAYS, LEAST_PRICES, run, NULL);
+}
+
+/* The least price (K, C) of each table in the groups that are open to it, of prices (K, C, G): `TablePrices.selected`. */
+enum { GROUP_PRICES, OPEN, NODE_OF, SELECTED, SELECT_ARRAYS };
+
+static PyObject *select_groups(void *const array[], const i64 lengths[], const void *more) {
+    (void)more;
+    const f64 *price = array[GROUP_PRICES];
+    const i64 *open = array[OPEN], *node = array[NODE_OF];
+    i64 K = lengths[NODE_OF], rows = lengths[SELECTED], tables = K ? rows / K : 0, groups = rows ? lengths[GROUP_PRICES] / rows : 0;
+    i64 cells = tables * groups, nodes = cells ? lengths[OPEN] / cells : 0;
+    int fits = rows == K * tables && lengths[GROUP_PRICES] == K * cells && lengths[OPEN] == nodes * cells;
+    for (i64 k = 0; fits && k < K; k++) fits = node[k] >= 0 && node[k] < nodes;
+    if (!fits) return PyErr_Format(PyExc_ValueError, "an array has the wrong length");
+    for (i64 k = 0; k < K; k++) {
+        const i64 *may = open + node[k] * cells;
+        for (i64 t = 0; t < tables; t++, price += groups, may += groups) {
+            f64 least = INFINITY;
+            for (i64 g = 0; g < groups; g++) least = smaller(may[g] ? price[g] : INFINITY, least);
+            ((f64 *)array[SELECTED])[k * tables + t] = least;
+        }
+    }
+    Py_RETURN_NONE;
+}
+
+static PyObject *select_arrays(PyObject *self, PyObject *arrays) {
+    (void)self;
+    return with_arrays(arrays, SELECT_ARRAYS, SELECTED, select_groups, NULL);
 }
 
 /* The cheapest option of each table within some limits, the first of equally cheap ones: `Relaxation.choose`. */
@@ -310,7 +360,8 @@ static PyObject *split_columns(PyObject *self, PyObject *arrays) {
 }
 
 static PyMethodDef METHODS[] = {
-    {"price", price_arrays, METH_O, "Price rows; see compiled_prices.py."},
+    {"price", price_arrays, METH_O, "Price tables in groups; see compiled_prices.py."},
+    {"select", select_arrays, METH_O, "The cheapest open groups; see compiled_prices.py."},
     {"split", split_columns, METH_O, "Cheapest splits; see compiled_prices.py."},
     {"choose", choose_options, METH_O, "Cheapest options; see compiled_prices.py."}, {0}};
 static struct PyModuleDef MODULE = {PyModuleDef_HEAD_INIT, "_prices", NULL, 0, METHODS, NULL, NULL, NULL, NULL};

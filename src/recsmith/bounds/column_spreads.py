@@ -11,7 +11,6 @@ n width steps of the heavy table, S spreads, m ranks that hold columns of it at 
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -20,7 +19,7 @@ from recsmith._types import Bools, Floats, Ints
 from recsmith.bounds.linear_bounds import ROUNDING
 from recsmith.bounds.phase_branching import CALL, GAIN, MultiplierAscent, PhaseBranching
 from recsmith.bounds.phase_nodes import Multipliers, PhaseRanges
-from recsmith.bounds.phase_prices import TablePrices
+from recsmith.bounds.phase_prices import TablePrices, table_prices
 from recsmith.bounds.split_table import SplitTable, split_tables
 from recsmith.costs.protocol import Evaluator
 from recsmith.elementary import matmul
@@ -131,7 +130,7 @@ class ColumnSpreads:
         """Multipliers to try first: those of other spreads, and so high that ranks without the table bear all."""
         busy = self.prices.world / max(1, int(self.free[spread]))
         return [*self.recent, *(
-            replace(each, ready_multiplier=busy * a, rest_multiplier=busy * b)
+            each._replace(ready_multiplier=busy * a, rest_multiplier=busy * b)
             for each in (self.recent[0], self.recent[-1]) for a, b in SHARES
         )]  # fmt: skip
 
@@ -279,7 +278,7 @@ def heavy_table_bound(
     rule, widths = evaluator.step_rule, evaluator.problem.space.widths
     if evaluator.bends or not rule.several_phases or widths != "any" or evaluator.problem.cluster.world_size == 1:
         return None
-    prices = TablePrices(evaluator, dominated)
+    prices = table_prices(evaluator, dominated)
     table, share = _heaviest(prices)
     groups = _split_groups(evaluator, prices, table) & ~dominated
     steps = int(evaluator.problem.demand.dim[prices.tables[table]]) // WIDTH_STEP

@@ -1,4 +1,4 @@
-"""The least prices of tables in compiled code, where the package has it: `LocalPieces.cheapest` to the last bit.
+"""The least prices of tables in compiled code, where the package has it: those of `TablePrices` to the last bit.
 
 It takes a seventh of the time, and other threads go on meanwhile.
 
@@ -32,37 +32,62 @@ class PricedPieces(Protocol):
     count: Ints
 
 
-class CompiledPrices:
-    """Pieces as compiled code reads them; `cheapest` may be asked many times."""
+class PricedTables(Protocol):
+    """What is read of TablePrices (phase_prices.py)."""
 
-    def __init__(self, pieces: PricedPieces, rest_shares: tuple[float, ...], most_steps: int) -> None:
+    world: int
+    worldwide: Floats
+    worldwide_bytes: Floats
+    worldwide_group: Ints
+    key: Ints
+    copies: Ints
+    groups: int
+
+
+class CompiledPrices:
+    """Tables and their pieces as compiled code reads them; `least` may be asked many times."""
+
+    def __init__(
+        self, tables: PricedTables, pieces: PricedPieces, rest_shares: tuple[float, ...], most_steps: int
+    ) -> None:
         ready = np.ascontiguousarray(pieces.ready.T)
         usable = pieces.fits & (ready > 0)
         own = np.where(pieces.fits, ready, np.inf)
         families = [family.shape for family in pieces.families]
         options, pairs = pieces.count.shape
-        self.rows = sum(modes for modes, _ in families) + options
-        self._sizes = (len(pieces.group), self.rows, options, pairs, most_steps)
+        rows = sum(modes for modes, _ in families) + options
+        self._cells = len(tables.copies), tables.groups
+        self._pieces = len(pieces.group)
+        self._rows = (rows, options, pairs, most_steps, len(tables.worldwide), tables.groups * len(tables.copies),
+                      tables.world)  # fmt: skip
         self._arrays = (
             _ints(pieces.group), ready, np.divide(1.0, ready, where=usable, out=np.zeros_like(ready)), own,
             own.min(axis=1, initial=np.inf), *map(_floats, (pieces.rest, pieces.alone, pieces.alone_rest)),
             _ints(pieces.fits), *map(_floats, (pieces.size, pieces.bytes / pieces.size)), _ints(families).ravel(),
             _floats(pieces.count), _floats(rest_shares), _floats(FUNCTIONS).ravel(),
+            _floats(tables.worldwide), _floats(tables.worldwide_bytes), _ints(tables.worldwide_group),
+            _ints(tables.key),
         )  # fmt: skip
 
-    def cheapest(self, nodes: NodeArrays, byte_price: Floats, taken: Floats) -> Floats:
-        """Least price (K, rows) of a row's table, as LocalPieces.cheapest has it."""
+    def least(self, nodes: NodeArrays, taken: Floats) -> Floats:
+        """The least price of each table in each group (K, C, G), as TablePrices.least has it."""
         count, groups, planes = nodes.mix.shape
-        pieces, rows, options, pairs, most_steps = self._sizes
-        sizes = _ints((pieces, groups, planes, count, rows, options, pairs, most_steps))
-        each = (nodes.ready, nodes.rest, nodes.ready_multiplier, nodes.rest_multiplier, byte_price, nodes.mix,
+        sizes = _ints((self._pieces, groups, planes, count, *self._rows))
+        each = (nodes.ready, nodes.rest, nodes.ready_multiplier, nodes.rest_multiplier, nodes.byte_price, nodes.mix,
                 nodes.dual, nodes.filled)  # fmt: skip
-        prices: Floats = np.empty((count, rows))
+        prices: Floats = np.empty((count, *self._cells))
         call_compiled(
             compiled(CODE).price,
             (sizes, *self._arrays, *map(_floats, each), _ints(nodes.plane), _floats(taken), prices),
         )
         return prices
+
+
+def cheapest_groups(least: Floats, open_: Bools, which: Ints) -> Floats:
+    """The least price (K, C) of tables in the groups that are open to them, as `TablePrices.selected` has it."""
+    found: Floats = np.empty(least.shape[:2])
+    call_compiled(compiled(CODE).select, (_floats(least), _ints(open_), _ints(which), found))
+    return found
 
 
 class CompiledOptions:

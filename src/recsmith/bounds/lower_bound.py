@@ -35,7 +35,8 @@ MOST_PHASE_WORK = 3_000_000_000  # numbers at most, which 8 tables reach: half a
 EQUAL_WORK = 6_000_000_000  # numbers at most where there are more tables, many of them alike: about a second
 LARGE_WORK = 4_000_000_000  # numbers at most beyond that, all for one search: half a second
 UNCOMPILED = 8  # times as long array operations take as compiled code: without it so much less work is done
-TRIAL = 3  # a third of the work is for each of two searches, before the one that promises more has the rest
+TRIAL = 6  # a sixth of the work is for each of two searches, before the one that promises more has the rest
+AHEAD = 0.25  # of what a search rose by in the second half of its trial, it is believed to rise once more
 WORK_AT_ONCE = 200_000_000  # numbers between two questions whether to go on: a fiftieth of a second
 PROOF_WORK = 400_000_000_000  # numbers that a bound on request may work on: about a minute
 PROOF_WORK_AT_ONCE = 800_000_000  # numbers between two questions whether to go on
@@ -44,6 +45,7 @@ PROOF_WORK_AT_ONCE = 800_000_000  # numbers between two questions whether to go 
 HEAVY_WORK = 2_000_000_000  # numbers at most for the heaviest table: a quarter of a second
 MOST_SELECTIONS = 3  # of what tables select in the lowest nodes, for searches to begin with
 HEAVY = 1.1  # times the first bound: where the search over spreads of a heavy table reaches it, others lag behind
+HEAVY_TRIAL = 3  # a third of its work, within which it does, or is given up
 
 
 OnBound = Callable[[float, float], None]  # hears of a proof: seconds of the best plan, and of the bound
@@ -123,8 +125,8 @@ def certified_search(
         assert heavy is not None
         _solve(heavy, _affordable(work), total_s, keep_on)
         return heavy
-    large = _is_large(evaluator.problem)
-    searches = [_phase_branching(evaluator, total_s, price, mix, dual=False) for mix in (mixes[:1] if large else mixes)]
+    mixes = mixes[:1] if _is_large(evaluator.problem) else mixes
+    searches = [_quick_search(evaluator, total_s, price, mix) for mix in mixes]
     for _ in _raised(searches, _affordable(work), total_s, keep_on, _affordable(WORK_AT_ONCE)):
         pass
     return max(searches, key=lambda search: search.bound)
@@ -207,8 +209,12 @@ def heaviest_table(evaluator: Evaluator, keep_on: Callable[[], bool] = always) -
         heavy = heavy_table_bound(evaluator, groups_dominated_by_type(evaluator), below, mix)
         if heavy is None:
             return None
-        _solve(heavy, _affordable(min(HEAVY_WORK, PHASE_WORK * tables**3)), below, keep_on)
-        return heavy if heavy.bound >= HEAVY * value else None
+        work = _affordable(min(HEAVY_WORK, PHASE_WORK * tables**3))
+        _solve(heavy, work // HEAVY_TRIAL, below, keep_on)
+        if heavy.bound < HEAVY * value:
+            return None
+        _solve(heavy, work, below, keep_on)
+        return heavy
 
     return kept_for(evaluator, "heaviest table", solved)
 
@@ -254,7 +260,6 @@ def _tightened(
     selections: tuple[Ints, ...] = ()
     tables, mixes, reached = len(evaluator.problem.tables), _mixes(evaluator, linear), True
     work = EQUAL_WORK if tables > SOME_TABLES else min(MOST_PHASE_WORK, PHASE_WORK * tables**3)
-    few = _different_tables(evaluator.problem) * evaluator.problem.cluster.world_size <= MOST_CELLS
     if _is_large(evaluator.problem):
         mixes = mixes[:1]
         work = LARGE_WORK if mixes[0] is not None else 0
@@ -264,8 +269,8 @@ def _tightened(
         value, reached = min(heavy.bound, REACH * value), False
     while reached and work > 0 and keep_on():
         below = REACH * value
-        searches = [_phase_branching(evaluator, below, price, mix, dual=few and mix is not None) for mix in mixes]
-        for bound in _raised(searches, work, below, keep_on, _affordable(WORK_AT_ONCE)):
+        searches = [_quick_search(evaluator, below, price, mix) for mix in mixes]
+        for bound in _raised(searches, work, below, keep_on, _affordable(WORK_AT_ONCE), all_of_it=False):
             value = max(value, min(bound, below))
         work -= sum(each.work for each in searches)
         selections = max(searches, key=lambda search: search.bound).selections(MOST_SELECTIONS)
@@ -279,12 +284,14 @@ def _affordable(work: int) -> int:
 
 
 def _raised(
-    searches: Sequence[PhaseBranching], work: int, enough: float, keep_on: Callable[[], bool], at_once: int
-) -> Iterator[float]:
+    searches: Sequence[PhaseBranching], work: int, enough: float, keep_on: Callable[[], bool], at_once: int,
+    *, all_of_it: bool = True,
+) -> Iterator[float]:  # fmt: skip
     """The highest bound of some searches, again and again: each has a part of the work, and one of them then the rest.
 
-    It is the one that would be highest, did each rise once more as in the second half of its part. They work on so many
-    numbers in all, `at_once` of them at a time, until a bound is high enough.
+    It is the one that would be highest, did each rise a little more (AHEAD). They work on so many numbers in all,
+    `at_once` of them at a time, until a bound is high enough. all_of_it: whether another has what that one leaves when
+    it is done, which seldom gains.
     """
 
     def worked(search: PhaseBranching, limit: int) -> Iterator[float]:
@@ -298,8 +305,9 @@ def _raised(
         yield from worked(each, work // (2 * TRIAL))
         reached.append(each.bound)
         yield from worked(each, work // TRIAL)
-    ahead = [2 * each.bound - before for each, before in zip(searches, reached, strict=True)]
-    for _, each in sorted(zip(ahead, searches, strict=True), key=lambda pair: -pair[0]):
+    ahead = [each.bound + AHEAD * (each.bound - before) for each, before in zip(searches, reached, strict=True)]
+    best_first = [each for _, each in sorted(zip(ahead, searches, strict=True), key=lambda pair: -pair[0])]
+    for each in best_first if all_of_it else best_first[:1]:
         yield from worked(each, each.work + work - sum(other.work for other in searches))
 
 
@@ -312,6 +320,12 @@ def _mixes(evaluator: Evaluator, linear: LinearBound | None) -> list[Floats | No
     if bent_planes(evaluator).bent or len(evaluator.planes) < 2:
         return [None]
     return [tightest_mix(evaluator) if linear is None else linear.mix, None]
+
+
+def _quick_search(evaluator: Evaluator, below: float, price: float, mix: Floats | None) -> PhaseBranching:
+    """A search with dual feasible functions only where it has a mix, and tables and devices are few."""
+    few = _different_tables(evaluator.problem) * evaluator.problem.cluster.world_size <= MOST_CELLS
+    return _phase_branching(evaluator, below, price, mix, dual=few and mix is not None)
 
 
 def _phase_branching(

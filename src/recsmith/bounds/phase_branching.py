@@ -37,7 +37,7 @@ from recsmith.bounds.phase_nodes import (
     split_by_range,
     split_by_table,
 )
-from recsmith.bounds.phase_prices import TablePrices
+from recsmith.bounds.phase_prices import TablePrices, table_prices
 from recsmith.costs.protocol import Evaluator
 from recsmith.elementary import matmul
 
@@ -74,17 +74,17 @@ class PhaseBranching:
         shares of the planes in a bound found before. Every node tries it, and the best mix for its groups; without
         one, nodes step from the mean of all planes alone, unless planes bend. prices: of the tables, where they are
         known. closed: a different table, and groups (G,) in which it is not placed. dual: whether pieces may cost more
-        where few share a rank (dual_feasible.py), which certificates do not know.
+        where few share a rank (dual_feasible.py).
         """
         planes = bent_planes(evaluator)
         self.replaced = replacements_by_type(evaluator) if planes.bent else {}
         dominated = dominated & (not planes.bent)  # two groups may cost less than one of both
-        self.prices = prices or TablePrices(evaluator, dominated)
+        self.prices = prices or table_prices(evaluator, dominated)
         groups, tables = evaluator.groups, len(self.prices.copies)
         mean = np.tile((np.arange(len(planes.slopes)) < planes.flat) / planes.flat, (groups, 1))
         start = Multipliers(1.0, 1.0, byte_price, mean, 0)
         mix = planes.mix(np.ones(groups, dtype=bool)) if planes.bent else mix
-        always = [] if mix is None else [replace(start, mix=mix)]
+        always = [] if mix is None else [start._replace(mix=mix)]
         self.ascent = MultiplierAscent(self.prices, byte_price, always, dual=dual and not planes.bent)
         rest = (0.0, below if evaluator.step_rule.several_phases else 0.0)
         root = PhaseNode(
@@ -153,7 +153,7 @@ class PhaseBranching:
         if not self.prices.planes.bent or (groups == node.open.any(axis=0)).all():
             return child
         mix = self.prices.planes.mix(groups)
-        return replace(child, multipliers=replace(child.multipliers, mix=mix))
+        return replace(child, multipliers=child.multipliers._replace(mix=mix))
 
     def _splits(self, node: PhaseNode) -> list[Pair]:
         """All splits of a node that are tried."""
@@ -201,6 +201,8 @@ class MultiplierAscent:
         self.dual: Floats = np.eye(len(FUNCTIONS)) if dual else np.zeros((0, len(FUNCTIONS)))
         self.pairs = [(one + other) / 2 for one, other in combinations(self.dual, 2)]
         self.prices, self.byte_price, self.always = prices, byte_price, always
+        worldwide = prices.costs.worldwide[:, None]
+        self._either = worldwide, ~worldwide  # (G, 1)
         self.work = 0
         self._recent: list[Multipliers] = []
 
@@ -220,7 +222,7 @@ class MultiplierAscent:
         usable: Bools = np.logical_or.reduce(open_, axis=1)
         least, constant = self.prices.least([node.ranges for node in nodes], multipliers, usable[which], paid[which])
         self.work += CALL + len(nodes) * self.prices.numbers
-        selected = matmul(np.where(open_[which], least, np.inf).min(axis=2), self.prices.copies)
+        selected = matmul(self.prices.selected(least, open_, which), self.prices.copies)
         certain = np.array([self.prices.costs.certain(node.paid) for node in own])[which]
         lowest = np.array([node.ranges.ready[0] + node.ranges.rest[0] for node in own])[which]
         return (np.maximum(selected + constant, lowest) + certain) * (1 - ROUNDING), least
@@ -265,11 +267,11 @@ class MultiplierAscent:
             (1 + step, 1), (READY_JUMP, 1),
         )  # fmt: skip
         changes = [
-            replace(now, ready_multiplier=now.ready_multiplier * a, rest_multiplier=now.rest_multiplier * b,
-                    dual=now.dual * a)
+            now._replace(ready_multiplier=now.ready_multiplier * a, rest_multiplier=now.rest_multiplier * b,
+                         dual=now.dual * a)
             for a, b in scales
         ]  # fmt: skip
-        changes += [replace(now, rest_multiplier=now.rest_multiplier * jump) for jump in REST_JUMPS]
+        changes += [now._replace(rest_multiplier=now.rest_multiplier * jump) for jump in REST_JUMPS]
         changes += self._other_planes(now, step)
         if dual:
             changes += self._other_functions(now, min(DUAL_STEP * step, DUAL_SHARE), pairs)
@@ -278,31 +280,31 @@ class MultiplierAscent:
         changes += [each for each in (*self.always, *self._recent) if each is not now]
         if self.always:
             mix = self.prices.planes.mix(np.logical_or.reduce(open_, axis=0))
-            changes.append(replace(now, ready_multiplier=1.0, rest_multiplier=1.0, mix=mix))
+            changes.append(now._replace(ready_multiplier=1.0, rest_multiplier=1.0, mix=mix))
             if self.prices.planes.bent:
-                changes.append(replace(now, mix=(1 - step) * now.mix + step * mix))
+                changes.append(now._replace(mix=(1 - step) * now.mix + step * mix))
         if self.byte_price:
             higher = max(now.byte_price, LEAST_BYTE_PRICE * self.byte_price) * (1 + step)
-            changes += [replace(now, byte_price=price) for price in (0.0, now.byte_price * (1 - step), higher)]
+            changes += [now._replace(byte_price=price) for price in (0.0, now.byte_price * (1 - step), higher)]
         return changes
 
     def _other_functions(self, now: Multipliers, share: float, pairs: bool) -> list[Multipliers]:
         """So great a share of what the first phase is worth moved to each dual feasible function, or each two alike."""
         moved = share * (now.ready_multiplier + float(now.dual.sum()))
         return [
-            replace(now, ready_multiplier=now.ready_multiplier * (1 - share), dual=now.dual * (1 - share) + moved * one)
+            now._replace(ready_multiplier=now.ready_multiplier * (1 - share), dual=now.dual * (1 - share) + moved * one)
             for one in (*self.dual, *(self.pairs if pairs else ()))
         ]
 
     def _other_planes(self, now: Multipliers, step: float) -> list[Multipliers]:
         """Mixes a step nearer to each plane, in groups that span the world or in all others; and other planes."""
         changes: list[Multipliers] = []
-        planes, worldwide = now.mix.shape[1], self.prices.costs.worldwide
+        planes = now.mix.shape[1]
         for plane in range(planes):
-            for groups in (worldwide, ~worldwide) if 1 < planes <= MOST_STEPPED else ():
-                mix = now.mix.copy()
-                mix[groups] = (1 - step) * mix[groups] + step * np.eye(planes)[plane]
-                changes.append(replace(now, mix=mix))
+            if 1 < planes <= MOST_STEPPED:
+                mixed = (1 - step) * now.mix
+                mixed[:, plane] += step
+                changes += [now._replace(mix=np.where(groups, mixed, now.mix)) for groups in self._either]
             if plane != now.plane and plane < self.prices.planes.flat:
-                changes.append(replace(now, plane=plane))
+                changes.append(now._replace(plane=plane))
         return changes

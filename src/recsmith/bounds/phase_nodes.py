@@ -30,8 +30,7 @@ class PhaseRanges:
     rest: tuple[float, float]
 
 
-@dataclass(frozen=True, slots=True)
-class Multipliers:
+class Multipliers(NamedTuple):
     """What a second of each phase, and a byte, is worth in the price of a piece; all 0 or more.
 
     ready_multiplier: of seconds in the first phase; rest_multiplier: of those in the later phases. byte_price: seconds
@@ -45,7 +44,7 @@ class Multipliers:
     byte_price: float
     mix: Floats
     plane: int
-    dual: Floats = field(default_factory=lambda: NO_DUAL)
+    dual: Floats = NO_DUAL
 
 
 class NodeArrays(NamedTuple):
@@ -68,14 +67,14 @@ class NodeArrays(NamedTuple):
 def stacked(ranges: Sequence[PhaseRanges], multipliers: Sequence[Multipliers]) -> NodeArrays:
     """Nodes side by side."""
     ready = np.array([each.ready for each in ranges])
-    dual = np.stack([each.dual for each in multipliers]) * ready[:, 1:]
+    dual = np.concatenate([each.dual for each in multipliers]).reshape(len(ready), -1) * ready[:, 1:]
     return NodeArrays(
         ready=ready,
         rest=np.array([each.rest for each in ranges]),
         ready_multiplier=np.array([each.ready_multiplier for each in multipliers]),
         rest_multiplier=np.array([each.rest_multiplier for each in multipliers]),
         byte_price=np.array([each.byte_price for each in multipliers]),
-        mix=np.stack([each.mix for each in multipliers]),
+        mix=np.concatenate([each.mix for each in multipliers]).reshape(len(ready), *multipliers[0].mix.shape),
         plane=np.array([each.plane for each in multipliers]),
         dual=dual,
         filled=dual.sum(axis=1),

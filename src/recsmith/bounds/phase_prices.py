@@ -22,10 +22,10 @@ import numpy as np
 
 from recsmith._types import Bools, Floats, Ints
 from recsmith.bounds.bends import BentPlanes, bent_planes, most_taken
-from recsmith.bounds.compiled_prices import CompiledPrices, is_compiled
+from recsmith.bounds.compiled_prices import CompiledPrices, cheapest_groups, is_compiled
 from recsmith.bounds.dual_feasible import FUNCTIONS, MOST_SHARE, SHRUNK, dual_feasible
 from recsmith.bounds.groups import GroupCosts
-from recsmith.bounds.linear_bounds import BYTES_ROUNDING
+from recsmith.bounds.linear_bounds import BYTES_ROUNDING, kept_for
 from recsmith.bounds.phase_nodes import Multipliers, NodeArrays, PhaseRanges, least_product, stacked
 from recsmith.bounds.relaxation import Relaxation, covered_bytes, shared_relaxation
 from recsmith.bounds.table_totals import MOST_STEPS, least_cost
@@ -69,10 +69,8 @@ class TablePrices:
         self.tables = first
         if len(first) < len(tables):
             self.pieces = prepared(first)
-        key = np.concatenate([self.worldwide_key, self.pieces.key])  # different table * G + group of each price
-        self.order = np.argsort(key, kind="stable")
-        self.cells, self.first = np.unique(key[self.order], return_index=True)
-        self.numbers = self.pieces.numbers + len(key)
+        self.key = np.concatenate([self.worldwide_key, self.pieces.key])  # different table * G + group of each price
+        self.numbers = self.pieces.numbers + len(self.key)
 
     def _set_worldwide(self, evaluator: Evaluator, relaxation: Relaxation, tables: Ints) -> None:
         """Options of some tables that span the world: seconds by each plane on every rank (o, J), bytes, and group."""
@@ -100,22 +98,44 @@ class TablePrices:
         """
         nodes = stacked(ranges, multipliers)
         everywhere, taken = self._taken(nodes.mix, open_, paid)
-        byte_price = nodes.byte_price
-        spread = (
-            np.einsum("oj,koj->ko", self.worldwide, nodes.mix[:, self.worldwide_group])
-            + byte_price[:, None] * self.worldwide_bytes
-        )  # fmt: skip
-        local = self.pieces.cheapest(nodes, byte_price * self.world, taken) / self.world
-        values = np.concatenate([spread, local], axis=1)[:, self.order]
-        least = np.full((len(ranges), len(self.copies) * self.groups), np.inf)
-        least[:, self.cells] = np.minimum.reduceat(values, self.first, axis=1)
         constant = (
             least_product(1 - nodes.ready_multiplier, nodes.ready)
             + least_product(1 - nodes.rest_multiplier, nodes.rest)
-            - byte_price * self.capacity * (1 + BYTES_ROUNDING)
+            - nodes.byte_price * self.capacity * (1 + BYTES_ROUNDING)
             + everywhere - nodes.ready_multiplier * taken - nodes.filled
         )  # fmt: skip
-        return least.reshape(len(ranges), len(self.copies), self.groups), constant
+        return (self._compiled.least(nodes, taken) if is_compiled() else self._least(nodes, taken)), constant
+
+    def _least(self, nodes: NodeArrays, taken: Floats) -> Floats:
+        """The least price of each table in each group (K, C, G), by array operations."""
+        mix, spread = nodes.mix[:, self.worldwide_group], np.zeros((len(taken), len(self.worldwide)))
+        for plane, seconds in enumerate(self.worldwide.T):  # one after the other, as compiled code adds them up
+            spread += seconds * mix[:, :, plane]
+        spread += nodes.byte_price[:, None] * self.worldwide_bytes
+        local = self.pieces.cheapest(nodes, nodes.byte_price * self.world, taken) / self.world
+        order, cells, first = self._by_cell
+        least = np.full((len(taken), len(self.copies) * self.groups), np.inf)
+        least[:, cells] = np.minimum.reduceat(np.concatenate([spread, local], axis=1)[:, order], first, axis=1)
+        return least.reshape(len(taken), len(self.copies), self.groups)
+
+    def selected(self, least: Floats, open_: Bools, which: Ints) -> Floats:
+        """The least price (K, C) of different tables, by prices (K, C, G), in the groups that are open to them.
+
+        open_ (U, C, G): in nodes; which (K,): the node of each.
+        """
+        if is_compiled():
+            return cheapest_groups(least, open_, which)
+        return np.where(open_[which], least, np.inf).min(axis=2)
+
+    @cached_property
+    def _by_cell(self) -> tuple[Ints, Ints, Ints]:
+        """The order of prices by table and group, the cells of these, and where each begins."""
+        order = np.argsort(self.key, kind="stable")
+        return order, *np.unique(self.key[order], return_index=True)
+
+    @cached_property
+    def _compiled(self) -> CompiledPrices:
+        return CompiledPrices(self, self.pieces, REST_SHARES, MOST_STEPS)
 
     def _taken(self, mix: Floats, open_: Bools, paid: Bools) -> tuple[Floats, Floats]:
         """(seconds (K,) that groups which span the world open with beyond a launch, taken (K,)), by mixes (K, G, J).
@@ -218,8 +238,6 @@ class LocalPieces:
 
         taken (K,): seconds by which a rank's pieces may exceed `ready` by the mix of a node.
         """
-        if is_compiled():
-            return self._compiled.cheapest(nodes, byte_price, taken)
         price = self._priced(nodes, taken) + byte_price[:, None] * (self.bytes / self.size)
         fits = self.fits & (self.alone <= nodes.ready[:, 1:]) & (self.alone_rest <= nodes.rest[:, 1:])
         price = np.where(fits, price * self.size, np.inf)
@@ -228,10 +246,6 @@ class LocalPieces:
         return np.concatenate(
             [*split, np.where(self.count > 0, whole * np.maximum(self.count, 1), 0.0).sum(axis=2)], axis=1
         )
-
-    @cached_property
-    def _compiled(self) -> CompiledPrices:
-        return CompiledPrices(self, REST_SHARES, MOST_STEPS)
 
     def _priced(self, nodes: NodeArrays, taken: Floats) -> Floats:
         """The price of each piece on each rank that it covers (K, N), bytes apart."""
@@ -279,6 +293,11 @@ class LocalPieces:
         share = np.minimum(seconds * scale[:, None], MOST_SHARE)
         for function, worth in zip(FUNCTIONS, nodes.dual.T, strict=True):
             first += np.where(worth[:, None] > 0, worth[:, None] * dual_feasible(function, share), 0.0)
+
+
+def table_prices(evaluator: Evaluator, dominated: Bools) -> TablePrices:
+    """TablePrices(evaluator, dominated), built at the first call."""
+    return kept_for(evaluator, ("table prices", dominated.tobytes()), lambda: TablePrices(evaluator, dominated))
 
 
 def different_tables(tables: int, facts: list[tuple[Ints, Floats]]) -> tuple[Ints, Ints]:

@@ -19,7 +19,7 @@ from typing import Any, cast
 from recsmith import files
 from recsmith.clusters.cluster import Cluster
 from recsmith.errors import CorruptFile, UsageError
-from recsmith.files import Given, Raw, Source, decode, did_you_mean
+from recsmith.files import Given, Raw, Source, built, decode, did_you_mean
 from recsmith.units import parse_size, parse_speed
 
 _NAME = re.compile(r"(?P<device>[a-z0-9-]+)(?::(?P<local>[0-9]{1,6})(?:x(?P<hosts>[0-9]{1,6}))?)?")
@@ -40,7 +40,7 @@ _SPEED: Raw = {"type": "string", "pattern": "^ *[0-9.]+ *[A-Za-z]+/s *$", "descr
 
 @cache
 def _catalogue_cluster(device: str) -> Cluster:
-    return cluster_from_raw(catalogue_raw(device), f"{device}.yaml")
+    return built(Cluster, files.check_schema(catalogue_raw(device), SCHEMA, f"{device}.yaml"))
 
 
 def load_cluster(source: Cluster | Source) -> Cluster:

@@ -27,7 +27,7 @@ from recsmith.costs.pricing import device_parts
 from recsmith.costs.protocol import Evaluator, parts_of
 from recsmith.costs.weight_files import PREFIX, data_file
 from recsmith.errors import RecSmithError
-from recsmith.files import check_schema, decode, parse_json
+from recsmith.files import built, check_schema, parse_json
 from recsmith.plans import Placement, Plan
 from recsmith.plans.predicted_error import (
     COLLECTIVES,
@@ -63,7 +63,7 @@ def published() -> dict[str, dict[str, PublishedTimes]]:
     """What was published of cost model `analytic`: by part of a step and device."""
     path = data_file(PUBLISHED_TIMES)
     raw: Any = parse_json(path.read_text(), str(path))
-    return decode(_Published, check_schema(raw, SCHEMA, str(path)), str(path)).parts
+    return built(_Published, check_schema(raw, SCHEMA, str(path))).parts
 
 
 @cache

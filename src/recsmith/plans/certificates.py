@@ -33,11 +33,34 @@ MOST_ENDS, MOST_PROOFS = 1_000, 10_000  # of the ways to split a table
 
 
 @noun
+class ShareWorth:
+    """What the share of a rank that a piece takes is worth beyond its seconds, by a function of bin packing.
+
+    kind: 'cutoff' (nothing for shares below `by`, the whole rank for those above 1 - by, and else the share), 'steps'
+    (how often `by` goes into the share, over how often into 1; above a half 1 less that of what is left) or 'count'
+    (how often 1 / (by + 1) goes into the share, over by). worth: of the whole rank, over the longest first phase.
+    """
+
+    kind: Literal["cutoff", "steps", "count"]
+    by: float
+    worth: float
+
+    def __post_init__(self) -> None:
+        whole = self.kind != "count" or (self.by >= 1 and float(self.by).is_integer())
+        check_rules(
+            None if 0 < self.by < float("inf") and (self.by <= 0.5 or self.kind == "count") and whole
+            else f"a proof counts shares by {self.kind} {self.by}; these are above 0 and at most 0.5, counts are whole",
+            None if 0 <= self.worth < float("inf")
+            else f"a share of a rank is worth {self.worth} in a proof; it is 0 or more, and finite",
+        )  # fmt: skip
+
+
+@noun
 class LeafProof:
     """A leaf: what a second of each phase, and a byte, is worth in the price of a piece.
 
     ready: of the first phase; rest: of the later ones. byte: seconds per byte. mix: of each group, shares of the cost
-    model's planes. plane: by which it is decided which pieces are big.
+    model's planes. plane: by which it is decided which pieces are big. shares: what shares of a rank are worth as well.
     """
 
     ready: float
@@ -45,6 +68,7 @@ class LeafProof:
     byte: float
     mix: tuple[tuple[float, ...], ...]
     plane: int
+    shares: tuple[ShareWorth, ...] = ()
 
     def __post_init__(self) -> None:
         numbers = (self.ready, self.rest, self.byte, *(share for shares in self.mix for share in shares))

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from recsmith import files
 from recsmith.errors import CorruptFile, UsageError
-from recsmith.files import Given, Raw, Source, decode, did_you_mean, encode
+from recsmith.files import Given, Raw, Source, built, decode, did_you_mean, encode
 from recsmith.workloads import torchrec_report
 from recsmith.workloads.optimizers import find_optimizer
 from recsmith.workloads.torchrec_log import find_report, refuse_log
@@ -57,7 +57,7 @@ def load_workload(
 def _load(source: str, batch_size: int | None, optimizer: str | None) -> Workload:
     if source in builtins() and not isinstance(source, Given):
         file = resources.files("recsmith.workloads") / "builtin" / f"{source}.yaml"
-        return workload_from_raw(cast(Raw, files.parse_yaml(file.read_text("utf-8"), file.name)), file.name)
+        return built(Workload, _body(cast(Raw, files.parse_yaml(file.read_text("utf-8"), file.name)), file.name))
     try:
         text = files.read_text(source)
     except CorruptFile:
@@ -75,11 +75,16 @@ def _load(source: str, batch_size: int | None, optimizer: str | None) -> Workloa
 
 def workload_from_raw(raw: Raw, source: str) -> Workload:
     """A workload from plain data of schema recsmith/workload/1."""
+    return decode(Workload, _body(raw, source), source)
+
+
+def _body(raw: Raw, source: str) -> Raw:
+    """The fields of a workload, with short forms of tables written out."""
     body = files.check_schema(raw, SCHEMA, source)
     tables = body.get("tables")
     if isinstance(tables, list):
         body["tables"] = [_expand(table, source) for table in cast(list[object], tables)]
-    return decode(Workload, body, source)
+    return body
 
 
 def _expand(table: object, source: str) -> object:

@@ -33,7 +33,7 @@ from recsmith.costs.weight_files import (
     write_weights,
 )
 from recsmith.elementary import exp, matmul, tanh
-from recsmith.files import check_schema, decode, encode, parse_json
+from recsmith.files import built, check_schema, decode, encode, parse_json
 
 SCHEMA = "recsmith/cost-model-card/1"
 MADE_BY = "recsmith learn cost"
@@ -166,7 +166,11 @@ def save_model(target: str, tensors: dict[str, Any], card: Card) -> None:
 def shipped_cards() -> dict[str, Card]:
     """The cards of these models, from the files beside their weights: quicker than the weights."""
     paths = {name: card_path(str(find_model(name))) for name in shipped_models()}
-    return {name: card_from_raw(parse_json(path.read_text(), str(path)), str(path)) for name, path in paths.items()}
+    found: dict[str, Card] = {}
+    for name, path in paths.items():
+        raw: Any = parse_json(path.read_text(), str(path))
+        found[name] = built(Card, check_schema(raw, SCHEMA, str(path)))
+    return found
 
 
 def find_model(name: str) -> Path:

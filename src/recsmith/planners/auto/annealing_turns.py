@@ -1,7 +1,8 @@
 """Annealing in planner auto: turns that each take longer than the last, compiled where that is possible."""
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Generator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cached_property
 from itertools import count
 from threading import Event
@@ -9,6 +10,7 @@ from threading import Event
 import numpy as np
 
 from recsmith.bounds import LowerBound, lower_bound
+from recsmith.bounds.column_spreads import HeavyTableBound
 from recsmith.bounds.lower_bound import heaviest_table
 from recsmith.planners.annealing.kernel import is_compiled
 from recsmith.planners.annealing.population import AnnealingOptions
@@ -33,6 +35,8 @@ class AnnealingTurns:
         self.stopping, self.drafts, self.known = stopping, drafts, known
         self.search, self.devices = stopping.search, drafts.devices
         self.turns, self.insisted = 0, False
+        self._heavy: Future[HeavyTableBound | None] = Future()
+        self._bound: Future[LowerBound] = Future()
 
     def insist(self) -> None:
         """Anneal however little it may gain: there is a budget to be spent."""
@@ -52,25 +56,31 @@ class AnnealingTurns:
             return False
         return self.devices.compiled_loads is not None
 
-    def first_turns(self, keep_on: Callable[[], bool]) -> bool:
-        """One turn or two, while the bound is tightened on a thread of its own; False where nothing could be done.
+    @contextmanager
+    def tightening(self, keep_on: Callable[[], bool]) -> Generator[None]:
+        """Have the bound tightened on a thread of its own, beside drafts and the first turns.
 
-        keep_on: asked now and then whether to go on with the bound.
+        keep_on: asked now and then whether to go on with it.
         """
-        heaviest_table(self.devices.evaluator, keep_on)  # starts ask for it, too
-        over = Event()
+        over, evaluator = Event(), self.devices.evaluator
         with ThreadPoolExecutor(1) as pool:
-            bound = pool.submit(lower_bound, self.devices.evaluator, lambda: keep_on() and not over.is_set())
+            ask = (evaluator, lambda: keep_on() and not over.is_set())
+            self._heavy, self._bound = pool.submit(heaviest_table, *ask), pool.submit(lower_bound, *ask)
             try:
-                if not self.is_compiled:
-                    bound.result()  # array operations on two threads would wait for each other in turn
-                begun = self.turn()
-                if begun and self.suffices and not self.stopping.reached:
-                    self._second_turn()
-                self.stopping.bound_s = bound.result().bound.value_s or 0.0
+                yield
             except BaseException:
                 over.set()  # before the pool waits for its thread
                 raise
+
+    def first_turns(self) -> bool:
+        """One turn or two, while the bound is tightened; False where nothing could be done."""
+        self._heavy.result()  # starts ask for it, too
+        if not self.is_compiled:
+            self._bound.result()  # array operations on two threads would wait for each other in turn
+        begun = self.turn()
+        if begun and self.suffices and not self.stopping.reached:
+            self._second_turn()
+        self.stopping.bound_s = self._bound.result().bound.value_s or 0.0
         return begun
 
     def selected_turn(self) -> bool:

@@ -93,10 +93,10 @@ class _Team:
 
     def work(self) -> None:
         """Drafts first, then annealing, local search or enumeration, and last what is left of a budget."""
-        if not self.drafts.work():
-            return
-        in_time = partial(self.search.is_early, BOUND_SHARE)
-        self._take_part("annealing", lambda: self.annealing.first_turns(in_time))
+        with self.annealing.tightening(partial(self.search.is_early, BOUND_SHARE)):
+            if not self.drafts.work():
+                return
+            self._take_part("annealing", self.annealing.first_turns)
         if self.annealing.lacks_compiler:
             self.left_out.append(NOT_COMPILED)
         if self.annealing.suffices:
