@@ -54,7 +54,7 @@ SPREAD_ROUNDS = (Round(12, (1.0,), 1), Round(3, (2.0, 1.0, 0.5), 2), Round(2, (0
 BESIDE_SPREADS = 4  # starts beside those that begin in a spread of the heaviest table: they seldom end as low
 FAR, FAR_PIECES = 0.03, 600  # relative gap after two rounds, and most pieces, of problems that then have FAR_ROUND
 FAR_ROUND = Round(1, (2.0, 8.0), 64, (SHARPNESS, BLUNT))  # steps are 0.1 to 0.6 % shorter, in twice the time
-ALIKE, SAME = 4, 1e-9  # best plans of a round which, where they take the same seconds but for this share, end its turn
+ALIKE, SAME = 4, 1e-9  # best plans of a round that end a later turn where they take the same seconds, but for a share
 LONG_HEAT = 2e-4  # the temperature at first of these, on any number of devices: better than HEAT's on 64, 128 and 512
 GROUP_KINDS = (0.1, 0.2, 0.4, 0.1, 0.2)  # where two groups may cost less than one: tables change theirs more often
 LONG_KINDS = (0.1, 0.2, 0.53, 0.15, 0.02)  # the changes of theirs, as in KINDS
@@ -139,7 +139,7 @@ class SuccessiveHalving:
             plans = self._cooled(plans[: each.plans], each, number, keep_on)
             best = min((*plans, *self.plans[:1]), key=lambda annealed: annealed.seconds)
             self.plans = [best, *(other for other in self.plans if other is not best)]
-            if hear(best.options.flat.footprint(best.plan)) or not keep_on() or _are_alike(plans):
+            if hear(best.options.flat.footprint(best.plan)) or not keep_on() or (self.turn and _are_alike(plans)):
                 break
         self.turn += 1
 
