@@ -49,6 +49,7 @@ CASES: dict[str, dict[str, Any]] = {  # name, and what differs from `small`
     "dlrm_dcn": {"name": "dlrm_dcn", "cross_rank": 16},
     "widths differ": {"widths": True},
     "1 rank": {"ranks": 1},
+    "3 tables": {"tables": 3},
 }
 LONG_STEPS = 1000
 ROUNDINGS: dict[str, dict[str, Any]] = {  # what differs from a run of its own, which is first

@@ -9,12 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.systems import needing
 
+from recsmith.clusters import load_cluster
 from recsmith.data import DataFeature, DataSchema
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.prediction.job_step import JobStep
 from recsmith.training import Run, RunData, RunModel, load_run, run_from_raw, run_to_raw
 from recsmith.training.run.refusals import check_together
-from recsmith.training.systems.arrays.gains import LEAST, predicted_gain
+from recsmith.training.systems.arrays.gains import LEAST, AloneStep, predicted_gain
 from recsmith.training.systems.arrays.members import check_array, members_of
 from recsmith.training.systems.arrays.parts import array_parts
 from recsmith.training.systems.arrays.settings import RunArray
@@ -103,9 +104,10 @@ def checked(run: Run) -> None:
     check_together(array_parts(run))
 
 
-ALONE = JobStep(
-    trainer_s=3e-3, reading_s=2e-3, embeddings_s=1e-3, layers_s=2e-3, gradients_s=3e-4, optimizer_s=1e-4
-)  # fmt: skip
+ALONE = AloneStep(
+    JobStep(trainer_s=3e-3, reading_s=2e-3, embeddings_s=1e-3, layers_s=2e-3, gradients_s=3e-4, optimizer_s=1e-4),
+    load_cluster("cpu:1"),
+)
 
 
 @given(st.integers(2, 6), st.sampled_from(["dlrm", "dlrm_dcn", "deepfm"]), st.integers(1, 4096))
@@ -122,7 +124,7 @@ def test_a_gain_is_between_nothing_and_the_number_of_members(count: int, name: s
 
 
 def test_large_layers_are_trained_in_turn() -> None:
-    large = replace(ALONE, layers_s=1.0)
+    large = ALONE._replace(step=replace(ALONE.step, layers_s=1.0))
     gain = predicted_gain(RUN, SCHEMA, large)
     assert not gain.together
     assert gain.line().startswith(

@@ -9,12 +9,14 @@ B samples of a rank, F features, D columns, K members
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
+from recsmith.clusters import Cluster
 from recsmith.data import DataSchema
 from recsmith.prediction.histories import history_layers_s
-from recsmith.prediction.job_step import OPTIMIZER_S, JobStep, numbers_of
+from recsmith.prediction.job_step import OPTIMIZER_S, JobStep, gradients_s, numbers_of
 from recsmith.prediction.speeds import layers_s
 from recsmith.training.job.layer_shapes import PAIRS, shapes_of
 from recsmith.training.models import sequence_settings
@@ -39,6 +41,13 @@ class StepWork:
     pooled: float
     weights: float
     layers_s: float
+
+
+class AloneStep(NamedTuple):
+    """The step of one member by itself, as its dry run tells it, and the cluster of its plan."""
+
+    step: JobStep
+    cluster: Cluster
 
 
 @dataclass(frozen=True)
@@ -79,11 +88,10 @@ class ArrayGain:
         )
 
 
-def predicted_gain(run: Run, schema: DataSchema, alone: JobStep | None, *, again: float = 0.0) -> ArrayGain:
+def predicted_gain(run: Run, schema: DataSchema, alone: AloneStep | None, *, again: float = 0.0) -> ArrayGain:
     """What training the members of a run's array together brings.
 
-    alone: the step of its first member by itself; None where it is not predicted. again: share of the layers that is
-    computed twice.
+    alone: of its first member; None where its step is not predicted. again: share of the layers that is computed twice.
 
     Raises:
         UsageError: its members, or their tables, break a rule.
@@ -93,24 +101,24 @@ def predicted_gain(run: Run, schema: DataSchema, alone: JobStep | None, *, again
     if alone is None:
         return ArrayGain(len(models), (), None, run.array.together)
     works = [work_of(each, schema, run.data.local_batch_size(run.ranks or 1)) for each in models]
-    steps = [_step_of(each, works[0], alone) for each in works]
-    count, pooled = len(works), sum(each.pooled for each in works)
+    steps = [_step_of(each, works[0], alone.step) for each in works]
+    count, weights = len(works), sum(each.weights for each in works)
     step = replace(
-        alone, trainer_s=alone.trainer_s + BATCHED_S,
-        embeddings_s=count * alone.embeddings_s + pooled * SPREAD_S,
+        alone.step, trainer_s=alone.step.trainer_s + BATCHED_S,
+        embeddings_s=count * alone.step.embeddings_s + SPREAD_S * sum(each.pooled for each in works),
         layers_s=(1 + again) * sum(each.layers_s for each in steps),
-        gradients_s=sum(each.gradients_s for each in steps),
-        optimizer_s=sum(each.optimizer_s for each in steps) + JOINED_S * sum(each.weights for each in works),
+        gradients_s=gradients_s(weights, alone.cluster) if weights else count * alone.step.gradients_s,
+        optimizer_s=sum(each.optimizer_s for each in steps) + JOINED_S * weights,
     )  # fmt: skip
     return ArrayGain(count, tuple(each.step_s for each in steps), step, run.array.together)
 
 
-def _step_of(work: StepWork, first: StepWork, alone: JobStep) -> JobStep:
+def _step_of(work: StepWork, first: StepWork, step: JobStep) -> JobStep:
     """The step of a member alone, by that of the first, whose layers may have other sizes."""
-    layers, more = alone.layers_s + work.layers_s - first.layers_s, OPTIMIZER_S * (work.weights - first.weights)
+    layers, more = step.layers_s + work.layers_s - first.layers_s, OPTIMIZER_S * (work.weights - first.weights)
     share = work.weights / first.weights if first.weights else 1.0
     return replace(
-        alone, layers_s=layers, gradients_s=alone.gradients_s * share, optimizer_s=alone.optimizer_s + more
+        step, layers_s=layers, gradients_s=step.gradients_s * share, optimizer_s=step.optimizer_s + more
     )  # fmt: skip
 
 

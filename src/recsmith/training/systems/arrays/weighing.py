@@ -6,16 +6,19 @@ from typing import Any
 import torch
 
 from recsmith.adapters.rank_0 import from_rank_0
+from recsmith.clusters import cluster_to_raw
+from recsmith.clusters.files import cluster_from_raw
 from recsmith.files import decode, spell_out
 from recsmith.prediction.job_step import JobStep
 from recsmith.training.job.preparing import predicted_step, prepare
 from recsmith.training.run import Run
 from recsmith.training.sources.protocol import BatchSource
-from recsmith.training.systems.arrays.gains import ArrayGain, predicted_gain
+from recsmith.training.systems.arrays.gains import AloneStep, ArrayGain, predicted_gain
 from recsmith.training.systems.arrays.members import members_of
 from recsmith.training.systems.arrays.model import unsharded_array
 
-StepMaker = Callable[[Run, int], JobStep | None]
+StepMaker = Callable[[Run, int], AloneStep | None]
+RANK_0 = "rank 0's step"
 
 
 def weighed(
@@ -41,17 +44,21 @@ def weighed(
     return gain, [gain.line(), "array.layer_memory limits no member that is trained in turn, since it keeps all"]
 
 
-def step_here(run: Run, ranks: int) -> JobStep | None:
+def step_here(run: Run, ranks: int) -> AloneStep | None:
     """The step of a run as its dry run tells it."""
-    return predicted_step(prepare(run, ranks))
+    made = prepare(run, ranks)
+    step = predicted_step(made)
+    return None if step is None else AloneStep(step, made.plan.cluster)
 
 
-def step_by_rank_0(run: Run, ranks: int) -> JobStep | None:
+def step_by_rank_0(run: Run, ranks: int) -> AloneStep | None:
     """The same, worked out by rank 0."""
 
     def make() -> dict[str, Any]:
-        step = step_here(run, ranks)
-        return {} if step is None else {"step": spell_out(step)}
+        found = step_here(run, ranks)
+        return {} if found is None else {"step": spell_out(found.step), "cluster": cluster_to_raw(found.cluster)}
 
-    found = from_rank_0(make)
-    return decode(JobStep, found["step"], "rank 0's step") if found else None
+    sent = from_rank_0(make)
+    if not sent:
+        return None
+    return AloneStep(decode(JobStep, sent["step"], RANK_0), cluster_from_raw(sent["cluster"], RANK_0))
