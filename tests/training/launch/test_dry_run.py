@@ -255,6 +255,10 @@ def test_a_towers_job_has_one_plain_step(tmp_path: Path) -> None:
     assert _seconds(without) == pytest.approx(told(plain).step.step_s, rel=1e-3)
     assert _seconds(with_towers) == pytest.approx(towers.step.step_s, rel=1e-3)
     assert quality.startswith("quality: towers are another model; those of ratio 2")
+    with pytest.raises(
+        UsageError, match="sparse_dist does not go with towers on several hosts, whose ids cross hosts by"
+    ):
+        told(replace(plain, model=model, pipeline="sparse_dist"))
     assert "the plan is of 2 hosts, for which ranks of this machine stand in" in towers.notes[0]
 
 

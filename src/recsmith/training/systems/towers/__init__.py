@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from recsmith._components import register
+from recsmith._components import parsed, register
 from recsmith.analyses.advice import Switch
 from recsmith.plans import Plan
 from recsmith.problems import TableRule
@@ -31,8 +31,13 @@ class TowerSystem(System):
         return () if towers is None else (TowersOfHosts(towers=towers),)
 
     def placed_parts(self, run: Any, plan: Plan) -> Sequence[Any]:
-        """The same: a plan may tear one apart."""
-        return self.table_parts(run.model)
+        """The same: a plan may tear one apart, and on several hosts ids do not cross before their batch."""
+        from recsmith.training.run.parts import AHEAD_OF_BATCHES
+
+        hosts = plan.cluster.hosts
+        ahead = run.pipeline != "auto" and parsed(run.pipeline, "pipeline")[0] == "sparse_dist"
+        towers = [replace(each, hosts=hosts) for each in self.table_parts(run.model)]
+        return (*towers, *([AHEAD_OF_BATCHES] if towers and ahead and hosts > 1 else []))
 
     def plan_rules(self, run: Any, hosts: int) -> Sequence[TableRule]:
         """Each tower on its host."""

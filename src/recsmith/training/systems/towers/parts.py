@@ -6,14 +6,17 @@ from typing import Any, ClassVar
 
 from recsmith.plans import Plan
 from recsmith.plans.towers import ON_A_HOST
-from recsmith.training.run.parts import Messages, PlannedTables, not_as_plain
+from recsmith.training.run.parts import AHEAD_OF_BATCHES, Messages, PlannedTables, not_as_plain
 from recsmith.training.seams.capabilities import LAYERS, POOLED, ROWS, TABLES, Capabilities
-from recsmith.training.systems.towers.settings import Towers
+from recsmith.training.systems.towers.settings import ACROSS, Towers
 
 
 @dataclass(frozen=True)
 class TowersOfHosts:
-    """Tables in towers, of which each host of a job has one, and dense layers of a host beside those of all ranks."""
+    """Tables in towers, of which each host of a job has one, and dense layers of a host beside those of all ranks.
+
+    hosts: of the job, as far as it is known.
+    """
 
     owns: ClassVar[Capabilities] = Capabilities({TABLES})
     needs: ClassVar[Capabilities] = Capabilities({POOLED, ROWS, LAYERS})
@@ -22,6 +25,7 @@ class TowersOfHosts:
         "there are events, so leave towers out"
     }
     towers: Towers
+    hosts: int = 1
     label: str = "model.table_module: towers"
 
     def refuses(self, other: Any, /) -> str | None:
@@ -29,6 +33,8 @@ class TowersOfHosts:
         if isinstance(other, Messages):
             of_int8 = "comms ask for int8, which towers do not send back yet; use fp16 or bf16"
             return not_as_plain(other.comms, "towers", of_int8)
+        if other is AHEAD_OF_BATCHES and self.hosts > 1:
+            return f"{other.label} does not go with towers on several hosts, whose {ACROSS}; write pipeline: base"
         return self._refused_plan(other.plan) if isinstance(other, PlannedTables) else None
 
     def _refused_plan(self, plan: Plan) -> str | None:

@@ -13,6 +13,7 @@ from recsmith.problems import TableRule
 TOWERS = "towers"
 FIELD = "model.table_module"
 WHERE = f"{FIELD} (towers)"
+ACROSS = "ids cross hosts by towers when their batch trains"
 AUTO_RATIO = 4  # the largest that cost no AUC that five seeds show (docs/towers.md)
 
 

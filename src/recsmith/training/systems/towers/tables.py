@@ -18,11 +18,9 @@ from torchrec import EmbeddingBagConfig, KeyedJaggedTensor, KeyedTensor
 from torchrec.modules.crossnet import LowRankCrossNet
 from torchrec.modules.embedding_configs import BaseEmbeddingConfig
 
-from recsmith.training.systems.towers.settings import Towers
+from recsmith.training.systems.towers.settings import ACROSS, Towers
 from recsmith.training.tables.plain import plain
 from recsmith.training.tables.protocol import TableModule
-
-ACROSS = "ids cross hosts by towers when their batch trains"
 
 
 class TowerTables(nn.Module, TableModule):
