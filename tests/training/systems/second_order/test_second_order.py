@@ -245,7 +245,7 @@ def test_ranks_take_the_steps_of_one() -> None:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"name": "dance", "gamma": 2.0}, "gamma is 2.0; it lies from 0.5 to 1"),
+        ({"name": "dance", "gamma": 2.0}, "pipeline.gamma is 2.0; it lies from 0.5 to 1"),
         ({"name": "progressive_lbfgs", "samples": 0}, "pipeline.samples is 0; it must be at least 1"),
         ({"name": "progressive_lbfgs", "tables": "rest", "theta": 0.0}, "theta is 0.0; it must be above 0"),
     ],

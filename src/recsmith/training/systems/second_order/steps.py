@@ -19,7 +19,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from recsmith.errors import check_rules, too_small
+from recsmith.errors import UsageError, check_rules, too_small
 from recsmith.training.batches import TrainingBatch
 from recsmith.training.job.sharded import ShardedJob
 from recsmith.training.steps.protocol import StepOutcome, UnpipelinedStep
@@ -58,7 +58,10 @@ class SecondOrderStep(UnpipelinedStep):
         """UsageError for a setting that is out of its range; before there is a job."""
         check_rules(too_small("pipeline.samples", samples, 1), too_small("pipeline.most", most, 1))
         names = {each.name for each in fields(cls.method_settings)}
-        cls.method_settings(**{name: value for name, value in others.items() if name in names})
+        try:
+            cls.method_settings(**{name: value for name, value in others.items() if name in names})
+        except UsageError as error:
+            raise UsageError(f"pipeline.{error}") from None
 
     def __init__(self, job: ShardedJob, *, samples: int, tables: Literal["follow", "rest"], most: int) -> None:
         self.check_settings(samples=samples, most=most)
