@@ -1,6 +1,7 @@
 """What `watch: auto` costs a job, and what planning anew brings back after its hot tables changed.
 
 python benchmarks/watching_costs.py speed --jobs 2 -o measured      # with and without it, in turn within a job
+python benchmarks/watching_costs.py looks                           # its own CPU in jobs of other shapes, and its price
 python benchmarks/watching_costs.py replan -o measured              # balance before, after a change, and planned anew
 
 Seconds of CPU are those of the thread that trains, in which the watch works, too; reading ahead is another thread's.
@@ -15,12 +16,18 @@ from pathlib import Path
 from watching_jobs import on_the_path, run_of, seconds, stretches, told
 
 import recsmith
+from recsmith.files import encode
 from recsmith.planning.simulate import price
 from recsmith.plans import load_plan
 from recsmith.streaming import live_workload
 from recsmith.streaming.sketch_files import read_sketches
 from recsmith.training import Checkpointing, RunMetrics, RunModel, train
+from recsmith.training.systems.watch.cost import watch_s
+from recsmith.training.systems.watch.settings import WatchSettings
 
+KNOWN = 544  # steps after which all that the watch learns first is known, hot sets too
+SHAPES = ((4, 3, 128), (4, 3, 2048), (26, 13, 128), (26, 13, 512), (26, 13, 2048), (80, 13, 256), (26, 200, 512))
+"""Features, dense columns and samples of the jobs of `looks`."""
 FIRST, LAST, BLOCK = 64, 1088, 32  # steps that are timed, and of a stretch with or without the watch
 CHANGE, STEPS, BATCH = 384, 720, 1024  # of the job that plans anew: step after which lengths rotate, steps, samples
 LENGTHS = (240, 80, 80, 80, 4, 4, 4, 4)  # ids a sample of its features, which move on by one feature then
@@ -69,6 +76,32 @@ def _stretches(seed: int) -> list[dict[str, float]]:
         train(run_of(output, seed, LAST, ranks=1, spec=spec, batch=2048, watch="auto", model=model, watchers=(timer,),
                      metrics=RunMetrics(every=64)))  # fmt: skip
         return stretches(output)
+
+
+def looks() -> None:
+    """Microseconds of CPU that the watch takes of a step, and what a dry run says of it."""
+    print("| features | dense columns | samples a step | sketches | measured | priced | of a step without |")
+    print("|---|---|---|---|---|---|---|")
+    for features, dense, batch in SHAPES:
+        for sketch_every in (1000, 0):
+            settings = WatchSettings(sketch_every=sketch_every)
+            measured, step = _looks(features, dense, batch, settings)
+            priced = watch_s(settings, features, batch, 1)
+            print(f"| {features} | {dense} | {batch:,} | {'yes' if sketch_every else 'no'} | {measured * 1e6:.0f} µs "
+                  f"| {priced * 1e6:.0f} µs | {measured / step:.1%} |", flush=True)  # fmt: skip
+
+
+def _looks(features: int, dense: int, batch: int, settings: WatchSettings) -> tuple[float, float]:
+    """Seconds of CPU of the watch in a step, and of a step without it: medians of stretches of a job of one rank."""
+    named = [{"name": f"f{i}", "num_embeddings": 50_000} for i in range(features)]
+    spec = {"num_samples": batch * (KNOWN + 330), "features": named, "dense": dense, "seed": 0}
+    timer = {"name": "watching_jobs:Alternates", "block": BLOCK, "first": KNOWN, "last": KNOWN + 320}
+    with tempfile.TemporaryDirectory() as place:
+        train(run_of(Path(place) / "run", 0, KNOWN + 320, ranks=1, spec=spec, batch=batch, watchers=(timer,),
+                     watch=dict(encode(settings)), metrics=RunMetrics(every=64)))  # fmt: skip
+        found = stretches(Path(place) / "run")
+    watched, without = ([each for each in found if each["watched"] is awake] for awake in (True, False))
+    return statistics.median(each["look_s"] for each in watched), statistics.median(each["cpu_s"] for each in without)
 
 
 def replan(folder: Path) -> None:
@@ -122,13 +155,15 @@ def _balance(output: Path, action: str) -> dict[str, list[float]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=("speed", "replan"))
+    parser.add_argument("part", choices=("speed", "looks", "replan"))
     parser.add_argument("-o", "--output", type=Path, default=Path("measured"))
     parser.add_argument("--jobs", type=int, default=2)
     given = parser.parse_args()
     on_the_path()
     if given.part == "speed":
         speed(given.output, given.jobs)
+    elif given.part == "looks":
+        looks()
     else:
         replan(given.output)
 

@@ -22,7 +22,7 @@ import numpy as np
 from recsmith._types import noun
 from recsmith.plans import Plan
 from recsmith.streaming.causes import LATE
-from recsmith.units import format_size, format_time
+from recsmith.units import counted, format_size, format_time
 
 ID_BYTES, NUMBER_BYTES = 8, 4
 # By backend: bytes a second of a server with its work on them, on two cores with two trainers; seconds of a call, of
@@ -181,8 +181,10 @@ def remote_lines(
 ) -> list[str]:
     """What servers would bring, for people. step_s: of a planned step. embeddings_s: of it, of its tables."""
     cost, shards = remote_cost(plan, batch_size, trainers, backend=backend), len(plan.shards())
+    servers = plan.cluster.world_size
     return [
-        f"remote: {plan.cluster.world_size} servers hold {shards} shards; {moved_line(cost)}",
+        f"remote: {counted(servers, 'server')} {'holds' if servers == 1 else 'hold'} {counted(shards, 'shard')}; "
+        f"{moved_line(cost)}",
         f"servers add about {format_time(cost.seconds)} to a step, at the rate of a server on two cores, of which the "
         f"planned job waits for {format_time(embeddings_s)} of embeddings; {pays_line(trainers, step_s, cost.seconds)}",
     ]

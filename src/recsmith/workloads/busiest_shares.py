@@ -21,13 +21,14 @@ def busiest_shares(ids: Ints, rows: int) -> Floats:
     block of a small batch busier than those of a large one.
     """
     block = ids * BLOCKS // rows
-    halves = np.stack([np.bincount(block[first::2], minlength=BLOCKS) for first in (0, 1)]).astype(np.float64)
+    one, other = block[::2], block[1::2]
+    counts, others = (np.bincount(each, minlength=BLOCKS) for each in (one, other))
     found: list[float] = []
-    for blocks in 2 ** np.arange(1, HALVINGS + 1):
-        counts = halves.reshape(2, blocks, -1).sum(axis=2)
-        shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1.0)
-        found.append(float(shares[[1, 0], counts.argmax(axis=1)].mean()))
-    return np.array(found)
+    for _ in range(HALVINGS):  # from the smallest blocks on
+        of_other, of_one = others[counts.argmax()] / max(len(other), 1), counts[others.argmax()] / max(len(one), 1)
+        found.append((of_other + of_one) / 2)
+        counts, others = counts[::2] + counts[1::2], others[::2] + others[1::2]
+    return np.array(found[::-1])
 
 
 def _none() -> Floats:

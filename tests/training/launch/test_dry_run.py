@@ -128,6 +128,13 @@ def test_tables_split_by_columns_are_no_rows_in_a_file(tmp_path: Path) -> None:
         ({"comms": {"forward": "fp16", "backward": "bf16"}, "ranks": 2}, "comms", ("a rank sends",)),
         needing("remote", {"remote": {"servers": 2}, "ranks": 2}, "remote", ("2 servers hold",)),
         needing(
+            "remote",
+            {"remote": {"servers": 1, "staleness": 3}, "ranks": 2},
+            "remote",
+            ("1 server holds", "up to 3 steps (6 batches of 2 trainers)"),
+        ),
+        needing("watch", {"watch": "auto"}, "watch", ("of a step", "every: 16 would take", "sketch_every: 0 would")),
+        needing(
             "arrays", {"array": {"members": {"x": [], "y": ["seed=1"]}, "together": "always"}}, "array", ("2 members",)
         ),
         needing(

@@ -118,8 +118,24 @@ def kept_progress(job: TrainingJob) -> Raw:
     }
 
 
-def log_progress(job: TrainingJob, times: StepTimes, total: int | None) -> None:
-    """Scores and times since the last line, for the log and for people."""
+@dataclass(frozen=True)
+class AmongOthers:
+    """How far a job is whose trainers each take a part of its batches, and wait for nobody.
+
+    step: of the job. trained: batches of this trainer. batches: of all. since: of all, since the line before. width:
+    batches of a step. lag: steps by which the rows of the newest batch lagged behind.
+    """
+
+    step: int
+    trained: int
+    batches: int
+    since: int
+    width: int
+    lag: int
+
+
+def log_progress(job: TrainingJob, times: StepTimes, total: int | None, among: AmongOthers | None = None) -> None:
+    """Scores and times since the last line, for the log and for people. among: of a job that trains so."""
     progress, log = job.progress, job.log
     steps, asked = times.steps, over_ranks(times.samples, dist.ReduceOp.SUM)
     seconds, parts = times.take()
@@ -127,18 +143,23 @@ def log_progress(job: TrainingJob, times: StepTimes, total: int | None) -> None:
     corrupt = asked - progress.scores.samples
     of_systems = [system.line(job, max(steps, 1)) for system in systems()]
     facts = {name: fact for more, _ in of_systems for name, fact in more.items()}
+    own, speed, reached, trained = {}, progress.scores.samples / seconds, progress.step, float(steps)
+    if among is not None:  # times are of this trainer's batches; how far and how fast it goes, of all
+        own = {"own_batches": among.trained, "batches": among.batches, "lag": among.lag}
+        speed, reached, trained = speed * among.since / max(steps, 1), among.step, among.since / among.width
     values = {
-        "step": progress.step,
+        "step": reached,
         **encode(progress.scores),
         **({"corrupt": corrupt} if corrupt else {}),
-        "samples_per_s": progress.scores.samples / seconds,
+        "samples_per_s": speed,
         "step_s": seconds / max(steps, 1),
         **{f"{part}_s": spent for part, spent in parts.items()},
+        **own,
         **facts,
     }
     log.write("train", values)
-    left = None if total is None else (total - progress.step) * seconds / max(steps, 1)
-    told = {**{name: values[name] for name in ("step", "samples_per_s", "step_s")}, **facts}
+    left = None if total is None else max(total - reached, 0) * seconds / (trained or 1)
+    told = {**{name: values[name] for name in ("step", "samples_per_s", "step_s")}, **own, **facts}
     said = [words for _, words in of_systems if words]
     log.say({**told, "steps": total, "scores": encode(progress.scores), "parts_s": parts, "said": said, "left_s": left})
 

@@ -186,6 +186,12 @@ def progress_text(message: Raw) -> str:
     more = "".join(f", {said}" for said in message.get("said", ()))
     left = f", {format_time(message['left_s'])} left" if message.get("left_s") is not None else ""
     speed = f"{message['samples_per_s']:,.0f} samples/s (step {_ms(message['step_s'])}: {parts})"
+    if "own_batches" in message:  # of trainers that wait for nobody
+        speed = (
+            f"{message['samples_per_s']:,.0f} samples/s of all trainers (this one: {message['own_batches']:,} of "
+            f"{message['batches']:,} batches, the newest with rows {counted(message['lag'], 'step')} behind; a batch "
+            f"{_ms(message['step_s'])}: {parts})"
+        )
     return f"step {message['step']:,}{whole}: {shown_scores(scores, ('logloss', 'ne', 'auc'))}, {speed}{more}{left}"
 
 

@@ -1,5 +1,6 @@
 """Real jobs whose tables are on servers: the losses of the planned job, its checkpoints, and what is counted."""
 
+import json
 import os
 import signal
 import threading
@@ -281,6 +282,13 @@ def test_batches_are_leased_within_the_bound_though_a_trainer_dies(tmp_path: Pat
     assert told["lost"] == ["trainer-1"]
     assert max(map(int, told["lags"])) <= 2
     assert sum(told["lags"].values()) == 120 + told["repeated"]
+    events = map(json.loads, (tmp_path / "out/log.jsonl").read_text().splitlines())
+    lines = [each for each in events if each["event"] == "train"]
+    assert lines
+    for each in lines:  # of the job, of which this trainer makes a part
+        assert each["step"] == each["batches"] // 2 <= 60
+        assert each["own_batches"] <= each["batches"] <= 120
+    assert any("120 batches of all trainers" in each for each in said)
     assert sorted(each.name for each in (tmp_path / "out/checkpoints").iterdir())[-1] == "step-00000060"
     again = replace(run, remote=None, steps=64)
     assert train(again)["step"] == 64

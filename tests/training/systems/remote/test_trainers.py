@@ -215,3 +215,20 @@ def test_servers_write_together_or_not_at_all() -> None:
     assert not asked.all("second")
     assert not asked.all("second"), "the other has given up"
     assert together(lambda: asked.all("third"), lambda: asked.all("third")) == [True, True]
+
+
+def test_progress_of_trainers_that_wait_for_nobody_is_that_of_the_job() -> None:
+    """How far and how fast all are, beside the batches of the one that tells it."""
+    pytest.importorskip("torchrec")
+    from recsmith.training.job.log import progress_text
+    from recsmith.training.systems.remote.stale import lags_line
+
+    scores = {"samples": 1, "logloss": 0.5, "ne": 0.9, "calibration": 1.0, "auc": 0.7}
+    said = progress_text({
+        "step": 218, "steps": 600, "scores": scores, "samples_per_s": 9000.0, "step_s": 0.04, "own_batches": 200,
+        "batches": 436, "lag": 1, "parts_s": {"data": 0.01}, "left_s": 13.0,
+    })  # fmt: skip
+    assert said.startswith("step 218/600: ")
+    assert "9,000 samples/s of all trainers (this one: 200 of 436 batches, the newest with rows 1 step behind; " in said
+    told = lags_line({"batches": 120, "lags": {"0": 101, "2": 5, "1": 15}}, 58)
+    assert told.endswith("58 of this one; their rows lagged by no step in 101, by 1 step in 15, by 2 steps in 5")

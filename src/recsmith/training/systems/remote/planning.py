@@ -13,7 +13,7 @@ from recsmith.prediction.servers import remote_cost, remote_lines, slow_trainer_
 from recsmith.training.results.watched import slow_trainer_of_run
 from recsmith.training.run import Run
 from recsmith.training.systems.remote.parts import remote_refusal
-from recsmith.units import format_size, format_time
+from recsmith.units import counted, format_size, format_time
 
 PLACE = "remote.json"  # in the folder of a run, while its servers are there
 
@@ -31,7 +31,8 @@ def server_lines(run: Run, plan: Plan, trainers: int, step: JobStep | None) -> l
     batch = run.data.local_batch_size(trainers)
     backend = run.remote.backend
     lines = remote_lines(plan, batch, trainers, embeddings_s=embeddings, step_s=whole, backend=backend)
-    return [*listening_line(run), *lines, *([] if stale else shares_line(run, trainers)), *told]
+    more = [stale_line(run.remote.staleness, trainers)] if stale else shares_line(run, trainers)
+    return [*listening_line(run), *lines, *more, *told]
 
 
 def brought_line(run: Run, plan: Plan, counts: Any, trainers: int) -> str:
@@ -43,6 +44,16 @@ def brought_line(run: Run, plan: Plan, counts: Any, trainers: int) -> str:
         f"{format_size(round(counts.sent_bytes / counts.steps))}, received "
         f"{format_size(round(counts.received_bytes / counts.steps))}, and waited "
         f"{format_time(counts.server_s / counts.steps)} for servers; {format_time(cost.seconds)} were told"
+    )
+
+
+def stale_line(staleness: int, trainers: int) -> str:
+    """What a staleness means for a job, for people."""
+    behind = counted(staleness * trainers, "batch", "batches")
+    return (
+        f"remote.staleness {staleness}: trainers wait for nobody, and each takes the next batch when it is done; rows "
+        f"may lack the gradients of up to {counted(staleness, 'step')} ({behind} of {counted(trainers, 'trainer')}), "
+        "so losses are not those of a planned job; the step is predicted as without a staleness"
     )
 
 

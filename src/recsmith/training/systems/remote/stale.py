@@ -17,7 +17,7 @@ from recsmith.files import Raw
 from recsmith.training.batches import TrainingBatch, training_batches
 from recsmith.training.job.agreement import END, Ending
 from recsmith.training.job.finishing import finish
-from recsmith.training.job.job import Progress
+from recsmith.training.job.job import AmongOthers, Progress, TrainingJob, log_progress
 from recsmith.training.job.log import RunLog, StepTimes
 from recsmith.training.job.models import Unsharded
 from recsmith.training.loop import train_steps
@@ -25,9 +25,11 @@ from recsmith.training.random_states import random_states
 from recsmith.training.rank import OneModel
 from recsmith.training.run import Run
 from recsmith.training.run.data import BatchSizes
+from recsmith.training.sources import total_steps
 from recsmith.training.systems.remote.client import TableClient
 from recsmith.training.systems.remote.model import copy_dense, flat_tensors, trainer_job
 from recsmith.training.watchers import Watchers
+from recsmith.units import counted
 
 KEPT = 1000  # places in the data: more than may be under way at once
 
@@ -41,24 +43,53 @@ def train_stale(run: Run, client: TableClient, number: int, watchers: Watchers, 
     )
     data = replace(run.data, batch_size=run.data.local_batch_size(client.trainers), global_batch_size=None)
     metrics = replace(run.metrics, evaluate_every=None)
+    whole = total_steps(run, job.source, client.trainers)
     job = replace(job, run=replace(job.run, data=data, steps=None, checkpoint=None, metrics=metrics))
     client.dense = {name: each for name, each in flat_tensors(job.sharded).items() if name.startswith("model.")}
     client.parameters = dict(job.sharded.model.named_parameters())
     with closing(job.log), closing(batches):
         watchers.watch(job)
-        left_by = train_steps(OneModel(job), batches, watchers, ending, StepTimes())
+        left_by = train_steps(LeasedModel(job, client, whole), batches, watchers, ending, StepTimes())
         if left_by == END:
             client.ask("stop")
         client.batch = None
         chief = client.wait_for("drained")
         client.lost = chief["told"]["lost"]
         told = {**chief["told"], **asdict(client.counts)}
-        job.log.write("remote", {"step": job.progress.step, **told})
+        job.log.write("remote", {**told, "step": chief["step"], "own_batches": job.progress.step})
+        job.log.say({"note": lags_line(told, job.progress.step)})
         job.progress.step = chief["step"]
         if not chief["mine"]:
             return {"step": chief["step"], "complete": left_by != END, "remote": told}
         copy_dense(job.sharded, client.begin()[3])
         return {**finish(job, ended=left_by == END), "remote": told}
+
+
+class LeasedModel(OneModel):
+    """The model of a trainer, which tells how far all of them are. whole: steps of the job, where they are known."""
+
+    def __init__(self, job: TrainingJob, client: TableClient, whole: int | None) -> None:
+        super().__init__(job)
+        self._client, self._whole = client, whole
+        self._before = job.progress.step * client.trainers  # batches of all, when the last line was told
+
+    def tell(self, times: StepTimes, total: int | None) -> None:
+        """Write scores and times of this trainer's batches since the last line, and how far the job is."""
+        batches, width = (self._client.batch or 0) + 1, self._client.trainers
+        self.job.progress.scores = self._window.scores()
+        among = AmongOthers(
+            step=batches // width, trained=self.job.progress.step, batches=batches,
+            since=max(batches - self._before, 1), width=width, lag=self._client.lag,
+        )  # fmt: skip
+        self._before = max(batches, self._before)
+        log_progress(self.job, times, self._whole, among)
+
+
+def lags_line(told: Raw, own: int) -> str:
+    """What trainers that wait for nobody have trained, and on how old rows, for people."""
+    lags = sorted((int(lag), count) for lag, count in told["lags"].items())
+    late = ", ".join(f"by {counted(lag, 'step') if lag else 'no step'} in {count:,}" for lag, count in lags)
+    return f"remote: {told['batches']:,} batches of all trainers, {own:,} of this one; their rows lagged {late}"
 
 
 def leased(
@@ -80,7 +111,7 @@ def leased(
             if batch is None:
                 client.ask("end_at", batch=found["batch"])
                 continue
-            client.batch = found["batch"]
+            client.batch, client.lag = found["batch"], found["lag"]
             yield batch
 
 

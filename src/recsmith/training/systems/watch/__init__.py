@@ -1,14 +1,17 @@
 """What goes wrong in a job is told while it trains: `watch` of a run (docs/watch.md).
 
-settings.py is what a run says; looking.py what a rank sees of its step, anomalies.py the watcher, plan_watch.py whether
-another plan pays; alarm_log.py reads what was told. Sketches of ids are files of streaming/sketch_files.py.
+settings.py is what a run says, cost.py what that takes of a step; looking.py what a rank sees of its step, anomalies.py
+the watcher, plan_watch.py whether another plan pays; alarm_log.py reads what was told. Sketches of ids are files of
+streaming/sketch_files.py.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from recsmith._components import register
-from recsmith.training.seams.system import WATCHER, System
+from recsmith.plans import Plan
+from recsmith.training.seams.system import WATCHER, RunFacts, System, SystemTold
 from recsmith.training.systems.watch.settings import watch_settings, watcher_spec
 
 register(WATCHER, "anomalies", "recsmith.training.systems.watch.anomalies:AnomalyWatcher")
@@ -46,6 +49,25 @@ class Watch(System):
         from recsmith.training.systems.watch.alarm_log import told_line
 
         return {self.key: told_line(job.output)}
+
+    def change_told_step(self, run: Any, plan: Plan, ranks: int, step: Any) -> Any:
+        """A step with its watch."""
+        from recsmith.training.systems.watch.cost import watch_s_of
+
+        settings = watch_settings(run.watch)
+        if settings is None:
+            return step
+        return replace(step, trainer_s=step.trainer_s + watch_s_of(settings, plan, ranks))
+
+    def told(self, run: Any, told: RunFacts) -> Sequence[SystemTold]:
+        """What watching takes of a step, and what would take less."""
+        from recsmith.training.systems.watch.cost import cost_line
+
+        settings = watch_settings(run.watch)
+        if settings is None or told.step is None:
+            return ()
+        line = cost_line(settings, told.plan, told.ranks, told.step.step_s)
+        return (SystemTold(key=self.key, on=True, said=line),)
 
     def notes(self, run: Any, source: Any, steps: int | None) -> Sequence[str]:
         """From when on something could be told."""

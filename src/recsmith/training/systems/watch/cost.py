@@ -1,0 +1,48 @@
+"""What a watch takes of a step: CPU of the thread that trains, in which it works. Imports no torch.
+
+F features, B samples of a rank in a step
+"""
+
+import math
+from dataclasses import replace
+
+from recsmith.plans import Plan
+from recsmith.streaming.column_sums import COUNTED
+from recsmith.training.systems.watch.settings import WatchSettings
+from recsmith.units import format_time
+
+STEP_S = 1.0e-5  # of any step: its times, and the numbers of its samples
+LOOK_S, LOOK_FEATURE_S = 1.5e-3, 8.0e-5  # of a look: signals that are judged; ids of a feature, and its levels
+SKETCH_S = 1.2e-4  # of a feature in a look, where sketches are written
+SUM_S, SUM_FEATURE_S, SUM_BAG_S = 2.0e-4, 8.0e-6, 2.0e-8  # of a step that is counted: itself, a feature, a bag of one
+
+
+def watch_s(settings: WatchSettings, features: int, samples: int, ranks: int) -> float:
+    """Seconds of a mean step in which a rank watches a job. samples: of a rank in a step.
+
+    Measured in jobs of one rank (`python benchmarks/watching_costs.py looks`).
+    """
+    counted = min(settings.every, math.ceil(COUNTED / max(samples * ranks, 1)))
+    sums = SUM_S + features * (SUM_FEATURE_S + SUM_BAG_S * samples)
+    sketched = SKETCH_S if settings.sketch_every else 0.0
+    look = LOOK_S + features * (LOOK_FEATURE_S + sketched)
+    return STEP_S + (counted * sums + look) / settings.every
+
+
+def watch_s_of(settings: WatchSettings, plan: Plan, ranks: int) -> float:
+    """The same, of the job of a plan."""
+    workload = plan.workload
+    return watch_s(settings, len({each.name for table in workload.tables for each in table.features}),
+                   workload.batch_size, ranks)  # fmt: skip
+
+
+def cost_line(settings: WatchSettings, plan: Plan, ranks: int, step_s: float) -> str:
+    """What a watch takes of a step, and what would take less. step_s: of one without it."""
+    taken = watch_s_of(settings, plan, ranks)
+    less = {f"every: {2 * settings.every}": replace(settings, every=2 * settings.every)}
+    if settings.sketch_every:
+        less["sketch_every: 0"] = replace(settings, sketch_every=0)
+    told = " and ".join(
+        f"{name} would take {format_time(watch_s_of(each, plan, ranks))}" for name, each in less.items()
+    )
+    return f"watch: takes {format_time(taken)} of a step, {taken / step_s:.0%} of one without it; {told}"
