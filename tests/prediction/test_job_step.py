@@ -39,6 +39,10 @@ def test_products_in_bf16_follow_what_the_processor_has(flags: set[str], monkeyp
     monkeypatch.setattr(speeds, "processor_flags", lambda: frozenset(flags))
     wide, narrow = speeds.bf16_layers_s(0.1, SHAPES), speeds.bf16_layers_s(1e-4, SHAPES)
     speeds._bf16_factor.cache_clear()
+    assert speeds.bf16_line().startswith(
+        "this processor lacks avx512_bf16 or amx_bf16, so they take 2.35 times" if flags == {"avx512f"} else
+        f"this processor has {(flags - {'avx512f'}).pop()}, so they take 0.5 times"
+    )  # fmt: skip
     assert (wide < 0.1) is (flags != {"avx512f"})
     assert narrow > 1e-4  # casts take longer than what they save
 

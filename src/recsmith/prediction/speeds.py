@@ -17,6 +17,7 @@ from recsmith.prediction.machine import Machine, load_machine
 from recsmith.prediction.models.build import tape_of
 from recsmith.prediction.models.step import Step, gemm, linear, relu
 from recsmith.prediction.models.templates import dots
+from recsmith.units import format_time
 
 CORE = "cpu"  # the machine that ships
 GPU_FLOPS = 1e13  # products and sums a second of a GPU in fp32: assumed
@@ -81,9 +82,23 @@ def bf16_layers_s(fp32_s: float, shapes: Shapes) -> float:
     return _bf16_factor() * fp32_s + BF16_CASTS_S * sum(len(shape) > 1 for shape in shapes)
 
 
+def bf16_unit() -> str | None:
+    """What this processor has for products in bf16, by Linux' name; None where it has nothing."""
+    return next((each for each in BF16_UNITS if each in processor_flags()), None)
+
+
+def bf16_line() -> str:
+    """What products in bf16 take on this processor beside those in fp32, for people."""
+    unit, each = bf16_unit(), f"and {format_time(BF16_CASTS_S)} more a layer"
+    if unit is None:
+        units = " or ".join(reversed(BF16_UNITS))
+        return f"this processor lacks {units}, so they take {BF16_WITHOUT:g} times those in fp32, {each}: leave it out"
+    return f"this processor has {unit}, so they take {BF16_BY_UNIT:g} times those in fp32, {each}"
+
+
 @lru_cache(maxsize=1)
 def _bf16_factor() -> float:
-    return BF16_WITHOUT if processor_flags().isdisjoint(BF16_UNITS) else BF16_BY_UNIT
+    return BF16_WITHOUT if bf16_unit() is None else BF16_BY_UNIT
 
 
 def _product(sizes: Sequence[int]) -> int:

@@ -13,6 +13,7 @@ from recsmith.costs.fetches import disk_fetches
 from recsmith.files import Raw, Source, encode
 from recsmith.plans import Plan, plan_to_raw
 from recsmith.prediction.job_step import NUMBER_BYTES, JobStep, numbers_of
+from recsmith.prediction.speeds import bf16_line
 from recsmith.training.collectives import RunComms, collectives_of
 from recsmith.training.job.run_step import RankMemory, check_memory, checkpoint_bytes, memory_of
 from recsmith.training.launch.prerequisites import check_run, lines_told, own_modules
@@ -174,7 +175,7 @@ def _of_core(run: Run, facts: RunFacts) -> Iterator[tuple[str, str]]:
         yield "rows", f"rows: {rows}: a store of yours, whose memory and time are not predicted"
     if (kind := run.model.precision) != "fp32":
         step = facts.step
-        time = f"; they take {format_time(step.layers_s)} of a step" if step else ""
+        time = f"; {bf16_line()}; dense layers take {format_time(step.layers_s)} of a step" if step else ""
         yield "model.precision", f"model.precision: {kind}: products of dense layers are of bf16, by autocast{time}"
     if pipeline not in ("auto", "base"):
         yield "pipeline", f"pipeline: {pipeline}"
