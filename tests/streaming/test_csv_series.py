@@ -23,7 +23,7 @@ def test_columns_of_numbers_are_series(file: Path) -> None:
     cpu, latency = found.series
     assert (cpu.name, cpu.values, cpu.labels, cpu.missing) == ("cpu", (1, 3, 2), ("10:00", "10:01", "10:02"), 0)
     assert (latency.values, latency.labels, latency.missing) == ((0.5, 0.7), ("10:00", "10:02"), 1)
-    assert (found.place, found.left_out, found.disorder) == ("time", {"host": "holds text"}, None)
+    assert (found.place, found.left_out, found.disorder) == ("time", {"host": "holds text, such as 'a'"}, None)
     assert not cpu.constant
     assert [each.name for each in read_series(str(file), iter(["latency"])).series] == ["latency"]
 
@@ -58,7 +58,7 @@ def test_columns_that_tell_where_rows_are_are_no_series(
     assert found.place == place
     assert [each.name for each in found.series] == series
     assert found.series[0].labels == labels
-    numbers = [name for name, why in found.left_out.items() if why != "holds text"]
+    numbers = [name for name, why in found.left_out.items() if not why.startswith("holds text")]
     for name in (*numbers, *([place] if place else [])):  # whoever names one has it judged
         assert [each.name for each in read_series(str(path), [name]).series] == [name]
 
@@ -93,7 +93,7 @@ def test_cells_without_a_value_are_left_out_and_told(tmp_path: Path) -> None:
         ("x,y\ninf,2\n1,3\n", (), "line 2: 'x' is 'inf'"),
         ("x\n1\ninf\n", (), "line 3: 'x' is 'inf'"),
         ("x\n1\n-1e308\n", (), r"line 3: 'x' is '-1e308', which is no finite number up to 1e\+150"),
-        ("x\na\nb\n", (), "no column to judge: 'x' holds text; name one with --column where that is wrong"),
+        ("x\na\nb\n", (), "no column to judge: 'x' holds text, such as 'a'; write numbers as 12.5, or name one"),
         ("step\n1\n2\n3\n", (), "no column to judge: 'step' rises from row to row"),
         ("x,x\n1,2\n", (), "several columns 'x'"),
         ('x\n"1\n', (), "is no CSV file"),

@@ -87,7 +87,7 @@ def series_report(file: SeriesFile, found: Found, learned: str) -> RenderableTyp
     ]  # fmt: skip
     if file.left_out:
         out = "; ".join(f"'{name}' {why}" for name, why in file.left_out.items())
-        able = set(file.left_out.values()) - set(UNJUDGED)
+        able = [why for why in file.left_out.values() if not why.startswith(UNJUDGED)]
         parts.append(line("left out", out + ("; --column NAME judges one all the same" if able else "")))
     if file.disorder is not None:
         parts.append(line("order", file.disorder))

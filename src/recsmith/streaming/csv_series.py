@@ -24,7 +24,7 @@ PLACES = {
 TIMES = {"time", "ts", "t"}  # that are none where they never fall: a `time` may be how long something took
 RISES, FALLS = (f"{moves} from row to row, as counts of steps, times and totals do" for moves in ("rises", "falls"))
 NAMED = "tells where rows are, by its name"
-UNJUDGED = TEXT, NOTHING = "holds text", "has no values"  # why a column cannot be one either
+UNJUDGED = TEXT, NOTHING = "holds text", "has no values"  # with which it begins why a column cannot be one
 DATE = re.compile(r"\d{4}-\d\d")
 Row = tuple[int, list[str]]  # its line in the file, and its cells
 
@@ -85,7 +85,9 @@ def read_series(source: str, columns: Iterable[str] = ()) -> SeriesFile:
     place = _place(cells, why)
     if not wanted:
         said = "; ".join(f"'{name}' {why}" for name, why in left_out.items())
-        raise CorruptFile(f"'{source}' has no column to judge: {said}; name one with --column where that is wrong")
+        raise CorruptFile(
+            f"'{source}' has no column to judge: {said}; write numbers as 12.5, or name one with --column"
+        )
     labels = [str(number) for number, _ in body] if place is None else cells[place]
     return SeriesFile(
         source=source, rows=len(body), place=place,
@@ -154,7 +156,7 @@ def _no_series(name: str, cells: list[str]) -> str | None:
     if first is None:
         return NOTHING
     if not _is_float(first):
-        return TEXT
+        return f"{TEXT}, such as {first!r:.30}"
     known = [number for cell in cells if (number := _number(cell)) is not None]
     whole = len(known) == len(cells) > 2
     if whole and all(before < after for before, after in pairwise(known)):
@@ -174,7 +176,7 @@ def _place(cells: Mapping[str, list[str]], why: Mapping[str, str | None]) -> str
     first = next(iter(cells))
     for name, column in cells.items():
         told = DATE.match(column[0]) or (name == first and len(set(column)) == len(column))
-        if why[name] in (RISES, FALLS) or (why[name] == TEXT and told):
+        if why[name] in (RISES, FALLS) or ((why[name] or "").startswith(TEXT) and told):
             return name
     return next((name for name, said in why.items() if said == NAMED), None)
 

@@ -13,6 +13,7 @@ NEWEST, LEAST = (
     (2, 4, 8, 16),
     8,
 )  # blocks whose mean is compared with that of all before; and how many these are at least
+CLEAR = 12.0  # standard errors of a move so clear that blocks before it are forgotten, and the next one is seen
 SMALLEST = 1e-9  # a deviation, relative to the mean: of a constant series
 
 
@@ -20,7 +21,7 @@ class MeanShift(PlainState):
     """How far the mean of the newest blocks lies from that of those before, in its standard errors; the farthest.
 
     The deviation of a block's mean is that of differences between neighbouring blocks: so a ramp does not widen it, and
-    noise whose neighbouring values are alike does.
+    noise whose neighbouring values are alike does. After a clear move the mean is that of the blocks since then.
     """
 
     STATE = ("_means", "_sum", "_count")
@@ -39,12 +40,15 @@ class MeanShift(PlainState):
         count = len(self._means)
         sums = [0.0, *accumulate(self._means)]
         squares = [0.0, *accumulate((after - before) ** 2 / 2 for before, after in pairwise(self._means))]
-        smallest, farthest = SMALLEST * (1 + abs(sums[-1] / count)), 0.0
+        smallest, farthest, since = SMALLEST * (1 + abs(sums[-1] / count)), 0.0, count
         for newest in NEWEST:
             older = count - newest
             if older < LEAST:
                 break
             deviation = math.sqrt(squares[older - 1] / (older - 1)) + smallest
             moved = abs((sums[count] - sums[older]) / newest - sums[older] / older)
-            farthest = max(farthest, moved / (deviation * math.sqrt(1 / newest + 1 / older)))
+            errors = moved / (deviation * math.sqrt(1 / newest + 1 / older))
+            farthest, since = max((farthest, since), (errors, newest))
+        if farthest > CLEAR:
+            self._means = self._means[-since:]
         return farthest
