@@ -22,6 +22,7 @@ Raw = dict[str, Any]
 _INT = re.compile(r"[-+]?[0-9]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 LARGEST = 2**20  # bytes of a file in which lines are looked for; larger ones take seconds
+EXTENDS = "extends"  # key of a file that names another, whose values it has where it says none
 Steps = Sequence[str | int]  # keys and positions, from the top
 
 
@@ -211,9 +212,12 @@ def parse(text: str, source: str) -> Raw:
 def lines_of(source: str, paths: Sequence[Steps]) -> list[int | None]:
     """The line of each path's value, or of the innermost one around it; None where it cannot be told.
 
-    It cannot be told of standard input, large files, and what is neither YAML nor JSON.
+    It cannot be told of standard input, large files, what is neither YAML nor JSON, and what a file does not say itself
+    that extends another one.
     """
     top = _top(source)
+    if top is not None and _inside(top, EXTENDS) is not None:
+        return [exact_line(source, path) for path in paths]
     return [None if top is None else _line(top, path) for path in paths]
 
 

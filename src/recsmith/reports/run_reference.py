@@ -9,10 +9,10 @@ from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import Any, get_args, get_type_hints
 
 from recsmith.files import Raw, encode, json_schema
+from recsmith.files.parsing import EXTENDS
 from recsmith.reports.component_settings import KINDS, shipped_schemas
 from recsmith.reports.docstrings import meanings
 from recsmith.training.run import SCHEMA, Run
-from recsmith.training.run.bases import EXTENDS
 
 
 def run_schema() -> Raw:

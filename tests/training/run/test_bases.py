@@ -45,7 +45,9 @@ def test_what_a_file_leaves_out_is_as_in_its_base(tmp_path: Path):
         (f"{HEAD}extends: own.yaml\n", f"{HEAD}extends: base.yaml\n", "'own.yaml' extends 'base.yaml' extends 'own"),
         ("schema: recsmith/plan/1\n", f"{HEAD}extends: base.yaml\n", "base.yaml' has a schema 'recsmith/plan/1'"),
         ("- 1\n", f"{HEAD}extends: base.yaml\n", "base.yaml"),
-        (BASE, f"{HEAD}extends: base.yaml\nsede: 3\n", "sede is not a known field"),
+        (BASE, f"{HEAD}extends: base.yaml\nsede: 3\n", r"sede is not a known field.* \(line 3\)$"),
+        (BASE, f"{HEAD}extends: base.yaml\nseed: -1\n", r"seed is -1; .* \(line 3\)$"),
+        (f"{BASE}ranks: 0\n", f"{HEAD}extends: base.yaml\n", "own.yaml': ranks is 0; it must be at least 1$"),
         (BASE, "extends: base.yaml\n", "names no schema"),
     ],
 )

@@ -122,7 +122,8 @@ def _with_line(text: str, source: object, settings: Sequence[str]) -> str:
         return f"{setting}: {text}"
     if exact_line(file, steps[:1]) is None:
         return text
-    return f"'{file}': {text} (line {lines_of(file, [steps])[0]})"
+    line = lines_of(file, [steps])[0]
+    return f"'{file}': {text}" + (f" (line {line})" if line else "")
 
 
 def _check_named(run: Run) -> None:

@@ -5,8 +5,8 @@ from typing import Any, cast
 
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.files import Raw, check_schema, parse, read_text
+from recsmith.files.parsing import EXTENDS
 
-EXTENDS = "extends"
 PARTS = ("data", "model", "optimizers", "checkpoint", "metrics")  # whose keys are taken one by one
 DEEPEST = 16  # files that extend each other; more of them are a mistake
 
