@@ -99,14 +99,13 @@ class SecondOrder(System):
         if not self.trains_layers(run):
             return ()
         work = work_line(run.pipeline, plan, plan.cluster.world_size)
-        return (f"{work}{_resting(self.tables_rest(run))}", quality_line(run.pipeline))
+        return (f"{work}{_resting(run) if self.tables_rest(run) else ''}", quality_line(run.pipeline))
 
 
-def _resting(rest: bool) -> str:
-    """What becomes of tables that rest, as the end of a sentence; '' where they follow."""
-    return (
-        "; tables rest as they are at the start, so go on from a trained model: fresh ones stay random" if rest else ""
-    )
+def _resting(run: Any) -> str:
+    """What becomes of tables that rest, as the end of a sentence."""
+    fresh = "" if run.start_from is not None else ", so go on from a trained model (start_from): fresh ones stay random"
+    return f"; tables rest as they are at the start{fresh}"
 
 
 def _named(run: Any) -> tuple[str, dict[str, Any]]:
