@@ -169,7 +169,8 @@ def _plain_of(made: PreparedRun) -> tuple[JobStep | None, Plan] | None:
             own = planned_as_run(made.run, plan, parts.features.repeats)
         lengths = history_lengths(parts, own.cluster.job_world_size)
         numbers, alone = numbers_across(parts.task, plan), reads_alone(parts.source)
-        return plain_step(made.run, own, made.shapes, numbers, lengths, read_alone=alone), own
+        run = replace(made.run, comms=made.comms)
+        return plain_step(run, own, made.shapes, numbers, lengths, read_alone=alone), own
     except RecSmithError:
         return None
 
