@@ -36,13 +36,15 @@ def watch_command(context: click.Context, target: str, format_: str, **options: 
     """Show what went wrong in a run, or in a series.
 
     TARGET is the output folder of a training job, live or over, or a CSV file with a header and a column a series. A
-    job that trains with `watch: auto` tells what breaks; of another one the lines of its log are judged here.
+    job that trains with `watch: auto` tells what breaks; of another one the lines of its log are judged here. Of a CSV
+    file each alarm says what it looks like, where, and what was usual; columns of steps and times only tell where.
 
     \b
     recsmith watch runs/first --follow
     recsmith watch runs/first --until 20000
     recsmith watch runs/first --ids
     recsmith watch runs/first --workload now.json
+    recsmith watch series.csv
     recsmith watch series.csv --column latency --detector seasonal --set period=288
     """
     is_run = Path(target).is_dir()
