@@ -12,9 +12,9 @@ from recsmith.training.systems.watch.settings import WatchSettings
 from recsmith.units import format_time
 
 STEP_S = 1.0e-5  # of any step: its times, and the numbers of its samples
-LOOK_S, LOOK_FEATURE_S = 1.5e-3, 8.0e-5  # of a look: signals that are judged; ids of a feature, and its levels
-SKETCH_S = 1.2e-4  # of a feature in a look, where sketches are written
-SUM_S, SUM_FEATURE_S, SUM_BAG_S = 2.0e-4, 8.0e-6, 2.0e-8  # of a step that is counted: itself, a feature, a bag of one
+LOOK_S, LOOK_FEATURE_S = 2.9e-3, 2.4e-4  # of a look: signals that are judged; ids of a feature, and its levels
+SKETCH_S = 1.75e-4  # of a feature in a look, where sketches are written
+SUM_S, SUM_FEATURE_S, SUM_BAG_S = 8.0e-5, 1.0e-6, 2.0e-8  # of a step that is counted: itself, a feature, a bag of one
 
 
 def watch_s(settings: WatchSettings, features: int, samples: int, ranks: int) -> float:
