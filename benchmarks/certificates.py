@@ -42,7 +42,7 @@ from recsmith.costs import cost_model
 from recsmith.errors import Infeasible, NoPlanFound, RecSmithError
 from recsmith.planning import find_planner, plan
 from recsmith.planning.result import make_plan
-from recsmith.plans.certificates import Certificate, ProofPart, save_certificate
+from recsmith.plans.certificates import Certificate, ProofPart, ShareWorth, save_certificate
 from recsmith.problems import build_problem
 from recsmith.units import format_size
 from recsmith.workloads import load_workload
@@ -130,6 +130,10 @@ def damaged(certificate: Certificate, rng: np.random.Generator) -> tuple[str, Ce
         mix = () if part.proof is None else part.proof.mix
         return proof_with(part, mix=tuple(tuple(share + 0.5 for share in shares) for shares in mix))
 
+    def filled_again(part: ProofPart) -> ProofPart:
+        again = ShareWorth(kind="count", by=1.0, worth=float(rng.choice([0.5, 2.0])))
+        return proof_with(part, shares=(*(part.proof.shares if part.proof else ()), again))
+
     more = replace(tree, seconds=tree.seconds * (1 + 1e-8), below=tree.below * 2)
     false = replace(tree, seconds=certificate.plan.cost.total_s * 1.01, below=tree.below * 2)
     kinds: dict[str, Callable[[], Certificate]] = {
@@ -139,6 +143,7 @@ def damaged(certificate: Certificate, rng: np.random.Generator) -> tuple[str, Ce
         "all multipliers 0": lambda: replace(certificate, tree=replace(tree, parts=tuple(
             proof_with(part, ready=0.0, rest=0.0, byte=0.0) for part in tree.parts))),
         "shares above 1": lambda: changed(leaves, above_one),
+        "a rank filled twice by shares": lambda: changed(leaves, filled_again),
         "a plane that is not there": lambda: changed(leaves, lambda part: proof_with(part, plane=99)),
     }  # fmt: skip
     if splits:

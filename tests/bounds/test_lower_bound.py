@@ -250,13 +250,6 @@ def test_the_search_that_is_ahead_after_a_part_of_the_work_has_the_rest() -> Non
     assert last == 300 * (TRIAL - 1)
 
 
-def test_what_a_finished_search_leaves_goes_to_the_other_only_where_all_work_is_asked_for() -> None:
-    searches: list[Any] = [Rising(1.0), Rising(3.0, most=150.0)]
-    *_, last = _raised(searches, 100 * TRIAL, 1e9, always, 10, all_of_it=False)
-    assert searches[1].work < searches[0].work == 100
-    assert last == searches[1].bound
-
-
 def test_what_a_finished_search_leaves_goes_to_the_other_and_enough_ends_both() -> None:
     searches: list[Any] = [Rising(1.0), Rising(3.0, most=150.0)]
     *_, last = _raised(searches, 100 * TRIAL, 1e9, always, 10)

@@ -35,8 +35,7 @@ MOST_PHASE_WORK = 3_000_000_000  # numbers at most, which 8 tables reach: half a
 EQUAL_WORK = 6_000_000_000  # numbers at most where there are more tables, many of them alike: about a second
 LARGE_WORK = 4_000_000_000  # numbers at most beyond that, all for one search: half a second
 UNCOMPILED = 8  # times as long array operations take as compiled code: without it so much less work is done
-TRIAL = 6  # a sixth of the work is for each of two searches, before the one that promises more has the rest
-AHEAD = 0.25  # of what a search rose by in the second half of its trial, it is believed to rise once more
+TRIAL = 3  # a third of the work is for each of two searches, before the one that promises more has the rest
 WORK_AT_ONCE = 200_000_000  # numbers between two questions whether to go on: a fiftieth of a second
 PROOF_WORK = 400_000_000_000  # numbers that a bound on request may work on: about a minute
 PROOF_WORK_AT_ONCE = 800_000_000  # numbers between two questions whether to go on
@@ -270,7 +269,7 @@ def _tightened(
     while reached and work > 0 and keep_on():
         below = REACH * value
         searches = [_quick_search(evaluator, below, price, mix) for mix in mixes]
-        for bound in _raised(searches, work, below, keep_on, _affordable(WORK_AT_ONCE), all_of_it=False):
+        for bound in _raised(searches, work, below, keep_on, _affordable(WORK_AT_ONCE)):
             value = max(value, min(bound, below))
         work -= sum(each.work for each in searches)
         selections = max(searches, key=lambda search: search.bound).selections(MOST_SELECTIONS)
@@ -284,14 +283,12 @@ def _affordable(work: int) -> int:
 
 
 def _raised(
-    searches: Sequence[PhaseBranching], work: int, enough: float, keep_on: Callable[[], bool], at_once: int,
-    *, all_of_it: bool = True,
-) -> Iterator[float]:  # fmt: skip
+    searches: Sequence[PhaseBranching], work: int, enough: float, keep_on: Callable[[], bool], at_once: int
+) -> Iterator[float]:
     """The highest bound of some searches, again and again: each has a part of the work, and one of them then the rest.
 
-    It is the one that would be highest, did each rise a little more (AHEAD). They work on so many numbers in all,
-    `at_once` of them at a time, until a bound is high enough. all_of_it: whether another has what that one leaves when
-    it is done, which seldom gains.
+    It is the one that would be highest, did each rise once more as in the second half of its part. They work on so many
+    numbers in all, `at_once` of them at a time, until a bound is high enough.
     """
 
     def worked(search: PhaseBranching, limit: int) -> Iterator[float]:
@@ -305,9 +302,8 @@ def _raised(
         yield from worked(each, work // (2 * TRIAL))
         reached.append(each.bound)
         yield from worked(each, work // TRIAL)
-    ahead = [each.bound + AHEAD * (each.bound - before) for each, before in zip(searches, reached, strict=True)]
-    best_first = [each for _, each in sorted(zip(ahead, searches, strict=True), key=lambda pair: -pair[0])]
-    for each in best_first if all_of_it else best_first[:1]:
+    ahead = [2 * each.bound - before for each, before in zip(searches, reached, strict=True)]
+    for _, each in sorted(zip(ahead, searches, strict=True), key=lambda pair: -pair[0]):
         yield from worked(each, each.work + work - sum(other.work for other in searches))
 
 

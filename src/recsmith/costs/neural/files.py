@@ -27,6 +27,7 @@ from recsmith.costs.weight_files import (
     card_path,
     check_tensors,
     damaged,
+    data_file,
     find_weights,
     read_weights,
     shipped_models,
@@ -166,11 +167,7 @@ def save_model(target: str, tensors: dict[str, Any], card: Card) -> None:
 def shipped_cards() -> dict[str, Card]:
     """The cards of these models, from the files beside their weights: quicker than the weights."""
     paths = {name: card_path(str(find_model(name))) for name in shipped_models()}
-    found: dict[str, Card] = {}
-    for name, path in paths.items():
-        raw: Any = parse_json(path.read_text(), str(path))
-        found[name] = built(Card, check_schema(raw, SCHEMA, str(path)))
-    return found
+    return {name: card_from_raw(parse_json(path.read_text(), str(path)), str(path)) for name, path in paths.items()}
 
 
 def find_model(name: str) -> Path:
@@ -205,7 +202,8 @@ def load_tensors(path: Path) -> tuple[dict[str, Floats], Card]:
 
 def card_from_raw(raw: object, source: str) -> Card:
     """A card from plain data of its schema."""
-    return decode(Card, check_schema(cast(dict[str, Any], raw), SCHEMA, source), source)
+    body = check_schema(cast(dict[str, Any], raw), SCHEMA, source)
+    return built(Card, body) if Path(source).parent == data_file("") else decode(Card, body, source)
 
 
 EARLIER = 15  # figures of a corrected model of before, whose shares stood beside its peaks, not within them
