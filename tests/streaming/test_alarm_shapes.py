@@ -35,3 +35,19 @@ def test_it_is_told_at_either_end_of_a_series() -> None:
     for at in (0, 1, 399):
         assert shape_of(NOISE.tolist(), at).kind in ("late", "spike", "together", "spread")
     assert shape_of([5.0], 0).kind == "together"
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "usual", "now"),
+    [(60.0 * (PLACE == 300), "spike", 10, 70), (-30.0 * (PLACE >= 300), "level", 10, -20)],
+)
+def test_under_a_season_it_is_told_of_the_values_less_that(
+    change: np.ndarray, kind: str, usual: float, now: float
+) -> None:
+    season = (30 * np.sin(2 * np.pi * np.arange(288) / 288)).tolist()
+    values = NOISE + np.resize(season, 400) + change
+    shape = shape_of(values.tolist(), 300, season)
+    assert (shape.kind, shape.since, shape.season) == (kind, 300, season[12])
+    assert (shape.usual, shape.now) == (pytest.approx(usual, abs=0.5), pytest.approx(now, abs=2.5))
+    still = np.where((PLACE > 200) & (PLACE < 301), values[200], values)
+    assert shape_of(still.tolist(), 300, season).kind == "frozen"  # the same value, whatever the season

@@ -1,5 +1,6 @@
 """Series of CSV files: which columns they are, what is left out, and one sentence for what is wrong."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,26 @@ def test_cells_without_a_value_are_left_out_and_told(tmp_path: Path) -> None:
     assert found.left_out == {"none": "has no values"}
 
 
+def test_rows_of_several_series_are_told_with_the_command_that_picks_one(tmp_path: Path) -> None:
+    path, places = tmp_path / "series.csv", range(20)
+    mixed = [f"{at},{host},{at % 3}" for at in places for host in ("a", "b")]
+    for rows, told in (
+        (mixed, True),
+        (sorted(mixed, key=lambda row: row.split(",")[1]), True),  # one after the other
+        (mixed[::2], False),  # of one host
+        ([*mixed, *mixed], False),  # which the host does not tell apart
+        ([f"{at},{(at % 2 and 'a') or 'b'},{at % 3}" for at in places], False),  # a host, and no step comes again
+    ):
+        path.write_text("\n".join(["step,host,x", *rows]))
+        found = read_series(str(path)).mixed
+        assert (found is not None) == told
+        if found is not None:
+            assert "'step' repeats, and 'host' tells its rows apart (a, b)" in found
+            command = found.partition("such as ")[2].removesuffix(" | recsmith watch -")
+            picked = subprocess.run(command, shell=True, capture_output=True, text=True, check=True)
+            assert picked.stdout.splitlines()[1:] == [row for row in rows if ",a," in row]
+
+
 @pytest.mark.parametrize(
     ("text", "columns", "message"),
     [
@@ -88,6 +109,7 @@ def test_cells_without_a_value_are_left_out_and_told(tmp_path: Path) -> None:
         ("2026-01-01 00:00,5\n2026-01-01 00:01,6\n", (), "values alone in its first line"),
         (TEXT, ("cpus",), "no column 'cpus'.*did you mean 'cpu'"),
         (TEXT, ("host",), "line 2: 'host' is 'a', which is no finite number"),
+        ("at,x\n2026-01-01 00:00,5\n", ("at",), "'at' tells where rows are, such as '2026-01-01 00:00'"),
         ("x,y\n1,2\n3\n", (), "line 3: 1 cells, and the header has 2"),
         ("x,y\n1,2\ntwo,3\n", (), "line 3: 'x' is 'two', which is no finite number"),
         ("x,y\ninf,2\n1,3\n", (), "line 2: 'x' is 'inf'"),

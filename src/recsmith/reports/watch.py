@@ -91,6 +91,8 @@ def series_report(file: SeriesFile, found: Found, learned: str) -> RenderableTyp
         parts.append(line("left out", out + ("; --column NAME judges one all the same" if able else "")))
     if file.disorder is not None:
         parts.append(line("order", file.disorder))
+    if file.mixed is not None:
+        parts.append(line("rows", file.mixed))
     made = grid(
         left=("series", "line" if file.place is None else file.place, "what it looks like"),
         right=("value", "usual", "score"),
@@ -99,9 +101,9 @@ def series_report(file: SeriesFile, found: Found, learned: str) -> RenderableTyp
         told = alarms if isinstance(alarms, str) else counted(len(alarms), "alarm") if alarms else "no alarm"
         parts.append(line("series", f"{series.name}: {counted(len(series.values), 'value')}{_without(series)}, {told}"))
         for alarm in () if isinstance(alarms, str) else alarms:
-            shape = shape_of(series.values, alarm.at)
+            shape = shape_of(series.values, alarm.at, alarm.season)
             made.add_row(series.name, series.labels[alarm.at], shape_text(shape, series, alarm),
-                         f"{alarm.value:.6g}", f"{shape.usual:.6g}", f"{alarm.score:.1f}")  # fmt: skip
+                         f"{alarm.value:.6g}", f"{shape.usual + shape.season:.6g}", f"{alarm.score:.1f}")  # fmt: skip
     return Group(*parts, made) if made.row_count else Group(*parts)
 
 
@@ -116,11 +118,13 @@ def _without(series: NamedSeries) -> str:
 
 def shape_text(shape: AlarmShape, series: NamedSeries, alarm: Alarm) -> str:
     """What an alarm looks like, in words."""
-    off, way = abs(alarm.value - shape.usual), "up" if alarm.value > shape.usual else "down"
+    value = alarm.value - shape.season
+    off, way = abs(value - shape.usual), "up" if value > shape.usual else "down"
     far = f", {off / shape.deviation:.1f} deviations" if shape.deviation else ""
     since, about = ("" if shape.since == alarm.at else f" {when} {series.labels[shape.since]}"
                     for when in ("since", "since about"))  # fmt: skip
-    return {
+    less = "less its season: " if alarm.season and shape.kind != "frozen" else ""
+    said = {
         "spike": f"a spike {way} by {off:.4g}{far}",
         "late": f"{way} by {off:.4g}{far}, among the newest values: too early to say whether it stays",
         "level": f"the level moved from {shape.usual:.4g} to {shape.now:.4g}{about}",
@@ -128,12 +132,14 @@ def shape_text(shape: AlarmShape, series: NamedSeries, alarm: Alarm) -> str:
         "spread": f"values vary by {shape.now:.3g}, and by {shape.deviation:.3g} before",
         "together": "level, steps and spread together are unlike those before",
     }[shape.kind]
+    return less + said
 
 
 def series_raw(file: SeriesFile, found: Found) -> Raw:
     """The same as plain data."""
     return {
         "schema": SCHEMA, "place": file.place, "left_out": dict(file.left_out), "disorder": file.disorder,
+        "mixed": file.mixed,
         "series": [
             {
                 "name": series.name, "values": len(series.values), "missing": series.missing,
@@ -146,8 +152,9 @@ def series_raw(file: SeriesFile, found: Found) -> Raw:
 
 
 def _alarm_raw(series: NamedSeries, alarm: Alarm) -> Raw:
-    shape = shape_of(series.values, alarm.at)
+    shape = shape_of(series.values, alarm.at, alarm.season)
     return {
         "at": series.labels[alarm.at], "value": alarm.value, "score": alarm.score, "kind": shape.kind,
-        "since": series.labels[shape.since], "usual": shape.usual, "because": shape_text(shape, series, alarm),
+        "since": series.labels[shape.since], "usual": shape.usual + shape.season,
+        "because": shape_text(shape, series, alarm),
     }  # fmt: skip

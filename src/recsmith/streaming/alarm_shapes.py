@@ -6,6 +6,7 @@ by medians and by the median distance from them, so that one far value makes no 
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -30,7 +31,8 @@ class AlarmShape:
     kind: spike (one value, or a few), level (values stay elsewhere), frozen (one value again and again), spread (values
     vary more), late (far off among the newest values, so that nobody knows whether it stays), together (nothing of
     these). usual, deviation: of the values before. since: the value with which it began. now: the value, or the median
-    of those that follow; of frozen ones how many they are, and of spread their deviation.
+    of those that follow; of frozen ones how many they are, and of spread their deviation. season: what its place in a
+    period adds to the value at the alarm; usual, deviation and now are of values less their season.
     """
 
     kind: Kind
@@ -38,28 +40,37 @@ class AlarmShape:
     deviation: float
     since: int
     now: float
+    season: float = 0.0
 
 
-def shape_of(values: Sequence[float], at: int) -> AlarmShape:
-    """What the alarm at a value of a series looks like."""
-    near = np.asarray(values[max(0, at - BACK - BEFORE) : at + AFTER + 1], float)
-    here = min(at, BACK + BEFORE)
+def shape_of(values: Sequence[float], at: int, season: Sequence[float] = ()) -> AlarmShape:
+    """What the alarm at a value of a series looks like. season: what the places of a period add to values, if any."""
+    first = max(0, at - BACK - BEFORE)
+    near = np.asarray(values[first : at + AFTER + 1], float)
+    seasonal = np.take(season or (0.0,), np.arange(first, first + len(near)), mode="wrap")
+    shape = _shape_less_season(near - seasonal, at - first, _equal(values, at), first)
+    return replace(shape, season=float(seasonal[at - first]))
+
+
+def _shape_less_season(near: Floats, here: int, run: tuple[int, int] | None, first: int) -> AlarmShape:
+    """The shape at one of the values that are near it. run: the equal values around it. first: where near begins."""
+    at, value = first + here, float(near[here])
     usual, deviation = _middle(near[max(0, here - BEFORE) : here] if here else near[:1])
-    if (run := _equal(values, at)) is not None:
+    if run is not None:
         return AlarmShape(kind="frozen", usual=usual, deviation=deviation, since=run[0], now=float(run[1]))
-    after, distance = near[here + 1 :], abs(values[at] - usual)
+    after, distance = near[here + 1 :], abs(value - usual)
     far = distance > FAR * deviation
     if far and len(after) < FEW:
-        return AlarmShape(kind="late", usual=usual, deviation=deviation, since=at, now=values[at])
+        return AlarmShape(kind="late", usual=usual, deviation=deviation, since=at, now=value)
     wide = _middle(after)[1] if len(after) >= FEW else 0.0
     if wide > WIDER * deviation and (not far or abs(float(np.median(after)) - usual) < wide):
         return AlarmShape(kind="spread", usual=usual, deviation=deviation, since=at, now=wide)
     if far and abs(float(np.median(after)) - usual) < distance / 2:
-        return AlarmShape(kind="spike", usual=usual, deviation=deviation, since=at, now=values[at])
+        return AlarmShape(kind="spike", usual=usual, deviation=deviation, since=at, now=value)
     if (moved := _moved(near, here)) is not None:
         start, before, then = moved
-        return AlarmShape(kind="level", usual=before, deviation=deviation, since=at - here + start, now=then)
-    return AlarmShape(kind="together", usual=usual, deviation=deviation, since=at, now=values[at])
+        return AlarmShape(kind="level", usual=before, deviation=deviation, since=first + start, now=then)
+    return AlarmShape(kind="together", usual=usual, deviation=deviation, since=at, now=value)
 
 
 def _middle(values: Floats) -> tuple[float, float]:

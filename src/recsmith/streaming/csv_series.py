@@ -13,6 +13,7 @@ from recsmith._types import noun
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.files import did_you_mean, read_text
 from recsmith.streaming.detectors import detector_of
+from recsmith.streaming.mixed_rows import mixed_rows
 from recsmith.streaming.series import LARGEST, Alarm, find_alarms, is_judged
 
 MISSING = {"", "na", "n/a", "nan", "null", "none", "-"}  # cells that say that there is no value
@@ -54,6 +55,7 @@ class SeriesFile:
     """The series of a CSV file. place: the column that tells where rows are; none: lines of the file do.
 
     left_out: why other columns are no series, by name. disorder: what is said where rows are not in the order of place.
+    mixed: what is said where rows are of several series.
     """
 
     source: str
@@ -62,6 +64,7 @@ class SeriesFile:
     series: tuple[NamedSeries, ...]
     left_out: Mapping[str, str]
     disorder: str | None = None
+    mixed: str | None = None
 
 
 def read_series(source: str, columns: Iterable[str] = ()) -> SeriesFile:
@@ -74,7 +77,7 @@ def read_series(source: str, columns: Iterable[str] = ()) -> SeriesFile:
         CorruptFile: a value of a series is no finite number up to 1e150, a row is short, or no column is a series.
     """
     columns = tuple(columns)
-    header, body = _table(source)
+    header, body, delimiter = _table(source)
     strange = next((name for name in columns if name not in header), None)
     if strange is not None:
         raise UsageError(f"'{source}' has no column '{strange}'{did_you_mean(strange, header)}")
@@ -88,12 +91,15 @@ def read_series(source: str, columns: Iterable[str] = ()) -> SeriesFile:
         raise CorruptFile(
             f"'{source}' has no column to judge: {said}; write numbers as 12.5, or name one with --column"
         )
+    _check_no_places(columns, place, cells, why)
+    texts = [name for name, said in why.items() if name != place and (said or "").startswith(TEXT)]
     labels = [str(number) for number, _ in body] if place is None else cells[place]
     return SeriesFile(
         source=source, rows=len(body), place=place,
         series=tuple(_series(source, name, cells[name], labels, body) for name in dict.fromkeys(wanted)),
         left_out={} if columns else {name: said for name, said in left_out.items() if name != place},
         disorder=None if place is None else _disorder(place, cells[place], body),
+        mixed=None if place is None else mixed_rows(source, cells, place, texts, delimiter),
     )  # fmt: skip
 
 
@@ -117,9 +123,9 @@ def judged_series(
     return found
 
 
-def _table(source: str) -> tuple[list[str], list[Row]]:
-    """The header of a file and the rows below it that are not empty, each with its line."""
-    rows = _rows(source)
+def _table(source: str) -> tuple[list[str], list[Row], str]:
+    """The header of a file, the rows below it that are not empty, each with its line, and what separates cells."""
+    rows, delimiter = _rows(source)
     if len(rows) < 2:
         raise CorruptFile(f"'{source}' has no rows below a header; give a CSV file with a column a series")
     if rows[0] and all(_number(cell) is not None or DATE.match(cell) for cell in rows[0]):
@@ -135,17 +141,17 @@ def _table(source: str) -> tuple[list[str], list[Row]]:
     twin = next((name for name in header if header.count(name) > 1), None)
     if twin is not None:
         raise CorruptFile(f"'{source}' has several columns '{twin}'; give each a name of its own")
-    return header, body
+    return header, body, delimiter
 
 
-def _rows(source: str) -> list[list[str]]:
+def _rows(source: str) -> tuple[list[list[str]], str]:
     text = read_text(source)
     if text.lstrip().startswith(("{", "[")):
         raise CorruptFile(f"'{source}' is JSON; give a CSV file with a header, or the output folder of a training job")
     first = text.partition("\n")[0]
     delimiter = next((each for each in DELIMITERS if each in first), ",")
     try:
-        return list(csv.reader(io.StringIO(text), strict=True, delimiter=delimiter))
+        return list(csv.reader(io.StringIO(text), strict=True, delimiter=delimiter)), delimiter
     except csv.Error as error:
         raise CorruptFile(f"'{source}' is no CSV file: {error}") from None
 
@@ -179,6 +185,18 @@ def _place(cells: Mapping[str, list[str]], why: Mapping[str, str | None]) -> str
         if why[name] in (RISES, FALLS) or ((why[name] or "").startswith(TEXT) and told):
             return name
     return next((name for name, said in why.items() if said == NAMED), None)
+
+
+def _check_no_places(
+    columns: Iterable[str], place: str | None, cells: Mapping[str, list[str]], why: Mapping[str, str | None]
+) -> None:
+    """Refuse a column that is named to be judged, and tells where rows are in no numbers."""
+    for name in columns:
+        if (why[name] or "").startswith(TEXT) and (name == place or DATE.match(cells[name][0])):
+            raise CorruptFile(
+                f"'{name}' tells where rows are, such as {cells[name][0]!r:.40}, and holds no numbers to judge; name "
+                "columns of numbers with --column"
+            )
 
 
 def _disorder(name: str, cells: list[str], body: list[Row]) -> str | None:

@@ -2,26 +2,37 @@
 
 import math
 from collections.abc import Iterable
+from dataclasses import field
 from numbers import Real
 
 from recsmith._types import noun
 from recsmith.errors import UsageError, check_rules
-from recsmith.streaming.detectors import detector_of
+from recsmith.streaming.detectors import detector_of, season_of, settings_of
 from recsmith.streaming.detectors.ensemble import FAR
 from recsmith.streaming.detectors.plain_state import PlainState
 
 LARGEST = 1e150  # of a value: detectors square what they see
 LEARN = 0.02  # weight of a value in the mean of those that do not alarm
+SMALLER = {
+    "warm": ", or the detector a smaller `warm` (--set warm=20)",
+    "learn": ", or the detector a smaller `learn`, of two periods at least",
+}
+"""What is said to who gives too few values, by the setting that says how many a detector begins with."""
 EPISODE = 100  # values; what is unusual again within so many belongs to the alarm before it
 
 
 @noun
 class Alarm:
-    """Something unusual in a series: at which of its values, counted from 0, what it was, and its score."""
+    """Something unusual in a series: at which of its values, counted from 0, what it was, and its score.
+
+    season: what a value's place in a period adds to it, as the detector knew it then, from the place of the series'
+    first value on; () where the detector knows no season.
+    """
 
     at: int
     value: float
     score: float
+    season: tuple[float, ...] = field(default=(), repr=False)
 
 
 class AlarmingSeries(PlainState):
@@ -68,7 +79,7 @@ class AlarmingSeries(PlainState):
         distance, over = abs(value - self._usual), self._calm >= self.episode
         new, self._calm = over or distance > FAR * self._farthest, 0
         self._farthest = distance if over else max(distance, self._farthest)
-        return Alarm(at=self.seen - 1, value=value, score=self.last) if new else None
+        return Alarm(at=self.seen - 1, value=value, score=self.last, season=season_of(self.detector)) if new else None
 
 
 def is_judged(value: object) -> bool:
@@ -86,8 +97,10 @@ def find_alarms(values: Iterable[float], detector: object = "ensemble", *, thres
     series = AlarmingSeries(detector, threshold=threshold, episode=episode)
     found = [alarm for value in values if (alarm := series.add(value)) is not None]
     if series.seen <= series.detector.warm:
+        own = settings_of(series.detector)
+        less = next((said for setting, said in SMALLER.items() if setting in own), "")
         raise UsageError(
             f"{name} has {series.seen:,} values, and the detector judges none before it has seen "
-            f"{series.detector.warm:,}; give a longer one, or the detector a smaller `warm` (--set warm=20)"
+            f"{series.detector.warm:,}; give a longer one{less}"
         )
     return tuple(found)

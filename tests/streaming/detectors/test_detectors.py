@@ -3,6 +3,7 @@
 import json
 import math
 import random
+import re
 import statistics
 
 import numpy as np
@@ -12,7 +13,10 @@ from hypothesis import strategies as st
 from streaming.detectors.contract import DetectorContract
 
 from recsmith.errors import UsageError
+from recsmith.reports.watch import shape_text
 from recsmith.streaming import AlarmingSeries, detector_of, find_alarms
+from recsmith.streaming.alarm_shapes import shape_of
+from recsmith.streaming.csv_series import NamedSeries
 from recsmith.streaming.detectors.ewma import Ewma
 from recsmith.streaming.detectors.mean_shift import MeanShift
 from recsmith.streaming.detectors.median_mad import TO_DEVIATION, MedianMad
@@ -128,6 +132,24 @@ def test_a_season_is_no_anomaly_and_a_value_out_of_season_is() -> None:
     assert find_alarms(values, "median_mad") == ()
 
 
+def test_an_alarm_knows_the_season_of_its_detector() -> None:
+    """The season begins at the place of the first value; its drop is told as one, by text and as data."""
+    chance = np.random.default_rng(3)
+    values = 100 + 30 * np.sin(2 * np.pi * np.arange(2000) / 288) + chance.normal(size=2000)
+    values[1540:1600] -= 30
+    assert SeasonalEsd(period=500).learn == 1000
+    file = NamedSeries(name="x", values=tuple(values.tolist()), labels=tuple(map(str, range(2000))))
+    for detector in ({"name": "seasonal", "period": 288}, {"name": "tail", "of": {"name": "seasonal", "period": 288}}):
+        alarm = next(each for each in find_alarms(file.values, detector) if each.at >= 1500)
+        assert len(alarm.season) == 288
+        shape = shape_of(file.values, alarm.at, alarm.season)
+        assert (shape.kind, shape.since) == ("level", 1540)
+        told = re.fullmatch(r"less its season: the level moved from (\S+) to (\S+)", shape_text(shape, file, alarm))
+        assert told
+        assert [float(each) for each in told.groups()] == pytest.approx([100, 70], abs=3)
+        assert shape.usual + shape.season == pytest.approx(values[1540] + 30, abs=6)
+
+
 def test_the_critical_value_is_rosners() -> None:
     """NIST's handbook of statistics (1.3.5.17.3), on Rosner's 54 values at 5 %: 3.158."""
     assert esd_threshold(54, 0.05) == pytest.approx(3.158, abs=0.002)
@@ -141,7 +163,8 @@ def test_what_is_wrong_is_said() -> None:
         ({"name": "ewma", "warm": 1}, "at least 2"),
         ({"name": "median_mad", "window": 1}, "at least 3"),
         ({"name": "adwin", "delta": 2.0}, "between 0 and 1"),
-        ({"name": "seasonal", "period": 500}, "two periods"),
+        ({"name": "seasonal", "period": 500, "learn": 600}, "learn is 600; it must span two periods at least, 1,000"),
+        ({"name": "ensemble", "period": 288}, "no setting of ensemble, but of seasonal; name that detector"),
         ("json:JSONDecoder", "no score and no to_raw"),
     ):
         with pytest.raises(UsageError, match=message):

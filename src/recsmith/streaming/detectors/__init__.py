@@ -1,9 +1,10 @@
 """Detectors: what scores the values of a series as they come (protocol.py), one file each."""
 
-from collections.abc import Iterable
+import inspect
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from recsmith._components import make, register
+from recsmith._components import find, known, make, parsed, register
 from recsmith.errors import UsageError
 from recsmith.files import parse_yaml
 
@@ -36,6 +37,7 @@ def detector_of(spec: object) -> Any:
     Raises:
         UsageError: nothing is called so, a setting is wrong, what is made is no detector, or a package is missing.
     """
+    _check_owner(spec)
     made = make(KIND, spec, where="detector")
     missing = [method for method in METHODS if not callable(getattr(made, method, None))]
     if missing:
@@ -44,3 +46,29 @@ def detector_of(spec: object) -> Any:
             "recsmith.streaming.detectors.protocol.Detector"
         )
     return made
+
+
+def settings_of(detector: object) -> tuple[str, ...]:
+    """The names of the settings that a detector, or a class of detectors, takes."""
+    return tuple(inspect.signature(detector if isinstance(detector, type) else type(detector)).parameters)
+
+
+def season_of(detector: object) -> tuple[float, ...]:
+    """What each place of a period adds to values, as a detector knows it now; () where it knows no season."""
+    season: Callable[[], tuple[float, ...]] = getattr(detector, "season", tuple)
+    return season()
+
+
+def _check_owner(spec: object) -> None:
+    """Refuse a setting of another detector, and say which one has it."""
+    name, settings = parsed(spec, "detector")
+    if name not in known(KIND):
+        return
+    own, others = settings_of(find(KIND, name)), [each for each in known(KIND) if each != name]
+    for setting in settings:
+        owners = [each for each in others if setting in settings_of(find(KIND, each))]
+        if setting not in own and owners:
+            raise UsageError(
+                f"detector.{setting} is no setting of {name}, but of {', '.join(owners)}; name that detector "
+                f"(--detector {owners[0]}), or leave {setting} out"
+            )

@@ -4,7 +4,9 @@
         def score(self, value: float) -> float: return max(0.0, value - 3)
 
 A score is 0 where nothing is unusual, or too few values were seen to say so. It costs the same at the millionth value
-as at the hundredth. `AlarmEpisodes` (ensemble.py) makes alarms of scores.
+as at the hundredth. One that knows a season may have season(): what each place of a period adds to values, from the
+place of the first value on; what an alarm looks like is then told without it.
+`AlarmEpisodes` (ensemble.py) makes alarms of scores.
 """
 
 from typing import Protocol

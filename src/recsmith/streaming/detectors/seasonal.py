@@ -10,6 +10,7 @@ from statistics import NormalDist, median
 
 import numpy as np
 
+from recsmith._types import Floats
 from recsmith.errors import check_rules
 from recsmith.streaming.detectors.median_mad import MedianMad
 from recsmith.streaming.detectors.plain_state import PlainState
@@ -19,21 +20,27 @@ LEVEL, SEASON = 0.01, 0.2  # weights of a value in the moving level, and in its 
 CLIP = 4.0  # robust deviations by which one value can move the season or the level at most
 LEAST_CORRELATION = 0.3  # of a series with itself a period later, below which it has no season; trade-off, not tuned
 SHORTEST = 4  # values of a period
+LEARN, PERIODS = 600, 2  # values that are learned from, and periods that those have at least
 
 
 class SeasonalEsd(PlainState, Detector):
     """Robust deviations of what is left of a value without the level and the season.
 
-    period: values of a season; none: found in the first `learn` values by autocorrelation. window: of the residuals
-    whose median and MAD count. alpha: chance of an alarm among as many normal values as the window has.
+    period: values of a season; none: found in the first `learn` values by autocorrelation. learn: none: 600, or two
+    periods where those are more. window: of the residuals whose median and MAD count. alpha: chance of an alarm among
+    as many normal values as the window has.
     """
 
     STATE = ("_first", "_level", "_season", "_phase", "_residuals", "_spread")
 
-    def __init__(self, *, period: int | None = None, learn: int = 600, window: int = 200, alpha: float = 0.001) -> None:
+    def __init__(
+        self, *, period: int | None = None, learn: int | None = None, window: int = 200, alpha: float = 0.001
+    ) -> None:
+        least = PERIODS * max(period or 1, SHORTEST)
+        learn = max(LEARN, least) if learn is None else learn
         check_rules(
             None if period is None or period >= 1 else f"period is {period}; it must be at least 1",
-            None if learn >= 2 * max(period or 1, SHORTEST) else f"learn is {learn}; it must span two periods at least",
+            None if learn >= least else f"learn is {learn:,}; it must span two periods at least, {least:,} values",
             None if 0 < alpha < 1 else f"alpha is {alpha}; it must lie between 0 and 1",
         )
         self.period, self.learn, self.warm = period, learn, learn
@@ -53,6 +60,10 @@ class SeasonalEsd(PlainState, Detector):
         found = self._residuals.score(residual)
         self._learn(residual)
         return found
+
+    def season(self) -> tuple[float, ...]:
+        """How far each place of the period is from the level; () where there is no season, or none is known yet."""
+        return () if self._first is not None or len(self._season) == 1 else tuple(self._season)
 
     def _learn(self, residual: float) -> None:
         reach = CLIP * self._spread
@@ -76,18 +87,23 @@ class SeasonalEsd(PlainState, Detector):
 
 def find_period(values: list[float]) -> int:
     """The lag at which a series is most like itself, at most a half of it; 1 where it is like itself at none."""
-    series = np.asarray(values) - np.mean(values)
-    spectrum = np.abs(np.fft.rfft(series, 2 * len(series))) ** 2
-    both = np.fft.irfft(spectrum)[: len(series) // 2]
-    if both[0] <= 0:
-        return 1
-    likeness = both / both[0] * len(series) / np.arange(len(series), len(series) - len(both), -1)
-    below = np.flatnonzero(likeness < 0)  # the first peak, at 0, is over
-    start = max(SHORTEST, int(below[0])) if len(below) else len(likeness)
+    likeness, start = likeness_of(np.asarray(values))
     if start >= len(likeness):
         return 1
     best = start + int(np.argmax(likeness[start:]))
     return best if likeness[best] >= LEAST_CORRELATION else 1
+
+
+def likeness_of(values: Floats) -> tuple[Floats, int]:
+    """(how a series correlates with itself at each lag up to a half of it, the first lag that may be a period)."""
+    series = values - np.mean(values)
+    spectrum = np.abs(np.fft.rfft(series, 2 * len(series))) ** 2
+    both = np.fft.irfft(spectrum)[: len(series) // 2]
+    if not len(both) or both[0] <= 0:
+        return np.zeros(0), 0
+    likeness = both / both[0] * len(series) / np.arange(len(series), len(series) - len(both), -1)
+    below = np.flatnonzero(likeness < 0)  # the first peak, at 0, is over
+    return likeness, max(SHORTEST, int(below[0])) if len(below) else len(likeness)
 
 
 def esd_threshold(count: int, alpha: float) -> float:

@@ -82,3 +82,9 @@ class Tail(PlainState, Detector):
         found = self.detector.score(value)
         self._seen += 1
         return self.tail.surprise(found) if self._seen > self.warm else 0.0
+
+    def season(self) -> tuple[float, ...]:
+        """That of the detector."""
+        from recsmith.streaming.detectors import season_of
+
+        return season_of(self.detector)

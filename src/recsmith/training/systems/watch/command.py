@@ -93,8 +93,8 @@ def _show_series(
     from recsmith.reports.watch import series_raw, series_report
     from recsmith.streaming.csv_series import judged_series, read_series
     from recsmith.streaming.detectors import detector_spec
-    from recsmith.streaming.detectors.log_scale import tail_note
     from recsmith.streaming.series import AlarmingSeries
+    from recsmith.streaming.series_hints import hints_of
 
     detector = detector_spec(name, settings)
     judge = AlarmingSeries(detector, threshold=threshold)  # refuses what it does not know, whatever the series are
@@ -104,8 +104,8 @@ def _show_series(
         f"by {name}: {judge.detector.warm:,} values teach it what is usual; scores above {judge.threshold:g} alarm"
     )
     print_as(format_, lambda: series_report(file, told, learned), lambda: series_raw(file, told))
-    for each, alarms in told if detector == "ensemble" else ():
-        if not isinstance(alarms, str) and (said := tail_note(each.name, each.values, [one.at for one in alarms])):
+    for each, alarms in told if name == "ensemble" and file.mixed is None else ():
+        for said in () if isinstance(alarms, str) else hints_of(each, alarms, plain=detector == "ensemble"):
             note(said)
 
 

@@ -1,0 +1,128 @@
+"""What is said beside the alarms of a series: another detector or threshold, or another column, would tell more of it.
+
+A hint is no alarm, and changes none. Each goes by the values alone.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from recsmith._types import Floats
+from recsmith.streaming.alarm_shapes import shape_of
+from recsmith.streaming.csv_series import NamedSeries
+from recsmith.streaming.detectors.log_scale import tail_note
+from recsmith.streaming.detectors.seasonal import LEARN, PERIODS, likeness_of
+from recsmith.streaming.series import Alarm
+
+IDS = re.compile(r"(?i:(^|[_\W])ids?)$|[a-z]I[dD]s?$")  # of names of columns that hold ids
+MOST = 20_000  # values, the newest, that a period is looked for in
+CYCLES = 4  # periods that are seen at least
+REACH = 5  # values beside the peak of the correlation among which the period is the one that explains most
+LIKE, NEAR = 0.5, 0.9  # correlation a period later, at least; and of the largest one, where the first peak is
+CLIP = 3.0  # robust deviations from the median, so that no single value makes a season or hides one
+EXPLAINED = 0.5  # of the deviation, at most, that is left where an earlier season is taken from later values
+TO_DEVIATION = 1.4826  # of a normal law: deviation over median distance
+RARE = 0.9  # of values that are the same: the others are rare counts
+STRETCH, DRIFTED = 100, 3.0  # values of the first and the last stretch; deviations between their medians
+OFTEN, FEW = 200, 5  # values an alarm, and alarms, from which on they are many
+
+
+def hints_of(series: NamedSeries, alarms: Sequence[Alarm], *, plain: bool = True) -> tuple[str, ...]:
+    """What is said of a series that the default detector judged. plain: on its own scale, not on that of logarithms."""
+    found = tuple(_hints(series, alarms, plain))
+    if found or len(alarms) < FEW or len(alarms) * OFTEN < len(series.values):
+        return found
+    return (
+        f"'{series.name}' has an alarm in every {len(series.values) // len(alarms):,} values, which are too many to be "
+        "faults; a higher --threshold tells the rarest alone, and --column NAME judges other columns",
+    )
+
+
+def _hints(series: NamedSeries, alarms: Sequence[Alarm], plain: bool) -> Iterator[str]:
+    name, values = series.name, series.values
+    if IDS.search(name) and all(value == int(value) for value in values):
+        if alarms:
+            yield f"'{name}' holds ids, by its name, which measure nothing; name columns that do with --column"
+        return
+    if (said := _rare_note(name, values)) is not None:
+        if alarms:
+            yield said
+        return
+    if (said := season_note(name, values)) is not None:
+        yield said
+        return
+    if plain and (said := tail_note(name, values, [each.at for each in alarms])) is not None:
+        yield said
+    told = any(shape_of(values, each.at, each.season).kind in ("level", "late") for each in alarms)
+    if not told and (said := _drift_note(name, values)) is not None:
+        yield said
+
+
+def season_note(name: str, values: Sequence[float]) -> str | None:
+    """What is said of a series with a season; None of one without.
+
+    A season is a period after which the series is like itself, and whose course in the first half of the values is that
+    of the second half, too: less it, their deviation is half as much or less.
+    """
+    series = np.asarray(values[-MOST:], float)
+    middle = float(np.median(series))
+    reach = CLIP * _deviation(series)
+    if reach == 0:
+        return None
+    series = np.clip(series, middle - reach, middle + reach)
+    likeness, start = likeness_of(series)
+    likeness = likeness[: len(series) // CYCLES + 1]
+    if start >= len(likeness) or (most := float(np.max(likeness[start:]))) < LIKE:
+        return None
+    first = start + int(np.argmax(likeness[start:] >= NEAR * most))
+    period = first + int(np.argmax(likeness[first : first + first // 5 + 1]))
+    around = range(max(period - REACH, 1), min(period + REACH, len(series) // CYCLES) + 1)
+    (left, period), whole = min((_left(series, each), each) for each in around), _deviation(series[len(series) // 2 :])
+    if left > EXPLAINED * whole:
+        return None
+    learn = f" --set learn={PERIODS * period}" if len(values) <= LEARN else ""
+    return (
+        f"'{name}' repeats every {period:,} values: less that season its deviation is {left:.3g} instead of "
+        f"{whole:.3g}; --detector seasonal --set period={period}{learn} judges what is left"
+    )
+
+
+def _left(series: Floats, period: int) -> float:
+    """The deviation of the second half less the season of the first."""
+    half = len(series) // 2
+    cycles = series[half - half // period * period : half].reshape(-1, period)
+    later = series[half:]
+    return _deviation(later - np.resize(np.median(cycles, axis=0), len(later)))
+
+
+def _rare_note(name: str, values: Sequence[float]) -> str | None:
+    usual, count = Counter(values).most_common(1)[0]
+    if not RARE * len(values) <= count < len(values):
+        return None
+    return (
+        f"'{name}' is {usual:g} in {count / len(values):.1%} of its values, and single other ones alarm; where these "
+        "are no faults, judge sums of longer stretches, or give a higher --threshold"
+    )
+
+
+def _drift_note(name: str, values: Sequence[float]) -> str | None:
+    """What is said of a series that ends elsewhere than it began, by the noise within its stretches."""
+    series = np.asarray(values, float)
+    stretches = series[: len(series) // STRETCH * STRETCH].reshape(-1, STRETCH)
+    if len(stretches) < 3:
+        return None
+    noise = float(np.median([_deviation(each) for each in stretches]))
+    begun, ended = float(np.median(stretches[0])), float(np.median(series[-STRETCH:]))
+    if noise == 0 or abs(ended - begun) < DRIFTED * noise:
+        return None
+    return (
+        f"'{name}' went from {begun:.4g} in its first {STRETCH} values to {ended:.4g} in its last, "
+        f"{abs(ended - begun) / noise:.1f} deviations, and no alarm says that its level moved: such a slow drift is "
+        "for --detector adwin"
+    )
+
+
+def _deviation(values: Floats) -> float:
+    return TO_DEVIATION * float(np.median(np.abs(values - np.median(values))))
