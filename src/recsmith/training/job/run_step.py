@@ -23,13 +23,14 @@ from recsmith.prediction.speeds import Shapes, bf16_layers_s
 from recsmith.problems.dense_bytes import DenseBytes
 from recsmith.problems.rank_bytes import bytes_on_disk, predicted_bytes
 from recsmith.sharding.memory import STATE_BYTES
+from recsmith.training.collectives import collectives_of
 from recsmith.training.job.layer_shapes import PAIRS
 from recsmith.training.models import sequence_settings
 from recsmith.training.models.work import layer_work
 from recsmith.training.run import Run, RunComms
 from recsmith.training.seams.system import batches_of_a_step, first_of, systems
 from recsmith.units import format_size
-from recsmith.workloads import Feature
+from recsmith.workloads import Feature, Workload
 from recsmith.workloads.optimizers import OPTIMIZERS
 
 COPIED_UPDATES = 2  # times its weights that the update of a copied table has beside them
@@ -76,8 +77,7 @@ def planned_as_run(run: Run, plan: Plan, repeats: Repeats | None = None) -> Plan
         for table in plan.workload.tables
     )
     workload = replace(plan.workload, batch_size=batch, optimizer=optimizer, tables=tables)
-    if isinstance(run.comms, RunComms) and run.comms != RunComms() and workload.comm_dtypes == (None, None):
-        workload = replace(workload, comm_dtype=run.comms.forward, backward_comm_dtype=run.comms.backward)
+    workload = _with_messages(workload, run)
     made = plan if workload == plan.workload else replace(plan, workload=workload, digest="")
     try:
         return simulate(made, bound=False)
@@ -86,6 +86,20 @@ def planned_as_run(run: Run, plan: Plan, repeats: Repeats | None = None) -> Plan
         tables = tuple(replace(table, optimizer=planned[table.name]) for table in workload.tables)
         known = replace(workload, optimizer=plan.workload.optimizer, tables=tables)
         return simulate(replace(made, workload=known), bound=False)
+
+
+def _with_messages(workload: Workload, run: Run) -> Workload:
+    """With the bytes of the run's messages, where its plan was made without saying any."""
+    if workload.bytes_per_value != (None, None):
+        return workload
+    if isinstance(run.comms, RunComms):
+        kinds = (None, None) if run.comms == RunComms() else (run.comms.forward, run.comms.backward)
+        return replace(workload, comm_dtype=kinds[0], backward_comm_dtype=kinds[1])
+    sent = collectives_of(run.comms).bytes_per_value()
+    if sent == (None, None):
+        return workload
+    forward, backward = (NUMBER_BYTES if each is None else each for each in sent)
+    return replace(workload, comm_bytes=(float(forward), float(backward)))
 
 
 def _distinct(feature: Feature, batch: int, repeats: Repeats) -> Feature:

@@ -4,13 +4,14 @@ Data is opened and a batch of it read; nothing is written.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from recsmith._components import parsed
 from recsmith.adapters.installed import require_torchrec
 from recsmith.costs.fetches import disk_fetches
 from recsmith.files import Raw, Source, encode
+from recsmith.planning.simulate import simulate
 from recsmith.plans import Plan, plan_to_raw
 from recsmith.prediction.job_step import NUMBER_BYTES, JobStep, numbers_of
 from recsmith.prediction.speeds import bf16_line
@@ -117,7 +118,7 @@ def described_run(made: Run) -> DryRun:
     from recsmith.training.job.going_on import newest_of
     from recsmith.training.job.logits_asked import check_logits
     from recsmith.training.job.models import unsharded
-    from recsmith.training.job.preparing import prepare
+    from recsmith.training.job.preparing import predicted_step, prepare
     from recsmith.training.job.publishing import published_note
     from recsmith.training.optimizers.building import state_bytes
     from recsmith.training.sources import total_steps
@@ -131,12 +132,9 @@ def described_run(made: Run) -> DryRun:
     memory = memory_of(found.run, found.priced, found.shapes, state, found.lengths)
     check_memory(memory, here, device_type())
     size = None if made.checkpoint is None else checkpoint_bytes(found.priced, found.shapes, state)
-    step = found.step
-    for system in systems():
-        step = step and system.change_told_step(made, found.priced, ranks, step)
     facts = RunFacts(found.priced, found.step, memory, numbers_of(found.shapes), ranks)
     return DryRun(
-        run=found.run, plan=found.priced, memory=memory, step=step,
+        run=found.run, plan=found.priced, memory=memory, step=predicted_step(found),
         systems=told_of(found.run, facts, found.told), checkpoint_bytes=size, about=found.about,
         notes=[*stand_in_note(made), *published_note(made),
                *found.notes(found.saved and found.saved.progress["position"]),
@@ -198,8 +196,12 @@ def _comms(run: Run, plan: Plan) -> str:
     columns = sum(table.embedding_dim * len(table.features) for table in crossing)
     numbers = batch * columns * (ranks - 1) / ranks
     forward, backward = (NUMBER_BYTES if each is None else each for each in comms.bytes_per_value())
+    whole = replace(plan.workload, comm_dtype=None, backward_comm_dtype=None, comm_bytes=None)
+    as_they_are = simulate(replace(plan, workload=whole, digest=""), bound=False)
+    most = "" if isinstance(comms, RunComms) else "at most "  # places of columns may be shorter
     return (
-        f"comms: of pooled embeddings a rank sends {format_size(round(numbers * forward))} forward and "
+        f"comms: of pooled embeddings a rank sends {most}{format_size(round(numbers * forward))} forward and "
         f"{format_size(round(numbers * backward))} backward in a step, instead of "
-        f"{format_size(round(numbers * NUMBER_BYTES))} each; their time is part of the plan's"
+        f"{format_size(round(numbers * NUMBER_BYTES))} each; tables take {format_time(plan.cost.step_s)} of a step "
+        f"so, and {format_time(as_they_are.cost.step_s)} where all cross as they are, by the plan's cost model"
     )

@@ -37,7 +37,9 @@ from recsmith.training import (
 from recsmith.training.collectives import collectives_of
 from recsmith.training.job.card import read_card
 from recsmith.training.job.models import unsharded
+from recsmith.training.job.preparing import predicted_step, prepare
 from recsmith.training.job.sharded import dense_shapes
+from recsmith.training.launch.dry_run import described
 from recsmith.training.results.serving import load_model
 from recsmith.training.sources import open_data
 from recsmith.training.systems.thresholds.deciding import ALONE, decided
@@ -184,7 +186,7 @@ def test_a_warm_up_goes_down_where_the_loss_levels_off_and_thresholds_follow(mon
     assert shares[-1] == 0.05
     assert made.of["w"].sent / made.of["w"].steps == pytest.approx(1, rel=0.1), "of the last share alone"
     assert Thresholded(dense=0.05, warm_up="loss").warm_steps == 4 * WINDOW
-    assert Thresholded(dense=1.0, warm_up="loss").warm_steps == Thresholded().warm_steps == 0
+    assert Thresholded().warm_steps == 0
 
 
 def test_ranks_of_another_number_share_what_was_left():
@@ -200,7 +202,8 @@ def test_ranks_of_another_number_share_what_was_left():
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"dense": 0.0}, "comms.dense is 0.0; it is a share"),
+        ({"dense": 0.0}, "^comms.dense is 0.0; it is a share, above 0 and below 1$"),
+        ({"dense": 1.0}, "comms.dense is 1, at which all gradients cross as in any job; give null"),
         ({"pooled": 1.5}, "comms.pooled is 1.5; it is a share"),
         ({"dense": None}, "neither dense nor pooled"),
         ({"renew": 0}, "comms.renew is 0"),
@@ -235,6 +238,8 @@ def test_auto_sends_less_where_links_are_slow_and_says_why(rate: float, pays: bo
     assert [line.partition(",")[0] for line in quality] == ["quality: where 0.5% of gradients crossed"] * pays
     assert why.startswith("gradients of 1,000,000 dense numbers: ")
     assert why.endswith("so comms.dense, which is auto, sends all of them") != pays
+    assert ("auto, sends 0.50%, and each step gets " in why and why.endswith(" shorter")) == pays
+    assert ", of which 1 ms are calls, however few the numbers" in why
     kept, _ = decided({**wanted, "pooled": 0.5}, slow, 1_000_000)
     found: Any = collectives_of(kept)
     assert (found.dense, found.pooled) == (AUTO_SHARE if pays else None, 0.5)
@@ -246,12 +251,20 @@ def test_auto_sends_less_where_links_are_slow_and_says_why(rate: float, pays: bo
 def test_what_a_share_costs_is_told_before():
     plan = two_tables()
     _, lines = decided({"name": "thresholded", "dense": 0.02, "pooled": 0.5}, plan, 1_000_000)
-    assert [line.partition(":")[0] for line in lines[1:]] == ["quality", "quality"]
-    assert "steps 1 to 50 were 1.1 points" in lines[1]
+    assert [line.partition(":")[0] for line in lines[1:]] == ["quality", "pooled embeddings", "quality"]
+    assert "quality: where 2.0% of gradients crossed, steps 1 to 50 were 1.1 points" in lines[1]
+    for share, said in ((0.1, "2.0%"), (0.009, "0.5%")):
+        line = decided({"name": "thresholded", "dense": share}, plan, 1_000_000)[1][1]
+        assert line.startswith(f"quality: where {said} of gradients crossed, the nearest share that was measured, ")
+    mosts: dict[Any, float] = {"fp32": 0.66, "bf16": 0.49}
+    for values, most in mosts.items():
+        line = decided({"name": "thresholded", "dense": 0.9, "values": values}, plan, 1_000_000)[1][1]
+        assert f"choosing saves no bytes; give {most} or less, or null" in line
+        assert Thresholded(dense=most, values=values).saves_places
+        assert not Thresholded(dense=most + 0.01, values=values).saves_places
     warm = {"name": "thresholded", "warm_up": "loss"}
     assert "this run has 160 steps, so the warm-up fills it" in decided(warm, plan, 1_000_000, 160)[1][1]
     assert "fills it" not in decided(warm, plan, 1_000_000, 1_000)[1][1]
-    assert len(decided({"name": "thresholded", "dense": 1.0}, plan, 1_000_000)[1]) == 1
     alone = replace(plan, cluster=recsmith.load_cluster("cpu:1"))
     assert decided({**warm, "dense": "auto"}, alone, 1_000_000) == ({**warm, "dense": "auto"}, [ALONE])
 
@@ -280,7 +293,7 @@ def mixed_plan(folder: Path) -> str:
                        features=(recsmith.Feature(name=name, pooling_factor=1.0),))
         for name in "abc"
     ))  # fmt: skip
-    space = recsmith.Space(types=("table_wise",), kernels=("fused",))
+    space = recsmith.Space(types=("table_wise", "column_wise"), kernels=("fused",))
     made = recsmith.plan(workload, "cpu:2", planner="size_greedy", space=space).plan
     placed = tuple(
         replace(old, ranks=(1,))
@@ -333,9 +346,38 @@ def test_a_job_says_how_much_of_all_was_sent(trained: tuple[Run, dict[str, Any]]
     told = [json.loads(line) for line in Path(run.output, "log.jsonl").read_text().splitlines()]
     said = result["brought"]["comms"]
     assert said.startswith(f"comms: thresholded: {share:.2%} of dense gradients sent (")
-    assert said.endswith("; 5.00% of dense gradients was wanted")
+    assert "; 5.00% of dense gradients was wanted; at that share steps were told to get " in said
+    assert said.endswith(" longer on the plan's links")
     lines = [each["dense_sent_share"] for each in told if each["event"] == "train"]
     assert sum(lines) / len(lines) == pytest.approx(share)
+
+
+def test_what_is_told_before_is_what_the_job_logs(trained: tuple[Run, dict[str, Any]]):
+    run, result = trained
+    told = described(run)
+    start = json.loads(Path(run.output, "log.jsonl").read_text().splitlines()[0])
+    assert told.step is not None
+    assert start["predicted_step_s"] == told.step.step_s
+    line = next(each.said for each in told.systems if each.said.startswith("pooled embeddings: 12 of 24 columns cross"))
+    assert f": {result['pooled_sent_bytes'] / result['pooled_all_bytes']:.1%} of all bytes" in line
+
+
+def test_a_job_predicts_the_step_that_its_dry_run_tells_where_auto_decides(tmp_path: Path):
+    plan = recsmith.load_plan(mixed_plan(tmp_path))
+    links = replace(plan.cluster.links, intra_host_bandwidth=1e5)
+    recsmith.save_plan(replace(plan, cluster=replace(plan.cluster, links=links), digest=""), tmp_path / "slow.json")
+    steps = list[float]()
+    for comms in (
+        {"name": "thresholded", "dense": "auto", "pooled": 0.25},
+        {"name": "thresholded", "dense": "auto"},
+        {},
+    ):
+        run = a_run(tmp_path / "out", comms or RunComms(), plan=str(tmp_path / "slow.json"))
+        told, predicted = described(run).step, predicted_step(prepare(run, 2))
+        assert told == predicted
+        assert told is not None
+        steps.append(told.step_s)
+    assert steps[0] < steps[1] < steps[2], "fewer columns and fewer gradients make steps shorter"
 
 
 def test_a_resumed_job_ends_with_the_same_bits(trained: tuple[Run, dict[str, Any]], tmp_path: Path):

@@ -87,7 +87,7 @@ class Thresholds(System):
     def brought(self, job: Any) -> Mapping[str, str]:
         """What crossed of all in the whole run, beside the share that was wanted."""
         crossing = job.attached.get(self.kept)
-        said = "" if crossing is None else crossing.brought()
+        said = "" if crossing is None else crossing.brought(job.plan.cluster)
         return {self.key: f"comms: thresholded: {said}"} if said else {}
 
     def scored_run(self, run: Any, card: Any, folder: Any) -> Any:

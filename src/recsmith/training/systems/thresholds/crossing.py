@@ -6,8 +6,10 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from recsmith.clusters import Cluster
 from recsmith.files import Raw, decode, encode
 from recsmith.training.job.sharded import ShardedJob, rank_device
+from recsmith.training.systems.thresholds.deciding import changed_by
 from recsmith.training.systems.thresholds.dense import DenseThresholds
 from recsmith.training.systems.thresholds.pooled import exchanges_of
 from recsmith.training.systems.thresholds.sent import Crossed, Sent
@@ -47,13 +49,16 @@ class Crossing:
         since, self.shown = over_ranks(now - self.shown), now
         return since.to_raw(), str(since)
 
-    def brought(self) -> str:
-        """Of the whole run, for people; '' where nothing crossed."""
-        said, hook = str(self.all_ranks()), None if self.job is None else self.job.hook
+    def brought(self, cluster: Cluster) -> str:
+        """Of the whole run, for people, beside what was told on the plan's links; '' where nothing crossed."""
+        all_, hook = self.all_ranks(), None if self.job is None else self.job.hook
+        said = str(all_)
         if not said or not isinstance(hook, DenseThresholds):
             return said
         warm = "" if hook.warm_up is None else " after a warm-up, which is counted"
-        return f"{said}; {hook.settings.dense:.2%} of dense gradients was wanted{warm}"
+        told = changed_by(hook.settings.gain_s(cluster, all_.dense.of_numbers // all_.dense.steps))
+        wanted = f"{hook.settings.dense:.2%} of dense gradients was wanted{warm}"
+        return f"{said}; {wanted}; at that share steps were told to get {told} on the plan's links"
 
     def all_ranks(self) -> Crossed:
         """Of all ranks, since the run began."""

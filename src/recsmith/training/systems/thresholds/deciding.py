@@ -1,5 +1,7 @@
 """Whether a share of the gradients crosses ranks, where a run leaves that open, and what is told of a share before."""
 
+import math
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -7,8 +9,10 @@ from recsmith.errors import UsageError
 from recsmith.files import encode
 from recsmith.plans import Plan
 from recsmith.training.collectives import collectives_of
-from recsmith.training.systems.thresholds.settings import AUTO_SHARE, Thresholded
+from recsmith.training.systems.thresholds.sent import column_bytes, kept_of
+from recsmith.training.systems.thresholds.settings import AUTO_SHARE, CPU_S_PER_STEP, GAP_BYTES, Thresholded
 from recsmith.units import format_time
+from recsmith.workloads.data_types import ELEMENT_BYTES
 
 ALONE = (
     "comms: thresholded has no effect here, since one rank trains and nothing crosses: it trains as without; give the "
@@ -33,7 +37,7 @@ def decided(comms: object, plan: Plan, numbers: int, steps: int | None = None) -
         return comms, []
     if plan.cluster.world_size == 1:
         return comms, [ALONE]
-    pooled = [] if made.pooled is None else [POOLED_COST]
+    pooled = [] if made.pooled is None else [*_columns(made, plan), POOLED_COST]
     if made.dense is None:
         return comms, pooled
     if made.dense != "auto" and made.dense * numbers < 1:
@@ -43,30 +47,70 @@ def decided(comms: object, plan: Plan, numbers: int, steps: int | None = None) -
         )
     settled = replace(made, dense=AUTO_SHARE) if made.dense == "auto" else made
     before, after, work = settled.step_seconds(plan.cluster, numbers)
+    share = f"{settled.dense:.2%}"
+    calls = f", of which {format_time(CPU_S_PER_STEP)} are calls, however few the numbers"
     told = (
-        f"gradients of {numbers:,} dense numbers: {format_time(before)} of a step on the plan's links, "
-        f"{format_time(after + work)} where {settled.dense:.2%} of them cross, choosing them included"
+        f"gradients of {numbers:,} dense numbers: {format_time(before)} of a step on the plan's links; where {share} "
+        f"of them cross {format_time(after + work)}: {format_time(after)} on the links and {format_time(work)} to "
+        f"choose and sum them{calls if plan.cluster.device.kind == 'cpu' else ''}"
     )
-    if made.dense == "auto" and after + work >= before:
+    gain = settled.gain_s(plan.cluster, numbers)
+    if made.dense == "auto" and gain <= 0:
         why = f"{told}; so comms.dense, which is auto, sends all of them"
         return (made.columns if made.pooled is None else _named(replace(made, dense=None))), [why, *pooled]
-    if after + work >= before:
-        told += f"; so each step gets longer by {format_time(after + work - before)}, and dense: auto would send all"
+    auto = f"comms.dense, which is auto, sends {share}, and " if made.dense == "auto" else ""
+    told += f"; so {auto}each step gets {changed_by(gain)}"
+    if gain <= 0:
+        told += ", and dense: auto would send all"
     return _named(settled), [told, *_early(settled, steps), *pooled]
+
+
+def _columns(made: Thresholded, plan: Plan) -> list[str]:
+    """How many columns a share comes to on the ranks of a plan, and what they are of the bytes."""
+    tables, placed = {each.name: each for each in plan.workload.tables}, {each.table: each for each in plan.placements}
+    widths = Counter[tuple[str, int]]()
+    for shard in plan.shards():
+        table, kind = tables[shard.table], placed[shard.table].sharding_type
+        if table.pooled and kind != "data_parallel":  # of which every rank has a copy
+            widths[kind, shard.rank] += (shard.columns[1] - shard.columns[0]) * len(table.features)
+    if not widths:
+        return []
+    kept = [(kept_of(width, made.pooled or 1.0), width) for width in widths.values()]
+    columns, of = (sum(each) for each in zip(*kept, strict=True))
+    ways = 2 if made.gradients == "largest" else 1  # in which places are sent
+    sent = sum(each * (2 * made.value_bytes + ways * column_bytes(width)) for each, width in kept)
+    return [
+        f"pooled embeddings: {columns:,} of {of:,} columns cross, since {made.pooled:g} of a rank's are rounded up to "
+        f"whole ones: {sent / (2 * ELEMENT_BYTES['fp32'] * of):.1%} of all bytes, places included; the time to choose "
+        "them is in no price"
+    ]
+
+
+def changed_by(gain_s: float) -> str:
+    """How much shorter a step gets, or longer."""
+    return f"{format_time(abs(gain_s))} {'shorter' if gain_s > 0 else 'longer'}"
 
 
 def _early(settled: Thresholded, steps: int | None) -> list[str]:
     """What a share of the gradients costs in the first steps, or what a warm-up has cross there."""
     share = settled.dense
-    if share in (None, "auto") or share >= 1:
+    if share in (None, "auto"):
         return []
-    near = max((each for each in BEHIND if each <= share), default=min(BEHIND))
+    if not settled.saves_places:
+        return [
+            f"comms.dense is {share:g}: so many values with their places are longer than all values, so messages hold "
+            f"all, and choosing saves no bytes; give {_most(settled):.2f} or less, or null, which sends all gradients "
+            "as any job does"
+        ]
+    near = min(BEHIND, key=lambda each: abs(math.log(each / share)))
     first, next_ = BEHIND[near]
+    nearest = "" if share == near else ", the nearest share that was measured"
     measured = "five seeds on MovieLens; docs/thresholding.md"
     if settled.warm_up is None:
         return [
-            f"quality: where {near:.1%} of gradients crossed, steps 1 to 50 were {first} points of AUC behind, steps "
-            f"51 to 150 {next_}, and four epochs ended level ({measured}); comms.warm_up: loss brings these points back"
+            f"quality: where {near:.1%} of gradients crossed{nearest}, steps 1 to 50 were {first} points of AUC "
+            f"behind, steps 51 to 150 {next_}, and four epochs ended level ({measured}); comms.warm_up: loss brings "
+            "these points back"
         ]
     told = (
         f"quality: all gradients cross in a warm-up of {settled.warm_steps:,} steps or more, and fewer as the loss "
@@ -75,6 +119,11 @@ def _early(settled: Thresholded, steps: int | None) -> list[str]:
     if steps is not None and steps <= settled.warm_steps:
         told += f"; this run has {steps:,} steps, so the warm-up fills it and saves little or nothing"
     return [told]
+
+
+def _most(settled: Thresholded) -> float:
+    """The largest share, in hundredths, that is shorter than all numbers."""
+    return math.ceil(100 * settled.value_bytes / (settled.value_bytes + GAP_BYTES) - 1) / 100
 
 
 def _named(comms: Thresholded) -> dict[str, Any]:

@@ -6,7 +6,6 @@ it would have learned: with all of them, its probabilities are several times too
 B samples; D columns of a group
 """
 
-import math
 from typing import Any
 
 import torch
@@ -15,6 +14,7 @@ from torchrec import EmbeddingBagCollection, KeyedTensor
 from torchrec.distributed.embeddingbag import ShardedEmbeddingBagCollection
 
 from recsmith.training.systems.thresholds.pooled import TYPES, LargestColumns, among_zeros, largest
+from recsmith.training.systems.thresholds.sent import kept_of
 from recsmith.training.systems.thresholds.settings import KeptColumns
 
 
@@ -71,5 +71,5 @@ def _hook(kept: KeptColumns) -> Any:
 
 def _thin(rows: Tensor, kept: KeptColumns) -> Tensor:
     """rows: (B, D)."""
-    columns = largest(rows, math.ceil(kept.share * rows.shape[1]))
+    columns = largest(rows, kept_of(rows.shape[1], kept.share))
     return among_zeros(columns, rows.gather(1, columns).to(TYPES[kept.values]), rows.shape[1], rows.dtype)

@@ -3,7 +3,6 @@
 B samples of all ranks, b of one; D columns of a rank's tables, k of them sent
 """
 
-import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -16,9 +15,10 @@ from torchrec.distributed.embeddingbag import ShardedEmbeddingBagCollection
 from torchrec.distributed.sharding.tw_sharding import TwPooledEmbeddingDist
 from torchrec.distributed.types import NoWait
 
-from recsmith.training.systems.thresholds.sent import Sent
+from recsmith.training.systems.thresholds.sent import Sent, column_bytes, kept_of
 
 TYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+COLUMN_TYPES = {1: torch.uint8, 2: torch.int16, 4: torch.int32}
 
 
 def replace_pooled(model: nn.Module, settings: Any) -> int:
@@ -70,7 +70,7 @@ class LargestColumns(nn.Module):
 
     def _count(self, sizes: list[int]) -> None:
         """Count a step. sizes: b of every rank."""
-        mine, kept = dist.get_rank(self.group), [_kept(width, self.settings.pooled) for width in self.widths]
+        mine, kept = dist.get_rank(self.group), [kept_of(width, self.settings.pooled) for width in self.widths]
         there, here = sum(sizes) - sizes[mine], sizes[mine]  # samples forward, and backward from each other rank
 
         def crossing(columns: list[int]) -> int:
@@ -92,7 +92,7 @@ class _Exchange(torch.autograd.Function):
     def forward(ctx: Any, local: Tensor, sizes: list[int], widths: list[int], group: Any, settings: Any) -> Tensor:
         """Send the largest columns of each sample, and put those that come in among zeros."""
         mine = dist.get_rank(group)
-        kept = [_kept(width, settings.pooled) for width in widths]
+        kept = [kept_of(width, settings.pooled) for width in widths]
         columns = largest(local, kept[mine])
         message = _message(local, columns, widths[mine], settings)
         lengths = [_length(width, k, settings) for width, k in zip(widths, kept, strict=True)]
@@ -126,17 +126,9 @@ class _Exchange(torch.autograd.Function):
         return made.div_(dist.get_world_size(ctx.group)) if get_gradient_division() else made, None, None, None, None
 
 
-def _kept(width: int, share: float) -> int:
-    return math.ceil(share * width)
-
-
-def _column_type(width: int) -> torch.dtype:
-    return torch.uint8 if width <= 256 else torch.int32 if width > 32_768 else torch.int16
-
-
 def _length(width: int, kept: int, settings: Any, placed: bool = True) -> int:
     """Bytes of a sample's message. placed: with the numbers of its columns."""
-    return kept * (settings.value_bytes + (_column_type(width).itemsize if placed else 0))
+    return kept * (settings.value_bytes + (column_bytes(width) if placed else 0))
 
 
 def largest(rows: Tensor, kept: int) -> Tensor:
@@ -147,7 +139,11 @@ def largest(rows: Tensor, kept: int) -> Tensor:
 def _message(rows: Tensor, columns: Tensor, width: int, settings: Any, placed: bool = True) -> Tensor:
     """(samples, bytes) of numbers at columns, and of those columns."""
     numbers = rows.gather(1, columns).to(TYPES[settings.values]).view(torch.uint8)
-    return torch.cat([numbers, columns.to(_column_type(width)).view(torch.uint8)], dim=1) if placed else numbers
+    return (
+        torch.cat([numbers, columns.to(COLUMN_TYPES[column_bytes(width)]).view(torch.uint8)], dim=1)
+        if placed
+        else numbers
+    )
 
 
 def _read(
@@ -157,7 +153,9 @@ def _read(
     rows, size = message.view(samples, _length(width, kept, settings, placed)), kept * settings.value_bytes
     # flat, because PyTorch does not see rows of no bytes, of a rank that has no such tables, as another type
     numbers = rows[:, :size].flatten().view(TYPES[settings.values]).view(samples, kept)
-    columns = rows[:, size:].flatten().view(_column_type(width)).view(samples, kept) if placed else rows[:, :0]
+    columns = (
+        rows[:, size:].flatten().view(COLUMN_TYPES[column_bytes(width)]).view(samples, kept) if placed else rows[:, :0]
+    )
     return columns.to(torch.int64), numbers
 
 

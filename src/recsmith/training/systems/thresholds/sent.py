@@ -1,11 +1,22 @@
 """What ranks have sent beside all that there is, as figures and in words; without torch."""
 
+import math
 from dataclasses import fields
 
 from recsmith._types import noun
 from recsmith.errors import check_rules, too_small
 from recsmith.files import Raw
 from recsmith.units import format_size
+
+
+def kept_of(width: int, share: float) -> int:
+    """Columns that cross of so many of a rank: whole ones, rounded up."""
+    return math.ceil(share * width)
+
+
+def column_bytes(width: int) -> int:
+    """Bytes that say which of so many columns a number is of."""
+    return 1 if width <= 256 else 4 if width > 32_768 else 2
 
 
 @noun

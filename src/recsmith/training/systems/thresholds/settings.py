@@ -74,7 +74,8 @@ class Thresholded:
         check_rules(
             _share("dense", self.dense),
             _share("pooled", self.pooled),
-            None if self.dense or self.pooled else "comms has neither dense nor pooled, and so would change nothing",
+            "comms has neither dense nor pooled, and so would change nothing"
+            if self.dense is None and self.pooled is None else None,
             None if self.renew > 0 else f"comms.renew is {self.renew}; it counts steps and must be above 0",
             None if self.warm_up is None or self.dense is not None else (
                 "comms.warm_up is of gradients of dense layers, and comms.dense is null, so that all of them cross; "
@@ -95,7 +96,7 @@ class Thresholded:
         if self.warm_up is None:
             return 0
         share = AUTO_SHARE if self.dense in (None, "auto") else self.dense
-        return WINDOW * (1 + math.ceil(math.log(1 / share, RUNG) - 1e-9)) if share < 1 else 0
+        return WINDOW * (1 + math.ceil(math.log(1 / share, RUNG) - 1e-9))
 
     @property
     def value_bytes(self) -> int:
@@ -134,6 +135,11 @@ class Thresholded:
                 )
         return None
 
+    @property
+    def saves_places(self) -> bool:
+        """Whether values with their places are shorter than all values; all cross without places if not (dense.py)."""
+        return isinstance(self.dense, float) and self.dense * (self.value_bytes + GAP_BYTES) < self.value_bytes
+
     def step_seconds(self, cluster: Cluster, numbers: int) -> tuple[float, float, float]:
         """Seconds of a step for dense gradients: all on the links of a cluster, the share on them, and choosing it.
 
@@ -144,6 +150,11 @@ class Thresholded:
         if cluster.device.kind == "cpu":
             return ring, sent, CPU_S_PER_STEP + numbers * CPU_S_PER_NUMBER
         return ring, sent, numbers * GPU_PASSES * ELEMENT_BYTES["fp32"] / cluster.device.hbm_bandwidth
+
+    def gain_s(self, cluster: Cluster, numbers: int) -> float:
+        """Seconds by which a step gets shorter where the share of so many dense gradients crosses; below 0: longer."""
+        before, after, work = self.step_seconds(cluster, numbers)
+        return before - after - work
 
     def dense_bytes(self, ranks: int, numbers: int) -> float:
         """Bytes that a rank sends of so many dense gradients in a step, where a share of them cross."""
@@ -176,6 +187,8 @@ class Thresholded:
 
 
 def _share(name: str, value: float | str | None) -> str | None:
+    if name == "dense" and value == 1:
+        return "comms.dense is 1, at which all gradients cross as in any job; give null, or a share below 1"
     if value is None or (name == "dense" and value == "auto") or (not isinstance(value, str) and 0 < value <= 1):
         return None
-    return f"comms.{name} is {value}; it is a share, above 0 and at most 1"
+    return f"comms.{name} is {value}; it is a share, above 0 and {'below' if name == 'dense' else 'at most'} 1"
