@@ -13,6 +13,8 @@ CHANCE = np.random.default_rng(0)
 PLACE = np.arange(2000)
 NOISE = CHANCE.normal(size=2000)
 SEASON = 30 * np.sin(2 * np.pi * PLACE / 288) + NOISE
+DAY = 80 * np.maximum(0, np.sin(2 * np.pi * (PLACE % 24 - 6) / 24))
+WEEK = DAY * np.where(PLACE // 24 % 7 < 5, 1, 0.4) + 6 * NOISE
 RARE = (CHANCE.random(2000) < 0.01).astype(float)
 
 
@@ -27,6 +29,7 @@ def told(values: np.ndarray, alarms: int = 0, name: str = "x") -> str:
         (SEASON, 0, "x", "repeats every 288 values: .* --detector seasonal --set period=288 judges"),
         (SEASON - 30.0 * ((PLACE >= 1540) & (PLACE < 1600)) + 60.0 * (PLACE == 900), 2, "x", "period=288"),
         (PLACE[:500] % 7 + NOISE[:500] / 5, 0, "x", "--set period=7 --set learn=14"),  # as few values as are learned
+        (WEEK, 0, "x", "repeats every 168 values"),  # hours, of which 24 come again but at weekends
         (NOISE + np.clip((PLACE - 500) / 900, 0, 1) * 4.5, 0, "x", "4.. deviations, .* --detector adwin"),
         (RARE, 7, "errors", "'errors' is 0 in 99.*of its values"),
         (PLACE % 613, 4, "movieId", "'movieId' holds ids, by its name"),

@@ -20,6 +20,7 @@ IDS = re.compile(r"(?i:(^|[_\W])ids?)$|[a-z]I[dD]s?$")  # of names of columns th
 MOST = 20_000  # values, the newest, that a period is looked for in
 CYCLES = 4  # periods that are seen at least
 REACH = 5  # values beside the peak of the correlation among which the period is the one that explains most
+TIMES, LESS = range(2, 8), 0.8  # multiples of a period that are tried, and of the deviation, at most, that one leaves
 LIKE, NEAR = 0.5, 0.9  # correlation a period later, at least; and of the largest one, where the first peak is
 CLIP = 3.0  # robust deviations from the median, so that no single value makes a season or hides one
 EXPLAINED = 0.5  # of the deviation, at most, that is left where an earlier season is taken from later values
@@ -78,8 +79,8 @@ def season_note(name: str, values: Sequence[float]) -> str | None:
         return None
     first = start + int(np.argmax(likeness[start:] >= NEAR * most))
     period = first + int(np.argmax(likeness[first : first + first // 5 + 1]))
-    around = range(max(period - REACH, 1), min(period + REACH, len(series) // CYCLES) + 1)
-    (left, period), whole = min((_left(series, each), each) for each in around), _deviation(series[len(series) // 2 :])
+    period = _best_period(series, period)
+    left, whole = _deviation(_left(series, period)), _deviation(series[len(series) // 2 :])
     if left > EXPLAINED * whole:
         return None
     learn = f" --set learn={PERIODS * period}" if len(values) <= LEARN else ""
@@ -89,12 +90,26 @@ def season_note(name: str, values: Sequence[float]) -> str | None:
     )
 
 
-def _left(series: Floats, period: int) -> float:
-    """The deviation of the second half less the season of the first."""
+def _best_period(series: Floats, about: int) -> int:
+    """The period near a peak that leaves least; a multiple of it, as weeks are of days, that leaves far less."""
+    most = len(series) // CYCLES
+
+    def left(period: int) -> float:
+        return float(np.mean(np.abs(_left(series, period))))
+
+    best = min(range(max(about - REACH, 1), min(about + REACH, most) + 1), key=left)
+    longer = [best * times for times in TIMES if best * times <= most]
+    multiple = min(longer, key=left, default=best)
+    return multiple if left(multiple) < LESS * left(best) else best
+
+
+def _left(series: Floats, period: int) -> Floats:
+    """The second half less the season of the first, around its median."""
     half = len(series) // 2
     cycles = series[half - half // period * period : half].reshape(-1, period)
     later = series[half:]
-    return _deviation(later - np.resize(np.median(cycles, axis=0), len(later)))
+    left = later - np.resize(np.median(cycles, axis=0), len(later))
+    return left - np.median(left)
 
 
 def _rare_note(name: str, values: Sequence[float]) -> str | None:
