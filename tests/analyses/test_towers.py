@@ -128,7 +128,7 @@ def test_the_plan_file_carries_towers(planned: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        ({"request": TowerRequest(3)}, "3 towers are asked for, and the cluster has 2 hosts"),
+        ({"request": TowerRequest(3)}, "--towers asks for 3 towers, and the cluster has 2 hosts"),
         ({"request": TowerRequest(2, "diverse")}, "diverse towers follow from trained tables; give --trained"),
         ({"workload": workload(table("a", 100, 16))}, "1 tables for 2 towers"),
         (

@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from glob import escape
 from pathlib import Path
 from typing import Any
+from warnings import catch_warnings
 
 import numpy as np
 
@@ -12,11 +14,12 @@ from recsmith.analyses.placed_costs import PlacedCosts
 from recsmith.analyses.tower_groups import Strategy, groups_of, interactions_of
 from recsmith.clusters import Cluster, load_cluster
 from recsmith.costs import cost_model as find_cost_model
-from recsmith.errors import UsageError
+from recsmith.errors import Infeasible, NoPlanFound, UsageError
 from recsmith.planning import Result, plan
 from recsmith.plans import Plan
-from recsmith.plans.towers import ON_A_HOST
-from recsmith.problems import Constraints, TableRule, load_constraints
+from recsmith.plans.towers import ON_A_HOST, placed_towers
+from recsmith.problems import Constraints, Space, TableRule, load_constraints
+from recsmith.problems.constraint_files import constraints_from_raw
 from recsmith.problems.footprint import footprint_of, problem_of
 from recsmith.units import counted
 from recsmith.workloads import Workload, load_workload
@@ -61,6 +64,30 @@ def tower_rules(towers: Sequence[Sequence[str]]) -> tuple[TableRule, ...]:
     )
 
 
+def plan_without_towers(made: Plan, rules: tuple[TableRule, ...] = ()) -> Plan:
+    """The plan of the same tables and cluster that `recsmith plan` makes where no table need stay on its tower's host.
+
+    Plain tables are planned so; a plan of towers binds them. rules: that it keeps beside those of the plan. The plan
+    itself where the search finds no better one.
+    """
+    space, given = constraints_from_raw(made.constraints, "the plan")
+    of_towers = tower_rules(placed_towers(made.placements, made.cluster))
+    kept = replace(given, rules=(*(each for each in given.rules if each not in of_towers), *rules))
+    found = _planned(made.workload, made.cluster, made.cost_model, space, kept)
+    return made if found is None or found.cost.step_s >= made.cost.step_s else found
+
+
+@lru_cache(maxsize=8)
+def _planned(
+    workload: Workload, cluster: Cluster, cost_model: str, space: Space, constraints: Constraints
+) -> Plan | None:
+    try:
+        with catch_warnings(action="ignore"):  # who made the plan has heard how far its cost model reaches
+            return plan(workload, cluster, cost_model=cost_model, space=space, constraints=constraints).plan
+    except (Infeasible, NoPlanFound):
+        return None
+
+
 def table_seconds(made: Plan) -> dict[str, float]:
     """What each table costs all ranks of a plan together, under the plan's cost model."""
     problem = problem_of(made)
@@ -79,8 +106,9 @@ def _check(request: TowerRequest, workload: Workload, cluster: Cluster) -> None:
     """Refuse what towers cannot have."""
     if request.count != cluster.hosts:
         raise UsageError(
-            f"{request.count} towers are asked for, and the cluster has {counted(cluster.hosts, 'host')}; each has one "
-            f"tower: --towers {cluster.hosts}, or a cluster of as many hosts"
+            f"--towers asks for {counted(request.count, 'tower')}, and the cluster has "
+            f"{counted(cluster.hosts, 'host')}; each has one tower: --towers {cluster.hosts}, or a cluster of as many "
+            "hosts"
         )
     sequence = next((table.name for table in workload.tables if not table.pooled), None)
     if sequence is not None:

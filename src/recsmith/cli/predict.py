@@ -47,7 +47,7 @@ def capture_command(command_: tuple[str, ...], output: str, steps: int, skip: in
 @click.option("--optimizer", metavar="NAME",
               help="Say what this optimizer of dense layers adds to the step of a described model.")  # fmt: skip
 @count_option("--towers", least=2, metavar="RATIO",
-              help="Say whether towers of this ratio pay under --plan, which has each table on one host.")  # fmt: skip
+              help="Say whether towers of this ratio pay under --plan, made by plan --towers HOSTS.")  # fmt: skip
 @click.option("--link", metavar="RATE", help="Of a host, for --towers, such as 25Gbit/s (default: that of the plan).")
 @click.option("--servers", type=click.IntRange(min=1), default=None, metavar="N",
               help="Say what tables on so many servers would cost and bring, beside those of --plan.")  # fmt: skip

@@ -9,6 +9,12 @@ from recsmith.plans.plan import Placement
 ON_A_HOST = ("table_wise", "column_wise", "table_column_wise", "table_row_wise")  # types that can stay on one host
 
 
+def plan_command(hosts: int | None = None) -> str:
+    """What makes a plan with a tower on each host, as a sentence says it. hosts: as far as they are known."""
+    count = "HOSTS" if hosts is None else hosts
+    return f"`recsmith plan RUN.yaml --cluster CLUSTER --towers {count} -o plan.json` gives each host one"
+
+
 def hosts_of(placement: Placement, cluster: Cluster) -> list[int]:
     """The hosts on which a table is."""
     return sorted({rank // cluster.local_world_size for rank in placement.ranks})
@@ -25,13 +31,15 @@ def placed_towers(placements: Sequence[Placement], cluster: Cluster) -> tuple[tu
         hosts = hosts_of(placement, cluster)
         if len(hosts) > 1:
             raise PlanMismatch(
-                f"the plan has table '{placement.table}' on {len(hosts)} hosts, and a tower is the tables of one; plan "
-                "with --towers"
+                f"the plan has table '{placement.table}' on {len(hosts)} hosts, and a tower is the tables of one; "
+                f"{plan_command(cluster.hosts)}"
             )
         towers[hosts[0]].append(placement.table)
     lacking = next((host for host, tower in enumerate(towers) if not tower), None)
     if lacking is not None:
-        raise PlanMismatch(f"the plan has no table on host {lacking}, whose tower would be empty; plan with --towers")
+        raise PlanMismatch(
+            f"the plan has no table on host {lacking}, whose tower would be empty; {plan_command(cluster.hosts)}"
+        )
     return tuple(map(tuple, towers))
 
 

@@ -1,15 +1,20 @@
 """Whether towers pay at a rate of the link between hosts, before anything is trained (docs/towers.md).
 
 A step of plain tables is the one that is predicted elsewhere. Towers leave `1 / ratio` of the bytes of pooled vectors
-that leave a host, by the link's rate, and their modules add work. Overlap of both is not counted.
+that leave a host, by the link's rate, and their modules add work. Overlap of both is not counted. Towers bind tables to
+hosts, so they are compared with plain tables under the plan that is made without them.
 
 Source of the bytes: a host sends the pooled vectors of its tables for the samples of all others, forward, and the
 gradients of the others' vectors for its own samples, backward (Luo et al., MLSys 2024, section 3); a ring of R ranks
 carries 2 (R - 1) / R of what it sums.
 """
 
+from dataclasses import replace
+
 from recsmith._types import noun
+from recsmith.analyses.towers import plan_without_towers
 from recsmith.errors import UsageError
+from recsmith.planning.simulate import simulate
 from recsmith.plans import Plan
 from recsmith.plans.towers import check_ratio, placed_towers
 from recsmith.prediction.speeds import flops_per_s
@@ -20,14 +25,41 @@ LEAST = 0.05  # share of the step that towers must save for `auto` to take them
 
 
 @noun
+class AucDelta:
+    """Points of AUC from plain tables, and half of the 95 % interval over five seeds."""
+
+    points: float
+    half: float
+
+    def __str__(self) -> str:
+        """With its sign."""
+        return f"{self.points:+.2f} ± {self.half:.2f}"
+
+    @property
+    def shows_loss(self) -> bool:
+        """Whether the whole interval is below zero."""
+        return self.points + self.half < 0
+
+
+# What `python benchmarks/towers.py auc` measured, by ratio: on MovieLens and on generated clicks.
+AUC = {
+    2: (AucDelta(points=-0.12, half=0.29), AucDelta(points=0.42, half=0.30)),
+    4: (AucDelta(points=-0.11, half=0.28), AucDelta(points=0.33, half=0.46)),
+    8: (AucDelta(points=-0.63, half=0.44), AucDelta(points=0.19, half=0.29)),
+}
+
+
+@noun
 class TowerSteps:
     """A step of plain tables and one of towers, in seconds, and the bytes that leave a host in each.
 
-    link: bytes a second out of a host. plain_s: of a step of plain tables.
+    link: bytes a second out of a host. under_s: of a step of plain tables under the plan of towers. plain_s: of one
+    under the plan that is made for plain tables, which is what towers must beat.
     """
 
     ratio: int
     link: float
+    under_s: float
     plain_s: float
     module_s: float
     pooled_bytes: int
@@ -38,11 +70,11 @@ class TowerSteps:
         """Of a step of towers: what does not cross is saved, down to what still does."""
         crosses = (self.pooled_bytes / self.ratio + self.other_bytes) / self.link
         saved = self.pooled_bytes * (1 - 1 / self.ratio) / self.link
-        return max(self.plain_s - saved, crosses) + self.module_s
+        return max(self.under_s - saved, crosses) + self.module_s
 
     @property
     def gain(self) -> float:
-        """How many times the samples a second of plain tables."""
+        """How many times the samples a second of plain tables under their own plan."""
         return self.plain_s / self.towers_s
 
     @property
@@ -51,24 +83,55 @@ class TowerSteps:
         return self.towers_s < (1 - LEAST) * self.plain_s
 
     def __str__(self) -> str:
-        """In a line, the bytes and seconds of both, and what follows."""
+        """In a line, the seconds and bytes of both, what follows, and what that costs of AUC."""
+        under = "" if self.plain_s >= self.under_s else f" ({format_time(self.under_s)} under this one)"
         verdict = "towers pay" if self.pays else f"towers do not pay: they save less than {LEAST:.0%} of a step"
         return (
-            f"towers of ratio {self.ratio}: {format_size(round(self.pooled_bytes / self.ratio))} instead of "
+            f"towers of ratio {self.ratio}: a step of {format_time(self.towers_s)}; plain tables take "
+            f"{format_time(self.plain_s)} under the plan made without towers{under}; {self.gain:.2f} times the "
+            f"samples/s, predicted; {format_size(round(self.pooled_bytes / self.ratio))} instead of "
             f"{format_size(self.pooled_bytes)} of pooled vectors leave a host in a step, at {self.link * 8 / 1e6:,.0f} "
-            f"Mbit/s; {format_time(self.towers_s)} instead of {format_time(self.plain_s)}, {self.gain:.2f} times the "
-            f"samples/s, predicted; {verdict}"
+            f"Mbit/s; {verdict}{_quality(self.ratio, self.pays)}"
         )
 
 
+def _quality(ratio: int, pays: bool) -> str:
+    """What a ratio costs of AUC, by the nearest that was measured, as the end of a sentence that says if it pays."""
+    if ratio == 1:
+        return ""
+    near = next((each for each in AUC if each >= ratio), max(AUC))
+    movies, clicks = AUC[near]
+    loses = movies.shows_loss or clicks.shows_loss
+    but = f" in time, {'and cost AUC' if loses else 'if AUC holds'}" if pays else ", and are another model"
+    return (
+        f"{but}: those of ratio {near} were {movies} points of AUC from plain tables on MovieLens and {clicks} on "
+        "generated clicks (five seeds; docs/towers.md)" + ("; train both on your data first" if pays else "")
+    )
+
+
+def saved_by_plain_plan(plan: Plan, step_s: float, link: float | None = None) -> float:
+    """Seconds by which plain tables are faster under the plan that is made for them than under a plan of towers.
+
+    By the plan's cost model. step_s: of plain tables under the plan of towers, of which the embeddings are a part.
+    link: bytes a second out of a host, as `tower_steps` takes it.
+    """
+    local = plan.cluster.local_world_size
+    links = plan.cluster.links if link is None else replace(plan.cluster.links, inter_host_bandwidth=link / local)
+    there = simulate(replace(plan, cluster=replace(plan.cluster, links=links), digest=""), bound=False)
+    before, after = there.cost.step_s, plan_without_towers(there).cost.step_s
+    return min(before - after, step_s * (1 - after / before)) if before > 0 else 0.0
+
+
 def tower_steps(
-    plan: Plan, ratio: int, *, step_s: float | None = None, link: float | None = None, dense: float = 0.0
-) -> TowerSteps:
+    plan: Plan, ratio: int, *, step_s: float | None = None, link: float | None = None, dense: float = 0.0,
+    plain_s: float | None = None,
+) -> TowerSteps:  # fmt: skip
     """Steps of plain tables and of towers under a plan that has each table on one host.
 
     ratio: columns for each one that leaves a tower. step_s: of a step of plain tables on the plan's links; None: of its
     embeddings alone, as the plan counts it. link: bytes a second out of a host, by which the step takes more or less
     than on the plan's; None: that of the plan's cluster, of all its ranks together. dense: numbers that all ranks sum.
+    plain_s: of a step of plain tables under their own plan; None: by what the plan's cost model says of that.
 
     Raises:
         PlanMismatch: a table is on several hosts, or a host has none.
@@ -94,8 +157,9 @@ def tower_steps(
     own = cluster.links.inter_host_bandwidth * local
     rate, step = own if link is None else link, plan.cost.step_s if step_s is None else step_s
     crossing = pooled + others
-    plain = max(step + crossing / rate - crossing / own, crossing / rate) if rate != own else step
+    under = max(step + crossing / rate - crossing / own, crossing / rate) if rate != own else step
+    plain = under - saved_by_plain_plan(plan, under, link) if plain_s is None else min(plain_s, under)
     return TowerSteps(
-        ratio=ratio, link=rate, plain_s=plain, module_s=work / flops_per_s(cluster.device.kind),
+        ratio=ratio, link=rate, under_s=under, plain_s=plain, module_s=work / flops_per_s(cluster.device.kind),
         pooled_bytes=round(pooled), other_bytes=round(others),
     )  # fmt: skip

@@ -11,10 +11,10 @@ from recsmith.jobs.log_lines import BROUGHT
 from recsmith.scoring.scores import Scores
 from recsmith.training.job.card import MODEL
 from recsmith.training.job.export import export
-from recsmith.training.job.job import Progress, TrainingJob, evaluate_now, over_ranks, save
+from recsmith.training.job.job import TrainingJob, evaluate_now, over_ranks, save
+from recsmith.training.job.links import step_line
 from recsmith.training.seams.system import systems
 from recsmith.training.sources import data_digest
-from recsmith.units import format_time
 
 
 def finish(job: TrainingJob, *, ended: bool, test: Scores | None = None) -> Raw:
@@ -64,16 +64,11 @@ def brought(job: TrainingJob) -> dict[str, str]:
     """What each system of a job brought, a sentence by key of the run, and what a step took; {} without systems."""
     said = {key: each for system in systems() for key, each in system.brought(job).items()}
     if said:
-        said = {**_step_said(job.progress), **said}
+        progress, cluster = job.progress, job.plan.cluster
+        step = step_line(progress.step_s, progress.told_s, cluster, dist.get_world_size())
+        said = {**({"step": step} if step else {}), **said}
         job.log.write(BROUGHT, {"step": job.progress.step, "said": said})
     return said
-
-
-def _step_said(progress: Progress) -> dict[str, str]:
-    if progress.step_s is None:
-        return {}
-    told = "" if progress.told_s is None else f"; {format_time(progress.told_s)} were told"
-    return {"step": f"the usual step took {format_time(progress.step_s)}{told}"}
 
 
 def export_model(job: TrainingJob, folder: Path, test: Raw | None) -> None:

@@ -12,7 +12,7 @@ from recsmith.errors import PlanMismatch, UsageError
 from recsmith.plans import Plan
 from recsmith.plans.towers import placed_towers
 from recsmith.problems import Constraints, TableRule
-from recsmith.training import Run, RunData, RunModel, RunTable
+from recsmith.training import Run, RunData, RunModel, RunOptimizers, RunTable, SparseOptimizer
 from recsmith.training.run.parts import PlannedTables
 from recsmith.training.systems.towers.of_run import check_same_towers, tower_lines, with_towers
 from recsmith.training.systems.towers.parts import TowersOfHosts
@@ -137,6 +137,23 @@ def test_checkpoints_of_ratio_1_are_of_any_towers() -> None:
     check_same_towers(model(2, ["a"], ["b"]), model(2, ["a"], ["b"]))
     with pytest.raises(UsageError, match="no towers, and the run has 2 towers of ratio 2"):
         check_same_towers(RunModel(), model(2, ["a"], ["b"]))
+
+
+def test_plain_tables_are_judged_under_their_own_plan(tmp_path: Path) -> None:
+    """64 rows are cheaper copied than sent, which a plan of towers may not do; an optimizer without copies may not."""
+    plan = a_plan()
+    slow = replace(plan.cluster, links=replace(plan.cluster.links, inter_host_bandwidth=1e5))
+    kept = Constraints(rules=Towers(ratio=4, towers=(("a", "b"), ("c",))).rules(2))
+    recsmith.save_plan(recsmith.plan(plan.workload, slow, constraints=kept).plan, tmp_path / "slow")
+    run = a_run({"name": "towers", "ratio": "auto"}, str(tmp_path / "slow"))
+    many = replace(run, data=replace(run.data, batch_size=4096))
+    (line,) = tower_lines(many)
+    assert "towers do not pay" in line
+    assert "so ratio auto leaves plain tables; plan again without --towers, for a step of " in line
+    assert with_towers(many).model.table_module is None
+    split = replace(many, optimizers=RunOptimizers(sparse=SparseOptimizer(name="adam")))
+    (line,) = tower_lines(split)
+    assert "towers pay" in line
 
 
 def test_auto_takes_towers_where_the_plans_links_are_slow(tmp_path: Path) -> None:

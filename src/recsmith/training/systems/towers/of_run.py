@@ -7,24 +7,23 @@ to other hosts has passed a small module of its own, which leaves `1 / ratio` of
 from dataclasses import replace
 
 from recsmith._components import NAME
+from recsmith.analyses.towers import plan_without_towers
 from recsmith.data import DataSchema
 from recsmith.errors import PlanMismatch, UsageError
 from recsmith.files import encode
-from recsmith.plans import load_plan
-from recsmith.plans.towers import placed_towers
-from recsmith.prediction.job_step import numbers_of
+from recsmith.plans import Plan, load_plan
+from recsmith.plans.towers import placed_towers, plan_command
+from recsmith.prediction.job_step import copied_numbers, numbers_of
+from recsmith.prediction.speeds import Shapes
 from recsmith.prediction.towers import TowerSteps, tower_steps
 from recsmith.training.job.layer_shapes import shapes_of
+from recsmith.training.job.plan_rules import plan_limits
 from recsmith.training.job.run_step import plain_step, planned_as_run
 from recsmith.training.run import MADE_HERE, Run, RunModel
 from recsmith.training.systems.towers.settings import AUTO_RATIO, TOWERS, WHERE, Towers, towers_of
+from recsmith.units import format_time
 
-PLAN_FIRST = (
-    "`recsmith plan RUN.yaml --cluster CLUSTER --towers HOSTS -o plan.json` gives each host one, and plan: plan.json "
-    "names it"
-)
-# What `python benchmarks/towers.py auc` measured, by ratio: points of AUC beside plain tables, MovieLens and clicks.
-POINTS = {2: ("-0.12 ± 0.29", "+0.42 ± 0.30"), 4: ("-0.11 ± 0.28", "+0.33 ± 0.46"), 8: ("-0.63 ± 0.44", "+0.19 ± 0.29")}
+PLAN_FIRST = f"{plan_command()}, and plan: plan.json names it"
 
 
 def with_towers(run: Run, schema: DataSchema | None = None) -> Run:
@@ -68,13 +67,32 @@ def outlook(run: Run, schema: DataSchema | None = None) -> tuple[TowerSteps | No
         return None, "the plan is of one host, where nothing crosses hosts"
     plan, plain = planned_as_run(run, plan), replace(run, model=replace(run.model, table_module=None))
     shapes = [] if schema is None else shapes_of(plain.model, schema)
-    step = None if schema is None else plain_step(plain, plan, shapes, numbers_of(shapes))
     try:
-        return tower_steps(plan, found.factor, step_s=step and step.step_s, dense=numbers_of(shapes)), ""
+        under_s, own_s = (_plain_s(plain, each, shapes) for each in (plan, _plan_of_plain(plain, plan)))
+        return tower_steps(plan, found.factor, step_s=under_s, dense=numbers_of(shapes), plain_s=own_s), ""
     except (PlanMismatch, UsageError) as refused:
         if found.ratio != "auto":
             raise
         return None, str(refused)
+
+
+def _plain_s(plain: Run, plan: Plan, shapes: Shapes) -> float:
+    """The step of a run without towers under a plan; of embeddings alone on GPUs, and without dense layers."""
+    step = plain_step(plain, plan, shapes, numbers_of(shapes) + copied_numbers(plan)) if shapes else None
+    return plan.cost.step_s if step is None else step.step_s
+
+
+def _plan_of_plain(plain: Run, plan: Plan) -> Plan:
+    """The plan that a run without towers would be given on the cluster of this one."""
+    limits = plan_limits(plain, None, sequences=(), device=plan.cluster.device.kind, hosts=plan.cluster.hosts)
+    return plan_without_towers(plan, limits.rules)
+
+
+def _other_plan(steps: TowerSteps | None) -> str:
+    """What to do where auto leaves plain tables under a plan of towers, which is not the best one for them."""
+    if steps is None or steps.plain_s >= steps.under_s:
+        return ""
+    return f"; plan again without --towers, for a step of {format_time(steps.plain_s)}"
 
 
 def tower_lines(run: Run, schema: DataSchema | None = None) -> list[str]:
@@ -85,19 +103,8 @@ def tower_lines(run: Run, schema: DataSchema | None = None) -> list[str]:
     steps, why = outlook(run, schema)
     if found.ratio == "auto" and (steps is None or not steps.pays):
         told = f"towers: {why}" if steps is None else str(steps)
-        return [f"{told}; so ratio auto leaves plain tables"]
-    quality = [] if found.factor == 1 else [_quality(found.factor)]
-    return [f"towers: {why}" if steps is None else str(steps), *quality]
-
-
-def _quality(ratio: int) -> str:
-    """What a ratio costs of AUC, by the nearest that was measured."""
-    near = next((each for each in POINTS if each >= ratio), max(POINTS))
-    movies, clicks = POINTS[near]
-    return (
-        f"quality: towers are another model; those of ratio {near} were {movies} points of AUC from plain tables on "
-        f"MovieLens, and {clicks} on generated clicks (five seeds; docs/towers.md): train both on your data first"
-    )
+        return [f"{told}; so ratio auto leaves plain tables{_other_plan(steps)}"]
+    return [f"towers: {why}" if steps is None else str(steps)]
 
 
 def _planned(run: Run) -> tuple[tuple[str, ...], ...]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from recsmith.plans import Plan
-from recsmith.plans.towers import ON_A_HOST
+from recsmith.plans.towers import ON_A_HOST, plan_command
 from recsmith.training.run.parts import AHEAD_OF_BATCHES, Messages, PlannedTables, not_as_plain
 from recsmith.training.seams.capabilities import LAYERS, POOLED, ROWS, TABLES, Capabilities
 from recsmith.training.systems.towers.settings import ACROSS, Towers
@@ -59,6 +59,7 @@ class TowersOfHosts:
             if odd is not None:
                 return (
                     f"table '{placement.table}' of tower {at.get(placement.table)} is on rank {odd} in the plan, which "
-                    f"is of host {odd // local}; plan with --towers, or give towers as the plan has them"
+                    f"is of host {odd // local}; give towers as the plan has them, or leave them out and plan anew: "
+                    f"{plan_command(hosts)}"
                 )
         return None
