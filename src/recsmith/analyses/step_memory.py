@@ -10,6 +10,7 @@ from recsmith.problems.dense_bytes import DenseBytes
 from recsmith.problems.memory_schedule import MemorySchedule
 from recsmith.problems.plain_reserve import kept_estimate, plain_dense
 from recsmith.problems.stashing import StashedBytes, schedule_of, stashed_of
+from recsmith.units import format_size
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ def dense_bytes_of(plan: Plan) -> tuple[DenseBytes, str]:
     """(what a plan was made to leave to dense layers, where that is from)."""
     stashing = problem_of(plan).constraints.stash
     if stashing is not None and stashing.dense is not None:
-        return stashing.dense, "as the plan was made for"
+        return stashing.dense, _made_for(plan, stashing.dense)
     if kept_estimate(plan.workload, plan.cluster) is not None:
         found = plain_dense(plan.workload, plan.cluster)
         if found is not None:
@@ -67,3 +68,13 @@ def dense_bytes_of(plan: Plan) -> tuple[DenseBytes, str]:
     on_cpu = plan.cluster.device.kind == "cpu"
     words = "the stated reserve, taken to be alive in every phase" if reserve else "none: no reserve was stated"
     return DenseBytes(fixed=reserve, batch_apart=on_cpu), words
+
+
+def _made_for(plan: Plan, dense: DenseBytes) -> str:
+    """What a plan says of dense layers, where its reserve is not what they need, but what tables leave beside it."""
+    always, beside = format_size(dense.fixed), format_size(dense.activations)
+    words = f"as the plan was made for: {always} always, and {beside} of activations"
+    if plan.cluster.fully_sharded:
+        return words
+    kept = format_size(plan.cluster.reserve_bytes or 0)
+    return f"{words}; the reserve of {kept} is what tables leave free in phases in which nothing rests"

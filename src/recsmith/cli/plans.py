@@ -34,7 +34,7 @@ def simulate_command(plan: str, cost_model: str | None, format_: str) -> None:
 @click.command(name="explain")
 @click.argument("plan")
 @click.option("--table", metavar="T", help="All about one table: its cost, and what else it could be.")
-@click.option("--memory", is_flag=True, default=False, help="What is alive on each rank in each phase of a step.")
+@click.option("--memory", is_flag=True, default=False, help="What the fullest rank holds in each phase of a step.")
 @click.option("--run", metavar="RUN", help="With --memory: the run whose dense layers are counted.")
 @click.option("--cost-model", metavar="M", help="Cost model (default: the plan's own).")
 @format_option
@@ -49,7 +49,8 @@ def explain_command(
     recsmith explain plan.json --memory
     """
     if memory or run is not None:
-        _explain_memory(plan, run, format_, alone=memory and table is None and cost_model is None)
+        _check_memory_alone(memory, {"--table": table, "--cost-model": cost_model})
+        _explain_memory(plan, run, format_)
         return
     from recsmith.analyses.explain import explain
     from recsmith.reports.explanations import explanation_report, explanation_to_raw
@@ -58,16 +59,21 @@ def explain_command(
     print_as(format_, lambda: explanation_report(explanation), lambda: explanation_to_raw(explanation))
 
 
-def _explain_memory(plan: str, run: str | None, format_: str, *, alone: bool) -> None:
-    from recsmith.analyses.step_memory import step_memory
+def _check_memory_alone(memory: bool, others: dict[str, str | None]) -> None:
+    """UsageError for --run without --memory, and for --memory beside an option of another report."""
     from recsmith.errors import UsageError
+
+    if not memory:
+        raise UsageError("--run says whose dense layers --memory counts; add --memory, or leave --run out")
+    wrong = next((option for option, value in others.items() if value is not None), None)
+    if wrong:
+        raise UsageError(f"--memory and {wrong} ask for two different reports; leave one of them out")
+
+
+def _explain_memory(plan: str, run: str | None, format_: str) -> None:
+    from recsmith.analyses.step_memory import step_memory
     from recsmith.reports.step_memory import step_memory_report, step_memory_to_raw
 
-    if not alone:
-        raise UsageError(
-            "--run says whose dense layers --memory counts, and --table and --cost-model are of other reports; add "
-            "--memory, and leave these out"
-        )
     if run is None:
         found, choices = step_memory(plan), ()
     else:

@@ -225,7 +225,8 @@ def _wrong_field(noun: Any, raw: object, error: Any, field: str = "") -> str:
         return f"{place} is not a known field{did_you_mean(str(error['loc'][-1]), names, near)}"
     if error["type"] in ("missing", "missing_argument"):
         return f"{place} is missing"
-    return f"{place} is {_beginning(value)}: {error['msg'][0].lower()}{error['msg'][1:]}"
+    said = f"{error['msg'][0].lower()}{error['msg'][1:]}".replace("a valid array", "a list")
+    return f"{place} is {_beginning(value)}: {said}"
 
 
 def _beginning(value: object) -> str:

@@ -3,8 +3,8 @@
 A plan is made for one reserve (docs/decisions/0055-memory-of-a-step.md). The largest leaves room for activations beside
 all tables, and nothing rests. The least leaves none, and whatever activations need must rest. Where all copies hide,
 the least is best. Where some do not, reserves between are tried, and the shortest step with its copies is kept: first
-the one at which tables fill all ranks alike, for the rank that copies most decides. Where nobody says how long dense
-layers work, every copy counts as exposed.
+those at which tables fill all ranks nearly alike, for the rank that copies most decides. Where nobody says how long
+dense layers work, every copy counts as exposed.
 """
 
 from collections.abc import Callable
@@ -25,8 +25,8 @@ from recsmith.units import format_size
 from recsmith.workloads import Workload
 
 BETWEEN = 3  # reserves that are tried between the largest and the least, each halving where the best one lies
-EVEN_SLACK = 0.01  # of what tables take of a device, that a search may leave uneven
-MOST_RESERVES = 3 + BETWEEN
+EVEN_SLACKS = (0.01, 0.0075, 0.005, 0.0025)  # of what tables take of a device, that a search may leave uneven
+MOST_RESERVES = 2 + len(EVEN_SLACKS) + BETWEEN
 WORTH = 1e-3  # of a step: for less, nothing is copied
 
 
@@ -43,6 +43,7 @@ def stashed_where_it_pays(
     stashing = limits.stash or Stashing()
     _check(stashing, cluster, limits)
     dense = dense_of(workload, cluster, stashing)
+    _check_room(dense, cluster)
     kept = replace(limits, stash=replace(stashing, dense=dense))
     least, most = dense.kept_free(batch_bytes(workload, cluster.world_size))
 
@@ -65,7 +66,7 @@ def stashed_where_it_pays(
         if roomy is None:
             tight = _between(at, least, most, error)
     found = [each for each in (roomy, tight) if each is not None]
-    if tight is not None and _exposed_s(tight.plan) > 0:
+    if tight is not None and exposed_copies_s(tight.plan) > 0:
         even, alike = _alike(at, tight.plan, least, most)
         found += [*alike, *_tried(at, least, even, seconds=step_with_copies)]
     best = min(found, key=lambda each: step_with_copies(each.plan))
@@ -116,20 +117,39 @@ def dense_of(workload: Workload, cluster: Cluster, stashing: Stashing) -> DenseB
     return DenseBytes(fixed=fixed, activations=told or 0, batch_apart=on_cpu)
 
 
+def _check_room(dense: DenseBytes, cluster: Cluster) -> None:
+    """Infeasible where dense layers alone find no room, whatever rests."""
+    room, always = min(cluster.hbm_per_rank), dense.fixed + dense.gradients
+    if always + dense.activations > room:
+        raise Infeasible(
+            f"activations of {format_size(dense.activations)} and the {format_size(always)} of other layers need more "
+            f"than the {format_size(room)} of a device, whatever rests; state fewer --activations, or take smaller "
+            "batches or larger devices"
+        )
+
+
 def _alike(
     at: Callable[[int], Result], tight: Plan, least: int, most: int
 ) -> tuple[int, list[Result]]:  # fmt: skip
-    """(the largest reserve beside which tables as large as a plan's find room, a plan for nearly that much)."""
+    """(the largest reserve beside which tables as large as a plan's find room, plans for nearly that much).
+
+    Each leaves less of a device uneven than the one before, until copies hide or a search finds no plan: the less is
+    uneven, the smaller are the tables that meet what a rank lacks.
+    """
     taken = int(_table_bytes(tight).mean())
     room = min(tight.cluster.hbm_per_rank)
-    even = min(most, room - taken)
-    reserve = min(most, room - int(taken * (1 + EVEN_SLACK)))
-    if reserve <= least:
-        return max(least, even), []
-    try:
-        return even, [at(reserve)]
-    except (Infeasible, NoPlanFound, PlanMismatch):
-        return even, []
+    found: list[Result] = []
+    for slack in EVEN_SLACKS:
+        reserve = min(most, room - int(taken * (1 + slack)))
+        if reserve <= least:
+            continue
+        try:
+            found.append(at(reserve))
+        except (Infeasible, NoPlanFound, PlanMismatch):
+            break
+        if reserve == most or exposed_copies_s(found[-1].plan) == 0:
+            break
+    return max(least, min(most, room - taken)), found
 
 
 def _table_bytes(plan: Plan) -> Ints:
@@ -164,7 +184,7 @@ def _tried(
         except (NoPlanFound, PlanMismatch):
             least = middle
             continue
-        if seconds is not None and _exposed_s(found[-1].plan) > 0:
+        if seconds is not None and exposed_copies_s(found[-1].plan) > 0:
             least = middle
         else:
             most = middle
@@ -179,7 +199,8 @@ def stash_of(plan: Plan) -> StashedBytes | None:
     return stashed_of(problem, plan.placements, footprint_of(problem, plan.placements))
 
 
-def _exposed_s(plan: Plan) -> float:
+def exposed_copies_s(plan: Plan) -> float:
+    """Seconds of a step's copies that dense layers do not hide; of all where nobody says how long these work."""
     rests = stash_of(plan)
     if rests is None or rests.copy_s is None:
         return 0.0
@@ -188,4 +209,4 @@ def _exposed_s(plan: Plan) -> float:
 
 def step_with_copies(plan: Plan) -> float:
     """Seconds of a plan's step and of copies that dense layers do not hide; of all where nobody says their time."""
-    return plan.cost.step_s + _exposed_s(plan)
+    return plan.cost.step_s + exposed_copies_s(plan)

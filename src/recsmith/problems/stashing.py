@@ -46,9 +46,14 @@ class StashedBytes:
     exposed_s: float | None
 
     @property
+    def rank(self) -> int:
+        """The rank that stashes most, the lowest of several."""
+        return max(range(len(self.weights)), key=lambda rank: self.weights[rank] + self.state[rank])
+
+    @property
     def most(self) -> int:
         """Bytes of the rank that stashes most."""
-        return max(weights + state for weights, state in zip(self.weights, self.state, strict=True))
+        return self.weights[self.rank] + self.state[self.rank]
 
     @property
     def mean(self) -> float:

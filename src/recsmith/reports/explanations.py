@@ -15,7 +15,15 @@ from recsmith.files import Raw, encode
 from recsmith.plans import PARTS, describe_kernel
 from recsmith.reports.dynamic_tables import dynamic_words, table_words
 from recsmith.reports.layout import Grid, add_first, grid, line
-from recsmith.reports.plans import drawn_words, error_line, model_words, part_words, rest_words, sequences_words
+from recsmith.reports.plans import (
+    drawn_words,
+    error_line,
+    model_words,
+    part_words,
+    rest_words,
+    sequences_words,
+    with_copies_words,
+)
 from recsmith.units import counted, format_size, format_time
 from recsmith.workloads import Table
 
@@ -125,7 +133,7 @@ def _step_words(explanation: Explanation) -> str:
     bound = plan.bound.of_step(plan.cost) if explanation.cost_model == plan.cost_model else None
     proven = f"; {format_time(bound)} proven under it as the least" if bound else ""
     model = model_words(explanation.cost_model, explanation.plan)
-    return f"{format_time(explanation.total_s)} (cost model {model}, predicted{proven})"
+    return f"{with_copies_words(plan, explanation.total_s)} (cost model {model}, predicted{proven})"
 
 
 def _phase_report(phase: Phase, number: int, explanation: Explanation) -> Iterator[RenderableType]:

@@ -3,7 +3,7 @@
 from rich.console import Group
 
 from recsmith.costs.published import error_of
-from recsmith.planning.stashing import stash_of, step_with_copies
+from recsmith.planning.stashing import exposed_copies_s
 from recsmith.plans import Plan
 from recsmith.plans.predicted_error import PublishedError
 from recsmith.reports.layout import BAD, GOOD, WATCH, line
@@ -17,6 +17,7 @@ from recsmith.reports.plans import (
     slowest_words,
     tables_words,
     wide_text,
+    with_copies_words,
 )
 from recsmith.units import format_time, in_one_unit
 
@@ -45,14 +46,12 @@ def plan_summary(plan: Plan, written: str | None = None, left_out: tuple[str, ..
 
 def step_words(plan: Plan, error: PublishedError) -> str:
     """The predicted step, and between what it lies by the errors that were measured."""
-    exposed = step_with_copies(plan) - plan.cost.step_s if stash_of(plan) else 0.0
-    copies = f"; up to {format_time(exposed)} of copies of tables that rest come on top" if exposed else ""
-    step = f"{format_time(plan.cost.step_s)} predicted"
+    step = f"{with_copies_words(plan, plan.cost.step_s)} predicted"
     if not error.share:
-        return f"{step}; how far it may be off is not known{copies}"
+        return f"{step}; how far it may be off is not known"
     low, high = in_one_unit([format_time(each) for each in error.interval(plan.cost.step_s)])
-    low = low.partition(" ")[0]
-    return f"{step}, typically {low} to {high}{', perhaps further off' if error.unchecked else ''}{copies}"
+    low, apart = low.partition(" ")[0], "; without copies typically" if exposed_copies_s(plan) else ", typically"
+    return f"{step}{apart} {low} to {high}{', perhaps further off' if error.unchecked else ''}"
 
 
 def trust_words(plan: Plan, error: PublishedError) -> str:

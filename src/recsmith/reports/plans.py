@@ -16,7 +16,7 @@ from recsmith.costs.protocol import parts_of, rule_of
 from recsmith.costs.published import PublishedError, error_of
 from recsmith.files import Raw, encode
 from recsmith.planning import Result
-from recsmith.planning.stashing import stash_of
+from recsmith.planning.stashing import exposed_copies_s, stash_of
 from recsmith.plans import (
     PARTS,
     DeviceCost,
@@ -58,7 +58,10 @@ def plan_report(plan: Plan, run: str | None = None) -> RenderableType:
         line("plan", tables_words(plan)),
         line("cluster", plan.cluster.describe()),
         *reserve_line(plan),
-        line("step", f"{format_time(plan.cost.step_s)} (cost model {model_words(plan.cost_model, plan)}, predicted)"),
+        line(
+            "step",
+            f"{with_copies_words(plan, plan.cost.step_s)} (cost model {model_words(plan.cost_model, plan)}, predicted)",
+        ),
         *error_line(error_of(plan)),
         line("slowest", slowest_words(slowest_of(plan.cost, plan.cost_model))),
         line("bound", bound_words(plan)),
@@ -79,7 +82,18 @@ def rest_words(plan: Plan) -> str | None:
     rests = stash_of(plan)
     if rests is None and "stash" in plan.constraints and not plan.cluster.fully_sharded:
         return "nothing rests in host memory, for tables and activations fit beside each other"
-    return rests and stash_words(rests, sum(each.stash is not None for each in plan.placements))
+    return rests and stash_words(rests, plan)
+
+
+def with_copies_words(plan: Plan, step_s: float) -> str:
+    """A plan's step with the copies that dense layers do not hide, as one sum; step_s: without these."""
+    exposed = exposed_copies_s(plan)
+    if not exposed:
+        return format_time(step_s)
+    return (
+        f"{format_time(step_s + exposed)}: {format_time(step_s)} and up to {format_time(exposed)} of copies of tables "
+        "that rest"
+    )
 
 
 def reserve_line(plan: Plan) -> list[line]:
@@ -236,6 +250,8 @@ def bound_words(plan: Plan) -> str:
     if not least_s:
         return f"none ({bound.kind})"
     gap = "the plan lies outside this space" if plan.gap is None else f"at most {format_gap(plan.gap)} above the best"
+    if exposed_copies_s(plan):
+        gap = f"{gap}, copies of tables that rest counted in neither"
     return f"{format_time(least_s)} proven under this cost model, {gap}\nvalid for: {space_words(bound.space)}"
 
 

@@ -8,6 +8,7 @@ from rich.text import Text
 
 from recsmith.analyses.step_memory import StepMemory
 from recsmith.files import Raw
+from recsmith.plans import Plan
 from recsmith.problems.memory_schedule import KINDS, PHASES
 from recsmith.problems.stashing import StashedBytes
 from recsmith.reports.layout import Grid, grid, line
@@ -15,6 +16,7 @@ from recsmith.units import counted, format_size, format_time
 
 SCHEMA = "recsmith/step-memory/1"
 NO_BREAK = "\u00a0"
+MOST_NAMED = 4  # tables that rest
 BAR = 10  # characters of a picture's full device
 COLUMNS = 3  # kinds of bytes that have a column of their own, so that 80 characters hold all
 
@@ -33,7 +35,7 @@ def step_memory_report(memory: StepMemory, choices: Choices = ()) -> RenderableT
         line("peak", f"rank {rank} in phase '{schedule.when(rank)}': {format_size(peak)} of {format_size(room)}: "
                      f"{verdict}"),
         line("dense", f"{memory.source}"),
-        *([line("stash", stash_words(memory.rests, sum(each.stash is not None for each in plan.placements)))]
+        *([line("stash", stash_words(memory.rests, plan))]
           if memory.rests else []),
         Text(),
         _phases_grid(memory, rank),
@@ -79,13 +81,16 @@ def _peaks(memory: StepMemory) -> Iterator[RenderableType]:
         yield line("", f"fullest phase: {', '.join(told)}")
 
 
-def stash_words(rests: StashedBytes, tables: int) -> str:
-    """What rests while dense layers work, how evenly, and how long copies take."""
-    rest = "rests" if tables == 1 else "rest"
+def stash_words(rests: StashedBytes, plan: Plan) -> str:
+    """Which tables rest while dense layers work, how evenly, and how long copies take."""
+    names = [each.table for each in plan.placements if each.stash is not None]
+    rest = "rests" if len(names) == 1 else "rest"
+    named = ", ".join(names[:MOST_NAMED]) + (", …" if len(names) > MOST_NAMED else "")
     words = (
-        f"{counted(tables, 'table')} {rest} in host memory while dense layers work: {format_size(rests.most)} on the "
+        f"{counted(len(names), 'table')} ({named}) {rest} in host memory while dense layers work: "
+        f"{format_size(rests.most)} on rank {rests.rank}, which has most"
     )
-    words += f"rank with most, {rests.most / rests.mean:.2f} times the mean" if rests.mean else "rank with most"
+    words += f", {rests.most / rests.mean:.2f} times the mean" if rests.mean else ""
     if rests.copy_s is None:
         return f"{words}; the cluster does not say how fast the link to its host is"
     words += f"; a copy takes {format_time(rests.copy_s)} each way"

@@ -4,6 +4,7 @@ import math
 from dataclasses import replace
 
 from recsmith.adapters.installed import require_torchrec
+from recsmith.errors import UsageError
 from recsmith.files import Source
 from recsmith.plans import load_plan
 from recsmith.prediction.dense_choices import DenseLayers
@@ -15,6 +16,7 @@ from recsmith.training.job.run_step import dense_bytes, history_work
 from recsmith.training.job.sharded import dense_shapes, with_collections
 from recsmith.training.optimizers.building import state_bytes
 from recsmith.training.run import Run, load_run
+from recsmith.training.seams.system import first_of, systems
 
 
 def dense_layers_of_run(run: Run | Source, plan: Source) -> tuple[DenseBytes, DenseLayers]:
@@ -23,11 +25,13 @@ def dense_layers_of_run(run: Run | Source, plan: Source) -> tuple[DenseBytes, De
     Nothing is trained, and tables get no memory. A model of histories tells no single layers' outputs.
 
     Raises:
-        UsageError: the run or the plan cannot be read.
+        UsageError: the run or the plan cannot be read, or the run trains several models.
         PlanMismatch: the plan is of other tables than the run's.
     """
     require_torchrec()
-    made, placed = load_run(run), load_plan(plan)
+    made = load_run(run)
+    _check_one_model(made)
+    placed = load_plan(plan)
     task = unsharded(made).task
     with_collections(placed, replace(made, plan="of a file"), task)
     shapes, state = dense_shapes(task), state_bytes(made.optimizers.dense)
@@ -42,3 +46,14 @@ def dense_layers_of_run(run: Run | Source, plan: Source) -> tuple[DenseBytes, De
         layers, outputs=tuple(NUMBER_BYTES * batch * shape[0] for shape in matrices),
         forward_s=tuple(2 * batch * math.prod(shape) / speed for shape in matrices),
     )  # fmt: skip
+
+
+def _check_one_model(run: Run) -> None:
+    """UsageError where a run trains several models, each of which has a plan and a run of its own."""
+    several = first_of(system.trained_runs(run) for system in systems())
+    if several:
+        folder = several[0].output
+        raise UsageError(
+            f"the run trains {len(several)} models, and --memory tells of one; give the plan and the run of one that "
+            f"was started, such as {folder}/plan.json --memory --run {folder}/run.json"
+        )

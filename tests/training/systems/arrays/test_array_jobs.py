@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from recsmith.errors import CorruptFile, NoPlanFound, UsageError
+from recsmith.errors import CorruptFile, UsageError
 from recsmith.jobs import launch as jobs
 from recsmith.planning.simulate import price
 from recsmith.plans import Placement, save_plan
@@ -162,7 +162,7 @@ def test_a_dry_run_says_what_is_computed_again(tmp_path: Path) -> None:
     assert "layers: members are trained 1, 1, 1, 1 at once, " in said
     assert "computed again" in said
     with pytest.raises(
-        NoPlanFound, match=r"layer_memory is 1 KiB, and the least that was found .* lower data.batch_size"
+        UsageError, match=r"layer_memory is 1 KiB, and the least that was found .* lower data.batch_size"
     ):
         dry_run(replace(array, array=replace(array.array, layer_memory="1KiB"), ranks=2))
 

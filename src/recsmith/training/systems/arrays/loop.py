@@ -45,6 +45,7 @@ from recsmith.training.run import Run, run_to_raw, save_run
 from recsmith.training.sources import open_data, open_source
 from recsmith.training.sources.protocol import BatchSource
 from recsmith.training.steps.protocol import StepOutcome
+from recsmith.training.systems.arrays.gains import ArrayGain
 from recsmith.training.systems.arrays.going_on import checkpoints_of, newest_of_all, prepared_array
 from recsmith.training.systems.arrays.members import (
     FILE,
@@ -58,7 +59,7 @@ from recsmith.training.systems.arrays.model import Member, UnshardedArray, unsha
 from recsmith.training.systems.arrays.sharding import member_plan, shard_array
 from recsmith.training.systems.arrays.weighing import step_by_rank_0, weighed
 from recsmith.training.watchers import Watchers
-from recsmith.units import counted
+from recsmith.units import counted, format_time
 
 DIVERGED = (
     "its loss is not finite after step {step:,}, so it ends here, and its checkpoints are from before it; the other "
@@ -71,11 +72,11 @@ class ArrayModels(TrainedModels):
     """The members of an array on this rank, which the steps of one job train together.
 
     job: of the array. members: each as a job of its own, by name. ended: why those that diverged have ended. told:
-    times the models a second that were predicted.
+    what training them together was predicted to bring.
     """
 
     def __init__(
-        self, job: TrainingJob, members: Mapping[str, TrainingJob], ended: dict[str, EndedMember], told: float | None
+        self, job: TrainingJob, members: Mapping[str, TrainingJob], ended: dict[str, EndedMember], told: ArrayGain
     ) -> None:
         self.job, self.members, self.ended, self.told = job, members, ended, told
         device = job.sharded.device
@@ -184,12 +185,15 @@ class ArrayModels(TrainedModels):
         return {**_of_all({name: results[name] for name in members_of(run)}, complete=True), "brought": brought}
 
     def _brought(self) -> dict[str, str]:
-        """How many samples a second all members trained on."""
-        seconds, alive = self.job.progress.step_s, len(self.alive)
-        samples = alive * dist.get_world_size() * self.job.batch_size
-        found = "" if seconds is None else f", {samples / seconds:,.0f} samples a second of all"
-        told = "no gain was told" if self.told is None else f"{self.told:.2f} times the models a second were told"
-        return {"array": f"array: {counted(alive, 'member')} trained together{found}; {told}"}
+        """How long a step of all took, beside what was told of it, and which members ended before the others."""
+        seconds, told = self.job.progress.step_s, self.told
+        ended = [name for name in self.members if name in self.ended]
+        early = f", of which {', '.join(ended)} ended before the others" if ended else ""
+        found = "" if seconds is None else f"; the usual step of all took {format_time(seconds)}"
+        gain = "; no step was told" if told.step is None else (
+            f"; {format_time(told.step.step_s)} were told, {told.value:.2f} times the models a second of one after the "
+            "other")  # fmt: skip
+        return {"array": f"array: {counted(len(self.members), 'member')} trained together{early}{found}{gain}"}
 
 
 def train_array(
@@ -206,7 +210,7 @@ def train_array(
     if not gain.together:
         return _in_turn(run, train_one)
     with owning(Path(run.output)), ExitStack() as closed:
-        models, batches = _prepared(run, source, agreement, gain.value)
+        models, batches = _prepared(run, source, agreement, gain)
         for member in models.members.values():
             closed.enter_context(closing(member.log))
         return train(models, batches, Watchers(()), ending)
@@ -234,9 +238,9 @@ def _of_all(results: dict[str, Raw], complete: bool) -> Raw:
 
 
 def _prepared(
-    run: Run, source: BatchSource, agreement: Agreement, told: float | None
+    run: Run, source: BatchSource, agreement: Agreement, told: ArrayGain
 ) -> tuple[ArrayModels, Generator[TrainingBatch]]:
-    """The array's members, fresh or from the newest step that every member has a checkpoint of. told: of their gain."""
+    """The array's members, fresh or from the newest step that every member has a checkpoint of. told: their gain."""
     output = Path(run.output)
     ended = decode(EndedMembers, from_rank_0(lambda: encode(read_ended(output, run))), FILE).ended
     array = unsharded_array(run, source, without=list(ended))

@@ -16,7 +16,7 @@ from torch import nn
 from torchrec import EmbeddingBagCollection, EmbeddingCollection, KeyedTensor
 from torchrec.modules.embedding_modules import get_embedding_names_by_table
 
-from recsmith.errors import UsageError
+from recsmith.errors import NoPlanFound, UsageError
 from recsmith.prediction.activations.scheduler import ArraySchedule
 from recsmith.training.batches import Place, TrainingBatch
 from recsmith.training.job.losses import by_label
@@ -297,7 +297,8 @@ class UnshardedArray:
     def schedule(self, ranks: int, device: torch.device) -> ArraySchedule | None:
         """How a step of the layers goes under array.layer_memory, for the largest batch; None without it.
 
-        Raises what LayerMemory.plan raises.
+        Raises:
+            UsageError: the limit is too small, or a model of the user's cannot be traced.
         """
         task: Any = self.parts.task
         memory: LayerMemory | None = task.layers.memory
@@ -305,7 +306,11 @@ class UnshardedArray:
             return None
         columns = sum(config.embedding_dim * config.num_features() for config in self.members[0].configs)
         samples, schema = self.parts.run.data.local_batch_size(ranks), self.parts.source.schema
-        return memory.plan(((samples, columns), (samples, max(1, len(schema.dense))), len(schema.labels)), device)
+        shapes = (samples, columns), (samples, max(1, len(schema.dense))), len(schema.labels)
+        try:
+            return memory.plan(shapes, device)
+        except NoPlanFound as error:
+            raise UsageError(str(error)) from None
 
 
 def unsharded_array(run: Run, source: BatchSource | None = None, without: Sequence[str] = ()) -> UnshardedArray:
