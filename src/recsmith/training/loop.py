@@ -146,11 +146,16 @@ def train_steps(
         job.sharded.replicas.trained(progress.step)
         models.took(outcome)
 
+        if outcome.said is not None:
+            job.log.write("stage", {"step": progress.step, **outcome.said[0]})
+            job.log.say({"note": f"step {progress.step:,}: {outcome.said[1]}"})
+
         watchers.look(Seen(progress.step, outcome, job, times.waited()))
         due, line = _is_due(job), progress.step % run.metrics.every == 0
-        if due or line or progress.step % AGREED_EVERY == 0:
+        agree = due or outcome.ended or progress.step % AGREED_EVERY == 0
+        if agree or line:
             models.agree()
-        asked = _agreed(job, watchers, ending, due) if due or progress.step % AGREED_EVERY == 0 else {}
+        asked = _agreed(job, watchers, ending, due, now=outcome.ended) if agree else {}
         if "roll_back" in asked and (left_by := _back(job, watchers, asked.pop("roll_back"))):
             break
 
@@ -177,13 +182,19 @@ def _is_due(job: TrainingJob) -> bool:
     return job.run.checkpoint is not None and job.progress.step % job.run.checkpoint.every == 0
 
 
-def _agreed(job: TrainingJob, watchers: Watchers, ending: Ending, due: bool) -> dict[str, Wish | None]:
-    """What all ranks do here, each with its wish, None for a signal; RecSmithError if one asks. due: a checkpoint."""
+def _agreed(
+    job: TrainingJob, watchers: Watchers, ending: Ending, due: bool, *, now: bool = False
+) -> dict[str, Wish | None]:  # fmt: skip
+    """What all ranks do here, each with its wish, None for a signal; RecSmithError if one asks.
+
+    due: a checkpoint. now: what is told here is heard here, on every rank.
+    """
     agreement, mine = job.agreement, watchers.wishes
     heard = agreement.heard()  # as told the time before: nobody waits
     agreement.tell({*mine, *([END] if ending.asked else [])} - (heard - {END}))
     saves = job.run.checkpoint is not None and (due or SAVES & heard)
-    if (saves or "replan" in heard) and not FAILURES.keys() & heard:  # never a state whose loss nobody has looked at
+    # never a state whose loss nobody has looked at
+    if (saves or now or "replan" in heard) and not FAILURES.keys() & heard:
         heard |= agreement.heard()
     return _with_reasons(job, watchers, heard)
 

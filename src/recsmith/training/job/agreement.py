@@ -74,6 +74,14 @@ class Agreement:
         return {each: reason for said in reversed(found) for each, reason in said.items()}
 
 
+HEEDED = list["Ending"]()  # of this process, while SIGTERM is noted and not obeyed
+
+
+def asked_to_end() -> bool:
+    """Whether a signal asked this process to end: for steps that take long, which look at it between batches."""
+    return any(each.asked for each in HEEDED)
+
+
 class Ending:
     """Whether this process was asked to end (SIGTERM)."""
 
@@ -104,7 +112,9 @@ def heeding_sigterm() -> Generator[Ending]:
         ending.ask()
 
     before = signal.signal(signal.SIGTERM, ask)
+    HEEDED.append(ending)
     try:
         yield ending
     finally:
+        HEEDED.remove(ending)
         signal.signal(signal.SIGTERM, before)

@@ -76,6 +76,7 @@ class PreparedRun:
         return [
             *self.parts.source.notes(sizes, self.ranks, position),
             *(self.saved.told(self.run, self.ranks) if self.saved else []),
+            *(line for each in systems() for line in each.steps_notes(self.run, self.parts.source, self.ranks)),
         ]
 
 

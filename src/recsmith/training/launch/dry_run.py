@@ -21,7 +21,7 @@ from recsmith.training.launch.prerequisites import check_run, lines_told, own_mo
 from recsmith.training.launch.ranks import launcher_environment, local_ranks, stand_in_note
 from recsmith.training.run import Run, load_run
 from recsmith.training.run.parts import COPIED
-from recsmith.training.seams.system import RunFacts, SystemTold, first_of, systems
+from recsmith.training.seams.system import RunFacts, SystemTold, first_of, systems, trains_layers
 from recsmith.units import format_size, format_time
 from recsmith.workloads.workload import AHEAD
 
@@ -69,7 +69,7 @@ class DryRun:
 
     def _step_line(self) -> str:
         if self.step is not None:
-            return f"a step takes {self.step}"
+            return f"{'the first' if trains_layers(self.run) else 'a'} step takes {self.step}"
         cost = self.plan.cost.step_s
         return (
             f"embeddings take {format_time(cost)} of a step under the plan's cost model ({self.plan.cost_model}), on "
@@ -132,7 +132,8 @@ def described_run(made: Run) -> DryRun:
     memory = memory_of(found.run, found.priced, found.shapes, state, found.lengths)
     check_memory(memory, here, device_type())
     size = None if made.checkpoint is None else checkpoint_bytes(found.priced, found.shapes, state)
-    facts = RunFacts(found.priced, found.step, memory, numbers_of(found.shapes), ranks)
+    batches = None if made.steps is not None else parts.source.steps(made.data.batch_sizes(ranks), ranks)
+    facts = RunFacts(found.priced, found.step, memory, numbers_of(found.shapes), ranks, batches)
     return DryRun(
         run=found.run, plan=found.priced, memory=memory, step=predicted_step(found),
         systems=told_of(found.run, facts, found.told), checkpoint_bytes=size, about=found.about,

@@ -89,7 +89,8 @@ class OpenRun:
 class RunFacts:
     """What is known of a decided run: its plan as it is priced, the predicted step, and what each rank holds.
 
-    step: None where it is not predicted. memory: of each rank. numbers: of dense layers. ranks: that train.
+    step: None where it is not predicted. memory: of each rank. numbers: of dense layers. ranks: that train. batches: of
+    a rank in the whole run, where it ends with its data and their number is known.
     """
 
     plan: Plan
@@ -97,6 +98,7 @@ class RunFacts:
     memory: Sequence[Any]
     numbers: int
     ranks: int
+    batches: int | None = None
 
 
 class Attached(Protocol):
@@ -266,6 +268,10 @@ class System:
 
     def notes(self, run: Any, source: Any, steps: int | None) -> Sequence[str]:
         """Lines of a dry run beside those. steps: of the run, where they are known."""
+        return ()
+
+    def steps_notes(self, run: Any, source: Any, ranks: int) -> Sequence[str]:
+        """Lines of a dry run, and of a job as it begins, where its steps are other than so many batches each."""
         return ()
 
     def attached(self, run: Any, model: Any) -> Attached | None:

@@ -16,7 +16,7 @@ from recsmith.data.source import by_rows
 from recsmith.errors import UsageError
 from recsmith.training.run import Run
 from recsmith.training.run.refusals import check_together, data_parts
-from recsmith.training.seams.system import first_of, systems
+from recsmith.training.seams.system import first_of, systems, trains_layers
 from recsmith.training.sources.dataset import DatasetSource
 from recsmith.training.sources.protocol import BatchSource, State
 
@@ -59,8 +59,8 @@ def data_digest(source: BatchSource) -> str | None:
 
 
 def total_steps(run: Run, source: BatchSource, ranks: int) -> int | None:
-    """Steps of a whole run, where it says so or the number of samples is known."""
-    batches = None if run.steps else source.steps(run.data.batch_sizes(ranks), ranks)
+    """Steps of a whole run; None where the number of samples is not known, or steps choose their batches."""
+    batches = None if run.steps or trains_layers(run) else source.steps(run.data.batch_sizes(ranks), ranks)
     return run.steps if batches is None else -(-batches // batches_of_a_step(run))
 
 

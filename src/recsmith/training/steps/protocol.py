@@ -19,17 +19,24 @@ from typing import Protocol
 import torch
 
 from recsmith.data import Batch
+from recsmith.files import Raw
 from recsmith.training.batches import Place, TrainingBatch
 
 
 @dataclass(frozen=True)
 class StepOutcome:
-    """What a step trained on: loss, logits (B, L), labels (B, L), and the places of its batches, in order."""
+    """What a step trained on: loss, logits (B, L), labels (B, L), and the places of its batches, in order.
+
+    said: of a long step, facts for log.jsonl and words for people. ended: a rank was asked to end within the step, and
+    every rank says so of the same step.
+    """
 
     loss: torch.Tensor
     logits: torch.Tensor
     labels: torch.Tensor
     places: tuple[Place, ...]
+    said: tuple[Raw, str] | None = None
+    ended: bool = False
 
     @property
     def samples(self) -> list[Batch]:

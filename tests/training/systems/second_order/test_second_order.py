@@ -2,7 +2,9 @@
 
 import itertools
 import math
+import os
 import re
+import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ from torch.func import functional_call
 from recsmith.errors import UsageError
 from recsmith.jobs.launch import launch
 from recsmith.training.systems.second_order.dance import DanceSettings, conjugate_gradients, dance, newton, stages
-from recsmith.training.systems.second_order.flat import DampedLoss, FlatLayers
+from recsmith.training.systems.second_order.flat import AskedToEnd, DampedLoss, FlatLayers
 from recsmith.training.systems.second_order.progressive_lbfgs import LbfgsSettings, ProgressiveLbfgs
 from recsmith.units import format_time
 
@@ -227,6 +229,38 @@ def iterates(rank: int, world: int) -> dict[str, list[float]]:
     return {"dance": layers.weights().tolist(), "lbfgs": others.weights().tolist()}
 
 
+def asked_on_rank() -> list[dict[str, Any]]:
+    """What a rank is left with where rank 1 is asked to end before the first gradient, and within a Newton step."""
+    return [_asked_after(looks) for looks in (2, 60)]
+
+
+def _asked_after(after: int) -> dict[str, Any]:
+    import torch.distributed as dist
+
+    rank, world, looks = dist.get_rank(), dist.get_world_size(), itertools.count()
+    mine = [(inputs[rank::world], labels[rank::world]) for inputs, labels in a_problem()]
+    _, layers = a_network()
+    layers.asked = lambda: rank == 1 and next(looks) >= after
+    before = layers.weights()
+    try:
+        steps = newton(DampedLoss(layers, mine, 0.01), least=1e-9, settings=DanceSettings(newton=20))
+    except AskedToEnd:
+        return {"steps": None, "moved": not torch.equal(layers.weights(), before)}
+    return {"steps": steps.steps, "ended": steps.ended, "weights": layers.weights().tolist()}
+
+
+def test_all_ranks_give_up_the_same_newton_step_where_one_is_asked_to_end() -> None:
+    place = "training.systems.second_order.test_second_order:asked_on_rank"
+    (early, late), other = launch(place, {}, ranks=2)
+    assert other == [early, late]
+    assert early == {"steps": None, "moved": False}
+    assert late["ended"]
+    assert 0 < late["steps"] < 20
+    _, layers = a_network()
+    newton(DampedLoss(layers, a_problem(), 0.01), least=1e-9, settings=DanceSettings(newton=late["steps"]))
+    assert np.allclose(late["weights"], layers.weights().tolist(), rtol=0, atol=1e-6)
+
+
 def on_rank() -> dict[str, Any]:
     """Of this rank."""
     import torch.distributed as dist
@@ -289,7 +323,7 @@ def test_what_a_step_takes_is_told_before() -> None:
     made = described(a_run("dance"), ("pipeline={name: dance, newton: 2, inner: 5}",))
     assert any(line.endswith("tables rest, dance for the rest") for line in made.lines)
     assert made.step is not None
-    line, quality, times = (each for each in made.lines if each.startswith(("pipeline dance", "quality")))
+    line, quality, times, whole = (each for each in made.lines if each.startswith(("pipeline dance", "quality")))
     assert "has 4,100 samples and passes over them about 19 times, " in line, "1 + 2 (4 products of 2 + 1), 205 batches"
     assert "at most 45;" in line, "1 + 2 (5 products of 2 + 12 gradients)"
     assert "dance was 0.0192 ± 0.0080 of log loss above Adam" in quality
@@ -306,7 +340,8 @@ def test_what_a_step_takes_is_told_before() -> None:
     assert made.step.trainer_s == 205 * plain.step.trainer_s
     assert made.step.optimizer_s == 0
     assert made.step.layers_s == pytest.approx(205 * (plain.step.layers_s * (1 / 3 + 19 * 1.7) + 19 * 1.3e-3))
-    assert f"a step takes {made.step}" in made.lines
+    assert f"the first step takes {made.step}" in made.lines
+    assert whole.startswith("pipeline dance: 1 epoch makes 1 step, the largest of 200 samples; all of them take about ")
     assert "predicted to 100%" in str(made.step)
 
 
@@ -327,11 +362,61 @@ def test_a_job_says_how_often_its_steps_passed_over_their_samples(tmp_path: Path
 
     result = train(replace(a_run("progressive_lbfgs"), output=str(tmp_path), steps=1, checkpoint=None))
     said = re.fullmatch(
-        r"pipeline progressive_lbfgs: a step passed over its samples ([0-9.]+) times in the mean; about 3 and at most "
-        "14 were told of the first", result["brought"]["pipeline"],
+        r"pipeline progressive_lbfgs: a step of 520 to 520 samples passed over them ([0-9.]+) times in the mean; "
+        r"about 3 and at most 14 were told of the first(; lengths of steps were halved \d+ times?)?",
+        result["brought"]["pipeline"],
     )  # fmt: skip
     assert said is not None
     assert 1 + 2 / 3 < float(said[1]) < 15
+    assert re.fullmatch(
+        "a step took .* in the mean; .* were told of so many samples and passes", result["brought"]["step"]
+    )
+
+
+def test_the_stages_of_a_job_are_those_that_were_told_and_each_has_a_line(tmp_path: Path) -> None:
+    from recsmith.jobs.log_lines import logged
+    from recsmith.training import train
+    from recsmith.training.launch.dry_run import described
+
+    run = replace(
+        a_run("dance"), output=str(tmp_path), checkpoint=None,
+        pipeline={"name": "dance", "samples": 40, "most": 6, "newton": 1, "inner": 1},
+    )  # fmt: skip
+    lines = described(run).lines
+    assert any("1 epoch makes 4 steps, the largest of 120 samples; all of them take" in line for line in lines)
+    assert (
+        "metrics.every is 100, and the run has 4 steps: no scores are told before its end; write metrics.every: 1"
+        in lines
+    )
+    assert train(run)["step"] == 4
+    stages = logged(tmp_path / "log.jsonl", "stage")
+    assert [each["samples"] for each in stages] == [40, 80, 120, 120]
+    assert all(each["loss"] > 0 and each["passes"] >= 1 and each["newton"] <= 1 for each in stages)
+
+
+class Asked:
+    """A step that is asked to end within its first one."""
+
+    def __init__(self, job: Any) -> None:
+        from recsmith._components import make
+        from recsmith.training.seams import STEP
+
+        self.inner: Any = make(STEP, "base", job)
+        self.batches_ahead, self.pause, self.resume = 0, self.inner.pause, self.inner.resume
+
+    def __call__(self, batches: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return replace(self.inner(batches), ended=True)
+
+
+def test_a_job_ends_with_the_step_within_which_it_is_asked_to(tmp_path: Path) -> None:
+    from recsmith.training import train
+    from recsmith.training.run import Checkpointing
+
+    pipeline = f"{__name__}:Asked"
+    result = train(replace(a_run(pipeline), output=str(tmp_path), checkpoint=Checkpointing()))
+    assert (result["step"], result["complete"]) == (1, False)
+    assert [each.name for each in (tmp_path / "checkpoints").glob("step-*")] == ["step-00000001"]
 
 
 def a_run(pipeline: str) -> Any:

@@ -11,6 +11,7 @@ from recsmith._components import parsed, register
 from recsmith.plans import Plan
 from recsmith.training.seams.system import STEP, RunFacts, System, SystemTold
 from recsmith.training.systems.second_order.settings import Refitted
+from recsmith.units import counted, format_time
 
 register(STEP, "progressive_lbfgs", "recsmith.training.systems.second_order.steps:ProgressiveLbfgsStep")
 register(STEP, "dance", "recsmith.training.systems.second_order.steps:DanceStep")
@@ -68,12 +69,21 @@ class SecondOrder(System):
         return kept_bytes(run.pipeline, plan) if self.trains_layers(run) else 0
 
     def told(self, run: Any, told: RunFacts) -> Sequence[SystemTold]:
-        """How long the first step takes, beside what it does (`start_lines`)."""
+        """How long the first step takes and how many there are, beside what it does (`start_lines`)."""
         from recsmith.training.systems.second_order.cost import times_line
+        from recsmith.training.systems.second_order.whole import whole_line
 
         if not self.trains_layers(run):
             return ()
-        return (SystemTold(key="pipeline", on=True, said=times_line(run.pipeline, told.plan, told.ranks, told.step)),)
+        lines = [times_line(run.pipeline, told.plan, told.ranks, told.step), whole_line(run, told)]
+        return [SystemTold(key="pipeline", on=True, said=line) for line in lines if line]
+
+    def steps_notes(self, run: Any, source: Any, ranks: int) -> Sequence[str]:
+        """What to write where the run has too few steps for its lines and checkpoints."""
+        from recsmith.training.systems.second_order.whole import batches_of_run, rare_line
+
+        line = rare_line(run, batches_of_run(run, source, ranks), ranks) if self.trains_layers(run) else ""
+        return [line] if line else []
 
     def brought(self, job: Any) -> Mapping[str, str]:
         """How often its steps passed over their samples, beside what was told of the first one."""
@@ -85,11 +95,18 @@ class SecondOrder(System):
         passed = PASSED.get(job.sharded.model)
         if passed is None or not passed.steps:
             return {}
-        plan, (name, _) = job.plan, _named(job.run)
-        work = step_work(job.run.pipeline, plan.workload.batch_size, plan.cluster.job_world_size)
+        (name, _), ranks = _named(job.run), job.plan.cluster.job_world_size
+        work, told = step_work(job.run.pipeline, job.run.data.local_batch_size(ranks), ranks), job.progress.told_s
+        # nearly all of a step is passes over batches: what was told of the first one is scaled by how many there were
+        share = passed.batch_passes / passed.timed / (work.usual * work.batches)
+        also = "" if told is None else f"; {format_time(told * share)} were told of so many samples and passes"
+        after = " after the first" if passed.steps > 1 else ""
+        sizes = f"{passed.smallest:,} to {passed.largest:,} samples"
+        halved = f"; lengths of steps were halved {counted(passed.halvings, 'time')}" if passed.halvings else ""
         return {
-            self.key: f"pipeline {name}: a step passed over its samples {passed.mean:,.1f} times in the mean; about "
-            f"{work.usual:,.0f} and at most {work.most:,.0f} were told of the first"
+            "step": f"a step{after} took {format_time(passed.seconds / passed.timed)} in the mean{also}",
+            self.key: f"pipeline {name}: a step of {sizes} passed over them {passed.mean:,.1f} times in the mean; "
+            f"about {work.usual:,.0f} and at most {work.most:,.0f} were told of the first{halved}",
         }
 
     def start_lines(self, run: Any, plan: Plan) -> Sequence[str]:
@@ -98,8 +115,10 @@ class SecondOrder(System):
 
         if not self.trains_layers(run):
             return ()
+        rest = self.tables_rest(run)
         work = work_line(run.pipeline, plan, plan.cluster.world_size)
-        return (f"{work}{_resting(run) if self.tables_rest(run) else ''}", quality_line(run.pipeline))
+        unused = "no optimizer that the run names is" if rest else "optimizers.dense is not"
+        return (f"{work}{_resting(run) if rest else ''}; {unused} used", quality_line(run.pipeline))
 
 
 def _resting(run: Any) -> str:

@@ -16,6 +16,7 @@ from torchrec.distributed.types import ShardedModule
 from torchrec.sparse.jagged_tensor import JaggedTensor, KeyedTensor
 
 from recsmith.training.batches import TrainingBatch
+from recsmith.training.job.agreement import asked_to_end
 from recsmith.training.job.models import Task
 from recsmith.training.systems.second_order.flat import FlatLayers
 
@@ -72,8 +73,8 @@ class CachedTables:
         return nn.functional.binary_cross_entropy_with_logits(logits, labels, reduction="none").mean(1)
 
     def layers(self, parameters: Mapping[str, nn.Parameter]) -> FlatLayers:
-        """Parameters of the model as a vector, whose losses are those of cached batches."""
-        return FlatLayers(parameters, self.losses)
+        """Parameters of the model as a vector, whose losses are those of cached batches, until a signal asks to end."""
+        return FlatLayers(parameters, self.losses, asked=asked_to_end)
 
     @contextmanager
     def _answering(self, how: Callable[[Callable[..., Any]], Callable[..., Any]]) -> Generator[None]:

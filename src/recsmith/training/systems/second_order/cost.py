@@ -44,7 +44,7 @@ class PassWork:
 
 def step_work(pipeline: Any, batch: int, ranks: int) -> PassWork:
     """What the first step of a run's pipeline does. batch: samples of a rank."""
-    name, words = _settings(pipeline)
+    name, words = settings_of(pipeline)
     batches = max(1, min(words["most"], math.ceil(words["samples"] / (batch * ranks))))
     samples, searched = batches * batch * ranks, HALVINGS * GRADIENT
     if name == "dance":
@@ -60,26 +60,32 @@ def step_work(pipeline: Any, batch: int, ranks: int) -> PassWork:
 
 def changed_step(pipeline: Any, plan: Plan, ranks: int, step: JobStep, passes: float | None = None) -> JobStep:
     """The first step, of a job whose plain step is known. passes: over its samples; None: as usual."""
-    name, words = _settings(pipeline)
     work = step_work(pipeline, plan.workload.batch_size, ranks)
-    passes, follow = work.usual if passes is None else passes, words.get("tables") == "follow"
+    passes = work.usual if passes is None else passes
+    return passes_step(pipeline, step, new=work.batches, kept=work.batches, passes=passes)
+
+
+def passes_step(pipeline: Any, step: JobStep, *, new: int, kept: int, passes: float) -> JobStep:
+    """A step that reads some batches of a rank and passes over those that it keeps. step: the plain one, of a batch."""
+    name, words = settings_of(pipeline)
+    follow = words.get("tables") == "follow"
     seen = 1.0 if follow else FORWARD  # of the pass in which tables give their vectors
     return replace(
         step,
-        trainer_s=work.batches * step.trainer_s,
-        reading_s=work.batches * step.reading_s,
-        embeddings_s=work.batches * step.embeddings_s * seen,
-        layers_s=work.batches * (step.layers_s * (seen + passes * PASS) + passes * CALLS_S),
-        gradients_s=step.gradients_s * (work.batches * follow + 2 * passes),  # sums over ranks are of fp64
+        trainer_s=new * step.trainer_s,
+        reading_s=new * step.reading_s,
+        embeddings_s=new * step.embeddings_s * seen,
+        layers_s=new * step.layers_s * seen + kept * passes * (step.layers_s * PASS + CALLS_S),
+        gradients_s=step.gradients_s * (new * follow + 2 * passes),  # sums over ranks are of fp64
         optimizer_s=0.0,
-        rows_s=work.batches * step.rows_s,
+        rows_s=new * step.rows_s,
         error=ERRORS[name],
     )
 
 
 def kept_bytes(pipeline: Any, plan: Plan) -> int:
     """What the vectors and ids of all batches take that a rank keeps at once."""
-    _, words = _settings(pipeline)
+    _, words = settings_of(pipeline)
     numbers = ids = 0.0
     for table in plan.workload.tables:
         for each in table.features:
@@ -91,7 +97,7 @@ def kept_bytes(pipeline: Any, plan: Plan) -> int:
 
 def work_line(pipeline: Any, plan: Plan, ranks: int) -> str:
     """What a step of a run's pipeline does, as a line."""
-    name, _ = _settings(pipeline)
+    name, _ = settings_of(pipeline)
     work = step_work(pipeline, plan.workload.batch_size, ranks)
     return (
         f"pipeline {name}: the first step has {work.samples:,} samples and passes over them about {work.usual:,.0f} "
@@ -102,7 +108,7 @@ def work_line(pipeline: Any, plan: Plan, ranks: int) -> str:
 
 def times_line(pipeline: Any, plan: Plan, ranks: int, step: JobStep | None) -> str:
     """How long the first step takes, as a line. step: the plain one of the job; None where it is not predicted."""
-    name, _ = _settings(pipeline)
+    name, _ = settings_of(pipeline)
     if step is None:
         return f"pipeline {name}: how long its passes take is told on CPU alone"
     work = step_work(pipeline, plan.workload.batch_size, ranks)
@@ -118,7 +124,7 @@ def times_line(pipeline: Any, plan: Plan, ranks: int, step: JobStep | None) -> s
 
 def quality_line(pipeline: Any) -> str:
     """What it was worth where it was measured."""
-    name, _ = _settings(pipeline)
+    name, _ = settings_of(pipeline)
     return (
         f"quality: on the layers of a DLRM {name} was {ABOVE_ADAM[name]} of log loss above Adam after four passes "
         "(five seeds on generated clicks; docs/optimizers.md); it pays on convex problems, such as the last layer of a "
@@ -126,7 +132,7 @@ def quality_line(pipeline: Any) -> str:
     )
 
 
-def _settings(pipeline: Any) -> tuple[str, Mapping[str, Any]]:
+def settings_of(pipeline: Any) -> tuple[str, Mapping[str, Any]]:
     """(name, its settings with those that it has by default)."""
     name, settings = parsed(pipeline, "pipeline")
     given = inspect.signature(find(STEP, name)).bind(None, **settings)

@@ -16,7 +16,7 @@ import torch
 
 from recsmith._types import noun, record
 from recsmith.errors import check_rules, too_small
-from recsmith.training.systems.second_order.flat import DampedLoss, FlatLayers
+from recsmith.training.systems.second_order.flat import AskedToEnd, DampedLoss, FlatLayers
 
 FLAT = 1e-10  # curvature along a direction, beside its length, below which it is taken for not positive
 
@@ -57,7 +57,8 @@ class NewtonOutcome:
     """What some Newton steps came to.
 
     loss, norm: damped, and of its gradient, at the end. steps: that were taken. products: with Hessians. solved: the
-    norm is below what was asked. failed: no length of the last step lowered the loss, and it was taken back.
+    norm is below what was asked. failed: no length of the last step lowered the loss, and it was taken back. ended: a
+    rank was asked to end, and the step under way was given up.
     """
 
     loss: float
@@ -66,6 +67,7 @@ class NewtonOutcome:
     products: int
     solved: bool
     failed: bool = False
+    ended: bool = False
 
 
 def newton(
@@ -74,19 +76,28 @@ def newton(
     """Damped Newton steps from where the parameters stand, until the gradient's norm is at most `least`.
 
     curvature: parts whose Hessian serves, where it is not that of all.
+
+    Raises:
+        AskedToEnd: a rank was asked to end before the first gradient was known; later, the steps so far stay.
     """
     layers, steps, products = damped.layers, 0, 0
     bent = damped if curvature is None else DampedLoss(layers, curvature, damped.damping, damped.centre)
     at = layers.weights()
     loss, slope = damped.gradient(at)
     while float(slope.norm()) > least and steps < settings.newton:
-        way, squared, used = conjugate_gradients(bent, at, slope, settings)
-        products += used
-        found = damped.lowered(at, loss, slope, way, 1 / (1 + max(squared, 0.0) ** 0.5))
+        ended, found = False, None
+        try:
+            way, squared, used = conjugate_gradients(bent, at, slope, settings)
+            products += used
+            found = damped.lowered(at, loss, slope, way, 1 / (1 + max(squared, 0.0) ** 0.5))
+        except AskedToEnd:
+            ended = True
         if found is None:
             layers.put(at)
             norm = float(slope.norm())
-            return NewtonOutcome(loss=loss, norm=norm, steps=steps, products=products, solved=False, failed=True)
+            return NewtonOutcome(
+                loss=loss, norm=norm, steps=steps, products=products, solved=False, failed=not ended, ended=ended
+            )
         (_, at, loss, slope), steps = found, steps + 1
         layers.put(at)
     norm = float(slope.norm())

@@ -4,7 +4,7 @@ d numbers of all parameters; n samples of all ranks, which come in parts; B samp
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,18 +21,24 @@ ARMIJO = 1e-4  # of the line search: share of the promised gain
 DROPPING = (nn.modules.dropout._DropoutNd, nn.AlphaDropout, nn.FeatureAlphaDropout)  # type: ignore[attr-defined]
 
 
+class AskedToEnd(Exception):
+    """Some rank was asked to end, which all ranks hear with the same sum."""
+
+
 @dataclass
 class FlatLayers:
     """Parameters as a vector of d numbers, the same on every rank.
 
     parameters: by name. losses: (parameters by name, a part of the samples) -> a loss for each of its samples (B,). All
     sums go over the parts that are given and over all ranks; every rank calls as often as the others. visited: samples
-    that were passed over, weighed by what a pass costs beside a forward and a backward one.
+    that were passed over, weighed by what a pass costs beside a forward and a backward one. asked: whether this rank
+    was asked to end; it then leaves out the parts that are left, and every rank raises AskedToEnd at the next sum.
     """
 
     parameters: Mapping[str, nn.Parameter]
     losses: Losses
     visited: float = field(default=0.0)
+    asked: Callable[[], bool] = field(default=lambda: False)
 
     def weights(self) -> torch.Tensor:
         """A copy of all parameters (d,)."""
@@ -47,13 +53,13 @@ class FlatLayers:
     def loss(self, weights: torch.Tensor, parts: Sequence[Any]) -> float:
         """The mean loss."""
         with torch.no_grad():
-            found = [self.losses(self._by_name(weights), part) for part in parts]
+            found = [self.losses(self._by_name(weights), part) for part in self._until_asked(parts)]
         return self._mean([each.double().sum() for each in found], found, FORWARD)[0].item()
 
     def gradient(self, weights: torch.Tensor, parts: Sequence[Any]) -> tuple[float, torch.Tensor]:
         """The mean loss and its gradient (d,)."""
         total, losses = torch.zeros(len(weights) + 1, dtype=torch.float64, device=weights.device), list[torch.Tensor]()
-        for part in parts:
+        for part in self._until_asked(parts):
             slope, (value, found) = grad_and_value(self._sum, has_aux=True)(weights, part)
             total[0] += value.double()
             total[1:] += slope.double()
@@ -65,22 +71,23 @@ class FlatLayers:
         """The gradient of each sample of this rank times a vector: one forward pass with tangents, no gradient kept."""
         found = [
             jvp(lambda at, part=part: self.losses(self._by_name(at), part), (weights,), (vector,))[1].detach()
-            for part in parts
+            for part in self._until_asked(parts)
         ]
         self.visited += DOTS * sum(map(len, found))
         return torch.cat(found).double() if found else vector.new_zeros(0, dtype=torch.float64)
 
     def moments(self, values: torch.Tensor) -> tuple[float, float]:
         """Mean and variance of numbers of all ranks, of each of which this one has some."""
-        sums = summed(torch.stack([values.new_tensor(len(values)), values.sum(), (values * values).sum()]))
-        count, total, squares = sums.tolist()
+        count, total, squares = self._summed(
+            torch.stack([values.new_tensor(len(values)), values.sum(), (values * values).sum()])
+        ).tolist()
         mean = total / max(count, 1.0)
         return mean, max(squares - count * mean * mean, 0.0) / max(count - 1, 1.0)
 
     def times_hessian(self, weights: torch.Tensor, parts: Sequence[Any], vector: torch.Tensor) -> torch.Tensor:
         """The Hessian of the mean loss times a vector (d,): forward over reverse, Pearlmutter 1994."""
         total, losses = torch.zeros(len(weights), dtype=torch.float64, device=weights.device), list[torch.Tensor]()
-        for part in parts:
+        for part in self._until_asked(parts):
 
             def slope(at: torch.Tensor, part: Any = part) -> tuple[torch.Tensor, torch.Tensor]:
                 made, (_, found) = grad_and_value(self._sum, has_aux=True)(at, part)
@@ -107,8 +114,22 @@ class FlatLayers:
         count = sum(map(len, losses))
         self.visited += cost * count
         whole = torch.stack(list(sums)).sum(0).reshape(-1) if sums else torch.zeros(1, dtype=torch.float64)
-        told = summed(torch.cat([whole, whole.new_tensor([count])]))
+        told = self._summed(torch.cat([whole, whole.new_tensor([count])]))
         return told[:-1] / told[-1].clamp_min(1)
+
+    def _until_asked(self, parts: Sequence[Any]) -> Iterator[Any]:
+        """The parts, until this rank is asked to end."""
+        for part in parts:
+            if self.asked():
+                return
+            yield part
+
+    def _summed(self, values: torch.Tensor) -> torch.Tensor:
+        """Summed over all ranks; AskedToEnd on all of them where one was asked to end."""
+        told = summed(torch.cat([values, values.new_tensor([float(self.asked())])]))
+        if told[-1] > 0:
+            raise AskedToEnd
+        return told[:-1]
 
 
 def summed(values: torch.Tensor) -> torch.Tensor:
@@ -129,12 +150,12 @@ class DampedLoss:
 
     def value(self, weights: torch.Tensor) -> float:
         """The loss, damped."""
-        return self.layers.loss(weights, self.parts) + self._distance(weights)
+        return self.layers.loss(weights, self.parts) + self.distance(weights)
 
     def gradient(self, weights: torch.Tensor) -> tuple[float, torch.Tensor]:
         """(loss, gradient (d,)), damped."""
         loss, slope = self.layers.gradient(weights, self.parts)
-        return loss + self._distance(weights), slope + self.damping * self._from_centre(weights)
+        return loss + self.distance(weights), slope + self.damping * self._from_centre(weights)
 
     def times_hessian(self, weights: torch.Tensor, vector: torch.Tensor) -> torch.Tensor:
         """The damped Hessian times a vector (d,)."""
@@ -156,12 +177,13 @@ class DampedLoss:
             rate /= 2
         return None
 
-    def _from_centre(self, weights: torch.Tensor) -> torch.Tensor:
-        return weights if self.centre is None else weights - self.centre
-
-    def _distance(self, weights: torch.Tensor) -> float:
+    def distance(self, weights: torch.Tensor) -> float:
+        """What damping adds to the loss."""
         away = self._from_centre(weights).double()
         return 0.5 * self.damping * float(away @ away) if self.damping else 0.0
+
+    def _from_centre(self, weights: torch.Tensor) -> torch.Tensor:
+        return weights if self.centre is None else weights - self.centre
 
 
 def check_layers(model: nn.Module, name: str) -> None:

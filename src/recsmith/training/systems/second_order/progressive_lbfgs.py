@@ -16,6 +16,7 @@ import torch
 
 from recsmith._types import noun, record
 from recsmith.errors import check_rules, too_small
+from recsmith.training.systems.second_order.cost import HALVINGS
 from recsmith.training.systems.second_order.flat import DampedLoss
 
 STABLE = 1e-2  # cosine of a step and the turn of its gradient, which a pair must have
@@ -50,13 +51,14 @@ class LbfgsSettings:
 class LbfgsOutcome:
     """What a step came to. loss: before it. norm: of its gradient. rate: 0 where no step lowered the loss.
 
-    wanted: samples of all ranks that the next step should have.
+    wanted: samples of all ranks that the next step should have. halvings: of the length of the step.
     """
 
     loss: float
     norm: float
     rate: float
     wanted: int
+    halvings: int = 0
 
 
 class ProgressiveLbfgs:
@@ -91,13 +93,15 @@ class ProgressiveLbfgs:
         rate = self._first_rate(damped, start, slope, samples, tested, noise)
         found = damped.lowered(start, loss, slope, way, rate)
         if found is not None:
-            rate, there, _, ahead = found
+            taken, there, _, ahead = found
             layers.put(there)
             self._remember(there - start, ahead - slope)
-            return LbfgsOutcome(loss=loss, norm=norm, rate=rate, wanted=wanted)
+            halvings = round(math.log2(rate / taken))
+            return LbfgsOutcome(loss=loss, norm=norm, rate=taken, wanted=wanted, halvings=halvings)
         layers.put(start)
         self.pairs.clear()  # curvature that leads nowhere
-        return LbfgsOutcome(loss=loss, norm=norm, rate=0.0, wanted=self._grown(samples, 2 * samples))
+        wanted = self._grown(samples, 2 * samples)
+        return LbfgsOutcome(loss=loss, norm=norm, rate=0.0, wanted=wanted, halvings=HALVINGS)
 
     def direction(self, slope: torch.Tensor) -> torch.Tensor:
         """H g (d,) by the recursion in two loops; Nocedal 1980."""

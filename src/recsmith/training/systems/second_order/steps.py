@@ -10,8 +10,9 @@ of dense layers that the run names is not used.
 B samples of a batch on this rank
 """
 
+import time
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
@@ -20,21 +21,34 @@ import torch.distributed as dist
 from torch import nn
 
 from recsmith.errors import UsageError, check_rules, too_small
+from recsmith.files import Raw
 from recsmith.training.batches import TrainingBatch
 from recsmith.training.job.sharded import ShardedJob
 from recsmith.training.steps.protocol import StepOutcome, UnpipelinedStep
 from recsmith.training.systems.second_order.cached_tables import CachedBatch, CachedTables, dense_parameters
 from recsmith.training.systems.second_order.dance import DanceSettings, NewtonOutcome, newton
-from recsmith.training.systems.second_order.flat import DampedLoss
+from recsmith.training.systems.second_order.flat import AskedToEnd, DampedLoss
 from recsmith.training.systems.second_order.progressive_lbfgs import LbfgsOutcome, LbfgsSettings, ProgressiveLbfgs
+from recsmith.units import counted, format_time
 
 
 @dataclass
 class Passed:
-    """How often steps passed over their samples, in passes of a forward and a backward one."""
+    """How often steps passed over their samples, in passes of a forward and a backward one.
+
+    timed: steps of which seconds and batch_passes are, those after the first where there are any: it also begins much
+    that is used from then on. batch_passes: of this rank, over one batch each. smallest, largest: samples of a step of
+    all ranks. halvings: of the lengths of steps.
+    """
 
     steps: int = 0
     passes: float = 0.0
+    timed: int = 0
+    batch_passes: float = 0.0
+    seconds: float = 0.0
+    smallest: int = 0
+    largest: int = 0
+    halvings: int = 0
 
     @property
     def mean(self) -> float:
@@ -92,11 +106,22 @@ class SecondOrderStep(UnpipelinedStep):
         loss = torch.stack(losses).mean()
         return cached, StepOutcome(loss, torch.cat(logits), torch.cat(labels), places)
 
-    def count(self, cached: list[CachedBatch]) -> None:
-        """Count a step over these batches of this rank."""
-        self.passed.steps += 1
-        self.passed.passes += self.layers.visited / max(sum(each.samples for each in cached), 1)
+    def count(self, cached: list[CachedBatch], samples: int, begun: float) -> tuple[Raw, str]:
+        """Count a step over these batches of this rank, so many samples of all: facts and words of it, without a loss.
+
+        begun: time.perf_counter() before it.
+        """
+        passed, seconds = self.passed, time.perf_counter() - begun
+        passes = self.layers.visited / max(sum(each.samples for each in cached), 1)
         self.layers.visited = 0.0
+        if passed.steps == 1:
+            passed.timed, passed.seconds, passed.batch_passes = 0, 0.0, 0.0
+        passed.steps, passed.passes = passed.steps + 1, passed.passes + passes
+        passed.timed, passed.seconds = passed.timed + 1, passed.seconds + seconds
+        passed.batch_passes += passes * len(cached)
+        passed.smallest, passed.largest = min(passed.smallest or samples, samples), max(passed.largest, samples)
+        words = f"{samples:,} samples passed over {passes:,.1f} times in {format_time(seconds)}"
+        return {"samples": samples, "passes": passes, "seconds": seconds}, words
 
     def _looked_up(self, batch: TrainingBatch, cached: list[CachedBatch]) -> Any:
         """Have the tables give their vectors, and learn from the batch where they do; what the model says of it."""
@@ -139,20 +164,33 @@ class ProgressiveLbfgsStep(SecondOrderStep):
     ) -> None:  # fmt: skip
         self.method = ProgressiveLbfgs(LbfgsSettings(memory=memory, theta=theta, growth=growth, tested=tested))
         super().__init__(job, samples=samples, tables=tables, most=most)
-        self.wanted = samples
+        self.wanted, self.told = samples, 0  # told: samples of the last step of which a line was said
         self.outcome: LbfgsOutcome | None = None
 
     def __call__(self, batches: Iterator[TrainingBatch]) -> StepOutcome:
         """Train on as many of the next batches as the method wants."""
+        begun = time.perf_counter()
         cached, seen = self.taken(batches, self.wanted)
         tested, count = list[CachedBatch](), 0
         for each in cached:
             if count < self.method.settings.tested:
                 tested, count = [*tested, each], count + each.batch.place.asked
-        self.outcome = self.method.step(DampedLoss(self.layers, cached), samples_of(cached), tested)
-        self.wanted = self.outcome.wanted
-        self.count(cached)
-        return seen
+        samples = samples_of(cached)
+        try:
+            self.outcome = made = self.method.step(DampedLoss(self.layers, cached), samples, tested)
+        except AskedToEnd:
+            words = f"asked to end within a step of {samples:,} samples: dense layers stay as they were before it"
+            return replace(seen, said=({"samples": samples, "ended": True}, words), ended=True)
+        self.wanted = made.wanted
+        self.passed.halvings += made.halvings
+        facts, words = self.count(cached, samples, begun)
+        if samples < 2 * self.told and made.rate:
+            return seen
+        self.told = samples
+        halved = f", its length halved {counted(made.halvings, 'time')}" if made.halvings else ""
+        length = halved if made.rate else ", no length lowers the loss"
+        facts |= {"loss": made.loss, "rate": made.rate, "halvings": made.halvings}
+        return replace(seen, said=(facts, f"{words}, log loss {made.loss:.4f} before it{length}"))
 
 
 class DanceStep(SecondOrderStep):
@@ -180,13 +218,23 @@ class DanceStep(SecondOrderStep):
         self.outcome: NewtonOutcome | None = None
 
     def __call__(self, batches: Iterator[TrainingBatch]) -> StepOutcome:
-        """Train a stage."""
+        """Train a stage; one within which a rank is asked to end keeps the Newton steps that it has taken."""
+        begun = time.perf_counter()
         before = samples_of(self.kept) if self.kept else 0
         share = self.settings.growth - 1 if len(self.kept) < self.most else 0.5  # once there is no room for more
         new, seen = self.taken(batches, round(before * share) or self.first)
         self.kept = [*self.kept, *new][-self.most :]
-        known = self.settings.known_to(samples_of(self.kept))
+        samples = samples_of(self.kept)
+        known = self.settings.known_to(samples)
         damped = DampedLoss(self.layers, self.kept, self.settings.c * known, self.layers.weights())
-        self.outcome = newton(damped, least=(2 * self.settings.c) ** 0.5 * known, settings=self.settings)
-        self.count(self.kept)
-        return seen
+        try:
+            self.outcome = made = newton(damped, least=(2 * self.settings.c) ** 0.5 * known, settings=self.settings)
+        except AskedToEnd:
+            words = f"asked to end before the first Newton step on {samples:,} samples: layers stay as they were"
+            return replace(seen, said=({"samples": samples, "newton": 0, "ended": True}, words), ended=True)
+        facts, words = self.count(self.kept, samples, begun)
+        loss = made.loss - damped.distance(self.layers.weights())
+        facts |= {"loss": loss, "newton": made.steps, "norm": made.norm, "ended": made.ended}
+        asked = "asked to end within this stage, whose Newton steps so far stay: " if made.ended else ""
+        newtons = f"log loss {loss:.4f} after {counted(made.steps, 'Newton step')}"
+        return replace(seen, said=(facts, f"{asked}{words}, {newtons}"), ended=made.ended)

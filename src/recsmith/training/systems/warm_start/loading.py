@@ -20,7 +20,7 @@ from recsmith.training.job.resuming import OPTIMIZERS
 from recsmith.training.job.sharded import ShardedJob, set_steps, table_of
 from recsmith.training.optimizers.building import set_schedule
 from recsmith.training.run import Run
-from recsmith.training.seams.system import systems
+from recsmith.training.seams.system import systems, trains_layers
 from recsmith.training.systems.warm_start.layers import inputs_of
 from recsmith.training.systems.warm_start.matching import Match, Shape, match_weights
 from recsmith.training.systems.warm_start.reads import Reads, put, read_rows, stretches
@@ -122,12 +122,16 @@ def _check_meaning(here: DataSchema, there: DataSchema, path: str) -> None:
 
 
 def _first_line(run: Run, trained: Trained) -> str:
-    groups = same_optimizers(run, trained)
+    rest = any(system.tables_rest(run) for system in systems())
+    used = {*OPTIMIZERS.values()} - ({"sparse"} if rest else set()) - ({"dense"} if trains_layers(run) else set())
+    groups = same_optimizers(run, trained) & used
     after = "" if trained.step is None else f" after step {trained.step:,}"
     said = f"begins with the weights of '{trained.path}'{after}"
+    if not used:
+        return f"{said}; no optimizer has a part in this run, so the state of none comes along"
     if not groups:
         return f"{said}; optimizers begin anew"
-    others = sorted({*OPTIMIZERS.values()} - groups)
+    others = sorted(used - groups)
     but = "" if not others else f"; optimizers.{others[0]} begins anew, for the run names another one"
     return f"{said}, and with the state of its optimizers{but}"
 
