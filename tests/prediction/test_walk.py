@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from recsmith.errors import UsageError
 from recsmith.prediction.graph import CollectiveRun, Event, Graph, Kind, Tape, check_graph
 from recsmith.prediction.predict import account, covered, critical_path, terms_of
-from recsmith.prediction.walk import STREAM_GAP_S, walk
+from recsmith.prediction.walk import STREAM_GAP_S, Walk, walk
 
 
 def host(seconds: float, term: str = "T1") -> Event:
@@ -112,6 +112,18 @@ def graphs(draw: st.DrawFn) -> Graph:
     return Graph(ranks=tuple(tapes), collectives=made, lanes=draw(st.integers(1, 2)))
 
 
+def is_steady(done: Walk) -> bool:
+    """Whether every host thread took as long for the last of its repeated steps as for the one before.
+
+    Where one did not, it is not as far ahead as it gets, and the step before was of another length than the last one.
+    """
+    if done.repeated is None:
+        return True
+    pairs = zip(done.repeated.ranks, done.graph.ranks, strict=True)
+    ends = [times.end[::-1][:: len(tape)] for times, tape in pairs if tape]
+    return all(last - before == pytest.approx(before - first) for last, before, first in ends)
+
+
 @settings(max_examples=150, deadline=None)
 @given(graphs(), st.floats(0.1, 1.0))
 def test_laws_of_every_walk(graph: Graph, factor: float):
@@ -123,7 +135,8 @@ def test_laws_of_every_walk(graph: Graph, factor: float):
     longest = max([sum(event.seconds for event in tape) for tape in graph.ranks])
     assert longest - 1e-9 <= done.step_s <= everything + 1e-9
     path = critical_path(done)
-    assert sum(each.end - each.begin for each in path) == pytest.approx(done.step_s)
+    if is_steady(done):
+        assert sum(each.end - each.begin for each in path) == pytest.approx(done.step_s)
     assert all(one.end == pytest.approx(two.begin) for one, two in itertools.pairwise(path))
     for each in account(done):
         assert each.active_s + each.exposed_comm_s + each.idle_s == pytest.approx(done.step_s)

@@ -261,11 +261,13 @@ def test_a_towers_job_has_one_plain_step(tmp_path: Path) -> None:
     plain = replace(plain, plan=str(tmp_path / "plan.json"))
     model = replace(plain.model, table_module={"name": "towers", "ratio": 2})
     towers = told(replace(plain, model=model))
-    said, quality = (each.said for each in towers.systems if each.key == "model.table_module")
-    with_towers, without = re.findall(r"; ([0-9.]+ [mµ]?s) instead of ([0-9.]+ [mµ]?s),", said)[0]
+    [said] = (each.said for each in towers.systems if each.key == "model.table_module")
+    with_towers, without = re.findall(r": a step of ([0-9.]+ [mµ]?s); plain tables take ([0-9.]+ [mµ]?s) under", said)[
+        0
+    ]
     assert _seconds(without) == pytest.approx(told(plain).step.step_s, rel=1e-3)
     assert _seconds(with_towers) == pytest.approx(towers.step.step_s, rel=1e-3)
-    assert quality.startswith("quality: towers are another model; those of ratio 2")
+    assert "towers do not pay: they save less than 5% of a step, and are another model: those of ratio 2" in said
     with pytest.raises(
         UsageError, match="sparse_dist does not go with towers on several hosts, whose ids cross hosts by"
     ):
