@@ -6,7 +6,7 @@ from dataclasses import replace
 from recsmith.adapters.installed import require_torchrec
 from recsmith.errors import UsageError
 from recsmith.files import Source
-from recsmith.plans import load_plan
+from recsmith.plans import Plan, load_plan
 from recsmith.prediction.dense_choices import DenseLayers
 from recsmith.prediction.job_step import NUMBER_BYTES, numbers_of
 from recsmith.prediction.speeds import flops_per_s
@@ -19,7 +19,7 @@ from recsmith.training.run import Run, load_run
 from recsmith.training.seams.system import first_of, systems
 
 
-def dense_layers_of_run(run: Run | Source, plan: Source) -> tuple[DenseBytes, DenseLayers]:
+def dense_layers_of_run(run: Run | Source, plan: Plan | Source) -> tuple[DenseBytes, DenseLayers]:
     """(what is alive when, what could be less) of the run's own model, at the batch of a plan.
 
     Nothing is trained, and tables get no memory. A model of histories tells no single layers' outputs.
