@@ -9,11 +9,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from recsmith.clusters import of_ranks
-from recsmith.errors import RecSmithError
+from recsmith.errors import PlanMismatch
 from recsmith.planning.replan import replan
 from recsmith.planning.simulate import simulate
-from recsmith.plans import Plan
-from recsmith.plans.files import digest_of
+from recsmith.plans import Plan, digest_of
 from recsmith.training.run import Run
 
 
@@ -26,7 +25,7 @@ def of_groups_left(plan: Plan, run: Run, ranks: int) -> Plan:
     cluster = of_ranks(plan.cluster, ranks)
     try:
         made = simulate(replace(plan, workload=workload, cluster=cluster))
-    except RecSmithError:
+    except PlanMismatch:
         return replan(plan, workload, cluster, max_moved="100%", cost_model=plan.cost_model).result.plan
     return replace(made, digest=digest_of(made.workload, made.cluster, made.constraints, made.placements))
 
