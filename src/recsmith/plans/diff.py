@@ -5,7 +5,7 @@ nothing.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import cast
 
@@ -126,6 +126,15 @@ def moved_bytes(
         )
         moved[shard.table].append((shard.rank, (area - kept) * tables[shard.table].element_bytes))
     return dict(moved)
+
+
+def as_now(plan: Plan, places: Mapping[int, int]) -> Plan:
+    """A plan with ranks as they are now. places: by each rank of the plan, its rank now; others are gone."""
+    last = max(places.values(), default=-1) + 1 + plan.cluster.world_size
+    ranks = [places.get(rank, last + rank) for rank in range(plan.cluster.world_size)]
+    return replace(plan, placements=tuple(
+        replace(each, ranks=tuple(ranks[rank] for rank in each.ranks)) for each in plan.placements
+    ))  # fmt: skip
 
 
 def is_same_table(before: Table, after: Table) -> bool:

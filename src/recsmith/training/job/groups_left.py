@@ -13,6 +13,7 @@ from recsmith.errors import PlanMismatch
 from recsmith.planning.replan import replan
 from recsmith.planning.simulate import simulate
 from recsmith.plans import Plan, digest_of
+from recsmith.plans.diff import as_now, moved_bytes
 from recsmith.training.run import Run
 
 
@@ -33,18 +34,23 @@ def of_groups_left(plan: Plan, run: Run, ranks: int) -> Plan:
 def moved_of_groups(before: Plan, after: Plan, places: Mapping[int, int]) -> tuple[int, int]:
     """Bytes of tables that ranks receive which did not hold them, and the least that any numbering of ranks moves.
 
-    places: by each rank of the job before, its rank now. Groups of another size are taken to have held nothing.
+    places: by each rank of the job before, its rank now. Groups of another size are taken to have held nothing. The
+    least is 0, which is not known, where tables are placed anew.
     """
-    sizes = Counter[int]()
-    tables = {table.name: table for table in after.workload.tables}
-    for shard in after.shards():
-        rows, columns = (end - start for start, end in (shard.rows, shard.columns))
-        sizes[shard.rank] += rows * columns * tables[shard.table].element_bytes
-    groups = after.cluster.job_world_size // after.cluster.world_size
     same = before.cluster.world_size == after.cluster.world_size
     held = {now: before.cluster.rank_in_group(old) for old, now in places.items() if same}
     wanted = {rank: after.cluster.rank_in_group(rank) for rank in range(after.cluster.job_world_size)}
-    moved = sum(sizes[place] for rank, place in wanted.items() if held.get(rank) != place)
-    copies = Counter(held.values())
-    least = sum(max(0, groups - copies[place]) * size for place, size in sizes.items())
-    return moved, least
+    pairs = Counter((held.get(rank), place) for rank, place in wanted.items())
+    moved = sum(count * received(before, after, *pair) for pair, count in pairs.items())
+    if not same or before.placements != after.placements:
+        return moved, 0
+    groups, copies = after.cluster.job_world_size // after.cluster.world_size, Counter(held.values())
+    lacking = {place: groups - copies[place] for place in range(after.cluster.world_size) if copies[place] < groups}
+    return moved, sum(count * received(before, after, None, place) for place, count in lacking.items())
+
+
+def received(before: Plan, after: Plan, held: int | None, place: int) -> int:
+    """Bytes of tables that a rank in this place of its group receives, which had a place (None: none) in one before."""
+    own = as_now(before, {} if held is None else {held: place})
+    shards = moved_bytes(own, after.placements, after.workload, after.cluster).values()
+    return sum(size for each in shards for rank, size in each if rank == place)

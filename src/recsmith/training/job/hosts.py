@@ -17,7 +17,7 @@ from recsmith.files import Raw, decode, dump_json, encode, parse_json, read_text
 from recsmith.jobs.hosts.rounds import HostAgent, HostRound
 from recsmith.planning.replan import replan
 from recsmith.plans import Plan, load_plan
-from recsmith.plans.diff import moved_bytes
+from recsmith.plans.diff import as_now, moved_bytes
 from recsmith.problems import constraints_from_raw, constraints_to_raw
 from recsmith.training.job.groups_left import moved_of_groups, of_groups_left
 from recsmith.training.job.models import Unsharded
@@ -168,15 +168,6 @@ def _moving_little(fresh: Plan, moved_from: Plan | None, ranks: int) -> Plan:
             if most == "100%":
                 raise
     raise AssertionError
-
-
-def as_now(plan: Plan, places: Mapping[int, int]) -> Plan:
-    """A plan with ranks as they are now. places: by each rank of the plan, its rank now; others are gone."""
-    last = max(places.values(), default=-1) + 1 + plan.cluster.world_size
-    ranks = [places.get(rank, last + rank) for rank in range(plan.cluster.world_size)]
-    return replace(plan, placements=tuple(
-        replace(each, ranks=tuple(ranks[rank] for rank in each.ranks)) for each in plan.placements
-    ))  # fmt: skip
 
 
 def least_moved(plan: Plan, ranks: int) -> int:
