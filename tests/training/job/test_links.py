@@ -1,8 +1,11 @@
 """Whether a told step may be compared with the one that a job had: hosts of its plan and those that it has."""
 
+from dataclasses import replace
+
 import pytest
 from support.build import cluster
 
+from recsmith.clusters import sharding_group
 from recsmith.jobs.agent import PARENT
 from recsmith.training.job.links import step_line, why_not_comparable
 
@@ -29,6 +32,8 @@ def test_ranks_that_recsmith_started_on_this_machine_are_one_host(launched: pyte
     launched.setenv(PARENT, "1")
     assert "and this job ran on 1 host" in (why_not_comparable(cluster(2), 4) or "")
     assert why_not_comparable(cluster(1), 2) is None
+    groups = sharding_group(replace(cluster(1), local_world_size=4), 2)  # two, of two ranks each, on one host
+    assert why_not_comparable(groups, 4) is None
 
 
 def test_the_end_of_a_job_says_so_beside_both_steps(launched: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ def why_not_comparable(planned: Cluster, ranks: int) -> str | None:
 
     ranks: of the job.
     """
-    hosts, here = planned.job_world_size // planned.local_world_size, hosts_here(ranks)
+    hosts, here = planned.job_world_size // planned.job_local_world_size, hosts_here(ranks)
     if hosts <= here:
         return None
     return (

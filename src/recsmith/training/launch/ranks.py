@@ -54,7 +54,7 @@ def local_hosts(run: Run, ranks: int) -> int:
     if run.plan in MADE_HERE or torch.cuda.is_available():
         return 1
     cluster = load_plan(run.plan).cluster
-    return cluster.job_world_size // cluster.local_world_size if cluster.job_world_size == ranks else 1
+    return cluster.job_world_size // cluster.job_local_world_size if cluster.job_world_size == ranks else 1
 
 
 def stand_in_note(run: Run) -> list[str]:
