@@ -132,6 +132,15 @@ def test_a_season_is_no_anomaly_and_a_value_out_of_season_is() -> None:
     assert find_alarms(values, "median_mad") == ()
 
 
+def test_a_season_of_two_periods_is_learned_without_false_alarms_behind_them() -> None:
+    """Two values make each place of the season, and are nearer to it than the next ones."""
+    places, told = np.arange(1200), 0
+    for seed in range(20):
+        values = 100 + 30 * np.sin(2 * np.pi * places / 288) + np.random.default_rng(seed).normal(size=1200)
+        told += len(find_alarms(values.tolist(), {"name": "seasonal", "period": 288}))
+    assert told <= 2
+
+
 def test_an_alarm_knows_the_season_of_its_detector() -> None:
     """The season begins at the place of the first value; its drop is told as one, by text and as data."""
     chance = np.random.default_rng(3)

@@ -78,7 +78,9 @@ class SeasonalEsd(PlainState, Detector):
         period = self.period or find_period(first)
         self._level = median(first)
         self._season = [median(first[place::period]) - self._level for place in range(period)]
-        residuals = [value - self._level - self._season[i % period] for i, value in enumerate(first)]
+        seen = max(len(first) / period, PERIODS)  # values at each place
+        wider = math.sqrt((seen + 1) / (seen - 1))  # of a new value and their mean, beside one of them and their mean
+        residuals = [wider * (value - self._level - self._season[i % period]) for i, value in enumerate(first)]
         self._spread = 1.25 * sum(map(abs, residuals)) / len(residuals)  # of normal residuals: the standard deviation
         for residual in residuals:
             self._residuals.score(residual)
