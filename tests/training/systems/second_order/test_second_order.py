@@ -100,7 +100,10 @@ def test_newton_solves_a_convex_problem_and_its_bound_holds() -> None:
     damped = DampedLoss(layers, a_problem(), 0.01)
     rough = newton(damped, least=1e-2, settings=DanceSettings())
     there = layers.weights()
-    fine = newton(damped, least=1e-10, settings=DanceSettings(newton=50))
+    told = list[tuple[int, float]]()
+    fine = newton(damped, least=1e-10, settings=DanceSettings(newton=50), stepped=lambda *each: told.append(each))
+    assert [steps for steps, _ in told] == list(range(1, fine.steps + 1))
+    assert told[-1][1] == fine.loss
     assert (rough.solved, fine.solved) == (True, True)
     assert fine.norm <= 1e-10
     assert fine.loss <= rough.loss <= fine.loss + rough.norm**2 / (2 * 0.01)

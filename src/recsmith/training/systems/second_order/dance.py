@@ -9,7 +9,7 @@ d numbers of all parameters; n samples of all ranks
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -71,11 +71,13 @@ class NewtonOutcome:
 
 
 def newton(
-    damped: DampedLoss, *, least: float, settings: DanceSettings, curvature: Sequence[Any] | None = None
-) -> NewtonOutcome:
+    damped: DampedLoss, *, least: float, settings: DanceSettings, curvature: Sequence[Any] | None = None,
+    stepped: Callable[[int, float], None] | None = None,
+) -> NewtonOutcome:  # fmt: skip
     """Damped Newton steps from where the parameters stand, until the gradient's norm is at most `least`.
 
-    curvature: parts whose Hessian serves, where it is not that of all.
+    curvature: parts whose Hessian serves, where it is not that of all. stepped: called after each step, with how many
+    were taken and the damped loss.
 
     Raises:
         AskedToEnd: a rank was asked to end before the first gradient was known; later, the steps so far stay.
@@ -100,6 +102,8 @@ def newton(
             )
         (_, at, loss, slope), steps = found, steps + 1
         layers.put(at)
+        if stepped is not None:
+            stepped(steps, loss)
     norm = float(slope.norm())
     return NewtonOutcome(loss=loss, norm=norm, steps=steps, products=products, solved=norm <= least)
 

@@ -11,7 +11,7 @@ B samples of a batch on this rank
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 from weakref import WeakKeyDictionary
@@ -23,6 +23,7 @@ from torch import nn
 from recsmith.errors import UsageError, check_rules, too_small
 from recsmith.files import Raw
 from recsmith.training.batches import TrainingBatch
+from recsmith.training.job.log import tell_note
 from recsmith.training.job.sharded import ShardedJob
 from recsmith.training.steps.protocol import StepOutcome, UnpipelinedStep
 from recsmith.training.systems.second_order.cached_tables import CachedBatch, CachedTables, dense_parameters
@@ -56,6 +57,7 @@ class Passed:
         return self.passes / max(self.steps, 1)
 
 
+TOLD_S = 10.0  # between two lines within a stage of DANCE
 PASSED = WeakKeyDictionary[nn.Module, Passed]()  # by the sharded model that a step trains
 
 
@@ -228,7 +230,10 @@ class DanceStep(SecondOrderStep):
         known = self.settings.known_to(samples)
         damped = DampedLoss(self.layers, self.kept, self.settings.c * known, self.layers.weights())
         try:
-            self.outcome = made = newton(damped, least=(2 * self.settings.c) ** 0.5 * known, settings=self.settings)
+            least = (2 * self.settings.c) ** 0.5 * known
+            self.outcome = made = newton(
+                damped, least=least, settings=self.settings, stepped=self._teller(samples, begun)
+            )  # fmt: skip
         except AskedToEnd:
             words = f"asked to end before the first Newton step on {samples:,} samples: layers stay as they were"
             return replace(seen, said=({"samples": samples, "newton": 0, "ended": True}, words), ended=True)
@@ -238,3 +243,19 @@ class DanceStep(SecondOrderStep):
         asked = "asked to end within this stage, whose Newton steps so far stay: " if made.ended else ""
         newtons = f"log loss {loss:.4f} after {counted(made.steps, 'Newton step')}"
         return replace(seen, said=(facts, f"{asked}{words}, {newtons}"), ended=made.ended)
+
+    def _teller(self, samples: int, begun: float) -> Callable[[int, float], None]:
+        """What says where a long stage stands, every ten seconds at most. begun: time.perf_counter() at its start."""
+        told = begun
+
+        def tell(steps: int, loss: float) -> None:
+            nonlocal told
+            now = time.perf_counter()
+            if now - told >= TOLD_S:
+                told = now
+                tell_note(
+                    f"stage of {samples:,} samples: {steps} of at most {self.settings.newton} Newton steps in "
+                    f"{format_time(now - begun)}, damped log loss {loss:.4f}"
+                )
+
+        return tell
