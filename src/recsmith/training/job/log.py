@@ -219,7 +219,7 @@ def starting_lines(
         f"model {run.model.name}: {parameters - weights:,} dense parameters, and {weights:,} in {len(tables)} tables "
         f"of {min(sizes):,} to {max(sizes):,} rows ({format_size(weights * 4)})",
         f"data: {'unknown number of' if samples is None else f'{samples:,}'} samples; {local} a rank and step on "
-        f"{ranks} ranks, {_learners(run)}",
+        f"{counted(ranks, 'rank')}, {_learners(run)}",
         f"plan {plan.digest[:12]} ({made}): " + ", ".join(f"{count} {kind}" for kind, count in sorted(types.items()))
         + _groups(plan),
         *(line for system in systems() for line in system.start_lines(run, plan)),

@@ -36,6 +36,7 @@ from recsmith.training.run.refusals import check_together, device_parts
 from recsmith.training.seams.system import batches_of_a_step
 from recsmith.training.sources import first_batch
 from recsmith.training.tables.plain import configs_of, features_of
+from recsmith.units import counted
 from recsmith.workloads import AccessProfile, Workload
 from recsmith.workloads.optimizers import OptimizerName
 from recsmith.workloads.row_blocks import access_of_ids
@@ -180,8 +181,8 @@ def plan_of_file(file: str, ranks: int | None = None) -> Plan:
     plan = load_plan(file)
     if ranks is not None and plan.cluster.job_world_size != ranks:
         raise PlanMismatch(
-            f"'{file}' is a plan for {plan.cluster.job_world_size} ranks and the job has {ranks}; start as many, or "
-            "plan for this cluster"
+            f"'{file}' is a plan for {counted(plan.cluster.job_world_size, 'rank')} and the job has {ranks}; start as "
+            "many, or plan for this cluster"
         )
     if plan.cluster.fully_sharded:
         raise UsageError(

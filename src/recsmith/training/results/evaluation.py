@@ -17,6 +17,7 @@ from recsmith.training.optimizers.settings import DenseOptimizer
 from recsmith.training.run import Run, load_run, names_modules, run_from_raw, run_to_raw
 from recsmith.training.run.data import RunData
 from recsmith.training.seams.system import first_of, systems, use_systems_of
+from recsmith.units import counted
 
 RANK = "recsmith.training.results.evaluation:evaluate_on_rank"
 
@@ -56,7 +57,7 @@ def evaluate(
         raise UsageError("the run names no data.test; say which data to score (--data)")
     count = ranks or local_ranks(run)
     if on_progress is not None:
-        on_progress(f"scoring on {count} ranks")
+        on_progress(f"scoring on {counted(count, 'rank')}")
     results = launch(
         RANK,
         {"run": run_to_raw(run), "model": str(model)},

@@ -172,7 +172,7 @@ def test_notes_say_what_is_left() -> None:
     assert notes == [
         "data.periods: 4 periods of 100 samples, each scored and then trained on",
         "30 samples are of a period that is not over; they are left until more data comes",
-        "up to 10 samples fill no step of 1 ranks at the end of a period, and are left out; data.last: keep trains on "
+        "up to 10 samples fill no step of 1 rank at the end of a period, and are left out; data.last: keep trains on "
         "them",
     ]
     assert "auto learns the first 7 of them by incremental, window, future_gradient first" in "".join(

@@ -27,6 +27,7 @@ from recsmith.training.sources.dataset import DatasetSource
 from recsmith.training.sources.protocol import State
 from recsmith.training.systems.periods.settings import edges_of
 from recsmith.training.systems.periods.updates import update_of
+from recsmith.units import counted
 
 BEGINS, ENDS = "begins", "ends"  # of a state: samples that the period is trained on
 
@@ -146,8 +147,8 @@ class PeriodSource(DatasetSource):
         left = [self._samples(period) % step for period in range(self.periods)]
         if any(left) and self.data.last == "drop":
             notes.append(
-                f"up to {max(left):,} samples fill no step of {world} ranks at the end of a period, and are left out; "
-                "data.last: keep trains on them"
+                f"up to {max(left):,} samples fill no step of {counted(world, 'rank')} at the end of a period, and are "
+                "left out; data.last: keep trains on them"
             )
         return notes
 
