@@ -77,8 +77,8 @@ class DatasetSource:
         left = 0 if self.length is None else sizes.epoch(0, self.length, world)[1]
         if left and self.data.last == "drop":
             notes.append(
-                f"{left:,} of {_samples(self.dataset)} fill no step of {counted(world, 'rank')} at the end of an epoch, "
-                "and are left out; data.last: keep trains on them"
+                f"{left:,} of {_samples(self.dataset)} fill no step of {counted(world, 'rank')} at the end of an "
+                "epoch, and are left out; data.last: keep trains on them"
             )
         if dataset is not self.dataset:
             notes.append(
