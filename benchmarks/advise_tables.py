@@ -62,7 +62,7 @@ def shown(gains: Sequence[float]) -> str:
 
 def asked(jobs: Mapping[str, Row], found: Mapping[str, Mapping[str, Sequence[float]]]) -> list[str]:
     """How the advice did, in a sentence for each thing that was asked."""
-    best, regrets, greedy = 0, list[str](), list[str]()
+    best, listed, regrets, likely, greedy = 0, 0, list[str](), list[str](), list[str]()
     signs, inside, errors = list[bool](), list[bool](), list[float]()
     for name, told in jobs.items():
         gains = {kind: statistics.fmean(each) for kind, each in found[name].items()}
@@ -75,6 +75,10 @@ def asked(jobs: Mapping[str, Row], found: Mapping[str, Mapping[str, Sequence[flo
         if name != "nothing":
             best += first == top or (first is not None and top in told["ties"].get(first, [])) or singles[top] < LEAST
             regrets.append(f"{name} {max(0.0, singles[top]) - given:.1%}")
+            named = [kind for kind in singles if told["told"][kind]["verdict"] in ("pays", "tie")]
+            listed += bool(named) and (named[0] == top or top in told["ties"].get(named[0], []))
+            likeliest = first or max(named, key=lambda kind: told["told"][kind]["gain"], default=None)
+            likely.append(f"{name} {max(0.0, singles[top]) - (singles[likeliest] if likeliest else 0.0):.1%}")
             pairs = {kind: gain for kind, gain in gains.items() if kind not in singles}
             together = " and ".join(told["together"][:2])
             reached = gains.get(together, gains.get(" and ".join(reversed(told["together"][:2])), given))
@@ -88,8 +92,10 @@ def asked(jobs: Mapping[str, Row], found: Mapping[str, Mapping[str, Sequence[flo
                 errors.append(abs(cell["gain"] - mean) / abs(mean))
     nothing = jobs.get("nothing")
     return [
-        f"the first that is named is best, or a named tie of the best, in {best} of {len(regrets)} jobs",
-        f"what is lost by taking it in place of the best: {', '.join(regrets)} of a step",
+        f"the first that is told to pay is best, or a named tie of the best, in {best} of {len(regrets)} jobs",
+        f"the first of the list, which pays or may, is best, or a named tie of the best, in {listed} of {len(regrets)}",
+        f"what is lost by taking what is told to pay in place of the best: {', '.join(regrets)} of a step",
+        f"and where none is, by taking the likeliest that the advice names: {', '.join(likely)}",
         f"the sign is right in {share(signs)} cells whose interval leaves 0 out",
         f"of those, gains are off by {statistics.median(errors):.0%} of themselves in the median" if errors
         else "no cell has an interval that leaves 0 out",
