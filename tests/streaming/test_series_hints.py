@@ -31,6 +31,7 @@ def told(values: np.ndarray, alarms: int = 0, name: str = "x") -> str:
         (PLACE[:500] % 7 + NOISE[:500] / 5, 0, "x", "--set period=7 --set learn=14"),  # as few values as are learned
         (WEEK, 0, "x", "repeats every 168 values"),  # hours, of which 24 come again but at weekends
         (NOISE + np.clip((PLACE - 500) / 900, 0, 1) * 4.5, 0, "x", "4.. deviations, .* --detector adwin"),
+        (NOISE + 140 * np.exp(-PLACE / 400), 0, "x", "--detector adwin; while it moves so far"),  # as a loss falls
         (RARE, 7, "errors", "'errors' is 0 in 99.*of its values"),
         (PLACE % 613, 4, "movieId", "'movieId' holds ids, by its name"),
         (NOISE, 10, "x", "an alarm in every 200 values.*--threshold"),

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from recsmith._types import Floats
+from recsmith._types import Floats, record
 from recsmith.streaming.alarm_shapes import shape_of
 from recsmith.streaming.csv_series import NamedSeries
 from recsmith.streaming.detectors.log_scale import tail_note
@@ -27,7 +27,17 @@ EXPLAINED = 0.5  # of the deviation, at most, that is left where an earlier seas
 TO_DEVIATION = 1.4826  # of a normal law: deviation over median distance
 RARE = 0.9  # of values that are the same: the others are rare counts
 STRETCH, DRIFTED = 100, 3.0  # values of the first and the last stretch; deviations between their medians
+HIDING = 30.0  # deviations of a drift, as of a loss in its first steps, which hides smaller spikes (docs/watch.md)
 OFTEN, FEW = 200, 5  # values an alarm, and alarms, from which on they are many
+
+
+@record
+class SeriesSeason:
+    """How a series repeats. period: in values. left, whole: its deviation less the season, and as it is."""
+
+    period: int
+    left: float
+    whole: float
 
 
 def hints_of(series: NamedSeries, alarms: Sequence[Alarm], *, plain: bool = True) -> tuple[str, ...]:
@@ -62,7 +72,26 @@ def _hints(series: NamedSeries, alarms: Sequence[Alarm], plain: bool) -> Iterato
 
 
 def season_note(name: str, values: Sequence[float]) -> str | None:
-    """What is said of a series with a season; None of one without.
+    """What is said of a series with a season; None of one without."""
+    if (found := season_of_values(values)) is None:
+        return None
+    learn = f" --set learn={PERIODS * found.period}" if len(values) <= LEARN else ""
+    return (
+        f"'{name}' repeats every {found.period:,} values: less that season its deviation is {found.left:.3g} instead "
+        f"of {found.whole:.3g}; --detector seasonal --set period={found.period}{learn} judges what is left"
+    )
+
+
+def other_period_note(name: str, values: Sequence[float], period: int) -> str | None:
+    """What is said of a series judged by a period that is none of its own; None where it is one, or none is known."""
+    found = season_of_values(values)
+    if found is None or period % found.period == 0:
+        return None
+    return f"'{name}' repeats every {found.period:,} values, and was judged by a period of {period:,}"
+
+
+def season_of_values(values: Sequence[float]) -> SeriesSeason | None:
+    """The season of a series; None of one without.
 
     A season is a period after which the series is like itself, and whose course in the first half of the values is that
     of the second half, too: less it, their deviation is half as much or less.
@@ -81,13 +110,7 @@ def season_note(name: str, values: Sequence[float]) -> str | None:
     period = first + int(np.argmax(likeness[first : first + first // 5 + 1]))
     period = _best_period(series, period)
     left, whole = _deviation(_left(series, period)), _deviation(series[len(series) // 2 :])
-    if left > EXPLAINED * whole:
-        return None
-    learn = f" --set learn={PERIODS * period}" if len(values) <= LEARN else ""
-    return (
-        f"'{name}' repeats every {period:,} values: less that season its deviation is {left:.3g} instead of "
-        f"{whole:.3g}; --detector seasonal --set period={period}{learn} judges what is left"
-    )
+    return None if left > EXPLAINED * whole else SeriesSeason(period=period, left=left, whole=whole)
 
 
 def _best_period(series: Floats, about: int) -> int:
@@ -132,10 +155,15 @@ def _drift_note(name: str, values: Sequence[float]) -> str | None:
     begun, ended = float(np.median(stretches[0])), float(np.median(series[-STRETCH:]))
     if noise == 0 or abs(ended - begun) < DRIFTED * noise:
         return None
+    hidden = (
+        "; while it moves so far, and for some 1,000 values afterwards, spikes of 25 deviations are told, and hardly "
+        "any of 10"
+        if abs(ended - begun) > HIDING * noise else ""
+    )  # fmt: skip
     return (
         f"'{name}' went from {begun:.4g} in its first {STRETCH} values to {ended:.4g} in its last, "
         f"{abs(ended - begun) / noise:.1f} deviations, and no alarm says that its level moved: such a slow drift is "
-        "for --detector adwin"
+        f"for --detector adwin{hidden}"
     )
 
 

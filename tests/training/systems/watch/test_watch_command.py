@@ -202,6 +202,14 @@ def test_a_detector_takes_settings(run: Run, tmp_path: Path) -> None:
         in run("watch", path, "--detector", "seasonal", "--set", "perod=9").err
     )
     assert "'period' is not key=value" in run("watch", path, "--set", "period").err
+    wanted = "seasonal judges by a period: 'load' repeats every 288 values; add --column load --set period=288"
+    done = run("watch", path, "--detector", "seasonal")
+    assert (done.code, wanted in done.err) == (2, True)
+    done = run("watch", path, "--detector", "seasonal", "--set", "period=24")
+    assert (done.code, "'load' repeats every 288 values, and was judged by a period of 24" in done.err) == (0, True)
+    flat = tmp_path / "flat.csv"
+    flat.write_text("load\n" + "".join(f"{value:.4f}\n" for value in np.random.default_rng(0).normal(size=900)))
+    assert "no column repeats; leave --detector seasonal out" in run("watch", flat, "--detector", "seasonal").err
 
 
 def test_a_run_is_watched_before_its_first_look(run: Run, job: Path) -> None:

@@ -2,13 +2,17 @@
 
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from recsmith.cli.options import count_option, force_option, format_option
 from recsmith.cli.printing import is_watched, note, print_as
+
+if TYPE_CHECKING:
+    from recsmith.streaming.csv_series import NamedSeries
 
 LOOK_S = 2.0  # between two looks of --follow
 OF_RUNS = ("follow", "until", "ids", "workload", "periods", "force")
@@ -94,11 +98,12 @@ def _show_series(
     from recsmith.streaming.csv_series import judged_series, read_series
     from recsmith.streaming.detectors import detector_spec
     from recsmith.streaming.series import AlarmingSeries
-    from recsmith.streaming.series_hints import hints_of
+    from recsmith.streaming.series_hints import hints_of, other_period_note
 
     detector = detector_spec(name, settings)
     judge = AlarmingSeries(detector, threshold=threshold)  # refuses what it does not know, whatever the series are
     file = read_series(source, columns)
+    period = _period(file.series, detector) if name == "seasonal" else None
     told = list(zip(file.series, judged_series(file.series, detector, threshold), strict=True))
     learned = (
         f"by {name}: {judge.detector.warm:,} values teach it what is usual; scores above {judge.threshold:g} alarm"
@@ -107,6 +112,28 @@ def _show_series(
     for each, alarms in told if name == "ensemble" and file.mixed is None else ():
         for said in () if isinstance(alarms, str) else hints_of(each, alarms, plain=detector == "ensemble"):
             note(said)
+    if period is not None:
+        for each in file.series:
+            if (said := other_period_note(each.name, each.values, period)) is not None:
+                note(said)
+
+
+def _period(series: "Sequence[NamedSeries]", detector: object) -> int:
+    """The period that seasonal is to judge by; UsageError without one, which says those of the series."""
+    from recsmith.errors import UsageError
+    from recsmith.streaming.series_hints import season_of_values
+
+    given = detector.get("period") if isinstance(detector, dict) else None
+    if isinstance(given, int):
+        return given
+    found = {each.name: season for each in series if (season := season_of_values(each.values)) is not None}
+    if not found:
+        raise UsageError("detector seasonal judges by a period, and no column repeats; leave --detector seasonal out")
+    repeat = "; ".join(f"'{name}' repeats every {season.period:,} values" for name, season in found.items())
+    name, season = next(iter(found.items()))
+    raise UsageError(
+        f"detector seasonal judges by a period: {repeat}; add --column {name} --set period={season.period}"
+    )
 
 
 def _show_ids(folder: str, periods: int, format_: str) -> None:
