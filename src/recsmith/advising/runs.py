@@ -24,6 +24,10 @@ from recsmith.training.seams.system import batches_of_a_step, systems, use_syste
 from recsmith.workloads import Workload
 
 APART = 0.10  # of a gain: two of three that were told of runs were no farther off (docs/advise.md)
+TABLES_ALONE = (
+    "not priced: dense layers, their gradients and reading, and so nothing that changes these. For a job on CPUs, "
+    "`recsmith advise RUN --set plan=plan.json` prices them on the links of a plan for that cluster"
+)
 OnSwitch = Callable[[str], object]
 
 
@@ -55,7 +59,8 @@ def advise_run(
     made = load_run(run, settings)
     if cluster is not None:
         return advise_tables(
-            tables_on(run, cluster, settings), cluster, step_s=step_s, aim=aim, on_switch=on_switch, **search
+            tables_on(run, cluster, settings), cluster, step_s=step_s, aim=aim, on_switch=on_switch,
+            not_priced=TABLES_ALONE, **search,
         )  # fmt: skip
     base = described(run, settings)
     predicted = _step_of(base)

@@ -33,6 +33,7 @@ def advise(
     running: Sequence[Placement] | Plan | Source | None = None,
     step_s: float | None = None,
     step_told: str = "",
+    not_priced: str = "",
     aim: Aim = STEP,
     on_switch: Callable[[str], object] | None = None,
     **search: Any,
@@ -45,6 +46,7 @@ def advise(
         running: the plan that the job runs today; None: the plan that is made now.
         step_s: seconds of a whole step of the job as it runs, measured; None: gains are of the embeddings' part alone.
         step_told: where that is from, in a sentence.
+        not_priced: what of the job these prices leave out, in a sentence.
         aim: what the job is to have less of, and its limits.
         on_switch: hears the name of each switch before it is priced.
         search: what `plan` takes beside, for every plan.
@@ -64,7 +66,7 @@ def advise(
     drafted = running is None and not is_quick(tables, where)
     about = [
         *_about(base, step_s, running),
-        *([step_told] if step_told else []),
+        *(each for each in (step_told, not_priced) if each),
         *_aimed(aim),
         KEPT,
         *([DRAFTED] if drafted else []),

@@ -153,7 +153,7 @@ def _needs(base: JobPrice, price: JobPrice) -> str:
 
 
 def _between(gain: float, error: float) -> str:
-    return f"between {gain - error:.1%} and {gain + error:.1%}"
+    return f"between {gain - error:.1%} and {min(gain + error, 1.0):.1%}"  # nothing saves more than all
 
 
 def _steps(before: JobPrice, after: JobPrice) -> str:
