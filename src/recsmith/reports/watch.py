@@ -71,7 +71,9 @@ def ids_report(folder: str, step: int, now: Sketches, before: Sketches) -> Rende
         new = "" if each["new_share"] is None else f"{each['new_share']:.1%}"
         made.add_row(each["feature"], f"{each['lookups']:,}", f"{each['sketched']:,}", f"{each['different']:,}", new,
                      f"{each['top_share']:.1%}", str(each["top"]), *map(str, each["lengths"]))  # fmt: skip
-    return Group(line("ids", f"{folder}: the steps up to {step:,}"), made)
+    looked, of_all = (sum(getattr(each, name) for each in now.values()) for name in ("lookups", "of_lookups"))
+    part = f"; one lookup in {of_all / looked:.3g} was looked at" if of_all > looked else ""
+    return Group(line("ids", f"{folder}: the steps up to {step:,}{part}"), made)
 
 
 def ids_raw(step: int, now: Sketches, before: Sketches) -> Raw:

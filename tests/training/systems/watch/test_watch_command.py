@@ -121,6 +121,10 @@ def test_what_the_ids_look_like_is_shown(run: Run, job: Path) -> None:
     assert done.code == 0
     assert f"{job}: the steps up to 200" in " ".join(done.out.split())
     (row,) = json.loads(run("watch", job, "--ids", "--format", "json").out)["ids"]
+    some = SketchFiles(job, 0, ("small",), 100, looks=8)
+    some.add("small", np.full(100, 1, np.int32), np.arange(100), np.full(100, 1, np.int32))
+    some.write(300)
+    assert "the steps up to 300; one lookup in 8 was looked at" in " ".join(run("watch", job, "--ids").out.split())
     assert row["new_share"] == pytest.approx(0.5, abs=0.1)  # 100 of 200 lookups read ids that were not read before
 
 
