@@ -11,9 +11,9 @@ the file of rows; what is there is not trained again, so that the command goes o
 train in turns, each in processes of its own: a block of 16 steps of the first, of the second, and so on, in the
 opposite order at every other turn, so that a machine whose speed drifts is as slow for all of them. Who has no turn is
 stopped. A step is the mean of a block, by the clock on the slowest rank and in CPU seconds of the busiest one. A gain
-is a share of the time of a sample: the median over blocks of the same seed, each beside the block of the run as it is
-at the same turn. Within a block it is a mean, for a window of samples is read within few steps, and a median leaves
-these out. Where the load of the machine is above --most-load, it waits.
+is a share of the time of a sample, of all blocks of a seed together, beside those of the run as it is at the same
+turns. It is a mean, for a window of samples is read within few steps, and a median leaves these out. Where the load of
+the machine is above --most-load, it waits.
 
 Advice is told twice: by the run alone, and by a capture of the run as it is beside it, which `tell` takes first.
 
