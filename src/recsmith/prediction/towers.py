@@ -99,14 +99,23 @@ def _quality(ratio: int, pays: bool) -> str:
     """What a ratio costs of AUC, by the nearest that was measured, as the end of a sentence that says if it pays."""
     if ratio == 1:
         return ""
-    near = next((each for each in AUC if each >= ratio), max(AUC))
-    movies, clicks = AUC[near]
-    loses = movies.shows_loss or clicks.shows_loss
+    loses = any(each.shows_loss for each in AUC[_near(ratio)])
     but = f" in time, {'and cost AUC' if loses else 'if AUC holds'}" if pays else ", and are another model"
+    return f"{but}: {auc_of(ratio, '; docs/towers.md')}" + ("; train both on your data first" if pays else "")
+
+
+def auc_of(ratio: int, page: str = "") -> str:
+    """How far towers of the nearest ratio that was measured were from plain tables. page: where, behind the seeds."""
+    near = _near(ratio)
+    movies, clicks = AUC[near]
     return (
-        f"{but}: those of ratio {near} were {movies} points of AUC from plain tables on MovieLens and {clicks} on "
-        "generated clicks (five seeds; docs/towers.md)" + ("; train both on your data first" if pays else "")
+        f"those of ratio {near} were {movies} points of AUC from plain tables on MovieLens and {clicks} on generated "
+        f"clicks (five seeds{page})"
     )
+
+
+def _near(ratio: int) -> int:
+    return next((each for each in AUC if each >= ratio), max(AUC))
 
 
 def saved_by_plain_plan(plan: Plan, step_s: float, link: float | None = None) -> float:
