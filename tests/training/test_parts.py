@@ -106,7 +106,11 @@ def test_sigterm_is_noted_and_a_later_one_obeyed(monkeypatch: pytest.MonkeyPatch
     try:
         with heeding_sigterm() as ending:
             assert not ending.asked
-            os.kill(os.getpid(), signal.SIGTERM)
+            with heeding_sigterm() as first:  # of a training that is part of another one
+                os.kill(os.getpid(), signal.SIGTERM)
+                assert first.asked
+            with heeding_sigterm() as second:
+                assert second.asked
             assert ending.asked
             os.kill(os.getpid(), signal.SIGTERM)  # together with the first one, such as of a launcher
             assert ending.asked

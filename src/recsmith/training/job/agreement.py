@@ -98,9 +98,12 @@ class Ending:
 def heeding_sigterm() -> Generator[Ending]:
     """SIGTERM is noted within, not obeyed at once; a second one ends the process, unless both come together.
 
-    In a thread beside the main one, where Python sets no handlers, signals do what they did.
+    One that comes within a training that is part of another one is noted for both, so that no other part begins. In a
+    thread beside the main one, where Python sets no handlers, signals do what they did.
     """
     ending = Ending()
+    if asked_to_end():
+        ending.ask()
     if threading.current_thread() is not threading.main_thread():
         yield ending
         return
@@ -109,7 +112,8 @@ def heeding_sigterm() -> Generator[Ending]:
         if ending.asked and time.monotonic() - ending.since > TOGETHER_S:
             signal.signal(signal.SIGTERM, before)
             os.kill(os.getpid(), signal.SIGTERM)
-        ending.ask()
+        for each in HEEDED:
+            each.ask()
 
     before = signal.signal(signal.SIGTERM, ask)
     HEEDED.append(ending)

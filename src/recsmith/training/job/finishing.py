@@ -43,9 +43,7 @@ def _finished(job: TrainingJob, *, ended: bool, test: Scores | None) -> Raw:
     if corrupt:
         log.say({"note": f"{corrupt:,} corrupt samples were left out; `recsmith data check` says which"})
     if ended:
-        kept = f"saved after step {progress.step:,}; the same command goes on from there"
-        lost = f"ended after step {progress.step:,} with nothing saved, since the run has no checkpoint"
-        log.say({"note": f"asked to end: {lost if run.checkpoint is None else kept}"})
+        log.say({"note": f"asked to end: {_kept_line(job, failed=problem is not None)}"})
         return result
     if run.data.test is not None:
         result["test"] = encode(evaluate_now(job, test))
@@ -58,6 +56,16 @@ def _finished(job: TrainingJob, *, ended: bool, test: Scores | None) -> Raw:
         done = f"nothing was left to train after step {progress.step:,}"
     log.say({"note": f"{done}; the model is in '{folder}'"})
     return result
+
+
+def _kept_line(job: TrainingJob, *, failed: bool) -> str:
+    """What is kept of a job that a signal ended. failed: whether its last checkpoint was not written."""
+    step = job.progress.step
+    if job.run.checkpoint is None:
+        return f"ended after step {step:,} with nothing saved, since the run has no checkpoint"
+    if failed or job.progress.saved != step:
+        return f"ended after step {step:,}, which could not be saved; the same command goes on from an older checkpoint"
+    return f"saved after step {step:,}; the same command goes on from there"
 
 
 def brought(job: TrainingJob) -> dict[str, str]:

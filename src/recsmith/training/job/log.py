@@ -56,6 +56,10 @@ class RunLog:
         if tensorboard:
             self._board = Board(folder / "tensorboard", step + 1)
 
+    def lead(self) -> None:
+        """Be the record of the run from now on, where whoever wrote it is gone."""
+        self.rank, os.environ["RANK"] = 0, "0"
+
     def write(self, event: str, values: Raw) -> None:
         """A line of log.jsonl, and its numbers for TensorBoard where it has a step."""
         if self.rank:

@@ -357,3 +357,31 @@ def test_a_stopped_trainer_is_left_out_and_refused_later(staleness: int, tmp_pat
         assert result["remote"]["repeated"] <= 1
     else:
         assert losses(output) == pytest.approx(unsharded_losses(run, steps), rel=1e-5)
+
+
+@pytest.mark.parametrize(("kept", "dies"), [(True, None), (True, "trainer-0"), (False, None)])
+def test_trainers_that_wait_for_nobody_end_together_at_a_signal(kept: bool, dies: str | None, tmp_path: Path) -> None:
+    """Also those that were not asked themselves: the step is saved, and no model written; the same command goes on."""
+    output = tmp_path / "out"
+    run = a_run(
+        output, ranks=2, steps=LONG_STEPS, remote=RunRemote(servers=1, staleness=2, timeout_s=20),
+        checkpoint=Checkpointing(every=LONG_STEPS) if kept else None,
+    )  # fmt: skip
+
+    def end() -> None:
+        wait_for_lines(output, EVERY)
+        if dies is not None and send(signal.SIGKILL, dies):
+            time.sleep(1)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    result, said = disturbed(run, end)
+    step = result["step"]
+    assert (result["complete"], "test" in result, (output / "model").exists()) == (False, False, False)
+    assert 0 < step < LONG_STEPS
+    if not kept:
+        assert f"asked to end: ended after step {step:,} with nothing saved, since the run has no checkpoint" in said
+        return
+    assert f"asked to end: saved after step {step:,}; the same command goes on from there" in said
+    assert [each.name for each in (output / "checkpoints").iterdir()] == [f"step-{step:08d}"]
+    again = train(replace(run, steps=step + 2))
+    assert (again["complete"], again["step"], (output / "model").exists()) == (True, step + 2, True)

@@ -223,9 +223,10 @@ def _ray_servers(place: ServerPlace, settings: Raw) -> Generator[Failure]:
 
 def _until_ended(failed: Failure, trainers: dict[str, StartedProcess], log: JobLog) -> Generator[Any]:
     """Messages of the job, until its trainers have ended, but for those that were left out."""
-    left, out = dict(trainers), set[str]()
+    left, out, silent, asked = dict(trainers), set[str](), set[str](), next(iter(trainers))
     while left.keys() - out:
         for message in log.new_messages():
+            silent.update([message["left_out"]] if "left_out" in message else [])
             yield from _told(message, trainers)
         if (failure := failed()) is not None:
             raise failure
@@ -239,6 +240,9 @@ def _until_ended(failed: Failure, trainers: dict[str, StartedProcess], log: JobL
                 (each.folder / ENDED).touch()
                 rest = "; the others go on" if left.keys() - out else ""
                 yield {"note": result.get("left_out", f"{_said(name)} has ended ({_how(each)}){rest}")}
+        if asked not in (here := left.keys() - out - silent) and here:  # by a signal: any of them has all end
+            asked = min(here)
+            yield {"pid": left[asked].process.pid}
         time.sleep(POLL_S)
     for message in log.new_messages():
         yield from _told(message, trainers)

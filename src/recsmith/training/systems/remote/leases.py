@@ -28,9 +28,11 @@ class BatchLeases(HeardTrainers):
         self.width, self.staleness, self.every, self.first, self.total = width, staleness, every, first, total
         self.lags = Counter[int]()  # steps by which the rows of a batch lagged behind
         self.repeated = 0  # batches of trainers that were left out
+        self.stopped, self.kept = False, first  # whether a signal ended it; the batch before which all is saved
         self._next, self._saved, self._saver = first, first, ""
         self._taken, self._orphans = dict[int, str](), list[int]()  # batches under way, by whom; of nobody
         self._begun, self._ended = 0.0, 0.0
+        self._chief = ""  # who writes the model
         self._since = dict[str, float]()  # when each trainer was given what it does now
 
     @property
@@ -74,10 +76,11 @@ class BatchLeases(HeardTrainers):
             self._ended = time.monotonic()
             self._turn.notify_all()
 
-    def saved(self, _: str, batch: int) -> None:
-        """What is before a batch is saved."""
+    def saved(self, _: str, batch: int, well: bool = True) -> None:
+        """What is before a batch is saved, or could not be written, which is not tried again."""
         with self._turn:
             self._saved, self._saver = batch, ""
+            self.kept = batch if well else self.kept
             self._turn.notify_all()
 
     def end_at(self, _: str, batch: int) -> None:
@@ -89,19 +92,28 @@ class BatchLeases(HeardTrainers):
             self._next = min(self._next, self.total)
             self._turn.notify_all()
 
-    def stop(self, name: str) -> None:
-        """Have the job end after the step that is under way."""
+    def stop(self, name: str, signal: bool) -> None:
+        """Have the job end after the step that is under way. signal: whether one asked for it, and not a watcher."""
+        self.stopped |= signal
         self.end_at(name, -(-self._next // self.width) * self.width)
 
     def drained(self, name: str) -> dict[str, Any] | None:
-        """What became of the job once all is trained, and whether this trainer writes the model; None: ask again."""
+        """What became of the job once all is trained; None: ask again.
+
+        mine: whether this trainer writes the model. step: that it ended after. saved: the step of the newest
+        checkpoint. ended: by a signal.
+        """
         with self._turn:
             self.hear(name)
             self.drop_silent()
             if self.total is None or self.oldest < self.total:
                 self._turn.wait(min(0.1, HOLD * self.timeout_s))
                 return None
-            return {"mine": name == min(self._heard), "step": self.total // self.width, "told": self._told()}
+            self._chief = self._chief or min(self._heard)
+            return {
+                "mine": name == self._chief, "step": self.total // self.width, "saved": self.kept // self.width,
+                "ended": self.stopped, "told": self._told(),
+            }  # fmt: skip
 
     def _told(self) -> dict[str, Any]:
         return {
@@ -146,3 +158,4 @@ class BatchLeases(HeardTrainers):
         self._orphans += mine
         self._taken = {batch: who for batch, who in self._taken.items() if who != name}
         self._saver = "" if self._saver == name else self._saver
+        self._chief = "" if self._chief == name else self._chief

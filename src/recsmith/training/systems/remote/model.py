@@ -18,7 +18,7 @@ from recsmith.errors import RecSmithError
 from recsmith.files import Raw
 from recsmith.plans import Plan
 from recsmith.training.batches import TrainingBatch
-from recsmith.training.job.agreement import Agreement
+from recsmith.training.job.agreement import Agreement, Wish
 from recsmith.training.job.job import Progress, TrainingJob
 from recsmith.training.job.log import RunLog
 from recsmith.training.job.models import Task, Unsharded
@@ -26,6 +26,7 @@ from recsmith.training.job.preparing import prepare
 from recsmith.training.job.resuming import CHECKPOINTS, Saved
 from recsmith.training.job.sharded import ShardedJob, rank_device, table_of
 from recsmith.training.job.starting import progress_from
+from recsmith.training.loop import ANEW
 from recsmith.training.optimizers.building import combined_optimizer, set_schedule
 from recsmith.training.random_states import random_states
 from recsmith.training.run import Run, save_run
@@ -90,6 +91,18 @@ def trainer_model(run: Run, task: Task, client: TableClient, names: dict[str, st
     model = DistributedModelParallel(task, device=device, plan=ShardingPlan({}), sharders=[])
     optimizer = combined_optimizer(model.fused_optimizer, {}, dict(model.named_parameters()), run.optimizers)
     return ShardedJob(model, optimizer, RemoteRows(model, optimizer, client, names), {}, device)
+
+
+def never_anew(came: Any) -> None:
+    """RecSmithError where a watcher asks for what a job with servers does not do: to be prepared anew.
+
+    came: of training, such as a wish after which it was left.
+    """
+    if isinstance(came, Wish) and came.what in ANEW:
+        raise RecSmithError(
+            f"a watcher asked to {came.what} ({came.because}), which a job with `remote` does not do; start it again "
+            "from its newest checkpoint, or leave the watcher out"
+        )
 
 
 class RemoteCheckpoints:

@@ -27,7 +27,7 @@ from recsmith.training.run import Run
 from recsmith.training.run.data import BatchSizes
 from recsmith.training.sources import total_steps
 from recsmith.training.systems.remote.client import TableClient
-from recsmith.training.systems.remote.model import copy_dense, flat_tensors, trainer_job
+from recsmith.training.systems.remote.model import copy_dense, flat_tensors, never_anew, trainer_job
 from recsmith.training.watchers import Watchers
 from recsmith.units import counted
 
@@ -49,20 +49,25 @@ def train_stale(run: Run, client: TableClient, number: int, watchers: Watchers, 
     client.parameters = dict(job.sharded.model.named_parameters())
     with closing(job.log), closing(batches):
         watchers.watch(job)
-        left_by = train_steps(LeasedModel(job, client, whole), batches, watchers, ending, StepTimes())
-        if left_by == END:
-            client.ask("stop")
+        model = LeasedModel(job, client, whole)
+        while (left_by := train_steps(model, batches, watchers, ending, StepTimes())) is not None:
+            never_anew(left_by)
+            client.ask("stop", signal=left_by == END)  # of all trainers, who train the step under way, and save it
         client.batch = None
         chief = client.wait_for("drained")
         client.lost = chief["told"]["lost"]
         told = {**chief["told"], **asdict(client.counts)}
-        job.log.write("remote", {**told, "step": chief["step"], "own_batches": job.progress.step})
-        job.log.say({"note": lags_line(told, job.progress.step)})
-        job.progress.step = chief["step"]
+        own, ended = job.progress.step, chief["ended"]
         if not chief["mine"]:
-            return {"step": chief["step"], "complete": left_by != END, "remote": told}
+            return {"step": chief["step"], "complete": not ended, "remote": told}
+        job.log.lead()
+        job.log.write("remote", {**told, "step": chief["step"], "own_batches": own})
+        job.log.say({"note": lags_line(told, own)})
+        job.progress.step, job.progress.saved = chief["step"], chief["saved"]
         copy_dense(job.sharded, client.begin()[3])
-        return {**finish(job, ended=left_by == END), "remote": told}
+        if ended:  # what is said of checkpoints, which servers have written
+            job = replace(job, run=replace(job.run, checkpoint=run.checkpoint))
+        return {**finish(job, ended=ended), "remote": told}
 
 
 class LeasedModel(OneModel):
@@ -160,5 +165,5 @@ def _save(client: TableClient, position: Any, batch: int) -> str | None:
     dense = {name: each for name, each in client.begin()[3].items() if name.startswith(("model.", "dense."))}
     progress = {"step": batch // width, "ranks": width, "position": position, "scores": None}
     problem = client.save(dense, progress, [random_states()])
-    client.ask("saved", batch=batch)
+    client.ask("saved", batch=batch, well=problem is None)
     return problem

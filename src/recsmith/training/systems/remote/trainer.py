@@ -19,7 +19,7 @@ from recsmith.training.run import Run, run_of_job
 from recsmith.training.systems.remote.calls import Regroup, ServerPlace, connected
 from recsmith.training.systems.remote.client import TableClient
 from recsmith.training.systems.remote.group import TrainerGroup
-from recsmith.training.systems.remote.model import Batches, flat_tensors, trainer_job
+from recsmith.training.systems.remote.model import Batches, flat_tensors, never_anew, trainer_job
 from recsmith.training.systems.remote.stale import train_stale
 from recsmith.training.watchers import Watchers
 
@@ -72,11 +72,8 @@ def _train_together(run: Run, client: TableClient, meet: str, watchers: Watchers
             break
         except (Regroup, RuntimeError) as error:
             _after(error, client, job)
-    if not isinstance(result, dict):
-        raise RecSmithError(
-            f"a watcher asked to {result.what} ({result.because}), which a job with `remote` does not do; start it "
-            "again from its newest checkpoint, or leave the watcher out"
-        )
+    never_anew(result)
+    assert isinstance(result, dict)
     counts = asdict(client.counts)
     job.log.write("remote", {"step": job.progress.step, **counts})
     with suppress(RuntimeError):  # of those who died when all was done

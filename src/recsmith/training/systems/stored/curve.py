@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from recsmith._types import noun
-from recsmith.errors import UsageError
+from recsmith.errors import RecSmithError, UsageError
 from recsmith.files import Raw, decode, dump_json, encode, parse_json, read_text, write_text
 from recsmith.scoring.scores import known_score, mean_within
 from recsmith.training.launch.launching import train
@@ -131,7 +131,7 @@ def _trained(
         maps = sum(len(each.numbers) for each in made.maps.values())
     result = train(replace(run, output=str(output), checkpoint=None, plan="auto"))
     if not result["complete"]:
-        raise UsageError("the training was ended; the same command goes on with it")
+        raise RecSmithError("the training was ended by a signal; the same command goes on with it")
     auc = known_score(result["test"], "auc", "data.test")
     return TrainedSmaller(
         method=method, factor=factor, seed=run.seed, auc=auc, weight_bytes=WEIGHT * size, map_bytes=MAP * maps

@@ -15,7 +15,7 @@ from recsmith._types import Floats, Ints
 from recsmith.data import Dataset
 from recsmith.embeddings import IdMap, by_popularity, learn_hash
 from recsmith.embeddings.hashing import KNOWN
-from recsmith.errors import UsageError
+from recsmith.errors import RecSmithError, UsageError
 from recsmith.training.job.card import MODEL
 from recsmith.training.launch.launching import train
 from recsmith.training.run import Run, RunTable
@@ -68,7 +68,8 @@ def hash_maps(
         named = tuple(replace(table, embedding_dim=columns) for table in run.model.tables)
         model = replace(run.model, embedding_dim=columns, tables=named, compression=())
         data = replace(run.data, test=None)
-        train(replace(run, model=model, data=data, output=folder, checkpoint=None, plan="auto"))
+        if not train(replace(run, model=model, data=data, output=folder, checkpoint=None, plan="auto"))["complete"]:
+            raise RecSmithError("a signal ended the training that ids are grouped by; the same command begins it again")
         vectors = _weights(Path(folder) / MODEL / WEIGHTS, [table.name for table in tables])
     made: dict[str, IdMap] = {}
     for table in tables:
