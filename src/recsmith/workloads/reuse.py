@@ -15,7 +15,7 @@ from recsmith._types import Bools, Floats, Ints
 from recsmith.elementary import exp, expm1, log, log1p, power
 from recsmith.workloads.access import NUM_REUSE_BINS, AccessProfile
 from recsmith.workloads.workload import Table
-from recsmith.workloads.zipf import fit_zipf, zipf_hot_share, zipf_unique_rows
+from recsmith.workloads.zipf import between, fit_zipf, harmonic, ranks, zipf_hot_share, zipf_unique_rows
 
 DEFAULT_ZIPF = 0.893  # assumed for tables that say nothing: with it the 856 tables of sample.py's shared pool read 0.14
 # unique rows a lookup in 65,536 samples, as Meta's published batches do (docs/files.md)
@@ -24,6 +24,7 @@ HORIZON = 40  # powers of 2 of lookups for each cached row: the most that a cach
 HALVINGS = 20  # of that range: lookups are then found within a factor 2 ** (40 / 2 ** 20)
 SLOPE_STEP = 0.01  # of the lookups that are remembered: over it the growth of different rows is taken
 FLAT = 1e-9  # in place of an exponent of 0, where it divides
+OFTEN = 5  # reads from which on a count says how often a row is read
 TINY = 1e-300  # in place of no rows, where they divide
 
 _MOST = 2.0 ** np.arange(NUM_REUSE_BINS)  # reads of a row of each bin: 1, 2, 4, 8 ...; the last has no such end
@@ -128,6 +129,34 @@ class Reuse:
         growth = self.unique_rows(table, before + step) - self.unique_rows(table, before)
         return 1 - np.clip(growth / np.maximum(step, TINY), 0.0, 1.0)
 
+    def hit_share_over(self, table: Ints, cached: Floats, lookups: Floats) -> Floats:
+        """As `hit_share`, in the mean of so many lookups (N,) from a cache on that is empty.
+
+        While it fills, each row misses once.
+        """
+        before = np.minimum(self._held(table, cached), lookups)
+        missed = self.unique_rows(table, before) + (1 - self.hit_share(table, cached)) * (lookups - before)
+        return np.clip(1 - missed / np.maximum(lookups, TINY), 0.0, 1.0)
+
+    def by_chance(self, table: int) -> tuple[Floats, Floats]:
+        """Blocks of a table's rows that are read equally often: how many rows each has (B,), and their chance (B,).
+
+        Of counts, rows that were read OFTEN are read so often; the others follow the Zipf law of the table.
+        """
+        index = np.array([table])
+        often = (self.reads[table] >= OFTEN) & (self.bins[table] > 0)
+        hot, rate = self.bins[table, often], self.reads[table, often] / max(self.counted[table], 1.0)
+        if not often.any():
+            log_rank, rows = (each[0] for each in ranks(self.rows[index]))
+            served = 0.0
+        else:
+            served = min(float((hot * rate).sum()), 1.0)
+            first, last = log(hot.sum() + 0.5), log(max(self.rows[table], hot.sum() + 1) + 0.5)
+            log_rank, rows = (each[0] for each in between(np.array([first]), np.array([last])))
+        law = exp(-self.zipf[table] * log_rank)
+        law *= (1 - served) / (law * rows).sum()
+        return np.concatenate([hot, rows]), np.concatenate([rate, law])
+
     def staying(self, table: Ints, lookups: Floats, cached: Floats) -> Floats:
         """Rows (N,) that stay in a cache of the `cached` most read ones, beside others that two batches bring in."""
         return np.maximum(cached - 2 * self._missed_beside(table, lookups, cached), 0.0)
@@ -142,11 +171,23 @@ class Reuse:
         By a Zipf law, the most read rows are a smaller table with the same exponent. By counts, every lookup that
         misses is taken for another row.
         """
-        hot = self.hot_share(table, kept)
+        hot = self._kept_share(table, kept)
         among = zipf_unique_rows(self.zipf[table], np.maximum(kept, 1.0), lookups * hot)
         rows = self.unique_rows(table, lookups)
         by_law = np.maximum(rows - np.where(kept >= 1, among, 0.0), 0.0)
         return np.where(self.counted[table] > 0, np.minimum(rows, lookups * (1 - hot)), by_law)
+
+    def _kept_share(self, table: Ints, rows: Floats) -> Floats:
+        """As `hot_share`, in lookups other than the counted ones: rows that were not read OFTEN follow the Zipf law."""
+        share, counted = self.hot_share(table, rows), self.counted[table] > 0
+        if not counted.any():
+            return share
+        often = (self.reads >= OFTEN)[table] * self.bins[table]
+        hot, served = often.sum(axis=1), (often * self.reads[table]).sum(axis=1) / np.maximum(self.counted[table], 1.0)
+        zipf, last = self.zipf[table], self.rows[table]
+        begun = harmonic(zipf, hot)
+        part = (harmonic(zipf, np.clip(rows, hot, last)) - begun) / np.maximum(harmonic(zipf, last) - begun, TINY)
+        return np.where(counted & (rows > hot), served + np.maximum(1 - served, 0) * np.minimum(part, 1.0), share)
 
     def _held(self, table: Ints, cached: Floats) -> Floats:
         """The number of lookups (N,) that read so many different rows."""

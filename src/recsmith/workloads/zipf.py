@@ -126,7 +126,7 @@ def _read_often(zipf: Floats, rows: Floats, lookups: Floats, leasts: Ints, momen
         log_term = moment * log_mean + np.interp(log_mean, *chances, left=-np.inf)
         return (weight * exp(log_term)).sum(axis=1)
 
-    for chances in map(_chance_of, leasts.tolist()):
+    for chances in map(chance_of, leasts.tolist()):
         grid, _ = chances
         falls, ends = (np.clip((top - at) / np.maximum(zipf, FLAT), first, last) for at in (grid[-1], grid[0]))
         certain = of_top * power_integral(moment * zipf, begins, exp(falls))
@@ -134,7 +134,7 @@ def _read_often(zipf: Floats, rows: Floats, lookups: Floats, leasts: Ints, momen
 
 
 @cache
-def _chance_of(least: int) -> tuple[Floats, Floats]:
+def chance_of(least: int) -> tuple[Floats, Floats]:
     """Log chance that a Poisson number is at least `least` (1 or more), on a grid of log means.
 
     The chance is the integral up to the mean of the Gamma density of that shape. The grid reaches, by Chernoff's bound

@@ -15,7 +15,7 @@ from recsmith.analyses.advice import Switch
 from recsmith.files import Raw
 from recsmith.plans import Plan
 from recsmith.sharding import KEY_VALUE
-from recsmith.training.seams.system import ROWS, RunFacts, System, SystemTold
+from recsmith.training.seams.system import ROWS, RunFacts, System, SystemTold, batches_of_a_step
 from recsmith.units import counted
 
 register(ROWS, "tiered", "recsmith.training.systems.tiers.rows:TieredRows")
@@ -68,9 +68,19 @@ class Tiers(System):
         """What is in files and in memory, how many lookups find a row there, and how long they wait."""
         from recsmith.training.systems.tiers.price import tiers_line
 
-        return (
-            (SystemTold(key=self.key, on=True, said=tiers_line(run, told.plan, told.memory)),) if is_tiered(run) else ()
-        )
+        if not is_tiered(run):
+            return ()
+        return (SystemTold(key=self.key, on=True, said=tiers_line(run, told.plan, told.memory, _batches(run, told))),)
+
+    def steps_notes(self, run: Any, source: Any, ranks: int) -> Sequence[str]:
+        """A profile that is longer than the run."""
+        from recsmith.training.sources import total_steps
+        from recsmith.training.systems.tiers.shares import unfinished_profile
+
+        static = is_tiered(run) and parsed(run.rows, "rows")[1].get("policy") == "static"
+        steps = total_steps(run, source, ranks) if static else None
+        said = unfinished_profile(run, steps and steps * batches_of_a_step(run))
+        return () if said is None else (said,)
 
     def kernel_facts(self, run: Any, plan: Plan) -> Mapping[str, Any]:
         """Rows that the cache of each table holds at least, and the share of them that it holds."""
@@ -121,7 +131,8 @@ class Tiers(System):
         from recsmith.training.systems.tiers.hits import brought_line
         from recsmith.training.systems.tiers.shares import predicted_hits
 
-        return {self.key: brought_line(job, predicted_hits(job.run, job.plan))}
+        batches = (job.progress.step - job.progress.begun) * batches_of_a_step(job.run)
+        return {self.key: brought_line(job, predicted_hits(job.run, job.plan, batches))}
 
     def start_facts(self, run: Any, plan: Plan) -> Raw:
         """The share of lookups that is predicted to find a row in memory."""
@@ -138,7 +149,15 @@ class Tiers(System):
         if hits is None:
             return ()
         tables = counted(len(cached_tables(run, plan)), "table")
-        return (f"rows: {tables} of these in files; {hits:.1%} of their lookups find a row in memory, predicted",)
+        when = "once caches are full"
+        return (
+            f"rows: {tables} of these in files; {hits:.1%} of their lookups find a row in memory {when}, predicted",
+        )
+
+
+def _batches(run: Any, told: RunFacts) -> int | None:
+    """Batches of the whole run, where they are known."""
+    return told.batches if run.steps is None else run.steps * batches_of_a_step(run)
 
 
 def is_tiered(run: Any) -> bool:

@@ -12,13 +12,15 @@ from itertools import pairwise
 import numpy as np
 
 from recsmith._types import Floats
-from recsmith.problems.cached_lookups import CachedLookups, CachedTable
+from recsmith.problems.cached_lookups import PROFILE, CachedLookups, CachedTable
 from recsmith.workloads import Workload
 
 RUNGS = 48  # of the curve of a table, from the least that it holds to all of its rows, by equal factors
 
 
-def allotted(workload: Workload, cached: Sequence[CachedTable], least: Sequence[int], ranks: int) -> list[float]:
+def allotted(
+    workload: Workload, cached: Sequence[CachedTable], least: Sequence[int], ranks: int, profile: int = PROFILE
+) -> list[float]:
     """The share of the rows of each table that its cache holds, of as many bytes as under one share for all.
 
     Args:
@@ -26,6 +28,7 @@ def allotted(workload: Workload, cached: Sequence[CachedTable], least: Sequence[
         cached: the tables, all with that one share.
         least: rows that the cache of each holds at least, which may be more bytes than the share has.
         ranks: whose batches a table serves in a step.
+        profile: batches whose reads say which rows stay, where those stay that are read most.
     """
     rows = np.array([each.table.num_embeddings for each in cached], dtype=np.float64)
     shares, held = np.array([each.share for each in cached]), np.minimum(np.array(least, dtype=np.float64), rows)
@@ -34,7 +37,9 @@ def allotted(workload: Workload, cached: Sequence[CachedTable], least: Sequence[
     width = np.array([each.table.embedding_dim for each in cached], dtype=np.float64)
     left = float((shares * rows * width).sum() - (held * width).sum())
     rungs = np.maximum(held, 1.0)[:, None] * (rows / np.maximum(held, 1.0))[:, None] ** np.linspace(0, 1, RUNGS)
-    hits = _hits(CachedLookups.of(workload, [each.table for each in cached], ranks), rungs, cached)
+    lookups = CachedLookups.of(workload, [each.table for each in cached], ranks)
+    static = np.array([each.static for each in cached], dtype=bool)
+    hits = lookups.hits(rungs, static, profile=profile) * lookups.lookups[:, None]
     steps = sorted(
         ((gain / (more * width[table]), table, more) for table in range(len(cached))
          for gain, more in _concave(rungs[table], hits[table])), key=lambda step: -step[0],
@@ -45,20 +50,6 @@ def allotted(workload: Workload, cached: Sequence[CachedTable], least: Sequence[
         taken = min(more, left / width[table])
         held[table], left = held[table] + taken, left - taken * width[table]
     return np.minimum(held / rows, 1.0).tolist()
-
-
-def _hits(lookups: CachedLookups, rungs: Floats, cached: Sequence[CachedTable]) -> Floats:
-    """Lookups of a step that find their row, of each table with each cache (T, R)."""
-    made = np.empty_like(rungs)
-    static = np.array([each.static for each in cached])
-    index = np.arange(len(rungs))
-    for rung in range(rungs.shape[1]):
-        found = lookups.reuse.hit_share(index, rungs[:, rung])
-        if static.any():
-            staying = lookups.reuse.staying(index, lookups.lookups, rungs[:, rung])
-            found = np.where(static, lookups.reuse.hot_share(index, staying), found)
-        made[:, rung] = found * lookups.lookups
-    return made
 
 
 def _concave(rows: Floats, hits: Floats) -> list[tuple[float, float]]:

@@ -52,8 +52,11 @@ def priced_s(run: Run, plan: Plan) -> float:
     return 0.0 if found is None else min(found.longest_s, plan.cost.step_s)
 
 
-def tiers_line(run: Run, plan: Plan, memory: Sequence[RankMemory]) -> str:
-    """What is in files, what of it in memory, and what lookups wait. plan: as `planned_as_run` makes it."""
+def tiers_line(run: Run, plan: Plan, memory: Sequence[RankMemory], batches: int | None) -> str:
+    """What is in files, what of it in memory, and what lookups wait.
+
+    plan: as `planned_as_run` makes it. batches: of the whole run, where they are known.
+    """
     folder: Any = parsed(run.rows, "rows")[1].get("folder", "")
     cached, hits, least = cached_tables(run, plan), predicted_hits(run, plan), least_slots(run, plan)
     whole = sum(each.share >= 1 for each in cached)
@@ -65,12 +68,15 @@ def tiers_line(run: Run, plan: Plan, memory: Sequence[RankMemory]) -> str:
     found = None if plan.cluster.disk is None else disk_fetches(plan)
     hides = found is not None and _waits_ahead(run)
     ahead = f", the disk's part beside the step before (pipeline {AHEAD})" if hides else ""
+    whole_run = None if batches is None else predicted_hits(run, plan, batches)
+    mean = "" if whole_run is None else f" ({whole_run:.1%} in the mean of all, with caches that are empty at first)"
     by = "a disk as the plan knows it" if found is not None else "a file that the system's memory holds"
     return (
         f"rows: tiered: {counted(len(cached), 'table')} in files in '{folder}', "
         f"{format_size(max(each.file for each in memory))} on the rank that has most; in memory are "
         f"{format_size(round(slots))} of their weights{''.join(f', {each}' for each in more)}; "
-        f"{hits or 0.0:.1%} of lookups find a row there, and rows take {format_time(wait)} of a step{ahead}, from {by}"
+        f"{hits or 0.0:.1%} of lookups find a row there once they are full{mean}, and rows take "
+        f"{format_time(wait)} of a step{ahead}, from {by}"
     )
 
 

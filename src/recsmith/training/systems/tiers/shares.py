@@ -6,16 +6,15 @@ from dataclasses import replace
 from recsmith._components import parsed
 from recsmith.errors import check_rules
 from recsmith.plans import Cache, Placement, Plan
-from recsmith.problems.cached_lookups import CachedTable, cached_tables_of, hit_share
+from recsmith.problems.cached_lookups import BATCHES, PROFILE, CachedTable, cached_tables_of, hit_share
 from recsmith.sharding import KEY_VALUE
 from recsmith.training.run import Run
 from recsmith.training.run.parts import COPIED
 from recsmith.training.seams.system import batches_of_a_step
 from recsmith.training.systems.tiers.allotting import allotted
+from recsmith.units import counted
 from recsmith.workloads import Table
 
-PROFILE = 1000  # batches whose reads are counted, of policy static
-BATCHES = 2  # whose rows a cache holds at least: the one that trains, and the one that is fetched ahead of it
 SPREAD = 1.25  # times the mean ids of a batch, of features whose bags differ in length
 
 
@@ -43,7 +42,8 @@ def cached_tables(run: Run, plan: Plan) -> list[CachedTable]:
         static = settings.get("policy") == "static"
         wanted = [CachedTable(tables[each.table], settings["cache"], static) for each in placed]
         held = [least[each.table.name] for each in wanted]
-        shares = allotted(plan.workload, wanted, held, plan.cluster.world_size) if wanted else []
+        profile = profile_of(run)
+        shares = allotted(plan.workload, wanted, held, plan.cluster.world_size, profile) if wanted else []
         return [each._replace(share=share) for each, share in zip(wanted, shares, strict=True)]
     stored = {each.table for each in placed if each.compute_kernel == KEY_VALUE.name}
     return [
@@ -86,7 +86,28 @@ def _stored(placement: Placement, cached: CachedTable | None) -> Placement:
     return replace(placement, compute_kernel=KEY_VALUE.name, cache=cache)
 
 
-def predicted_hits(run: Run, plan: Plan) -> float | None:
-    """The share of the lookups of these tables that is predicted to find its row in memory; None without any."""
+def profile_of(run: Run) -> int:
+    """Batches whose reads are counted, where rows that are read most stay."""
+    return parsed(run.rows, "rows")[1].get("profile", PROFILE)
+
+
+def predicted_hits(run: Run, plan: Plan, batches: int | None = None) -> float | None:
+    """The share of the lookups of these tables that is predicted to find its row in memory; None without any.
+
+    batches: of the whole job, whose mean it is; None: once caches are full, and the batches of a profile counted.
+    """
     cached = cached_tables(run, plan)
-    return hit_share(plan.workload, cached, plan.cluster.world_size) if cached else None
+    if not cached:
+        return None
+    return hit_share(plan.workload, cached, plan.cluster.world_size, profile=profile_of(run), batches=batches)
+
+
+def unfinished_profile(run: Run, batches: int | None) -> str | None:
+    """Where a job of so many batches, whose static rows are chosen by a profile, ends before that; None elsewhere."""
+    profile = profile_of(run)
+    if batches is None or batches > profile:
+        return None
+    return (
+        f"rows.profile is {profile:,}, and the run has {counted(batches, 'batch', 'batches')}, so that reads are "
+        f"counted to its end and no rows stay: give it fewer, such as {max(1, batches // 4):,}, or leave out policy"
+    )
