@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import threading
 import time
@@ -24,6 +25,7 @@ from recsmith.files import dump_json
 from recsmith.jobs.launch import job_environment, job_folder
 from recsmith.jobs.log import LOG_FILE
 from recsmith.training import Checkpointing, Run, RunData, RunOptimizers, SparseOptimizer, run_to_raw, train
+from recsmith.training.launch.dry_run import described
 from recsmith.training.systems.remote import hosting
 from recsmith.training.systems.remote.calls import ServerPlace
 from recsmith.training.systems.remote.settings import RunRemote
@@ -111,7 +113,13 @@ def test_losses_are_those_of_the_planned_job(trained: tuple[Run, dict[str, Any],
     assert losses(Path(run.output)) == pytest.approx(expected, rel=1e-6)
     assert result["complete"]
     counts = result["remote"]
-    assert " rows, sent " in result["brought"]["remote"]
+    brought = result["brought"]
+    assert re.search(r" rows, sent .* were told. The planned job waits .* predicted: servers ", brought["remote"])
+    [start] = [each for each in map(json.loads, (Path(run.output) / "log.jsonl").read_text().splitlines())
+               if each["event"] == "start" and not each["step"]]  # fmt: skip
+    fresh = described(replace(run, output=f"{run.output}-fresh"))
+    assert fresh.step is not None
+    assert fresh.step.step_s == pytest.approx(start["predicted_step_s"], rel=1e-9)
     assert STEPS <= counts["steps"] <= STEPS + 1  # one was repeated
     assert counts["row_bytes"] == counts["rows"] * DIM * 4
     assert 2 * counts["row_bytes"] + counts["id_bytes"] < counts["sent_bytes"] + counts["received_bytes"]
@@ -289,6 +297,7 @@ def test_batches_are_leased_within_the_bound_though_a_trainer_dies(tmp_path: Pat
         assert each["step"] == each["batches"] // 2 <= 60
         assert each["own_batches"] <= each["batches"] <= 120
     assert any("120 batches of all trainers" in each for each in said)
+    assert result["brought"]["step"].startswith("a step of all trainers (2 batches) took ")
     assert sorted(each.name for each in (tmp_path / "out/checkpoints").iterdir())[-1] == "step-00000060"
     again = replace(run, remote=None, steps=64)
     assert train(again)["step"] == 64
@@ -378,6 +387,8 @@ def test_trainers_that_wait_for_nobody_end_together_at_a_signal(kept: bool, dies
     step = result["step"]
     assert (result["complete"], "test" in result, (output / "model").exists()) == (False, False, False)
     assert 0 < step < LONG_STEPS
+    assert result["brought"]["step"].startswith("a step of all trainers (2 batches) took ")
+    assert result["brought"]["step"].endswith(" were told") == (dies is None)  # the first trainer knows
     if not kept:
         assert f"asked to end: ended after step {step:,} with nothing saved, since the run has no checkpoint" in said
         return

@@ -100,9 +100,12 @@ class Remote(System):
         """What a step pulled, and how long it waited for servers."""
         if job.run.remote is None or not (client := job.sharded.rows.client).counts.steps:
             return {}
-        from recsmith.training.systems.remote.planning import brought_line
+        from recsmith.training.systems.remote.planning import brought_line, mean_step_line
 
-        return {self.key: brought_line(job.run, job.plan, client.counts, client.trainers)}
+        said = {self.key: brought_line(job.run, job.plan, client.counts, client.trainers)}
+        if client.step_s is None:
+            return said
+        return {"step": mean_step_line(client.trainers, client.step_s, job.progress.told_s), **said}
 
     def at_the_end(self, job: Any, times: Raw) -> str | None:
         """What servers would bring where one rank is slow."""

@@ -63,6 +63,7 @@ class TableClient:
         self.rank, self.world, self.generation, self.trainers = 0, 1, 0, 1
         self.batch: int | None = None  # that is leased, where trainers do not keep step
         self.lag = 0  # steps by which its rows lag behind
+        self.step_s: float | None = None  # of a mean step of all trainers, once these are done
         self.dense: Tensors = {}  # this trainer's dense layers, where they are on server 0
         self.parameters = dict[str, torch.nn.Parameter]()
         self.group, self.timeout_s = TrainerGroup(), self.calls.place.timeout_s

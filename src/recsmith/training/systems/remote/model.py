@@ -22,7 +22,7 @@ from recsmith.training.job.agreement import Agreement, Wish
 from recsmith.training.job.job import Progress, TrainingJob
 from recsmith.training.job.log import RunLog
 from recsmith.training.job.models import Task, Unsharded
-from recsmith.training.job.preparing import prepare
+from recsmith.training.job.preparing import predicted_step, prepare
 from recsmith.training.job.resuming import CHECKPOINTS, Saved
 from recsmith.training.job.sharded import ShardedJob, rank_device, table_of
 from recsmith.training.job.starting import progress_from
@@ -56,6 +56,7 @@ def trainer_job(
     trainers = width or client.trainers
     prepared = prepare(run, trainers, plan_by=lambda *_: plan)  # servers compare the checkpoint
     run, parts = prepared.run, prepared.parts
+    predicted = predicted_step(prepared) if number == 0 else None
     with_remote_tables(parts.task, client)
     sharded = trainer_model(run, parts.task, client, names)
     progress = Progress() if raw is None else progress_from(raw, "server 0's progress")
@@ -77,7 +78,9 @@ def trainer_job(
         save_run(run, output / "run.json")
     for line in [*prepared.about, *(each.said for each in prepared.told), *prepared.notes(progress.position)]:
         log.say({"note": line})
-    log.write("start", {"step": progress.step, "seconds": time.perf_counter() - begun, "plan": plan.digest})
+    facts = {} if predicted is None else {"predicted_step_s": predicted.step_s}
+    progress.told_s = facts.get("predicted_step_s")
+    log.write("start", {"step": progress.step, "seconds": time.perf_counter() - begun, "plan": plan.digest, **facts})
     checkpoints: Any = RemoteCheckpoints(output / CHECKPOINTS, client, agreement)
     made = replace(run, pipeline=STEP)
     job = TrainingJob(made, plan, parts.source, parts.features, sharded, agreement, checkpoints, log, progress)

@@ -36,14 +36,31 @@ def server_lines(run: Run, plan: Plan, trainers: int, step: JobStep | None) -> l
 
 
 def brought_line(run: Run, plan: Plan, counts: Any, trainers: int) -> str:
-    """What a step of this trainer moved, and how long it waited for servers. counts: RemoteCounts of it."""
+    """What a step of this trainer moved, how long it waited for servers, and whether they paid.
+
+    counts: RemoteCounts of it.
+    """
     assert run.remote is not None
     cost = remote_cost(plan, run.data.local_batch_size(trainers), trainers, backend=run.remote.backend)
+    waited, planned = counts.server_s / counts.steps, plan.cost.step_s
+    more = f"servers cost a step {format_time(waited - planned)} more, and did not pay"
+    if run.remote.staleness:
+        more += " unless one trainer is slow"
+    paid = more if waited > planned else f"servers paid by {format_time(planned - waited)} a step"
     return (
         f"remote: a step pulled {counts.rows / counts.steps:,.0f} rows, sent "
         f"{format_size(round(counts.sent_bytes / counts.steps))}, received "
-        f"{format_size(round(counts.received_bytes / counts.steps))}, and waited "
-        f"{format_time(counts.server_s / counts.steps)} for servers; {format_time(cost.seconds)} were told"
+        f"{format_size(round(counts.received_bytes / counts.steps))}, and waited {format_time(waited)} for servers; "
+        f"{format_time(cost.seconds)} were told. The planned job waits for {format_time(planned)} of embeddings in "
+        f"their place, predicted: {paid}"
+    )
+
+
+def mean_step_line(trainers: int, took_s: float, told_s: float | None) -> str:
+    """What a step of trainers that wait for nobody took, as many batches as the job began with trainers."""
+    told = "" if told_s is None else f"; {format_time(told_s)} were told"
+    return (
+        f"a step of all trainers ({counted(trainers, 'batch', 'batches')}) took {format_time(took_s)} in the mean{told}"
     )
 
 

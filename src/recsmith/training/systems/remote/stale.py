@@ -55,7 +55,8 @@ def train_stale(run: Run, client: TableClient, number: int, watchers: Watchers, 
             client.ask("stop", signal=left_by == END)  # of all trainers, who train the step under way, and save it
         client.batch = None
         chief = client.wait_for("drained")
-        client.lost = chief["told"]["lost"]
+        client.lost, batches = chief["told"]["lost"], chief["told"]["batches"]
+        client.step_s = chief["told"]["seconds"] * client.trainers / batches if batches else None
         told = {**chief["told"], **asdict(client.counts)}
         own, ended = job.progress.step, chief["ended"]
         if not chief["mine"]:

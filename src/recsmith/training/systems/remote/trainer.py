@@ -78,6 +78,8 @@ def _train_together(run: Run, client: TableClient, meet: str, watchers: Watchers
     job.log.write("remote", {"step": job.progress.step, **counts})
     with suppress(RuntimeError):  # of those who died when all was done
         dist.barrier()
+    if client.rank:  # what the job brought is said by the first, who knows what was told
+        result.pop("brought", None)
     return {**result, "remote": counts}
 
 
