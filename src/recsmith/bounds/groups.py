@@ -103,10 +103,14 @@ class GroupCosts:
         self.worldwide[evaluator.group[evaluator.problem.modes.span == Span.WORLD]] = True
         self.everywhere: Bools = self.worldwide | (evaluator.problem.cluster.world_size == 1)
         self.fixed = evaluator.shared.sum(axis=1) + np.where(self.everywhere, opening, 0.0)
+        self._certain: dict[bytes, float] = {}
 
     def certain(self, paid: Bools) -> float:
         """Seconds that these groups (G,) cost the slowest rank at least, before any piece."""
-        return float(self.fixed[paid].sum()) + (self.opening if self._any_local(paid) else 0.0)
+        key = paid.tobytes()
+        if key not in self._certain:  # searches ask for few sets, thousands of times
+            self._certain[key] = float(self.fixed[paid].sum()) + (self.opening if self._any_local(paid) else 0.0)
+        return self._certain[key]
 
     def added(self, paid: Bools) -> Floats:
         """Seconds (G,) that each group would add to `certain`, beside those that are paid."""

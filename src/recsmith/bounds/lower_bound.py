@@ -44,7 +44,7 @@ PROOF_WORK_AT_ONCE = 800_000_000  # numbers between two questions whether to go 
 HEAVY_WORK = 2_000_000_000  # numbers at most for the heaviest table: a quarter of a second
 MOST_SELECTIONS = 3  # of what tables select in the lowest nodes, for searches to begin with
 HEAVY = 1.1  # times the first bound: where the search over spreads of a heavy table reaches it, others lag behind
-HEAVY_TRIAL = 3  # a third of its work, within which it does, or is given up
+HEAVY_TRIALS = ((1 / 6, 1.0), (1 / 3, HEAVY))  # shares of its work, and times the first bound that it reaches by then
 
 
 OnBound = Callable[[float, float], None]  # hears of a proof: seconds of the best plan, and of the bound
@@ -209,9 +209,10 @@ def heaviest_table(evaluator: Evaluator, keep_on: Callable[[], bool] = always) -
         if heavy is None:
             return None
         work = _affordable(min(HEAVY_WORK, PHASE_WORK * tables**3))
-        _solve(heavy, work // HEAVY_TRIAL, below, keep_on)
-        if heavy.bound < HEAVY * value:
-            return None
+        for share, least in HEAVY_TRIALS:
+            _solve(heavy, int(share * work), below, keep_on)
+            if heavy.bound < least * value:
+                return None
         _solve(heavy, work, below, keep_on)
         return heavy
 

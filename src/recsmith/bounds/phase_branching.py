@@ -29,6 +29,7 @@ from recsmith.bounds.dual_feasible import FUNCTIONS
 from recsmith.bounds.groups import replacements_by_type
 from recsmith.bounds.linear_bounds import ROUNDING
 from recsmith.bounds.phase_nodes import (
+    NO_DUAL,
     Multipliers,
     Pair,
     PhaseNode,
@@ -133,8 +134,9 @@ class PhaseBranching:
         pairs = self._splits(node)
         if not pairs:
             return None if node.settled else [self._settled(node)]
-        nodes = [replace(child, step=max(node.step, CHILD_STEP)) for pair in pairs for child in pair]
-        nodes = [self._mixed_anew(child, node) for child in nodes]
+        nodes = [self._mixed_anew(child, node) for pair in pairs for child in pair]
+        for child in nodes:
+            child.step = max(node.step, CHILD_STEP)
         values, _ = self.ascent.evaluate(nodes, [child.multipliers for child in nodes])
         values = np.maximum(values, node.value).reshape(-1, 2)
         best = 2 * _best_split(values, node.value)
@@ -212,13 +214,13 @@ class MultiplierAscent:
 
     def evaluate(self, nodes: Sequence[PhaseNode], multipliers: Sequence[Multipliers]) -> tuple[Floats, Floats]:
         """(bounds (K,), least price of different tables in each group (K, C, G)) of nodes with these multipliers."""
-        number = {
-            id(node): i for i, node in enumerate(nodes)
-        }  # nodes come again and again; what is theirs is asked once
-        own = [nodes[i] for i in number.values()]
-        place = {key: i for i, key in enumerate(number)}
-        which: Ints = np.array([place[id(node)] for node in nodes])
-        open_, paid = np.stack([node.open for node in own]), np.stack([node.paid for node in own])
+        own, places = list[PhaseNode](), list[int]()
+        for node in nodes:  # they come again and again, one after the other; what is theirs is asked once
+            if not own or node is not own[-1]:
+                own.append(node)
+            places.append(len(own) - 1)
+        which: Ints = np.array(places)
+        open_, paid = np.array([node.open for node in own]), np.array([node.paid for node in own])
         usable: Bools = np.logical_or.reduce(open_, axis=1)
         least, constant = self.prices.least([node.ranges for node in nodes], multipliers, usable[which], paid[which])
         self.work += CALL + len(nodes) * self.prices.numbers
@@ -234,9 +236,10 @@ class MultiplierAscent:
             if not live:
                 return
             tried = [
-                (node, self.changes(node.multipliers, node.step, node.open, dual=_is_narrow(node), pairs=node.settled))
+                (node, self.changes(node.multipliers, node.step, node.open, functions=_is_narrow(node),
+                                    pairs=node.settled))
                 for node in live
-            ]
+            ]  # fmt: skip
             values, least = self.evaluate(
                 [node for node, changes in tried for _ in changes], [each for _, changes in tried for each in changes]
             )
@@ -255,56 +258,60 @@ class MultiplierAscent:
                 first += len(changes)
 
     def changes(
-        self, now: Multipliers, step: float, open_: Bools, *, dual: bool = False, pairs: bool = False
+        self, now: Multipliers, step: float, open_: Bools, *, functions: bool = False, pairs: bool = False
     ) -> list[Multipliers]:
         """Multipliers as they are, changes of them by a step, and those of other nodes.
 
-        open_ (C, G): groups that each table may use. dual: whether those of dual feasible functions may gain;
+        open_ (C, G): groups that each table may use. functions: whether those of dual feasible functions may gain;
         pairs: also those of two at once.
         """
         scales = (
             (1, 1), (1 - step, 1 - step), (1 + step, 1 + step), (1, 1 - step), (1, 1 + step), (1 - step, 1),
             (1 + step, 1), (READY_JUMP, 1),
         )  # fmt: skip
+        ready, rest, byte_price, mix, plane, dual = now
         changes = [
-            now._replace(ready_multiplier=now.ready_multiplier * a, rest_multiplier=now.rest_multiplier * b,
-                         dual=now.dual * a)
+            Multipliers(ready * a, rest * b, byte_price, mix, plane, dual if dual is NO_DUAL else dual * a)
             for a, b in scales
-        ]  # fmt: skip
-        changes += [now._replace(rest_multiplier=now.rest_multiplier * jump) for jump in REST_JUMPS]
+        ]
+        changes += [Multipliers(ready, rest * jump, byte_price, mix, plane, dual) for jump in REST_JUMPS]
         changes += self._other_planes(now, step)
-        if dual:
+        if functions:
             changes += self._other_functions(now, min(DUAL_STEP * step, DUAL_SHARE), pairs)
             for share in LITTLE if pairs else ():
                 changes += self._other_functions(now, share, False)
         changes += [each for each in (*self.always, *self._recent) if each is not now]
         if self.always:
-            mix = self.prices.planes.mix(np.logical_or.reduce(open_, axis=0))
-            changes.append(now._replace(ready_multiplier=1.0, rest_multiplier=1.0, mix=mix))
+            best = self.prices.planes.mix(np.logical_or.reduce(open_, axis=0))
+            changes.append(Multipliers(1.0, 1.0, byte_price, best, plane, dual))
             if self.prices.planes.bent:
-                changes.append(now._replace(mix=(1 - step) * now.mix + step * mix))
+                changes.append(now._replace(mix=(1 - step) * mix + step * best))
         if self.byte_price:
-            higher = max(now.byte_price, LEAST_BYTE_PRICE * self.byte_price) * (1 + step)
-            changes += [now._replace(byte_price=price) for price in (0.0, now.byte_price * (1 - step), higher)]
+            higher = max(byte_price, LEAST_BYTE_PRICE * self.byte_price) * (1 + step)
+            prices = (0.0, byte_price * (1 - step), higher)
+            changes += [Multipliers(ready, rest, price, mix, plane, dual) for price in prices]
         return changes
 
     def _other_functions(self, now: Multipliers, share: float, pairs: bool) -> list[Multipliers]:
         """So great a share of what the first phase is worth moved to each dual feasible function, or each two alike."""
-        moved = share * (now.ready_multiplier + float(now.dual.sum()))
+        ready, rest, byte_price, mix, plane, dual = now
+        moved, ready, kept = share * (ready + float(dual.sum())), ready * (1 - share), dual * (1 - share)
         return [
-            now._replace(ready_multiplier=now.ready_multiplier * (1 - share), dual=now.dual * (1 - share) + moved * one)
+            Multipliers(ready, rest, byte_price, mix, plane, kept + moved * one)
             for one in (*self.dual, *(self.pairs if pairs else ()))
         ]
 
     def _other_planes(self, now: Multipliers, step: float) -> list[Multipliers]:
         """Mixes a step nearer to each plane, in groups that span the world or in all others; and other planes."""
         changes: list[Multipliers] = []
-        planes = now.mix.shape[1]
-        for plane in range(planes):
+        ready, rest, byte_price, mix, plane, dual = now
+        planes, kept = mix.shape[1], (1 - step) * mix
+        for other in range(planes):
             if 1 < planes <= MOST_STEPPED:
-                mixed = (1 - step) * now.mix
-                mixed[:, plane] += step
-                changes += [now._replace(mix=np.where(groups, mixed, now.mix)) for groups in self._either]
-            if plane != now.plane and plane < self.prices.planes.flat:
-                changes.append(now._replace(plane=plane))
+                mixed = kept.copy()
+                mixed[:, other] += step
+                changes += [Multipliers(ready, rest, byte_price, np.where(groups, mixed, mix), plane, dual)
+                            for groups in self._either]  # fmt: skip
+            if other != plane and other < self.prices.planes.flat:
+                changes.append(Multipliers(ready, rest, byte_price, mix, other, dual))
         return changes

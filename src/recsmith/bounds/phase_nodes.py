@@ -4,6 +4,7 @@ Legend: K nodes side by side, C different tables, G fusion groups, J planes.
 """
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -67,23 +68,26 @@ class NodeArrays(NamedTuple):
 def stacked(ranges: Sequence[PhaseRanges], multipliers: Sequence[Multipliers]) -> NodeArrays:
     """Nodes side by side."""
     ready = np.array([each.ready for each in ranges])
-    dual = np.concatenate([each.dual for each in multipliers]).reshape(len(ready), -1) * ready[:, 1:]
+    ready_multiplier, rest_multiplier, byte_price, mix, plane, dual = zip(*multipliers, strict=True)
+    scaled: Floats = np.zeros((len(ready), len(NO_DUAL)))
+    if any(each is not NO_DUAL for each in dual):
+        scaled = np.concatenate(dual).reshape(len(ready), -1) * ready[:, 1:]
     return NodeArrays(
         ready=ready,
         rest=np.array([each.rest for each in ranges]),
-        ready_multiplier=np.array([each.ready_multiplier for each in multipliers]),
-        rest_multiplier=np.array([each.rest_multiplier for each in multipliers]),
-        byte_price=np.array([each.byte_price for each in multipliers]),
-        mix=np.concatenate([each.mix for each in multipliers]).reshape(len(ready), *multipliers[0].mix.shape),
-        plane=np.array([each.plane for each in multipliers]),
-        dual=dual,
-        filled=dual.sum(axis=1),
+        ready_multiplier=np.array(ready_multiplier),
+        rest_multiplier=np.array(rest_multiplier),
+        byte_price=np.array(byte_price),
+        mix=np.concatenate(mix).reshape(len(ready), *mix[0].shape),
+        plane=np.array(plane),
+        dual=scaled,
+        filled=scaled.sum(axis=1),
     )
 
 
 def least_product(factor: Floats, ends: Floats) -> Floats:
     """The least (K,) of factor (K,) times anything between two ends (K, 2): it is at one of them."""
-    return (factor[:, None] * ends).min(axis=1)
+    return np.minimum(factor * ends[:, 0], factor * ends[:, 1])
 
 
 class Halving(NamedTuple):
@@ -121,10 +125,14 @@ class PhaseNode:
 
     def halved(self, split: str, of: int, at: float, first: Mapping[str, Any], second: Mapping[str, Any]) -> "Pair":
         """Both halves of a split, by what each has instead."""
-        return (
-            replace(self, **first, path=(*self.path, Halving(split, of, at, False))),
-            replace(self, **second, path=(*self.path, Halving(split, of, at, True))),
-        )
+        return self._half(first, Halving(split, of, at, False)), self._half(second, Halving(split, of, at, True))
+
+    def _half(self, other: Mapping[str, Any], halving: Halving) -> "PhaseNode":
+        made = copy(self)
+        for name, value in other.items():
+            setattr(made, name, value)
+        made.path = (*self.path, halving)
+        return made
 
 
 Pair = tuple[PhaseNode, PhaseNode]

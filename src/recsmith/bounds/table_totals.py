@@ -150,12 +150,8 @@ class TableTotals:
 
     def at(self, limits: SelectionLimits) -> Total:
         """The sums over all tables; infinite where a table has no option left."""
-        if self.splits:
-            least = self.per_table(limits)
-            value, size = least.value, least.bytes
-        else:
-            choice = self.relaxation.choose(limits)
-            value, size = self._value(choice, limits), choice.bytes
+        choice = self.relaxation.choose(limits)
+        value, size, _ = self._least(choice, limits)
         total, weight = float(value.sum()), float(size.sum())
         return Total(total - limits.price * weight if np.isfinite(total) else np.inf, weight, total)
 
@@ -166,8 +162,16 @@ class TableTotals:
         worldwide = relaxation.option_worldwide[choice.option]
         everywhere = np.where(worldwide, relaxation.option_everywhere[choice.option], 0.0)
         largest = np.where(worldwide, 0.0, relaxation.option_largest[choice.option])
-        value, size = self._value(choice, limits), choice.bytes.copy()
         group = relaxation.option_group[choice.option]
+        value, size, split = self._least(choice, limits)
+        for t, of_group in split:
+            everywhere[t] = largest[t] = 0.0
+            group[t] = of_group
+        return Least(value, size, group, everywhere, largest)
+
+    def _least(self, choice: Choice, limits: SelectionLimits) -> tuple[Floats, Floats, list[tuple[int, int]]]:
+        """(least values (T,), their bytes (T,), the tables that are split, each with its group), by chosen options."""
+        value, size, split = self._value(choice, limits), choice.bytes.copy(), list[tuple[int, int]]()
         for family in self.splits:
             limit = min(limits.limit, limits.local)
             may = family.least(limit, limits.price) < value[family.table] * (1 - ROUNDING)
@@ -179,9 +183,9 @@ class TableTotals:
             for i, split_value, split_bytes in zip(rows, *family.cheapest(limit, limits.price, rows), strict=True):
                 t = family.table[i]
                 if split_value < value[t] * (1 - ROUNDING):  # otherwise it is the option, added up in another order
-                    everywhere[t] = largest[t] = 0.0
-                    value[t], size[t], group[t] = split_value, split_bytes, family.group[i]
-        return Least(value, size, group, everywhere, largest)
+                    value[t], size[t] = split_value, split_bytes
+                    split.append((t, family.group[i]))
+        return value, size, split
 
     def _value(self, choice: Choice, limits: SelectionLimits) -> Floats:
         """Seconds and what bytes and spanning the world cost, of the option of every table."""

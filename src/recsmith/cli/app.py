@@ -141,6 +141,8 @@ def _run() -> None:
     with app.make_context("recsmith", sys.argv[1:], obj=OWN_PROCESS) as context:
         app.invoke(context)
     sys.stdout.flush()
+    if sys.argv[1:2] and sys.argv[1] in SEARCHING:
+        gc.freeze()  # what a search leaves is not looked through for garbage once more when Python ends
 
 
 def _usage(error: click.ClickException) -> str:

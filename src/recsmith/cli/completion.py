@@ -126,7 +126,8 @@ def _files(_: str) -> list[CompletionItem]:
 
 def _workloads(incomplete: str) -> list[CompletionItem]:
     folder = resources.files("recsmith.workloads") / "builtin"
-    names = (each.name.removesuffix(".yaml") for each in folder.iterdir() if each.name.endswith(".yaml"))
+    found = (each.name.rpartition(".") for each in folder.iterdir())
+    names = (name for name, _, kind in found if kind in ("yaml", "json"))
     return [*_beginning(sorted(names), incomplete), FILES]
 
 

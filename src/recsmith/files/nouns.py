@@ -73,10 +73,13 @@ def built(noun: type[Noun], raw: Raw) -> Noun:
 
 
 _hints = cache(get_type_hints)
+_PLAIN = (str, int, float, bool)  # types of most values, which need no closer look
 
 
 def _built(hint: Any, value: Any) -> Any:
     """A value of a JSON or YAML file as a field of this type holds it."""
+    if hint in _PLAIN:
+        return float(value) if hint is float else value
     parts, origin = get_args(hint), get_origin(hint)
     if origin in (Union, UnionType):
         return _built(next((part for part in parts if _holds(part, value)), None), value)
@@ -87,7 +90,7 @@ def _built(hint: Any, value: Any) -> Any:
     if origin is tuple:
         each = repeat(parts[0]) if parts[-1] is Ellipsis else parts
         return tuple(_built(part, item) for part, item in zip(each, value, strict=False))
-    return float(value) if hint is float else value
+    return value
 
 
 def _holds(hint: Any, value: Any) -> bool:

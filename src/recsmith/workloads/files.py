@@ -24,10 +24,16 @@ CSV_COLUMNS = ("name", *CSV_NUMBERS, "pooling", "data_type", "collection", "opti
 
 
 @cache
+def _shipped() -> dict[str, str]:
+    """The files of the workloads that ship with RecSmith, by name: JSON where tables are many, as YAML takes long."""
+    folder = resources.files("recsmith.workloads") / "builtin"
+    found = (entry.name.rpartition(".") for entry in folder.iterdir())
+    return {name: f"{name}.{kind}" for name, _, kind in sorted(found) if kind in ("yaml", "json")}
+
+
 def builtins() -> tuple[str, ...]:
     """Names of the workloads that ship with RecSmith."""
-    folder = resources.files("recsmith.workloads") / "builtin"
-    return tuple(sorted(entry.name.removesuffix(".yaml") for entry in folder.iterdir() if entry.name.endswith(".yaml")))
+    return tuple(_shipped())
 
 
 def load_workload(
@@ -55,9 +61,9 @@ def load_workload(
 
 
 def _load(source: str, batch_size: int | None, optimizer: str | None) -> Workload:
-    if source in builtins() and not isinstance(source, Given):
-        file = resources.files("recsmith.workloads") / "builtin" / f"{source}.yaml"
-        return built(Workload, _body(cast(Raw, files.parse_yaml(file.read_text("utf-8"), file.name)), file.name))
+    if source in _shipped() and not isinstance(source, Given):
+        file = resources.files("recsmith.workloads") / "builtin" / _shipped()[source]
+        return built(Workload, _body(files.parse(file.read_text("utf-8"), file.name), file.name))
     try:
         text = files.read_text(source)
     except CorruptFile:

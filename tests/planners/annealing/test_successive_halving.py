@@ -227,3 +227,18 @@ def test_a_search_goes_on_from_the_shorter_plan_of_another() -> None:
     long.take(short)
     assert long.plans[0] is best
     assert len(long.plans) == 2
+
+
+def test_the_last_round_goes_to_the_shorter_plan_of_two_searches() -> None:
+    found, rival, heard = halving(all_types()), halving(all_types(), seed=1), list[Footprint]()
+    rival.run(lambda _: False, lambda: True)
+    alone = halving(all_types())
+    for each in (found, alone):
+        each.plans, each.steps = each.plans[-1:], 1
+    alone.run(lambda footprint: bool(heard.append(footprint)), lambda: True, lambda: None)
+    assert len(heard) == len(module.ROUNDS) - 1
+    assert alone.plans[0].seconds > rival.plans[0].seconds, "the worst start, hardly changed"
+    heard.clear()
+    found.run(lambda footprint: bool(heard.append(footprint)), lambda: True, lambda: rival.plans[:1])
+    assert found.plans[0].seconds <= rival.plans[0].seconds
+    assert len(heard) == len(module.ROUNDS)

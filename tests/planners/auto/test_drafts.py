@@ -9,11 +9,9 @@ from support.searched import heap, lopsided
 
 from recsmith.bounds import first_bound
 from recsmith.bounds.relaxation import shared_relaxation
-from recsmith.clusters import load_cluster
-from recsmith.costs import cost_model, step_seconds
+from recsmith.costs import step_seconds
 from recsmith.errors import NoPlanFound
 from recsmith.planners import protocol
-from recsmith.planners.annealing.kernel import is_compiled
 from recsmith.planners.auto import drafts as module
 from recsmith.planners.auto.drafts import Drafts
 from recsmith.planners.auto.improvement import StoppingRule
@@ -21,8 +19,6 @@ from recsmith.planners.greedy import GREEDIES
 from recsmith.planners.neuroshard import NeuroShard
 from recsmith.planners.protocol import Search
 from recsmith.planners.search.device_state import Assignment, DeviceState
-from recsmith.problems import build_problem
-from recsmith.workloads.sample import sample_workload
 
 
 def drafts(case: Case, size: int = 10) -> Drafts:
@@ -56,19 +52,11 @@ def test_each_draft_is_priced_once(monkeypatch: pytest.MonkeyPatch) -> None:
         return step_seconds(evaluator, footprint)
 
     monkeypatch.setattr(protocol, "step_seconds", counted)
+    monkeypatch.setattr(module, "is_compiled", lambda: False)
     made = drafts(lopsided())
     assert made.work()
     assert made.finished == ["candidates", "cost_greedy", "ldm", "neuroshard"]
     assert len(priced) <= made.search.iterations + NeuroShard().depth + 1
-
-
-@pytest.mark.skipif(not is_compiled(), reason="built without a C compiler")
-def test_neuroshard_is_left_out_where_a_learned_model_is_annealed() -> None:
-    evaluator = cost_model("best").compile(build_problem(sample_workload(6, seed=1), load_cluster("h100:2")))
-    search = Search(evaluator)
-    made = Drafts(search, DeviceState(evaluator), shared_relaxation(evaluator), StoppingRule(search, 0.0, 12), [])
-    assert made.work()
-    assert made.finished == ["candidates", "cost_greedy", "ldm"]
 
 
 @pytest.mark.parametrize("model", BOTH)
@@ -87,6 +75,20 @@ def test_plans_of_other_planners_cost_the_same_as_drafts(model: str) -> None:
                 assert step_seconds(case.evaluator, draft.footprint(case.problem)) == found.total_s
                 seen[planner.name] += 1
     assert len(seen) == len(GREEDIES) + 1
+
+
+def test_neuroshard_drafts_only_where_no_annealing_goes_on_from_other_drafts(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = list[tuple[bool, bool]]()
+    for compiled in (False, True):
+        monkeypatch.setattr(module, "is_compiled", lambda answer=compiled: answer)
+        for found in (False, True):
+            made = drafts(lopsided())
+            with monkeypatch.context() as patch:
+                for name in () if found else ("place_candidate", "place_in_fewest_pieces", "differenced"):
+                    patch.setattr(module, name, lambda *_: None)
+                assert made.work()
+            asked += [(compiled, found)] if "neuroshard" in made.finished else []
+    assert asked == [(False, False), (False, True), (True, False)]
 
 
 def test_greedy_planners_come_where_nothing_found_room(monkeypatch: pytest.MonkeyPatch) -> None:

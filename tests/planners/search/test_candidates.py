@@ -8,7 +8,8 @@ from support.cases import BOTH, Case, cluster, fits, medium_case, seeded, table,
 
 from recsmith.bounds import first_bound
 from recsmith.bounds.relaxation import shared_relaxation
-from recsmith.planners.search.candidates import candidates, light_candidates, place_candidate
+from recsmith.costs import step_seconds
+from recsmith.planners.search.candidates import candidates, light_candidates, place_candidate, priced_candidate
 from recsmith.planners.search.device_state import DeviceState
 from recsmith.problems import Space, placements_of
 
@@ -29,6 +30,20 @@ def test_no_selection_comes_twice_and_placements_fit(model: str) -> None:
                 assert fits(case, placements_of(case.problem, draft.footprint(case.problem)))
                 placed += 1
     assert placed > 5
+
+
+def test_the_seconds_of_a_placement_are_its_own_whatever_devices_hold_last() -> None:
+    other = 0
+    for seed in range(12):
+        case = medium_case(seeded(seed), models=("analytic",))
+        known, devices = first_bound(case.evaluator), DeviceState(case.evaluator)
+        relaxation = shared_relaxation(case.evaluator, known.linear)
+        for choice in islice(candidates(relaxation, known.promising), 6):
+            seconds, draft = priced_candidate(devices, relaxation, choice)
+            if draft is not None:
+                assert seconds == pytest.approx(step_seconds(case.evaluator, draft.footprint(case.problem)))
+                other += devices.total != seconds
+    assert other
 
 
 def test_where_memory_is_scarce_bytes_decide_too() -> None:

@@ -17,8 +17,8 @@ from recsmith.bounds import LowerBound, SelectionLimits
 from recsmith.bounds.groups import GroupCosts, groups_dominated_by_type
 from recsmith.bounds.linear_bounds import least_opening
 from recsmith.bounds.lower_bound import always, heaviest_table
-from recsmith.bounds.relaxation import Relaxation
-from recsmith.planners.search.candidates import place_candidate
+from recsmith.bounds.relaxation import Choice, Relaxation
+from recsmith.planners.search.candidates import priced_candidate
 from recsmith.planners.search.device_state import Assignment, DeviceState
 from recsmith.problems import NO_PIECE
 from recsmith.sharding import WIDTH_STEP
@@ -71,7 +71,7 @@ def starts_of(
     kept: dict[bytes, list[Start]] = {}
     dominated, bends = groups_dominated_by_type(devices.evaluator), devices.linear_pieces is None
     found = [Start(seconds, _used(relaxation, draft), draft) for seconds, draft in drafts]
-    left = PLACED // (len(devices.problem.tables) * len(devices.free))
+    left, placed = PLACED // (len(devices.problem.tables) * len(devices.free)), _Placed(devices)
     for groups in _sets(known, ~dominated, dominated & bends):
         for limit in LIMITS if left > 0 else ():
             if not keep_on():
@@ -81,9 +81,9 @@ def starts_of(
             choice = relaxation.choose(limits)
             if (choice.option == NO_PIECE).any():
                 break
-            draft, left = place_candidate(devices, relaxation, choice), left - 1
+            (seconds, draft), left = placed.of(relaxation, choice), left - 1
             if draft is not None:
-                found.append(Start(devices.total, groups, draft))
+                found.append(Start(seconds, groups, draft))
     for start in sorted(found, key=lambda each: each.seconds):
         alike = kept.setdefault(start.groups.tobytes(), [])
         if not any((other.draft.option == start.draft.option).all() for other in alike):
@@ -103,7 +103,7 @@ def _spread_starts(
 ) -> Iterator[Start]:
     """A first plan for each of the ways to spread the heaviest table's columns that the bound leaves open longest."""
     heavy = heaviest_table(devices.evaluator, keep_on)
-    options = devices.problem.options
+    options, placed = devices.problem.options, _Placed(devices)
     for mode, held in heavy.promising(MOST_SPREADS) if heavy is not None else ():
         mine = options.table == devices.problem.modes.table[mode]
         widths = devices.problem.pieces.width[options.piece]
@@ -124,9 +124,9 @@ def _spread_starts(
             choice = opened.choose(limits)
             if (choice.option == NO_PIECE).any():
                 continue
-            draft = place_candidate(devices, opened, choice)
-            if draft is not None and (best is None or devices.total < best.seconds):
-                best = Start(devices.total, useful, draft, barred, spread=True)
+            seconds, draft = placed.of(opened, choice)
+            if draft is not None and (best is None or seconds < best.seconds):
+                best = Start(seconds, useful, draft, barred, spread=True)
         if best is not None:
             yield best
 
@@ -139,7 +139,7 @@ def selected_starts(
 
     total_s: of the best plan known, from which the largest pieces are limited.
     """
-    options, found = devices.problem.options, list[Start]()
+    options, found, placed = devices.problem.options, list[Start](), _Placed(devices)
     for selection in known.selections:
         barred = options.barred | (relaxation.option_group != selection[options.table])
         opened, best = relaxation.reopened(barred), None
@@ -148,12 +148,27 @@ def selected_starts(
             choice = opened.choose(SelectionLimits(limit=limit * total_s))
             if (choice.option == NO_PIECE).any() or not keep_on():
                 break
-            draft = place_candidate(devices, opened, choice)
-            if draft is not None and (best is None or devices.total < best.seconds):
-                best = Start(devices.total, groups, draft, barred)
+            seconds, draft = placed.of(opened, choice)
+            if draft is not None and (best is None or seconds < best.seconds):
+                best = Start(seconds, groups, draft, barred)
         if best is not None:
             found.append(best)
     return sorted(found, key=lambda start: start.seconds)
+
+
+class _Placed:
+    """Candidates that are placed: many limits select the same options, which are placed once."""
+
+    def __init__(self, devices: DeviceState) -> None:
+        self.devices = devices
+        self._known: dict[bytes, tuple[float, Assignment | None]] = {}
+
+    def of(self, relaxation: Relaxation, choice: Choice) -> tuple[float, Assignment | None]:
+        """What selected options become, and its seconds."""
+        key = choice.option.tobytes()
+        if key not in self._known:
+            self._known[key] = priced_candidate(self.devices, relaxation, choice)
+        return self._known[key]
 
 
 def _in_turns(first: Sequence[Start], second: Sequence[Start]) -> list[Start]:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from recsmith.bounds.linear_bounds import kept_for
 from recsmith.bounds.lower_bound import always
 from recsmith.bounds.relaxation import Relaxation
 from recsmith.costs.group_loads import GroupLoads
@@ -82,7 +83,8 @@ class SuccessiveHalving:
     """The rounds of one search. `run` may be called again: the next turn goes on from the best of the last.
 
     effort: how many times AT_ONCE steps the last round took, of all its plans together. unasked: how many turns are
-    worth their time where nobody asks for more.
+    worth their time where nobody asks for more. is_crowded: whether changes mostly begin where it is slow, and rounds
+    are so long that the last one is left to the better of two searches.
     """
 
     def __init__(
@@ -94,18 +96,22 @@ class SuccessiveHalving:
         pieces = len(starts[0].draft.piece) if starts else 0
         self.rounds, self.heat, kinds, slowest = ROUNDS, HEAT / ranks**CROWD, KINDS, SLOWEST
         self.may_be_far = MANY_PIECES < pieces <= FAR_PIECES and not group_loads.shares
+        self.is_crowded = pieces > FAR_PIECES and ranks >= CROWDED
         self.steps = max(STEPS, PIECE_STEPS * pieces)
         if SOME_PIECES < pieces <= MANY_PIECES:
             self.rounds, self.heat, self.unasked = SOME_ROUNDS, SOME_HEAT / pieces, 1
         if pieces > MANY_PIECES:
             self.rounds, self.heat, kinds, most = LONG_ROUNDS, LONG_HEAT, LONG_KINDS, LONG_STEPS
-            if pieces > FAR_PIECES and ranks >= CROWDED:
+            if self.is_crowded:
                 self.steps, most, slowest = CROWDED_PIECE_STEPS * pieces, CROWDED_STEPS, CROWDED_SLOWEST
             self.steps = min(most, self.steps * max(MANY_DEVICES, ranks) // MANY_DEVICES)
             self.steps *= 2 if ranks > MANY_DEVICES else 1  # half of the work was not seen to do on more devices
         elif devices.linear_pieces is None:
             kinds = GROUP_KINDS
-        self.flat = FlatProblem(devices.evaluator, group_loads, any_widths=any_widths, kinds=kinds, slowest=slowest)
+        self.flat = kept_for(
+            devices.evaluator, ("flat problem", any_widths, kinds, slowest),
+            lambda: FlatProblem(devices.evaluator, group_loads, any_widths=any_widths, kinds=kinds, slowest=slowest),
+        )  # fmt: skip
         self.plans: list[AnnealedPlan] = []
         most, spreads = self.rounds[0].plans, sum(start.spread for start in starts)
         if spreads and self.rounds is ROUNDS:
@@ -129,13 +135,21 @@ class SuccessiveHalving:
         if other.plans and self.plans and other.plans[0].seconds < self.plans[0].seconds:
             self.plans = [other.plans[0], *self.plans]
 
-    def run(self, hear: Callable[[Footprint], bool], keep_on: Callable[[], bool]) -> None:
+    def run(
+        self, hear: Callable[[Footprint], bool], keep_on: Callable[[], bool],
+        rivals: Callable[[], Sequence[AnnealedPlan] | None] = tuple,
+    ) -> None:  # fmt: skip
         """All rounds, each turn with twice the steps; hear(plan) gets the best after a round, and may end it.
 
-        keep_on: asked now and then whether to go on; what has cooled by then counts.
+        keep_on: asked now and then whether to go on; what has cooled by then counts. rivals: asked before the last
+        round for plans of other searches that may take part in it, best first; None leaves it out.
         """
         plans = self.plans
-        for number, each in enumerate(self._rounds()):
+        for number, (each, is_last) in enumerate(self._rounds()):
+            joining = rivals() if is_last else ()
+            if joining is None:
+                break
+            plans = sorted([*plans, *joining], key=lambda annealed: annealed.seconds) if joining else plans
             plans = self._cooled(plans[: each.plans], each, number, keep_on)
             best = min((*plans, *self.plans[:1]), key=lambda annealed: annealed.seconds)
             self.plans = [best, *(other for other in self.plans if other is not best)]
@@ -143,12 +157,13 @@ class SuccessiveHalving:
                 break
         self.turn += 1
 
-    def _rounds(self) -> Iterator[Round]:
-        """The rounds of a turn; after two, what is far from the bound is worth a longer one."""
+    def _rounds(self) -> Iterator[tuple[Round, bool]]:
+        """The rounds of a turn, and whether each is its last; what is far from the bound after two has a longer one."""
         rounds = LATER_ROUNDS if self.turn and self.rounds in (ROUNDS, SPREAD_ROUNDS) else self.rounds
-        yield from rounds[:2]
+        yield from ((each, each is rounds[-1]) for each in rounds[:2])
         is_far = self.may_be_far and self.plans[0].seconds > self.bound_s * (1 + FAR)
-        yield from (FAR_ROUND,) if is_far else rounds[2:]
+        rest = (FAR_ROUND,) if is_far else rounds[2:]
+        yield from ((each, each is rest[-1]) for each in rest)
 
     def _cooled(
         self, plans: Sequence[AnnealedPlan], each: Round, number: int, keep_on: Callable[[], bool]

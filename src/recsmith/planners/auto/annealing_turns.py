@@ -1,6 +1,6 @@
 """Annealing in planner auto: turns that each take longer than the last, compiled where that is possible."""
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cached_property
@@ -16,7 +16,7 @@ from recsmith.planners.annealing.kernel import is_compiled
 from recsmith.planners.annealing.population import AnnealingOptions
 from recsmith.planners.annealing.population_annealing import Annealing
 from recsmith.planners.annealing.starts import Start, selected_starts, starts_of
-from recsmith.planners.annealing.successive_halving import SuccessiveHalving, halving_of
+from recsmith.planners.annealing.successive_halving import AnnealedPlan, SuccessiveHalving, halving_of
 from recsmith.planners.auto.drafts import Drafts
 from recsmith.planners.auto.improvement import StoppingRule
 from recsmith.problems import Footprint
@@ -80,30 +80,48 @@ class AnnealingTurns:
         begun = self.turn()
         if begun and self.suffices and not self.stopping.reached:
             self._second_turn()
-        self.stopping.bound_s = self._bound.result().bound.value_s or 0.0
+        self._await_bound()
         return begun
 
+    def _await_bound(self) -> None:
+        self.stopping.bound_s = self._bound.result().bound.value_s or 0.0
+
     def selected_turn(self) -> bool:
-        """A turn from what tables select where the bound is lowest, while the plan is far above it.
+        """A turn from what tables select where the bound is lowest, unless such plans have taken part in the first."""
+        if self.halving is None or self.halving.is_crowded:
+            return False
+        other = self._selected(tuple)
+        if other is None:
+            return False
+        self.halving.take(other)
+        return True
+
+    def _selected_rivals(self) -> list[AnnealedPlan]:
+        """The best plan of such a turn before its last round, which is left to the better of both searches."""
+        self._await_bound()
+        other = self._selected(lambda: None) if self._keep_on() else None
+        return other.plans[:1] if other else []
+
+    def _selected(self, rivals: Callable[[], Sequence[AnnealedPlan] | None]) -> SuccessiveHalving | None:
+        """Annealing from what tables select where the bound is lowest; None where the plan is near the bound.
 
         Plans that place some tables in other groups are many changes away, so annealing seldom gets there by itself.
         """
         known = lower_bound(self.devices.evaluator)
-        if self.halving is None or self.search.total_s <= self.stopping.bound_s * (1 + SELECTED_GAP):
-            return False
+        if self.search.total_s <= self.stopping.bound_s * (1 + SELECTED_GAP):
+            return None
         starts = selected_starts(self.devices, self.drafts.relaxation, known, self.search.total_s, self._keep_on)
         other = self._halving_from(starts)
         if other is None or not self._keep_on():
-            return False
+            return None
         rounds = count(1)
 
         def hear(footprint: Footprint) -> bool:
             behind = other.plans[0].seconds > self.search.total_s * (1 + BEHIND)
             return self._hear(footprint) or (next(rounds) >= FIRST_ROUNDS and behind)
 
-        other.run(hear, self._keep_on)
-        self.halving.take(other)
-        return True
+        other.run(hear, self._keep_on, rivals)
+        return other
 
     @property
     def suffices(self) -> bool:
@@ -122,7 +140,8 @@ class AnnealingTurns:
     def turn(self) -> bool:
         """The next turn, twice as long as the one before; False where nothing could be done."""
         if self.halving is not None:
-            self.halving.run(self._hear, self._keep_on)
+            joins = self.halving.is_crowded and self.turns == 0 and self.suffices
+            self.halving.run(self._hear, self._keep_on, self._selected_rivals if joins else tuple)
         elif not self._anneal():
             return False
         self.turns += 1

@@ -46,7 +46,6 @@ class Drafts:
     def work(self) -> bool:
         """Candidates first, then other planners where they are quick; False where the plan is already good enough."""
         others = (("ldm", self._ldm), ("neuroshard", self._neuroshard)) if self._quick else ()
-        others = others[:1] if self._learned_is_annealed else others
         for name, member in (("candidates", self._candidates), ("cost_greedy", self._greedy), *others):
             if self.search.best is not None and self.stopping.reached:
                 return False
@@ -74,17 +73,12 @@ class Drafts:
     @property
     def _is_annealed(self) -> bool:
         """Whether compiled annealing goes on from the drafts."""
-        return self.devices.compiled_loads is not None
-
-    @property
-    def _learned_is_annealed(self) -> bool:
-        """Whether compiled annealing goes on under a learned model: neuroshard's draft adds nothing to it."""
-        return is_compiled() and self._is_annealed and self.devices.linear_pieces is None
+        return is_compiled() and self.devices.compiled_loads is not None
 
     def _candidates(self) -> bool:
         """What tables select under the limits that the bound found promising, placed longest first."""
         most = max(LEAST_DRAFTS, min(MOST_DRAFTS, DRAFT_WORK // len(self.problem.tables)))
-        if is_compiled() and not self._quick and not self.evaluator.additive and self._is_annealed:
+        if self._is_annealed and not self._quick and not self.evaluator.additive:
             most = LARGE_DRAFTS
         for choice in islice(candidates(self.relaxation, first_bound(self.evaluator).promising), most):
             self.keep(place_candidate(self.devices, self.relaxation, choice))
@@ -107,7 +101,9 @@ class Drafts:
         return True
 
     def _neuroshard(self) -> bool:
-        """NeuroShard's beam over columns."""
+        """NeuroShard's beam over columns, which adds nothing where annealing goes on from other drafts."""
+        if self._is_annealed and self.starts:
+            return False
         self._borrow(NeuroShard())
         return True
 

@@ -87,9 +87,16 @@ def _below(relaxation: Relaxation, limits: SelectionLimits) -> Choice:
 
 
 def place_candidate(devices: DeviceState, relaxation: Relaxation, choice: Choice) -> Assignment | None:
-    """The selected options placed by seconds or, where pieces find no room, by seconds and bytes; None without room.
+    """The selected options placed by seconds or, where pieces find no room, by seconds and bytes; None without room."""
+    return priced_candidate(devices, relaxation, choice)[1]
 
-    Where memory is scarce all orders are tried, and the fastest placement counts.
+
+def priced_candidate(
+    devices: DeviceState, relaxation: Relaxation, choice: Choice
+) -> tuple[float, Assignment | None]:  # fmt: skip
+    """The same, and seconds of the step, infinite without room.
+
+    Where memory is scarce all orders are tried, and the fastest placement counts: devices may hold another one.
     """
     problem = devices.problem
     first = problem.options.piece[choice.option, 0]  # the orders are scaled by the chosen options' first pieces
@@ -108,4 +115,4 @@ def place_candidate(devices: DeviceState, relaxation: Relaxation, choice: Choice
             best, least = assignment, devices.total
         if best is not None and not scarce:
             break
-    return best
+    return least, best
