@@ -71,7 +71,8 @@ class FlatPlan:
 class FlatProblem:
     """A problem and its cost as arrays that do not depend on which options are tried.
 
-    mode, width (U,): of each unit. piece_unit (P + 1,): the unit of each of the problem's pieces.
+    width (U,): of each unit. piece_unit (P + 1,): the unit of each of the problem's pieces. Modes whose units are the
+    same to the last bit share them: public models repeat tables hundreds of times, and so few fit into the cache.
     """
 
     def __init__(
@@ -85,16 +86,20 @@ class FlatProblem:
         problem = self.problem = evaluator.problem
         modes, cluster = problem.modes, problem.cluster
         self.slots = MOST_SLOTS
-        self._set_units(problem, any_widths)
-        terms = evaluator.terms(self.mode, self.width)
-        head, tail = problem.memory(self.mode, self.width)
+        mode, width, steps = self._set_units(problem, any_widths)
+        terms = evaluator.terms(mode, width)
+        head, tail = problem.memory(mode, width)
         least = np.minimum(problem.least_width, problem.demand.dim)[modes.table]
         alone = evaluator.loads(terms).T - group_loads.opening
         memory = np.stack([head.device, tail.device, head.host, tail.host], axis=1)
         padded = _filled_up(group_loads.columns(terms), AT_ONCE)
         units = _filled_up(np.hstack([padded, alone, _ints(memory).view(np.float64)]), AT_ONCE)
+        kept, place = _shared_units(units, steps)
+        units, self.width = units[kept], width[kept]
+        self.piece_unit, self._listed = place[self.piece_unit], (mode, width, place)
+        self.first_unit = np.where(self.first_unit < 0, -1, place[self.first_unit])
         fixed = _fixed_modes(problem) | problem.legality.pinned[modes.table]
-        sizes = (len(problem.tables), len(modes.table), len(self.mode), len(problem.options.mode), cluster.world_size,
+        sizes = (len(problem.tables), len(modes.table), len(units), len(problem.options.mode), cluster.world_size,
                  cluster.hosts, evaluator.groups, len(group_loads.opening), padded.shape[1], self.slots,
                  units.shape[1])  # fmt: skip
         self.before_options = (
@@ -110,8 +115,11 @@ class FlatProblem:
             _ints([] if problem.legality.open is None else problem.legality.open.ravel()),
         )  # fmt: skip
 
-    def _set_units(self, problem: Problem, any_widths: bool | Bools) -> None:
-        """A unit for each width of the modes whose widths are free, and one for each piece of all others."""
+    def _set_units(self, problem: Problem, any_widths: bool | Bools) -> tuple[Ints, Ints, Ints]:
+        """A unit for each width of the modes whose widths are free, and one for each piece of all others.
+
+        The mode and width of each, those of free modes first; and how many each mode has (M,).
+        """
         modes, pieces = problem.modes, problem.pieces
         steps = np.where(_free_modes(problem) & any_widths, problem.demand.dim[modes.table] // WIDTH_STEP, 0)
         steps = steps if steps.sum() <= MOST_UNITS else np.zeros_like(steps)
@@ -124,8 +132,7 @@ class FlatProblem:
         self.piece_unit[listed] = total + np.arange(len(listed))
         mode = np.repeat(np.arange(len(steps)), steps)
         width = WIDTH_STEP * (1 + np.arange(total) - np.repeat(start, steps))
-        self.mode: Ints = np.concatenate([mode, pieces.mode[listed]])
-        self.width: Ints = np.concatenate([width, pieces.width[listed]])
+        return np.concatenate([mode, pieces.mode[listed]]), np.concatenate([width, pieces.width[listed]]), steps
 
     def plan(self, draft: Assignment) -> FlatPlan | None:
         """A draft as the compiled code sees it; None where a table has too many pieces."""
@@ -162,13 +169,14 @@ class FlatProblem:
 
     @cached_property
     def _unit_of(self) -> dict[tuple[int, int], int]:
-        return {key: i for i, key in enumerate(zip(self.mode.tolist(), self.width.tolist(), strict=True))}
+        mode, width, place = (each.tolist() for each in self._listed)
+        return dict(zip(zip(mode, width, strict=True), place, strict=True))
 
     def footprint(self, plan: FlatPlan) -> Footprint:
         """The placed pieces of a plan."""
         placed = np.arange(self.slots) < plan.count[:, None]
-        unit = plan.unit[placed]
-        return ordered_footprint(self.problem, self.mode[unit], self.width[unit], plan.target[placed])
+        mode, width = np.repeat(plan.mode, plan.count), self.width[plan.unit[placed]]
+        return ordered_footprint(self.problem, mode, width, plan.target[placed])
 
 
 @dataclass(frozen=True)
@@ -229,6 +237,25 @@ class FlatOptions:
             _records(problem.options.mode, unit, problem.options.count[:, :PAIRS], options.near),
             _ints(np.concatenate([[0], np.cumsum(options.count)])), _ints(tried),
         )  # fmt: skip
+
+
+def _shared_units(units: Floats, steps: Ints) -> tuple[Ints, Ints]:
+    """(units that stay (V,), the place there of each (U,)), where modes with as many alike, side by side, share them.
+
+    steps (M,): how many units each mode has, of those that come first; all others stay as they are.
+    """
+    first, known, kept = 0, dict[bytes, int](), list[Ints]()
+    place, size = np.empty(len(units), dtype=np.int64), 0
+    for number in steps[steps > 0].tolist():
+        mine = slice(first, first + number)
+        begin = known.setdefault(units[mine].tobytes(), size)
+        if begin == size:
+            kept.append(np.arange(first, first + number))
+            size += number
+        place[mine] = np.arange(begin, begin + number)
+        first += number
+    place[first:] = np.arange(size, size + len(units) - first)
+    return np.concatenate([*kept, np.arange(first, len(units))]), place
 
 
 def _fixed_modes(problem: Problem) -> Bools:
