@@ -250,7 +250,7 @@ def _shared_units(units: Floats, steps: Ints) -> tuple[Ints, Ints]:
         mine = slice(first, first + number)
         begin = known.setdefault(units[mine].tobytes(), size)
         if begin == size:
-            kept.append(np.arange(first, first + number))
+            kept.append(np.arange(first, first + number, dtype=np.int64))
             size += number
         place[mine] = np.arange(begin, begin + number)
         first += number
