@@ -27,6 +27,7 @@ from recsmith.reports.plans import overfull_phase_words, rest_words
 from recsmith.units import format_time
 
 MIB = 2**20
+CACHED = "fused_uvm_caching"
 TABLES = tuple(table(f"t{i}", rows=20_000 + 3000 * i, dim=64, pooling_factor=2.0) for i in range(6))  # 5 to 9 MiB each
 
 
@@ -41,8 +42,14 @@ def planned(hbm: int, reserve: int, *tables: Any, **words: Any) -> Plan:
 
 
 def test_a_job_that_fits_no_plan_fits_when_tables_rest():
-    with pytest.raises(Infeasible):
+    with pytest.raises(
+        Infeasible, match=r"or --stash weights --activations 8MiB, if that much of the reserve is alive"
+    ):
         planned(32 * MIB, 16 * MIB)
+    assert planned(32 * MIB, 16 * MIB, activations=8 * MIB)
+    with pytest.raises(Infeasible) as told:
+        planned(20 * MIB, 16 * MIB)  # tables do not fit where nothing is reserved
+    assert "--stash" not in str(told.value)
     made = planned(32 * MIB, 16 * MIB, activations=15 * MIB)
     found = step_memory(made)
     assert found.schedule.fits
@@ -299,3 +306,20 @@ def test_copies_hide_behind_the_shorter_and_the_longer_half():
     assert exposed_seconds(1.0, 3.0) == 0
     assert exposed_seconds(1.0, 0.0) == 2.0
     assert exposed_seconds(1.0, 1.5) == pytest.approx(0.5)
+
+
+def test_copies_that_are_most_of_a_step_are_told_with_what_would_be_shorter():
+    work = workload(*TABLES, batch_size=64, optimizer="rowwise_adagrad")
+    limits = Constraints(stash=Stashing(activations=15 * MIB, dense_s=1e-6))
+    one = machine(32 * MIB, 16 * MIB)
+    dear = plan(work, one, cost_model="torchrec", constraints=limits, iterations=3)
+    beside = plan(work, one, cost_model="torchrec", iterations=3, space=Space(kernels=("fused", "dense", CACHED)))
+    assert beside.plan.cost.step_s < step_with_copies(dear.plan)
+    (told,) = [each for each in dear.left_out if "--kernels" in each]
+    assert told.startswith(f"without --stash, --kernels fused,dense,{CACHED} keeps tables in host memory")
+    assert told.endswith(f"its step is {format_time(beside.plan.cost.step_s)}, predicted")
+    assert "so resting hardly pays; more devices" in (rest_words(dear.plan) or "")
+    hidden = replace(limits, stash=Stashing(activations=15 * MIB, dense_s=1.0))
+    found = plan(work, one, cost_model="torchrec", constraints=hidden, iterations=3)
+    assert not [each for each in found.left_out if "--kernels" in each]
+    assert "hardly pays" not in (rest_words(found.plan) or "hardly pays")

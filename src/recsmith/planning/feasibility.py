@@ -20,21 +20,24 @@ from recsmith._types import Floats, Ints
 from recsmith.bounds.linear_bounds import SelectionLimits
 from recsmith.bounds.relaxation import DEAREST, shared_relaxation
 from recsmith.bounds.table_totals import TableTotals
-from recsmith.clusters import larger_groups
+from recsmith.clusters import Cluster, larger_groups
 from recsmith.costs import AdditiveEvaluator, CostModel, Evaluator
-from recsmith.errors import Infeasible, UsageError
+from recsmith.errors import Infeasible, PlanMismatch, UsageError
 from recsmith.planners.search.device_state import DeviceState
 from recsmith.planners.search.placement import place_in_fewest_pieces
 from recsmith.planning.advice import CUT_SHORT, AdviceBudget
 from recsmith.plans import PARTS
-from recsmith.problems import Problem, build_problem
+from recsmith.problems import Problem, Space, build_problem, placements_of
+from recsmith.problems.dense_bytes import DenseBytes, Stashing
 from recsmith.problems.plain_reserve import kept_estimate
+from recsmith.problems.stashing import with_stash
 from recsmith.sharding import UVM_CACHING
 from recsmith.units import counted, format_size
 from recsmith.workloads import Table
 
 HBM_STEPS = (1.0, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0, 4.0)  # over the proven minimum, tried in turn
 DEVICE_STEPS = (1.0, 1.1, 1.25, 1.5, 2.0, 4.0)  # over the least number of hosts, tried in turn
+RESTING_SHARES = (0.25, 0.5, 0.75, 0.95)  # of a stated reserve, tried in turn as what tables rest for
 GIB = 2**30  # bytes
 MANY_OPTIONS = 40_000  # of a problem: with more of them, a try is of TorchRec's widths alone
 InTime = Callable[[], bool]
@@ -143,7 +146,7 @@ def _changes(
     """The changes that may help, in the order in which they are tried."""
     yield lambda: _no_reserve(problem, model, in_time)
     yield lambda: _more_memory(problem, model, roomy or roomy_weights(problem), in_time)
-    for change in (_more_hosts, _larger_groups, _more_types, _host_memory):
+    for change in (_more_hosts, _larger_groups, _more_types, _host_memory, _resting):
         yield partial(change, problem, model, in_time)
 
 
@@ -230,13 +233,36 @@ def _more_types(problem: Problem, model: CostModel, in_time: InTime) -> str | No
 
 def _host_memory(problem: Problem, model: CostModel, in_time: InTime) -> str | None:
     """Tables in host memory behind caches, where hosts have memory and devices reach it."""
-    space, device = problem.space, problem.cluster.device
-    reached = device.kind == "cuda" and device.host_link_bandwidth is not None
-    if space.has_caches or not reached or problem.cluster.ddr_bytes_per_host is None:
+    wide = with_host_memory(problem.space, problem.cluster)
+    found = wide is not None and has_plan(replace(problem, space=wide), model, in_time)
+    return f"--kernels {','.join(wide.kernels)}" if wide is not None and found else None
+
+
+def with_host_memory(space: Space, cluster: Cluster) -> Space | None:
+    """The space with tables in host memory behind caches; None where it has some, or devices do not reach that."""
+    reached = cluster.device.kind == "cuda" and cluster.device.host_link_bandwidth is not None
+    if space.has_caches or not reached or cluster.ddr_bytes_per_host is None:
         return None
-    wide = replace(space, kernels=(*space.kernels, UVM_CACHING.name))
-    found = has_plan(replace(problem, space=wide), model, in_time)
-    return f"--kernels {','.join(wide.kernels)}" if found else None
+    return replace(space, kernels=(*space.kernels, UVM_CACHING.name))
+
+
+def _resting(problem: Problem, model: CostModel, in_time: InTime) -> str | None:
+    """Tables that rest while dense layers work, for the least of a few shares of a stated reserve."""
+    cluster, limits = problem.cluster, problem.constraints
+    reserve = cluster.reserve_bytes or 0
+    estimated = kept_estimate(problem.workload, cluster)
+    if not reserve or estimated or limits.stash is not None or limits.memory != "real" or cluster.replication:
+        return None
+    for share in RESTING_SHARES:
+        part = int(reserve * share)
+        dense = DenseBytes(fixed=reserve - part, activations=part, batch_apart=False)
+        resting = replace(problem, constraints=replace(limits, stash=Stashing(dense=dense)))
+        if has_plan(resting, model, in_time, reserve_bytes=dense.fixed):
+            return (
+                f"--stash weights --activations {str(format_size(part)).replace(' ', '')}, if that much of the reserve "
+                "is alive only while dense layers work (docs/stashing.md)"
+            )
+    return None
 
 
 def has_plan(changed: Problem, model: CostModel, in_time: InTime = lambda: True, **cluster: int) -> bool:
@@ -256,4 +282,10 @@ def has_plan(changed: Problem, model: CostModel, in_time: InTime = lambda: True,
     if not np.isfinite(light.seconds).all() or light.bytes.sum() > problem.capacity.sum():
         return False
     found = place_in_fewest_pieces(DeviceState(evaluator), relaxation, in_time)
-    return found is not None and problem.legality.holds(found.footprint(problem))
+    if found is None or not problem.legality.holds(found.footprint(problem)):
+        return False
+    try:
+        with_stash(problem, placements_of(problem, found.footprint(problem)), found.footprint(problem))
+    except PlanMismatch:  # what could rest is not enough
+        return False
+    return True

@@ -21,7 +21,7 @@ from recsmith.planning.feasibility import check_feasible, what_helps
 from recsmith.planning.index_dedup import DEDUP_CHOICES, deduplicated_where_it_pays
 from recsmith.planning.registry import PLANNERS, find_planner
 from recsmith.planning.result import Result, SearchOptions, make_plan, whole_steps
-from recsmith.planning.stashing import MOST_RESERVES, stashed_where_it_pays
+from recsmith.planning.stashing import MOST_SEARCHES, stashed_where_it_pays
 from recsmith.plans import Bound, Plan, check_placements, load_plan
 from recsmith.problems import Constraints, Footprint, Problem, Space
 from recsmith.problems.space import NoChoiceLeft
@@ -99,13 +99,18 @@ def plan_with(
     model, searcher = find_cost_model(options.cost_model), find_planner(planner)
     limits = Constraints() if constraints is None else problems.load_constraints(constraints)
     if limits.stash is not None and limits.stash.dense is None:
-        shared = replace(options, time_limit_s=options.time_limit_s and options.time_limit_s / MOST_RESERVES)
+        shared = replace(options, time_limit_s=options.time_limit_s and options.time_limit_s / MOST_SEARCHES)
         return stashed_where_it_pays(
             workload, cluster, limits,
             lambda there, kept: plan_with(
                 shared, workload, there, planner=planner, constraints=kept, start=start, on_improve=on_improve,
                 prove=prove, on_bound=on_bound, on_proof=on_proof,
             ),
+            lambda wide: plan_with(
+                replace(shared, space=wide), workload, cluster, planner=planner,
+                constraints=replace(limits, stash=None), start=start,
+            ),
+            options.space or Space(),
         )  # fmt: skip
     question = Question(workload, cluster, options.space)
     advice = AdviceBudget(begun + (options.time_limit_s or inf), on_proof)

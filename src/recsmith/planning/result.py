@@ -62,7 +62,7 @@ class Result:
 
     members: the parts that finished of a search made of several; the plan is no worse than any of theirs. left_out:
     what the search would have done besides with an extra that is not installed, or with the module that a C compiler
-    builds, as sentences for a report.
+    builds, and what is shorter outside of what was asked for, as sentences for a report.
     """
 
     plan: Plan

@@ -13,27 +13,33 @@ from dataclasses import replace
 from recsmith._types import Ints
 from recsmith.clusters import Cluster
 from recsmith.errors import Infeasible, NoPlanFound, PlanMismatch, UsageError
+from recsmith.planning.feasibility import with_host_memory
 from recsmith.planning.result import Result
 from recsmith.plans import Plan
-from recsmith.problems import Constraints, footprint_of, problem_holding, problem_of
+from recsmith.problems import Constraints, Space, footprint_of, problem_holding, problem_of
 from recsmith.problems.dense_bytes import DenseBytes, Stashing
 from recsmith.problems.footprint import memory_taken
 from recsmith.problems.memory import batch_bytes
 from recsmith.problems.plain_reserve import plain_dense
 from recsmith.problems.stashing import StashedBytes, stashed_of
-from recsmith.units import format_size
+from recsmith.units import format_size, format_time
 from recsmith.workloads import Workload
 
 BETWEEN = 3  # reserves that are tried between the largest and the least, each halving where the best one lies
 EVEN_SLACKS = (0.01, 0.0075, 0.005, 0.0025)  # of what tables take of a device, that a search may leave uneven
-MOST_RESERVES = 2 + len(EVEN_SLACKS) + BETWEEN
+MOST_SEARCHES = 2 + len(EVEN_SLACKS) + BETWEEN + 1
+MOSTLY = 0.5  # of a step: where copies are more, another way to have room is tried beside
 WORTH = 1e-3  # of a step: for less, nothing is copied
 
 
 def stashed_where_it_pays(
-    workload: Workload, cluster: Cluster, limits: Constraints, plan: Callable[[Cluster, Constraints], Result]
-) -> Result:
-    """The best of the results for several reserves. plan: for a cluster with a reserve, and constraints that name it.
+    workload: Workload, cluster: Cluster, limits: Constraints, plan: Callable[[Cluster, Constraints], Result],
+    plan_in: Callable[[Space], Result], space: Space,
+) -> Result:  # fmt: skip
+    """The best of the results for several reserves.
+
+    plan: for a cluster with a reserve, and constraints that name it. plan_in: without anything that rests, in another
+    space than that which is given; its step is told where copies are most of the best one's.
 
     Raises:
         UsageError: tables may not rest on this cluster, or activations are more than the reserve.
@@ -74,7 +80,25 @@ def stashed_where_it_pays(
         best = roomy
     bound = best.plan.bound if tight is None else tight.plan.bound
     made = replace(best.plan, bound=bound, gap=bound.gap(best.plan.cost.total_s))
-    return replace(best, plan=made, elapsed_s=sum(each.elapsed_s for each in found))
+    told = _instead(best.plan, cluster, space, plan_in)
+    return replace(best, plan=made, elapsed_s=sum(each.elapsed_s for each in found), left_out=(*best.left_out, *told))
+
+
+def _instead(plan: Plan, cluster: Cluster, space: Space, plan_in: Callable[[Space], Result]) -> list[str]:
+    """The step with caches before host memory, where copies are most of a plan's step; nothing where that is longer."""
+    wide = with_host_memory(space, cluster)
+    if wide is None or cluster.replication is not None or exposed_copies_s(plan) < MOSTLY * step_with_copies(plan):
+        return []
+    try:
+        found = plan_in(wide).plan
+    except (Infeasible, NoPlanFound, PlanMismatch, UsageError):
+        return []
+    if found.cost.step_s >= step_with_copies(plan):
+        return []
+    return [
+        f"without --stash, --kernels {','.join(wide.kernels)} keeps tables in host memory behind caches on the device: "
+        f"its step is {format_time(found.cost.step_s)}, predicted"
+    ]
 
 
 def _check(stashing: Stashing, cluster: Cluster, limits: Constraints) -> None:
