@@ -27,12 +27,14 @@ class StepMemory:
     source: str
 
 
-def step_memory(plan: Plan | Source, dense: DenseBytes | None = None) -> StepMemory:
+def step_memory(
+    plan: Plan | Source, dense: DenseBytes | None = None, source: str = "the run's own layers"
+) -> StepMemory:
     """What is alive on each rank in each phase of a step.
 
     plan: a Plan, or its file. dense: what the model needs beside its tables; by default what the plan was made with:
     its own record where tables may rest, the estimate of a plain DLRM, or the reserve that somebody stated, all of
-    which is then alive in every phase.
+    which is then alive in every phase. source: where `dense` is from, in words.
 
     Raises:
         UsageError: the plan was made in TorchRec's accounting, which knows no phases.
@@ -43,7 +45,7 @@ def step_memory(plan: Plan | Source, dense: DenseBytes | None = None) -> StepMem
         raise UsageError("the plan was made in TorchRec's accounting, which tells no phases apart; plan without it")
     wider = problem_holding(problem, plan.placements)
     footprint = footprint_of(wider, plan.placements)
-    known, source = (dense, "the run's own layers") if dense is not None else dense_bytes_of(plan)
+    known, source = (dense, source) if dense is not None else dense_bytes_of(plan)
     return StepMemory(
         plan=plan, schedule=schedule_of(wider, plan.placements, footprint, known),
         rests=stashed_of(wider, plan.placements, footprint), dense=known, source=source,

@@ -78,10 +78,9 @@ def _explain_memory(plan: str, run: str | None, format_: str) -> None:
         found, choices = step_memory(plan), ()
     else:
         from recsmith.prediction.dense_choices import dense_choices
-        from recsmith.training.job.dense_bytes import dense_layers_of_run
+        from recsmith.training.job.dense_bytes import memory_of_run
 
-        dense, layers = dense_layers_of_run(run, plan)
-        found = step_memory(plan, dense)
+        found, layers = memory_of_run(run, plan)
         choices = dense_choices(found, layers)
     told = [(choice.name, choice.costs, memory) for choice, memory in choices]
     print_as(format_, lambda: step_memory_report(found, told), lambda: step_memory_to_raw(found, told))

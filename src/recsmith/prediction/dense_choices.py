@@ -29,8 +29,8 @@ SHARES = (0.75, 0.5, 0.25)  # of all activations that may be in memory at once
 class DenseLayers:
     """What dense layers of a rank hold beside what `DenseBytes` tells, and how long they take.
 
-    weights, gradients, state: bytes; state is of the optimizer. outputs: bytes (L,) that a layer keeps of the batch.
-    forward_s: seconds (L,) of each layer's forward.
+    weights, gradients, state: bytes; state is of the optimizer, 0 where ranks divide it already. outputs: bytes (L,)
+    that a layer keeps of the batch. forward_s: seconds (L,) of each layer's forward.
     """
 
     weights: int
@@ -70,7 +70,8 @@ def _divided(memory: StepMemory, layers: DenseLayers) -> Iterator[DenseChoice]:
             name="optimizer state divided over ranks (ZeRO 1)", dense=dense, costs="no more bytes between ranks"
         )
     dense = replace(dense, gradients=dense.gradients - spared(layers.gradients))
-    yield DenseChoice(name="and gradients (ZeRO 2)", dense=dense, costs=NO_MORE)
+    name = "and gradients (ZeRO 2)" if layers.state else "gradients divided over ranks (ZeRO 2)"
+    yield DenseChoice(name=name, dense=dense, costs=NO_MORE)
     more = layers.weights * (ranks - 1) / ranks
     dense = replace(dense, fixed=dense.fixed - spared(layers.weights))
     words = f"{format_size(round(more))} more between ranks in each step, {format_time(more / cluster.ring_bandwidth)}"

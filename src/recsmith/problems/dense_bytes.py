@@ -12,7 +12,8 @@ class DenseBytes:
     fixed: always: weights, optimizer state and buckets of dense layers, the framework, and what nobody told apart.
     gradients: of dense layers, from their backward to their optimizer. activations: what layers keep of a batch, and
     the gradients of that. temporaries: of the dense optimizer's step. batch_apart: whether ids and embeddings of the
-    local batch come on top; else a stated figure has them.
+    local batch come on top; else a stated figure has them. apart: (W,) of each rank, always, beside what is fixed:
+    state that an optimizer divides over ranks; empty where it divides none.
     """
 
     fixed: int = 0
@@ -20,6 +21,7 @@ class DenseBytes:
     activations: int = 0
     temporaries: int = 0
     batch_apart: bool = True
+    apart: tuple[int, ...] = ()
 
     def kept_free(self, batch: int) -> tuple[int, int]:
         """(bytes that tables leave free where they may rest while activations are alive, and where they may not).
@@ -27,7 +29,8 @@ class DenseBytes:
         batch: of the local batch, its embeddings and their gradients. Each is a sum over phases, for a search adds up
         what tables take in all of them.
         """
-        beside = self.fixed + self.gradients + self.temporaries + (batch if self.batch_apart else 0)
+        always = self.fixed + max(self.apart, default=0)
+        beside = always + self.gradients + self.temporaries + (batch if self.batch_apart else 0)
         return beside, beside + self.activations
 
 

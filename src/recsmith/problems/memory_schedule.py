@@ -116,7 +116,7 @@ def _alive(
         ("gradients", int(own.gradients), ("gradient all-to-all",)),
         ("gradients", int(own.kept), ("gradient all-to-all", "embedding update")),
         ("temporaries", parts["sorting"], ("embedding update",)),
-        ("dense layers", dense.fixed, PHASES),
+        ("dense layers", dense.fixed + np.array(dense.apart or 0, dtype=np.int64), PHASES),
         ("dense layers", dense.gradients, _BACKWARD),
         ("activations", dense.activations, AT_REST),
         ("temporaries", dense.temporaries, ("dense optimizer",)),

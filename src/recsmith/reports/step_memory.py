@@ -16,6 +16,7 @@ from recsmith.units import counted, format_size, format_time
 
 SCHEMA = "recsmith/step-memory/1"
 NO_BREAK = "\u00a0"
+MOSTLY = 0.5  # of a step, from which on exposed copies are said to be too long
 MOST_NAMED = 4  # tables that rest
 BAR = 10  # characters of a picture's full device
 COLUMNS = 3  # kinds of bytes that have a column of their own, so that 80 characters hold all
@@ -84,13 +85,16 @@ def _peaks(memory: StepMemory) -> Iterator[RenderableType]:
 def stash_words(rests: StashedBytes, plan: Plan) -> str:
     """Which tables rest while dense layers work, how evenly, and how long copies take."""
     names = [each.table for each in plan.placements if each.stash is not None]
-    rest = "rests" if len(names) == 1 else "rest"
+    rest, on_cpu = "rests" if len(names) == 1 else "rest", plan.cluster.device.kind == "cpu"
+    place = "a file" if on_cpu else "host memory"
     named = ", ".join(names[:MOST_NAMED]) + (", …" if len(names) > MOST_NAMED else "")
     words = (
-        f"{counted(len(names), 'table')} ({named}) {rest} in host memory while dense layers work: "
+        f"{counted(len(names), 'table')} ({named}) {rest} in {place} while dense layers work: "
         f"{format_size(rests.most)} on rank {rests.rank}, which has most"
     )
     words += f", {rests.most / rests.mean:.2f} times the mean" if rests.mean else ""
+    if rests.copy_s is None and on_cpu:
+        return f"{words}; `recsmith train RUN --dry-run` tells how long copies take"
     if rests.copy_s is None:
         return f"{words}; the cluster does not say how fast the link to its host is"
     words += f"; a copy takes {format_time(rests.copy_s)} each way"
@@ -99,8 +103,13 @@ def stash_words(rests: StashedBytes, plan: Plan) -> str:
             f"{words}, hidden where dense forward and backward take {format_time(rests.hidden_from_s or 0.0)} together "
             "(--dense-time states theirs)"
         )
-    return f"{words}, all hidden" if rests.exposed_s == 0 else (
-        f"{words}, of which dense layers leave {format_time(rests.exposed_s)} of a step exposed")  # fmt: skip
+    if rests.exposed_s == 0:
+        return f"{words}, all hidden"
+    words += f", of which dense layers leave {format_time(rests.exposed_s)} of a step exposed"
+    share = rests.exposed_s / (plan.cost.step_s + rests.exposed_s)
+    if share < MOSTLY:
+        return words
+    return f"{words}: {share:.1%} of the step, so resting hardly pays; more devices or smaller batches copy less"
 
 
 def step_memory_to_raw(memory: StepMemory, choices: Choices = ()) -> Raw:

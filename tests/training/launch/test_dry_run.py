@@ -9,11 +9,21 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from support.systems import needing, needs_systems
+from support.systems import is_here, needing, needs_systems
 
 from recsmith.errors import RecSmithError, UsageError
 from recsmith.plans import Placement, load_plan, save_plan
-from recsmith.training import Checkpointing, Run, RunData, RunModel, RunOptimizers, SparseOptimizer, run_from_raw, train
+from recsmith.training import (
+    Checkpointing,
+    DenseOptimizer,
+    Run,
+    RunData,
+    RunModel,
+    RunOptimizers,
+    SparseOptimizer,
+    run_from_raw,
+    train,
+)
 from recsmith.training.run import run_to_raw, save_run
 
 pytestmark = [
@@ -275,18 +285,61 @@ def test_a_towers_job_has_one_plain_step(tmp_path: Path) -> None:
     assert "the plan is of 2 hosts, for which ranks of this machine stand in" in towers.notes[0]
 
 
-def test_a_checkpoint_is_as_large_as_was_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize("dense", ["adam", *(["shampoo"] if is_here("shampoo") else [])])
+def test_a_checkpoint_is_as_large_as_was_told(dense: str, tmp_path: Path) -> None:
     """With the state of its optimizers: of a row of 4 columns row-wise Adagrad keeps a fifth, Adam twice a weight."""
     large = {**DATA, "features": [{"name": "a", "num_embeddings": 400_000}]}
     run = replace(
         a_run(tmp_path), data=RunData(train=large, batch_size=32), checkpoint=Checkpointing(every=1), steps=1,
         model=RunModel(embedding_dim=4, bottom=(256, 128), top=(256, 128)),
-        optimizers=RunOptimizers(sparse=SparseOptimizer(name="rowwise_adagrad")),
+        optimizers=RunOptimizers(sparse=SparseOptimizer(name="rowwise_adagrad"), dense=DenseOptimizer(name=dense)),
     )  # fmt: skip
     size = told(run).checkpoint_bytes
     train(run)
     made = sum(each.stat().st_size for each in (tmp_path / "out" / "checkpoints").glob("step-*/state/*.distcp"))
     assert size == pytest.approx(made, rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("words", "numbers"),
+    [
+        ({"optimizers": {"dense": {"name": "adagrad"}}}, 1),
+        ({"optimizers": {"dense": {"name": "sgd", "arguments": {"momentum": 0.9}}}}, 1),
+        needing("second_order", {"pipeline": {"name": "progressive_lbfgs", "memory": 3}}, 2 * 3 + 10),
+    ],
+)
+def test_memory_has_what_dense_optimizers_keep_and_steps_that_train_layers(
+    words: dict[str, Any], numbers: int, tmp_path: Path
+) -> None:
+    nothing = told(a_run(tmp_path, {"optimizers": {"dense": {"name": "sgd"}}})).memory[0]
+    weights = (16 * 3 + 16) + (8 * 16 + 8) + (16 * 18 + 16) + (16 + 1)  # 3-16-8 below, and 8 + 10 pairs-16-1 above
+    found = told(a_run(tmp_path, words)).memory[0]
+    assert found.layers - nothing.layers == 4 * weights * numbers
+
+
+def test_a_class_by_name_says_that_its_state_is_not_known(tmp_path: Path) -> None:
+    words = {"optimizers": {"dense": {"name": "torch.optim.adagrad:Adagrad"}}}
+    assert [each for each in told(a_run(tmp_path, words)).notes if "not known" in each] == [
+        "what optimizers.dense torch.optim.adagrad:Adagrad keeps of a weight is not known; as much as Adam keeps is "
+        "counted"
+    ]
+
+
+@needs_systems("shampoo")
+def test_each_rank_has_its_own_share_of_what_shampoo_keeps(tmp_path: Path) -> None:
+    from recsmith.training.job.dense_bytes import memory_of_run
+    from recsmith.training.systems.shampoo.blocks import ShampooSettings, state_of_ranks
+
+    layers = [(16, 3), (16,), (8, 16), (8,), (16, 18), (16,), (1, 16), (1,)]
+    kept = state_of_ranks(ShampooSettings(), layers, 2)
+    assert min(kept) > 0
+    assert kept[0] != kept[1]
+    run = {name: a_run(tmp_path, {"optimizers": {"dense": {"name": name}}}, ranks=2) for name in ("sgd", "shampoo")}
+    sgd, shampoo = told(run["sgd"]), told(run["shampoo"])
+    assert [b.total - a.total for a, b in zip(sgd.memory, shampoo.memory, strict=True)] == kept
+    (plain, _), (found, layers_of) = (memory_of_run(each, sgd.plan) for each in run.values())
+    assert (found.schedule.totals - plain.schedule.totals == kept).all()
+    assert layers_of.state == 0  # which ranks divide already
 
 
 @needs_systems("tiers")

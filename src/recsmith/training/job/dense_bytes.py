@@ -1,28 +1,29 @@
-"""What a run's dense layers take of each rank, by when it is alive: for `recsmith explain --memory --run`."""
+"""What a run takes of each rank, by when it is alive: for `recsmith explain --memory --run`."""
 
 import math
 from dataclasses import replace
 
 from recsmith.adapters.installed import require_torchrec
+from recsmith.analyses.step_memory import StepMemory, step_memory
 from recsmith.errors import UsageError
 from recsmith.files import Source
 from recsmith.plans import Plan, load_plan
 from recsmith.prediction.dense_choices import DenseLayers
 from recsmith.prediction.job_step import NUMBER_BYTES, numbers_of
-from recsmith.prediction.speeds import flops_per_s
-from recsmith.problems.dense_bytes import DenseBytes
+from recsmith.prediction.speeds import Shapes, flops_per_s
 from recsmith.training.job.models import unsharded
 from recsmith.training.job.run_step import dense_bytes, history_work
 from recsmith.training.job.sharded import dense_shapes, with_collections
-from recsmith.training.optimizers.building import state_bytes
+from recsmith.training.optimizers.building import dense_state
 from recsmith.training.run import Run, load_run
 from recsmith.training.seams.system import first_of, systems
 
 
-def dense_layers_of_run(run: Run | Source, plan: Plan | Source) -> tuple[DenseBytes, DenseLayers]:
-    """(what is alive when, what could be less) of the run's own model, at the batch of a plan.
+def memory_of_run(run: Run | Source, plan: Plan | Source) -> tuple[StepMemory, DenseLayers]:
+    """(what is alive when, what could be less) of the run's own model and rows, at the batch of a plan.
 
-    Nothing is trained, and tables get no memory. A model of histories tells no single layers' outputs.
+    Nothing is trained, and tables get no memory. A model of histories tells no single layers' outputs. What systems
+    keep beside tables and layers counts as alive always.
 
     Raises:
         UsageError: the run or the plan cannot be read, or the run trains several models.
@@ -34,15 +35,27 @@ def dense_layers_of_run(run: Run | Source, plan: Plan | Source) -> tuple[DenseBy
     placed = load_plan(plan)
     task = unsharded(made).task
     with_collections(placed, replace(made, plan="of a file"), task)
-    shapes, state = dense_shapes(task), state_bytes(made.optimizers.dense)
-    dense = dense_bytes(made, placed, shapes, state, None)
+    return _memory(made, placed, dense_shapes(task))
+
+
+def _memory(made: Run, placed: Plan, shapes: Shapes) -> tuple[StepMemory, DenseLayers]:
+    state = dense_state(made, shapes, placed.cluster.job_world_size)
+    own = 0 if state.divided else state.ranks[0]
+    dense = dense_bytes(made, placed, shapes, own + sum(each.more_bytes(made, placed) for each in systems()), None)
+    if state.divided:
+        dense = replace(dense, apart=state.ranks[: placed.cluster.world_size])
+    kept = placed
+    for system in systems():
+        kept = system.kept_plan(made, kept)
+    source = f"the run's own layers; {state.note}" if state.note else "the run's own layers"
+    memory = step_memory(kept, dense, source)
     numbers, batch = numbers_of(shapes), placed.workload.batch_size
-    layers = DenseLayers(weights=numbers * NUMBER_BYTES, gradients=dense.gradients, state=round(numbers * state))
+    layers = DenseLayers(weights=numbers * NUMBER_BYTES, gradients=dense.gradients, state=own)
     if history_work(made, placed) is not None:
-        return dense, layers
+        return memory, layers
     matrices = [shape for shape in shapes if len(shape) > 1]
     speed = flops_per_s(placed.cluster.device.kind)
-    return dense, replace(
+    return memory, replace(
         layers, outputs=tuple(NUMBER_BYTES * batch * shape[0] for shape in matrices),
         forward_s=tuple(2 * batch * math.prod(shape) / speed for shape in matrices),
     )  # fmt: skip

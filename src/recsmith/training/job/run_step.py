@@ -27,6 +27,7 @@ from recsmith.training.collectives import collectives_of
 from recsmith.training.job.layer_shapes import PAIRS
 from recsmith.training.models import sequence_settings
 from recsmith.training.models.work import layer_work
+from recsmith.training.optimizers.settings import DenseState
 from recsmith.training.run import Run, RunComms
 from recsmith.training.seams.system import batches_of_a_step, first_of, systems
 from recsmith.units import format_size
@@ -160,24 +161,26 @@ def _different(lengths: Ints, batch: int) -> float:
 
 
 def memory_of(
-    run: Run, plan: Plan, shapes: Shapes, state: float, lengths: Ints | None = None
+    run: Run, plan: Plan, shapes: Shapes, state: DenseState, lengths: Ints | None = None
 ) -> list[RankMemory]:  # fmt: skip
     """What each rank holds, and has on disk.
 
-    plan: as `planned_as_run` makes it. shapes: of dense parameters. state: bytes that their optimizer keeps of each.
-    lengths: of some histories, where they are known.
+    plan: as `planned_as_run` makes it. shapes: of dense parameters. state: that their optimizer keeps. lengths: of some
+    histories, where they are known.
     """
-    stored, layers = plan, layers_bytes(run, plan, shapes, state, lengths)
+    stored, dense = plan, dense_bytes(run, plan, shapes, 0, lengths)
+    layers = dense.fixed + dense.gradients + dense.activations
     for system in systems():
         stored = system.kept_plan(run, stored)
     more = NUMBER_BYTES * COPIED_UPDATES * copied_numbers(plan) + sum(each.more_bytes(run, plan) for each in systems())
     group: Sequence[RankMemory] = [
-        RankMemory(tables=tables, batch=batch + more, layers=layers, file=file)
-        for (tables, batch), file in zip(predicted_bytes(stored), bytes_on_disk(stored), strict=True)
+        RankMemory(tables=tables, batch=batch + more, layers=layers + kept, file=file)
+        for (tables, batch), file, kept in zip(
+            predicted_bytes(stored), bytes_on_disk(stored), state.ranks[: plan.cluster.world_size], strict=True
+        )
     ]
-    activations = dense_bytes(run, plan, shapes, state, lengths).activations
     for system in systems():
-        group = system.change_memory(run, plan, group, activations)
+        group = system.change_memory(run, plan, group, dense.activations)
     cluster = plan.cluster
     return [group[cluster.rank_in_group(rank)] for rank in range(cluster.job_world_size)]
 
@@ -211,31 +214,28 @@ def _less_memory(memory: Sequence[RankMemory]) -> str:
     return f"{format_size(bytes_)} of a rank are for {what}: take smaller batches, or shorter histories"
 
 
-def layers_bytes(run: Run, plan: Plan, shapes: Shapes, state: float, lengths: Ints | None) -> int:
-    """Weights, gradients and DDP's buckets of them, state of dense layers; outputs of layers and their gradients."""
-    dense = dense_bytes(run, plan, shapes, state, lengths)
-    return dense.fixed + dense.gradients + dense.activations
+def dense_bytes(run: Run, plan: Plan, shapes: Shapes, state: int, lengths: Ints | None) -> DenseBytes:
+    """Weights, gradients and DDP's buckets of them, state of dense layers; outputs of layers and their gradients.
 
-
-def dense_bytes(run: Run, plan: Plan, shapes: Shapes, state: float, lengths: Ints | None) -> DenseBytes:
-    """The same by when it is alive, as `layers_bytes` takes its arguments."""
+    state: bytes of a rank. Others as of `memory_of`.
+    """
     wide = first_of(each.bytes_of_number(run) for each in systems()) or NUMBER_BYTES
     buckets = wide * (plan.cluster.job_world_size > 1)
     work = history_work(run, plan, lengths)
     kept = work.kept_numbers if work else 2 * sum(shape[0] for shape in shapes if len(shape) > 1)
     numbers = numbers_of(shapes)
     return DenseBytes(
-        fixed=round(numbers * (wide + buckets + state)), gradients=numbers * wide,
+        fixed=numbers * (wide + buckets) + state, gradients=numbers * wide,
         activations=round(NUMBER_BYTES * kept * plan.workload.batch_size),
     )  # fmt: skip
 
 
-def checkpoint_bytes(plan: Plan, shapes: Shapes, state: float) -> int:
-    """Of a checkpoint: all weights and the state of their optimizers. state: bytes of a number of dense layers."""
+def checkpoint_bytes(plan: Plan, shapes: Shapes, state: DenseState) -> int:
+    """Of a checkpoint: all weights and the state of their optimizers. state: of dense layers."""
     tables, total = {table.name: table for table in plan.workload.tables}, 0.0
     for placement in plan.placements:
         table, pieces = tables[placement.table], max(1, len(placement.widths))
         kept = OPTIMIZERS[plan.workload.optimizer_of(table)]
         numbers = table.num_embeddings * (table.embedding_dim * kept.element_states + pieces * kept.row_states)
         total += table.weight_bytes + STATE_BYTES * numbers
-    return round(total + numbers_of(shapes) * (NUMBER_BYTES + state))
+    return round(total + numbers_of(shapes) * NUMBER_BYTES + state.saved)

@@ -120,7 +120,7 @@ def described_run(made: Run) -> DryRun:
     from recsmith.training.job.models import unsharded
     from recsmith.training.job.preparing import predicted_step, prepare
     from recsmith.training.job.publishing import published_note
-    from recsmith.training.optimizers.building import state_bytes
+    from recsmith.training.optimizers.building import dense_state
     from recsmith.training.sources import total_steps
 
     ranks, here = ranks_of(made)
@@ -128,7 +128,8 @@ def described_run(made: Run) -> DryRun:
     parts = unsharded(made)
     check_logits(parts)
     found = prepare(made, ranks, saved=newest_of(made), parts=parts, priced=True)
-    state, steps = state_bytes(found.run.optimizers.dense), total_steps(made, parts.source, ranks)
+    state = dense_state(found.run, found.shapes, found.priced.cluster.job_world_size)
+    steps = total_steps(made, parts.source, ranks)
     memory = memory_of(found.run, found.priced, found.shapes, state, found.lengths)
     check_memory(memory, here, device_type())
     size = None if made.checkpoint is None else checkpoint_bytes(found.priced, found.shapes, state)
@@ -137,7 +138,7 @@ def described_run(made: Run) -> DryRun:
     return DryRun(
         run=found.run, plan=found.priced, memory=memory, step=predicted_step(found),
         systems=told_of(found.run, facts, found.told), checkpoint_bytes=size, about=found.about,
-        notes=[*stand_in_note(made), *published_note(made),
+        notes=[*stand_in_note(made), *filter(None, [state.note]), *published_note(made),
                *found.notes(found.saved and found.saved.progress["position"]),
                *(line for each in systems() for line in each.notes(made, parts.source, steps))],
     )  # fmt: skip

@@ -13,9 +13,12 @@ from torchrec.optim.optimizers import Adam as FbgemmAdam
 from torchrec.optim.warmup import WarmupOptimizer, WarmupPolicy, WarmupStage
 
 from recsmith._components import load
+from recsmith.prediction.job_step import numbers_of
+from recsmith.prediction.speeds import Shapes
 from recsmith.training.optimizers.dense import dense_class, dense_optimizer, prepare_weights
 from recsmith.training.optimizers.schedules import Rates, ScheduledOptimizer
-from recsmith.training.optimizers.settings import DenseOptimizer, RunOptimizers, SparseOptimizer
+from recsmith.training.optimizers.settings import DenseOptimizer, DenseState, RunOptimizers, SparseOptimizer
+from recsmith.training.seams.system import first_of, systems, trains_layers
 from recsmith.training.tables.protocol import table_of
 from recsmith.workloads.optimizers import OPTIMIZERS
 
@@ -141,15 +144,30 @@ def _stages(optimizers: RunOptimizers) -> list[WarmupStage]:
     return made
 
 
+def dense_state(run: Any, shapes: Shapes, ranks: int) -> DenseState:
+    """What the optimizer of a run's dense layers keeps, or the step that trains them itself."""
+    optimizer = run.optimizers.dense
+    if trains_layers(run):
+        kept = first_of(each.layer_state(run, numbers_of(shapes)) for each in systems()) or 0
+        return DenseState(ranks=(kept,) * ranks, saved=0)
+    by_shapes = getattr(dense_class(optimizer.name), "state_of_ranks", None)
+    if by_shapes is not None:
+        divided = by_shapes(shapes, ranks, optimizer.arguments or {})
+        return DenseState(ranks=tuple(divided), saved=sum(divided), divided=ranks > 1)
+    kept = round(numbers_of(shapes) * state_bytes(optimizer))
+    unknown = optimizer.name if ":" in optimizer.name else ""
+    return DenseState(ranks=(kept,) * ranks, saved=kept, unknown=unknown)
+
+
 SIDE = 8  # rows and columns of the weight that is asked for its state
 
 
 def state_bytes(optimizer: DenseOptimizer) -> float:
     """Bytes that an optimizer keeps for each number of dense layers, as one step on a small weight shows it.
 
-    Of one that no small weight can tell of, whose state follows from the shapes, and those of yours: Adam's.
+    Of one whose state follows from the shapes, and of those of yours: Adam's.
     """
-    if getattr(dense_class(optimizer.name), "state_by_shapes", False) or ":" in optimizer.name:
+    if hasattr(dense_class(optimizer.name), "state_of_ranks") or ":" in optimizer.name:
         return state_bytes(DenseOptimizer())
     weight = torch.nn.Parameter(torch.zeros(SIDE, SIDE))
     prepare_weights([weight], optimizer)

@@ -144,6 +144,27 @@ class DenseOptimizer:
 
 
 @noun
+class DenseState:
+    """Bytes that dense layers' optimizer keeps: on each rank (W,), and once in a checkpoint.
+
+    divided: whether ranks share it among themselves. unknown: the optimizer's name, where nothing tells its state, and
+    that of Adam is counted.
+    """
+
+    ranks: tuple[int, ...]
+    saved: int
+    divided: bool = False
+    unknown: str = ""
+
+    @property
+    def note(self) -> str:
+        """What is not known, as a sentence; '' for nothing."""
+        if not self.unknown:
+            return ""
+        return f"what optimizers.dense {self.unknown} keeps of a weight is not known; as much as Adam keeps is counted"
+
+
+@noun
 class RunOptimizers:
     """Optimizers, and how their learning rates change: a linear rise over warmup_steps, then constant.
 

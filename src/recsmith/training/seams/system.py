@@ -222,6 +222,10 @@ class System:
         """Whether the run's step trains dense layers itself, in place of their optimizer."""
         return False
 
+    def layer_state(self, run: Any, numbers: int) -> int | None:
+        """Bytes that its step keeps beside so many numbers of dense layers, where it trains them itself; else None."""
+        return None
+
     def tables_rest(self, run: Any) -> bool:
         """Whether tables learn nothing."""
         return False

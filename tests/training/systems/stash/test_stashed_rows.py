@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.systems import needs_systems
 from support.two_table_jobs import a_run
 
 import recsmith
@@ -142,14 +143,40 @@ def test_settings_that_there_are_not_are_refused(tmp_path: Path, settings: dict[
 
 
 def test_explained_memory_counts_the_layers_of_a_run(tmp_path: Path) -> None:
-    from recsmith.analyses.step_memory import step_memory
     from recsmith.problems.memory_schedule import KINDS
-    from recsmith.training.job.dense_bytes import dense_layers_of_run
+    from recsmith.training.job.dense_bytes import memory_of_run
 
     run = a_run(tmp_path)
-    dense, _ = dense_layers_of_run(run, run.plan)
-    found = step_memory(run.plan, dense)
-    assert dense.activations > 0
+    found, _ = memory_of_run(run, run.plan)
+    assert found.dense.activations > 0
     with pytest.raises(PlanMismatch, match=r"table 'a' is one that the model has and the plan does not place"):
-        dense_layers_of_run(run, recsmith.plan("dlrm-v2", "h100:8", planner="size_greedy").plan)
-    assert found.schedule.bytes[:, KINDS.index("dense layers"), 0].min() == dense.fixed > 0
+        memory_of_run(run, recsmith.plan("dlrm-v2", "h100:8", planner="size_greedy").plan)
+    assert found.schedule.bytes[:, KINDS.index("dense layers"), 0].min() == found.dense.fixed > 0
+
+
+@pytest.mark.parametrize(("tables", "rows"), [(None, 5000), (["b"], 2000)])
+def test_explained_memory_tells_what_rests_as_the_run_says(tmp_path: Path, tables: Any, rows: int) -> None:
+    from recsmith.problems.memory_schedule import AT_REST, PHASES
+    from recsmith.training.job.dense_bytes import memory_of_run
+
+    run = a_run(tmp_path)
+    home, _ = memory_of_run(run, run.plan)
+    found, _ = memory_of_run(replace(run, rows=stashed(tmp_path, tables=tables)), run.plan)
+    freed = dict(zip(PHASES, (home.schedule.totals - found.schedule.totals)[:, 0], strict=True))
+    assert freed == {phase: (rows * 8 * 4 if phase in AT_REST else 0) for phase in PHASES}
+    assert found.rests is not None
+    assert found.rests.weights == (rows * 8 * 4,)
+    undecided, _ = memory_of_run(replace(run, rows=stashed(tmp_path, when="auto")), run.plan)
+    assert undecided.rests is None
+
+
+@needs_systems("tiers")
+def test_explained_memory_has_caches_in_place_of_tables_in_files(tmp_path: Path) -> None:
+    from recsmith.problems.memory_schedule import KINDS
+    from recsmith.training.job.dense_bytes import memory_of_run
+
+    run = replace(a_run(tmp_path), rows={"name": "tiered", "folder": str(tmp_path / "rows"), "cache": 0.1})
+    found, _ = memory_of_run(run, run.plan)
+    held = {kind: int(found.schedule.bytes[0, KINDS.index(kind), 0]) for kind in ("weights", "cache")}
+    assert held["weights"] == 0
+    assert 500 * 8 * 4 <= held["cache"] < 5000 * 8 * 4 / 2

@@ -20,7 +20,8 @@ from recsmith.training.job.run_step import (
 from recsmith.training.job.sharded import dense_shapes
 from recsmith.training.launch.dry_run import DryRun, described_run, ranks_of
 from recsmith.training.launch.prerequisites import check_run
-from recsmith.training.optimizers.building import state_bytes
+from recsmith.training.optimizers.building import dense_state
+from recsmith.training.optimizers.settings import DenseState
 from recsmith.training.run import Run
 from recsmith.training.seams.system import SystemTold
 from recsmith.training.sources import open_source
@@ -50,17 +51,17 @@ def described_array(made: Run) -> DryRun:
     prepared = prepared_array(array, saved, ranks, plan_by=made_here, check_by=done_here)
     plan = planned_as_run(made, prepared.plan)
     shapes = [shape for member in array.members for shape in dense_shapes(member.task)]
-    state = state_bytes(made.optimizers.dense)
+    state = dense_state(made, shapes, ranks)
     memory = _within_limit(memory_of(made, plan, shapes, state), array, made, plan, state)
     check_memory(memory, here, device_type())
     sizes = {
         each.name: checkpoint_bytes(
             planned_as_run(made, member_plan(plan, each)), dense_shapes(each.task),
-            state_bytes(each.run.optimizers.dense),
+            dense_state(each.run, dense_shapes(each.task), ranks),
         )
         for each in array.members
     }  # fmt: skip
-    notes = prepared.notes(saved[0].progress["position"] if saved else None)
+    notes = [*prepared.notes(saved[0].progress["position"] if saved else None), *filter(None, [state.note])]
     if made.checkpoint is not None and len(set(sizes.values())) > 1:
         notes = [*notes, f"checkpoints: {', '.join(f'{name} {format_size(size)}' for name, size in sizes.items())}"]
     return DryRun(
@@ -72,7 +73,7 @@ def described_array(made: Run) -> DryRun:
 
 
 def _within_limit(
-    memory: Sequence[RankMemory], array: UnshardedArray, run: Run, plan: Plan, state: float
+    memory: Sequence[RankMemory], array: UnshardedArray, run: Run, plan: Plan, state: DenseState
 ) -> list[RankMemory]:  # fmt: skip
     """What ranks hold where array.layer_memory limits what a step of the layers takes beside their weights and state.
 
@@ -82,5 +83,5 @@ def _within_limit(
     if schedule is None:
         return list(memory)
     shapes = [shape for member in array.members for shape in dense_shapes(member.task)]
-    always = dense_bytes(run, plan, shapes, state, None).fixed
+    always = dense_bytes(run, plan, shapes, max(state.ranks), None).fixed
     return [replace(each, layers=min(each.layers, always + schedule.peak_bytes)) for each in memory]

@@ -51,6 +51,12 @@ class SecondOrder(System):
         """Where the run names it as its pipeline."""
         return _named(run)[0] in PIPELINES
 
+    def layer_state(self, run: Any, numbers: int) -> int | None:
+        """Its vectors, each as long as all dense layers."""
+        from recsmith.training.systems.second_order.cost import vectors_of
+
+        return 4 * numbers * vectors_of(run.pipeline) if self.trains_layers(run) else None
+
     def tables_rest(self, run: Any) -> bool:
         """Under DANCE, and where `tables` is rest."""
         name, settings = _named(run)

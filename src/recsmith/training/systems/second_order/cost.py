@@ -20,6 +20,8 @@ from recsmith.training.seams.system import STEP
 from recsmith.units import format_size, format_time
 
 FORWARD, GRADIENT, DOTS, PRODUCT = 1 / 3, 1.0, 2 / 3, 2.0  # passes: costs beside a forward and a backward pass
+AVERAGED = 10  # gradients that progressive L-BFGS averages
+NEWTON_VECTORS = 8  # where layers stand and stood, slope, way, solution, product, residual, bent way
 HALVINGS = 12  # of a line search, after which it is given up
 # What `python benchmarks/second_order.py steps` measured: a pass by torch.func beside PyTorch's own, and seconds of its
 # calls for each batch beside that; products with the Hessian that a Newton step of DANCE takes; and how far steps are
@@ -93,6 +95,12 @@ def kept_bytes(pipeline: Any, plan: Plan) -> int:
             numbers += table.embedding_dim * (count if table.pooling == "none" else each.num_poolings)
             ids += count
     return math.ceil(words["most"] * plan.workload.batch_size * (4 * numbers + 8 * ids))
+
+
+def vectors_of(pipeline: Any) -> int:
+    """Vectors as long as all dense layers that a step holds at once: pairs and gradients, or those of a Newton step."""
+    name, words = settings_of(pipeline)
+    return 2 * words["memory"] + AVERAGED if name == "progressive_lbfgs" else NEWTON_VECTORS
 
 
 def work_line(pipeline: Any, plan: Plan, ranks: int) -> str:

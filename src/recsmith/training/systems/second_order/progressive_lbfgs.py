@@ -16,11 +16,10 @@ import torch
 
 from recsmith._types import noun, record
 from recsmith.errors import check_rules, too_small
-from recsmith.training.systems.second_order.cost import HALVINGS
+from recsmith.training.systems.second_order.cost import AVERAGED, HALVINGS
 from recsmith.training.systems.second_order.flat import DampedLoss
 
 STABLE = 1e-2  # cosine of a step and the turn of its gradient, which a pair must have
-AVERAGED = 10  # gradients that are averaged
 FAR = 0.38  # their mean's norm beside the newest, below which that is noise
 
 

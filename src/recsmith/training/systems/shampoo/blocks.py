@@ -126,6 +126,15 @@ def blocks_of(shapes: Sequence[Sequence[int]], most: int) -> list[Block]:
     return made
 
 
+def state_of_ranks(settings: ShampooSettings, shapes: Sequence[Sequence[int]], ranks: int) -> list[int]:
+    """Bytes that each rank keeps of the blocks that it owns."""
+    blocks = blocks_of(shapes, settings.max_preconditioner_dim)
+    kept = [0] * ranks
+    for block, owner in zip(blocks, owners(blocks, ranks, settings), strict=True):
+        kept[owner] += block.state_bytes(settings.grafting)
+    return kept
+
+
 def owners(blocks: Sequence[Block], ranks: int, settings: ShampooSettings) -> list[int]:
     """The rank that owns each block: the one with the least work so far, largest blocks first; the same on all ranks.
 

@@ -12,7 +12,7 @@ from recsmith.plans import Plan
 from recsmith.prediction.job_step import JobStep
 from recsmith.prediction.speeds import flops_per_s
 from recsmith.training.optimizers.settings import DenseOptimizer
-from recsmith.training.systems.shampoo.blocks import ShampooSettings, blocks_of, owners
+from recsmith.training.systems.shampoo.blocks import ShampooSettings, blocks_of, owners, state_of_ranks
 from recsmith.units import format_size, format_time
 
 AUTO, SHAMPOO = "auto", "shampoo"
@@ -46,7 +46,7 @@ def shampoo_cost(settings: ShampooSettings, shapes: Shapes, cluster: Cluster, st
     mine = [[block for block, owner in zip(blocks, owned, strict=True) if owner == rank] for rank in range(ranks)]
     most = max(sum(block.factored for block in each) for each in mine)
     flops = max(sum(block.step_flops(settings) for block in each) for each in mine)
-    state = max(sum(block.state_bytes(settings.grafting) for block in each) for each in mine)
+    state = max(state_of_ranks(settings, shapes, ranks))
     sent = (ranks - 1) * NUMBER_BYTES * max(sum(block.numbers for block in each) for each in mine)
     if cluster.device.kind != "cpu":
         return OptimizerCost(flops=flops, sent_bytes=sent, state_bytes=state, seconds=None, share=None)

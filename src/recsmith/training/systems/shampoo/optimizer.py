@@ -18,7 +18,7 @@ import torch.distributed as dist
 
 from recsmith.errors import UsageError
 from recsmith.training.step_clock import Stopwatch
-from recsmith.training.systems.shampoo.blocks import ADAM, Block, ShampooSettings, blocks_of, owners
+from recsmith.training.systems.shampoo.blocks import ADAM, Block, ShampooSettings, blocks_of, owners, state_of_ranks
 
 
 class ShampooOptimizer(torch.optim.Optimizer):
@@ -31,7 +31,6 @@ class ShampooOptimizer(torch.optim.Optimizer):
     """
 
     described_by = (ShampooSettings,)
-    state_by_shapes = True  # no small weight can tell of it
 
     def __init__(self, params: Any, lr: float, **settings: Any) -> None:
         self.settings = ShampooSettings.of(settings)
@@ -48,6 +47,11 @@ class ShampooOptimizer(torch.optim.Optimizer):
         self._rank, self._ranks = (dist.get_rank(), dist.get_world_size()) if many else (0, 1)
         self._owners = owners(self.blocks, self._ranks, self.settings)
         self.took = Stopwatch()
+
+    @staticmethod
+    def state_of_ranks(shapes: Any, ranks: int, arguments: Any) -> list[int]:
+        """Bytes that each rank keeps of layers of these shapes, which no small weight can tell."""
+        return state_of_ranks(ShampooSettings.of(arguments), shapes, ranks)
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:

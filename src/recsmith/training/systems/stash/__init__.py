@@ -48,6 +48,14 @@ class Stashed(System):
             settings = {**settings, "when": "always"}
         return replace(made, run=replace(made.run, rows={NAME: "stashed", **settings}))
 
+    def kept_plan(self, run: Any, plan: Plan) -> Plan:
+        """Tables that rest say so, where that is decided."""
+        if not is_stashed(run) or parsed(run.rows, "rows")[1].get("when") == "auto":
+            return plan
+        from recsmith.training.systems.stash.bytes import resting_plan
+
+        return resting_plan(run, plan)
+
     def change_memory(self, run: Any, plan: Plan, memory: Sequence[Any], activations: int) -> Sequence[Any]:
         """Activations have the memory of what rests."""
         if not is_stashed(run):

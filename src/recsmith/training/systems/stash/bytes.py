@@ -12,9 +12,10 @@ from recsmith._types import Ints
 from recsmith.errors import UsageError
 from recsmith.files import Raw, did_you_mean
 from recsmith.jobs.machine import PROGRAM_BYTES, memory_bytes
-from recsmith.plans import Plan
+from recsmith.plans import Placement, Plan
 from recsmith.problems import footprint_of, problem_holding, problem_of
-from recsmith.problems.stashing import restable_bytes
+from recsmith.problems.stashing import stashed_of
+from recsmith.sharding import FUSED
 from recsmith.training.seams.system import OpenRun, RunFacts
 from recsmith.training.systems.stash.resting import RestingMemory
 from recsmith.units import counted, format_size, format_time
@@ -45,14 +46,26 @@ def check_named(named: Any, tables: Sequence[str]) -> None:
         raise UsageError(f"rows.tables names '{odd}', which the model does not have{did_you_mean(odd, list(tables))}")
 
 
+def resting_plan(run: Any, plan: Plan) -> Plan:
+    """The plan with the tables that rest, as the run says; those that cannot rest never do."""
+    _, settings = parsed(run.rows, "rows")
+    tables, what = settings.get("tables"), settings.get("what", "weights")
+
+    def rests(placed: Placement) -> bool:
+        return placed.compute_kernel == FUSED.name and (tables is None or placed.table in tables)
+
+    placements = tuple(replace(each, stash=what if rests(each) else None) for each in plan.placements)
+    return replace(plan, placements=placements, digest="")
+
+
 def resting_bytes(run: Any, plan: Plan) -> Ints:
     """Bytes (W,) of each rank that rest."""
-    _, settings = parsed(run.rows, "rows")
+    placements = resting_plan(run, plan).placements
     problem = problem_holding(problem_of(plan), plan.placements)
-    weights, state = restable_bytes(problem, footprint_of(problem, plan.placements))
-    tables: Any = settings.get("tables")
-    some = np.array([tables is None or table.name in tables for table in problem.tables])
-    return (weights + (state if settings.get("what") == "weights_and_state" else 0))[some].sum(axis=0)
+    rests = stashed_of(problem, placements, footprint_of(problem, plan.placements))
+    if rests is None:
+        return np.zeros(plan.cluster.world_size, dtype=np.int64)
+    return np.array(rests.weights) + np.array(rests.state)
 
 
 def copies_s(run: Any, plan: Plan) -> float:
@@ -85,11 +98,12 @@ def brought_line(run: Any, plan: Plan, resting: Sequence[RestingMemory]) -> str:
 def fits_without(made: OpenRun) -> str | None:
     """Why nothing has to rest, as the end of a sentence; None where a machine's or cgroup's memory is too little."""
     from recsmith.training.job.run_step import memory_of
-    from recsmith.training.optimizers.building import state_bytes
+    from recsmith.training.optimizers.building import dense_state
 
     run = replace(made.run, rows="device")
-    state = state_bytes(run.optimizers.dense)
-    memory = memory_of(run, made.priced, [tuple(each) for each in made.shapes], state, made.lengths)
+    shapes = [tuple(each) for each in made.shapes]
+    state = dense_state(run, shapes, made.priced.cluster.job_world_size)
+    memory = memory_of(run, made.priced, shapes, state, made.lengths)
     here = min(len(memory), made.plan.cluster.local_world_size)
     most = sum(sorted((each.total for each in memory), reverse=True)[:here]) + (1 + here) * PROGRAM_BYTES
     room = min(each for each in (memory_limit(), memory_bytes(), 2**62) if each is not None)

@@ -15,6 +15,7 @@ from recsmith.training.systems.tiers.allotting import allotted
 from recsmith.units import counted
 from recsmith.workloads import Table
 
+ANY_SIZE = 2**52  # bytes of disks whose size no cluster says
 SPREAD = 1.25  # times the mean ids of a batch, of features whose bags differ in length
 
 
@@ -74,9 +75,14 @@ def _ids(table: Table, samples: int) -> int:
 
 
 def stored_plan(run: Run, plan: Plan) -> Plan:
-    """The plan as the run keeps its rows: tables that are in files say so, with what is in memory of each."""
+    """The plan as the run keeps its rows: tables that are in files say so, with what is in memory of each.
+
+    Its cluster has the disks that the run names.
+    """
     cached = {each.table.name: each for each in cached_tables(run, plan)}
-    return replace(plan, digest="", placements=tuple(_stored(each, cached.get(each.table)) for each in plan.placements))
+    placements = tuple(_stored(each, cached.get(each.table)) for each in plan.placements)
+    cluster = replace(plan.cluster, ssd_bytes_per_host=plan.cluster.ssd_bytes_per_host or ANY_SIZE)
+    return replace(plan, digest="", placements=placements, cluster=cluster)
 
 
 def _stored(placement: Placement, cached: CachedTable | None) -> Placement:
