@@ -10,6 +10,7 @@ listed, and registered, without torch.
 
 import inspect
 from collections.abc import Callable
+from dataclasses import fields, is_dataclass
 from importlib import import_module
 from typing import Any, cast, get_type_hints
 
@@ -89,6 +90,20 @@ def unknown(kind: str, spec: object, where: str) -> str | None:
     if name in known(kind) or ":" in name:
         return None
     return f"{where}: no {kind} is called '{name}'{did_you_mean(name, list(known(kind)))}; or give module:Class"
+
+
+def setting_without_name(kind: str, plain: Any, given: object, where: str) -> str | None:
+    """What to say of a setting that a component of a kind has, where no name says so; None where none is such.
+
+    plain: the noun that is meant without a name.
+    """
+    own = {each.name for each in fields(plain)}
+    for key in (key for key in cast(dict[str, Any], given if isinstance(given, dict) else {}) if key not in own):
+        for name in known(kind):
+            target: Any = find(kind, name)
+            if is_dataclass(target) and key in (each.name for each in fields(target)):
+                return f"{where}.{key} is a setting of {name}; write {where}: {{name: {name}, {key}: ...}}"
+    return None
 
 
 def make(kind: str, spec: object, *given: object, where: str = "") -> Any:

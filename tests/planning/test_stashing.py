@@ -122,7 +122,9 @@ def test_replicas_that_are_fully_sharded_make_way_for_activations(tmp_path: Any)
         halves(34 * MIB, 16 * MIB)
     made = halves(34 * MIB, 16 * MIB, fully_sharded=True, activations=15 * MIB)
     assert all(each.stash is None for each in made.placements)
-    schedule = step_memory(made).schedule
+    memory = step_memory(made)
+    schedule = memory.schedule
+    assert memory.stated.reserve_bytes == 16 * MIB > (made.cluster.reserve_bytes or 0)
     assert schedule.fits
     weights = schedule.bytes[:, KINDS.index("weights"), :]
     at = {phase: weights[p] for p, phase in enumerate(PHASES)}

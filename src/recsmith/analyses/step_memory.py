@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from recsmith.clusters import Cluster
 from recsmith.errors import UsageError
 from recsmith.files import Source
 from recsmith.plans import Plan, load_plan
@@ -25,6 +26,16 @@ class StepMemory:
     rests: StashedBytes | None
     dense: DenseBytes
     source: str
+
+    @property
+    def stated(self) -> Cluster:
+        """The plan's cluster with the reserve that was asked for, where phases leave room for different parts of it."""
+        asked = problem_of(self.plan).constraints.stash
+        if asked is None or asked.dense is None:
+            return self.plan.cluster
+        dense = asked.dense
+        whole = dense.fixed + dense.gradients + dense.activations + dense.temporaries
+        return self.plan.cluster.with_memory(reserve_bytes=whole)
 
 
 def step_memory(
@@ -75,8 +86,6 @@ def dense_bytes_of(plan: Plan) -> tuple[DenseBytes, str]:
 def _made_for(plan: Plan, dense: DenseBytes) -> str:
     """What a plan says of dense layers, where its reserve is not what they need, but what tables leave beside it."""
     always, beside = format_size(dense.fixed), format_size(dense.activations)
-    words = f"as the plan was made for: {always} always, and {beside} of activations"
-    if plan.cluster.fully_sharded:
-        return words
     kept = format_size(plan.cluster.reserve_bytes or 0)
-    return f"{words}; the reserve of {kept} is what tables leave free in phases in which nothing rests"
+    words = f"as the plan was made for: {always} always, and {beside} of activations"
+    return f"{words}; tables leave {kept} free in other phases"

@@ -25,7 +25,7 @@ def check_same_data(trained: DataSchema, given: DataSchema, where: str) -> None:
         UsageError: features, weights, dense columns, labels, rows or transforms are others.
     """
     for problem in _differences(trained, given):
-        raise UsageError(f"{where} has {problem}; give data of the same schema")
+        raise UsageError(f"{where} has {problem}{'' if ';' in problem else '; give data of the same schema'}")
 
 
 def _differences(trained: DataSchema, given: DataSchema) -> Iterator[str]:
@@ -41,7 +41,11 @@ def _differences(trained: DataSchema, given: DataSchema) -> Iterator[str]:
     for each in given.features:
         rows, known = each.num_embeddings, before[each.name]
         if rows is not None and known is not None and rows > known:
-            yield f"ids of feature '{each.name}' up to {rows - 1:,}, and the model's go up to {known - 1:,}"
+            yield (
+                f"ids of feature '{each.name}' up to {rows - 1:,}, and the model's go up to {known - 1:,}; give a spec "
+                "with the options of the model's data (data in its run.json), such as max_user_id, max_rows or "
+                "num_embeddings"
+            )
     if given.values is None or trained.values is None:
         return
     for name in trained.feature_names:

@@ -32,7 +32,7 @@ def step_memory_report(memory: StepMemory, choices: Choices = ()) -> RenderableT
     peak, room = int(schedule.peak[rank]), int(schedule.capacity[rank])
     verdict = f"fits, {format_size(room - peak)} are left" if peak <= room else f"{format_size(peak - room)} too much"
     return Group(
-        line("plan", f"{counted(len(plan.placements), 'table')} on {plan.cluster.describe()}"),
+        line("plan", f"{counted(len(plan.placements), 'table')} on {memory.stated.describe()}"),
         line("peak", f"rank {rank} in phase '{schedule.when(rank)}': {format_size(peak)} of {format_size(room)}: "
                      f"{verdict}"),
         line("dense", f"{memory.source}"),

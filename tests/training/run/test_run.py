@@ -95,7 +95,9 @@ def test_wrong_words_are_named(setting: str, words: str):
         needing("watch", "watch:\n  ids: 64\n  every: 0", "watch.every is 0; it must be at least 1 (line 8)"),
         needing("watch", "watch: {evry: 3}", "watch.evry is not a known field; did you mean 'every'? (line 6)"),
         needing("watch", "watch: true", "watch is true: input should be a valid string, or an object (line 6)"),
-        ("comms:\n  dense: 1%", "comms.dense is not a known field; known: backward, forward (line 7)"),
+        ("comms:\n  dens: 1%", "comms.dens is not a known field; known: backward, forward (line 7)"),
+        needing("thresholds", "comms:\n  dense: 1%", "comms.dense is a setting of thresholded; write comms: {name: "
+                "thresholded, dense: ...} (line 7)"),
         needing("tiers", "rows:\n  name: tired", "rows: no row store is called 'tired'; did you mean 'tiered'?; or "
                 "give module:Class (line 7)"),
     ],

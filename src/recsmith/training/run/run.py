@@ -12,7 +12,7 @@ from collections.abc import Generator
 from dataclasses import field
 from typing import Any, Literal, cast
 
-from recsmith._components import NAME, parsed, unknown
+from recsmith._components import NAME, parsed, setting_without_name, unknown
 from recsmith._types import noun
 from recsmith.errors import LARGEST_SEED, UsageError, check_rules, outside
 from recsmith.files import (
@@ -271,6 +271,7 @@ class Run(RunKeys):
             unknown(COLLECTIVES, self.comms, "comms") if names_component(self.comms) else None,
         )
         if not isinstance(self.comms, RunComms) and not names_component(self.comms):
+            check_rules(setting_without_name(COLLECTIVES, RunComms, self.comms, "comms"))
             decode_part(RunComms, self.comms, "comms")  # says which of its fields is wrong
         check_rules(*(sentence for system in systems() for sentence in system.wrong(self)))
 

@@ -237,7 +237,10 @@ def test_data_whose_values_mean_something_else_is_refused_everywhere(transformed
     cases: list[tuple[dict[str, Any], str]] = [
         (spec(data), rf"no transforms, and the model was trained on data with the transforms {re.escape(clip)}"),
         (spec(data, 1000, transforms=[CLIP]), "ids of feature 'item' modulo 1,000, .* trained on ids modulo 2,000"),
-        (spec(data, 3000, transforms=[CLIP]), "ids of feature 'item' up to 2,999, and the model's go up to 1,999"),
+        (
+            spec(data, 3000, transforms=[CLIP]),
+            "up to 2,999, and the model's go up to 1,999; give a spec with the options of the model's data .*_user_id",
+        ),
         (spec(data, 2000, "exact", transforms=[CLIP]), "ids of feature 'item' as they are, .* on ids modulo 2,000"),
         (spec(data, transforms=[{**CLIP, "most": 3.0}]), "the transforms clip.*most: 3.*most: 2"),
     ]

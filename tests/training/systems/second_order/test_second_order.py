@@ -365,7 +365,7 @@ def test_a_job_says_how_often_its_steps_passed_over_their_samples(tmp_path: Path
 
     result = train(replace(a_run("progressive_lbfgs"), output=str(tmp_path), steps=1, checkpoint=None))
     said = re.fullmatch(
-        r"pipeline progressive_lbfgs: a step of 520 to 520 samples passed over them ([0-9.]+) times in the mean; "
+        r"pipeline progressive_lbfgs: a step of 520 samples passed over them ([0-9.]+) times in the mean; "
         r"about 3 and at most 14 were told of the first(; lengths of steps were halved \d+ times?)?",
         result["brought"]["pipeline"],
     )  # fmt: skip

@@ -84,7 +84,7 @@ def test_a_dry_run_tells_what_rests_and_counts_activations_where_it_was(tmp_path
     assert found.step.step_s > without.step.step_s
 
 
-def test_auto_leaves_it_off_where_all_fits_and_says_so(tmp_path: Path) -> None:
+def test_it_is_left_off_or_said_not_to_pay_where_all_fits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from recsmith.training.launch.dry_run import described
 
     plain = a_run(tmp_path)
@@ -94,6 +94,12 @@ def test_auto_leaves_it_off_where_all_fits_and_says_so(tmp_path: Path) -> None:
     assert without.step is not None
     assert found.step.step_s == pytest.approx(without.step.step_s, rel=1e-9)
     assert any(line.startswith("rows: stashed is off: 1 rank and the programs hold") for line in found.lines)
+    always = described(replace(plain, rows=stashed(tmp_path)))
+    (said,) = [line for line in always.lines if line.startswith("rows: stashed: ")]
+    assert "% of a step; it does not pay here, for all fits without: 1 rank and the programs hold" in said
+    monkeypatch.setattr("recsmith.training.systems.stash.bytes.memory_limit", lambda: 2**20)
+    (said,) = [line for line in described(always.run).lines if line.startswith("rows: stashed: ")]
+    assert "does not pay" not in said
 
 
 def test_a_dry_run_refuses_a_plan_of_tables_of_another_size(tmp_path: Path) -> None:

@@ -1,12 +1,13 @@
 """Jobs that begin with what another one learned: the same bits as one job of both days, under any plan."""
 
 import shutil
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.systems import of_system
+from support.systems import needs_systems, of_system
 from training.test_jobs import BATCH, DIM, FEATURES, STEPS, a_run, data, losses, plan_for_two
 
 import recsmith.training
@@ -114,6 +115,33 @@ def test_a_new_feature_and_a_larger_table_keep_what_was_learned(monday: Run, tmp
         known = len(before[name])
         assert torch.equal(after[name][:known], before[name]), name
         assert after[name][known:].abs().sum() > 0 or len(after[name]) == known
+
+
+@needs_systems("towers")
+def test_tables_come_along_into_towers_and_out_of_them_with_their_state(monday: Run, both: Run, tmp_path: Path):
+    """Towers of ratio 1 train what plain tables train, one module further down."""
+    import torch
+
+    from recsmith.training.tables.protocol import table_of
+
+    names = [each["name"] for each in FEATURES]
+    towers = {"name": "towers", "ratio": 1, "towers": [names[:2], names[2:]]}
+    model = replace(monday.model, table_module=towers)
+    tuesday = of_days(tmp_path / "out", 1, 1, ranks=1, start_from=monday.output, model=model)
+    said = " ".join(each.said for each in described(tuesday).systems if each.key == "start_from")
+    assert "with the state of its optimizers" in said
+    assert "come from tables in another module, which other layers read" in said
+    train(tuesday)
+    assert losses(Path(tuesday.output)) == pytest.approx(losses(Path(both.output))[STEPS:], rel=1e-6)
+    shutil.copytree(Path(tuesday.output, "model"), tmp_path / "model")
+    rested = RunOptimizers(sparse=SparseOptimizer(name="adagrad", learning_rate=1e-30))
+    for number, path in enumerate((tuesday.output, str(tmp_path / "model"))):
+        plain = of_days(tmp_path / f"plain{number}", 1, 1, ranks=1, start_from=path, optimizers=rested, steps=1)
+        said = " ".join(each.said for each in described(plain).systems if each.key == "start_from")
+        assert "another module (model.table_module: towers there), which other layers read" in said
+        train(plain)
+        before, after = ({table_of(name): each for name, each in loaded(run).items()} for run in (tuesday, plain))
+        assert all(torch.equal(before[name], after[name]) for name in names)
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,8 @@ class SecondOrder(System):
         share = passed.batch_passes / passed.timed / (work.usual * work.batches)
         also = "" if told is None else f"; {format_time(told * share)} were told of so many samples and passes"
         after = " after the first" if passed.steps > 1 else ""
-        sizes = f"{passed.smallest:,} to {passed.largest:,} samples"
+        first = f"{passed.smallest:,} to " if passed.smallest < passed.largest else ""
+        sizes = f"{first}{passed.largest:,} samples"
         halved = f"; lengths of steps were halved {counted(passed.halvings, 'time')}" if passed.halvings else ""
         return {
             "step": f"a step{after} took {format_time(passed.seconds / passed.timed)} in the mean{also}",

@@ -90,10 +90,8 @@ def cost_line(cost: OptimizerCost) -> str:
         if cost.seconds is None or cost.share is None
         else f"{format_time(cost.seconds)}, {cost.share:.1%} of the predicted step without it"
     )
-    return (
-        f"shampoo adds to a step {time}; directions of {format_size(cost.sent_bytes)} reach each rank; it keeps "
-        f"{format_size(cost.state_bytes)} on the rank that keeps most"
-    )
+    reach = f"directions of {format_size(cost.sent_bytes)} reach each rank; " if cost.sent_bytes else ""
+    return f"shampoo adds to a step {time}; {reach}it keeps {format_size(cost.state_bytes)} on the rank that keeps most"
 
 
 def brought_line(settings: ShampooSettings, shapes: Shapes, cluster: Cluster, step_s: float) -> str:

@@ -75,13 +75,17 @@ def copies_s(run: Any, plan: Plan) -> float:
 
 
 def stashed_line(run: Any, plan: Plan, told: RunFacts) -> str:
-    """How much rests, what that frees, and what of a step it takes."""
+    """How much rests, what that frees, and what of a step it takes; and that it does not pay where all fits without."""
     rests, freed = resting_bytes(run, plan), max(each.freed for each in told.memory)
-    time = "" if told.step is None else f"; copies take {format_time(copies_s(run, plan))} of a step"
+    copies = copies_s(run, plan)
+    time = "" if told.step is None else (
+        f"; copies take {format_time(copies)}, {copies / told.step.step_s:.0%} of a step")  # fmt: skip
     folder: Any = parsed(run.rows, "rows")[1].get("folder")
+    spare = room_left(told.memory, plan)
+    needless = "" if spare is None else f"; it does not pay here, for all fits without: {spare}"
     return (
         f"rows: stashed: {format_size(int(rests.max()))} of the rank with most rest in a file of folder '{folder}' "
-        f"from lookup to update, which frees {format_size(freed)} for activations{time}"
+        f"from lookup to update, which frees {format_size(freed)} for activations{time}{needless}"
     )
 
 
@@ -103,9 +107,14 @@ def fits_without(made: OpenRun) -> str | None:
     run = replace(made.run, rows="device")
     shapes = [tuple(each) for each in made.shapes]
     state = dense_state(run, shapes, made.priced.cluster.job_world_size)
-    memory = memory_of(run, made.priced, shapes, state, made.lengths)
-    here = min(len(memory), made.plan.cluster.local_world_size)
-    most = sum(sorted((each.total for each in memory), reverse=True)[:here]) + (1 + here) * PROGRAM_BYTES
+    return room_left(memory_of(run, made.priced, shapes, state, made.lengths), made.plan)
+
+
+def room_left(memory: Sequence[Any], plan: Plan) -> str | None:
+    """Why ranks of this machine have room for all that rests, as the end of a sentence; None where they have not."""
+    here = min(len(memory), plan.cluster.local_world_size)
+    totals = sorted((each.total + each.freed for each in memory), reverse=True)
+    most = sum(totals[:here]) + (1 + here) * PROGRAM_BYTES
     room = min(each for each in (memory_limit(), memory_bytes(), 2**62) if each is not None)
     if most > room:
         return None

@@ -6,6 +6,7 @@ from dataclasses import replace
 import torch
 from torch.distributed.checkpoint._nested_dict import flatten_state_dict
 
+from recsmith._components import parsed
 from recsmith._types import Ints
 from recsmith.data import DataSchema
 from recsmith.data.same_data import check_same_data
@@ -22,7 +23,7 @@ from recsmith.training.optimizers.building import set_schedule
 from recsmith.training.run import Run
 from recsmith.training.seams.system import systems, trains_layers
 from recsmith.training.systems.warm_start.layers import inputs_of
-from recsmith.training.systems.warm_start.matching import Match, Shape, match_weights
+from recsmith.training.systems.warm_start.matching import Match, Shape, apart_line, match_weights
 from recsmith.training.systems.warm_start.reads import Reads, put, read_rows, stretches
 from recsmith.training.systems.warm_start.settings import start_of
 from recsmith.training.systems.warm_start.trained import WEIGHT, Trained, open_trained
@@ -61,17 +62,20 @@ def load_start(made: PreparedRun, job: ShardedJob) -> None:
     """
     run = made.run
     trained, whole = open_trained(start_of(run.start_from).path), job.rows.whole()
-    names = exported_names(job.model, whole)
+    exported = exported_names(job.model, whole)
+    names = trained.names_of(exported)
     here = {name: each.shape for name, each in whole.items()}
-    match = _with_rows(_matched(run, made.parts.source.schema, here, trained, names), run, job, trained, names)
+    match = _with_rows(_matched(run, made.parts.source.schema, here, trained, exported), run, job, trained, names)
     with torch.no_grad():
         if trained.saved is None:
             _copy_model(job, match, trained, names)
         else:
-            _load_weights(job, match, trained)
+            _load_weights(job, match, trained, names)
         job.rows.flush()
         if groups := same_optimizers(run, trained):
-            _load_states(job, match, trained, groups, {table for table, _ in _rearranged(run, trained, made.plan)})
+            _load_states(
+                job, match, trained, names, groups, {table for table, _ in _rearranged(run, trained, made.plan)}
+            )
 
 
 def _with_rows(match: Match, run: Run, job: ShardedJob, trained: Trained, names: Mapping[str, str]) -> Match:
@@ -83,10 +87,10 @@ def _with_rows(match: Match, run: Run, job: ShardedJob, trained: Trained, names:
 
 
 def _matched(
-    run: Run, schema: DataSchema, here: Mapping[str, Shape], trained: Trained, names: Mapping[str, str]
+    run: Run, schema: DataSchema, here: Mapping[str, Shape], trained: Trained, exported: Mapping[str, str]
 ) -> Match:
-    """names: of the run's weights in an exported model."""
-    there = _weights(trained, names)
+    """exported: names of the run's weights in an exported model."""
+    there = _weights(trained, trained.names_of(exported))
     inputs: list[tuple[list[str], list[str]]] = []
     if trained.card is not None:
         _check_meaning(schema, trained.card.data, trained.path)
@@ -94,16 +98,16 @@ def _matched(
     match, before = match_weights(here, there, inputs, trained.path), trained.run_model
     tables = sorted(match.rows_there(there))
     more = [line for each in systems() if before for line in each.begins_with(before, run.model, tables, trained.path)]
-    return replace(match, lines=[_first_line(run, trained), *match.lines, *more])
+    apart = [table for name in trained.apart(exported) if (table := table_of(name))]
+    named = before and before.table_module
+    told = apart_line(apart, parsed(named, "table module")[0] if named else None)
+    return replace(match, lines=[_first_line(run, trained), *match.lines, *told, *more])
 
 
 def _weights(trained: Trained, names: Mapping[str, str]) -> dict[str, Shape]:
     """Shapes of what is there, by the names that the run's model has for it."""
-    shapes = {name: tuple(each.shape) for name, each in trained.tensors.items()}
-    if trained.saved is not None:
-        return {name.removeprefix(WEIGHT): shape for name, shape in shapes.items() if name.startswith(WEIGHT)}
-    own = {exported: name for name, exported in names.items()}
-    return {own.get(exported, exported): shape for exported, shape in shapes.items()}
+    own = {there: name for name, there in names.items()}
+    return {own.get(there, there): shape for there, shape in trained.weights.items()}
 
 
 def _check_meaning(here: DataSchema, there: DataSchema, path: str) -> None:
@@ -178,11 +182,11 @@ def _copy_model(job: ShardedJob, match: Match, trained: Trained, names: Mapping[
                 target.copy_(there[window])
 
 
-def _load_weights(job: ShardedJob, match: Match, trained: Trained) -> None:
+def _load_weights(job: ShardedJob, match: Match, trained: Trained, names: Mapping[str, str]) -> None:
     """Weights of a checkpoint."""
     reads = Reads(trained.state)
     for name, corner, tensor, _ in job.rows.shards():
-        key = f"{WEIGHT}{name}"
+        key = f"{WEIGHT}{names[name]}"
         if name in match.moved:
             reads.add_moved(key, trained.tensors[key].shape, tensor, match.moved[name])
         elif (rows := _elsewhere(match, name, corner, tensor)) is not None:
@@ -192,13 +196,18 @@ def _load_weights(job: ShardedJob, match: Match, trained: Trained) -> None:
     reads.run()
 
 
-def _load_states(job: ShardedJob, match: Match, trained: Trained, groups: set[str], without: set[str]) -> None:
+def _load_states(
+    job: ShardedJob, match: Match, trained: Trained, names: Mapping[str, str], groups: set[str], without: set[str]
+) -> None:  # fmt: skip
     """The state of optimizers, of weights that came along; of others, and of some tables, it stays as it begins."""
     state, reads = job.rows.state_to_load(), Reads(trained.state)
     prefixes = [STATE_OF.format(group=part) for part, group in OPTIMIZERS.items() if group in groups]
     for key, value in flatten_state_dict(state)[0].items():
         name = next((name for each in prefixes if (name := _weight_of(key, each, match)) is not None), None)
-        if name is None or table_of(name) in without or key not in trained.tensors or not hasattr(value, "size"):
+        if name is None or table_of(name) in without or not hasattr(value, "size"):
+            continue
+        key = key.replace(name, names[name], 1)
+        if key not in trained.tensors:
             continue
         before, shape = tuple(trained.tensors[key].shape), tuple(value.size())
         for corner, tensor, _ in held_of(value):
@@ -209,7 +218,7 @@ def _load_states(job: ShardedJob, match: Match, trained: Trained, groups: set[st
                     read_rows(trained.state, key, corner, tensor, rows)
                 elif (target := _known_rows(match, name, corner, tensor)) is not None:
                     reads.add(key, corner, target)
-            elif name in match.moved and before == tuple(trained.tensors[f"{WEIGHT}{name}"].shape):
+            elif name in match.moved and before == tuple(trained.tensors[f"{WEIGHT}{names[name]}"].shape):
                 reads.add_moved(key, before, tensor, match.moved[name])
     reads.run()
     job.rows.load_state_dict(state)

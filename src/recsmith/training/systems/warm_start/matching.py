@@ -78,6 +78,14 @@ def match_weights(
     return Match(frozenset(whole), grown, moved, lines)
 
 
+def apart_line(tables: Sequence[str], module: str | None) -> list[str]:
+    """Of tables that stand in another module there, behind which other layers read them. module: its name."""
+    if not tables:
+        return []
+    said = f" (model.table_module: {module} there)" if module else ""
+    return [f"rows of {_listed(sorted(tables))} come from tables in another module{said}, which other layers read"]
+
+
 def _check_table(table: str, before: Shape, shape: Shape, path: str) -> None:
     if before[1:] != shape[1:]:
         raise UsageError(

@@ -1,6 +1,6 @@
 """What a run begins with: a checkpoint with the state of optimizers, or an exported model, which has weights alone."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +16,7 @@ from recsmith.training.run import RunModel
 from recsmith.training.stores.checkpoint import CheckpointRows
 from recsmith.training.stores.protocol import WholeTensor
 from recsmith.training.systems.warm_start.reads import Reads
+from recsmith.training.tables.protocol import table_of
 
 WEIGHT = "model."  # before the names of weights in a checkpoint
 
@@ -50,6 +51,33 @@ class Trained:
         check_as_trained(read_card(self.model), self.path)
         with opened_file(self.model / WEIGHTS) as opened:
             return tensors_in(opened)
+
+    @cached_property
+    def weights(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of weights, by the names that the training has for them: those of its model, or those exported."""
+        shapes = {name: tuple(each.shape) for name, each in self.tensors.items()}
+        if self.saved is None:
+            return shapes
+        return {name.removeprefix(WEIGHT): shape for name, shape in shapes.items() if name.startswith(WEIGHT)}
+
+    def names_of(self, exported: Mapping[str, str]) -> dict[str, str]:
+        """By a model's names of its weights, those that the training has for them.
+
+        exported: under which the model is exported.
+        """
+        return self._usual(exported) | self.apart(exported)
+
+    def apart(self, exported: Mapping[str, str]) -> dict[str, str]:
+        """The same of tables that stand in another module there, found by their own names, for their rows are the same.
+
+        Towers have their tables one module further down.
+        """
+        tables = {table: name for name in self.weights if (table := table_of(name))}
+        missing = [name for name, there in self._usual(exported).items() if there not in self.weights]
+        return {name: tables[table] for name in missing if (table := table_of(name)) in tables}
+
+    def _usual(self, exported: Mapping[str, str]) -> dict[str, str]:
+        return dict(exported) if self.saved is None else {name: name for name in exported}
 
     @property
     def state(self) -> Path:
