@@ -394,6 +394,7 @@ def test_the_stages_of_a_job_are_those_that_were_told_and_each_has_a_line(tmp_pa
     assert train(run)["step"] == 4
     stages = logged(tmp_path / "log.jsonl", "stage")
     assert [each["samples"] for each in stages] == [40, 80, 120, 120]
+    assert all(each["loss"] < each["before"] or not each["newton"] for each in stages)
     assert all(each["loss"] > 0 and each["passes"] >= 1 and each["newton"] <= 1 for each in stages)
 
 

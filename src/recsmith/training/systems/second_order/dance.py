@@ -56,11 +56,12 @@ class DanceSettings:
 class NewtonOutcome:
     """What some Newton steps came to.
 
-    loss, norm: damped, and of its gradient, at the end. steps: that were taken. products: with Hessians. solved: the
-    norm is below what was asked. failed: no length of the last step lowered the loss, and it was taken back. ended: a
-    rank was asked to end, and the step under way was given up.
+    before, loss: damped, at the start and at the end. norm: of its gradient at the end. steps: that were taken.
+    products: with Hessians. solved: the norm is below what was asked. failed: no length of the last step lowered the
+    loss, and it was taken back. ended: a rank was asked to end, and the step under way was given up.
     """
 
+    before: float
     loss: float
     norm: float
     steps: int
@@ -86,6 +87,7 @@ def newton(
     bent = damped if curvature is None else DampedLoss(layers, curvature, damped.damping, damped.centre)
     at = layers.weights()
     loss, slope = damped.gradient(at)
+    before = loss
     while float(slope.norm()) > least and steps < settings.newton:
         ended, found = False, None
         try:
@@ -98,14 +100,21 @@ def newton(
             layers.put(at)
             norm = float(slope.norm())
             return NewtonOutcome(
-                loss=loss, norm=norm, steps=steps, products=products, solved=False, failed=not ended, ended=ended
+                before=before,
+                loss=loss,
+                norm=norm,
+                steps=steps,
+                products=products,
+                solved=False,
+                failed=not ended,
+                ended=ended,
             )
         (_, at, loss, slope), steps = found, steps + 1
         layers.put(at)
         if stepped is not None:
             stepped(steps, loss)
     norm = float(slope.norm())
-    return NewtonOutcome(loss=loss, norm=norm, steps=steps, products=products, solved=norm <= least)
+    return NewtonOutcome(before=before, loss=loss, norm=norm, steps=steps, products=products, solved=norm <= least)
 
 
 def conjugate_gradients(

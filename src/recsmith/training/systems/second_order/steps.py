@@ -239,9 +239,9 @@ class DanceStep(SecondOrderStep):
             return replace(seen, said=({"samples": samples, "newton": 0, "ended": True}, words), ended=True)
         facts, words = self.count(self.kept, samples, begun)
         loss = made.loss - damped.distance(self.layers.weights())
-        facts |= {"loss": loss, "newton": made.steps, "norm": made.norm, "ended": made.ended}
+        facts |= {"before": made.before, "loss": loss, "newton": made.steps, "norm": made.norm, "ended": made.ended}
         asked = "asked to end within this stage, whose Newton steps so far stay: " if made.ended else ""
-        newtons = f"log loss {loss:.4f} after {counted(made.steps, 'Newton step')}"
+        newtons = f"log loss {made.before:.4f} before and {loss:.4f} after {counted(made.steps, 'Newton step')}"
         return replace(seen, said=(facts, f"{asked}{words}, {newtons}"), ended=made.ended)
 
     def _teller(self, samples: int, begun: float) -> Callable[[int, float], None]:
