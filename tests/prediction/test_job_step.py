@@ -11,6 +11,7 @@ from recsmith.plans import Plan
 from recsmith.prediction import speeds
 from recsmith.prediction.job_step import crossing_s, gradients_s, job_step, lookups_s, numbers_of
 from recsmith.prediction.machine import load_machine
+from recsmith.units import format_time
 
 SHAPES = [(64, 13), (64,), (16, 64), (16,), (1, 16), (1,)]
 
@@ -38,11 +39,14 @@ def test_products_in_bf16_follow_what_the_processor_has(flags: set[str], monkeyp
     speeds._bf16_factor.cache_clear()
     monkeypatch.setattr(speeds, "processor_flags", lambda: frozenset(flags))
     wide, narrow = speeds.bf16_layers_s(0.1, SHAPES), speeds.bf16_layers_s(1e-4, SHAPES)
+    layers = sum(len(shape) > 1 for shape in SHAPES)
+    gain, loss = (speeds.bf16_line(seconds, layers) for seconds in (wide, narrow))
     speeds._bf16_factor.cache_clear()
-    assert speeds.bf16_line().startswith(
-        "this processor lacks avx512_bf16 or amx_bf16, so they take 2.35 times" if flags == {"avx512f"} else
-        f"this processor has {(flags - {'avx512f'}).pop()}, so they take 0.5 times"
-    )  # fmt: skip
+    pays = "longer" if flags == {"avx512f"} else "less"
+    assert gain.startswith(f"dense layers take {format_time(abs(wide - 0.1))} {pays}, ")
+    assert ("; this processor lacks" in gain) is (flags == {"avx512f"})
+    assert loss.startswith(f"dense layers take {format_time(narrow - 1e-4)} longer, {format_time(narrow)} of a step in")
+    assert " in place of 100 µs in fp32: leave it out; " in loss
     assert (wide < 0.1) is (flags != {"avx512f"})
     assert narrow > 1e-4  # casts take longer than what they save
 

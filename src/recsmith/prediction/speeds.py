@@ -17,7 +17,7 @@ from recsmith.prediction.machine import Machine, load_machine
 from recsmith.prediction.models.build import tape_of
 from recsmith.prediction.models.step import Step, gemm, linear, relu
 from recsmith.prediction.models.templates import dots
-from recsmith.units import format_time
+from recsmith.units import counted, format_time
 
 CORE = "cpu"  # the machine that ships
 GPU_FLOPS = 1e13  # products and sums a second of a GPU in fp32: assumed
@@ -87,13 +87,22 @@ def bf16_unit() -> str | None:
     return next((each for each in BF16_UNITS if each in processor_flags()), None)
 
 
-def bf16_line() -> str:
-    """What products in bf16 take on this processor beside those in fp32, for people."""
-    unit, each = bf16_unit(), f"and {format_time(BF16_CASTS_S)} more a layer"
-    if unit is None:
-        units = " or ".join(reversed(BF16_UNITS))
-        return f"this processor lacks {units}, so they take {BF16_WITHOUT:g} times those in fp32, {each}: leave it out"
-    return f"this processor has {unit}, so they take {BF16_BY_UNIT:g} times those in fp32, {each}"
+def bf16_line(layers_s: float, matrices: int) -> str:
+    """What products in bf16 bring on this processor beside those in fp32, for people: whether they pay comes first.
+
+    layers_s: seconds of a step that dense layers take with them. matrices: how many linear layers there are.
+    """
+    fp32_s = (layers_s - BF16_CASTS_S * matrices) / _bf16_factor()
+    more = layers_s - fp32_s
+    pays = "longer" if more > 0 else "less"
+    unit, units = bf16_unit(), " or ".join(reversed(BF16_UNITS))
+    has = f"lacks {units}" if unit is None else f"has {unit}"
+    return (
+        f"dense layers take {format_time(abs(more))} {pays}, {format_time(layers_s)} of a step in place of "
+        f"{format_time(fp32_s)} in fp32{': leave it out' if more > 0 else ''}; this processor {has}, so products take "
+        f"{_bf16_factor():g} times those in fp32, and casts {format_time(BF16_CASTS_S)} more for each of "
+        f"{counted(matrices, 'layer')}"
+    )
 
 
 @lru_cache(maxsize=1)

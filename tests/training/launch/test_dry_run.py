@@ -109,7 +109,7 @@ def test_tables_split_by_columns_are_no_rows_in_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "key", "parts"),
     [
-        needing("halves", {"rows": "split"}, "rows", ("rows: split: lookups read", "of a step")),
+        needing("halves", {"rows": "split"}, "rows", ("rows: split: tables take", "longer, ", "in place of")),
         (
             {"model": {"precision": "bf16"}},
             "model.precision",

@@ -126,16 +126,17 @@ def with_collections(plan: Plan, run: Run, model: nn.Module) -> Plan:
     pooled = {table.name: table.pooled for table in found.tables}
     sizes = {table.name: (table.num_embeddings, table.embedding_dim) for table in found.tables}
     planned = {table.name for table in plan.workload.tables}
+    named = "the plan" if run.plan in MADE_HERE else f"the plan '{run.plan}'"
     if planned != set(paths):
         odd = min(planned ^ set(paths))
-        where = "the plan places and the model lacks" if odd in planned else "the model has and the plan does not place"
+        where = f"{named} places and the model lacks" if odd in planned else f"the model has and {named} does not place"
         raise PlanMismatch(f"table '{odd}' is one that {where}; plan again for this run")
     for table in plan.workload.tables:
         rows, columns = sizes[table.name]
         if run.plan not in MADE_HERE and (table.num_embeddings, table.embedding_dim) != (rows, columns):
             raise PlanMismatch(
                 f"table '{table.name}' has {rows} x {columns} weights in the model and {table.num_embeddings} x "
-                f"{table.embedding_dim} in the plan; plan again for this run"
+                f"{table.embedding_dim} in {named}; plan again for this run"
             )
         if table.pooled != pooled[table.name]:
             kinds = ("a sequence table", "a pooled one")

@@ -134,7 +134,8 @@ def described_run(made: Run) -> DryRun:
     check_memory(memory, here, device_type())
     size = None if made.checkpoint is None else checkpoint_bytes(found.priced, found.shapes, state)
     batches = None if made.steps is not None else parts.source.steps(made.data.batch_sizes(ranks), ranks)
-    facts = RunFacts(found.priced, found.step, memory, numbers_of(found.shapes), ranks, batches)
+    facts = RunFacts(found.priced, found.step, memory, numbers_of(found.shapes), ranks, batches,
+                     sum(len(shape) > 1 for shape in found.shapes))  # fmt: skip
     return DryRun(
         run=found.run, plan=found.priced, memory=memory, step=predicted_step(found),
         systems=told_of(found.run, facts, found.told), checkpoint_bytes=size, about=found.about,
@@ -175,7 +176,7 @@ def _of_core(run: Run, facts: RunFacts) -> Iterator[tuple[str, str]]:
         yield "rows", f"rows: {rows}: a store of yours, whose memory and time are not predicted"
     if (kind := run.model.precision) != "fp32":
         step = facts.step
-        time = f"; {bf16_line()}; dense layers take {format_time(step.layers_s)} of a step" if step else ""
+        time = f"; {bf16_line(step.layers_s, facts.matrices)}" if step else ""
         yield "model.precision", f"model.precision: {kind}: products of dense layers are of bf16, by autocast{time}"
     if pipeline not in ("auto", "base"):
         yield "pipeline", f"pipeline: {pipeline}"

@@ -90,7 +90,7 @@ class RunFacts:
     """What is known of a decided run: its plan as it is priced, the predicted step, and what each rank holds.
 
     step: None where it is not predicted. memory: of each rank. numbers: of dense layers. ranks: that train. batches: of
-    a rank in the whole run, where it ends with its data and their number is known.
+    a rank in the whole run, where it ends with its data and their number is known. matrices: of dense layers.
     """
 
     plan: Plan
@@ -99,6 +99,7 @@ class RunFacts:
     numbers: int
     ranks: int
     batches: int | None = None
+    matrices: int = 0
 
 
 class Attached(Protocol):

@@ -115,23 +115,34 @@ def _layers(run: Any) -> bool:
 
 
 def _said_of_rows(plan: Plan, step: Any) -> str:
-    weights = sum(table.weight_bytes for table in plan.workload.tables)
-    time = f"; lookups and updates take {lookups_factor():g} times those of rows: device"
+    """Whether halves pay comes first: they never shorten a step of CPUs, where they read less."""
+    weights, factor = sum(table.weight_bytes for table in plan.workload.tables), lookups_factor()
+    more = (factor - 1) * lookups_s(plan)
+    time = "" if step is None else (
+        f"tables take {format_time(more)} longer, {format_time(step.embeddings_s)} of a step in place of "
+        f"{format_time(step.embeddings_s - more)} in fp32, since lookups and updates alone take {factor:g} times those "
+        "of rows: device; "
+    )  # fmt: skip
     return (
-        f"rows: split: lookups read {format_size(weights // 2)} of bf16, and halves keep {format_size(weights)} in "
-        f"memory, as fp32 does{time if step is None else f'{time}, {format_time(step.embeddings_s)} of a step'}"
+        f"rows: split: {time}lookups read {format_size(weights // 2)} of bf16, and halves keep {format_size(weights)} "
+        "in memory, as fp32 does"
     )
 
 
 def _brought_of_rows(job: Any) -> str:
-    """How many bytes lookups of all ranks read in a step. Called on every rank."""
+    """What lookups of all ranks read in a step, and what that costs beside fp32. Called on every rank."""
     from torch.distributed import ReduceOp
 
     from recsmith.training.job.job import over_ranks
 
     steps = max(job.progress.step - job.progress.begun, 1)
     read = over_ranks(sum(each.read_bytes for each in job.sharded.rows.tables), ReduceOp.SUM) // steps
-    return f"rows: split: lookups read {format_size(read)} of bf16 in a step, half of what fp32 takes"
+    more, told = (lookups_factor() - 1) * lookups_s(job.plan), job.progress.told_s
+    beside = "" if told is None else f"; a step in fp32 is told to take {format_time(told - more)}"
+    return (
+        f"rows: split: lookups read {format_size(read)} of bf16 in a step, half of what fp32 takes, and lookups and "
+        f"updates take {format_time(more)} longer, as told{beside}"
+    )
 
 
 def _said_of_layers(run: Any, step: Any, numbers: int) -> str:

@@ -215,6 +215,14 @@ def gone(server: int, function: str, reason: str) -> RecSmithError:
     )
 
 
+def ended_there(place: ServerPlace, reason: str) -> RecSmithError:
+    """What backends raise where nobody listens at the place of a job's servers."""
+    return RecSmithError(
+        f"the job whose servers were at {place.address} has ended, or this machine does not reach it ({reason}); "
+        f"{AGAIN}, and --join takes part in it once it runs"
+    )
+
+
 def lost(server: int, how: str) -> RecSmithError:
     """What whoever has started the servers raises of one that has ended."""
     return RecSmithError(f"server {server} has ended ({how}), and the rows that it held with it; {AGAIN}")

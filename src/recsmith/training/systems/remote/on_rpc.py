@@ -29,6 +29,7 @@ from recsmith.training.systems.remote.calls import (
     ServerPlace,
     Tensors,
     answered,
+    ended_there,
     gone,
     not_ready,
     too_late,
@@ -137,7 +138,7 @@ def _join(place: ServerPlace, server: int | None) -> None:
     try:
         store = TCPStore(host, int(port), is_master=False, timeout=timedelta(seconds=TIMEOUT_S))
     except RuntimeError as error:
-        raise RecSmithError(f"no servers are at {place.address} ({str(error).splitlines()[0]})") from None
+        raise ended_there(place, str(error).splitlines()[0]) from None
     own = PrefixStore(f"{place.job}/rpc", store)
     # PyTorch reads a list of names, adds its own and writes it back: of two servers at a time one would be forgotten.
     before = [f"ready/{each}" for each in range(place.servers if server is None else server)]

@@ -25,6 +25,7 @@ from recsmith.training.systems.remote.calls import (
     ServerPlace,
     Tensors,
     answered,
+    ended_there,
     gone,
     not_ready,
     too_late,
@@ -128,7 +129,7 @@ class SocketCalls(ServerCalls):
             except TimeoutError:
                 raise not_ready(place) from None
             except OSError as error:
-                raise RecSmithError(f"no servers are at {place.address} ({error.strerror or error})") from None
+                raise ended_there(place, error.strerror or str(error)) from None
 
     def begin(self, server: int, function: str, tensors: Tensors, timeout: float) -> Pending:
         """Send the call; what is returned reads the answer."""
