@@ -253,13 +253,20 @@ def load_spec(source: Source) -> DataSpec:
         return spec_from_raw({FORMAT: found, **where}, text)
     if not path.exists() and text != "-":
         check_is_file(path)
-    if path.suffix not in SPEC_ENDINGS and text != "-":
+    if is_of_no_format(text):
         raise UsageError(
             f"'{text}' is no data of a known format; give a spec ({', '.join(SPEC_ENDINGS)}), a file that ends in "
-            f"{', '.join(COLUMN_ENDINGS)}, .tsv, .txt or .gz, or a folder"
+            f"{', '.join(COLUMN_ENDINGS)}, .tsv, .txt or .gz, or a folder; other files need a spec that says what "
+            "their columns are, as `data.train` of a run does"
         )
     made = spec_from_raw(parse(read_text(text), text), text)
     return made.beside(path.parent) if isinstance(path, Path) else made
+
+
+def is_of_no_format(text: str) -> bool:
+    """Whether a path is neither data whose format is known by its name, nor a spec; a CSV is none of both."""
+    path = path_of(text)
+    return _format_of(path) is None and path.suffix not in SPEC_ENDINGS and text != "-"
 
 
 def _format_of(path: AnyPath) -> str | None:

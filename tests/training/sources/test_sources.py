@@ -185,3 +185,24 @@ def test_data_that_grew_ends_its_epoch_with_what_there_was(tmp_path: Path, form:
     next(iter(sorted(data.iterdir()))).unlink()
     with pytest.raises(CorruptFile, match="the position is of other data"):
         read(a_source(str(data)), 0, 1, SIZE, state)
+
+
+def test_a_path_beside_a_trained_model_is_read_as_the_data_of_its_run(tmp_path: Path) -> None:
+    """A CSV says nothing of its columns; its split is left out, and other kinds of files are read as they say."""
+    from recsmith.training import Run, RunData
+    from recsmith.training.run import save_run
+    from recsmith.training.sources import open_data, read_as_run
+
+    (tmp_path / "days").mkdir()
+    for name in ("old", "new"):
+        (tmp_path / f"days/{name}.csv").write_text("user,clicked\n1,0\n2,1\n3,1\n")
+    train = {"format": "text", "paths": [str(tmp_path / "days/old.csv")], "labels": ["clicked"], "split": "train",
+             "features": [{"name": "user", "num_embeddings": 9}]}  # fmt: skip
+    save_run(Run(data=RunData(train=train), output=str(tmp_path)), tmp_path / "run.json")
+    found = read_as_run(str(tmp_path / "days/new.csv"), tmp_path / "model")
+    assert open_data(found, "--test").num_samples == 3
+    assert found["paths"] == [str(tmp_path / "days/new.csv")]
+    assert read_as_run("new.parquet", tmp_path / "model") == "new.parquet"
+    assert read_as_run(train, tmp_path / "model") == train
+    with pytest.raises(UsageError, match="other files need a spec that says what their columns are"):
+        open_data(str(tmp_path / "days/new.csv"), "--test")

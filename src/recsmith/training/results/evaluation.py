@@ -17,6 +17,7 @@ from recsmith.training.optimizers.settings import DenseOptimizer
 from recsmith.training.run import Run, load_run, names_modules, run_from_raw, run_to_raw
 from recsmith.training.run.data import RunData
 from recsmith.training.seams.system import first_of, systems, use_systems_of
+from recsmith.training.sources import read_as_run
 from recsmith.units import counted
 
 RANK = "recsmith.training.results.evaluation:evaluate_on_rank"
@@ -41,6 +42,7 @@ def evaluate(
     if file.exists() and first_of(system.trained_runs(load_run(file)) for system in systems()):
         raise UsageError(f"'{output}' holds no trained model; give the folder of one of its members, '{output}/NAME'")
     model = trained_model(folder)
+    data = read_as_run(data, model)
     card, run = read_card(model), replace(_run_of(model, data), plan="auto")
     run = replace(run, systems={name: run.systems.get(name, {}) for name in card.systems or {}})
     with own_modules(run, Path.cwd() / "run.json"):

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from os import PathLike
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,10 +12,12 @@ from recsmith._components import make, parsed
 from recsmith._types import Ints
 from recsmith.data import Batch, Dataset, open_dataset, spec_from_raw
 from recsmith.data.columns.rows import check_vocabularies
+from recsmith.data.dataset import is_of_no_format
 from recsmith.data.order import WINDOW
 from recsmith.data.source import by_rows
 from recsmith.errors import UsageError
-from recsmith.training.run import Run
+from recsmith.files import source_text
+from recsmith.training.run import Run, load_run
 from recsmith.training.run.refusals import check_together, data_parts
 from recsmith.training.seams.system import first_of, systems, trains_layers
 from recsmith.training.sources.dataset import DatasetSource
@@ -32,6 +35,26 @@ def open_data(source: Any, where: str) -> Dataset:
     if source is None:
         raise UsageError(f"the run has no {where}; name a file, a folder or a mapping with its format")
     return open_dataset(source)
+
+
+def read_as_run(data: Any, model: Path) -> Any:
+    """Data that a command is given beside a trained model: a path of no format of its own is read as the run's was.
+
+    data: a path or a spec. model: a folder in that of its run, where it has one. Such a file, as a CSV, is read by the
+    options of the run's data.train, without its split, where that names files of the same kind.
+    """
+    file = model.parent / "run.json"
+    if not isinstance(data, str | PathLike) or not file.exists():
+        return data
+    text = source_text(cast(Any, data), "data")
+    if not is_of_no_format(text):
+        return data
+    train: Any = load_run(file).data.train
+    paths = cast(list[str], train.get("paths", [])) if isinstance(train, dict) else []
+    alike = [each for each in paths if Path(each).suffix == Path(text).suffix]
+    if not alike:
+        return data
+    return {**{key: value for key, value in train.items() if not key.startswith("split")}, "paths": [text]}
 
 
 def open_source(run: Run) -> BatchSource:

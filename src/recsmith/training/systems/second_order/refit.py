@@ -36,7 +36,7 @@ from recsmith.training.results.copies import (
     scored,
 )
 from recsmith.training.results.serving import Predictor, load_model
-from recsmith.training.sources import open_data
+from recsmith.training.sources import open_data, read_as_run
 from recsmith.training.systems.second_order.dance import DanceSettings, newton, stages
 from recsmith.training.systems.second_order.flat import DampedLoss, FlatLayers
 from recsmith.training.systems.second_order.progressive_lbfgs import ProgressiveLbfgs
@@ -85,13 +85,13 @@ def refit(
     check_target(target, model, force=force, made="refit", what="model that was fitted again")
     card = read_card(model)
     _check_card(card, settings)
-    predictor, dataset = load_model(model), open_data(data, "--data")
+    predictor, dataset = load_model(model), open_data(read_as_run(data, model), "--data")
     if dataset.schema.weight is not None:
         raise UsageError(
             f"--data weighs its samples by '{dataset.schema.weight}', and refit counts all alike; leave weight out"
         )
     batches = batches_like(card, dataset, "--data", samples=settings.samples)
-    tested = None if test is None else list(batches_like(card, open_data(test, "--test"), "--test"))
+    tested = None if test is None else list(batches_like(card, open_data(read_as_run(test, model), "--test"), "--test"))
     scores = {} if tested is None else {"old": scored(predictor, tested)}
     seen = _cached(predictor, batches, settings, say)
     refitted = _fitted(seen, settings, say)

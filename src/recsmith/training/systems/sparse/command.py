@@ -44,5 +44,6 @@ def sparse_command(
     layers = [f"{name}: {share:.1%} zeros" for name, share in made.layers.items()]
     losses = f"log loss {made.loss_full:.5f} -> {made.loss:.5f} on the samples that it was made with"
     unseen = "" if test else "; --test scores both on data that they have not seen"
-    zeros = f"{made.zeros:,} of {made.weights:,} weights are zero: {losses}{unseen}"
+    bring = "the file is as large and a step no shorter, for which kernels or files of sparse weights are needed"
+    zeros = f"{made.zeros:,} of {made.weights:,} weights are zero, by themselves {bring}: {losses}{unseen}"
     show_made(made, scores, [*layers, zeros], format_)

@@ -40,7 +40,7 @@ from recsmith.training.results.copies import (
 )
 from recsmith.training.results.serving import Predictor, load_model
 from recsmith.training.run import load_run
-from recsmith.training.sources import open_data
+from recsmith.training.sources import open_data, read_as_run
 from recsmith.training.systems.second_order.cached_tables import CachedBatch, CachedTables
 from recsmith.training.systems.sparse.settings import Sparsified, SparsitySettings
 
@@ -168,9 +168,9 @@ def sparsify(
     card, where = read_card(model), "--data"
     if data is None:
         data, where = _data_of_run(model), "data.train of the run"
-    predictor, dataset = load_model(model), open_data(data, where)
+    predictor, dataset = load_model(model), open_data(read_as_run(data, model), where)
     batches = batches_like(card, dataset, where, samples=settings.samples, size=settings.batch_size)
-    tested = None if test is None else list(batches_like(card, open_data(test, "--test"), "--test"))
+    tested = None if test is None else list(batches_like(card, open_data(read_as_run(test, model), "--test"), "--test"))
     scores = {} if tested is None else {"full": scored(predictor, tested)}
     copy = DenseCopy(predictor, looked_up(predictor, batches, where))
     left = f"; {copy.corrupt:,} corrupt ones were left out" if copy.corrupt else ""
