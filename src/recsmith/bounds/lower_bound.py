@@ -16,16 +16,19 @@ from recsmith.bounds.bends import bent_planes
 from recsmith.bounds.column_spreads import HeavyTableBound, heavy_table_bound
 from recsmith.bounds.compiled_prices import is_compiled
 from recsmith.bounds.constraint_bounds import confined_bound, counted_bound
+from recsmith.bounds.fill_levels import has_levels
 from recsmith.bounds.group_branching import GroupBranching
 from recsmith.bounds.groups import groups_dominated_by_type
 from recsmith.bounds.linear_bounds import ROUNDING, LinearBound, SelectionLimits, kept_for
 from recsmith.bounds.phase_branching import PhaseBranching
+from recsmith.bounds.phase_prices import levelled_prices
 from recsmith.bounds.plane_mixes import tightest_linear_bound, tightest_mix
 from recsmith.costs.protocol import Evaluator
 from recsmith.plans import Bound
 from recsmith.problems import Problem
 
 REACH = 1.5  # times the first bound: up to which step time the second one looks; a gap above 50 % stays as it is
+NEAR_REACH = 1.2  # the same where prices by levels spread a launch over what a rank holds in that time
 MOST_TABLES = 500  # of a problem for which the second bound is sought, those alike counted once: a node's work grows so
 MOST_ALIKE = 4_000  # tables of which those alike count once: finding out takes 0.3 s
 FEW_TABLES, SOME_TABLES = 150, 300  # up to which the work below is done: on any number of devices, and on few
@@ -35,7 +38,8 @@ MOST_PHASE_WORK = 3_000_000_000  # numbers at most, which 8 tables reach: half a
 EQUAL_WORK = 6_000_000_000  # numbers at most where there are more tables, many of them alike: about a second
 LARGE_WORK = 4_000_000_000  # numbers at most beyond that, all for one search: half a second
 UNCOMPILED = 8  # times as long array operations take as compiled code: without it so much less work is done
-TRIAL = 3  # a third of the work is for each of two searches, before the one that promises more has the rest
+TRIAL = 3  # a third of the work is for each of two searches, before the one that promises more has the rest, as the
+# last quarter where there are three
 WORK_AT_ONCE = 200_000_000  # numbers between two questions whether to go on: a fiftieth of a second
 PROOF_WORK = 400_000_000_000  # numbers that a bound on request may work on: about a minute
 PROOF_WORK_AT_ONCE = 800_000_000  # numbers between two questions whether to go on
@@ -102,6 +106,7 @@ def prove(
     first, value = lower_bound(evaluator), known.value_s
     price = max(each.price for each in first.promising)
     searches = [_phase_branching(evaluator, total_s, price, mix) for mix in _mixes(evaluator, first.linear)]
+    searches += _levelled_search(evaluator, total_s, price)
     for bound in _raised(searches, _affordable(PROOF_WORK), total_s, keep_on, _affordable(PROOF_WORK_AT_ONCE)):
         value = max(value, min(bound, total_s * (1 - ROUNDING)))
         if on_bound is not None:
@@ -259,6 +264,7 @@ def _tightened(
     """
     selections: tuple[Ints, ...] = ()
     tables, mixes, reached = len(evaluator.problem.tables), _mixes(evaluator, linear), True
+    near = has_levels(evaluator) and not _is_large(evaluator.problem)
     work = EQUAL_WORK if tables > SOME_TABLES else min(MOST_PHASE_WORK, PHASE_WORK * tables**3)
     if _is_large(evaluator.problem):
         mixes = mixes[:1]
@@ -268,13 +274,14 @@ def _tightened(
     if heavy is not None:
         value, reached = min(heavy.bound, REACH * value), False
     while reached and work > 0 and keep_on():
-        below = REACH * value
+        below, enough = REACH * value, (NEAR_REACH if near else REACH) * value
         searches = [_quick_search(evaluator, below, price, mix) for mix in mixes]
-        for bound in _raised(searches, work, below, keep_on, _affordable(WORK_AT_ONCE)):
-            value = max(value, min(bound, below))
+        searches += _levelled_search(evaluator, enough, price)
+        for bound in _raised(searches, work, enough, keep_on, _affordable(WORK_AT_ONCE)):
+            value = max(value, min(bound, enough))
         work -= sum(each.work for each in searches)
         selections = max(searches, key=lambda search: search.bound).selections(MOST_SELECTIONS)
-        reached = bool(evaluator.bends) and value >= below  # such planes may lie far above the first bound
+        reached = (near or bool(evaluator.bends)) and value >= enough  # such planes may lie far above the first bound
     return value, selections
 
 
@@ -298,11 +305,11 @@ def _raised(
             yield max(each.bound for each in searches)
 
     yield max(each.bound for each in searches)
-    reached = list[float]()
+    reached, parts = list[float](), max(TRIAL, len(searches) + 1)
     for each in searches:
-        yield from worked(each, work // (2 * TRIAL))
+        yield from worked(each, work // (2 * parts))
         reached.append(each.bound)
-        yield from worked(each, work // TRIAL)
+        yield from worked(each, work // parts)
     ahead = [2 * each.bound - before for each, before in zip(searches, reached, strict=True)]
     for _, each in sorted(zip(ahead, searches, strict=True), key=lambda pair: -pair[0]):
         yield from worked(each, each.work + work - sum(other.work for other in searches))
@@ -323,6 +330,22 @@ def _quick_search(evaluator: Evaluator, below: float, price: float, mix: Floats 
     """A search with dual feasible functions only where it has a mix, and tables and devices are few."""
     few = _different_tables(evaluator.problem) * evaluator.problem.cluster.world_size <= MOST_CELLS
     return _phase_branching(evaluator, below, price, mix, dual=few and mix is not None)
+
+
+def _levelled_search(evaluator: Evaluator, below: float, price: float) -> list[PhaseBranching]:
+    """A search that begins with prices by levels of how full groups are, where there are some."""
+    if not has_levels(evaluator) or _is_large(evaluator.problem):
+        return []
+    dominated, first = groups_dominated_by_type(evaluator), first_bound(evaluator)
+    groups = next((each.groups for each in first.promising if each.groups is not None), None)
+    prices = levelled_prices(evaluator, dominated, below, groups)
+    if prices is None:
+        return []
+    byte_price = price / evaluator.problem.cluster.world_size
+    mix = prices.levelled_mix
+    return [PhaseBranching(
+        evaluator, dominated=dominated, below=below, byte_price=byte_price, mix=mix, prices=prices
+    )]  # fmt: skip
 
 
 def _phase_branching(

@@ -54,7 +54,7 @@ LEAST_BYTE_PRICE = 0.1  # of the byte price of the root, from where a price that
 DUAL_STEP, DUAL_SHARE = 2, 0.5  # of what the first phase is worth, a share moves to functions: times a step; at most
 LITTLE = (0.02, 0.005)  # such shares where a node cannot be split any more
 DUAL_RANGE = 0.03  # of a node's bound: where the range of the first phase is wider, such functions gain nothing
-MOST_STEPPED = 4  # planes towards which mixes are moved one by one
+MOST_STEPPED = 6  # planes towards which mixes are moved one by one
 MOST_RECENT = 4  # multipliers of other nodes that are tried; 8 gained no more in the same work
 REST_JUMPS = (2.0, 0.5, 4.0)  # times rest_multiplier, tried as well: a range that was cut is often worth as much more
 LOOKED_AT = 100  # lowest nodes among which different selections of groups are sought
@@ -77,15 +77,15 @@ class PhaseBranching:
         known. closed: a different table, and groups (G,) in which it is not placed. dual: whether pieces may cost more
         where few share a rank (dual_feasible.py).
         """
-        planes = bent_planes(evaluator)
+        planes = prices.planes if prices else bent_planes(evaluator)
         self.replaced = replacements_by_type(evaluator) if planes.bent else {}
         dominated = dominated & (not planes.bent)  # two groups may cost less than one of both
         self.prices = prices or table_prices(evaluator, dominated)
         groups, tables = evaluator.groups, len(self.prices.copies)
-        mean = np.tile((np.arange(len(planes.slopes)) < planes.flat) / planes.flat, (groups, 1))
+        mean = np.tile((np.arange(self.prices.mixed) < planes.flat) / planes.flat, (groups, 1))
         start = Multipliers(1.0, 1.0, byte_price, mean, 0)
         mix = planes.mix(np.ones(groups, dtype=bool)) if planes.bent else mix
-        always = [] if mix is None else [start._replace(mix=mix)]
+        always = [] if mix is None else [start._replace(mix=self.prices.padded(mix))]
         self.ascent = MultiplierAscent(self.prices, byte_price, always, dual=dual and not planes.bent)
         rest = (0.0, below if evaluator.step_rule.several_phases else 0.0)
         root = PhaseNode(
@@ -154,7 +154,7 @@ class PhaseBranching:
         groups: Bools = np.logical_or.reduce(child.open, axis=0)
         if not self.prices.planes.bent or (groups == node.open.any(axis=0)).all():
             return child
-        mix = self.prices.planes.mix(groups)
+        mix = self.prices.mix(groups)
         return replace(child, multipliers=child.multipliers._replace(mix=mix))
 
     def _splits(self, node: PhaseNode) -> list[Pair]:
@@ -282,7 +282,7 @@ class MultiplierAscent:
                 changes += self._other_functions(now, share, False)
         changes += [each for each in (*self.always, *self._recent) if each is not now]
         if self.always:
-            best = self.prices.planes.mix(np.logical_or.reduce(open_, axis=0))
+            best = self.prices.mix(np.logical_or.reduce(open_, axis=0))
             changes.append(Multipliers(1.0, 1.0, byte_price, best, plane, dual))
             if self.prices.planes.bent:
                 changes.append(now._replace(mix=(1 - step) * mix + step * best))

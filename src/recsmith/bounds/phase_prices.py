@@ -16,6 +16,7 @@ n width steps, o options.
 """
 
 from collections.abc import Sequence
+from copy import copy
 from functools import cached_property
 
 import numpy as np
@@ -24,6 +25,7 @@ from recsmith._types import Bools, Floats, Ints
 from recsmith.bounds.bends import BentPlanes, bent_planes, most_taken
 from recsmith.bounds.compiled_prices import CompiledPrices, cheapest_groups, is_compiled
 from recsmith.bounds.dual_feasible import FUNCTIONS, MOST_SHARE, SHRUNK, dual_feasible
+from recsmith.bounds.fill_levels import LEVELS, MOST_PRICES, PAID, FillLevels, SpreadTables
 from recsmith.bounds.groups import GroupCosts
 from recsmith.bounds.linear_bounds import BYTES_ROUNDING, kept_for
 from recsmith.bounds.phase_nodes import Multipliers, NodeArrays, PhaseRanges, least_product, stacked
@@ -45,6 +47,7 @@ class TablePrices:
 
     copies (C,): how many tables are like each; like (T,): the different table that each is like. tables (C,): the first
     that is. costs: what the groups in use cost. numbers: how many numbers one evaluation of one node works on, about.
+    taken: parts of a launch that pieces pay for by the last planes; of none, without prices by levels.
     """
 
     def __init__(self, evaluator: Evaluator, dominated: Bools) -> None:
@@ -52,7 +55,7 @@ class TablePrices:
         problem = evaluator.problem
         self.groups, self.world = evaluator.groups, problem.cluster.world_size
         self.capacity = float(problem.capacity.sum())
-        self.planes = bent_planes(evaluator)
+        self.planes, self.taken = bent_planes(evaluator), np.zeros(0)
         opening = self.planes.launch
         self.costs = GroupCosts(evaluator, opening)
         relaxation = shared_relaxation(evaluator)
@@ -89,6 +92,44 @@ class TablePrices:
         facts: Floats = np.array([*self.worldwide.T, self.worldwide_bytes, self.worldwide_group], dtype=np.float64).T
         return self.worldwide_key // self.groups, facts
 
+    def levelled(self, evaluator: Evaluator, most: float, groups: Bools | None) -> "TablePrices":
+        """The same with prices by levels as more planes, the last; `levelled_prices` says the rest."""
+        other, pieces = copy(self), copy(self.pieces)
+        other.__dict__.pop("_compiled", None)  # what was worked out for fewer planes
+        pieces.__dict__.pop("numbers", None)
+        levels = FillLevels(evaluator, most, self.pieces, self.copies)
+        used = np.ones(self.groups, dtype=bool) if groups is None else groups
+        seconds = self.world * np.einsum("oj,oj->o", self.worldwide, self.mix(used)[self.worldwide_group])
+        seconds[~used[self.worldwide_group]] = np.inf
+        spread = SpreadTables(self.worldwide_key // self.groups, seconds)
+        pieces.ready, other.pieces = np.hstack([self.pieces.ready, levels.seconds(spread)]), pieces
+        first = np.repeat(self.worldwide[:, :1], len(PAID), axis=1)  # levels are of other groups
+        other.worldwide = np.hstack([self.worldwide, first])
+        other.taken = levels.launch * np.array(PAID)
+        other.numbers = pieces.numbers + len(self.key)
+        return other
+
+    @property
+    def mixed(self) -> int:
+        """How many planes are mixed."""
+        return self.pieces.ready.shape[1]
+
+    def mix(self, groups: Bools) -> Floats:
+        """The mix (G, J) of planes under which tables cost much in these groups (G,), without levels."""
+        return self.padded(self.planes.mix(groups))
+
+    @property
+    def levelled_mix(self) -> Floats:
+        """The mix (G, J) with levels alone, where groups have some."""
+        mix = self.mix(np.ones(self.groups, dtype=bool))
+        levels = np.arange(self.mixed) >= self.mixed - len(self.taken)
+        mix[~self.costs.worldwide] = levels / len(self.taken)
+        return mix
+
+    def padded(self, mix: Floats) -> Floats:
+        """A mix of the planes apart from levels, which have no share."""
+        return np.pad(mix, ((0, 0), (0, self.mixed - mix.shape[1])))
+
     def least(
         self, ranges: Sequence[PhaseRanges], multipliers: Sequence[Multipliers], open_: Bools, paid: Bools
     ) -> tuple[Floats, Floats]:
@@ -98,6 +139,8 @@ class TablePrices:
         """
         nodes = stacked(ranges, multipliers)
         everywhere, taken = self._taken(nodes.mix, open_, paid)
+        if self.taken.any():  # shares of a rank are of seconds that do not exceed `ready`
+            nodes.dual[taken > 0], nodes.filled[taken > 0] = 0.0, 0.0
         constant = (
             least_product(1 - nodes.ready_multiplier, nodes.ready)
             + least_product(1 - nodes.rest_multiplier, nodes.rest)
@@ -142,6 +185,9 @@ class TablePrices:
 
         taken: by how much the seconds of a rank's pieces in other groups, by the mix, may exceed `ready`.
         """
+        if self.taken.any():
+            lower = np.where(open_ & ~self.costs.worldwide, matmul(mix[:, :, -len(self.taken) :], self.taken), 0.0)
+            return np.zeros(len(mix)), lower.max(axis=1)
         if not self.planes.bent:
             return np.zeros(len(mix)), np.zeros(len(mix))
         opening, worldwide = matmul(mix, self.planes.opening), self.costs.worldwide
@@ -189,10 +235,12 @@ class LocalPieces:
         self.bytes = covered_bytes(problem, modes, head, tail)
         self.group = evaluator.group[modes]
         self.of_group = [(group, np.flatnonzero(self.group == group)) for group in np.unique(self.group).tolist()]
-        self._set_seconds(evaluator, evaluator.terms(modes, widths), opening, planes)
+        self.terms = evaluator.terms(modes, widths)
+        self._set_seconds(evaluator, self.terms, opening, planes)
         rows = np.concatenate([modes[family[:, 0]] for family in self.families] + [modes[self.whole[:, 0]]])
         self.key = np.searchsorted(tables, problem.modes.table[rows]) * evaluator.groups + evaluator.group[rows]
         self.modes, self.widths = modes, widths
+        self.columns = widths / problem.demand.dim[problem.modes.table[modes]]
         self.table = np.searchsorted(tables, problem.modes.table[modes])
 
     def _split_at_will(self) -> Ints:
@@ -298,6 +346,17 @@ class LocalPieces:
 def table_prices(evaluator: Evaluator, dominated: Bools) -> TablePrices:
     """TablePrices(evaluator, dominated), built at the first call."""
     return kept_for(evaluator, ("table prices", dominated.tobytes()), lambda: TablePrices(evaluator, dominated))
+
+
+def levelled_prices(evaluator: Evaluator, dominated: Bools, most: float, groups: Bools | None) -> TablePrices | None:
+    """Prices with those by levels as more planes, the last; None where that is too much work.
+
+    most: seconds that no rank exceeds in the first phase. groups (G,): those in whose use these prices are to be high.
+    """
+    plain = table_prices(evaluator, dominated)
+    if len(plain.pieces.modes) * LEVELS > MOST_PRICES or not len(plain.pieces.modes):
+        return None
+    return plain.levelled(evaluator, most, groups)
 
 
 def different_tables(tables: int, facts: list[tuple[Ints, Floats]]) -> tuple[Ints, Ints]:

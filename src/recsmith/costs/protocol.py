@@ -203,6 +203,14 @@ class RisesBeside(Protocol):
         """Terms (N, k) of pieces on a rank whose group also holds pieces with these summed terms (k,), for planes."""
         ...
 
+    def at_least(self, terms: Floats, least: Floats) -> Floats:
+        """Terms (N, k) of pieces on a rank whose group holds these summed terms (k,) at least, for planes."""
+        ...
+
+    def share_steps(self, steps: tuple[int, ...]) -> list[tuple[int, Floats]]:
+        """Terms on which it rests most how much that is, and n - 1 sums of each, for each number n of `steps`."""
+        ...
+
 
 @runtime_checkable
 class CostModel(Protocol):

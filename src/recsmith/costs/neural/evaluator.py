@@ -307,12 +307,25 @@ class NeuralEvaluator:
 
     def beside(self, terms: Floats, held: Floats) -> Floats:
         """Terms (N, k) of pieces in a group that holds others, of summed terms (k,), as well: own extra rises."""
+        return self._raised(terms, terms + held)
+
+    def at_least(self, terms: Floats, least: Floats) -> Floats:
+        """Terms (N, k) of pieces in a group whose summed terms are these (k,) at least: own extra rises."""
+        return self._raised(terms, np.maximum(terms, least))
+
+    def _raised(self, terms: Floats, sums: Floats) -> Floats:
+        """Terms (N, k) of pieces in groups with summed terms (N, k) at least."""
         found, head = terms.copy(), self.weights.head
         if isinstance(head, CorrectedHead) and self._owned:
             learned = np.flatnonzero(terms[:, 1 : self._seen].any(axis=1))
-            own = head.own(terms[learned, : self._seen], held[: self._seen])
+            own = head.own(terms[learned, : self._seen], sums[learned, : self._seen])
             found[learned, self._seen : self._seen + self._owned] = own
         return found
+
+    def share_steps(self, steps: tuple[int, ...]) -> list[tuple[int, Floats]]:
+        """(term, sums of it between which shares rise by equal parts) of the head; none where no share must rise."""
+        head = self.weights.head
+        return head.share_steps(steps) if isinstance(head, CorrectedHead) and self._owned else []
 
     @property
     def planes(self) -> tuple[Plane, ...]:

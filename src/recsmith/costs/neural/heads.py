@@ -30,11 +30,12 @@ import numpy.typing as npt
 
 from recsmith._types import Floats
 from recsmith.costs.group_loads import Maximum, NetworkShares
-from recsmith.elementary import exp, log, matmul, sigmoid, tanh
+from recsmith.elementary import exp, log, matmul, power, sigmoid, tanh
 
 BLOCK = 2048  # groups that are computed at once, so that their sums and hinges fit a second-level cache
 REACH = 1.5  # the factor of `free` lies within e ** -REACH and e ** REACH
 ROUNDING = 1e-3  # by which single precision may be off in the number whose sigmoid a share is, and much more
+STEPS_AT: Floats = power(10.0, np.arange(-180, 1) / 20)  # seconds at which shares are looked at for `share_steps`
 LOG_UNIT, LOG_SPAN = 1e6, 8.0  # inputs of `free` are log(1 + microseconds) / 8: 0 to 2 for up to 10 s
 
 
@@ -190,18 +191,37 @@ class CorrectedHead:
         rising = (self.behind >= 0).all() and (self.gate >= 0).all()
         return 2 * self.peaks.shape[1] if rising else 0
 
-    def own(self, terms: Floats, beside: Floats | None = None) -> Floats:
+    def own(self, terms: Floats, sums: Floats | None = None) -> Floats:
         """Extra that pieces with these terms (N, k) bear alone, of peaks forward and then backward (N, o).
 
-        Shares rise with the sums, so a group bears no less than its pieces together. beside (k,): summed terms of what
-        the group holds besides; nothing by default.
+        Shares rise with the sums, so a group bears no less than its pieces together. sums (N, k): summed terms of what
+        the group of each holds at least, itself included; its own terms by default.
         """
         found = np.empty((len(terms), self.owned))
         for start in range(0, len(terms) if self.owned else 0, BLOCK):
             block = np.ascontiguousarray(terms[start : start + BLOCK].T)
             extra = matmul(self._flat_extra, block).reshape(self.owned, -1, block.shape[1])
-            sums = block if beside is None else block + beside[:, None]
-            found[start : start + BLOCK] = (extra * self._shares(sums, ROUNDING)).sum(axis=1).T
+            held = block if sums is None else np.ascontiguousarray(sums[start : start + BLOCK].T)
+            found[start : start + BLOCK] = (extra * self._shares(held, ROUNDING)).sum(axis=1).T
+        return found
+
+    def share_steps(self, steps: tuple[int, ...]) -> list[tuple[int, Floats]]:
+        """(term, sums of it (n - 1,) between which shares rise by a part of n), for each number n of `steps`.
+
+        Of the terms on which the most shares rest most, the first first.
+        """
+        weight = matmul(self.gate, self.behind)
+        weight[:, 0] = 0.0  # of the count of pieces, which is 1 at least
+        one = np.eye(1, weight.shape[1])
+        rests_on = weight.argmax(axis=1)
+        terms = sorted(np.unique(rests_on).tolist(), key=lambda term: -weight[rests_on == term, term].sum())
+        found: list[tuple[int, Floats]] = []
+        for term, parts in zip(terms, steps, strict=False):
+            sums = np.where(np.arange(one.shape[1]) == term, STEPS_AT[:, None], one)
+            risen = self._shares(np.ascontiguousarray(sums.T))[rests_on == term].sum(axis=0)
+            if risen[-1] > risen[0]:
+                place = (risen - risen[0]) / (risen[-1] - risen[0])
+                found.append((term, np.interp(np.arange(1, parts) / parts, place, STEPS_AT)))
         return found
 
     def _shares(self, block: Floats, less: float = 0.0) -> Floats:
