@@ -1,5 +1,6 @@
 """Commands that look at plans: `recsmith simulate`, `explain`, `diff`, `check` and `import`."""
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -35,7 +36,9 @@ def simulate_command(plan: str, cost_model: str | None, format_: str) -> None:
 @click.argument("plan")
 @click.option("--table", metavar="T", help="All about one table: its cost, and what else it could be.")
 @click.option("--memory", is_flag=True, default=False, help="What the fullest rank holds in each phase of a step.")
-@click.option("--run", metavar="RUN", help="With --memory: the run whose dense layers are counted.")
+@click.option(
+    "--run", metavar="RUN", help="With --memory: the run, or its output folder, whose dense layers are counted."
+)
 @click.option("--cost-model", metavar="M", help="Cost model (default: the plan's own).")
 @format_option
 def explain_command(
@@ -80,7 +83,7 @@ def _explain_memory(plan: str, run: str | None, format_: str) -> None:
         from recsmith.prediction.dense_choices import dense_choices
         from recsmith.training.job.dense_bytes import memory_of_run
 
-        found, layers = memory_of_run(run, plan)
+        found, layers = memory_of_run(str(Path(run) / "run.json") if Path(run).is_dir() else run, plan)
         choices = dense_choices(found, layers)
     told = [(choice.name, choice.costs, memory) for choice, memory in choices]
     print_as(format_, lambda: step_memory_report(found, told), lambda: step_memory_to_raw(found, told))

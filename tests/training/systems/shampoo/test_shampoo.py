@@ -179,7 +179,9 @@ def test_a_job_goes_on_bit_for_bit_and_on_one_rank_with_the_same_losses(tmp_path
     )  # fmt: skip
     said: list[str] = []
     brought = train(run, on_progress=lambda message: said.append(message.get("note", "")))["brought"]
-    assert re.fullmatch("shampoo: its update took .* of a step; .* were told beside adam", brought["optimizers.dense"])
+    assert re.fullmatch(
+        "shampoo: its update took .* of a step; .* more than adam were told", brought["optimizers.dense"]
+    )
     assert any(line.startswith("shampoo adds to a step ") for line in said)
     whole, again = losses(tmp_path / "out"), from_step(run, 8, tmp_path / "again")
     one = from_step(run, 8, tmp_path / "one")
@@ -293,13 +295,19 @@ def test_predict_says_what_shampoo_adds(tmp_path: Path) -> None:
 def test_auto_stays_with_the_optimizer_whose_state_a_checkpoint_has() -> None:
     from support.plans import two_tables
 
+    from recsmith.prediction.job_step import JobStep
     from recsmith.training import RunData
     from recsmith.training.seams.system import OpenRun
     from recsmith.training.systems.shampoo import SYSTEM
 
+    step = JobStep(trainer_s=1.0, reading_s=0.0, embeddings_s=0.0, layers_s=0.0, gradients_s=0.0, optimizer_s=0.1)
+
     def decided(run: Run, before: Run | None = None) -> tuple[Run, list[str]]:
         plan = two_tables()
-        made = SYSTEM.decide(OpenRun(run, None, plan, plan, [(2, 3), (2,)], 8, run.comms, before=before))
+        made = SYSTEM.decide(OpenRun(run, None, plan, plan, [(2, 3), (2,)], 8, run.comms, step, before=before))
+        assert made.step is not None
+        if run.optimizers.dense.name == "auto" and run.pipeline != "dance":
+            assert (made.step.optimizer_s > 0.1) == (made.run.optimizers.dense.name == "shampoo")
         return made.run, [each.said for each in made.told]
 
     optimizers = RunOptimizers(dense=DenseOptimizer(name="auto", clip_norm=2.0))

@@ -72,6 +72,7 @@ class Shampoo(System):
         if dense.name == AUTO and before is not None and before.optimizers.dense.name != decided.name:
             decided = replace(before.optimizers.dense, learning_rate=dense.learning_rate, clip_norm=dense.clip_norm)
             told = [f"optimizers.dense, which is auto, stays {decided.name}, whose state the checkpoint has"]
+            added = optimizer_decided(decided, made.shapes, made.priced, made.step)[2]
         step = made.step and replace(made.step, optimizer_s=made.step.optimizer_s + added)
         return replace(made, run=_with(run, decided), step=step).telling(self.key, decided.name == SHAMPOO, told)
 

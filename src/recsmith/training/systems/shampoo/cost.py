@@ -97,7 +97,7 @@ def cost_line(cost: OptimizerCost) -> str:
 def brought_line(settings: ShampooSettings, shapes: Shapes, cluster: Cluster, step_s: float) -> str:
     """How long its steps took, beside what was told of them. step_s: of this rank's, in the mean."""
     cost = shampoo_cost(settings, shapes, cluster, step_s)
-    told = "" if cost.seconds is None else f"; {format_time(cost.seconds)} were told beside {settings.grafting}"
+    told = "" if cost.seconds is None else f"; {format_time(cost.seconds)} more than {settings.grafting} were told"
     return f"shampoo: its update took {format_time(step_s)} of a step{told}"
 
 
