@@ -5,7 +5,7 @@ Every rank of a job runs `train_on_rank`. How a job begins is in job/starting.py
 
 from pathlib import Path
 
-from recsmith._process import settle
+from recsmith._process import keep_freed_memory, memory_limit, settle
 from recsmith.files import Raw
 from recsmith.plans import Plan
 from recsmith.training.job.agreement import Agreement, Ending, Wish, heeding_sigterm
@@ -24,6 +24,8 @@ def train_on_rank(run: Raw) -> Raw:
     with heeding_sigterm() as ending:
         tell_pid()
         made, agreement = run_of_job(run), Agreement()
+        if has_memory_to_spare(made):
+            keep_freed_memory()  # pages of a step's tensors would be given back and asked for anew in each step
         asked = (each.train(made, agreement, ending, train_on_rank, train_prepared) for each in systems())
         if (trained := first_of(asked)) is not None:
             return trained
@@ -35,6 +37,11 @@ def train_on_rank(run: Raw) -> Raw:
                 settle()  # weights of the job before go, before there are new ones
                 result, live = _trained(made, agreement, watchers, ending, result, live)
             return result
+
+
+def has_memory_to_spare(run: Run) -> bool:
+    """Whether all rows of a run lie in memory, and nothing limits that."""
+    return run.rows == "device" and memory_limit() is None
 
 
 def _trained(
