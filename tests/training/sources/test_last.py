@@ -8,7 +8,7 @@ import pytest
 from recsmith.testing.sources import SIZE, numbers, read
 from recsmith.training import Run, RunData
 from recsmith.training.run.data import BatchSizes
-from recsmith.training.sources import open_source
+from recsmith.training.sources import open_source, total_steps
 
 TRAIN: dict[str, Any] = {
     "format": "generator", "dense": 2, "num_samples": 103, "features": [{"name": "user", "num_embeddings": 50}],
@@ -26,6 +26,17 @@ def test_kept_samples_are_trained_once(feed: int | None, tmp_path: Path):
     assert sorted(used) == list(range(103))
     assert [len(each[2][0]) for each in ranks] == [2, 2, 3]
     assert source.notes(sizes, 3, None) == []
+
+
+@pytest.mark.parametrize("last", ["drop", "keep"])
+@pytest.mark.parametrize("done", [1, 3, 4])
+def test_the_end_is_where_other_ranks_come_to_it(last: Any, done: int):
+    run = Run(data=RunData(train=TRAIN, last=last, epochs=3, batch_size=SIZE), output="x")
+    source = open_source(run)
+    state = [state for _, state in read(source, 0, 3, SIZE, steps=done)][-1]
+    rest = read(source, 0, 2, SIZE, steps=99, state=state)
+    assert total_steps(run, source, 2, done, state) == done + len(rest)
+    assert total_steps(run, source, 3, done, state) == total_steps(run, source, 3)
 
 
 def test_samples_that_are_left_out_are_told():

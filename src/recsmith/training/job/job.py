@@ -76,8 +76,8 @@ class TrainingJob:
 
     @property
     def total_steps(self) -> int | None:
-        """Steps of the whole run, where the number of samples is known."""
-        return total_steps(self.run, self.source, dist.get_world_size())
+        """Steps of the whole run, where the number of samples is known: those done, and what these ranks have left."""
+        return total_steps(self.run, self.source, dist.get_world_size(), self.progress.step, self.progress.position)
 
     def batches_of(self, source: BatchSource, state: State | None = None) -> Iterator[TrainingBatch]:
         """This rank's batches of a source, in the steps that come next. state: from where on; None: its beginning."""

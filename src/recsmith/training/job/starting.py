@@ -103,7 +103,8 @@ def prepared(
         for system in systems():
             system.begin_weights(made, sharded)
     for key, each in attached.items():
-        each.begin(total_steps(run, parts.source, dist.get_world_size()), progress.kept.get(key))
+        total = total_steps(run, parts.source, dist.get_world_size(), progress.step, progress.position)
+        each.begin(total, progress.kept.get(key))
 
     log = RunLog(output, dist.get_rank(), tensorboard=run.metrics.tensorboard, step=progress.step)
     if dist.get_rank() == 0:

@@ -129,7 +129,8 @@ def described_run(made: Run) -> DryRun:
     check_logits(parts)
     found = prepare(made, ranks, saved=newest_of(made), parts=parts, priced=True)
     state = dense_state(found.run, found.shapes, found.priced.cluster.job_world_size)
-    steps = total_steps(made, parts.source, ranks)
+    done = found.saved.progress if found.saved else {}
+    steps = total_steps(made, parts.source, ranks, done.get("step", 0), done.get("position"))
     memory = memory_of(found.run, found.priced, found.shapes, state, found.lengths)
     check_memory(memory, here, device_type())
     size = None if made.checkpoint is None else checkpoint_bytes(found.priced, found.shapes, state)

@@ -35,9 +35,11 @@ class BatchSizes:
         ends = next((first for first, _ in self.changes if first > step), None)
         return size, None if ends is None else ends - step
 
-    def steps(self, samples: int, epochs: int, ranks: int, *, keep: bool = False) -> int:
-        """Steps of so many epochs; the last one of each, where it would not be full, is left out unless it is kept."""
-        step = 0
+    def steps(self, samples: int, epochs: int, ranks: int, *, keep: bool = False, step: int = 0) -> int:
+        """Steps after so many epochs, which begin after `step` others; the last one of each is kept, or left out.
+
+        keep: also where it is not full.
+        """
         for epoch in range(epochs):
             made, left = self.epoch(step, samples, ranks)
             if self.at(step)[1] is None:  # and so are all that follow

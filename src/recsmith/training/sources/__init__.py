@@ -81,10 +81,19 @@ def data_digest(source: BatchSource) -> str | None:
     return dataset.source.digest if isinstance(dataset, Dataset) else None
 
 
-def total_steps(run: Run, source: BatchSource, ranks: int) -> int | None:
-    """Steps of a whole run; None where the number of samples is not known, or steps choose their batches."""
-    batches = None if run.steps or trains_layers(run) else source.steps(run.data.batch_sizes(ranks), ranks)
-    return run.steps if batches is None else -(-batches // batches_of_a_step(run))
+def total_steps(run: Run, source: BatchSource, ranks: int, step: int = 0, state: State | None = None) -> int | None:
+    """Steps of a whole run; None where the number of samples is not known, or steps choose their batches.
+
+    step: that are done, on any number of ranks, after which the data is at a state: those that are left come on top.
+    """
+    if run.steps or trains_layers(run):
+        return run.steps
+    sizes = run.data.batch_sizes(ranks)
+    if state is None or not isinstance(source, DatasetSource):
+        step, batches = 0, source.steps(sizes, ranks)
+    else:
+        batches = source.steps(sizes, ranks, step, state)
+    return None if batches is None else step + -(-(batches - step) // batches_of_a_step(run))
 
 
 def batches_of_a_step(run: Run) -> int:

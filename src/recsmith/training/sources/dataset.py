@@ -44,10 +44,19 @@ class DatasetSource:
         """Samples of the dataset, where they are counted."""
         return self.dataset.num_samples
 
-    def steps(self, sizes: BatchSizes, world: int) -> int | None:
-        """Steps of data.epochs, where the number of samples is known."""
-        keep = self.data.last == "keep"
-        return None if self.length is None else sizes.steps(self.length, self.data.epochs, world, keep=keep)
+    def steps(self, sizes: BatchSizes, world: int, step: int = 0, state: State | None = None) -> int | None:
+        """Steps of data.epochs, where the number of samples is known.
+
+        step: that are done, on any number of ranks, after which the data is at a state.
+        """
+        keep, position, epochs = self.data.last == "keep", _position(state), self.data.epochs
+        if self.length is None:
+            return None
+        if position is not None:
+            here = self._at(position).num_samples or 0
+            made, left = sizes.epoch(step, max(here - position.used, 0), world)
+            step, epochs = step + made + (keep and left > 0), epochs - position.epoch - 1
+        return sizes.steps(self.length, epochs, world, keep=keep, step=step)
 
     def batches(self, rank: int, world: int, size: int, state: State | None) -> Iterator[tuple[Batch, State]]:
         """The batches of a rank, epoch after epoch; a state may come from another number of ranks, or another size.

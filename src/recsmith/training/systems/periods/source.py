@@ -61,12 +61,13 @@ class PeriodSource(DatasetSource):
         """Batches that a step takes together."""
         return 1 + sum(weight != 0 for weight in self.weights[1:])
 
-    def steps(self, sizes: BatchSizes, world: int) -> int | None:
-        """Steps of all periods; UsageError where a period is smaller than a step."""
-        step, keep = 0, self.data.last == "keep"
-        for period in range(self.periods):
+    def steps(self, sizes: BatchSizes, world: int, step: int = 0, state: State | None = None) -> int | None:
+        """Steps of all periods; UsageError where a period is smaller than a step. step, state: as of a dataset."""
+        (first, within), keep = self.within(state), self.data.last == "keep"
+        used = self._position(state).used if within and state is not None else 0
+        for period in range(first, self.periods):
             self._check_size(period, sizes.at(step)[0] * world)
-            made, left = sizes.epoch(step, self._samples(period), world)
+            made, left = sizes.epoch(step, self._samples(period) - (used if period == first else 0), world)
             step += made + (keep and left > 0)
         return step
 

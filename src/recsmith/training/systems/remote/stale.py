@@ -43,7 +43,7 @@ def train_stale(run: Run, client: TableClient, number: int, watchers: Watchers, 
     )
     data = replace(run.data, batch_size=run.data.local_batch_size(client.trainers), global_batch_size=None)
     metrics = replace(run.metrics, evaluate_every=None)
-    whole = total_steps(run, job.source, client.trainers)
+    whole = total_steps(run, job.source, client.trainers, job.progress.step, job.progress.position)
     job = replace(job, run=replace(job.run, data=data, steps=None, checkpoint=None, metrics=metrics))
     client.dense = {name: each for name, each in flat_tensors(job.sharded).items() if name.startswith("model.")}
     client.parameters = dict(job.sharded.model.named_parameters())
