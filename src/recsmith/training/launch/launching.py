@@ -60,12 +60,9 @@ def train(
 
 def join_running(run: Run, on_progress: OnProgress | None) -> Raw:
     """Be one more trainer of a job that runs; UsageError where none can be joined."""
-
-    def hear(message: Any) -> None:
-        if on_progress is not None and "pid" not in message:
-            on_progress(message)
-
-    joined = first_of(each.join(run, hear) for each in systems())
+    pid: list[int] = []
+    with passing_on_signals(pid):
+        joined = first_of(each.join(run, _hearing(pid, on_progress)) for each in systems())
     if joined is None:
         raise UsageError("no system of this job takes another trainer; start the run without --join")
     return joined
@@ -74,13 +71,7 @@ def join_running(run: Run, on_progress: OnProgress | None) -> Raw:
 def _launched(run: Run, max_restarts: int, on_progress: OnProgress | None) -> Raw:
     """Train on ranks of this machine, which this process starts."""
     pid: list[int] = []
-
-    def hear(message: Any) -> None:
-        if "pid" in message:
-            pid[:] = [message["pid"]]
-        elif on_progress is not None:
-            on_progress(message)
-
+    hear = _hearing(pid, on_progress)
     with passing_on_signals(pid), engine_for_ranks(run):
         ranks = local_ranks(run)
         started = first_of(each.launch(run, ranks, max_restarts, hear) for each in systems())
@@ -93,6 +84,18 @@ def _launched(run: Run, max_restarts: int, on_progress: OnProgress | None) -> Ra
             restarts=max_restarts, on_message=hear, names_modules=names_modules(run),
         )  # fmt: skip
     return results[0]
+
+
+def _hearing(pid: list[int], on_progress: OnProgress | None) -> Callable[[Any], None]:
+    """What hears the messages of a job. pid: becomes that of the process which a signal goes on to."""
+
+    def hear(message: Any) -> None:
+        if "pid" in message:
+            pid[:] = [message["pid"]]
+        elif on_progress is not None:
+            on_progress(message)
+
+    return hear
 
 
 @contextmanager

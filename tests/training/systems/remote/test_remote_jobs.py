@@ -114,7 +114,8 @@ def test_losses_are_those_of_the_planned_job(trained: tuple[Run, dict[str, Any],
     assert result["complete"]
     counts = result["remote"]
     brought = result["brought"]
-    assert re.search(r" rows, sent .* were told. The planned job waits .* predicted: servers ", brought["remote"])
+    assert re.search(r" rows, sent .* were told. The planned job waits .* predicted[:;] ", brought["remote"])
+    assert brought["trainers"] == "trainers while the job ran: 1 lost"
     [start] = [each for each in map(json.loads, (Path(run.output) / "log.jsonl").read_text().splitlines())
                if each["event"] == "start" and not each["step"]]  # fmt: skip
     fresh = described(replace(run, output=f"{run.output}-fresh"))
@@ -277,6 +278,75 @@ def test_a_trainer_joins(staleness: int, tmp_path: Path) -> None:
     if not staleness:
         assert losses(tmp_path / "out") == pytest.approx(unsharded_losses(run, JOINED_STEPS), rel=1e-5)
     assert not (tmp_path / "out/remote.json").exists()
+
+
+@pytest.mark.parametrize("staleness", [0, pytest.param(2, marks=pytest.mark.soak)])
+def test_who_joined_leaves_at_a_signal_and_is_noticed_when_it_dies(staleness: int, tmp_path: Path) -> None:
+    """Also what all is told of it, and the end that two trainers come to sooner."""
+    output, errors, heard = tmp_path / "out", list[str](), list[Any]()
+    run = a_run(
+        output, ranks=1, steps=None, remote=RunRemote(servers=1, staleness=staleness, timeout_s=60), checkpoint=None,
+        data=RunData(train=data(0, 20_000), batch_size=BATCH, epochs=200),
+    )  # fmt: skip
+
+    def wait_until(said: str) -> None:
+        until = time.monotonic() + 50
+        while not any(said in each.get("note", "") for each in heard) and time.monotonic() < until:
+            time.sleep(0.02)
+
+    def join_and_end(signal_: signal.Signals, known: set[str]) -> None:
+        def join() -> None:
+            with pytest.raises(RecSmithError) as error:
+                train(run, join=True)
+            errors.append(str(error.value))
+
+        other = threading.Thread(target=join)
+        other.start()
+        until = time.monotonic() + 50
+        while not (new := {each for each in PROCESSES if "joined" in each} - known) and time.monotonic() < until:
+            time.sleep(0.02)
+        [name] = new
+        wait_until(f"trainer {name.removeprefix('trainer-')} joined: 2 trainers ")
+        wait_for_lines(output, wait_for_lines(output, 0) + 2)
+        send(signal_, name)
+        other.join()
+
+    def disturb() -> None:
+        wait_for_lines(output, 2)
+        other = replace(run, model=replace(run.model, embedding_dim=2 * DIM))
+        with pytest.raises(UsageError, match=r"other settings than this run: model\.embedding_dim"):
+            train(other, join=True)
+        try:
+            for each in (signal.SIGTERM, signal.SIGKILL):
+                join_and_end(each, {each for each in PROCESSES if "joined" in each})
+                wait_until(" left: 1 trainer " if each == signal.SIGTERM else " has ended; the others go on")
+            wait_for_lines(output, wait_for_lines(output, 0) + 2)
+        finally:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    thread = threading.Thread(target=disturb)
+    thread.start()
+    result = train(run, on_progress=heard.append)
+    thread.join()
+    first, second = errors
+    assert re.fullmatch(
+        r"a signal ended this trainer after it had trained [\d,]+ batch(es)?; the job .* goes on", first
+    )
+    assert second.startswith("this trainer has ended (by SIGKILL); the job of the others goes on")
+    said = [each["note"] for each in heard if "note" in each]
+    assert sum(" joined: 2 trainers " in each for each in said) == 2
+    assert any(" was asked to end and left: 1 trainer " in each for each in said)
+    assert any(" has ended; the others go on" in each for each in said)
+    assert not any("silent" in each for each in said)
+    assert [len(result["remote"][each]) for each in ("joined", "left", "lost")] == [2, 1, 1]
+    assert result["brought"]["trainers"].endswith("2 joined, 1 left when asked to end, 1 lost")
+    events = [json.loads(line) for line in (output / "log.jsonl").read_text().splitlines()]
+    came = [each for each in events if each["event"] == "trainers"]
+    assert [sum(len(each[key]) for each in came) for key in ("joined", "left", "lost")] == [2, 1, 1]
+    totals = list(dict.fromkeys(each["steps"] for each in heard if "steps" in each))
+    whole = 200 * (20_000 // BATCH)
+    assert totals[0] == whole
+    assert staleness or (len(totals) == 5 and max(totals[1:]) < whole)
 
 
 @pytest.mark.soak

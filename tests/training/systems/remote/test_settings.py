@@ -3,14 +3,22 @@
 import re
 from dataclasses import replace
 from importlib.util import find_spec
+from types import SimpleNamespace
 
 import pytest
 from support.plans import two_tables
 
 from recsmith.errors import CorruptFile, UsageError
-from recsmith.training import Run, RunData, load_run
+from recsmith.training import Run, RunData, load_run, run_to_raw
 from recsmith.training.systems.remote.parts import check_remote
-from recsmith.training.systems.remote.planning import check_servers, listening_line, shares_line
+from recsmith.training.systems.remote.planning import (
+    brought_line,
+    changes_line,
+    check_same_run,
+    check_servers,
+    listening_line,
+    shares_line,
+)
 from recsmith.training.systems.remote.settings import RunRemote
 
 RUN = Run(data=RunData(train="clicks.tsv"), output="out", remote=RunRemote())
@@ -86,3 +94,34 @@ def test_which_numbers_of_trainers_share_a_step() -> None:
         "last of them wait"
     ]
     assert shares_line(RUN, 6) == []
+
+
+def test_a_trainer_joins_with_the_run_of_the_job() -> None:
+    job = run_to_raw(RUN)
+    mine = run_to_raw(load_run(RUN, ("output=./out", "ranks=3", "plan=plan.json")))
+    check_same_run(job, mine, "out")
+    other = run_to_raw(load_run(RUN, ("model.embedding_dim=32", "remote.timeout_s=5")))
+    words = r"'out' has other settings than this run: .*model.embedding_dim \(default there, 32 here\)"
+    with pytest.raises(UsageError, match=words):
+        check_same_run(job, other, "out")
+    with pytest.raises(UsageError, match=r"remote.timeout_s \(5.0 there, default here\)"):
+        check_same_run(other, job, "out")
+
+
+@pytest.mark.parametrize(
+    ("slower", "said"),
+    [
+        (None, r"predicted: servers (cost|paid)"), (1.4, r"predicted: servers (cost|paid)"),
+        (3.1, r"predicted; a step took 3.1 times what was told, so that whether servers paid cannot be told$"),
+    ],
+)  # fmt: skip
+def test_whether_servers_paid_is_told_where_the_step_was_about_as_told(slower: float | None, said: str) -> None:
+    counts = SimpleNamespace(steps=2, rows=10, sent_bytes=100, received_bytes=100, server_s=0.02)
+    run = load_run(RUN, ("data.batch_size=64",))
+    assert re.search(said, brought_line(run, two_tables(), counts, 2, slower))
+
+
+def test_trainers_that_came_and_went_are_counted() -> None:
+    assert changes_line([], [], []) is None
+    told = changes_line(["a", "b"], ["a"], ["b"])
+    assert told == "trainers while the job ran: 2 joined, 1 left when asked to end, 1 lost"

@@ -1,10 +1,12 @@
 """Who trains what: trainers that keep step, those that lease batches, and those that die."""
 
+import fcntl
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -12,7 +14,7 @@ from hypothesis import strategies as st
 
 from recsmith.training.systems.remote.calls import LeftOut, Regroup
 from recsmith.training.systems.remote.leases import BatchLeases
-from recsmith.training.systems.remote.members import Members
+from recsmith.training.systems.remote.members import ALIVE, ENDED, Members, ended_in
 
 
 @given(
@@ -113,6 +115,40 @@ def test_who_ended_before_it_was_ever_heard_is_not_waited_for() -> None:
     begun = time.monotonic()
     assert void(members, stays, 1, 0) == "void"
     assert time.monotonic() - begun < 0.3  # sooner than its silence would tell
+
+
+def test_who_joined_and_ended_is_noticed_at_once(tmp_path: Path) -> None:
+    """Its process held a lock as long as it lived; one that left by itself is not lost."""
+    for name, file in {"trainer-0": ENDED, "trainer-1": "job.json", "trainer-joined-a": ALIVE}.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / file).touch()
+    with (tmp_path / "trainer-joined-a" / ALIVE).open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert ended_in(tmp_path) == {"trainer-0"}
+    assert ended_in(tmp_path) == {"trainer-0", "trainer-joined-a"}
+    assert ended_in(tmp_path / "elsewhere") == set()
+
+
+@pytest.mark.parametrize("leaves", [True, False])
+@pytest.mark.parametrize("staleness", [0, 2])
+def test_who_joined_leaves_or_is_lost(staleness: int, leaves: bool) -> None:
+    name, made = "trainer-joined-a", BatchLeases(1, 2, 0.4) if staleness else Members(1, timeout_s=0.4)
+    if isinstance(made, BatchLeases):
+        assert (made.lease("a"), made.lease(name)) == ({"batch": 0, "lag": 0}, {"batch": 1, "lag": 1})
+    else:
+        made.gather("a")
+        together(lambda: made.gather("a") if made.changed("a", 1) else None, lambda: made.gather(name))
+    assert made.changes() == {"lost": [], "joined": [name], "left": [], "trainers": 2}
+    if leaves:
+        made.depart(name)
+        made.alive(name)  # a sign of life that was under way
+    made.ended = lambda: {name}
+    made.alive("a")
+    expected = {"lost": [] if leaves else [name], "left": [name] if leaves else [], "joined": [name]}
+    assert made.changes() == {**expected, "trainers": 1}
+    assert made.alive("a", 2)["broken"] == (not staleness)
+    if isinstance(made, BatchLeases):
+        assert made.lease("a") == {"batch": 1, "lag": 1}
 
 
 def test_nobody_is_waited_for_without_an_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -100,12 +100,16 @@ class Remote(System):
         """What a step pulled, and how long it waited for servers."""
         if job.run.remote is None or not (client := job.sharded.rows.client).counts.steps:
             return {}
-        from recsmith.training.systems.remote.planning import brought_line, mean_step_line
+        from recsmith.training.systems.remote.planning import brought_line, changes_line, mean_step_line
 
-        said = {self.key: brought_line(job.run, job.plan, client.counts, client.trainers)}
+        told, took = job.progress.told_s, client.step_s or job.progress.step_s
+        slower = took / told if told and took else None
+        said = {self.key: brought_line(job.run, job.plan, client.counts, client.trainers, slower)}
+        if changed := changes_line(client.joined, client.left, client.lost):
+            said["trainers"] = changed
         if client.step_s is None:
             return said
-        return {"step": mean_step_line(client.trainers, client.step_s, job.progress.told_s), **said}
+        return {"step": mean_step_line(client.trainers, client.step_s, told), **said}
 
     def at_the_end(self, job: Any, times: Raw) -> str | None:
         """What servers would bring where one rank is slow."""

@@ -21,7 +21,7 @@ from recsmith._types import noun
 from recsmith._version import __version__
 from recsmith.errors import RecSmithError
 
-SCHEMA = "recsmith/remote/2"  # of all that crosses: a change of what functions take and give is a new number
+SCHEMA = "recsmith/remote/3"  # of all that crosses: a change of what functions take and give is a new number
 HELLO = "hello"  # the first function that a peer calls
 WORDS, PROBLEM = "words", "problem"  # names of tensors that hold JSON: what is said besides, and why there is no answer
 TIMEOUT_S = 30.0
@@ -67,6 +67,10 @@ class Regroup(RecSmithError):
 
 class LeftOut(RecSmithError):
     """This trainer was silent for too long, and the others go on without it."""
+
+
+class Departed(RecSmithError):
+    """This trainer was asked to end, and leaves the others, who go on."""
 
 
 KINDS = {kind.__name__: kind for kind in (Regroup, LeftOut)}  # of errors that a peer tells apart

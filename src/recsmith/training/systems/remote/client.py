@@ -4,7 +4,7 @@ import os
 import secrets
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,7 +15,9 @@ from recsmith.errors import RecSmithError
 from recsmith.jobs.log import write_message
 from recsmith.plans import Plan, plan_from_raw
 from recsmith.sharding import Shard
+from recsmith.training.job.log import RunLog
 from recsmith.training.systems.remote.calls import (
+    Departed,
     LeftOut,
     Pending,
     ServerCalls,
@@ -27,6 +29,7 @@ from recsmith.training.systems.remote.calls import (
 from recsmith.training.systems.remote.group import TrainerGroup
 from recsmith.training.systems.remote.members import HOLD
 from recsmith.training.systems.remote.updates import shard_key, shards_by_table
+from recsmith.units import counted
 
 BEATS = 4  # signs of life within the timeout
 Waiting = dict[int, Pending]  # by server, what waits for its answer
@@ -67,7 +70,10 @@ class TableClient:
         self.dense: Tensors = {}  # this trainer's dense layers, where they are on server 0
         self.parameters = dict[str, torch.nn.Parameter]()
         self.group, self.timeout_s = TrainerGroup(), self.calls.place.timeout_s
-        self.lost, self._heard = list[str](), time.monotonic()
+        self.lost, self.joined, self.left = list[str](), list[str](), list[str]()  # trainers, in order
+        self._logged = dict[str, int]()  # how many of each are in the log
+        self.leaving: Callable[[], bool] = lambda: False  # whether this trainer is to leave the others
+        self._heard = time.monotonic()
         self._shards = dict[str, list[Shard]]()
         self._stop = threading.Event()
         self.lookups: list[tuple[str, torch.Tensor, torch.Tensor]] = []  # (table, ids, their rows) of the step
@@ -80,7 +86,7 @@ class TableClient:
             self.rank, self.world, self.generation = place["rank"], place["world"], place["generation"]
             self.clock, self.lookups, self._pushing = place["step"], [], Waiting()
             os.environ["RANK"] = str(self.rank)  # of those who write messages, 0
-            self._tell_lost(place["lost"])
+            self._tell(place)
         return place
 
     def begin(self) -> tuple[Plan, Any, dict[str, str], Tensors]:
@@ -102,7 +108,7 @@ class TableClient:
                     said = self.ask("alive", generation=generation)
                     self._heard = time.monotonic()
                     if not generation:
-                        self._tell_lost(said["lost"])
+                        self._tell(said)
                     if said["broken"]:
                         group.cut()
                 except LeftOut:
@@ -127,11 +133,24 @@ class TableClient:
             pass
         return None
 
-    def _tell_lost(self, names: list[str]) -> None:
-        """Tell whoever started the job which trainers were left out, each once."""
-        for name in names[len(self.lost) :]:
+    def _tell(self, said: dict[str, Any]) -> None:
+        """Tell whoever started the job which trainers were left out, joined and left, each once."""
+        now = f"{counted(said['trainers'], 'trainer')} {'share a step' if self.generation else 'take batches'} now"
+        for name in said["lost"][len(self.lost) :]:
             write_message({"left_out": name})
-        self.lost = names
+        for name in said["joined"][len(self.joined) :]:
+            write_message({"note": f"{name.replace('-', ' ', 1)} joined: {now}"})
+        for name in said["left"][len(self.left) :]:
+            write_message({"note": f"{name.replace('-', ' ', 1)} was asked to end and left: {now}"})
+        self.lost, self.joined, self.left = said["lost"], said["joined"], said["left"]
+
+    def log_changes(self, log: RunLog, step: int) -> None:
+        """Write an event of the trainers that came and went since the last one, if any did."""
+        now = {"joined": self.joined, "left": self.left, "lost": self.lost}
+        new = {key: names[self._logged.get(key, 0) :] for key, names in now.items()}
+        if any(new.values()):
+            self._logged = {key: len(names) for key, names in now.items()}
+            log.write("trainers", {"step": step, **new})
 
     def shards(self, table: str) -> list[Shard]:
         """Where its rows are."""
@@ -207,9 +226,15 @@ class TableClient:
         return words_of(self._call(0, function, **words))["answer"]
 
     def wait_for(self, function: str, **words: Any) -> Any:
-        """What server 0 says, once it has an answer."""
+        """What server 0 says, once it has an answer.
+
+        Raises:
+            Departed: this trainer is to leave, and asked for its place or its next batch.
+        """
         answer = None
         while answer is None:
+            if function in ("gather", "lease") and self.leaving():
+                raise Departed
             answer = self.ask(function, **words)
         return answer
 

@@ -4,6 +4,7 @@ Each is a process of its own, with no torchrun around them, which would end all 
 the store where they meet.
 """
 
+import fcntl
 import json
 import os
 import secrets
@@ -13,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Generator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -26,8 +27,8 @@ from recsmith.jobs.log import LOG_FILE, JobLog
 from recsmith.jobs.machine import LOOPBACK
 from recsmith.training.run import Run, names_modules, run_to_raw
 from recsmith.training.systems.remote.calls import AGAIN, BACKENDS, ServerPlace, forsaken, lost
-from recsmith.training.systems.remote.members import ENDED
-from recsmith.training.systems.remote.planning import listening_line, remote_file
+from recsmith.training.systems.remote.members import ALIVE, ENDED, JOINER, ended_in
+from recsmith.training.systems.remote.planning import check_same_run, listening_line, remote_file
 from recsmith.training.systems.remote.settings import RunRemote
 
 HERE = "recsmith.training.systems.remote"
@@ -125,7 +126,7 @@ def train_remote(run: Run, trainers: int, on_message: Callable[[Any], object]) -
             for each in range(trainers)
             if (name := f"trainer-{each}")
         }
-        held.enter_context(_place_told(remote_file(run.output), {**said, "run": None}))
+        held.enter_context(_place_told(remote_file(run.output), {**said, "processes": str(folder)}))
         for line in listening_line(run):
             on_message({"note": line})
         for message in _until_ended(servers, ranks, log):
@@ -146,25 +147,47 @@ def join_remote(run: Run, on_message: Callable[[Any], object]) -> Raw:
         raise UsageError(
             f"no job with servers runs in '{run.output}'; start it with `remote` in the run, and join it while it runs"
         )
-    told = read_place(file)
-    with job_folder() as folder:
-        log, name = folder / "log.jsonl", f"trainer-joined-{secrets.token_hex(4)}"
+    told, name = read_place(file), f"{JOINER}{secrets.token_hex(4)}"
+    check_same_run(told["run"], run_to_raw(run), run.output)
+    with job_folder() as folder, _alive(Path(told.pop("processes")) / name) as held:
+        log = folder / "log.jsonl"
         environment = {**job_environment(1, own=not names_modules(run)), LOG_FILE: str(log)}
-        arguments = {**told, "run": run_to_raw(run), "name": name}
-        with _started(folder / name, f"{HERE}.trainer:train_on_trainer", arguments, JOINED, environment) as trainer:
-            for message in _until_ended(lambda: None, {name: trainer}, JobLog(log)):
+        said = {**told, "run": run_to_raw(run), "name": name, "joins": True}
+        training = f"{HERE}.trainer:train_on_trainer"
+        with _started(folder / name, training, said, JOINED, environment, held) as trainer:
+            on_message({"pid": trainer.process.pid})
+            for message in _until_ended(lambda: None, {name: trainer}, JobLog(log), joined=True):
                 on_message(message)
             return trainer.result
 
 
+@contextmanager
+def _alive(folder: Path) -> Generator[Sequence[int]]:
+    """A lock that a trainer's process holds as long as it lives, where it is on the machine of the servers.
+
+    folder: of the trainer, in that of the job's processes.
+    """
+    with ExitStack() as held:
+        locks = list[int]()
+        with suppress(OSError):  # of another machine, or of a job that has just ended
+            folder.mkdir()
+            lock = held.enter_context((folder / "new").open("w"))
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            (folder / "new").rename(folder / ALIVE)
+            locks.append(lock.fileno())
+        yield locks
+
+
 def read_place(file: Path) -> Raw:
-    """Where the servers of a job are, as it told; CorruptFile where the file says something else."""
+    """Where the servers of a job are, as it told, and its run; CorruptFile where the file says something else."""
     raw, source = parse_json(read_text(str(file)), str(file)), str(file)
     told = cast(Raw, raw) if isinstance(raw, dict) else {}
     place, meet = decode(ServerPlace, told.get("place"), source), told.get("meet")
-    if place.backend not in BACKENDS or place.servers < 1 or not isinstance(meet, str) or ":" not in meet:
+    run, processes = told.get("run"), told.get("processes")
+    whole = isinstance(run, dict) and isinstance(processes, str) and isinstance(meet, str) and ":" in meet
+    if place.backend not in BACKENDS or place.servers < 1 or not whole:
         raise CorruptFile(f"'{source}' does not say where the servers of a job are; start the job again")
-    return {"place": asdict(place), "meet": meet}
+    return {"place": asdict(place), "meet": meet, "run": run, "processes": processes}
 
 
 @contextmanager
@@ -221,8 +244,13 @@ def _ray_servers(place: ServerPlace, settings: Raw) -> Generator[Failure]:
         servers.close()
 
 
-def _until_ended(failed: Failure, trainers: dict[str, StartedProcess], log: JobLog) -> Generator[Any]:
-    """Messages of the job, until its trainers have ended, but for those that were left out."""
+def _until_ended(
+    failed: Failure, trainers: dict[str, StartedProcess], log: JobLog, *, joined: bool = False
+) -> Generator[Any]:
+    """Messages of the job, until its trainers have ended, but for those that were left out.
+
+    joined: whether this is the one trainer that joined a job.
+    """
     left, out, silent, asked = dict(trainers), set[str](), set[str](), next(iter(trainers))
     while left.keys() - out:
         for message in log.new_messages():
@@ -236,7 +264,7 @@ def _until_ended(failed: Failure, trainers: dict[str, StartedProcess], log: JobL
             if not result and (failure := each.failure()) is not None:
                 raise failure
             out.update(result.get("remote", {}).get("lost", []))
-            if not each.finished:
+            if not each.finished and not joined:
                 (each.folder / ENDED).touch()
                 rest = "; the others go on" if left.keys() - out else ""
                 yield {"note": result.get("left_out", f"{_said(name)} has ended ({_how(each)}){rest}")}
@@ -248,6 +276,9 @@ def _until_ended(failed: Failure, trainers: dict[str, StartedProcess], log: JobL
         yield from _told(message, trainers)
     if not any(each.finished for each in trainers.values()):
         ended = f"all trainers have ended; {AGAIN}"
+        if joined:
+            how = _how(next(iter(trainers.values())))
+            ended = f"this trainer has ended ({how}); the job of the others goes on, and --join adds another one"
         raise RecSmithError(next((each.result["left_out"] for each in trainers.values() if each.result), ended))
 
 
@@ -257,7 +288,8 @@ def _told(message: Any, trainers: dict[str, StartedProcess]) -> Generator[Any]:
     if name is None:
         yield message
     elif name not in trainers or trainers[name].process.poll() is None:
-        yield {"note": f"{_said(name)} is silent and was left out; the others go on"}
+        over = name in ended_in(next(iter(trainers.values())).folder.parent)
+        yield {"note": f"{_said(name)} {'has ended' if over else 'is silent and was left out'}; the others go on"}
 
 
 def _said(name: str) -> str:

@@ -43,12 +43,13 @@ class BatchLeases(HeardTrainers):
     def leave(self, name: str) -> None:
         """A trainer is done, and nobody waits for it any more."""
         with self._turn:
-            self._heard.pop(name, None)
+            self._gone(name)
 
     def lease(self, name: str) -> dict[str, Any] | None:
         """What a trainer does next: train `batch`, `save` what is before one, or `end`; None: ask again."""
         with self._turn:
             self.hear(name)
+            self._note_joined([name])
             self._begun = self._begun or time.monotonic()
             made: dict[str, Any] | None = None
 
@@ -118,7 +119,7 @@ class BatchLeases(HeardTrainers):
     def _told(self) -> dict[str, Any]:
         return {
             "batches": self.oldest - self.first, "seconds": self._ended - self._begun, "repeated": self.repeated,
-            "lags": {str(lag): count for lag, count in sorted(self.lags.items())}, "lost": self.lost,
+            "lags": {str(lag): count for lag, count in sorted(self.lags.items())}, **self.changes(),
         }  # fmt: skip
 
     def found(self, name: str) -> dict[str, Any] | None:

@@ -4,16 +4,34 @@ A step is committed when every trainer has pushed it to every server. Until then
 step during which a trainer dies is trained once more by the others, and by halves on no server.
 """
 
+import fcntl
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from recsmith.training.systems.remote.calls import LONG, LeftOut, Regroup
 
 ENDED = "ended"  # a file in the folder of a process that has ended before the job was done
+ALIVE = "alive"  # a file in the folder of a trainer that joined, which its process locks as long as it lives
+JOINER = "trainer-joined-"  # how names of trainers begin that join
 HOLD = 0.25  # of the timeout: a server keeps a caller waiting for so long at most, who then asks again
+
+
+def ended_in(processes: Path) -> set[str]:
+    """Names of the trainers of this machine that have ended before the job was done, or that joined and ended."""
+    told = {each.parent.name for each in processes.glob(f"trainer-*/{ENDED}")}
+    return told | {each.parent.name for each in processes.glob(f"{JOINER}*/{ALIVE}") if _is_free(each)}
+
+
+def _is_free(lock: Path) -> bool:
+    with suppress(OSError), lock.open() as file:
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return True
+    return False
 
 
 class HeardTrainers:
@@ -26,6 +44,9 @@ class HeardTrainers:
         self.timeout_s = timeout_s
         self.ended: Callable[[], set[str]] = set
         self.lost: list[str] = []  # trainers that were left out
+        self.joined: list[str] = []  # those that joined, and of these the ones that left as they were asked to end
+        self.left: list[str] = []
+        self._done = set[str]()  # trainers that have left, of which nothing more is expected
         self._turn = threading.Condition()
         self._heard = dict[str, float]()
         self._looked = self._newest = time.monotonic()
@@ -35,7 +56,32 @@ class HeardTrainers:
         with self._turn:
             self.hear(name)
             self.drop_silent()
-            return {"lost": self.lost, "broken": self.lacks_one(generation)}
+            return {**self.changes(), "broken": self.lacks_one(generation)}
+
+    def changes(self) -> dict[str, Any]:
+        """Which trainers were lost, joined and left, in order, and how many train now."""
+        return {"lost": self.lost, "joined": self.joined, "left": self.left, "trainers": self.training()}
+
+    def training(self) -> int:
+        """How many trainers train now."""
+        return len(self._heard)
+
+    def depart(self, name: str) -> None:
+        """A trainer that joined leaves before the job is done; the others go on."""
+        with self._turn:
+            self._gone(name)
+            self.left.append(name)
+            self.dropped(name)
+            self._turn.notify_all()
+
+    def _gone(self, name: str) -> None:
+        """Expect nothing more of a trainer."""
+        self._heard.pop(name, None)
+        self._done.add(name)
+
+    def _note_joined(self, names: Iterable[str]) -> None:
+        """Note who of those that train has joined."""
+        self.joined += [each for each in names if each.startswith(JOINER) and each not in self.joined]
 
     def lacks_one(self, generation: int) -> bool:
         """Whether one of the trainers that step together was left out."""
@@ -54,7 +100,9 @@ class HeardTrainers:
                 f"{LONG} times as long for its work, and they go on without it; to add a trainer, run "
                 "`recsmith train` with --join"
             )
-        self._heard[name] = self._newest = time.monotonic()
+        self._newest = time.monotonic()
+        if name not in self._done:
+            self._heard[name] = self._newest
 
     def deserted(self) -> bool:
         """Whether no trainer at all was heard for as long as anything may take: all of them are stopped, say."""
@@ -67,7 +115,7 @@ class HeardTrainers:
         if now - before > self.timeout_s:
             self._heard = dict.fromkeys(self._heard, now)
         silent = {each for each, heard in self._heard.items() if now - heard > self.timeout_s}
-        self._drop((silent | self.ended()) - set(self.lost))
+        self._drop((silent | self.ended()) - {*self.lost, *self._done})
 
     def _drop(self, names: set[str]) -> None:
         """Leave these out for good."""
@@ -153,10 +201,14 @@ class Members(HeardTrainers):
     def leave(self, name: str) -> None:
         """A trainer is done, and with it the job: nobody waits for it any more."""
         with self._turn:
-            self._heard.pop(name, None)
+            self._gone(name)
             self.ranks.pop(name, None)
             self._over = True
             self._turn.notify_all()
+
+    def training(self) -> int:
+        """Those who share a step."""
+        return len(self.ranks)
 
     def lacks_one(self, generation: int) -> bool:
         """Whether one was left out since this generation began."""
@@ -181,7 +233,7 @@ class Members(HeardTrainers):
         self._here.pop(name, None)
         return {
             "rank": self.ranks[name], "world": len(self.ranks), "generation": self.generation, "step": self.step,
-            "lost": self.lost, "waiting": len(self._here),
+            **self.changes(), "waiting": len(self._here),
         }  # fmt: skip
 
     def _most(self, count: int) -> int:
@@ -201,6 +253,7 @@ class Members(HeardTrainers):
         ordered = sorted(self._here, key=lambda name: self.ranks.get(name, math.inf))  # newcomers are last
         self.ranks = {name: rank for rank, name in enumerate(ordered[: self._most(len(ordered))])}
         self._here = dict.fromkeys(ordered[len(self.ranks) :])
+        self._note_joined(self.ranks)
         self.generation += 1
         self._arrived, self._regroup, self._lacks = set(), False, False
         self._turn.notify_all()

@@ -1,5 +1,6 @@
 """How tables on servers are planned for, and what is told of them before and after a job; without torch."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ from recsmith.training.systems.remote.parts import remote_refusal
 from recsmith.units import counted, format_size, format_time
 
 PLACE = "remote.json"  # in the folder of a run, while its servers are there
+AS_TOLD = 1.5  # times what was told: where a step took longer, what was told of embeddings tells nothing
+OWN = ("output", "ranks", "plan", "data.feed", "data.engine", "data.ray_address")  # settings of a trainer
 
 
 def server_lines(run: Run, plan: Plan, trainers: int, step: JobStep | None) -> list[str]:
@@ -35,10 +38,10 @@ def server_lines(run: Run, plan: Plan, trainers: int, step: JobStep | None) -> l
     return [*listening_line(run), *lines, *more, *told]
 
 
-def brought_line(run: Run, plan: Plan, counts: Any, trainers: int) -> str:
+def brought_line(run: Run, plan: Plan, counts: Any, trainers: int, slower: float | None) -> str:
     """What a step of this trainer moved, how long it waited for servers, and whether they paid.
 
-    counts: RemoteCounts of it.
+    counts: RemoteCounts of it. slower: how many times as long as was told the step took, where both are known.
     """
     assert run.remote is not None
     cost = remote_cost(plan, run.data.local_batch_size(trainers), trainers, backend=run.remote.backend)
@@ -46,14 +49,43 @@ def brought_line(run: Run, plan: Plan, counts: Any, trainers: int) -> str:
     more = f"servers cost a step {format_time(waited - planned)} more, and did not pay"
     if run.remote.staleness:
         more += " unless one trainer is slow"
-    paid = more if waited > planned else f"servers paid by {format_time(planned - waited)} a step"
+    paid = ": " + (more if waited > planned else f"servers paid by {format_time(planned - waited)} a step")
+    if slower is not None and slower > AS_TOLD:
+        paid = f"; a step took {slower:.1f} times what was told, so that whether servers paid cannot be told"
     return (
         f"remote: a step pulled {counts.rows / counts.steps:,.0f} rows, sent "
         f"{format_size(round(counts.sent_bytes / counts.steps))}, received "
         f"{format_size(round(counts.received_bytes / counts.steps))}, and waited {format_time(waited)} for servers; "
         f"{format_time(cost.seconds)} were told. The planned job waits for {format_time(planned)} of embeddings in "
-        f"their place, predicted: {paid}"
+        f"their place, predicted{paid}"
     )
+
+
+def changes_line(joined: Sequence[str], left: Sequence[str], lost: Sequence[str]) -> str | None:
+    """How many trainers came and went while the job ran; None where none did."""
+    kinds = {"joined": joined, "left when asked to end": left, "lost": lost}
+    told = [f"{len(names)} {how}" for how, names in kinds.items() if names]
+    return f"trainers while the job ran: {', '.join(told)}" if told else None
+
+
+def check_same_run(job: Raw, mine: Raw, output: str) -> None:
+    """UsageError where the run of a trainer that joins is not that of the job. job, mine: their plain data."""
+    there, here = dict(_settings(job)), dict(_settings(mine))
+    other = [key for key in dict.fromkeys((*there, *here)) if there.get(key) != here.get(key) and key not in OWN]
+    if other:
+        told = ", ".join(f"{key} ({there.get(key, 'default')} there, {here.get(key, 'default')} here)" for key in other)
+        raise UsageError(
+            f"the job that runs in '{output}' has other settings than this run: {told}; join it with the run and the "
+            "--set options that it was started with"
+        )
+
+
+def _settings(raw: Raw, path: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in raw.items():
+        if isinstance(value, dict):
+            yield from _settings(value, f"{path}{key}.")
+        else:
+            yield f"{path}{key}", value
 
 
 def mean_step_line(trainers: int, took_s: float, told_s: float | None) -> str:

@@ -39,7 +39,7 @@ from recsmith.training.systems.remote.calls import (
     words_of,
 )
 from recsmith.training.systems.remote.leases import BatchLeases
-from recsmith.training.systems.remote.members import ENDED, HOLD, Members
+from recsmith.training.systems.remote.members import HOLD, Members, ended_in
 from recsmith.training.systems.remote.model import copy_dense, dense_step, flat_tensors, learning_rate
 from recsmith.training.systems.remote.planning import can_share, check_servers
 from recsmith.training.systems.remote.updates import held_shards, merged
@@ -60,7 +60,7 @@ def serve(place: ServerPlace, server: int, settings: dict[str, Any]) -> ServerFu
     asked = ServersAsked(store, place.servers, place.timeout_s)
     made = TableServer(run_of_job(settings["run"]), settings["trainers"], asked)
     processes = Path(settings["processes"])
-    made.heard.ended = lambda: {each.parent.name for each in processes.glob(f"trainer-*/{ENDED}")}
+    made.heard.ended = lambda: ended_in(processes)
     deserted = made.heard.deserted if server == 0 else lambda: False  # the others hear of calls alone
     return ServerFunctions(server, place.key, made.functions(), deserted)
 
@@ -104,7 +104,7 @@ class TableServer:
         words = ("lease", "end_at", "stop", "saved", "drained") if self.leases else ("gather", "commit", "changed")
         return {
             **{each.__name__: each for each in named},  # type: ignore[attr-defined]
-            **{each: spoken(getattr(self.heard, each)) for each in ("alive", "leave", *words)},
+            **{each: spoken(getattr(self.heard, each)) for each in ("alive", "leave", "depart", *words)},
         }
 
     def begin(self, _: str, __: Tensors) -> Tensors:

@@ -55,7 +55,8 @@ def train_stale(run: Run, client: TableClient, number: int, watchers: Watchers, 
             client.ask("stop", signal=left_by == END)  # of all trainers, who train the step under way, and save it
         client.batch = None
         chief = client.wait_for("drained")
-        client.lost, batches = chief["told"]["lost"], chief["told"]["batches"]
+        client.lost, client.joined, client.left = (chief["told"][each] for each in ("lost", "joined", "left"))
+        batches = chief["told"]["batches"]
         client.step_s = chief["told"]["seconds"] * client.trainers / batches if batches else None
         told = {**chief["told"], **asdict(client.counts)}
         own, ended = job.progress.step, chief["ended"]
@@ -106,6 +107,7 @@ def leased(
     with closing(reader):
         while True:
             found = client.wait_for("lease")
+            client.log_changes(log, next(iter(found.values())) // client.trainers)
             if "end" in found:
                 return
             if "save" in found:

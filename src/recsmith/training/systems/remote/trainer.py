@@ -1,7 +1,7 @@
 """A trainer of a job whose tables are on servers: the planned job's loop, whose rows and steps cross processes."""
 
 import os
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import asdict
 from typing import Any
 
@@ -16,18 +16,20 @@ from recsmith.training.job.starting import batches_from, settled
 from recsmith.training.loop import train_prepared
 from recsmith.training.rank import OneModel
 from recsmith.training.run import Run, run_of_job
-from recsmith.training.systems.remote.calls import Regroup, ServerPlace, connected
+from recsmith.training.systems.remote.calls import Departed, Regroup, ServerPlace, connected
 from recsmith.training.systems.remote.client import TableClient
 from recsmith.training.systems.remote.group import TrainerGroup
 from recsmith.training.systems.remote.model import Batches, flat_tensors, never_anew, trainer_job
 from recsmith.training.systems.remote.stale import train_stale
 from recsmith.training.watchers import Watchers
+from recsmith.units import counted
 
 
-def train_on_trainer(run: Raw, place: Raw, meet: str, name: str) -> Raw:
+def train_on_trainer(run: Raw, place: Raw, meet: str, name: str, *, joins: bool = False) -> Raw:
     """Train a run as one of its trainers; what came of it (JSON data), or why this one was `left_out`.
 
-    place: of the servers. meet: 'host:port' of the store where process groups form. name: of this trainer.
+    place: of the servers. meet: 'host:port' of the store where process groups form. name: of this trainer. joins:
+    whether it came later: a signal ends it alone.
     """
     made, where = run_of_job(run), ServerPlace(**place)
     assert made.remote is not None
@@ -35,19 +37,33 @@ def train_on_trainer(run: Raw, place: Raw, meet: str, name: str) -> Raw:
     client = TableClient(calls)
     calls.greet()
     with client.living(), heeding_sigterm() as ending, Watchers(made.watched) as watchers:
+        of_all = ending
+        if joins:
+            client.leaving, of_all = lambda: ending.asked, Ending()
         try:
             if made.remote.staleness:
                 tell_pid()
-                told = train_stale(made, client, int(os.environ["RANK"]), watchers, ending)
+                told = train_stale(made, client, int(os.environ["RANK"]), watchers, of_all)
             else:
-                told = _train_together(made, client, meet, watchers, ending)
+                told = _train_together(made, client, meet, watchers, of_all)
             client.ask("leave")
+        except Departed:
+            return {"left_out": _depart(client)}
         except (RecSmithError, RuntimeError):
             if (why := client.left_out()) is not None:
                 return {"left_out": why}
             raise
-        told["remote"]["lost"] = client.lost
+        told["remote"] |= {"lost": client.lost, "joined": client.joined, "left": client.left}
         return told
+
+
+def _depart(client: TableClient) -> str:
+    """Leave the others, who go on; what this trainer has done, for people."""
+    client.ask("depart")
+    if dist.is_initialized():
+        dist.destroy_process_group()  # whoever waits for this trainer hears of it
+    trained = counted(client.counts.steps, "batch", "batches")
+    return f"a signal ended this trainer after it had trained {trained}; the job of the others goes on"
 
 
 def _train_together(run: Run, client: TableClient, meet: str, watchers: Watchers, ending: Ending) -> Raw:
@@ -68,8 +84,14 @@ def _train_together(run: Run, client: TableClient, meet: str, watchers: Watchers
             if client.generation > 1:
                 _hand_over(client, job if client.generation == before + 1 else None)
             job, batches = prepared_trainer(run, client)
+            client.log_changes(job.log, job.progress.step)
             result = train_prepared(OneModel(job), batches, watchers, ending)
             break
+        except Departed:
+            if job is not None:
+                with suppress(Regroup):
+                    job.sharded.rows.flush()
+            raise
         except (Regroup, RuntimeError) as error:
             _after(error, client, job)
     never_anew(result)
@@ -107,7 +129,16 @@ def prepared_trainer(run: Run, client: TableClient) -> tuple[TrainingJob, Batche
     """The job of this trainer, from where the servers are, and the batches that come next."""
     job, batches = trainer_job(
         run, client, client.rank, client.world,
-        lambda parts, sharded, progress, _: settled(sharded, batches_from(parts, progress)),
+        lambda parts, sharded, progress, _: _until_leaving(client, settled(sharded, batches_from(parts, progress))),
     )  # fmt: skip
     job.sharded.rows.position = job.progress.position  # type: ignore[attr-defined]
     return job, batches
+
+
+def _until_leaving(client: TableClient, batches: Batches) -> Batches:
+    """The batches; Departed where this trainer is to leave."""
+    with closing(batches):
+        for batch in batches:
+            if client.leaving():
+                raise Departed
+            yield batch
