@@ -581,7 +581,9 @@ def _told(home: Path) -> None:
                       loss_full=0.5, loss=0.6)  # fmt: skip
     export_changed(home / "trained" / "model", home / "copy", {}, {"sparse": encode(made)})
     place = ServerPlace(backend="sockets", address="/tmp/job", job="job", key="0" * 32, servers=2)
-    (home / "remote.json").write_text(json.dumps({"run": {}, "processes": "/none", "place": asdict(place), "meet": "127.0.0.1:29600"}))
+    (home / "remote.json").write_text(
+        json.dumps({"run": {}, "processes": "/none", "place": asdict(place), "meet": "127.0.0.1:29600"})
+    )
     point = {"method": "qr", "factor": 4.0, "seed": 1, "auc": 0.7, "weight_bytes": 100, "map_bytes": 0}
     (home / "trainings.jsonl").write_text(2 * f"{json.dumps(point)}\n")
     fed = FeedStatus(rank=0, ranks=1, process="host 7", engine="local", written=1.7e9, epoch=0, used=64,
