@@ -280,7 +280,7 @@ def test_a_trainer_joins(staleness: int, tmp_path: Path) -> None:
     assert not (tmp_path / "out/remote.json").exists()
 
 
-@pytest.mark.parametrize("staleness", [0, pytest.param(2, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("staleness", [0])
 def test_who_joined_leaves_at_a_signal_and_is_noticed_when_it_dies(staleness: int, tmp_path: Path) -> None:
     """Also what all is told of it, and the end that two trainers come to sooner."""
     output, errors, heard = tmp_path / "out", list[str](), list[Any]()
