@@ -24,6 +24,7 @@ from recsmith.errors import RecSmithError, UsageError
 from recsmith.files import dump_json
 from recsmith.jobs.launch import job_environment, job_folder
 from recsmith.jobs.log import LOG_FILE
+from recsmith.jobs.log_lines import LOG, logged
 from recsmith.training import Checkpointing, Run, RunData, RunOptimizers, SparseOptimizer, run_to_raw, train
 from recsmith.training.launch.dry_run import described
 from recsmith.training.systems.remote import hosting
@@ -466,3 +467,5 @@ def test_trainers_that_wait_for_nobody_end_together_at_a_signal(kept: bool, dies
     assert [each.name for each in (output / "checkpoints").iterdir()] == [f"step-{step:08d}"]
     again = train(replace(run, steps=step + 2))
     assert (again["complete"], again["step"], (output / "model").exists()) == (True, step + 2, True)
+    (told,) = [each for each in logged(output / LOG, "remote") if each["step"] == step + 2]
+    assert told["own_batches"] <= told["batches"] == 4

@@ -43,7 +43,8 @@ def train_stale(run: Run, client: TableClient, number: int, watchers: Watchers, 
     )
     data = replace(run.data, batch_size=run.data.local_batch_size(client.trainers), global_batch_size=None)
     metrics = replace(run.metrics, evaluate_every=None)
-    whole = total_steps(run, job.source, client.trainers, job.progress.step, job.progress.position)
+    begun = job.progress.step  # that of the checkpoint which all go on from
+    whole = total_steps(run, job.source, client.trainers, begun, job.progress.position)
     job = replace(job, run=replace(job.run, data=data, steps=None, checkpoint=None, metrics=metrics))
     client.dense = {name: each for name, each in flat_tensors(job.sharded).items() if name.startswith("model.")}
     client.parameters = dict(job.sharded.model.named_parameters())
@@ -59,7 +60,7 @@ def train_stale(run: Run, client: TableClient, number: int, watchers: Watchers, 
         batches = chief["told"]["batches"]
         client.step_s = chief["told"]["seconds"] * client.trainers / batches if batches else None
         told = {**chief["told"], **asdict(client.counts)}
-        own, ended = job.progress.step, chief["ended"]
+        own, ended = job.progress.step - begun, chief["ended"]
         if not chief["mine"]:
             return {"step": chief["step"], "complete": not ended, "remote": told}
         job.log.lead()
