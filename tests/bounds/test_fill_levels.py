@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.bounds import total_of
-from support.cases import LOOSE, OFF_DISK, Case, brute_force, fits, medium_case, random_placements, seeded, small_case
+from support.bounds import check_random_plans
+from support.cases import OFF_DISK, Case, brute_force, seeded, small_case
 from support.learned import card, tensors
 
 from recsmith._types import Floats, Ints
@@ -188,18 +188,7 @@ def test_no_plan_costs_less_than_branching_with_levels_says(
 def test_no_random_plan_of_many_tables_costs_less_than_the_bound(
     seeds: range, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = 0
-    for seed in seeds:
-        pick = seeded(seed)
-        drawn = medium_case(pick, LOOSE, models=("analytic",), counts=(12,), dims=(4, 8, 20, 64))
-        case = _rising(drawn, seed, tmp_path, monkeypatch)
-        bound = lower_bound(case.evaluator).bound.value_s
-        for placements in (random_placements(pick, case) for _ in range(20)):
-            if fits(case, placements):
-                asked += 1
-                assert bound is not None
-                assert bound <= total_of(case, placements) * (1 + 1e-9)
-    assert asked > len(seeds)
+    check_random_plans(seeds, lambda drawn, seed: _rising(drawn, seed, tmp_path, monkeypatch))
 
 
 def test_tables_that_cost_nothing_or_fit_nowhere_leave_prices_that_are_numbers() -> None:

@@ -57,8 +57,8 @@ def train_stale(run: Run, client: TableClient, number: int, watchers: Watchers, 
         client.batch = None
         chief = client.wait_for("drained")
         client.lost, client.joined, client.left = (chief["told"][each] for each in ("lost", "joined", "left"))
-        batches = chief["told"]["batches"]
-        client.step_s = chief["told"]["seconds"] * client.trainers / batches if batches else None
+        trained = chief["told"]["batches"]
+        client.step_s = chief["told"]["seconds"] * client.trainers / trained if trained else None
         told = {**chief["told"], **asdict(client.counts)}
         own, ended = job.progress.step - begun, chief["ended"]
         if not chief["mine"]:
