@@ -9,16 +9,17 @@ arrays in a twentieth of the time, and answers where the package was built with 
 """
 
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from recsmith._types import Floats
 
-__all__ = ["exp", "expm1", "log", "log1p", "log2", "log10", "matmul", "power", "sigmoid", "tanh"]
+__all__ = ["distinct", "exp", "expm1", "log", "log1p", "log2", "log10", "matmul", "power", "sigmoid", "tanh"]
 
 Numbers = npt.ArrayLike
+Scalar = TypeVar("Scalar", bound=np.generic)
 
 LN2 = 0.6931471805599453
 LN2_HIGH, LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10  # of 32 bits, and what is left
@@ -40,6 +41,14 @@ try:
     COMPILED: Any = import_module("recsmith._elementary")
 except ImportError:  # there was no C compiler
     COMPILED = None
+
+
+def distinct(values: npt.NDArray[Scalar], axis: int | None = None) -> npt.NDArray[Scalar]:
+    """Each of some values once, in rising order, or each row along an axis.
+
+    That is np.unique, which without the counts would load masked arrays at its first call: 9 ms of every command.
+    """
+    return np.unique(values, return_counts=True, axis=axis)[0]
 
 
 def exp(x: Numbers) -> Floats:

@@ -22,7 +22,7 @@ from recsmith.bounds.phase_nodes import Multipliers, PhaseRanges
 from recsmith.bounds.phase_prices import TablePrices, table_prices
 from recsmith.bounds.split_table import SplitTable, split_tables
 from recsmith.costs.protocol import Evaluator
-from recsmith.elementary import matmul
+from recsmith.elementary import distinct, matmul
 from recsmith.sharding import SPLIT_AT_WILL, WIDTH_STEP
 
 HEAVY = 0.2  # of what all tables cost: a lighter table is placed well enough in a mean of ways
@@ -228,7 +228,7 @@ class ColumnSpreads:
             if np.isfinite(dearest).all():
                 other = least(ready * free + dearest * number, rest * free, dearest * used(mode.by_plane[plane]))
                 found = np.maximum(found, other)
-        most = mode.most_beside(price, self.ends[1:], np.unique(held).tolist())[:, held]  # (K, S, m, R)
+        most = mode.most_beside(price, self.ends[1:], distinct(held).tolist())[:, held]  # (K, S, m, R)
         return np.maximum(found, least(ready * free, rest * free, -np.where(beside, most, 0.0).sum(axis=2)))
 
 

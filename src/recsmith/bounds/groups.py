@@ -20,6 +20,7 @@ import numpy as np
 from recsmith._types import Bools, Floats, Ints
 from recsmith.bounds.linear_bounds import ROUNDING, kept_for
 from recsmith.costs.protocol import Evaluator
+from recsmith.elementary import distinct
 from recsmith.sharding import SHARDING_TYPES, TYPE_NAMES, Span
 
 REPLACEMENTS = (
@@ -61,13 +62,13 @@ def _replacements(evaluator: Evaluator) -> dict[int, int]:
         kinds = TYPE_NAMES.index(mine), TYPE_NAMES.index(other)
         theirs = np.flatnonzero(modes.type == kinds[1])
         theirs = theirs[np.argsort(key[theirs], kind="stable")]
-        for group in np.unique(evaluator.group[modes.type == kinds[0]]).tolist():
+        for group in distinct(evaluator.group[modes.type == kinds[0]]).tolist():
             members = np.flatnonzero(evaluator.group == group)
             place = np.minimum(key[theirs].searchsorted(key[members]), len(theirs) - 1)
             if not len(theirs) or (modes.type[members] != kinds[0]).any() or (key[theirs[place]] != key[members]).any():
                 continue
             others: Ints = theirs[place]
-            into = np.unique(evaluator.group[others]).tolist()
+            into = distinct(evaluator.group[others]).tolist()
             if len(into) == 1 and _replaced_by(evaluator, members, others):
                 replaced[group] = into[0]
     return replaced

@@ -24,6 +24,7 @@ from recsmith.bounds.phase_branching import PhaseBranching
 from recsmith.bounds.phase_prices import levelled_prices
 from recsmith.bounds.plane_mixes import tightest_linear_bound, tightest_mix
 from recsmith.costs.protocol import Evaluator
+from recsmith.elementary import distinct
 from recsmith.plans import Bound
 from recsmith.problems import Problem
 
@@ -251,7 +252,7 @@ def _different_tables(problem: Problem) -> int:
         return len(problem.tables)
     facts = (demand.rows, demand.dim, demand.element_bytes, demand.ids, demand.bags, demand.pooled, demand.weighted,
              demand.repeats)  # fmt: skip
-    return len(np.unique(np.column_stack(facts), axis=0))
+    return len(distinct(np.column_stack(facts), axis=0))
 
 
 def _tightened(

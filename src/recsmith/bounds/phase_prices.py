@@ -32,7 +32,7 @@ from recsmith.bounds.phase_nodes import Multipliers, NodeArrays, PhaseRanges, le
 from recsmith.bounds.relaxation import Relaxation, covered_bytes, shared_relaxation
 from recsmith.bounds.table_totals import MOST_STEPS, least_cost
 from recsmith.costs.protocol import Evaluator
-from recsmith.elementary import matmul
+from recsmith.elementary import distinct, matmul
 from recsmith.problems import NO_PIECE
 from recsmith.sharding import SPLIT_AT_WILL, WIDTH_STEP, Span
 
@@ -234,7 +234,7 @@ class LocalPieces:
         self.size = problem.modes.coverage[modes].astype(np.float64)  # ranks that a piece covers
         self.bytes = covered_bytes(problem, modes, head, tail)
         self.group = evaluator.group[modes]
-        self.of_group = [(group, np.flatnonzero(self.group == group)) for group in np.unique(self.group).tolist()]
+        self.of_group = [(group, np.flatnonzero(self.group == group)) for group in distinct(self.group).tolist()]
         self.terms = evaluator.terms(modes, widths)
         self._set_seconds(evaluator, self.terms, opening, planes)
         rows = np.concatenate([modes[family[:, 0]] for family in self.families] + [modes[self.whole[:, 0]]])
@@ -253,7 +253,7 @@ class LocalPieces:
         """(mode, columns) of pieces of every width of modes that are split at will; notes them by dim."""
         dims = self.problem.demand.dim[self.problem.modes.table[modes]]
         every, widths, made = [modes[:0]], [modes[:0]], 0
-        for dim in np.unique(dims).tolist():
+        for dim in distinct(dims).tolist():
             mine, steps = modes[dims == dim], int(dim) // WIDTH_STEP
             self.families.append(made + np.arange(len(mine) * steps).reshape(-1, steps))
             every.append(np.repeat(mine, steps))

@@ -21,6 +21,7 @@ from recsmith.bounds.compiled_prices import can_split, cheapest_splits
 from recsmith.bounds.linear_bounds import ROUNDING, LinearBound, PieceTerms, SelectionLimits
 from recsmith.bounds.relaxation import Choice, covered_bytes, shared_relaxation
 from recsmith.costs.protocol import Evaluator
+from recsmith.elementary import distinct
 from recsmith.sharding import SPLIT_AT_WILL, WIDTH_STEP
 
 MOST_REMEMBERED = 20_000  # solutions of one dim; trade-off: memory against solving the same splits again in a bisection
@@ -212,7 +213,7 @@ def _split_families(evaluator: Evaluator, linear: LinearBound) -> list[_SplitFam
     problem = evaluator.problem
     modes = np.flatnonzero(np.isin(problem.modes.type, SPLIT_AT_WILL))
     dims = problem.demand.dim[problem.modes.table[modes]]
-    return [_SplitFamily(evaluator, modes[dims == dim], dim).priced(linear) for dim in np.unique(dims).tolist()]
+    return [_SplitFamily(evaluator, modes[dims == dim], dim).priced(linear) for dim in distinct(dims).tolist()]
 
 
 def least_cost(cost: Floats) -> Floats:

@@ -68,6 +68,7 @@ GROUPS = {  # with those of systems, and whole names of modules
 COMMANDS = {name: command for group in GROUPS.values() for name, command in group.items()}
 LONGEST = max(map(len, COMMANDS))
 NEW_OBJECTS = 100_000  # after which Python looks for garbage: plans have as many, which stay, and each look takes long
+SWITCH_S = 1e-3  # between threads of Python, a fifth of its own: annealing, compiled, waits for a bound that is not
 SEARCHING = ("plan", "compare", "sweep", "replan")  # commands whose searches take options that narrow them
 
 
@@ -103,6 +104,7 @@ def main() -> NoReturn:
     """Run the command line: errors are one message on stderr and an exit code, never a traceback."""
     warnings.showwarning = _show_warning
     gc.set_threshold(NEW_OBJECTS)
+    sys.setswitchinterval(SWITCH_S)
     try:
         _run()
     except click.exceptions.Exit as stop:

@@ -35,6 +35,7 @@ OPTION_GROUPS = {  # of commands that search: the names of options under the tit
     "The step of --objective step_time": ("objective", "step", "machine"),
     "Output": ("what_if", "output", "certificate", "force", "verbose", "format_"),
 }  # fmt: skip
+ENDING_S, ENDING_TABLE_S = 0.05, 3e-5  # of a command after its search, and for each table: the plan is made and printed
 LEAST_LIMIT_S = 1e-3  # of a time limit that the start of the command has used up: a search then makes its first plan
 BEGINNING = 4096  # bytes of a file that say whether it is a plan or a run
 RUN = b"recsmith/run/1"
@@ -306,13 +307,16 @@ def read_search(options: dict[str, Any]) -> dict[str, Any]:
     return named | {"time_limit_s": options["time_limit"]}
 
 
-def left_of_limit(time_limit_s: float | None) -> float | None:
-    """What is left of a time limit since the command was started; where a program calls a command, all of it."""
+def left_of_limit(time_limit_s: float | None, tables: int = 0) -> float | None:
+    """What a search of so many tables has of a time limit of its command, from the start to the printed plan.
+
+    Where a program calls a command, all of it.
+    """
     if time_limit_s is None or click.get_current_context().find_root().obj != OWN_PROCESS:
         return time_limit_s
     from recsmith._process import age_s
 
-    return max(time_limit_s - age_s(), LEAST_LIMIT_S)
+    return max(time_limit_s - age_s() - ENDING_S - ENDING_TABLE_S * tables, LEAST_LIMIT_S)
 
 
 def read_cluster(name: str, options: dict[str, Any]) -> Any:

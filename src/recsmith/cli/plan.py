@@ -83,17 +83,18 @@ def plan_command(
     from recsmith.files import check_target
     from recsmith.planning import plan
     from recsmith.plans import PLAN_FILE
-    from recsmith.plans.certificates import CERTIFICATE_FILE
-    from recsmith.reports.plans import kernel_model, result_to_raw
 
     inputs = inputs_of(workload, *options.values())
     check_target(output, inputs=inputs, kind=PLAN_FILE, force=force)
-    check_target(certificate, inputs=[*inputs, output], kind=CERTIFICATE_FILE, force=force)
+    if certificate is not None:
+        from recsmith.plans.certificates import CERTIFICATE_FILE
+
+        check_target(certificate, inputs=[*inputs, output], kind=CERTIFICATE_FILE, force=force)
     towers = read_towers(options)
     step = _step(options, prove)
     _check_stash(options, alone=towers is None and step is None and what_if is None)
     asked: dict[str, Any] = {**read_problem(workload, options), **read_search(options), "planner": options["planner"]}
-    asked["time_limit_s"] = left_of_limit(asked["time_limit_s"])
+    asked["time_limit_s"] = left_of_limit(asked["time_limit_s"], len(asked["workload"].tables))
     if what_if is not None:
         refused = step is not None or prove or towers is not None or bool(output or certificate)
         _compare_data_types(what_if, asked, format_, refused=refused)
@@ -107,6 +108,8 @@ def plan_command(
             )
         else:
             result = _for_step(step, asked)
+    from recsmith.reports.plans import kernel_model, result_to_raw
+
     end_line()
     note_other_processor(kernel_model(result.plan.cost_model, result.plan))
     if result.truncated:

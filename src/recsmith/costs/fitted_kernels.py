@@ -20,6 +20,7 @@ import numpy as np
 
 from recsmith._types import Bools, Floats, Ints
 from recsmith.costs.embedding_kernels import EmbeddingKernels, Work, plain_modes, sectors
+from recsmith.elementary import distinct
 from recsmith.sharding.memory import OUTPUT_BYTES
 from recsmith.workloads.optimizers import OPTIMIZER_NAMES, OPTIMIZERS
 
@@ -90,7 +91,7 @@ class FittedKernels(EmbeddingKernels):
         forward, backward = self.figures(modes, widths)
         first, second = self._priced(forward, FORWARD), np.zeros(len(modes))
         optimizers = self.problem.demand.optimizer[self.problem.modes.table[modes]]
-        numbers: list[int] = np.unique(optimizers).tolist()
+        numbers: list[int] = distinct(optimizers).tolist()
         for number in numbers:
             name, mine = OPTIMIZER_NAMES[number], np.flatnonzero(optimizers == number)
             update = [Price(name, seconds, MEMORY) for seconds in UPDATES[priced_as(name)]]

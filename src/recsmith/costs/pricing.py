@@ -11,6 +11,7 @@ from recsmith._types import Floats, Ints
 from recsmith.clusters import Cluster
 from recsmith.costs.protocol import CostModel, Evaluator
 from recsmith.costs.sequence_rows import sequence_seconds
+from recsmith.elementary import distinct
 from recsmith.plans import PARTS, DeviceCost, StepCost
 from recsmith.problems import Footprint, Space, build_problem, memory_taken, sum_per_rank
 from recsmith.workloads import Workload
@@ -34,7 +35,7 @@ def device_sums(evaluator: Evaluator, footprint: Footprint) -> Floats:
 def device_parts(evaluator: Evaluator, footprint: Footprint) -> Floats:
     """Seconds of each rank in the four parts (W, 4)."""
     local = evaluator.head(device_sums(evaluator, footprint)).sum(axis=1)  # (W, G, 4) -> (W, 4)
-    return local + evaluator.shared[np.unique(evaluator.group[footprint.mode])].sum(axis=0)
+    return local + evaluator.shared[distinct(evaluator.group[footprint.mode])].sum(axis=0)
 
 
 def phase_seconds(evaluator: Evaluator, parts: Floats) -> Floats:

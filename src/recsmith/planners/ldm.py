@@ -59,7 +59,7 @@ def differenced(devices: DeviceState, choice: Choice) -> Assignment | None:
     devices.clear()
     single = np.flatnonzero(devices.span[assignment.piece] == Span.RANK)
     wanted = partition(devices.seconds[assignment.piece[single]], len(devices.free))
-    others = np.setdiff1d(np.arange(len(assignment.piece)), single)
+    others = np.flatnonzero(~np.isin(np.arange(len(assignment.piece)), single))
     _place_shared(devices, assignment, others)
     for i, target in zip(single.tolist(), wanted.tolist(), strict=True):
         piece = int(assignment.piece[i])

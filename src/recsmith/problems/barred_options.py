@@ -16,6 +16,7 @@ import numpy as np
 
 from recsmith._types import Bools, Ints
 from recsmith.clusters import Cluster
+from recsmith.elementary import distinct
 from recsmith.errors import UsageError
 from recsmith.problems.legality import Legality
 from recsmith.problems.modes import Modes
@@ -38,7 +39,7 @@ def fits_alone(cluster: Cluster, beneath: int, span: Ints, head: Bytes, tail: By
     flat = np.array(cluster.capacities, dtype=np.int64)
     on_rank = tail.device <= flat.max()
     on_host = np.zeros(len(span), dtype=bool)
-    for row in np.unique(flat.reshape(cluster.hosts, -1), axis=0):
+    for row in distinct(flat.reshape(cluster.hosts, -1), axis=0):
         on_host |= (head.device <= row[:-1].min(initial=_ENDLESS)) & (tail.device <= row[-1])
     everywhere = (head.device <= flat[:-1].min(initial=_ENDLESS)) & (tail.device <= flat[-1])
     device = np.select([span == Span.RANK, span == Span.HOST], [on_rank, on_host], everywhere)

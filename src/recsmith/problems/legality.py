@@ -15,6 +15,7 @@ import numpy as np
 
 from recsmith._types import Bools, Ints
 from recsmith.clusters import Cluster
+from recsmith.elementary import distinct
 from recsmith.problems.constraints import Apart, Constraints, Together, members
 from recsmith.problems.table_limits import SplitRule, TableLimits
 from recsmith.sharding.coverage import by_target, covered_ranks
@@ -116,7 +117,7 @@ class Legality:
     ) -> "Legality":  # fmt: skip
         """The legality of a problem's plans. Tables that stay together are open to the same ranks."""
         named = _named(constraints, [each.name for each in tables], cluster)
-        used = np.unique(np.array([t for _, numbers, _, _ in named for t in numbers], dtype=np.int64))
+        used = distinct(np.array([t for _, numbers, _, _ in named for t in numbers], dtype=np.int64))
         row = np.full(len(tables), -1)
         row[used] = np.arange(len(used))
         groups = tuple(Group(kind, row[numbers], most, local) for kind, numbers, most, local in named)

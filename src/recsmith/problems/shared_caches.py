@@ -16,6 +16,7 @@ import numpy as np
 
 from recsmith._types import Bools, Floats, Ints
 from recsmith.clusters import Cluster
+from recsmith.elementary import distinct
 from recsmith.problems.modes import Demand, Modes
 from recsmith.sharding import UVM, UVM_CACHING
 from recsmith.sharding.coverage import covered_ranks
@@ -47,8 +48,8 @@ def too_wide(modes: Modes, demand: Demand, shared: Bools, room: int) -> Bools:
     """
     left_out = np.zeros(len(modes.table), dtype=bool)
     weights = modes.head_rows * (demand.dim * demand.element_bytes)[modes.table]
-    elsewhere = np.unique(modes.table[~shared & ((weights <= room) | (modes.kernel == UVM.number))])
-    for group in np.unique(modes.group[shared]):
+    elsewhere = distinct(modes.table[~shared & ((weights <= room) | (modes.kernel == UVM.number))])
+    for group in distinct(modes.group[shared]):
         own = np.flatnonzero(shared & (modes.group == group))
         dim = demand.dim[modes.table[own]]
         if dim.min() == dim.max():

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from recsmith._types import Bools, Floats, Ints
-from recsmith.elementary import expm1
+from recsmith.elementary import distinct, expm1
 from recsmith.sharding.base import FUSED, KERNELS, KEY_VALUE
 from recsmith.workloads import Table
 from recsmith.workloads.optimizers import OPTIMIZER_NAMES, OPTIMIZERS
@@ -364,7 +364,7 @@ def device_parts_of(accounting: str, pieces: Pieces, optimizer: Ints, pipeline: 
 
 def _by_optimizer(optimizer: Ints, of: Callable[[str], dict[str, Ints]]) -> dict[str, Ints]:
     """What an accounting makes of pieces (N,) under each of their optimizers."""
-    numbers = np.unique(optimizer).tolist() or [0]
+    numbers = distinct(optimizer).tolist() or [0]
     made = of(OPTIMIZER_NAMES[numbers[0]])
     for number in numbers[1:]:
         mine = of(OPTIMIZER_NAMES[number])

@@ -1,6 +1,7 @@
 """Successive halving: the same winner on any number of cores, never worse than a start, and over when they are told."""
 
 import os
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +17,7 @@ from recsmith.costs import cost_model, step_seconds
 from recsmith.planners.annealing import successive_halving as module
 from recsmith.planners.annealing.kernel import SLOWEST, is_compiled
 from recsmith.planners.annealing.starts import Start, selected_starts, starts_of
-from recsmith.planners.annealing.successive_halving import Round, SuccessiveHalving, halving_of
+from recsmith.planners.annealing.successive_halving import AnnealedPlan, Round, SuccessiveHalving, halving_of
 from recsmith.planners.search.device_state import Assignment, DeviceState
 from recsmith.problems import Footprint, Space, build_problem
 from recsmith.workloads import load_workload
@@ -229,16 +230,33 @@ def test_a_search_goes_on_from_the_shorter_plan_of_another() -> None:
     assert len(long.plans) == 2
 
 
-def test_the_last_round_goes_to_the_shorter_plan_of_two_searches() -> None:
+@pytest.mark.parametrize("earlier", [0, 1])
+def test_the_long_rounds_go_to_the_shorter_plan_of_two_searches(earlier: int) -> None:
     found, rival, heard = halving(all_types()), halving(all_types(), seed=1), list[Footprint]()
     rival.run(lambda _: False, lambda: True)
     alone = halving(all_types())
     for each in (found, alone):
-        each.plans, each.steps = each.plans[-1:], 1
-    alone.run(lambda footprint: bool(heard.append(footprint)), lambda: True, lambda: None)
-    assert len(heard) == len(module.ROUNDS) - 1
+        each.plans, each.steps, each.rounds = each.plans[-1:], 1, (*module.ROUNDS, *2 * [Round(1, (1.0,), 1)])
+    alone.run(lambda footprint: bool(heard.append(footprint)), lambda: True)
     assert alone.plans[0].seconds > rival.plans[0].seconds, "the worst start, hardly changed"
     heard.clear()
-    found.run(lambda footprint: bool(heard.append(footprint)), lambda: True, lambda: rival.plans[:1])
+
+    def joining() -> Iterator[list[AnnealedPlan]]:
+        assert len(heard) == module.FIRST_ROUNDS, "asked for when the round begins"
+        yield from [[]] * earlier
+        yield rival.plans[:1]
+
+    found.run(lambda footprint: bool(heard.append(footprint)), lambda: True, joining())
     assert found.plans[0].seconds <= rival.plans[0].seconds
-    assert len(heard) == len(module.ROUNDS)
+    assert len(heard) == len(found.rounds)
+
+
+def test_after_a_turn_that_found_nothing_after_its_first_round_none_is_worth_its_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rounds = (Round(1, (1.0,), 1), Round(1, (1.0,), 0), Round(1, (1.0,), 0))  # the later ones change nothing
+    for later, worth in ((rounds[1:], 1), ((rounds[1], Round(1, (0.01,), 4)), 2)):
+        made = halving(all_types())
+        made.rounds, made.plans, made.steps = (rounds[0], *later), made.plans[-1:], 100
+        made.run(lambda _: False, lambda: True)
+        assert made.unasked == worth

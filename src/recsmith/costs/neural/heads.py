@@ -30,7 +30,7 @@ import numpy.typing as npt
 
 from recsmith._types import Floats
 from recsmith.costs.group_loads import Maximum, NetworkShares
-from recsmith.elementary import exp, log, matmul, power, sigmoid, tanh
+from recsmith.elementary import distinct, exp, log, matmul, power, sigmoid, tanh
 
 BLOCK = 2048  # groups that are computed at once, so that their sums and hinges fit a second-level cache
 REACH = 1.5  # the factor of `free` lies within e ** -REACH and e ** REACH
@@ -214,7 +214,7 @@ class CorrectedHead:
         weight[:, 0] = 0.0  # of the count of pieces, which is 1 at least
         one = np.eye(1, weight.shape[1])
         rests_on = weight.argmax(axis=1)
-        terms = sorted(np.unique(rests_on).tolist(), key=lambda term: -weight[rests_on == term, term].sum())
+        terms = sorted(distinct(rests_on).tolist(), key=lambda term: -weight[rests_on == term, term].sum())
         found: list[tuple[int, Floats]] = []
         for term, parts in zip(terms, steps, strict=False):
             sums = np.where(np.arange(one.shape[1]) == term, STEPS_AT[:, None], one)

@@ -20,7 +20,7 @@ import numpy as np
 
 from recsmith._types import Floats, Ints, noun
 from recsmith.costs.embedding_kernels import EmbeddingKernels
-from recsmith.elementary import log2, power
+from recsmith.elementary import distinct, log2, power
 
 OPTIMIZERS = ("sgd", "adagrad", "rowwise_adagrad", "adam")  # those that measurements have
 DATA_TYPES = ("fp32", "fp16")
@@ -123,7 +123,7 @@ def figures_of(rows: Floats, ids: Floats, bags: Floats, columns: Floats, unique:
 
 def cells_of(figures: Floats) -> Floats:
     """The middles (C, 4) of the cells that hold tables with these figures (N, 4)."""
-    return np.unique(np.rint(figures), axis=0)
+    return distinct(np.rint(figures), axis=0)
 
 
 def distances(figures: Floats, cells: Floats) -> Floats:

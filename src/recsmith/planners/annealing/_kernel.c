@@ -943,7 +943,7 @@ static f64 heat_at(const Schedule *s, i64 n) { return s->hot * same_power(s->col
 
 static void anneal(Annealer *a, Proposal to[2], const Schedule *s) {
     i64 stage_steps = s->steps / s->stages + 1;
-    f64 now = 0, heat = s->hot;
+    f64 now = 0, heat = s->hot, luckiest = a->p->luck[a->p->lucks - 1];
     i64 cools = s->first, renewed = s->first;              /* the next of each */
     for (i64 n = s->first; n < s->last && !a->failed; n++) {
         if (n == renewed) {
@@ -964,13 +964,15 @@ static void anneal(Annealer *a, Proposal to[2], const Schedule *s) {
         for (int i = 0; i <= (kind == SWAP); i++) replace_table(a, to + i);
         occupy_puts(a);
         if (!fits(a)) { take_back(a); continue; }
-        f64 luck = a->p->luck[below(a, a->p->lucks)];
+        i64 fortune = below(a, a->p->lucks);
         if (n >= cools) heat = heat_at(s, n), cools = n + SAME_HEAT;
-        f64 limit = now * (1 + heat * luck) * (1 + 1e-9), price = penalty(a);
-        if (a->ranks > FEW_RANKS && is_hopeless(a, limit / price)) { take_back(a); continue; }
+        f64 most = now * (1 + heat * luckiest) * (1 + 1e-9), price = penalty(a);
+        if (a->ranks > FEW_RANKS && is_hopeless(a, most / price)) { take_back(a); continue; }
         load_puts(a);
         price_touched(a);
         f64 then = least_score(a) * price;
+        if (then > most) { take_back(a); continue; }       /* whatever the luck, which is seldom in the cache */
+        f64 luck = a->p->luck[fortune], limit = now * (1 + heat * luck) * (1 + 1e-9);
         if (then <= limit) then = score(a) * price;
         if (then > limit || (then > now && then > now * (1 + heat_at(s, n) * luck))) { take_back(a); continue; }
         for (int i = 0; i <= (kind == SWAP); i++) adopt(a, to + i);

@@ -5,7 +5,7 @@ own, as many as there are cores, and the outcome does not depend on how many the
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import cycle
@@ -55,6 +55,7 @@ SPREAD_ROUNDS = (Round(12, (1.0,), 1), Round(3, (2.0, 1.0, 0.5), 2), Round(2, (0
 BESIDE_SPREADS = 4  # starts beside those that begin in a spread of the heaviest table: they seldom end as low
 FAR, FAR_PIECES = 0.03, 600  # relative gap after two rounds, and most pieces, of problems that then have FAR_ROUND
 FAR_ROUND = Round(1, (2.0, 8.0), 64, (SHARPNESS, BLUNT))  # steps are 0.1 to 0.6 % shorter, in twice the time
+FIRST_ROUNDS = 2  # of a turn: short ones, after which searches are compared
 ALIKE, SAME = 4, 1e-9  # best plans of a round that end a later turn where they take the same seconds, but for a share
 LONG_HEAT = 2e-4  # the temperature at first of these, on any number of devices: better than HEAT's on 64, 128 and 512
 GROUP_KINDS = (0.1, 0.2, 0.4, 0.1, 0.2)  # where two groups may cost less than one: tables change theirs more often
@@ -86,6 +87,8 @@ class SuccessiveHalving:
     worth their time where nobody asks for more. is_crowded: whether changes mostly begin where it is slow, and rounds
     are so long that the last one is left to the better of two searches.
     """
+
+    rounds: tuple[Round, ...]
 
     def __init__(
         self, devices: DeviceState, relaxation: Relaxation, group_loads: GroupLoads, starts: Sequence[Start],
@@ -137,33 +140,44 @@ class SuccessiveHalving:
 
     def run(
         self, hear: Callable[[Footprint], bool], keep_on: Callable[[], bool],
-        rivals: Callable[[], Sequence[AnnealedPlan] | None] = tuple,
+        rivals: Iterable[Sequence[AnnealedPlan]] = (),
     ) -> None:  # fmt: skip
         """All rounds, each turn with twice the steps; hear(plan) gets the best after a round, and may end it.
 
-        keep_on: asked now and then whether to go on; what has cooled by then counts. rivals: asked before the last
-        round for plans of other searches that may take part in it, best first; None leaves it out.
+        After a turn that found nothing better than its first round did, the next one is no longer worth its time.
+
+        keep_on: asked now and then whether to go on; what has cooled by then counts. rivals: for each round after
+        FIRST_ROUNDS, plans of other searches that take part in it; looked for when it begins.
         """
-        plans = self.plans
-        for number, (each, is_last) in enumerate(self._rounds()):
-            joining = rivals() if is_last else ()
-            if joining is None:
-                break
+        for _ in self.in_rounds(hear, keep_on, rivals):
+            pass
+
+    def in_rounds(
+        self, hear: Callable[[Footprint], bool], keep_on: Callable[[], bool],
+        rivals: Iterable[Sequence[AnnealedPlan]] = (),
+    ) -> Iterator[None]:  # fmt: skip
+        """The same, one round after the other."""
+        plans, found_s, others = self.plans, np.inf, iter(rivals)
+        for number, each in enumerate(self._rounds()):
+            joining = next(others, ()) if number >= FIRST_ROUNDS else ()
             plans = sorted([*plans, *joining], key=lambda annealed: annealed.seconds) if joining else plans
             plans = self._cooled(plans[: each.plans], each, number, keep_on)
             best = min((*plans, *self.plans[:1]), key=lambda annealed: annealed.seconds)
             self.plans = [best, *(other for other in self.plans if other is not best)]
+            found_s = best.seconds if number == 0 else found_s
             if hear(best.options.flat.footprint(best.plan)) or not keep_on() or (self.turn and _are_alike(plans)):
                 break
+            yield
+        if self.plans and found_s <= self.plans[0].seconds * (1 + SAME):
+            self.unasked = min(self.unasked, self.turn + 1)
         self.turn += 1
 
-    def _rounds(self) -> Iterator[tuple[Round, bool]]:
-        """The rounds of a turn, and whether each is its last; what is far from the bound after two has a longer one."""
+    def _rounds(self) -> Iterator[Round]:
+        """The rounds of a turn; what is far from the bound after two has another, longer one."""
         rounds = LATER_ROUNDS if self.turn and self.rounds in (ROUNDS, SPREAD_ROUNDS) else self.rounds
-        yield from ((each, each is rounds[-1]) for each in rounds[:2])
+        yield from rounds[:FIRST_ROUNDS]
         is_far = self.may_be_far and self.plans[0].seconds > self.bound_s * (1 + FAR)
-        rest = (FAR_ROUND,) if is_far else rounds[2:]
-        yield from ((each, each is rest[-1]) for each in rest)
+        yield from (FAR_ROUND,) if is_far else rounds[FIRST_ROUNDS:]
 
     def _cooled(
         self, plans: Sequence[AnnealedPlan], each: Round, number: int, keep_on: Callable[[], bool]

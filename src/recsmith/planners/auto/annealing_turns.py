@@ -1,10 +1,10 @@
 """Annealing in planner auto: turns that each take longer than the last, compiled where that is possible."""
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cached_property
-from itertools import count
+from itertools import islice
 from threading import Event
 
 import numpy as np
@@ -16,7 +16,12 @@ from recsmith.planners.annealing.kernel import is_compiled
 from recsmith.planners.annealing.population import AnnealingOptions
 from recsmith.planners.annealing.population_annealing import Annealing
 from recsmith.planners.annealing.starts import Start, selected_starts, starts_of
-from recsmith.planners.annealing.successive_halving import AnnealedPlan, SuccessiveHalving, halving_of
+from recsmith.planners.annealing.successive_halving import (
+    FIRST_ROUNDS,
+    AnnealedPlan,
+    SuccessiveHalving,
+    halving_of,
+)
 from recsmith.planners.auto.drafts import Drafts
 from recsmith.planners.auto.improvement import StoppingRule
 from recsmith.problems import Footprint
@@ -24,7 +29,7 @@ from recsmith.problems import Footprint
 FEW_CELLS = 4_000  # tables times devices up to which two turns are taken without being asked for
 LEAST_STEPS, STEPS, MOST_STEPS = 100, 20, 2000  # of array operations: at least, for each table, and at most
 SELECTED_GAP = 5e-3  # relative gap above which a turn begins in what tables select where the bound is lowest
-FIRST_ROUNDS, BEHIND = 2, 5e-3  # of that turn; it ends after them where its plans are so far above the best
+BEHIND = 5e-3  # relative gap between two searches after FIRST_ROUNDS beyond which the worse of both ends
 AT_ONCE = 20  # steps of them between two checks of the budget
 
 
@@ -90,19 +95,38 @@ class AnnealingTurns:
         """A turn from what tables select where the bound is lowest, unless such plans have taken part in the first."""
         if self.halving is None or self.halving.is_crowded:
             return False
-        other = self._selected(tuple)
+        other = self._selected()
         if other is None:
             return False
+        for number, _ in enumerate(other.in_rounds(self._hear, self._keep_on), 1):
+            if number >= FIRST_ROUNDS and self._is_behind(other):
+                break
         self.halving.take(other)
         return True
 
-    def _selected_rivals(self) -> list[AnnealedPlan]:
-        """The best plan of such a turn before its last round, which is left to the better of both searches."""
-        self._await_bound()
-        other = self._selected(lambda: None) if self._keep_on() else None
-        return other.plans[:1] if other else []
+    def _selected_rivals(self) -> Iterator[Sequence[AnnealedPlan]]:
+        """The best plan of such a search, for the third and the last round of the first turn, which are long.
 
-    def _selected(self, rivals: Callable[[], Sequence[AnnealedPlan] | None]) -> SuccessiveHalving | None:
+        Of two searches that are far apart after the first rounds, only the better one has them. Others have the third
+        round each, and the better of both the last.
+        """
+        self._await_bound()
+        other = self._selected() if self._keep_on() else None
+        if other is None or self.halving is None:
+            return
+        rounds = other.in_rounds(self._hear, self._keep_on)
+        for _ in islice(rounds, FIRST_ROUNDS):
+            pass
+        leads = other.plans[0].seconds * (1 + BEHIND) < self.halving.plans[0].seconds
+        yield other.plans[:1] if leads else ()
+        if not leads and not self._is_behind(other):
+            next(rounds, None)
+            yield other.plans[:1]
+
+    def _is_behind(self, other: SuccessiveHalving) -> bool:
+        return other.plans[0].seconds > self.search.total_s * (1 + BEHIND)
+
+    def _selected(self) -> SuccessiveHalving | None:
         """Annealing from what tables select where the bound is lowest; None where the plan is near the bound.
 
         Plans that place some tables in other groups are many changes away, so annealing seldom gets there by itself.
@@ -112,16 +136,7 @@ class AnnealingTurns:
             return None
         starts = selected_starts(self.devices, self.drafts.relaxation, known, self.search.total_s, self._keep_on)
         other = self._halving_from(starts)
-        if other is None or not self._keep_on():
-            return None
-        rounds = count(1)
-
-        def hear(footprint: Footprint) -> bool:
-            behind = other.plans[0].seconds > self.search.total_s * (1 + BEHIND)
-            return self._hear(footprint) or (next(rounds) >= FIRST_ROUNDS and behind)
-
-        other.run(hear, self._keep_on, rivals)
-        return other
+        return other if other is not None and self._keep_on() else None
 
     @property
     def suffices(self) -> bool:
@@ -141,7 +156,7 @@ class AnnealingTurns:
         """The next turn, twice as long as the one before; False where nothing could be done."""
         if self.halving is not None:
             joins = self.halving.is_crowded and self.turns == 0 and self.suffices
-            self.halving.run(self._hear, self._keep_on, self._selected_rivals if joins else tuple)
+            self.halving.run(self._hear, self._keep_on, self._selected_rivals() if joins else ())
         elif not self._anneal():
             return False
         self.turns += 1

@@ -9,7 +9,6 @@ from recsmith.planners.annealing.kernel import is_compiled
 from recsmith.planners.auto.improvement import StoppingRule
 from recsmith.planners.greedy import GREEDIES
 from recsmith.planners.ldm import differenced
-from recsmith.planners.neuroshard import NeuroShard
 from recsmith.planners.protocol import Planner, Search
 from recsmith.planners.search.candidates import candidates, light_candidates, place_candidate
 from recsmith.planners.search.device_state import Assignment, DeviceState
@@ -104,6 +103,8 @@ class Drafts:
         """NeuroShard's beam over columns, which adds nothing where annealing goes on from other drafts."""
         if self._is_annealed and self.starts:
             return False
+        from recsmith.planners.neuroshard import NeuroShard  # which few searches ask
+
         self._borrow(NeuroShard())
         return True
 

@@ -7,6 +7,7 @@ what they name; only lengths are checked here.
 */
 #include "../group_loads.h"
 #include <stdlib.h>
+#include <string.h>
 
 #define NOWHERE -1
 #define MOST_PHASES 16
@@ -32,10 +33,11 @@ static f64 power(f64 x) { x *= x, x *= x; return x * x; }  /* BALANCE of device_
 
 static f64 *cells_of(const Placing *p, i64 piece) { return p->cells + p->group[piece] * p->J * p->W; }
 
-static void price_each(const Placing *p, i64 piece) {      /* seconds (F, W) of its group, were it on each rank */
-    const f64 *cell = cells_of(p, piece), *own = p->columns + piece * p->J;
+/* Seconds (F, W) of a piece's group, were it on each of the ranks from `from` up to `to`. */
+static void price_each(const Placing *p, i64 piece, i64 from, i64 to) {
+    const f64 *cell = cells_of(p, piece) + from, *own = p->columns + piece * p->J;
     f64 seconds[MOST_PHASES];
-    for (i64 w = 0; w < p->W; w++, cell++) {
+    for (i64 w = from; w < to; w++, cell++) {
         for (i64 j = 0; j < p->J; j++) p->with[j] = cell[j * p->W] + own[j];
         price_group(&p->groups, p->with, seconds);
         for (i64 f = 0; f < p->F; f++) p->seconds[f * p->W + w] = seconds[f];
@@ -43,41 +45,42 @@ static void price_each(const Placing *p, i64 piece) {      /* seconds (F, W) of 
 }
 
 /* The same for models without shares, whose linear functions take all ranks side by side. */
-static void price_linear(const Placing *p, i64 piece, f64 *restrict most) {  /* most (W,) is worked out on the way */
+static void price_linear(const Placing *p, i64 piece, f64 *restrict most, i64 from, i64 to) {  /* most (W,): worked out */
     const f64 *cell = cells_of(p, piece), *own = p->columns + piece * p->J, *offset = p->groups.offset;
-    for (i64 i = 0; i < p->F * p->W; i++) p->seconds[i] = p->groups.opening[i / p->W];
+    for (i64 f = 0; f < p->F; f++) for (i64 w = from; w < to; w++) p->seconds[f * p->W + w] = p->groups.opening[f];
     for (const i64 *each = p->groups.planes; each < p->groups.planes + 3 * p->groups.maxima; each += 3) {
         f64 *restrict seconds = p->seconds + each[0] * p->W;
-        for (i64 w = 0; w < p->W; w++) most[w] = 0;
+        for (i64 w = from; w < to; w++) most[w] = 0;
         for (i64 j = 0; j < each[1]; j++, cell += p->W, own++, offset++) {
             f64 mine = *own, less = *offset;
-            for (i64 w = 0; w < p->W; w++) {
+            for (i64 w = from; w < to; w++) {
                 f64 linear = cell[w] + mine - less;
                 most[w] = linear > most[w] ? linear : most[w];
             }
         }
-        for (i64 w = 0; w < p->W; w++) seconds[w] += most[w];
+        for (i64 w = from; w < to; w++) seconds[w] += most[w];
     }
 }
 
-static void score_ranks(const Placing *p, i64 piece) {     /* what each rank counts for a piece, less being better */
+/* What each of the ranks from `from` up to `to` counts for a piece, less being better. */
+static void score_ranks(const Placing *p, i64 piece, i64 from, i64 to) {
     int balances = p->F > 1 || p->memory_weight > 0;
     f64 all = 0, *restrict score = p->score;
-    if (p->groups.extras) price_each(p, piece);
-    else price_linear(p, piece, score);
-    for (i64 w = 0; w < p->W; w++) score[w] = 0;
+    if (p->groups.extras) price_each(p, piece, from, to);
+    else price_linear(p, piece, score, from, to);
+    for (i64 w = from; w < to; w++) score[w] = 0;
     for (i64 f = 0; f < p->F; f++) {
         const f64 *before = p->group_loads + (p->group[piece] * p->F + f) * p->W, *with = p->seconds + f * p->W;
         const f64 *loads = p->loads + f * p->W, *powers = p->powers + f * p->W;
         f64 expected = p->expected[f];
         all += expected;
-        for (i64 w = 0; w < p->W; w++) {
+        for (i64 w = from; w < to; w++) {
             f64 after = loads[w] - before[w] + with[w];
             score[w] = balances ? score[w] + expected * (power(after / expected) - powers[w]) : after;
         }
     }
     f64 bytes = (f64)p->tail[piece];
-    for (i64 w = 0; w < (p->memory_weight ? p->W : 0); w++)
+    for (i64 w = from; w < (p->memory_weight ? to : from); w++)
         score[w] += all * (power(p->used[w] + bytes * p->scale[w]) - power(p->used[w]));
 }
 
@@ -126,6 +129,21 @@ static void put(Placing *p, i64 piece, i64 target) {
     p->target[piece] = target;
 }
 
+static int is_alike(const Placing *p, i64 piece, i64 other) {  /* whether both count the same wherever they are */
+    return p->group[piece] == p->group[other] && p->size[piece] == p->size[other] && p->tail[piece] == p->tail[other]
+        && !memcmp(p->columns + piece * p->J, p->columns + other * p->J, p->J * sizeof(f64));
+}
+
+/* Scores for a piece; where the one before it was alike, only the ranks that have taken it count otherwise now. */
+static void score_next(const Placing *p, i64 piece) {
+    i64 from = 0, to = p->W, size = p->size[piece];
+    if (piece && is_alike(p, piece, piece - 1)) {
+        i64 taken = p->target[piece - 1];
+        from = taken == NOWHERE ? p->W : taken * size, to = taken == NOWHERE ? p->W : from + size;
+    }
+    score_ranks(p, piece, from, to);
+}
+
 static void place_all(Placing *p) {
     for (i64 i = 0; i < p->F * p->W; i++) p->powers[i] = power(p->loads[i] / p->expected[i / p->W]);
     for (i64 w = 0; w < p->W; w++) {
@@ -134,14 +152,16 @@ static void place_all(Placing *p) {
     }
     for (i64 piece = 0; piece < p->N; piece++) {
         i64 size = p->size[piece], best = NOWHERE;
-        f64 least = INFINITY;
+        f64 least = INFINITY, above = INFINITY;            /* in quanta; a score that is no less, for all rounding */
         p->target[piece] = NOWHERE;
-        if (size < p->W) score_ranks(p, piece);            /* the one target of the world needs no score */
+        if (size < p->W) score_next(p, piece);             /* the one target of the world needs no score */
         for (i64 target = 0; target < p->W / size; target++) {
             f64 score = p->score[target * size];
             for (i64 w = target * size + 1; w < (target + 1) * size; w++) if (p->score[w] > score) score = p->score[w];
+            if (score > above) continue;                   /* divisions take long */
             score /= p->quantum;
-            if (score < least && fits(p, piece, target) && allowed(p, piece, target)) least = floor(score), best = target;
+            if (score < least && fits(p, piece, target) && allowed(p, piece, target))
+                least = floor(score), above = least * p->quantum + 1e-12 * fabs(least * p->quantum), best = target;
         }
         if (best != NOWHERE) put(p, piece, best);
     }

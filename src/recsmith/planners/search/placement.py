@@ -62,6 +62,8 @@ def place_best(devices: DeviceState, assignment: Assignment, i: int, quantum: fl
     """Put piece i on its best target, preferences compared in multiples of `quantum`; False where none has room."""
     piece = int(assignment.piece[i])
     room = devices.fits(piece) & allowed_targets(devices, assignment, i)
+    if not room.any():
+        return False
     with np.errstate(over="ignore"):  # beyond all numbers where pieces cost next to nothing, and so does the quantum
         score = np.where(room, devices.preference(piece) / quantum, np.inf)
     if not np.isfinite(score).any():

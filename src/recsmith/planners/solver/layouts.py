@@ -18,6 +18,7 @@ import numpy as np
 from recsmith._types import Bools, Floats, Ints
 from recsmith.bounds.groups import demands_no_more, shared_no_more
 from recsmith.costs import Evaluator
+from recsmith.elementary import distinct
 from recsmith.problems import Footprint, Problem, ordered_footprint
 from recsmith.problems.space import torchrec_width
 from recsmith.sharding import SHARDING_TYPES, WIDTH_STEP
@@ -140,7 +141,7 @@ def _kept_pairs(problem: Problem, layout: ModeLayout, pairs: Pairs) -> Pairs:
 def choices_of(problem: Problem) -> int:
     """Widths of all tables times devices: about how many shares times targets the whole space has."""
     splitting = [i for i, kind in enumerate(SHARDING_TYPES) if kind.splits_columns]
-    split = np.unique(problem.modes.table[np.isin(problem.modes.type, splitting)])
+    split = distinct(problem.modes.table[np.isin(problem.modes.type, splitting)])
     widths = np.ones(len(problem.tables), dtype=np.int64)
     if problem.space.widths == "any":
         widths[split] = problem.demand.dim[split] // WIDTH_STEP

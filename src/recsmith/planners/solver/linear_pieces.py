@@ -13,6 +13,7 @@ import numpy as np
 from recsmith._types import Floats
 from recsmith.costs import Evaluator
 from recsmith.costs.group_loads import GroupLoads, Maximum
+from recsmith.elementary import distinct
 
 TOLERANCE = 1e-9  # relative: how exactly linear pieces must give the cost; far above rounding errors (about 1e-15)
 TRIALS = 64  # random pairs of terms whose sums are compared; trade-off: more are surer, but cost more; not tuned
@@ -47,7 +48,7 @@ def linear_pieces_of(evaluator: Evaluator, terms: Floats) -> LinearPieces | None
     slopes = np.stack([plane.slopes for plane in evaluator.planes], axis=1)  # (F, J, k)
     opening = np.zeros(len(slopes))
     opening[0] = min(plane.opening for plane in evaluator.planes)
-    found = LinearPieces(tuple(np.unique(phase, axis=0) for phase in slopes), opening)
+    found = LinearPieces(tuple(distinct(phase, axis=0) for phase in slopes), opening)
     return found if (slopes >= 0).all() and _are_exact(found, evaluator, terms) else None
 
 
