@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -72,6 +73,18 @@ def test_the_line_is_gone_after_an_error(monkeypatch: pytest.MonkeyPatch):
     with pytest.raises(KeyboardInterrupt), live("planning"):
         raise KeyboardInterrupt
     assert running() is None
+
+
+def test_the_line_comes_0_3_seconds_after_the_command_began(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(module.sys, "stderr", Watched(sys.stderr))
+    drawn = threading.Event()
+    monkeypatch.setattr(module, "_write", lambda _: drawn.set())
+    monkeypatch.setattr(module, "QUIET_S", 1000.0)
+    with live("planning", lambda: 1000.0):
+        assert drawn.wait(10)
+    drawn.clear()
+    with live("planning"):
+        assert not drawn.wait(0.05)
 
 
 def test_a_line_is_cut_to_the_terminal():

@@ -8,7 +8,7 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 from recsmith.errors import printable
@@ -20,8 +20,8 @@ ERASED = "\r\x1b[K"  # what makes a terminal erase a line
 class LiveLine:
     """The line of a command that runs."""
 
-    def __init__(self, doing: str) -> None:
-        self.doing, self.told, self.begun = doing, "", time.monotonic()
+    def __init__(self, doing: str, since_s: float = 0.0) -> None:
+        self.doing, self.told, self.begun = doing, "", time.monotonic() - since_s
         self._drawn = False
         self._lock, self._ended = threading.Lock(), threading.Event()
         self._thread = threading.Thread(target=self._draw_on, daemon=True)
@@ -53,7 +53,7 @@ class LiveLine:
         return printable(f"recsmith: {self.doing}, {seconds:.0f} s{told}")[: columns - 1]
 
     def _draw_on(self) -> None:
-        wait_s = QUIET_S
+        wait_s = max(0.0, QUIET_S - (time.monotonic() - self.begun))
         while not self._ended.wait(wait_s):
             wait_s = EVERY_S
             with self._lock:
@@ -71,12 +71,15 @@ def running() -> LiveLine | None:
 
 
 @contextmanager
-def live(doing: str) -> Generator[None]:
-    """Draw the line while the block runs, where stderr is a terminal and no other line is drawn."""
+def live(doing: str, age_s: Callable[[], float] = float) -> Generator[None]:
+    """Draw the line while the block runs, where stderr is a terminal and no other line is drawn.
+
+    age_s: seconds that the command has already taken.
+    """
     if _running or not (sys.stderr and sys.stderr.isatty()):
         yield
         return
-    line = LiveLine(doing)
+    line = LiveLine(doing, age_s())
     _running.append(line)
     line.start()
     try:

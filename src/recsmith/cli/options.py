@@ -312,11 +312,21 @@ def left_of_limit(time_limit_s: float | None, tables: int = 0) -> float | None:
 
     Where a program calls a command, all of it.
     """
-    if time_limit_s is None or click.get_current_context().find_root().obj != OWN_PROCESS:
+    if time_limit_s is None or not has_own_process():
         return time_limit_s
+    return max(time_limit_s - command_age_s() - ENDING_S - ENDING_TABLE_S * tables, LEAST_LIMIT_S)
+
+
+def has_own_process() -> bool:
+    """Whether the command was started by itself, not by a program."""
+    return click.get_current_context().find_root().obj == OWN_PROCESS
+
+
+def command_age_s() -> float:
+    """Seconds since the command was started; 0 where a program calls it."""
     from recsmith._process import age_s
 
-    return max(time_limit_s - age_s() - ENDING_S - ENDING_TABLE_S * tables, LEAST_LIMIT_S)
+    return age_s() if has_own_process() else 0.0
 
 
 def read_cluster(name: str, options: dict[str, Any]) -> Any:

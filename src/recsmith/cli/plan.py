@@ -7,6 +7,7 @@ import click
 from recsmith.cli.live import live
 from recsmith.cli.options import (
     GroupedCommand,
+    command_age_s,
     force_option,
     format_option,
     inputs_of,
@@ -99,7 +100,7 @@ def plan_command(
         refused = step is not None or prove or towers is not None or bool(output or certificate)
         _compare_data_types(what_if, asked, format_, refused=refused)
         return
-    with live("planning"):
+    with live("planning", command_age_s):
         if towers is not None:
             result = _with_towers(towers, asked, refused=step is not None or prove)
         elif step is None:

@@ -83,8 +83,9 @@ def plan_with(
     prove: bool = False,
     on_bound: OnBound | None = None,
     on_proof: Callable[[str], object] | None = None,
+    on_problem: Callable[[Evaluator], object] | None = None,
 ) -> Result:
-    """`plan`, with the options of the search in one noun."""
+    """`plan`, with the options of the search in one noun. on_problem: hears of each problem before it is searched."""
     begun = time.perf_counter()
     workload, cluster = load_workload(workload), load_cluster(cluster)
     if workload.index_dedup == "auto":
@@ -93,7 +94,7 @@ def plan_with(
             workload,
             lambda one: plan_with(
                 half, one, cluster, planner=planner, constraints=constraints, start=start, on_improve=on_improve,
-                prove=prove, on_bound=on_bound, on_proof=on_proof,
+                prove=prove, on_bound=on_bound, on_proof=on_proof, on_problem=on_problem,
             ),
         )  # fmt: skip
     model, searcher = find_cost_model(options.cost_model), find_planner(planner)
@@ -104,7 +105,7 @@ def plan_with(
             workload, cluster, limits,
             lambda there, kept: plan_with(
                 shared, workload, there, planner=planner, constraints=kept, start=start, on_improve=on_improve,
-                prove=prove, on_bound=on_bound, on_proof=on_proof,
+                prove=prove, on_bound=on_bound, on_proof=on_proof, on_problem=on_problem,
             ),
             lambda wide: plan_with(
                 replace(shared, space=wide), workload, cluster, planner=planner,
@@ -117,6 +118,8 @@ def plan_with(
     try:
         problem = problems.build_problem(workload, cluster, options.space, limits)
         evaluator = model.compile(problem)
+        if on_problem is not None:
+            on_problem(evaluator)
         check_feasible(evaluator, model, advice)
     except (NoChoiceLeft, Infeasible) as error:
         raise contradiction(question, limits, error) from None

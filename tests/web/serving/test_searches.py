@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ pytest.importorskip("anyio", reason="the page needs Starlette, and Starlette nee
 from recsmith import load_cluster, load_workload
 from recsmith.clusters import cluster_to_raw
 from recsmith.problems import Constraints, Space, constraints_to_raw
+from recsmith.web.serving import search_process
 from recsmith.web.serving.searches import Searches, SearchJob
 from recsmith.web.serving.settings import Settings
 from recsmith.workloads import workload_to_raw
@@ -69,3 +71,17 @@ def test_a_search_lives_as_long_as_somebody_listens():
         await wait(search)
 
     assert searched(listen_and_leave).events[-1].kind == "cancelled"
+
+
+def test_a_search_works_its_first_bound_out_once_and_tells_it_before_any_plan(monkeypatch: pytest.MonkeyPatch):
+    bounds, told, worked_out = import_module("recsmith.bounds.lower_bound"), list[Any](), list[Any]()
+    plain = bounds._best_of_lifts
+    monkeypatch.setattr(bounds, "_best_of_lifts", lambda evaluator: worked_out.append(evaluator) or plain(evaluator))
+    raw = SLOW | {
+        "workload": workload_to_raw(load_workload("dlrm-v2")), "cluster": cluster_to_raw(load_cluster("h100:8")),
+        "iterations": 1, "time_limit_s": None,
+    }  # fmt: skip
+    done = search_process.search(raw, told.append)
+    assert [each["kind"] for each in told[:2]] == ["bound", "improved"]
+    assert told[0]["bound_s"] <= done["plan"]["bound"]["value_s"]
+    assert len(worked_out) == 1

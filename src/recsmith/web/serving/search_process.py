@@ -14,7 +14,6 @@ Problems without a plan are told in the words of the page: what is too small, an
 change is offered only where the planner has found a plan with it.
 """
 
-import contextlib
 import json
 import os
 import re
@@ -30,14 +29,15 @@ from types import FrameType
 from recsmith.analyses.table_switches import advise_plan
 from recsmith.bounds import first_bound
 from recsmith.clusters import Cluster, cluster_from_raw
-from recsmith.costs import cost_model as find_cost_model
+from recsmith.costs import Evaluator
 from recsmith.costs.sequence_rows import sequence_seconds
 from recsmith.errors import NoPlanFound, RecSmithError
 from recsmith.files import Raw, encode
-from recsmith.planning import plan
+from recsmith.planning.plan import plan_with
+from recsmith.planning.result import SearchOptions
 from recsmith.plans import plan_to_raw
 from recsmith.plans.files import plan_from_raw
-from recsmith.problems import Space, build_problem, constraints_from_raw
+from recsmith.problems import Space, constraints_from_raw
 from recsmith.reports.advice import told_advice
 from recsmith.sharding import UVM_CACHING
 from recsmith.units import counted, parse_size
@@ -87,7 +87,7 @@ Tell = Callable[[Raw], None]
 
 def search(raw: Raw, tell: Tell) -> Raw:
     """The last event of a search, which is told of as it goes."""
-    begun, told = time.monotonic(), 0.0
+    begun, told, bound_told = time.monotonic(), 0.0, False
 
     def on_improve(total_s: float) -> None:
         nonlocal told
@@ -95,23 +95,30 @@ def search(raw: Raw, tell: Tell) -> Raw:
             told = time.monotonic()
             tell({"kind": "improved", "elapsed_s": told - begun, "total_s": total_s})
 
-    workload = workload_from_raw(raw["workload"], "the workload")
-    cluster = cluster_from_raw(raw["cluster"], "the cluster")
-    space, constraints = constraints_from_raw(raw["constraints"], "the constraints")
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        with contextlib.suppress(RecSmithError):  # which the search will raise, in better words
-            evaluator = find_cost_model(raw["cost_model"]).compile(build_problem(workload, cluster, space, constraints))
+    def hear_problem(evaluator: Evaluator) -> None:
+        nonlocal bound_told
+        if not bound_told:  # of several problems, the first
+            bound_told = True
             bound_s = first_bound(evaluator).bound.value_s
             if bound_s is not None:
                 bound_s += sequence_seconds(workload, cluster)
             if workload.index_dedup == "auto":  # one of two problems, and the other's plans may be faster
                 bound_s = None
             tell({"kind": "bound", "elapsed_s": time.monotonic() - begun, "bound_s": bound_s})
-        result = plan(
-            workload, cluster, planner=raw["planner"], cost_model=raw["cost_model"], seed=raw["seed"],
-            iterations=raw["iterations"], time_limit_s=raw["time_limit_s"], constraints=constraints, space=space,
+
+    workload = workload_from_raw(raw["workload"], "the workload")
+    cluster = cluster_from_raw(raw["cluster"], "the cluster")
+    space, constraints = constraints_from_raw(raw["constraints"], "the constraints")
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        options = SearchOptions(
+            cost_model=raw["cost_model"], seed=raw["seed"], iterations=raw["iterations"],
+            time_limit_s=raw["time_limit_s"], space=space,
+        )  # fmt: skip
+        result = plan_with(
+            options, workload, cluster, planner=raw["planner"], constraints=constraints,
             start=plan_from_raw(raw["start"], "the plan") if raw["start"] else None, on_improve=on_improve,
+            on_problem=hear_problem,
         )  # fmt: skip
     return {
         "kind": "done", "elapsed_s": result.elapsed_s, "iterations": result.iterations, "truncated": result.truncated,
