@@ -23,6 +23,19 @@ ARGUMENTS = {
 EDGES = np.array([0.0, -0.0, 1, -1, np.inf, -np.inf, np.nan, 5e-324, 1e-310, 709.78, 710, -740, -746, 1e300, -1e300])
 
 
+@pytest.mark.parametrize("shape", [(0,), (7,), (5, 3)])
+def test_distinct_values_and_rows_are_those_of_numpy(shape: tuple[int, ...]):
+    values = DRAWS.integers(0, 3, shape)
+    for axis in (None, 0):
+        np.testing.assert_array_equal(elementary.distinct(values, axis), np.unique(values, axis=axis))
+
+
+def test_planning_loads_no_masked_arrays():
+    asked = "import sys, recsmith; recsmith.plan('dlrm-v2', 'h100:8', iterations=1); print('numpy.ma' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
 @pytest.mark.skipif(np.finfo(np.longdouble).nmant < 60, reason="needs wider numbers to compare with")
 @pytest.mark.parametrize("name", ARGUMENTS)
 def test_a_function_is_right_to_two_units_in_the_last_place(name: str):

@@ -156,7 +156,7 @@ def test_a_search_that_is_cut_short_prints_its_best_and_a_note(run: Run):
     assert json.loads(done.out)["truncated"] is True
 
 
-@pytest.mark.parametrize(("owner", "left", "ending"), [(OWN_PROCESS, 1.45, 0.03), (None, 2.0, 0.0)])
+@pytest.mark.parametrize(("owner", "left", "ending"), [(OWN_PROCESS, 1.45, 0.06), (None, 2.0, 0.0)])
 def test_a_time_limit_counts_from_the_start_of_a_command_that_has_a_process_to_its_end(
     owner: str | None, left: float, ending: float, monkeypatch: pytest.MonkeyPatch
 ):

@@ -35,7 +35,7 @@ OPTION_GROUPS = {  # of commands that search: the names of options under the tit
     "The step of --objective step_time": ("objective", "step", "machine"),
     "Output": ("what_if", "output", "certificate", "force", "verbose", "format_"),
 }  # fmt: skip
-ENDING_S, ENDING_TABLE_S = 0.05, 3e-5  # of a command after its search, and for each table: the plan is made and printed
+ENDING_S, ENDING_TABLE_S = 0.05, 6e-5  # of a command after its search, and for each table: the plan is made and printed
 LEAST_LIMIT_S = 1e-3  # of a time limit that the start of the command has used up: a search then makes its first plan
 BEGINNING = 4096  # bytes of a file that say whether it is a plan or a run
 RUN = b"recsmith/run/1"

@@ -1,5 +1,8 @@
 """Annealing in planner auto: learned models are compiled too, and the bound does not wait for its turn."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from support.cases import Case
 
@@ -48,6 +51,26 @@ def test_a_budget_is_spent_under_a_learned_model_too() -> None:
     longer = PLANNERS["auto"].plan(evaluator.problem, evaluator, budget=Budget(iterations=180))
     assert longer.iterations == 180  # without a budget it takes 130
     assert "neighbourhoods" not in longer.members
+
+
+@pytest.mark.parametrize(
+    ("seconds", "rounds", "joins"), [(0.99, 2, [True]), (1.001, 3, [False, True]), (1.01, 2, [False])]
+)
+def test_of_two_searches_that_are_far_apart_one_has_the_long_rounds(
+    seconds: float, rounds: int, joins: list[bool]
+) -> None:
+    taken, plan = list[int](), SimpleNamespace(seconds=seconds)
+    other = SimpleNamespace(plans=[plan], in_rounds=lambda *_: map(taken.append, range(4)))
+    turns: Any = object.__new__(annealing_turns.AnnealingTurns)
+    vars(turns).update(
+        halving=SimpleNamespace(plans=[SimpleNamespace(seconds=1.0)]),
+        search=SimpleNamespace(total_s=min(1.0, seconds)),
+        _await_bound=lambda: None,
+        _keep_on=lambda: True,
+        _selected=lambda: other,
+    )
+    assert [list(each) for each in turns._selected_rivals()] == [[plan] * each for each in joins]
+    assert taken == list(range(rounds))
 
 
 @needs_compiled
