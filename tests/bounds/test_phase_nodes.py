@@ -10,6 +10,7 @@ from support.cases import Case, cluster, table, workload
 from recsmith.bounds.groups import GroupCosts
 from recsmith.bounds.phase_nodes import (
     FINE,
+    NARROWER,
     Multipliers,
     PhaseNode,
     PhaseRanges,
@@ -43,6 +44,17 @@ def test_halves_of_a_range_meet_in_between(low: float, width: float) -> None:
         (start, middle), (again, end) = below.ranges.ready, above.ranges.ready
         assert (start, middle, end) == (low, again, low + width)
         assert start < middle < end
+
+
+@given(ENDS, ENDS)
+def test_the_wider_range_is_split_and_no_much_narrower_one(ready: list[float], rest: list[float]) -> None:
+    node = _node([[1.0]])
+    node.ranges = PhaseRanges((ready[0], ready[1]), (rest[0], rest[1]))
+    widths = {"ready": ready[1] - ready[0], "rest": rest[1] - rest[0]}
+    wider, narrower = sorted(widths, key=lambda name: -widths[name])
+    split = [pair[0].path[-1].split for pair in split_by_range(node)]
+    assert (wider in split) == (widths[wider] > FINE)
+    assert narrower not in split or widths[narrower] > NARROWER * widths[wider]
 
 
 def test_the_most_expensive_unpaid_group_is_closed_or_paid() -> None:

@@ -17,6 +17,7 @@ from recsmith.bounds.groups import GroupCosts
 FINE = 1e-3  # of a node's bound: what costs less is not split
 MOST_TESTED = 2  # tables for which a split is tried in one node; trade-off: each costs an evaluation of two nodes
 NO_DUAL: Floats = np.zeros(len(FUNCTIONS))
+NARROWER = 0.2  # of the width of the other range: one that is narrower than this is not split before the other
 LEAST_MIDDLE = 1 / 6  # of the upper end of a range: the lower end counts as this much where its middle is taken
 
 
@@ -156,10 +157,15 @@ def split_by_group(node: PhaseNode, costs: GroupCosts, replaced: Mapping[int, in
 
 
 def split_by_range(node: PhaseNode) -> list[Pair]:
-    """The lower or the upper part of a range: of the first phase, or of the rest."""
+    """The lower or the upper part of a range, of the first phase or of the rest, unless the other is much wider.
+
+    Where neither split raises the bound, one range would otherwise be cut ever finer, and the bound needs both narrow.
+    """
+    ranges = (("ready", node.ranges.ready), ("rest", node.ranges.rest))
+    least = max(FINE * node.value, NARROWER * max(high - low for _, (low, high) in ranges))
     pairs: list[Pair] = []
-    for name, (low, high) in (("ready", node.ranges.ready), ("rest", node.ranges.rest)):
-        if high - low > FINE * node.value:
+    for name, (low, high) in ranges:
+        if high - low > least:
             middle = float(np.sqrt(max(low, high * LEAST_MIDDLE) * high))
             below = replace(node.ranges, **{name: (low, middle)})
             above = replace(node.ranges, **{name: (middle, high)})
