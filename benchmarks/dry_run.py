@@ -366,6 +366,26 @@ RATES: dict[str, Words] = {  # of the trainer: jobs that are none of the twelve
     "tiny, 2 ranks": {"tables": 2, "batch": 64, "bottom": (32,), "top": (32,), "ranks": 2},
     "small, 2 ranks": {"tables": 26, "batch": 256, "ranks": 2},
     "30 ids, 2 ranks": {"tables": 8, "ids": 30.0, "batch": 1024, "ranks": 2},
+    "batch 2048, 2 ranks": {"tables": 12, "batch": 2048, "ranks": 2},
+    "64 columns, 2 ranks": {"tables": 16, "columns": 64, "batch": 512, "ranks": 2},
+    "wide layers, 2 ranks": {"tables": 4, "batch": 256, "bottom": (768,), "top": (768, 768), "ranks": 2},
+    "layers, batch 2048": {"tables": 6, "batch": 2048, "bottom": (256, 128), "top": (256, 128)},
+    "layers, batch 2048, 2 ranks": {
+        "tables": 6,
+        "batch": 2048,
+        "bottom": (256, 128),
+        "top": (256, 128),
+        "ranks": 2,
+    },
+    "layers, batch 64": {"tables": 4, "batch": 64, "bottom": (1024,), "top": (1024, 1024, 1024)},
+    "layers, batch 64, 2 ranks": {
+        "tables": 4,
+        "batch": 64,
+        "bottom": (1024,),
+        "top": (1024, 1024, 1024),
+        "ranks": 2,
+    },
+    "wider layers, 2 ranks": {"tables": 6, "batch": 256, "bottom": (1024,), "top": (1536, 1024), "ranks": 2},
 }
 
 

@@ -81,6 +81,7 @@ SMALL: dict[str, tuple[str, ...]] = {
     "dedup_reading": ("--quick",),
     "precision": ("bytes", "--quick"),
     "predict_regret": ("measure", "regret", "--ranks", "2", "--quick"),
+    "reading_rates": ("--quick",),
     "recd": ("--sessions", "2", "--samples", "2048", "--steps", "2", "--rounds", "1"),
     "remote_echo": ("--quick",),
     "remote_lines": (),

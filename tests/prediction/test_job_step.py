@@ -11,6 +11,7 @@ from recsmith.plans import Plan
 from recsmith.prediction import speeds
 from recsmith.prediction.job_step import crossing_s, gradients_s, job_step, lookups_s, numbers_of
 from recsmith.prediction.machine import load_machine
+from recsmith.prediction.reading import Reading
 from recsmith.units import format_time
 
 SHAPES = [(64, 13), (64,), (16, 64), (16,), (1, 16), (1,)]
@@ -30,7 +31,23 @@ def test_parts_add_up_and_follow_the_work() -> None:
     assert step.embeddings_s == on("cpu:2").cost.total_s
     assert wide.layers_s > step.layers_s
     assert wide.gradients_s > step.gradients_s
-    assert (wide.trainer_s, wide.reading_s) == (step.trainer_s, step.reading_s)
+    assert wide.reading_s == step.reading_s
+    assert wide.trainer_s > step.trainer_s  # ranks wait for the slowest longer
+
+
+def test_on_one_rank_nobody_waits_for_layers() -> None:
+    step, wide = job_step(on("cpu:1"), SHAPES), job_step(on("cpu:1"), [*SHAPES, (512, 512)])
+    assert step is not None
+    assert wide is not None
+    assert wide.trainer_s == step.trainer_s
+
+
+def test_reading_counts_for_all_ranks_unless_each_reads_its_own() -> None:
+    slow, alone = Reading(sample_s=1e-3), Reading(sample_s=1e-3, alone=True)
+    every, own = (job_step(on("cpu:2"), SHAPES, reading=each) for each in (slow, alone))
+    assert every is not None
+    assert own is not None
+    assert every.reading_s - own.reading_s == pytest.approx(1e-3 * on("cpu:2").workload.batch_size)
     assert numbers_of(SHAPES) == 64 * 13 + 64 + 16 * 64 + 16 + 16 + 1
 
 

@@ -3,9 +3,9 @@
     step = trainer + reading + embeddings + rows from elsewhere + layers + gradients + optimizer
 
 Embeddings are those of the plan under its cost model, layers are kernels of the learned machine (speeds.py), gradients
-its curve of a collective. What the trainer itself takes was measured on other jobs than those that it is checked on
-(`python benchmarks/dry_run.py rates`); the figures are of a core of this project's machine. Of GPUs nothing of this was
-measured, so a step is not predicted there.
+its curve of a collective, and reading goes by the format of the data (reading.py). What the trainer itself takes was
+measured on other jobs than those that it is checked on (`python benchmarks/dry_run.py rates`); the figures are of a
+core of this project's machine. Of GPUs nothing of this was measured, so a step is not predicted there.
 
 B samples of a rank, W ranks
 """
@@ -15,17 +15,20 @@ from math import prod
 from recsmith._types import noun
 from recsmith.clusters import Cluster
 from recsmith.plans import Plan
+from recsmith.prediction.reading import GENERATED, Reading
 from recsmith.prediction.speeds import Shapes, core, layers_s
+from recsmith.prediction.turns import between_hosts_s, exchange_s
 from recsmith.units import format_time
 
 NUMBER_BYTES = 4
 ERROR = 0.25  # of a step: what ten of twelve jobs keep (docs/benchmarks/train.md)
-TRAINER_S = 1.7e-3  # of any step: the loop, TorchRec's pipeline, DDP, losses and scores
-FEATURE_S = 1.1e-5  # of a feature: its ids as a tensor, its part of the batch, its table in the lookup
-BAG_S = 3.4e-7  # of a feature of a sample that is read: its place in the window, the batch and the tensors
-READ_ID_S = 7.2e-8  # of an id of a sample that is read: drawn or decoded, shuffled, joined
-SENT_ID_S = 2.8e-8  # of an id that is looked up: checked, sorted by feature, sent
-MEETING_S = 1.4e-3  # of a step of several ranks: what they tell each other of sizes, and what TorchRec does around it
+TRAINER_S = 1.27e-3  # of any step: the loop, TorchRec's pipeline, losses and scores
+FEATURE_S = 9.9e-6  # of a feature: its ids as a tensor, its part of the batch, its table in the lookup
+BAG_S = 1.9e-7  # of a feature of a sample that is trained: its place in the tensors, its part of what tables give
+SENT_ID_S = 1.4e-8  # of an id that is looked up: joined with others, checked, sorted by feature, sent
+MEETING_S = 2.3e-3  # of a step of several ranks: what they tell each other of sizes, and what TorchRec does around it
+MET_FEATURE_S = 9.7e-5  # the same of a feature
+UNEVEN = 0.4  # of dense layers and their optimizer, on several ranks: none goes on before the slowest of a step
 OPTIMIZER_S = 2.7e-9  # of a number of dense layers: Adam, and zeros that gradients begin with (benchmarks/narrow.py)
 
 
@@ -33,11 +36,11 @@ OPTIMIZER_S = 2.7e-9  # of a number of dense layers: Adam, and zeros that gradie
 class JobStep:
     """Seconds of a step of a job, part by part.
 
-    trainer_s: of the loop and what is done for each feature. reading_s: of the ids of a batch. embeddings_s: of
-    lookups, their updates and what crosses ranks, by the plan's cost model. layers_s: forward and backward of dense
-    layers. gradients_s: their gradients across ranks. optimizer_s: their update, and that of copied tables. rows_s: of
-    rows that files or servers bring, which is no work of the tables' kernels. error: share of the step that it may be
-    off.
+    trainer_s: of the loop, what is done for each feature, and meetings of ranks. reading_s: of the samples of a batch,
+    where nothing hides it. embeddings_s: of lookups, their updates and what crosses ranks, by the plan's cost model,
+    and between hosts by what gloo makes of it. layers_s: forward and backward of dense layers. gradients_s: their
+    gradients across ranks. optimizer_s: their update, and that of copied tables. rows_s: of rows that files or servers
+    bring, which is no work of the tables' kernels. error: share of the step that it may be off.
     """
 
     trainer_s: float
@@ -67,41 +70,47 @@ class JobStep:
 
 
 def job_step(
-    plan: Plan, shapes: Shapes, *, pairs: bool = False, embeddings_s: float | None = None, read_alone: bool = False
+    plan: Plan, shapes: Shapes, *, pairs: bool = False, embeddings_s: float | None = None,
+    reading: Reading | None = None,
 ) -> JobStep | None:  # fmt: skip
     """The step of a job with plain dense layers under a plan; None on GPUs, where nothing of it was measured.
 
     shapes: of its dense parameters. pairs: whether the model takes products of all pairs of features, as DLRM does.
-    embeddings_s: of its tables; None: as the plan says. read_alone: each rank reads its own samples alone; blocks of
-    most formats hold those of all ranks, and all read them.
+    embeddings_s: of its tables; None: as the plan says. reading: None: generated samples of the plan's features.
     """
     workload, cluster = plan.workload, plan.cluster
     if cluster.device.kind != "cpu":
         return None
     features = [each for table in workload.tables for each in table.features]
-    batch = workload.batch_size
+    batch, ranks = workload.batch_size, cluster.job_world_size
     ids = [each.pooling_factor * each.num_poolings for each in features]
     sent = sum((each.batch_size or batch) * count for each, count in zip(features, ids, strict=True))
-    read = batch * (1 if read_alone else cluster.job_world_size)
     width = max((table.embedding_dim for table in workload.tables), default=0)
+    layers = layers_s(shapes, batch, (len(features), width) if pairs else None)
+    updated = numbers_of(shapes) * OPTIMIZER_S
+    tables = plan.cost.step_s if embeddings_s is None else embeddings_s
+    waited = between_hosts_s(plan, sent, batch * len(features)) if embeddings_s is None else 0.0
+    read = batch * (reading or Reading(sample_s=GENERATED.of(ids))).sample_s
+    read *= 1 if reading is not None and reading.alone else ranks
     return JobStep(
-        trainer_s=trainer_s(len(features), cluster.job_world_size),
-        reading_s=reading_s(read * len(features), read * sum(ids), sent),
-        embeddings_s=plan.cost.step_s if embeddings_s is None else embeddings_s,
-        layers_s=layers_s(shapes, batch, (len(features), width) if pairs else None),
+        trainer_s=trainer_s(len(features), ranks, layers + updated),
+        reading_s=max(read - (exchange_s(plan) if waited else 0.0), 0.0) + given_s(batch * len(features), sent),
+        embeddings_s=tables + waited,
+        layers_s=layers,
         gradients_s=gradients_s(numbers_of(shapes), cluster),
-        optimizer_s=(numbers_of(shapes) + copied_numbers(plan)) * OPTIMIZER_S,
+        optimizer_s=updated + copied_numbers(plan) * OPTIMIZER_S,
     )  # fmt: skip
 
 
-def reading_s(bags: float, ids: float, sent: float) -> float:
-    """Seconds in which a rank reads so many bags and ids, of all samples that it reads. sent: ids that it looks up."""
-    return bags * BAG_S + ids * READ_ID_S + sent * SENT_ID_S
+def given_s(bags: float, ids: float) -> float:
+    """Seconds in which a rank makes tensors of bags and ids that were read, and hands them to the tables."""
+    return bags * BAG_S + ids * SENT_ID_S
 
 
-def trainer_s(features: int, ranks: int) -> float:
-    """What the trainer takes of any step."""
-    return TRAINER_S + FEATURE_S * features + (MEETING_S if ranks > 1 else 0.0)
+def trainer_s(features: int, ranks: int, layers_s: float) -> float:
+    """What the trainer takes of any step, and on several ranks their meetings. layers_s: of layers and their update."""
+    met = MEETING_S + MET_FEATURE_S * features + UNEVEN * layers_s if ranks > 1 else 0.0
+    return TRAINER_S + FEATURE_S * features + met
 
 
 def lookups_s(plan: Plan) -> float:

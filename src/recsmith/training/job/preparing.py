@@ -31,7 +31,7 @@ from recsmith.training.run import Run
 from recsmith.training.run.parts import SAMPLE_WEIGHTS
 from recsmith.training.run.refusals import check_together, layer_parts, placed_parts
 from recsmith.training.seams.system import OpenRun, SystemTold, first_of, systems
-from recsmith.training.sources import first_lengths, open_data, reads_alone
+from recsmith.training.sources import first_lengths, open_data, reading_of
 from recsmith.training.sources.protocol import State
 
 SEEN = 64  # samples that are looked at before a run starts
@@ -140,8 +140,8 @@ def _decided(parts: Unsharded, plan: Plan, before: Run | None, *, priced: bool) 
     asked = priced or any(system.needs_step(run) for system in systems())
     own = planned_as_run(run, plan, parts.features.repeats) if asked else plan
     lengths = history_lengths(parts, own.cluster.job_world_size) if asked else None
-    alone = reads_alone(parts.source)
-    step = plain_step(run, own, shapes, numbers, lengths, read_alone=alone) if asked else None
+    reading = reading_of(parts.source)
+    step = plain_step(run, own, shapes, numbers, lengths, reading=reading) if asked else None
     made = OpenRun(run, parts, plan, own, shapes, numbers, comms=run.comms, step=step, before=before, lengths=lengths)
     for system in systems():
         made = system.decide(made)
@@ -169,9 +169,9 @@ def _plain_of(made: PreparedRun) -> tuple[JobStep | None, Plan] | None:
         with warnings.catch_warnings(action="ignore"):  # planning has said how far its cost model reaches
             own = planned_as_run(made.run, plan, parts.features.repeats)
         lengths = history_lengths(parts, own.cluster.job_world_size)
-        numbers, alone = numbers_across(parts.task, plan), reads_alone(parts.source)
+        numbers, reading = numbers_across(parts.task, plan), reading_of(parts.source)
         run = replace(made.run, comms=made.comms)
-        return plain_step(run, own, made.shapes, numbers, lengths, read_alone=alone), own
+        return plain_step(run, own, made.shapes, numbers, lengths, reading=reading), own
     except RecSmithError:
         return None
 

@@ -19,6 +19,7 @@ from recsmith.planning.simulate import simulate
 from recsmith.plans import Plan
 from recsmith.prediction.histories import HistoryWork, history_layers_s
 from recsmith.prediction.job_step import NUMBER_BYTES, JobStep, copied_numbers, job_step, numbers_of
+from recsmith.prediction.reading import Reading
 from recsmith.prediction.speeds import Shapes, bf16_layers_s
 from recsmith.problems.dense_bytes import DenseBytes
 from recsmith.problems.rank_bytes import bytes_on_disk, predicted_bytes
@@ -114,14 +115,15 @@ def _distinct(feature: Feature, batch: int, repeats: Repeats) -> Feature:
 
 
 def plain_step(
-    run: Run, plan: Plan, shapes: Shapes, numbers: int, lengths: Ints | None = None, *, read_alone: bool = False
+    run: Run, plan: Plan, shapes: Shapes, numbers: int, lengths: Ints | None = None, *,
+    reading: Reading | None = None,
 ) -> JobStep | None:  # fmt: skip
     """The step of a run before systems decide what it leaves open; None on GPUs.
 
     plan: as `planned_as_run` makes it. shapes: of dense parameters. numbers: of gradients that cross ranks. lengths: of
-    some histories, where they are known. read_alone: each rank reads its own samples alone.
+    some histories, where they are known. reading: None: of generated samples.
     """
-    made = job_step(plan, shapes, pairs=run.model.name == PAIRS, read_alone=read_alone)
+    made = job_step(plan, shapes, pairs=run.model.name == PAIRS, reading=reading)
     if made is None:
         return None
     if (work := history_work(run, plan, lengths)) is not None:

@@ -8,15 +8,18 @@ from typing import Any, cast
 
 import numpy as np
 
-from recsmith._components import make, parsed
+from recsmith._components import make, name_of, parsed
 from recsmith._types import Ints
 from recsmith.data import Batch, Dataset, open_dataset, spec_from_raw
 from recsmith.data.columns.rows import check_vocabularies
-from recsmith.data.dataset import is_of_no_format
+from recsmith.data.dataset import FORMAT, is_of_no_format
 from recsmith.data.order import WINDOW
 from recsmith.data.source import by_rows
+from recsmith.data.transforms.declared import Transform
+from recsmith.data.transforms.graph import TransformedSource
 from recsmith.errors import UsageError
 from recsmith.files import source_text
+from recsmith.prediction.reading import Reading, sample_s
 from recsmith.training.run import Run, load_run
 from recsmith.training.run.refusals import check_together, data_parts
 from recsmith.training.seams.system import first_of, systems, trains_layers
@@ -118,6 +121,19 @@ def check_state(source: BatchSource, state: State | None, ranks: int, size: int)
 def reads_alone(source: BatchSource) -> bool:
     """Whether a rank reads its own samples alone; of most formats it reads blocks, which hold those of all ranks."""
     return not isinstance(source, DatasetSource) or (by_rows(source.dataset.source) is not None and not source.groups)
+
+
+def reading_of(source: BatchSource) -> Reading | None:
+    """How long a sample takes to read, and whether ranks read their own alone; None of a source of yours."""
+    if not isinstance(source, DatasetSource):
+        return None
+    stored: Any = source.dataset.source
+    transforms: Sequence[Transform] = ()
+    while (within := getattr(stored, "source", None)) is not None:  # transformed, cut, or checked
+        transforms = stored.graph.transforms if isinstance(stored, TransformedSource) else transforms
+        stored = within
+    seconds = sample_s(name_of(FORMAT, type(stored)), stored.schema.features, transforms)
+    return Reading(sample_s=seconds, alone=reads_alone(source))
 
 
 def with_distinct(source: BatchSource, groups: Sequence[Sequence[str]]) -> BatchSource:

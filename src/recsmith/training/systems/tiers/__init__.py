@@ -14,6 +14,7 @@ from recsmith._components import NAME, parsed, register
 from recsmith.analyses.advice import Switch
 from recsmith.files import Raw
 from recsmith.plans import Plan
+from recsmith.prediction.turns import forward_turn_s
 from recsmith.sharding import KEY_VALUE
 from recsmith.training.seams.system import ROWS, RunFacts, System, SystemTold, batches_of_a_step
 from recsmith.units import counted
@@ -62,6 +63,8 @@ class Tiers(System):
             return step
         priced = priced_s(run, plan)
         rows = rows_s(run, plan, max(0.0, step.step_s - priced))
+        before = max(each.forward_compute_s for each in plan.cost.per_device)
+        rows += forward_turn_s(plan, before + rows) - forward_turn_s(plan, before)
         return replace(step, embeddings_s=max(0.0, step.embeddings_s - priced), rows_s=step.rows_s + rows)
 
     def told(self, run: Any, told: RunFacts) -> Sequence[SystemTold]:
