@@ -156,7 +156,7 @@ def test_a_search_that_is_cut_short_prints_its_best_and_a_note(run: Run):
     assert json.loads(done.out)["truncated"] is True
 
 
-@pytest.mark.parametrize(("owner", "left", "ending"), [(OWN_PROCESS, 1.45, 0.06), (None, 2.0, 0.0)])
+@pytest.mark.parametrize(("owner", "left", "ending"), [(OWN_PROCESS, 1.45, 0.05), (None, 2.0, 0.0)])
 def test_a_time_limit_counts_from_the_start_of_a_command_that_has_a_process_to_its_end(
     owner: str | None, left: float, ending: float, monkeypatch: pytest.MonkeyPatch
 ):
@@ -164,6 +164,7 @@ def test_a_time_limit_counts_from_the_start_of_a_command_that_has_a_process_to_i
     with click.Context(click.Command("plan"), obj=owner):
         assert left_of_limit(2.0) == pytest.approx(left)
         assert left_of_limit(2.0, tables=1000) == pytest.approx(left - ending)
+        assert left_of_limit(2.0, tables=1000, written=True) == pytest.approx(left - 3 * ending)
         assert left_of_limit(None) is None
         assert (left_of_limit(0.1) or 0) > 0
 

@@ -35,7 +35,8 @@ OPTION_GROUPS = {  # of commands that search: the names of options under the tit
     "The step of --objective step_time": ("objective", "step", "machine"),
     "Output": ("what_if", "output", "certificate", "force", "verbose", "format_"),
 }  # fmt: skip
-ENDING_S, ENDING_TABLE_S = 0.05, 6e-5  # of a command after its search, and for each table: the plan is made and printed
+# Seconds of a command after its search, and for each table: the plan is made, printed, and perhaps written in full.
+ENDING_S, ENDING_TABLE_S, WRITING_TABLE_S = 0.05, 5e-5, 1e-4
 LEAST_LIMIT_S = 1e-3  # of a time limit that the start of the command has used up: a search then makes its first plan
 BEGINNING = 4096  # bytes of a file that say whether it is a plan or a run
 RUN = b"recsmith/run/1"
@@ -307,14 +308,15 @@ def read_search(options: dict[str, Any]) -> dict[str, Any]:
     return named | {"time_limit_s": options["time_limit"]}
 
 
-def left_of_limit(time_limit_s: float | None, tables: int = 0) -> float | None:
+def left_of_limit(time_limit_s: float | None, tables: int = 0, *, written: bool = False) -> float | None:
     """What a search of so many tables has of a time limit of its command, from the start to the printed plan.
 
-    Where a program calls a command, all of it.
+    Where a program calls a command, all of it. written: whether the plan is also written in full.
     """
     if time_limit_s is None or not has_own_process():
         return time_limit_s
-    return max(time_limit_s - command_age_s() - ENDING_S - ENDING_TABLE_S * tables, LEAST_LIMIT_S)
+    ending_s = ENDING_S + tables * (ENDING_TABLE_S + (WRITING_TABLE_S if written else 0.0))
+    return max(time_limit_s - command_age_s() - ending_s, LEAST_LIMIT_S)
 
 
 def has_own_process() -> bool:

@@ -95,7 +95,9 @@ def plan_command(
     step = _step(options, prove)
     _check_stash(options, alone=towers is None and step is None and what_if is None)
     asked: dict[str, Any] = {**read_problem(workload, options), **read_search(options), "planner": options["planner"]}
-    asked["time_limit_s"] = left_of_limit(asked["time_limit_s"], len(asked["workload"].tables))
+    asked["time_limit_s"] = left_of_limit(
+        asked["time_limit_s"], len(asked["workload"].tables), written=bool(output) or format_ == "json"
+    )
     if what_if is not None:
         refused = step is not None or prove or towers is not None or bool(output or certificate)
         _compare_data_types(what_if, asked, format_, refused=refused)

@@ -70,7 +70,8 @@ class AnnealingTurns:
         over, evaluator = Event(), self.devices.evaluator
         with ThreadPoolExecutor(1) as pool:
             ask = (evaluator, lambda: keep_on() and not over.is_set())
-            self._heavy, self._bound = pool.submit(heaviest_table, *ask), pool.submit(lower_bound, *ask)
+            self._heavy = pool.submit(lambda: heaviest_table(*ask) if self._keep_on() else None)
+            self._bound = pool.submit(lower_bound, *ask)
             try:
                 yield
             except BaseException:
