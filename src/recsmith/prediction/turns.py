@@ -2,9 +2,9 @@
 
 gloo sends nothing before it has heard that the other rank is ready to receive. A rank that comes last to an all-to-all
 has heard it, writes its data, and behind these that it is ready itself: data of the first one follows when all of that
-is through. Where both come at the same time, both have told, and both directions are used at once. Measured on links of
-200 Mbit/s between two hosts of one rank each (`python benchmarks/advise.py`); where several ranks share a host, it was
-not measured.
+is through. Where both come at the same time, both have told, and both directions are used at once. So traces say, on
+links of 200 Mbit/s between two hosts of one rank each (docs/benchmarks/train.md); where several ranks share a host, it
+was not measured.
 """
 
 from recsmith.plans import Plan
