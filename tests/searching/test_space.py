@@ -149,11 +149,15 @@ def test_an_unreachable_price_says_what_can_be_reached() -> None:
 
 
 def test_a_search_that_saves_too_little_of_the_step_is_refused() -> None:
-    options = (PartChoice(width=4, price=0.96), PartChoice(width=8, price=1.0))
-    space = SearchSpace(tables=(PartChoices(name="t", options=options),), unit="step")
-    with pytest.raises(UsageError, match="saves less than 5%"):
-        check_pays(space)
-    check_pays(replace(space, tables=(PartChoices(name="t", options=(replace(options[0], price=0.9), options[1])),)))
+    space = SearchSpace(
+        tables=(PartChoices(name="t", options=(PartChoice(width=4), PartChoice(width=8))),), unit="step"
+    )
+    with pytest.raises(UsageError, match=r"saves 1\.9% of the device time of a sample, less than the 2% from which on"):
+        check_pays(space, 1.0, 0.981)
+    with pytest.raises(UsageError, match=r"a step of 1\.1 s and the run 1 s, predicted, so it takes 10\.0% more of"):
+        check_pays(space, 1.0, 1.1)
+    check_pays(space, 1.0, 0.98)
+    check_pays(replace(space, unit="bytes"), 1.0, 1.0)
 
 
 def test_a_search_that_goes_on_has_the_same_space() -> None:

@@ -13,9 +13,9 @@ from typing import Literal, get_args
 
 from recsmith._types import noun
 from recsmith.analyses.aims import NAMED, STEP, Aim, JobPrice
+from recsmith.analyses.paying import LEAST_GAIN, pays, said_of
 from recsmith.errors import RecSmithError
 
-LEAST_GAIN = 0.02  # of what there is to be less of: less is not worth a change of a job
 LEAST_MEMORY = 0.10  # of the fullest device
 MOST_TOGETHER = 4  # switches that are joined: more at once can hardly be judged in a job
 MOST_SEARCHED, NEAR = 2, -0.05  # switches that are searched, and gains before a search from which on that may help
@@ -208,16 +208,14 @@ class _Trial:
         freed = 1 - found.memory_bytes / self.base.memory_bytes if self.base.memory_bytes else 0.0
         if over := self.aim.over(found):
             return "cannot", over
-        if gain >= max(LEAST_GAIN, apart):
-            return "pays", f"saves {gain:.1%} of {what}"
-        if gain >= LEAST_GAIN:
+        if pays(gain) and gain >= apart:
+            return "pays", said_of(gain, what)
+        if pays(gain):
             return "tie", f"saves {gain:.1%}, and steps that differ by less than {apart:.1%} cannot be told apart"
         if freed >= LEAST_MEMORY:
             more = "in the same time" if gain > -LEAST_GAIN else f"and takes {-gain:.1%} more of {what}"
             return "memory", f"frees {freed:.0%} of the fullest device, {more}"
-        if gain < -LEAST_GAIN:
-            return "no", f"takes {-gain:.1%} more of {what}"
-        return "no", f"changes {what} by less than {LEAST_GAIN:.0%}"
+        return "no", said_of(gain, what)
 
     def joined(self, ranked: Sequence[Advised]) -> tuple[list[Switch], JobPrice]:
         """The switches that are worth it beside those before them, and the price of the job with all of them.
@@ -225,13 +223,13 @@ class _Trial:
         One that alone breaks a limit comes last: beside others it may keep it.
         """
         paying = [each for each in ranked if each.verdict == "pays"]
-        paying += [each for each in ranked if each.verdict == "cannot" and each.gain >= LEAST_GAIN]
+        paying += [each for each in ranked if each.verdict == "cannot" and pays(each.gain)]
         chosen, best = list[Switch](), self.base
         for advised in paying:
             if len(chosen) == MOST_TOGETHER or _same_setting(advised.switch, chosen):
                 continue
             found = advised.price if not chosen else self._beside(chosen, best, advised.switch)
-            if found is not None and self.aim.gain(best, found) >= LEAST_GAIN and not self.aim.over(found):
+            if found is not None and pays(self.aim.gain(best, found)) and not self.aim.over(found):
                 chosen.append(advised.switch)
                 best = found
         return chosen, best

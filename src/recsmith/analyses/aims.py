@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal, get_args
 
 from recsmith._types import noun
+from recsmith.analyses.paying import gain_of
 from recsmith.errors import UsageError
 from recsmith.units import format_time
 
@@ -91,8 +92,7 @@ class Aim:
 
     def gain(self, before: JobPrice, after: JobPrice) -> float:
         """The share of it that is saved; below 0 where more is needed."""
-        value = self.value(before)
-        return 1 - self.value(after) / value if value else 0.0
+        return gain_of(self.value(before), self.value(after))
 
     def error(self, gain: float, price: JobPrice) -> float:
         """How far a gain may be off: by the step's error as a share of it, and by no less than what prices tell apart.

@@ -24,8 +24,7 @@ FACTORS = 4096  # positions in a bag that have a factor of their own; later ones
 REPEATED = 0.25  # of the bags, where repeats are sought among neighbours first
 SALTS = 8  # hashes tried, until no two different rows share one
 SHIFT = np.uint64(32)
-LEAST_FACTOR = 1.5  # samples for each distinct row; trade-off: below, finding rows costs what looking up fewer saves
-LEVELS = 3  # octaves of factors that are looked up apart: from 1.5, 3 and 6 on; each costs a collective of its own
+LEVELS = 3  # octaves of factors that are looked up apart, from the least on; each costs a collective of its own
 
 
 def deduplicated(batch: Batch, groups: Sequence[Sequence[str]], *, nearby: bool = False) -> Batch:
@@ -195,10 +194,9 @@ class DedupGroup:
     ids_after: int
     mean_ids: float
 
-    @property
-    def level(self) -> int:
-        """Octave of the factor, 0 for the least."""
-        return min(LEVELS - 1, max(0, int(math.log2(max(self.factor / LEAST_FACTOR, 1.0)))))
+    def level(self, least: float) -> int:
+        """Octave of the factor, 0 for the least one."""
+        return min(LEVELS - 1, max(0, int(math.log2(max(self.factor / least, 1.0)))))
 
 
 def dedup_groups(batch: Batch) -> tuple[DedupGroup, ...]:
@@ -224,12 +222,12 @@ def counted(batch: Batch, features: Sequence[str]) -> DedupGroup:
     )
 
 
-def chosen(groups: Sequence[DedupGroup], least: float = LEAST_FACTOR) -> tuple[DedupGroup, ...]:
-    """The groups that gain: with so many samples for each distinct row, and more than an id a bag.
+def chosen(groups: Sequence[DedupGroup], least: float = 1.0) -> tuple[DedupGroup, ...]:
+    """The groups that may gain: that repeat, with so many samples for each distinct row, and more than an id a bag.
 
     The number of a row is as large as an id, so bags of one id have nothing to save but what crosses ranks.
     """
-    return tuple(group for group in groups if group.factor >= least and group.mean_ids > 1)
+    return tuple(group for group in groups if group.factor >= least and group.factor > 1 and group.mean_ids > 1)
 
 
 def _ids(lengths: "np.ndarray[tuple[int], np.dtype[np.int32]]", rows: Ints) -> int:

@@ -7,7 +7,6 @@ import numpy as np
 
 from recsmith.data.batch import DataFeature, DataSchema, JaggedIds
 from recsmith.data.dataset import Dataset
-from recsmith.data.deduplication import LEAST_FACTOR
 from recsmith.data.figures import distinct_bags, first_samples
 from recsmith.data.generator.spec import GeneratedFeature, GeneratorSpec
 from recsmith.errors import UsageError
@@ -16,6 +15,7 @@ from recsmith.workloads.optimizers import OptimizerName
 from recsmith.workloads.row_blocks import access_of_ids
 
 EMBEDDING_DIM = 64  # of every table, unless another is given
+REPEATED = 1.5  # samples for each distinct bag, from which on a feature is one that repeats: no step is known to ask
 FULL_BAG = 1.0  # ids in a bag, where their mean is not known
 
 
@@ -93,7 +93,7 @@ def counted_workload(
     """The workload of a model with a table for each feature, counted in at least so many samples as they are stored.
 
     deduplicate: features of which a batch has at least 1.5 samples for each distinct bag look up the distinct ones
-    alone, as `data.deduplicate: auto` of a run does: their batch is that much smaller.
+    alone: their batch is that much smaller. A run, whose step is known, asks what that saves of it.
 
     Raises:
         UsageError: there are no samples, or how many rows a feature's table needs is not known.
@@ -142,5 +142,5 @@ def _repeating(bags: JaggedIds, batch_size: int) -> JaggedIds:
     """The distinct bags of each batch where that saves ids and enough of them repeat; otherwise all bags."""
     rows = distinct_bags(bags, batch_size)
     found = bags.take(rows)
-    gains = len(bags.lengths) >= LEAST_FACTOR * len(rows) and len(found.values) < len(bags.values)
+    gains = len(bags.lengths) >= REPEATED * len(rows) and len(found.values) < len(bags.values)
     return found if gains else bags

@@ -13,13 +13,14 @@ from recsmith.data.deduplication import DedupGroup
 from recsmith.prediction.graph import KernelShape
 from recsmith.prediction.job_step import SENT_ID_S
 from recsmith.prediction.kernels import LOOKUPS, within_step
-from recsmith.prediction.speeds import bytes_per_s, core
+from recsmith.prediction.speeds import core
 from recsmith.units import format_time
 
 DISTINCT_ID_S = 2.9e-8  # of an id that is read: to find the rows that repeat (benchmarks/dedup_reading.py)
 KEPT_ID_S = 2.7e-8  # of an id that is read: to keep and copy it, where its row does not repeat one before (the same)
 COLLECTION_S = 1e-3  # of one more collection: its lookup, and its part of what ranks tell each other
-MOVES = 4  # times that a pooled number is read or written where vectors are given to samples, forward and backward
+GIVEN_S = 3.3e-9  # of a pooled number that is given to a sample, forward and backward (the same)
+GIVEN_FEATURE_S = 5.5e-5  # of a feature whose vectors are given to samples: its operators (the same)
 
 
 @noun
@@ -42,21 +43,24 @@ def finding_s(before: float, after: float) -> float:
     return before * DISTINCT_ID_S - (before - after) * KEPT_ID_S
 
 
-def giving_s(samples: float, columns: int) -> float:
-    """Seconds in which pooled vectors of so many columns in all are given to samples, forward and backward."""
-    return MOVES * 4 * samples * columns / bytes_per_s()
+def giving_s(samples: float, features: int, columns: int) -> float:
+    """Seconds in which pooled vectors of some features, of so many columns in all, are given to samples, both ways."""
+    return features * GIVEN_FEATURE_S + samples * columns * GIVEN_S
 
 
-def dedup_price(groups: Sequence[DedupGroup], widths: Mapping[str, int], samples: int, collections: int) -> DedupPrice:
-    """Of some groups of features, counted in a batch of so many samples. widths: columns of each feature.
+def dedup_price(
+    groups: Sequence[DedupGroup], widths: Mapping[str, int], samples: int, collections: int, readers: int = 1
+) -> DedupPrice:
+    """Of some groups of features, counted in a batch of so many samples, for a rank. widths: columns of each feature.
 
-    As on one rank, for what is decided is the same on all numbers of them; of several each reads the samples of all.
+    readers: ranks of whose samples each rank reads all.
     """
     before, after = sum(each.ids_before for each in groups), sum(each.ids_after for each in groups)
+    features = sum(len(each.features) for each in groups)
     columns = sum(widths[name] for each in groups for name in each.features)
     saved = sum(_lookups_s(each, widths, samples, whole=True) - _lookups_s(each, widths, samples, whole=False)
                 for each in groups)  # fmt: skip
-    added = finding_s(before, after) + giving_s(samples, columns) + collections * COLLECTION_S
+    added = readers * finding_s(before, after) + giving_s(samples, features, columns) + collections * COLLECTION_S
     return DedupPrice(saved_s=max(saved, 0.0) + (before - after) * SENT_ID_S, added_s=added)
 
 

@@ -21,6 +21,7 @@ GROUP_S = 2.8e-4  # of the samples of one length in a layer: some sixty small op
 SCORE_S = 1.7e-8  # of a score: bias, activation, mask and their gradients, beside the two products
 MOVED_S = 2.4e-8  # of a number of a position in a layer of attention: split by length, joined again, gathered
 WEIGHED_S = 8e-9  # of a number of an event that is weighed without attention
+DEALT_S = 5.4e-6  # of a sample of a rank whose step is dealt by work: a sort of as many numbers as there are ranks
 PASSES = 14  # operators at each number of a position in a layer: norms, gates, sums, dropout
 DIFFER = 3  # samples of a batch for each different length, at least
 KEPT = 4  # scores, biases, activations and masked ones of attention that backward reads

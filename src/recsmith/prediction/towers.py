@@ -12,6 +12,8 @@ carries 2 (R - 1) / R of what it sums.
 from dataclasses import replace
 
 from recsmith._types import noun
+from recsmith.analyses.aims import NAMED
+from recsmith.analyses.paying import gain_of, pays, said_of
 from recsmith.analyses.towers import plan_without_towers
 from recsmith.errors import UsageError
 from recsmith.planning.simulate import simulate
@@ -21,7 +23,6 @@ from recsmith.prediction.speeds import flops_per_s
 from recsmith.units import format_size, format_time
 
 VALUE, ID = 4, 12  # bytes of a number in fp32; of an id and its share of lengths
-LEAST = 0.05  # share of the step that towers must save for `auto` to take them
 
 
 @noun
@@ -80,12 +81,13 @@ class TowerSteps:
     @property
     def pays(self) -> bool:
         """Whether towers save enough of the step to be worth another model."""
-        return self.towers_s < (1 - LEAST) * self.plain_s
+        return pays(gain_of(self.plain_s, self.towers_s))
 
     def __str__(self) -> str:
         """In a line, the seconds and bytes of both, what follows, and what that costs of AUC."""
         under = "" if self.plain_s >= self.under_s else f" ({format_time(self.under_s)} under this one)"
-        verdict = "towers pay" if self.pays else f"towers do not pay: they save less than {LEAST:.0%} of a step"
+        said = said_of(gain_of(self.plain_s, self.towers_s), NAMED["step"])
+        verdict = "towers pay" if self.pays else f"towers do not pay: that {said}"
         return (
             f"towers of ratio {self.ratio}: a step of {format_time(self.towers_s)}; plain tables take "
             f"{format_time(self.plain_s)} under the plan made without towers{under}; {self.gain:.2f} times the "

@@ -11,6 +11,8 @@ from itertools import pairwise
 from typing import Any
 
 from recsmith._types import noun
+from recsmith.analyses.aims import NAMED
+from recsmith.analyses.paying import gain_of, pays, said_of
 from recsmith.analyses.towers import table_seconds
 from recsmith.clusters import Cluster
 from recsmith.embeddings import physical
@@ -19,7 +21,6 @@ from recsmith.embeddings.workloads import compress
 from recsmith.errors import UsageError
 from recsmith.planning import plan
 from recsmith.prediction.speeds import flops_per_s
-from recsmith.prediction.towers import LEAST
 from recsmith.searching.samples import rules_of, sizes_of
 from recsmith.searching.space import PartChoices, Picks, SearchSpace, Unit
 from recsmith.units import format_time
@@ -157,12 +158,15 @@ def planned(
     return PlannedPrice(step_s=step, weight_bytes=weights, price=step if unit == "step" else float(weights))
 
 
-def check_pays(space: SearchSpace) -> None:
-    """UsageError where even the cheapest sample saves too little of the step for a search to pay."""
-    least = space.price(space.cheapest)
-    if space.unit == "step" and least > (1 - LEAST) * space.whole:
+def check_pays(space: SearchSpace, whole_s: float, cheapest_s: float) -> None:
+    """UsageError where even the cheapest sample saves too little of the step for a search to pay.
+
+    whole_s, cheapest_s: seconds of a step of the run, and of the run with that sample.
+    """
+    gain = gain_of(whole_s, cheapest_s)
+    if space.unit == "step" and not pays(gain):
         raise UsageError(
-            f"a search does not pay: the cheapest sample of this space has a step of {format_time(least)} and the run "
-            f"{format_time(space.whole)}, predicted, so it saves less than {LEAST:.0%}; --price bytes searches for "
+            f"a search does not pay: the cheapest sample of this space has a step of {format_time(cheapest_s)} and the "
+            f"run {format_time(whole_s)}, predicted, so it {said_of(gain, NAMED['step'])}; --price bytes searches for "
             "memory, and --price step for a step all the same"
         )

@@ -11,6 +11,8 @@ import pytest
 from click.testing import CliRunner
 from support.systems import is_here, needing, needs_systems
 
+from recsmith.analyses.aims import NAMED
+from recsmith.analyses.paying import gain_of, said_of
 from recsmith.errors import RecSmithError, UsageError
 from recsmith.plans import Placement, load_plan, save_plan
 from recsmith.training import (
@@ -246,8 +248,15 @@ def test_deduplicate_auto_decides_by_its_price_and_says_so(ids: float, batch: in
     found, said = systems(a_run(tmp_path, words))["data.deduplicate"]
     assert found == on
     assert said.endswith(f"so data.deduplicate, which is auto, is {'on' if on else 'off'}")
-    saved, added = (_seconds(each) for each in re.findall(r"([0-9.]+ [mµ]?s)\b", said)[:2])
+    saved, added, *steps = (_seconds(each) for each in re.findall(r"([0-9.]+ [mµ]?s)\b", said))
     assert (added < saved) == on
+    if on:  # the steps of dry runs with and without, as advice asks for them
+        plain, distinct = (
+            told(a_run(tmp_path, {"data": {**words["data"], "deduplicate": each}})).step.step_s
+            for each in ("off", [["a"], ["b"], ["c"], ["d"], ["e"], ["f"]])
+        )
+        assert steps == pytest.approx([distinct, plain], rel=2e-3)
+        assert said_of(gain_of(plain, distinct), NAMED["step"]) in said
 
 
 def _seconds(text: str) -> float:
@@ -277,7 +286,8 @@ def test_a_towers_job_has_one_plain_step(tmp_path: Path) -> None:
     ]
     assert _seconds(without) == pytest.approx(told(plain).step.step_s, rel=1e-3)
     assert _seconds(with_towers) == pytest.approx(towers.step.step_s, rel=1e-3)
-    assert "towers do not pay: they save less than 5% of a step, and are another model: those of ratio 2" in said
+    assert "towers do not pay: that saves 0.0% of the device time of a sample, less than the 2% from which on " in said
+    assert "a change pays, and are another model: those of ratio 2" in said
     with pytest.raises(
         UsageError, match="sparse_dist does not go with towers on several hosts, whose ids cross hosts by"
     ):

@@ -30,8 +30,8 @@ from recsmith.training.models import sequence_settings
 from recsmith.training.run import Run
 from recsmith.training.run.parts import SAMPLE_WEIGHTS
 from recsmith.training.run.refusals import check_together, layer_parts, placed_parts
-from recsmith.training.seams.system import OpenRun, SystemTold, first_of, systems
-from recsmith.training.sources import first_lengths, open_data, reading_of
+from recsmith.training.seams.system import OpenRun, SystemTold, first_of, systems, told_step
+from recsmith.training.sources import first_lengths, open_data, reading_of, with_distinct
 from recsmith.training.sources.protocol import State
 
 SEEN = 64  # samples that are looked at before a run starts
@@ -105,7 +105,7 @@ def prepare(
         run: as it is written.
         ranks: that train.
         saved: the checkpoint that training goes on from; choices that were `auto` stay as they are there.
-        parts: data and model, where they are built already.
+        parts: data and model, where they are built already, of the run `as_saved`.
         plan_by: makes the plan of the ranks that hold the tables, or knows it.
         check_by: lets one process look at what all ranks would see alike.
         priced: predict the step, whether a decision needs it or not.
@@ -116,13 +116,13 @@ def prepare(
         PlanMismatch: the plan is of other tables.
         Infeasible, NoPlanFound: the tables do not fit.
     """
-    parts = parts or unsharded(run)
+    parts = parts or unsharded(as_saved(run, saved))
     held, holders = first_of(system.run_of_plan(parts.run, ranks) for system in systems()) or (parts.run, ranks)
     check_by(lambda: check_data(parts))
     plan = plan_by(replace(parts, run=held), saved.plan if saved else None, holders)
     if saved is not None:
         check_goes_on(parts, saved, plan, ranks)
-    made = _decided(parts, plan, saved.run if saved else None, priced=priced)
+    made = _decided(parts, plan, saved.run if saved else None, ranks, priced=priced)
     if saved is not None:
         check_by(lambda: check_job(made.run, saved, parts))
     return PreparedRun(
@@ -131,7 +131,16 @@ def prepare(
     )  # fmt: skip
 
 
-def _decided(parts: Unsharded, plan: Plan, before: Run | None, *, priced: bool) -> OpenRun:
+def as_saved(run: Run, saved: Saved | None) -> Run:
+    """The run whose model is that of the checkpoint to go on from, where `auto` leaves that open."""
+    if saved is None:
+        return run
+    for system in systems():
+        run = system.as_before(saved.run, run)
+    return run
+
+
+def _decided(parts: Unsharded, plan: Plan, before: Run | None, ranks: int, *, priced: bool) -> OpenRun:
     """Let systems decide what a run leaves open, under a plan of its tables."""
     run, task, plan = parts.run, parts.task, with_collections(plan, parts.run, parts.task)
     shapes, numbers = dense_shapes(task), numbers_across(task, plan)
@@ -140,9 +149,11 @@ def _decided(parts: Unsharded, plan: Plan, before: Run | None, *, priced: bool) 
     asked = priced or any(system.needs_step(run) for system in systems())
     own = planned_as_run(run, plan, parts.features.repeats) if asked else plan
     lengths = history_lengths(parts, own.cluster.job_world_size) if asked else None
-    reading = reading_of(parts.source)
+    reading = reading_of(with_distinct(parts.source, parts.features.groups))
     step = plain_step(run, own, shapes, numbers, lengths, reading=reading) if asked else None
-    made = OpenRun(run, parts, plan, own, shapes, numbers, comms=run.comms, step=step, before=before, lengths=lengths)
+    made = OpenRun(
+        run, parts, plan, own, shapes, numbers, comms=run.comms, step=step, before=before, lengths=lengths, ranks=ranks
+    )  # fmt: skip
     for system in systems():
         made = system.decide(made)
     return made
@@ -157,9 +168,7 @@ def predicted_step(made: PreparedRun) -> JobStep | None:
     if found is None:
         return None
     step, own = found
-    for system in systems():
-        step = step and system.change_told_step(made.run, own, made.ranks, step)
-    return step
+    return told_step(made.run, own, made.ranks, step)
 
 
 def _plain_of(made: PreparedRun) -> tuple[JobStep | None, Plan] | None:
@@ -169,7 +178,8 @@ def _plain_of(made: PreparedRun) -> tuple[JobStep | None, Plan] | None:
         with warnings.catch_warnings(action="ignore"):  # planning has said how far its cost model reaches
             own = planned_as_run(made.run, plan, parts.features.repeats)
         lengths = history_lengths(parts, own.cluster.job_world_size)
-        numbers, reading = numbers_across(parts.task, plan), reading_of(parts.source)
+        numbers = numbers_across(parts.task, plan)
+        reading = reading_of(with_distinct(parts.source, parts.features.groups))
         run = replace(made.run, comms=made.comms)
         return plain_step(run, own, made.shapes, numbers, lengths, reading=reading), own
     except RecSmithError:

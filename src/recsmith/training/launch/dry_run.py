@@ -118,16 +118,17 @@ def described_run(made: Run) -> DryRun:
     from recsmith.training.job.going_on import newest_of
     from recsmith.training.job.logits_asked import check_logits
     from recsmith.training.job.models import unsharded
-    from recsmith.training.job.preparing import predicted_step, prepare
+    from recsmith.training.job.preparing import as_saved, predicted_step, prepare
     from recsmith.training.job.publishing import published_note
     from recsmith.training.optimizers.building import dense_state
     from recsmith.training.sources import total_steps
 
     ranks, here = ranks_of(made)
     check_run(made, here)
-    parts = unsharded(made)
+    saved = newest_of(made)
+    parts = unsharded(as_saved(made, saved))
     check_logits(parts)
-    found = prepare(made, ranks, saved=newest_of(made), parts=parts, priced=True)
+    found = prepare(made, ranks, saved=saved, parts=parts, priced=True)
     state = dense_state(found.run, found.shapes, found.priced.cluster.job_world_size)
     done = found.saved.progress if found.saved else {}
     steps = total_steps(made, parts.source, ranks, done.get("step", 0), done.get("position"))

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 from recsmith._components import load
 from recsmith._plugins import load_plugin, plugin_names
 from recsmith._types import Ints, noun
+from recsmith.analyses.paying import gain_of
 from recsmith.errors import UsageError, check_rules
 from recsmith.files import Raw, decode_part, did_you_mean
 from recsmith.plans import Plan
@@ -65,7 +66,7 @@ class OpenRun:
     optimizer. shapes: of dense parameters. numbers: of gradients that cross ranks. comms: what crosses ranks, so far.
     step: predicted, so far; None where it is not. before: the run of the checkpoint that training goes on from, whose
     choices stay. told: what was decided, and why. lengths: of the histories of the first step, rank by rank, where the
-    model is one of histories and the step is predicted.
+    model is one of histories and the step is predicted. ranks: that train.
     """
 
     run: Any
@@ -79,6 +80,15 @@ class OpenRun:
     before: Any = None
     told: tuple[SystemTold, ...] = ()
     lengths: Ints | None = None
+    ranks: int = 1
+
+    def gain_of(self, step: Any) -> float:
+        """The share of a step that another one saves, both as a dry run tells them, by which advice goes too.
+
+        Where steps are not predicted there is none.
+        """
+        before, after = (told_step(self.run, self.priced, self.ranks, each) for each in (self.step, step))
+        return gain_of(before.step_s, after.step_s) if before is not None and after is not None else 0.0
 
     def telling(self, key: str, on: bool, lines: Iterable[str]) -> "OpenRun":
         """The same, with lines of a system."""
@@ -315,6 +325,10 @@ class System:
         """
         return {}
 
+    def as_before(self, before: Any, run: Any) -> Any:
+        """The run, of whose choices that build its model those that are auto are as in the checkpoint of `before`."""
+        return run
+
     def check_goes_on(self, before: Any, run: Any) -> None:
         """Raise where a run cannot go on from a checkpoint of `before`."""
 
@@ -418,6 +432,13 @@ def trains_layers(run: Any) -> bool:
 def batches_of_a_step(run: Any) -> int:
     """Batches that a step of a run takes together, at most."""
     return max(each.batches_of_a_step(run) for each in systems())
+
+
+def told_step(run: Any, plan: Plan, ranks: int, step: Any) -> Any:
+    """A predicted step as a dry run tells it. ranks: that train."""
+    for each in systems():
+        step = step and each.change_told_step(run, plan, ranks, step)
+    return step
 
 
 def first_of(asked: Iterable[Any]) -> Any:

@@ -157,6 +157,18 @@ def first_lengths(source: BatchSource, feature: str, ranks: int, size: int) -> I
     return first_batch(source, count, shuffle=shuffle).ids[feature].lengths.astype(np.int64)
 
 
+def first_steps(source: BatchSource, feature: str, ranks: int, size: int, steps: int) -> list[Ints]:
+    """Ids of a feature, of each sample of some steps of so many ranks from the first on, each rank by rank; or fewer.
+
+    size: samples of a rank. Raises what `first_batch` raises.
+    """
+    count = max(1, min(size, LOOKED_AT // ranks)) * ranks
+    shuffle = isinstance(source, DatasetSource) and source.data.shuffle
+    found = first_batch(source, count * max(1, min(steps, LOOKED_AT // count)), shuffle=shuffle)
+    lengths = found.ids[feature].lengths.astype(np.int64)
+    return [lengths[first : first + count] for first in range(0, max(1, len(lengths) - count + 1), count)]
+
+
 def first_batch(source: BatchSource, size: int, *, shuffle: bool = False, window: int = WINDOW) -> Batch:
     """The first samples of a source, to count in. shuffle: those that training takes first of a dataset.
 

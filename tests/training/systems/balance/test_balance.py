@@ -9,10 +9,13 @@ from training.models.test_model_jobs import ARGUMENTS, BATCH, DATA, EVENTS, EVER
 from training.test_jobs import from_step, losses
 from training.unsharded import unsharded_losses
 
+from recsmith.analyses.aims import NAMED
+from recsmith.analyses.paying import gain_of, pays, said_of
 from recsmith.data.dealing import Deal
 from recsmith.errors import RecSmithError
 from recsmith.training import Run, RunData, RunModel, run_from_raw, run_to_raw, train
 from recsmith.training.launch.dry_run import described
+from recsmith.units import format_time
 
 pytestmark = [
     pytest.mark.skipif(find_spec("torchrec") is None, reason="needs TorchRec"),
@@ -42,22 +45,42 @@ def test_losses_are_those_of_the_plain_run_and_a_job_goes_on_with_the_same_bits(
     assert (again / weights).read_bytes() == Path(run.output, weights).read_bytes()
 
 
-def test_a_dry_run_tells_what_it_brings_and_the_step_of_the_busiest_rank(tmp_path: Path):
+def long_histories(output: Path, balance: Any, **words: Any) -> Run:
+    """A run whose later samples have histories that are several times as long."""
     long = {**DATA, "generated": {**EVENTS, "users": 400, "events": 150}, "longest": 400}
     arguments = {**ARGUMENTS["hstu"], "longest": 400}
-    words = {"train": long, "model": RunModel(name="hstu", embedding_dim=8, arguments=arguments)}
-    plain, dealt = (balanced(tmp_path / "out", each, **words) for each in (None, "histories"))
+    return balanced(output, balance, train=long, model=RunModel(name="hstu", embedding_dim=8, arguments=arguments),
+                    **words)  # fmt: skip
+
+
+def test_a_dry_run_tells_what_it_brings_and_the_step_of_the_busiest_rank(tmp_path: Path):
+    plain, dealt = (long_histories(tmp_path / "out", each) for each in (None, "histories"))
     (line,) = said(dealt)
-    assert "balance: in the first step the busiest of 2 ranks has 1.0" in line
-    (line,) = said(balanced(tmp_path / "out", "auto", **words, ranks=16))
-    assert "balance: in the first step the busiest of 16 ranks has 1." in line
+    assert "balance: in the first steps the busiest of 2 ranks has 1.0" in line
+    assert "times the mean work of histories when they are dealt, and 1." in line
     assert said(plain) == []
     before, after = described(plain).step, described(dealt).step
     assert before is not None
     assert after is not None
     assert before.layers_s > 1.05 * after.layers_s
+    assert f"a step takes {format_time(after.step_s)} in place of {format_time(before.step_s)}, which " in line
     raw = run_to_raw(balanced(tmp_path / "out", Deal(feature="history", squared=0.5)))
     assert run_from_raw(raw, "the run").data.balance == Deal(feature="history", squared=0.5)
+
+
+@pytest.mark.parametrize("ranks", [2, 16])
+def test_auto_deals_where_dry_runs_say_that_it_pays(ranks: int, tmp_path: Path):
+    """As advice asks: what dry runs with and without tell is what `auto` goes by, and says."""
+    plain, dealt, auto = (described(long_histories(tmp_path / "out", each, ranks=ranks))
+                          for each in (None, "histories", "auto"))  # fmt: skip
+    assert plain.step is not None
+    assert dealt.step is not None
+    assert auto.step is not None
+    gain = gain_of(plain.step.step_s, dealt.step.step_s)
+    assert (auto.run.data.balance is not None) == pays(gain)
+    assert auto.step.step_s == pytest.approx((dealt if pays(gain) else plain).step.step_s)  # pyright: ignore
+    (line,) = (each.said for each in auto.systems if each.key == "data.balance")
+    assert said_of(gain, NAMED["step"]) in line
 
 
 def test_auto_leaves_it_off_where_it_does_not_pay(tmp_path: Path):
@@ -67,7 +90,8 @@ def test_auto_leaves_it_off_where_it_does_not_pay(tmp_path: Path):
     arguments = {**ARGUMENTS["hstu"], "longest": 1}
     model = RunModel(name="hstu", embedding_dim=8, arguments=arguments)
     (line,) = said(balanced(tmp_path / "out", "auto", train=alike, model=model))
-    assert line.startswith("balance: off, since the busiest rank has 1.00 times the mean work of histories")
+    assert line.startswith("balance: off: in the first steps the busiest of 2 ranks has 1.000 times the mean work of")
+    assert line.endswith("% more of the device time of a sample")  # dealing is work, too
 
 
 @pytest.mark.parametrize(

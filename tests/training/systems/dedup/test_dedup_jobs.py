@@ -169,3 +169,26 @@ def test_tensors_expand_to_what_they_were() -> None:
         again = found.to_keyed_jagged_tensor()
         assert again.values().tolist() == plain.values().tolist()
         assert again.lengths().tolist() == plain.lengths().tolist()
+
+
+def test_auto_is_settled_in_the_run_and_stays_where_a_job_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """The model has other collections, so a checkpoint could not be loaded after another choice."""
+    from recsmith.training.job.models import unsharded
+    from recsmith.training.systems.dedup import SYSTEM, groups
+    from recsmith.training.systems.dedup.deciding import AskedGain
+
+    run = a_run(tmp_path, deduplicate="auto")
+    off = unsharded(run)
+    assert (off.run.data.deduplicate, off.features.repeats) == ("off", {})  # finding rows of three ids is not worth it
+    monkeypatch.setattr(groups, "dedup_price", lambda *_: groups.DedupPrice(saved_s=2.0, added_s=1.0))
+    for seconds, pays in ((0.97, True), (0.99, False)):
+        asked = AskedGain(plain_s=1.0, distinct_s=seconds)
+        monkeypatch.setattr(groups, "asked_gain", lambda *_, asked=asked: asked)
+        found = unsharded(run)
+        (told,) = (each.said for each in found.told if each.key == "data.deduplicate")
+        assert bool(found.features.repeats) == (found.run.data.deduplicate != "off") == pays
+        assert f"{asked}; so data.deduplicate, which is auto, is {'on' if pays else 'off'}" in told
+        assert SYSTEM.as_before(found.run, run).data.deduplicate == found.run.data.deduplicate
+        assert SYSTEM.as_before(run, run) is run
+        again = unsharded(SYSTEM.as_before(found.run, run))
+        assert again.features.repeats == found.features.repeats

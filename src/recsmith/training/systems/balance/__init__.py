@@ -73,8 +73,8 @@ class Balance(System):
     def switches(self, run: Any) -> Sequence[Switch]:
         """Models of histories."""
         made = Switch(
-            name="histories dealt by their work", change="data.balance: auto", settings=("data.balance=auto",),
-            quality="exact", page="sequences.md",
+            name="histories dealt by their work", change="data.balance: histories",
+            settings=("data.balance=histories",), quality="exact", page="sequences.md",
         )  # fmt: skip
         return (made,) if run.data.balance is None and run.model.name in SEQUENCE_MODELS else ()
 

@@ -1,28 +1,36 @@
-"""By what work samples are dealt to ranks, what that brings in the first step of the data, and whether it pays.
+"""By what work samples are dealt to ranks, what that brings in the first steps of the data, and whether it pays.
 
 W ranks, B samples of each in a step
 """
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from recsmith._types import Ints, noun
+from recsmith.analyses.aims import NAMED
+from recsmith.analyses.paying import pays, said_of
 from recsmith.data.dealing import Deal, busiest, dealt
 from recsmith.data.source import by_rows
+from recsmith.prediction.histories import DEALT_S
+from recsmith.prediction.job_step import JobStep, reading_s
+from recsmith.training.job.run_step import busiest_layers_s
 from recsmith.training.models import sequence_settings
 from recsmith.training.models.work import layer_work
 from recsmith.training.seams.system import OpenRun
-from recsmith.training.sources import first_lengths
+from recsmith.training.sources import first_steps
 from recsmith.training.sources.dataset import DatasetSource
+from recsmith.units import format_time
 
-PAYS = 1.2  # busiest rank over the mean, from which `auto` deals: jobs gained nothing at 1.14, and a fifth at 1.3
+LIKELIEST = 4  # ranks of most work, of which layers are priced: lengths that differ more can take longer than more work
+LOOKED_AT = 64  # steps: the busiest rank of a few may have much less, or much more, than that of most
 
 
 @noun
 class WorkOfRanks:
-    """The work of the busiest rank over the mean in the first step of a run: as samples are stored, and when dealt."""
+    """The work of the busiest rank over the mean in the first steps of a run: as samples are stored, and when dealt."""
 
     stored: float
     dealt: float
@@ -40,17 +48,27 @@ def deal_of(run: Any) -> Deal | None:
     return Deal(feature=settings.history[0], squared=work.pair_work, longest=settings.longest)
 
 
-def spread_of(deal: Deal, lengths: Ints, ranks: int) -> WorkOfRanks:
-    """What the ranks have to do in a step. lengths: of its histories, in the order in which they are stored."""
-    work = deal.work(lengths)
-    return WorkOfRanks(
-        stored=busiest(work, _cut(len(work), ranks), ranks), dealt=busiest(work, dealt(work, ranks), ranks)
-    )
+def spread_of(deal: Deal, steps: Sequence[Ints], ranks: int) -> WorkOfRanks:
+    """What the ranks have to do. steps: lengths of the histories of each step, as they are stored."""
+    both = [
+        (busiest(work, _cut(len(work), ranks), ranks), busiest(work, dealt(work, ranks), ranks))
+        for work in map(deal.work, steps)
+    ]
+    stored, even = np.mean(both, axis=0).tolist()
+    return WorkOfRanks(stored=stored, dealt=even)
 
 
 def _cut(count: int, ranks: int) -> Ints:
     """The rank of each sample where they are shared as they are stored."""
     return np.repeat(np.arange(ranks), np.diff(np.arange(ranks + 1) * count // ranks))
+
+
+@dataclass(frozen=True)
+class BothSteps:
+    """The predicted step of the busiest rank, as samples are stored and when they are dealt."""
+
+    stored: JobStep
+    dealt: JobStep
 
 
 def decided(made: OpenRun, key: str) -> OpenRun:
@@ -62,37 +80,69 @@ def decided(made: OpenRun, key: str) -> OpenRun:
         return made
     if ranks == 1:
         return _without(made, said).telling(key, False, ["balance: off, since one rank has all samples of a step"])
-    lengths = made.lengths
-    if lengths is None:
-        lengths = first_lengths(source, deal.feature, ranks, run.data.local_batch_size(ranks))
-    found = spread_of(deal, lengths, ranks)
-    why_not = _why_not(source, found) if said == "auto" else None
-    deals = said is not None and why_not is None
-    step = made.step and replace(made.step, layers_s=made.step.layers_s * (found.dealt if deals else found.stored))
-    made = replace(made, step=step)
+    looked_at = first_steps(source, deal.feature, ranks, run.data.local_batch_size(ranks), LOOKED_AT)
+    both = _both_steps(made, deal, looked_at, ranks)
+    gain = 0.0 if both is None else replace(made, step=both.stored).gain_of(both.dealt)
+    deals = said is not None and (said != "auto" or pays(gain))
+    if both is not None:
+        made = replace(made, step=both.dealt if deals else both.stored)
     if said is None:
         return made
-    line = (
-        f"balance: {why_not}" if why_not else
-        f"balance: in the first step the busiest of {ranks} ranks has {found.dealt:.3f} times the mean work of "
-        f"histories; it would have {found.stored:.2f} times as samples are stored"
-    )  # fmt: skip
+    line = _line(spread_of(deal, looked_at, ranks), both, gain, ranks, deals=deals)
     return (made if deals else _without(made, said)).telling(key, deals, [line])
 
 
-def _why_not(source: DatasetSource, found: WorkOfRanks) -> str | None:
-    """Why dealing does not pay."""
-    if found.stored < PAYS:
-        return (
-            f"off, since the busiest rank has {found.stored:.2f} times the mean work of histories in the first step, "
-            f"and dealing pays from {PAYS:g} times on"
-        )
-    if by_rows(source.dataset.source) is None:
-        return (
-            "off, since this format reads whole blocks, so that every rank would read those of all (the busiest "
-            f"has {found.stored:.2f} times the mean work of histories in the first step); write data.balance: histories"
-        )
-    return None
+def _both_steps(made: OpenRun, deal: Deal, looked_at: Sequence[Ints], ranks: int) -> BothSteps | None:
+    """Steps of the busiest rank, by the layers of its own histories; None where they are not predicted."""
+    if made.step is None or made.lengths is None:
+        return None
+    batch = made.priced.workload.batch_size
+    seconds = [
+        [busiest_layers_s(made.run, made.priced, _heaviest(deal, lengths, rank_of, ranks))
+         for rank_of in (_cut(len(lengths), ranks), dealt(deal.work(lengths), ranks))]
+        for lengths in looked_at
+    ]  # fmt: skip
+    stored, even = np.mean(seconds, axis=0).tolist()
+    layers = made.step.layers_s / busiest_layers_s(made.run, made.priced, [made.lengths])  # 1, but of products in bf16
+    beside = _read_beside_s(made, ranks)
+    return BothSteps(
+        replace(made.step, layers_s=stored * layers, reading_s=max(0.0, made.step.reading_s - beside)),
+        replace(made.step, layers_s=even * layers, reading_s=made.step.reading_s + batch * DEALT_S),
+    )
+
+
+def _heaviest(deal: Deal, lengths: Ints, rank_of: Ints, ranks: int) -> list[Ints]:
+    """Histories of the ranks that have most work, one of which takes longest."""
+    loads = np.bincount(rank_of, weights=deal.work(lengths), minlength=ranks)
+    return [lengths[rank_of == rank] for rank in np.argsort(-loads, kind="stable")[:LIKELIEST]]
+
+
+def _read_beside_s(made: OpenRun, ranks: int) -> float:
+    """Seconds of reading that a rank saves where it needs its own samples alone, which the step counts as read.
+
+    Formats that read whole blocks read those of all ranks once they are shuffled, or where a block has the samples of
+    several.
+    """
+    source, batch = made.parts.source, made.priced.workload.batch_size
+    if by_rows(source.dataset.source) is not None or source.data.shuffle:
+        return 0.0
+    block = float(np.mean(source.dataset.source.sizes()))
+    beside = max(0.0, ranks * batch - (batch + block))
+    features = [each for table in made.priced.workload.tables for each in table.features]
+    ids = sum(each.pooling_factor * each.num_poolings for each in features)
+    return reading_s(beside * len(features), beside * ids, 0.0)
+
+
+def _line(found: WorkOfRanks, both: BothSteps | None, gain: float, ranks: int, *, deals: bool) -> str:
+    work = (
+        f"in the first steps the busiest of {ranks} ranks has {found.dealt:.3f} times the mean work of histories when "
+        f"they are dealt, and {found.stored:.2f} times as samples are stored"
+    )
+    if both is None:
+        return f"balance: {work}" + ("" if deals else "; off, since no step is predicted of which that would be a part")
+    steps = f"a step takes {format_time(both.dealt.step_s)} in place of {format_time(both.stored.step_s)}"
+    told = f"{work}; {steps}, which {said_of(gain, NAMED['step'])}"
+    return f"balance: {told}" if deals else f"balance: off: {told}"
 
 
 def _without(made: OpenRun, said: Any) -> OpenRun:

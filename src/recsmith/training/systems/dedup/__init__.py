@@ -36,9 +36,17 @@ class DedupSystem(System):
 
         found = deduplication_of(run, source)
         told = tuple(SystemTold(key=self.key, on=bool(found), said=line) for line in found.told)
+        if run.data.deduplicate == "auto":
+            run = replace(run, data=replace(run.data, deduplicate=found.groups or "off"))
         if not found:
             return TablesAsked(run, told=told)
         return TablesAsked(run, {NAME: "deduplicated", "deduplication": found}, told, _parts())
+
+    def as_before(self, before: Any, run: Any) -> Any:
+        """The same features."""
+        said = before.data.deduplicate
+        kept = run.data.deduplicate == "auto" and said != "auto"
+        return replace(run, data=replace(run.data, deduplicate=said)) if kept else run
 
     def switches(self, run: Any) -> Sequence[Switch]:
         """Features that repeat their bags."""
@@ -76,7 +84,7 @@ class DedupSystem(System):
         before = ranks * batch * sum(ids)
         after = ranks * sum((each.batch_size or batch) * count for (each, _), count in zip(some, ids, strict=True))
         collections = len({each.batch_size for each, _ in some})
-        given = giving_s(batch, sum(width for _, width in some)) + collections * COLLECTION_S
+        given = giving_s(batch, len(some), sum(width for _, width in some)) + collections * COLLECTION_S
         return replace(
             step, reading_s=step.reading_s + finding_s(before, after), embeddings_s=step.embeddings_s + given
         )  # fmt: skip

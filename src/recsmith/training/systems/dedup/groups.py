@@ -3,16 +3,19 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from recsmith.data import DataSchema
+from recsmith.data import Batch, DataSchema
 from recsmith.data.deduplication import DedupGroup, chosen, counted, dedup_groups
 from recsmith.errors import UsageError
 from recsmith.files import did_you_mean
-from recsmith.prediction.dedup import dedup_price
+from recsmith.prediction.dedup import DedupPrice, dedup_price
 from recsmith.training.run import Run, RunTable
 from recsmith.training.run.refusals import check_together, data_parts
 from recsmith.training.run.tables import shared_features, tables_of
 from recsmith.training.sources import BatchSource, first_batch
+from recsmith.training.systems.dedup.deciding import asked_gain, ranks_of_job
 from recsmith.units import counted as counted_of
+
+TRIED = 8  # least factors, from each of which on features are deduplicated
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,7 @@ class Deduplication:
 
 
 def deduplication_of(run: Run, source: BatchSource) -> Deduplication:
-    """What a run deduplicates, counted in the first batch of all ranks; the same on every number of them.
+    """What a run deduplicates, counted in the first batch of a rank, and by the predicted step where it says auto.
 
     Raises:
         UsageError: the run names a feature that the data lacks, or twice, some features of a table and not all, or
@@ -46,44 +49,75 @@ def deduplication_of(run: Run, source: BatchSource) -> Deduplication:
     check_together(data_parts(run))
     sample = first_batch(source, run.data.largest_batch, shuffle=run.data.shuffle)
     tables = tables_of(run.model, source.schema)
-    if wanted == "auto" and (twice := shared_features(tables)):
+    if wanted == "auto":
+        return _auto(run, source, sample, tables)
+    _check_names(wanted, source.schema)
+    groups = tuple(counted(sample, names) for names in wanted)
+    found = _arranged(groups, tables, whole=True)
+    return replace(found, told=(_told(found, _price(found, groups, tables, len(sample))),)) if found else found
+
+
+def _auto(run: Run, source: BatchSource, sample: Batch, tables: Sequence[RunTable]) -> Deduplication:
+    """The features that save most, where the step says that they save enough; nothing elsewhere, and why."""
+    if twice := shared_features(tables):
         why = f"deduplicate: several tables look '{twice[0]}' up, so data.deduplicate, which is auto, is off"
         return Deduplication(told=(why,))
-    if wanted == "auto":
-        groups = chosen(dedup_groups(sample))
-        found = _arranged(groups, tables, whole=False)
-    else:
-        _check_names(wanted, source.schema)
-        groups = tuple(counted(sample, names) for names in wanted)
-        found = _arranged(groups, tables, whole=True)
-    return _decided(found, groups, tables, len(sample), auto=wanted == "auto")
-
-
-def _decided(
-    found: Deduplication, groups: Sequence[DedupGroup], tables: Sequence[RunTable], samples: int, *, auto: bool
-) -> Deduplication:
-    """What was found, with what it brings said; nothing of it where auto sees that it costs more."""
+    found, price = _likeliest(chosen(dedup_groups(sample)), tables, len(sample), ranks_of_job(run))
     if not found:
-        return replace(found, told=("deduplicate: no feature repeats its bags often enough",) if auto else ())
-    widths = {name: table.embedding_dim or 0 for table in tables for name in table.features}
-    price = dedup_price([each for each in groups if set(each.features) <= found.factors.keys()], widths, samples,
-                        len(found.parts))  # fmt: skip
-    told = f"deduplicate: {counted_of(len(found.factors), 'feature')} of distinct bags alone; {price}"
-    if not auto:
-        return replace(found, told=(told,))
+        return Deduplication(told=("deduplicate: no feature repeats its bags",))
+    told = _told(found, price)
     if price.added_s >= price.saved_s:
-        return Deduplication(told=(f"{told}; so data.deduplicate, which is auto, is off",))
-    return replace(found, told=(f"{told}; so data.deduplicate, which is auto, is on",))
+        return Deduplication(told=(f"{told}, which is not less; so data.deduplicate, which is auto, is off",))
+    asked = asked_gain(run, source, found.groups)
+    told = f"{told}; {asked}; so data.deduplicate, which is auto, is {'on' if asked.pays else 'off'}"
+    return replace(found, told=(told,)) if asked.pays else Deduplication(told=(told,))
+
+
+def _likeliest(
+    groups: Sequence[DedupGroup], tables: Sequence[RunTable], samples: int, readers: int
+) -> tuple[Deduplication, DedupPrice]:
+    """(features that are deduplicated, what that saves and adds), where what is saved most exceeds what is added.
+
+    The features that repeat most often are tried alone, and then those that repeat less as well.
+    """
+    best = Deduplication(), DedupPrice(saved_s=0.0, added_s=0.0)
+    for least in _few(sorted({each.factor for each in groups}, reverse=True)):
+        some = [each for each in groups if each.factor >= least]
+        found = _arranged(some, tables, whole=False)
+        price = _price(found, some, tables, samples, readers)
+        if found and (not best[0] or price.saved_s - price.added_s > best[1].saved_s - best[1].added_s):
+            best = found, price
+    return best
+
+
+def _few(factors: Sequence[float]) -> list[float]:
+    """At most so many of them, the least and the largest among these."""
+    places = {round(place * (len(factors) - 1) / (TRIED - 1)) for place in range(TRIED)}
+    return [factors[place] for place in sorted(places)] if factors else []
+
+
+def _price(
+    found: Deduplication, groups: Sequence[DedupGroup], tables: Sequence[RunTable], samples: int, readers: int = 1
+) -> DedupPrice:
+    """What the features that are deduplicated save and add, of those of some groups."""
+    widths = {name: table.embedding_dim or 0 for table in tables for name in table.features}
+    some = [each for each in groups if set(each.features) <= found.factors.keys()]
+    return dedup_price(some, widths, samples, len(found.parts), readers)
+
+
+def _told(found: Deduplication, price: DedupPrice) -> str:
+    return f"deduplicate: {counted_of(len(found.factors), 'feature')} of distinct bags alone; {price}"
 
 
 def _arranged(groups: Sequence[DedupGroup], tables: Sequence[RunTable], *, whole: bool) -> Deduplication:
     """The groups' features in parts of tables that repeat about as often. whole: refuse tables that are not."""
     by_feature = {name: group for group in groups for name in group.features}
+    of_all = min((group.factor for group in groups), default=1.0)
     levels: dict[int, list[str]] = {}
     for table in tables:
         found = [by_feature[name] for name in table.features if name in by_feature]
         if len(found) == len(table.features):
-            levels.setdefault(min(group.level for group in found), []).extend(table.features)
+            levels.setdefault(min(group.level(of_all) for group in found), []).extend(table.features)
         elif found and whole:
             lacking = next(name for name in table.features if name not in by_feature)
             raise UsageError(

@@ -49,8 +49,7 @@ class Narrow(System):
             return made
         from recsmith.training.systems.narrow.deciding import with_narrow
 
-        run, lines, saved = with_narrow(made)
-        step = made.step and replace(made.step, layers_s=max(0.0, made.step.layers_s - saved * made.step.step_s))
+        run, lines, step = with_narrow(made)
         return replace(made, run=run, step=step).telling(self.key, run.model.narrow is not None, lines)
 
     def attached(self, run: Any, model: Any) -> Any:

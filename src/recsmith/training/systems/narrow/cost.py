@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 from math import prod
 
 from recsmith._types import record
+from recsmith.analyses.aims import NAMED
+from recsmith.analyses.paying import pays, said_of
 from recsmith.plans import Plan
 from recsmith.prediction.job_step import NUMBER_BYTES, JobStep, numbers_of
-from recsmith.prediction.speeds import layers_s
+from recsmith.prediction.speeds import bf16_layers_s, layers_s
 from recsmith.training.systems.narrow.settings import NarrowSettings, Units
 from recsmith.units import format_size, format_time
 
-LEAST = 0.05  # of a mean step: what narrow layers must save for `auto` to take them
 # Of a step on one core, for each number: the zeros that a gradient of full size begins with; a weight that is taken,
 # and its gradient put back (benchmarks/narrow.py rates); on several ranks also zeros that are copied to buckets, and
 # gloo's work on the same core (docs/narrow.md).
@@ -48,7 +49,7 @@ class NarrowCost:
 def narrow_cost(
     settings: NarrowSettings, units: Sequence[Units], shapes: dict[str, tuple[int, int]],
     dense: Sequence[Sequence[int]], plan: Plan, step: JobStep | None, steps: int | None,
-    sent_bytes: float | None = None, rows: Mapping[tuple[int, int], float] | None = None,
+    sent_bytes: float | None = None, rows: Mapping[tuple[int, int], float] | None = None, *, bf16: bool = False,
 ) -> NarrowCost:  # fmt: skip
     """What a job's steps cost under a plan.
 
@@ -62,6 +63,7 @@ def narrow_cost(
         steps: of the job.
         sent_bytes: of dense gradients that a rank sends; None: all, by a ring.
         rows: that layers of a shape (outputs, inputs) multiply of a sample, such as its positions; 1 of others.
+        bf16: products are of bf16.
 
     Raises what NarrowSettings.phases raises.
     """
@@ -81,7 +83,7 @@ def narrow_cost(
     dense_s = narrow_s = embeddings_s = None
     if step is not None:
         dense_s, embeddings_s = step.step_s, step.embeddings_s + step.rows_s
-        less = _layers_s(shapes, many, batch) - _layers_s(kept, many, batch)
+        less = _layers_s(shapes, many, batch, bf16) - _layers_s(kept, many, batch, bf16)
         narrow_s = dense_s - less + whole * (ZERO_S + BUCKET_S * (ranks > 1)) + taken * TAKEN_S
     products = sum((rows or {}).get((each[0], each[-1]), 1.0) * prod(each) for each in dense if len(each) > 1)
     saved = sum(many[name] * (prod(shapes[name]) - prod(kept[name])) for name in shapes)
@@ -92,10 +94,11 @@ def narrow_cost(
     )  # fmt: skip
 
 
-def _layers_s(shapes: Mapping[str, tuple[int, int]], many: Mapping[str, float], batch: int) -> float:
+def _layers_s(shapes: Mapping[str, tuple[int, int]], many: Mapping[str, float], batch: int, bf16: bool) -> float:
     """Seconds of layers, those that multiply as many rows together."""
     alike = {rows: [shape for name, shape in shapes.items() if many[name] == rows] for rows in many.values()}
-    return sum(layers_s(each, max(1, round(batch * rows))) for rows, each in alike.items())
+    found = sum(layers_s(each, max(1, round(batch * rows))) for rows, each in alike.items())
+    return bf16_layers_s(found, list(shapes.values())) if bf16 else found
 
 
 def cost_line(settings: NarrowSettings, cost: NarrowCost, *, thresholded: bool) -> str:
@@ -114,12 +117,12 @@ def cost_line(settings: NarrowSettings, cost: NarrowCost, *, thresholded: bool) 
     )
 
 
-def why_not(cost: NarrowCost) -> str | None:
-    """Why `auto` leaves narrow layers out; None where they pay."""
+def why_not(cost: NarrowCost, gain: float) -> str | None:
+    """Why `auto` leaves narrow layers out; None where they pay. gain: the share that they save of a step as told."""
     if cost.dense_s is None or cost.embeddings_s is None:
         return "nothing was measured on GPUs"
-    if cost.saved >= LEAST:
+    if pays(gain):
         return None
     tables = cost.embeddings_s / cost.dense_s
     waits = f": tables and what they send take {tables:.0%} of a step" if tables > 0.5 else ""
-    return f"it would save {cost.saved:.1%} of a mean step, less than {LEAST:.0%}{waits}"
+    return f"it {said_of(gain, NAMED['step'])}{waits}"

@@ -7,6 +7,7 @@ from torch import nn
 
 from recsmith.adapters.topology import device_type
 from recsmith.errors import UsageError
+from recsmith.prediction.job_step import JobStep
 from recsmith.training.collectives import collectives_of
 from recsmith.training.job.run_step import history_work
 from recsmith.training.run import Run
@@ -20,8 +21,8 @@ from recsmith.training.systems.narrow.units import units_of
 AUTO = "auto"
 
 
-def with_narrow(open_run: OpenRun) -> tuple[Run, list[str], float]:
-    """The run with model.narrow decided, lines on what it brings, and the share of a mean step that it saves.
+def with_narrow(open_run: OpenRun) -> tuple[Run, list[str], JobStep | None]:
+    """The run with model.narrow decided, lines on what it brings, and the predicted step with it.
 
     Raises:
         UsageError: the model has nothing that could be narrow, or a phase would be too short.
@@ -30,7 +31,8 @@ def with_narrow(open_run: OpenRun) -> tuple[Run, list[str], float]:
     wanted = run.model.narrow
     if wanted == AUTO and before is not None:
         kept = before.model.narrow
-        return _with(run, kept), [f"model.narrow, which is auto, stays {'on' if kept else 'off'}, as it was"], 0.0
+        stays = f"model.narrow, which is auto, stays {'on' if kept else 'off'}, as it was"
+        return _with(run, kept), [stays], open_run.step
     settings = NarrowSettings() if wanted == AUTO else wanted
     made = _with(run, settings)
     try:
@@ -40,14 +42,20 @@ def with_narrow(open_run: OpenRun) -> tuple[Run, list[str], float]:
     except UsageError as error:
         if wanted != AUTO:
             raise
-        return _with(run, None), [f"model.narrow, which is auto, is left out: {error}"], 0.0
+        return _with(run, None), [f"model.narrow, which is auto, is left out: {error}"], open_run.step
+    step = _narrowed(open_run.step, cost.saved)
     told = cost_line(settings, cost, thresholded=thresholded)
     if wanted != AUTO:
-        return made, [told, *whole_layers(model, settings)], cost.saved
-    if (why := why_not(cost)) is not None:
-        return _with(run, None), [told, f"model.narrow, which is auto, is left out: {why}"], 0.0
+        return made, [told, *whole_layers(model, settings)], step
+    if (why := why_not(cost, open_run.gain_of(step))) is not None:
+        return _with(run, None), [told, f"model.narrow, which is auto, is left out: {why}"], open_run.step
     on = f"{told}; so model.narrow, which is auto, is on"
-    return made, [on, *whole_layers(model, settings)], cost.saved
+    return made, [on, *whole_layers(model, settings)], step
+
+
+def _narrowed(step: JobStep | None, saved: float) -> JobStep | None:
+    """A predicted step that is a share shorter in the mean of a job, by its layers."""
+    return step and replace(step, layers_s=max(0.0, step.layers_s - saved * step.step_s))
 
 
 def _with(run: Run, narrow: Any) -> Run:
@@ -68,6 +76,7 @@ def _priced(open_run: OpenRun, settings: NarrowSettings) -> tuple[NarrowCost, bo
     cost = narrow_cost(
         settings, units, {name: tuple(each.weight.shape) for name, each in layers.items()}, open_run.shapes, plan,
         open_run.step, total_steps(open_run.run, parts.source, ranks), sent, _rows_of_products(open_run),
+        bf16=open_run.run.model.precision == "bf16",
     )  # fmt: skip
     return cost, sent is not None
 

@@ -14,18 +14,22 @@ import numpy as np
 from recsmith._components import NAME
 from recsmith._types import Floats, noun
 from recsmith.clusters import Cluster, load_cluster
+from recsmith.embeddings.workloads import compress
 from recsmith.errors import RecSmithError, UsageError, check_rules
 from recsmith.files import decode, encode
+from recsmith.planning import plan
 from recsmith.plans import load_plan
+from recsmith.prediction.job_step import copied_numbers, numbers_of
 from recsmith.searching import Picks, SearchSpace, SpaceOptions
 from recsmith.searching.outcome import Sample, SearchOutcome
 from recsmith.searching.prices import Priced, check_pays, replanned, with_prices
-from recsmith.searching.samples import drawn, frontier, settings_of
+from recsmith.searching.samples import drawn, frontier, rules_of, settings_of
 from recsmith.searching.space import BOTTOM, TOP, make_space
+from recsmith.training.job.run_step import plain_step, planned_as_run
 from recsmith.training.launch.launching import train
 from recsmith.training.launch.ranks import local_ranks
 from recsmith.training.run import MADE_HERE, Checkpointing, Run, load_run
-from recsmith.training.sources import open_source
+from recsmith.training.sources import BatchSource, open_source, reads_alone
 from recsmith.training.systems.stored.compressing import run_workload
 
 NETWORK, RUN = "network", "run.json"
@@ -90,7 +94,8 @@ def prepare(run: Run, request: NetworkSearch, folder: str, **search: Any) -> Pre
     unit = "bytes" if request.price == "bytes" else "step"
     space = with_prices(make_space(workload, request.options, sizes, dense), priced, unit, **search)
     if request.price == "auto":
-        check_pays(space)
+        check_pays(space, *(sample_step_s(run, source, priced, space, picks, search)
+                            for picks in (space.largest, space.cheapest)))  # fmt: skip
     ceiling = space.ceiling(request.under) / space.whole
     assert steps is not None
     words = {
@@ -104,6 +109,22 @@ def prepare(run: Run, request: NetworkSearch, folder: str, **search: Any) -> Pre
         checkpoint=run.checkpoint or Checkpointing(),
     )  # fmt: skip
     return Prepared(run, network, request, space, priced, search)
+
+
+def sample_step_s(
+    run: Run, source: BatchSource, priced: Priced, space: SearchSpace, picks: Picks, search: dict[str, Any]
+) -> float:
+    """Seconds of a step of a sample, planned anew, as a dry run of it tells them; of its prices alone on GPUs."""
+    from recsmith.training.job.models import unsharded
+    from recsmith.training.job.sharded import dense_shapes
+
+    made = load_run(run, settings_of(space, picks, priced.sizes))
+    tables = compress(priced.workload, rules_of(space, picks)).workload
+    found = plan(tables, priced.cluster, **search).plan
+    shapes = dense_shapes(unsharded(made, source).task)
+    numbers = numbers_of(shapes) + copied_numbers(found)
+    step = plain_step(made, planned_as_run(made, found), shapes, numbers, read_alone=reads_alone(source))
+    return space.price(picks) if step is None else step.step_s
 
 
 def _check_run(run: Run) -> None:

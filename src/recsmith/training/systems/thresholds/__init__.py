@@ -37,6 +37,12 @@ class Thresholds(System):
         _, sent, work = comms.step_seconds(plan.cluster, numbers)
         return replace(step, gradients_s=sent + work)
 
+    def needs_step(self, run: Any) -> bool:
+        """Where `dense` is auto."""
+        from recsmith.training.collectives import collectives_of
+
+        return getattr(collectives_of(run.comms), "dense", None) == "auto"
+
     def decide(self, made: OpenRun) -> OpenRun:
         """Which share of the gradients crosses, where `dense` is auto."""
         from recsmith.training.collectives import collectives_of
@@ -44,7 +50,13 @@ class Thresholds(System):
         from recsmith.training.systems.thresholds.deciding import decided
 
         ranks = made.plan.cluster.job_world_size
-        comms, lines = decided(made.comms, made.plan, made.numbers, total_steps(made.run, made.parts.source, ranks))
+        steps = total_steps(made.run, made.parts.source, ranks)
+
+        def gain_of(comms: Any) -> float:
+            return made.gain_of(self.change_step(replace(made.run, comms=comms), made.priced, made.step, made.numbers))
+
+        asked = gain_of if made.step is not None else None
+        comms, lines = decided(made.comms, made.plan, made.numbers, steps, asked)
         on = isinstance(collectives_of(comms), Thresholded) and ranks > 1
         step = made.step
         if step is not None and comms != made.comms:

@@ -2,9 +2,12 @@
 
 import math
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from recsmith.analyses.aims import NAMED
+from recsmith.analyses.paying import pays, said_of
 from recsmith.errors import UsageError
 from recsmith.files import encode
 from recsmith.plans import Plan
@@ -27,10 +30,13 @@ POOLED_COST = (
 )
 
 
-def decided(comms: object, plan: Plan, numbers: int, steps: int | None = None) -> tuple[Any, list[str]]:
+def decided(
+    comms: object, plan: Plan, numbers: int, steps: int | None = None, gain_of: Callable[[Any], float] | None = None
+) -> tuple[Any, list[str]]:
     """What a run's comms are under a plan, and lines that say why, and what they cost in quality.
 
-    numbers: of the gradients that cross ranks. steps: of the run, where they are known.
+    numbers: of the gradients that cross ranks. steps: of the run, where they are known. gain_of: the share of a step
+    that other comms save; None where steps are not predicted: what they save of the time of gradients.
     """
     made: Any = collectives_of(comms)
     if not isinstance(made, Thresholded):
@@ -55,8 +61,11 @@ def decided(comms: object, plan: Plan, numbers: int, steps: int | None = None) -
         f"choose and sum them{calls if plan.cluster.device.kind == 'cpu' else ''}"
     )
     gain = settled.gain_s(plan.cluster, numbers)
-    if made.dense == "auto" and gain <= 0:
-        why = f"{told}; so comms.dense, which is auto, sends all of them"
+    if made.dense == "auto":
+        share_saved = gain / before if gain_of is None else gain_of(_named(settled))
+        said = said_of(share_saved, NAMED["step"] if gain_of else "their time")
+    if made.dense == "auto" and not pays(share_saved):
+        why = f"{told}, which {said}; so comms.dense, which is auto, sends all of them"
         return (made.columns if made.pooled is None else _named(replace(made, dense=None))), [why, *pooled]
     auto = f"comms.dense, which is auto, sends {share}, and " if made.dense == "auto" else ""
     told += f"; so {auto}each step gets {changed_by(gain)}"
