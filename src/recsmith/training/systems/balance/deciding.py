@@ -15,12 +15,12 @@ from recsmith.analyses.paying import pays, said_of
 from recsmith.data.dealing import Deal, busiest, dealt
 from recsmith.data.source import by_rows
 from recsmith.prediction.histories import DEALT_S
-from recsmith.prediction.job_step import JobStep, reading_s
+from recsmith.prediction.job_step import JobStep
 from recsmith.training.job.run_step import busiest_layers_s
 from recsmith.training.models import sequence_settings
 from recsmith.training.models.work import layer_work
 from recsmith.training.seams.system import OpenRun
-from recsmith.training.sources import first_steps
+from recsmith.training.sources import first_steps, reading_of
 from recsmith.training.sources.dataset import DatasetSource
 from recsmith.units import format_time
 
@@ -128,9 +128,8 @@ def _read_beside_s(made: OpenRun, ranks: int) -> float:
         return 0.0
     block = float(np.mean(source.dataset.source.sizes()))
     beside = max(0.0, ranks * batch - (batch + block))
-    features = [each for table in made.priced.workload.tables for each in table.features]
-    ids = sum(each.pooling_factor * each.num_poolings for each in features)
-    return reading_s(beside * len(features), beside * ids, 0.0)
+    reading = reading_of(source)
+    return 0.0 if reading is None else beside * reading.sample_s
 
 
 def _line(found: WorkOfRanks, both: BothSteps | None, gain: float, ranks: int, *, deals: bool) -> str:

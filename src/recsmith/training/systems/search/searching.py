@@ -29,7 +29,7 @@ from recsmith.training.job.run_step import plain_step, planned_as_run
 from recsmith.training.launch.launching import train
 from recsmith.training.launch.ranks import local_ranks
 from recsmith.training.run import MADE_HERE, Checkpointing, Run, load_run
-from recsmith.training.sources import BatchSource, open_source, reads_alone
+from recsmith.training.sources import BatchSource, open_source, reading_of
 from recsmith.training.systems.stored.compressing import run_workload
 
 NETWORK, RUN = "network", "run.json"
@@ -123,7 +123,7 @@ def sample_step_s(
     found = plan(tables, priced.cluster, **search).plan
     shapes = dense_shapes(unsharded(made, source).task)
     numbers = numbers_of(shapes) + copied_numbers(found)
-    step = plain_step(made, planned_as_run(made, found), shapes, numbers, read_alone=reads_alone(source))
+    step = plain_step(made, planned_as_run(made, found), shapes, numbers, reading=reading_of(source))
     return space.price(picks) if step is None else step.step_s
 
 
