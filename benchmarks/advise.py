@@ -150,7 +150,7 @@ def pairs_of(run: Run, advice: Advice, some: Sequence[Advised]) -> Iterator[tupl
             continue
         found += 1
         gain = advice.aim.gain(advice.base, price)
-        yield tuple(each.switch for each in pair), gain, advice.aim.error(gain, price)
+        yield tuple(each.switch for each in pair), gain, advice.aim.error(gain, advice.base, price)
 
 
 # --- what is measured -------------------------------------------------------------------------------------------------
@@ -377,7 +377,7 @@ def told_again(name: str, run: Run, kinds: dict[str, list[str]], capture: Path |
         if kind and kind not in told:
             price = priced(described(run, tuple(settings)), by)
             gain = advice.aim.gain(advice.base, price)
-            told[kind] = {"verdict": "pair", "gain": gain, "error": advice.aim.error(gain, price)}
+            told[kind] = {"verdict": "pair", "gain": gain, "error": advice.aim.error(gain, advice.base, price)}
     return {"job": name, "told": told, "kinds": kinds, **named(advice), "by": "alone" if capture is None else "capture",
             "advice": encode(advice)}  # fmt: skip
 

@@ -81,3 +81,35 @@ def test_options_of_tables_are_refused_for_a_run(words: tuple[str, ...], said: s
     done = run(tmp_path / "run.yaml", *words)
     assert isinstance(done.exception, UsageError)
     assert re.search(said, str(done.exception))
+
+
+def test_help_has_no_objective_of_another_command():
+    said = CliRunner().invoke(advise_command, ["--help"]).stdout
+    assert "step_time" not in said
+    assert "What there is to be less of:" in said
+
+
+def test_a_plan_for_another_cluster_is_left_out_and_that_is_said(tables: Path, tmp_path: Path):
+    save_plan(plan(str(tables), "h100:2", cost_model="torchrec").plan, str(tmp_path / "plan.json"))
+    done = run(tmp_path / "plan.json", "--cluster", "h100:4", *FAST)
+    assert done.exit_code == 0
+    assert "the plan that runs is left out, and one is made for this cluster: " in done.stdout
+    assert "the plan that is made now" in done.stdout
+
+
+def test_a_line_to_type_names_what_was_typed_and_json_has_it_as_data(tables: Path, tmp_path: Path):
+    save_plan(plan(str(tables), "h100:2", planner="random", cost_model="torchrec").plan, str(tmp_path / "plan.json"))
+    done = run(tables, "--cluster", "h100:2", "--running", tmp_path / "plan.json", "--format", "json", *FAST)
+    made = {each["switch"]["name"]: each["switch"] for each in json.loads(done.stdout)["switches"]}
+    assert f"recsmith plan {tables} --cluster h100:2 -o plan.json" in made["a new plan"]["change"]
+    assert made["fp16 and bf16 between devices"]["edits"] == {"comm_dtype": "fp16", "backward_comm_dtype": "bf16"}
+
+
+def test_memory_has_no_interval(tables: Path):
+    done = run(tables, "--cluster", "h100:2", "--objective", "memory", *FAST)
+    assert "between" not in done.stdout.replace("between devices", "")
+
+
+def test_a_run_of_another_schema_is_read_as_a_run(tmp_path: Path):
+    (tmp_path / "run.yaml").write_text("schema: recsmith/run/9\noutput: out\n")
+    assert "recsmith/run/1" in str(run(tmp_path / "run.yaml").exception)

@@ -114,7 +114,7 @@ def test_a_bad_plan_ends_with_2(run: Run, plans: tuple[Path, Path], command: str
 
 def test_the_nouns_of_schema_are_frozen():
     written = ("workload", "cluster", "constraints", "plan", "run", "dataset", "model", "train-bench")
-    assert (*written, "result", "comparison", "sweep", "explanation", "step-memory") == NOUNS
+    assert (*written, "result", "comparison", "sweep", "explanation", "step-memory", "advice") == NOUNS
 
 
 @pytest.mark.parametrize("noun", NOUNS)

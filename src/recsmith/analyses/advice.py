@@ -1,24 +1,21 @@
 """Which of what a job could switch on pays: every switch is put through one price of the whole job. Without torch.
 
-The job is priced as it is, and then with each switch alone; where a price can be made better by a search, the few that
-look best are. Switches that pay are joined from the largest gain on, and priced anew each time, so that a gain which
-another switch has taken already counts nothing. A gain is a share of what the job is to have less of (aims.py). How
-much memory, and what quality a switch may cost, stands beside it.
+The job is priced as it is, and then with each switch alone. Switches that pay are joined from the largest gain on, and
+priced anew each time, so that a gain which another switch has taken already counts nothing. A gain is a share of what
+the job is to have less of (aims.py). How much memory, and what quality a switch may cost, stands beside it.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, get_args
 
 from recsmith._types import noun
 from recsmith.analyses.aims import NAMED, STEP, Aim, JobPrice
-from recsmith.analyses.paying import LEAST_GAIN, pays, said_of
 from recsmith.errors import RecSmithError
 
+LEAST_GAIN = 0.02  # of what there is to be less of: less is not worth a change of a job
 LEAST_MEMORY = 0.10  # of the fullest device
 MOST_TOGETHER = 4  # switches that are joined: more at once can hardly be judged in a job
-MOST_SEARCHED, NEAR = 2, -0.05  # switches that are searched, and gains before a search from which on that may help
 Verdict = Literal["pays", "tie", "memory", "no", "cannot"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 
@@ -31,7 +28,8 @@ class Switch:
     takes them; () where it is no change of a run. quality: what it may cost in quality, and how that was measured;
     'exact' where the job computes the same. page: of docs/, where it is described. rests: the page of docs/ with the
     table that its gain was measured in; '' where nobody did. needs: what it needs beside; '' for nothing. of: what
-    it is a choice of, such as 'devices', where only one can be made; '' for nothing.
+    it is a choice of, such as 'devices', where only one can be made; '' for nothing. edits: what it changes of tables
+    on a cluster, as data: keys of their file and options of `recsmith plan`.
     """
 
     name: str
@@ -42,6 +40,7 @@ class Switch:
     rests: str = ""
     needs: str = ""
     of: str = ""
+    edits: Mapping[str, str | int] | None = None
 
 
 @noun
@@ -52,6 +51,8 @@ class Advised:
     no; cannot (it cannot be had here, or breaks a limit). price: of the job with it, None where it cannot be had. gain:
     the share that it saves of what there is to be less of, off by up to gain_error. why: the verdict in a sentence.
     ties: names of others that pay, or may, whose gains cannot be told from this one, and which cost more to try.
+    beside: the job that it is compared with, where that is not the job as it is: a switch that makes a new plan is told
+    beyond what a new plan alone gains.
     """
 
     switch: Switch
@@ -61,6 +62,7 @@ class Advised:
     gain: float = 0.0
     gain_error: float = 0.0
     ties: tuple[str, ...] = ()
+    beside: JobPrice | None = None
 
 
 @noun
@@ -108,13 +110,33 @@ class Advice:
     @property
     def verdict(self) -> str:
         """The advice in a sentence."""
+        what = NAMED[self.aim.objective]
         paying = [each.switch.name for each in self.switches if each.verdict == "pays"]
+        if self.limit:
+            return self.limit
         if not paying:
-            return f"nothing that was tried saves {NAMED[self.aim.objective]} by more than can be told{self._may}"
+            return f"nothing that was tried saves {what} by more than can be told{self._may}"
+        of = "" if self.base.whole or self.aim.objective == "memory" else ", by embeddings alone"
         first = f"{paying[0]} first"
         if len(self.together) < 2:
-            return f"{first}: it saves {self.gain:.0%} of {NAMED[self.aim.objective]}"
-        return f"{first}; {' and '.join(self.together)} together save {self.gain:.0%} of {NAMED[self.aim.objective]}"
+            return f"{first}: it saves {self.gain:.0%} of {what}{of}"
+        return f"{first}; {' and '.join(self.together)} together save {self.gain:.0%} of {what}{of}"
+
+    @property
+    def limit(self) -> str:
+        """That the job as it is breaks a limit, and what keeps it; '' where it breaks none."""
+        broken = self.aim.over(self.base) or self.aim.close(self.base)
+        if not broken:
+            return ""
+        found = [each for each in self.switches if each.price and self.aim.limit(self.base, each.price)]
+        if self.together and self.aim.limit(self.base, self.joined):
+            who = f"{' and '.join(self.together)}: {self.aim.limit(self.base, self.joined)}"
+        elif found and found[0].price:
+            who = f"{found[0].switch.name}: {self.aim.limit(self.base, found[0].price)}"
+        else:
+            near = [each for each in self.switches if each.price and not self.aim.over(each.price)]
+            who = f"{near[0].switch.name} may keep it" if near else "nothing that was tried keeps it"
+        return f"{broken}, as the job is; {who}"
 
     @property
     def _may(self) -> str:
@@ -135,8 +157,7 @@ def advise_by(
     on_switch: Callable[[str], object] | None = None,
     *,
     aim: Aim = STEP,
-    searched: Pricing | None = None,
-    most_searched: int = MOST_SEARCHED,
+    beside: Callable[[Switch], JobPrice | None] | None = None,
 ) -> Advice:
     """Advice on a job whose price with any switches a function tells.
 
@@ -146,20 +167,20 @@ def advise_by(
         about: lines that say what is priced.
         on_switch: hears the name of each switch before it is priced.
         aim: what the job is to have less of, and its limits.
-        searched: a better price that takes longer, asked for the few switches that look best.
-        most_searched: of them.
+        beside: the job that a switch is compared with, once that has its price; None: the job as it is.
 
     Raises:
         RecSmithError: the job as it is has no price.
     """
-    trial = _Trial(price, price(()), aim, searched)
+    trial = _Trial(price, price(()), aim, beside)
     tried: list[Advised] = []
     for switch in switches:
         if on_switch is not None:
             on_switch(switch.name)
         tried.append(trial.tried(switch))
-    tried = _searched(trial, tried, most_searched, on_switch)
     ranked = [each for verdict in VERDICTS for each in _ranked([one for one in tried if one.verdict == verdict])]
+    if on_switch is not None:
+        on_switch("what pays together")
     together, joined = trial.joined(ranked)
     return Advice(
         base=trial.base, about=tuple(about), switches=_with_ties(ranked),
@@ -167,26 +188,13 @@ def advise_by(
     )  # fmt: skip
 
 
-def _searched(
-    trial: "_Trial", tried: list[Advised], most: int, on_switch: Callable[[str], object] | None
-) -> list[Advised]:
-    """The same, with better prices of the few whose gain may be worth it."""
-    if trial.searched is None:
-        return tried
-    near = sorted((each for each in tried if each.price is not None and each.gain >= NEAR), key=lambda each: -each.gain)
-    for each in near[:most]:
-        if on_switch is not None:
-            on_switch(each.switch.name)
-        with suppress(RecSmithError):  # the price that there is stays where a search cannot begin from it
-            tried[tried.index(each)] = trial.judged(each.switch, trial.searched((each.switch,)))
-    return tried
-
-
 class _Trial:
     """A job as it is, and what switches do to it."""
 
-    def __init__(self, price: Pricing, base: JobPrice, aim: Aim, searched: Pricing | None) -> None:
-        self.price, self.base, self.aim, self.searched = price, base, aim, searched
+    def __init__(
+        self, price: Pricing, base: JobPrice, aim: Aim, beside: Callable[[Switch], JobPrice | None] | None
+    ) -> None:
+        self.price, self.base, self.aim, self.beside = price, base, aim, beside
 
     def tried(self, switch: Switch) -> Advised:
         """What a switch alone does."""
@@ -194,57 +202,73 @@ class _Trial:
             found = self.price((switch,))
         except RecSmithError as error:
             return Advised(switch=switch, verdict="cannot", why=str(error))
-        return self.judged(switch, found)
+        return self.judged(switch, found, None if self.beside is None else self.beside(switch))
 
-    def judged(self, switch: Switch, found: JobPrice) -> Advised:
-        """What is said of a switch with this price."""
-        gain = self.aim.gain(self.base, found)
-        verdict, why = self._verdict(found, gain)
-        error = self.aim.error(gain, found)
-        return Advised(switch=switch, verdict=verdict, why=why, price=found, gain=gain, gain_error=error)
+    def judged(self, switch: Switch, found: JobPrice, beside: JobPrice | None = None) -> Advised:
+        """What is said of a switch with this price. beside: what it is compared with; None: the job as it is."""
+        before = beside or self.base
+        gain = self.aim.gain(before, found)
+        verdict, why = self._verdict(before, found, gain)
+        close = self.aim.close(found)
+        why = f"{why}{', beyond a new plan' if beside else ''}{f'; {close}' if close and verdict != 'cannot' else ''}"
+        error = self.aim.error(gain, before, found)
+        return Advised(
+            switch=switch, verdict=verdict, why=why, price=found, gain=gain, gain_error=error, beside=beside
+        )  # fmt: skip
 
-    def _verdict(self, found: JobPrice, gain: float) -> tuple[Verdict, str]:
-        what, apart = NAMED[self.aim.objective], self.aim.error(0.0, found)
-        freed = 1 - found.memory_bytes / self.base.memory_bytes if self.base.memory_bytes else 0.0
+    def _verdict(self, before: JobPrice, found: JobPrice, gain: float) -> tuple[Verdict, str]:
+        what, apart = NAMED[self.aim.objective], self.aim.error(0.0, before, found)
+        freed = 1 - found.memory_bytes / before.memory_bytes if before.memory_bytes else 0.0
         if over := self.aim.over(found):
             return "cannot", over
-        if pays(gain) and gain >= apart:
-            return "pays", said_of(gain, what)
-        if pays(gain):
+        if gain < max(LEAST_GAIN, apart) and (kept := self.aim.limit(self.base, found)):
+            return "pays", f"{kept}, and {more_or_less(gain, what)}"
+        if gain >= max(LEAST_GAIN, apart):
+            return "pays", f"saves {gain:.1%} of {what}"
+        if gain >= LEAST_GAIN:
             return "tie", f"saves {gain:.1%}, and steps that differ by less than {apart:.1%} cannot be told apart"
         if freed >= LEAST_MEMORY:
-            more = "in the same time" if gain > -LEAST_GAIN else f"and takes {-gain:.1%} more of {what}"
+            more = "in the same time" if gain > -LEAST_GAIN else f"and {more_or_less(gain, what)}"
             return "memory", f"frees {freed:.0%} of the fullest device, {more}"
-        return "no", said_of(gain, what)
+        return "no", more_or_less(gain, what)
 
     def joined(self, ranked: Sequence[Advised]) -> tuple[list[Switch], JobPrice]:
         """The switches that are worth it beside those before them, and the price of the job with all of them.
 
         One that alone breaks a limit comes last: beside others it may keep it.
         """
-        paying = [each for each in ranked if each.verdict == "pays"]
-        paying += [each for each in ranked if each.verdict == "cannot" and pays(each.gain)]
+        paying = [each for each in ranked if each.verdict == "pays" and each.gain >= LEAST_GAIN]
+        paying.sort(key=lambda each: each.beside is not None)  # what needs a new plan, after the new plan
+        paying += [each for each in ranked if each.verdict == "cannot" and each.gain >= LEAST_GAIN]
         chosen, best = list[Switch](), self.base
         for advised in paying:
             if len(chosen) == MOST_TOGETHER or _same_setting(advised.switch, chosen):
                 continue
-            found = advised.price if not chosen else self._beside(chosen, best, advised.switch)
-            if found is not None and pays(self.aim.gain(best, found)) and not self.aim.over(found):
+            found = advised.price if not chosen else self._beside(chosen, advised.switch)
+            if found is not None and self.aim.gain(best, found) >= LEAST_GAIN and self._may_follow(best, found):
                 chosen.append(advised.switch)
                 best = found
         return chosen, best
 
-    def _beside(self, chosen: Sequence[Switch], best: JobPrice, switch: Switch) -> JobPrice | None:
-        """The price with one more switch, after a search where that may help; None where they do not go together."""
-        switches = (*chosen, switch)
+    def _may_follow(self, best: JobPrice, found: JobPrice) -> bool:
+        """Whether a job keeps all limits, or breaks none that the one before it does not break as well."""
+        return not self.aim.over(found) or (bool(self.aim.over(best)) and found.step_s <= best.step_s)
+
+    def _beside(self, chosen: Sequence[Switch], switch: Switch) -> JobPrice | None:
+        """The price with one more switch; None where they do not go together."""
         try:
-            found = self.price(switches)
+            return self.price((*chosen, switch))
         except RecSmithError:
             return None
-        if self.searched is not None and self.aim.gain(best, found) >= NEAR:
-            with suppress(RecSmithError):
-                return self.searched(switches)
-        return found
+
+
+def more_or_less(gain: float, what: str) -> str:
+    """What becomes of what there is to be less of, in words: a share up to twice as much, times beyond."""
+    if gain <= -1:
+        return f"takes {1 - gain:.3g} times {what}"
+    if gain < -LEAST_GAIN:
+        return f"takes {-gain:.1%} more of {what}"
+    return f"saves {gain:.1%} of {what}" if gain >= LEAST_GAIN else f"changes {what} by less than {LEAST_GAIN:.0%}"
 
 
 def _ranked(tried: Sequence[Advised]) -> list[Advised]:

@@ -29,7 +29,8 @@ class JobPrice:
 
     step_s: seconds. samples: of a device and a step. memory_bytes: of the device that holds the most. error: how far
     step_s may be off, as a share of it. apart: shares of a step below which two prices cannot be told apart. devices:
-    that train. dollars_per_hour: of a device; None where nobody said.
+    that train. dollars_per_hour: of a device; None where nobody said. whole: whether step_s is of the whole step; it is
+    of its embeddings alone otherwise.
     """
 
     step_s: float
@@ -39,6 +40,7 @@ class JobPrice:
     apart: float = 0.0
     devices: int = 1
     dollars_per_hour: float | None = None
+    whole: bool = True
 
     @property
     def sample_s(self) -> float:
@@ -94,23 +96,48 @@ class Aim:
         """The share of it that is saved; below 0 where more is needed."""
         return gain_of(self.value(before), self.value(after))
 
-    def error(self, gain: float, price: JobPrice) -> float:
-        """How far a gain may be off: by the step's error as a share of it, and by no less than what prices tell apart.
+    def error(self, gain: float, *prices: JobPrice) -> float:
+        """How far the gain between prices may be off: by a step's error as a share of it, and by no less than `apart`.
 
-        Memory is worked out from shapes, and so not off.
+        The larger error of the prices counts. Memory is worked out from shapes, and so not off.
         """
-        return 0.0 if self.objective == "memory" else max(abs(gain) * price.error, price.apart)
+        if self.objective == "memory":
+            return 0.0
+        return max(abs(gain) * max(each.error for each in prices), *(each.apart for each in prices))
 
     def over(self, price: JobPrice) -> str:
-        """Which limit a job breaks, in a sentence; '' where it keeps all."""
-        if self.step_under_s is not None and price.step_s > self.step_under_s:
-            return (
-                f"a step takes {format_time(price.step_s)}, over the {format_time(self.step_under_s)} that it may take"
-            )
+        """Which limit a job breaks by more than its step may be off, in a sentence; '' where it may keep all."""
+        if self.step_under_s is not None and price.step_s > self.step_under_s * (1 + price.error):
+            return self._step_over(price)
         paid = price.devices * (price.dollars_per_hour or 0.0)
         if self.budget is not None and paid > self.budget:
             return f"{price.devices} devices cost ${paid:,.2f}/h, over the budget of ${self.budget:,.2f}/h"
         return ""
+
+    def close(self, price: JobPrice) -> str:
+        """That a step is over its limit by less than it may be off, in a sentence; '' where it is not over it."""
+        if self.step_under_s is None or not self.step_under_s < price.step_s <= self.step_under_s * (1 + price.error):
+            return ""
+        return (
+            f"{self._step_over(price)} by {price.step_s / self.step_under_s - 1:.1%}, and a step may be off by "
+            f"{price.error:.0%}"
+        )
+
+    def limit(self, before: JobPrice, after: JobPrice) -> str:
+        """Which limit that a job breaks another one keeps, with its figure; '' where neither is so."""
+        broken = self.over(before) or self.close(before)
+        if not broken or self.over(after) or self.close(after):
+            return ""
+        if self.step_under_s is not None and before.step_s > self.step_under_s:
+            return f"a step of {format_time(after.step_s)} keeps the {format_time(self.step_under_s)} that it may take"
+        paid = after.devices * (after.dollars_per_hour or 0.0)
+        return f"${paid:,.2f}/h keeps the budget of ${self.budget or 0.0:,.2f}/h"
+
+    def _step_over(self, price: JobPrice) -> str:
+        what = "a step takes" if price.whole else "embeddings alone take"
+        return (
+            f"{what} {format_time(price.step_s)}, over the {format_time(self.step_under_s or 0.0)} that a step may take"
+        )
 
 
 STEP = Aim()

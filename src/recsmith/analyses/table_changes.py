@@ -13,6 +13,7 @@ from recsmith.workloads.optimizers import OptimizerName
 
 Edit = Callable[[Workload, Cluster], tuple[Workload, Cluster]]
 ROW_WISE: dict[str, OptimizerName] = {"adagrad": "rowwise_adagrad", "adam": "partial_rowwise_adam"}
+NEW_PLAN = "a new plan"
 QUARTERS = (1, 2, 3, 8)  # of the devices that there are, which are tried in place of them
 
 
@@ -25,76 +26,99 @@ class TableSwitch:
     planned: bool = False
 
 
-def switches_of(tables: Workload, cluster: Cluster, *, running: bool = False, aim: Aim = STEP) -> list[TableSwitch]:
+@dataclass(frozen=True)
+class Named:
+    """What the user calls the tables and the cluster, for lines that are to be typed."""
+
+    tables: str = "TABLES"
+    cluster: str = "CLUSTER"
+
+
+def switches_of(
+    tables: Workload, cluster: Cluster, *, running: bool = False, aim: Aim = STEP, too_long: bool = False,
+    named: Named = Named(),
+) -> list[TableSwitch]:  # fmt: skip
     """What could be switched on for tables on a cluster, as far as it is not on already.
 
     running: whether a plan runs, so that another may be made. aim: devices are changed where they or money count.
+    too_long: whether a step is over its limit, so that a smaller batch and more devices are tried.
     """
     found: list[TableSwitch] = []
     if running:
+        memory = " --hbm SIZE" if aim.objective == "memory" else ""
         made = Switch(
-            name="a new plan",
-            change="recsmith plan TABLES --cluster CLUSTER -o plan.json",
-            quality="exact",
-            page="how-it-works.md",
-        )
+            name=NEW_PLAN,
+            change=f"recsmith plan {named.tables} --cluster {named.cluster}{memory} -o plan.json",
+            quality="exact", page="how-it-works.md", edits={"plan": "new"},
+        )  # fmt: skip
         found.append(TableSwitch(made, lambda work, where: (work, where), planned=True))
     if cluster.world_size > 1 and tables.bytes_per_value == (None, None):
         made = Switch(
             name="fp16 and bf16 between devices",
-            change="comm_dtype: fp16 and backward_comm_dtype: bf16 (TorchRec's QCommsConfig; comms: {forward: fp16, "
-            "backward: bf16} of a run)",
-            quality="not measured", page="files.md", rests="advise.md",
+            change="QCommsConfig(forward_precision=CommType.FP16, backward_precision=CommType.BF16) in TorchRec; in a "
+            "file of tables comm_dtype: fp16 and backward_comm_dtype: bf16; in a run comms: {forward: fp16, "
+            "backward: bf16}",
+            quality="not measured", page="files.md", edits={"comm_dtype": "fp16", "backward_comm_dtype": "bf16"},
         )  # fmt: skip
         found.append(TableSwitch(made, _short_messages))
     if tables.index_dedup == "off" and not all(table.pooled for table in tables.tables):
         made = Switch(
-            name="equal ids once", change="index_dedup: on (TorchRec's use_index_dedup of sequence tables)",
+            name="equal ids once", edits={"index_dedup": "on"},
+            change="use_index_dedup=True of TorchRec's EmbeddingCollectionSharder; in a file of tables index_dedup: on",
             quality="exact but for the order in which gradients of a row are summed", page="files.md",
         )  # fmt: skip
         found.append(TableSwitch(made, lambda work, where: (replace(work, index_dedup="on"), where)))
     if any(table.data_type == "fp32" for table in tables.tables):
         made = Switch(
-            name="tables in fp16", change="data_type: fp16 of every table",
+            name="tables in fp16", edits={"tables.data_type": "fp16"},
+            change="data_type=DataType.FP16 of every table's config in TorchRec; in a file of tables data_type: fp16",
             quality="fp16 was not measured; weights of bf16 alone lose up to 2.4 points of AUC at small learning rates",
             page="precision.md",
         )  # fmt: skip
         found.append(TableSwitch(made, _half_tables))
     if other := ROW_WISE.get(tables.optimizer):
-        made = Switch(name=f"optimizer {other}", change=f"optimizer: {other}", quality="not measured", page="memory.md")
+        made = Switch(
+            name=f"optimizer {other}", change=f"optimizer: {other}", quality="not measured", page="memory.md",
+            edits={"optimizer": other},
+        )  # fmt: skip
         found.append(TableSwitch(made, _with_optimizer(other)))
     whole = cluster.replication is None and not isinstance(cluster.hbm_bytes, tuple)
     if whole and cluster.hosts > 1:
         parts = (2,) if aim == STEP else (2, 4)
         found += [_groups(cluster.world_size // each) for each in parts if cluster.hosts % each == 0]
     found.append(_batch("twice the batch", 2, 1, tables))
-    if aim.objective == "memory" and not tables.batch_size % 2:
+    if (aim.objective == "memory" or too_long) and not tables.batch_size % 2:
         found.append(_batch("half the batch", 1, 2, tables))
     if whole and (aim.objective == "devices" or aim.prices):
         found += [*_other_devices(tables, cluster), *_other_kinds(cluster, aim)]
+    elif whole and too_long:
+        found += _other_devices(tables, cluster, QUARTERS[-1:])
     return found
 
 
 def _batch(name: str, times: int, over: int, tables: Workload) -> TableSwitch:
     made = Switch(
         name=name, change=f"batch_size: {tables.batch_size * times // over}", of="the batch",
+        edits={"batch_size": tables.batch_size * times // over},
         quality="not measured; learning rates have to follow, and an epoch has "
         f"{'half' if times > 1 else 'twice'} as many steps", page="sweep.md",
     )  # fmt: skip
     return TableSwitch(made, lambda work, where: (work.with_batch_size(work.batch_size * times // over), where))
 
 
-def _other_devices(tables: Workload, cluster: Cluster) -> Iterator[TableSwitch]:
+def _other_devices(tables: Workload, cluster: Cluster, quarters: tuple[int, ...] = QUARTERS) -> Iterator[TableSwitch]:
     """Fewer and more devices for the same batch of the whole job, in whole hosts or parts of one."""
     whole = tables.batch_size * cluster.world_size
-    counts = [cluster.world_size * quarters // 4 for quarters in QUARTERS if not cluster.world_size * quarters % 4]
+    counts = [cluster.world_size * each // 4 for each in quarters if not cluster.world_size * each % 4]
     local = cluster.local_world_size
     for count in (each for each in counts if not whole % each and (each < local or not each % local)):
         (point,) = grid_of([cluster], [count], "global_batch_size", [whole])
+        on = f"{point.cluster.device.name}:{min(count, local)}"
+        on += f"x{point.cluster.hosts}" if point.cluster.hosts > 1 else ""
         made = Switch(
             name=f"{count} devices in place of {cluster.world_size}", of="devices",
-            change=f"--cluster {point.cluster.device.name}:{min(count, local)}"
-            f"{f'x{point.cluster.hosts}' if point.cluster.hosts > 1 else ''}, with batch_size: {point.batch_size}",
+            change=f"--cluster {on} --batch-size {point.batch_size}",
+            edits={"cluster": on, "batch_size": point.batch_size},
             quality="exact but for the order of sums: a step is of the same samples", page="sweep.md",
         )  # fmt: skip
         yield TableSwitch(made, _with_devices(point.cluster))
@@ -124,7 +148,8 @@ def _other_kinds(cluster: Cluster, aim: Aim) -> Iterator[TableSwitch]:
         other = load_cluster(f"{name}:{shape}")
         made = Switch(
             name=f"{name} in place of {cluster.device.name}", of="the kind of devices",
-            change=f"--cluster {name}:{shape}", quality="exact but for the order of sums", page="sweep.md",
+            change=f"--cluster {name}:{shape}", edits={"cluster": f"{name}:{shape}"},
+            quality="exact but for the order of sums", page="sweep.md",
         )  # fmt: skip
         yield TableSwitch(made, _with_kind(other))
 
@@ -156,7 +181,8 @@ def _half_tables(work: Workload, where: Cluster) -> tuple[Workload, Cluster]:
 def _groups(size: int) -> TableSwitch:
     made = Switch(
         name=f"2D groups of {size} devices", of="sharding groups",
-        change=f"--group-size {size} (TorchRec's DMPCollection)",
+        change=f"--group-size {size} of `recsmith plan`, and sharding_group_size={size} of TorchRec's DMPCollection",
+        edits={"group_size": size},
         quality="exact where groups synchronise after every step", page="how-it-works.md",
     )  # fmt: skip
     return TableSwitch(made, lambda work, where: (work, sharding_group(where, size)), planned=True)

@@ -5,25 +5,28 @@ Every switch changes the tables, the batch or the cluster (table_changes.py) and
 """
 
 from collections.abc import Callable, Sequence
+from os import PathLike
 from typing import Any
 
-from recsmith.analyses.advice import MOST_SEARCHED, Advice, advise_by
-from recsmith.analyses.aims import NAMED, STEP, Aim
-from recsmith.analyses.table_changes import switches_of
-from recsmith.analyses.table_prices import PricedChanges, base_plan, is_quick, is_small
+from recsmith.analyses.advice import Advice, advise_by
+from recsmith.analyses.aims import NAMED, STEP, Aim, JobPrice
+from recsmith.analyses.table_changes import Named, TableSwitch, switches_of
+from recsmith.analyses.table_prices import PlanSearch, PricedChanges, fits, fullest, is_quick
 from recsmith.clusters import Cluster, load_cluster
 from recsmith.errors import UsageError
 from recsmith.files import Source
 from recsmith.planning.simulate import price
 from recsmith.plans import Placement, Plan
-from recsmith.units import format_time
+from recsmith.problems.plain_reserve import kept_estimate
+from recsmith.units import format_size, format_time
 from recsmith.workloads import Workload, load_workload
 
-KEPT = (
-    "placements are kept where they can be, and a short search goes on from them for the changes that look best; "
-    "planning anew can only add to gains"
+SOUGHT = "every change is planned as hard as the job as it is, and gains are differences of two such plans"
+RUNS = (
+    "tables stay where they run, so a gain is what a change brings by itself; one that needs a new plan is compared "
+    "with a new plan of the job as it is"
 )
-DRAFTED = "the plan is a quick one, for so many tables: `recsmith plan` may find one that is some per cent shorter"
+DRAFTED = "new plans are quick ones, for so many tables: `recsmith plan` may find some that are some per cent shorter"
 
 
 def advise(
@@ -34,6 +37,8 @@ def advise(
     step_s: float | None = None,
     step_told: str = "",
     not_priced: str = "",
+    told: Sequence[str] = (),
+    named: Named | None = None,
     aim: Aim = STEP,
     on_switch: Callable[[str], object] | None = None,
     **search: Any,
@@ -47,6 +52,8 @@ def advise(
         step_s: seconds of a whole step of the job as it runs, measured; None: gains are of the embeddings' part alone.
         step_told: where that is from, in a sentence.
         not_priced: what of the job these prices leave out, in a sentence.
+        told: what else is to be said of the job, in sentences.
+        named: what the user calls tables and cluster, where they are given as nouns.
         aim: what the job is to have less of, and its limits.
         on_switch: hears the name of each switch before it is priced.
         search: what `plan` takes beside, for every plan.
@@ -57,23 +64,30 @@ def advise(
     """
     tables, where = load_workload(workload), load_cluster(cluster)
     aim.price_of(where.device.name)
-    changes = {each.switch.name: each for each in switches_of(tables, where, running=running is not None, aim=aim)}
+    named = named or Named(*(str(each) for each in (workload, cluster) if isinstance(each, str | PathLike)))
+    by = PlanSearch(search, aim, thorough=is_quick(tables, where))
+    if on_switch is not None:
+        on_switch("the job as it is")
     if running is None:
-        base = base_plan(tables, where, search)
+        base = by.made(tables, where)
     else:
-        base = price(tables, where, running, cost_model=search.get("cost_model"))
-    prices = PricedChanges(base, _rest(base, step_s), changes, search, aim.price_of)
-    drafted = running is None and not is_quick(tables, where)
+        base = price(tables, where, running, cost_model=search.get("cost_model"), bound=False)
+    rest_s, changes = _rest(base, step_s), dict[str, TableSwitch]()
+    prices = PricedChanges(base, running is not None, rest_s, changes, by, aim.price_of)
+    as_it_is = prices.priced(base)
+    too_long = aim.step_under_s is not None and as_it_is.step_s > aim.step_under_s
+    offered = switches_of(tables, where, running=running is not None, aim=aim, too_long=too_long, named=named)
+    changes.update((each.switch.name, each) for each in offered)
     about = [
         *_about(base, step_s, running),
-        *(each for each in (step_told, not_priced) if each),
-        *_aimed(aim),
-        KEPT,
-        *([DRAFTED] if drafted else []),
+        *(each for each in (step_told, not_priced, *told) if each),
+        *_aimed(aim, as_it_is),
+        _memory(base, tables, running),
+        SOUGHT if running is None else RUNS,
+        *([] if by.thorough else [DRAFTED]),
     ]
     return advise_by(
-        prices.kept, [each.switch for each in changes.values()], about, on_switch, aim=aim, searched=prices.searched,
-        most_searched=len(changes) if is_small(tables, where) else MOST_SEARCHED,
+        prices.price, [each.switch for each in offered], about, on_switch, aim=aim, beside=prices.beside
     )  # fmt: skip
 
 
@@ -82,7 +96,7 @@ def advise_plan(plan: Plan, on_switch: Callable[[str], object] | None = None) ->
     return advise(plan.workload, plan.cluster, running=plan, cost_model=plan.cost_model, on_switch=on_switch)
 
 
-def _aimed(aim: Aim) -> list[str]:
+def _aimed(aim: Aim, as_it_is: JobPrice) -> list[str]:
     """What there is to be less of and its limits, where somebody said so."""
     limits: list[str] = []
     if aim.step_under_s is not None:
@@ -91,13 +105,30 @@ def _aimed(aim: Aim) -> list[str]:
         limits.append(f"at most ${aim.budget:,.2f}/h")
     if aim.objective == STEP.objective and not limits:
         return []
-    return [f"{NAMED[aim.objective]} is to be small{', with ' if limits else ''}{' and '.join(limits)}"]
+    found = [f"{NAMED[aim.objective]} is to be small{', with ' if limits else ''}{' and '.join(limits)}"]
+    if aim.step_under_s is not None and not as_it_is.whole:
+        found.append("the limit of a step is compared with embeddings alone; --step-time says what a whole step takes")
+    return found
 
 
-def _rest(base: Plan, step_s: float | None) -> float:
-    """Seconds of a step that are not the embeddings'; 0 where nobody says what a whole step takes."""
+def _memory(base: Plan, tables: Workload, running: object) -> str:
+    """What is kept free on every device, and whether the job as it is leaves that free."""
+    estimate = kept_estimate(tables, base.cluster)
+    kept = str(estimate) if estimate else f"reserve {format_size(base.cluster.reserve_bytes or 0)} a device"
+    if fits(base):
+        return f"{kept}; other models need more or less, which --reserve says" if estimate else kept
+    room = min(each.hbm_capacity_bytes for each in base.cost.per_device)
+    whose = "the plan that runs" if running is not None else "the plan"
+    return (
+        f"{kept}; {whose} does not fit beside it: its fullest device holds {format_size(fullest(base))} of "
+        f"{format_size(room)}"
+    )
+
+
+def _rest(base: Plan, step_s: float | None) -> float | None:
+    """Seconds of a step that are not the embeddings'; None where nobody says what a whole step takes."""
     if step_s is None:
-        return 0.0
+        return None
     embeddings = base.cost.step_s
     if step_s < embeddings:
         raise UsageError(
@@ -112,6 +143,8 @@ def _about(base: Plan, step_s: float | None, running: object) -> list[str]:
     embeddings = format_time(base.cost.step_s)
     if step_s is None:
         return [f"{whose}: {embeddings} of embeddings a step; gains are of these alone (--step-time tells the rest)"]
+    if running is None:
+        whose = "the plan that is made now, as if it had been measured"
     rest = format_time(step_s - base.cost.step_s)
     return [
         f"{whose}: {format_time(step_s)} a step as measured, {embeddings} of it predicted for embeddings; the other "

@@ -5,6 +5,7 @@ from typing import Any
 
 import click
 
+from recsmith.cli.live import live
 from recsmith.cli.options import (
     GroupedCommand,
     count_option,
@@ -35,7 +36,12 @@ OF_RUNS = ("step", "memory")  # objectives
 @click.option("--step-time", callback=read_time, metavar="TIME", help="What a whole step takes, measured: such as 8ms.")
 @click.option("--capture", metavar="FOLDER", help="A capture of the job: what its step takes.")
 @click.option(
-    "--objective", type=click.Choice(OBJECTIVES), default="step", show_default=True, help="What there is to be less of."
+    "--objective",
+    "wanted",
+    type=click.Choice(OBJECTIVES),
+    default="step",
+    show_default=True,
+    help="What there is to be less of.",
 )
 @click.option(
     "--price",
@@ -63,7 +69,11 @@ def advise_command(job: str, format_: str, **options: Any) -> None:
     """
     from recsmith.reports.advice import advice_lines, advice_to_raw
 
-    advice = _of_run(job, options) if is_run(job) else _of_tables(job, options)
+    if is_run(job):
+        advice = _of_run(job, options)
+    else:
+        with live("pricing what pays"):
+            advice = _of_tables(job, options)
     print_as(format_, lambda: advice_lines(advice), lambda: advice_to_raw(advice))
 
 
@@ -78,7 +88,7 @@ def _of_run(job: str, options: dict[str, Any]) -> Any:
             )
     aim = _aim(options)
     if options["cluster"] is None:
-        if options["objective"] not in OF_RUNS or options["prices"]:
+        if options["wanted"] not in OF_RUNS or options["prices"]:
             raise UsageError(
                 f"money and devices are of plans on a cluster, and '{job}' is tried as it would train on this machine; "
                 f"add --cluster, or take --objective {' or '.join(OF_RUNS)} without prices"
@@ -105,6 +115,7 @@ def _of_run(job: str, options: dict[str, Any]) -> Any:
 
 
 def _of_tables(job: str, options: dict[str, Any]) -> Any:
+    from recsmith.analyses.table_changes import Named
     from recsmith.analyses.table_switches import advise
     from recsmith.plans import load_plan
     from recsmith.workloads import load_workload
@@ -113,22 +124,41 @@ def _of_tables(job: str, options: dict[str, Any]) -> Any:
         raise UsageError(f"--set changes a run, and '{job}' is none; use --batch-size, --cluster or the file itself")
     _refuse_trials(job, options)
     found, named = tables_of(job), options["cluster"]
-    own = load_plan(job) if found is not job and named is None else None  # a plan says where it runs
+    own = load_plan(job) if found is not job else None  # a plan says where it runs
     tables = load_workload(found)
     if own is None and named is None:
         raise UsageError(f"'{job}' is no run and no plan, so say on which devices it trains: --cluster h100:8, say")
     if options["batch_size"] is not None:
         tables = tables.with_batch_size(options["batch_size"])
-    where = own.cluster.with_memory(options["hbm"], options["reserve"]) if own else read_cluster(named or "", options)
-    running = options["running"] or own or _of_log(job)
+    elsewhere = own is None or named is not None
+    where = (
+        read_cluster(named or "", options) if elsewhere else own.cluster.with_memory(options["hbm"], options["reserve"])
+    )
+    running, left_out = _running(job, own, tables, where, options["running"])
     search = read_search(options)
     if own is not None and search["cost_model"] is None:
         search["cost_model"] = own.cost_model
     step_s, told = _whole_step(options, tables, where)
     return advise(
-        tables, where, running=running, step_s=step_s, step_told=told, aim=_aim(options), on_switch=heard_switches(),
-        **search,
+        tables, where, running=running, step_s=step_s, step_told=told, told=left_out, aim=_aim(options),
+        named=Named(tables=job, cluster=named or f"the cluster of {job}"), on_switch=heard_switches(), **search,
     )  # fmt: skip
+
+
+def _running(job: str, own: Any, tables: Any, where: Any, given: str | None) -> tuple[Any, list[str]]:
+    """(placements of the plan that runs, None for none; that a plan of another cluster is left out, in a sentence)."""
+    from recsmith.errors import PlanMismatch
+    from recsmith.plans.running import load_placements, placements_for
+
+    if given is not None:
+        return given, []
+    try:
+        if own is not None:
+            return placements_for(own, job, tables, where), []
+        log = _of_log(job)
+        return (None if log is None else load_placements(log, tables, where)), []
+    except PlanMismatch as error:
+        return None, [f"the plan that runs is left out, and one is made for this cluster: {error}"]
 
 
 def _whole_step(options: dict[str, Any], tables: Any, where: Any) -> tuple[float | None, str]:
@@ -170,7 +200,7 @@ def _aim(options: dict[str, Any]) -> Any:
 
     budget = options["budget"]
     return Aim(
-        objective=options["objective"], step_under_s=options["step_under"], prices=read_prices(options["prices"]),
+        objective=options["wanted"], step_under_s=options["step_under"], prices=read_prices(options["prices"]),
         budget=None if budget is None else read_budget(budget),
     )  # fmt: skip
 

@@ -7,7 +7,7 @@ from recsmith.cli.printing import note, print_as, print_json, show_report
 
 NOUNS = (  # files that people write, and those that RecSmith writes
     "workload", "cluster", "constraints", "plan", "run", "dataset", "model", "train-bench",
-    "result", "comparison", "sweep", "explanation", "step-memory",
+    "result", "comparison", "sweep", "explanation", "step-memory", "advice",
 )  # fmt: skip
 
 

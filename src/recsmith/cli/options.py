@@ -33,13 +33,15 @@ OPTION_GROUPS = {  # of commands that search: the names of options under the tit
     "What a plan must keep": ("constraints", "pin", "pin_tables", "max_moved", "curve", "steps_left", "link"),
     "Search": ("planner", "planners", "cost_model", "judges", "iterations", "time_limit", "seed", "prove"),
     "The step of --objective step_time": ("objective", "step", "machine"),
+    "What there is to be less of": ("wanted", "prices", "step_under", "budget"),
+    "The job as it runs": ("running", "step_time", "capture", "settings", "steps_tried"),
     "Output": ("what_if", "output", "certificate", "force", "verbose", "format_"),
 }  # fmt: skip
 # Seconds of a command after its search, and for each table: the plan is made, printed, and perhaps written in full.
 ENDING_S, ENDING_TABLE_S, WRITING_TABLE_S = 0.05, 5e-5, 1e-4
 LEAST_LIMIT_S = 1e-3  # of a time limit that the start of the command has used up: a search then makes its first plan
 BEGINNING = 4096  # bytes of a file that say whether it is a plan or a run
-RUN = b"recsmith/run/1"
+RUN = b"recsmith/run/"
 MOST_VISITS = 10_000  # of a measurement: more are taken for a mistake
 Command = TypeVar("Command", bound=Callable[..., Any])
 Quantity = TypeVar("Quantity", int, float)

@@ -27,7 +27,8 @@ class StepFactors:
     """Captured over predicted seconds of the parts of a step, and what a capture says in a sentence.
 
     tables: lookups, their updates and what crosses ranks for them. gradients: of dense layers, across ranks. layers:
-    these layers and their optimizer. rest: reading, and what the trainer itself takes.
+    these layers and their optimizer. rest: reading, and what the trainer itself takes. off: how far the captured
+    trace is from what the step took, as a share of that.
     """
 
     tables: float
@@ -35,22 +36,27 @@ class StepFactors:
     layers: float
     rest: float
     told: str
+    off: float = 0.0
 
     def corrected(self, step: JobStep) -> JobStep:
         """A predicted step, each part by its factor."""
         return replace(
             step, embeddings_s=step.embeddings_s * self.tables, gradients_s=step.gradients_s * self.gradients,
             layers_s=step.layers_s * self.layers, optimizer_s=step.optimizer_s * self.layers,
-            reading_s=step.reading_s * self.rest, trainer_s=step.trainer_s * self.rest,
+            reading_s=step.reading_s * self.rest, trainer_s=step.trainer_s * self.rest, error=max(step.error, self.off),
         )  # fmt: skip
 
 
 @noun
 class CapturedBase:
-    """step_s: seconds of a whole step, measured where the capture says so, else predicted. told: in a sentence."""
+    """step_s: seconds of a whole step, measured where the capture says so, else predicted. told: in a sentence.
+
+    off: how far the trace is from that, as a share of it.
+    """
 
     step_s: float
     told: str
+    off: float = 0.0
 
 
 def captured_base(folder: Source, tables: Workload, cluster: Cluster) -> CapturedBase:
@@ -62,16 +68,17 @@ def captured_base(folder: Source, tables: Workload, cluster: Cluster) -> Capture
     return base_of(load_capture(folder).graph, tables, cluster)
 
 
-def base_of(graph: Graph, tables: Workload, cluster: Cluster) -> CapturedBase:
-    """The same for a captured graph."""
-    checked = _checked(graph, tables, cluster)
+def base_of(graph: Graph, tables: Workload, cluster: Cluster, batch_option: str = "--batch-size {}") -> CapturedBase:
+    """The same for a captured graph. batch_option: with which a batch is given, for the error of another one."""
+    checked = _checked(graph, tables, cluster, batch_option)
     predicted, measured = predict_graph(graph).step_s, graph.measured_s
     if measured is None:
         return CapturedBase(
             step_s=predicted, told=f"captured: a step is predicted at {format_time(predicted)}{checked}"
         )
     told = f"captured: a step took {format_time(measured)}, and its trace says {format_time(predicted)}"
-    return CapturedBase(step_s=measured, told=f"{told}, {abs(predicted / measured - 1):.0%} off{checked}")
+    off = abs(predicted / measured - 1)
+    return CapturedBase(step_s=measured, told=f"{told}, {off:.0%} off{checked}", off=off)
 
 
 def step_factors(folder: Source, tables: Workload, cluster: Cluster, step: JobStep) -> StepFactors:
@@ -87,7 +94,7 @@ def step_factors(folder: Source, tables: Workload, cluster: Cluster, step: JobSt
         UsageError: it is no capture, or one of another job.
     """
     graph = load_capture(folder).graph
-    return factors_of(graph, base_of(graph, tables, cluster), step)
+    return factors_of(graph, base_of(graph, tables, cluster, "--set data.batch_size={}"), step)
 
 
 def factors_of(graph: Graph, base: CapturedBase, step: JobStep) -> StepFactors:
@@ -111,7 +118,9 @@ def factors_of(graph: Graph, base: CapturedBase, step: JobStep) -> StepFactors:
         if captured > LEAST
     )
     tables, across, dense, others = found
-    return StepFactors(tables=tables, gradients=across, layers=dense, rest=others, told=f"{base.told}; {parts}")
+    return StepFactors(
+        tables=tables, gradients=across, layers=dense, rest=others, told=f"{base.told}; {parts}", off=base.off
+    )
 
 
 def _slowest(graph: Graph, lookups: bool) -> float:
@@ -123,7 +132,7 @@ def _slowest(graph: Graph, lookups: bool) -> float:
     return max(sums)
 
 
-def _checked(graph: Graph, tables: Workload, cluster: Cluster) -> str:
+def _checked(graph: Graph, tables: Workload, cluster: Cluster, batch_option: str) -> str:
     """What could not be checked of a capture, '' where all was; UsageError where it is of another job."""
     if len(graph.ranks) != cluster.world_size:
         raise UsageError(
@@ -142,7 +151,7 @@ def _checked(graph: Graph, tables: Workload, cluster: Cluster) -> str:
         )
     if batch != tables.batch_size:
         raise UsageError(
-            f"the capture is of {batch:,} samples a rank, and the tables of {tables.batch_size:,}; give --batch-size "
-            f"{batch}, or capture a step of that batch"
+            f"the capture is of {batch:,} samples a rank, and the tables of {tables.batch_size:,}; give "
+            f"{batch_option.format(batch)}, or capture a step of that batch"
         )
     return ""

@@ -56,7 +56,7 @@ class ToldAdvice:
 def told_advice(advice: Advice) -> ToldAdvice:
     """The advice in words."""
     return ToldAdvice(
-        sentence=advice.verdict, about=advice.about, error=_error(advice.base), together=_together(advice),
+        sentence=advice.verdict, about=advice.about, error=_error(advice), together=_together(advice),
         verdicts=tuple(
             ToldVerdict(verdict=verdict, title=title, switches=switches)
             for verdict, title in TITLES.items()
@@ -66,14 +66,22 @@ def told_advice(advice: Advice) -> ToldAdvice:
 
 
 def _told(base: JobPrice, advised: Advised) -> ToldSwitch:
-    between = f", {_between(advised.gain, advised.gain_error)}" if advised.verdict in ("pays", "tie") else ""
-    facts = tuple(_facts(base, advised, advised.price)) if advised.price and advised.verdict in WITH_FACTS else ()
+    between = (
+        f", {_between(advised.gain, advised.gain_error)}"
+        if advised.gain_error and advised.verdict in ("pays", "tie")
+        else ""
+    )
+    facts = (
+        tuple(_facts(advised.beside or base, advised, advised.price))
+        if advised.price and advised.verdict in WITH_FACTS
+        else ()
+    )
     return ToldSwitch(name=advised.switch.name, why=f"{advised.why}{between}", facts=facts)
 
 
 def _facts(base: JobPrice, advised: Advised, price: JobPrice) -> Iterator[tuple[str, str]]:
     switch = advised.switch
-    yield "step", f"{_steps(base, price)}; {_needs(base, price)}"
+    yield "step", f"{_steps(base, price)}; {_needs(base, price)}{', from a new plan on' if advised.beside else ''}"
     yield "quality", switch.quality
     if switch.needs:
         yield "needs", switch.needs
@@ -87,10 +95,11 @@ def _facts(base: JobPrice, advised: Advised, price: JobPrice) -> Iterator[tuple[
 def _together(advice: Advice) -> str:
     if len(advice.together) < 2:
         return ""
-    error = advice.aim.error(advice.gain, advice.joined)
+    error = advice.aim.error(advice.gain, advice.base, advice.joined)
+    within = f", {_between(advice.gain, error)}" if error else ""
     return (
-        f"{', then '.join(advice.together)}: saves {advice.gain:.1%}, {_between(advice.gain, error)}; "
-        f"step {_steps(advice.base, advice.joined)}"
+        f"{', then '.join(advice.together)}: saves {advice.gain:.1%}{within}; "
+        f"step {_steps(advice.base, advice.joined)}; {_needs(advice.base, advice.joined)}"
     )
 
 
@@ -137,7 +146,10 @@ def _score_line(tried: Tried) -> str:
     return f"quality: {tried.score.upper()} {tried.delta:+.4f}{within} after these few steps"
 
 
-def _error(base: JobPrice) -> str:
+def _error(advice: Advice) -> str:
+    base = advice.base
+    if advice.aim.objective == "memory":
+        return f"the step may be off by {base.error:.0%}; memory is worked out from shapes"
     apart = f", and by no less than {base.apart:.1%}, below which steps are not told apart" if base.apart else ""
     return f"the step may be off by {base.error:.0%}, and a gain by as much of itself{apart}"
 

@@ -4,6 +4,7 @@ from dataclasses import fields
 from typing import Any, cast
 
 from recsmith._components import find, known
+from recsmith.analyses.advice import Advice
 from recsmith.analyses.cache_curve import CacheCurve
 from recsmith.analyses.compare import PlannerRow
 from recsmith.analyses.explain import Phase, TableAccount
@@ -20,6 +21,7 @@ from recsmith.plans.predicted_error import PublishedError
 from recsmith.plans.rank_runs import RUNS
 from recsmith.prediction.models import MODEL_SCHEMA, Model
 from recsmith.problems.constraint_files import CONSTRAINTS_SCHEMA, ConstraintsFile
+from recsmith.reports.advice import SCHEMA as ADVICE_SCHEMA
 from recsmith.reports.comparisons import COMPARISON_SCHEMA, SWEEP_SCHEMA
 from recsmith.reports.explanations import EXPLANATION_SCHEMA
 from recsmith.reports.plans import RESULT_SCHEMA
@@ -46,6 +48,7 @@ def schema_of(noun: str) -> Raw:
         "sweep": _sweep,
         "explanation": _explanation,
         "step-memory": _step_memory,
+        "advice": _advice,
         "run": run_schema,
     }[noun]()
 
@@ -115,6 +118,13 @@ def _placements() -> Raw:
     fields_of = made["$defs"]["Placement"]["properties"]
     fields_of["ranks"] = {"anyOf": [fields_of["ranks"], {"type": "string", "pattern": RUNS}]}
     return made
+
+
+def _advice() -> Raw:
+    """Advice as it is printed, whose fields are all there."""
+    made = json_schema(Advice)
+    more: Raw = {"schema": {"const": ADVICE_SCHEMA}, "verdict": {"type": "string"}, "gain": {"type": "number"}}
+    return {**made, "properties": {**more, **made["properties"]}, "required": [*more, *made["properties"]]}
 
 
 def _result() -> Raw:
