@@ -151,17 +151,18 @@ def test_money_that_nobody_named_is_refused():
 
 def test_a_miss_within_the_error_is_told_with_its_figures():
     prices = {"": a_price(10.0), "a": a_price(8.1), "b": a_price(7.0, samples=50), "a+b": a_price(6.0, samples=50)}
-    advice = advise_by(priced(prices), [a_switch("a"), a_switch("b")], [], aim=Aim(step_under_s=8.0))
+    aim = Aim(step_under_s=8.0)
+    advice = advise_by(priced(prices), [a_switch("a"), a_switch("b")], [], aim=aim)
     found = {each.switch.name: each for each in advice.switches}
     assert found["a"].verdict == "pays"
-    assert found["a"].why.endswith("over the 8 s that a step may take by 1.2%, and a step may be off by 10%")
-    assert (
-        found["b"].why
-        == "a step of 7 s keeps the 8 s that it may take, and takes 40.0% more of the device time of a sample"
+    assert aim.close(prices["a"]).endswith("over the 8 s that a step may take by 1.2%, and a step may be off by 10%")
+    assert found["b"].why == (
+        "a step of 7 s keeps the 8 s that it may take, and takes 40.0% more of the device time of a sample"
     )
+    assert advice.together == ("a", "b")  # the second for the limit, at 6 s
     assert advice.verdict == (
-        "a step takes 10 s, over the 8 s that a step may take, as the job is; b: a step of 7 s keeps the 8 s that it "
-        "may take"
+        "a step takes 10 s, over the 8 s that a step may take, as the job is; a and b: a step of 6 s keeps the 8 s "
+        "that it may take"
     )
 
 

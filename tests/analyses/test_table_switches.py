@@ -104,7 +104,8 @@ def test_a_change_has_one_value_whatever_is_asked_beside():
     aims = [Aim(), Aim(prices={"h100": 3.0}), Aim(objective="devices"), Aim(objective="cost", prices={"h100": 3.0})]
     told = [found_of(advise(tables(), "h100:2x2", aim=aim, **SEARCH)) for aim in aims]
     for name in set(told[0]) & set(told[-1]):
-        assert len({(each[name].price.step_s, each[name].price.memory_bytes) for each in told if each[name].price}) == 1
+        assert len({repr(each[name].price and each[name].price.step_s) for each in told}) == 1
+        assert len({repr(each[name].price and each[name].price.memory_bytes) for each in told}) == 1
     memory = [
         found_of(advise(tables(), "h100:2x2", aim=Aim(objective="memory", prices=prices), **SEARCH))
         for prices in (None, {"h100": 3.0})
@@ -189,7 +190,7 @@ def test_a_limit_that_a_change_breaks_is_said_and_kept_by_what_is_joined():
     one = next(each for each in advice.switches if each.switch.name == "1 devices in place of 4")
     assert one.verdict == "cannot"
     assert "over the" in one.why
-    assert advice.joined.step_s <= 1.2 * base.step_s * (1 + advice.joined.error)  # a step may be off by as much
+    assert advice.joined.step_s <= 1.2 * base.step_s
     assert any("devices that the same samples a second take is to be small, with a step of at most" in each
                for each in advice.about)  # fmt: skip
 

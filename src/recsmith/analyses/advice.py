@@ -209,8 +209,7 @@ class _Trial:
         before = beside or self.base
         gain = self.aim.gain(before, found)
         verdict, why = self._verdict(before, found, gain)
-        close = self.aim.close(found)
-        why = f"{why}{', beyond a new plan' if beside else ''}{f'; {close}' if close and verdict != 'cannot' else ''}"
+        why = f"{why}{', beyond a new plan' if beside else ''}"
         error = self.aim.error(gain, before, found)
         return Advised(
             switch=switch, verdict=verdict, why=why, price=found, gain=gain, gain_error=error, beside=beside
@@ -240,19 +239,23 @@ class _Trial:
         paying = [each for each in ranked if each.verdict == "pays" and each.gain >= LEAST_GAIN]
         paying.sort(key=lambda each: each.beside is not None)  # what needs a new plan, after the new plan
         paying += [each for each in ranked if each.verdict == "cannot" and each.gain >= LEAST_GAIN]
+        paying += [each for each in ranked if each.verdict == "pays" and each.gain < LEAST_GAIN]  # they keep a limit
         chosen, best = list[Switch](), self.base
         for advised in paying:
             if len(chosen) == MOST_TOGETHER or _same_setting(advised.switch, chosen):
                 continue
             found = advised.price if not chosen else self._beside(chosen, advised.switch)
-            if found is not None and self.aim.gain(best, found) >= LEAST_GAIN and self._may_follow(best, found):
+            if found is not None and self._better(best, found):
                 chosen.append(advised.switch)
                 best = found
         return chosen, best
 
-    def _may_follow(self, best: JobPrice, found: JobPrice) -> bool:
-        """Whether a job keeps all limits, or breaks none that the one before it does not break as well."""
-        return not self.aim.over(found) or (bool(self.aim.over(best)) and found.step_s <= best.step_s)
+    def _better(self, best: JobPrice, found: JobPrice) -> bool:
+        """Whether a job saves enough beside another and breaks no limit that this keeps, or keeps one it breaks."""
+        over, before = (self.aim.over(each) or self.aim.close(each) for each in (found, best))
+        if before and not over:
+            return True
+        return self.aim.gain(best, found) >= LEAST_GAIN and (not over or (bool(before) and found.step_s <= best.step_s))
 
     def _beside(self, chosen: Sequence[Switch], switch: Switch) -> JobPrice | None:
         """The price with one more switch; None where they do not go together."""

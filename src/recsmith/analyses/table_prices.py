@@ -27,7 +27,8 @@ from recsmith.workloads import Workload
 
 SEARCHED = 2_000  # tables times devices of the job, up to which plans are made by the default planner
 DRAFTS = 4  # placements by formulas that a quick plan is the best of
-THOROUGH = 2 * EFFORT  # of a plan that begins from nothing; one that begins from placements has these, and EFFORT
+THOROUGH = 2 * EFFORT  # of a plan that begins from nothing
+FURTHER = 2 * EFFORT // 3  # of one that begins from placements that were sought so
 MEASURED = (None, "best")  # cost models that take long to ask, beside which formulas draft
 AS_FAST = 0.01  # of a step: plans that are no longer by more count as equally fast
 LEVEL = 1.05  # times the mean device: a fullest device that holds no more is not made less full
@@ -100,14 +101,15 @@ class PlanSearch:
                 least = half
         return made
 
-    def _within(self, start: Plan, room: Cluster, effort: int = EFFORT) -> Plan:
+    def _within(self, start: Plan, room: Cluster, effort: int = FURTHER) -> Plan:
         """A plan on devices with so much room, for those of the start: from there where its size asks for that."""
         if self.thorough:
             found = plan(start.workload, room, **self.search).plan
         else:
             planner = WarmSearch(effort, like=start.placements)
             begin = replace(start, cluster=room, digest="") if fullest(start) <= min(room.hbm_per_rank) else None
-            found = plan(start.workload, room, **{**self.search, "planner": planner, "start": begin}).plan
+            by_planner: dict[str, Any] = {**self.search, "planner": planner, "start": begin}
+            found = plan(start.workload, room, **by_planner).plan
         made = replace(found, cluster=start.cluster, digest="")
         return replace(made, cost=price_plan(made))
 

@@ -130,10 +130,10 @@ def _of_tables(job: str, options: dict[str, Any]) -> Any:
         raise UsageError(f"'{job}' is no run and no plan, so say on which devices it trains: --cluster h100:8, say")
     if options["batch_size"] is not None:
         tables = tables.with_batch_size(options["batch_size"])
-    elsewhere = own is None or named is not None
-    where = (
-        read_cluster(named or "", options) if elsewhere else own.cluster.with_memory(options["hbm"], options["reserve"])
-    )
+    if own is None or named is not None:
+        where = read_cluster(named or "", options)
+    else:
+        where = own.cluster.with_memory(options["hbm"], options["reserve"])
     running, left_out = _running(job, own, tables, where, options["running"])
     search = read_search(options)
     if own is not None and search["cost_model"] is None:

@@ -60,28 +60,23 @@ def told_advice(advice: Advice) -> ToldAdvice:
         verdicts=tuple(
             ToldVerdict(verdict=verdict, title=title, switches=switches)
             for verdict, title in TITLES.items()
-            if (switches := tuple(_told(advice.base, each) for each in advice.switches if each.verdict == verdict))
+            if (switches := tuple(_told(advice, each) for each in advice.switches if each.verdict == verdict))
         ),
     )  # fmt: skip
 
 
-def _told(base: JobPrice, advised: Advised) -> ToldSwitch:
-    between = (
-        f", {_between(advised.gain, advised.gain_error)}"
-        if advised.gain_error and advised.verdict in ("pays", "tie")
-        else ""
-    )
-    facts = (
-        tuple(_facts(advised.beside or base, advised, advised.price))
-        if advised.price and advised.verdict in WITH_FACTS
-        else ()
-    )
+def _told(advice: Advice, advised: Advised) -> ToldSwitch:
+    told = advised.gain_error and advised.gain > 0 and advised.verdict in ("pays", "tie")
+    between = f", {_between(advised.gain, advised.gain_error)}" if told else ""
+    facts = tuple(_facts(advice, advised, advised.price)) if advised.price and advised.verdict in WITH_FACTS else ()
     return ToldSwitch(name=advised.switch.name, why=f"{advised.why}{between}", facts=facts)
 
 
-def _facts(base: JobPrice, advised: Advised, price: JobPrice) -> Iterator[tuple[str, str]]:
-    switch = advised.switch
+def _facts(advice: Advice, advised: Advised, price: JobPrice) -> Iterator[tuple[str, str]]:
+    switch, base = advised.switch, advised.beside or advice.base
     yield "step", f"{_steps(base, price)}; {_needs(base, price)}{', from a new plan on' if advised.beside else ''}"
+    if close := advice.aim.close(price):
+        yield "limit", close
     yield "quality", switch.quality
     if switch.needs:
         yield "needs", switch.needs
@@ -98,9 +93,13 @@ def _together(advice: Advice) -> str:
     error = advice.aim.error(advice.gain, advice.base, advice.joined)
     within = f", {_between(advice.gain, error)}" if error else ""
     return (
-        f"{', then '.join(advice.together)}: saves {advice.gain:.1%}{within}; "
+        f"{', then '.join(advice.together)}: {_saved(advice.gain)}{within}; "
         f"step {_steps(advice.base, advice.joined)}; {_needs(advice.base, advice.joined)}"
     )
+
+
+def _saved(gain: float) -> str:
+    return f"saves {gain:.1%}" if gain >= 0 else f"takes {-gain:.1%} more, for a limit"
 
 
 def advice_lines(advice: Advice) -> list[str]:
