@@ -11,9 +11,9 @@ from typing import Literal, get_args
 
 from recsmith._types import noun
 from recsmith.analyses.aims import NAMED, STEP, Aim, JobPrice
+from recsmith.analyses.paying import LEAST_GAIN, pays, said_of
 from recsmith.errors import RecSmithError
 
-LEAST_GAIN = 0.02  # of what there is to be less of: less is not worth a change of a job
 LEAST_MEMORY = 0.10  # of the fullest device
 MOST_TOGETHER = 4  # switches that are joined: more at once can hardly be judged in a job
 Verdict = Literal["pays", "tie", "memory", "no", "cannot"]
@@ -220,26 +220,27 @@ class _Trial:
         freed = 1 - found.memory_bytes / before.memory_bytes if before.memory_bytes else 0.0
         if over := self.aim.over(found):
             return "cannot", over
-        if gain < max(LEAST_GAIN, apart) and (kept := self.aim.limit(self.base, found)):
-            return "pays", f"{kept}, and {more_or_less(gain, what)}"
-        if gain >= max(LEAST_GAIN, apart):
-            return "pays", f"saves {gain:.1%} of {what}"
-        if gain >= LEAST_GAIN:
+        sure = pays(gain) and gain >= apart
+        if not sure and (kept := self.aim.limit(self.base, found)):
+            return "pays", f"{kept}, and {said_of(gain, what)}"
+        if sure:
+            return "pays", said_of(gain, what)
+        if pays(gain):
             return "tie", f"saves {gain:.1%}, and steps that differ by less than {apart:.1%} cannot be told apart"
         if freed >= LEAST_MEMORY:
-            more = "in the same time" if gain > -LEAST_GAIN else f"and {more_or_less(gain, what)}"
+            more = "in the same time" if gain > -LEAST_GAIN else f"and {said_of(gain, what)}"
             return "memory", f"frees {freed:.0%} of the fullest device, {more}"
-        return "no", more_or_less(gain, what)
+        return "no", said_of(gain, what)
 
     def joined(self, ranked: Sequence[Advised]) -> tuple[list[Switch], JobPrice]:
         """The switches that are worth it beside those before them, and the price of the job with all of them.
 
         One that alone breaks a limit comes last: beside others it may keep it.
         """
-        paying = [each for each in ranked if each.verdict == "pays" and each.gain >= LEAST_GAIN]
+        paying = [each for each in ranked if each.verdict == "pays" and pays(each.gain)]
         paying.sort(key=lambda each: each.beside is not None)  # what needs a new plan, after the new plan
-        paying += [each for each in ranked if each.verdict == "cannot" and each.gain >= LEAST_GAIN]
-        paying += [each for each in ranked if each.verdict == "pays" and each.gain < LEAST_GAIN]  # they keep a limit
+        paying += [each for each in ranked if each.verdict == "cannot" and pays(each.gain)]
+        paying += [each for each in ranked if each.verdict == "pays" and not pays(each.gain)]  # they keep a limit
         chosen, best = list[Switch](), self.base
         for advised in paying:
             if len(chosen) == MOST_TOGETHER or _same_setting(advised.switch, chosen):
@@ -255,7 +256,7 @@ class _Trial:
         over, before = (self.aim.over(each) or self.aim.close(each) for each in (found, best))
         if before and not over:
             return True
-        return self.aim.gain(best, found) >= LEAST_GAIN and (not over or (bool(before) and found.step_s <= best.step_s))
+        return pays(self.aim.gain(best, found)) and (not over or (bool(before) and found.step_s <= best.step_s))
 
     def _beside(self, chosen: Sequence[Switch], switch: Switch) -> JobPrice | None:
         """The price with one more switch; None where they do not go together."""
@@ -263,15 +264,6 @@ class _Trial:
             return self.price((*chosen, switch))
         except RecSmithError:
             return None
-
-
-def more_or_less(gain: float, what: str) -> str:
-    """What becomes of what there is to be less of, in words: a share up to twice as much, times beyond."""
-    if gain <= -1:
-        return f"takes {1 - gain:.3g} times {what}"
-    if gain < -LEAST_GAIN:
-        return f"takes {-gain:.1%} more of {what}"
-    return f"saves {gain:.1%} of {what}" if gain >= LEAST_GAIN else f"changes {what} by less than {LEAST_GAIN:.0%}"
 
 
 def _ranked(tried: Sequence[Advised]) -> list[Advised]:

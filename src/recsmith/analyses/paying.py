@@ -20,6 +20,8 @@ def pays(gain: float) -> bool:
 
 def said_of(gain: float, what: str) -> str:
     """A gain in words, and whether it is enough. what: there is to be less of."""
+    if gain <= -1:
+        return f"takes {1 - gain:.3g} times {what}"
     if gain < -ROUNDED:
         return f"takes {-gain:.1%} more of {what}"
     saves = f"saves {max(gain, 0.0):.1%} of {what}"
