@@ -47,6 +47,8 @@ def test_a_capture_of_another_job_is_refused():
         base_of(captured(), TABLES, replace(PLAN.cluster, local_world_size=1, hosts=1))
     with pytest.raises(UsageError, match=r"the capture is of .* samples a rank, .*; give --batch-size"):
         base_of(captured(2 * TABLES.batch_size), TABLES, PLAN.cluster)
+    with pytest.raises(UsageError, match=r"; give --set data.batch_size=\d+, or capture"):
+        base_of(captured(2 * TABLES.batch_size), TABLES, PLAN.cluster, "--set data.batch_size={}")
 
 
 def test_on_the_command_line_it_stands_for_the_step_time(tmp_path: Path):
@@ -67,6 +69,7 @@ def test_the_parts_of_a_predicted_step_are_corrected_by_those_of_a_capture():
     factors = factors_of(graph, base_of(graph, TABLES, PLAN.cluster), step)
     corrected = factors.corrected(step)
     assert corrected.step_s == pytest.approx(0.5)
+    assert corrected.error == max(step.error, abs(predict_graph(graph).step_s / 0.5 - 1))  # as its sentence says
     lookups = [
         sum(event.seconds for event in tape if event.is_kernel and event.term in LOOKUPS) for tape in graph.ranks
     ]

@@ -9,9 +9,11 @@ from support.build import cluster, placed, plan_of, table, workload
 from support.schema import problems
 
 from recsmith.analyses.step_memory import step_memory
+from recsmith.analyses.table_switches import advise
 from recsmith.clusters import catalogue, cluster_to_raw, load_cluster
 from recsmith.planning import Result
 from recsmith.plans import Cache, Placement, plan_to_raw
+from recsmith.reports.advice import advice_to_raw
 from recsmith.reports.plans import result_to_raw
 from recsmith.reports.schemas import schema_of
 from recsmith.reports.step_memory import step_memory_to_raw
@@ -52,6 +54,7 @@ REAL = {
         result_to_raw(Result(plan=PLAN, elapsed_s=0.5, iterations=3, members=("a", "b"), left_out=("c: left out",))),
     ],
     "step-memory": [step_memory_to_raw(step_memory(MEASURED)), step_memory_to_raw(step_memory(MEASURED), CHOICES)],
+    "advice": [json.loads(json.dumps(advice_to_raw(advise(MEASURED.workload, "h100:2", cost_model="analytic"))))],
 }
 FILES = [pytest.param(noun, raw, id=f"{noun} {i}") for noun, raws in REAL.items() for i, raw in enumerate(raws)]
 

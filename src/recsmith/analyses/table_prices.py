@@ -78,14 +78,14 @@ class PlanSearch:
         except (Infeasible, NoPlanFound):  # a planner that does not begin from the start may find no room
             found = start
         best = start if start.cost.step_s <= found.cost.step_s else found
-        return self._levelled(best) if self.aim.objective == "memory" else best
+        return self._levelled(best, rounds=ROUNDS // 2) if self.aim.objective == "memory" else best
 
-    def _levelled(self, made: Plan) -> Plan:
+    def _levelled(self, made: Plan, rounds: int = ROUNDS) -> Plan:
         """A plan about as fast whose fullest device holds less; the same where none is found."""
         of_memory = self.aim.objective == "memory"
         longest = made.cost.step_s * (1 + (error_of(made).share if of_memory else AS_FAST))
         least = sum(each.hbm_bytes for each in made.cost.per_device) // len(made.cost.per_device)
-        for _ in range(ROUNDS if of_memory else TIMES):
+        for _ in range(rounds if of_memory else TIMES):
             if fullest(made) <= LEVEL * least:
                 break
             half = (least + fullest(made)) // 2

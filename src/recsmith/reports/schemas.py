@@ -121,10 +121,10 @@ def _placements() -> Raw:
 
 
 def _advice() -> Raw:
-    """Advice as it is printed, whose fields are all there."""
+    """Advice as it is printed."""
     made = json_schema(Advice)
     more: Raw = {"schema": {"const": ADVICE_SCHEMA}, "verdict": {"type": "string"}, "gain": {"type": "number"}}
-    return {**made, "properties": {**more, **made["properties"]}, "required": [*more, *made["properties"]]}
+    return {**made, "properties": {**more, **made["properties"]}, "required": [*more, *made.get("required", [])]}
 
 
 def _result() -> Raw:
