@@ -23,7 +23,7 @@ from recsmith.training.run import MADE_HERE, Run, RunComms, load_run
 from recsmith.training.seams.system import batches_of_a_step, systems, use_systems
 from recsmith.workloads import Workload
 
-APART = 0.10  # of a gain: 59 of 65 small ones that were told of runs were no farther off (docs/advise.md)
+APART = 0.10  # of a gain: 59 of 75 small ones that were told of runs were no farther off (docs/advise.md)
 TABLES_ALONE = (
     "not priced: dense layers, their gradients and reading, and so nothing that changes these. For a job on CPUs, "
     "`recsmith advise RUN --set plan=plan.json` prices them on the links of a plan for that cluster"

@@ -116,7 +116,7 @@ def _memory(base: Plan, tables: Workload, running: object) -> str:
     estimate = kept_estimate(tables, base.cluster)
     kept = str(estimate) if estimate else f"reserve {format_size(base.cluster.reserve_bytes or 0)} a device"
     if fits(base):
-        return f"{kept}; other models need more or less, which --reserve says" if estimate else kept
+        return kept
     room = min(each.hbm_capacity_bytes for each in base.cost.per_device)
     whose = "the plan that runs" if running is not None else "the plan"
     return (
