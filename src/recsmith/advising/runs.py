@@ -11,8 +11,9 @@ from recsmith.analyses.advice import Advice, Switch, advise_by
 from recsmith.analyses.aims import STEP, Aim, JobPrice
 from recsmith.analyses.table_switches import advise as advise_tables
 from recsmith.clusters import Cluster, load_cluster
-from recsmith.errors import UsageError
+from recsmith.errors import RecSmithError, UsageError
 from recsmith.files import Source
+from recsmith.files.settings import without_setting
 from recsmith.plans import load_plan
 from recsmith.prediction.captured_base import StepFactors, step_factors
 from recsmith.prediction.job_step import JobStep
@@ -70,7 +71,10 @@ def advise_run(
 
     def price_of(switches: Sequence[Switch]) -> JobPrice:
         more = tuple(each for switch in switches for each in switch.settings)
-        return priced(described(run, (*settings, *more)) if more else base, by)
+        try:
+            return priced(described(run, (*settings, *more)) if more else base, by)
+        except RecSmithError as error:
+            raise UsageError(without_setting(more, str(error))) from error
 
     tried = [*core_switches(made), *(switch for system in systems() for switch in system.switches(made))]
     return advise_by(price_of, tried, about, on_switch, aim=aim)

@@ -47,6 +47,12 @@ def setting_of(settings: Sequence[str], place: str, said: str) -> str | None:
     return None
 
 
+def without_setting(settings: Sequence[str], said: str) -> str:
+    """An error without the setting that it names first, for whoever did not type one."""
+    shown = next((f"{_shown(each)}: " for each in settings if said.startswith(f"{_shown(each)}: ")), "")
+    return said.removeprefix(shown)
+
+
 def _shown(setting: str) -> str:
     return f"--set {setting}" if len(setting) <= SHOWN else f"--set {setting[:SHOWN]}…"
 
