@@ -25,6 +25,7 @@ import argparse
 import io
 import json
 import logging
+import lzma
 import os
 import shutil
 import signal
@@ -418,7 +419,9 @@ def training(name: str, run: Run, kind: str, seed: int, settings: Sequence[str],
 def read_rows(file: Path) -> list[Words]:
     """The rows so far; a line that was cut short is left out."""
     rows: list[Words] = []
-    for line in file.read_text().splitlines() if file.exists() else ():
+    stored = file.read_bytes() if file.exists() else b""
+    text = lzma.decompress(stored) if file.suffix == ".xz" else stored
+    for line in text.decode().splitlines():
         try:
             rows.append(json.loads(line))
         except json.JSONDecodeError:
@@ -428,6 +431,8 @@ def read_rows(file: Path) -> list[Words]:
 
 def add_row(file: Path, row: Words) -> None:
     """Add a row, whole, on a line of its own."""
+    if file.suffix == ".xz":
+        raise SystemExit(f"{file} is packed: unpack it with `xz -dk`, and give the file that this makes")
     whole = not file.exists() or file.read_bytes().endswith(b"\n") or not file.stat().st_size
     with file.open("a") as out:
         out.write(("" if whole else "\n") + json.dumps(row) + "\n")

@@ -75,6 +75,7 @@ SMALL: dict[str, tuple[str, ...]] = {
     "online": ("drift", "--small", "-o", "online"),
     "optimality": ("tasks", "--count", "1"),
     "balance": ("work",),
+    "advise": ("table", "--rows", str(ROOT / "samples" / "cpu-advice" / "rows.jsonl.xz")),
     "auto_choices": ("tell", "--jobs", "narrow-2"),
     "hstu_formulas": (),
     "planned_under": ("neural:simulated-h100", "--hardware", "simulated:h100", "--count", "1"),
@@ -161,7 +162,6 @@ MODES: dict[str, tuple[str, ...]] = {  # that pages show beside
 LEFT_OUT = {
     **dict.fromkeys(("production", "replan", "table_population"), "reads a public file that is not kept here"),
     "advise_ladders": "plans tables of MLPerf six times; tests/analyses/test_table_switches.py plans few",
-    "advise": "seven jobs with each switch in turn; tests/advising/test_runs.py prices one",
     "daily": "a job for each day of a stream; tests/training/systems/warm_start trains two",
     "sasrec_reference": "runs public code that is not kept here",
     "dry_run": "twelve jobs of one and two ranks on a machine on which nothing else runs",
