@@ -281,7 +281,8 @@ def unpacked(place: Path) -> Path:
     atexit.register(shutil.rmtree, home)
     for each in archives:
         with tarfile.open(each) as archive:
-            archive.extractall(home, filter="data")
+            archive.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11.4 on
+            archive.extractall(home)
     return home / CAPTURES
 
 

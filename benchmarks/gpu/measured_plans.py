@@ -19,7 +19,8 @@ def folder_of(plans: Path) -> Generator[Path]:
         yield plans
         return
     with tempfile.TemporaryDirectory() as unpacked, tarfile.open(plans) as archive:
-        archive.extractall(unpacked, filter="data")
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11.4 on
+        archive.extractall(unpacked)
         yield Path(unpacked) / "plans"
 
 

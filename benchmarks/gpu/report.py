@@ -92,7 +92,8 @@ def planners(path: Path) -> list[str]:
     if path.is_dir():
         return fenced(bench_lines(bench_sharding(load_settings(path), path, plan_only=True)))
     with tempfile.TemporaryDirectory() as unpacked, tarfile.open(path) as archive:
-        archive.extractall(unpacked, filter="data")
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11.4 on
+        archive.extractall(unpacked)
         return planners(Path(unpacked) / "plans")
 
 

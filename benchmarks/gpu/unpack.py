@@ -63,7 +63,8 @@ def unpack(parts: list[Path], target: Path) -> None:
     """Unpack the archive that parts are together."""
     stream: Any = Joined(parts)  # its read is all that lzma asks for
     with lzma.open(stream) as plain, tarfile.open(fileobj=plain, mode="r|", bufsize=2**20) as archive:
-        archive.extractall(target, filter="data")
+        archive.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11.4 on
+        archive.extractall(target)
 
 
 if __name__ == "__main__":

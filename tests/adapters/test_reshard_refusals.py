@@ -90,6 +90,27 @@ def test_metadata_that_names_anything_else_is_refused_and_nothing_runs(checkpoin
     refused(checkpoint, CorruptFile, "it holds something else")
 
 
+class Asking:
+    """A pickle of getattr(kind, name)."""
+
+    def __init__(self, kind: type, name: str) -> None:
+        self.asked = kind, name
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return getattr, self.asked
+
+
+def test_of_attributes_memory_formats_alone_are_read(checkpoint: Path):
+    from torch.distributed.checkpoint.metadata import _MEM_FORMAT_ENCODING, ChunkStorageMetadata
+
+    file = checkpoint / ".metadata"
+    file.write_bytes(pickle.dumps(Asking(_MEM_FORMAT_ENCODING, "TORCH_CONTIGUOUS_FORMAT")))  # as Python 3.11.2 does
+    refused(checkpoint, CorruptFile, "it holds something else")
+    for kind, name in ((ChunkStorageMetadata, "__init__"), (_MEM_FORMAT_ENCODING, "__class__")):
+        file.write_bytes(pickle.dumps(Asking(kind, name)))
+        refused(checkpoint, CorruptFile, "it names an attribute, which no checkpoint of PyTorch does")
+
+
 def test_whoever_lets_torch_read_a_folder_can_look_first(checkpoint: Path, monkeypatch: Any):
     from recsmith.adapters.checkpoints import check_metadata
 

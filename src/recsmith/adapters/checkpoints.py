@@ -61,7 +61,21 @@ def _joined(*parts: object) -> str:
     return "/".join(map(str, parts))
 
 
-_PLAIN = ("ChunkStorageMetadata", "TensorProperties", "MetadataIndex", "StorageMeta", "_MEM_FORMAT_ENCODING")
+class MemoryFormat(PlainObject):
+    """How a tensor lies in memory, of which nothing is read."""
+
+
+MEMORY_FORMATS = ("TORCH_CONTIGUOUS_FORMAT", "TORCH_CHANNELS_LAST", "TORCH_PRESERVE_FORMAT")
+
+
+def _memory_format(kind: object = None, name: object = None) -> MemoryFormat:
+    """A member of an enumeration as Python 3.11.0 to 3.11.3 write it, getattr(kind, name); of anything else refused."""
+    if kind is not MemoryFormat or name not in MEMORY_FORMATS:
+        raise pickle.UnpicklingError("it names an attribute, which no checkpoint of PyTorch does but of memory formats")
+    return MemoryFormat()
+
+
+_PLAIN = ("ChunkStorageMetadata", "TensorProperties", "MetadataIndex", "StorageMeta")
 NAMES: dict[tuple[str, str], Any] = {  # what each name that PyTorch writes stands for
     (f"{_DCP}.metadata", "Metadata"): MetadataObject,
     (f"{_DCP}.metadata", "TensorStorageMetadata"): TensorObject,
@@ -74,6 +88,8 @@ NAMES: dict[tuple[str, str], Any] = {  # what each name that PyTorch writes stan
     ("pathlib", "PurePosixPath"): _joined,
     ("pathlib._local", "PosixPath"): _joined,  # as Python 3.13 writes it
     ("collections", "OrderedDict"): dict,
+    (f"{_DCP}.metadata", "_MEM_FORMAT_ENCODING"): MemoryFormat,
+    ("builtins", "getattr"): _memory_format,
     **{("torch", name): name for name in DTYPES},
 }
 

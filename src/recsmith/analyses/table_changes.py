@@ -27,7 +27,7 @@ class TableSwitch:
 
 
 @dataclass(frozen=True)
-class Named:
+class JobNames:
     """What the user calls the tables and the cluster, for lines that are to be typed."""
 
     tables: str = "TABLES"
@@ -36,7 +36,7 @@ class Named:
 
 def switches_of(
     tables: Workload, cluster: Cluster, *, running: bool = False, aim: Aim = STEP, too_long: bool = False,
-    named: Named = Named(),
+    named: JobNames = JobNames(),
 ) -> list[TableSwitch]:  # fmt: skip
     """What could be switched on for tables on a cluster, as far as it is not on already.
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from recsmith.analyses.advice import Advice, advise_by
 from recsmith.analyses.aims import NAMED, STEP, Aim, JobPrice
-from recsmith.analyses.table_changes import Named, TableSwitch, switches_of
+from recsmith.analyses.table_changes import JobNames, TableSwitch, switches_of
 from recsmith.analyses.table_prices import PlanSearch, PricedChanges, fits, fullest, is_quick
 from recsmith.clusters import Cluster, load_cluster
 from recsmith.errors import UsageError
@@ -38,7 +38,7 @@ def advise(
     step_told: str = "",
     not_priced: str = "",
     told: Sequence[str] = (),
-    named: Named | None = None,
+    named: JobNames | None = None,
     aim: Aim = STEP,
     on_switch: Callable[[str], object] | None = None,
     **search: Any,
@@ -64,7 +64,7 @@ def advise(
     """
     tables, where = load_workload(workload), load_cluster(cluster)
     aim.price_of(where.device.name)
-    named = named or Named(*(str(each) for each in (workload, cluster) if isinstance(each, str | PathLike)))
+    named = named or JobNames(*(str(each) for each in (workload, cluster) if isinstance(each, str | PathLike)))
     by = PlanSearch(search, aim, thorough=is_quick(tables, where))
     if on_switch is not None:
         on_switch("the job as it is")

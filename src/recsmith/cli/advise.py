@@ -115,7 +115,7 @@ def _of_run(job: str, options: dict[str, Any]) -> Any:
 
 
 def _of_tables(job: str, options: dict[str, Any]) -> Any:
-    from recsmith.analyses.table_changes import Named
+    from recsmith.analyses.table_changes import JobNames
     from recsmith.analyses.table_switches import advise
     from recsmith.plans import load_plan
     from recsmith.workloads import load_workload
@@ -141,7 +141,7 @@ def _of_tables(job: str, options: dict[str, Any]) -> Any:
     step_s, told = _whole_step(options, tables, where)
     return advise(
         tables, where, running=running, step_s=step_s, step_told=told, told=left_out, aim=_aim(options),
-        named=Named(tables=job, cluster=named or f"the cluster of {job}"), on_switch=heard_switches(), **search,
+        named=JobNames(tables=job, cluster=named or f"the cluster of {job}"), on_switch=heard_switches(), **search,
     )  # fmt: skip
 
 
