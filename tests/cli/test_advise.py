@@ -97,6 +97,13 @@ def test_a_plan_for_another_cluster_is_left_out_and_that_is_said(tables: Path, t
     assert "the plan that is made now" in done.stdout
 
 
+def test_the_cost_model_of_a_plan_is_of_its_own_devices(tables: Path, tmp_path: Path):
+    made = plan(str(tables), "h100:2", planner="random", cost_model="neural:h100").plan
+    save_plan(made, tmp_path / "plan.json")
+    done = run(tmp_path / "plan.json", "--cluster", "h200:2")
+    assert (done.exit_code, done.stdout[:9]) == (0, "advice   ")
+
+
 def test_a_line_to_type_names_what_was_typed_and_json_has_it_as_data(tables: Path, tmp_path: Path):
     save_plan(plan(str(tables), "h100:2", planner="random", cost_model="torchrec").plan, str(tmp_path / "plan.json"))
     done = run(tables, "--cluster", "h100:2", "--running", tmp_path / "plan.json", "--format", "json", *FAST)

@@ -136,7 +136,7 @@ def _of_tables(job: str, options: dict[str, Any]) -> Any:
         where = own.cluster.with_memory(options["hbm"], options["reserve"])
     running, left_out = _running(job, own, tables, where, options["running"])
     search = read_search(options)
-    if own is not None and search["cost_model"] is None:
+    if own is not None and named is None and search["cost_model"] is None:  # that of a plan is of its own devices
         search["cost_model"] = own.cost_model
     step_s, told = _whole_step(options, tables, where)
     return advise(

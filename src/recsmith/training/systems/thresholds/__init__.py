@@ -52,10 +52,10 @@ class Thresholds(System):
         ranks = made.plan.cluster.job_world_size
         steps = total_steps(made.run, made.parts.source, ranks)
 
-        def gain_of(comms: Any) -> float:
+        def step_gain(comms: Any) -> float:
             return made.gain_of(self.change_step(replace(made.run, comms=comms), made.priced, made.step, made.numbers))
 
-        asked = gain_of if made.step is not None else None
+        asked = step_gain if made.step is not None else None
         comms, lines = decided(made.comms, made.plan, made.numbers, steps, asked)
         on = isinstance(collectives_of(comms), Thresholded) and ranks > 1
         step = made.step

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from recsmith.analyses.aims import NAMED
-from recsmith.analyses.paying import pays, said_of
+from recsmith.analyses.paying import gain_of, pays, said_of
 from recsmith.errors import UsageError
 from recsmith.files import encode
 from recsmith.plans import Plan
@@ -31,11 +31,11 @@ POOLED_COST = (
 
 
 def decided(
-    comms: object, plan: Plan, numbers: int, steps: int | None = None, gain_of: Callable[[Any], float] | None = None
+    comms: object, plan: Plan, numbers: int, steps: int | None = None, step_gain: Callable[[Any], float] | None = None
 ) -> tuple[Any, list[str]]:
     """What a run's comms are under a plan, and lines that say why, and what they cost in quality.
 
-    numbers: of the gradients that cross ranks. steps: of the run, where they are known. gain_of: the share of a step
+    numbers: of the gradients that cross ranks. steps: of the run, where they are known. step_gain: the share of a step
     that other comms save; None where steps are not predicted: what they save of the time of gradients.
     """
     made: Any = collectives_of(comms)
@@ -62,11 +62,11 @@ def decided(
     )
     gain = settled.gain_s(plan.cluster, numbers)
     if made.dense == "auto":
-        share_saved = gain / before if gain_of is None else gain_of(_named(settled))
-        said = said_of(share_saved, NAMED["step"] if gain_of else "their time")
-    if made.dense == "auto" and not pays(share_saved):
-        why = f"{told}, which {said}; so comms.dense, which is auto, sends all of them"
-        return (made.columns if made.pooled is None else _named(replace(made, dense=None))), [why, *pooled]
+        saved = gain_of(before, after + work) if step_gain is None else step_gain(_named(settled))
+        if not pays(saved):
+            said = said_of(saved, "their time" if step_gain is None else NAMED["step"])
+            why = f"{told}, which {said}; so comms.dense, which is auto, sends all of them"
+            return (made.columns if made.pooled is None else _named(replace(made, dense=None))), [why, *pooled]
     auto = f"comms.dense, which is auto, sends {share}, and " if made.dense == "auto" else ""
     told += f"; so {auto}each step gets {changed_by(gain)}"
     if gain <= 0:
