@@ -23,6 +23,7 @@ from recsmith.clusters import load_cluster
 from recsmith.costs import Evaluator, cost_model
 from recsmith.errors import CorruptFile, RecSmithError, UsageError
 from recsmith.planning import plan
+from recsmith.planning.simulate import simulate
 from recsmith.plans.certificates import (
     Certificate,
     LeafProof,
@@ -54,6 +55,19 @@ def test_a_certificate_proves_nearly_the_printed_bound_again(certificate: Certif
     again = check_certificate(tmp_path / "proof.json")
     assert again == certificate
     assert load_certificate(tmp_path / "proof.json").tree == certificate.tree
+
+
+def test_the_plan_of_a_certificate_has_no_lower_bound_than_it_proves(certificate: Certificate):
+    known = certificate.plan.bound
+    weak = replace(certificate.plan, bound=replace(known, value_s=certificate.tree.seconds / 2), gap=None)
+    made = certify(replace(weak, gap=weak.bound.gap(weak.cost.total_s)), work=3 * WORK)
+    assert made.tree == certificate.tree
+    assert made.plan.bound.value_s == made.tree.seconds
+    assert made.plan.gap == pytest.approx(made.plan.cost.total_s / made.tree.seconds - 1)
+    assert simulate(made.plan).bound == made.plan.bound  # a search proved it, so it is not worked out again
+    assert certify(weak, work=WORK).plan.gap is None  # outside of the space of its bound
+    unbounded = replace(weak, bound=replace(known, value_s=None))
+    assert certify(unbounded, work=WORK).plan == unbounded
 
 
 def test_the_checker_imports_nothing_of_the_search():

@@ -1,5 +1,6 @@
 """No plan costs less than its bound, and the bound is tight where that can be seen."""
 
+import sys
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,13 +28,19 @@ from support.cases import (
     workload,
 )
 
-from recsmith.bounds import lower_bound
+from recsmith.bounds import first_bound, lower_bound, prove
 from recsmith.bounds.lower_bound import (
+    MANY_REACH,
+    MANY_WORK,
     TRIAL,
     _raised,  # pyright: ignore[reportPrivateUsage]
     always,
+    certified_search,
+    has_many_tables,
     may_gain,
 )
+from recsmith.clusters import load_cluster
+from recsmith.costs import cost_model
 from recsmith.errors import Infeasible, NoPlanFound
 from recsmith.plans import Placement
 from recsmith.problems import Constraints, Space, TableRule, build_problem
@@ -211,16 +218,35 @@ def test_hand_made_shards_cover_their_table() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tables", "devices", "sought"), [(150, 64, True), (300, 16, True), (500, 64, True), (501, 1, False)]
+    ("tables", "model", "sought"),
+    [(500, "torchrec", True), (501, "torchrec", False), (501, "analytic", True), (4001, "analytic", False)],
 )
-def test_the_tighter_bound_is_sought_where_it_may_gain(tables: int, devices: int, sought: bool) -> None:
+def test_the_tighter_bound_is_sought_where_it_may_gain(tables: int, model: str, sought: bool) -> None:
     work = workload(*(table(f"t{i}", 10 + i, 4) for i in range(tables)))
-    assert may_gain(build_problem(work, cluster(local=devices))) is sought
+    assert may_gain(cost_model(model).compile(build_problem(work, cluster(local=2)))) is sought
 
 
 def test_tables_that_are_alike_count_once_where_it_is_asked_whether_a_tighter_bound_may_gain() -> None:
     work = workload(*(table(f"t{i}", 10 + i % 2, 4) for i in range(600)))
-    assert may_gain(build_problem(work, cluster(local=16)))
+    assert may_gain(cost_model("torchrec").compile(build_problem(work, cluster(local=2))))
+
+
+def test_many_tables_have_the_tighter_bound_too_and_it_goes_on_above_where_it_looked_first() -> None:
+    """Twelve heavy tables on eight devices: some device holds two of them, which the mean load does not see."""
+    heavy, light = (table("t", 100_000, 16, bags) for bags in (3000.0, 1.0))
+    tables = [replace(heavy if i < 12 else light, name=f"t{i}", num_embeddings=100_000 + i) for i in range(501)]
+    case = Case(workload(*tables, batch_size=4096), load_cluster("h100:8"), Space(types=("table_wise",)),
+                cost_model="analytic")  # fmt: skip
+    first, known = first_bound(case.evaluator).bound.value_s, lower_bound(case.evaluator)
+    proven, total_s = known.bound.value_s, case.plan("cost_greedy").plan.cost.total_s
+    assert first is not None
+    assert proven is not None
+    assert MANY_REACH * first < proven <= total_s
+    assert (known.selections, has_many_tables(case.problem)) == ((), True)
+    longer = prove(case.evaluator, total_s)
+    assert longer.value_s is not None
+    assert certified_search(case.evaluator, total_s, MANY_WORK).bound <= longer.value_s <= total_s
+    assert (known.bound.searched, longer.searched) == (False, longer.value_s > proven)
 
 
 @dataclass
@@ -241,6 +267,19 @@ class Rising:
 
     def solve(self, work: int, enough: float) -> None:
         self.work = work
+
+
+def test_a_longer_proof_goes_on_with_the_spreads_of_a_heavy_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The search over these is replaced by one that proves at once that the plan is the best."""
+    case = Case(workload(table("a", 1000, 16), table("b", 500, 8)), cluster(2), cost_model="analytic")
+    total_s, module = 1.0, sys.modules[prove.__module__]
+    alone = prove(case.evaluator, total_s, keep_on=lambda: False)
+    assert alone == lower_bound(case.evaluator).bound
+    assert alone.value_s is not None
+    monkeypatch.setattr(module, "heaviest_table", lambda *given: True)
+    monkeypatch.setattr(module, "_heavy_search", lambda *given: [Rising(1.0, most=2 * total_s, work=1)])
+    found = prove(case.evaluator, total_s)
+    assert (found.value_s, found.searched) == (pytest.approx(total_s), True)
 
 
 def test_the_search_that_is_ahead_after_a_part_of_the_work_has_the_rest() -> None:

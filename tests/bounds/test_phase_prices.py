@@ -13,7 +13,7 @@ from recsmith.bounds.dual_feasible import FUNCTIONS
 from recsmith.bounds.groups import groups_dominated_by_type
 from recsmith.bounds.linear_bounds import SelectionLimits
 from recsmith.bounds.phase_nodes import Multipliers, PhaseRanges, stacked
-from recsmith.bounds.phase_prices import LocalPieces, TablePrices, different_tables
+from recsmith.bounds.phase_prices import PIECE_FACTS, LocalPieces, TablePrices, different_tables
 from recsmith.bounds.relaxation import Relaxation
 from recsmith.bounds.table_totals import TableTotals
 from recsmith.costs.protocol import Evaluator
@@ -87,8 +87,25 @@ def _pieces(case: Case) -> LocalPieces:
     evaluator = case.evaluator
     planes = bent_planes(evaluator)
     nothing = np.zeros(evaluator.groups, dtype=bool)
-    everyone = np.arange(len(case.problem.tables))
-    return LocalPieces(evaluator, Relaxation(evaluator, barred=True), planes.launch, planes, nothing, everyone)
+    return LocalPieces(evaluator, Relaxation(evaluator, barred=True), planes.launch, planes, nothing)
+
+
+def test_pieces_of_some_tables_are_those_of_a_problem_with_no_others() -> None:
+    tables = [table(f"t{i}", 1000 + 50 * i, (8, 64, 8, 20)[i], 2.0 + i) for i in range(4)]
+    every, some = (
+        _pieces(Case(workload(*mine), cluster(2, 2), cost_model="analytic")) for mine in (tables, tables[1:3])
+    )
+    assert len(every.key) > 0
+    found = every.of(np.array([1, 2]))
+    for name in (*PIECE_FACTS, "key", "count", "whole"):
+        if name != "modes":
+            np.testing.assert_array_equal(getattr(found, name), getattr(some, name), name)
+    assert [family.tolist() for family in found.families] == [family.tolist() for family in some.families]
+    assert found.numbers == some.numbers < every.numbers
+    mix = np.full((some.groups, some.ready.shape[1]), 0.25)
+    nodes = stacked([PhaseRanges((0.0, 1.0), (0.0, 1.0))], [Multipliers(1.0, 0.5, 0.0, mix, 0)])
+    prices = [each.cheapest(nodes, np.ones(1), np.zeros(1)) for each in (found, some)]
+    np.testing.assert_array_equal(*prices)
 
 
 def _price(pieces: LocalPieces, low: float, high: float) -> float:

@@ -21,7 +21,7 @@ from recsmith.bounds.phase_nodes import Multipliers, PhaseNode
 from recsmith.costs import Evaluator, cost_model
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.planning.simulate import price_plan
-from recsmith.plans import Plan, load_plan
+from recsmith.plans import LONGER, Plan, load_plan
 from recsmith.plans.certificates import (
     Certificate,
     LeafProof,
@@ -42,6 +42,8 @@ CLOSE = 1e-9  # relative: by how much the price of a plan may differ from what i
 def certify(plan: Plan | Source, *, work: int = WORK, keep_on: Callable[[], bool] = always) -> Certificate:
     """The proof that no plan of the space of a plan takes fewer seconds under its cost model, of as many as it finds.
 
+    It holds the plan; where it proves more than the plan's bound, that becomes the bound.
+
     Args:
         plan: a Plan, or its file.
         work: numbers that the search for the proof works on.
@@ -52,7 +54,17 @@ def certify(plan: Plan | Source, *, work: int = WORK, keep_on: Callable[[], bool
     """
     found = load_plan(plan)
     evaluator = _evaluator(found)
-    return Certificate(plan=found, tree=certified_tree(evaluator, price_plan(found).total_s, work, keep_on))
+    tree = certified_tree(evaluator, price_plan(found).total_s, work, keep_on)
+    return Certificate(plan=_bounded(found, tree.seconds), tree=tree)
+
+
+def _bounded(plan: Plan, seconds: float) -> Plan:
+    """The plan with a bound of so many seconds at least, where it has a bound."""
+    known = plan.bound
+    if known.value_s is None or known.value_s >= seconds:
+        return plan
+    bound = replace(known, value_s=seconds, kind=known.kind if known.searched else LONGER + known.kind)
+    return replace(plan, bound=bound, gap=None if plan.gap is None else bound.gap(plan.cost.total_s))
 
 
 def certified_tree(

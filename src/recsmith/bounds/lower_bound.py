@@ -25,24 +25,28 @@ from recsmith.bounds.phase_prices import levelled_prices
 from recsmith.bounds.plane_mixes import tightest_linear_bound, tightest_mix
 from recsmith.costs.protocol import Evaluator
 from recsmith.elementary import distinct
-from recsmith.plans import Bound
+from recsmith.plans import LONGER, Bound
 from recsmith.problems import Problem
 
 REACH = 1.5  # times the first bound: up to which step time the second one looks; a gap above 50 % stays as it is
 NEAR_REACH = 1.2  # the same where prices by levels spread a launch over what a rank holds in that time
-MOST_TABLES = 500  # of a problem for which the second bound is sought, those alike counted once: a node's work grows so
-MOST_ALIKE = 4_000  # tables of which those alike count once: finding out takes 0.3 s
+MANY_REACH = 1.1  # the same where tables are many: gaps are small, and there is no work for the ranges of larger ones
+MANY_TABLES = 500  # of a problem, those alike counted once, beyond which the second bound is sought with less work
+MOST_TABLES = 4_000  # beyond which it is not: half of its work, and half a second of preparing, would be the first node
+MOST_ALIKE = 4_000  # tables of which those alike count once
 FEW_TABLES, SOME_TABLES = 150, 300  # up to which the work below is done: on any number of devices, and on few
 MOST_CELLS = 3_000  # tables times devices beyond FEW_TABLES up to which devices are few, and with dual functions
 PHASE_WORK = 6_000_000  # numbers that the second bound may work on, times the third power of the tables
 MOST_PHASE_WORK = 3_000_000_000  # numbers at most, which 8 tables reach: half a second
 EQUAL_WORK = 6_000_000_000  # numbers at most where there are more tables, many of them alike: about a second
 LARGE_WORK = 4_000_000_000  # numbers at most beyond that, all for one search: half a second
+MANY_WORK = 2_000_000_000  # the same beyond MANY_TABLES, whose nodes take more work: as much as for a certificate
 UNCOMPILED = 8  # times as long array operations take as compiled code: without it so much less work is done
 TRIAL = 3  # a third of the work is for each of two searches, before the one that promises more has the rest, as the
 # last quarter where there are three
 WORK_AT_ONCE = 200_000_000  # numbers between two questions whether to go on: a fiftieth of a second
 PROOF_WORK = 400_000_000_000  # numbers that a bound on request may work on: about a minute
+MANY_PROOF_WORK = 200_000_000_000  # the same beyond MANY_TABLES, where numbers take twice as long
 PROOF_WORK_AT_ONCE = 800_000_000  # numbers between two questions whether to go on
 
 
@@ -99,20 +103,26 @@ def prove(
     """A bound that more work has gone into, of a problem for which a plan with `total_s` seconds is known.
 
     keep_on: asked now and then whether to go on. on_bound(total_s, bound in seconds): told now and then. Takes about a
-    minute where the gap stays open.
+    minute where the gap stays open. All that `certified_search` goes through takes part, each with more work.
     """
     known = lower_bound(evaluator).bound
-    if known.value_s is None or known.value_s >= total_s or _different_tables(evaluator.problem) > MOST_TABLES:
+    if known.value_s is None or known.value_s >= total_s:
         return known
-    first, value = lower_bound(evaluator), known.value_s
-    price = max(each.price for each in first.promising)
-    searches = [_phase_branching(evaluator, total_s, price, mix) for mix in _mixes(evaluator, first.linear)]
-    searches += _levelled_search(evaluator, total_s, price)
-    for bound in _raised(searches, _affordable(PROOF_WORK), total_s, keep_on, _affordable(PROOF_WORK_AT_ONCE)):
+    first, value, work = lower_bound(evaluator), known.value_s, PROOF_WORK
+    price, mixes = max(each.price for each in first.promising), _mixes(evaluator, first.linear)
+    if has_many_tables(evaluator.problem):
+        mixes, work = mixes[:1], MANY_PROOF_WORK
+    searches: list[PhaseBranching | HeavyTableBound] = [
+        *(_heavy_search(evaluator, total_s, mixes[0]) if heaviest_table(evaluator) is not None else ()),
+        *(_phase_branching(evaluator, total_s, price, mix) for mix in mixes),
+        *_levelled_search(evaluator, total_s, price),
+    ]
+    for bound in _raised(searches, _affordable(work), total_s, keep_on, _affordable(PROOF_WORK_AT_ONCE)):
         value = max(value, min(bound, total_s * (1 - ROUNDING)))
         if on_bound is not None:
             on_bound(total_s, max(value, min(bound, total_s)))
-    return replace(known, value_s=value)
+    kind = known.kind if value <= known.value_s or known.searched else LONGER + known.kind
+    return replace(known, value_s=value, kind=kind)
 
 
 def certified_search(
@@ -126,8 +136,7 @@ def certified_search(
     price = max((each.price for each in first.promising), default=0.0)
     mixes = _mixes(evaluator, first.linear)
     if heaviest_table(evaluator, keep_on) is not None:
-        heavy = heavy_table_bound(evaluator, groups_dominated_by_type(evaluator), total_s, mixes[0])
-        assert heavy is not None
+        (heavy,) = _heavy_search(evaluator, total_s, mixes[0])
         _solve(heavy, _affordable(work), total_s, keep_on)
         return heavy
     mixes = mixes[:1] if _is_large(evaluator.problem) else mixes
@@ -169,7 +178,7 @@ def _tightest(evaluator: Evaluator, keep_on: Callable[[], bool]) -> LowerBound:
     """The first bound, and for small problems what more work makes of it."""
     first = _first(evaluator)
     known, value = first.known, first.known.bound.value_s
-    if value is None or not may_gain(evaluator.problem) or not keep_on():
+    if value is None or not may_gain(evaluator) or not keep_on():
         return known
     price = known.promising[0].price if len(known.promising) > 1 else 0.0
     shares = 1 if first.model is evaluator else 2
@@ -208,7 +217,7 @@ def heaviest_table(evaluator: Evaluator, keep_on: Callable[[], bool] = always) -
     def solved() -> HeavyTableBound | None:
         first, problem = first_bound(evaluator), evaluator.problem
         value, tables = first.bound.value_s, _different_tables(problem)
-        if value is None or tables > MOST_TABLES or _is_large(problem) or _first(evaluator).model is not evaluator:
+        if value is None or _is_large(problem) or _first(evaluator).model is not evaluator:
             return None
         mix, below = _mixes(evaluator, first.linear)[0], REACH * value
         heavy = heavy_table_bound(evaluator, groups_dominated_by_type(evaluator), below, mix)
@@ -225,15 +234,31 @@ def heaviest_table(evaluator: Evaluator, keep_on: Callable[[], bool] = always) -
     return kept_for(evaluator, "heaviest table", solved)
 
 
+def _heavy_search(evaluator: Evaluator, below: float, mix: Floats | None) -> list[HeavyTableBound]:
+    """That search from its beginning, among plans that take fewer seconds than `below`; none where it has no table."""
+    heavy = heavy_table_bound(evaluator, groups_dominated_by_type(evaluator), below, mix)
+    return [] if heavy is None else [heavy]
+
+
 def _solve(heavy: HeavyTableBound, work: int, enough: float, keep_on: Callable[[], bool]) -> None:
     """Have a bound rise until it is high enough, or so many numbers have been worked on."""
     while heavy.work < work and not heavy.done and heavy.bound < enough and keep_on():
         heavy.solve(min(work, heavy.work + _affordable(WORK_AT_ONCE)), enough)
 
 
-def may_gain(problem: Problem) -> bool:
-    """Whether the second bound is sought without being asked for: where it may be above the first in its time."""
-    return _different_tables(problem) <= MOST_TABLES
+def may_gain(evaluator: Evaluator) -> bool:
+    """Whether the second bound is sought without being asked for: where it may be above the first in its time.
+
+    Seconds that add up over many tables can be divided nearly at will, as the first bound divides them. Without
+    compiled code the first node alone would take a second.
+    """
+    most = MANY_TABLES if evaluator.additive or not is_compiled() else MOST_TABLES
+    return _different_tables(evaluator.problem) <= most
+
+
+def has_many_tables(problem: Problem) -> bool:
+    """Whether different tables are so many that the second bound is of few nodes, and selections of none."""
+    return _different_tables(problem) > MANY_TABLES
 
 
 def _is_large(problem: Problem) -> bool:
@@ -265,24 +290,26 @@ def _tightened(
     """
     selections: tuple[Ints, ...] = ()
     tables, mixes, reached = len(evaluator.problem.tables), _mixes(evaluator, linear), True
-    near = has_levels(evaluator) and not _is_large(evaluator.problem)
+    near, many = has_levels(evaluator) and not _is_large(evaluator.problem), has_many_tables(evaluator.problem)
     work = EQUAL_WORK if tables > SOME_TABLES else min(MOST_PHASE_WORK, PHASE_WORK * tables**3)
     if _is_large(evaluator.problem):
         mixes = mixes[:1]
-        work = LARGE_WORK if mixes[0] is not None else 0
+        work = (MANY_WORK if many else LARGE_WORK) if mixes[0] is not None else 0
     work = _affordable(work) // shares
     heavy = heaviest_table(evaluator, keep_on) if linear is not None else None
     if heavy is not None:
         value, reached = min(heavy.bound, REACH * value), False
     while reached and work > 0 and keep_on():
-        below, enough = REACH * value, (NEAR_REACH if near else REACH) * value
+        below = (MANY_REACH if many else REACH) * value
+        enough = min(below, NEAR_REACH * value) if near else below
         searches = [_quick_search(evaluator, below, price, mix) for mix in mixes]
         searches += _levelled_search(evaluator, enough, price)
         for bound in _raised(searches, work, enough, keep_on, _affordable(WORK_AT_ONCE)):
             value = max(value, min(bound, enough))
         work -= sum(each.work for each in searches)
-        selections = max(searches, key=lambda search: search.bound).selections(MOST_SELECTIONS)
-        reached = (near or bool(evaluator.bends)) and value >= enough  # such planes may lie far above the first bound
+        if not many:
+            selections = max(searches, key=lambda search: search.bound).selections(MOST_SELECTIONS)
+        reached = (near or many or bool(evaluator.bends)) and value >= enough  # such planes may lie far above the first
     return value, selections
 
 
@@ -292,15 +319,16 @@ def _affordable(work: int) -> int:
 
 
 def _raised(
-    searches: Sequence[PhaseBranching], work: int, enough: float, keep_on: Callable[[], bool], at_once: int
-) -> Iterator[float]:
+    searches: Sequence[PhaseBranching | HeavyTableBound], work: int, enough: float, keep_on: Callable[[], bool],
+    at_once: int,
+) -> Iterator[float]:  # fmt: skip
     """The highest bound of some searches, again and again: each has a part of the work, and one of them then the rest.
 
     It is the one that would be highest, did each rise once more as in the second half of its part. They work on so many
     numbers in all, `at_once` of them at a time, until a bound is high enough.
     """
 
-    def worked(search: PhaseBranching, limit: int) -> Iterator[float]:
+    def worked(search: PhaseBranching | HeavyTableBound, limit: int) -> Iterator[float]:
         while search.work < limit and not search.done and max(each.bound for each in searches) < enough and keep_on():
             search.solve(min(limit, search.work + at_once), enough)
             yield max(each.bound for each in searches)

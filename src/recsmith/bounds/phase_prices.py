@@ -39,6 +39,8 @@ from recsmith.sharding import SPLIT_AT_WILL, WIDTH_STEP, Span
 REST_SHARES = (0.0, 0.5, 1.0)
 """Shares of rest_multiplier in the price of what could have filled a rank beside a big piece. Trade-off: any are valid;
 more find slightly higher prices and cost a pass over all pieces each; not tuned further."""
+PIECE_FACTS = ("fits", "size", "bytes", "group", "terms", "alone", "alone_rest", "ready", "rest", "modes", "widths",
+               "table", "columns")  # fmt: skip
 OPERATIONS = 12  # array operations on all pieces in one evaluation, about; so work is counted alike on every machine
 
 
@@ -61,17 +63,15 @@ class TablePrices:
         relaxation = shared_relaxation(evaluator)
         relaxation = relaxation.reopened(dominated[relaxation.option_group])
 
-        def prepared(tables: Ints) -> LocalPieces:
-            self._set_worldwide(evaluator, relaxation, tables)
-            return LocalPieces(evaluator, relaxation, opening, self.planes, dominated, tables)
-
         tables = np.arange(len(problem.tables))
-        self.pieces = prepared(tables)
+        self._set_worldwide(evaluator, relaxation, tables)
+        self.pieces = LocalPieces(evaluator, relaxation, opening, self.planes, dominated)
         first, self.like = different_tables(len(tables), [self._worldwide_facts(), self.pieces.facts()])
         self.copies: Ints = np.bincount(self.like)
         self.tables = first
         if len(first) < len(tables):
-            self.pieces = prepared(first)
+            self._set_worldwide(evaluator, relaxation, first)
+            self.pieces = self.pieces.of(first)
         self.key = np.concatenate([self.worldwide_key, self.pieces.key])  # different table * G + group of each price
         self.numbers = self.pieces.numbers + len(self.key)
 
@@ -209,21 +209,19 @@ class LocalPieces:
     """
 
     def __init__(
-        self, evaluator: Evaluator, relaxation: Relaxation, opening: float, planes: BentPlanes, dominated: Bools,
-        tables: Ints,
+        self, evaluator: Evaluator, relaxation: Relaxation, opening: float, planes: BentPlanes, dominated: Bools
     ) -> None:  # fmt: skip
         """opening: the least that a rank pays for holding a piece of a group.
 
-        dominated: groups (G,) that no table needs to be placed in; their pieces are left out. tables (C,), in order:
-        those whose pieces are priced.
+        dominated: groups (G,) that no table needs to be placed in; their pieces are left out.
         """
         self.problem = problem = evaluator.problem
         self.families: list[Ints] = []  # each (m, n): pieces of m modes by width
         split = self._split_at_will()
-        split = split[~dominated[evaluator.group[split]] & np.isin(problem.modes.table[split], tables)]
+        split = split[~dominated[evaluator.group[split]]]
         modes, widths = self._every_width(split)
-        mine = np.isin(problem.options.table, tables) & ~np.isin(problem.options.mode, split)
-        whole = np.flatnonzero(relaxation.option_fits & ~relaxation.option_worldwide & mine)
+        single = relaxation.option_fits & ~relaxation.option_worldwide & ~np.isin(problem.options.mode, split)
+        whole = np.flatnonzero(single)
         piece = problem.options.piece[whole]
         self.count = np.where(piece != NO_PIECE, problem.options.count[whole], 0)  # (o, 2)
         self.whole = len(modes) + np.arange(piece.size).reshape(-1, piece.shape[1])
@@ -234,14 +232,36 @@ class LocalPieces:
         self.size = problem.modes.coverage[modes].astype(np.float64)  # ranks that a piece covers
         self.bytes = covered_bytes(problem, modes, head, tail)
         self.group = evaluator.group[modes]
-        self.of_group = [(group, np.flatnonzero(self.group == group)) for group in distinct(self.group).tolist()]
+        self.groups = evaluator.groups
         self.terms = evaluator.terms(modes, widths)
         self._set_seconds(evaluator, self.terms, opening, planes)
-        rows = np.concatenate([modes[family[:, 0]] for family in self.families] + [modes[self.whole[:, 0]]])
-        self.key = np.searchsorted(tables, problem.modes.table[rows]) * evaluator.groups + evaluator.group[rows]
-        self.modes, self.widths = modes, widths
-        self.columns = widths / problem.demand.dim[problem.modes.table[modes]]
-        self.table = np.searchsorted(tables, problem.modes.table[modes])
+        self.modes, self.widths, self.table = modes, widths, problem.modes.table[modes]
+        self.columns = widths / problem.demand.dim[self.table]
+
+    @cached_property
+    def of_group(self) -> list[tuple[int, Ints]]:
+        """Each group that pieces have, and which these are."""
+        return [(group, np.flatnonzero(self.group == group)) for group in distinct(self.group).tolist()]
+
+    @cached_property
+    def key(self) -> Ints:
+        """The table of each row, times groups, and its group."""
+        first = np.concatenate([family[:, 0] for family in (*self.families, self.whole)])
+        return self.table[first] * self.groups + self.group[first]
+
+    def of(self, tables: Ints) -> "LocalPieces":
+        """The pieces of some tables (C,), in order, which are numbered anew."""
+        made, kept = copy(self), np.isin(self.table, tables)
+        for name in PIECE_FACTS:
+            setattr(made, name, getattr(self, name)[kept])
+        for name in ("of_group", "key", "numbers"):
+            made.__dict__.pop(name, None)
+        made.table = np.searchsorted(tables, made.table)
+        number, whole = np.cumsum(kept) - 1, kept[self.whole[:, 0]]
+        families = [family[kept[family[:, 0]]] for family in self.families]
+        made.families = [number[family] for family in families if len(family)]
+        made.whole, made.count = number[self.whole[whole]], self.count[whole]
+        return made
 
     def _split_at_will(self) -> Ints:
         """Modes whose columns may be split into any widths."""

@@ -1,9 +1,11 @@
 """`recsmith plan`."""
 
+from dataclasses import replace
 from typing import Any
 
 import click
 
+from recsmith.cli.certifying import Certifying
 from recsmith.cli.live import live
 from recsmith.cli.options import (
     GroupedCommand,
@@ -114,14 +116,16 @@ def plan_command(
     from recsmith.reports.plans import kernel_model, result_to_raw
 
     end_line()
+    certifying = Certifying(certificate, prove=prove)
+    if asked["time_limit_s"] is None and not result.truncated:  # else the plan comes first
+        result = replace(result, plan=certifying.bounded(result.plan))
     note_other_processor(kernel_model(result.plan.cost_model, result.plan))
     if result.truncated:
         note("the search was cut short; this is the best plan by then")
     print_plan(result.plan, output, format_, lambda: _report(result, output, verbose), lambda: result_to_raw(result))
     if towers is not None and is_run(workload) and output not in (None, "-"):
         note(TRAIN_TOWERS.format(run=workload, plan=output))
-    if certificate is not None:
-        _certify(result.plan, certificate, prove)
+    certifying.write(result.plan)
 
 
 def _check_stash(options: dict[str, Any], *, alone: bool) -> None:
@@ -129,16 +133,6 @@ def _check_stash(options: dict[str, Any], *, alone: bool) -> None:
 
     if options["stash"] is not None and not alone:
         raise UsageError("--stash searches several times by itself; leave it, or --objective, --towers and --what-if")
-
-
-def _certify(plan: Any, target: str, prove: bool) -> None:
-    from recsmith.analyses.certificates import PROVED_WORK, WORK, certify
-    from recsmith.plans.certificates import save_certificate
-    from recsmith.reports.certificates import certified_words
-
-    made = certify(plan, work=PROVED_WORK if prove else WORK)
-    save_certificate(made, target)
-    note(certified_words(made, target))
 
 
 def _compare_data_types(what_if: str, asked: dict[str, Any], format_: str, *, refused: bool) -> None:

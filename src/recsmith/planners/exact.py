@@ -23,7 +23,7 @@ from recsmith.planners.solver import is_installed
 from recsmith.planners.solver.enumeration import Arrangements, Enumeration, arrangements_of
 from recsmith.planners.solver.layouts import Shares, all_shares, choices_of, useful_shares
 from recsmith.planners.solver.linear_pieces import LinearPieces, linear_pieces_of
-from recsmith.plans import Bound
+from recsmith.plans import EXACT, Bound
 from recsmith.problems import Footprint, Problem
 
 MOST_CHOICES = 60_000  # widths of all tables times devices; more would fill the memory with variables of the solver
@@ -145,7 +145,7 @@ class Proof:
         known = lower_bound(self.evaluator).bound
         if known.value_s is not None and self.bound_s <= known.value_s:
             return None
-        return Bound(value_s=min(self.bound_s, self.search.total_s), kind=f"exact: {self.method}", space=known.space)
+        return Bound(value_s=min(self.bound_s, self.search.total_s), kind=f"{EXACT}{self.method}", space=known.space)
 
     @property
     def left(self) -> float:

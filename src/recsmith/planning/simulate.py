@@ -50,7 +50,8 @@ def _priced_again(plan: Plan, cost_model: str | CostModel | None, bound: bool) -
     model = find_cost_model(cost_model or plan.cost_model)
     priced = _Priced.of(problems.problem_of(plan), plan.placements, model)
     found = priced.bound(bound)
-    if plan.bound.searched and (plan.cost_model, plan.cost, plan.bound.space) == (model.name, priced.cost, found.space):
+    same = (plan.cost_model, plan.cost, plan.bound.space) == (model.name, priced.cost, found.space)
+    if plan.bound.searched and same and (plan.bound.value_s or 0.0) >= (found.value_s or 0.0):
         found = plan.bound
     return replace(
         plan, cost_model=model.name, cost=priced.cost, bound=found,

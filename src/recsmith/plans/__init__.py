@@ -13,6 +13,8 @@ from recsmith.plans.files import (
     sorted_by_name,
 )
 from recsmith.plans.plan import (
+    EXACT,
+    LONGER,
     PARTS,
     Bound,
     Cache,
@@ -27,7 +29,8 @@ from recsmith.plans.plan import (
 )
 
 __all__ = [
-    "PARTS", "PLAN_FILE", "Bound", "Cache", "Change", "DeviceCost", "PlacedTables", "Placement", "Plan", "PlanDiff",
-    "StepCost", "check_one_optimizer", "check_placements", "describe_kernel", "diff", "digest_of", "inexact_tables",
-    "load_placed", "load_plan", "plan_from_raw", "plan_to_raw", "save_plan", "sorted_by_name", "wide_tables",
+    "EXACT", "LONGER", "PARTS", "PLAN_FILE", "Bound", "Cache", "Change", "DeviceCost", "PlacedTables", "Placement",
+    "Plan", "PlanDiff", "StepCost", "check_one_optimizer", "check_placements", "describe_kernel", "diff", "digest_of",
+    "inexact_tables", "load_placed", "load_plan", "plan_from_raw", "plan_to_raw", "save_plan", "sorted_by_name",
+    "wide_tables",
 ]  # fmt: skip

@@ -16,6 +16,7 @@ from recsmith.workloads.optimizers import OPTIMIZERS
 PARTS = ("forward_compute_s", "backward_compute_s", "forward_comm_s", "backward_comm_s")
 
 
+EXACT, LONGER = "exact: ", "longer: "  # how kinds of bounds begin that a search proved which took its time
 LONGEST_S = 1e30  # seconds: beyond what any legal workload takes on any legal cluster; larger ones would overflow
 
 
@@ -90,7 +91,7 @@ class StepCost:
 class Bound:
     """No plan in the stated space costs less than value_s (None: the cost model gives no bound).
 
-    kind: how it was proved; 'exact: ...' by a search. space: the space it holds for, as a sentence.
+    kind: how it was proved; 'exact: ...' and 'longer: ...' by a search. space: the space it holds for, as a sentence.
     """
 
     value_s: float | None
@@ -104,7 +105,7 @@ class Bound:
     @property
     def searched(self) -> bool:
         """Whether a search proved it, so that pricing the plan again does not."""
-        return self.kind.startswith("exact: ")
+        return self.kind.startswith((EXACT, LONGER))
 
     def of_step(self, cost: StepCost) -> float | None:
         """Seconds that no step of the space is shorter than: told beside StepCost.step_s."""

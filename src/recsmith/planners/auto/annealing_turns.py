@@ -11,7 +11,7 @@ import numpy as np
 
 from recsmith.bounds import LowerBound, lower_bound
 from recsmith.bounds.column_spreads import HeavyTableBound
-from recsmith.bounds.lower_bound import heaviest_table
+from recsmith.bounds.lower_bound import has_many_tables, heaviest_table
 from recsmith.planners.annealing.kernel import is_compiled
 from recsmith.planners.annealing.population import AnnealingOptions
 from recsmith.planners.annealing.population_annealing import Annealing
@@ -109,8 +109,10 @@ class AnnealingTurns:
         """The best plan of such a search, for the third and the last round of the first turn, which are long.
 
         Of two searches that are far apart after the first rounds, only the better one has them. Others have the third
-        round each, and the better of both the last.
+        round each, and the better of both the last. None where the bound, for which all would wait, selects nothing.
         """
+        if has_many_tables(self.devices.problem):
+            return
         self._await_bound()
         other = self._selected() if self._keep_on() else None
         if other is None or self.halving is None:
