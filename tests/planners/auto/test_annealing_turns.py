@@ -81,3 +81,19 @@ def test_an_error_in_the_bound_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(annealing_turns, "lower_bound", broken)
     with pytest.raises(ZeroDivisionError):
         Case(sample_workload(12, seed=3), load_cluster("h100:4"), cost_model="analytic").plan()
+
+
+@pytest.mark.parametrize("many", [True, False])
+def test_annealing_of_many_tables_waits_for_no_bound_which_selects_nothing_of_them(
+    many: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = list[object]()
+    turns: Any = object.__new__(annealing_turns.AnnealingTurns)
+    vars(turns).update(
+        halving=SimpleNamespace(is_crowded=True, run=lambda hear, keep_on, rivals: given.append(rivals)),
+        devices=SimpleNamespace(problem=None, legality=SimpleNamespace(groups=())), turns=0,
+        _selected_rivals=lambda: "rivals",
+    )  # fmt: skip
+    monkeypatch.setattr(annealing_turns, "has_many_tables", lambda problem: many)
+    assert turns.turn()
+    assert given == [() if many else "rivals"]

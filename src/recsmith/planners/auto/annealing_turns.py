@@ -109,10 +109,8 @@ class AnnealingTurns:
         """The best plan of such a search, for the third and the last round of the first turn, which are long.
 
         Of two searches that are far apart after the first rounds, only the better one has them. Others have the third
-        round each, and the better of both the last. None where the bound, for which all would wait, selects nothing.
+        round each, and the better of both the last.
         """
-        if has_many_tables(self.devices.problem):
-            return
         self._await_bound()
         other = self._selected() if self._keep_on() else None
         if other is None or self.halving is None:
@@ -158,7 +156,8 @@ class AnnealingTurns:
     def turn(self) -> bool:
         """The next turn, twice as long as the one before; False where nothing could be done."""
         if self.halving is not None:
-            joins = self.halving.is_crowded and self.turns == 0 and self.suffices
+            selects = not has_many_tables(self.devices.problem)  # else all would wait for the bound in vain
+            joins = self.halving.is_crowded and self.turns == 0 and self.suffices and selects
             self.halving.run(self._hear, self._keep_on, self._selected_rivals() if joins else ())
         elif not self._anneal():
             return False
