@@ -82,7 +82,7 @@ def _planned(evaluator: Evaluator, seed: int, seconds: float | None) -> float:
 
 
 def _proven(evaluator: Evaluator, best: float, seconds: float) -> float:
-    """The bound after so many seconds of branching, for problems of any size: `--prove` takes up to 500 tables."""
+    """The bound after so many seconds of branching, for problems of any size, from the mean of all planes."""
     price = max(each.price for each in lower_bound(evaluator).promising) / evaluator.problem.cluster.world_size
     dominated = groups_dominated_by_type(evaluator)
     branching = PhaseBranching(evaluator, dominated=dominated, below=best, byte_price=price)
