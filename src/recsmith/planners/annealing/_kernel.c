@@ -41,8 +41,9 @@ enum { MOVE, SWAP, SHIFT, SPLIT, REPLACE, RETURN, KINDS };
 
 /* What belongs together lies together, in as few lines of the cache as may be. */
 typedef struct {  /* ranks that a piece covers; fixed 1 where pieces do not move one by one; unit: the narrowest, each
-                     next one a width step wider, or -1 where widths are not free; least: width steps at least */
-    i64 group, coverage, fixed, unit, least, spare[3];
+                     next one a width step wider, or -1 where widths are not free; least: width steps at least; kept 1
+                     where the table keeps its mode and the widths of its pieces */
+    i64 group, coverage, fixed, unit, least, kept, spare[2];
 } Mode;
 
 typedef struct {  /* two widths of pieces and how many of each; the next narrower and wider option */
@@ -698,6 +699,7 @@ static int propose_return(Annealer *a, Proposal *to, i64 piece) {  /* a table to
 }
 
 static int propose(Annealer *a, int kind, i64 piece, Proposal to[2]) {
+    if (kind > SWAP && a->p->modes[a->plan.mode[piece / SLOTS]].kept) return 0;
     switch (kind) {
     case MOVE: return propose_move(a, to, piece);
     case SWAP: return propose_swap(a, to, to + 1, piece);

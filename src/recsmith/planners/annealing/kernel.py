@@ -8,6 +8,7 @@ phases, k work terms, S slots for the pieces of a table, N pieces placed.
 """
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast
@@ -26,6 +27,7 @@ from recsmith.sharding import SHARDING_TYPES, TYPE_NAMES, WIDTH_STEP, Span
 
 CODE = "planners.annealing._kernel"
 MOST_UNITS = 1_000_000  # above it, tables keep to the widths of their options: arrays would take too much memory
+KEPT = 5  # place in the record of a mode, of _kernel.c, that says whether its table stays as it is
 PAIRS = 2  # widths that the pieces of an option have at most
 MOST_SLOTS = 64  # pieces of a table; a start with more is not annealed
 AT_ONCE, RECORD = 2, 8  # of _kernel.c: numbers that loops take at a time; of a record, which fills a line of the cache
@@ -71,8 +73,9 @@ class FlatPlan:
 class FlatProblem:
     """A problem and its cost as arrays that do not depend on which options are tried.
 
-    width (U,): of each unit. piece_unit (P + 1,): the unit of each of the problem's pieces. Modes whose units are the
-    same to the last bit share them: public models repeat tables hundreds of times, and so few fit into the cache.
+    width, seconds (U,): of each unit, the seconds those of all phases. piece_unit (P + 1,): the unit of each of the
+    problem's pieces. Modes whose units are the same to the last bit share them: public models repeat tables hundreds of
+    times, and so few fit into the cache.
     """
 
     def __init__(
@@ -95,7 +98,7 @@ class FlatProblem:
         padded = _filled_up(group_loads.columns(terms), AT_ONCE)
         units = _filled_up(np.hstack([padded, alone, _ints(memory).view(np.float64)]), AT_ONCE)
         kept, place = _shared_units(units, steps)
-        units, self.width = units[kept], width[kept]
+        units, self.width, self.seconds = units[kept], width[kept], alone.sum(axis=1)[kept]
         self.piece_unit, self._listed = place[self.piece_unit], (mode, width, place)
         self.first_unit = np.where(self.first_unit < 0, -1, place[self.first_unit])
         fixed = _fixed_modes(problem) | problem.legality.pinned[modes.table]
@@ -226,6 +229,16 @@ class Cooling:
 
 class FlatOptions:
     """The options that tables are given at random, as arrays. usable: whether every table has one."""
+
+    def keeping(self, mode: int) -> "FlatOptions":
+        """The same, where the table that is placed in this mode stays in it, in pieces of the widths that they have."""
+        sizes, modes, units = self.flat.before_options
+        modes = modes.copy()
+        modes[mode, KEPT] = 1
+        other = copy(self)
+        other.flat = copy(self.flat)
+        other.flat.before_options = sizes, modes, units
+        return other
 
     def __init__(self, flat: FlatProblem, options: TriedOptions) -> None:
         self.flat, problem = flat, flat.problem

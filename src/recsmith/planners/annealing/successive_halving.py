@@ -7,6 +7,7 @@ own, as many as there are cores, and the outcome does not depend on how many the
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from dataclasses import dataclass, replace
 from itertools import cycle
 from threading import Event
@@ -72,12 +73,14 @@ class AnnealedPlan:
     """A plan that takes part: its seconds, the options that it may take, and the plan itself.
 
     spread: whether it began in a way to spread the columns of the heaviest table; such ways do not compete too early.
+    first: options that it keeps to in its first round, instead of the others.
     """
 
     seconds: float
     options: FlatOptions
     plan: FlatPlan
     spread: bool = False
+    first: FlatOptions | None = None
 
 
 class SuccessiveHalving:
@@ -85,7 +88,8 @@ class SuccessiveHalving:
 
     effort: how many times AT_ONCE steps the last round took, of all its plans together. unasked: how many turns are
     worth their time where nobody asks for more. is_crowded: whether changes mostly begin where it is slow, and rounds
-    are so long that the last one is left to the better of two searches.
+    are so long that the last one is left to the better of two searches. is_short: whether pieces are so few that some
+    more rounds take little.
     """
 
     rounds: tuple[Round, ...]
@@ -99,6 +103,7 @@ class SuccessiveHalving:
         pieces = len(starts[0].draft.piece) if starts else 0
         self.rounds, self.heat, kinds, slowest = ROUNDS, HEAT / ranks**CROWD, KINDS, SLOWEST
         self.may_be_far = MANY_PIECES < pieces <= FAR_PIECES and not group_loads.shares
+        self.is_short = pieces <= FAR_PIECES
         self.is_crowded = pieces > FAR_PIECES and ranks >= CROWDED
         self.steps = max(STEPS, PIECE_STEPS * pieces)
         if SOME_PIECES < pieces <= MANY_PIECES:
@@ -132,6 +137,13 @@ class SuccessiveHalving:
             plan = flat.plan(start.draft)
             if options.usable and plan is not None:
                 self.plans.append(AnnealedPlan(start.seconds, options, plan, start.spread))
+
+    def another(self, plans: Sequence[AnnealedPlan], rounds: tuple[Round, ...]) -> "SuccessiveHalving":
+        """A search of the same problem from other plans, in rounds of its own that end as those of a later turn."""
+        other = copy(self)
+        other.plans, other.rounds, other.may_be_far = list(plans), rounds, False
+        other.turn, other.steps = 1, self.steps // 2  # a turn has twice the steps of the one before
+        return other
 
     def take(self, other: "SuccessiveHalving") -> None:
         """Go on from the best plan of another search of the same problem, where it is shorter than all of these."""
@@ -240,9 +252,10 @@ def cool(
     annealed: AnnealedPlan, heat: float, sharpness: tuple[int, int], steps: int, seed: int, keep_on: Callable[[], bool]
 ) -> AnnealedPlan:  # fmt: skip
     """The best plan that an annealed plan becomes while it cools; as far as it gets."""
-    cooling = Cooling(annealed.options.flat, annealed.options, annealed.plan, seed)
+    options = annealed.first or annealed.options
+    cooling = Cooling(options.flat, options, annealed.plan, seed)
     for first in range(0, steps, AT_ONCE):
         cooling.go_on(first, min(first + AT_ONCE, steps), steps, (heat, COLD * heat), sharpness)
         if not keep_on():
             break
-    return replace(annealed, seconds=cooling.best_s, plan=cooling.best)
+    return replace(annealed, seconds=cooling.best_s, plan=cooling.best, first=None)
