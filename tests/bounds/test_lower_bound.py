@@ -36,7 +36,7 @@ from recsmith.bounds.lower_bound import (
     _raised,  # pyright: ignore[reportPrivateUsage]
     always,
     certified_search,
-    has_many_tables,
+    has_selections,
     may_gain,
 )
 from recsmith.clusters import load_cluster
@@ -242,11 +242,20 @@ def test_many_tables_have_the_tighter_bound_too_and_it_goes_on_above_where_it_lo
     assert first is not None
     assert proven is not None
     assert MANY_REACH * first < proven <= total_s
-    assert (known.selections, has_many_tables(case.problem)) == ((), True)
+    assert (known.selections, has_selections(case.problem)) == ((), False)
     longer = prove(case.evaluator, total_s)
     assert longer.value_s is not None
     assert certified_search(case.evaluator, total_s, MANY_WORK).bound <= longer.value_s <= total_s
     assert (known.bound.searched, longer.searched) == (False, longer.value_s > proven)
+
+
+def test_what_many_tables_select_is_told_on_many_devices_and_what_some_select_on_any() -> None:
+    many, some = (workload(*(table(f"t{i}", 10 + i, 4) for i in range(count))) for count in (501, 500))
+    found = [
+        has_selections(build_problem(work, load_cluster(on)))
+        for work, on in ((many, "h100:8x16"), (many, "h100:8x17"), (some, "h100:8"))
+    ]
+    assert found == [False, True, True]
 
 
 @dataclass

@@ -32,6 +32,7 @@ REACH = 1.5  # times the first bound: up to which step time the second one looks
 NEAR_REACH = 1.2  # the same where prices by levels spread a launch over what a rank holds in that time
 MANY_REACH = 1.1  # the same where tables are many: gaps are small, and there is no work for the ranges of larger ones
 MANY_TABLES = 500  # of a problem, those alike counted once, beyond which the second bound is sought with less work
+MANY_DEVICES = 128  # beyond which plans of many tables gain from what tables select where the bound is lowest
 MOST_TABLES = 4_000  # beyond which it is not: half of its work, and half a second of preparing, would be the first node
 MOST_ALIKE = 4_000  # tables of which those alike count once
 FEW_TABLES, SOME_TABLES = 150, 300  # up to which the work below is done: on any number of devices, and on few
@@ -257,8 +258,16 @@ def may_gain(evaluator: Evaluator) -> bool:
 
 
 def has_many_tables(problem: Problem) -> bool:
-    """Whether different tables are so many that the second bound is of few nodes, and selections of none."""
+    """Whether different tables are so many that the second bound is of few nodes."""
     return _different_tables(problem) > MANY_TABLES
+
+
+def has_selections(problem: Problem) -> bool:
+    """Whether the second bound tells what tables select in its lowest nodes: not of many tables on fewer devices.
+
+    There searches that began in it were never ahead of others, and would have waited for the bound.
+    """
+    return problem.cluster.world_size > MANY_DEVICES or not has_many_tables(problem)
 
 
 def _is_large(problem: Problem) -> bool:
@@ -307,7 +316,7 @@ def _tightened(
         for bound in _raised(searches, work, enough, keep_on, _affordable(WORK_AT_ONCE)):
             value = max(value, min(bound, enough))
         work -= sum(each.work for each in searches)
-        if not many:
+        if has_selections(evaluator.problem):
             selections = max(searches, key=lambda search: search.bound).selections(MOST_SELECTIONS)
         reached = (near or many or bool(evaluator.bends)) and value >= enough  # such planes may lie far above the first
     return value, selections

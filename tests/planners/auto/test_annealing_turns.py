@@ -113,10 +113,8 @@ def test_an_error_in_the_bound_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> N
         Case(sample_workload(12, seed=3), load_cluster("h100:4"), cost_model="analytic").plan()
 
 
-@pytest.mark.parametrize("many", [True, False])
-def test_annealing_of_many_tables_waits_for_no_bound_which_selects_nothing_of_them(
-    many: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize("selects", [True, False])
+def test_annealing_waits_for_no_bound_that_selects_nothing(selects: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     given = list[object]()
     turns: Any = object.__new__(annealing_turns.AnnealingTurns)
     vars(turns).update(
@@ -124,6 +122,6 @@ def test_annealing_of_many_tables_waits_for_no_bound_which_selects_nothing_of_th
         devices=SimpleNamespace(problem=None, legality=SimpleNamespace(groups=())), turns=0,
         _selected_rivals=lambda: "rivals",
     )  # fmt: skip
-    monkeypatch.setattr(annealing_turns, "has_many_tables", lambda problem: many)
+    monkeypatch.setattr(annealing_turns, "has_selections", lambda problem: selects)
     assert turns.turn()
-    assert given == [() if many else "rivals"]
+    assert given == ["rivals" if selects else ()]

@@ -11,7 +11,7 @@ import numpy as np
 
 from recsmith.bounds import LowerBound, lower_bound
 from recsmith.bounds.column_spreads import HeavyTableBound
-from recsmith.bounds.lower_bound import has_many_tables, heaviest_table
+from recsmith.bounds.lower_bound import has_selections, heaviest_table
 from recsmith.planners.annealing.kernel import is_compiled
 from recsmith.planners.annealing.other_ways import WAY_ROUNDS, other_ways
 from recsmith.planners.annealing.population import AnnealingOptions
@@ -179,8 +179,8 @@ class AnnealingTurns:
     def turn(self) -> bool:
         """The next turn, twice as long as the one before; False where nothing could be done."""
         if self.halving is not None:
-            selects = not has_many_tables(self.devices.problem)  # else all would wait for the bound in vain
-            joins = self.halving.is_crowded and self.turns == 0 and self.suffices and selects
+            joins = self.halving.is_crowded and self.turns == 0 and self.suffices
+            joins = joins and has_selections(self.devices.problem)  # else all would wait for the bound in vain
             self.halving.run(self._hear, self._keep_on, self._selected_rivals() if joins else ())
         elif not self._anneal():
             return False
