@@ -17,6 +17,7 @@ from recsmith.bounds.column_spreads import HeavyTableBound, heavy_table_bound
 from recsmith.bounds.compiled_prices import is_compiled
 from recsmith.bounds.constraint_bounds import confined_bound, counted_bound
 from recsmith.bounds.fill_levels import has_levels
+from recsmith.bounds.filling_branching import FillingBranching, filling_branchings
 from recsmith.bounds.group_branching import GroupBranching
 from recsmith.bounds.groups import groups_dominated_by_type
 from recsmith.bounds.linear_bounds import ROUNDING, LinearBound, SelectionLimits, kept_for
@@ -43,6 +44,8 @@ EQUAL_WORK = 6_000_000_000  # numbers at most where there are more tables, many 
 LARGE_WORK = 4_000_000_000  # numbers at most beyond that, all for one search: half a second
 MANY_WORK = 2_000_000_000  # the same beyond MANY_TABLES, whose nodes take more work: as much as for a certificate
 UNCOMPILED = 8  # times as long array operations take as compiled code: without it so much less work is done
+FILLING_WORK = 3_000_000_000  # numbers at most for fillings of a rank, where tables are few: about a second
+FILLING_PROOF = 100_000_000_000  # the same on request: half a minute
 TRIAL = 3  # a third of the work is for each of two searches, before the one that promises more has the rest, as the
 # last quarter where there are three
 WORK_AT_ONCE = 200_000_000  # numbers between two questions whether to go on: a fiftieth of a second
@@ -122,6 +125,8 @@ def prove(
         value = max(value, min(bound, total_s * (1 - ROUNDING)))
         if on_bound is not None:
             on_bound(total_s, max(value, min(bound, total_s)))
+    if value < total_s * (1 - ROUNDING):
+        value = max(value, _filled(evaluator, searches, FILLING_PROOF, total_s * (1 - ROUNDING), keep_on))
     kind = known.kind if value <= known.value_s or known.searched else LONGER + known.kind
     return replace(known, value_s=value, kind=kind)
 
@@ -241,10 +246,10 @@ def _heavy_search(evaluator: Evaluator, below: float, mix: Floats | None) -> lis
     return [] if heavy is None else [heavy]
 
 
-def _solve(heavy: HeavyTableBound, work: int, enough: float, keep_on: Callable[[], bool]) -> None:
+def _solve(search: HeavyTableBound | FillingBranching, work: int, enough: float, keep_on: Callable[[], bool]) -> None:
     """Have a bound rise until it is high enough, or so many numbers have been worked on."""
-    while heavy.work < work and not heavy.done and heavy.bound < enough and keep_on():
-        heavy.solve(min(work, heavy.work + _affordable(WORK_AT_ONCE)), enough)
+    while search.work < work and not search.done and search.bound < enough and keep_on():
+        search.solve(min(work, search.work + _affordable(WORK_AT_ONCE)), enough)
 
 
 def may_gain(evaluator: Evaluator) -> bool:
@@ -319,6 +324,8 @@ def _tightened(
         if has_selections(evaluator.problem):
             selections = max(searches, key=lambda search: search.bound).selections(MOST_SELECTIONS)
         reached = (near or many or bool(evaluator.bends)) and value >= enough  # such planes may lie far above the first
+        if not reached and not many:
+            value = max(value, _filled(evaluator, searches, FILLING_WORK // shares, enough, keep_on))
     return value, selections
 
 
@@ -368,6 +375,24 @@ def _quick_search(evaluator: Evaluator, below: float, price: float, mix: Floats 
     """A search with dual feasible functions only where it has a mix, and tables and devices are few."""
     few = _different_tables(evaluator.problem) * evaluator.problem.cluster.world_size <= MOST_CELLS
     return _phase_branching(evaluator, below, price, mix, dual=few and mix is not None)
+
+
+def _filled(
+    evaluator: Evaluator, searches: Sequence[PhaseBranching | HeavyTableBound], work: int, enough: float,
+    keep_on: Callable[[], bool],
+) -> float:  # fmt: skip
+    """The bound by fillings of a rank, from the best of some searches on; `enough` at most.
+
+    Where there are two ways to begin, the first has half of the work, and the rest as well if it is ahead by then.
+    """
+    best = max((each for each in searches if isinstance(each, PhaseBranching)), key=lambda search: search.bound)
+    value = best.bound
+    for filling in filling_branchings(evaluator, best):
+        _solve(filling, work // 2, enough, keep_on)
+        if filling.bound > value:
+            _solve(filling, work, enough, keep_on)
+        value, work = max(value, filling.bound), work - filling.work
+    return min(value, enough)
 
 
 def _levelled_search(evaluator: Evaluator, below: float, price: float) -> list[PhaseBranching]:

@@ -95,6 +95,7 @@ class PhaseBranching:
         if closed is not None:
             root.open[closed[0], closed[1]] = False
         self.ascent.improve([root], FIRST_ROUNDS)
+        self.root = root
         self.heap, self.made, self.done, self.start = [root], 1, False, root.multipliers
         self.impossible: list[PhaseNode] = []  # parts without a plan, by their multipliers
 

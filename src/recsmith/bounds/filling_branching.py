@@ -1,0 +1,122 @@
+"""The search of phase_branching.py, gone on with by what one rank can hold, for problems of few different tables.
+
+It begins with the open nodes of such a search. The lowest one is priced by fillings of a rank (rank_fillings.py), and
+split where these do not raise it. The least bound of all open nodes holds for every plan (docs/bounds.md).
+
+Legend: G fusion groups, L large pieces.
+"""
+
+import heapq
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from recsmith._types import Bools, Floats, Ints
+from recsmith.bounds.phase_branching import PhaseBranching
+from recsmith.bounds.phase_nodes import FINE, Pair, PhaseNode, split_by_range, split_by_table
+from recsmith.bounds.rank_fillings import RankFillings
+from recsmith.bounds.table_choices import has_few_choices
+from recsmith.costs.protocol import Evaluator
+
+FEW = 4  # different tables up to which a search begins anew: few nodes are enough, and the open ones are cut finely
+MOST_FILLINGS = 4_000  # of a node
+BEYOND = 1.01  # times the bound: a node that is higher is left until it is the lowest again
+FINE_FILLINGS = 40_000  # the same where it cannot be split any more
+
+
+@dataclass(order=True, slots=True)
+class FilledNode:
+    """A node, and what it has had: the pieces (L,) of its fillings; groups (G,) in use, None before it was priced.
+
+    most: fillings that it was priced with.
+    """
+
+    value: float
+    number: int
+    node: PhaseNode = field(compare=False)
+    large: Ints = field(compare=False)
+    groups: Bools | None = field(compare=False, default=None)
+    most: int = field(compare=False, default=MOST_FILLINGS)
+
+
+class FillingBranching:
+    """The search; `solve(work)` may be called again to go on, until it is `done` or its bound is high enough."""
+
+    def __init__(self, search: PhaseBranching, most_bytes: float, *, anew: bool) -> None:
+        """search: with whose open nodes it begins, or anew: with the node of all plans.
+
+        most_bytes: device memory of the rank that has most.
+        """
+        self.prices, self.done = search.prices, False
+        self.fillings = RankFillings(search.prices, most_bytes)
+        none: Ints = np.zeros(0, dtype=np.int64)
+        nodes = [search.root] if anew else sorted(search.heap)
+        self.heap = [FilledNode(node.value, number, node, none) for number, node in enumerate(nodes)]
+        self.made = len(self.heap)
+
+    @property
+    def bound(self) -> float:
+        """Seconds that no plan can undercut; infinite where none is below the seconds that matter."""
+        return self.heap[0].value if self.heap else np.inf
+
+    @property
+    def work(self) -> int:
+        """Numbers worked on so far, about; the same on every machine."""
+        return self.fillings.work
+
+    def solve(self, work: int, enough: float = np.inf) -> None:
+        """Go on until the bound reaches `enough`, `work` numbers have been worked on, or nothing is left to split."""
+        while self.heap and self.work < work and self.bound < enough and not self.done:
+            lowest = self.heap[0]
+            if lowest.groups is None:
+                self._fill(lowest)
+            elif (pair := self._split(lowest.node, lowest.groups)) is not None:
+                heapq.heappop(self.heap)
+                for half in pair:
+                    heapq.heappush(self.heap, FilledNode(lowest.value, self.made, half, lowest.large))
+                    self.made += 1
+            elif lowest.most < FINE_FILLINGS:
+                lowest.most = FINE_FILLINGS
+                self._fill(lowest)
+            else:
+                self.done = True
+
+    def _fill(self, lowest: FilledNode) -> None:
+        """Price the lowest node by fillings."""
+        found = self.fillings.filled(lowest.node, lowest.large, lowest.most, BEYOND * self.bound)
+        lowest.value, lowest.large = max(lowest.value, found.value), found.large
+        lowest.groups = found.groups if found.ended else None
+        heapq.heappop(self.heap)
+        if lowest.value < np.inf:
+            heapq.heappush(self.heap, lowest)
+
+    def _split(self, node: PhaseNode, used: Bools) -> Pair | None:
+        """By the most expensive group of those used (G,) that is not paid for, else by the wider range, or a table."""
+        costs = self.prices.costs
+        cost: Floats = np.where(used & ~node.paid, costs.added(node.paid), 0.0)
+        group = int(cost.argmax())
+        if cost[group] > FINE * self.bound:
+            paid, open_ = node.paid.copy(), node.open.copy()
+            paid[group], open_[:, group] = True, False
+            return node.halved("group", group, 0.0, {"open": open_}, {"paid": paid})
+        pairs = split_by_range(node)
+        widths = [high - low for low, high in (node.ranges.ready, node.ranges.rest)]
+        if len(pairs) > 1:
+            return pairs[int(widths[1] > widths[0])]
+        pairs += split_by_table(node, costs.worldwide, self.prices.copies == 1)
+        return pairs[0] if pairs else None
+
+
+def filling_branchings(evaluator: Evaluator, search: PhaseBranching) -> Iterator[FillingBranching]:
+    """Such searches, each better for some problems: anew where different tables are few, and from open nodes.
+
+    None where tables or their splits are too many, heads bend, or a single device holds everything.
+    """
+    prices, most_bytes = search.prices, float(evaluator.problem.capacity.max())
+    if prices.world == 1 or prices.planes.bent or len(prices.taken) or not search.heap:
+        return
+    if has_few_choices(prices):
+        if len(prices.copies) <= FEW:
+            yield FillingBranching(search, most_bytes, anew=True)
+        yield FillingBranching(search, most_bytes, anew=False)
