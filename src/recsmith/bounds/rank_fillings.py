@@ -36,7 +36,7 @@ LOST = 1e-12  # of the largest numbers that a bound is the difference of: more t
 
 
 @dataclass(frozen=True, slots=True)
-class Filled:
+class FillingBound:
     """What fillings say of a node: seconds that no plan undercuts.
 
     large (L,): the pieces that fillings were listed of. groups (G,): fusion groups that the programme uses. ended:
@@ -60,13 +60,13 @@ class RankFillings:
         self.loads: Floats = np.column_stack([pieces.ready, pieces.rest, own])  # (N, R)
         self.most_bytes = most_bytes
 
-    def filled(self, node: PhaseNode, large: Ints, most: int, enough: float) -> Filled:
+    def filled(self, node: PhaseNode, large: Ints, most: int, enough: float) -> FillingBound:
         """The bound of a node by fillings of at first these large pieces (L,), at most so many fillings.
 
         enough: seconds beyond which it is not raised further.
         """
         programme = NodeProgramme(self, node)
-        best = Filled(-np.inf, large, np.zeros(self.prices.groups, dtype=bool))
+        best = FillingBound(-np.inf, large, np.zeros(self.prices.groups, dtype=bool))
         new, kept, pays = large[programme.fit[large]], large[:0], np.zeros(0, dtype=bool)
         for _ in range(ROUNDS):
             for tried in ((kept, new), (kept[pays], new), (kept[pays], new[:1])):
@@ -79,7 +79,7 @@ class RankFillings:
             kept = large
             value, pays, new, groups = programme.solved(kept, fillings)
             if value > best.value:
-                best = Filled(value, kept, groups, value <= enough)
+                best = FillingBound(value, kept, groups, value <= enough)
             new = new[:MOST_NEW]
             if not len(new) or best.value > enough:
                 break
