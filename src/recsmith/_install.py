@@ -4,6 +4,8 @@ Packages are spelled out as in the extras of pyproject.toml (a test compares the
 has no checkout whose extras could be named.
 """
 
+from importlib.util import find_spec
+
 SOLVER = "pip install 'ortools>=9.12,<10'"
 PARQUET = "pip install 'pyarrow>=20'"
 TRAINING = "pip install 'torch>=2.11' 'pyarrow>=20' 'gymnasium>=1.0'"
@@ -22,3 +24,8 @@ TRIO = (
     "and then pip install --no-deps torchrec==1.8.0 "
     "(with a GPU: pip install 'torch==2.13.*' 'torchrec==1.8.*' 'fbgemm-gpu==1.8.*')"
 )
+
+
+def has_solver() -> bool:
+    """Whether OR-Tools, which the extra `solve` brings, is installed."""
+    return find_spec("ortools") is not None

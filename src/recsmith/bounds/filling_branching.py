@@ -8,7 +8,7 @@ Legend: G fusion groups, L large pieces.
 
 import heapq
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -64,6 +64,11 @@ class FillingBranching:
     def work(self) -> int:
         """Numbers worked on so far, about; the same on every machine."""
         return self.fillings.work
+
+    @property
+    def open_nodes(self) -> list[PhaseNode]:
+        """The nodes that hold all plans which matter, with what no plan of each undercuts."""
+        return [replace(each.node, value=each.value) for each in self.heap]
 
     def solve(self, work: int, enough: float = np.inf) -> None:
         """Go on until the bound reaches `enough`, `work` numbers have been worked on, or nothing is left to split."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from recsmith._install import has_solver
 from recsmith._types import Floats, Ints
 from recsmith.bounds.bends import bent_planes
 from recsmith.bounds.column_spreads import HeavyTableBound, heavy_table_bound
@@ -46,6 +47,9 @@ MANY_WORK = 2_000_000_000  # the same beyond MANY_TABLES, whose nodes take more 
 UNCOMPILED = 8  # times as long array operations take as compiled code: without it so much less work is done
 FILLING_WORK = 3_000_000_000  # numbers at most for fillings of a rank, where tables are few: about a second
 FILLING_PROOF = 100_000_000_000  # the same on request: half a minute
+LISTED = 5  # a part of it where OR-Tools is there, which goes on with all fillings
+MOST_FILLED = 24  # tables of a problem for which that is done
+MOST_ROUNDS, ROUNDS_AT_ONCE = 4_000, 20  # of prices sought: a minute or less; and between two looks at the clock
 TRIAL = 3  # a third of the work is for each of two searches, before the one that promises more has the rest, as the
 # last quarter where there are three
 WORK_AT_ONCE = 200_000_000  # numbers between two questions whether to go on: a fiftieth of a second
@@ -125,10 +129,31 @@ def prove(
         value = max(value, min(bound, total_s * (1 - ROUNDING)))
         if on_bound is not None:
             on_bound(total_s, max(value, min(bound, total_s)))
-    if value < total_s * (1 - ROUNDING):
-        value = max(value, _filled(evaluator, searches, FILLING_PROOF, total_s * (1 - ROUNDING), keep_on))
+    enough = total_s * (1 - ROUNDING)
+    if value < enough:
+        work = FILLING_PROOF // LISTED if has_solver() else FILLING_PROOF
+        filled = _filled(evaluator, searches, work, enough, keep_on)
+        for bound in (filled.bound, *(_by_grid(evaluator, filled, total_s, keep_on) if filled.bound < enough else ())):
+            value = max(value, min(bound, enough))
+            if on_bound is not None:
+                on_bound(total_s, value)
     kind = known.kind if value <= known.value_s or known.searched else LONGER + known.kind
     return replace(known, value_s=value, kind=kind)
+
+
+def _by_grid(
+    evaluator: Evaluator, search: PhaseBranching | FillingBranching, total_s: float, keep_on: Callable[[], bool]
+) -> Iterator[float]:
+    """The bound by all fillings of a rank, again and again, from where a search ends; none without OR-Tools."""
+    tables, prices = len(evaluator.problem.tables), search.prices
+    if tables > MOST_FILLED or prices.world == 1 or prices.planes.bent or len(prices.taken) or not has_solver():
+        return
+    from recsmith.bounds.filling_grid import FillingGrid
+
+    grid = FillingGrid(prices, search.open_nodes, total_s)
+    while not grid.done and grid.rounds < MOST_ROUNDS and grid.bound < total_s and keep_on():
+        grid.solve(grid.rounds + ROUNDS_AT_ONCE, keep_on=keep_on)
+        yield grid.bound
 
 
 def certified_search(
@@ -325,7 +350,8 @@ def _tightened(
             selections = max(searches, key=lambda search: search.bound).selections(MOST_SELECTIONS)
         reached = (near or many or bool(evaluator.bends)) and value >= enough  # such planes may lie far above the first
         if not reached and not many:
-            value = max(value, _filled(evaluator, searches, FILLING_WORK // shares, enough, keep_on))
+            filling_work = min(FILLING_WORK, PHASE_WORK * tables**3) // shares
+            value = max(value, min(_filled(evaluator, searches, filling_work, enough, keep_on).bound, enough))
     return value, selections
 
 
@@ -380,19 +406,20 @@ def _quick_search(evaluator: Evaluator, below: float, price: float, mix: Floats 
 def _filled(
     evaluator: Evaluator, searches: Sequence[PhaseBranching | HeavyTableBound], work: int, enough: float,
     keep_on: Callable[[], bool],
-) -> float:  # fmt: skip
-    """The bound by fillings of a rank, from the best of some searches on; `enough` at most.
+) -> PhaseBranching | FillingBranching:  # fmt: skip
+    """The search with the highest bound: the best of some searches, or by fillings of a rank from there on.
 
     Where there are two ways to begin, the first has half of the work, and the rest as well if it is ahead by then.
     """
     best = max((each for each in searches if isinstance(each, PhaseBranching)), key=lambda search: search.bound)
-    value = best.bound
+    ahead: PhaseBranching | FillingBranching = best
     for filling in filling_branchings(evaluator, best):
         _solve(filling, work // 2, enough, keep_on)
-        if filling.bound > value:
+        if filling.bound > ahead.bound:
             _solve(filling, work, enough, keep_on)
-        value, work = max(value, filling.bound), work - filling.work
-    return min(value, enough)
+            ahead = filling
+        work -= filling.work
+    return ahead
 
 
 def _levelled_search(evaluator: Evaluator, below: float, price: float) -> list[PhaseBranching]:

@@ -109,6 +109,11 @@ class PhaseBranching:
         """Numbers worked on so far, about; the same on every machine."""
         return self.ascent.work
 
+    @property
+    def open_nodes(self) -> list[PhaseNode]:
+        """The nodes that hold all plans which matter."""
+        return self.heap
+
     def selections(self, most: int) -> tuple[Ints, ...]:
         """The group that each table (T,) selects in the lowest nodes, where these differ: so many at most."""
         found: dict[bytes, Ints] = {}
