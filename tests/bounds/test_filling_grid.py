@@ -74,11 +74,12 @@ def test_a_bound_of_few_large_tables_only_rises_and_closes_half_of_the_gap(risin
     assert 1 - rising[-1] < (1 - rising[0]) / 2
 
 
-def test_too_many_groups_leave_what_the_search_before_proved() -> None:
+@pytest.mark.parametrize("limit", ["MOST_GROUPS", "MOST_NUMBERS"])
+def test_what_is_too_much_leaves_what_the_search_before_proved(limit: str) -> None:
     case = few_large()
     below = 2 * case.plan("auto").plan.cost.total_s
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("recsmith.bounds.filling_grid.MOST_GROUPS", 1)
+        patched.setattr(f"recsmith.bounds.filling_grid.{limit}", 1)
         found = filled(case, below, 10)
     assert found is not None
     assert (found.rounds, found.done) == (0, True)

@@ -27,6 +27,7 @@ from recsmith.bounds.rank_shares import Items, Knapsack, RankShares
 CELLS = 250, 30  # of the first grid: steps of the seconds in the first phase, and in the later ones
 FINER = 2  # times that cells are halved in both phases, once the lowest can be raised no more
 MOST_GROUPS = 6  # of a problem: every set of them has a grid
+MOST_NUMBERS = 30_000_000  # of a knapsack's notes, 8 bytes each: stages times cells
 MARGIN = 1.0001  # times the seconds that grids reach to: more than rounding
 FIRST_PRICES = 20  # lowest nodes of the search before, whose prices are the first
 AIM = 0.5  # share of what a bound lacks that is aimed at in one cell
@@ -65,7 +66,7 @@ class FillingGrid:
         """nodes: that hold all plans of less than `below` seconds, by a search of phase_branching.py."""
         self.prices, self.shares, self.world, self.below = prices, RankShares(prices), prices.world, below
         self.nodes = sorted(nodes)
-        self.done, self.rounds, self._has_too_many_groups = False, 0, False
+        self.done, self.rounds, self._is_left_out = False, 0, False
         self._reach = 1.0  # of what is aimed at, how far beyond the lowest cell prices are sought
         self._pool: list[Floats] = []
         self._sets = list(self._sets_of_groups())
@@ -84,7 +85,7 @@ class FillingGrid:
     @property
     def bound(self) -> float:
         """Seconds that no plan of less than `below` undercuts; `below` where there is none."""
-        if self._has_too_many_groups:
+        if self._is_left_out:
             return min((node.value for node in self.nodes), default=self.below)
         if not self._sets:
             return self.below
@@ -112,16 +113,21 @@ class FillingGrid:
 
     def _halve_cells(self) -> None:
         """Go on with cells of half the seconds; what is known of a cell holds for its parts."""
-        if self._finer == FINER:
+        finer = 2 * self.cells[0] + 1, 2 * self.cells[1] + 1
+        if self._finer == FINER or not self._has_room(finer):
             self.done = True
             return
         self._finer += 1
         self.step_s = self.step_s[0] / 2, self.step_s[1] / 2
-        self.cells = 2 * self.cells[0] + 1, 2 * self.cells[1] + 1
+        self.cells = finer
         self.knapsack = Knapsack(self.shares, self.step_s, self.cells)
         for each in self._sets:
             each.beyond, each.floor = _halved(each.beyond), _halved(each.floor)
             each.by = np.repeat(np.repeat(each.by, 2, axis=0), 2, axis=1)
+
+    def _has_room(self, cells: tuple[int, int]) -> bool:
+        """Whether a knapsack of so many cells keeps its notes in little memory."""
+        return len(self.shares.stages()) * (cells[0] + 1) * (cells[1] + 1) <= MOST_NUMBERS
 
     def _sets_of_groups(self) -> Iterator[_Groups]:
         """Every set of groups that plans of less than `below` may use, and in which every table has a place."""
@@ -129,8 +135,8 @@ class FillingGrid:
         placed = np.isfinite(shares.everywhere)
         placed[shares.table, shares.group] = True
         usable: list[int] = np.flatnonzero(np.logical_or.reduce(placed, axis=0)).tolist()
-        self._has_too_many_groups = len(usable) > MOST_GROUPS
-        if self._has_too_many_groups:
+        self._is_left_out = len(usable) > MOST_GROUPS or not self._has_room(CELLS)
+        if self._is_left_out:
             return
         for number in range(1, len(usable) + 1):
             for some in combinations(usable, number):
