@@ -72,7 +72,8 @@ TORCH_ROOMS = {
     *("embeddings", "adapters", "jobs", "hardware", "measuring", "learning", "prediction", "verifying", "training"),
     *("testing", "scoring"),
 }
-SOLVER_FILES = ("cp_sat*.py", "tower_groups.py")  # imported when a planner solves, and when towers are balanced
+# imported when a planner solves, when towers are balanced, and when a bound is proved on request
+SOLVER_FILES = ("cp_sat*.py", "tower_groups.py", "filling_prices.py")
 WATCH = {"river", "datasketches"}  # of streaming, imported when a detector or a sketch needs them
 LISTED = "training/listed.py"  # names all systems
 WEB = {"starlette", "uvicorn", "anyio"}  # of web/serving, imported when a page is served

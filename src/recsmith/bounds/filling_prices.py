@@ -15,7 +15,7 @@ import numpy as np
 from ortools.linear_solver import pywraplp
 
 from recsmith._types import Bools, Floats
-from recsmith.bounds.rank_shares import Items, RankShares, Way
+from recsmith.bounds.rank_shares import Items, RankShares, TableWay
 
 SCALE = 1e3  # seconds count in milliseconds: the solver's tolerances are absolute
 
@@ -36,13 +36,13 @@ class FillingPrices:
         for variable, count in zip(self.table, shares.copies.tolist(), strict=True):
             goal.SetCoefficient(variable, float(count))
         self.size = shares.size
-        self._ways: list[tuple[pywraplp.Constraint, Way]] = []
+        self._ways: list[tuple[pywraplp.Constraint, TableWay]] = []
         self._fillings: list[tuple[pywraplp.Constraint, Items]] = []
-        self._known: set[Way | Items] = set()
+        self._known: set[TableWay | Items] = set()
         for share in self.price:
             self.add_filling(((share, 1),))
 
-    def add_way(self, way: Way) -> None:
+    def add_way(self, way: TableWay) -> None:
         """Take a way into account, unless it is known or has a share that is not usable."""
         if way in self._known or not all(share in self.price for share, _ in way.shares):
             return

@@ -28,7 +28,7 @@ NEVER = 1 << 40  # steps of a share that fits no rank
 Items = tuple[tuple[int, int], ...]  # (share, how many of it) pairs
 
 
-class Way(NamedTuple):
+class TableWay(NamedTuple):
     """A way to place a table: its shares, or seconds on every rank where it spans the world."""
 
     table: int
@@ -87,10 +87,10 @@ class RankShares:
         stages += [np.array([share]) for share, count in most.items() for _ in range(count)]
         return [stage for stage in stages if len(stage)]
 
-    def first_ways(self) -> Iterator[Way]:
+    def first_ways(self) -> Iterator[TableWay]:
         """Options, and every number of shares of columns that are equally wide, or nearly."""
         for table, group in np.argwhere(np.isfinite(self.everywhere)).tolist():
-            yield Way(table, group, (), float(self.everywhere[table, group]))
+            yield TableWay(table, group, (), float(self.everywhere[table, group]))
         yield from self.options
         for firsts, steps in self._columns:
             for first in firsts.tolist():
@@ -99,10 +99,10 @@ class RankShares:
                     items = ((first + width - 1, count - wider), *(((first + width, wider),) if wider else ()))
                     yield self._way(first, items)
 
-    def cheapest(self, price: Floats) -> tuple[Floats, list[Way]]:
+    def cheapest(self, price: Floats) -> tuple[Floats, list[TableWay]]:
         """The least that each table costs in each group (C, G) by the prices of shares (n,), and ways that do."""
         least = np.full(self.everywhere.shape, np.inf)
-        best: dict[tuple[int, int], Way] = {}
+        best: dict[tuple[int, int], TableWay] = {}
         worth = price * self.size
         for way in self.options:
             cost, at = sum(worth[share] * count for share, count in way.shares), (way.table, way.group)
@@ -116,19 +116,19 @@ class RankShares:
                     least[at], best[at] = costs[number], self._way(first, _followed(last[:, number], first))
         return least, list(best.values())
 
-    def _way(self, first: int, items: Items) -> Way:
-        return Way(int(self.table[first]), int(self.group[first]), items)
+    def _way(self, first: int, items: Items) -> TableWay:
+        return TableWay(int(self.table[first]), int(self.group[first]), items)
 
 
-def _options(pieces: LocalPieces, made: int) -> tuple[list[Way], Ints]:
+def _options(pieces: LocalPieces, made: int) -> tuple[list[TableWay], Ints]:
     """Options whose columns are not split at will as ways, and the pieces that their shares, from `made` on, are."""
     number = dict[int, int]()
-    ways: list[Way] = []
+    ways: list[TableWay] = []
     for row, counts in zip(pieces.whole.tolist(), pieces.count.tolist(), strict=True):
         used = [(piece, int(count)) for piece, count in zip(row, counts, strict=True) if count > 0]
         if used and all(pieces.fits[piece] for piece, _ in used):
             items = tuple((number.setdefault(piece, made + len(number)), count) for piece, count in used)
-            ways.append(Way(int(pieces.table[row[0]]), int(pieces.group[row[0]]), items))
+            ways.append(TableWay(int(pieces.table[row[0]]), int(pieces.group[row[0]]), items))
     return ways, np.array(list(number), dtype=np.int64)
 
 
