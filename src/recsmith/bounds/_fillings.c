@@ -1,5 +1,5 @@
-/* What fillings of a rank are worth at most, compiled: what `most_worth` of rank_shares.py does with array operations, to
-   the last bit. The price of every share is known; a rank takes at most one share of each stage.
+/* What fillings of a rank are worth at most, compiled: what `Knapsack.solve` of rank_shares.py does with array operations,
+   to the last bit. The price of every share is known; a rank takes at most one share of each stage.
 
    Legend, as in Python: n shares, S stages, R and Q steps of seconds in the first phase and in the later ones. */
 #include "../planners/arrays.h"

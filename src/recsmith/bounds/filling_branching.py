@@ -119,9 +119,7 @@ def filling_branchings(evaluator: Evaluator, search: PhaseBranching) -> Iterator
     None where tables or their splits are too many, heads bend, or a single device holds everything.
     """
     prices, most_bytes = search.prices, float(evaluator.problem.capacity.max())
-    if prices.world == 1 or prices.planes.bent or len(prices.taken) or not search.heap:
-        return
-    if has_few_choices(prices):
+    if search.heap and prices.suits_fillings() and has_few_choices(prices):
         if len(prices.copies) <= FEW:
             yield FillingBranching(search, most_bytes, anew=True)
         yield FillingBranching(search, most_bytes, anew=False)

@@ -49,7 +49,7 @@ FILLING_WORK = 3_000_000_000  # numbers at most for fillings of a rank, where ta
 FILLING_PROOF = 100_000_000_000  # the same on request: half a minute
 LISTED = 5  # a part of it where OR-Tools is there, which goes on with all fillings
 MOST_FILLED = 24  # tables of a problem for which that is done
-MOST_ROUNDS, ROUNDS_AT_ONCE = 4_000, 20  # of prices sought: a minute or less; and between two looks at the clock
+MOST_ROUNDS, ROUNDS_AT_ONCE = 4_000, 20  # of prices sought: about a minute; and between two looks at the clock
 TRIAL = 3  # a third of the work is for each of two searches, before the one that promises more has the rest, as the
 # last quarter where there are three
 WORK_AT_ONCE = 200_000_000  # numbers between two questions whether to go on: a fiftieth of a second
@@ -146,7 +146,7 @@ def _by_grid(
 ) -> Iterator[float]:
     """The bound by all fillings of a rank, again and again, from where a search ends; none without OR-Tools."""
     tables, prices = len(evaluator.problem.tables), search.prices
-    if tables > MOST_FILLED or prices.world == 1 or prices.planes.bent or len(prices.taken) or not has_solver():
+    if tables > MOST_FILLED or not prices.suits_fillings() or not has_solver():
         return
     from recsmith.bounds.filling_grid import FillingGrid
 

@@ -114,6 +114,10 @@ class TablePrices:
         """How many planes are mixed."""
         return self.pieces.ready.shape[1]
 
+    def suits_fillings(self) -> bool:
+        """Whether bounds by fillings of a rank know such prices: of several ranks, no planes below zero, no levels."""
+        return self.world > 1 and not self.planes.bent and not len(self.taken)
+
     def mix(self, groups: Bools) -> Floats:
         """The mix (G, J) of planes under which tables cost much in these groups (G,), without levels."""
         return self.padded(self.planes.mix(groups))
