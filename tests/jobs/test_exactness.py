@@ -86,7 +86,7 @@ def test_two_sharding_groups_train_like_their_reference(local: int, groups: list
 
 
 def test_torchrec_trains_ranges_of_columns_that_share_a_host() -> None:
-    """So that a range has a host of its own is a rule of plans here, and not what TorchRec can do."""
+    """So that there are no more ranges than hosts is a rule of plans here, and not what TorchRec can do."""
     from recsmith.jobs.launch import launch
 
     arguments = {"steps": STEPS, "batch_size": 4, "optimizer": "sgd"}

@@ -295,7 +295,7 @@ def test_a_dim_that_is_no_multiple_of_4_is_refused_with_the_padded_one(dim: int,
         (
             Space(types=("grid_shard",)),
             (),
-            "grid_shard has a host for each range of columns here, so it needs two hosts",
+            "grid_shard has two ranges of columns or more here, and no more than hosts, so it needs two hosts",
         ),
         (Space(types=("table_wise",), kernels=("dense",)), (), "table_wise runs fused"),
         (Space(types=("data_parallel",), kernels=("fused",)), (), "data_parallel runs dense"),

@@ -6,7 +6,7 @@ from recsmith import Bound, Cluster, Feature, Placement, Plan, StepCost, Table, 
 from recsmith.plans import PARTS, DeviceCost, sorted_by_name
 from support.build import table
 
-COLUMN_SPLITS = {"cw", "cw_uneven", "cw_two_on_a_rank", "twcw", "grid", "seq_cw", "weighted_cw"}
+COLUMN_SPLITS = {"cw", "cw_uneven", "cw_two_on_a_rank", "twcw", "grid", "grid_on_a_host", "seq_cw", "weighted_cw"}
 
 
 def _table(name: str, dim: int = 16) -> Table:
@@ -44,6 +44,7 @@ def every_type(cluster: Cluster) -> Plan:
         rows = [row for row in rows if row[1] != "table_column_wise"]  # TorchRec's DMPCollection does not run it
     if cluster.hosts > 1:
         rows.append((_table("grid", 32), "grid_shard", everyone, (16, 16)))
+        rows.append((_table("grid_on_a_host", 32), "grid_shard", [*range(local), *range(local)], (16, 16)))
     placements = [
         Placement(
             table=table.name, sharding_type=kind, compute_kernel="dense" if kind == "data_parallel" else "fused",

@@ -15,6 +15,7 @@ from recsmith.bounds.dual_feasible import FUNCTIONS
 from recsmith.bounds.groups import GroupCosts
 
 FINE = 1e-3  # of a node's bound: what costs less is not split
+APART = 10  # times the difference of what a table costs either way, that a table must be heavier by to be split first
 MOST_TESTED = 2  # tables for which a split is tried in one node; trade-off: each costs an evaluation of two nodes
 NO_DUAL: Floats = np.zeros(len(FUNCTIONS))
 NARROWER = 0.2  # of the width of the other range: one that is narrower than this is not split before the other
@@ -174,7 +175,9 @@ def split_by_range(node: PhaseNode) -> list[Pair]:
 
 
 def split_by_table(node: PhaseNode, worldwide: Bools, single: Bools) -> list[Pair]:
-    """A table that spans the world, or not: those tables first for which both cost much, and much the same.
+    """A table that spans the world, or not: those tables first for which both cost much, and nearly the same.
+
+    A heavy table that costs much more one way stays as it is in the better half, whose bound does not rise.
 
     worldwide (G,): groups whose pieces span the world. single (C,): tables that no other is like; of those that are
     alike some may span it and others not.
@@ -184,7 +187,7 @@ def split_by_table(node: PhaseNode, worldwide: Bools, single: Bools) -> list[Pai
     placed = np.where(worldwide, np.inf, least).min(axis=1)
     both = np.isfinite(spread) & np.isfinite(placed) & single
     apart = np.abs(np.subtract(spread, placed, where=both, out=np.zeros(len(both))))
-    tied = np.where(both, np.minimum(spread, placed) - apart, 0.0)
+    tied = np.where(both, np.minimum(spread, placed) - APART * apart, 0.0)
     pairs: list[Pair] = []
     for table in np.argsort(-tied, kind="stable")[:MOST_TESTED].tolist():
         if tied[table] > FINE * node.value:

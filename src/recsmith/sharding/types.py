@@ -97,8 +97,7 @@ class TableRowWise(ShardingType):
 class GridShard(ShardingType):
     """Two or more equal ranges of columns, each row-wise over a host; with one it would be table_row_wise.
 
-    Each range has a host of its own. TorchRec 1.8 also trains ranges that share one (tests/jobs/test_exactness.py),
-    which no plan here has: it would be table_row_wise in more pieces.
+    There are at most as many ranges as hosts, and some may share a host.
     """
 
     name = "grid_shard"
@@ -119,8 +118,8 @@ class GridShard(ShardingType):
         if most < 2:
             have = f"there are {cluster.hosts} and {table.embedding_dim}"
             return (
-                f"grid_shard has a host for each range of columns here, so it needs two hosts and {2 * WIDTH_STEP} "
-                f"columns; {have}"
+                f"grid_shard has two ranges of columns or more here, and no more than hosts, so it needs two hosts and "
+                f"{2 * WIDTH_STEP} columns; {have}"
             )
         if least > most:
             return f"grid_shard needs {least} hosts for {table.embedding_dim} columns, there are {most}; {CUDA_RULE}"

@@ -540,12 +540,10 @@ static int open(const Annealer *a, const Proposal *to) {   /* whether all pieces
     return 1;
 }
 
-/* Pieces of a table that share a rank are equally wide; those that cover several ranks do not share any. */
-static int lawful(const Annealer *a, const Proposal *to) {
-    int wide = a->p->modes[to->mode].coverage > 1;
+static int lawful(const Annealer *a, const Proposal *to) {  /* pieces of a table that share a rank are equally wide */
     for (i64 i = 1; i < to->count; i++)
         for (i64 j = 0; j < i; j++)
-            if (to->target[i] == to->target[j] && (wide || to->unit[i] != to->unit[j])) return 0;
+            if (to->target[i] == to->target[j] && to->unit[i] != to->unit[j]) return 0;
     return open(a, to);
 }
 

@@ -9,9 +9,11 @@ from threading import Event
 
 import numpy as np
 
+from recsmith._types import Ints
 from recsmith.bounds import LowerBound, lower_bound
 from recsmith.bounds.column_spreads import HeavyTableBound
 from recsmith.bounds.lower_bound import has_selections, heaviest_table
+from recsmith.planners.annealing.gathered_starts import gathered_starts
 from recsmith.planners.annealing.kernel import is_compiled
 from recsmith.planners.annealing.other_ways import WAY_ROUNDS, other_ways
 from recsmith.planners.annealing.population import AnnealingOptions
@@ -29,7 +31,7 @@ from recsmith.problems import Footprint
 
 FEW_CELLS = 4_000  # tables times devices up to which two turns are taken without being asked for
 LEAST_STEPS, STEPS, MOST_STEPS = 100, 20, 2000  # of array operations: at least, for each table, and at most
-WAYS_GAP = 1.5e-2  # relative gap above which single tables are placed otherwise
+WIDE_GAP = 1.5e-2  # relative gap above which hosts are filled unevenly, and single tables placed otherwise
 WAYS_GAIN, WAYS_TURNS = 5e-4, 3  # share of the step for which that is done again; at most
 SELECTED_GAP = 5e-3  # relative gap above which a turn begins in what tables select where the bound is lowest
 BEHIND = 5e-3  # relative gap between two searches after FIRST_ROUNDS beyond which the worse of both ends
@@ -108,6 +110,37 @@ class AnnealingTurns:
         self.halving.take(other)
         return True
 
+    def gathered_turn(self) -> bool:
+        """A turn from plans in which pieces that cover hosts are gathered on few, where the plan is far from the bound.
+
+        It begins in what tables select where the bound is lowest, and in the groups that they have in the best plan.
+        """
+        if self.halving is None or not self.halving.is_short or not self._is_far:
+            return False
+        selections = [*lower_bound(self.devices.evaluator).selections, self._groups_now]
+        other = self._halving_from(
+            gathered_starts(self.devices, self.drafts.relaxation, selections, self.search.total_s, self._keep_on)
+        )
+        if other is None:
+            return False
+        other.run(self._hear, self._keep_on)
+        self.halving.take(other)
+        return True
+
+    @property
+    def _is_far(self) -> bool:
+        """Whether the best plan is so far from the bound that it is worth more turns."""
+        return self._keep_on() and self.search.total_s > self.stopping.bound_s * (1 + WIDE_GAP)
+
+    @property
+    def _groups_now(self) -> Ints:
+        """The fusion group of each table (T,) in the best plan."""
+        problem, best = self.devices.problem, self.search.best
+        groups: Ints = np.zeros(len(problem.tables), dtype=np.int64)
+        if best is not None:
+            groups[problem.modes.table[best.mode]] = self.devices.evaluator.group[best.mode]
+        return groups
+
     def other_ways_turns(self) -> bool:
         """Short turns from other ways to place single tables of the best plan, where that is far from the bound.
 
@@ -116,7 +149,7 @@ class AnnealingTurns:
         if self.halving is None or not self.halving.is_short or self.devices.linear_pieces is None:
             return False
         turns = 0
-        while turns < WAYS_TURNS and self._keep_on() and self.search.total_s > self.stopping.bound_s * (1 + WAYS_GAP):
+        while turns < WAYS_TURNS and self._is_far:
             before, ways = self.search.total_s, other_ways(self.devices, self.drafts.relaxation, self.halving.plans[0])
             if not ways:
                 break

@@ -101,6 +101,7 @@ class _Team:
             self.left_out.append(NOT_COMPILED)
         if self.annealing.suffices:
             self._take_part("annealing", self.annealing.selected_turn)
+            self._take_part("annealing", self.annealing.gathered_turn)
             self._take_part("annealing", self.annealing.other_ways_turns)
         else:
             self._take_part("local_search", self._improve)
