@@ -73,36 +73,6 @@ def test_of_two_searches_that_are_far_apart_one_has_the_long_rounds(
     assert taken == list(range(rounds))
 
 
-@pytest.mark.parametrize(
-    ("total_s", "is_short", "linear", "gains", "turns"),
-    [
-        (1.02, True, True, 0.0, 1),
-        (1.02, True, True, 0.002, 3),
-        (1.02, True, True, 0.004, 2),  # it is near the bound by then
-        (1.01, True, True, 0.0, 0),
-        (1.02, False, True, 0.0, 0),
-        (1.02, True, False, 0.0, 0),
-    ],
-)
-def test_tables_are_placed_otherwise_far_from_the_bound_as_long_as_that_gains(
-    monkeypatch: pytest.MonkeyPatch, total_s: float, is_short: bool, linear: bool, gains: float, turns: int
-) -> None:
-    found, best, search = list[Any](), SimpleNamespace(), SimpleNamespace(total_s=total_s)
-    monkeypatch.setattr(annealing_turns, "other_ways", lambda devices, relaxation, plan: [plan])
-    other = SimpleNamespace(run=lambda *_: vars(search).update(total_s=search.total_s - gains))
-    made: Any = object.__new__(annealing_turns.AnnealingTurns)
-    vars(made).update(
-        halving=SimpleNamespace(plans=[best], is_short=is_short, another=lambda *_: other, take=found.append),
-        search=search,
-        stopping=SimpleNamespace(bound_s=1.0),
-        devices=SimpleNamespace(linear_pieces=() if linear else None),
-        drafts=SimpleNamespace(relaxation=None),
-        _keep_on=lambda: True,
-    )
-    assert made.other_ways_turns() == (turns > 0)
-    assert found == turns * [other]
-
-
 @needs_compiled
 def test_an_error_in_the_bound_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(evaluator: object, keep_on: object) -> None:

@@ -89,7 +89,7 @@ class SuccessiveHalving:
     effort: how many times AT_ONCE steps the last round took, of all its plans together. unasked: how many turns are
     worth their time where nobody asks for more. is_crowded: whether changes mostly begin where it is slow, and rounds
     are so long that the last one is left to the better of two searches. is_short: whether pieces are so few that some
-    more rounds take little.
+    more rounds take little. has_long_rounds: whether the best plan cools for long in each turn.
     """
 
     rounds: tuple[Round, ...]
@@ -103,7 +103,7 @@ class SuccessiveHalving:
         pieces = len(starts[0].draft.piece) if starts else 0
         self.rounds, self.heat, kinds, slowest = ROUNDS, HEAT / ranks**CROWD, KINDS, SLOWEST
         self.may_be_far = MANY_PIECES < pieces <= FAR_PIECES and not group_loads.shares
-        self.is_short = pieces <= FAR_PIECES
+        self.is_short, self.has_long_rounds = pieces <= FAR_PIECES, pieces > MANY_PIECES
         self.is_crowded = pieces > FAR_PIECES and ranks >= CROWDED
         self.steps = max(STEPS, PIECE_STEPS * pieces)
         if SOME_PIECES < pieces <= MANY_PIECES:

@@ -15,7 +15,6 @@ from recsmith.bounds.column_spreads import HeavyTableBound
 from recsmith.bounds.lower_bound import has_selections, heaviest_table
 from recsmith.planners.annealing.gathered_starts import gathered_starts
 from recsmith.planners.annealing.kernel import is_compiled
-from recsmith.planners.annealing.other_ways import WAY_ROUNDS, other_ways
 from recsmith.planners.annealing.population import AnnealingOptions
 from recsmith.planners.annealing.population_annealing import Annealing
 from recsmith.planners.annealing.starts import Start, selected_starts, starts_of
@@ -27,12 +26,11 @@ from recsmith.planners.annealing.successive_halving import (
 )
 from recsmith.planners.auto.drafts import Drafts
 from recsmith.planners.auto.improvement import StoppingRule
+from recsmith.planners.auto.last_turns import WIDE_GAP, LastTurns
 from recsmith.problems import Footprint
 
 FEW_CELLS = 4_000  # tables times devices up to which two turns are taken without being asked for
 LEAST_STEPS, STEPS, MOST_STEPS = 100, 20, 2000  # of array operations: at least, for each table, and at most
-WIDE_GAP = 1.5e-2  # relative gap above which hosts are filled unevenly, and single tables placed otherwise
-WAYS_GAIN, WAYS_TURNS = 5e-4, 3  # share of the step for which that is done again; at most
 SELECTED_GAP = 5e-3  # relative gap above which a turn begins in what tables select where the bound is lowest
 BEHIND = 5e-3  # relative gap between two searches after FIRST_ROUNDS beyond which the worse of both ends
 AT_ONCE = 20  # steps of them between two checks of the budget
@@ -141,25 +139,9 @@ class AnnealingTurns:
             groups[problem.modes.table[best.mode]] = self.devices.evaluator.group[best.mode]
         return groups
 
-    def other_ways_turns(self) -> bool:
-        """Short turns from other ways to place single tables of the best plan, where that is far from the bound.
-
-        Not under a learned model: where two groups may cost less than one of both, it was not tried.
-        """
-        if self.halving is None or not self.halving.is_short or self.devices.linear_pieces is None:
-            return False
-        turns = 0
-        while turns < WAYS_TURNS and self._is_far:
-            before, ways = self.search.total_s, other_ways(self.devices, self.drafts.relaxation, self.halving.plans[0])
-            if not ways:
-                break
-            other = self.halving.another(ways, WAY_ROUNDS)
-            other.run(self._hear, self._keep_on)
-            self.halving.take(other)
-            turns += 1
-            if self.search.total_s > before * (1 - WAYS_GAIN):
-                break
-        return turns > 0
+    def last_turns(self) -> bool:
+        """Turns from the best plan, where that is still far from the bound."""
+        return self.halving is not None and LastTurns(self.stopping, self.drafts, self.halving, self._hear).work()
 
     def _selected_rivals(self) -> Iterator[Sequence[AnnealedPlan]]:
         """The best plan of such a search, for the third and the last round of the first turn, which are long.

@@ -102,7 +102,7 @@ class _Team:
         if self.annealing.suffices:
             self._take_part("annealing", self.annealing.selected_turn)
             self._take_part("annealing", self.annealing.gathered_turn)
-            self._take_part("annealing", self.annealing.other_ways_turns)
+            self._take_part("annealing", self.annealing.last_turns)
         else:
             self._take_part("local_search", self._improve)
         if not self.stopping.reached and self._enumerate():
