@@ -15,8 +15,9 @@ from recsmith.bounds.dual_feasible import FUNCTIONS
 from recsmith.bounds.groups import GroupCosts
 
 FINE = 1e-3  # of a node's bound: what costs less is not split
-APART = 10  # times the difference of what a table costs either way, that a table must be heavier by to be split first
 MOST_TESTED = 2  # tables for which a split is tried in one node; trade-off: each costs an evaluation of two nodes
+APART, FEW_TABLES = 10, 20  # times the difference between its two ways, by which what a table costs is lowered before
+# the highest are tried; up to so many tables once: there bounds by fillings go on, and end up to 0.5 % lower otherwise
 NO_DUAL: Floats = np.zeros(len(FUNCTIONS))
 NARROWER = 0.2  # of the width of the other range: one that is narrower than this is not split before the other
 LEAST_MIDDLE = 1 / 6  # of the upper end of a range: the lower end counts as this much where its middle is taken
@@ -175,7 +176,7 @@ def split_by_range(node: PhaseNode) -> list[Pair]:
 
 
 def split_by_table(node: PhaseNode, worldwide: Bools, single: Bools) -> list[Pair]:
-    """A table that spans the world, or not: those tables first for which both cost much, and nearly the same.
+    """A table that spans the world, or not: tables for which both cost much, and nearly the same.
 
     A heavy table that costs much more one way stays as it is in the better half, whose bound does not rise.
 
@@ -187,10 +188,11 @@ def split_by_table(node: PhaseNode, worldwide: Bools, single: Bools) -> list[Pai
     placed = np.where(worldwide, np.inf, least).min(axis=1)
     both = np.isfinite(spread) & np.isfinite(placed) & single
     apart = np.abs(np.subtract(spread, placed, where=both, out=np.zeros(len(both))))
-    tied = np.where(both, np.minimum(spread, placed) - APART * apart, 0.0)
+    cheaper = np.where(both, np.minimum(spread, placed), 0.0)
+    weight = APART if len(single) > FEW_TABLES else 1
     pairs: list[Pair] = []
-    for table in np.argsort(-tied, kind="stable")[:MOST_TESTED].tolist():
-        if tied[table] > FINE * node.value:
+    for table in np.argsort(weight * apart - cheaper, kind="stable")[:MOST_TESTED].tolist():
+        if cheaper[table] - apart[table] > FINE * node.value:
             one, other = node.open.copy(), node.open.copy()
             one[table, worldwide], other[table, ~worldwide] = False, False
             pairs.append(node.halved("table", table, 0.0, {"open": one}, {"open": other}))
