@@ -9,7 +9,7 @@ from recsmith.costs.neural import evaluator
 from recsmith.planners.auto import improvement
 
 BOUNDS = sys.modules[recsmith.bounds.lower_bound.__module__]
-TIGHTENING = ("PHASE_WORK", "MOST_PHASE_WORK", "LARGE_WORK")  # of bounds/lower_bound.py
+TIGHTENING = ("PHASE_WORK", "MOST_PHASE_WORK", "EQUAL_WORK", "LARGE_WORK")  # of bounds/lower_bound.py
 FULL = {name: getattr(BOUNDS, name) for name in TIGHTENING}
 TIGHTENED, LIFTS = BOUNDS._tightened, evaluator._lifts
 LESS = 0.05  # of the work; all of it is half of what planning a small problem takes

@@ -40,7 +40,8 @@ MOST_ALIKE = 4_000  # tables of which those alike count once
 FEW_TABLES, SOME_TABLES = 150, 300  # up to which the work below is done: on any number of devices, and on few
 MOST_CELLS = 3_000  # tables times devices beyond FEW_TABLES up to which devices are few, and with dual functions
 PHASE_WORK = 6_000_000  # numbers that the second bound may work on, times the third power of the tables
-MOST_PHASE_WORK = 6_000_000_000  # numbers at most, which 10 tables reach: about a second; twice as many raised little
+MOST_PHASE_WORK = 3_000_000_000  # numbers at most, which 8 tables reach: half a second
+EQUAL_WORK = 6_000_000_000  # numbers at most where there are more tables, many of them alike: about a second
 LARGE_WORK = 4_000_000_000  # numbers at most beyond that, all for one search: half a second
 MANY_WORK = 2_000_000_000  # the same beyond MANY_TABLES, whose nodes take more work: as much as for a certificate
 UNCOMPILED = 8  # times as long array operations take as compiled code: without it so much less work is done
@@ -329,9 +330,7 @@ def _tightened(
     selections: tuple[Ints, ...] = ()
     tables, mixes, reached = len(evaluator.problem.tables), _mixes(evaluator, linear), True
     near, many = has_levels(evaluator) and not _is_large(evaluator.problem), has_many_tables(evaluator.problem)
-    work = min(MOST_PHASE_WORK, PHASE_WORK * tables**3)
-    if near or evaluator.bends:
-        work //= 2  # learned models: all of it raised bounds by 0.1 % at most
+    work = EQUAL_WORK if tables > SOME_TABLES else min(MOST_PHASE_WORK, PHASE_WORK * tables**3)
     if _is_large(evaluator.problem):
         mixes = mixes[:1]
         work = (MANY_WORK if many else LARGE_WORK) if mixes[0] is not None else 0
