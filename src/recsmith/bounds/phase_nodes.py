@@ -16,8 +16,8 @@ from recsmith.bounds.groups import GroupCosts
 
 FINE = 1e-3  # of a node's bound: what costs less is not split
 MOST_TESTED = 2  # tables for which a split is tried in one node; trade-off: each costs an evaluation of two nodes
-APART, FEW_TABLES = 10, 20  # times the difference between its two ways, by which what a table costs is lowered before
-# the highest are tried; up to so many tables once: there bounds by fillings go on, and end up to 0.5 % lower otherwise
+APART = 10  # so many times the difference between a table's two ways is taken off its cost, to say which is tried first
+FEW_TABLES = 20  # up to which it is taken off once: bounds by fillings, which go on there, ended up to 0.5 % lower
 NO_DUAL: Floats = np.zeros(len(FUNCTIONS))
 NARROWER = 0.2  # of the width of the other range: one that is narrower than this is not split before the other
 LEAST_MIDDLE = 1 / 6  # of the upper end of a range: the lower end counts as this much where its middle is taken

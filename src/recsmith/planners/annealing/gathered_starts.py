@@ -15,8 +15,8 @@ from recsmith.bounds import SelectionLimits
 from recsmith.bounds.lower_bound import always
 from recsmith.bounds.relaxation import Relaxation
 from recsmith.planners.annealing.starts import SELECTED_LIMITS, Start
-from recsmith.planners.search.device_state import NOWHERE, Assignment, DeviceState
-from recsmith.planners.search.placement import allowed_targets, place_longest_first, repair
+from recsmith.planners.search.device_state import Assignment, DeviceState
+from recsmith.planners.search.placement import allowed_targets, placed_rest
 from recsmith.problems import NO_PIECE
 from recsmith.sharding import Span
 
@@ -78,9 +78,4 @@ def _gathered(devices: DeviceState, choice: Ints, full_s: float) -> Assignment |
         devices.place(piece, host)
         room[host] -= seconds[i]
         draft.target[i] = host
-    lost = np.flatnonzero(draft.target == NOWHERE)
-    rest = Assignment(draft.option, draft.table[lost], draft.piece[lost], draft.target[lost])
-    place_longest_first(devices, rest, devices.seconds)
-    draft.target[lost] = rest.target
-    repair(devices, draft)
-    return draft if draft.complete else None
+    return placed_rest(devices, draft)

@@ -290,6 +290,11 @@ def _placed_again(evaluator: Evaluator, footprint: Footprint, choice: Ints, brok
     for piece, target in zip(draft.piece.tolist(), draft.target.tolist(), strict=True):
         if target != NOWHERE:
             devices.place(piece, target)
+    return placed_rest(devices, draft)
+
+
+def placed_rest(devices: DeviceState, draft: Assignment) -> Assignment | None:
+    """A draft with the pieces that it leaves out placed longest first, and repaired; None where one finds no room."""
     lost = np.flatnonzero(draft.target == NOWHERE)
     part = Assignment(draft.option, draft.table[lost], draft.piece[lost], draft.target[lost])
     place_longest_first(devices, part, devices.seconds)
