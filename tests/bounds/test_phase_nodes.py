@@ -3,12 +3,14 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.cases import Case, cluster, table, workload
 
 from recsmith.bounds.groups import GroupCosts
 from recsmith.bounds.phase_nodes import (
+    FEW_TABLES,
     FINE,
     NARROWER,
     Multipliers,
@@ -78,6 +80,14 @@ def test_a_table_that_costs_the_same_both_ways_is_spread_or_not() -> None:
     assert spread.open.tolist() == [[True, False], [True, True], [True, False]]
     assert placed.open.tolist() == [[False, True], [True, True], [True, False]]
     assert ((spread.open | placed.open) == node.open).all()
+
+
+@pytest.mark.parametrize(("others", "first"), [(0, 0), (FEW_TABLES, 1)])
+def test_of_many_tables_those_are_split_first_that_cost_nearly_the_same_both_ways(others: int, first: int) -> None:
+    """Table 0 is heavy and costs a tenth more where it spans the world; table 1 is lighter and costs the same."""
+    node = _node([[10.0, 11.0], [5.0, 5.0], *others * [[0.1, 1.0]]])
+    pairs = split_by_table(node, np.array([False, True]), np.ones(2 + others, dtype=bool))
+    assert [pair[0].path[-1].of for pair in pairs] == [first, 1 - first]
 
 
 def test_a_table_that_others_are_like_is_not_split() -> None:
