@@ -6,13 +6,10 @@
 
    Legend, as in Python: K nodes, N pieces, G fusion groups, J planes, o options, m modes of a family, n width steps,
    w options that span the world, c cells: a different table in a group. */
-#include "../planners/arrays.h"
-#include <math.h>
+#include "splits.h"
 #include <stdlib.h>
 
 #define SHARES 3                                           /* REST_SHARES of phase_prices.py */
-#define FEW_MODES 8        /* of a dim, below which the steps of one are taken side by side, and not modes */
-#define AT_ONCE 4          /* sums that are taken side by side */
 #define SHRUNK (1 - 1e-9)  /* as in dual_feasible.py, like the next two */
 #define MOST_SHARE 2.0
 enum { CUTOFF, STEPS };    /* kinds of functions; any other counts */
@@ -36,10 +33,6 @@ typedef struct {
     f64 ready_multiplier, rest_multiplier, byte_price, taken, filled;
     i64 plane;
 } Node;
-
-static inline f64 larger(f64 x, f64 y) { return x > y ? x : y; }
-static inline f64 smaller(f64 x, f64 y) { return x < y ? x : y; }
-static inline f64 least_product(f64 factor, const f64 *ends) { return smaller(factor * ends[0], factor * ends[1]); }
 
 static inline f64 whole(f64 x) { return (f64)(i64)x; }
 
@@ -121,46 +114,6 @@ static void price_on_all_ranks(const Pieces *p, const Node *node, f64 *restrict 
         int fits = (p->fits[i] != 0) & (p->alone[i] <= ready) & (p->alone_rest[i] <= rest);
         price[i] = fits ? all : INFINITY;
     }
-}
-
-/* The same of few modes, one by one: back has best from its end, so that sums of both lie side by side. */
-static f64 cover_one(const f64 *restrict cost, i64 steps, f64 *restrict best, f64 *restrict back) {
-    for (i64 filled = 1; filled <= steps; filled++) {
-        const f64 *wide = back + steps - filled + 1;       /* wide[i]: of filled - (i + 1) steps, beside i + 1 */
-        f64 least[AT_ONCE] = {cost[filled - 1], INFINITY, INFINITY, INFINITY};
-        i64 i = 0, half = filled / 2;
-        for (; i + AT_ONCE <= half; i += AT_ONCE)
-            for (int l = 0; l < AT_ONCE; l++) least[l] = smaller(best[i + l] + wide[i + l], least[l]);
-        for (; i < half; i++) least[0] = smaller(best[i] + wide[i], least[0]);
-        best[filled - 1] = smaller(smaller(least[0], least[1]), smaller(least[2], least[3]));
-        back[steps - filled] = best[filled - 1];
-    }
-    return best[steps - 1];
-}
-
-/* The least cost (modes,) of covering all width steps with pieces of these costs (modes, steps); best: a buffer. */
-static void cover(const f64 *restrict cost, i64 modes, i64 steps, i64 most_steps, f64 *restrict best, f64 *least) {
-    if (steps > most_steps) {
-        for (i64 m = 0; m < modes; m++) {
-            f64 step = INFINITY;
-            for (i64 i = 0; i < steps; i++) step = smaller(cost[m * steps + i] / (f64)(i + 1), step);
-            least[m] = (f64)steps * step;
-        }
-        return;
-    }
-    if (modes < FEW_MODES) {
-        for (i64 m = 0; m < modes; m++) least[m] = cover_one(cost + m * steps, steps, best, best + steps);
-        return;
-    }
-    for (i64 i = 0; i < steps; i++) for (i64 m = 0; m < modes; m++) best[i * modes + m] = cost[m * steps + i];
-    for (i64 filled = 2; filled <= steps; filled++) {
-        f64 *restrict into = best + (filled - 1) * modes;
-        for (i64 i = 1; i <= filled / 2; i++) {
-            const f64 *narrow = best + (i - 1) * modes, *wide = best + (filled - i - 1) * modes;
-            for (i64 m = 0; m < modes; m++) into[m] = smaller(narrow[m] + wide[m], into[m]);
-        }
-    }
-    for (i64 m = 0; m < modes; m++) least[m] = best[(steps - 1) * modes + m];
 }
 
 static void price_rows(const Pieces *p, const Node *node, f64 *first, f64 *price, f64 *best, f64 *row) {
@@ -319,15 +272,6 @@ static PyObject *choose_options(PyObject *self, PyObject *arrays) {
 
 /* Least costs of splits and the bytes of those that have them: `least_cost_and_bytes` of table_totals.py. */
 enum { COSTS, PIECE_BYTES, LEAST, LEAST_BYTES, SPLIT_ARRAYS };
-
-static f64 cheapest_last(const f64 *restrict cost, const f64 *restrict rest, i64 number) {  /* beside what it leaves */
-    f64 least[AT_ONCE] = {INFINITY, INFINITY, INFINITY, INFINITY};
-    i64 i = 0;
-    for (; i + AT_ONCE <= number; i += AT_ONCE)
-        for (int l = 0; l < AT_ONCE; l++) least[l] = smaller(cost[i + l] + rest[i + l], least[l]);
-    for (; i < number; i++) least[0] = smaller(cost[i] + rest[i], least[0]);
-    return smaller(smaller(least[0], least[1]), smaller(least[2], least[3]));
-}
 
 static PyObject *split(void *const array[], const i64 lengths[], const void *more) {
     (void)more;

@@ -21,6 +21,7 @@ from recsmith.bounds.fill_levels import has_levels
 from recsmith.bounds.filling_branching import FillingBranching, filling_branchings
 from recsmith.bounds.group_branching import GroupBranching
 from recsmith.bounds.groups import groups_dominated_by_type
+from recsmith.bounds.host_branching import HostBranching, host_branching
 from recsmith.bounds.linear_bounds import ROUNDING, LinearBound, SelectionLimits, kept_for
 from recsmith.bounds.phase_branching import PhaseBranching
 from recsmith.bounds.phase_prices import levelled_prices
@@ -48,6 +49,8 @@ UNCOMPILED = 8  # times as long array operations take as compiled code: without 
 FILLING_WORK = 3_000_000_000  # numbers at most for fillings of a rank, where tables are few: about a second
 FILLING_PROOF = 100_000_000_000  # the same on request: half a minute
 LISTED = 5  # a part of it where OR-Tools is there, which goes on with all fillings
+HOST_WORK = 5_000_000_000  # numbers at most where two hosts are told apart: about a second
+HOST_TRIAL, HOST_GAIN = 3, 2e-4  # a third of it shows whether it pays: whether the bound has risen by such a part
 MOST_FILLED = 24  # tables of a problem for which that is done
 MOST_ROUNDS, ROUNDS_AT_ONCE = 4_000, 20  # of prices sought: about a minute; and between two looks at the clock
 TRIAL = 3  # a third of the work is for each of two searches, before the one that promises more has the rest, as the
@@ -271,7 +274,9 @@ def _heavy_search(evaluator: Evaluator, below: float, mix: Floats | None) -> lis
     return [] if heavy is None else [heavy]
 
 
-def _solve(search: HeavyTableBound | FillingBranching, work: int, enough: float, keep_on: Callable[[], bool]) -> None:
+def _solve(
+    search: HeavyTableBound | FillingBranching | HostBranching, work: int, enough: float, keep_on: Callable[[], bool]
+) -> None:
     """Have a bound rise until it is high enough, or so many numbers have been worked on."""
     while search.work < work and not search.done and search.bound < enough and keep_on():
         search.solve(min(work, search.work + _affordable(WORK_AT_ONCE)), enough)
@@ -352,6 +357,8 @@ def _tightened(
         if not reached and not many:
             filling_work = min(FILLING_WORK, PHASE_WORK * tables**3) // shares
             value = max(value, min(_filled(evaluator, searches, filling_work, enough, keep_on).bound, enough))
+            told_work = min(HOST_WORK, PHASE_WORK * tables**3) // shares
+            value = max(value, min(_told_apart(evaluator, searches, told_work, enough, keep_on), enough))
     return value, selections
 
 
@@ -411,7 +418,7 @@ def _filled(
 
     Where there are two ways to begin, the first has half of the work, and the rest as well if it is ahead by then.
     """
-    best = max((each for each in searches if isinstance(each, PhaseBranching)), key=lambda search: search.bound)
+    best = _highest(searches)
     ahead: PhaseBranching | FillingBranching = best
     for filling in filling_branchings(evaluator, best):
         _solve(filling, work // 2, enough, keep_on)
@@ -420,6 +427,25 @@ def _filled(
             ahead = filling
         work -= filling.work
     return ahead
+
+
+def _told_apart(
+    evaluator: Evaluator, searches: Sequence[PhaseBranching | HeavyTableBound], work: int, enough: float,
+    keep_on: Callable[[], bool],
+) -> float:  # fmt: skip
+    """The highest bound of some searches, or the one with two hosts told apart, if that soon is higher."""
+    best = _highest(searches)
+    hosts = host_branching(evaluator, best)
+    if hosts is None:
+        return best.bound
+    _solve(hosts, work // HOST_TRIAL, enough, keep_on)
+    if hosts.bound > (1 + HOST_GAIN) * best.bound:
+        _solve(hosts, work, enough, keep_on)
+    return max(best.bound, hosts.bound)
+
+
+def _highest(searches: Sequence[PhaseBranching | HeavyTableBound]) -> PhaseBranching:
+    return max((each for each in searches if isinstance(each, PhaseBranching)), key=lambda search: search.bound)
 
 
 def _levelled_search(evaluator: Evaluator, below: float, price: float) -> list[PhaseBranching]:

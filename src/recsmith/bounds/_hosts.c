@@ -1,0 +1,227 @@
+/* The least prices of tables where two hosts are told apart, compiled; host_prices.py prepares what it reads and calls it.
+
+   From top to bottom: what a piece costs on each host; what is added to big ones; the cheapest split or option of each
+   table; what its pieces take of each host; and the arrays that Python hands over.
+
+   Legend, as in Python: K price lists, U nodes, N pieces, P planes, C different tables, G fusion groups, m modes of a
+   family, n width steps, o options, w options that span the world. */
+#include "splits.h"
+#include <stdlib.h>
+
+#define SHARES 3
+#define HOSTS 2
+static const f64 SHARE[SHARES] = {0, 0.5, 1};              /* REST_SHARES of phase_prices.py */
+enum { SIZES, SECONDS, OWN, REST, ALONE, ALONE_REST, FITS, SIZE, FAMILIES, COUNT, CELL, WIDE, COPIES, OPEN, LIMITS, NODE_OF,
+       PRICES, PLANE, VALUE, USED, LARGEST, SELECTED, ARRAYS };
+enum { READY0, READY1, REST0, REST1, OF_HOSTS };           /* limits of a node; then of each host: */
+enum { MOST_ALONE, MOST_SECONDS, TIMES, HOST_LIMITS };     /* of pieces of a rank, of pieces of a host; what the former count */
+enum { READY_PRICE, REST_PRICE, DISCOUNT, HOST_PRICES };   /* of a host; discount: on the seconds of its own pieces */
+enum { OF_RANKS, OF_HOST, LATER, HOST_USED };              /* seconds on a host; after both, those of worldwide options */
+#define NODE_LIMITS (OF_HOSTS + HOSTS * HOST_LIMITS)
+#define ALL_USED (HOSTS * HOST_USED + 1)
+#define ALL_LARGEST (2 * HOSTS + 2)                        /* by host: MOST_ALONE, MOST_SECONDS; then of all: alone, alone_rest */
+
+typedef struct {
+    i64 N, P, K, U, C, G, wide, rows, families, options, pairs, world;
+    const f64 *seconds, *own, *rest, *alone, *alone_rest, *size, *count, *wide_seconds, *copies;
+    const i64 *fits, *family, *cell;
+} Pieces;
+
+typedef struct {
+    f64 *price, *other, *best, *row, *least;               /* (N,), (N,), (2 N,), (rows,), (C,) */
+    i64 *start, *steps, *which;                            /* (rows,): of a row's pieces, 0 steps for options; (C,) */
+    char *host, *may;                                      /* (N,): where a piece is cheaper; whether it may be on a host */
+} Buffers;
+
+/* Which pieces (N,) may be on a host of a node. */
+static void look(const Pieces *p, const f64 *node, const f64 *of, char *restrict may) {
+    for (i64 i = 0; i < p->N; i++)
+        may[i] = (p->fits[i] != 0) & (p->alone[i] <= node[READY1]) & (p->alone_rest[i] <= node[REST1])
+            & (p->size[i] == 1 ? p->alone[i] <= of[MOST_ALONE] : p->seconds[i] <= of[MOST_SECONDS]);
+}
+
+/* What pieces cost on a rank of a host (N,): their seconds, those of pieces of ranks as they count there. */
+static void price_plainly(const Pieces *p, const f64 *of, const f64 *price, f64 *restrict cost) {
+    for (i64 i = 0; i < p->N; i++)
+        cost[i] = price[READY_PRICE] * (p->size[i] == 1 ? p->seconds[i] * of[TIMES] : p->seconds[i])
+            + price[REST_PRICE] * p->rest[i];
+}
+
+/* Pieces of more than half of `ready` also pay for what no other piece can use of their ranks. */
+static void charge_big_pieces(const Pieces *p, const f64 *node, const f64 *price, const f64 *own, const char *may, f64 *cost) {
+    f64 a = price[READY_PRICE], b = price[REST_PRICE], half = node[READY1] / 2, fill[SHARES] = {0}, unused[SHARES];
+    int some = 0;
+    for (i64 i = 0; i < p->N; i++) {
+        if (!may[i]) continue;
+        if (own[i] <= 0) return;                           /* it takes no time: nothing is left unused */
+        if (own[i] > half) { some = 1; continue; }
+        f64 inverse = 1 / own[i], all = cost[i] * inverse, last = b * p->rest[i] * inverse;
+        for (int s = 0; s < SHARES; s++) fill[s] = larger(all - SHARE[s] * last, fill[s]);
+    }
+    if (!some) return;
+    for (int s = 0; s < SHARES; s++)
+        unused[s] = least_product(a - fill[s], node + READY0) + (1 - SHARE[s]) * b * node[REST0];
+    for (i64 i = 0; i < p->N; i++)
+        if (own[i] > half)
+            for (int s = 0; s < SHARES; s++)
+                cost[i] = larger(unused[s] + fill[s] * own[i] + SHARE[s] * b * p->rest[i], cost[i]);
+}
+
+/* What pieces cost on a host, on all ranks that they cover (N,); infinity where they cannot be. */
+static void price_host(
+    const Pieces *p, const f64 *node, const f64 *of, const f64 *price, const f64 *own, char *may, f64 *restrict cost
+) {
+    look(p, node, of, may);
+    price_plainly(p, of, price, cost);
+    charge_big_pieces(p, node, price, own, may, cost);
+    for (i64 i = 0; i < p->N; i++) {
+        f64 each = p->size[i] == 1 ? cost[i] : (cost[i] - price[DISCOUNT] * p->seconds[i]) * p->size[i];
+        cost[i] = may[i] ? each : INFINITY;
+    }
+}
+
+/* The least price (C,) of each table, and which option or row has it: -1 where none is open. */
+static void price_tables(const Pieces *p, const i64 *open, Buffers *b) {
+    const f64 *cost = b->price;
+    f64 *row = b->row;
+    for (const i64 *family = p->family; family < p->family + 2 * p->families; family += 2) {
+        cover(cost, family[0], family[1], family[1], b->best, row);
+        cost += family[0] * family[1], row += family[0];
+    }
+    for (i64 o = 0; o < p->options; o++, cost += p->pairs, row++) {
+        *row = 0;
+        for (i64 i = 0; i < p->pairs; i++) {
+            f64 count = p->count[o * p->pairs + i];
+            *row += count > 0 ? cost[i] * count : 0;
+        }
+    }
+    for (i64 t = 0; t < p->C; t++) b->least[t] = INFINITY, b->which[t] = -1;
+    for (i64 o = 0; o < p->wide + p->rows; o++) {
+        if (!open[p->cell[o]]) continue;
+        i64 table = p->cell[o] / p->G;
+        f64 each = o < p->wide ? p->wide_seconds[o] : b->row[o - p->wide] / (f64)p->world;
+        if (each < b->least[table]) b->least[table] = each, b->which[table] = o;
+    }
+}
+
+/* Add what so many pieces take of their host. */
+static void use(const Pieces *p, i64 i, int host, f64 count, f64 *used, f64 *largest) {
+    int one = p->size[i] == 1;
+    f64 ranks = count * p->size[i], *of = used + host * HOST_USED, *most = largest + 2 * host + !one;
+    of[one ? OF_RANKS : OF_HOST] += ranks * p->seconds[i];
+    of[LATER] += ranks * p->rest[i];
+    *most = larger(one ? p->alone[i] : p->seconds[i], *most);
+    largest[2 * HOSTS] = larger(p->alone[i], largest[2 * HOSTS]);
+    largest[2 * HOSTS + 1] = larger(p->alone_rest[i], largest[2 * HOSTS + 1]);
+}
+
+/* The same of the pieces that cover all columns most cheaply. */
+static void use_split(const Pieces *p, const Buffers *b, i64 start, i64 steps, f64 count, f64 *used, f64 *largest) {
+    const f64 *cost = b->price + start;
+    f64 *best = b->best;                                   /* best[empty] covers all steps but so many */
+    best[steps] = 0;
+    for (i64 empty = steps - 1; empty >= 0; empty--)
+        best[empty] = cheapest_last(cost, best + empty + 1, steps - empty);
+    for (i64 empty = 0, last; empty < steps; empty += 1 + last) {
+        last = 0;
+        while (last < steps - empty - 1 && cost[last] + best[empty + 1 + last] != best[empty]) last++;
+        use(p, start + last, b->host[start + last], count, used, largest);
+    }
+}
+
+static f64 use_tables(const Pieces *p, const Buffers *b, f64 *used, f64 *largest, i64 *selected) {  /* their least prices */
+    f64 total = 0;
+    for (int i = 0; i < ALL_USED; i++) used[i] = 0;
+    for (int i = 0; i < ALL_LARGEST; i++) largest[i] = 0;
+    for (i64 t = 0; t < p->C; t++) {
+        i64 which = b->which[t], row = which - p->wide;
+        if (which < 0) return INFINITY;
+        total += b->least[t] * p->copies[t];
+        selected[t] = p->cell[which];
+        if (row < 0)
+            used[ALL_USED - 1] += p->copies[t] * p->wide_seconds[which];
+        else if (b->steps[row])
+            use_split(p, b, b->start[row], b->steps[row], p->copies[t], used, largest);
+        else
+            for (i64 i = 0, piece = b->start[row]; i < p->pairs; i++, piece++) {
+                f64 count = p->count[(row - (p->rows - p->options)) * p->pairs + i];
+                if (count > 0) use(p, piece, b->host[piece], count * p->copies[t], used, largest);
+            }
+    }
+    return total;
+}
+
+/* --- the arrays that Python hands over --------------------------------------------------------------------------- */
+
+static int read_pieces(Pieces *p, void *const array[], const i64 lengths[]) {  /* 0 where a length is wrong */
+    const i64 *size = array[SIZES];
+    if (lengths[SIZES] != 10) return 0;
+    p->N = size[0], p->P = size[1], p->K = size[2], p->U = size[3], p->C = size[4], p->G = size[5], p->wide = size[6];
+    p->options = size[7], p->pairs = size[8], p->world = size[9];
+    p->families = lengths[FAMILIES] / 2, p->rows = lengths[CELL] - p->wide;
+    p->seconds = array[SECONDS], p->own = array[OWN], p->rest = array[REST], p->alone = array[ALONE];
+    p->alone_rest = array[ALONE_REST], p->fits = array[FITS], p->size = array[SIZE], p->family = array[FAMILIES];
+    p->count = array[COUNT], p->cell = array[CELL], p->wide_seconds = array[WIDE], p->copies = array[COPIES];
+    i64 N = p->N, K = p->K, C = p->C, cells = C * p->G, pieces = p->options * p->pairs, rows = p->options;
+    const i64 expected[ARRAYS] = {10, N, p->P * N, N, N, N, N, N, 2 * p->families, pieces, p->wide + p->rows, p->wide, C,
+                                  p->U * cells, p->U * NODE_LIMITS, K, K * HOSTS * HOST_PRICES, K, K, K * ALL_USED,
+                                  K * ALL_LARGEST, K * C};
+    for (int i = 0; i < ARRAYS; i++) if (lengths[i] != expected[i]) return 0;
+    for (i64 i = 0; i < p->wide + p->rows; i++) if (p->cell[i] < 0 || p->cell[i] >= cells) return 0;
+    for (i64 i = 0; i < p->families; i++) pieces += p->family[2 * i] * p->family[2 * i + 1], rows += p->family[2 * i];
+    const i64 *node = array[NODE_OF], *plane = array[PLANE];
+    for (i64 k = 0; k < K; k++) if (node[k] < 0 || node[k] >= p->U || plane[k] < 0 || plane[k] >= p->P) return 0;
+    return pieces == N && rows == p->rows;
+}
+
+static void place_rows(const Pieces *p, Buffers *b) {
+    i64 at = 0, row = 0;
+    for (const i64 *family = p->family; family < p->family + 2 * p->families; family += 2)
+        for (i64 m = 0; m < family[0]; m++, row++, at += family[1]) b->start[row] = at, b->steps[row] = family[1];
+    for (; row < p->rows; row++, at += p->pairs) b->start[row] = at, b->steps[row] = 0;
+}
+
+static void price_list(const Pieces *p, void *const array[], i64 k, Buffers *b) {
+    i64 node = ((const i64 *)array[NODE_OF])[k];
+    const f64 *limits = (const f64 *)array[LIMITS] + node * NODE_LIMITS, *of = limits + OF_HOSTS;
+    const f64 *prices = (const f64 *)array[PRICES] + k * HOSTS * HOST_PRICES;
+    const f64 *own = p->own + ((const i64 *)array[PLANE])[k] * p->N;
+    price_host(p, limits, of, prices, own, b->may, b->price);
+    price_host(p, limits, of + HOST_LIMITS, prices + HOST_PRICES, own, b->may, b->other);
+    for (i64 i = 0; i < p->N; i++) {
+        b->host[i] = b->other[i] < b->price[i];
+        b->price[i] = smaller(b->other[i], b->price[i]);
+    }
+    price_tables(p, (const i64 *)array[OPEN] + node * p->C * p->G, b);
+    ((f64 *)array[VALUE])[k] = use_tables(p, b, (f64 *)array[USED] + k * ALL_USED, (f64 *)array[LARGEST] + k * ALL_LARGEST,
+                                          (i64 *)array[SELECTED] + k * p->C);
+}
+
+static PyObject *run(void *const array[], const i64 lengths[], const void *more) {
+    (void)more;
+    Pieces pieces = {0}, *p = &pieces;
+    if (!read_pieces(p, array, lengths)) return PyErr_Format(PyExc_ValueError, "an array has the wrong length");
+    i64 N = p->N, rows = p->rows, C = p->C;
+    f64 *room = malloc((4 * N + rows + C + 1) * sizeof(f64) + (2 * rows + C + 1) * sizeof(i64) + 2 * N);
+    if (!room) return PyErr_NoMemory();
+    i64 *numbers = (i64 *)(room + 4 * N + rows + C + 1);
+    char *marks = (char *)(numbers + 2 * rows + C + 1);
+    Buffers b = {room, room + N, room + 2 * N, room + 4 * N + 1, room + 4 * N + 1 + rows,
+                 numbers, numbers + rows, numbers + 2 * rows, marks, marks + N};
+    Py_BEGIN_ALLOW_THREADS
+    place_rows(p, &b);
+    for (i64 k = 0; k < p->K; k++) price_list(p, array, k, &b);
+    Py_END_ALLOW_THREADS
+    free(room);
+    Py_RETURN_NONE;
+}
+
+static PyObject *price_arrays(PyObject *self, PyObject *arrays) {
+    (void)self;
+    return with_arrays(arrays, ARRAYS, VALUE, run, NULL);
+}
+
+static PyMethodDef METHODS[] = {{"price", price_arrays, METH_O, "Price tables on two hosts; see host_prices.py."}, {0}};
+static struct PyModuleDef MODULE = {PyModuleDef_HEAD_INIT, "_hosts", NULL, 0, METHODS, NULL, NULL, NULL, NULL};
+
+PyMODINIT_FUNC PyInit__hosts(void) { return PyModule_Create(&MODULE); }

@@ -1,0 +1,222 @@
+"""The search of phase_branching.py, gone on with by what two hosts have of their own, where tables may cover a host.
+
+It begins with the open nodes of such a search, those that use the same groups as one. A node also says between which
+seconds lies what pieces of hosts take on each host (host_prices.py): a host that has much of them has no room for large
+pieces of single ranks. The least bound of all open nodes holds for every plan (docs/bounds.md).
+
+Legend: K price lists, C different tables, G fusion groups.
+"""
+
+import heapq
+from collections.abc import Iterator
+from copy import copy
+from dataclasses import replace
+
+import numpy as np
+
+from recsmith._types import Bools, Floats, Ints
+from recsmith.bounds.host_prices import HOSTS, READY, REST, HostNode, HostPrices, Selections, can_tell_hosts_apart
+from recsmith.bounds.host_programme import HostProgramme
+from recsmith.bounds.phase_branching import PhaseBranching
+from recsmith.bounds.phase_nodes import FINE, PhaseNode, PhaseRanges, split_by_range
+from recsmith.costs.protocol import Evaluator
+
+FINE_SECONDS = 5 * FINE  # of a node's bound: a range of a host's seconds that is narrower is not split
+NARROWER = 0.2  # of the wider range of the phases: the same
+FIRST_ROUNDS, ROUNDS, LAST_ROUNDS = 15, 4, 40  # of prices: of a node to begin with, of a half, and of the last resort
+STEPS = (1.0, 0.5, 0.2)  # from the best prices to those of the programme: so far each round goes
+CHANGES = ((0.85, 1), (1.15, 1), (1, 0.85), (1, 1.15))  # times the prices of both phases, tried after it
+CLOSE = 3e-4  # of a node's bound: nearer to the programme's value, other prices gain little
+BEYOND = 1.01  # times a node's bound: no more is sought at once
+MOST_KNOWN = 40  # selections that a node hands on to its halves
+MOST_RECENT = 2  # prices of other nodes that are tried
+MOST_SELECTED = 10  # lowest nodes that select differently, of which one must have a table that covers a host
+WORSE_CAP, BETTER_CAP, BETTER_WEIGHT = 1.05, 1.2, 0.1  # as in phase_branching.py
+
+Halves = tuple[HostNode, HostNode]
+
+
+class HostBranching:
+    """The search; `solve(work)` may be called again to go on, until it is `done` or its bound is high enough."""
+
+    def __init__(self, search: PhaseBranching) -> None:
+        """search: with whose open nodes it begins; it has some."""
+        lowest = search.heap[0].multipliers
+        self.prices, self.done = HostPrices(search.prices, lowest.mix), False
+        self._ranks = search.prices.world // HOSTS
+        self._work, self._recent = 0, list[Floats]()
+        self.heap = [self._begun(number, node) for number, node in enumerate(_joined(search.heap))]
+        self.waiting = {node.number for node in self.heap}  # those whose prices were not sought yet
+        self.made = len(self.heap)
+        heapq.heapify(self.heap)
+
+    @property
+    def bound(self) -> float:
+        """Seconds that no plan can undercut; infinite where none is below the seconds that matter."""
+        return self.heap[0].value if self.heap else np.inf
+
+    @property
+    def work(self) -> int:
+        """Numbers worked on so far, about; the same on every machine."""
+        return self._work + self.prices.work
+
+    def solve(self, work: int, enough: float = np.inf) -> None:
+        """Branch until the bound reaches `enough`, `work` numbers have been worked on, or nothing is left to split."""
+        while self.heap and self.work < work and self.bound < enough and not self.done:
+            lowest = heapq.heappop(self.heap)
+            if lowest.number in self.waiting:
+                self.waiting.remove(lowest.number)
+                self._push(lowest, FIRST_ROUNDS)
+            elif splits := self._splits(lowest):
+                for half in self._best(lowest, splits):
+                    half.number, half.settled = self.made, False
+                    self.made += 1
+                    self._push(half, ROUNDS)
+                    self._recent = [*self._recent, half.prices][-MOST_RECENT:]
+            elif not lowest.settled:
+                lowest.settled = True
+                self._push(lowest, LAST_ROUNDS)
+            else:
+                heapq.heappush(self.heap, lowest)
+                self.done = True
+
+    def _begun(self, number: int, node: PhaseNode) -> HostNode:
+        most, multipliers = node.ranges.ready[1], node.multipliers
+        prices: Floats = np.zeros((HOSTS, 3))
+        prices[:, READY], prices[:, REST] = multipliers.ready_multiplier, multipliers.rest_multiplier
+        none = Selections(np.zeros((0, HOSTS, 3)), np.zeros(0), np.zeros((0, 2 * HOSTS + 2)),
+                          np.zeros((0, len(node.open)), dtype=np.int64))  # fmt: skip
+        return HostNode(node.value, number, node, ((0.0, most),) * HOSTS, prices, multipliers.plane, none)
+
+    def _push(self, node: HostNode, rounds: int) -> None:
+        """Seek better prices of a node, and keep it where it may hold a plan that matters."""
+        self._improve(node, rounds)
+        if node.value < np.inf:
+            heapq.heappush(self.heap, node)
+
+    # --- better prices -----------------------------------------------------------------------------------------------
+
+    def _improve(self, node: HostNode, rounds: int) -> None:
+        enough, limits = BEYOND * node.value, self.prices.limits(node)
+        known = node.known.of(self.prices.possible(node, node.known))
+        value, known = self._tried(node, node.prices[None], np.array([node.plane]), known)
+        for _ in range(rounds):
+            if value > enough:
+                break
+            programme = HostProgramme(node, limits, known, self._ranks)
+            self._work += programme.work
+            if programme.value + self.prices.prices.costs.certain(node.node.paid) < value + CLOSE * node.value:
+                break
+            steps = np.array(STEPS)[:, None, None]
+            lists = node.prices + steps * (programme.prices - node.prices)
+            found, known = self._tried(node, lists, np.full(len(lists), node.plane), known, value)
+            value = max(value, found)
+        if value <= enough:
+            self._tried(node, *self._changes(node), known, value)
+        node.known = known.of(slice(-MOST_KNOWN, None))
+
+    def _tried(
+        self, node: HostNode, prices: Floats, planes: Ints, known: Selections, least: float = -np.inf
+    ) -> tuple[float, Selections]:
+        """(the highest bound by some prices, known selections and theirs); a node keeps those that beat `least`."""
+        values, new = self.prices.evaluate([node], np.zeros(len(prices), dtype=np.int64), prices, planes)
+        best = int(values.argmax())
+        value = float(values[best])
+        node.value = max(node.value, value)
+        if value > least:
+            node.prices, node.plane = prices[best], int(planes[best])
+        return value, known if value == np.inf else known.and_of(new)
+
+    def _changes(self, node: HostNode) -> tuple[Floats, Ints]:
+        """Changes of a node's prices, and of the plane: what big pieces pay for is not known to the programme."""
+        others = [plane for plane in range(self.prices.planes) if plane != node.plane]
+        lists = [node.prices] * len(others) + [node.prices * (ready, rest, 1) for ready, rest in CHANGES]
+        return np.array(lists), np.array(others + [node.plane] * len(CHANGES))
+
+    # --- halves of nodes ---------------------------------------------------------------------------------------------
+
+    def _splits(self, node: HostNode) -> list[Halves]:
+        """By the most expensive group that is used and not paid for, by ranges of the phases, and those of hosts."""
+        costs, inner = self.prices.prices.costs, node.node
+        used: Bools = np.zeros(len(inner.paid), dtype=bool)
+        used[node.known.cells[-1] % len(used)] = True
+        cost = np.where(used & ~inner.paid, costs.added(inner.paid), 0.0)
+        group, pairs = int(cost.argmax()), list[tuple[PhaseNode, PhaseNode]]()
+        if cost[group] > FINE * node.value:
+            paid, open_ = inner.paid.copy(), inner.open.copy()
+            paid[group], open_[:, group] = True, False
+            pairs.append(inner.halved("group", group, 0.0, {"open": open_}, {"paid": paid}))
+        pairs += split_by_range(inner)
+        halves = [tuple(replace(node, node=half, seconds=_within(node.seconds, half.ranges.ready[1])) for half in pair)
+                  for pair in pairs]  # fmt: skip
+        widths = [high - low for low, high in (inner.ranges.ready, inner.ranges.rest)]
+        least = max(FINE_SECONDS * node.value, NARROWER * max(widths))
+        halves += [self._split_host(node, host) for host, (low, high) in enumerate(node.seconds) if high - low > least]
+        return [(one, other) for one, other in halves]
+
+    def _split_host(self, node: HostNode, host: int) -> Halves:
+        """Fewer or more seconds of a host. Hosts are alike, so the first is the one that has no more than the other."""
+        low, high = node.seconds[host]
+        middle = (low + high) / 2
+        one, other = list(node.seconds), list(node.seconds)
+        one[host], other[host] = (low, middle), (middle, high)
+        return replace(node, seconds=_ordered(one)), replace(node, seconds=_ordered(other))
+
+    def _best(self, node: HostNode, splits: list[Halves]) -> list[HostNode]:
+        """The halves of the split that raises the bound most, the worse half first, by prices of other nodes too."""
+        halves = [half for pair in splits for half in pair]
+        live = [half for half in halves if _is_possible(half)]
+        lists = np.array([node.prices, *self._recent])
+        which = np.repeat(np.arange(len(live)), len(lists))
+        planes = np.full(len(which), node.plane)
+        values, _ = self.prices.evaluate(live, which, np.tile(lists, (len(live), 1, 1)), planes)
+        values = np.maximum(values.reshape(len(live), -1), node.value)
+        for half, own in zip(live, values, strict=True):
+            best = int(own.argmax())
+            half.value, half.prices = float(own[best]), lists[best]
+        value = np.array([half.value if _is_possible(half) else np.inf for half in halves]).reshape(-1, 2)
+        worse = np.minimum(value.min(axis=1), WORSE_CAP * node.value)
+        chosen = int((worse + BETTER_WEIGHT * np.minimum(value.max(axis=1), BETTER_CAP * node.value)).argmax())
+        return [half for half in splits[chosen] if _is_possible(half) and half.value < np.inf]
+
+
+def _is_possible(node: HostNode) -> bool:
+    return all(low <= high for low, high in node.seconds)
+
+
+def _within(seconds: tuple[tuple[float, float], ...], most: float) -> tuple[tuple[float, float], ...]:
+    """Ranges of hosts, up to the most that `ready` may be."""
+    return tuple((low, min(high, most)) for low, high in seconds)
+
+
+def _ordered(seconds: list[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
+    """Ranges of two hosts, of which the first has no more seconds than the second."""
+    (low, high), (other_low, other_high) = seconds
+    return (low, min(high, other_high)), (max(low, other_low), other_high)
+
+
+def _joined(nodes: list[PhaseNode]) -> Iterator[PhaseNode]:
+    """Nodes in the place of these: those that use and pay for the same groups as one, with what any of them allows."""
+    alike: dict[bytes, list[PhaseNode]] = {}
+    for node in sorted(nodes):
+        alike.setdefault(node.open.any(axis=0).tobytes() + node.paid.tobytes(), []).append(node)
+    for some in alike.values():
+        joined = copy(some[0])
+        joined.open = np.logical_or.reduce([node.open for node in some])
+        joined.ranges = PhaseRanges(
+            _hull([node.ranges.ready for node in some]), _hull([node.ranges.rest for node in some])
+        )
+        yield joined
+
+
+def _hull(ranges: list[tuple[float, float]]) -> tuple[float, float]:
+    return min(low for low, _ in ranges), max(high for _, high in ranges)
+
+
+def host_branching(evaluator: Evaluator, search: PhaseBranching) -> HostBranching | None:
+    """Such a search; None where hosts are not two and alike, or tables would cover none where the bound is lowest."""
+    if not search.heap or not can_tell_hosts_apart(search.prices, evaluator.problem):
+        return None
+    pieces = search.prices.pieces
+    selected = np.concatenate(search.selections(MOST_SELECTED))
+    return HostBranching(search) if np.isin(selected, pieces.group[pieces.size != 1]).any() else None

@@ -1,0 +1,176 @@
+"""What tables cost at least where two hosts are told apart, by prices for the seconds of each.
+
+A node says how many seconds pieces of hosts take on each of two hosts, T. Every rank of a host has these T seconds, so
+of the node's `ready` only the rest is left there for pieces of single ranks, less one launch more. A piece that takes
+longer is not on that host. docs/bounds.md proves it.
+
+Legend: K price lists, U nodes, N pieces, C different tables, G fusion groups, P planes, o options that span the world.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from recsmith._compiled import call_compiled, compiled
+from recsmith._types import Bools, Floats, Ints
+from recsmith.bounds.linear_bounds import ROUNDING
+from recsmith.bounds.phase_nodes import PhaseNode, least_product
+from recsmith.bounds.phase_prices import TablePrices
+from recsmith.bounds.table_totals import MOST_STEPS
+from recsmith.elementary import distinct
+from recsmith.problems import Problem
+
+CODE = "bounds._hosts"
+HOSTS = 2
+READY, REST, DISCOUNT = range(3)  # prices of a host: per second in each phase; taken off its own pieces' seconds
+OF_RANKS, OF_HOST, LATER = range(3)  # seconds on a host, on all of its ranks: of pieces of ranks, of its own, and later
+LIMITS = 10  # of a node: ends of both ranges; then for each host the most seconds of a piece of a rank, of a piece of
+# the host, and by what seconds of the former are multiplied
+SAFE = 1 + 1e-9  # times the most seconds of a piece, by more than rounding
+LEAST_LEFT = 1e-3  # of the room on a host: with less beside a launch, rounding could make seconds count too often
+OPERATIONS = 150  # on each piece, about; so work is counted alike on every machine
+CALL = 500_000  # numbers that could be worked on while Python sets up one evaluation
+
+
+class Selections(NamedTuple):
+    """What price lists select: of each host what its ranks take (K, hosts, 3), and seconds of worldwide options (K,).
+
+    largest (K, 6): seconds of the largest piece of a rank, and of the host, on each host; and of any, in both phases.
+    cells (K, C): different table * G + group.
+    """
+
+    used: Floats
+    worldwide: Floats
+    largest: Floats
+    cells: Ints
+
+    def of(self, which: Ints | Bools | slice) -> "Selections":
+        """Some of them."""
+        return Selections(self.used[which], self.worldwide[which], self.largest[which], self.cells[which])
+
+    def and_of(self, others: "Selections") -> "Selections":
+        """These, and others after them."""
+        return Selections(
+            np.concatenate([self.used, others.used]), np.concatenate([self.worldwide, others.worldwide]),
+            np.concatenate([self.largest, others.largest]), np.concatenate([self.cells, others.cells]),
+        )  # fmt: skip
+
+
+@dataclass(order=True)
+class HostNode:
+    """A part of the space: plans by the seconds that pieces of hosts take on each of two hosts.
+
+    value: seconds that no plan of the part can undercut. node: what else the part says. seconds: (least, most) of each
+    host. prices (hosts, 3), plane: the best that were found, and the plane by which it is decided which pieces are big.
+    known: what other prices select. settled: its prices were sought for long.
+    """
+
+    value: float
+    number: int
+    node: PhaseNode = field(compare=False)
+    seconds: tuple[tuple[float, float], ...] = field(compare=False)
+    prices: Floats = field(compare=False)
+    plane: int = field(compare=False)
+    known: Selections = field(compare=False)
+    settled: bool = field(compare=False, default=False)
+
+
+def can_tell_hosts_apart(prices: TablePrices, problem: Problem) -> bool:
+    """Whether hosts are two, alike, and have pieces of their own; without compiled code it would take too long."""
+    pieces, cluster = prices.pieces, problem.cluster
+    own: Bools = pieces.size != 1
+    limited = problem.legality.open is not None or bool(problem.constraints.between)
+    alike = cluster.hosts == HOSTS and not limited and len(distinct(problem.capacity)) == 1
+    grouped_apart = not np.isin(pieces.group[own], pieces.group[~own]).any()
+    of_hosts = bool(own.any() and (pieces.size[own] == cluster.local_world_size).all())
+    known = prices.suits_fillings() and all(family.shape[1] <= MOST_STEPS for family in pieces.families)
+    return bool(compiled(CODE) is not None and alike and grouped_apart and of_hosts and known)
+
+
+class HostPrices:
+    """The least prices of tables on two hosts, for many price lists at once; seconds by one mix of planes.
+
+    work: numbers worked on so far, about; the same on every machine.
+    """
+
+    def __init__(self, prices: TablePrices, mix: Floats) -> None:
+        """Take each group's seconds by a mix (G, J) of the planes."""
+        self.prices, self.launch, self.work = prices, prices.planes.launch, 0
+        pieces, planes = prices.pieces, mix.shape[1]
+        seconds: Floats = np.zeros(len(pieces.group))
+        for plane in range(planes):  # one after the other: the same bits everywhere
+            seconds += pieces.ready[:, plane] * mix[pieces.group, plane]
+        worldwide: Floats = np.zeros(len(prices.worldwide_group))
+        for plane in range(planes):
+            worldwide += prices.worldwide[:, plane] * mix[prices.worldwide_group, plane]
+        own = np.column_stack([pieces.ready, seconds])
+        self.planes = own.shape[1]
+        families = [family.shape for family in pieces.families]
+        self._numbers = OPERATIONS * len(seconds) + 2 * sum(modes * steps * steps for modes, steps in families)
+        self._arrays = (
+            _floats(seconds), _floats(own.T), *map(_floats, (pieces.rest, pieces.alone, pieces.alone_rest)),
+            _ints(pieces.fits), _floats(pieces.size), _ints(families).ravel(), _floats(pieces.count),
+            _ints(prices.key), _floats(worldwide), _floats(prices.copies),
+        )  # fmt: skip
+
+    def limits(self, node: HostNode) -> Floats:
+        """What a node allows (LIMITS,)."""
+        (r0, r1), (s0, s1) = node.node.ranges.ready, node.node.ranges.rest
+        limits = [r0, r1, s0, s1]
+        for least, most in node.seconds:
+            room = r1 - least
+            left = room - (self.launch if least > 0 else 0.0)
+            limits += [left * SAFE, most * SAFE, room / left if left > LEAST_LEFT * room else 1.0]
+        return np.array(limits)
+
+    def possible(self, node: HostNode, known: Selections) -> Bools:
+        """Which selections (K,) a node allows."""
+        limits = self.limits(node)
+        most = [*limits[4:6], *limits[7:9], limits[1], limits[3]]
+        large, open_ = known.largest > most, node.node.open.ravel()[known.cells]
+        return ~np.logical_or.reduce(large, axis=1) & np.logical_and.reduce(open_, axis=1)
+
+    def evaluate(
+        self, nodes: Sequence[HostNode], which: Ints, prices: Floats, planes: Ints
+    ) -> tuple[Floats, Selections]:
+        """(bounds (K,) of nodes by prices (K, hosts, 3), what these select).
+
+        which (K,): the node of each list. planes (K,): by which it is decided which pieces are big.
+        """
+        lists, tables, groups = len(which), len(self.prices.copies), self.prices.groups
+        self.work += CALL + lists * self._numbers
+        least, used = np.empty(lists), np.zeros((lists, 3 * HOSTS + 1))
+        largest, cells = np.zeros((lists, 2 * HOSTS + 2)), np.zeros((lists, tables), dtype=np.int64)
+        limits, pieces = np.array([self.limits(node) for node in nodes]), self.prices.pieces
+        sizes = (len(pieces.group), self.planes, lists, len(nodes), tables, groups, len(self.prices.worldwide),
+                 *pieces.count.shape, self.prices.world)  # fmt: skip
+        call_compiled(
+            compiled(CODE).price,
+            (_ints(sizes), *self._arrays, _ints([node.node.open for node in nodes]), limits, _ints(which),
+             _floats(prices), _ints(planes), least, used, largest, cells),
+        )  # fmt: skip
+        selected = Selections(used[:, :-1].reshape(lists, HOSTS, 3), used[:, -1], largest, cells)
+        certain = np.array([self.prices.costs.certain(node.node.paid) for node in nodes])
+        lowest = limits[:, 0] + limits[:, 2]
+        value = np.maximum(least + self._constant(nodes, limits, which, prices), lowest[which]) + certain[which]
+        return value * (1 - ROUNDING), selected
+
+    def _constant(self, nodes: Sequence[HostNode], limits: Floats, which: Ints, prices: Floats) -> Floats:
+        """What ranges (K,) add to the prices of tables, at their worse ends."""
+        seconds = np.array([node.seconds for node in nodes])[which]
+        mean = prices.sum(axis=1) / HOSTS
+        constant = least_product(1 - mean[:, READY], limits[which, 0:2])
+        constant += least_product(1 - mean[:, REST], limits[which, 2:4])
+        for host in range(HOSTS):
+            constant += least_product(prices[:, host, DISCOUNT], seconds[:, host]) / HOSTS
+        return constant
+
+
+def _ints(values: object) -> Ints:
+    return np.ascontiguousarray(values, dtype=np.int64)  # pyright: ignore
+
+
+def _floats(values: object) -> Floats:
+    return np.ascontiguousarray(values, dtype=np.float64)  # pyright: ignore
