@@ -5,13 +5,14 @@
     python benchmarks/certificates.py brute --problems 3000 --rows brute.jsonl    # against all plans of small problems
 
 `table` is the table of docs/bounds.md#certificates: seconds are CPU seconds. `soak` certifies random problems of 2 to
-12 tables on 1 to 8 devices, writes each certificate, reads it and proves it again; then it damages certificates and
-counts what is accepted all the same. A damage is one that could make a false claim true if nobody looked: more
-seconds, a half of a split left out or used twice, a range split outside of itself, groups closed, multipliers, shares
-and planes of other values under the old claim; the digest is made anew, so that the proof alone has to refuse it. One
-that is accepted is right where it claims no more than the whole one proves, and false where it claims more. `brute`
-lists all plans of 1 to 3 tables on 1 to 4 devices. A run that is given a file of rows goes on where an earlier one with
-the same checker ended.
+12 tables on 1 to 8 devices, one in four under constraints, and one in four of few tables many times each; it writes
+each certificate, reads it and proves it again. Then it damages certificates and counts what is accepted all the same.
+A damage is one that could make a false claim true if nobody looked: more seconds, a half of a split left out or used
+twice, a range split outside of itself, groups closed, multipliers, shares, planes, large pieces, levels, ranks and
+places of other values under the old claim; the digest is made anew, so that the proof alone has to refuse it. One that
+is accepted is right where it claims no more than the whole one proves, and false where it claims more. `brute` lists
+all plans of 1 to 4 tables on 1 to 4 devices, one problem in four under constraints. A run that is given a file of rows
+goes on where an earlier one with the same checker ended.
 """
 
 import argparse
@@ -30,7 +31,8 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
-from support.cases import BOTH, Case, brute_force, seeded, small_case
+from support.cases import BOTH, Case, all_placements, brute_force, seeded, small_case
+from support.constrained import constrained_case, least_s
 
 from recsmith.analyses import checking
 from recsmith.analyses.certificates import PROVED_WORK, WORK, certified_tree, certify, check_certificate, tree_of
@@ -39,17 +41,21 @@ from recsmith.bounds.column_spreads import heavy_table_bound
 from recsmith.bounds.groups import groups_dominated_by_type
 from recsmith.clusters import load_cluster
 from recsmith.costs import cost_model
-from recsmith.errors import Infeasible, NoPlanFound, RecSmithError
+from recsmith.errors import Infeasible, NoPlanFound, RecSmithError, UsageError
 from recsmith.planning import find_planner, plan
 from recsmith.planning.result import make_plan
-from recsmith.plans.certificates import Certificate, ProofPart, ShareWorth, save_certificate
-from recsmith.problems import build_problem
+from recsmith.plans.certificates import Certificate, save_certificate
+from recsmith.plans.proofs import ProofPart, ShareWorth
+from recsmith.problems import Apart, Constraints, PerRank, TableRule, build_problem
 from recsmith.units import format_size
-from recsmith.workloads import load_workload
+from recsmith.workloads import Workload, load_workload
 from recsmith.workloads.sample import sample_workload
 
 SMALL_WORK = 60_000_000  # numbers for a random problem: some dozen parts
+FEW_WORK = 400_000_000  # the same of few different tables: for fillings of a rank as well
 BEYOND = 1.5  # times the best plan of a small problem: up to where its certificate looks
+EVERY = 4  # so many problems, of which one has constraints, and one of a soak few tables many times each
+MOST_PLANS = 1_000  # of a problem with constraints, each of which is priced
 PRODUCTION = "1,933 of production"
 PROBLEMS: list[tuple[str, Any, str, str]] = [
     ("dlrm-v2", "dlrm-v2", "h100:8", "analytic"),
@@ -94,17 +100,41 @@ def show_table(production: Path | None) -> None:
 def random_certificate(seed: int) -> Certificate | None:
     """The certificate of a plan of random tables, made in a few tenths of a second; None where no plan was found."""
     rng = np.random.default_rng(seed)
-    tables = sample_workload(int(rng.integers(2, 13)), seed)
+    alike = seed % EVERY == 1
+    tables = sample_workload(int(rng.integers(2, 5 if alike else 13)), seed)
+    tables = copied(tables, int(rng.integers(2, 20))) if alike else tables
     cluster = load_cluster(f"{rng.choice(['h100', 'a100-80', 'h200'])}:{rng.integers(1, 9)}")
     model = str(rng.choice(["best", "analytic", "torchrec"]))
+    constraints = Constraints() if seed % EVERY else drawn_constraints(tables, cluster.world_size, rng)
     try:
-        evaluator = cost_model(model).compile(build_problem(tables, cluster))
+        evaluator = cost_model(model).compile(build_problem(tables, cluster, constraints=constraints))
         footprint = find_planner("cost_greedy").plan(evaluator.problem, evaluator).footprint
     except (Infeasible, NoPlanFound):
         return None
     bound = first_bound(evaluator).bound
     made = make_plan(evaluator, footprint, planner="cost_greedy", cost_model=model, bound=bound)
-    return Certificate(plan=made, tree=certified_tree(evaluator, made.cost.total_s, SMALL_WORK))
+    return Certificate(plan=made, tree=certified_tree(evaluator, made.cost.total_s, FEW_WORK if alike else SMALL_WORK))
+
+
+def copied(tables: Workload, times: int) -> Workload:
+    """Each table so many times: of few different tables fillings of a rank are asked for."""
+    every = [
+        replace(table, name=f"{table.name} {copy}",
+                features=tuple(replace(each, name=f"{each.name} {copy}") for each in table.features))
+        for copy in range(times) for table in tables.tables
+    ]  # fmt: skip
+    return replace(tables, tables=tuple(every))
+
+
+def drawn_constraints(tables: Workload, ranks: int, rng: np.random.Generator) -> Constraints:
+    """Constraints that decide the step of many problems: tables that are confined to few ranks, or have few places."""
+    names = tuple(each.name for each in tables.tables if rng.random() < 0.6) or (tables.tables[0].name,)
+    own = tuple(range(int(rng.integers(1, ranks + 1))))
+    return [
+        Constraints(rules=tuple(TableRule(tables=name, ranks=own) for name in names)),
+        Constraints(apart=(Apart(tables=names),)),
+        Constraints(per_rank=(PerRank(max_shards=int(rng.integers(1, 4))),)),
+    ][int(rng.integers(3))]
 
 
 def damaged(certificate: Certificate, rng: np.random.Generator) -> tuple[str, Certificate]:
@@ -114,6 +144,8 @@ def damaged(certificate: Certificate, rng: np.random.Generator) -> tuple[str, Ce
     spreads = [at for at, part in enumerate(tree.parts) if part.spreads is not None]
     ranges = [at for at in splits if tree.parts[at].split in ("ready", "rest")]
     leaves = [at for at, part in enumerate(tree.parts) if part.proof is not None]
+    filled = [at for at in leaves if (proof := tree.parts[at].proof) and proof.large]
+    first = tree.parts[0]
 
     def changed(places: list[int], change: Callable[[ProofPart], ProofPart]) -> Certificate:
         at = int(rng.choice(places))
@@ -134,18 +166,24 @@ def damaged(certificate: Certificate, rng: np.random.Generator) -> tuple[str, Ce
         again = ShareWorth(kind="count", by=1.0, worth=float(rng.choice([0.5, 2.0])))
         return proof_with(part, shares=(*(part.proof.shares if part.proof else ()), again))
 
+    def with_large(part: ProofPart, **changes: Any) -> ProofPart:
+        large = part.proof.large if part.proof else ()
+        at = int(rng.integers(len(large)))
+        return proof_with(part, large=(*large[:at], replace(large[at], **changes), *large[at + 1 :]))
+
     more = replace(tree, seconds=tree.seconds * (1 + 1e-8), below=tree.below * 2)
     false = replace(tree, seconds=certificate.plan.cost.total_s * 1.01, below=tree.below * 2)
     kinds: dict[str, Callable[[], Certificate]] = {
         "more seconds": lambda: replace(certificate, tree=more),
         "more seconds than the plan takes": lambda: replace(certificate, tree=false),
         "a group closed": lambda: replace(certificate, tree=replace(tree, closed=((int(rng.integers(1, 9)), 0),))),
-        "all multipliers 0": lambda: replace(certificate, tree=replace(tree, parts=tuple(
-            proof_with(part, ready=0.0, rest=0.0, byte=0.0) for part in tree.parts))),
-        "shares above 1": lambda: changed(leaves, above_one),
-        "a rank filled twice by shares": lambda: changed(leaves, filled_again),
-        "a plane that is not there": lambda: changed(leaves, lambda part: proof_with(part, plane=99)),
     }  # fmt: skip
+    if leaves:
+        kinds["all multipliers 0"] = lambda: replace(certificate, tree=replace(tree, parts=tuple(
+            proof_with(part, ready=0.0, rest=0.0, byte=0.0) for part in tree.parts)))  # fmt: skip
+        kinds["shares above 1"] = lambda: changed(leaves, above_one)
+        kinds["a rank filled twice by shares"] = lambda: changed(leaves, filled_again)
+        kinds["a plane that is not there"] = lambda: changed(leaves, lambda part: proof_with(part, plane=99))
     if splits:
         kinds["a half twice"] = lambda: changed(splits, lambda part: replace(part, halves=(part.halves[0],) * 2))
         kinds["a half that is not there"] = lambda: changed(
@@ -162,6 +200,30 @@ def damaged(certificate: Certificate, rng: np.random.Generator) -> tuple[str, Ce
         kinds["a spread split by another table"] = lambda: changed(
             splits[:1], lambda part: replace(part, of=(part.of + 1) % tables)
         )
+    if filled:
+        kinds["a large piece that is not there"] = lambda: changed(filled, lambda part: with_large(part, width=6))
+        kinds["a narrower large piece"] = lambda: changed(filled, lambda part: with_large(part, width=4))
+        kinds["a large piece of another table"] = lambda: changed(
+            filled, lambda part: with_large(part, mode=int(rng.integers(20)))
+        )
+        kinds["a large piece worth more"] = lambda: changed(filled, lambda part: with_large(part, worth=tree.below))
+    if (levels := tree.levels) is not None:
+        later = tuple(tuple(2 * end for end in each) for each in levels.ends)
+        plane = replace(levels.planes[0], paid=1.0)
+        kinds["no levels"] = lambda: replace(certificate, tree=replace(tree, levels=None))
+        kinds["other levels"] = lambda: replace(certificate, tree=replace(tree, levels=replace(levels, ends=later)))
+        kinds["all of the launch paid"] = lambda: replace(
+            certificate, tree=replace(tree, levels=replace(levels, planes=(plane, *levels.planes[1:])))
+        )
+    if (own := first.ranks) is not None:
+        kinds["other ranks"] = lambda: changed([0], lambda part: replace(part, ranks=replace(own, ranks=(0,))))
+        kinds["ranks that are not there"] = lambda: changed(
+            [0], lambda part: replace(part, ranks=replace(own, ranks=(*own.ranks, 99)))
+        )
+    if (shared := first.places) is not None:
+        longer, other = replace(shared, seconds=1.1 * shared.seconds), replace(shared, constraint=1)
+        kinds["a longer step"] = lambda: changed([0], lambda part: replace(part, places=longer))
+        kinds["a constraint that is not there"] = lambda: changed([0], lambda part: replace(part, places=other))
     if ranges:
         kinds["a range left out"] = lambda: changed(ranges, lambda part: replace(part, at=tree.below * 1.01))
     kind = str(rng.choice(list(kinds)))
@@ -183,8 +245,7 @@ def damage_outcome(certificate: Certificate, other: Certificate, file: Path) -> 
 
 def checker() -> str:
     """Which checker rows are of."""
-    names = ("checking", "checked_prices", "checked_spreads")
-    sources = [Path(checking.__file__).with_name(f"{name}.py").read_bytes() for name in names]
+    sources = [path.read_bytes() for path in sorted(Path(checking.__file__).parent.glob("check*.py"))]
     return hashlib.sha256(b"".join(sources)).hexdigest()[:12]
 
 
@@ -214,7 +275,8 @@ def soak(problems: int, wanted: int, first: int, rows_file: Path | None) -> None
             if certificate is None:
                 add_row(rows, rows_file, seed=seed, outcome="no plan")
                 continue
-            row = {"seed": seed, "outcome": proved_again(certificate, file), "gap": gap_of(certificate)}
+            outcome, by = proved_again(certificate, file), kind_of(certificate)
+            row = {"seed": seed, "outcome": outcome, "gap": gap_of(certificate), "by": by}
             if damages < wanted:
                 row["damage"], other = damaged(certificate, np.random.default_rng(seed))
                 row["refused"] = damage_outcome(certificate, other, file)
@@ -223,6 +285,7 @@ def soak(problems: int, wanted: int, first: int, rows_file: Path | None) -> None
             if row["outcome"] != "proved" or row.get("refused") == "false":
                 print(row, file=sys.stderr, flush=True)
     print(f"{len(rows):,} problems: {dict(Counter(row['outcome'] for row in rows))}")
+    print(f"proofs: {dict(Counter(row['by'] for row in rows if 'by' in row))}")
     gaps = [row["gap"] for row in rows if "gap" in row]
     print(f"certified gaps: {np.median(gaps):.1%} in the median, {np.quantile(gaps, 0.9):.1%} at the 90th percentile")
     print("| damage | refused | proves its claim all the same | false |\n|---|---|---|---|")
@@ -233,6 +296,18 @@ def soak(problems: int, wanted: int, first: int, rows_file: Path | None) -> None
 
 def gap_of(certificate: Certificate) -> float:
     return certificate.plan.cost.total_s / certificate.tree.seconds - 1
+
+
+def kind_of(certificate: Certificate) -> str:
+    """What a certificate rests on."""
+    parts = certificate.tree.parts
+    if parts[0].ranks is not None or parts[0].places is not None:
+        return "constraints"
+    if any(part.spreads is not None for part in parts):
+        return "spreads"
+    if certificate.tree.levels is not None:
+        return "levels"
+    return "fillings" if any(part.proof is not None and part.proof.large for part in parts) else "multipliers"
 
 
 def proved_again(certificate: Certificate, file: Path) -> str:
@@ -250,8 +325,7 @@ def brute(problems: int, first: int, rows_file: Path | None) -> None:
     """
     rows = rows_of(rows_file)
     for seed in sorted({*range(first, first + problems)} - {row["seed"] for row in rows}):
-        case = small_case(seeded(seed), models=BOTH)
-        least = brute_force(case).least_s
+        case, least = small_problem(seed)
         if least is None:
             add_row(rows, rows_file, seed=seed, outcome="no plan")
             continue
@@ -270,6 +344,23 @@ def brute(problems: int, first: int, rows_file: Path | None) -> None:
         if gaps:
             print(f"best plan over the {name} bound, of {len(gaps):,}: {np.median(gaps):.2%} in the median, "
                   f"{np.quantile(gaps, 0.9):.1%} at the 90th percentile")  # fmt: skip
+
+
+def small_problem(seed: int) -> tuple[Case, float | None]:
+    """A problem, and the seconds of its best plan; None where it has none, or too many to list."""
+    pick = seeded(seed)
+    if seed % EVERY:
+        case = small_case(pick, models=BOTH)
+        return case, brute_force(case).least_s
+    case = replace(constrained_case(pick), cost_model=pick(BOTH))
+    every = all_placements(replace(case, constraints=Constraints())).values()
+    if np.prod([len(some) for some in every]) > MOST_PLANS:
+        return case, None
+    try:
+        least = least_s(case)
+    except UsageError:  # constraints that contradict each other
+        return case, None
+    return case, least if np.isfinite(least) else None
 
 
 def spread_bound(case: Case, below: float) -> dict[str, float]:

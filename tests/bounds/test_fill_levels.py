@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.bounds import check_random_plans
-from support.cases import OFF_DISK, Case, brute_force, seeded, small_case
-from support.learned import card, tensors
+from support.cases import brute_force, seeded, small_case
+from support.rising import rising_case
 
 from recsmith._types import Floats, Ints
 from recsmith.bounds import lower_bound
@@ -19,8 +19,7 @@ from recsmith.bounds.groups import groups_dominated_by_type
 from recsmith.bounds.phase_branching import PhaseBranching
 from recsmith.bounds.phase_prices import TablePrices, levelled_prices, table_prices
 from recsmith.clusters import load_cluster
-from recsmith.costs import COST_MODELS, cost_model
-from recsmith.costs.neural.files import save_model
+from recsmith.costs import cost_model
 from recsmith.costs.protocol import Evaluator
 from recsmith.problems import build_problem
 from recsmith.workloads.sample import shared_pool
@@ -145,26 +144,13 @@ def test_without_shares_that_must_rise_there_are_no_levels() -> None:
     assert not has_levels(measured("neural:h100", "h100:1"))
 
 
-def _rising(case: Case, seed: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Case:
-    """A case under a model whose shares rise steeply at about what small tables cost."""
-    path, draw = folder / f"{seed}.safetensors", np.random.default_rng(seed)
-    made = tensors("monotone", seed=seed, launch=10 ** draw.uniform(-8, -5, 2))
-    made |= {"gate": made["gate"] * draw.choice([1, 10]), "gate_bias": made["gate_bias"] * draw.choice([1, 10])}
-    save_model(str(path), made, card(variant="monotone", hardware="simulated:test", device="test, simulated"))
-    monkeypatch.setitem(COST_MODELS.places, "neural", cost_model(f"neural:{path}"))
-    tables = tuple(replace(each, data_type="fp32") for each in case.workload.tables)
-    work = replace(case.workload, tables=tables, optimizer="sgd")
-    kernels = tuple(name for name in case.space.kernels if name in OFF_DISK)
-    return replace(case, workload=work, space=replace(case.space, kernels=kernels), cost_model="neural")
-
-
 @pytest.mark.parametrize("seeds", [range(16), pytest.param(range(16, 600), marks=pytest.mark.soak)])
 def test_no_plan_costs_less_than_branching_with_levels_says(
     seeds: range, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = levelled = 0
     for seed in seeds:
-        case = _rising(small_case(seeded(seed), models=("analytic",)), seed, tmp_path, monkeypatch)
+        case = rising_case(small_case(seeded(seed), models=("analytic",)), seed, tmp_path, monkeypatch)
         least, evaluator = brute_force(case).least_s, case.evaluator
         if least is None:
             continue
@@ -188,7 +174,7 @@ def test_no_plan_costs_less_than_branching_with_levels_says(
 def test_no_random_plan_of_many_tables_costs_less_than_the_bound(
     seeds: range, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    check_random_plans(seeds, lambda drawn, seed: _rising(drawn, seed, tmp_path, monkeypatch))
+    check_random_plans(seeds, lambda drawn, seed: rising_case(drawn, seed, tmp_path, monkeypatch))
 
 
 def test_tables_that_cost_nothing_or_fit_nowhere_leave_prices_that_are_numbers() -> None:

@@ -10,7 +10,7 @@ in a range.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fractions import Fraction
 from itertools import combinations
 from math import fsum
@@ -18,21 +18,11 @@ from math import fsum
 import numpy as np
 
 from recsmith._types import Bools, Floats, Ints
-from recsmith.analyses.checked_prices import (
-    EQUAL,
-    Plans,
-    Statement,
-    at_least,
-    at_most,
-    covers,
-    double_below,
-    mix_of,
-    plain_prices,
-    table_prices,
-)
+from recsmith.analyses.checked_prices import Plans, covers, mix_of, plain_prices, table_prices
+from recsmith.analyses.checked_statement import EQUAL, NO_PLAN, Statement, at_least, at_most, double_below
 from recsmith.costs.protocol import RisesBeside
 from recsmith.errors import CorruptFile
-from recsmith.plans.certificates import LeafProof, SpreadProof
+from recsmith.plans.proofs import LeafProof, SpreadProof
 
 MOST_SPREADS = 20_000
 MOST_OPTIONAL = 4  # groups that plans may do without, of which all sets are told apart
@@ -62,7 +52,9 @@ def spread_seconds(statement: Statement, plans: Plans, spreads: SpreadProof, mos
     alone = statement.world == 1 or not statement.evaluator.step_rule.several_phases
     if not 0 <= table < len(plans.open) or alone or (plans.open[table] & ~split_groups(statement, table)).any():
         raise CorruptFile(f"table {table} of the certificate may be placed in another way than split by columns")
-    least = Fraction(2) ** 1000  # where there is no such plan
+    if statement.levels.paid:
+        raise CorruptFile("the certificate has levels and ways to split a table; a proof has one of both")
+    least = NO_PLAN
     for mode in np.flatnonzero(modes.table == table).tolist():
         if plans.open[table, statement.evaluator.group[mode]]:
             cells = _Cells(statement, plans, _held(statement, plans, mode), spreads.ends, most)
@@ -175,7 +167,7 @@ class _Cells:
         for proof in proofs:
             open_ = np.flatnonzero(self.value < enough)
             if len(open_):
-                self.value[open_] = np.maximum(self.value[open_], self._values(open_, replace(proof, byte=0.0)))
+                self.value[open_] = np.maximum(self.value[open_], self._values(open_, proof))
         return float(self.value.min(initial=np.finfo(np.float64).max))
 
     def _values(self, cells: Ints, proof: LeafProof) -> Floats:
@@ -185,10 +177,10 @@ class _Cells:
         same less what is worth the table's own, and what the dearest piece that fits makes of the seconds left.
         """
         statement, mode = self.statement, self.mode
-        mix = mix_of(statement, proof)
+        mix = mix_of(statement, proof.mix, proof.plane)
         first, last = plain_prices(statement, proof, mix)
         price = np.where(statement.fits, at_most(first + last, 1), np.inf)
-        selected = self._selected(table_prices(statement, proof, mix, price))
+        selected = self._selected(table_prices(statement, 0.0, mix, price))
         own = covers(np.where(mode.fits, first[mode.pieces], np.inf)[None])[:, 0]
         own = at_most(own + at_most(proof.rest * mode.rest, 1), 1)
         room = np.maximum(*(self._room(price[mode.others], each) for each in mode.beside))

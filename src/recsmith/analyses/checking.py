@@ -1,6 +1,6 @@
 """Proves the bound of a certificate again, by code that shares nothing with the search that found it.
 
-From the statement on (checked_prices.py) every step of the proof (docs/bounds.md) is worked out anew: that the parts
+From the statement on (checked_statement.py) every step of the proof (docs/bounds.md) is worked out anew: that the parts
 cover all plans, that what is left out is no loss, and what each leaf proves. Numbers of single pieces are rounded
 against the claim, and those of a leaf are fractions, so no rounding can make a claim true.
 """
@@ -12,21 +12,15 @@ from math import fsum
 import numpy as np
 
 from recsmith._types import Bools, Ints
-from recsmith.analyses.checked_prices import (
-    EQUAL,
-    Plans,
-    Statement,
-    check_certifiable,
-    double_below,
-    mix_of,
-    piece_prices,
-    share_seconds,
-    table_prices,
-)
+from recsmith.analyses.checked_constraints import places_seconds, ranks_seconds
+from recsmith.analyses.checked_fillings import filling_prices
+from recsmith.analyses.checked_levels import levels_of, taken_seconds
+from recsmith.analyses.checked_prices import Plans, mix_of, piece_prices, share_seconds, table_prices
 from recsmith.analyses.checked_spreads import split_groups, spread_seconds
+from recsmith.analyses.checked_statement import EQUAL, NO_PLAN, Statement, at_most, check_certifiable, double_below
 from recsmith.costs import Evaluator
 from recsmith.errors import CorruptFile
-from recsmith.plans.certificates import LeafProof, ProofPart, ProofTree
+from recsmith.plans.proofs import LeafProof, ProofPart, ProofTree
 from recsmith.problems import NO_PIECE
 from recsmith.sharding import WIDTH_STEP
 
@@ -45,6 +39,8 @@ def proven_seconds(evaluator: Evaluator, tree: ProofTree) -> float:
     for group, other in tree.closed:
         _check_closed(statement, group, other, {closed for closed, _ in tree.closed})
         open_[:, group] = False
+    if tree.levels is not None:
+        statement.levels = levels_of(statement, tree.levels, tree.below)
     several = evaluator.step_rule.several_phases
     nobody: Bools = np.zeros(evaluator.groups, dtype=bool)
     everything = Plans((0.0, tree.below), (0.0, tree.below if several else 0.0), open_, nobody)
@@ -59,6 +55,10 @@ def proven_seconds(evaluator: Evaluator, tree: ProofTree) -> float:
             least = min(least, _leaf_seconds(statement, plans, part.proof))
         elif part.spreads is not None:
             least = min(least, spread_seconds(statement, plans, part.spreads, tree.below, tree.seconds))
+        elif part.ranks is not None:
+            least = min(least, ranks_seconds(statement, plans, part.ranks))
+        elif part.places is not None:
+            least = min(least, places_seconds(statement, plans, part.places))
         else:
             todo += zip(part.halves, _halves(statement, plans, part), strict=True)
     return max(double_below(least * (1 - Fraction(EQUAL))), 0.0)
@@ -85,16 +85,23 @@ def _halves(statement: Statement, plans: Plans, part: ProofPart) -> tuple[Plans,
 
 def _leaf_seconds(statement: Statement, plans: Plans, proof: LeafProof) -> Fraction:
     """Seconds that no plan of a part takes less than, by the multipliers of a leaf."""
-    mix = mix_of(statement, proof)
-    price = piece_prices(statement, plans, proof, mix)
-    least = np.where(plans.open, table_prices(statement, proof, mix, price), np.inf).min(axis=1)
+    mix = mix_of(statement, proof.mix, proof.plane)
+    taken = taken_seconds(statement, plans, mix)
+    if taken or plans.ready[1] <= 0:  # shares are of seconds that do not exceed `ready`
+        proof = replace(proof, shares=())
+    filled = Fraction(proof.ready) * taken + share_seconds(plans, proof)
+    price = piece_prices(statement, plans, proof, mix, filled)
+    if proof.large:
+        more, most = filling_prices(statement, plans, proof)
+        price, filled = at_most(price + more, 1), filled + most
+    least = np.where(plans.open, table_prices(statement, proof.byte, mix, price), np.inf).min(axis=1)
     if not np.isfinite(least).all():
-        return Fraction(2) ** 1000  # a table has no place: there is no such plan
+        return NO_PLAN
     low = Fraction(plans.ready[0]) + Fraction(plans.rest[0])
     capacity = sum(map(Fraction, statement.problem.capacity.tolist()))
     ready, rest, byte = Fraction(proof.ready), Fraction(proof.rest), Fraction(proof.byte)
     total = Fraction(float(np.nextafter(fsum(least.tolist()), -np.inf))) - byte * capacity
-    total += min((1 - ready) * Fraction(end) for end in plans.ready) - share_seconds(plans, proof)
+    total += min((1 - ready) * Fraction(end) for end in plans.ready) - filled
     total += min((1 - rest) * Fraction(end) for end in plans.rest)
     return statement.certain(plans.paid) + max(total, low)
 

@@ -30,22 +30,38 @@ MOST_LIMITS = 256  # that are asked, those of most tables first
 HALVINGS = 40  # of the seconds of a step, from those of the longest table
 
 
+@dataclass(frozen=True, slots=True)
+class ConfinedRanks:
+    """Seconds that no plan can undercut because of what these ranks must carry."""
+
+    seconds: float
+    ranks: Ints
+
+
 def confined_bound(evaluator: Evaluator, linear: LinearBound) -> float:
     """Seconds that no plan can undercut because of what its ranks must carry; 0 where tables may be on all ranks."""
+    found = confined_ranks(evaluator, linear)
+    return 0.0 if found is None else found.seconds
+
+
+def confined_ranks(evaluator: Evaluator, linear: LinearBound) -> ConfinedRanks | None:
+    """The ranks that must carry most, by their number; None where tables may be on all ranks, or have no place."""
     legality, tables = evaluator.problem.legality, len(evaluator.problem.tables)
     if legality.open is None:
-        return 0.0
+        return None
     least = TableTotals(evaluator, linear).per_table(SelectionLimits()).value
     pinned: Bools = np.isin(np.arange(tables), [t for t, rule in legality.splits.items() if rule.pinned])
     if not np.isfinite(least).all():
-        return 0.0  # no plan exists, which others say
+        return None  # no plan exists, which others say
     fixed = _pinned_seconds(evaluator, linear, np.flatnonzero(pinned))
     own, carried = _confined(legality.open[~pinned], least[~pinned])
     sets = _sets(own, evaluator.problem.cluster.local_world_size)
     inside = (
         own.astype(np.float32) @ (~sets).T.astype(np.float32) == 0
     )  # (R, S): no rank of a row is outside of the set
-    return float(((matmul(carried, inside) + matmul(sets, fixed)) / sets.sum(axis=1)).max()) * (1 - ROUNDING)
+    seconds = (matmul(carried, inside) + matmul(sets, fixed)) / sets.sum(axis=1)
+    most = int(seconds.argmax())
+    return ConfinedRanks(float(seconds[most]) * (1 - ROUNDING), np.flatnonzero(sets[most]))
 
 
 def _confined(open_: Bools, seconds: Floats) -> tuple[Bools, Floats]:
@@ -85,35 +101,61 @@ def _sets(own: Bools, local: int) -> Bools:
 # --- tables that are counted -----------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class SharedPlaces:
+    """Seconds that no plan can undercut because of places that tables share.
+
+    group: the number of the constraint in the problem's legality. price: seconds per place, by which no plan takes
+    less; spread: seconds of a step that needs more places than there are.
+    """
+
+    seconds: float
+    group: int
+    price: float
+    spread: float
+
+
 def counted_bound(evaluator: Evaluator, linear: LinearBound) -> float:
     """Seconds that no plan can undercut because of places that tables share; 0 where nothing counts them."""
+    return max((each.seconds for each in shared_places(evaluator, linear)), default=0.0)
+
+
+def shared_places(evaluator: Evaluator, linear: LinearBound) -> list[SharedPlaces]:
+    """What each constraint proves that counts tables or shards; none where no plan exists."""
     legality, world = evaluator.problem.legality, evaluator.problem.cluster.world_size
     limits = sorted(_limits(legality), key=lambda limit: -len(limit.tables))[:MOST_LIMITS]
     if not limits:
-        return 0.0
+        return []
     coverage = np.unique(evaluator.problem.modes.coverage)
     least = TableTotals(evaluator, linear).per_coverage(coverage)
     if not np.isfinite(least.min(axis=1)).all():
-        return 0.0  # no plan exists, which others say
-    bounds = [max(_priced(limit, coverage, least, world), _spread(limit, coverage, least)) for limit in limits]
-    return max(bounds) * (1 - ROUNDING)
+        return []  # no plan exists, which others say
+    found: list[SharedPlaces] = []
+    for limit in limits:
+        (priced, price), spread = _priced(limit, coverage, least, world), _spread(limit, coverage, least)
+        found.append(SharedPlaces(max(priced, spread) * (1 - ROUNDING), limit.group, price, spread))
+    return found
 
 
 @dataclass(frozen=True, slots=True)
 class _PlaceLimit:
-    """At most `places` places for these tables; a place has `unit` ranks (1, or those of a host)."""
+    """At most `places` places for these tables; a place has `unit` ranks (1, or those of a host).
 
+    group: the number of the constraint.
+    """
+
+    group: int
     tables: Ints
     places: int
     unit: int
 
 
 def _limits(legality: Legality) -> Iterator[_PlaceLimit]:
-    for group in legality.groups:
+    for number, group in enumerate(legality.groups):
         if group.kind != "together":
             tables = np.flatnonzero(np.isin(legality.row, group.rows) & (legality.row >= 0))
             places = group.most * (legality.world // group.local)
-            yield _PlaceLimit(tables, places, group.local if group.kind == "tables" else 1)
+            yield _PlaceLimit(number, tables, places, group.local if group.kind == "tables" else 1)
 
 
 def _taken(limit: _PlaceLimit, coverage: Ints) -> Ints:
@@ -129,8 +171,8 @@ class _Selected:
     bytes: float
 
 
-def _priced(limit: _PlaceLimit, coverage: Ints, least: Floats, world: int) -> float:
-    """Mean seconds of a rank where the options of all tables take no more places than there are."""
+def _priced(limit: _PlaceLimit, coverage: Ints, least: Floats, world: int) -> tuple[float, float]:
+    """(mean seconds of a rank where the options of all tables take no more places than there are, price of a place)."""
     taken = _taken(limit, coverage)
 
     def at(price: float) -> _Selected:
@@ -141,7 +183,7 @@ def _priced(limit: _PlaceLimit, coverage: Ints, least: Floats, world: int) -> fl
     price = fitting_price(at, limit.places)
     others = np.delete(least, limit.tables, axis=0).min(axis=1).sum()
     counted = (least[limit.tables] + price * taken).min(axis=1).sum()
-    return float(others + counted - price * limit.places) / world
+    return float(others + counted - price * limit.places) / world, price
 
 
 def _spread(limit: _PlaceLimit, coverage: Ints, least: Floats) -> float:

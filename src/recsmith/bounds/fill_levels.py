@@ -76,7 +76,7 @@ class LevelShares:
 
 
 class FillLevels:
-    """Prices of pieces by levels, which pay for parts of a launch."""
+    """Prices of pieces by levels, which pay for parts of a launch. shares: of each such part, once there are prices."""
 
     def __init__(self, evaluator: Evaluator, most: float, pieces: LocalTerms, copies: Ints) -> None:
         """most: seconds that pieces of no rank exceed in the first phase. copies (C,): how many are like each table."""
@@ -93,6 +93,7 @@ class FillLevels:
             self.parts[:, :, number] = pieces.terms[:, term, None] * (self.launch / np.maximum(upper[:, term], TINY))
         self.open: Bools = (pieces.terms[:, None] <= upper).all(axis=2) & pieces.fits[:, None]
         self.cells = evaluator.groups, len(lower)
+        self.shares: list[LevelShares] = []
         self.of_group = [(group, np.flatnonzero(pieces.group == group)) for group in np.unique(pieces.group).tolist()]
 
     def seconds(self, spread: SpreadTables) -> Floats:
@@ -100,7 +101,8 @@ class FillLevels:
 
         A group opens with a launch less those parts of it. spread: what tables cost that span the world.
         """
-        found = [self._priced(self._played(spread, paid), paid).min(axis=1) for paid in PAID]
+        self.shares = [self._played(spread, paid) for paid in PAID]
+        found = [self._priced(shares, paid).min(axis=1) for shares, paid in zip(self.shares, PAID, strict=True)]
         return np.where(self.pieces.fits[:, None], np.stack(found, axis=1), 0.0)
 
     def _priced(self, shares: LevelShares, paid: float) -> Floats:

@@ -15,7 +15,7 @@ import numpy as np
 from recsmith._types import Bools, Floats, Ints
 from recsmith.bounds.phase_branching import PhaseBranching
 from recsmith.bounds.phase_nodes import FINE, Pair, PhaseNode, split_by_range, split_by_table
-from recsmith.bounds.rank_fillings import RankFillings
+from recsmith.bounds.rank_fillings import FillingMultipliers, RankFillings
 from recsmith.bounds.table_choices import has_few_choices
 from recsmith.costs.protocol import Evaluator
 
@@ -29,7 +29,7 @@ FINE_FILLINGS = 40_000  # the same where it cannot be split any more
 class FilledNode:
     """A node, and what it has had: the pieces (L,) of its fillings; groups (G,) in use, None before it was priced.
 
-    most: fillings that it was priced with.
+    most: fillings that it was priced with. proof: of its value; None where that is by the multipliers of its node.
     """
 
     value: float
@@ -38,10 +38,14 @@ class FilledNode:
     large: Ints = field(compare=False)
     groups: Bools | None = field(compare=False, default=None)
     most: int = field(compare=False, default=MOST_FILLINGS)
+    proof: FillingMultipliers | None = field(compare=False, default=None)
 
 
 class FillingBranching:
-    """The search; `solve(work)` may be called again to go on, until it is `done` or its bound is high enough."""
+    """The search; `solve(work)` may be called again to go on, until it is `done` or its bound is high enough.
+
+    impossible: nodes without a plan.
+    """
 
     def __init__(self, search: PhaseBranching, most_bytes: float, *, anew: bool) -> None:
         """search: with whose open nodes it begins, or anew: with the node of all plans.
@@ -54,6 +58,7 @@ class FillingBranching:
         nodes = [search.root] if anew else sorted(search.heap)
         self.heap = [FilledNode(node.value, number, node, none) for number, node in enumerate(nodes)]
         self.made = len(self.heap)
+        self.impossible = [] if anew else [FilledNode(np.inf, 0, node, none) for node in search.impossible]
 
     @property
     def bound(self) -> float:
@@ -79,7 +84,8 @@ class FillingBranching:
             elif (pair := self._split(lowest.node, lowest.groups)) is not None:
                 heapq.heappop(self.heap)
                 for half in pair:
-                    heapq.heappush(self.heap, FilledNode(lowest.value, self.made, half, lowest.large))
+                    made = FilledNode(lowest.value, self.made, half, lowest.large, proof=lowest.proof)
+                    heapq.heappush(self.heap, made)
                     self.made += 1
             elif lowest.most < FINE_FILLINGS:
                 lowest.most = FINE_FILLINGS
@@ -90,11 +96,15 @@ class FillingBranching:
     def _fill(self, lowest: FilledNode) -> None:
         """Price the lowest node by fillings."""
         found = self.fillings.filled(lowest.node, lowest.large, lowest.most, BEYOND * self.bound)
-        lowest.value, lowest.large = max(lowest.value, found.value), found.large
+        if found.value > lowest.value:
+            lowest.value, lowest.proof = found.value, found.multipliers
+        lowest.large = found.large
         lowest.groups = found.groups if found.ended else None
         heapq.heappop(self.heap)
         if lowest.value < np.inf:
             heapq.heappush(self.heap, lowest)
+        else:
+            self.impossible.append(lowest)
 
     def _split(self, node: PhaseNode, used: Bools) -> Pair | None:
         """By the most expensive group of those used (G,) that is not paid for, else by the wider range, or a table."""

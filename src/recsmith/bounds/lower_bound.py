@@ -47,6 +47,7 @@ LARGE_WORK = 4_000_000_000  # numbers at most beyond that, all for one search: h
 MANY_WORK = 2_000_000_000  # the same beyond MANY_TABLES, whose nodes take more work: as much as for a certificate
 UNCOMPILED = 8  # times as long array operations take as compiled code: without it so much less work is done
 FILLING_WORK = 3_000_000_000  # numbers at most for fillings of a rank, where tables are few: about a second
+CERTIFIED_FILLINGS = 1.5  # times the work of a search for a certificate: so much again for fillings
 FILLING_PROOF = 100_000_000_000  # the same on request: half a minute
 LISTED = 5  # a part of it where OR-Tools is there, which goes on with all fillings
 HOST_WORK = 5_000_000_000  # numbers at most where two hosts are told apart: about a second
@@ -161,7 +162,7 @@ def _by_grid(
 
 def certified_search(
     evaluator: Evaluator, total_s: float, work: int, keep_on: Callable[[], bool] = always
-) -> PhaseBranching | HeavyTableBound:  # fmt: skip
+) -> PhaseBranching | FillingBranching | HeavyTableBound:  # fmt: skip
     """The search that ends with the highest bound, for certificates: its parts and their multipliers.
 
     total_s: of a known plan. work: numbers that it may work on. keep_on: asked now and then whether to go on.
@@ -175,9 +176,10 @@ def certified_search(
         return heavy
     mixes = mixes[:1] if _is_large(evaluator.problem) else mixes
     searches = [_quick_search(evaluator, total_s, price, mix) for mix in mixes]
+    searches += _levelled_search(evaluator, total_s, price)
     for _ in _raised(searches, _affordable(work), total_s, keep_on, _affordable(WORK_AT_ONCE)):
         pass
-    return max(searches, key=lambda search: search.bound)
+    return _filled(evaluator, searches, int(CERTIFIED_FILLINGS * work), total_s, keep_on)
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ class TablePrices:
 
     copies (C,): how many tables are like each; like (T,): the different table that each is like. tables (C,): the first
     that is. costs: what the groups in use cost. numbers: how many numbers one evaluation of one node works on, about.
-    taken: parts of a launch that pieces pay for by the last planes; of none, without prices by levels.
+    taken: parts of a launch that pieces pay for by the last planes; of none, without prices by levels. levels: these.
     """
 
     def __init__(self, evaluator: Evaluator, dominated: Bools) -> None:
@@ -58,6 +58,7 @@ class TablePrices:
         self.groups, self.world = evaluator.groups, problem.cluster.world_size
         self.capacity = float(problem.capacity.sum())
         self.planes, self.taken = bent_planes(evaluator), np.zeros(0)
+        self.levels: FillLevels | None = None
         opening = self.planes.launch
         self.costs = GroupCosts(evaluator, opening)
         relaxation = shared_relaxation(evaluator)
@@ -105,7 +106,7 @@ class TablePrices:
         pieces.ready, other.pieces = np.hstack([self.pieces.ready, levels.seconds(spread)]), pieces
         first = np.repeat(self.worldwide[:, :1], len(PAID), axis=1)  # levels are of other groups
         other.worldwide = np.hstack([self.worldwide, first])
-        other.taken = levels.launch * np.array(PAID)
+        other.taken, other.levels = levels.launch * np.array(PAID), levels
         other.numbers = pieces.numbers + len(self.key)
         return other
 

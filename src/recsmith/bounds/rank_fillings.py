@@ -8,7 +8,7 @@ splits of a table that have few parts, and may take pieces for smaller ones.
 Legend: C different tables, G fusion groups, J planes, N pieces, L large pieces, P fillings, n choices, R limits.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -36,8 +36,24 @@ LOST = 1e-12  # of the largest numbers that a bound is the difference of: more t
 
 
 @dataclass(frozen=True, slots=True)
+class FillingMultipliers:
+    """What proves the bound of a node by fillings: certificates tell it (plans/certificates.py).
+
+    ready (J,), rest: of seconds by each plane, and in later phases. byte_price: seconds per byte on all ranks. mix
+    (G, J): shares of planes in groups that span the world. large (L,): pieces; worth (L,): seconds of each beyond.
+    """
+
+    ready: Floats
+    rest: float
+    byte_price: float
+    mix: Floats
+    large: Ints
+    worth: Floats
+
+
+@dataclass(frozen=True, slots=True)
 class FillingBound:
-    """What fillings say of a node: seconds that no plan undercuts.
+    """What fillings say of a node: seconds that no plan undercuts, by multipliers.
 
     large (L,): the pieces that fillings were listed of. groups (G,): fusion groups that the programme uses. ended:
     whether more work would hardly raise it.
@@ -47,6 +63,7 @@ class FillingBound:
     large: Ints
     groups: Bools
     ended: bool = True
+    multipliers: FillingMultipliers | None = None
 
 
 class RankFillings:
@@ -77,9 +94,9 @@ class RankFillings:
             else:
                 break
             kept = large
-            value, pays, new, groups = programme.solved(kept, fillings)
-            if value > best.value:
-                best = FillingBound(value, kept, groups, value <= enough)
+            found, pays, new = programme.solved(kept, fillings)
+            if found.value > best.value:
+                best = replace(found, ended=found.value <= enough)
             new = new[:MOST_NEW]
             if not len(new) or best.value > enough:
                 break
@@ -130,8 +147,8 @@ class NodeProgramme:
         self.work += len(large) * PIVOT // 6
         return counts[full].astype(np.float64)
 
-    def solved(self, large: Ints, fillings: Floats) -> tuple[float, Bools, Ints, Bools]:
-        """(the bound, which large pieces (L,) are worth more, pieces that should be large too, groups (G,) in use)."""
+    def solved(self, large: Ints, fillings: Floats) -> tuple[FillingBound, Bools, Ints]:
+        """(the bound, which large pieces (L,) are worth more, pieces that should be large too)."""
         prices, scale, many = self.prices, self.scale, len(large)
         stands = self._stands_for(large)
         rows, cost, right, planes = self._rows(stands, fillings)
@@ -143,10 +160,11 @@ class NodeProgramme:
         duals = np.maximum(-simplex.duals, 0.0)
         more = duals[planes + 2 : planes + 2 + many]
         byte_price = float(duals[planes + 1]) * scale * prices.world / prices.capacity
-        value = self._value(
-            duals[:planes], float(duals[planes]), byte_price, np.append(more, 0.0)[stands] * scale,
-            float(matmul(fillings, more).max(initial=0.0)) * scale,
-        )  # fmt: skip
+        multipliers = FillingMultipliers(
+            duals[:planes], float(duals[planes]), byte_price, self.mix, large[more > 0], more[more > 0] * scale
+        )
+        filled = float(matmul(fillings, more).max(initial=0.0)) * scale
+        value = self._value(multipliers, np.append(more, 0.0)[stands] * scale, filled)
         basic = (simplex.values > JIGGLE) & (simplex.basis >= 0) & (simplex.basis < chosen)
         some = self.may[simplex.basis[basic]]
         groups = np.zeros(prices.groups, dtype=bool)
@@ -157,7 +175,8 @@ class NodeProgramme:
         lost = made * (self.most_share - np.append(self.most_share[large], 0.0)[stands])
         lost[large], lost[self.most_share < LEAST_SHARE] = 0.0, 0.0
         new = np.argsort(-lost, kind="stable")
-        return value, more > 0, new[lost[new] > JIGGLE], groups
+        bound = FillingBound(value, large, groups, multipliers=multipliers)
+        return bound, more > 0, new[lost[new] > JIGGLE]
 
     def _stands_for(self, large: Ints) -> Ints:
         """The large piece that each piece counts as (N,), the largest that takes no more of a rank in any respect.
@@ -202,12 +221,12 @@ class NodeProgramme:
         right[ranks + 1], right[ranks + 2] = (r1 - r0) / scale, (s1 - s0) / scale
         return rows, cost, right, planes
 
-    def _value(self, ready: Floats, rest: float, byte_price: float, more: Floats, filled: float) -> float:
+    def _value(self, multipliers: FillingMultipliers, more: Floats, filled: float) -> float:
         """The bound of the node, whatever the prices: what all tables cost at least, less what ranks can be paid.
 
-        ready (J,), rest: multipliers of seconds on each plane, and in later phases. more (N,): seconds that a piece
-        costs beyond; filled: how many those of a rank are at most.
+        more (N,): seconds that a piece costs beyond; filled: how many those of a rank are at most.
         """
+        ready, rest, byte_price = multipliers.ready, multipliers.rest, multipliers.byte_price
         prices, pieces, node = self.prices, self.prices.pieces, self.node
         each = matmul(pieces.ready, ready) + pieces.rest * rest + more
         each = np.where(self.fit, each * pieces.size + byte_price * pieces.bytes, np.inf)

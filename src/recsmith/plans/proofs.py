@@ -1,0 +1,241 @@
+"""What proves the bound of a plan, as certificates hold it.
+
+The proof is a tree. It begins with all plans that take fewer seconds than `below`, and splits them in two again and
+again: by whether a fusion group is used, by whether the slowest rank's seconds in a phase lie below or above a time, by
+whether a table spans the world. A leaf has multipliers, by which the cheapest places of all tables together cost at
+least the certified seconds (docs/bounds.md). analyses/checking.py works that out anew.
+"""
+
+from itertools import pairwise
+from math import prod
+from typing import Literal
+
+from recsmith._types import noun
+from recsmith.errors import check_rules
+
+MOST_PARTS = 1_000_000
+MOST_ENDS, MOST_PROOFS = 1_000, 10_000  # of the ways to split a table
+MOST_LARGE = 300  # pieces of a proof by fillings of a rank
+MOST_LEVELS = 1_000
+Shares = tuple[float, ...]
+
+
+@noun
+class ShareWorth:
+    """What the share of a rank that a piece takes is worth beyond its seconds, by a function of bin packing.
+
+    kind: 'cutoff' (nothing for shares below `by`, the whole rank for those above 1 - by, and else the share), 'steps'
+    (how often `by` goes into the share, over how often into 1; above a half 1 less that of what is left) or 'count'
+    (how often 1 / (by + 1) goes into the share, over by). worth: of the whole rank, over the longest first phase.
+    """
+
+    kind: Literal["cutoff", "steps", "count"]
+    by: float
+    worth: float
+
+    def __post_init__(self) -> None:
+        whole = self.kind != "count" or (self.by >= 1 and float(self.by).is_integer())
+        check_rules(
+            None if 0 < self.by < float("inf") and (self.by <= 0.5 or self.kind == "count") and whole
+            else f"a proof counts shares by {self.kind} {self.by}; these are above 0 and at most 0.5, counts are whole",
+            None if 0 <= self.worth < float("inf")
+            else f"a share of a rank is worth {self.worth} in a proof; it is 0 or more, and finite",
+        )  # fmt: skip
+
+
+@noun
+class LargePiece:
+    """A piece of which a rank can hold few, and what it is worth beyond its seconds, as is any that takes no less.
+
+    mode: number of the problem's way to place a table that it is of. width: its columns. worth: seconds.
+    """
+
+    mode: int
+    width: int
+    worth: float
+
+    def __post_init__(self) -> None:
+        check_rules(
+            None if 0 <= self.worth < float("inf")
+            else f"a large piece is worth {self.worth} s in a proof; it is 0 or more, and finite",
+        )  # fmt: skip
+
+
+@noun
+class LeafProof:
+    """A leaf: what a second of each phase, and a byte, is worth in the price of a piece.
+
+    ready: of the first phase; rest: of the later ones. byte: seconds per byte. mix: of each group, shares of the cost
+    model's planes. plane: by which it is decided which pieces are big. shares: what shares of a rank are worth as well.
+    large: pieces that are worth more, because few of them are on a rank.
+    """
+
+    ready: float
+    rest: float
+    byte: float
+    mix: tuple[Shares, ...]
+    plane: int
+    shares: tuple[ShareWorth, ...] = ()
+    large: tuple[LargePiece, ...] = ()
+
+    def __post_init__(self) -> None:
+        numbers = (self.ready, self.rest, self.byte, *(share for shares in self.mix for share in shares))
+        check_rules(
+            None if all(0 <= each < float("inf") for each in numbers)
+            else "a multiplier or a share is below 0 or not finite; a proof has none",
+            None if len(self.large) <= MOST_LARGE
+            else f"a proof has {len(self.large):,} large pieces; they are at most {MOST_LARGE}",
+        )  # fmt: skip
+
+
+@noun
+class LevelPlane:
+    """One more plane of groups whose shares rise as they grow: what pieces cost at each level of how full they are.
+
+    paid: part of a launch that pieces pay for, so that groups open with the rest. shares: of each group, and each level
+    of it, shares of the cost model's planes, and of the ways in which pieces fill the level: by seconds, by each term
+    that is cut, and by each kind of tables. A group of none costs nothing by this plane.
+    """
+
+    paid: float
+    shares: tuple[tuple[Shares, ...], ...]
+
+    def __post_init__(self) -> None:
+        check_rules(
+            None if 0 <= self.paid <= 1
+            else f"pieces pay for {self.paid} of a launch in a proof; it is a part from 0 to 1",
+            None if all(0 <= each < float("inf") for group in self.shares for level in group for each in level)
+            else "a share of a level is below 0 or not finite; a proof has none",
+        )  # fmt: skip
+
+
+@noun
+class LevelsProof:
+    """Levels of how full groups are, and planes by them, which stand after the cost model's own in every mix.
+
+    terms: numbers of the work terms that are cut; ends: sums at which each is. Levels are all pairs of their ranges, of
+    which the last term's change first. kinds: the kind of each table.
+    """
+
+    terms: tuple[int, ...]
+    ends: tuple[tuple[float, ...], ...]
+    kinds: tuple[int, ...]
+    planes: tuple[LevelPlane, ...]
+
+    def __post_init__(self) -> None:
+        levels = prod(len(each) + 1 for each in self.ends)
+        check_rules(
+            None if len(self.terms) == len(set(self.terms)) == len(self.ends) and levels <= MOST_LEVELS
+            else f"levels of a certificate cut some terms, each once, and are at most {MOST_LEVELS:,}",
+            None if all(0 <= low <= high < float("inf") for each in self.ends for low, high in pairwise((0.0, *each)))
+            else "the ends of levels in a certificate do not rise from 0 on",
+        )  # fmt: skip
+
+
+@noun
+class SpreadProof:
+    """A leaf of plans that split the columns of a table over single ranks: a bound of every way to do so.
+
+    ends: seconds at which the range of the first phase is cut. proofs: multipliers; each way and range has the bound of
+    those by which it is highest.
+    """
+
+    table: int
+    ends: tuple[float, ...]
+    proofs: tuple[LeafProof, ...]
+
+    def __post_init__(self) -> None:
+        check_rules(
+            None if all(0 <= low < high < float("inf") for low, high in pairwise((0.0, *self.ends)))
+            else "the ends of ranges in a certificate do not rise from above 0",
+            None if len(self.ends) <= MOST_ENDS and len(self.proofs) <= MOST_PROOFS
+            else f"ranges of a certificate are at most {MOST_ENDS:,}, and their proofs {MOST_PROOFS:,}",
+        )  # fmt: skip
+
+
+@noun
+class RanksProof:
+    """A leaf by constraints: some ranks carry all of the tables that may be on no others, by a mix of planes."""
+
+    ranks: tuple[int, ...]
+    mix: tuple[Shares, ...]
+
+    def __post_init__(self) -> None:
+        check_rules(
+            None if self.ranks and all(0 <= one < other for one, other in pairwise((*self.ranks, float("inf"))))
+            else "the ranks of a proof are one or more numbers from 0 on, which rise",
+            None if all(0 <= share < float("inf") for shares in self.mix for share in shares)
+            else "a share of a plane is below 0 or not finite; a proof has none",
+        )  # fmt: skip
+
+
+@noun
+class PlacesProof:
+    """A leaf by a constraint that counts: its tables share so many places, by a mix of planes.
+
+    constraint: its number among those between tables. price: seconds per place. seconds: of a step in which its tables
+    need more places than there are; 0: of none.
+    """
+
+    constraint: int
+    price: float
+    seconds: float
+    mix: tuple[Shares, ...]
+
+    def __post_init__(self) -> None:
+        numbers = (self.price, self.seconds, *(share for shares in self.mix for share in shares))
+        check_rules(
+            None if all(0 <= each < float("inf") for each in numbers)
+            else "a price, seconds or a share of a plane are below 0 or not finite; a proof has none",
+        )  # fmt: skip
+
+
+@noun
+class ProofPart:
+    """Plans that share something. They are split in two, or a leaf proves a bound of them.
+
+    split: 'group' (of: its number; the first half does not use it, the second does), 'ready' or 'rest' (at: seconds;
+    the first half lies below, the second above), 'table' (of: its number; the first half does not let it span the
+    world, the second does nothing else), 'spread' (of: a table; the second half splits its columns over single ranks,
+    in a group that places it in no other way, the first does not). halves: places of both, further on in the list.
+    """
+
+    split: Literal["group", "ready", "rest", "table", "spread"] | None = None
+    of: int = 0
+    at: float = 0.0
+    halves: tuple[int, int] = (0, 0)
+    proof: LeafProof | None = None
+    spreads: SpreadProof | None = None
+    ranks: RanksProof | None = None
+    places: PlacesProof | None = None
+
+    def __post_init__(self) -> None:
+        ways = (self.split, self.proof, self.spreads, self.ranks, self.places)
+        check_rules(
+            None if sum(each is not None for each in ways) == 1
+            else "a part of a certificate is split or has a proof, and one of these has several of both, or none",
+        )  # fmt: skip
+
+
+@noun
+class ProofTree:
+    """What is certified, and the parts that prove it, the first of which is all plans.
+
+    seconds: that no plan takes less than. below: what only plans are looked at that take less. closed: (group, other)
+    pairs: nothing is placed in the first, because the other holds the same at no higher cost. levels: of how full
+    groups are, where mixes have planes by these.
+    """
+
+    seconds: float
+    below: float
+    closed: tuple[tuple[int, int], ...]
+    parts: tuple[ProofPart, ...]
+    levels: LevelsProof | None = None
+
+    def __post_init__(self) -> None:
+        check_rules(
+            None if 0 <= self.seconds <= self.below < float("inf")
+            else f"it certifies {self.seconds} s of plans below {self.below} s; certified is no more than that",
+            None if 0 < len(self.parts) <= MOST_PARTS
+            else f"it has {len(self.parts):,} parts; they are 1 to {MOST_PARTS:,}",
+        )  # fmt: skip
