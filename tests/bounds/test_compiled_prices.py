@@ -31,7 +31,8 @@ def _assert_same(case: Case, seed: int) -> None:
         ready, rest = draw.uniform(0, 3, 2).tolist()
         mix = draw.dirichlet(np.ones(planes), evaluator.groups)
         dual = draw.uniform(0, 1, len(FUNCTIONS)) * (draw.uniform(0, 1, len(FUNCTIONS)) < i % 3 / 2)
-        made.append(Multipliers(ready, rest, draw.choice([0.0, 1e-15]), mix, i % planes, dual))
+        steps = draw.choice([0.0, draw.uniform(0, 3)])
+        made.append(Multipliers(ready, rest, draw.choice([0.0, 1e-15]), mix, i % planes, dual, steps))
     everything: Bools = np.ones((len(ranges), evaluator.groups), dtype=bool)
     open_: Bools = draw.choice([False, True], (2, len(prices.copies), evaluator.groups))
     which = draw.integers(2, size=len(ranges))
@@ -74,10 +75,10 @@ def test_compiled_splits_are_those_of_array_operations(modes: int, steps: int, s
 
 def test_wrong_lengths_are_refused() -> None:
     native = compiled(compiled_prices.CODE)
-    with pytest.raises(UsageError, match=r"another version of recsmith \(31 arrays are needed\); build it again"):
+    with pytest.raises(UsageError, match=r"another version of recsmith \(33 arrays are needed\); build it again"):
         call_compiled(native.price, ())
     with pytest.raises(UsageError, match="wrong length"):
-        call_compiled(native.price, tuple(np.zeros(3) for _ in range(31)))
+        call_compiled(native.price, tuple(np.zeros(3) for _ in range(33)))
     with pytest.raises(UsageError, match="wrong length"):
         call_compiled(native.split, (np.zeros(3), np.zeros(3), np.zeros(3), np.zeros(2)))
     with pytest.raises(UsageError, match="wrong length"):

@@ -1,24 +1,30 @@
 """Prices of tables: a bound for every plan whatever the multipliers, and the relaxation where nothing is limited."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.bounds import MEDIUM, ONE_DOZEN, SOME, hand_made, total_of
-from support.cases import Case, cluster, drawn, fits, table, workload
+from support.cases import Case, all_placements, cluster, drawn, fits, table, workload
 
 from recsmith._types import Bools
 from recsmith.bounds.bends import bent_planes
 from recsmith.bounds.dual_feasible import FUNCTIONS
-from recsmith.bounds.groups import groups_dominated_by_type
+from recsmith.bounds.groups import GroupCosts, groups_dominated_by_type
 from recsmith.bounds.linear_bounds import SelectionLimits
 from recsmith.bounds.phase_nodes import Multipliers, PhaseRanges, stacked
 from recsmith.bounds.phase_prices import PIECE_FACTS, LocalPieces, TablePrices, different_tables
 from recsmith.bounds.relaxation import Relaxation
 from recsmith.bounds.table_totals import TableTotals
 from recsmith.clusters import load_cluster
+from recsmith.costs.pricing import device_sums
 from recsmith.costs.protocol import Evaluator
-from recsmith.problems import Space
+from recsmith.plans import Placement
+from recsmith.problems import Space, footprint_of
+
+ROUNDED = 1 + 1e-12  # times the end of a range: more than rounding
 
 
 def _random(draw: np.random.Generator, groups: int, planes: int) -> Multipliers:
@@ -29,6 +35,7 @@ def _random(draw: np.random.Generator, groups: int, planes: int) -> Multipliers:
         mix=draw.dirichlet(np.ones(planes), groups),
         plane=int(draw.integers(planes)),
         dual=draw.choice([0.0, 0.0, 1.0], len(FUNCTIONS)) * draw.uniform(0, 1, len(FUNCTIONS)),
+        step_multiplier=float(draw.choice([0.0, draw.uniform(0, 3)])),
     )
 
 
@@ -53,6 +60,77 @@ def test_no_plan_within_the_ranges_costs_less_than_the_prices_of_its_tables(made
         assert np.isinf(least[:, :, dominated]).all()
         if fits(case, placements):
             assert (least.min(axis=2) @ prices.copies + constant <= total * (1 + 1e-9)).all()
+
+
+def _own_ranges(case: Case, placements: tuple[Placement, ...], below: float) -> PhaseRanges:
+    """Ranges that end at the seconds of the slowest rank of a plan, and begin at so great a share of them."""
+    evaluator, footprint = case.evaluator, footprint_of(case.problem, placements)
+    worldwide = GroupCosts(evaluator, bent_planes(evaluator).launch).worldwide
+    loads = evaluator.loads(device_sums(evaluator, footprint))[:, :, ~worldwide].sum(axis=2)
+    ready = float(loads[0].max()) - bent_planes(evaluator).launch
+    rest = float(loads[1:].sum(axis=0).max(initial=0.0))
+    return PhaseRanges((below * ready, ready * ROUNDED), (below * rest, rest * ROUNDED))
+
+
+def _best_of_whole_tables(draw: np.random.Generator) -> tuple[Case, tuple[Placement, ...], float]:
+    """Four tables on up to four ranks with slow links, and the best plan that keeps them whole, with its seconds."""
+    tables = [
+        table(f"t{i}", int(draw.integers(100, 5000)), int(draw.choice([4, 8, 12])), float(draw.uniform(1, 4)))
+        for i in range(4)
+    ]
+    ranks = int(draw.integers(2, 5))
+    only = Space(types=("table_wise",), kernels=("fused",))
+    case = Case(workload(*tables, batch_size=65536), cluster(1, hosts=ranks), only, cost_model="analytic")
+    every = product(*all_placements(case).values())
+    total, best = min(((total_of(case, each), each) for each in every), key=lambda pair: pair[0])
+    return case, best, total
+
+
+@pytest.mark.parametrize("seeds", [range(6), pytest.param(range(6, 300), marks=pytest.mark.soak)])
+def test_the_best_plan_costs_no_less_than_prices_by_the_seconds_of_its_own_slowest_rank(seeds: range) -> None:
+    """Between the ends of ranges and what ranks hold is no room, also in whole steps of width, so errors show."""
+    near = stepped = 0
+    for seed in seeds:
+        draw = np.random.default_rng(seed)
+        case, best, total = _best_of_whole_tables(draw)
+        groups, planes = case.evaluator.groups, len(case.evaluator.planes)
+        prices, ranges = TablePrices(case.evaluator, _none(case.evaluator)), _own_ranges(case, best, 1 - seed % 3 / 10)
+        made: list[Multipliers] = []
+        for _ in range(60):
+            ready, rest, steps = draw.uniform(0, 2), draw.uniform(0, 2), draw.choice([0.0, 0.5, 1.0])
+            mix = np.eye(planes)[draw.integers(planes, size=groups)]
+            made.append(Multipliers(ready, rest * (1 - steps), 0.0, mix, 0, step_multiplier=rest * steps))
+        everything = np.ones((len(made), groups), dtype=bool)
+        least, constant = prices.least([ranges] * len(made), made, everything, everything)
+        values = least.min(axis=2) @ prices.copies + constant + prices.costs.certain(everything[0])
+        assert (values <= total * (1 + 1e-9)).all()
+        near += values.max() > 0.9 * total
+        stepped += any(
+            value > 0.9 * total and each.step_multiplier > 0 for value, each in zip(values, made, strict=True)
+        )
+    assert near > len(seeds) / 2
+    assert stepped > len(seeds) / 2
+
+
+def test_columns_that_a_rank_has_no_whole_step_for_cost_more() -> None:
+    """Five whole tables of 8 columns on four ranks: one of these has two, whatever the mean says."""
+    tables = [table(f"t{i}", 1000 + i, 8, 1.0) for i in range(5)]
+    case = Case(workload(*tables), cluster(4), Space(types=("table_wise",)), cost_model="analytic")
+    prices = TablePrices(case.evaluator, _none(case.evaluator))
+    step, groups = prices.pieces.step_s, case.evaluator.groups
+    assert prices.pieces.in_steps == pytest.approx(prices.pieces.rest)
+    assert prices.pieces.in_steps == pytest.approx(step)
+    mean = Multipliers(0.0, 1.0, 0.0, np.full((groups, prices.mixed), 1 / prices.mixed), 0)
+    everything = np.ones((2, groups), dtype=bool)
+    both = [mean, mean._replace(rest_multiplier=0.0, step_multiplier=1.0)]
+
+    def bounds(steps: float) -> list[float]:
+        ranges = [PhaseRanges((0.0, 1.0), (0.0, steps * step))] * 2
+        least, constant = prices.least(ranges, both, everything, ~everything)
+        return (least.min(axis=2) @ prices.copies + constant).tolist()
+
+    assert bounds(1.5) == pytest.approx([1.25 * step, 0.25 * step])
+    assert bounds(2.0) == pytest.approx([1.25 * step, -0.75 * step])
 
 
 @ONE_DOZEN

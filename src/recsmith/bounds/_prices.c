@@ -9,13 +9,13 @@
 #include "splits.h"
 #include <stdlib.h>
 
-#define SHARES 3                                           /* REST_SHARES of phase_prices.py */
+#define SHARES 4                                           /* REST_SHARES of phase_prices.py */
 #define SHRUNK (1 - 1e-9)  /* as in dual_feasible.py, like the next two */
 #define MOST_SHARE 2.0
 enum { CUTOFF, STEPS };    /* kinds of functions; any other counts */
-enum { SIZES, GROUP, READY, INVERSE, OWN, LEAST_OWN, REST, ALONE, ALONE_REST, FITS, SIZE, WEIGHT, FAMILIES, COUNT, SHARE,
-       FUNCTION, WIDE, WIDE_BYTES, WIDE_GROUP, CELL, READY_RANGE, REST_RANGE, READY_MULTIPLIER, REST_MULTIPLIER, BYTE_PRICE,
-       MIX, DUAL, FILLED, PLANE, TAKEN, LEAST_PRICES, ARRAYS };
+enum { SIZES, GROUP, READY, INVERSE, OWN, LEAST_OWN, REST, IN_STEPS, ALONE, ALONE_REST, FITS, SIZE, WEIGHT, FAMILIES, COUNT,
+       SHARE, FUNCTION, WIDE, WIDE_BYTES, WIDE_GROUP, CELL, READY_RANGE, REST_RANGE, READY_MULTIPLIER, REST_MULTIPLIER, BYTE_PRICE,
+       MIX, DUAL, STEP_MULTIPLIER, FILLED, PLANE, TAKEN, LEAST_PRICES, ARRAYS };
 
 typedef struct {
     i64 N, G, J, K, D, rows, families, options, pairs, most_steps;  /* pairs: of a piece and its count, of an option */
@@ -24,13 +24,15 @@ typedef struct {
     const i64 *wide_group, *cell;                          /* (w,), (w + rows,) */
     const f64 *wide_ready, *wide_bytes;                    /* (w, J), (w,) */
     const f64 *ready, *inverse, *own, *least_own;          /* (J, N), (J, N), (J, N): inf where it does not fit, (J,) */
-    const f64 *rest, *alone, *alone_rest, *size, *weight;  /* (N,); weight: bytes of a covered rank */
+    const f64 *rest, *in_steps, *alone, *alone_rest;       /* (N,); in_steps: of rest, what whole steps of width take */
+    const f64 *size, *weight;                              /* (N,); weight: bytes of a covered rank */
     const f64 *count, *share, *function;                   /* (o, pairs), (SHARES,), (D, 2): kind, parameter */
 } Pieces;
 
 typedef struct {
     const f64 *ready, *rest, *mix, *dual;                  /* (2,), (2,), (G, J), (D,) */
-    f64 ready_multiplier, rest_multiplier, byte_price, taken, filled;
+    f64 ready_multiplier, rest_multiplier, step_multiplier, byte_price, taken, filled;
+    int has_dual;
     i64 plane;
 } Node;
 
@@ -78,15 +80,17 @@ static void price_plainly(const Pieces *p, const Node *node, f64 *restrict first
             for (i64 i = start; i < end; i++) first[i] += worth * ready[i];
         }
     }
-    if (node->filled > 0) add_dual(p, node, first, price);
-    for (i64 i = 0; i < p->N; i++) price[i] = first[i] + p->rest[i] * node->rest_multiplier;
+    if (node->has_dual) add_dual(p, node, first, price);
+    for (i64 i = 0; i < p->N; i++)
+        price[i] = first[i] + (p->rest[i] * node->rest_multiplier + p->in_steps[i] * node->step_multiplier);
 }
 
 /* Pieces of more than half of `ready` also pay for what no other piece can use of their ranks. */
 static void charge_big_pieces(const Pieces *p, const Node *node, const f64 *restrict first, f64 *restrict price) {
     const f64 *restrict own = p->own + node->plane * p->N, *restrict inverse = p->inverse + node->plane * p->N;
     const f64 *restrict seconds = p->ready + node->plane * p->N, *restrict rest = p->rest;
-    f64 half = node->ready[1] / 2, b = node->rest_multiplier, fill[SHARES] = {0}, left[SHARES];
+    f64 half = node->ready[1] / 2, b = node->rest_multiplier + node->step_multiplier;
+    f64 fill[SHARES] = {0}, left[SHARES];
     if (p->least_own[node->plane] <= 0) return;            /* some piece takes no time: nothing is left unused */
     for (int s = 0; s < SHARES; s++) left[s] = 1 - p->share[s];
     for (i64 i = 0; i < p->N; i++) {
@@ -97,7 +101,8 @@ static void charge_big_pieces(const Pieces *p, const Node *node, const f64 *rest
     f64 unused[SHARES], rest_fill[SHARES];
     for (int s = 0; s < SHARES; s++) {
         rest_fill[s] = p->share[s] * b;
-        unused[s] = least_product(node->ready_multiplier - fill[s], node->ready) + (b - rest_fill[s]) * node->rest[0]
+        unused[s] = least_product(node->ready_multiplier - fill[s], node->ready)
+            + least_product(node->rest_multiplier - rest_fill[s], node->rest)
             + node->ready_multiplier * node->taken + node->filled;
     }
     for (i64 i = 0; i < p->N; i++) {
@@ -155,14 +160,14 @@ static int read_pieces(Pieces *p, void *const array[], const i64 lengths[]) {  /
     p->pairs = size[6], p->most_steps = size[7], p->wide = size[8], p->cells = size[9], p->world = size[10];
     p->families = lengths[FAMILIES] / 2;
     p->group = array[GROUP], p->ready = array[READY], p->inverse = array[INVERSE], p->own = array[OWN];
-    p->least_own = array[LEAST_OWN], p->rest = array[REST], p->alone = array[ALONE], p->alone_rest = array[ALONE_REST];
-    p->fits = array[FITS], p->size = array[SIZE], p->weight = array[WEIGHT], p->family = array[FAMILIES];
+    p->least_own = array[LEAST_OWN], p->rest = array[REST], p->in_steps = array[IN_STEPS], p->alone = array[ALONE];
+    p->alone_rest = array[ALONE_REST], p->fits = array[FITS], p->size = array[SIZE], p->weight = array[WEIGHT], p->family = array[FAMILIES];
     p->count = array[COUNT], p->share = array[SHARE], p->function = array[FUNCTION], p->D = lengths[FUNCTION] / 2;
     p->wide_ready = array[WIDE], p->wide_bytes = array[WIDE_BYTES], p->wide_group = array[WIDE_GROUP], p->cell = array[CELL];
     i64 N = p->N, J = p->J, K = p->K, pieces = p->options * p->pairs, rows = p->options;
-    const i64 expected[ARRAYS] = {11, N, J * N, J * N, J * N, J, N, N, N, N, N, N, 2 * p->families, pieces, SHARES,
+    const i64 expected[ARRAYS] = {11, N, J * N, J * N, J * N, J, N, N, N, N, N, N, N, 2 * p->families, pieces, SHARES,
                                   2 * p->D, J * p->wide, p->wide, p->wide, p->wide + p->rows, 2 * K, 2 * K, K, K, K,
-                                  K * p->G * J, K * p->D, K, K, K, K * p->cells};
+                                  K * p->G * J, K * p->D, K, K, K, K, K * p->cells};
     for (int i = 0; i < ARRAYS; i++) if (lengths[i] != expected[i]) return 0;
     for (i64 i = 0; i < p->wide + p->rows; i++) if (p->cell[i] < 0 || p->cell[i] >= p->cells) return 0;
     for (i64 i = 0; i < p->families; i++) pieces += p->family[2 * i] * p->family[2 * i + 1], rows += p->family[2 * i];
@@ -170,12 +175,15 @@ static int read_pieces(Pieces *p, void *const array[], const i64 lengths[]) {  /
 }
 
 static Node node_of(const Pieces *p, void *const array[], i64 k) {
+    int has_dual = 0;
+    for (i64 d = k * p->D; d < (k + 1) * p->D; d++) has_dual |= ((const f64 *)array[DUAL])[d] > 0;
     return (Node){
         (const f64 *)array[READY_RANGE] + 2 * k, (const f64 *)array[REST_RANGE] + 2 * k,
         (const f64 *)array[MIX] + k * p->G * p->J, (const f64 *)array[DUAL] + k * p->D,
         ((const f64 *)array[READY_MULTIPLIER])[k], ((const f64 *)array[REST_MULTIPLIER])[k],
+        ((const f64 *)array[STEP_MULTIPLIER])[k],
         ((const f64 *)array[BYTE_PRICE])[k], ((const f64 *)array[TAKEN])[k], ((const f64 *)array[FILLED])[k],
-        ((const i64 *)array[PLANE])[k],
+        has_dual, ((const i64 *)array[PLANE])[k],
     };
 }
 

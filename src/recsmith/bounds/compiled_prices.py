@@ -23,6 +23,7 @@ class PricedPieces(Protocol):
     group: Ints
     ready: Floats
     rest: Floats
+    in_steps: Floats
     alone: Floats
     alone_rest: Floats
     fits: Bools
@@ -62,8 +63,8 @@ class CompiledPrices:
                       tables.world)  # fmt: skip
         self._arrays = (
             _ints(pieces.group), ready, np.divide(1.0, ready, where=usable, out=np.zeros_like(ready)), own,
-            own.min(axis=1, initial=np.inf), *map(_floats, (pieces.rest, pieces.alone, pieces.alone_rest)),
-            _ints(pieces.fits), *map(_floats, (pieces.size, pieces.bytes / pieces.size)), _ints(families).ravel(),
+            own.min(axis=1, initial=np.inf),
+            *map(_floats, (pieces.rest, pieces.in_steps, pieces.alone, pieces.alone_rest)), _ints(pieces.fits), *map(_floats, (pieces.size, pieces.bytes / pieces.size)), _ints(families).ravel(),
             _floats(pieces.count), _floats(rest_shares), _floats(FUNCTIONS).ravel(),
             _floats(tables.worldwide), _floats(tables.worldwide_bytes), _ints(tables.worldwide_group),
             _ints(tables.key),
@@ -74,7 +75,7 @@ class CompiledPrices:
         count, groups, planes = nodes.mix.shape
         sizes = _ints((self._pieces, groups, planes, count, *self._rows))
         each = (nodes.ready, nodes.rest, nodes.ready_multiplier, nodes.rest_multiplier, nodes.byte_price, nodes.mix,
-                nodes.dual, nodes.filled)  # fmt: skip
+                nodes.dual, nodes.step_multiplier, nodes.filled)  # fmt: skip
         prices: Floats = np.empty((count, *self._cells))
         call_compiled(
             compiled(CODE).price,

@@ -54,6 +54,8 @@ LEAST_BYTE_PRICE = 0.1  # of the byte price of the root, from where a price that
 DUAL_STEP, DUAL_SHARE = 2, 0.5  # of what the first phase is worth, a share moves to functions: times a step; at most
 LITTLE = (0.02, 0.005)  # such shares where a node cannot be split any more
 DUAL_RANGE = 0.03  # of a node's bound: where the range of the first phase is wider, such functions gain nothing
+STEP_SHARE = 2  # times a step: such a share of what the later phases are worth moves to whole steps of width
+MOST_WIDTH_STEPS = 40  # that a rank holds at most, where it is tried: of more, it matters little that they are whole
 MOST_STEPPED = 6  # planes towards which mixes are moved one by one
 MOST_RECENT = 4  # multipliers of other nodes that are tried; 8 gained no more in the same work
 REST_JUMPS = (2.0, 0.5, 4.0)  # times rest_multiplier, tried as well: a range that was cut is often worth as much more
@@ -165,17 +167,30 @@ class PhaseBranching:
 
     def _splits(self, node: PhaseNode) -> list[Pair]:
         """All splits of a node that are tried."""
-        pairs = [*split_by_group(node, self.prices.costs, self.replaced), *split_by_range(node)]
+        pairs = [*split_by_group(node, self.prices.costs, self.replaced), *split_by_range(node, self._step_s(node))]
         widths = [high - low for low, high in (node.ranges.ready, node.ranges.rest)]
         if max(widths) < NARROW * node.value or not pairs or self.prices.planes.bent:
             pairs += split_by_table(node, self.prices.costs.worldwide, self.prices.copies == 1)
         return pairs
+
+    def _step_s(self, node: PhaseNode) -> float:
+        """Seconds of a step of width in the later phases, where a rank holds few."""
+        return self.prices.pieces.step_s if self.ascent.has_few_steps(node) else 0.0
 
     def _settled(self, node: PhaseNode) -> PhaseNode:
         """A node that cannot be split, with the best multipliers that can be found for it."""
         node = replace(node, step=FIRST_STEP, settled=True)
         self.ascent.improve([node], FIRST_ROUNDS)
         return node
+
+
+def _other_steps(now: Multipliers, share: float) -> list[Multipliers]:
+    """So great a share of what the later phases are worth moved to whole steps of width, and back."""
+    rest, whole = now.rest_multiplier, now.step_multiplier
+    moved = [now._replace(rest_multiplier=rest * (1 - share), step_multiplier=whole + rest * share)]
+    if whole > 0:
+        moved.append(now._replace(rest_multiplier=rest + whole * share, step_multiplier=whole * (1 - share)))
+    return moved
 
 
 def _best_split(values: Floats, value: float) -> int:
@@ -243,7 +258,7 @@ class MultiplierAscent:
                 return
             tried = [
                 (node, self.changes(node.multipliers, node.step, node.open, functions=_is_narrow(node),
-                                    pairs=node.settled))
+                                    pairs=node.settled, steps=self.has_few_steps(node)))
                 for node in live
             ]  # fmt: skip
             values, least = self.evaluate(
@@ -264,7 +279,8 @@ class MultiplierAscent:
                 first += len(changes)
 
     def changes(
-        self, now: Multipliers, step: float, open_: Bools, *, functions: bool = False, pairs: bool = False
+        self, now: Multipliers, step: float, open_: Bools, *, functions: bool = False, pairs: bool = False,
+        steps: bool = False,
     ) -> list[Multipliers]:
         """Multipliers as they are, changes of them by a step, and those of other nodes.
 
@@ -275,12 +291,14 @@ class MultiplierAscent:
             (1, 1), (1 - step, 1 - step), (1 + step, 1 + step), (1, 1 - step), (1, 1 + step), (1 - step, 1),
             (1 + step, 1), (READY_JUMP, 1),
         )  # fmt: skip
-        ready, rest, byte_price, mix, plane, dual = now
+        ready, rest, byte_price, mix, plane, dual, whole = now
         changes = [
-            Multipliers(ready * a, rest * b, byte_price, mix, plane, dual if dual is NO_DUAL else dual * a)
+            Multipliers(ready * a, rest * b, byte_price, mix, plane, dual if dual is NO_DUAL else dual * a, whole * b)
             for a, b in scales
         ]
-        changes += [Multipliers(ready, rest * jump, byte_price, mix, plane, dual) for jump in REST_JUMPS]
+        changes += [now._replace(rest_multiplier=rest * jump, step_multiplier=whole * jump) for jump in REST_JUMPS]
+        if steps:
+            changes += _other_steps(now, min(STEP_SHARE * step, 1.0))
         changes += self._other_planes(now, step)
         if functions:
             changes += self._other_functions(now, min(DUAL_STEP * step, DUAL_SHARE), pairs)
@@ -295,29 +313,32 @@ class MultiplierAscent:
         if self.byte_price:
             higher = max(byte_price, LEAST_BYTE_PRICE * self.byte_price) * (1 + step)
             prices = (0.0, byte_price * (1 - step), higher)
-            changes += [Multipliers(ready, rest, price, mix, plane, dual) for price in prices]
+            changes += [now._replace(byte_price=price) for price in prices]
         return changes
+
+    def has_few_steps(self, node: PhaseNode) -> bool:
+        """Whether a rank holds so few steps of width that it matters that they are whole."""
+        return 0 < node.ranges.rest[1] < MOST_WIDTH_STEPS * self.prices.pieces.step_s
 
     def _other_functions(self, now: Multipliers, share: float, pairs: bool) -> list[Multipliers]:
         """So great a share of what the first phase is worth moved to each dual feasible function, or each two alike."""
-        ready, rest, byte_price, mix, plane, dual = now
+        ready, dual = now.ready_multiplier, now.dual
         moved, ready, kept = share * (ready + float(dual.sum())), ready * (1 - share), dual * (1 - share)
         return [
-            Multipliers(ready, rest, byte_price, mix, plane, kept + moved * one)
+            now._replace(ready_multiplier=ready, dual=kept + moved * one)
             for one in (*self.dual, *(self.pairs if pairs else ()))
         ]
 
     def _other_planes(self, now: Multipliers, step: float) -> list[Multipliers]:
         """Mixes a step nearer to each plane, in groups that span the world or in all others; and other planes."""
         changes: list[Multipliers] = []
-        ready, rest, byte_price, mix, plane, dual = now
+        mix, plane = now.mix, now.plane
         planes, kept = mix.shape[1], (1 - step) * mix
         for other in range(planes):
             if 1 < planes <= MOST_STEPPED:
                 mixed = kept.copy()
                 mixed[:, other] += step
-                changes += [Multipliers(ready, rest, byte_price, np.where(groups, mixed, mix), plane, dual)
-                            for groups in self._either]  # fmt: skip
+                changes += [now._replace(mix=np.where(groups, mixed, mix)) for groups in self._either]
             if other != plane and other < self.prices.planes.flat:
-                changes.append(Multipliers(ready, rest, byte_price, mix, other, dual))
+                changes.append(now._replace(plane=other))
         return changes

@@ -20,6 +20,8 @@ APART = 10  # so many times the difference between a table's two ways is taken o
 FEW_TABLES = 20  # up to which it is taken off once: bounds by fillings, which go on there, ended up to 0.5 % lower
 NO_DUAL: Floats = np.zeros(len(FUNCTIONS))
 NARROWER = 0.2  # of the width of the other range: one that is narrower than this is not split before the other
+STEP_SAFE, STEPS_SAFE = 1 + 1e-9, 1 + 2e-9  # times the seconds of a piece, and of all of a rank, in steps of width
+BELOW_STEP = 1 - 1e-8  # times whole steps: where a range ends that has not quite so many
 LEAST_MIDDLE = 1 / 6  # of the upper end of a range: the lower end counts as this much where its middle is taken
 
 
@@ -40,7 +42,8 @@ class Multipliers(NamedTuple):
     ready_multiplier: of seconds in the first phase; rest_multiplier: of those in the later phases. byte_price: seconds
     per byte of device memory. mix (G, J): shares of the planes by which each group's seconds are taken. plane: number
     of the plane by which it is decided which pieces are big (phase_prices.py). dual (D,): what the upper end of the
-    range of the first phase is worth, by each of the functions of dual_feasible.py.
+    range of the first phase is worth, by each of the functions of dual_feasible.py. step_multiplier: what a second in
+    the later phases is worth as well, counted in whole steps of width.
     """
 
     ready_multiplier: float
@@ -49,12 +52,13 @@ class Multipliers(NamedTuple):
     mix: Floats
     plane: int
     dual: Floats = NO_DUAL
+    step_multiplier: float = 0.0
 
 
 class NodeArrays(NamedTuple):
     """Ranges and multipliers of K nodes as arrays: ready and rest are (K, 2), mix (K, G, J), dual (K, D), others (K,).
 
-    dual: seconds that functions of dual_feasible.py may add up to on a rank; filled: all of them together.
+    dual: seconds that functions of dual_feasible.py may add up to on a rank; stepped: that whole steps of width may.
     """
 
     ready: Floats
@@ -65,27 +69,40 @@ class NodeArrays(NamedTuple):
     mix: Floats
     plane: Ints
     dual: Floats
-    filled: Floats
+    step_multiplier: Floats
+    stepped: Floats
+
+    @property
+    def filled(self) -> Floats:
+        """Seconds (K,) that a rank may be worth beyond those of both phases."""
+        return self.dual.sum(axis=1) + self.stepped
 
 
-def stacked(ranges: Sequence[PhaseRanges], multipliers: Sequence[Multipliers]) -> NodeArrays:
-    """Nodes side by side."""
+def stacked(ranges: Sequence[PhaseRanges], multipliers: Sequence[Multipliers], step_s: float = 0.0) -> NodeArrays:
+    """Nodes side by side. step_s: seconds of a step of width in the later phases; 0: none are counted."""
     ready = np.array([each.ready for each in ranges])
-    ready_multiplier, rest_multiplier, byte_price, mix, plane, dual = zip(*multipliers, strict=True)
+    ready_multiplier, rest_multiplier, byte_price, mix, plane, dual, steps = zip(*multipliers, strict=True)
     scaled: Floats = np.zeros((len(ready), len(NO_DUAL)))
     if any(each is not NO_DUAL for each in dual):
         scaled = np.concatenate(dual).reshape(len(ready), -1) * ready[:, 1:]
+    rest, step_multiplier = np.array([each.rest for each in ranges]), np.array(steps)
     return NodeArrays(
         ready=ready,
-        rest=np.array([each.rest for each in ranges]),
+        rest=rest,
         ready_multiplier=np.array(ready_multiplier),
         rest_multiplier=np.array(rest_multiplier),
         byte_price=np.array(byte_price),
         mix=np.concatenate(mix).reshape(len(ready), *mix[0].shape),
         plane=np.array(plane),
         dual=scaled,
-        filled=scaled.sum(axis=1),
+        step_multiplier=step_multiplier,
+        stepped=step_multiplier * in_steps(rest[:, 1], step_s, STEPS_SAFE),
     )
+
+
+def in_steps(seconds: Floats, step_s: float, safe: float) -> Floats:
+    """Seconds that whole steps take of them; `safe`: times the seconds, by more than rounding."""
+    return np.floor(seconds / step_s * safe) * step_s if step_s > 0 else np.zeros_like(seconds)
 
 
 def least_product(factor: Floats, ends: Floats) -> Floats:
@@ -158,10 +175,11 @@ def split_by_group(node: PhaseNode, costs: GroupCosts, replaced: Mapping[int, in
     return [node.halved("group", group, 0.0, {"open": open_}, {"paid": paid})]
 
 
-def split_by_range(node: PhaseNode) -> list[Pair]:
+def split_by_range(node: PhaseNode, step_s: float = 0.0) -> list[Pair]:
     """The lower or the upper part of a range, of the first phase or of the rest, unless the other is much wider.
 
     Where neither split raises the bound, one range would otherwise be cut ever finer, and the bound needs both narrow.
+    step_s: seconds of a step of width in the later phases, which are cut just below whole steps; 0: anywhere.
     """
     ranges = (("ready", node.ranges.ready), ("rest", node.ranges.rest))
     least = max(FINE * node.value, NARROWER * max(high - low for _, (low, high) in ranges))
@@ -169,6 +187,8 @@ def split_by_range(node: PhaseNode) -> list[Pair]:
     for name, (low, high) in ranges:
         if high - low > least:
             middle = float(np.sqrt(max(low, high * LEAST_MIDDLE) * high))
+            whole = round(middle / step_s) * step_s * BELOW_STEP if name == "rest" and step_s > 0 else 0.0
+            middle = whole if low < whole < high else middle
             below = replace(node.ranges, **{name: (low, middle)})
             above = replace(node.ranges, **{name: (middle, high)})
             pairs.append(node.halved(name, 0, middle, {"ranges": below}, {"ranges": above}))

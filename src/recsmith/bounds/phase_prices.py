@@ -28,7 +28,15 @@ from recsmith.bounds.dual_feasible import FUNCTIONS, MOST_SHARE, SHRUNK, dual_fe
 from recsmith.bounds.fill_levels import LEVELS, MOST_PRICES, PAID, FillLevels, SpreadTables
 from recsmith.bounds.groups import GroupCosts
 from recsmith.bounds.linear_bounds import BYTES_ROUNDING, kept_for
-from recsmith.bounds.phase_nodes import Multipliers, NodeArrays, PhaseRanges, least_product, stacked
+from recsmith.bounds.phase_nodes import (
+    STEP_SAFE,
+    Multipliers,
+    NodeArrays,
+    PhaseRanges,
+    in_steps,
+    least_product,
+    stacked,
+)
 from recsmith.bounds.relaxation import Relaxation, covered_bytes, shared_relaxation
 from recsmith.bounds.table_totals import MOST_STEPS, least_cost
 from recsmith.costs.protocol import Evaluator
@@ -36,11 +44,12 @@ from recsmith.elementary import distinct, matmul
 from recsmith.problems import NO_PIECE
 from recsmith.sharding import SPLIT_AT_WILL, WIDTH_STEP, Span
 
-REST_SHARES = (0.0, 0.5, 1.0)
-"""Shares of rest_multiplier in the price of what could have filled a rank beside a big piece. Trade-off: any are valid;
-more find slightly higher prices and cost a pass over all pieces each; not tuned further."""
-PIECE_FACTS = ("fits", "size", "bytes", "group", "terms", "alone", "alone_rest", "ready", "rest", "modes", "widths",
-               "table", "columns")  # fmt: skip
+REST_SHARES = (0.0, 0.5, 1.0, 3.0)
+"""Times what the later phases are worth in the price of what could have filled a rank beside a big piece: above 1, where
+it is these that are full. Trade-off: any are valid; more find slightly higher prices and cost a pass over all pieces
+each; not tuned further."""
+PIECE_FACTS = ("fits", "size", "bytes", "group", "terms", "alone", "alone_rest", "ready", "rest", "in_steps", "modes",
+               "widths", "table", "columns")  # fmt: skip
 OPERATIONS = 12  # array operations on all pieces in one evaluation, about; so work is counted alike on every machine
 
 
@@ -142,10 +151,10 @@ class TablePrices:
 
         open_, paid (K, G): groups that plans of a node may use, and that they use for certain.
         """
-        nodes = stacked(ranges, multipliers)
+        nodes = stacked(ranges, multipliers, self.pieces.step_s)
         everywhere, taken = self._taken(nodes.mix, open_, paid)
         if self.taken.any():  # shares of a rank are of seconds that do not exceed `ready`
-            nodes.dual[taken > 0], nodes.filled[taken > 0] = 0.0, 0.0
+            nodes.dual[taken > 0] = 0.0
         constant = (
             least_product(1 - nodes.ready_multiplier, nodes.ready)
             + least_product(1 - nodes.rest_multiplier, nodes.rest)
@@ -242,6 +251,7 @@ class LocalPieces:
         self._set_seconds(evaluator, self.terms, opening, planes)
         self.modes, self.widths, self.table = modes, widths, problem.modes.table[modes]
         self.columns = widths / problem.demand.dim[self.table]
+        self._set_steps()
 
     @cached_property
     def of_group(self) -> list[tuple[int, Ints]]:
@@ -293,6 +303,16 @@ class LocalPieces:
         self.ready = planes.of_pieces(terms, planes.slopes[:, 0], self.alone)  # (N, J)
         self.rest = np.einsum("nk,fk->n", terms, planes.slopes[:, 1:].min(axis=0))
 
+    def _set_steps(self) -> None:
+        """Seconds of a step of width in the later phases, as most pieces of single ranks have it; in how many (N,)."""
+        alone = self.fits & (self.size == 1) & (self.rest > 0)
+        self.step_s = 0.0
+        if alone.any():
+            step = int(np.gcd.reduce(self.widths[alone]))
+            of_step = np.sort(self.rest[alone] / self.widths[alone] * step)
+            self.step_s = float(of_step[len(of_step) // 2])
+        self.in_steps = in_steps(self.rest, self.step_s, STEP_SAFE)
+
     def facts(self) -> tuple[Ints, Floats]:
         """The tables (N,) of pieces, and all that their prices rest on."""
         count = np.concatenate([np.full(len(self.size) - self.count.size, -1), self.count.ravel()])
@@ -323,7 +343,8 @@ class LocalPieces:
     def _priced(self, nodes: NodeArrays, taken: Floats) -> Floats:
         """The price of each piece on each rank that it covers (K, N), bytes apart."""
         first = self._first_phase(nodes)
-        last = self.rest * nodes.rest_multiplier[:, None]
+        last = self.rest * nodes.rest_multiplier[:, None] + self.in_steps * nodes.step_multiplier[:, None]
+        last_multiplier = nodes.rest_multiplier + nodes.step_multiplier
         own = self.ready.T[nodes.plane]  # (K, N): by the plane that decides who is big
         big: Bools = own > nodes.ready[:, 1:] / 2
         beside = self.fits & ~big  # pieces that may share a rank with a big one
@@ -331,14 +352,14 @@ class LocalPieces:
             beside & (own <= 0), axis=1
         )  # some of them take no time: then nothing is left unused
         inverse = np.divide(1.0, own, where=beside & (own > 0), out=np.zeros_like(own))
-        first_ratio, last_ratio = first * inverse, last * inverse
+        first_ratio, last_ratio = first * inverse, self.rest * last_multiplier[:, None] * inverse
         alone = np.full_like(first, -np.inf)
         for share in REST_SHARES:
             ratio = first_ratio + (1 - share) * last_ratio
-            fill, rest_fill = ratio.max(axis=1, initial=0.0), share * nodes.rest_multiplier
+            fill, rest_fill = ratio.max(axis=1, initial=0.0), share * last_multiplier
             unused = (
                 least_product(nodes.ready_multiplier - fill, nodes.ready)
-                + (nodes.rest_multiplier - rest_fill) * nodes.rest[:, 0]
+                + least_product(nodes.rest_multiplier - rest_fill, nodes.rest)
                 + nodes.ready_multiplier * taken + nodes.filled
             )  # fmt: skip
             np.maximum(alone, unused[:, None] + fill[:, None] * own + rest_fill[:, None] * self.rest, out=alone)
@@ -352,7 +373,7 @@ class LocalPieces:
             worth = nodes.ready_multiplier[:, None] * nodes.mix[:, group]
             for plane, seconds in enumerate(self.ready[mine].T):  # one after the other, as compiled code adds them up
                 first[:, mine] += worth[:, plane, None] * seconds
-        if nodes.filled.any():
+        if nodes.dual.any():
             self._add_dual(nodes, first)
         return first
 
@@ -362,7 +383,7 @@ class LocalPieces:
         for group, mine in self.of_group:
             for plane, own in enumerate(self.ready[mine].T):
                 seconds[:, mine] += nodes.mix[:, group, plane, None] * own
-        scale = np.divide(SHRUNK, nodes.ready[:, 1], where=nodes.filled > 0, out=np.zeros(len(seconds)))
+        scale = np.divide(SHRUNK, nodes.ready[:, 1], where=nodes.dual.any(axis=1), out=np.zeros(len(seconds)))
         share = np.minimum(seconds * scale[:, None], MOST_SHARE)
         for function, worth in zip(FUNCTIONS, nodes.dual.T, strict=True):
             first += np.where(worth[:, None] > 0, worth[:, None] * dual_feasible(function, share), 0.0)
