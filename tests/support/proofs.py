@@ -18,6 +18,7 @@ from recsmith.plans.proofs import (
     ProofTree,
     RanksProof,
     ShareWorth,
+    StepWorth,
 )
 from support.cases import Pick
 
@@ -124,7 +125,15 @@ class Drawn:
             ready=pick([0.0, 0.4, 1.0, 1.7]), rest=pick([0.0, 0.5, 1.0, 3.0]), byte=pick([0.0, 1e-15, 1e-12]),
             mix=self._mix(planes), plane=pick(range(self.statement.ready.shape[1])),
             shares=pick([(), (pick(SHARES),), (pick(SHARES), pick(SHARES))]), large=self._large(),
+            steps=self._steps(),
         )  # fmt: skip
+
+    def _steps(self) -> StepWorth | None:
+        """Steps of the narrowest piece, of half or of twice as much."""
+        rest = self.statement.rest[self.statement.local & (self.statement.rest > 0)]
+        if not len(rest) or self.pick((True, False)):
+            return None
+        return StepWorth(seconds=float(rest.min()) * self.pick([0.5, 1.0, 2.0, 3.0]), worth=self.pick([0.3, 1.0, 3.0]))
 
     def _large(self) -> tuple[LargePiece, ...]:
         """Pieces worth about as much of the seconds that matter as they take of them, or much more."""

@@ -34,6 +34,7 @@ from recsmith.plans.proofs import (
     RanksProof,
     ShareWorth,
     SpreadProof,
+    StepWorth,
 )
 
 Search = PhaseBranching | FillingBranching | HeavyTableBound
@@ -71,10 +72,11 @@ class _Leaf:
 
 
 def _leaves(search: PhaseBranching | FillingBranching) -> list[_Leaf]:
+    step_s = search.prices.pieces.step_s
     if isinstance(search, PhaseBranching):
-        return [_Leaf(node.path, _proof(node.multipliers)) for node in (*search.heap, *search.impossible)]
+        return [_Leaf(node.path, _proof(node.multipliers, step_s)) for node in (*search.heap, *search.impossible)]
     return [
-        _Leaf(each.node.path, _proof(each.node.multipliers) if each.proof is None
+        _Leaf(each.node.path, _proof(each.node.multipliers, step_s) if each.proof is None
               else _proof_by_fillings(search.prices, each.proof))
         for each in (*search.heap, *search.impossible)
     ]  # fmt: skip
@@ -104,7 +106,9 @@ def _mix(shares: Floats) -> tuple[tuple[float, ...], ...]:
     return tuple(map(tuple, shares.tolist()))
 
 
-def _proof(multipliers: Multipliers) -> LeafProof:
+def _proof(multipliers: Multipliers, step_s: float = 0.0) -> LeafProof:
+    """step_s: seconds of a step of width in the later phases, where multipliers may count them."""
+    stepped = float(multipliers.step_multiplier)
     return LeafProof(
         ready=float(multipliers.ready_multiplier), rest=float(multipliers.rest_multiplier),
         byte=float(multipliers.byte_price), mix=_mix(multipliers.mix), plane=multipliers.plane,
@@ -112,6 +116,7 @@ def _proof(multipliers: Multipliers) -> LeafProof:
             ShareWorth(kind=KINDS[kind], by=by, worth=worth)
             for (kind, by), worth in zip(FUNCTIONS.tolist(), multipliers.dual.tolist(), strict=True) if worth > 0
         ),
+        steps=StepWorth(seconds=step_s, worth=stepped) if stepped > 0 and step_s > 0 else None,
     )  # fmt: skip
 
 

@@ -10,12 +10,13 @@ from fractions import Fraction
 import numpy as np
 
 from recsmith._types import Bools, Floats, Ints
-from recsmith.analyses.checked_statement import EQUAL, Statement, at_least, at_most, double_below, products
+from recsmith.analyses.checked_statement import EQUAL, ROUNDING, Statement, at_least, at_most, double_below, products
 from recsmith.errors import CorruptFile
-from recsmith.plans.proofs import LeafProof, ShareWorth
+from recsmith.plans.proofs import LeafProof, ShareWorth, StepWorth
 from recsmith.problems import NO_PIECE
 
-SHARES = (0.0, 0.5, 1.0)  # of `rest` in the price of what could stand beside a big piece; any are valid
+SHARES = (0.0, 0.5, 1.0, 3.0)  # times `rest` in the price of what could stand beside a big piece; any are valid
+STEP, STEPS = 1 + 1e-9, 1 + Fraction(4, 10**9)  # times the whole steps of a piece, and of a rank: more than roundings
 SHRUNK = 1 - 1e-9  # times shares of a rank: far more than their roundings, so no rounding takes one over a step
 
 
@@ -59,8 +60,12 @@ def piece_prices(statement: Statement, plans: Plans, proof: LeafProof, mix: Floa
     piece, of more than half of the longest `ready`, pays for what nothing beside it can use, it is priced by what
     is left.
     """
-    high = plans.ready[1]
+    high, later_worth = plans.ready[1], Fraction(proof.rest) + (Fraction(proof.steps.worth) if proof.steps else 0)
     first, last = plain_prices(statement, proof, mix)
+    later = last  # what the later phases are worth at most
+    if proof.steps is not None:
+        later = at_most(last + at_most(proof.steps.worth * statement.rest, 1), 1)
+        last = at_most(last + step_prices(statement, proof.steps), 1)
     if proof.shares:
         first = at_most(first + share_prices(statement, plans, proof, mix), 1)
     own, price = statement.ready[:, proof.plane], at_most(first + last, 1)
@@ -72,14 +77,27 @@ def piece_prices(statement: Statement, plans: Plans, proof: LeafProof, mix: Floa
     big &= allowed
     if big.any() and not (beside & (own <= 0)).any():
         for share in SHARES:
-            worth = at_least((first[beside] + (1 - share) * last[beside]) / own[beside], 3)
-            fill = float(worth.max(initial=0.0))
+            kept, all_ = share * later, first + last
+            worth = at_least((all_ - kept + at_least(all_ + kept, 3) * 4 * ROUNDING)[beside] / own[beside], 3)
+            fill, rest = float(worth.max(initial=0.0)), Fraction(proof.rest) - Fraction(share) * later_worth
             unused = min((Fraction(proof.ready) - Fraction(fill)) * Fraction(end) for end in plans.ready)
-            unused += (1 - Fraction(share)) * Fraction(proof.rest) * Fraction(plans.rest[0]) + more
-            kept = at_most(fill * own[big] + share * last[big], 3)
+            unused += min(rest * Fraction(end) for end in plans.rest) + more
+            kept = at_most(fill * own[big] + kept[big], 3)
             alone = np.nextafter(double_below(unused) + kept, -np.inf)
             price[big] = np.maximum(price[big], alone)
     return np.where(allowed, price, np.inf)
+
+
+def step_seconds(plans: Plans, steps: StepWorth) -> Fraction:
+    """Seconds that the whole steps of width on a rank are worth at most: those of the longest later phases."""
+    number = Fraction(plans.rest[1]) / Fraction(steps.seconds) * STEPS
+    return Fraction(steps.worth) * Fraction(steps.seconds) * (number.numerator // number.denominator)
+
+
+def step_prices(statement: Statement, steps: StepWorth) -> Floats:
+    """What the whole steps of width in the later phases of pieces (N,) are worth."""
+    number: Floats = np.floor(statement.rest / steps.seconds * STEP)
+    return at_most(steps.worth * (steps.seconds * number), 2)
 
 
 def share_seconds(plans: Plans, proof: LeafProof) -> Fraction:

@@ -15,7 +15,7 @@ from recsmith._types import Bools, Ints
 from recsmith.analyses.checked_constraints import places_seconds, ranks_seconds
 from recsmith.analyses.checked_fillings import filling_prices
 from recsmith.analyses.checked_levels import levels_of, taken_seconds
-from recsmith.analyses.checked_prices import Plans, mix_of, piece_prices, share_seconds, table_prices
+from recsmith.analyses.checked_prices import Plans, mix_of, piece_prices, share_seconds, step_seconds, table_prices
 from recsmith.analyses.checked_spreads import split_groups, spread_seconds
 from recsmith.analyses.checked_statement import EQUAL, NO_PLAN, Statement, at_most, check_certifiable, double_below
 from recsmith.costs import Evaluator
@@ -90,6 +90,7 @@ def _leaf_seconds(statement: Statement, plans: Plans, proof: LeafProof) -> Fract
     if taken or plans.ready[1] <= 0:  # shares are of seconds that do not exceed `ready`
         proof = replace(proof, shares=())
     filled = Fraction(proof.ready) * taken + share_seconds(plans, proof)
+    filled += step_seconds(plans, proof.steps) if proof.steps is not None else 0
     price = piece_prices(statement, plans, proof, mix, filled)
     if proof.large:
         more, most = filling_prices(statement, plans, proof)

@@ -64,7 +64,8 @@ class CompiledPrices:
         self._arrays = (
             _ints(pieces.group), ready, np.divide(1.0, ready, where=usable, out=np.zeros_like(ready)), own,
             own.min(axis=1, initial=np.inf),
-            *map(_floats, (pieces.rest, pieces.in_steps, pieces.alone, pieces.alone_rest)), _ints(pieces.fits), *map(_floats, (pieces.size, pieces.bytes / pieces.size)), _ints(families).ravel(),
+            *map(_floats, (pieces.rest, pieces.in_steps, pieces.alone, pieces.alone_rest)), _ints(pieces.fits),
+            *map(_floats, (pieces.size, pieces.bytes / pieces.size)), _ints(families).ravel(),
             _floats(pieces.count), _floats(rest_shares), _floats(FUNCTIONS).ravel(),
             _floats(tables.worldwide), _floats(tables.worldwide_bytes), _ints(tables.worldwide_group),
             _ints(tables.key),

@@ -279,7 +279,13 @@ class MultiplierAscent:
                 first += len(changes)
 
     def changes(
-        self, now: Multipliers, step: float, open_: Bools, *, functions: bool = False, pairs: bool = False,
+        self,
+        now: Multipliers,
+        step: float,
+        open_: Bools,
+        *,
+        functions: bool = False,
+        pairs: bool = False,
         steps: bool = False,
     ) -> list[Multipliers]:
         """Multipliers as they are, changes of them by a step, and those of other nodes.

@@ -20,7 +20,7 @@ APART = 10  # so many times the difference between a table's two ways is taken o
 FEW_TABLES = 20  # up to which it is taken off once: bounds by fillings, which go on there, ended up to 0.5 % lower
 NO_DUAL: Floats = np.zeros(len(FUNCTIONS))
 NARROWER = 0.2  # of the width of the other range: one that is narrower than this is not split before the other
-STEP_SAFE, STEPS_SAFE = 1 + 1e-9, 1 + 2e-9  # times the seconds of a piece, and of all of a rank, in steps of width
+STEP_SAFE, STEPS_SAFE = 1 + 1e-9, 1 + 4e-9  # times the seconds of a piece, and of all of a rank, in steps of width
 BELOW_STEP = 1 - 1e-8  # times whole steps: where a range ends that has not quite so many
 LEAST_MIDDLE = 1 / 6  # of the upper end of a range: the lower end counts as this much where its middle is taken
 

@@ -45,9 +45,9 @@ from recsmith.problems import NO_PIECE
 from recsmith.sharding import SPLIT_AT_WILL, WIDTH_STEP, Span
 
 REST_SHARES = (0.0, 0.5, 1.0, 3.0)
-"""Times what the later phases are worth in the price of what could have filled a rank beside a big piece: above 1, where
-it is these that are full. Trade-off: any are valid; more find slightly higher prices and cost a pass over all pieces
-each; not tuned further."""
+"""Times what the later phases are worth in the price of what could have filled a rank beside a big piece: above 1,
+where it is these that are full. Trade-off: any are valid; more find slightly higher prices and cost a pass over all
+pieces each; not tuned further."""
 PIECE_FACTS = ("fits", "size", "bytes", "group", "terms", "alone", "alone_rest", "ready", "rest", "in_steps", "modes",
                "widths", "table", "columns")  # fmt: skip
 OPERATIONS = 12  # array operations on all pieces in one evaluation, about; so work is counted alike on every machine

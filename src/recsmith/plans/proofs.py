@@ -44,6 +44,25 @@ class ShareWorth:
 
 
 @noun
+class StepWorth:
+    """What seconds in the later phases are worth as well, counted in whole steps of width on each rank.
+
+    seconds: of a step. worth: of each second of whole steps.
+    """
+
+    seconds: float
+    worth: float
+
+    def __post_init__(self) -> None:
+        check_rules(
+            None if 0 < self.seconds < float("inf")
+            else f"a step of width takes {self.seconds} s in a proof; it is more than 0, and finite",
+            None if 0 <= self.worth < float("inf")
+            else f"a second of whole steps is worth {self.worth} in a proof; it is 0 or more, and finite",
+        )  # fmt: skip
+
+
+@noun
 class LargePiece:
     """A piece of which a rank can hold few, and what it is worth beyond its seconds, as is any that takes no less.
 
@@ -67,7 +86,7 @@ class LeafProof:
 
     ready: of the first phase; rest: of the later ones. byte: seconds per byte. mix: of each group, shares of the cost
     model's planes. plane: by which it is decided which pieces are big. shares: what shares of a rank are worth as well.
-    large: pieces that are worth more, because few of them are on a rank.
+    large: pieces that are worth more, because few of them are on a rank. steps: what whole steps of width are worth.
     """
 
     ready: float
@@ -77,6 +96,7 @@ class LeafProof:
     plane: int
     shares: tuple[ShareWorth, ...] = ()
     large: tuple[LargePiece, ...] = ()
+    steps: StepWorth | None = None
 
     def __post_init__(self) -> None:
         numbers = (self.ready, self.rest, self.byte, *(share for shares in self.mix for share in shares))
