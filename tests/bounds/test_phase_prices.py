@@ -1,30 +1,24 @@
 """Prices of tables: a bound for every plan whatever the multipliers, and the relaxation where nothing is limited."""
 
-from itertools import product
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.bounds import MEDIUM, ONE_DOZEN, SOME, hand_made, total_of
-from support.cases import Case, all_placements, cluster, drawn, fits, table, workload
+from support.bounds import MEDIUM, ONE_DOZEN, SOME, best_of_whole_tables, hand_made, own_ranges, total_of
+from support.cases import Case, cluster, drawn, fits, table, workload
 
 from recsmith._types import Bools
 from recsmith.bounds.bends import bent_planes
 from recsmith.bounds.dual_feasible import FUNCTIONS
-from recsmith.bounds.groups import GroupCosts, groups_dominated_by_type
+from recsmith.bounds.groups import groups_dominated_by_type
 from recsmith.bounds.linear_bounds import SelectionLimits
 from recsmith.bounds.phase_nodes import Multipliers, PhaseRanges, stacked
 from recsmith.bounds.phase_prices import PIECE_FACTS, LocalPieces, TablePrices, different_tables
 from recsmith.bounds.relaxation import Relaxation
 from recsmith.bounds.table_totals import TableTotals
 from recsmith.clusters import load_cluster
-from recsmith.costs.pricing import device_sums
 from recsmith.costs.protocol import Evaluator
-from recsmith.plans import Placement
-from recsmith.problems import Space, footprint_of
-
-ROUNDED = 1 + 1e-12  # times the end of a range: more than rounding
+from recsmith.problems import Space
 
 
 def _random(draw: np.random.Generator, groups: int, planes: int) -> Multipliers:
@@ -62,39 +56,15 @@ def test_no_plan_within_the_ranges_costs_less_than_the_prices_of_its_tables(made
             assert (least.min(axis=2) @ prices.copies + constant <= total * (1 + 1e-9)).all()
 
 
-def _own_ranges(case: Case, placements: tuple[Placement, ...], below: float) -> PhaseRanges:
-    """Ranges that end at the seconds of the slowest rank of a plan, and begin at so great a share of them."""
-    evaluator, footprint = case.evaluator, footprint_of(case.problem, placements)
-    worldwide = GroupCosts(evaluator, bent_planes(evaluator).launch).worldwide
-    loads = evaluator.loads(device_sums(evaluator, footprint))[:, :, ~worldwide].sum(axis=2)
-    ready = float(loads[0].max()) - bent_planes(evaluator).launch
-    rest = float(loads[1:].sum(axis=0).max(initial=0.0))
-    return PhaseRanges((below * ready, ready * ROUNDED), (below * rest, rest * ROUNDED))
-
-
-def _best_of_whole_tables(draw: np.random.Generator) -> tuple[Case, tuple[Placement, ...], float]:
-    """Four tables on up to four ranks with slow links, and the best plan that keeps them whole, with its seconds."""
-    tables = [
-        table(f"t{i}", int(draw.integers(100, 5000)), int(draw.choice([4, 8, 12])), float(draw.uniform(1, 4)))
-        for i in range(4)
-    ]
-    ranks = int(draw.integers(2, 5))
-    only = Space(types=("table_wise",), kernels=("fused",))
-    case = Case(workload(*tables, batch_size=65536), cluster(1, hosts=ranks), only, cost_model="analytic")
-    every = product(*all_placements(case).values())
-    total, best = min(((total_of(case, each), each) for each in every), key=lambda pair: pair[0])
-    return case, best, total
-
-
 @pytest.mark.parametrize("seeds", [range(6), pytest.param(range(6, 300), marks=pytest.mark.soak)])
 def test_the_best_plan_costs_no_less_than_prices_by_the_seconds_of_its_own_slowest_rank(seeds: range) -> None:
     """Between the ends of ranges and what ranks hold is no room, also in whole steps of width, so errors show."""
     near = stepped = 0
     for seed in seeds:
         draw = np.random.default_rng(seed)
-        case, best, total = _best_of_whole_tables(draw)
+        case, best, total = best_of_whole_tables(draw)
         groups, planes = case.evaluator.groups, len(case.evaluator.planes)
-        prices, ranges = TablePrices(case.evaluator, _none(case.evaluator)), _own_ranges(case, best, 1 - seed % 3 / 10)
+        prices, ranges = TablePrices(case.evaluator, _none(case.evaluator)), own_ranges(case, best, 1 - seed % 3 / 10)
         made: list[Multipliers] = []
         for _ in range(60):
             ready, rest, steps = draw.uniform(0, 2), draw.uniform(0, 2), draw.choice([0.0, 0.5, 1.0])

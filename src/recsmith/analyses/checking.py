@@ -52,7 +52,7 @@ def proven_seconds(evaluator: Evaluator, tree: ProofTree) -> float:
         seen.add(place)
         part = tree.parts[place]
         if part.proof is not None:
-            least = min(least, _leaf_seconds(statement, plans, part.proof))
+            least = min(least, leaf_seconds(statement, plans, part.proof))
         elif part.spreads is not None:
             least = min(least, spread_seconds(statement, plans, part.spreads, tree.below, tree.seconds))
         elif part.ranks is not None:
@@ -83,7 +83,7 @@ def _halves(statement: Statement, plans: Plans, part: ProofPart) -> tuple[Plans,
     return replace(plans, open=without), replace(plans, open=only)
 
 
-def _leaf_seconds(statement: Statement, plans: Plans, proof: LeafProof) -> Fraction:
+def leaf_seconds(statement: Statement, plans: Plans, proof: LeafProof) -> Fraction:
     """Seconds that no plan of a part takes less than, by the multipliers of a leaf."""
     mix = mix_of(statement, proof.mix, proof.plane)
     taken = taken_seconds(statement, plans, mix)
