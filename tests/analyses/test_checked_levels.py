@@ -120,7 +120,7 @@ NOTHING, BY_SECONDS, BY_FIRST, BY_SECOND, BY_KIND = range(5)  # how a level is f
 SEVENTH = 7  # the number of a table in `steep`
 
 
-def filled(ways: tuple[int, int, int, int], *, at: float = 1.0, most: float = 0.0, alike: int = 1) -> float:
+def filled(ways: Sequence[int], *, at: float = 1.0, most: float = 0.0, alike: int = 1) -> float:
     """Part of a launch that the dearest piece of a table pays for where both terms are cut at so many times its own.
 
     ways: how the four levels are filled. most: times what the mean of all planes says of the piece. alike: tables of
