@@ -1,6 +1,6 @@
 """Bounds by levels of how full groups are have certificates, which prove nothing false."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
