@@ -22,7 +22,7 @@ PARTS = {
     "problem": ("planning.plan.load_workload", "planning.plan.load_cluster", "problems.build_problem"),
     "cost model": ("planning.plan.find_cost_model", "costs.analytic.AnalyticCostModel.compile",
                    "costs.best.BestCostModel.compile", "costs.neural.model.NeuralCostModel.compile"),
-    "first bound": ("bounds.lower_bound._best_of_lifts",),
+    "first bound": ("bounds.first._best_of_lifts",),
     "drafts": ("planners.auto.drafts.Drafts.work",),
     "first plans": ("planners.auto.annealing_turns.starts_of", "planners.auto.annealing_turns.halving_of"),
     "annealing": ("planners.annealing.kernel.Cooling.go_on",),

@@ -13,9 +13,9 @@ from recsmith import problems
 from recsmith.bounds import first_bound, lower_bound
 from recsmith.bounds.column_spreads import MOST_SPREADS, HeavyTableBound, heavy_table_bound, spreads_of
 from recsmith.bounds.groups import groups_dominated_by_type
-from recsmith.bounds.lower_bound import HEAVY, heaviest_table
 from recsmith.bounds.plane_mixes import tightest_mix
 from recsmith.bounds.split_table import HeldBeside, covers
+from recsmith.bounds.tightening import HEAVY, heaviest_table
 from recsmith.clusters import load_cluster
 from recsmith.costs import cost_model
 from recsmith.costs.protocol import Evaluator, RisesBeside

@@ -29,16 +29,10 @@ from support.cases import (
 )
 
 from recsmith.bounds import first_bound, lower_bound, prove
-from recsmith.bounds.lower_bound import (
-    MANY_REACH,
-    MANY_WORK,
-    TRIAL,
-    _raised,  # pyright: ignore[reportPrivateUsage]
-    always,
-    certified_search,
-    has_selections,
-    may_gain,
-)
+from recsmith.bounds.first import always
+from recsmith.bounds.lower_bound import certified_search
+from recsmith.bounds.tightening import MANY_REACH, TRIAL, raised
+from recsmith.bounds.work import MANY_WORK, has_selections, may_gain
 from recsmith.clusters import load_cluster
 from recsmith.costs import cost_model
 from recsmith.errors import Infeasible, NoPlanFound
@@ -286,24 +280,24 @@ def test_a_longer_proof_goes_on_with_the_spreads_of_a_heavy_table(monkeypatch: p
     assert alone == lower_bound(case.evaluator).bound
     assert alone.value_s is not None
     monkeypatch.setattr(module, "heaviest_table", lambda *given: True)
-    monkeypatch.setattr(module, "_heavy_search", lambda *given: [Rising(1.0, most=2 * total_s, work=1)])
+    monkeypatch.setattr(module, "heavy_search", lambda *given: [Rising(1.0, most=2 * total_s, work=1)])
     found = prove(case.evaluator, total_s)
     assert (found.value_s, found.searched) == (pytest.approx(total_s), True)
 
 
 def test_the_search_that_is_ahead_after_a_part_of_the_work_has_the_rest() -> None:
     searches: list[Any] = [Rising(1.0), Rising(3.0)]
-    *_, last = _raised(searches, 100 * TRIAL, 1e9, always, 7)
+    *_, last = raised(searches, 100 * TRIAL, 1e9, always, 7)
     assert [search.work for search in searches] == [100, 100 * (TRIAL - 1)]
     assert last == 300 * (TRIAL - 1)
 
 
 def test_what_a_finished_search_leaves_goes_to_the_other_and_enough_ends_both() -> None:
     searches: list[Any] = [Rising(1.0), Rising(3.0, most=150.0)]
-    *_, last = _raised(searches, 100 * TRIAL, 1e9, always, 10)
+    *_, last = raised(searches, 100 * TRIAL, 1e9, always, 10)
     assert searches[1].work < 100 < searches[0].work <= 100 * TRIAL
     assert last == searches[0].bound == searches[0].work
     searches = [Rising(1.0), Rising(3.0)]
-    *_, last = _raised(searches, 100 * TRIAL, 50.0, always, 10)
+    *_, last = raised(searches, 100 * TRIAL, 50.0, always, 10)
     assert last == 50.0
     assert searches[1].work == 0

@@ -5,13 +5,14 @@ from collections.abc import Callable
 from typing import Any
 
 import recsmith.bounds
+from recsmith.bounds import work
 from recsmith.costs.neural import evaluator
 from recsmith.planners.auto import improvement
 
 BOUNDS = sys.modules[recsmith.bounds.lower_bound.__module__]
-TIGHTENING = ("PHASE_WORK", "MOST_PHASE_WORK", "EQUAL_WORK", "LARGE_WORK")  # of bounds/lower_bound.py
-FULL = {name: getattr(BOUNDS, name) for name in TIGHTENING}
-TIGHTENED, LIFTS = BOUNDS._tightened, evaluator._lifts
+TIGHTENING = ("PHASE_WORK", "MOST_PHASE_WORK", "EQUAL_WORK", "LARGE_WORK")  # of bounds/work.py
+FULL = {name: getattr(work, name) for name in TIGHTENING}
+TIGHTENED, LIFTS = BOUNDS.tightened, evaluator._lifts
 LESS = 0.05  # of the work; all of it is half of what planning a small problem takes
 LAST_GAP = improvement.LAST_GAP
 NEAR = 0.5  # relative gap at which planner `auto` stops: it takes a tenth of the CPU seconds for a small problem
@@ -23,9 +24,9 @@ def tighten(share: float, set_: Set = setattr) -> None:
 
     That one is then of the model as it is: its lifted versions are bounds of their own, each as dear as the first.
     """
-    for name, work in FULL.items():
-        set_(BOUNDS, name, int(share * work))
-    set_(BOUNDS, "_tightened", TIGHTENED if share else lambda _evaluator, value, *_: (value, ()))
+    for name, numbers in FULL.items():
+        set_(work, name, int(share * numbers))
+    set_(BOUNDS, "tightened", TIGHTENED if share else lambda _evaluator, value, *_: (value, ()))
     set_(evaluator, "_lifts", LIFTS if share else lambda _head: [])
 
 

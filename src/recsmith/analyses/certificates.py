@@ -12,7 +12,8 @@ from dataclasses import replace
 from recsmith._types import Source
 from recsmith.analyses.certified_parts import Search, closed_groups, levels_of, parts_by_constraints, parts_of
 from recsmith.analyses.checking import check_certifiable, proven_seconds
-from recsmith.bounds.lower_bound import always, certified_search
+from recsmith.bounds.first import always
+from recsmith.bounds.lower_bound import certified_search
 from recsmith.costs import Evaluator, cost_model
 from recsmith.errors import CorruptFile, UsageError
 from recsmith.planning.simulate import price_plan

@@ -1,7 +1,8 @@
 """Bounds that no plan can undercut, and the relaxations that they rest on; docs/bounds.md proves them."""
 
+from recsmith.bounds.first import LowerBound, first_bound
 from recsmith.bounds.linear_bounds import LinearBound, SelectionLimits
-from recsmith.bounds.lower_bound import LowerBound, OnBound, first_bound, lower_bound, prove
+from recsmith.bounds.lower_bound import OnBound, lower_bound, prove
 from recsmith.bounds.relaxation import Choice, Relaxation, fitting_price
 
 __all__ = [

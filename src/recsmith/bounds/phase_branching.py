@@ -291,7 +291,7 @@ class MultiplierAscent:
         """Multipliers as they are, changes of them by a step, and those of other nodes.
 
         open_ (C, G): groups that each table may use. functions: whether those of dual feasible functions may gain;
-        pairs: also those of two at once.
+        pairs: also those of two at once. steps: whether those of whole steps of width may.
         """
         scales = (
             (1, 1), (1 - step, 1 - step), (1 + step, 1 + step), (1, 1 - step), (1, 1 + step), (1 - step, 1),

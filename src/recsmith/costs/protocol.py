@@ -167,7 +167,7 @@ class Evaluator(Protocol):
         """(seconds, model) pairs for bounds: models that cost each group in use on a rank so many seconds more.
 
         A plane of a model may lie below zero where a group has little work, and bounds need planes that do not. A model
-        that costs every group more has such planes; the bound then takes back what was added (`bounds.lower_bound`).
+        that costs every group more has such planes; the bound then takes back what was added (`bounds.first`).
         Empty where no plane lies below zero.
         """
         ...

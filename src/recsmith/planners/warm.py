@@ -8,7 +8,7 @@ that, tables begin in the fewest pieces. It looks for no bound, which takes long
 from collections.abc import Sequence
 from dataclasses import replace
 
-from recsmith.bounds.lower_bound import describe_space
+from recsmith.bounds.first import describe_space
 from recsmith.bounds.relaxation import Relaxation, shared_relaxation
 from recsmith.errors import NoPlanFound
 from recsmith.planners.auto.improvement import Improvement, StoppingRule

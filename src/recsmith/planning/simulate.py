@@ -9,7 +9,7 @@ import numpy as np
 
 from recsmith import problems
 from recsmith.bounds import lower_bound
-from recsmith.bounds.lower_bound import describe_space
+from recsmith.bounds.first import describe_space
 from recsmith.clusters import Cluster, load_cluster
 from recsmith.costs import CostModel, Evaluator
 from recsmith.costs import cost_model as find_cost_model

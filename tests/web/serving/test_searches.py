@@ -74,7 +74,7 @@ def test_a_search_lives_as_long_as_somebody_listens():
 
 
 def test_a_search_works_its_first_bound_out_once_and_tells_it_before_any_plan(monkeypatch: pytest.MonkeyPatch):
-    bounds, told, worked_out = import_module("recsmith.bounds.lower_bound"), list[Any](), list[Any]()
+    bounds, told, worked_out = import_module("recsmith.bounds.first"), list[Any](), list[Any]()
     plain = bounds._best_of_lifts
     monkeypatch.setattr(bounds, "_best_of_lifts", lambda evaluator: worked_out.append(evaluator) or plain(evaluator))
     raw = SLOW | {

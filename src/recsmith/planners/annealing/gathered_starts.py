@@ -12,7 +12,7 @@ import numpy as np
 
 from recsmith._types import Floats, Ints
 from recsmith.bounds import SelectionLimits
-from recsmith.bounds.lower_bound import always
+from recsmith.bounds.first import always
 from recsmith.bounds.relaxation import Relaxation
 from recsmith.planners.annealing.starts import SELECTED_LIMITS, Start
 from recsmith.planners.search.device_state import Assignment, DeviceState

@@ -14,10 +14,11 @@ import numpy as np
 
 from recsmith._types import Bools, Ints
 from recsmith.bounds import LowerBound, SelectionLimits
+from recsmith.bounds.first import always
 from recsmith.bounds.groups import GroupCosts, groups_dominated_by_type
 from recsmith.bounds.linear_bounds import least_opening
-from recsmith.bounds.lower_bound import always, heaviest_table
 from recsmith.bounds.relaxation import Choice, Relaxation
+from recsmith.bounds.tightening import heaviest_table
 from recsmith.planners.search.candidates import priced_candidate
 from recsmith.planners.search.device_state import Assignment, DeviceState
 from recsmith.problems import NO_PIECE

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from recsmith.bounds.first import always
 from recsmith.bounds.linear_bounds import kept_for
-from recsmith.bounds.lower_bound import always
 from recsmith.bounds.relaxation import Relaxation
 from recsmith.costs.group_loads import GroupLoads
 from recsmith.planners.annealing.kernel import KINDS, SHARPNESS, SLOWEST, Cooling, FlatOptions, FlatPlan, FlatProblem

@@ -12,7 +12,8 @@ import numpy as np
 from recsmith._types import Ints
 from recsmith.bounds import LowerBound, lower_bound
 from recsmith.bounds.column_spreads import HeavyTableBound
-from recsmith.bounds.lower_bound import has_selections, heaviest_table
+from recsmith.bounds.tightening import heaviest_table
+from recsmith.bounds.work import has_selections
 from recsmith.planners.annealing.gathered_starts import gathered_starts
 from recsmith.planners.annealing.kernel import is_compiled
 from recsmith.planners.annealing.population import AnnealingOptions
