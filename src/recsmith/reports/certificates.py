@@ -23,7 +23,7 @@ def certificate_lines(certificate: Certificate) -> list[str]:
         f"proven   no plan takes less than {format_time(least_s)} under it, so this one takes at most "
         f"{format_gap(_gap(certificate))} more than the best",
         f"         {space_words(plan.bound.space)}",
-        f"checked  {counted(leaves, 'part')} that hold all plans, each by a proof of its own, rounded against the claim",
+        f"checked  {counted(leaves, 'part')} that hold all plans, each by its own proof, rounded against the claim",
         f"given    {GIVEN}",
     ]
 
