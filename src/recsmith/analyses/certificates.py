@@ -3,7 +3,7 @@
 The search for the bound is run anew (bounds/lower_bound.py), and what it ends with is written down: how it split all
 plans, and what proves the bound of every part (certified_parts.py). The certified seconds are those that checking.py
 finds in it. They may be fewer than the bound that is printed with the plan, which rests on more kinds of proofs: those
-by lifted and bent planes and by levels of a group have no certificate yet.
+that tell two hosts apart, and those by lifted and bent planes, have no certificate yet.
 """
 
 from collections.abc import Callable, Sequence

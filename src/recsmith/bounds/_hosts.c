@@ -10,7 +10,7 @@
 
 #define SHARES 3
 #define HOSTS 2
-static const f64 SHARE[SHARES] = {0, 0.5, 1};              /* REST_SHARES of phase_prices.py */
+static const f64 SHARE[SHARES] = {0, 0.5, 1};              /* those of REST_SHARES (phase_prices.py) up to 1 */
 enum { SIZES, SECONDS, OWN, REST, ALONE, ALONE_REST, FITS, SIZE, FAMILIES, COUNT, CELL, WIDE, COPIES, OPEN, LIMITS, NODE_OF,
        PRICES, PLANE, VALUE, USED, LARGEST, SELECTED, ARRAYS };
 enum { READY0, READY1, REST0, REST1, OF_HOSTS };           /* limits of a node; then of each host: */
