@@ -304,7 +304,7 @@ class LocalPieces:
         self.rest = np.einsum("nk,fk->n", terms, planes.slopes[:, 1:].min(axis=0))
 
     def _set_steps(self) -> None:
-        """Seconds of a step of width in the later phases, as most pieces of ranks have it; those of whole steps (N,)."""
+        """Seconds of a step of width in the later phases, as most pieces have it, and those of whole steps (N,)."""
         alone = self.fits & (self.size == 1) & (self.rest > 0)
         self.step_s = 0.0
         if alone.any():
