@@ -55,6 +55,21 @@ def test_leases(trainers: int, staleness: int, total: int, every: int, turns: li
     assert saves[-1] == total
 
 
+def test_who_writes_the_model_is_chosen_once_all_trainers_have_come() -> None:
+    """Who ends all batches before the first trainer has come, which cuts the log as it comes, does not write it."""
+    leases = BatchLeases(2, 1, 0.4, total=1)
+    leases.push("trainer-1", leases.lease("trainer-1")["batch"])  # type: ignore[index]
+    assert leases.drained("trainer-1") is None
+    leases.alive("trainer-joined-a")  # another one is not the one that the job began with
+    assert leases.drained("trainer-1") is None
+    leases.alive("trainer-0")
+    assert [leases.drained(f"trainer-{each}")["mine"] for each in (1, 0)] == [False, True]  # type: ignore[index]
+    alone = BatchLeases(2, 1, 0.4, total=1)
+    alone.ended = lambda: {"trainer-0"}
+    alone.push("trainer-1", alone.lease("trainer-1")["batch"])  # type: ignore[index]
+    assert alone.drained("trainer-1")["mine"]  # type: ignore[index]
+
+
 def together(*calls: Callable[[], object]) -> list[object]:
     """What calls return that wait for each other."""
     answers: list[object] = [None] * len(calls)

@@ -11,7 +11,7 @@ from collections import Counter
 from typing import Any
 
 from recsmith.training.systems.remote.calls import LONG
-from recsmith.training.systems.remote.members import HOLD, HeardTrainers
+from recsmith.training.systems.remote.members import HOLD, JOINER, HeardTrainers
 
 
 class BatchLeases(HeardTrainers):
@@ -99,7 +99,10 @@ class BatchLeases(HeardTrainers):
         self.end_at(name, -(-self._next // self.width) * self.width)
 
     def drained(self, name: str) -> dict[str, Any] | None:
-        """What became of the job once all is trained; None: ask again.
+        """What became of the job once all is trained and every trainer has come; None: ask again.
+
+        Trainer 0 cuts the log where the job goes on as it comes, and so would cut off the lines of who had ended the
+        job before.
 
         mine: whether this trainer writes the model. step: that it ended after. saved: the step of the newest
         checkpoint. ended: by a signal.
@@ -107,7 +110,7 @@ class BatchLeases(HeardTrainers):
         with self._turn:
             self.hear(name)
             self.drop_silent()
-            if self.total is None or self.oldest < self.total:
+            if self.total is None or self.oldest < self.total or not self._all_came():
                 self._turn.wait(min(0.1, HOLD * self.timeout_s))
                 return None
             self._chief = self._chief or min(self._heard)
@@ -115,6 +118,12 @@ class BatchLeases(HeardTrainers):
                 "mine": name == self._chief, "step": self.total // self.width, "saved": self.kept // self.width,
                 "ended": self.stopped, "told": self._told(),
             }  # fmt: skip
+
+    def _all_came(self) -> bool:
+        """Whether each trainer that the job began with was heard or has ended; none is waited for very long."""
+        came = {each for each in {*self._heard, *self._done, *self.lost} if not each.startswith(JOINER)}
+        waited = time.monotonic() - max(self._begun, self._ended)
+        return len(came) >= self.width or waited > LONG * self.timeout_s
 
     def _told(self) -> dict[str, Any]:
         return {
