@@ -14,7 +14,7 @@ from recsmith.costs import COST_MODELS, price
 from recsmith.plans import Plan, StepCost
 from recsmith.problems import footprint_of, problem_of
 from recsmith.reports.explanations import explanation_report, explanation_to_raw
-from recsmith.reports.plans import hot_rows_words
+from recsmith.reports.plan_words import hot_rows_words
 from recsmith.workloads import AccessProfile, Table
 from recsmith.workloads.scattered_rows import scattered_blocks
 

@@ -23,7 +23,7 @@ from recsmith.problems.dense_bytes import Stashing
 from recsmith.problems.memory_schedule import KINDS, PHASES
 from recsmith.problems.stashing import FEW, choose_stash, exposed_seconds, with_stash
 from recsmith.reports.plan_summary import step_words
-from recsmith.reports.plans import overfull_phase_words, rest_words
+from recsmith.reports.plan_words import overfull_phase_words, rest_words
 from recsmith.units import format_time
 
 MIB = 2**20

@@ -15,7 +15,8 @@ from recsmith.planning.replan import replan
 from recsmith.reports.explanations import explanation_report, explanation_to_raw
 from recsmith.reports.layout import show
 from recsmith.reports.moves import replan_report, replan_to_raw
-from recsmith.reports.plans import diff_report, plan_report
+from recsmith.reports.plan_differences import diff_report
+from recsmith.reports.plans import plan_report
 from recsmith.units import format_time
 from recsmith.web.report_data import report_data
 from recsmith.web.serving.views import kept_plan, plan_data, plan_summary

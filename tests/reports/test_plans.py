@@ -14,7 +14,8 @@ from recsmith.planning import Result, plan
 from recsmith.plans import PARTS, diff, inexact_tables
 from recsmith.plans.predicted_error import PublishedError
 from recsmith.problems import Space
-from recsmith.reports.plans import diff_report, diff_to_raw, part_words, plan_report, price_to_raw, result_to_raw
+from recsmith.reports.plan_differences import diff_report, diff_to_raw
+from recsmith.reports.plans import part_words, plan_report, price_to_raw, result_to_raw
 from recsmith.workloads import Table
 from recsmith.workloads.workload import IndexDedup
 

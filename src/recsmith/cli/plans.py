@@ -23,7 +23,8 @@ def simulate_command(plan: str, cost_model: str | None, format_: str) -> None:
     recsmith simulate plan.json --format json
     """
     from recsmith.planning.simulate import simulate
-    from recsmith.reports.plans import overfull_phase_words, overfull_words, plan_report, price_to_raw
+    from recsmith.reports.plan_words import overfull_phase_words, overfull_words
+    from recsmith.reports.plans import plan_report, price_to_raw
 
     priced = simulate(plan, cost_model)
     overfull = overfull_words(priced.cost) or overfull_phase_words(priced)
@@ -100,7 +101,7 @@ def diff_command(before: str, after: str, format_: str) -> None:
     recsmith diff a.json b.json
     """
     from recsmith.plans import diff
-    from recsmith.reports.plans import diff_report, diff_to_raw
+    from recsmith.reports.plan_differences import diff_report, diff_to_raw
 
     change = diff(before, after)
     print_as(format_, lambda: diff_report(change, before, after), lambda: diff_to_raw(change))
@@ -150,7 +151,8 @@ def import_command(
     from recsmith.planning.simulate import price
     from recsmith.plans import PLAN_FILE
     from recsmith.problems import Constraints
-    from recsmith.reports.plans import overfull_words, plan_report, price_to_raw
+    from recsmith.reports.plan_words import overfull_words
+    from recsmith.reports.plans import plan_report, price_to_raw
     from recsmith.workloads import load_workload
 
     check_target(output, inputs=inputs_of(running, workload, *options.values()), kind=PLAN_FILE, force=force)

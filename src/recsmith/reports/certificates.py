@@ -2,7 +2,7 @@
 
 from recsmith.files import Raw
 from recsmith.plans.certificates import Certificate
-from recsmith.reports.plans import space_words
+from recsmith.problems.space import space_words
 from recsmith.units import counted, format_gap, format_time
 
 GIVEN = (

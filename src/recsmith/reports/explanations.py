@@ -15,15 +15,8 @@ from recsmith.files import Raw, encode
 from recsmith.plans import PARTS, describe_kernel
 from recsmith.reports.dynamic_tables import dynamic_words, table_words
 from recsmith.reports.layout import Grid, add_first, grid, line
-from recsmith.reports.plans import (
-    drawn_words,
-    error_line,
-    model_words,
-    part_words,
-    rest_words,
-    sequences_words,
-    with_copies_words,
-)
+from recsmith.reports.plan_words import drawn_words, rest_words, sequences_words, with_copies_words
+from recsmith.reports.plans import error_line, model_words, part_words
 from recsmith.units import counted, format_size, format_time
 from recsmith.workloads import Table
 

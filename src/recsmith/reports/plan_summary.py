@@ -7,18 +7,8 @@ from recsmith.planning.stashing import exposed_copies_s
 from recsmith.plans import Plan
 from recsmith.plans.predicted_error import PublishedError
 from recsmith.reports.layout import BAD, GOOD, WATCH, line
-from recsmith.reports.plans import (
-    bound_words,
-    inexact_words,
-    model_words,
-    overfull_words,
-    rest_words,
-    slowest_of,
-    slowest_words,
-    tables_words,
-    wide_text,
-    with_copies_words,
-)
+from recsmith.reports.plan_words import inexact_words, overfull_words, rest_words, wide_text, with_copies_words
+from recsmith.reports.plans import bound_words, model_words, slowest_of, slowest_words, tables_words
 from recsmith.units import format_time, in_one_unit
 
 NEAR, FAR = 0.05, 0.25  # of a gap: plans within the first are as good as any; beyond the second a longer search may pay

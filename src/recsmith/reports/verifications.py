@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from recsmith.files import Raw
 from recsmith.measuring.statistics import Interval
 from recsmith.reports.layout import grid, line, plain_grid, plain_line
-from recsmith.reports.plans import drawn_words
+from recsmith.reports.plan_words import drawn_words
 from recsmith.units import format_size, format_time
 from recsmith.verifying.verification import (
     JobVerification,

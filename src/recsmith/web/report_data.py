@@ -25,19 +25,19 @@ from recsmith.problems import Problem, footprint_of, problem_holding, problem_of
 from recsmith.problems.footprint import memory_parts
 from recsmith.reports.advice import ToldAdvice
 from recsmith.reports.dynamic_tables import dynamic_words
-from recsmith.reports.plans import (
+from recsmith.reports.plan_differences import placement_words
+from recsmith.reports.plan_words import (
     beneath_words,
     drawn_words,
     hot_rows_words,
     inexact_words,
-    model_words,
     overfull_words,
-    placement_words,
     sequences_words,
     sync_words,
     towers_words,
     wide_text,
 )
+from recsmith.reports.plans import model_words
 from recsmith.workloads import Table
 
 SCHEMA = "recsmith/report/1"

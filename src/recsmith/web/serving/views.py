@@ -16,7 +16,7 @@ from recsmith.problems.plain_reserve import kept_estimate
 from recsmith.reports.catalogue import Named, cost_models, planners
 from recsmith.reports.comparisons import fewest_words, knee_words
 from recsmith.reports.online import next_by_period
-from recsmith.reports.plans import placement_words
+from recsmith.reports.plan_differences import placement_words
 from recsmith.reports.sweep_files import WrittenSweep
 from recsmith.sharding import KERNEL_NAMES, TYPE_NAMES, Span
 from recsmith.units import format_size
